@@ -1,0 +1,74 @@
+# What `cmake --install` puts where.
+include(CMakePackageConfigHelpers)
+
+set(_shared simba_shared)
+set(_static simba_static)
+if(TARGET simba_tck)
+    list(APPEND _shared simba_tck)
+    list(APPEND _static simba_tck_static)
+endif()
+
+# Programs and libraries find each other wherever the prefix is moved to.
+file(RELATIVE_PATH _up "/p/${CMAKE_INSTALL_BINDIR}" "/p/${CMAKE_INSTALL_LIBDIR}")
+set_target_properties(${_shared} PROPERTIES INSTALL_RPATH "\$ORIGIN")
+if(TARGET simba)
+    set_target_properties(simba PROPERTIES INSTALL_RPATH "\$ORIGIN/${_up}")
+    install(TARGETS simba)
+endif()
+
+install(TARGETS ${_shared} EXPORT simba-targets)
+install(TARGETS ${_static})
+install(FILES include/simba.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY include/simba DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+# --- find_package(simba) --------------------------------------------------------------------------
+set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/simba)
+install(EXPORT simba-targets NAMESPACE simba:: DESTINATION ${_package_dir})
+configure_package_config_file(packaging/simba-config.cmake.in "${PROJECT_BINARY_DIR}/packaging/simba-config.cmake"
+    INSTALL_DESTINATION ${_package_dir})
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/packaging/simba-config-version.cmake"
+    COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/packaging/simba-config.cmake"
+    "${PROJECT_BINARY_DIR}/packaging/simba-config-version.cmake" DESTINATION ${_package_dir})
+
+# --- pkg-config -----------------------------------------------------------------------------------
+foreach(_dir IN ITEMS INCLUDEDIR LIBDIR)
+    if(IS_ABSOLUTE "${CMAKE_INSTALL_${_dir}}")
+        set(_pc_${_dir} "${CMAKE_INSTALL_${_dir}}")
+    else()
+        set(_pc_${_dir} "\${prefix}/${CMAKE_INSTALL_${_dir}}")
+    endif()
+endforeach()
+list(JOIN SIMBA_PC_REQUIRES ", " _pc_requires_private)
+set(_pc_files simba)
+if(TARGET simba_tck)
+    list(APPEND _pc_files simba-tck)
+endif()
+foreach(_name IN LISTS _pc_files)
+    configure_file(packaging/${_name}.pc.in "${PROJECT_BINARY_DIR}/packaging/${_name}.pc.configured" @ONLY)
+    # The prefix may be given as late as `cmake --install --prefix`.
+    install(CODE "
+        file(READ \"${PROJECT_BINARY_DIR}/packaging/${_name}.pc.configured\" text)
+        string(REPLACE \"%PREFIX%\" \"\${CMAKE_INSTALL_PREFIX}\" text \"\${text}\")
+        file(WRITE \"${PROJECT_BINARY_DIR}/packaging/${_name}.pc\" \"\${text}\")")
+    install(FILES "${PROJECT_BINARY_DIR}/packaging/${_name}.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
+
+# --- pages and completions, as far as there are any ---------------------------------------------------
+foreach(_section RANGE 1 8)
+    simba_glob(_pages man/*.${_section})
+    if(_pages)
+        install(FILES ${_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${_section})
+    endif()
+endforeach()
+set(_completions "${PROJECT_SOURCE_DIR}/packaging/completions")
+if(EXISTS "${_completions}/simba.bash")
+    install(FILES "${_completions}/simba.bash" RENAME simba
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+endif()
+if(EXISTS "${_completions}/_simba")
+    install(FILES "${_completions}/_simba" DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+endif()
+if(EXISTS "${_completions}/simba.fish")
+    install(FILES "${_completions}/simba.fish" DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()

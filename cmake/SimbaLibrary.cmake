@@ -1,0 +1,128 @@
+# The library and the conformance kit. The sources of each are compiled once, into objects; the shared library, the
+# static one and the tests, which reach internal symbols through the static one, are made of the same objects.
+#
+#   simba_objects      -> simba_shared (libsimba.so, simba::simba)         simba_static (libsimba.a)
+#   simba_tck_objects  -> simba_tck    (libsimba-tck.so, simba::tck)       simba_tck_static (libsimba-tck.a)
+#
+# The name `simba` belongs to the command's target, since both would want the same file in the build directory.
+
+find_package(PkgConfig REQUIRED)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.40)
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+
+# How everything of ours is compiled: an interface, so that nothing leaks into projects that include this one.
+add_library(simba_flags INTERFACE)
+target_compile_definitions(simba_flags INTERFACE _GNU_SOURCE)
+target_compile_options(simba_flags INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes)
+# snprintf is how a text is cut to size on purpose here; gcc would like to hear about it each time.
+target_compile_options(simba_flags INTERFACE $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
+target_link_libraries(simba_flags INTERFACE Threads::Threads)
+if(SIMBA_WERROR)
+    target_compile_options(simba_flags INTERFACE -Werror)
+endif()
+if(SIMBA_SANITIZE)
+    target_compile_options(simba_flags INTERFACE
+        -fsanitize=${SIMBA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(simba_flags INTERFACE -fsanitize=${SIMBA_SANITIZE})
+    set(_no_undefined "")
+else()
+    # A sanitizer's runtime is only in the program: then the library has symbols that are undefined, and rightly so.
+    set(_no_undefined -Wl,--no-undefined)
+endif()
+
+# simba_glob(<variable> <pattern>…): the matching files of the source tree, none if there is no such directory.
+function(simba_glob variable)
+    list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/")
+    file(GLOB files CONFIGURE_DEPENDS ${ARGN})
+    set(${variable} "${files}" PARENT_SCOPE)
+endfunction()
+
+function(_simba_object_library name)
+    add_library(${name} OBJECT ${ARGN})
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+    target_link_libraries(${name} PRIVATE simba_flags)
+    target_include_directories(${name} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>")
+endfunction()
+
+function(_simba_shared_library name objects output)
+    add_library(${name} SHARED $<TARGET_OBJECTS:${objects}>)
+    set_target_properties(${name} PROPERTIES
+        OUTPUT_NAME ${output} LINKER_LANGUAGE C
+        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+    target_include_directories(${name} INTERFACE
+        "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+    target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:simba_flags>)
+    target_link_options(${name} PRIVATE ${_no_undefined})
+endfunction()
+
+function(_simba_static_library name objects output)
+    add_library(${name} STATIC $<TARGET_OBJECTS:${objects}>)
+    set_target_properties(${name} PROPERTIES OUTPUT_NAME ${output} LINKER_LANGUAGE C)
+    target_include_directories(${name} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>")
+    target_link_libraries(${name} PRIVATE simba_flags)
+endfunction()
+
+# --- libsimba -------------------------------------------------------------------------------------
+simba_glob(_sources src/core/*.c src/runtime/*.c src/api/*.c src/util/*.c src/backends/*.c)
+_simba_object_library(simba_objects ${_sources})
+target_include_directories(simba_objects PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_BINARY_DIR}/generated")
+target_link_libraries(simba_objects PRIVATE PkgConfig::LIBUV)
+# For src/backends/registry.c: a line for every store that was built or left out.
+file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/generated/stores.inc"
+    CONTENT "$<JOIN:$<TARGET_PROPERTY:simba_objects,SIMBA_STORES>,\n>\n")
+_simba_shared_library(simba_shared simba_objects simba)
+set_target_properties(simba_shared PROPERTIES EXPORT_NAME simba)
+target_link_libraries(simba_shared PRIVATE $<BUILD_INTERFACE:PkgConfig::LIBUV>)
+add_library(simba::simba ALIAS simba_shared)
+_simba_static_library(simba_static simba_objects simba)
+target_link_libraries(simba_static PRIVATE PkgConfig::LIBUV)
+set(SIMBA_PC_REQUIRES "libuv >= 1.40") # for simba.pc
+
+set(SIMBA_BACKENDS "") # those that are built
+
+# simba_backend(<name> [PKG <pkg-config module>…]): a store. Makes the option SIMBA_WITH_<NAME>, on by default; compiles
+# src/backends/<name>/*.c, which define simba__backend_<name>; links the modules; tells the tests with SIMBA_WITH_<NAME>=1.
+function(simba_backend name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PKG")
+    string(TOUPPER ${name} upper)
+    option(SIMBA_WITH_${upper} "Build the ${name} store" ON)
+    if(NOT SIMBA_WITH_${upper})
+        set_property(TARGET simba_objects APPEND PROPERTY SIMBA_STORES "LEFT_OUT(${name})")
+        return()
+    endif()
+    simba_glob(sources src/backends/${name}/*.c)
+    target_sources(simba_objects PRIVATE ${sources})
+    set_property(TARGET simba_objects APPEND PROPERTY SIMBA_STORES "BUILT(${name})")
+    target_compile_definitions(simba_static INTERFACE SIMBA_WITH_${upper}=1)
+    if(arg_PKG)
+        pkg_check_modules(${upper} IMPORTED_TARGET ${arg_PKG})
+        if(NOT ${upper}_FOUND)
+            message(FATAL_ERROR "The ${name} store needs the development files of: ${arg_PKG}. "
+                "Install them, or configure with -DSIMBA_WITH_${upper}=OFF.")
+        endif()
+        target_link_libraries(simba_objects PRIVATE PkgConfig::${upper})
+        target_link_libraries(simba_shared PRIVATE $<BUILD_INTERFACE:PkgConfig::${upper}>)
+        target_link_libraries(simba_static PRIVATE PkgConfig::${upper})
+        set(SIMBA_PC_REQUIRES ${SIMBA_PC_REQUIRES} ${arg_PKG} PARENT_SCOPE)
+    endif()
+    set(SIMBA_BACKENDS ${SIMBA_BACKENDS} ${name} PARENT_SCOPE)
+endfunction()
+
+# --- libsimba-tck ---------------------------------------------------------------------------------
+# It uses the public headers only, as a kit for other people's stores would have to.
+simba_glob(_sources tck/*.c)
+if(_sources)
+    _simba_object_library(simba_tck_objects ${_sources})
+    target_include_directories(simba_tck_objects PRIVATE "${PROJECT_SOURCE_DIR}/tck")
+    _simba_shared_library(simba_tck simba_tck_objects simba-tck)
+    set_target_properties(simba_tck PROPERTIES EXPORT_NAME tck)
+    target_link_libraries(simba_tck PUBLIC simba_shared)
+    add_library(simba::tck ALIAS simba_tck)
+    _simba_static_library(simba_tck_static simba_tck_objects simba-tck)
+    target_link_libraries(simba_tck_static PUBLIC simba_static)
+endif()

@@ -1,0 +1,41 @@
+# The command, the benchmarks and the examples. All of them see the public headers and the shared libraries only.
+
+# --- the command: <build directory>/simba ---------------------------------------------------------
+simba_glob(_sources cli/*.c)
+if(SIMBA_CLI AND _sources)
+    add_executable(simba ${_sources})
+    target_include_directories(simba PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+    target_link_libraries(simba PRIVATE simba_flags simba_shared PkgConfig::LIBUV)
+    if(TARGET simba_tck)
+        target_link_libraries(simba PRIVATE simba_tck)
+    endif()
+    set_target_properties(simba PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+endif()
+
+# --- bench/bench_*.c: one program each; the other files there are shared by all ---------------------
+# They compare the SQLite store with bare SQLite: without that store there is nothing to build.
+simba_glob(_programs bench/bench_*.c)
+if(SIMBA_BENCH AND _programs AND TARGET PkgConfig::SQLITE)
+    simba_glob(_shared bench/*.c)
+    list(REMOVE_ITEM _shared ${_programs})
+    foreach(_source IN LISTS _programs)
+        get_filename_component(_name ${_source} NAME_WE)
+        add_executable(${_name} ${_source} ${_shared})
+        target_link_libraries(${_name} PRIVATE simba_flags simba_shared PkgConfig::LIBUV PkgConfig::SQLITE)
+        set_target_properties(${_name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+    endforeach()
+endif()
+
+# --- examples/*.c: one program each; the tests run them -------------------------------------------
+set(SIMBA_EXAMPLE_TARGETS "")
+if(SIMBA_EXAMPLES)
+    simba_glob(_programs examples/*.c)
+    foreach(_source IN LISTS _programs)
+        get_filename_component(_name ${_source} NAME_WE)
+        add_executable(example_${_name} ${_source})
+        target_link_libraries(example_${_name} PRIVATE simba_flags simba_shared)
+        set_target_properties(example_${_name} PROPERTIES
+            OUTPUT_NAME ${_name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
+        list(APPEND SIMBA_EXAMPLE_TARGETS ${_name})
+    endforeach()
+endif()

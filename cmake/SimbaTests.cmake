@@ -1,0 +1,133 @@
+# The tests. Every test is a program that prints TAP, run by ctest through scripts/tap-run, which keeps what it printed
+# in <build directory>/tap/<name>.{tap,err,rc}; ./test counts those files.
+#
+#   tests/unit/*.c                         unit.*       internal symbols, no store
+#   tests/{sim,backends,api,faults,cli}/test_*.c        internal symbols, the kit, tests/lib, support.c beside it if any
+#   tck.<store>                                         the conformance kit, see simba_tck_store
+#   examples.*                                          must end with status 0
+#   install.consumer                                    see tests/install
+
+pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+
+# What a test does not bring along must not come from the machine it runs on.
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tap" "${PROJECT_BINARY_DIR}/tck" "${PROJECT_BINARY_DIR}/tests/home")
+set(_test_environment
+    CMOCKA_MESSAGE_OUTPUT=TAP
+    SIMBA_TEST_SLOWNESS=${SIMBA_TEST_SLOWNESS}
+    "HOME=${PROJECT_BINARY_DIR}/tests/home"
+    "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1"
+    "UBSAN_OPTIONS=print_stacktrace=1"
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp")
+set(_test_environment_changes
+    SIMBA_URL=unset: XDG_DATA_HOME=unset: XDG_STATE_HOME=unset: XDG_CONFIG_HOME=unset: XDG_RUNTIME_DIR=unset:)
+
+# ThreadSanitizer and a kernel that spreads mappings widely do not get along.
+set(_launcher ${SIMBA_TEST_LAUNCHER})
+if(SIMBA_SANITIZE MATCHES "thread")
+    execute_process(COMMAND setarch -R true RESULT_VARIABLE _status OUTPUT_QUIET ERROR_QUIET)
+    if(_status EQUAL 0)
+        list(PREPEND _launcher setarch -R)
+    endif()
+endif()
+
+# _simba_add_test(<label> <name> [PLAIN] COMMAND <command>…): PLAIN programs print no TAP, their exit status is the case.
+function(_simba_add_test label name)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "PLAIN" "" "COMMAND")
+    set(full ${label}.${name})
+    set(plain "")
+    if(arg_PLAIN)
+        set(plain --plain)
+    endif()
+    add_test(NAME ${full}
+        COMMAND "${PROJECT_SOURCE_DIR}/scripts/tap-run" ${plain} "${PROJECT_BINARY_DIR}/tap/${full}" ${arg_COMMAND})
+    set_tests_properties(${full} PROPERTIES
+        LABELS ${label} TIMEOUT ${SIMBA_TEST_TIMEOUT} WORKING_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
+        ENVIRONMENT "${_test_environment}" ENVIRONMENT_MODIFICATION "${_test_environment_changes}")
+endfunction()
+
+add_library(simba_tap_stdout OBJECT "${PROJECT_SOURCE_DIR}/tests/tap_stdout.c")
+target_link_libraries(simba_tap_stdout PRIVATE simba_flags)
+
+# The helpers of tests/lib, if there are any yet, and all that a test links.
+add_library(simba_test_base INTERFACE)
+target_include_directories(simba_test_base INTERFACE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+target_compile_options(simba_test_base INTERFACE -UNDEBUG)
+target_link_libraries(simba_test_base INTERFACE simba_flags PkgConfig::CMOCKA PkgConfig::LIBUV)
+if(TARGET simba_tck_static)
+    target_link_libraries(simba_test_base INTERFACE simba_tck_static)
+endif()
+target_link_libraries(simba_test_base INTERFACE simba_static)
+if(TARGET PkgConfig::SQLITE)
+    target_link_libraries(simba_test_base INTERFACE PkgConfig::SQLITE) # tests look into the store's file
+endif()
+if(TARGET simba)
+    target_compile_definitions(simba_test_base INTERFACE "SIMBA_TEST_COMMAND=\"$<TARGET_FILE:simba>\"")
+endif()
+simba_glob(_sources tests/lib/*.c)
+if(_sources)
+    add_library(simba_test_lib STATIC ${_sources})
+    target_link_libraries(simba_test_lib PUBLIC simba_test_base)
+endif()
+
+function(_simba_test_program label source)
+    get_filename_component(name ${source} NAME_WE)
+    string(REGEX REPLACE "^test_" "" name ${name})
+    set(target test_${label}_${name})
+    simba_glob(support tests/${label}/support.c)
+    add_executable(${target} ${source} ${support})
+    if(TARGET simba_test_lib)
+        target_link_libraries(${target} PRIVATE simba_test_lib)
+    endif()
+    target_link_libraries(${target} PRIVATE simba_tap_stdout simba_test_base)
+    if(TARGET simba)
+        add_dependencies(${target} simba)
+    endif()
+    set_target_properties(${target} PROPERTIES
+        OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/${label}")
+    _simba_add_test(${label} ${name} COMMAND ${_launcher} $<TARGET_FILE:${target}>)
+endfunction()
+
+# simba_unit_test(<name>): tests/unit/<name>.c.
+function(simba_unit_test name)
+    _simba_test_program(unit "${PROJECT_SOURCE_DIR}/tests/unit/${name}.c")
+endfunction()
+
+simba_glob(_programs tests/unit/*.c)
+foreach(_source IN LISTS _programs)
+    get_filename_component(_name ${_source} NAME_WE)
+    simba_unit_test(${_name})
+endforeach()
+foreach(_label IN ITEMS sim backends api faults cli)
+    simba_glob(_programs tests/${_label}/test_*.c)
+    foreach(_source IN LISTS _programs)
+        _simba_test_program(${_label} ${_source})
+    endforeach()
+endforeach()
+
+# --- tck ------------------------------------------------------------------------------------------
+if(TARGET simba_tck)
+    add_executable(tck_runner "${PROJECT_SOURCE_DIR}/tests/tck_runner.c")
+    target_link_libraries(tck_runner PRIVATE simba_flags simba_tap_stdout simba_tck)
+    set_target_properties(tck_runner PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+endif()
+
+# simba_tck_store(<name> <url>): run the conformance kit against a store as tck.<name>, if that store is built.
+function(simba_tck_store name url)
+    if(TARGET tck_runner AND name IN_LIST SIMBA_BACKENDS)
+        _simba_add_test(tck ${name} COMMAND ${_launcher} $<TARGET_FILE:tck_runner> ${url})
+    endif()
+endfunction()
+
+# --- examples -------------------------------------------------------------------------------------
+foreach(_name IN LISTS SIMBA_EXAMPLE_TARGETS)
+    _simba_add_test(examples ${_name} PLAIN COMMAND ${_launcher} $<TARGET_FILE:example_${_name}>)
+    set_property(TEST examples.${_name} APPEND PROPERTY ENVIRONMENT SIMBA_URL=memory://examples)
+    set_property(TEST examples.${_name} APPEND PROPERTY ENVIRONMENT_MODIFICATION SIMBA_URL=reset:)
+endforeach()
+
+# --- install --------------------------------------------------------------------------------------
+# A consumer of a sanitized library would have to be sanitized too: not what is to be shown here.
+if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
+    _simba_add_test(install consumer
+        COMMAND "${PROJECT_SOURCE_DIR}/tests/install/run" "${PROJECT_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_C_COMPILER}")
+endif()

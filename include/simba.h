@@ -1,0 +1,468 @@
+/* simba: distributed mutexes, leader election and leader-gated work over the store you already run.
+ *
+ * This header is the whole public interface. There are four doors to one protocol:
+ *
+ *   contender   callbacks when this process gains and loses a mutex
+ *   locker      a blocking lock
+ *   scheduler   periodic work that runs on the leader only
+ *   observer    sees who owns a mutex without contending
+ *
+ * All of them hang off a client, which is a connection to a store, named by a URL.
+ *
+ * Conventions, true for every declaration unless it says otherwise:
+ *   - Functions return 0 (or a count) or a negative SIMBA_E… code. A `ret_` pointer comes last and is
+ *     untouched on failure. `err`, where there is one, may be NULL; on failure it gets the code and a
+ *     sentence that names the culprit.
+ *   - Strings passed in are copied. Strings handed out belong to the handle they came from.
+ *   - Handles may be used from any thread. Freeing one while another thread uses it is the caller's error.
+ *   - Everything may be called inside a callback unless its comment says otherwise.
+ *   - Destructors take NULL.
+ *   - In a child of fork() every handle of the parent answers SIMBA_EFORKED; open a client of its own there.
+ *   - Durations are milliseconds. A name that ends in `_at_ms` is a point on the *store's* clock; it means
+ *     something only beside another such point.
+ */
+#ifndef SIMBA_H
+#define SIMBA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(SIMBA_STATIC)
+#define SIMBA_API
+#else
+#define SIMBA_API __attribute__((visibility("default")))
+#endif
+
+#define SIMBA_VERSION_MAJOR 0
+#define SIMBA_VERSION_MINOR 1
+#define SIMBA_VERSION_PATCH 0
+
+/* "0.1.0", of the library that is loaded, not of this header. */
+SIMBA_API const char *simba_version(void);
+
+/* --- errors ------------------------------------------------------------------------------------- */
+
+/* Codes are stable: a number is never reused. The transient ones may go away by themselves. */
+#define SIMBA_ERRORS(X)                                                                                                \
+    X(EINVAL, -1, "bad argument")                                                                                      \
+    X(ENOMEM, -2, "out of memory")                                                                                     \
+    X(ESTATE, -3, "not possible in this state")                                                                        \
+    X(ETIMEDOUT, -4, "timed out")                                                                                      \
+    X(ECANCELED, -5, "cancelled")                                                                                      \
+    X(ECLOSED, -6, "client is closed")                                                                                 \
+    X(EFORKED, -7, "handle belongs to the parent of this process")                                                     \
+    X(EURL, -8, "bad store URL")                                                                                       \
+    X(ENOTBUILT, -9, "built without this store")                                                                       \
+    X(EUNAVAILABLE, -10, "store cannot be reached")                                                                    \
+    X(ESTORE, -11, "store refused")                                                                                    \
+    X(EPERM, -12, "no permission")                                                                                     \
+    X(ECORRUPT, -13, "stored data is damaged or not ours")                                                             \
+    X(ELOST, -14, "leadership ended before")                                                                           \
+    X(ENOTSUP, -15, "not supported by this store")                                                                     \
+    X(ENOTFOUND, -16, "no such mutex")                                                                                 \
+    X(ESYSTEM, -17, "the operating system refused")
+
+enum {
+#define SIMBA_ERROR_ENUM(name, number, text) SIMBA_##name = (number),
+    SIMBA_ERRORS(SIMBA_ERROR_ENUM)
+#undef SIMBA_ERROR_ENUM
+};
+
+/* Where a failing call leaves its words. The caller owns it; nothing is remembered behind its back. */
+typedef struct simba_error {
+    int code;
+    char text[256];
+} simba_error;
+
+/* "SIMBA_EINVAL" and "bad argument"; for an unknown code "SIMBA_E?" and "unknown error". Never NULL. */
+SIMBA_API const char *simba_error_name(int code);
+SIMBA_API const char *simba_error_text(int code);
+
+/* --- values ------------------------------------------------------------------------------------- */
+
+#define SIMBA_ID_MAX 128                         /* bytes of a contender id */
+#define SIMBA_MUTEX_MAX 66                       /* characters of a mutex name, in UTF-8 */
+#define SIMBA_MUTEX_BYTES 264                    /* what 66 characters can come to */
+#define SIMBA_TTL_MIN_MS 10                      /* shortest time to live */
+#define SIMBA_LEASE_MAX_MS INT64_C(315360000000) /* longest ttl + transition: ten years */
+
+/* Who owns a mutex. Nobody: id "" and zeroes. Times are on the store's clock. */
+typedef struct simba_owner {
+    char id[SIMBA_ID_MAX + 1];
+    int64_t acquired_at_ms;
+    int64_t ttl_at_ms;        /* the owner renews before this */
+    int64_t transition_at_ms; /* nobody else may take over before this */
+    uint64_t token;           /* fencing token of this grant; grows from grant to grant */
+} simba_owner;
+
+/* One change of ownership. */
+typedef struct simba_state {
+    simba_owner before;
+    simba_owner after;
+} simba_state;
+
+/* The predicates. `now_ms` is the store's now. All take NULL for "nobody". */
+SIMBA_API bool simba_owner_is_none(const simba_owner *owner);
+SIMBA_API bool simba_owner_in_ttl(const simba_owner *owner, int64_t now_ms);
+SIMBA_API bool simba_owner_in_transition(const simba_owner *owner, int64_t now_ms);
+SIMBA_API bool simba_owner_has_owner(const simba_owner *owner, int64_t now_ms);
+SIMBA_API bool simba_owner_is(const simba_owner *owner, const char *id);
+/* A new grant to the same id is a change too: the token tells them apart. */
+SIMBA_API bool simba_state_changed(const simba_state *state);
+SIMBA_API bool simba_state_acquired(const simba_state *state, const char *id);
+SIMBA_API bool simba_state_released(const simba_state *state, const char *id);
+
+/* Why leadership ended. */
+#define SIMBA_REASONS(X)                                                                                               \
+    X(NONE, "none")                 /* it has not */                                                                   \
+    X(STOPPED, "stopped")           /* by stop, release or close */                                                    \
+    X(SUPERSEDED, "superseded")     /* the store names another owner, or has forgotten the grant */                    \
+    X(EXPIRED, "expired")           /* the store could not be reached until the lease ended by our own clock */        \
+    X(SESSION_LOST, "session lost") /* stores whose leases are sessions */                                             \
+    X(REVOKED, "revoked")           /* an administrator took it away */                                                \
+    X(HOLD_LIMIT, "hold limit reached")
+
+typedef enum simba_reason {
+#define SIMBA_REASON_ENUM(name, text) SIMBA_REASON_##name,
+    SIMBA_REASONS(SIMBA_REASON_ENUM)
+#undef SIMBA_REASON_ENUM
+} simba_reason;
+
+SIMBA_API const char *simba_reason_name(simba_reason reason);
+
+typedef enum simba_status {
+    SIMBA_INITIAL,
+    SIMBA_STARTING, /* started, waiting out its initial delay */
+    SIMBA_RUNNING,
+    SIMBA_STOPPING,
+} simba_status;
+
+SIMBA_API const char *simba_status_name(simba_status status);
+
+/* "500ms", "10s", "2m", "1h"; a unit is required, fractions are not taken. SIMBA_EINVAL otherwise. */
+SIMBA_API int simba_duration_parse(const char *text, int64_t *ret_ms);
+
+/* --- contender ids ------------------------------------------------------------------------------ */
+
+/* "{counter}:{pid}@{address of this host}", the default; and 32 hex digits. Both fill SIMBA_ID_MAX + 1 bytes.
+ * SIMBA_ESYSTEM when the system has no randomness to give. */
+SIMBA_API void simba_id_host(char ret_id[SIMBA_ID_MAX + 1]);
+SIMBA_API int simba_id_uuid(char ret_id[SIMBA_ID_MAX + 1]);
+
+/* --- timing ------------------------------------------------------------------------------------- */
+
+/* "Take it from the level above": contender from client, client from URL, URL from the defaults. */
+#define SIMBA_INHERIT INT64_MIN
+
+typedef struct simba_timing {
+    int64_t ttl_ms;           /* default 10,000; the owner renews just before it is over */
+    int64_t transition_ms;    /* default 6,000; may be 0, at the price of no second chance for a renewal */
+    int64_t initial_delay_ms; /* default 0: contend at once */
+    int64_t stop_margin_ms;   /* default 0: how long before the end of its lease an unreachable holder is told */
+    int64_t hold_limit_ms;    /* default 0: none; otherwise leadership is given back after this long */
+    int64_t jitter_min_ms;    /* default -200 and 1,000, scaled down for short leases: where around the end of */
+    int64_t jitter_max_ms;    /* somebody's transition a waiter tries */
+} simba_timing;
+
+#define SIMBA_TIMING_INHERIT                                                                                           \
+    {                                                                                                                  \
+        SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT        \
+    }
+
+/* --- client ------------------------------------------------------------------------------------- */
+
+typedef struct simba_client simba_client;
+
+/* Where callbacks run. In every form they are serial per contender. */
+typedef enum simba_dispatch {
+    SIMBA_DISPATCH_POOL,     /* threads of the library; grows while callbacks are slow */
+    SIMBA_DISPATCH_FD,       /* the application polls simba_client_fd() and calls simba_client_dispatch() */
+    SIMBA_DISPATCH_EXECUTOR, /* the application's own executor */
+} simba_dispatch;
+
+/* Must arrange for run(arg) to be called exactly once, soon, on any thread. It may be called from any thread,
+ * and must not call run itself. */
+typedef void (*simba_executor_fn)(void *user, void (*run)(void *arg), void *arg);
+
+typedef enum simba_log_level {
+    SIMBA_LOG_ERROR,
+    SIMBA_LOG_WARN,
+    SIMBA_LOG_INFO,
+    SIMBA_LOG_DEBUG,
+} simba_log_level;
+
+/* Called from any thread with locks of the library held: return quickly, call nothing of simba. */
+typedef void (*simba_log_fn)(void *user, simba_log_level level, const char *text);
+
+typedef struct simba_client_options {
+    size_t size; /* sizeof(simba_client_options) */
+    simba_timing timing;
+    simba_dispatch dispatch;
+    simba_executor_fn executor; /* with SIMBA_DISPATCH_EXECUTOR */
+    void *executor_user;
+    unsigned max_callback_threads; /* of the pool; default 64 */
+    unsigned drift_ppm;            /* by how much two clocks' rates may differ; default 10,000 (1 %) */
+    int64_t op_timeout_ms;         /* longest wait for one answer of the store; default 4,000 */
+    simba_log_fn log;
+    void *log_user;
+    simba_log_level log_level; /* default SIMBA_LOG_WARN */
+} simba_client_options;
+
+#define SIMBA_CLIENT_OPTIONS_INIT                                                                                      \
+    {                                                                                                                  \
+        sizeof(simba_client_options), SIMBA_TIMING_INHERIT, SIMBA_DISPATCH_POOL, NULL, NULL, 64, 10000, 4000, NULL,    \
+            NULL, SIMBA_LOG_WARN                                                                                       \
+    }
+
+/* Open a store. `url` NULL: $SIMBA_URL, and without that the embedded SQLite store of this user. `options` may be
+ * NULL. May block for as long as it takes to open a file; a store behind a network is connected to later.
+ * Errors: EINVAL (options), EURL, ENOTBUILT, EPERM, ECORRUPT, EUNAVAILABLE, ENOMEM, ESYSTEM. */
+SIMBA_API int simba_client_open(const char *url, const simba_client_options *options, simba_error *err,
+                                simba_client **ret_client);
+
+/* Stop everything that hangs off the client as its own stop would, close the store, end the threads. Takes as long
+ * as callbacks in progress take, plus at most a few answers of the store. Contenders, lockers, schedulers and
+ * observers stay to be freed by their owners; all else they answer with SIMBA_ECLOSED.
+ * Not inside a callback: SIMBA_ESTATE there, and nothing happened. */
+SIMBA_API int simba_client_close(simba_client *client);
+
+/* The URL as opened, without passwords. Valid until close. */
+SIMBA_API const char *simba_client_url(const simba_client *client);
+
+/* SIMBA_DISPATCH_FD only (SIMBA_ESTATE otherwise): readable while callbacks wait, and the call that runs them on
+ * this thread; it returns how many it ran. The descriptor belongs to the client. */
+SIMBA_API int simba_client_fd(simba_client *client);
+SIMBA_API int simba_client_dispatch(simba_client *client);
+
+typedef struct simba_stats {
+    uint64_t contenders;       /* handles alive now: contenders, lockers, schedulers */
+    uint64_t held;             /* of those, holding now */
+    uint64_t requests;         /* handed to the store */
+    uint64_t batches;          /* flushes those went out in */
+    uint64_t errors;           /* requests that the store did not answer or refused */
+    uint64_t grants;           /* leaderships gained */
+    uint64_t renewals;         /* successful ones */
+    uint64_t renewals_failed;  /* unanswered or refused ones */
+    uint64_t losses[8];        /* leaderships ended, by simba_reason */
+    uint64_t late_wins;        /* grants that came back too late and were given back */
+    uint64_t pushes;           /* wake-ups from the store */
+    uint64_t callbacks;        /* run */
+    uint64_t callback_threads; /* alive now */
+    uint64_t suspends;         /* times the machine slept, seen as jumps between boot time and monotonic time */
+    uint64_t max_lag_ns;       /* longest that a timer was late */
+} simba_stats;
+
+SIMBA_API int simba_client_stats(simba_client *client, simba_stats *ret_stats);
+
+/* One row of a list. Valid during the call. */
+typedef struct simba_listing {
+    const char *mutex;
+    const simba_owner *owner;
+    int64_t now_ms; /* of the store, for the owner's times */
+} simba_listing;
+
+/* Call `row` for every mutex whose name matches the shell pattern (NULL: all), ordered by name, on this thread,
+ * after the store has answered. Blocks for one answer. Not inside `row`.
+ * Errors: ENOTSUP, and what the store answers. */
+SIMBA_API int simba_client_list(simba_client *client, const char *pattern,
+                                void (*row)(const simba_listing *listing, void *user), void *user, simba_error *err);
+
+/* Take a mutex away from whoever owns it. The holder is told SIMBA_REASON_REVOKED as soon as it learns, at the latest
+ * when it renews: until then it may act. SIMBA_ENOTFOUND when nobody owns it. Blocks for one answer. */
+SIMBA_API int simba_client_force_release(simba_client *client, const char *mutex, simba_error *err);
+
+/* --- contender ---------------------------------------------------------------------------------- */
+
+typedef struct simba_contender simba_contender;
+
+/* Serial per contender and alternating: acquired, released, acquired … `state` is valid during the call.
+ * If leadership came and went before on_acquired could start, neither of the two is called. */
+typedef void (*simba_acquired_fn)(simba_contender *contender, const simba_state *state, void *user);
+typedef void (*simba_released_fn)(simba_contender *contender, const simba_state *state, simba_reason reason,
+                                  void *user);
+/* Any change of ownership that this contender learns of, its own among them. Several may be told as one. */
+typedef void (*simba_changed_fn)(simba_contender *contender, const simba_state *state, void *user);
+
+typedef struct simba_contender_options {
+    size_t size;
+    const char *id; /* NULL: simba_id_host() */
+    simba_timing timing;
+    simba_acquired_fn on_acquired; /* each may be NULL */
+    simba_released_fn on_released;
+    simba_changed_fn on_changed;
+    void *user;
+} simba_contender_options;
+
+#define SIMBA_CONTENDER_OPTIONS_INIT                                                                                   \
+    {                                                                                                                  \
+        sizeof(simba_contender_options), NULL, SIMBA_TIMING_INHERIT, NULL, NULL, NULL, NULL                            \
+    }
+
+/* `options` may be NULL. Errors: EINVAL, ENOMEM, ECLOSED. */
+SIMBA_API int simba_contender_new(simba_client *client, const char *mutex, const simba_contender_options *options,
+                                  simba_error *err, simba_contender **ret_contender);
+
+/* Begin to contend; returns at once. SIMBA_ESTATE unless the status is SIMBA_INITIAL. */
+SIMBA_API int simba_contender_start(simba_contender *contender);
+
+/* Stop contending. If it leads: on_released(stopped) runs first (on this thread, unless it already runs elsewhere),
+ * the lease is renewed until it has returned, and only then is the mutex given back. When stop has returned, no
+ * callback of this contender runs or will run, and nothing of it can take or keep the mutex. It may be started again.
+ * Inside a callback of this same contender it cannot wait: it returns at once, and the same happens, in the same
+ * order, after that callback has returned.
+ * Returns 0 also when it was not started; SIMBA_EUNAVAILABLE or SIMBA_ETIMEDOUT when it has stopped but the store
+ * could not be told, so that the mutex becomes free only when the lease ends. */
+SIMBA_API int simba_contender_stop(simba_contender *contender);
+
+/* Stop, then free. Inside a callback of this same contender the freeing happens after that callback and the stop. */
+SIMBA_API void simba_contender_free(simba_contender *contender);
+
+SIMBA_API const char *simba_contender_mutex(const simba_contender *contender);
+SIMBA_API const char *simba_contender_id(const simba_contender *contender);
+SIMBA_API simba_status simba_contender_status(const simba_contender *contender);
+
+/* May I still act? How long the lease is valid by our own clock, less the stop margin; 0: not the owner. Lock-free,
+ * no round trip. Also true in the moment before a slow dispatcher gets to call on_released. */
+SIMBA_API int64_t simba_contender_held_for_ms(const simba_contender *contender);
+/* held_for_ms > 0, and the same for the ttl alone. Lock-free. */
+SIMBA_API bool simba_contender_is_owner(const simba_contender *contender);
+SIMBA_API bool simba_contender_in_ttl(const simba_contender *contender);
+/* The fencing token of the grant held now; 0 without one. Lock-free. */
+SIMBA_API uint64_t simba_contender_token(const simba_contender *contender);
+/* The owner as this contender last heard. */
+SIMBA_API int simba_contender_owner(simba_contender *contender, simba_owner *ret_owner);
+
+/* --- locker ------------------------------------------------------------------------------------- */
+
+typedef struct simba_locker simba_locker;
+
+typedef struct simba_locker_options {
+    size_t size;
+    const char *id;
+    simba_timing timing;
+} simba_locker_options;
+
+#define SIMBA_LOCKER_OPTIONS_INIT                                                                                      \
+    {                                                                                                                  \
+        sizeof(simba_locker_options), NULL, SIMBA_TIMING_INHERIT                                                       \
+    }
+
+SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const simba_locker_options *options,
+                               simba_error *err, simba_locker **ret_locker);
+
+/* Block until the mutex is ours. `timeout_ms` 0: try once; -1: for ever. While held, the lease is renewed behind the
+ * scenes. Errors: ETIMEDOUT (owned by somebody else all the while; the text names whom), ECANCELED, ESTATE (a second
+ * acquire while held or waiting; it is not re-entrant), EUNAVAILABLE (the only or last try found no store), and at
+ * once whatever permanent error the store answers. */
+SIMBA_API int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err);
+
+/* Give it back. SIMBA_ELOST: leadership had ended before, and the text says why; the locker can be used again.
+ * SIMBA_ESTATE when not held. SIMBA_EUNAVAILABLE, SIMBA_ETIMEDOUT: given up here, but the store could not be told. */
+SIMBA_API int simba_locker_release(simba_locker *locker, simba_error *err);
+
+/* Make an acquire that waits in another thread return SIMBA_ECANCELED. Without one it does nothing. */
+SIMBA_API int simba_locker_cancel(simba_locker *locker);
+
+/* Release if held, then free. Not while another thread waits in acquire: cancel and join it first. */
+SIMBA_API void simba_locker_free(simba_locker *locker);
+
+/* As for contenders. */
+SIMBA_API int64_t simba_locker_held_for_ms(const simba_locker *locker);
+SIMBA_API uint64_t simba_locker_token(const simba_locker *locker);
+SIMBA_API const char *simba_locker_id(const simba_locker *locker);
+
+/* SIMBA_LOCKER_SCOPED simba_locker *lock = NULL; is released and freed at the end of its scope. */
+SIMBA_API void simba_locker_cleanup(simba_locker **locker);
+#define SIMBA_LOCKER_SCOPED __attribute__((cleanup(simba_locker_cleanup)))
+
+/* --- scheduler ---------------------------------------------------------------------------------- */
+
+typedef struct simba_scheduler simba_scheduler;
+typedef struct simba_run simba_run;
+
+/* One run of the work, on a callback thread, as leader. Runs of one scheduler never overlap. */
+typedef void (*simba_work_fn)(simba_run *run, void *user);
+
+/* Asked inside the work: must it end (leadership lost or ending)? How long may it still act? Under which token? */
+SIMBA_API bool simba_run_stopping(const simba_run *run);
+SIMBA_API int64_t simba_run_held_for_ms(const simba_run *run);
+SIMBA_API uint64_t simba_run_token(const simba_run *run);
+/* Sleep, but not past the moment at which the run must end. True: it must. */
+SIMBA_API bool simba_run_sleep(simba_run *run, int64_t ms);
+
+typedef enum simba_schedule {
+    SIMBA_FIXED_RATE,  /* every period, counted from start to start; a start that falls into a run is skipped */
+    SIMBA_FIXED_DELAY, /* a period of rest between the end of a run and the next start */
+} simba_schedule;
+
+typedef struct simba_scheduler_options {
+    size_t size;
+    const char *id;
+    simba_timing timing;
+    simba_schedule schedule;
+    int64_t initial_delay_ms; /* from gaining leadership to the first run */
+    int64_t period_ms;        /* at least 1 */
+    simba_work_fn work;       /* required */
+    void *user;
+} simba_scheduler_options;
+
+#define SIMBA_SCHEDULER_OPTIONS_INIT                                                                                   \
+    {                                                                                                                  \
+        sizeof(simba_scheduler_options), NULL, SIMBA_TIMING_INHERIT, SIMBA_FIXED_RATE, 0, 0, NULL, NULL                \
+    }
+
+SIMBA_API int simba_scheduler_new(simba_client *client, const char *mutex, const simba_scheduler_options *options,
+                                  simba_error *err, simba_scheduler **ret_scheduler);
+/* As for contenders. stop tells a run in progress and waits for it, and keeps the mutex until it is over; inside the
+ * work it cannot wait and returns at once. */
+SIMBA_API int simba_scheduler_start(simba_scheduler *scheduler);
+SIMBA_API int simba_scheduler_stop(simba_scheduler *scheduler);
+SIMBA_API void simba_scheduler_free(simba_scheduler *scheduler);
+SIMBA_API simba_status simba_scheduler_status(const simba_scheduler *scheduler);
+SIMBA_API bool simba_scheduler_is_leader(const simba_scheduler *scheduler);
+
+/* --- observer ----------------------------------------------------------------------------------- */
+
+typedef struct simba_observer simba_observer;
+
+/* The first call tells the owner at the start (also if there is none: before and after are then both nobody).
+ * Ends on the true owner. Serial per observer. */
+typedef void (*simba_observed_fn)(simba_observer *observer, const simba_state *state, void *user);
+
+typedef struct simba_observer_options {
+    size_t size;
+    simba_observed_fn on_changed; /* required */
+    void *user;
+    int64_t poll_ms; /* default 1,000: for stores that do not push, and behind those that do ten times as long */
+} simba_observer_options;
+
+#define SIMBA_OBSERVER_OPTIONS_INIT                                                                                    \
+    {                                                                                                                  \
+        sizeof(simba_observer_options), NULL, NULL, 1000                                                               \
+    }
+
+SIMBA_API int simba_observer_new(simba_client *client, const char *mutex, const simba_observer_options *options,
+                                 simba_error *err, simba_observer **ret_observer);
+SIMBA_API int simba_observer_start(simba_observer *observer);
+/* When it has returned, on_changed does not run and will not. Inside on_changed it cannot wait and returns at once. */
+SIMBA_API int simba_observer_stop(simba_observer *observer);
+SIMBA_API void simba_observer_free(simba_observer *observer);
+SIMBA_API const char *simba_observer_mutex(const simba_observer *observer);
+SIMBA_API int simba_observer_owner(simba_observer *observer, simba_owner *ret_owner);
+
+/* --- memory ------------------------------------------------------------------------------------- */
+
+/* Replace malloc, realloc and free for the library's own memory. Before anything else is called; all three or none
+ * (NULL, NULL, NULL: the system's). SIMBA_EINVAL otherwise. */
+SIMBA_API int simba_set_allocator(void *(*malloc_fn)(size_t), void *(*realloc_fn)(void *, size_t),
+                                  void (*free_fn)(void *));
+
+#ifdef __cplusplus
+}
+#endif
+#endif

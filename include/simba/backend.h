@@ -1,0 +1,232 @@
+/* The contract between simba and a store.
+ *
+ * Threads. A client works in turns. A turn is a stretch of code that holds the client's turn lock: at any moment at
+ * most one thread is in a turn of a given client. Every function of the table except `init` and `fini` is called in a
+ * turn, on whatever thread runs it; with SIMBA_CAP_LOOP_THREAD only on the loop thread. Every function of the host
+ * table must be called in a turn too, except those marked "any thread". Back ends that use libuv handles (host->loop)
+ * touch them on the loop thread only, and their libuv callbacks open a turn with host->enter and close it with
+ * host->leave.
+ *
+ * Completion. Every request that was submitted completes exactly once, by host->complete or host->fail, at the latest
+ * at its deadline. Completing may happen inside `submit`: it only queues, and the runtime looks at the queue after the
+ * call has returned. "Somebody else owns it" is an outcome, never an error. An error means: whether it was carried
+ * out is not known. `text` of an error names the store and the cause, never a password.
+ *
+ * Memory. The runtime allocates the instance (`instance_size`, zeroed) and frees it after `fini`; a back end frees
+ * only what it made. A request and all it points to belong to the runtime and stay put until completion. A topic
+ * stays put from `watch` until `unwatch` has returned. `fini` is called exactly once, also after a failed `init`.
+ *
+ * Time and randomness come from the host, so that a simulator can supply them.
+ *
+ * What a store has to do with the operations (see also src/core/row.h, which row-like stores share):
+ *   ACQUIRE        free, or the lease has ended: grant it under a token greater than any before.
+ *                  Held under this id and nonce: MINE with the same token, the lease extended (the reply to an earlier
+ *                  acquire was lost). Otherwise NOT_MINE and the owner.
+ *   RENEW          extends only a live grant of this id, nonce and token, and never changes the token.
+ *                  REVOKED when the grant was forced away, NOT_MINE otherwise.
+ *   RELEASE        ends a grant of this id and nonce (and token, if that is not 0), and leaves any queue of waiters.
+ *                  MINE when there was one, NOT_MINE otherwise.
+ *   READ           the owner.
+ *   LIST           every mutex whose name matches `mutex`, a shell pattern or NULL, through host->listed.
+ *   FORCE_RELEASE  ends any grant. MINE when there was one, NOT_MINE when nobody owned it.
+ */
+#ifndef SIMBA_BACKEND_H
+#define SIMBA_BACKEND_H
+
+#include <simba.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SIMBA_BACKEND_VERSION 1
+
+struct uv_loop_s;
+
+/* A point on this host's boot-time clock, which counts suspended time and never steps. A type of its own, so that the
+ * compiler refuses to mix it with the store's clock. */
+typedef struct simba_local {
+    int64_t ns;
+} simba_local;
+
+typedef enum simba_op {
+    SIMBA_OP_ACQUIRE,
+    SIMBA_OP_RENEW,
+    SIMBA_OP_RELEASE,
+    SIMBA_OP_READ,
+    SIMBA_OP_LIST,
+    SIMBA_OP_FORCE_RELEASE,
+} simba_op;
+
+typedef enum simba_outcome {
+    SIMBA_NOT_MINE, /* somebody else's, nobody's, or no longer mine */
+    SIMBA_MINE,     /* granted, renewed, released as asked */
+    SIMBA_REVOKED,  /* RENEW: it was forced away from us */
+} simba_outcome;
+
+typedef struct simba_reply {
+    int status; /* 0, or a negative SIMBA_E… code and then nothing below counts */
+    simba_outcome outcome;
+    simba_owner owner; /* after the operation; zeroes for nobody. token is that of the grant */
+    int64_t now_ms;    /* the store's clock, on the same scale as the owner's times */
+} simba_reply;
+
+typedef struct simba_request simba_request;
+struct simba_request {
+    /* Filled in by the runtime. */
+    simba_op op;
+    bool queue;        /* ACQUIRE: the contender is going to wait if it does not win */
+    const char *mutex; /* LIST: the pattern, or NULL */
+    const char *id;
+    uint64_t nonce;
+    uint64_t token;
+    int64_t ttl_ms;
+    int64_t transition_ms;
+    simba_local deadline;
+
+    /* Filled in by the back end, or by host->fail. */
+    simba_reply reply;
+
+    /* The back end's to use while it has the request. */
+    simba_request *next;
+    void *backend_data;
+
+    /* The runtime's. */
+    void *owner;
+    void (*done)(simba_request *request);
+    simba_error *err;
+    simba_request *queue_next;
+};
+
+/* A mutex that somebody here waits for or observes. */
+typedef struct simba_topic {
+    const char *mutex;
+    void *backend_data;
+} simba_topic;
+
+typedef enum simba_push_kind {
+    SIMBA_PUSH_CHANGED,      /* something may have changed; owner unknown */
+    SIMBA_PUSH_RELEASED,     /* free now: try */
+    SIMBA_PUSH_ACQUIRED,     /* `owner` has it */
+    SIMBA_PUSH_SESSION_LOST, /* for every contender of the client; topic NULL */
+    SIMBA_PUSH_SESSION_BACK,
+} simba_push_kind;
+
+typedef struct simba_push {
+    simba_push_kind kind;
+    simba_owner owner; /* ACQUIRED */
+    int64_t now_ms;    /* ACQUIRED: the store's clock */
+} simba_push;
+
+/* Work that may block. `run` is called outside any turn, on a worker thread or on a thread of the application that waits
+ * for the outcome; `done` in a turn after it. The back end owns the job and leaves it alone in between. */
+typedef struct simba_job simba_job;
+struct simba_job {
+    void (*run)(simba_job *job);
+    void (*done)(simba_job *job);
+    simba_job *next;
+};
+
+typedef struct simba_timer simba_timer;
+struct simba_timer {
+    void (*fire)(simba_timer *timer, simba_local now); /* in a turn */
+    simba_local at;
+    size_t index; /* 0: not set */
+};
+
+/* What the runtime offers a back end. */
+typedef struct simba_host simba_host;
+struct simba_host {
+    struct uv_loop_s *loop;
+
+    simba_local (*now)(simba_host *host);  /* any thread */
+    int64_t (*epoch_us)(simba_host *host); /* any thread; wall clock, for people and as a floor for tokens */
+    uint64_t (*random)(simba_host *host);  /* any thread */
+    void (*log)(simba_host *host, simba_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+    void (*complete)(simba_host *host, simba_request *request);
+    void (*fail)(simba_host *host, simba_request *request, int code, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+    /* One row of a LIST, before it completes. SIMBA_ENOMEM: fail the request with that. */
+    int (*listed)(simba_host *host, simba_request *request, const char *mutex, const simba_owner *owner,
+                  int64_t now_ms);
+    void (*push)(simba_host *host, simba_topic *topic, const simba_push *push);
+
+    /* Session stores: until when, by our own clock, the session cannot have ended. */
+    void (*session)(simba_host *host, simba_local valid_until);
+
+    /* Have `woken` called in a turn soon. Any thread; several calls may lead to one. */
+    void (*wake)(simba_host *host);
+    void (*work)(simba_host *host, simba_job *job);
+    /* A timer is registered once, in `init`, so that setting it cannot fail. SIMBA_ENOMEM. */
+    int (*timer_add)(simba_host *host, simba_timer *timer);
+    void (*timer_set)(simba_host *host, simba_timer *timer, simba_local at);
+    void (*timer_clear)(simba_host *host, simba_timer *timer);
+
+    /* Open and close a turn, for libuv callbacks. */
+    void (*enter)(simba_host *host);
+    void (*leave)(simba_host *host);
+
+    /* `close` is over: nothing of the back end will run any more. */
+    void (*closed)(simba_host *host);
+};
+
+/* A parsed URL. Nothing in it is percent-encoded any more. */
+typedef struct simba_url simba_url;
+/* Any thread. SIMBA_EURL and a sentence that shows no password; SIMBA_ENOMEM. Free it; NULL is fine. */
+SIMBA_API int simba_url_parse(const char *text, simba_error *err, simba_url **ret_url);
+SIMBA_API void simba_url_free(simba_url *url);
+SIMBA_API const char *simba_url_scheme(const simba_url *url);
+SIMBA_API const char *simba_url_user(const simba_url *url);                   /* NULL: none */
+SIMBA_API const char *simba_url_password(const simba_url *url);               /* NULL: none */
+SIMBA_API const char *simba_url_authority(const simba_url *url);              /* "h1:1,h2:2", "" for none */
+SIMBA_API const char *simba_url_path(const simba_url *url);                   /* with its leading slash, or "" */
+SIMBA_API const char *simba_url_query(const simba_url *url, const char *key); /* NULL: not given */
+SIMBA_API const char *simba_url_shown(const simba_url *url); /* as it was written, with *** for the password */
+
+enum {
+    SIMBA_CAP_PUSH = 1 << 0,        /* a release is pushed to waiters */
+    SIMBA_CAP_PUSH_EVERY = 1 << 1,  /* observers see every single change */
+    SIMBA_CAP_SESSION = 1 << 2,     /* leases are sessions: ttl and transition do not apply, nothing is renewed */
+    SIMBA_CAP_STORE_CLOCK = 1 << 3, /* leases are judged on a clock of the store */
+    SIMBA_CAP_QUEUE = 1 << 4,       /* a waiter leaves something in the store and has to RELEASE it */
+    SIMBA_CAP_LOOP_THREAD = 1 << 5, /* call submit, watch, unwatch and flush on the loop thread only */
+    SIMBA_CAP_WATCH_FREE = 1 << 6,  /* watching costs nothing: watch also what we hold, to learn of a revocation */
+    SIMBA_CAP_LIST = 1 << 7,        /* LIST and FORCE_RELEASE work */
+};
+
+typedef struct simba_backend {
+    unsigned version;           /* SIMBA_BACKEND_VERSION */
+    const char *const *schemes; /* of its URLs, ended by NULL */
+    const char *const *keys;    /* query keys it understands besides the common ones, ended by NULL */
+    size_t instance_size;
+    unsigned caps;
+    unsigned workers; /* threads for host->work */
+
+    /* On the thread that opens the client, before its loop runs; may block. */
+    int (*init)(void *self, simba_host *host, const simba_url *url, simba_error *err);
+    void (*submit)(void *self, simba_request *request);
+    /* The turn is over: send what was submitted, in one go. */
+    void (*flush)(void *self);
+    /* Push changes of this mutex from now on. After it has taken effect push CHANGED once, unless nothing can have
+     * changed since the last reply about this mutex. An error means no pushes: timers alone will do. */
+    int (*watch)(void *self, simba_topic *topic);
+    void (*unwatch)(void *self, simba_topic *topic);
+    void (*woken)(void *self);
+    /* On the loop thread. Complete what is outstanding, stop every handle and timer, then call host->closed, now or
+     * later. Nothing is submitted after this. */
+    void (*close)(void *self);
+    /* After the loop and the workers have ended. */
+    void (*fini)(void *self);
+} simba_backend;
+
+/* Add a store of your own, for simba_client_open. The table must live for ever. Any thread. SIMBA_EINVAL: wrong version
+ * or an incomplete table; SIMBA_ESTATE: the scheme is taken, or there are too many. */
+SIMBA_API int simba_backend_register(const simba_backend *backend);
+/* By scheme; NULL: not known. Any thread. */
+SIMBA_API const simba_backend *simba_backend_find(const char *scheme);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

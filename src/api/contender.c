@@ -1,0 +1,193 @@
+/* The contender: the door that the other doors are made of. Its callbacks are told from the machine's flags at the time
+ * they run, not from a queue, so nothing has to be allocated to tell them and nothing can pile up. */
+#include <simba.h>
+#include <string.h>
+
+#include "runtime/member.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+#include "util/text.h"
+
+struct simba_contender {
+    simba__member member; /* first */
+    simba_acquired_fn on_acquired;
+    simba_released_fn on_released;
+    simba_changed_fn on_changed;
+    void *user;
+    simba_owner told; /* the owner as the application knows it */
+    uint8_t reason;
+    bool acquired, released, changed; /* to be told */
+};
+
+static simba_contender *of_member(simba__member *member)
+{
+    return (simba_contender *)(void *)member;
+}
+
+static void told(simba__member *member, const simba__actions *actions)
+{
+    simba_contender *contender = of_member(member);
+    if (!actions->acquired && !actions->released && !actions->changed)
+        return;
+    contender->acquired |= actions->acquired;
+    contender->changed |= actions->changed && contender->on_changed;
+    if (actions->released) {
+        contender->released = true;
+        contender->reason = (uint8_t)actions->reason;
+    }
+    if (contender->acquired || contender->released || contender->changed)
+        simba__dispatch_post(member->party.client, &member->party);
+}
+
+static int run_one(simba__party *party)
+{
+    simba_contender *contender = (simba_contender *)(void *)party;
+    simba__member *member = &contender->member;
+    if (contender->acquired && contender->released) {
+        /* It came and went before anybody could be told. To start leading now would be wrong. */
+        contender->acquired = false;
+        contender->released = false;
+        simba__member_ack(member);
+        return 0;
+    }
+    const bool acquired = contender->acquired;
+    const bool released = contender->released;
+    const bool changed = contender->changed;
+    if (!acquired && !released && !changed)
+        return -1;
+    contender->acquired = false;
+    contender->released = false;
+    contender->changed = false;
+    const simba_reason reason = (simba_reason)contender->reason;
+    simba_state state = {contender->told, member->machine.owner};
+    if (acquired && state.before.token == state.after.token)
+        state.before = (simba_owner){0}; /* news of our own grant came before its late reply */
+    contender->told = state.after;
+
+    int ran = 0;
+    simba__turn_pause(party->client);
+    if (acquired && contender->on_acquired) {
+        contender->on_acquired(contender, &state, contender->user);
+        ran++;
+    }
+    if (released && contender->on_released) {
+        contender->on_released(contender, &state, reason, contender->user);
+        ran++;
+    }
+    if (changed && contender->on_changed && simba_state_changed(&state)) {
+        contender->on_changed(contender, &state, contender->user);
+        ran++;
+    }
+    simba__turn_resume(party->client);
+    if (released)
+        simba__member_ack(member);
+    return ran;
+}
+
+static void destroy(simba__party *party)
+{
+    simba_contender *contender = (simba_contender *)(void *)party;
+    simba__member_fini(&contender->member);
+    simba__free(contender);
+}
+
+static const simba__member_type type = {
+    .party = {.event = simba__member_step, .run_one = run_one, .destroy = destroy, .is_member = true},
+    .told = told,
+};
+
+int simba_contender_new(simba_client *client, const char *mutex, const simba_contender_options *options,
+                        simba_error *err, simba_contender **ret_contender)
+{
+    static const simba_contender_options defaults = SIMBA_CONTENDER_OPTIONS_INIT;
+    if (!client || !ret_contender)
+        return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_contender" : "client");
+    if (!options)
+        options = &defaults;
+    int rc = simba__check_size("simba_contender_options", options->size, sizeof *options, err);
+    if (rc < 0)
+        return rc;
+    simba_contender *contender = simba__calloc(1, sizeof *contender);
+    if (!contender)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    contender->on_acquired = options->on_acquired;
+    contender->on_released = options->on_released;
+    contender->on_changed = options->on_changed;
+    contender->user = options->user;
+    rc = simba__member_init(&contender->member, &type, client, mutex, options->id, &options->timing, err);
+    if (rc < 0) {
+        simba__free(contender);
+        return rc;
+    }
+    *ret_contender = contender;
+    return 0;
+}
+
+int simba_contender_start(simba_contender *contender)
+{
+    return contender ? simba__member_public_start(&contender->member) : SIMBA_EINVAL;
+}
+
+int simba_contender_stop(simba_contender *contender)
+{
+    return contender ? simba__member_public_stop(&contender->member) : SIMBA_EINVAL;
+}
+
+void simba_contender_free(simba_contender *contender)
+{
+    if (contender)
+        simba__party_free(&contender->member.party);
+}
+
+const char *simba_contender_mutex(const simba_contender *contender)
+{
+    return contender ? contender->member.party.topic->mutex : NULL;
+}
+
+const char *simba_contender_id(const simba_contender *contender)
+{
+    return contender ? contender->member.id : NULL;
+}
+
+simba_status simba_contender_status(const simba_contender *contender)
+{
+    return contender ? simba__member_status(&contender->member) : SIMBA_INITIAL;
+}
+
+int64_t simba_contender_held_for_ms(const simba_contender *contender)
+{
+    return contender ? simba__member_held_for_ns(&contender->member) / SIMBA__NS_PER_MS : 0;
+}
+
+bool simba_contender_is_owner(const simba_contender *contender)
+{
+    return contender && simba__member_held_for_ns(&contender->member) > 0;
+}
+
+bool simba_contender_in_ttl(const simba_contender *contender)
+{
+    return contender && simba__member_ttl_for_ns(&contender->member) > 0;
+}
+
+uint64_t simba_contender_token(const simba_contender *contender)
+{
+    return contender ? simba__member_token(&contender->member) : 0;
+}
+
+int simba_contender_owner(simba_contender *contender, simba_owner *ret_owner)
+{
+    if (!contender || !ret_owner)
+        return SIMBA_EINVAL;
+    simba_client *client = contender->member.party.client;
+    int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    simba__enter(client);
+    if (client->closed)
+        rc = SIMBA_ECLOSED;
+    else
+        *ret_owner = contender->member.machine.owner;
+    simba__leave(client);
+    return rc;
+}

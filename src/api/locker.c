@@ -1,0 +1,260 @@
+/* The locker: a member that leads at most once per acquire, and a thread that waits for it. It has no callbacks, so it is
+ * told in the turn itself and nobody has to be waited for. */
+#include <simba.h>
+
+#include "runtime/member.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+#include "util/text.h"
+
+struct simba_locker {
+    simba__member member; /* first */
+    pthread_cond_t changed;
+    simba_error acquire_error; /* of the latest attempt, if that failed */
+    simba_error other_error;   /* of the latest renewal or release, if that failed */
+    bool waiting;              /* a thread is in acquire */
+    bool held;                 /* acquire succeeded, and release has not been called */
+    bool releasing;            /* a thread is in release */
+    bool cancelled;
+    uint8_t reason; /* why leadership ended while held */
+};
+
+static simba_locker *of_member(simba__member *member)
+{
+    return (simba_locker *)(void *)member;
+}
+
+static void told(simba__member *member, const simba__actions *actions)
+{
+    simba_locker *locker = of_member(member);
+    if (actions->acquired)
+        locker->held = true;
+    if (actions->released)
+        locker->reason = (uint8_t)actions->reason;
+    if (actions->submit)
+        member->party.request.err = actions->op == SIMBA_OP_ACQUIRE ? &locker->acquire_error : &locker->other_error;
+    if (member->machine.op == SIMBA_OP_ACQUIRE && !member->machine.in_flight && member->machine.last_error == 0)
+        locker->acquire_error.code = 0;
+    if (actions->acquired || actions->done)
+        pthread_cond_signal(&locker->changed);
+}
+
+static int run_one(simba__party *party)
+{
+    (void)party;
+    return -1;
+}
+
+static void destroy(simba__party *party)
+{
+    simba_locker *locker = (simba_locker *)(void *)party;
+    pthread_cond_destroy(&locker->changed);
+    simba__member_fini(&locker->member);
+    simba__free(locker);
+}
+
+static const simba__member_type type = {
+    .party = {.event = simba__member_step, .run_one = run_one, .destroy = destroy, .is_member = true},
+    .told = told,
+    .acks_at_once = true,
+};
+
+int simba_locker_new(simba_client *client, const char *mutex, const simba_locker_options *options, simba_error *err,
+                     simba_locker **ret_locker)
+{
+    static const simba_locker_options defaults = SIMBA_LOCKER_OPTIONS_INIT;
+    if (!client || !ret_locker)
+        return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_locker" : "client");
+    if (!options)
+        options = &defaults;
+    int rc = simba__check_size("simba_locker_options", options->size, sizeof *options, err);
+    if (rc < 0)
+        return rc;
+    simba_locker *locker = simba__calloc(1, sizeof *locker);
+    if (!locker)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    if (simba__cond_init(&locker->changed) != 0) {
+        simba__free(locker);
+        return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
+    }
+    rc = simba__member_init(&locker->member, &type, client, mutex, options->id, &options->timing, err);
+    if (rc < 0) {
+        pthread_cond_destroy(&locker->changed);
+        simba__free(locker);
+        return rc;
+    }
+    locker->member.machine.once = true;
+    *ret_locker = locker;
+    return 0;
+}
+
+static void send_stop(simba_locker *locker)
+{
+    simba__event event = {.kind = SIMBA__EV_STOP, .now = locker->member.party.client->now};
+    if (locker->member.party.running)
+        simba__member_step(&locker->member.party, &event);
+}
+
+/* In a turn: until it is ours, or has come to an end. When the time is over or somebody cancels, the machine is told to
+ * stop, and gives back what it may get meanwhile. */
+static void wait_for_it(simba_locker *locker, simba_local until)
+{
+    simba_client *client = locker->member.party.client;
+    bool stopping = false;
+    while (locker->member.party.running && !locker->held) {
+        if (!stopping && (locker->cancelled || simba__local_reached(client->now, until))) {
+            stopping = true;
+            send_stop(locker);
+            continue;
+        }
+        simba__turn_await(client, &locker->changed, stopping ? SIMBA__NEVER : until);
+    }
+}
+
+static int explain(simba_locker *locker, int64_t timeout_ms, simba_error *err)
+{
+    const simba__contention *machine = &locker->member.machine;
+    const char *mutex = locker->member.party.topic->mutex;
+    if (locker->cancelled)
+        return simba__fail(err, SIMBA_ECANCELED, "acquire %s: cancelled", mutex);
+    if (locker->member.party.client->closing)
+        return simba__fail(err, SIMBA_ECLOSED, "acquire %s: the client is closed", mutex);
+    if (locker->acquire_error.code != 0) {
+        if (err)
+            *err = locker->acquire_error;
+        return locker->acquire_error.code;
+    }
+    if (simba_owner_is_none(&machine->owner))
+        return simba__fail(err, SIMBA_ETIMEDOUT, "acquire %s: not obtained within %lld ms", mutex,
+                           (long long)timeout_ms);
+    return simba__fail(err, SIMBA_ETIMEDOUT, "acquire %s: owned by %s", mutex, machine->owner.id);
+}
+
+/* In a turn. */
+static int acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
+{
+    simba_client *client = locker->member.party.client;
+    const char *mutex = locker->member.party.topic->mutex;
+    if (client->closing)
+        return simba__fail(err, SIMBA_ECLOSED, "acquire %s: the client is closed", mutex);
+    if (locker->held || locker->waiting)
+        return simba__fail(err, SIMBA_ESTATE, "acquire %s: this locker already %s it", mutex,
+                           locker->held ? "holds" : "waits for");
+    const simba_local until = timeout_ms > 0 && timeout_ms < SIMBA_LEASE_MAX_MS
+                                  ? simba__local_add(client->now, timeout_ms * SIMBA__NS_PER_MS)
+                                  : SIMBA__NEVER;
+    locker->acquire_error.code = 0;
+    locker->member.machine.try_once = timeout_ms == 0;
+    locker->waiting = true;
+    locker->cancelled = false;
+    locker->reason = SIMBA_REASON_NONE;
+    simba__member_start(&locker->member, until);
+    wait_for_it(locker, until);
+    locker->waiting = false;
+    return locker->held ? 0 : explain(locker, timeout_ms, err);
+}
+
+int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
+{
+    if (!locker)
+        return simba__fail(err, SIMBA_EINVAL, "locker is NULL");
+    if (timeout_ms < -1)
+        return simba__fail(err, SIMBA_EINVAL, "timeout_ms is %lld; -1 waits for ever, 0 tries once",
+                           (long long)timeout_ms);
+    simba_client *client = locker->member.party.client;
+    int rc = simba__client_forked(client, err);
+    if (rc < 0)
+        return rc;
+    simba__enter(client);
+    rc = acquire(locker, timeout_ms, err);
+    simba__leave(client);
+    return rc;
+}
+
+/* In a turn. */
+static int release(simba_locker *locker, simba_error *err)
+{
+    simba_client *client = locker->member.party.client;
+    const char *mutex = locker->member.party.topic->mutex;
+    if (client->closed) {
+        locker->held = false;
+        return simba__fail(err, SIMBA_ECLOSED, "release %s: the client is closed", mutex);
+    }
+    if (!locker->held || locker->releasing)
+        return simba__fail(err, SIMBA_ESTATE, "release %s: this locker does not hold it", mutex);
+    locker->releasing = true;
+    send_stop(locker);
+    while (locker->member.party.running)
+        simba__turn_await(client, &locker->changed, SIMBA__NEVER);
+    locker->held = false;
+    locker->releasing = false;
+    if (client->closing)
+        return simba__fail(err, SIMBA_ECLOSED, "release %s: the client is closed", mutex);
+    if (locker->reason != SIMBA_REASON_STOPPED)
+        return simba__fail(err, SIMBA_ELOST, "release %s: leadership ended before: %s", mutex,
+                           simba_reason_name((simba_reason)locker->reason));
+    const int rc = locker->member.machine.last_error;
+    if (rc < 0 && err)
+        *err = locker->other_error;
+    return rc;
+}
+
+int simba_locker_release(simba_locker *locker, simba_error *err)
+{
+    if (!locker)
+        return simba__fail(err, SIMBA_EINVAL, "locker is NULL");
+    simba_client *client = locker->member.party.client;
+    int rc = simba__client_forked(client, err);
+    if (rc < 0)
+        return rc;
+    simba__enter(client);
+    rc = release(locker, err);
+    simba__leave(client);
+    return rc;
+}
+
+int simba_locker_cancel(simba_locker *locker)
+{
+    if (!locker)
+        return SIMBA_EINVAL;
+    simba_client *client = locker->member.party.client;
+    int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    simba__enter(client);
+    if (locker->waiting) {
+        locker->cancelled = true;
+        pthread_cond_signal(&locker->changed);
+    } else if (client->closed) {
+        rc = SIMBA_ECLOSED;
+    }
+    simba__leave(client);
+    return rc;
+}
+
+void simba_locker_free(simba_locker *locker)
+{
+    if (locker)
+        simba__party_free(&locker->member.party);
+}
+
+void simba_locker_cleanup(simba_locker **locker)
+{
+    simba_locker_free(*locker);
+}
+
+int64_t simba_locker_held_for_ms(const simba_locker *locker)
+{
+    return locker ? simba__member_held_for_ns(&locker->member) / SIMBA__NS_PER_MS : 0;
+}
+
+uint64_t simba_locker_token(const simba_locker *locker)
+{
+    return locker ? simba__member_token(&locker->member) : 0;
+}
+
+const char *simba_locker_id(const simba_locker *locker)
+{
+    return locker ? locker->member.id : NULL;
+}

@@ -1,0 +1,228 @@
+/* The observer: sees who owns a mutex and never contends. Changes are queued, so that a store that pushes every one of
+ * them has every one of them told; when memory is short or the application too slow, several are told as one. */
+#include <simba.h>
+
+#include "core/observation.h"
+#include "runtime/party.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+#include "util/text.h"
+
+enum { QUEUE_MAX = 1024 };
+
+struct change {
+    struct change *next;
+    simba_owner owner;
+};
+
+struct simba_observer {
+    simba__party party; /* first */
+    simba__observation machine;
+    simba_observed_fn on_changed;
+    void *user;
+    simba_owner told;
+    struct change *first, **last;
+    unsigned queued;
+    bool behind; /* the machine's owner is younger than the queue */
+};
+
+static void enqueue(simba_observer *observer)
+{
+    struct change *change = observer->queued < QUEUE_MAX ? simba__malloc(sizeof *change) : NULL;
+    observer->behind = !change;
+    if (!change)
+        return;
+    change->owner = observer->machine.owner;
+    change->next = NULL;
+    *observer->last = change;
+    observer->last = &change->next;
+    observer->queued++;
+}
+
+static void drop_queue(simba_observer *observer)
+{
+    while (observer->first) {
+        struct change *next = observer->first->next;
+        simba__free(observer->first);
+        observer->first = next;
+    }
+    observer->last = &observer->first;
+    observer->queued = 0;
+    observer->behind = false;
+}
+
+static void step(simba__party *party, simba__event *event)
+{
+    simba_observer *observer = (simba_observer *)(void *)party;
+    simba__actions actions;
+    simba__observation_step(&observer->machine, event, party->client->timing.op_timeout_ns, &actions);
+    if (actions.changed) {
+        enqueue(observer);
+        simba__dispatch_post(party->client, party);
+    }
+    simba__party_act(party, &actions, "", NULL);
+    if (actions.done)
+        simba__party_stopped(party);
+}
+
+static bool take(simba_observer *observer, simba_owner *ret_owner)
+{
+    struct change *change = observer->first;
+    if (change) {
+        *ret_owner = change->owner;
+        observer->first = change->next;
+        if (!observer->first)
+            observer->last = &observer->first;
+        observer->queued--;
+        simba__free(change);
+        return true;
+    }
+    if (!observer->behind)
+        return false;
+    observer->behind = false;
+    *ret_owner = observer->machine.owner;
+    return true;
+}
+
+static int run_one(simba__party *party)
+{
+    simba_observer *observer = (simba_observer *)(void *)party;
+    simba_state state = {.before = observer->told};
+    if (observer->machine.stop) {
+        drop_queue(observer);
+        return -1;
+    }
+    if (!take(observer, &state.after))
+        return -1;
+    observer->told = state.after;
+    simba__turn_pause(party->client);
+    observer->on_changed(observer, &state, observer->user);
+    simba__turn_resume(party->client);
+    return 1;
+}
+
+static void destroy(simba__party *party)
+{
+    simba_observer *observer = (simba_observer *)(void *)party;
+    drop_queue(observer);
+    simba__free(observer);
+}
+
+static const simba__party_type type = {.event = step, .run_one = run_one, .destroy = destroy};
+
+static int check(const simba_observer_options *options, simba_error *err)
+{
+    if (!options)
+        return simba__fail(err, SIMBA_EINVAL, "options are NULL; an observer needs on_changed");
+    const int rc = simba__check_size("simba_observer_options", options->size, sizeof *options, err);
+    if (rc < 0)
+        return rc;
+    if (!options->on_changed)
+        return simba__fail(err, SIMBA_EINVAL, "on_changed is NULL");
+    if (options->poll_ms < 1 || options->poll_ms > SIMBA_LEASE_MAX_MS)
+        return simba__fail(err, SIMBA_EINVAL, "poll_ms is %lld; it must be from 1 to %lld", (long long)options->poll_ms,
+                           (long long)SIMBA_LEASE_MAX_MS);
+    return 0;
+}
+
+int simba_observer_new(simba_client *client, const char *mutex, const simba_observer_options *options, simba_error *err,
+                       simba_observer **ret_observer)
+{
+    if (!client || !ret_observer)
+        return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_observer" : "client");
+    int rc = check(options, err);
+    if (rc == 0)
+        rc = simba__check_mutex(mutex, err);
+    if (rc == 0)
+        rc = simba__client_forked(client, err);
+    if (rc < 0)
+        return rc;
+    simba_observer *observer = simba__calloc(1, sizeof *observer);
+    if (!observer)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    const bool pushes = client->backend->caps & SIMBA_CAP_PUSH;
+    observer->on_changed = options->on_changed;
+    observer->user = options->user;
+    observer->last = &observer->first;
+    simba__observation_init(&observer->machine, options->poll_ms * SIMBA__NS_PER_MS * (pushes ? 10 : 1));
+    simba__enter(client);
+    rc = simba__party_init(&observer->party, &type, client, mutex, err);
+    simba__leave(client);
+    if (rc < 0) {
+        simba__free(observer);
+        return rc;
+    }
+    *ret_observer = observer;
+    return 0;
+}
+
+int simba_observer_start(simba_observer *observer)
+{
+    if (!observer)
+        return SIMBA_EINVAL;
+    simba_client *client = observer->party.client;
+    int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    simba__enter(client);
+    if (client->closing) {
+        rc = SIMBA_ECLOSED;
+    } else if (observer->party.running) {
+        rc = SIMBA_ESTATE;
+    } else {
+        simba__event event = {.kind = SIMBA__EV_START, .now = client->now, .seed = client->host.random(&client->host)};
+        observer->told = (simba_owner){0};
+        drop_queue(observer); /* stopped inside its own callback, it may still have had something to tell */
+        simba__party_started(&observer->party);
+        simba__party_want(&observer->party, true);
+        step(&observer->party, &event);
+    }
+    simba__leave(client);
+    return rc;
+}
+
+int simba_observer_stop(simba_observer *observer)
+{
+    if (!observer)
+        return SIMBA_EINVAL;
+    simba_client *client = observer->party.client;
+    int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    simba__enter(client);
+    if (client->closed)
+        rc = SIMBA_ECLOSED;
+    else
+        simba__party_stop(&observer->party);
+    simba__leave(client);
+    return rc;
+}
+
+void simba_observer_free(simba_observer *observer)
+{
+    if (observer)
+        simba__party_free(&observer->party);
+}
+
+const char *simba_observer_mutex(const simba_observer *observer)
+{
+    return observer ? observer->party.topic->mutex : NULL;
+}
+
+int simba_observer_owner(simba_observer *observer, simba_owner *ret_owner)
+{
+    if (!observer || !ret_owner)
+        return SIMBA_EINVAL;
+    simba_client *client = observer->party.client;
+    int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    simba__enter(client);
+    if (client->closed)
+        rc = SIMBA_ECLOSED;
+    else
+        *ret_owner = observer->machine.owner;
+    simba__leave(client);
+    return rc;
+}

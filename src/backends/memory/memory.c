@@ -1,0 +1,411 @@
+/* memory://name: a store inside the process, for threads that share a name, for tests, and as the shortest example of a
+ * back end. Answers at once, on the caller's thread. Its rows live as long as a client has the store open. */
+#include <fnmatch.h>
+#include <pthread.h>
+#include <simba/backend.h>
+#include <string.h>
+
+#include "core/row.h"
+#include "util/error.h"
+#include "util/hash.h"
+#include "util/mem.h"
+
+struct watch;
+
+struct row {
+    struct row *next; /* in its bucket */
+    struct watch *watches;
+    simba__row data;
+    char mutex[];
+};
+
+struct store {
+    struct store *next;
+    pthread_mutex_t lock;
+    unsigned clients;     /* guarded by stores_lock */
+    uint64_t token_floor; /* tokens of rows that were dropped */
+    struct row **buckets;
+    size_t count, capacity;
+    char name[];
+};
+
+struct event {
+    struct event *next;
+    simba_push push;
+};
+
+/* One client's interest in one mutex, and the news that it has not taken yet. */
+struct watch {
+    struct watch *next; /* of the row */
+    struct instance *instance;
+    simba_topic *topic;
+    struct row *row;
+    struct event *first, **last;
+    struct watch *inbox_next;
+    bool in_inbox;
+    bool missed; /* there was no memory for an event */
+};
+
+struct instance {
+    simba_host *host;
+    struct store *store;
+    struct watch *inbox; /* watches with news; guarded by the store's lock */
+};
+
+static pthread_mutex_t stores_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct store *stores;
+
+/* --- stores by name ------------------------------------------------------------------------------- */
+
+/* In a child of fork() there are no stores yet: those in its memory are copies of the parent's, full of the parent's
+ * clients, and their locks may be held by threads that do not exist here. */
+static void forked(void)
+{
+    stores = NULL;
+    pthread_mutex_init(&stores_lock, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forked);
+}
+
+static struct store *open_store(const char *name)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&stores_lock);
+    struct store *store = stores;
+    while (store && strcmp(store->name, name) != 0)
+        store = store->next;
+    if (!store) {
+        store = simba__calloc(1, sizeof *store + strlen(name) + 1);
+        if (store) {
+            strcpy(store->name, name);
+            pthread_mutex_init(&store->lock, NULL);
+            store->next = stores;
+            stores = store;
+        }
+    }
+    if (store)
+        store->clients++;
+    pthread_mutex_unlock(&stores_lock);
+    return store;
+}
+
+static void close_store(struct store *store)
+{
+    pthread_mutex_lock(&stores_lock);
+    const bool last = --store->clients == 0;
+    if (last) {
+        struct store **link = &stores;
+        while (*link != store)
+            link = &(*link)->next;
+        *link = store->next;
+    }
+    pthread_mutex_unlock(&stores_lock);
+    if (!last)
+        return;
+    for (size_t i = 0; i < store->capacity; i++)
+        while (store->buckets[i]) {
+            struct row *row = store->buckets[i];
+            store->buckets[i] = row->next;
+            simba__free(row);
+        }
+    simba__free(store->buckets);
+    pthread_mutex_destroy(&store->lock);
+    simba__free(store);
+}
+
+/* --- rows ----------------------------------------------------------------------------------------- */
+
+static bool grow(struct store *store)
+{
+    const size_t capacity = store->capacity ? store->capacity * 2 : 16;
+    struct row **buckets = simba__calloc(capacity, sizeof *buckets);
+    if (!buckets)
+        return false;
+    for (size_t i = 0; i < store->capacity; i++)
+        while (store->buckets[i]) {
+            struct row *row = store->buckets[i];
+            store->buckets[i] = row->next;
+            row->next = buckets[simba__hash(row->mutex) & (capacity - 1)];
+            buckets[simba__hash(row->mutex) & (capacity - 1)] = row;
+        }
+    simba__free(store->buckets);
+    store->buckets = buckets;
+    store->capacity = capacity;
+    return true;
+}
+
+static struct row **find_row(struct store *store, const char *mutex)
+{
+    static struct row *none;
+    if (store->capacity == 0)
+        return &none;
+    struct row **link = &store->buckets[simba__hash(mutex) & (store->capacity - 1)];
+    while (*link && strcmp((*link)->mutex, mutex) != 0)
+        link = &(*link)->next;
+    return link;
+}
+
+static struct row *make_row(struct store *store, const char *mutex)
+{
+    struct row *row = *find_row(store, mutex);
+    if (row)
+        return row;
+    if (store->count >= store->capacity && !grow(store))
+        return NULL;
+    row = simba__calloc(1, sizeof *row + strlen(mutex) + 1);
+    if (!row)
+        return NULL;
+    strcpy(row->mutex, mutex);
+    row->data.token = store->token_floor;
+    *find_row(store, mutex) = row;
+    store->count++;
+    return row;
+}
+
+/* Nobody owns it and nobody watches it: all that must outlive the row is its token. */
+static void drop_if_idle(struct store *store, struct row *row)
+{
+    if (row->watches || row->data.owner.id[0] != '\0')
+        return;
+    struct row **link = find_row(store, row->mutex);
+    *link = row->next;
+    store->count--;
+    if (row->data.token > store->token_floor)
+        store->token_floor = row->data.token;
+    simba__free(row);
+}
+
+/* --- news ----------------------------------------------------------------------------------------- */
+
+/* Under the store's lock. Another client is told by its own thread. */
+static void post(struct watch *watch, const simba_push *push)
+{
+    struct event *event = simba__malloc(sizeof *event);
+    if (event) {
+        event->push = *push;
+        event->next = NULL;
+        *watch->last = event;
+        watch->last = &event->next;
+    } else {
+        watch->missed = true;
+    }
+    if (!watch->in_inbox) {
+        watch->in_inbox = true;
+        watch->inbox_next = watch->instance->inbox;
+        watch->instance->inbox = watch;
+        watch->instance->host->wake(watch->instance->host);
+    }
+}
+
+/* Under the store's lock. Returns the watch of `self`, if it has one that can be told directly. */
+static simba_topic *spread(struct instance *self, struct row *row, const simba_push *push)
+{
+    simba_topic *direct = NULL;
+    for (struct watch *watch = row->watches; watch; watch = watch->next) {
+        if (watch->instance == self && !watch->in_inbox)
+            direct = watch->topic; /* nothing older is under way to it */
+        else
+            post(watch, push);
+    }
+    return direct;
+}
+
+static void memory_woken(void *instance)
+{
+    struct instance *self = instance;
+    for (;;) {
+        pthread_mutex_lock(&self->store->lock);
+        struct watch *watch = self->inbox;
+        struct event *events = NULL;
+        bool missed = false;
+        if (watch) {
+            self->inbox = watch->inbox_next;
+            watch->in_inbox = false;
+            events = watch->first;
+            watch->first = NULL;
+            watch->last = &watch->first;
+            missed = watch->missed;
+            watch->missed = false;
+        }
+        pthread_mutex_unlock(&self->store->lock);
+        if (!watch)
+            return;
+        while (events) {
+            struct event *next = events->next;
+            self->host->push(self->host, watch->topic, &events->push);
+            simba__free(events);
+            events = next;
+        }
+        if (missed)
+            self->host->push(self->host, watch->topic, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+    }
+}
+
+static int memory_watch(void *instance, simba_topic *topic)
+{
+    struct instance *self = instance;
+    struct watch *watch = simba__calloc(1, sizeof *watch);
+    if (!watch)
+        return SIMBA_ENOMEM;
+    watch->instance = self;
+    watch->topic = topic;
+    watch->last = &watch->first;
+    pthread_mutex_lock(&self->store->lock);
+    watch->row = make_row(self->store, topic->mutex);
+    if (watch->row) {
+        watch->next = watch->row->watches;
+        watch->row->watches = watch;
+        topic->backend_data = watch;
+    }
+    pthread_mutex_unlock(&self->store->lock);
+    if (!watch->row) {
+        simba__free(watch);
+        return SIMBA_ENOMEM;
+    }
+    return 0; /* in force at once, and asked for before the first request about this mutex: nothing was missed */
+}
+
+static void memory_unwatch(void *instance, simba_topic *topic)
+{
+    struct instance *self = instance;
+    struct watch *watch = topic->backend_data;
+    pthread_mutex_lock(&self->store->lock);
+    struct watch **link = &watch->row->watches;
+    while (*link != watch)
+        link = &(*link)->next;
+    *link = watch->next;
+    if (watch->in_inbox) {
+        for (link = &self->inbox; *link != watch; link = &(*link)->inbox_next)
+            ;
+        *link = watch->inbox_next;
+    }
+    drop_if_idle(self->store, watch->row);
+    pthread_mutex_unlock(&self->store->lock);
+    while (watch->first) {
+        struct event *next = watch->first->next;
+        simba__free(watch->first);
+        watch->first = next;
+    }
+    simba__free(watch);
+    topic->backend_data = NULL;
+}
+
+/* --- requests ------------------------------------------------------------------------------------- */
+
+static simba__row_now store_now(simba_host *host)
+{
+    return (simba__row_now){host->now(host).ns, host->epoch_us(host)};
+}
+
+static int list(struct instance *self, simba_request *request)
+{
+    const simba__row_now now = store_now(self->host);
+    for (size_t i = 0; i < self->store->capacity; i++)
+        for (struct row *row = self->store->buckets[i]; row; row = row->next) {
+            if (row->data.version == 0 || (request->mutex && fnmatch(request->mutex, row->mutex, 0) != 0))
+                continue;
+            simba_owner owner;
+            int64_t now_ms;
+            simba__row_show(&row->data, now, &owner, &now_ms);
+            const int rc = self->host->listed(self->host, request, row->mutex, &owner, now_ms);
+            if (rc < 0)
+                return rc;
+        }
+    return 0;
+}
+
+/* What watchers want to know: that the owner is another one. A renewal is no news. */
+static bool is_news(const simba__row *before, const simba__row *after)
+{
+    return before->owner.token != after->owner.token || (before->owner.id[0] == '\0') != (after->owner.id[0] == '\0');
+}
+
+/* Under the store's lock. SIMBA_ENOMEM, or 0 and what to tell our own waiters afterwards. */
+static int apply(struct instance *self, simba_request *request, simba_topic **ret_direct, simba_push *ret_push)
+{
+    struct row *row = make_row(self->store, request->mutex);
+    if (!row)
+        return SIMBA_ENOMEM;
+    const simba__row before = row->data;
+    if (simba__row_apply(&row->data, store_now(self->host), request) && is_news(&before, &row->data)) {
+        ret_push->kind = row->data.owner.id[0] ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_RELEASED;
+        ret_push->owner = row->data.owner;
+        ret_push->now_ms = request->reply.now_ms;
+        *ret_direct = spread(self, row, ret_push);
+    }
+    drop_if_idle(self->store, row);
+    return 0;
+}
+
+static void memory_submit(void *instance, simba_request *request)
+{
+    struct instance *self = instance;
+    simba_topic *direct = NULL;
+    simba_push push;
+    pthread_mutex_lock(&self->store->lock);
+    const int rc = request->op == SIMBA_OP_LIST ? list(self, request) : apply(self, request, &direct, &push);
+    pthread_mutex_unlock(&self->store->lock);
+    if (rc < 0) {
+        self->host->fail(self->host, request, rc, "memory: out of memory");
+        return;
+    }
+    request->reply.status = 0;
+    self->host->complete(self->host, request);
+    if (direct)
+        self->host->push(self->host, direct, &push);
+}
+
+static void memory_flush(void *instance)
+{
+    (void)instance; /* everything was answered when it was submitted */
+}
+
+/* --- lifetime ------------------------------------------------------------------------------------- */
+
+static int memory_init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
+{
+    struct instance *self = instance;
+    const char *path = simba_url_path(url);
+    if (simba_url_authority(url)[0] == '\0' || (path[0] != '\0' && strcmp(path, "/") != 0))
+        return simba__fail(err, SIMBA_EURL, "a memory URL is memory://name, with a name and no path");
+    self->host = host;
+    self->store = open_store(simba_url_authority(url));
+    return self->store ? 0 : simba__fail(err, SIMBA_ENOMEM, "out of memory");
+}
+
+static void memory_close(void *instance)
+{
+    struct instance *self = instance;
+    self->host->closed(self->host);
+}
+
+static void memory_fini(void *instance)
+{
+    struct instance *self = instance;
+    if (self->store)
+        close_store(self->store);
+}
+
+static const char *const schemes[] = {"memory", NULL};
+static const char *const keys[] = {NULL};
+
+extern const simba_backend simba__backend_memory;
+const simba_backend simba__backend_memory = {
+    .version = SIMBA_BACKEND_VERSION,
+    .schemes = schemes,
+    .keys = keys,
+    .instance_size = sizeof(struct instance),
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_PUSH_EVERY | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE | SIMBA_CAP_LIST,
+    .init = memory_init,
+    .submit = memory_submit,
+    .flush = memory_flush,
+    .watch = memory_watch,
+    .unwatch = memory_unwatch,
+    .woken = memory_woken,
+    .close = memory_close,
+    .fini = memory_fini,
+};

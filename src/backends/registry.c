@@ -1,0 +1,99 @@
+/* See registry.h. The list of our own stores comes from the build, which knows which of them it was told to leave out. */
+#include "backends/registry.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/error.h"
+
+#define BUILT(name) extern const simba_backend simba__backend_##name;
+#define LEFT_OUT(name)
+#include "stores.inc"
+#undef BUILT
+#undef LEFT_OUT
+
+static const struct {
+    const char *name; /* of its folder; its schemes begin with it */
+    const simba_backend *backend;
+} own[] = {
+#define BUILT(name) {#name, &simba__backend_##name},
+#define LEFT_OUT(name) {#name, NULL},
+#include "stores.inc"
+#undef BUILT
+#undef LEFT_OUT
+};
+
+enum { OTHERS_MAX = 32 };
+static const simba_backend *others[OTHERS_MAX];
+static size_t other_count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool has_scheme(const simba_backend *backend, const char *scheme)
+{
+    for (const char *const *s = backend->schemes; *s; s++)
+        if (strcmp(*s, scheme) == 0)
+            return true;
+    return false;
+}
+
+static const simba_backend *find_other(const char *scheme)
+{
+    for (size_t i = 0; i < other_count; i++)
+        if (has_scheme(others[i], scheme))
+            return others[i];
+    return NULL;
+}
+
+const simba_backend *simba_backend_find(const char *scheme)
+{
+    if (!scheme)
+        return NULL;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (own[i].backend && has_scheme(own[i].backend, scheme))
+            return own[i].backend;
+    pthread_mutex_lock(&lock);
+    const simba_backend *backend = find_other(scheme);
+    pthread_mutex_unlock(&lock);
+    return backend;
+}
+
+int simba__registry_find(const char *scheme, simba_error *err, const simba_backend **ret_backend)
+{
+    const simba_backend *backend = simba_backend_find(scheme);
+    if (backend) {
+        *ret_backend = backend;
+        return 0;
+    }
+    char known[128] = "";
+    size_t length = 0;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (!own[i].backend && strncmp(own[i].name, scheme, strlen(own[i].name)) == 0)
+            return simba__fail(err, SIMBA_ENOTBUILT, "this simba was built without %s", own[i].name);
+        if (own[i].backend && length < sizeof known)
+            length +=
+                (size_t)snprintf(known + length, sizeof known - length, "%s%s://", length ? ", " : "", own[i].name);
+    }
+    return simba__fail(err, SIMBA_EURL, "unknown scheme \"%.40s\" in the store URL; there is %s", scheme, known);
+}
+
+static bool is_complete(const simba_backend *backend)
+{
+    return backend->schemes && backend->schemes[0] && backend->init && backend->submit && backend->flush &&
+           backend->watch && backend->unwatch && backend->woken && backend->close && backend->fini;
+}
+
+int simba_backend_register(const simba_backend *backend)
+{
+    if (!backend || backend->version != SIMBA_BACKEND_VERSION || !is_complete(backend))
+        return SIMBA_EINVAL;
+    for (const char *const *scheme = backend->schemes; *scheme; scheme++)
+        if (simba_backend_find(*scheme))
+            return SIMBA_ESTATE;
+    pthread_mutex_lock(&lock);
+    const int rc = other_count < OTHERS_MAX ? 0 : SIMBA_ESTATE;
+    if (rc == 0)
+        others[other_count++] = backend;
+    pthread_mutex_unlock(&lock);
+    return rc;
+}

@@ -1,0 +1,10 @@
+/* Which stores there are. */
+#ifndef SIMBA_BACKENDS_REGISTRY_H
+#define SIMBA_BACKENDS_REGISTRY_H
+
+#include <simba/backend.h>
+
+/* SIMBA_EURL: nobody knows the scheme; SIMBA_ENOTBUILT: this library was built without it. */
+int simba__registry_find(const char *scheme, simba_error *err, const simba_backend **ret_backend);
+
+#endif

@@ -1,0 +1,528 @@
+/* The SQLite store: the contract of simba/backend.h over a file that the processes of one host share.
+ *
+ * There is one connection and one worker. Requests gather in a list; when the worker is idle it takes the whole list
+ * and carries it out as one transaction, so what a busy client asks for in one go costs one commit. Leases are judged
+ * on the boot-time clock of the host together with the boot id: nobody can set that clock, all processes share it, and
+ * a lease of an earlier boot has ended. See db.c for durability, news.h for how waiters are woken. */
+#include "backends/sqlite/sqlite.h"
+
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "backends/sqlite/batch.h"
+#include "backends/sqlite/news.h"
+#include "backends/sqlite/notify.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+#define PROBE_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
+#define POLL_NS (1000 * SIMBA__NS_PER_MS) /* behind the bell */
+#define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
+
+typedef struct store {
+    simba_host *host;
+    simba_request *pending, **pending_end;
+    bool refresh_wanted; /* have the worker look at the file even if there is nothing to do */
+    bool closing;
+
+    simba_job job;
+    bool running; /* the batch is the worker's */
+    simba__batch batch;
+
+    simba__news news;
+    simba_timer tick;
+    int inotify; /* -1: there is none */
+    uv_poll_t poll;
+    bool polling; /* the handle exists */
+    bool listening;
+    bool hears_bell;
+} store;
+
+/* A look at a watched mutex: a READ of our own among the requests. */
+typedef struct probe {
+    simba_request request;   /* its backend_data points to this struct */
+    simba__watched *watched; /* NULL: not watched any more */
+    char mutex[];
+} probe;
+
+static simba_local after(store *s, int64_t ns)
+{
+    return (simba_local){s->host->now(s->host).ns + ns};
+}
+
+static store *store_of_job(simba_job *job)
+{
+    return (store *)(void *)((char *)job - offsetof(store, job));
+}
+
+static probe *probe_of(const simba_request *request)
+{
+    return request->op == SIMBA_OP_READ ? request->backend_data : NULL;
+}
+
+/* --- requests in, answers out ------------------------------------------------------------------------ */
+
+static void append(store *s, simba_request *request)
+{
+    request->next = NULL;
+    *s->pending_end = request;
+    s->pending_end = &request->next;
+}
+
+static void free_listings(simba_request *request)
+{
+    for (simba__listing *found = request->backend_data, *next; found; found = next) {
+        next = found->next;
+        simba__free(found);
+    }
+    request->backend_data = NULL;
+}
+
+static void free_probe(store *s, probe *p, bool failed)
+{
+    if (p->watched)
+        p->watched->probe = NULL;
+    s->news.rescan |= failed; /* the next tick tries again */
+    simba__free(p);
+}
+
+static void fail_request(store *s, simba_request *request, int code, const char *text)
+{
+    probe *p = probe_of(request);
+    if (p) {
+        free_probe(s, p, true);
+        return;
+    }
+    if (request->op == SIMBA_OP_LIST)
+        free_listings(request);
+    s->host->fail(s->host, request, code, "%s", text);
+}
+
+static void fail_all(store *s, simba_request *first, int code, const char *text)
+{
+    for (simba_request *r = first, *next; r; r = next) {
+        next = r->next;
+        fail_request(s, r, code, text);
+    }
+}
+
+static simba_request *take_pending(store *s)
+{
+    simba_request *first = s->pending;
+    s->pending = NULL;
+    s->pending_end = &s->pending;
+    return first;
+}
+
+static void fail_late(store *s, simba_local now)
+{
+    simba_request *first = take_pending(s);
+    for (simba_request *r = first, *next; r; r = next) {
+        next = r->next;
+        if (now.ns < r->deadline.ns) {
+            append(s, r);
+            continue;
+        }
+        simba_error error;
+        simba__fail(&error, SIMBA_ETIMEDOUT, "sqlite: %s: no answer in time", s->batch.db.path);
+        fail_request(s, r, error.code, error.text);
+    }
+}
+
+/* Hand all that waits to the worker, if it is idle. */
+static void start(store *s)
+{
+    if (s->running || s->closing || (!s->pending && !s->refresh_wanted))
+        return;
+    const simba_local now = s->host->now(s->host);
+    fail_late(s, now);
+    simba_local until = {now.ns + PROBE_PATIENCE_NS};
+    size_t count = 0;
+    s->batch.writes = false;
+    for (const simba_request *r = s->pending; r; r = r->next, count++) {
+        s->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST;
+        if (r->deadline.ns < until.ns)
+            until = r->deadline;
+    }
+    simba_request *requests = take_pending(s);
+    if (!simba__batch_reserve(&s->batch, count)) {
+        fail_all(s, requests, SIMBA_ENOMEM, "sqlite: out of memory");
+        return;
+    }
+    s->batch.requests = requests;
+    s->batch.count = count;
+    simba__patience_set(&s->batch.db.patience, until);
+    s->refresh_wanted = false;
+    s->running = true;
+    s->host->work(s->host, &s->job);
+}
+
+static void run_batch(simba_job *job)
+{
+    simba__batch_run(&store_of_job(job)->batch);
+}
+
+static void sqlite_submit(void *self, simba_request *request)
+{
+    store *s = self;
+    request->backend_data = NULL;
+    append(s, request);
+    /* Whatever the worker waits for, it must not let this one wait past its deadline. */
+    if (s->running)
+        simba__patience_lower(&s->batch.db.patience, request->deadline);
+}
+
+static void sqlite_flush(void *self)
+{
+    start(self);
+}
+
+static void sqlite_woken(void *self)
+{
+    start(self);
+}
+
+static void complete_list(store *s, simba_request *request)
+{
+    int rc = 0;
+    for (const simba__listing *found = request->backend_data; found && rc == 0; found = found->next)
+        rc = s->host->listed(s->host, request, found->mutex, &found->owner, found->now_ms);
+    free_listings(request);
+    memset(&request->reply, 0, sizeof request->reply);
+    if (rc < 0)
+        s->host->fail(s->host, request, rc, "sqlite: out of memory");
+    else
+        s->host->complete(s->host, request);
+}
+
+static void look(void *user, simba__watched *watched);
+
+static void complete(store *s, simba_request *request, const simba__effect *effect)
+{
+    probe *p = probe_of(request);
+    if (effect->code < 0) {
+        fail_request(s, request, effect->code, s->batch.row_error.text);
+    } else if (p) {
+        simba__watched *watched = p->watched;
+        free_probe(s, p, false);
+        /* It changed again while we looked. */
+        if (watched && watched->known != simba__notify_read(s->batch.notify, simba__notify_slot(watched->hash)))
+            look(s, watched);
+    } else if (request->op == SIMBA_OP_LIST) {
+        complete_list(s, request);
+    } else {
+        s->host->complete(s->host, request);
+    }
+}
+
+typedef void (*each_fn)(simba__news *news, const simba__effect *effect, const simba_request *request);
+
+static void tell_news(store *s, each_fn each)
+{
+    const simba__effect *effect = s->batch.effects;
+    for (const simba_request *r = s->batch.requests; r; r = r->next, effect++)
+        if (effect->code == 0 && r->op != SIMBA_OP_LIST)
+            each(&s->news, effect, r);
+}
+
+static void answer_batch(store *s)
+{
+    tell_news(s, simba__news_heard);
+    for (size_t i = 0; i < s->batch.count; i++)
+        if (s->batch.effects[i].code == 0 && s->batch.effects[i].marked)
+            simba__news_rang(&s->news, &s->batch.effects[i]);
+    tell_news(s, simba__news_tell);
+    const simba__effect *effect = s->batch.effects;
+    for (simba_request *r = s->batch.requests, *next; r; r = next, effect++) {
+        next = r->next;
+        complete(s, r, effect);
+    }
+}
+
+/* When the worker ran out of patience, that was for the sake of one request. The others have time left: back with
+ * them, in front of what came later. */
+static void fail_batch(store *s)
+{
+    const simba_local now = s->host->now(s->host);
+    const bool again = s->batch.error.code == SIMBA_ETIMEDOUT;
+    simba_request *later = take_pending(s);
+    for (simba_request *r = s->batch.requests, *next; r; r = next) {
+        next = r->next;
+        if (again && now.ns < r->deadline.ns)
+            append(s, r);
+        else
+            fail_request(s, r, s->batch.error.code, s->batch.error.text);
+    }
+    if (later) {
+        *s->pending_end = later;
+        while (*s->pending_end)
+            s->pending_end = &(*s->pending_end)->next;
+    }
+}
+
+/* --- news from other processes ------------------------------------------------------------------------ */
+
+static void look(void *user, simba__watched *watched)
+{
+    store *s = user;
+    if (watched->probe)
+        return;
+    const char *mutex = watched->topic->mutex;
+    probe *p = simba__calloc(1, sizeof *p + strlen(mutex) + 1);
+    if (!p) {
+        const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
+        s->host->push(s->host, watched->topic, &push);
+        return;
+    }
+    strcpy(p->mutex, mutex);
+    p->watched = watched;
+    p->request.op = SIMBA_OP_READ;
+    p->request.mutex = p->mutex;
+    p->request.deadline = after(s, PROBE_PATIENCE_NS);
+    p->request.backend_data = p;
+    watched->probe = &p->request;
+    append(s, &p->request);
+    /* Not started here: what the push before this leads to may go with it, at the end of the turn. */
+    s->host->wake(s->host);
+}
+
+static void scan(store *s)
+{
+    simba__news_scan(&s->news, s->batch.notify, look, s);
+}
+
+static void begin_listening(store *s)
+{
+    if (s->listening)
+        return;
+    s->listening = true;
+    s->hears_bell = simba__notify_listen(s->batch.notify, s->inotify);
+    if (!s->hears_bell && s->inotify >= 0)
+        s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: %s: cannot be watched; it is polled instead",
+                     s->batch.notify->path);
+    s->host->timer_set(s->host, &s->tick, after(s, s->hears_bell ? POLL_NS : POLL_WITHOUT_BELL_NS));
+}
+
+static void end_listening(store *s)
+{
+    if (s->listening)
+        simba__notify_unlisten(s->batch.notify, s->inotify);
+    s->listening = false;
+}
+
+/* The database and its notify file are others than before. */
+static void adopt_fresh(store *s)
+{
+    const bool listening = s->listening;
+    end_listening(s);
+    simba__notify_close(s->batch.notify);
+    s->batch.notify = s->batch.fresh;
+    s->batch.fresh = NULL;
+    simba__news_forget(&s->news);
+    if (listening)
+        begin_listening(s);
+}
+
+static void on_bell(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    store *s = poll->data;
+    simba__notify_drain(s->inotify);
+    s->host->enter(s->host);
+    if (!s->closing)
+        scan(s);
+    s->host->leave(s->host);
+}
+
+/* The slow poll behind the bell, while something is watched. It also lets go of the bell, a while after the last one
+ * was unwatched: lockers that come and go should not cost a system call each. */
+static void on_tick(simba_timer *timer, simba_local now)
+{
+    store *s = (store *)(void *)((char *)timer - offsetof(store, tick));
+    if (s->news.count == 0) {
+        end_listening(s);
+        return;
+    }
+    scan(s);
+    if (!simba__notify_is_current(s->batch.notify)) {
+        s->refresh_wanted = true;
+        s->host->wake(s->host);
+    }
+    const int64_t pause_ns = s->hears_bell ? POLL_NS : POLL_WITHOUT_BELL_NS;
+    s->host->timer_set(s->host, timer, (simba_local){now.ns + pause_ns});
+}
+
+static int sqlite_watch(void *self, simba_topic *topic)
+{
+    store *s = self;
+    simba__watched *watched = simba__news_add(&s->news, topic);
+    if (!watched)
+        return SIMBA_ENOMEM;
+    topic->backend_data = watched;
+    begin_listening(s); /* before the look at the slot, or a mark between the two would go unheard */
+    if (watched->known != simba__notify_read(s->batch.notify, simba__notify_slot(watched->hash)))
+        look(s, watched);
+    return 0;
+}
+
+static void sqlite_unwatch(void *self, simba_topic *topic)
+{
+    store *s = self;
+    simba__watched *watched = topic->backend_data;
+    if (watched->probe)
+        probe_of(watched->probe)->watched = NULL;
+    simba__news_remove(&s->news, watched);
+    topic->backend_data = NULL;
+}
+
+/* --- beginning and end --------------------------------------------------------------------------------- */
+
+static void closed_if_idle(store *s)
+{
+    if (s->closing && !s->running && !s->polling)
+        s->host->closed(s->host);
+}
+
+static void batch_done(simba_job *job)
+{
+    store *s = store_of_job(job);
+    s->running = false;
+    const bool renewed = s->batch.fresh != NULL;
+    if (s->batch.opened)
+        s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: %s was deleted, replaced or damaged; it was opened anew",
+                     s->batch.db.path);
+    if (renewed)
+        adopt_fresh(s);
+    if (s->batch.error.code < 0)
+        fail_batch(s);
+    else
+        answer_batch(s);
+    s->batch.requests = NULL;
+    if (renewed && !s->closing)
+        scan(s);
+    if (s->closing)
+        fail_all(s, take_pending(s), SIMBA_ECANCELED, "sqlite: the client closes");
+    else if (s->pending)
+        s->host->wake(s->host); /* at the end of the turn, with what these answers lead to */
+    closed_if_idle(s);
+}
+
+static int read_url(const simba_url *url, const char **ret_path, bool *ret_sync_full, simba_error *err)
+{
+    const char *authority = simba_url_authority(url);
+    const char *path = simba_url_path(url);
+    const char *sync = simba_url_query(url, "sync");
+    if (*authority || simba_url_user(url))
+        return simba__fail(err, SIMBA_EURL,
+                           "sqlite: \"%s\" stands where other stores have a host; three slashes are needed: "
+                           "sqlite:///%s%s",
+                           authority, authority, path);
+    if (!*path || path[strlen(path) - 1] == '/')
+        return simba__fail(err, SIMBA_EURL, "sqlite: the URL names no file: sqlite:///absolute/path");
+    if (sync && strcmp(sync, "normal") != 0 && strcmp(sync, "full") != 0)
+        return simba__fail(err, SIMBA_EURL, "sqlite: sync is \"%s\"; it can be normal or full", sync);
+    *ret_path = path;
+    *ret_sync_full = sync && strcmp(sync, "full") == 0;
+    return 0;
+}
+
+/* The bell is a comfort: without it there is the poll. */
+static void hang_bell(store *s)
+{
+    s->inotify = simba__notify_inotify();
+    int rc = s->inotify;
+    if (rc >= 0)
+        rc = uv_poll_init(s->host->loop, &s->poll, s->inotify);
+    if (rc == 0) {
+        s->polling = true;
+        s->poll.data = s;
+        rc = uv_poll_start(&s->poll, UV_READABLE, on_bell);
+    }
+    if (rc == 0)
+        return;
+    s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: no inotify (%s): releases by other processes are polled for",
+                 uv_strerror(rc));
+    if (s->inotify >= 0 && !s->polling)
+        close(s->inotify);
+    if (!s->polling)
+        s->inotify = -1;
+}
+
+static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
+{
+    store *s = self;
+    s->host = host;
+    s->inotify = -1;
+    s->pending_end = &s->pending;
+    s->job.run = run_batch;
+    s->job.done = batch_done;
+    s->tick.fire = on_tick;
+    simba__news_init(&s->news, host);
+
+    const char *path = NULL;
+    bool sync_full = false;
+    int rc = read_url(url, &path, &sync_full, err);
+    if (rc == 0)
+        rc = simba__batch_init(&s->batch, host, path, sync_full, err);
+    if (rc == 0 && host->timer_add(host, &s->tick) < 0)
+        rc = simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
+    if (rc == 0)
+        hang_bell(s); /* the last step: a handle of the loop could not be undone here */
+    return rc;
+}
+
+static void poll_closed(uv_handle_t *handle)
+{
+    store *s = handle->data;
+    s->host->enter(s->host);
+    s->polling = false;
+    closed_if_idle(s);
+    s->host->leave(s->host);
+}
+
+static void sqlite_close(void *self)
+{
+    store *s = self;
+    s->closing = true;
+    simba__patience_end(&s->batch.db.patience);
+    fail_all(s, take_pending(s), SIMBA_ECANCELED, "sqlite: the client closes");
+    s->host->timer_clear(s->host, &s->tick);
+    end_listening(s);
+    if (s->polling)
+        uv_close((uv_handle_t *)&s->poll, poll_closed);
+    closed_if_idle(s);
+}
+
+static void sqlite_fini(void *self)
+{
+    store *s = self;
+    for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++)
+        while (s->news.watched[slot])
+            simba__news_remove(&s->news, s->news.watched[slot]);
+    simba__batch_fini(&s->batch);
+    if (s->inotify >= 0)
+        close(s->inotify);
+}
+
+static const char *const schemes[] = {"sqlite", NULL};
+static const char *const keys[] = {"sync", NULL};
+
+const simba_backend simba__backend_sqlite = {
+    .version = SIMBA_BACKEND_VERSION,
+    .schemes = schemes,
+    .keys = keys,
+    .instance_size = sizeof(store),
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST,
+    .workers = 1,
+    .init = sqlite_init,
+    .submit = sqlite_submit,
+    .flush = sqlite_flush,
+    .watch = sqlite_watch,
+    .unwatch = sqlite_unwatch,
+    .woken = sqlite_woken,
+    .close = sqlite_close,
+    .fini = sqlite_fini,
+};

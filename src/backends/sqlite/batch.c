@@ -1,0 +1,197 @@
+/* See batch.h. */
+#include "backends/sqlite/batch.h"
+
+#include <string.h>
+
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+#include "util/random.h"
+
+#define OPEN_PATIENCE_NS (5000 * SIMBA__NS_PER_MS)
+#define NOTIFY_CHECK_NS (1000 * SIMBA__NS_PER_MS)
+
+/* --- the files ------------------------------------------------------------------------------------ */
+
+bool simba__batch_reserve(simba__batch *batch, size_t count)
+{
+    if (count <= batch->capacity)
+        return true;
+    const size_t capacity = count > 2 * batch->capacity ? count : 2 * batch->capacity;
+    simba__effect *effects = simba__realloc(batch->effects, capacity * sizeof *effects);
+    if (!effects)
+        return false;
+    batch->effects = effects;
+    batch->capacity = capacity;
+    return true;
+}
+
+int simba__batch_init(simba__batch *batch, simba_host *host, const char *path, bool sync_full, simba_error *err)
+{
+    batch->host = host;
+    batch->seed = host->random(host);
+    batch->host_offset_ns = simba__clock_host_offset_ns();
+    if (!simba__batch_reserve(batch, 16))
+        return simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
+    int rc = simba__db_init(&batch->db, host, path, sync_full, err);
+    if (rc < 0)
+        return rc;
+    simba__patience_set(&batch->db.patience, (simba_local){host->now(host).ns + OPEN_PATIENCE_NS});
+    bool opened;
+    rc = simba__db_refresh(&batch->db, &opened, err);
+    return rc < 0 ? rc : simba__notify_open(simba__db_real_path(&batch->db), err, &batch->notify);
+}
+
+void simba__batch_fini(simba__batch *batch)
+{
+    simba__notify_close(batch->fresh);
+    simba__notify_close(batch->notify);
+    simba__db_fini(&batch->db);
+    simba__free(batch->effects);
+}
+
+/* Make sure that the files are those at their paths. The database is looked at every time, for a grant in a file that
+ * nobody else sees would be worth nothing; the notify file now and then, since that costs at worst a late wake-up. */
+static int refresh(simba__batch *batch)
+{
+    const int rc = simba__db_refresh(&batch->db, &batch->opened, &batch->error);
+    if (rc < 0)
+        return rc;
+    const int64_t now_ns = batch->host->now(batch->host).ns;
+    batch->notify_stale |= batch->opened;
+    if (!batch->notify_stale && (now_ns - batch->notify_checked_ns >= NOTIFY_CHECK_NS || batch->count == 0)) {
+        batch->notify_checked_ns = now_ns;
+        batch->notify_stale = !simba__notify_is_current(batch->notify);
+    }
+    if (!batch->notify_stale)
+        return 0;
+    const int opened = simba__notify_open(simba__db_real_path(&batch->db), &batch->error, &batch->fresh);
+    batch->notify_stale = opened < 0;
+    return opened;
+}
+
+static simba__notify *current_notify(const simba__batch *batch)
+{
+    return batch->fresh ? batch->fresh : batch->notify;
+}
+
+/* --- requests ------------------------------------------------------------------------------------- */
+
+typedef struct list_arg {
+    simba__listing **end;
+    simba__row_now now;
+} list_arg;
+
+static int list_one(void *user, const char *mutex, const simba__row *row)
+{
+    list_arg *arg = user;
+    simba__listing *found = simba__malloc(sizeof *found + strlen(mutex) + 1);
+    if (!found)
+        return SIMBA_ENOMEM;
+    found->next = NULL;
+    strcpy(found->mutex, mutex);
+    simba__row_show(row, arg->now, &found->owner, &found->now_ms);
+    *arg->end = found;
+    arg->end = &found->next;
+    return 0;
+}
+
+static int carry_out_list(simba__batch *batch, simba__row_now now, simba_request *request)
+{
+    simba__listing *first = NULL;
+    list_arg arg = {&first, now};
+    const int rc = simba__db_list(&batch->db, request->mutex, list_one, &arg, &batch->row_error);
+    request->backend_data = first;
+    return rc == SIMBA_ENOMEM ? simba__fail(&batch->row_error, rc, "sqlite: out of memory") : rc;
+}
+
+/* News for others, unlike a renewal. */
+static bool is_handover(const simba_request *request, uint64_t token_before, const simba__row *row)
+{
+    return request->op == SIMBA_OP_RELEASE || request->op == SIMBA_OP_FORCE_RELEASE || row->token != token_before;
+}
+
+static int carry_out(simba__batch *batch, simba__row_now now, simba_request *request, simba__effect *effect)
+{
+    if (request->op == SIMBA_OP_LIST)
+        return carry_out_list(batch, now, request);
+    simba__row row;
+    bool exists;
+    int rc = simba__db_load(&batch->db, request->mutex, &row, &exists, &batch->row_error);
+    if (rc < 0)
+        return rc;
+    const uint64_t token_before = row.token;
+    effect->before = row.version;
+    if (simba__row_apply(&row, now, request)) {
+        rc = simba__db_store(&batch->db, request->mutex, &row, exists, &batch->row_error);
+        if (is_handover(request, token_before, &row))
+            effect->marked =
+                simba__notify_value(effect->hash, row.owner.id[0] == '\0', simba__random_next(&batch->seed));
+    }
+    effect->after = row.version;
+    return rc;
+}
+
+static void read_slots(simba__batch *batch)
+{
+    const simba__notify *notify = current_notify(batch);
+    simba__effect *effect = batch->effects;
+    for (const simba_request *r = batch->requests; r; r = r->next, effect++) {
+        memset(effect, 0, sizeof *effect);
+        if (r->op == SIMBA_OP_LIST)
+            continue;
+        effect->hash = simba__notify_hash(r->mutex);
+        effect->seen = simba__notify_read(notify, simba__notify_slot(effect->hash));
+    }
+}
+
+static int carry_out_all(simba__batch *batch)
+{
+    /* The slots and the clock are read with the write lock in hand: see news.h for the slots; and a lease may have
+     * ended while we waited for the lock. */
+    read_slots(batch);
+    const simba__row_now now = {.ns = batch->host->now(batch->host).ns + batch->host_offset_ns,
+                                .epoch_us = batch->host->epoch_us(batch->host)};
+    simba__effect *effect = batch->effects;
+    for (simba_request *r = batch->requests; r; r = r->next, effect++) {
+        effect->code = carry_out(batch, now, r, effect);
+        if (effect->code < 0 && !batch->db.row_failed) {
+            batch->error = batch->row_error;
+            return effect->code;
+        }
+    }
+    return 0;
+}
+
+/* Never before the commit: whoever is woken has to find the change. */
+static void notify_others(simba__batch *batch)
+{
+    simba__notify *notify = current_notify(batch);
+    bool any = false;
+    for (size_t i = 0; i < batch->count; i++) {
+        simba__effect *effect = &batch->effects[i];
+        if (effect->code < 0 || !effect->marked)
+            continue;
+        effect->replaced = simba__notify_mark(notify, simba__notify_slot(effect->hash), effect->marked);
+        any = true;
+    }
+    if (any)
+        simba__notify_ring(notify);
+}
+
+void simba__batch_run(simba__batch *batch)
+{
+    int rc = refresh(batch);
+    if (rc == 0 && batch->requests) {
+        rc = simba__db_begin(&batch->db, batch->writes, &batch->error);
+        if (rc == 0)
+            rc = carry_out_all(batch);
+        if (rc == 0)
+            rc = simba__db_commit(&batch->db, &batch->error);
+        if (rc == 0)
+            notify_others(batch);
+        else
+            simba__db_rollback(&batch->db);
+    }
+    batch->error.code = rc;
+}

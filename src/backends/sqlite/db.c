@@ -1,0 +1,471 @@
+/* See db.h.
+ *
+ * Durability, chosen on purpose: synchronous=NORMAL. A commit in the write-ahead log is then not forced to the disk one
+ * by one, so the latest ones can be lost, but only with the power or the kernel, never with a process. Does that break
+ * "at no instant do two contenders hold the mutex"? No: when the kernel goes, so do all processes of this host, and
+ * only those use the file. After it there is another boot id, and every lease that was granted under the old one is
+ * void, whether its row was kept or lost. What can be lost for good is the latest fencing token, and the next is not
+ * below it, because the wall clock in microseconds is its floor. Only if the power fails and the clock comes back
+ * earlier than it was can a token repeat; sync=full closes that gap, at some twenty times the price of a commit.
+ *
+ * The log survives a crash of any process because it is in the page cache, which the kernel keeps. */
+#include "backends/sqlite/db.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/sqlite/file.h"
+#include "backends/sqlite/schema.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+enum statement { BEGIN_READ, BEGIN_WRITE, COMMIT, ROLLBACK, LOAD, INSERT, UPDATE, LIST };
+
+#define COLUMNS                                                                                                        \
+    "acquired_at, ttl_at, transition_at, owner_id, version, token, nonce, revoked_token, until_boot_ns, boot_id"
+
+static const char *const sql[SIMBA__DB_STATEMENTS] = {
+    [BEGIN_READ] = "BEGIN",
+    [BEGIN_WRITE] = "BEGIN IMMEDIATE",
+    [COMMIT] = "COMMIT",
+    [ROLLBACK] = "ROLLBACK",
+    [LOAD] = "SELECT " COLUMNS " FROM simba_mutex WHERE mutex = ?11",
+    [INSERT] = "INSERT INTO simba_mutex (" COLUMNS ", mutex) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    [UPDATE] = "UPDATE simba_mutex SET acquired_at = ?1, ttl_at = ?2, transition_at = ?3, owner_id = ?4, version = ?5, "
+               "token = ?6, nonce = ?7, revoked_token = ?8, until_boot_ns = ?9, boot_id = ?10 WHERE mutex = ?11",
+    [LIST] = "SELECT " COLUMNS ", mutex FROM simba_mutex ORDER BY mutex",
+};
+
+/* Parameters, one more than the column of a result. */
+enum { P_OWNER = 4, P_BOOT_ID = 10, P_MUTEX = 11 };
+enum { C_OWNER = 3, C_BOOT_ID = 9, C_MUTEX = 10 };
+
+/* --- errors --------------------------------------------------------------------------------------- */
+
+static int code_of(int rc)
+{
+    if (rc == SQLITE_READONLY_DBMOVED)
+        return SIMBA_EUNAVAILABLE; /* the next transaction opens the file that is there now */
+    switch (rc & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL: /* gave up on the locks of the wal-index, which somebody else had all the time */
+        return SIMBA_ETIMEDOUT;
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+        return SIMBA_EUNAVAILABLE;
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+        return SIMBA_EPERM;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return SIMBA_ECORRUPT;
+    case SQLITE_NOMEM:
+        return SIMBA_ENOMEM;
+    default:
+        return SIMBA_ESTORE;
+    }
+}
+
+/* Is it a matter of this one statement, so that the transaction around it can go on? */
+static bool is_local(int rc)
+{
+    const int primary = rc & 0xff;
+    return primary == SQLITE_CONSTRAINT || primary == SQLITE_MISMATCH || primary == SQLITE_TOOBIG ||
+           primary == SQLITE_ERROR;
+}
+
+static bool breaks_connection(int rc)
+{
+    const int primary = rc & 0xff;
+    return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_IOERR ||
+           primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;
+}
+
+static int fail(simba__db *db, int rc, simba_error *err)
+{
+    const int code = code_of(rc);
+    db->row_failed = is_local(rc) && db->handle && !sqlite3_get_autocommit(db->handle);
+    db->broken |= breaks_connection(rc);
+    if (code == SIMBA_ETIMEDOUT)
+        return simba__fail(err, code, "sqlite: %s: locked by another process", db->path);
+    char reason[128];
+    const int number = db->handle ? sqlite3_system_errno(db->handle) : 0;
+    if (code == SIMBA_EUNAVAILABLE && number != 0)
+        return simba__fail(err, code, "sqlite: %s: %s (%s)", db->path, sqlite3_errmsg(db->handle),
+                           strerror_r(number, reason, sizeof reason));
+    return simba__fail(err, code, "sqlite: %s: %s", db->path,
+                       db->handle ? sqlite3_errmsg(db->handle) : sqlite3_errstr(rc));
+}
+
+/* --- opening -------------------------------------------------------------------------------------- */
+
+static int read_boot_id(char out[40], simba_error *err)
+{
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t length = fd < 0 ? -1 : read(fd, out, 39);
+    if (fd >= 0)
+        close(fd);
+    if (length < 36)
+        return simba__fail(err, SIMBA_ESYSTEM, "sqlite: cannot read %s, and without it leases would survive a reboot",
+                           path);
+    out[36] = '\0'; /* without the newline */
+    return 0;
+}
+
+int simba__db_init(simba__db *db, simba_host *host, const char *path, bool sync_full, simba_error *err)
+{
+    simba__patience_init(&db->patience, host);
+    db->sync_full = sync_full;
+    db->path = simba__strdup(path);
+    return db->path ? read_boot_id(db->boot_id, err) : simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
+}
+
+static void close_handle(simba__db *db)
+{
+    for (size_t i = 0; i < SIMBA__DB_STATEMENTS; i++) {
+        sqlite3_finalize(db->statements[i]);
+        db->statements[i] = NULL;
+    }
+    sqlite3_close(db->handle);
+    db->handle = NULL;
+    db->broken = false;
+}
+
+void simba__db_fini(simba__db *db)
+{
+    if (db->handle)
+        close_handle(db);
+    simba__free(db->path);
+    db->path = NULL;
+}
+
+const char *simba__db_real_path(const simba__db *db)
+{
+    return sqlite3_db_filename(db->handle, "main");
+}
+
+/* The last one to close a database moves its log into it. That would be a change, and not ours to make as long as we do
+ * not know whose database it is, or when it is not the one at this path any more. */
+static void leave_log_alone(simba__db *db, bool alone)
+{
+    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, (int)alone, NULL);
+}
+
+static bool has_log(const simba__db *db)
+{
+    char path[PATH_MAX];
+    struct stat status;
+    snprintf(path, sizeof path, "%s-wal", simba__db_real_path(db));
+    return stat(path, &status) == 0 && status.st_size > 0;
+}
+
+static int on_busy(void *user, int attempt)
+{
+    return simba__patience_wait(user, attempt);
+}
+
+static int set_wal(simba__db *db, simba_error *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = sqlite3_prepare_v2(db->handle, "PRAGMA journal_mode = WAL", -1, &statement, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(statement);
+    const bool set = rc == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(statement, 0), "wal") == 0;
+    const int code = set ? 0
+                     : rc == SQLITE_ROW
+                         ? simba__fail(err, SIMBA_ESTORE, "sqlite: %s: cannot keep a write-ahead log", db->path)
+                         : fail(db, rc, err);
+    sqlite3_finalize(statement);
+    return code;
+}
+
+static int prepare_statements(simba__db *db, simba_error *err)
+{
+    for (size_t i = 0; i < SIMBA__DB_STATEMENTS; i++) {
+        const int rc = sqlite3_prepare_v3(db->handle, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &db->statements[i], NULL);
+        if (rc == SQLITE_ERROR) /* no such table, no such column */
+            return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: %s", db->path, sqlite3_errmsg(db->handle));
+        if (rc != SQLITE_OK)
+            return fail(db, rc, err);
+    }
+    return 0;
+}
+
+/* SQLite takes the rest of a page that was cut off for zeroes. */
+static int check_whole(simba__db *db, simba_error *err)
+{
+    sqlite3_stmt *statement = NULL;
+    struct stat status;
+    int rc = sqlite3_prepare_v2(db->handle, "PRAGMA page_size", -1, &statement, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(statement);
+    const int64_t page = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
+    sqlite3_finalize(statement);
+    if (rc != SQLITE_ROW)
+        return fail(db, rc, err);
+    if (stat(simba__db_real_path(db), &status) == 0 && page > 0 && status.st_size % page != 0)
+        return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: its last page is cut off", db->path);
+    return 0;
+}
+
+/* Read a row, if there is one: damage that the header does not show had better be found now than at the first lock. */
+static int try_table(simba__db *db, simba_error *err)
+{
+    const int rc = sqlite3_step(db->statements[LIST]);
+    const int code = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : fail(db, rc, err);
+    sqlite3_reset(db->statements[LIST]);
+    return code;
+}
+
+static int refuse(const simba__db *db, simba__schema schema, simba_error *err)
+{
+    if (schema == SIMBA__SCHEMA_FOREIGN)
+        return simba__fail(err, SIMBA_ECORRUPT,
+                           "sqlite: %s is a database of another program; give simba a file of its own", db->path);
+    if (schema == SIMBA__SCHEMA_NEWER)
+        return simba__fail(err, SIMBA_ESTORE, "sqlite: %s was made by a newer version of simba", db->path);
+    return 0;
+}
+
+/* Nothing is written before it is clear whose database it is. */
+static int identify(simba__db *db, simba_error *err)
+{
+    simba__schema schema;
+    int rc = simba__schema_look(db->handle, &schema);
+    int code = rc == SQLITE_OK ? refuse(db, schema, err) : fail(db, rc, err);
+    if (code == 0)
+        code = check_whole(db, err);
+    /* A commit copies and sums up whole pages, and a row has some 150 bytes. Half the usual size makes a single lock
+     * cheaper by a tenth; smaller ones make large batches dearer. Has no effect on a database that is not empty. */
+    if (code == 0)
+        sqlite3_exec(db->handle, "PRAGMA page_size = 2048", NULL, NULL, NULL);
+    if (code == 0)
+        code = set_wal(db, err);
+    if (code < 0 || schema == SIMBA__SCHEMA_OURS)
+        return code;
+    rc = simba__schema_create(db->handle, &schema);
+    return rc == SQLITE_OK ? refuse(db, schema, err) : fail(db, rc, err);
+}
+
+static int open_handle(simba__db *db, simba_error *err)
+{
+    int rc = sqlite3_open_v2(db->path, &db->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (rc != SQLITE_OK)
+        return fail(db, rc, err);
+    sqlite3_extended_result_codes(db->handle, 1);
+    sqlite3_busy_handler(db->handle, on_busy, &db->patience);
+    leave_log_alone(db, has_log(db));
+    if (sqlite3_db_readonly(db->handle, "main"))
+        return simba__fail(err, SIMBA_EPERM, "sqlite: %s can only be read", db->path);
+    int code = identify(db, err);
+    if (code < 0)
+        return code;
+    leave_log_alone(db, false);
+    rc = sqlite3_exec(db->handle, db->sync_full ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", NULL,
+                      NULL, NULL);
+    if (rc != SQLITE_OK)
+        return fail(db, rc, err);
+    code = prepare_statements(db, err);
+    return code < 0 ? code : try_table(db, err);
+}
+
+/* The log and the wal-index that this connection uses, so that they can be told from others of the same name. */
+static void remember_sides(simba__db *db)
+{
+    simba__file_identify(simba__db_real_path(db), "-wal", &db->sides[0]);
+    simba__file_identify(simba__db_real_path(db), "-shm", &db->sides[1]);
+}
+
+/* Whoever opens a file while others create it, or delete it, meets all kinds of half-way states. */
+static int open_patiently(simba__db *db, simba_error *err)
+{
+    for (int attempt = 0;; attempt++) {
+        int code = simba__file_prepare(db->path, &db->patience, err);
+        if (code < 0)
+            return code;
+        code = open_handle(db, err);
+        if (code == 0) {
+            remember_sides(db);
+            return 0;
+        }
+        close_handle(db);
+        const bool deleted = code == SIMBA_EUNAVAILABLE && access(db->path, F_OK) != 0;
+        /* Also where SQLite does not ask the busy handler, as in the change to a write-ahead log. */
+        if ((code != SIMBA_ETIMEDOUT && !deleted) || !simba__patience_wait(&db->patience, attempt))
+            return code;
+    }
+}
+
+static bool has_moved(const simba__db *db)
+{
+    int moved = 0;
+    sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_HAS_MOVED, &moved); /* costs one stat() */
+    return moved;
+}
+
+/* The database was moved away or deleted. If it was moved, then without its log: give it what it can still be given. */
+static int part_with_moved(simba__db *db, simba_error *err)
+{
+    sqlite3_wal_checkpoint_v2(db->handle, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    return simba__file_discard(simba__db_real_path(db), db->sides, 2, &db->patience, err);
+}
+
+int simba__db_refresh(simba__db *db, bool *ret_opened, simba_error *err)
+{
+    *ret_opened = false;
+    const bool moved = db->handle && has_moved(db);
+    if (db->handle && !db->broken && !moved)
+        return 0;
+    int code = moved ? part_with_moved(db, err) : 0;
+    if (code < 0)
+        return code;
+    if (db->handle) {
+        leave_log_alone(db, true);
+        close_handle(db);
+    }
+    code = open_patiently(db, err);
+    *ret_opened = code == 0;
+    return code;
+}
+
+/* --- transactions --------------------------------------------------------------------------------- */
+
+static int run(simba__db *db, enum statement which, simba_error *err)
+{
+    sqlite3_stmt *statement = db->statements[which];
+    const int rc = sqlite3_step(statement);
+    if (rc == SQLITE_DONE) {
+        sqlite3_reset(statement);
+        return 0;
+    }
+    const int code = fail(db, rc, err);
+    sqlite3_reset(statement);
+    return code;
+}
+
+int simba__db_begin(simba__db *db, bool writes, simba_error *err)
+{
+    return run(db, writes ? BEGIN_WRITE : BEGIN_READ, err);
+}
+
+int simba__db_commit(simba__db *db, simba_error *err)
+{
+    return run(db, COMMIT, err);
+}
+
+void simba__db_rollback(simba__db *db)
+{
+    /* Some errors have rolled back by themselves. */
+    if (db->handle && !sqlite3_get_autocommit(db->handle) && run(db, ROLLBACK, NULL) < 0)
+        db->broken = true;
+}
+
+/* --- rows ----------------------------------------------------------------------------------------- */
+
+static int copy_id(simba__db *db, sqlite3_stmt *statement, simba_owner *owner, simba_error *err)
+{
+    const unsigned char *id = sqlite3_column_text(statement, C_OWNER);
+    const int length = sqlite3_column_bytes(statement, C_OWNER);
+    if (!id)
+        return fail(db, SQLITE_NOMEM, err);
+    if (length > SIMBA_ID_MAX) {
+        db->row_failed = true;
+        return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: an owner_id has %d bytes", db->path, length);
+    }
+    memcpy(owner->id, id, (size_t)length + 1);
+    return 0;
+}
+
+static int decode(simba__db *db, sqlite3_stmt *statement, simba__row *ret_row, simba_error *err)
+{
+    simba__row row = {
+        .version = (uint64_t)sqlite3_column_int64(statement, 4),
+        .token = (uint64_t)sqlite3_column_int64(statement, 5),
+        .revoked_token = (uint64_t)sqlite3_column_int64(statement, 7),
+    };
+    const unsigned char *boot_id = sqlite3_column_text(statement, C_BOOT_ID);
+    if (boot_id && strcmp((const char *)boot_id, db->boot_id) == 0) {
+        const int code = copy_id(db, statement, &row.owner, err);
+        if (code < 0)
+            return code;
+        row.owner.acquired_at_ms = sqlite3_column_int64(statement, 0);
+        row.owner.ttl_at_ms = sqlite3_column_int64(statement, 1);
+        row.owner.transition_at_ms = sqlite3_column_int64(statement, 2);
+        row.owner.token = row.owner.id[0] ? row.token : 0;
+        row.nonce = (uint64_t)sqlite3_column_int64(statement, 6);
+        row.until_ns = sqlite3_column_int64(statement, 8);
+    }
+    *ret_row = row;
+    return 0;
+}
+
+int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *ret_exists, simba_error *err)
+{
+    sqlite3_stmt *statement = db->statements[LOAD];
+    sqlite3_bind_text(statement, P_MUTEX, mutex, -1, SQLITE_STATIC);
+    const int rc = sqlite3_step(statement);
+    int code = 0;
+    if (rc == SQLITE_ROW)
+        code = decode(db, statement, ret_row, err);
+    else if (rc == SQLITE_DONE)
+        memset(ret_row, 0, sizeof *ret_row);
+    else
+        code = fail(db, rc, err);
+    *ret_exists = rc == SQLITE_ROW;
+    sqlite3_reset(statement);
+    return code;
+}
+
+int simba__db_store(simba__db *db, const char *mutex, const simba__row *row, bool exists, simba_error *err)
+{
+    const enum statement which = exists ? UPDATE : INSERT;
+    sqlite3_stmt *statement = db->statements[which];
+    sqlite3_bind_int64(statement, 1, row->owner.acquired_at_ms);
+    sqlite3_bind_int64(statement, 2, row->owner.ttl_at_ms);
+    sqlite3_bind_int64(statement, 3, row->owner.transition_at_ms);
+    sqlite3_bind_text(statement, P_OWNER, row->owner.id, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 5, (int64_t)row->version);
+    sqlite3_bind_int64(statement, 6, (int64_t)row->token);
+    sqlite3_bind_int64(statement, 7, (int64_t)row->nonce);
+    sqlite3_bind_int64(statement, 8, (int64_t)row->revoked_token);
+    sqlite3_bind_int64(statement, 9, row->until_ns);
+    sqlite3_bind_text(statement, P_BOOT_ID, db->boot_id, 36, SQLITE_STATIC);
+    sqlite3_bind_text(statement, P_MUTEX, mutex, -1, SQLITE_STATIC);
+    return run(db, which, err);
+}
+
+int simba__db_list(simba__db *db, const char *pattern,
+                   int (*each)(void *user, const char *mutex, const simba__row *row), void *user, simba_error *err)
+{
+    sqlite3_stmt *statement = db->statements[LIST];
+    int code = 0;
+    int rc = sqlite3_step(statement);
+    for (; rc == SQLITE_ROW && code == 0; rc = sqlite3_step(statement)) {
+        const char *mutex = (const char *)sqlite3_column_text(statement, C_MUTEX);
+        simba__row row;
+        if (!mutex)
+            code = fail(db, SQLITE_NOMEM, err);
+        else if (!pattern || fnmatch(pattern, mutex, 0) == 0)
+            code = decode(db, statement, &row, err);
+        else
+            continue;
+        if (code == 0) {
+            code = each(user, mutex, &row);
+            db->row_failed = code < 0;
+        }
+    }
+    if (code == 0 && rc != SQLITE_DONE)
+        code = fail(db, rc, err);
+    sqlite3_reset(statement);
+    return code;
+}

@@ -1,0 +1,56 @@
+/* The database: one connection with its prepared statements, rows in and out, transactions. What a row means is said in
+ * core/row.h, when a transaction runs in backend.c.
+ *
+ * Everything here blocks and belongs to one thread at a time: the one that opens the client, then its worker. Functions
+ * return 0 or a negative SIMBA_E… code, with "sqlite: <path>: <cause>" in *err. */
+#ifndef SIMBA_BACKENDS_SQLITE_DB_H
+#define SIMBA_BACKENDS_SQLITE_DB_H
+
+#include <sqlite3.h>
+
+#include "backends/sqlite/file.h"
+#include "core/row.h"
+
+enum { SIMBA__DB_STATEMENTS = 8 };
+
+typedef struct simba__db {
+    sqlite3 *handle; /* NULL: closed; the next refresh opens it */
+    sqlite3_stmt *statements[SIMBA__DB_STATEMENTS];
+    char *path;
+    bool sync_full;            /* synchronous=FULL rather than NORMAL */
+    bool broken;               /* something happened after which the connection is not to be trusted */
+    bool row_failed;           /* the latest failure concerned one statement; the transaction is still good */
+    char boot_id[40];          /* which boot of the machine the boot-time clock counts from */
+    simba__file_side sides[2]; /* the log and the wal-index that are in use */
+    simba__patience patience;
+} simba__db;
+
+/* Fill in what has to be known before opening. Takes a copy of the path. SIMBA_ENOMEM, SIMBA_ESYSTEM. */
+int simba__db_init(simba__db *db, simba_host *host, const char *path, bool sync_full, simba_error *err);
+/* Also after a failed init, and on zeroes. */
+void simba__db_fini(simba__db *db);
+
+/* Open the file, and create what is missing; or, when it is open already, make sure that it still is the file at that
+ * path, and open that one if not. *ret_opened: it was opened now. */
+int simba__db_refresh(simba__db *db, bool *ret_opened, simba_error *err);
+
+/* The path with its links resolved, as long as the file is open. */
+const char *simba__db_real_path(const simba__db *db);
+
+/* A write transaction excludes all others from its beginning. SIMBA_ETIMEDOUT: another process was writing for longer
+ * than the patience lasted. */
+int simba__db_begin(simba__db *db, bool writes, simba_error *err);
+int simba__db_commit(simba__db *db, simba_error *err);
+void simba__db_rollback(simba__db *db);
+
+/* The row of a mutex; zeroes, and *ret_exists false, if there is none. A lease of an earlier boot has ended: the row
+ * comes without it. */
+int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *ret_exists, simba_error *err);
+int simba__db_store(simba__db *db, const char *mutex, const simba__row *row, bool exists, simba_error *err);
+
+/* Call `each` for every mutex that matches the shell pattern (NULL: all), ordered by name, until it returns a negative
+ * code; that is then the result. */
+int simba__db_list(simba__db *db, const char *pattern,
+                   int (*each)(void *user, const char *mutex, const simba__row *row), void *user, simba_error *err);
+
+#endif

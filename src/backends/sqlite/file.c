@@ -1,0 +1,193 @@
+/* See file.h. */
+#include "backends/sqlite/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "util/error.h"
+
+static int fail_errno(const char *path, const char *what, int number, simba_error *err)
+{
+    char text[128];
+    const bool refused = number == EACCES || number == EPERM || number == EROFS;
+    return simba__fail(err, refused ? SIMBA_EPERM : SIMBA_EUNAVAILABLE, "sqlite: %s: %s: %s", path, what,
+                       strerror_r(number, text, sizeof text));
+}
+
+/* The folder of `path`. It is absolute, so there is a slash. */
+static int folder_of(const char *path, char out[PATH_MAX], simba_error *err)
+{
+    const size_t length = (size_t)(strrchr(path, '/') - path);
+    if (length >= PATH_MAX)
+        return fail_errno(path, "cannot be opened", ENAMETOOLONG, err);
+    memcpy(out, path, length);
+    out[length] = '\0';
+    if (length == 0)
+        strcpy(out, "/");
+    return 0;
+}
+
+static int make_folders(const char *folder, simba_error *err)
+{
+    char part[PATH_MAX];
+    struct stat status;
+    if (stat(folder, &status) == 0)
+        return S_ISDIR(status.st_mode) ? 0 : fail_errno(folder, "cannot be used", ENOTDIR, err);
+    const size_t length = strlen(folder);
+    for (size_t i = 1; i <= length; i++) {
+        if (folder[i] != '/' && folder[i] != '\0')
+            continue;
+        memcpy(part, folder, i);
+        part[i] = '\0';
+        if (mkdir(part, 0700) != 0 && errno != EEXIST)
+            return fail_errno(part, "this folder cannot be made", errno, err);
+    }
+    return 0;
+}
+
+/* Two hosts do not see each other's boot-time clocks, and SQLite's shared memory does not reach from one to the other:
+ * on a file that they share, both would be granted the same mutex. */
+static int check_local(const char *path, const char *folder, simba_error *err)
+{
+    static const unsigned network[] = {
+        0x6969,     /* NFS */
+        0xff534d42, /* CIFS */
+        0xfe534d42, /* SMB2 */
+        0x517b,     /* SMB */
+        0x00c36400, /* Ceph */
+        0x0bd00bd0, /* Lustre */
+        0x5346414f, /* AFS */
+    };
+    struct statfs status;
+    if (statfs(folder, &status) != 0)
+        return fail_errno(path, "cannot be looked at", errno, err);
+    for (size_t i = 0; i < sizeof network / sizeof *network; i++)
+        if ((unsigned)status.f_type == network[i])
+            return simba__fail(err, SIMBA_ENOTSUP,
+                               "sqlite: %s is on a network file system, and this store works within one host", path);
+    return 0;
+}
+
+static int lock_folder(const char *folder, simba__patience *patience, simba_error *err, int *ret_fd)
+{
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_errno(folder, "this folder cannot be opened", errno, err);
+    int rc = 0;
+    for (int attempt = 0; rc == 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; attempt++) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            rc = fail_errno(folder, "this folder cannot be locked", errno, err);
+        else if (!simba__patience_wait(patience, attempt))
+            rc = simba__fail(err, SIMBA_ETIMEDOUT, "sqlite: %s: this folder is locked by another process", folder);
+    }
+    if (rc == 0)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return rc;
+}
+
+static int remove_side(const char *path, const char *ending, simba_error *err)
+{
+    char name[PATH_MAX];
+    if ((size_t)snprintf(name, sizeof name, "%s%s", path, ending) >= sizeof name)
+        return fail_errno(path, "cannot be opened", ENAMETOOLONG, err);
+    if (unlink(name) != 0 && errno != ENOENT)
+        return fail_errno(name, "this left-over cannot be removed", errno, err);
+    return 0;
+}
+
+/* A database that was deleted may still be open elsewhere, and with it the wal-index (-shm) of that name. Whoever
+ * shared that wal-index would read pages that are not there. So it goes before there is a new database, under a lock
+ * that every creator takes: nobody can have opened it for the new one. The -notify file goes the same way. (A log that
+ * was left behind SQLite removes itself, when it finds the database empty.) */
+static int remove_leftovers(const char *path, simba_error *err)
+{
+    const int rc = remove_side(path, "-shm", err);
+    return rc < 0 ? rc : remove_side(path, "-notify", err);
+}
+
+static int create(const char *path, const char *folder, simba__patience *patience, simba_error *err)
+{
+    int lock = -1;
+    int rc = lock_folder(folder, patience, err, &lock);
+    if (rc < 0)
+        return rc;
+    struct stat status;
+    if (lstat(path, &status) != 0 && errno == ENOENT) {
+        rc = remove_leftovers(path, err);
+        /* Not open(): to close the file again would drop the locks that SQLite, for another client of this process,
+         * may have taken on it in between. */
+        if (rc == 0 && mknod(path, S_IFREG | 0660, 0) != 0 && errno != EEXIST)
+            rc = fail_errno(path, "cannot be created", errno, err);
+    }
+    close(lock);
+    return rc;
+}
+
+static int check_file(const char *path, simba_error *err)
+{
+    struct stat status;
+    if (stat(path, &status) != 0)
+        return fail_errno(path, "cannot be opened", errno, err);
+    if (S_ISDIR(status.st_mode))
+        return simba__fail(err, SIMBA_EURL, "sqlite: %s is a folder; name a file in it", path);
+    if (!S_ISREG(status.st_mode))
+        return simba__fail(err, SIMBA_EURL, "sqlite: %s is not a regular file", path);
+    if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) != 0)
+        return fail_errno(path, "cannot be read and written", errno, err);
+    return 0;
+}
+
+int simba__file_prepare(const char *path, simba__patience *patience, simba_error *err)
+{
+    char folder[PATH_MAX];
+    int rc = folder_of(path, folder, err);
+    if (rc == 0)
+        rc = make_folders(folder, err);
+    if (rc == 0)
+        rc = check_local(path, folder, err);
+    if (rc == 0 && faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
+        rc = fail_errno(folder, "this folder cannot be written to", errno, err);
+    if (rc == 0 && access(path, F_OK) != 0 && errno == ENOENT)
+        rc = create(path, folder, patience, err);
+    return rc == 0 ? check_file(path, err) : rc;
+}
+
+void simba__file_identify(const char *path, const char *ending, simba__file_side *ret_side)
+{
+    char name[PATH_MAX];
+    struct stat status;
+    *ret_side = (simba__file_side){.ending = ending};
+    if ((size_t)snprintf(name, sizeof name, "%s%s", path, ending) >= sizeof name || stat(name, &status) != 0)
+        return;
+    ret_side->device = status.st_dev;
+    ret_side->inode = status.st_ino;
+}
+
+int simba__file_discard(const char *path, const simba__file_side *sides, size_t count, simba__patience *patience,
+                        simba_error *err)
+{
+    char folder[PATH_MAX];
+    int lock = -1;
+    int rc = folder_of(path, folder, err);
+    if (rc < 0 || access(folder, F_OK) != 0)
+        return rc; /* gone with its folder */
+    rc = lock_folder(folder, patience, err, &lock);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        simba__file_side now;
+        simba__file_identify(path, sides[i].ending, &now);
+        if (now.inode != 0 && now.inode == sides[i].inode && now.device == sides[i].device)
+            rc = remove_side(path, sides[i].ending, err);
+    }
+    if (lock >= 0)
+        close(lock);
+    return rc;
+}

@@ -1,0 +1,30 @@
+/* The database file as the file system sees it: folders, creation, permissions. SQLite opens what is prepared here, and
+ * so never creates a file by itself. */
+#ifndef SIMBA_BACKENDS_SQLITE_FILE_H
+#define SIMBA_BACKENDS_SQLITE_FILE_H
+
+#include <sys/types.h>
+
+#include "backends/sqlite/patience.h"
+
+/* Make sure that `path` is a regular file that we may read and write, in a folder that we may write; make the folders
+ * (mode 0700) and an empty file if they are missing. What exists is not touched.
+ * SIMBA_EPERM, SIMBA_EURL (not a file), SIMBA_ENOTSUP (a network file system), SIMBA_EUNAVAILABLE, SIMBA_ETIMEDOUT. */
+int simba__file_prepare(const char *path, simba__patience *patience, simba_error *err);
+
+/* One of the files beside a database, such as "-wal". An inode of 0: there is none. */
+typedef struct simba__file_side {
+    const char *ending;
+    dev_t device;
+    ino_t inode;
+} simba__file_side;
+
+void simba__file_identify(const char *path, const char *ending, simba__file_side *ret_side);
+
+/* The database at `path` is not the one any more to which these files belong. SQLite, which goes by the name, would
+ * take them for the new one's, and read pages of the old one out of them. Remove those that are still there, while the
+ * old connection is open: as long as it is, their inodes are no others'. */
+int simba__file_discard(const char *path, const simba__file_side *sides, size_t count, simba__patience *patience,
+                        simba_error *err);
+
+#endif

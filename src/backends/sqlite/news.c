@@ -1,0 +1,141 @@
+/* See news.h. */
+#include "backends/sqlite/news.h"
+
+#include <string.h>
+
+#include "util/mem.h"
+
+#define UNSEEN UINT64_C(1) /* no slot ever has this value */
+#define UNKNOWN_VERSION UINT64_MAX
+
+void simba__news_init(simba__news *news, simba_host *host)
+{
+    news->host = host;
+    simba__news_forget(news);
+}
+
+void simba__news_forget(simba__news *news)
+{
+    for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++) {
+        news->recent[slot].known = UNSEEN;
+        for (simba__watched *w = news->watched[slot]; w; w = w->next) {
+            w->known = UNSEEN;
+            w->version = UNKNOWN_VERSION;
+        }
+    }
+    news->rescan = true;
+}
+
+static simba__watched *find(const simba__news *news, uint64_t hash, const char *mutex)
+{
+    simba__watched *w = news->watched[simba__notify_slot(hash)];
+    while (w && (w->hash != hash || strcmp(w->topic->mutex, mutex) != 0))
+        w = w->next;
+    return w;
+}
+
+simba__watched *simba__news_add(simba__news *news, simba_topic *topic)
+{
+    simba__watched *w = simba__calloc(1, sizeof *w);
+    if (!w)
+        return NULL;
+    w->topic = topic;
+    w->hash = simba__notify_hash(topic->mutex);
+    const size_t slot = simba__notify_slot(w->hash);
+    const bool is_recent = news->recent[slot].hash == w->hash;
+    w->known = is_recent ? news->recent[slot].known : UNSEEN;
+    w->version = is_recent ? news->recent[slot].version : UNKNOWN_VERSION;
+    w->next = news->watched[slot];
+    news->watched[slot] = w;
+    news->count++;
+    return w;
+}
+
+static void remember(simba__news *news, uint64_t hash, uint64_t known, uint64_t version)
+{
+    const size_t slot = simba__notify_slot(hash);
+    news->recent[slot].hash = hash;
+    news->recent[slot].known = known;
+    news->recent[slot].version = version;
+}
+
+void simba__news_remove(simba__news *news, simba__watched *watched)
+{
+    simba__watched **link = &news->watched[simba__notify_slot(watched->hash)];
+    while (*link != watched)
+        link = &(*link)->next;
+    *link = watched->next;
+    news->count--;
+    remember(news, watched->hash, watched->known, watched->version);
+    simba__free(watched);
+}
+
+void simba__news_heard(simba__news *news, const simba__effect *effect, const simba_request *request)
+{
+    simba__watched *w = find(news, effect->hash, request->mutex);
+    if (!w) {
+        remember(news, effect->hash, effect->seen, effect->after);
+        return;
+    }
+    w->latest = request;
+    w->is_news |= effect->marked || effect->before != w->version;
+    w->told_free &= !effect->marked;
+    w->known = effect->seen;
+    w->version = effect->after;
+}
+
+void simba__news_rang(simba__news *news, const simba__effect *effect)
+{
+    const size_t slot = simba__notify_slot(effect->hash);
+    for (simba__watched *w = news->watched[slot]; w; w = w->next)
+        if (w->known == effect->replaced)
+            w->known = effect->marked;
+    if (news->recent[slot].known == effect->replaced)
+        news->recent[slot].known = effect->marked;
+}
+
+void simba__news_tell(simba__news *news, const simba__effect *effect, const simba_request *request)
+{
+    simba__watched *w = find(news, effect->hash, request->mutex);
+    if (!w || w->latest != request)
+        return;
+    const bool is_free = request->reply.owner.id[0] == '\0';
+    const bool due = w->is_news && !(is_free && w->told_free);
+    w->latest = NULL;
+    w->is_news = false;
+    w->told_free = false;
+    if (!due)
+        return;
+    const simba_push push = {.kind = is_free ? SIMBA_PUSH_RELEASED : SIMBA_PUSH_ACQUIRED,
+                             .owner = request->reply.owner,
+                             .now_ms = request->reply.now_ms};
+    news->host->push(news->host, w->topic, &push);
+}
+
+static void believe(simba__news *news, simba__watched *watched)
+{
+    watched->told_free = true;
+    watched->version = UNKNOWN_VERSION;
+    const simba_push push = {.kind = SIMBA_PUSH_RELEASED};
+    news->host->push(news->host, watched->topic, &push);
+}
+
+void simba__news_scan(simba__news *news, const simba__notify *notify, simba__news_look look, void *user)
+{
+    const bool all = news->rescan;
+    news->rescan = false;
+    for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++) {
+        const uint64_t value = simba__notify_read(notify, slot);
+        if (value == news->scanned[slot] && !all)
+            continue;
+        news->scanned[slot] = value;
+        for (simba__watched *w = news->watched[slot], *next; w; w = next) {
+            next = w->next;
+            if (w->known == value)
+                continue;
+            if (!w->told_free && simba__notify_says_released(value, w->hash))
+                believe(news, w);
+            look(user, w);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+/* What this client knows of the mutexes that it watches, and when that is news for somebody here.
+ *
+ * Why no wake-up is lost. Every watched mutex has two marks: `version`, the state of the row that was last told or
+ * answered, and `known`, a value of its slot in the notify file for which this holds: every change that was marked in
+ * the slot up to and including that value is in that state. A mutex whose slot holds another value than `known` is
+ * looked at again; the bell, a slow poll, and `watch` itself see to that. So all that has to be shown is that `known`
+ * is never too new. It is set in two places:
+ *   - After a transaction that read the row, to the value that was in the slot *during* it: after a write transaction
+ *     had its lock, or before a read transaction took its snapshot. Writers mark after their commit. So whatever was
+ *     marked by then had been committed before, and the transaction saw it; what is committed later is marked later,
+ *     and makes the slot differ. It matters not when `watch` came: what a transaction saw is kept, for a while, also
+ *     for mutexes that are not watched, and where it was not kept `known` is a value that no slot ever has.
+ *   - After a mark of our own, from the value that it replaced to the value that it wrote, for all mutexes of the slot.
+ *     The exchange is atomic, so nothing was marked between the two. Had somebody else marked the slot before, then
+ *     `known` is not the value that was replaced, stays, and the mutex is looked at.
+ *
+ * All in a turn. */
+#ifndef SIMBA_BACKENDS_SQLITE_NEWS_H
+#define SIMBA_BACKENDS_SQLITE_NEWS_H
+
+#include <simba/backend.h>
+
+#include "backends/sqlite/notify.h"
+
+typedef struct simba__watched simba__watched;
+struct simba__watched {
+    simba__watched *next; /* in its slot */
+    simba_topic *topic;
+    uint64_t hash;
+    uint64_t known;
+    uint64_t version;
+    const simba_request *latest; /* in the batch at hand */
+    simba_request *probe;        /* the request that looks at it, if one is under way */
+    bool is_news;
+    bool told_free; /* on the word of the slot, before the row was read */
+};
+
+typedef struct simba__news {
+    simba_host *host;
+    size_t count;
+    bool rescan; /* look into slots that have not changed as well */
+    simba__watched *watched[SIMBA__NOTIFY_SLOTS];
+    uint64_t scanned[SIMBA__NOTIFY_SLOTS]; /* what was in the slot when it was last looked into */
+    struct {
+        uint64_t hash, known, version;
+    } recent[SIMBA__NOTIFY_SLOTS]; /* the latest mutex of each slot that was not watched */
+} simba__news;
+
+/* What a request did. */
+typedef struct simba__effect {
+    uint64_t hash;
+    uint64_t seen;             /* in the slot during the transaction */
+    uint64_t before, after;    /* versions of the row */
+    uint64_t replaced, marked; /* in the slot, after the commit; `marked` 0: nothing to notify */
+    int code;                  /* negative: this one failed, and nothing above counts */
+} simba__effect;
+
+/* Called for a mutex whose row has to be read. */
+typedef void (*simba__news_look)(void *user, simba__watched *watched);
+
+void simba__news_init(simba__news *news, simba_host *host);
+/* All that was known is void: another file is behind it. */
+void simba__news_forget(simba__news *news);
+
+/* NULL: out of memory. Look at it if its `known` is not what the slot holds, after having begun to listen. */
+simba__watched *simba__news_add(simba__news *news, simba_topic *topic);
+void simba__news_remove(simba__news *news, simba__watched *watched);
+
+/* After a transaction, before its requests are completed: `heard` for all requests, then `rang` for all that marked a
+ * slot, then `tell` for all, which pushes what is news: once per mutex, the state at the end. */
+void simba__news_heard(simba__news *news, const simba__effect *effect, const simba_request *request);
+void simba__news_rang(simba__news *news, const simba__effect *effect);
+void simba__news_tell(simba__news *news, const simba__effect *effect, const simba_request *request);
+
+/* Go through the slots that have changed, or through all if `rescan` is set. A slot that says that a watched mutex was
+ * released is believed at once, so that a waiter can try without another trip to the database; the row is read
+ * nevertheless, since of two marks the later need not be that of the later commit. */
+void simba__news_scan(simba__news *news, const simba__notify *notify, simba__news_look look, void *user);
+
+#endif

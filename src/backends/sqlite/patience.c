@@ -1,0 +1,52 @@
+/* See patience.h. */
+#include "backends/sqlite/patience.h"
+
+#include <time.h>
+
+#include "util/random.h"
+
+enum { FIRST_NS = 20000, LONGEST_NS = 2000000 };
+
+void simba__patience_init(simba__patience *patience, simba_host *host)
+{
+    patience->host = host;
+    patience->seed = host->random(host);
+    atomic_init(&patience->until_ns, INT64_MAX);
+    atomic_init(&patience->over, false);
+}
+
+void simba__patience_set(simba__patience *patience, simba_local until)
+{
+    atomic_store(&patience->until_ns, until.ns);
+}
+
+void simba__patience_lower(simba__patience *patience, simba_local until)
+{
+    int64_t before = atomic_load(&patience->until_ns);
+    while (until.ns < before && !atomic_compare_exchange_weak(&patience->until_ns, &before, until.ns))
+        ;
+}
+
+void simba__patience_end(simba__patience *patience)
+{
+    atomic_store(&patience->over, true);
+}
+
+bool simba__patience_wait(simba__patience *patience, int attempt)
+{
+    if (atomic_load(&patience->over))
+        return false;
+    const int64_t left_ns = atomic_load(&patience->until_ns) - patience->host->now(patience->host).ns;
+    if (left_ns <= 0)
+        return false;
+    int64_t pause_ns = attempt < 7 ? (int64_t)FIRST_NS << attempt : LONGEST_NS;
+    if (pause_ns > LONGEST_NS)
+        pause_ns = LONGEST_NS;
+    /* Randomised, so that two processes that met once do not keep meeting. */
+    pause_ns = simba__random_range(&patience->seed, pause_ns / 2, pause_ns);
+    if (pause_ns > left_ns)
+        pause_ns = left_ns;
+    const struct timespec pause = {0, (long)pause_ns};
+    nanosleep(&pause, NULL);
+    return true;
+}

@@ -1,0 +1,470 @@
+/* See contention.h. */
+#include "core/contention.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "util/error.h"
+#include "util/random.h"
+
+enum { RELEASE_TRIES = 3 };
+
+typedef simba__contention machine;
+typedef simba__actions actions;
+
+void simba__contention_init(machine *m, const simba__timing *timing, bool leaves_queue)
+{
+    memset(m, 0, sizeof *m);
+    m->timing = timing;
+    m->leaves_queue = leaves_queue;
+    m->wake = SIMBA__NEVER;
+    m->give_up = SIMBA__NEVER;
+}
+
+/* --- the lease ----------------------------------------------------------------------------------- */
+
+static simba_local lease_end(const machine *m)
+{
+    return m->timing->session ? SIMBA__NEVER : simba__local_add(m->lease_from, simba__lease_ns(m->timing));
+}
+
+/* The moment at which an unreachable holder is told. Once told, it has the margin to tidy up. */
+static simba_local guard(const machine *m)
+{
+    const simba_local end = lease_end(m);
+    return m->phase == SIMBA__HOLD && !m->timing->session ? simba__local_add(end, -m->timing->stop_margin_ns) : end;
+}
+
+static simba_local hold_end(const machine *m)
+{
+    return m->timing->hold_limit_ns ? simba__local_add(m->held_since, m->timing->hold_limit_ns) : SIMBA__NEVER;
+}
+
+static bool leased(const machine *m)
+{
+    return m->phase == SIMBA__HOLD || (m->phase == SIMBA__TIDY && m->graceful && !m->acked);
+}
+
+simba_local simba__contention_valid_until(const machine *m)
+{
+    return leased(m) ? guard(m) : (simba_local){0};
+}
+
+simba_local simba__contention_ttl_until(const machine *m)
+{
+    if (!leased(m))
+        return (simba_local){0};
+    return m->timing->session
+               ? SIMBA__NEVER
+               : simba__local_min(guard(m), simba__local_add(m->lease_from, simba__lease_ttl_ns(m->timing)));
+}
+
+simba_status simba__contention_status(const machine *m)
+{
+    if (m->phase == SIMBA__IDLE)
+        return SIMBA_INITIAL;
+    if (m->stop)
+        return SIMBA_STOPPING;
+    return m->phase == SIMBA__DELAY ? SIMBA_STARTING : SIMBA_RUNNING;
+}
+
+/* --- moves --------------------------------------------------------------------------------------- */
+
+static void learn(machine *m, const simba_owner *owner, actions *out)
+{
+    const simba_state state = {m->owner, *owner};
+    out->changed |= simba_state_changed(&state);
+    m->owner = *owner;
+}
+
+static void submit(machine *m, simba_op op, simba_local now, actions *out)
+{
+    assert(!m->in_flight);
+    m->in_flight = true;
+    m->op = (uint8_t)op;
+    m->generation++;
+    m->sent_at = now;
+    m->kick = false;
+    m->wake = SIMBA__NEVER;
+    if (op == SIMBA_OP_ACQUIRE) {
+        m->maybe_granted = true;
+        m->queued |= !m->try_once;
+    }
+    out->submit = true;
+    out->op = op;
+    out->queue = op == SIMBA_OP_ACQUIRE && !m->try_once;
+    out->generation = m->generation;
+    out->nonce = m->nonce;
+    out->token = m->token;
+    out->deadline = simba__local_add(now, simba__period_op_timeout_ns(m->timing, op));
+    if (op == SIMBA_OP_ACQUIRE && m->give_up.ns > now.ns)
+        out->deadline = simba__local_min(out->deadline, m->give_up);
+}
+
+static void seek(machine *m, simba_local now, actions *out)
+{
+    m->phase = SIMBA__SEEK;
+    submit(m, SIMBA_OP_ACQUIRE, now, out);
+}
+
+/* This leadership, or this attempt at one, is over and nothing of it is left in the store. */
+static void finish(machine *m, simba_local now, actions *out)
+{
+    m->token = 0;
+    m->maybe_granted = false;
+    m->queued = false;
+    m->failures = 0;
+    if (m->stop) {
+        m->phase = SIMBA__IDLE;
+        m->wake = SIMBA__NEVER;
+        out->done = true;
+        return;
+    }
+    /* What comes next is a new incarnation: a delayed request of the old one must not be taken for it. */
+    m->nonce = simba__random_next(&m->seed);
+    if (m->reason == SIMBA_REASON_HOLD_LIMIT) {
+        /* Whoever waits goes first. */
+        m->phase = SIMBA__SEEK;
+        m->wake = simba__local_add(now, m->timing->jitter_max_ns + 1);
+        return;
+    }
+    seek(m, now, out);
+}
+
+static void give_back(machine *m, simba_local now, actions *out)
+{
+    m->phase = SIMBA__GIVE_BACK;
+    m->failures = 0;
+    m->wake = SIMBA__NEVER;
+    if (!m->in_flight)
+        submit(m, SIMBA_OP_RELEASE, now, out);
+}
+
+static void give_back_or_finish(machine *m, simba_local now, actions *out)
+{
+    if (m->maybe_granted || (m->queued && m->leaves_queue))
+        give_back(m, now, out);
+    else
+        finish(m, now, out);
+}
+
+static void tell_released(machine *m, simba_reason reason, const simba_owner *owner, bool graceful, actions *out)
+{
+    static const simba_owner nobody;
+    m->phase = SIMBA__TIDY;
+    m->reason = (uint8_t)reason;
+    m->graceful = graceful;
+    m->acked = false;
+    m->stop |= m->once;
+    learn(m, owner ? owner : &nobody, out);
+    out->released = true;
+    out->reason = reason;
+}
+
+/* Our own clock comes before everything that anybody says. */
+static void look_at_clock(machine *m, simba_local now, actions *out)
+{
+    if (!leased(m))
+        return;
+    if (m->phase == SIMBA__TIDY) {
+        if (simba__local_reached(now, guard(m)))
+            m->graceful = false;
+        return;
+    }
+    if (simba__local_reached(now, guard(m)))
+        tell_released(m, SIMBA_REASON_EXPIRED, NULL, false, out);
+    else if (simba__local_reached(now, hold_end(m)))
+        tell_released(m, SIMBA_REASON_HOLD_LIMIT, NULL, true, out);
+}
+
+/* --- replies ------------------------------------------------------------------------------------- */
+
+static void acquire_failed(machine *m, const simba_reply *reply, simba_local now, actions *out)
+{
+    m->failures++;
+    /* Whoever blocks in a call wants to know; a contender keeps trying, and says so in the log. */
+    m->stop |= m->try_once || (m->once && !simba__is_transient(reply->status));
+    if (m->stop)
+        give_back(m, now, out);
+    else
+        m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
+}
+
+static void acquire_won(machine *m, const simba_reply *reply, simba_local now, actions *out)
+{
+    m->token = reply->owner.token;
+    m->lease_from = m->sent_at;
+    m->queued = false;
+    const simba_local usable = simba__local_add(lease_end(m), -m->timing->stop_margin_ns);
+    if (m->stop || simba__local_reached(now, usable)) {
+        out->late_win = true;
+        m->stop |= m->try_once;
+        m->reason = SIMBA_REASON_NONE;
+        give_back(m, now, out);
+        return;
+    }
+    learn(m, &reply->owner, out);
+    m->phase = SIMBA__HOLD;
+    m->held_since = now;
+    m->wake = m->timing->session ? SIMBA__NEVER : simba__period_renew_at(m->timing, m->lease_from);
+    out->acquired = true;
+}
+
+static void acquire_lost(machine *m, const simba_reply *reply, simba_local now, actions *out)
+{
+    m->maybe_granted = false;
+    learn(m, &reply->owner, out);
+    m->stop |= m->try_once;
+    if (m->stop) {
+        give_back_or_finish(m, now, out);
+    } else if (m->kick) {
+        seek(m, now, out);
+    } else if (m->timing->session) {
+        m->wake = SIMBA__NEVER; /* the store will say when it is our turn */
+    } else if (simba_owner_is_none(&reply->owner)) {
+        /* Free, and yet not ours: a row that was just made, or a store in between. */
+        m->failures++;
+        m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
+    } else {
+        m->wake = simba__local_add(now, simba__period_wait_ns(m->timing, &reply->owner, reply->now_ms, &m->seed));
+    }
+}
+
+static void on_acquire_reply(machine *m, const simba_reply *reply, simba_local now, actions *out)
+{
+    if (reply->status < 0) {
+        acquire_failed(m, reply, now, out);
+        return;
+    }
+    m->failures = 0;
+    if (reply->outcome == SIMBA_MINE)
+        acquire_won(m, reply, now, out);
+    else
+        acquire_lost(m, reply, now, out);
+}
+
+static void renewed(machine *m, const simba_reply *reply, simba_local now, actions *out)
+{
+    m->failures = 0;
+    if (!leased(m))
+        return; /* too late: it was told already, and is given back */
+    if (m->sent_at.ns > m->lease_from.ns)
+        m->lease_from = m->sent_at;
+    m->wake = simba__period_renew_at(m->timing, m->lease_from);
+    if (m->phase == SIMBA__HOLD)
+        m->owner = reply->owner;
+    look_at_clock(m, now, out);
+    if (leased(m) && m->kick)
+        submit(m, SIMBA_OP_RENEW, now, out); /* what was pushed may be younger than this answer */
+}
+
+static void on_renew_reply(machine *m, const simba_reply *reply, simba_local now, actions *out)
+{
+    if (reply->status < 0) {
+        m->failures++;
+        m->wake = simba__local_add(now, simba__period_retry_ns(m->timing, m->failures, &m->seed));
+    } else if (reply->outcome == SIMBA_MINE && reply->owner.token == m->token) {
+        renewed(m, reply, now, out);
+    } else {
+        m->maybe_granted = false;
+        if (m->phase == SIMBA__HOLD)
+            tell_released(m, reply->outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED,
+                          &reply->owner, false, out);
+        else
+            m->graceful = false;
+    }
+}
+
+static void on_release_reply(machine *m, const simba_reply *reply, simba_local now, actions *out)
+{
+    if (reply->status < 0 && ++m->failures < RELEASE_TRIES && simba__is_transient(reply->status)) {
+        m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
+        return;
+    }
+    /* If the store cannot be told, the lease ends by itself: nobody renews it any more. */
+    if (reply->status == 0)
+        learn(m, &reply->owner, out);
+    finish(m, now, out);
+}
+
+static void on_reply(machine *m, const simba__event *event, actions *out)
+{
+    if (!m->in_flight || event->generation != m->generation)
+        return;
+    m->in_flight = false;
+    m->last_error = event->reply->status;
+    switch ((simba_op)m->op) {
+    case SIMBA_OP_ACQUIRE:
+        on_acquire_reply(m, event->reply, event->now, out);
+        break;
+    case SIMBA_OP_RENEW:
+        on_renew_reply(m, event->reply, event->now, out);
+        break;
+    case SIMBA_OP_RELEASE:
+        on_release_reply(m, event->reply, event->now, out);
+        break;
+    default:
+        assert(!"a contender asks for nothing else");
+    }
+    if (m->phase == SIMBA__TIDY && m->acked && !m->in_flight)
+        give_back_or_finish(m, event->now, out);
+}
+
+/* --- the other events ----------------------------------------------------------------------------- */
+
+static void on_start(machine *m, const simba__event *event, actions *out)
+{
+    static const simba_owner nobody;
+    assert(m->phase == SIMBA__IDLE && !m->in_flight);
+    m->seed = event->seed;
+    m->nonce = simba__random_next(&m->seed);
+    m->give_up = event->give_up;
+    m->owner = nobody;
+    m->stop = false;
+    m->reason = SIMBA_REASON_NONE;
+    m->failures = 0;
+    m->last_error = 0;
+    if (m->timing->initial_delay_ns > 0) {
+        m->phase = SIMBA__DELAY;
+        m->wake = simba__local_add(event->now, m->timing->initial_delay_ns);
+    } else {
+        seek(m, event->now, out);
+    }
+}
+
+static void on_stop(machine *m, simba_local now, actions *out)
+{
+    m->stop = true;
+    switch ((simba__phase)m->phase) {
+    case SIMBA__IDLE:
+        out->done = true;
+        break;
+    case SIMBA__DELAY:
+        finish(m, now, out);
+        break;
+    case SIMBA__SEEK:
+        if (!m->in_flight)
+            give_back_or_finish(m, now, out);
+        break;
+    case SIMBA__HOLD:
+        tell_released(m, SIMBA_REASON_STOPPED, NULL, true, out);
+        break;
+    case SIMBA__TIDY:
+    case SIMBA__GIVE_BACK:
+        break;
+    }
+}
+
+static void on_timer(machine *m, simba_local now, actions *out)
+{
+    if (m->in_flight || !simba__local_reached(now, m->wake))
+        return;
+    m->wake = SIMBA__NEVER;
+    if (m->phase == SIMBA__DELAY || m->phase == SIMBA__SEEK)
+        seek(m, now, out);
+    else if (leased(m))
+        submit(m, SIMBA_OP_RENEW, now, out);
+    else if (m->phase == SIMBA__GIVE_BACK)
+        submit(m, SIMBA_OP_RELEASE, now, out);
+}
+
+static void on_ack(machine *m, simba_local now, actions *out)
+{
+    if (m->phase != SIMBA__TIDY || m->acked)
+        return;
+    m->acked = true;
+    if (!m->in_flight)
+        give_back_or_finish(m, now, out);
+}
+
+static void ask_again(machine *m, simba_local now, actions *out)
+{
+    out->used = true;
+    if (m->in_flight)
+        m->kick = true;
+    else
+        submit(m, m->phase == SIMBA__SEEK ? SIMBA_OP_ACQUIRE : SIMBA_OP_RENEW, now, out);
+}
+
+static void on_push_while_seeking(machine *m, const simba_push *push, simba_local now, actions *out)
+{
+    static const simba_owner nobody;
+    switch (push->kind) {
+    case SIMBA_PUSH_ACQUIRED:
+        if (push->owner.token < m->owner.token)
+            break; /* overtaken by a reply */
+        learn(m, &push->owner, out);
+        if (!m->in_flight && !m->timing->session)
+            m->wake = simba__local_add(now, simba__period_wait_ns(m->timing, &push->owner, push->now_ms, &m->seed));
+        break;
+    case SIMBA_PUSH_RELEASED:
+        learn(m, &nobody, out);
+        ask_again(m, now, out);
+        break;
+    case SIMBA_PUSH_CHANGED:
+    case SIMBA_PUSH_SESSION_BACK:
+        ask_again(m, now, out);
+        break;
+    case SIMBA_PUSH_SESSION_LOST:
+        m->maybe_granted = false;
+        m->queued = false;
+        break;
+    }
+}
+
+static void on_push(machine *m, const simba_push *push, simba_local now, actions *out)
+{
+    if (m->phase == SIMBA__SEEK && !m->stop) {
+        on_push_while_seeking(m, push, now, out);
+    } else if (push->kind == SIMBA_PUSH_SESSION_LOST) {
+        m->maybe_granted = false;
+        m->queued = false;
+        if (m->phase == SIMBA__HOLD)
+            tell_released(m, SIMBA_REASON_SESSION_LOST, NULL, false, out);
+        m->graceful = false;
+    } else if (m->phase == SIMBA__HOLD && !(push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token <= m->token) &&
+               push->kind != SIMBA_PUSH_SESSION_BACK) {
+        /* Somebody says that it is not ours any more. The store will tell. */
+        ask_again(m, now, out);
+        out->used = false;
+    }
+}
+
+/* --- the step ------------------------------------------------------------------------------------ */
+
+static simba_local next_timer(const machine *m)
+{
+    simba_local at = m->in_flight ? SIMBA__NEVER : m->wake;
+    if (leased(m))
+        at = simba__local_min(at, guard(m));
+    if (m->phase == SIMBA__HOLD)
+        at = simba__local_min(at, hold_end(m));
+    return at;
+}
+
+void simba__contention_step(machine *m, const simba__event *event, actions *ret_actions)
+{
+    memset(ret_actions, 0, sizeof *ret_actions);
+    look_at_clock(m, event->now, ret_actions);
+    switch (event->kind) {
+    case SIMBA__EV_START:
+        on_start(m, event, ret_actions);
+        break;
+    case SIMBA__EV_STOP:
+        on_stop(m, event->now, ret_actions);
+        break;
+    case SIMBA__EV_TIMER:
+        on_timer(m, event->now, ret_actions);
+        break;
+    case SIMBA__EV_REPLY:
+        on_reply(m, event, ret_actions);
+        break;
+    case SIMBA__EV_PUSH:
+        on_push(m, event->push, event->now, ret_actions);
+        break;
+    case SIMBA__EV_ACK:
+        on_ack(m, event->now, ret_actions);
+        break;
+    }
+    ret_actions->timer = next_timer(m);
+}

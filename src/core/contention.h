@@ -1,0 +1,113 @@
+/* The contention protocol of one contender, as a step function: an event and a time go in, actions come out. There is
+ * no I/O here, no clock, no thread and no allocation, so a test can feed it any history and a simulator can feed it all
+ * of them. The runtime carries out the actions and owns everything that can fail.
+ *
+ *            start          initial delay over           granted
+ *     IDLE ────────▶ DELAY ────────────────────▶ SEEK ─────────────▶ HOLD
+ *      ▲                                        ▲ │ ▲                 │ lease over, refused, revoked,
+ *      │ stopped                 leads no more, │ │ │                 │ hold limit, stop
+ *      │                         goes on        │ │ │ comes too late  ▼
+ *      └──────────────────────── GIVE_BACK ◀────┼─┘ └──────────────  TIDY   on_released runs
+ *                                    └──────────┘ ◀───────────────────┘
+ *
+ * Rules that hold throughout, and that everything else rests on:
+ *   - A lease counts from the moment its request was handed over, never from the reply, and ends by our own clock.
+ *     The clock is looked at before the event, whatever the event is.
+ *   - At most one request is in flight. A reply that does not carry the generation of that request is not ours.
+ *   - on_released is told once per on_acquired. Nothing new is begun until it has returned (the ACK event).
+ *   - A grant that may exist in the store (`maybe_granted`) is given back before the contender stops or begins anew.
+ */
+#ifndef SIMBA_CORE_CONTENTION_H
+#define SIMBA_CORE_CONTENTION_H
+
+#include "core/timing.h"
+
+typedef enum simba__phase {
+    SIMBA__IDLE,
+    SIMBA__DELAY,
+    SIMBA__SEEK,
+    SIMBA__HOLD,
+    SIMBA__TIDY,
+    SIMBA__GIVE_BACK,
+} simba__phase;
+
+typedef enum simba__event_kind {
+    SIMBA__EV_START,
+    SIMBA__EV_STOP,
+    SIMBA__EV_TIMER,
+    SIMBA__EV_REPLY,
+    SIMBA__EV_PUSH,
+    SIMBA__EV_ACK, /* on_released has returned */
+} simba__event_kind;
+
+typedef struct simba__event {
+    simba__event_kind kind;
+    simba_local now;
+    uint64_t seed;            /* START: fresh randomness; the incarnation's nonce comes from it */
+    simba_local give_up;      /* START: no request needs to be waited for past this; SIMBA__NEVER for contenders */
+    uint32_t generation;      /* REPLY */
+    const simba_reply *reply; /* REPLY */
+    const simba_push *push;   /* PUSH */
+    bool used;                /* PUSH, filled in by whoever handles it: it led to something */
+} simba__event;
+
+/* What to do now, in this order. */
+typedef struct simba__actions {
+    bool acquired;       /* tell on_acquired */
+    bool released;       /* tell on_released, with `reason`, and send ACK when it has returned */
+    bool changed;        /* the owner that we know of is another one */
+    bool submit;         /* hand `op` to the store */
+    bool done;           /* stopped: nothing will come any more */
+    bool used;           /* PUSH: it led to something; otherwise another waiter should get it */
+    bool late_win;       /* a grant came back too late to be of use */
+    simba_reason reason; /* released */
+    simba_op op;
+    bool queue;
+    uint32_t generation;
+    uint64_t nonce;
+    uint64_t token;
+    simba_local deadline;
+    simba_local timer; /* always valid: wake the machine then; SIMBA__NEVER for not at all */
+} simba__actions;
+
+typedef struct simba__contention {
+    const simba__timing *timing;
+    uint64_t seed;
+    uint64_t nonce;         /* of this incarnation; new after every start and every loss */
+    uint64_t token;         /* of the grant; 0 without one */
+    simba_local sent_at;    /* when the request in flight was handed over */
+    simba_local lease_from; /* when the request that last confirmed the lease was handed over */
+    simba_local held_since;
+    simba_local wake; /* when the phase wants to go on by itself */
+    simba_local give_up;
+    simba_owner owner;   /* as last heard */
+    uint32_t generation; /* of the latest request */
+    int last_error;      /* of the latest request that failed; 0 after one that did not */
+    uint16_t failures;   /* in a row */
+    uint8_t phase;
+    uint8_t op;
+    uint8_t reason;
+    bool in_flight;
+    bool stop;         /* asked to */
+    bool once;         /* locker: one leadership, then done */
+    bool try_once;     /* locker: one answer, then done */
+    bool leaves_queue; /* waiters have something to take back from the store */
+    bool queued;       /* it may be there */
+    bool kick;         /* something was pushed while a request was in flight: ask again */
+    bool graceful;     /* TIDY: the lease is still ours and is renewed */
+    bool acked;        /* TIDY: on_released has returned */
+    bool maybe_granted;
+} simba__contention;
+
+/* `timing` must outlive the machine. */
+void simba__contention_init(simba__contention *machine, const simba__timing *timing, bool leaves_queue);
+
+void simba__contention_step(simba__contention *machine, const simba__event *event, simba__actions *ret_actions);
+
+/* Until when the holder may act; {0} when it may not. Covers the tidying up after a graceful stop. */
+simba_local simba__contention_valid_until(const simba__contention *machine);
+simba_local simba__contention_ttl_until(const simba__contention *machine);
+
+simba_status simba__contention_status(const simba__contention *machine);
+
+#endif

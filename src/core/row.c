@@ -1,0 +1,107 @@
+/* See row.h. */
+#include "core/row.h"
+
+#include <string.h>
+
+#include "util/clock.h"
+
+bool simba__row_is_free(const simba__row *row, simba__row_now now)
+{
+    return row->owner.id[0] == '\0' || now.ns >= row->until_ns;
+}
+
+void simba__row_show(const simba__row *row, simba__row_now now, simba_owner *ret_owner, int64_t *ret_now_ms)
+{
+    if (simba__row_is_free(row, now)) {
+        memset(ret_owner, 0, sizeof *ret_owner);
+        *ret_now_ms = now.epoch_us / 1000;
+        return;
+    }
+    *ret_owner = row->owner;
+    /* Counted back from the end of the lease: the wall clock may have been set since the grant, the lease has not. */
+    const int64_t left_ns = row->until_ns - now.ns;
+    *ret_now_ms = row->owner.transition_at_ms - (left_ns + SIMBA__NS_PER_MS - 1) / SIMBA__NS_PER_MS;
+}
+
+static bool is_mine(const simba__row *row, const simba_request *request)
+{
+    return row->nonce == request->nonce && strcmp(row->owner.id, request->id) == 0 &&
+           (request->token == 0 || row->owner.token == request->token);
+}
+
+static void extend(simba__row *row, simba__row_now now, const simba_request *request)
+{
+    const int64_t now_ms = now.epoch_us / 1000;
+    row->owner.ttl_at_ms = now_ms + request->ttl_ms;
+    row->owner.transition_at_ms = row->owner.ttl_at_ms + request->transition_ms;
+    row->until_ns = now.ns + (request->ttl_ms + request->transition_ms) * SIMBA__NS_PER_MS;
+    row->version++;
+}
+
+static void grant(simba__row *row, simba__row_now now, const simba_request *request)
+{
+    /* The clock is a floor: should the row be lost with the power, later tokens are still greater. */
+    const uint64_t next = row->token + 1;
+    row->token = next > (uint64_t)now.epoch_us ? next : (uint64_t)now.epoch_us;
+    memset(&row->owner, 0, sizeof row->owner);
+    strncpy(row->owner.id, request->id, SIMBA_ID_MAX);
+    row->owner.token = row->token;
+    row->owner.acquired_at_ms = now.epoch_us / 1000;
+    row->nonce = request->nonce;
+    extend(row, now, request);
+}
+
+static void vacate(simba__row *row)
+{
+    memset(&row->owner, 0, sizeof row->owner);
+    row->nonce = 0;
+    row->until_ns = 0;
+    row->version++;
+}
+
+bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *request)
+{
+    simba_reply *reply = &request->reply;
+    const bool is_free = simba__row_is_free(row, now);
+    const bool mine =
+        !is_free && request->op != SIMBA_OP_READ && request->op != SIMBA_OP_FORCE_RELEASE && is_mine(row, request);
+    bool changed = false;
+
+    reply->status = 0;
+    reply->outcome = SIMBA_NOT_MINE;
+    switch (request->op) {
+    case SIMBA_OP_ACQUIRE:
+        if (is_free)
+            grant(row, now, request);
+        else if (mine)
+            extend(row, now, request);
+        changed = is_free || mine;
+        break;
+    case SIMBA_OP_RENEW:
+        if (mine)
+            extend(row, now, request);
+        else if (request->token != 0 && row->revoked_token == request->token)
+            reply->outcome = SIMBA_REVOKED;
+        changed = mine;
+        break;
+    case SIMBA_OP_RELEASE:
+        if (mine)
+            vacate(row);
+        changed = mine;
+        break;
+    case SIMBA_OP_FORCE_RELEASE:
+        if (!is_free) {
+            row->revoked_token = row->owner.token;
+            vacate(row);
+        }
+        changed = !is_free;
+        break;
+    case SIMBA_OP_READ:
+    case SIMBA_OP_LIST:
+        break;
+    }
+    if (changed)
+        reply->outcome = SIMBA_MINE;
+    simba__row_show(row, now, &reply->owner, &reply->now_ms);
+    return changed;
+}

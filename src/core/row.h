@@ -1,0 +1,33 @@
+/* What a store that keeps one row per mutex does with it. The memory and SQLite stores and the models of the simulator
+ * all call these functions, so there is one place that says who may have a mutex. Pure: the caller brings the row, the
+ * time and the request, and keeps the row if it changed. */
+#ifndef SIMBA_CORE_ROW_H
+#define SIMBA_CORE_ROW_H
+
+#include <simba/backend.h>
+
+typedef struct simba__row {
+    simba_owner owner;      /* of the grant, live or ended; zeroes after a release. For people, and for replies */
+    uint64_t nonce;         /* incarnation that the grant belongs to */
+    uint64_t token;         /* of the latest grant; stays when the owner goes */
+    uint64_t revoked_token; /* of the latest grant that was forced away; 0: none */
+    uint64_t version;       /* counts grants, renewals and releases */
+    int64_t until_ns;       /* end of the lease on the judging clock */
+} simba__row;
+
+/* The store's now: on the clock that judges leases, and on the wall clock. */
+typedef struct simba__row_now {
+    int64_t ns;
+    int64_t epoch_us;
+} simba__row_now;
+
+bool simba__row_is_free(const simba__row *row, simba__row_now now);
+
+/* Carry out ACQUIRE, RENEW, RELEASE, READ or FORCE_RELEASE and fill request->reply. True: the row changed. */
+bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *request);
+
+/* The owner as a reply shows it (nobody, if the lease has ended), and the store's now on the scale of the owner's
+ * times, so that the difference between the two is the time that is really left. */
+void simba__row_show(const simba__row *row, simba__row_now now, simba_owner *ret_owner, int64_t *ret_now_ms);
+
+#endif

@@ -1,0 +1,208 @@
+/* See timing.h. */
+#include "core/timing.h"
+
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/random.h"
+
+#define MS SIMBA__NS_PER_MS
+
+const simba_timing simba__timing_defaults = {
+    .ttl_ms = 10000,
+    .transition_ms = 6000,
+    .initial_delay_ms = 0,
+    .stop_margin_ms = 0,
+    .hold_limit_ms = 0,
+    .jitter_min_ms = -200,
+    .jitter_max_ms = 1000,
+};
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t less_drift(const simba__timing *timing, int64_t ns)
+{
+    /* Divided first: ten years of nanoseconds times a million would not fit. */
+    return ns - (ns / 1000000 * timing->drift_ppm + ns % 1000000 * timing->drift_ppm / 1000000) - 1;
+}
+
+/* --- settings ------------------------------------------------------------------------------------ */
+
+simba_timing simba__timing_inherit(const simba_timing *over, const simba_timing *under)
+{
+#define PICK(field) (over->field == SIMBA_INHERIT ? under->field : over->field)
+    return (simba_timing){
+        .ttl_ms = PICK(ttl_ms),
+        .transition_ms = PICK(transition_ms),
+        .initial_delay_ms = PICK(initial_delay_ms),
+        .stop_margin_ms = PICK(stop_margin_ms),
+        .hold_limit_ms = PICK(hold_limit_ms),
+        .jitter_min_ms = PICK(jitter_min_ms),
+        .jitter_max_ms = PICK(jitter_max_ms),
+    };
+#undef PICK
+}
+
+static int check_range(const char *name, int64_t value, int64_t low, int64_t high, simba_error *err)
+{
+    if (value >= low && value <= high)
+        return 0;
+    return simba__fail(err, SIMBA_EINVAL, "%s is %lld ms; it must be from %lld to %lld", name, (long long)value,
+                       (long long)low, (long long)high);
+}
+
+static int check(const simba_timing *ms, unsigned drift_ppm, int64_t op_timeout_ms, simba_error *err)
+{
+    const int64_t longest = SIMBA_LEASE_MAX_MS;
+    int rc = check_range("ttl", ms->ttl_ms, SIMBA_TTL_MIN_MS, longest, err);
+    if (rc == 0)
+        rc = check_range("transition", ms->transition_ms, 0, longest, err);
+    if (rc == 0 && ms->ttl_ms + ms->transition_ms > longest)
+        rc = simba__fail(err, SIMBA_EINVAL, "ttl + transition is %lld ms; at most %lld are allowed",
+                         (long long)(ms->ttl_ms + ms->transition_ms), (long long)longest);
+    if (rc == 0)
+        rc = check_range("initial delay", ms->initial_delay_ms, 0, longest, err);
+    if (rc == 0)
+        rc = check_range("hold limit", ms->hold_limit_ms, 0, longest, err);
+    if (rc == 0)
+        rc = check_range("jitter minimum", ms->jitter_min_ms, -longest, longest, err);
+    if (rc == 0)
+        rc = check_range("jitter maximum", ms->jitter_max_ms, max64(ms->jitter_min_ms, 0), longest, err);
+    if (rc == 0)
+        rc = check_range("operation timeout", op_timeout_ms, 1, longest, err);
+    if (rc == 0 && drift_ppm > 500000)
+        rc = simba__fail(err, SIMBA_EINVAL, "drift bound is %u ppm; at most 500000 (one half) makes sense", drift_ppm);
+    return rc;
+}
+
+int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op_timeout_ms, bool session,
+                          simba_error *err, simba__timing *ret_timing)
+{
+    int rc = check(ms, drift_ppm, op_timeout_ms, err);
+    if (rc < 0)
+        return rc;
+
+    simba__timing timing = {
+        .ms = *ms,
+        .ttl_ns = ms->ttl_ms * MS,
+        .transition_ns = ms->transition_ms * MS,
+        .initial_delay_ns = ms->initial_delay_ms * MS,
+        .hold_limit_ns = ms->hold_limit_ms * MS,
+        .op_timeout_ns = op_timeout_ms * MS,
+        .drift_ppm = drift_ppm,
+        .session = session,
+    };
+    /* Jitter that is longer than the lease would be most of the fail-over time. */
+    const int64_t lease_ns = timing.ttl_ns + timing.transition_ns;
+    timing.jitter_max_ns = min64(ms->jitter_max_ms * MS, lease_ns / 10);
+    timing.jitter_min_ns = max64(ms->jitter_min_ms * MS, -lease_ns / 50);
+    if (ms->transition_ms == 0)
+        timing.jitter_min_ns = max64(timing.jitter_min_ns, 0);
+
+    const int64_t window_ms = simba__period_window_ns(&timing) / MS;
+    rc = check_range("stop margin", ms->stop_margin_ms, 0, session ? SIMBA_LEASE_MAX_MS : max64(window_ms / 2, 0), err);
+    if (rc < 0)
+        return simba__wrap(err, rc, "the window for renewing is %lld ms, and half of it must stay for that",
+                           (long long)window_ms);
+    timing.stop_margin_ns = ms->stop_margin_ms * MS;
+    *ret_timing = timing;
+    return 0;
+}
+
+/* --- the owner ----------------------------------------------------------------------------------- */
+
+int64_t simba__lease_ns(const simba__timing *timing)
+{
+    return less_drift(timing, timing->ttl_ns + timing->transition_ns);
+}
+
+int64_t simba__lease_ttl_ns(const simba__timing *timing)
+{
+    return less_drift(timing, timing->ttl_ns);
+}
+
+/* How long before the end of the ttl to renew. A transition gives time for retries afterwards; where it is short or
+ * missing, that time has to come out of the ttl. */
+static int64_t lead_ns(const simba__timing *timing)
+{
+    const int64_t usual = min64(timing->ttl_ns / 20, 500 * MS);
+    return max64(usual, timing->ttl_ns / 3 - timing->transition_ns);
+}
+
+simba_local simba__period_renew_at(const simba__timing *timing, simba_local from)
+{
+    const int64_t grid = max64(min64(timing->ttl_ns / 40, 250 * MS), 1);
+    const int64_t at = from.ns + simba__lease_ttl_ns(timing) - lead_ns(timing);
+    return (simba_local){at - at % grid};
+}
+
+int64_t simba__period_window_ns(const simba__timing *timing)
+{
+    return simba__lease_ns(timing) - (simba__lease_ttl_ns(timing) - lead_ns(timing)) - timing->stop_margin_ns;
+}
+
+/* `base` doubled `times` times, at most `most`, then varied by a quarter so that a fleet does not move in step. */
+static int64_t growing_ns(int64_t base, unsigned times, int64_t most, uint64_t *seed)
+{
+    int64_t pause = max64(base, MS);
+    for (unsigned i = 0; i < times && pause < most; i++)
+        pause *= 2;
+    pause = min64(pause, max64(most, MS));
+    return simba__random_range(seed, pause - pause / 4, pause + pause / 4 + 1);
+}
+
+int64_t simba__period_retry_ns(const simba__timing *timing, unsigned failures, uint64_t *seed)
+{
+    const int64_t window = simba__period_window_ns(timing);
+    return growing_ns(window / 32, failures - 1, window / 6, seed);
+}
+
+int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures, uint64_t *seed)
+{
+    return growing_ns(timing->jitter_max_ns / 16, failures - 1, timing->jitter_max_ns, seed);
+}
+
+int64_t simba__period_op_timeout_ns(const simba__timing *timing, simba_op op)
+{
+    if (timing->session)
+        return timing->op_timeout_ns;
+    if (op == SIMBA_OP_RENEW)
+        return min64(timing->op_timeout_ns, max64(simba__period_window_ns(timing) / 4, 20 * MS));
+    /* Nobody has to wait long for a stop: an undone release heals itself when the lease ends. */
+    const int64_t most = op == SIMBA_OP_RELEASE ? min64(timing->op_timeout_ns, 1000 * MS) : timing->op_timeout_ns;
+    return min64(most, max64(simba__lease_ns(timing) / 4, 50 * MS));
+}
+
+/* --- the others ---------------------------------------------------------------------------------- */
+
+int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *owner, int64_t now_ms, uint64_t *seed)
+{
+    const int64_t left_ms = min64(owner->transition_at_ms - now_ms, SIMBA_LEASE_MAX_MS);
+    const int64_t jitter = simba__random_range(seed, timing->jitter_min_ns, timing->jitter_max_ns);
+    return max64(left_ms * MS + jitter, 0);
+}
+
+/* --- points in time ------------------------------------------------------------------------------ */
+
+simba_local simba__local_add(simba_local at, int64_t ns)
+{
+    int64_t sum;
+    return (simba_local){__builtin_add_overflow(at.ns, ns, &sum) ? INT64_MAX : sum};
+}
+
+simba_local simba__local_min(simba_local a, simba_local b)
+{
+    return a.ns < b.ns ? a : b;
+}
+
+bool simba__local_reached(simba_local now, simba_local at)
+{
+    return now.ns >= at.ns;
+}

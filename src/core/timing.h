@@ -1,0 +1,64 @@
+/* When to do what. All the arithmetic of leases and delays is here, as pure functions of the settings, in nanoseconds of
+ * the local boot-time clock. */
+#ifndef SIMBA_CORE_TIMING_H
+#define SIMBA_CORE_TIMING_H
+
+#include <simba/backend.h>
+
+#define SIMBA__NEVER ((simba_local){INT64_MAX})
+
+/* The settings of one contender, resolved and checked. Shared by all that have the same. */
+typedef struct simba__timing {
+    simba_timing ms; /* as given, after inheritance */
+    int64_t ttl_ns;
+    int64_t transition_ns;
+    int64_t initial_delay_ns;
+    int64_t stop_margin_ns;
+    int64_t hold_limit_ns; /* 0: none */
+    int64_t jitter_min_ns;
+    int64_t jitter_max_ns;
+    int64_t op_timeout_ns;
+    int64_t drift_ppm;
+    bool session; /* the lease is a session: it has no end of its own and nothing is renewed */
+} simba__timing;
+
+/* The defaults of a lease store. */
+extern const simba_timing simba__timing_defaults;
+
+/* Fill the gaps of `over` from `under`. */
+simba_timing simba__timing_inherit(const simba_timing *over, const simba_timing *under);
+
+/* Check and convert. SIMBA_EINVAL names the setting that does not fit, and what would. */
+int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op_timeout_ms, bool session,
+                          simba_error *err, simba__timing *ret_timing);
+
+/* How long a lease lasts by our own clock, counted from handing over the request that got it: what the store grants,
+ * less what the two clocks may drift apart meanwhile. */
+int64_t simba__lease_ns(const simba__timing *timing);
+int64_t simba__lease_ttl_ns(const simba__timing *timing);
+
+/* When the owner renews, for a lease that counts from `from`: just before the ttl is over. Rounded down to a grid, so
+ * that renewals of many mutexes fall together and share a batch. */
+simba_local simba__period_renew_at(const simba__timing *timing, simba_local from);
+
+/* The stretch between renewing and the last moment at which the holder must be told: room for retries. */
+int64_t simba__period_window_ns(const simba__timing *timing);
+
+/* The pause after the given number of failed renewals (1, 2, …): grows, and lets several fit into the window. */
+int64_t simba__period_retry_ns(const simba__timing *timing, unsigned failures, uint64_t *seed);
+
+/* The pause after the given number of failed acquires: grows up to the upper bound of the jitter, so that a store that
+ * comes back is found as fast as a mutex that becomes free. */
+int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures, uint64_t *seed);
+
+/* How long a waiter waits: until the owner's transition is over, give or take the jitter; never below 0. */
+int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *owner, int64_t now_ms, uint64_t *seed);
+
+/* How long to wait for the answer to one request. */
+int64_t simba__period_op_timeout_ns(const simba__timing *timing, simba_op op);
+
+simba_local simba__local_add(simba_local at, int64_t ns);
+simba_local simba__local_min(simba_local a, simba_local b);
+bool simba__local_reached(simba_local now, simba_local at);
+
+#endif

@@ -1,0 +1,131 @@
+/* See calls.h. */
+#include "runtime/calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/error.h"
+#include "util/mem.h"
+#include "util/text.h"
+
+struct row {
+    struct row *next;
+    simba_owner owner;
+    int64_t now_ms;
+    char mutex[];
+};
+
+struct call {
+    simba_request request;
+    simba_client *client;
+    struct row *rows;
+    size_t count;
+    bool answered;
+};
+
+static void answered(simba_request *request)
+{
+    struct call *call = request->owner;
+    call->answered = true;
+    call->client->calls--;
+    pthread_cond_broadcast(&call->client->changed);
+}
+
+int simba__call_listed(simba_host *host, simba_request *request, const char *mutex, const simba_owner *owner,
+                       int64_t now_ms)
+{
+    (void)host;
+    struct call *call = request->owner;
+    struct row *row = simba__malloc(sizeof *row + strlen(mutex) + 1);
+    if (!row)
+        return SIMBA_ENOMEM;
+    row->owner = *owner;
+    row->now_ms = now_ms;
+    strcpy(row->mutex, mutex);
+    row->next = call->rows;
+    call->rows = row;
+    call->count++;
+    return 0;
+}
+
+static int ask(struct call *call, simba_error *err)
+{
+    simba_client *client = call->client;
+    int rc = simba__client_forked(client, err);
+    if (rc < 0)
+        return rc;
+    if (!(client->backend->caps & SIMBA_CAP_LIST))
+        return simba__fail(err, SIMBA_ENOTSUP, "%s:// cannot do this", simba_url_scheme(client->url));
+    call->request.owner = call;
+    call->request.done = answered;
+    call->request.err = err;
+    simba__enter(client);
+    if (client->closing) {
+        rc = simba__fail(err, SIMBA_ECLOSED, "the client is closed");
+    } else {
+        client->calls++;
+        call->request.deadline = simba__local_add(client->now, client->timing.op_timeout_ns);
+        simba__submit(client, &call->request);
+        while (!call->answered)
+            simba__turn_await(client, &client->changed, SIMBA__NEVER);
+        rc = call->request.reply.status;
+    }
+    simba__leave(client);
+    return rc;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct row *const *left = a;
+    const struct row *const *right = b;
+    return strcmp((*left)->mutex, (*right)->mutex);
+}
+
+static int show_sorted(struct call *call, void (*show)(const simba_listing *listing, void *user), void *user,
+                       simba_error *err)
+{
+    struct row **sorted = simba__calloc(call->count, sizeof(struct row *));
+    if (!sorted)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    size_t count = 0;
+    for (struct row *row = call->rows; row; row = row->next)
+        sorted[count++] = row;
+    qsort(sorted, count, sizeof *sorted, by_name);
+    for (size_t i = 0; i < count; i++) {
+        const simba_listing listing = {sorted[i]->mutex, &sorted[i]->owner, sorted[i]->now_ms};
+        show(&listing, user);
+    }
+    simba__free(sorted);
+    return 0;
+}
+
+int simba_client_list(simba_client *client, const char *pattern, void (*row)(const simba_listing *listing, void *user),
+                      void *user, simba_error *err)
+{
+    if (!client || !row)
+        return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "row" : "client");
+    struct call call = {.request = {.op = SIMBA_OP_LIST, .mutex = pattern}, .client = client};
+    int rc = ask(&call, err);
+    if (rc == 0)
+        rc = show_sorted(&call, row, user, err);
+    while (call.rows) {
+        struct row *next = call.rows->next;
+        simba__free(call.rows);
+        call.rows = next;
+    }
+    return rc;
+}
+
+int simba_client_force_release(simba_client *client, const char *mutex, simba_error *err)
+{
+    if (!client)
+        return simba__fail(err, SIMBA_EINVAL, "client is NULL");
+    int rc = simba__check_mutex(mutex, err);
+    if (rc < 0)
+        return rc;
+    struct call call = {.request = {.op = SIMBA_OP_FORCE_RELEASE, .mutex = mutex, .id = ""}, .client = client};
+    rc = ask(&call, err);
+    if (rc == 0 && call.request.reply.outcome != SIMBA_MINE)
+        rc = simba__fail(err, SIMBA_ENOTFOUND, "nobody owns %s", mutex);
+    return rc;
+}

@@ -1,0 +1,11 @@
+/* Calls that ask the store something on behalf of no party and block until it has answered. */
+#ifndef SIMBA_RUNTIME_CALLS_H
+#define SIMBA_RUNTIME_CALLS_H
+
+#include "runtime/client.h"
+
+/* The host's `listed`. */
+int simba__call_listed(simba_host *host, simba_request *request, const char *mutex, const simba_owner *owner,
+                       int64_t now_ms);
+
+#endif

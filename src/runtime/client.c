@@ -1,0 +1,356 @@
+/* Opening and closing a client: the one place that knows in which order its parts come to life and end. */
+#include "runtime/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/registry.h"
+#include "runtime/party.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+#include "util/text.h"
+#include "util/url.h"
+
+/* --- fork ----------------------------------------------------------------------------------------- */
+
+static _Atomic unsigned fork_generation;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void forked(void)
+{
+    atomic_fetch_add(&fork_generation, 1);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forked);
+}
+
+int simba__client_forked(const simba_client *client, simba_error *err)
+{
+    if (client->fork_generation == atomic_load_explicit(&fork_generation, memory_order_relaxed))
+        return 0;
+    return simba__fail(err, SIMBA_EFORKED, "this client belongs to the parent process; open another one here");
+}
+
+/* --- settings ------------------------------------------------------------------------------------- */
+
+static const char *const common_keys[] = {"ttl", "transition", "initial-delay", "stop-margin", "hold-limit", NULL};
+
+/* The URL's settings over the defaults, and the program's over those; the two may not disagree. */
+static int merge(const char *key, int64_t from_url, int64_t *from_options, simba_error *err)
+{
+    if (from_url == SIMBA_INHERIT)
+        return 0;
+    if (*from_options != SIMBA_INHERIT && *from_options != from_url)
+        return simba__fail(err, SIMBA_EURL, "%s is %lld ms in the URL and %lld ms in the client's options", key,
+                           (long long)from_url, (long long)*from_options);
+    *from_options = from_url;
+    return 0;
+}
+
+static int resolve_timing(simba_client *client, simba_error *err)
+{
+    simba_timing *ms = &client->options.timing;
+    const simba_timing without_url = *ms;
+    int64_t *const fields[] = {&ms->ttl_ms, &ms->transition_ms, &ms->initial_delay_ms, &ms->stop_margin_ms,
+                               &ms->hold_limit_ms};
+    const bool session = client->backend->caps & SIMBA_CAP_SESSION;
+    for (size_t i = 0; common_keys[i]; i++) {
+        int64_t from_url = SIMBA_INHERIT;
+        int rc = simba__url_duration(client->url, common_keys[i], &from_url, err);
+        if (rc == 0)
+            rc = merge(common_keys[i], from_url, fields[i], err);
+        if (rc < 0)
+            return rc;
+        if (session && i < 2 && *fields[i] != SIMBA_INHERIT)
+            return simba__fail(err, SIMBA_EURL, "%s does not apply to %s://, whose leases are sessions", common_keys[i],
+                               simba_url_scheme(client->url));
+    }
+    simba_timing merged = simba__timing_inherit(ms, &simba__timing_defaults);
+    int rc = simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms, session, err,
+                                   &client->timing);
+    if (rc == 0)
+        return 0;
+    merged = simba__timing_inherit(&without_url, &simba__timing_defaults);
+    if (simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms, session, NULL,
+                              &client->timing) == 0) {
+        /* The options alone would do. */
+        rc = SIMBA_EURL;
+        if (err)
+            err->code = rc;
+    }
+    return rc;
+}
+
+static int check_options(const simba_client_options *options, simba_error *err)
+{
+    const int rc = simba__check_size("simba_client_options", options->size, sizeof *options, err);
+    if (rc < 0)
+        return rc;
+    if ((unsigned)options->dispatch > SIMBA_DISPATCH_EXECUTOR)
+        return simba__fail(err, SIMBA_EINVAL, "dispatch is %d, which is none of SIMBA_DISPATCH_…",
+                           (int)options->dispatch);
+    if ((options->dispatch == SIMBA_DISPATCH_EXECUTOR) != (options->executor != NULL))
+        return simba__fail(err, SIMBA_EINVAL, "executor and SIMBA_DISPATCH_EXECUTOR go together");
+    if (options->max_callback_threads == 0)
+        return simba__fail(err, SIMBA_EINVAL, "max_callback_threads is 0; at least one is needed");
+    if ((unsigned)options->log_level > SIMBA_LOG_DEBUG)
+        return simba__fail(err, SIMBA_EINVAL, "log_level is %d, which is none of SIMBA_LOG_…", (int)options->log_level);
+    return 0;
+}
+
+/* The embedded store of this user. */
+static int default_url(char *out, size_t size, simba_error *err)
+{
+    const char *state = secure_getenv("XDG_STATE_HOME");
+    const char *home = secure_getenv("HOME");
+    const char *above = "/var/lib";
+    const char *below = "/simba/simba.db";
+    if (state && state[0] == '/') {
+        above = state;
+    } else if (geteuid() != 0) {
+        if (!home || home[0] != '/')
+            return simba__fail(err, SIMBA_EURL, "no store URL was given, and neither XDG_STATE_HOME nor HOME says where "
+                                                "the embedded one should be");
+        above = home;
+        below = "/.local/state/simba/simba.db";
+    }
+    /* A path may have characters that mean something in a URL. */
+    size_t length = (size_t)snprintf(out, size, "sqlite://");
+    for (; *above && length + strlen(below) + sizeof "%25" < size; above++)
+        length += (size_t)snprintf(out + length, size - length, strchr("%?", *above) ? "%%%02X" : "%c", *above);
+    if (*above)
+        return simba__fail(err, SIMBA_EURL, "the path of the embedded store is too long");
+    snprintf(out + length, size - length, "%s", below);
+    return 0;
+}
+
+static int parse_url(simba_client *client, const char *text, simba_error *err)
+{
+    char fallback[4096];
+    if (!text)
+        text = secure_getenv("SIMBA_URL");
+    if (!text) {
+        const int rc = default_url(fallback, sizeof fallback, err);
+        if (rc < 0)
+            return rc;
+        text = fallback;
+    }
+    int rc = simba_url_parse(text, err, &client->url);
+    if (rc < 0)
+        return rc;
+    rc = simba__registry_find(simba_url_scheme(client->url), err, &client->backend);
+    if (rc < 0)
+        return rc;
+    return simba__url_check_keys(client->url, common_keys, client->backend->keys, err);
+}
+
+/* --- opening -------------------------------------------------------------------------------------- */
+
+static void tear_down(simba_client *client)
+{
+    simba__dispatcher_fini(client);
+    simba__worker_stop(&client->worker);
+    simba__loop_fini(client);
+    if (client->store) {
+        client->backend->fini(client->store);
+        simba__free(client->store);
+        client->store = NULL;
+    }
+}
+
+void simba__client_unref(simba_client *client)
+{
+    if (atomic_fetch_sub(&client->refs, 1) != 1)
+        return;
+    simba__topics_fini(&client->topics);
+    simba__timers_fini(&client->timers);
+    simba_url_free(client->url);
+    pthread_cond_destroy(&client->changed);
+    pthread_mutex_destroy(&client->lock);
+    simba__free(client);
+}
+
+static int make(const simba_client_options *options, simba_error *err, simba_client **ret_client)
+{
+    simba_client *client = simba__calloc(1, sizeof *client);
+    if (!client)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    client->options = *options;
+    client->fork_generation = atomic_load(&fork_generation);
+    client->outbox_last = &client->outbox_first;
+    client->completed_last = &client->completed_first;
+    client->timers_armed = SIMBA__NEVER;
+    client->store_closed = true; /* until it has opened */
+    atomic_init(&client->refs, 1);
+    pthread_mutex_init(&client->lock, NULL);
+    if (simba__cond_init(&client->changed) != 0) {
+        pthread_mutex_destroy(&client->lock);
+        simba__free(client);
+        return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
+    }
+    *ret_client = client;
+    return 0;
+}
+
+static int bring_up(simba_client *client, const char *url, simba_error *err)
+{
+    int rc = parse_url(client, url, err);
+    if (rc == 0)
+        rc = resolve_timing(client, err);
+    if (rc == 0 && simba__timers_reserve(&client->timers) < 0)
+        rc = simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = simba__loop_init(client, err);
+    if (rc < 0)
+        return rc;
+    simba__host_init(client);
+    client->store = simba__calloc(1, client->backend->instance_size);
+    if (!client->store)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    return client->backend->init(client->store, &client->host, client->url, err);
+}
+
+/* From here on the store is open, and has to be closed before anything is torn down. */
+static int start_threads(simba_client *client, simba_error *err)
+{
+    int rc = simba__loop_start(client, err);
+    if (rc == 0)
+        rc = simba__worker_start(&client->worker, client, client->backend->workers, err);
+    if (rc == 0)
+        rc = simba__dispatcher_init(client, err);
+    return rc;
+}
+
+static void close_store(simba_client *client)
+{
+    if (!client->loop_started) {
+        /* The loop never ran: this thread stands in for it. */
+        simba__enter(client);
+        client->backend->close(client->store);
+        simba__leave(client);
+        return;
+    }
+    simba__enter(client);
+    client->store_close_wanted = true;
+    simba__leave(client);
+    simba__loop_wake(client);
+    /* The loop ends by itself when the store has closed. */
+    pthread_join(client->loop_thread, NULL);
+    client->loop_started = false;
+    client->loop_handles = false;
+}
+
+int simba_client_open(const char *url, const simba_client_options *options, simba_error *err, simba_client **ret_client)
+{
+    static const simba_client_options defaults = SIMBA_CLIENT_OPTIONS_INIT;
+    if (!ret_client)
+        return simba__fail(err, SIMBA_EINVAL, "ret_client is NULL");
+    if (!options)
+        options = &defaults;
+    pthread_once(&fork_once, watch_forks);
+    int rc = check_options(options, err);
+    if (rc < 0)
+        return rc;
+    simba_client *client = NULL;
+    rc = make(options, err, &client);
+    if (rc < 0)
+        return rc;
+    rc = bring_up(client, url, err);
+    if (rc == 0) {
+        client->store_closed = false;
+        rc = start_threads(client, err);
+        if (rc < 0)
+            close_store(client);
+    }
+    if (rc < 0) {
+        tear_down(client);
+        simba__client_unref(client);
+        return rc;
+    }
+    *ret_client = client;
+    return 0;
+}
+
+/* --- closing -------------------------------------------------------------------------------------- */
+
+/* In a turn. Helps every strand along, because this thread may be the one that dispatches. */
+static void stop_parties(simba_client *client)
+{
+    for (simba__party *party = client->parties; party; party = party->next) {
+        simba__event event = {.kind = SIMBA__EV_STOP, .now = client->now};
+        if (party->running)
+            party->type->event(party, &event);
+    }
+    for (;;) {
+        bool helped = false;
+        bool busy = client->running > 0 || client->calls > 0;
+        for (simba__party *party = client->parties; party && !helped; party = party->next) {
+            busy |= party->strand != SIMBA__STRAND_IDLE;
+            helped = simba__dispatch_help(client, party);
+        }
+        if (!busy)
+            return;
+        if (!helped)
+            simba__turn_await(client, &client->changed, SIMBA__NEVER);
+    }
+}
+
+int simba_client_close(simba_client *client)
+{
+    if (!client)
+        return 0;
+    const int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    if (simba__inside_client(client))
+        return SIMBA_ESTATE;
+    simba__enter(client);
+    if (client->closing) {
+        simba__leave(client);
+        return SIMBA_ESTATE;
+    }
+    client->closing = true;
+    stop_parties(client);
+    client->closed = true;
+    simba__topics_unwatch_all(&client->topics);
+    simba__leave(client);
+
+    simba__dispatcher_fini(client);
+    close_store(client);
+    tear_down(client);
+    simba__client_unref(client);
+    return 0;
+}
+
+/* --- looking -------------------------------------------------------------------------------------- */
+
+const char *simba_client_url(const simba_client *client)
+{
+    return client ? simba_url_shown(client->url) : NULL;
+}
+
+int simba_client_stats(simba_client *client, simba_stats *ret_stats)
+{
+    if (!client || !ret_stats)
+        return SIMBA_EINVAL;
+    const int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    simba__enter(client);
+    *ret_stats = client->stats;
+    ret_stats->callback_threads = client->dispatcher.threads;
+    simba__leave(client);
+    return 0;
+}
+
+const char *simba_version(void)
+{
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
+    return STRING(SIMBA_VERSION_MAJOR) "." STRING(SIMBA_VERSION_MINOR) "." STRING(SIMBA_VERSION_PATCH);
+}

@@ -1,0 +1,118 @@
+/* The client's insides, for the rest of the runtime and the four doors.
+ *
+ * One lock per client, the turn lock, guards everything in here that is not atomic. Whoever holds it is "in a turn":
+ * the loop thread for timers and I/O, a worker that brings results, or an application's thread in a call. That is why
+ * a blocking lock on a fast store costs no trip through the loop thread. No callback of the application runs in a turn.
+ */
+#ifndef SIMBA_RUNTIME_CLIENT_H
+#define SIMBA_RUNTIME_CLIENT_H
+
+#include <pthread.h>
+#include <simba/backend.h>
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "core/contention.h"
+#include "runtime/dispatcher.h"
+#include "runtime/timers.h"
+#include "runtime/topics.h"
+#include "runtime/worker.h"
+
+typedef struct simba__party simba__party;
+
+struct simba_client {
+    simba_host host; /* first: a host is its client */
+    const simba_backend *backend;
+    void *store; /* the back end's instance */
+    simba_url *url;
+    simba__timing timing;
+    simba_client_options options;
+    unsigned fork_generation;
+    _Atomic unsigned refs; /* the handle, and one for every party */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a party stopped, a strand ended, a call was answered */
+    simba_local now;        /* of this turn */
+
+    uv_loop_t loop;
+    uv_async_t async;
+    uv_poll_t timer_poll;
+    int timer_fd;
+    pthread_t loop_thread;
+    bool loop_ready, loop_handles, loop_started;
+    int64_t boot_minus_mono_ns;
+    simba_local timers_armed; /* what the timerfd is set to */
+
+    simba__timers timers;
+    simba__topics topics;
+    simba__dispatcher dispatcher;
+    simba__worker worker;
+
+    simba_request *outbox_first, **outbox_last;       /* submitted in this turn, not yet handed to the store */
+    simba_request *completed_first, **completed_last; /* answered, not yet looked at */
+    atomic_bool wake_wanted;
+    bool settling;
+
+    simba__party *parties;
+    simba__party *dead; /* to be freed at the end of the turn */
+    unsigned running;   /* parties that are started and not yet stopped */
+    unsigned calls;     /* list and force_release under way */
+    bool closing;       /* nothing new is begun */
+    bool closed;        /* and nothing is left to be ended */
+    bool store_close_wanted, store_close_begun, store_closed;
+
+    _Atomic int64_t session_until_ns; /* INT64_MAX where leases are not sessions */
+    simba_timer session_timer;
+
+    simba_stats stats;
+    simba_error last_cause; /* the latest complaint about the store, so that 100,000 contenders do not all repeat it */
+    simba_local last_cause_at;
+};
+
+/* --- turns (turn.c) -------------------------------------------------------------------------------- */
+
+void simba__enter(simba_client *client);
+/* Is this thread in a turn of this client? */
+bool simba__in_turn(const simba_client *client);
+/* Look at what was answered, hand over what was submitted, arm the timer, and let go of the lock. */
+void simba__leave(simba_client *client);
+/* In a turn: wait until `cond` is signalled or `until` has come (SIMBA__NEVER: no limit). False: it came. Like any
+ * condition variable it may return for no reason. */
+bool simba__turn_wait(simba_client *client, pthread_cond_t *cond, simba_local until);
+/* The same, for a thread that waits for the store's answer: if that takes a job, it may as well do it itself. */
+bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until);
+/* In a turn: leave it, and come back. For calling the application. */
+void simba__turn_pause(simba_client *client);
+void simba__turn_resume(simba_client *client);
+void simba__submit(simba_client *client, simba_request *request);
+int simba__cond_init(pthread_cond_t *cond);
+
+/* --- the loop thread (loop.c) ------------------------------------------------------------------------ */
+
+int simba__loop_init(simba_client *client, simba_error *err);
+int simba__loop_start(simba_client *client, simba_error *err);
+/* After the store has closed. Joins the thread if there is one. */
+void simba__loop_fini(simba_client *client);
+bool simba__on_loop_thread(const simba_client *client);
+/* Have the loop thread run a turn. Any thread. */
+void simba__loop_wake(simba_client *client);
+/* In a turn: have the timer fire at the earliest deadline. */
+void simba__loop_arm(simba_client *client);
+
+/* A thread of ours: takes no signals, so that they go to the application's threads. */
+int simba__thread_create(pthread_t *thread, void *(*run)(void *), void *arg);
+
+/* --- the host that back ends see (host.c) ------------------------------------------------------------ */
+
+void simba__host_init(simba_client *client);
+void simba__log(simba_client *client, simba_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* --- lifetime (client.c) ----------------------------------------------------------------------------- */
+
+/* 0, SIMBA_EFORKED or SIMBA_ECLOSED; any thread, in a turn or not. */
+int simba__client_forked(const simba_client *client, simba_error *err);
+/* The last one to let go frees the memory. Not in a turn. */
+void simba__client_unref(simba_client *client);
+
+#endif

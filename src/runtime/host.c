@@ -1,0 +1,234 @@
+/* The host that back ends see: the runtime's side of simba/backend.h. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/calls.h"
+#include "runtime/party.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/random.h"
+
+static simba_client *of(simba_host *host)
+{
+    return (simba_client *)(void *)host;
+}
+
+/* --- log ------------------------------------------------------------------------------------------ */
+
+static void log_text(simba_client *client, simba_log_level level, const char *text)
+{
+    if (client->options.log && level <= client->options.log_level)
+        client->options.log(client->options.log_user, level, text);
+}
+
+void simba__log(simba_client *client, simba_log_level level, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    log_text(client, level, text);
+}
+
+static void host_log(simba_host *host, simba_log_level level, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    log_text(of(host), level, text);
+}
+
+/* What every contender finds out at the same time is said once a second. */
+static simba_log_level complaint_level(simba_client *client, const simba_error *cause)
+{
+    if (strcmp(client->last_cause.text, cause->text) == 0 &&
+        client->now.ns - client->last_cause_at.ns < 1000 * SIMBA__NS_PER_MS)
+        return SIMBA_LOG_DEBUG;
+    client->last_cause = *cause;
+    client->last_cause_at = client->now;
+    return SIMBA_LOG_WARN;
+}
+
+/* --- time and chance ------------------------------------------------------------------------------- */
+
+static simba_local host_now(simba_host *host)
+{
+    (void)host;
+    return simba__clock_boot();
+}
+
+static int64_t host_epoch_us(simba_host *host)
+{
+    (void)host;
+    return simba__clock_epoch_us();
+}
+
+static uint64_t host_random(simba_host *host)
+{
+    (void)host;
+    uint64_t value;
+    if (simba__random_bytes(&value, sizeof value) < 0)
+        value = (uint64_t)simba__clock_mono_ns(); /* only where the kernel has no randomness at all */
+    return value;
+}
+
+/* --- requests -------------------------------------------------------------------------------------- */
+
+static void host_complete(simba_host *host, simba_request *request)
+{
+    simba_client *client = of(host);
+    request->queue_next = NULL;
+    *client->completed_last = request;
+    client->completed_last = &request->queue_next;
+}
+
+static const char *op_name(simba_op op)
+{
+    static const char *const names[] = {"acquire", "renew", "release", "read", "list", "force release"};
+    return names[op];
+}
+
+static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
+{
+    simba_client *client = of(host);
+    simba_error error = {.code = code};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error.text, sizeof error.text, format, args);
+    va_end(args);
+    const simba_log_level level = complaint_level(client, &error);
+    simba__wrap(&error, code, "%s %s", op_name(request->op), request->mutex ? request->mutex : "");
+    log_text(client, level, error.text);
+    client->stats.errors++;
+    if (request->err)
+        *request->err = error;
+    memset(&request->reply, 0, sizeof request->reply);
+    request->reply.status = code;
+    host_complete(host, request);
+}
+
+/* --- pushes ---------------------------------------------------------------------------------------- */
+
+/* News goes to everybody. An invitation goes to observers, and to the first waiter that can use it: the others would
+ * only lose against it. */
+static void deliver(simba_client *client, simba__topic *topic, const simba_push *push)
+{
+    const bool news = push->kind == SIMBA_PUSH_ACQUIRED;
+    bool used = false;
+    for (simba__party *party = topic->first, *next; party; party = next) {
+        next = party->topic_next;
+        if (party->type->is_member && used && !news)
+            continue;
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
+        party->type->event(party, &event);
+        used |= party->type->is_member && event.used;
+    }
+}
+
+static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+{
+    simba_client *client = of(host);
+    client->stats.pushes++;
+    if (topic) {
+        deliver(client, (simba__topic *)(void *)topic, push);
+        return;
+    }
+    for (simba__party *party = client->parties, *next; party; party = next) {
+        next = party->next;
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
+        if (party->running)
+            party->type->event(party, &event);
+    }
+}
+
+static void session_over(simba_timer *timer, simba_local now)
+{
+    (void)now;
+    simba_client *client = (simba_client *)(void *)((char *)timer - offsetof(simba_client, session_timer));
+    const simba_push push = {.kind = SIMBA_PUSH_SESSION_LOST};
+    host_push(&client->host, NULL, &push);
+}
+
+static void host_session(simba_host *host, simba_local valid_until)
+{
+    simba_client *client = of(host);
+    atomic_store(&client->session_until_ns, valid_until.ns);
+    simba__timers_set(&client->timers, &client->session_timer, valid_until);
+}
+
+/* --- the rest -------------------------------------------------------------------------------------- */
+
+static void host_wake(simba_host *host)
+{
+    simba_client *client = of(host);
+    if (!atomic_exchange(&client->wake_wanted, true) && !simba__in_turn(client))
+        simba__loop_wake(client); /* a turn of our own sees it before it ends */
+}
+
+static void host_work(simba_host *host, simba_job *job)
+{
+    simba__worker_post(&of(host)->worker, job);
+}
+
+static int host_timer_add(simba_host *host, simba_timer *timer)
+{
+    timer->index = 0;
+    return simba__timers_reserve(&of(host)->timers);
+}
+
+static void host_timer_set(simba_host *host, simba_timer *timer, simba_local at)
+{
+    simba__timers_set(&of(host)->timers, timer, at);
+}
+
+static void host_timer_clear(simba_host *host, simba_timer *timer)
+{
+    simba__timers_clear(&of(host)->timers, timer);
+}
+
+static void host_enter(simba_host *host)
+{
+    simba__enter(of(host));
+}
+
+static void host_leave(simba_host *host)
+{
+    simba__leave(of(host));
+}
+
+static void host_closed(simba_host *host)
+{
+    simba_client *client = of(host);
+    client->store_closed = true;
+    simba__loop_wake(client); /* to end the loop */
+}
+
+void simba__host_init(simba_client *client)
+{
+    client->session_timer.fire = session_over;
+    atomic_init(&client->session_until_ns, INT64_MAX);
+    client->host = (simba_host){
+        .loop = &client->loop,
+        .now = host_now,
+        .epoch_us = host_epoch_us,
+        .random = host_random,
+        .log = host_log,
+        .complete = host_complete,
+        .fail = host_fail,
+        .listed = simba__call_listed,
+        .push = host_push,
+        .session = host_session,
+        .wake = host_wake,
+        .work = host_work,
+        .timer_add = host_timer_add,
+        .timer_set = host_timer_set,
+        .timer_clear = host_timer_clear,
+        .enter = host_enter,
+        .leave = host_leave,
+        .closed = host_closed,
+    };
+}

@@ -1,0 +1,238 @@
+/* See member.h. */
+#include "runtime/member.h"
+
+#include <string.h>
+
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+#include "util/text.h"
+
+/* --- making --------------------------------------------------------------------------------------- */
+
+static bool inherits_all(const simba_timing *timing)
+{
+    static const simba_timing all = SIMBA_TIMING_INHERIT;
+    return memcmp(timing, &all, sizeof all) == 0;
+}
+
+/* Most contenders of a client have the same timing, and share it. */
+static int resolve_timing(simba__member *member, simba_client *client, const simba_timing *timing, simba_error *err)
+{
+    if (inherits_all(timing))
+        return 0;
+    if (client->timing.session && (timing->ttl_ms != SIMBA_INHERIT || timing->transition_ms != SIMBA_INHERIT))
+        return simba__fail(err, SIMBA_EINVAL, "ttl and transition do not apply to %s://, whose leases are sessions",
+                           simba_url_scheme(client->url));
+    const simba_timing merged = simba__timing_inherit(timing, &client->timing.ms);
+    member->own_timing = simba__malloc(sizeof *member->own_timing);
+    if (!member->own_timing)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    return simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms,
+                                 client->timing.session, err, member->own_timing);
+}
+
+static int make_id(simba__member *member, const char *id, simba_error *err)
+{
+    char generated[SIMBA_ID_MAX + 1];
+    if (id) {
+        const int rc = simba__check_id(id, err);
+        if (rc < 0)
+            return rc;
+    } else {
+        simba_id_host(generated);
+        id = generated;
+    }
+    member->id = simba__strdup(id);
+    return member->id ? 0 : simba__fail(err, SIMBA_ENOMEM, "out of memory");
+}
+
+int simba__member_init(simba__member *member, const simba__member_type *type, simba_client *client, const char *mutex,
+                       const char *id, const simba_timing *timing, simba_error *err)
+{
+    int rc = simba__client_forked(client, err);
+    if (rc == 0)
+        rc = simba__check_mutex(mutex, err);
+    if (rc == 0)
+        rc = make_id(member, id, err);
+    if (rc == 0)
+        rc = resolve_timing(member, client, timing, err);
+    if (rc == 0) {
+        simba__enter(client);
+        rc = simba__party_init(&member->party, &type->party, client, mutex, err);
+        simba__contention_init(&member->machine, member->own_timing ? member->own_timing : &client->timing,
+                               client->backend->caps & SIMBA_CAP_QUEUE);
+        simba__leave(client);
+    }
+    if (rc < 0)
+        simba__member_fini(member);
+    return rc;
+}
+
+void simba__member_fini(simba__member *member)
+{
+    simba__free(member->own_timing);
+    simba__free(member->id);
+}
+
+/* --- stepping ------------------------------------------------------------------------------------- */
+
+static const simba__member_type *type_of(const simba__member *member)
+{
+    return (const simba__member_type *)(const void *)member->party.type;
+}
+
+static void publish(simba__member *member)
+{
+    const simba__contention *machine = &member->machine;
+    const int64_t valid_until_ns = simba__contention_valid_until(machine).ns;
+    atomic_store_explicit(&member->token, valid_until_ns ? machine->token : 0, memory_order_relaxed);
+    atomic_store_explicit(&member->ttl_until_ns, simba__contention_ttl_until(machine).ns, memory_order_relaxed);
+    atomic_store_explicit(&member->valid_until_ns, valid_until_ns, memory_order_release);
+}
+
+static void count(simba__member *member, const simba__event *event, simba_op op_before, const simba__actions *actions)
+{
+    simba_client *client = member->party.client;
+    simba_stats *stats = &client->stats;
+    if (event->kind == SIMBA__EV_REPLY && op_before == SIMBA_OP_RENEW) {
+        const bool good = event->reply->status == 0 && event->reply->outcome == SIMBA_MINE;
+        stats->renewals += good;
+        stats->renewals_failed += !good;
+    }
+    stats->grants += actions->acquired;
+    stats->held += actions->acquired;
+    stats->held -= actions->released;
+    stats->late_wins += actions->late_win;
+    if (actions->released) {
+        stats->losses[actions->reason]++;
+        const bool asked_for = actions->reason == SIMBA_REASON_STOPPED || actions->reason == SIMBA_REASON_HOLD_LIMIT;
+        simba__log(client, asked_for ? SIMBA_LOG_DEBUG : SIMBA_LOG_WARN, "leadership of %s ended: %s",
+                   member->party.topic->mutex, simba_reason_name(actions->reason));
+    }
+}
+
+/* Where watching costs something, only those who wait do it. */
+static bool wants_news(const simba__member *member)
+{
+    const simba__contention *machine = &member->machine;
+    if (machine->phase == SIMBA__IDLE)
+        return false;
+    if (member->party.client->backend->caps & SIMBA_CAP_WATCH_FREE)
+        return true;
+    return machine->phase == SIMBA__SEEK && machine->queued && !simba_owner_is_none(&machine->owner);
+}
+
+void simba__member_step(simba__party *party, simba__event *event)
+{
+    simba__member *member = (simba__member *)(void *)party;
+    const simba_op op_before = (simba_op)member->machine.op;
+    simba__actions actions;
+    simba__contention_step(&member->machine, event, &actions);
+    event->used = actions.used;
+    publish(member);
+    count(member, event, op_before, &actions);
+    simba__party_act(party, &actions, member->id, member->machine.timing);
+    simba__party_want(party, wants_news(member));
+    type_of(member)->told(member, &actions);
+    if (actions.done)
+        simba__party_stopped(party);
+    if (actions.released && type_of(member)->acks_at_once)
+        simba__member_ack(member);
+}
+
+void simba__member_start(simba__member *member, simba_local give_up)
+{
+    simba_client *client = member->party.client;
+    simba__event event = {
+        .kind = SIMBA__EV_START,
+        .now = client->now,
+        .seed = client->host.random(&client->host),
+        .give_up = give_up,
+    };
+    simba__party_started(&member->party);
+    simba__member_step(&member->party, &event);
+}
+
+void simba__member_ack(simba__member *member)
+{
+    simba__event event = {.kind = SIMBA__EV_ACK, .now = member->party.client->now};
+    simba__member_step(&member->party, &event);
+}
+
+/* --- start and stop ------------------------------------------------------------------------------- */
+
+int simba__member_public_start(simba__member *member)
+{
+    simba_client *client = member->party.client;
+    int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    simba__enter(client);
+    if (client->closing)
+        rc = SIMBA_ECLOSED;
+    else if (member->party.running)
+        rc = SIMBA_ESTATE;
+    else
+        simba__member_start(member, SIMBA__NEVER);
+    simba__leave(client);
+    return rc;
+}
+
+int simba__member_public_stop(simba__member *member)
+{
+    simba_client *client = member->party.client;
+    int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    simba__enter(client);
+    const bool was_running = member->party.running;
+    simba__party_stop(&member->party);
+    if (was_running && !member->party.running)
+        rc = member->machine.last_error;
+    else if (client->closed)
+        rc = SIMBA_ECLOSED;
+    simba__leave(client);
+    return rc;
+}
+
+/* --- looking -------------------------------------------------------------------------------------- */
+
+static int64_t left_ns(const simba__member *member, const _Atomic int64_t *until)
+{
+    const simba_client *client = member->party.client;
+    if (simba__client_forked(client, NULL) < 0)
+        return 0;
+    int64_t until_ns = atomic_load_explicit(until, memory_order_acquire);
+    const int64_t session_ns = atomic_load_explicit(&client->session_until_ns, memory_order_relaxed);
+    if (until_ns > session_ns)
+        until_ns = session_ns;
+    const int64_t left = until_ns - simba__clock_boot().ns;
+    return until_ns && left > 0 ? left : 0;
+}
+
+int64_t simba__member_held_for_ns(const simba__member *member)
+{
+    return left_ns(member, &member->valid_until_ns);
+}
+
+int64_t simba__member_ttl_for_ns(const simba__member *member)
+{
+    return left_ns(member, &member->ttl_until_ns);
+}
+
+uint64_t simba__member_token(const simba__member *member)
+{
+    return simba__member_held_for_ns(member) > 0 ? atomic_load_explicit(&member->token, memory_order_relaxed) : 0;
+}
+
+simba_status simba__member_status(const simba__member *member)
+{
+    simba_client *client = member->party.client;
+    if (simba__client_forked(client, NULL) < 0)
+        return SIMBA_INITIAL;
+    simba__enter(client);
+    const simba_status status = simba__contention_status(&member->machine);
+    simba__leave(client);
+    return status;
+}

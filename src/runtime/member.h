@@ -1,0 +1,50 @@
+/* A party that contends: the machine of core/contention.h, carried out. Contenders, lockers and schedulers differ only
+ * in what they do when they are told. */
+#ifndef SIMBA_RUNTIME_MEMBER_H
+#define SIMBA_RUNTIME_MEMBER_H
+
+#include "runtime/party.h"
+
+typedef struct simba__member simba__member;
+
+typedef struct simba__member_type {
+    simba__party_type party; /* first */
+    /* In a turn: acquired, released, changed and done are for it. It sends ACK when on_released has returned. */
+    void (*told)(simba__member *member, const simba__actions *actions);
+    bool acks_at_once; /* nobody has to be waited for */
+} simba__member_type;
+
+struct simba__member {
+    simba__party party; /* first */
+    simba__contention machine;
+    simba__timing *own_timing; /* NULL: the client's */
+    char *id;
+    /* For reading without the lock. */
+    _Atomic int64_t valid_until_ns;
+    _Atomic int64_t ttl_until_ns;
+    _Atomic uint64_t token;
+};
+
+/* Checks everything, makes the id, and adds the member to the client. Not in a turn. After a failure nothing of the
+ * member's own is left, and its memory is the caller's. */
+int simba__member_init(simba__member *member, const simba__member_type *type, simba_client *client, const char *mutex,
+                       const char *id, const simba_timing *timing, simba_error *err);
+/* What init made; for the type's destroy. */
+void simba__member_fini(simba__member *member);
+
+/* In a turn. */
+void simba__member_step(simba__party *party, simba__event *event);
+void simba__member_start(simba__member *member, simba_local give_up);
+void simba__member_ack(simba__member *member);
+
+/* The public start and stop of contenders and schedulers. Not in a turn. */
+int simba__member_public_start(simba__member *member);
+int simba__member_public_stop(simba__member *member);
+
+/* Lock-free. */
+int64_t simba__member_held_for_ns(const simba__member *member);
+int64_t simba__member_ttl_for_ns(const simba__member *member);
+uint64_t simba__member_token(const simba__member *member);
+simba_status simba__member_status(const simba__member *member);
+
+#endif

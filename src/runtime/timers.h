@@ -1,0 +1,24 @@
+/* Deadlines on the boot-time clock, in a binary heap. libuv's own timers run on the monotonic clock, which stands still
+ * while a machine sleeps: a suspended leader would wake up and believe that no time had passed. */
+#ifndef SIMBA_RUNTIME_TIMERS_H
+#define SIMBA_RUNTIME_TIMERS_H
+
+#include <simba/backend.h>
+
+typedef struct simba__timers {
+    simba_timer **heap; /* heap[1] is the earliest */
+    size_t count;
+    size_t capacity;
+    size_t reserved; /* timers that exist, set or not: setting one never allocates */
+} simba__timers;
+
+int simba__timers_reserve(simba__timers *timers); /* one more timer; SIMBA_ENOMEM */
+void simba__timers_unreserve(simba__timers *timers);
+void simba__timers_set(simba__timers *timers, simba_timer *timer, simba_local at);
+void simba__timers_clear(simba__timers *timers, simba_timer *timer);
+simba_local simba__timers_earliest(const simba__timers *timers);
+/* Take out the earliest if it is due at `now`; NULL otherwise. */
+simba_timer *simba__timers_pop(simba__timers *timers, simba_local now);
+void simba__timers_fini(simba__timers *timers);
+
+#endif

@@ -1,0 +1,45 @@
+/* Which mutexes this client has to do with, and who of us waits for or observes each: the way from a push of the store
+ * to the parties that it concerns. */
+#ifndef SIMBA_RUNTIME_TOPICS_H
+#define SIMBA_RUNTIME_TOPICS_H
+
+#include <simba/backend.h>
+
+struct simba__party;
+
+typedef struct simba__topic simba__topic;
+struct simba__topic {
+    simba_topic shown;  /* first: what the back end sees */
+    simba__topic *next; /* in its bucket */
+    simba__topic *dirty_next;
+    struct simba__party *first, *last; /* started ones, in the order in which they started */
+    unsigned handles;                  /* parties that name it, started or not */
+    unsigned interest;                 /* of those, how many want to hear of changes */
+    bool watched;
+    bool dirty; /* `watched` may not be what `interest` asks for */
+    char mutex[];
+};
+
+typedef struct simba__topics {
+    simba__topic **buckets;
+    size_t count;
+    size_t capacity; /* a power of two, or 0 */
+    simba__topic *dirty;
+    bool ending; /* watch nothing any more */
+} simba__topics;
+
+/* Find or make. NULL: out of memory. Counts as a handle until simba__topics_put. */
+simba__topic *simba__topics_get(simba__topics *topics, const char *mutex);
+void simba__topics_put(simba__topics *topics, simba__topic *topic);
+
+void simba__topic_want(simba__topics *topics, simba__topic *topic);
+void simba__topic_unwant(simba__topics *topics, simba__topic *topic);
+
+/* Bring the store up to date: watch, unwatch, and free what nobody names. `keep`: stay watched while it has handles. */
+void simba__topics_settle(simba__topics *topics, const simba_backend *backend, void *store, bool keep);
+/* The client closes: the next settling unwatches everything. */
+void simba__topics_unwatch_all(simba__topics *topics);
+
+void simba__topics_fini(simba__topics *topics);
+
+#endif

@@ -1,0 +1,186 @@
+/* Turns: how a client's threads take their turns, and what is settled before one ends. See client.h. */
+#include <assert.h>
+#include <time.h>
+
+#include "runtime/party.h"
+#include "util/clock.h"
+
+static _Thread_local const simba_client *turn_of;
+
+bool simba__in_turn(const simba_client *client)
+{
+    return turn_of == client;
+}
+
+int simba__cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+    int rc = pthread_condattr_init(&attr);
+    if (rc != 0)
+        return rc;
+    rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    if (rc == 0)
+        rc = pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+    return rc;
+}
+
+void simba__submit(simba_client *client, simba_request *request)
+{
+    request->queue_next = NULL;
+    *client->outbox_last = request;
+    client->outbox_last = &request->queue_next;
+}
+
+static bool look_at_answers(simba_client *client)
+{
+    if (!client->completed_first)
+        return false;
+    while (client->completed_first) {
+        simba_request *request = client->completed_first;
+        client->completed_first = request->queue_next;
+        if (!client->completed_first)
+            client->completed_last = &client->completed_first;
+        request->done(request);
+    }
+    return true;
+}
+
+/* Hand what was submitted to the store, all of it in one flush. */
+static bool send_outbox(simba_client *client)
+{
+    if (!client->outbox_first)
+        return false;
+    while (client->outbox_first) {
+        simba_request *request = client->outbox_first;
+        client->outbox_first = request->queue_next;
+        if (!client->outbox_first)
+            client->outbox_last = &client->outbox_first;
+        client->stats.requests++;
+        client->backend->submit(client->store, request);
+    }
+    client->stats.batches++;
+    client->backend->flush(client->store);
+    return true;
+}
+
+static bool deal_with_store(simba_client *client)
+{
+    if (client->store_closed)
+        return false;
+    if ((client->backend->caps & SIMBA_CAP_LOOP_THREAD) && !simba__on_loop_thread(client)) {
+        if (client->outbox_first || client->topics.dirty || atomic_load(&client->wake_wanted))
+            simba__loop_wake(client);
+        return false;
+    }
+    if (client->topics.dirty)
+        simba__topics_settle(&client->topics, client->backend, client->store,
+                             client->backend->caps & SIMBA_CAP_WATCH_FREE);
+    bool more = send_outbox(client);
+    if (atomic_exchange(&client->wake_wanted, false)) {
+        client->backend->woken(client->store);
+        more = true;
+    }
+    return more;
+}
+
+/* Until nothing is left to do: an answer may lead to a request, which a store in this process answers at once. */
+static bool settle(simba_client *client)
+{
+    assert(!client->settling);
+    client->settling = true;
+    bool any = false;
+    for (bool more = true; more;) {
+        more = look_at_answers(client);
+        more |= deal_with_store(client);
+        any |= more;
+    }
+    client->settling = false;
+    simba__loop_arm(client);
+    return any;
+}
+
+void simba__enter(simba_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    turn_of = client;
+    client->now = simba__clock_boot();
+}
+
+static void free_dead(simba_client *client, simba__party *dead)
+{
+    while (dead) {
+        simba__party *next = dead->next;
+        dead->type->destroy(dead);
+        simba__client_unref(client);
+        dead = next;
+    }
+}
+
+void simba__leave(simba_client *client)
+{
+    settle(client);
+    /* While the executor has our thread, another may close the client and free the last handle. */
+    const bool hands_over = client->dispatcher.form == SIMBA_DISPATCH_EXECUTOR;
+    if (hands_over)
+        atomic_fetch_add(&client->refs, 1);
+    simba__dispatch_hand_over(client);
+    simba__worker_announce(&client->worker);
+    simba__party *dead = client->dead;
+    client->dead = NULL;
+    turn_of = NULL;
+    pthread_mutex_unlock(&client->lock);
+    free_dead(client, dead);
+    if (hands_over)
+        simba__client_unref(client);
+}
+
+void simba__turn_pause(simba_client *client)
+{
+    settle(client);
+    simba__worker_announce(&client->worker);
+    turn_of = NULL;
+    pthread_mutex_unlock(&client->lock);
+}
+
+void simba__turn_resume(simba_client *client)
+{
+    simba__enter(client);
+}
+
+/* Condition variables do not know the boot-time clock. Waiting is all that the other one decides here. */
+static int wait_until(simba_client *client, pthread_cond_t *cond, simba_local until)
+{
+    if (until.ns == INT64_MAX)
+        return pthread_cond_wait(cond, &client->lock);
+    const int64_t left_ns = until.ns - simba__clock_boot().ns;
+    const int64_t at_ns = simba__clock_mono_ns() + (left_ns > 0 ? left_ns : 0);
+    const struct timespec at = {(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)};
+    return pthread_cond_timedwait(cond, &client->lock, &at);
+}
+
+bool simba__turn_wait(simba_client *client, pthread_cond_t *cond, simba_local until)
+{
+    /* What was waited for may have happened in here. */
+    const bool settled = settle(client);
+    if (simba__dispatch_hand_over(client) || settled)
+        return true;
+    simba__worker_announce(&client->worker);
+    const int rc = wait_until(client, cond, until);
+    client->now = simba__clock_boot();
+    return rc == 0;
+}
+
+bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until)
+{
+    if (settle(client))
+        return true; /* what was waited for may have happened in here */
+    simba_job *job = simba__worker_take(&client->worker);
+    if (!job)
+        return simba__turn_wait(client, cond, until);
+    simba__turn_pause(client);
+    job->run(job);
+    simba__turn_resume(client);
+    job->done(job);
+    return true;
+}

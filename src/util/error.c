@@ -1,0 +1,94 @@
+/* See error.h. */
+#include "util/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* vsnprintf that marks a cut, without leaving half a UTF-8 character before the mark. */
+static void format_text(char *out, size_t size, const char *format, va_list args)
+{
+    static const char mark[] = "…";
+    const int length = vsnprintf(out, size, format, args);
+    if (length < 0) {
+        out[0] = '\0';
+        return;
+    }
+    if ((size_t)length < size)
+        return;
+    size_t end = size - sizeof mark;
+    while (end > 0 && ((unsigned char)out[end] & 0xC0) == 0x80)
+        end--;
+    memcpy(out + end, mark, sizeof mark);
+}
+
+int simba__fail(simba_error *err, int code, const char *format, ...)
+{
+    if (!err)
+        return code;
+    err->code = code;
+    va_list args;
+    va_start(args, format);
+    format_text(err->text, sizeof err->text, format, args);
+    va_end(args);
+    return code;
+}
+
+static void join(simba_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void join(simba_error *err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    format_text(err->text, sizeof err->text, format, args);
+    va_end(args);
+}
+
+int simba__wrap(simba_error *err, int code, const char *format, ...)
+{
+    if (!err)
+        return code;
+    char prefix[sizeof err->text];
+    va_list args;
+    va_start(args, format);
+    format_text(prefix, sizeof prefix, format, args);
+    va_end(args);
+
+    const simba_error inner = *err;
+    join(err, "%s: %s", prefix, inner.text);
+    return code;
+}
+
+bool simba__is_transient(int code)
+{
+    return code == SIMBA_EUNAVAILABLE || code == SIMBA_ETIMEDOUT || code == SIMBA_ENOMEM || code == SIMBA_ECANCELED;
+}
+
+const char *simba_error_name(int code)
+{
+    switch (code) {
+    case 0:
+        return "0";
+#define NAME(name, number, text)                                                                                       \
+    case number:                                                                                                       \
+        return "SIMBA_" #name;
+        SIMBA_ERRORS(NAME)
+#undef NAME
+    default:
+        return "SIMBA_E?";
+    }
+}
+
+const char *simba_error_text(int code)
+{
+    switch (code) {
+    case 0:
+        return "no error";
+#define TEXT(name, number, text)                                                                                       \
+    case number:                                                                                                       \
+        return text;
+        SIMBA_ERRORS(TEXT)
+#undef TEXT
+    default:
+        return "unknown error";
+    }
+}

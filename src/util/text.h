@@ -1,0 +1,17 @@
+/* What may stand in a name. */
+#ifndef SIMBA_UTIL_TEXT_H
+#define SIMBA_UTIL_TEXT_H
+
+#include <simba.h>
+
+/* 0, or SIMBA_EINVAL and a sentence. `mutex` and `id` may be NULL or anything else a caller may pass. */
+int simba__check_mutex(const char *mutex, simba_error *err);
+int simba__check_id(const char *id, simba_error *err);
+
+/* How many bytes of `text` to show where there is room for `most`: not the half of a character. For "%.*s". */
+int simba__text_cut(const char *text, size_t most);
+
+/* `options->size` against what this library was built with. */
+int simba__check_size(const char *what, size_t given, size_t expected, simba_error *err);
+
+#endif

@@ -1,0 +1,14 @@
+/* Store URLs: scheme://[user[:password]@]authority/path?key=value&… The accessors are public (simba/backend.h); this
+ * adds what only the runtime needs. */
+#ifndef SIMBA_UTIL_URL_H
+#define SIMBA_UTIL_URL_H
+
+#include <simba/backend.h>
+
+/* Is every query key in one of the two NULL-ended lists? SIMBA_EURL names the first that is not, and what there is. */
+int simba__url_check_keys(const simba_url *url, const char *const *common, const char *const *own, simba_error *err);
+
+/* A query value as a duration; *ret_ms is untouched when the key was not given. SIMBA_EURL names the key. */
+int simba__url_duration(const simba_url *url, const char *key, int64_t *ret_ms, simba_error *err);
+
+#endif

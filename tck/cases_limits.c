@@ -1,0 +1,133 @@
+/* Cases about many mutexes at once, and about what a client tells of itself and of the store. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "probe.h"
+
+/* How many of the probes have been told so far. With the lock. */
+static unsigned sum(tck_probe **probes, unsigned count, bool released)
+{
+    unsigned total = 0;
+    for (unsigned i = 0; i < count; i++)
+        total += released ? probes[i]->released : probes[i]->acquired;
+    return total;
+}
+
+static void start_numbered(tck *t, tck_client *client, tck_probe **probes, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        char suffix[16];
+        snprintf(suffix, sizeof suffix, "%04u", i);
+        probes[i] = tck_probe_new(tck_arena_new(t, suffix), client);
+        TCK_REQUIRE(t, tck_probe_start(probes[i]));
+    }
+}
+
+/* A thousand mutexes on one client: all gained, all kept past a whole lease, all given back. */
+static void thousand(tck *t)
+{
+    enum { MANY = 1000 };
+    tck_client *client = tck_client_new(t);
+    TCK_REQUIRE(t, client);
+    tck_probe **probes = tck_alloc(t, MANY * sizeof *probes);
+    start_numbered(t, client, probes, MANY);
+    TCK_AWAIT(t, sum(probes, MANY, false) == MANY);
+    TCK_NEVER(t, sum(probes, MANY, true) > 0, tck_lease_ms(t) + 1);
+    for (unsigned i = 0; i < MANY; i++)
+        TCK_REQUIRE(t, simba_contender_is_owner(probes[i]->contender));
+    for (unsigned i = 0; i < MANY; i++)
+        TCK_REQUIRE_RC(t, 0, tck_probe_stop(probes[i]));
+    TCK_REQUIRE_NOW(t, sum(probes, MANY, false) == MANY && sum(probes, MANY, true) == MANY);
+}
+
+/* A client's own numbers add up. */
+static void stats(tck *t)
+{
+    tck_client *client = tck_client_faulty(t, 0);
+    TCK_REQUIRE(t, client);
+    tck_arena *arena = tck_arena_new(t, NULL);
+    tck_probe *leader = tck_probe_new(arena, client);
+    tck_probe *waiter = tck_probe_new(arena, client);
+    TCK_REQUIRE(t, tck_probe_start(leader));
+    TCK_AWAIT(t, leader->acquired == 1);
+    TCK_REQUIRE(t, tck_probe_start(waiter));
+    TCK_REQUIRE(t, tck_outlive(client, 1));
+    TCK_AWAIT(t, tck_client_stats(client).renewals >= 1 || (t->caps & SIMBA_CAP_SESSION));
+    simba_stats now = tck_client_stats(client);
+    TCK_REQUIRE(t, now.contenders == 2 && now.held == 1 && now.grants == 1);
+    TCK_REQUIRE(t, now.requests >= 3 || (t->caps & SIMBA_CAP_SESSION));
+    TCK_REQUIRE(t, now.batches >= 1 && now.batches <= now.requests);
+    TCK_REQUIRE(t, now.errors == 0 && now.renewals_failed == 0 && now.late_wins == 0);
+
+    TCK_REQUIRE_RC(t, 0, tck_probe_stop(leader));
+    TCK_AWAIT(t, waiter->acquired == 1);
+    TCK_REQUIRE_RC(t, 0, tck_probe_stop(waiter));
+    now = tck_client_stats(client);
+    TCK_REQUIRE(t, now.held == 0 && now.grants == 2 && now.losses[SIMBA_REASON_STOPPED] == 2);
+    TCK_REQUIRE(t, now.callbacks >= 4);
+    TCK_REQUIRE(t, now.requests == tck_client_count(client, TCK_ANY_OP, TCK_SUBMITTED));
+    tck_probe_free(leader);
+    TCK_AWAIT(t, tck_client_stats(client).contenders == 1);
+}
+
+enum { LISTED = 5 };
+
+typedef struct listing {
+    tck *kit;
+    tck_probe **probes;
+    unsigned owned;
+    char last[SIMBA_MUTEX_BYTES + 1];
+} listing;
+
+static void take_row(const simba_listing *row, void *user)
+{
+    listing *self = user;
+    if (strcmp(row->mutex, self->last) <= 0)
+        tck_fail(self->kit, __FILE__, __LINE__, "\"%s\" after \"%s\"", row->mutex, self->last);
+    snprintf(self->last, sizeof self->last, "%s", row->mutex);
+    if (!simba_owner_has_owner(row->owner, row->now_ms))
+        return;
+    for (int i = 0; i < LISTED; i++) {
+        const tck_probe *probe = self->probes[i];
+        if (strcmp(probe->arena->mutex, row->mutex) == 0 &&
+            simba_owner_is(row->owner, simba_contender_id(probe->contender)) &&
+            row->owner->token == simba_contender_token(probe->contender))
+            self->owned++;
+    }
+}
+
+/* A list names the owners of what matches, in order, and of nothing else. */
+static void list(tck *t)
+{
+    tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
+    TCK_REQUIRE(t, clients[0] && clients[1]);
+    tck_probe *probes[LISTED];
+    start_numbered(t, clients[0], probes, LISTED);
+    TCK_AWAIT(t, sum(probes, LISTED, false) == LISTED);
+
+    listing all = {.kit = t, .probes = probes};
+    char pattern[100];
+    snprintf(pattern, sizeof pattern, "tck-%s-%s-*", t->random, t->name);
+    simba_error err;
+    TCK_REQUIRE_RC(t, 0, simba_client_list(clients[1]->handle, pattern, take_row, &all, &err));
+    TCK_REQUIRE(t, all.owned == LISTED);
+    listing one = {.kit = t, .probes = probes};
+    TCK_REQUIRE_RC(t, 0, simba_client_list(clients[1]->handle, probes[2]->arena->mutex, take_row, &one, &err));
+    TCK_REQUIRE(t, one.owned == 1 && strcmp(one.last, probes[2]->arena->mutex) == 0);
+    listing any = {.kit = t, .probes = probes};
+    TCK_REQUIRE_RC(t, 0, simba_client_list(clients[1]->handle, NULL, take_row, &any, &err));
+    TCK_REQUIRE(t, any.owned == LISTED);
+
+    for (int i = 0; i < LISTED; i++)
+        TCK_REQUIRE_RC(t, 0, tck_probe_stop(probes[i]));
+    listing none = {.kit = t, .probes = probes};
+    TCK_REQUIRE_RC(t, 0, simba_client_list(clients[1]->handle, pattern, take_row, &none, &err));
+    TCK_REQUIRE(t, none.owned == 0);
+}
+
+const tck_case tck_cases_limits[] = {
+    {"thousand-mutexes", 0, 0, thousand},
+    {"stats", 0, 0, stats},
+    {"list", SIMBA_CAP_LIST, 0, list},
+    {0},
+};

@@ -1,0 +1,64 @@
+/* A store that fails on command. It stands between a client and any other store and loses requests, replies and pushes
+ * as the case scripts them, so that faults need no hook in the library and work the same over every store. It speaks
+ * the back end contract on both sides and could itself be wrapped.
+ *
+ * One tck_fault is the remote control of one client: make it, open a client on its URL, script faults, close the
+ * client, free it. Its functions may be called from any thread. */
+#ifndef TCK_FAULT_H
+#define TCK_FAULT_H
+
+#include <simba/backend.h>
+
+typedef struct tck_fault tck_fault;
+
+#define TCK_OPS (SIMBA_OP_FORCE_RELEASE + 1)
+#define TCK_ANY_OP TCK_OPS
+
+typedef enum tck_cut {
+    TCK_CUT_NONE,
+    TCK_CUT_SILENT, /* requests and replies vanish: failed with SIMBA_ETIMEDOUT at their deadline, not executed */
+    TCK_CUT_REFUSE, /* requests fail at once with SIMBA_EUNAVAILABLE, not executed */
+} tck_cut;
+
+typedef enum tck_pushes {
+    TCK_PUSHES_PASS,
+    TCK_PUSHES_DROP,
+    TCK_PUSHES_TWICE,
+} tck_pushes;
+
+/* What is counted, per operation. */
+typedef enum tck_count {
+    TCK_SUBMITTED, /* came from the runtime */
+    TCK_WON,       /* answered to the runtime with SIMBA_MINE */
+    TCK_ANSWERED,  /* answered to the runtime with any outcome */
+    TCK_FAILED,    /* failed towards the runtime, for whatever reason */
+    TCK_HELD,      /* replies that are held back now */
+    TCK_SWALLOWED, /* vanished in a silent cut */
+    TCK_COUNTS,
+} tck_count;
+
+/* A remote control for a client of `inner_url`. `bell` is called, in a turn, whenever a counter has changed; it must
+ * not block and may be NULL. */
+int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err,
+                  tck_fault **ret_fault);
+/* After its client has been closed, or failed to open. */
+void tck_fault_free(tck_fault *fault);
+/* What to open. */
+const char *tck_fault_url(const tck_fault *fault);
+
+void tck_fault_cut(tck_fault *fault, tck_cut cut);
+/* The `nth` request of `op` from now on (1: the next) fails with SIMBA_EUNAVAILABLE and is not executed. */
+void tck_fault_fail_nth(tck_fault *fault, int op, unsigned nth);
+/* The `nth` request of `op` from now on is executed, but its reply becomes SIMBA_ETIMEDOUT. */
+void tck_fault_lose_reply_nth(tck_fault *fault, int op, unsigned nth);
+/* Hold back every reply of `op` until it is let go; those that reach their deadline fail with SIMBA_ETIMEDOUT. Must
+ * not be let go while the client is being closed. */
+void tck_fault_hold(tck_fault *fault, int op);
+void tck_fault_let_go(tck_fault *fault, int op);
+void tck_fault_pushes(tck_fault *fault, tck_pushes pushes);
+/* Undo all of the above. What was swallowed stays so. */
+void tck_fault_heal(tck_fault *fault);
+
+uint64_t tck_fault_count(tck_fault *fault, int op, tck_count count);
+
+#endif

@@ -1,0 +1,374 @@
+/* See kit.h. */
+#include "kit.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "probe.h"
+
+/* How often a wait looks again without having been woken: some of what cases wait for rings no bell. */
+#define GLANCE_NS (3 * TCK_NS_PER_MS)
+
+struct tck_cleanup {
+    tck_cleanup *next;
+    void (*interrupt)(void *arg);
+    void (*destroy)(void *arg);
+    void *arg;
+};
+
+struct tck_thread {
+    tck_thread *next;
+    pthread_t thread;
+    void (*run)(void *arg);
+    void *arg;
+    bool joined;
+};
+
+/* --- checks and waiting ------------------------------------------------------------------------- */
+
+static void record(tck *t, const char *file, int line, const char *format, va_list args)
+{
+    if (t->failed)
+        return;
+    const char *base = strrchr(file, '/');
+    const int used = snprintf(t->failure, sizeof t->failure, "%s:%d: ", base ? base + 1 : file, line);
+    vsnprintf(t->failure + used, sizeof t->failure - (size_t)used, format, args);
+    t->failed = true;
+    pthread_cond_broadcast(&t->bell);
+}
+
+void tck_fail(tck *t, const char *file, int line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    tck_lock(t);
+    record(t, file, line, format, args);
+    tck_unlock(t);
+    va_end(args);
+}
+
+void tck_fail_locked(tck *t, const char *file, int line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    record(t, file, line, format, args);
+    va_end(args);
+}
+
+const char *tck_code(int code)
+{
+    return code == 0 ? "0" : simba_error_name(code);
+}
+
+void tck_lock(tck *t)
+{
+    pthread_mutex_lock(&t->lock);
+}
+
+void tck_unlock(tck *t)
+{
+    pthread_mutex_unlock(&t->lock);
+}
+
+void tck_ring(tck *t)
+{
+    pthread_cond_broadcast(&t->bell);
+}
+
+static void ring(void *user)
+{
+    tck_ring(user);
+}
+
+int64_t tck_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+bool tck_pause(tck *t, int64_t deadline_ns)
+{
+    const int64_t now = tck_now_ns();
+    if (now >= deadline_ns || t->failed || t->ending)
+        return false;
+    const int64_t until = deadline_ns - now < GLANCE_NS ? deadline_ns : now + GLANCE_NS;
+    const struct timespec at = {until / 1000000000, until % 1000000000};
+    pthread_cond_timedwait(&t->bell, &t->lock, &at);
+    return true;
+}
+
+/* --- leases ------------------------------------------------------------------------------------- */
+
+simba_timing tck_timing(const tck *t)
+{
+    return (simba_timing){
+        .ttl_ms = t->ttl_ms,
+        .transition_ms = t->transition_ms,
+        .initial_delay_ms = 0,
+        .stop_margin_ms = t->transition_ms / 4,
+        .hold_limit_ms = 0,
+        .jitter_min_ms = t->transition_ms > 0 ? -t->ttl_ms / 8 : 0,
+        .jitter_max_ms = t->ttl_ms / 4,
+    };
+}
+
+simba_timing tck_timing_long(const tck *t)
+{
+    simba_timing timing = tck_timing(t);
+    timing.ttl_ms = t->patience_ms;
+    timing.transition_ms = t->patience_ms;
+    return timing;
+}
+
+/* --- what a case makes -------------------------------------------------------------------------- */
+
+static void *must_alloc(size_t size)
+{
+    void *memory = calloc(1, size);
+    if (!memory) {
+        fputs("Bail out! out of memory\n", stderr);
+        abort();
+    }
+    return memory;
+}
+
+void tck_defer(tck *t, void (*interrupt)(void *arg), void (*destroy)(void *arg), void *arg)
+{
+    tck_cleanup *cleanup = must_alloc(sizeof *cleanup);
+    cleanup->interrupt = interrupt;
+    cleanup->destroy = destroy;
+    cleanup->arg = arg;
+    tck_lock(t);
+    cleanup->next = t->cleanups;
+    t->cleanups = cleanup;
+    tck_unlock(t);
+}
+
+/* Runs as a cleanup that is left for the very end. */
+static void free_memory(void *memory)
+{
+    free(memory);
+}
+
+void *tck_alloc(tck *t, size_t size)
+{
+    void *memory = must_alloc(size);
+    tck_defer(t, NULL, free_memory, memory);
+    return memory;
+}
+
+static void log_as_comment(void *user, simba_log_level level, const char *text)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    tck *t = user;
+    fprintf(t->out, "# %s: %s\n", names[level], text);
+}
+
+static tck_client *open_client(tck *t, const char *url, tck_fault *fault, int64_t op_timeout_ms)
+{
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.timing = tck_timing(t);
+    if (op_timeout_ms > 0)
+        options.op_timeout_ms = op_timeout_ms;
+    if (t->verbose) {
+        options.log = log_as_comment;
+        options.log_user = t;
+        options.log_level = SIMBA_LOG_DEBUG;
+    }
+    simba_error err = {0};
+    simba_client *handle;
+    const int rc = simba_client_open(url, &options, &err, &handle);
+    if (rc < 0) {
+        tck_fail(t, __FILE__, __LINE__, "cannot open a client: %s: %s", tck_code(rc), err.text);
+        tck_fault_free(fault);
+        return NULL;
+    }
+    tck_client *client = must_alloc(sizeof *client);
+    client->kit = t;
+    client->handle = handle;
+    client->fault = fault;
+    client->next = t->clients;
+    t->clients = client;
+    return client;
+}
+
+tck_client *tck_client_new(tck *t)
+{
+    return open_client(t, t->url, NULL, 0);
+}
+
+tck_client *tck_client_faulty(tck *t, int64_t op_timeout_ms)
+{
+    simba_error err = {0};
+    tck_fault *fault;
+    const int rc = tck_fault_new(t->url, ring, t, &err, &fault);
+    if (rc < 0) {
+        tck_fail(t, __FILE__, __LINE__, "cannot wrap the store: %s: %s", tck_code(rc), err.text);
+        return NULL;
+    }
+    return open_client(t, tck_fault_url(fault), fault, op_timeout_ms);
+}
+
+tck_client *tck_client_nervous(tck *t)
+{
+    return tck_client_faulty(t, tck_lease_ms(t) / 4);
+}
+
+tck_client *tck_client_patient(tck *t)
+{
+    return tck_client_faulty(t, t->patience_ms);
+}
+
+int tck_client_close(tck_client *client)
+{
+    const int rc = simba_client_close(client->handle);
+    client->handle = NULL;
+    return rc;
+}
+
+simba_stats tck_client_stats(const tck_client *client)
+{
+    simba_stats stats = {0};
+    simba_client_stats(client->handle, &stats);
+    return stats;
+}
+
+bool tck_outlive(tck_client *client, unsigned renewals)
+{
+    tck *t = client->kit;
+    if (t->caps & SIMBA_CAP_SESSION)
+        return !TCK_WAIT_UNTIL(t, t->failed, renewals * t->ttl_ms);
+    const uint64_t enough = tck_client_count(client, SIMBA_OP_RENEW, TCK_WON) + renewals;
+    return TCK_WAIT_UNTIL(t, tck_client_count(client, SIMBA_OP_RENEW, TCK_WON) >= enough, t->patience_ms);
+}
+
+static void *thread_main(void *arg)
+{
+    tck_thread *thread = arg;
+    thread->run(thread->arg);
+    return NULL;
+}
+
+bool tck_thread_run(tck *t, void (*run)(void *arg), void *arg)
+{
+    tck_thread *thread = must_alloc(sizeof *thread);
+    thread->run = run;
+    thread->arg = arg;
+    if (pthread_create(&thread->thread, NULL, thread_main, thread) != 0) {
+        free(thread);
+        tck_fail(t, __FILE__, __LINE__, "cannot start a thread");
+        return false;
+    }
+    thread->next = t->threads;
+    t->threads = thread;
+    return true;
+}
+
+void tck_threads_join(tck *t)
+{
+    for (tck_thread *thread = t->threads; thread; thread = thread->next) {
+        if (!thread->joined)
+            pthread_join(thread->thread, NULL);
+        thread->joined = true;
+    }
+}
+
+const char *tck_mutex(tck *t, const char *suffix)
+{
+    char *name = tck_alloc(t, SIMBA_MUTEX_BYTES + 1);
+    snprintf(name, SIMBA_MUTEX_BYTES + 1, "tck-%s-%s%s%s", t->random, t->name, suffix ? "-" : "", suffix ? suffix : "");
+    return name;
+}
+
+/* --- begin and end of a case -------------------------------------------------------------------- */
+
+void tck_begin(tck *t, const char *name)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&t->bell, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&t->lock, NULL);
+    t->name = name;
+    t->began_ns = tck_now_ns();
+    t->ending = t->failed = false;
+    t->clients = NULL;
+    t->probes = NULL;
+    t->cleanups = NULL;
+    t->threads = NULL;
+}
+
+/* Everything that may keep a thread waiting lets go. */
+static void interrupt_all(tck *t)
+{
+    tck_lock(t);
+    t->ending = true;
+    tck_ring(t);
+    tck_unlock(t);
+    for (tck_client *client = t->clients; client; client = client->next)
+        if (client->fault && client->handle)
+            tck_fault_heal(client->fault);
+    for (tck_cleanup *cleanup = t->cleanups; cleanup; cleanup = cleanup->next)
+        if (cleanup->interrupt)
+            cleanup->interrupt(cleanup->arg);
+}
+
+static void free_threads(tck *t)
+{
+    while (t->threads) {
+        tck_thread *thread = t->threads;
+        t->threads = thread->next;
+        free(thread);
+    }
+}
+
+/* Handles go before their clients, plain memory after them, since callbacks may still look at it. */
+static void run_cleanups(tck *t, bool memory)
+{
+    for (tck_cleanup **at = &t->cleanups; *at;) {
+        tck_cleanup *cleanup = *at;
+        if ((cleanup->destroy == free_memory) != memory) {
+            at = &cleanup->next;
+            continue;
+        }
+        *at = cleanup->next;
+        cleanup->destroy(cleanup->arg);
+        free(cleanup);
+    }
+}
+
+static void close_clients(tck *t)
+{
+    while (t->clients) {
+        tck_client *client = t->clients;
+        t->clients = client->next;
+        if (client->handle) {
+            const int rc = simba_client_close(client->handle);
+            if (rc != 0)
+                tck_fail(t, __FILE__, __LINE__, "simba_client_close is %s, not 0", tck_code(rc));
+        }
+        tck_fault_free(client->fault);
+        free(client);
+    }
+}
+
+void tck_settle(tck *t)
+{
+    interrupt_all(t);
+    tck_threads_join(t);
+    free_threads(t);
+    run_cleanups(t, false);
+    close_clients(t);
+}
+
+void tck_end(tck *t)
+{
+    tck_probes_forget(t);
+    run_cleanups(t, true);
+    pthread_cond_destroy(&t->bell);
+    pthread_mutex_destroy(&t->lock);
+}

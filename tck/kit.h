@@ -1,0 +1,219 @@
+/* What every case of the conformance kit uses: the case's context, which owns all that a case makes so that a case may
+ * give up at any line; checks that record the first failure; waits that are bounded by the patience; clients.
+ *
+ * Locks. `tck.lock` guards all that cases and callbacks share. It may be held while calling functions of the library
+ * that do not wait; callbacks of the library take it, except the log, which runs inside the library's own locks. */
+#ifndef TCK_KIT_H
+#define TCK_KIT_H
+
+#include <pthread.h>
+#include <simba.h>
+#include <simba/backend.h>
+#include <stdio.h>
+
+#include "fault.h"
+
+#define TCK_NS_PER_MS INT64_C(1000000)
+#define TCK_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+typedef struct tck tck;
+typedef struct tck_client tck_client;
+typedef struct tck_arena tck_arena;
+typedef struct tck_probe tck_probe;
+typedef struct tck_cleanup tck_cleanup;
+typedef struct tck_thread tck_thread;
+
+struct tck {
+    /* What is judged and how; the same during a whole run. */
+    const char *url;
+    unsigned caps;
+    int64_t ttl_ms, transition_ms, patience_ms;
+    FILE *out;
+    bool verbose;
+    char random[9];
+
+    /* The case that runs now. */
+    const char *name;
+    int64_t began_ns;
+    pthread_mutex_t lock;
+    pthread_cond_t bell; /* rung at every change that a case may wait for */
+    bool ending;         /* callbacks that wait for something have to return */
+    bool failed;
+    char failure[700];
+    tck_client *clients;
+    tck_probe *probes;
+    tck_cleanup *cleanups;
+    tck_thread *threads;
+};
+
+struct tck_client {
+    tck_client *next;
+    tck *kit;
+    simba_client *handle; /* NULL: closed */
+    tck_fault *fault;     /* NULL: opened directly */
+};
+
+/* A case, and what a store must and must not be capable of for it to make sense. */
+typedef struct tck_case {
+    const char *name;
+    unsigned needs;
+    unsigned unless;
+    void (*run)(tck *t);
+} tck_case;
+
+/* Each ended by a nameless one. */
+extern const tck_case tck_cases_lifecycle[];
+extern const tck_case tck_cases_callbacks[];
+extern const tck_case tck_cases_contention[];
+extern const tck_case tck_cases_takeover[];
+extern const tck_case tck_cases_faults[];
+extern const tck_case tck_cases_pushes[];
+extern const tck_case tck_cases_scheduler[];
+extern const tck_case tck_cases_observer[];
+extern const tck_case tck_cases_locker[];
+extern const tck_case tck_cases_names[];
+extern const tck_case tck_cases_limits[];
+
+/* --- checks ------------------------------------------------------------------------------------- */
+
+/* Record a failure; only the first of a case counts. Any thread; tck_fail_locked with the lock held. */
+void tck_fail(tck *t, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
+void tck_fail_locked(tck *t, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Give up the case (a function that returns nothing) unless the condition holds. */
+#define TCK_REQUIRE(t, condition)                                                                                      \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            tck_fail((t), __FILE__, __LINE__, "%s", #condition);                                                       \
+            return;                                                                                                    \
+        }                                                                                                              \
+    } while (0)
+
+/* The same for a call of the library, with the name of the code it answered. */
+#define TCK_REQUIRE_RC(t, expected, call)                                                                              \
+    do {                                                                                                               \
+        const int rc_ = (call);                                                                                        \
+        if (rc_ != (expected)) {                                                                                       \
+            tck_fail((t), __FILE__, __LINE__, "%s is %s, not %s", #call, tck_code(rc_), tck_code(expected));           \
+            return;                                                                                                    \
+        }                                                                                                              \
+    } while (0)
+
+/* "0" or the name of the error. */
+const char *tck_code(int code);
+
+/* --- waiting ------------------------------------------------------------------------------------ */
+
+void tck_lock(tck *t);
+void tck_unlock(tck *t);
+void tck_ring(tck *t); /* with or without the lock */
+int64_t tck_now_ns(void);
+
+/* With the lock held: wait for the bell, a moment at most, because not everything rings it. False: the deadline has
+ * passed, the case has failed or it ends. */
+bool tck_pause(tck *t, int64_t deadline_ns);
+
+/* Wait until the condition, which is evaluated under the lock, holds. The value says whether it does. */
+#define TCK_WAIT_UNTIL(t, condition, ms)                                                                               \
+    ({                                                                                                                 \
+        const int64_t deadline_ = tck_now_ns() + (ms)*TCK_NS_PER_MS;                                                   \
+        bool met_;                                                                                                     \
+        tck_lock(t);                                                                                                   \
+        while (!(met_ = (condition)) && tck_pause((t), deadline_)) {                                                   \
+        }                                                                                                              \
+        tck_unlock(t);                                                                                                 \
+        met_;                                                                                                          \
+    })
+
+/* Give up the case unless the condition comes to hold before patience runs out. */
+#define TCK_AWAIT(t, condition)                                                                                        \
+    do {                                                                                                               \
+        if (!TCK_WAIT_UNTIL(t, condition, (t)->patience_ms)) {                                                         \
+            tck_fail((t), __FILE__, __LINE__, "waited in vain for: %s", #condition);                                   \
+            return;                                                                                                    \
+        }                                                                                                              \
+    } while (0)
+
+/* Give up the case unless the condition, evaluated under the lock, holds now. */
+#define TCK_REQUIRE_NOW(t, condition)                                                                                  \
+    do {                                                                                                               \
+        tck_lock(t);                                                                                                   \
+        const bool holds_ = (condition);                                                                               \
+        tck_unlock(t);                                                                                                 \
+        if (!holds_) {                                                                                                 \
+            tck_fail((t), __FILE__, __LINE__, "%s", #condition);                                                       \
+            return;                                                                                                    \
+        }                                                                                                              \
+    } while (0)
+
+/* Give up the case if the condition comes to hold within `ms`. */
+#define TCK_NEVER(t, condition, ms)                                                                                    \
+    do {                                                                                                               \
+        if (TCK_WAIT_UNTIL(t, condition, ms)) {                                                                        \
+            tck_fail((t), __FILE__, __LINE__, "must not happen: %s", #condition);                                      \
+            return;                                                                                                    \
+        }                                                                                                              \
+    } while (0)
+
+/* --- leases ------------------------------------------------------------------------------------- */
+
+static inline int64_t tck_lease_ms(const tck *t)
+{
+    return t->ttl_ms + t->transition_ms;
+}
+
+/* The leases of the run. They have a stop margin, so that a callback thread that gets the processor late is no breach
+ * of promise, and a known jitter. */
+simba_timing tck_timing(const tck *t);
+/* Leases so long that what happens well before their end cannot be due to their end. */
+simba_timing tck_timing_long(const tck *t);
+
+/* --- what a case makes -------------------------------------------------------------------------- */
+
+/* All of it is undone after the case: faults healed, threads joined, handles freed, clients closed. NULL: failed, and
+ * recorded. */
+
+/* Zeroed memory, freed after everything else. Never NULL. */
+void *tck_alloc(tck *t, size_t size);
+
+/* `interrupt` (may be NULL) makes threads of the case return, `destroy` frees, last made first. */
+void tck_defer(tck *t, void (*interrupt)(void *arg), void (*destroy)(void *arg), void *arg);
+
+tck_client *tck_client_new(tck *t);
+/* Behind a remote control. `op_timeout_ms` is how long the client waits for one answer; 0: the default. */
+tck_client *tck_client_faulty(tck *t, int64_t op_timeout_ms);
+/* A fault client for cuts: gives up an answer in a quarter of the lease. */
+tck_client *tck_client_nervous(tck *t);
+/* A fault client for held replies: waits as long as the kit does. */
+tck_client *tck_client_patient(tck *t);
+/* Close before the case is over. */
+int tck_client_close(tck_client *client);
+/* Zeroes when the library refuses to tell. */
+simba_stats tck_client_stats(const tck_client *client);
+
+/* How often something happened at the store of a client with a remote control. */
+static inline uint64_t tck_client_count(const tck_client *client, int op, tck_count what)
+{
+    return tck_fault_count(client->fault, op, what);
+}
+
+/* Let leases pass while the client holds one mutex: waits for that many renewals, or in a store of sessions for as long
+ * as they would take. False: in vain. */
+bool tck_outlive(tck_client *client, unsigned renewals);
+
+bool tck_thread_run(tck *t, void (*run)(void *arg), void *arg);
+/* Wait for the threads that were made until now. */
+void tck_threads_join(tck *t);
+
+/* "tck-RANDOM-CASE" and, unless it is NULL, "-SUFFIX". */
+const char *tck_mutex(tck *t, const char *suffix);
+
+/* --- for the runner ----------------------------------------------------------------------------- */
+
+void tck_begin(tck *t, const char *name);
+/* Undo what the case made, except for memory: its failure and its records can still be read. */
+void tck_settle(tck *t);
+void tck_end(tck *t);
+
+#endif

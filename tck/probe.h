@@ -1,0 +1,94 @@
+/* A contender that keeps a record of all it is told, and the arena of one mutex, which sees the records of all probes
+ * that fight for it and judges them at every step: never two inside, tokens that grow, callbacks that alternate and
+ * never overlap, nobody else with a valid lease when one is told that it leads. So every case checks the safety
+ * promises, whatever else it is about. */
+#ifndef TCK_PROBE_H
+#define TCK_PROBE_H
+
+#include "kit.h"
+
+struct tck_arena {
+    tck *kit;
+    const char *mutex;
+    tck_probe *probes;
+    const void *inside;  /* who leads, going by what it was told; NULL: nobody */
+    const void *last;    /* who led last */
+    uint64_t last_token; /* and under which token: the greatest so far */
+};
+
+typedef enum tck_event_kind {
+    TCK_ACQUIRED,
+    TCK_RELEASED,
+    TCK_CHANGED,
+} tck_event_kind;
+
+typedef struct tck_event {
+    tck_event_kind kind;
+    uint64_t token; /* of the grant gained or lost; of the new owner */
+    simba_reason reason;
+    int64_t at_ns;       /* when the callback began */
+    int64_t end_ns;      /* when it returned; 0: not yet */
+    int64_t held_for_ms; /* ACQUIRED: what the contender said in the callback */
+} tck_event;
+
+struct tck_probe {
+    tck_probe *next;    /* of the case */
+    tck_probe *sibling; /* of the arena */
+    tck_arena *arena;
+    tck_client *client;
+
+    /* To be changed before the first start. */
+    const char *id; /* NULL: the default */
+    simba_timing timing;
+    void (*on_acquired)(tck_probe *probe); /* run inside the callback, without the lock; may be NULL */
+    void (*on_released)(tck_probe *probe);
+    void *user;
+
+    /* Under the lock of the kit. */
+    simba_contender *contender; /* NULL: not started yet, or freed */
+    unsigned acquired, released, changed; /* callbacks so far */
+    bool inside;
+    bool stopped;     /* stop has returned: not a word any more */
+    bool in_callback;
+    pthread_t callback_thread;
+    bool stop_done; /* of tck_probe_stop_async */
+    int stop_rc;
+    tck_event *events;
+    size_t event_count, event_room;
+};
+
+/* On the mutex "tck-RANDOM-CASE[-SUFFIX]", or on one of any name. */
+tck_arena *tck_arena_new(tck *t, const char *suffix);
+tck_arena *tck_arena_named(tck *t, const char *mutex);
+
+/* For those who are no probes. Under a token again: another run of the same leadership. With the lock of the kit. */
+void tck_arena_enter(tck_arena *arena, const void *who, uint64_t token, bool again);
+void tck_arena_leave(tck_arena *arena, const void *who);
+
+tck_probe *tck_probe_new(tck_arena *arena, tck_client *client);
+
+/* Makes the contender the first time. False: failed, and recorded. */
+bool tck_probe_start(tck_probe *probe);
+/* A later time; answers what simba_contender_start does. */
+int tck_probe_try_start(tck_probe *probe);
+/* Answers what simba_contender_stop does. May be called in the probe's own callback. */
+int tck_probe_stop(tck_probe *probe);
+/* In another thread; sets stop_rc and stop_done. */
+bool tck_probe_stop_async(tck_probe *probe);
+/* May be called in the probe's own callback. */
+void tck_probe_free(tck_probe *probe);
+
+/* Is somebody inside stop, or has it returned? With the lock of the kit. */
+bool tck_probe_is_stopping(const tck_probe *probe);
+
+/* The nth event of a kind, 1 the first; zeroes if there is none. Without the lock. */
+tck_event tck_probe_event(tck_probe *probe, tck_event_kind kind, unsigned nth);
+/* The same, the last one. */
+tck_event tck_probe_last(tck_probe *probe, tck_event_kind kind);
+
+/* What the probes of a failed case were told, as TAP comments. */
+void tck_probes_dump(tck *t);
+/* Free the records. */
+void tck_probes_forget(tck *t);
+
+#endif

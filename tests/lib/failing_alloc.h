@@ -1,0 +1,26 @@
+/* An allocator that fails on command, for the library and for the two libraries beneath it, and that knows how many of
+ * its allocations are alive. What is said of running out of memory can only be believed where it was tried, at every
+ * single allocation. */
+#ifndef TESTS_LIB_FAILING_ALLOC_H
+#define TESTS_LIB_FAILING_ALLOC_H
+
+typedef enum failing_kind {
+    FAILING_SIMBA,
+    FAILING_UV, /* its reallocations are never failed: libuv ends the program then, and says so in its documentation */
+    FAILING_SQLITE,
+    FAILING_KINDS,
+} failing_kind;
+
+/* For the whole program, before anything else is called. */
+void failing_install(void);
+
+/* From the nth call of this kind on (1: the next one) `count` calls fail. Undoes what was set before. Any thread. */
+void failing_arm(failing_kind kind, unsigned nth, unsigned count);
+/* None fails any more. Returns how many did since the last arming. */
+unsigned failing_disarm(void);
+
+/* Calls since the last arming, and allocations that are alive. */
+unsigned failing_calls(failing_kind kind);
+long failing_live(failing_kind kind);
+
+#endif

@@ -1,0 +1,101 @@
+/* The referee of a fight for one mutex, for tests that break things while it goes on. It is told what every contender
+ * is told, and judges it on the spot by the promises that hold whatever breaks: never two inside, no second valid
+ * lease, tokens that grow, callbacks that alternate, do not overlap and end with stop.
+ *
+ * What goes wrong in a callback is noted and does not end the thread; the test looks at the notes. Waits are for an
+ * event and have a deadline. A watchdog ends the program when a call of the library does not return. */
+#ifndef TESTS_LIB_REFEREE_H
+#define TESTS_LIB_REFEREE_H
+
+#include <simba.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* --- waiting and complaining ------------------------------------------------------------------------ */
+
+int64_t ref_now_ms(void);
+
+/* A duration as it should be where everything is slower: under ThreadSanitizer or valgrind. SIMBA_TEST_SCALE, a whole
+ * number, overrules what is found out. */
+int64_t ref_scaled_ms(int64_t ms);
+
+/* One lock for all that callbacks write and tests read. Unlocking rings the bell. */
+void ref_lock(void);
+void ref_unlock(void);
+/* With the lock: wait for the bell, a moment at most, because the library's own state does not ring. False: too late. */
+bool ref_wait(int64_t deadline_ms);
+
+/* Wait until the condition, which is evaluated with the lock, holds. The value says whether it came to. */
+#define REF_WITHIN(ms, condition)                                                                                      \
+    ({                                                                                                                 \
+        const int64_t deadline_ = ref_now_ms() + (ms);                                                                 \
+        bool met_;                                                                                                     \
+        ref_lock();                                                                                                    \
+        while (!(met_ = (condition)) && ref_wait(deadline_)) {                                                         \
+        }                                                                                                              \
+        ref_unlock();                                                                                                  \
+        met_;                                                                                                          \
+    })
+
+/* In any thread, with the lock or without: note a failure, and go on. */
+#define REF_COMPLAIN(...) ref_complain(__FILE__, __LINE__, __VA_ARGS__)
+#define REF_EXPECT(condition)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            REF_COMPLAIN("not so: %s", #condition);                                                                    \
+    } while (0)
+void ref_complain(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* How many since the program began. */
+unsigned ref_complaints(void);
+
+/* What this thread is about, for complaints and for the watchdog. */
+void ref_scene(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* End the program, and say in which scene, unless called again within this time; 0: no more. */
+void ref_watchdog(unsigned seconds);
+
+/* How many entries a directory has, such as /proc/self/fd or /proc/self/task. */
+unsigned ref_entries(const char *directory);
+
+/* --- the fight -------------------------------------------------------------------------------------- */
+
+enum { REF_CONTENDERS = 4 };
+
+typedef struct ref_arena ref_arena;
+
+typedef struct ref_contender {
+    ref_arena *arena;
+    simba_contender *handle; /* set by whoever makes it */
+    unsigned acquired, released;
+    bool leads;
+    bool stopped; /* stop has returned */
+    bool in_callback;
+    simba_reason reason; /* of the latest release */
+    uint64_t token;      /* of the latest grant */
+} ref_contender;
+
+struct ref_arena {
+    char scene[160]; /* of the thread that set it up */
+    ref_contender contenders[REF_CONTENDERS];
+    const ref_contender *inside; /* who leads, going by what it was told */
+    uint64_t last_token;         /* the greatest so far */
+    unsigned grants;
+    bool forced; /* see ref_force */
+    uint64_t forced_at;
+};
+
+void ref_arena_init(ref_arena *arena);
+/* What to make the nth contender with. */
+simba_contender_options ref_options(ref_arena *arena, unsigned nth);
+/* simba_contender_start and stop, with a note of it. */
+int ref_start(ref_contender *contender);
+int ref_stop(ref_contender *contender);
+/* Free the handle. */
+void ref_free(ref_contender *contender);
+/* An administrator is about to take the mutex away. Until its holder has learned of it two may lead: that is said in
+ * simba.h. Call it before; and `settled`, with the lock, as a condition to wait for: one new leader, and only one. */
+void ref_force(ref_arena *arena);
+bool ref_settled(ref_arena *arena);
+/* After all have been stopped: whoever was told of a gain was told of its loss. */
+void ref_arena_check_end(const ref_arena *arena);
+
+#endif

@@ -1,0 +1,320 @@
+/* See testhost.h. */
+#include "lib/testhost.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/clock.h"
+#include "util/random.h"
+
+static testhost *of(simba_host *host)
+{
+    return (testhost *)(void *)host;
+}
+
+static simba_local host_now(simba_host *host)
+{
+    testhost *h = of(host);
+    if (h->on_now)
+        h->on_now(h);
+    return (simba_local){simba__clock_boot().ns + h->now_shift_ns};
+}
+
+static int64_t host_epoch_us(simba_host *host)
+{
+    return simba__clock_epoch_us() + of(host)->epoch_shift_us;
+}
+
+static uint64_t host_random(simba_host *host)
+{
+    (void)host;
+    uint64_t value = 0;
+    simba__random_bytes(&value, sizeof value);
+    return value;
+}
+
+static void host_log(simba_host *host, simba_log_level level, const char *format, ...)
+{
+    testhost *h = of(host);
+    h->warnings += level <= SIMBA_LOG_WARN;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(h->log, sizeof h->log, format, args);
+    va_end(args);
+}
+
+static void host_complete(simba_host *host, simba_request *request)
+{
+    (void)host;
+    testhost_request *r = (testhost_request *)(void *)request;
+    assert(!r->done);
+    r->done = true;
+}
+
+static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
+{
+    testhost_request *r = (testhost_request *)(void *)request;
+    memset(&request->reply, 0, sizeof request->reply);
+    request->reply.status = code;
+    r->error.code = code;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(r->error.text, sizeof r->error.text, format, args);
+    va_end(args);
+    host_complete(host, request);
+}
+
+static int host_listed(simba_host *host, simba_request *request, const char *mutex, const simba_owner *owner,
+                       int64_t now_ms)
+{
+    testhost *h = of(host);
+    (void)request;
+    assert(h->listed_count < TESTHOST_LISTED);
+    testhost_listed *listed = &h->listed[h->listed_count++];
+    snprintf(listed->mutex, sizeof listed->mutex, "%s", mutex);
+    listed->owner = *owner;
+    listed->now_ms = now_ms;
+    return 0;
+}
+
+static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+{
+    testhost *h = of(host);
+    assert(h->push_count < TESTHOST_PUSHES);
+    h->pushes[h->push_count++] = (testhost_push){topic, *push};
+}
+
+static void host_session(simba_host *host, simba_local valid_until)
+{
+    (void)host;
+    (void)valid_until;
+}
+
+static void host_wake(simba_host *host)
+{
+    of(host)->wake_wanted = true;
+}
+
+static void host_work(simba_host *host, simba_job *job)
+{
+    testhost *h = of(host);
+    job->next = NULL;
+    *h->last_job = job;
+    h->last_job = &job->next;
+}
+
+static int host_timer_add(simba_host *host, simba_timer *timer)
+{
+    testhost *h = of(host);
+    assert(h->timer_count < TESTHOST_TIMERS);
+    timer->index = 0;
+    h->timers[h->timer_count++] = timer;
+    return 0;
+}
+
+static void host_timer_set(simba_host *host, simba_timer *timer, simba_local at)
+{
+    (void)host;
+    timer->at = at;
+    timer->index = 1;
+}
+
+static void host_timer_clear(simba_host *host, simba_timer *timer)
+{
+    (void)host;
+    timer->index = 0;
+}
+
+static void host_enter(simba_host *host)
+{
+    (void)host;
+}
+
+static void host_leave(simba_host *host)
+{
+    testhost *h = of(host);
+    while (h->wake_wanted) {
+        h->wake_wanted = false;
+        h->backend->woken(h->store);
+    }
+}
+
+static void host_closed(simba_host *host)
+{
+    assert(!of(host)->closed);
+    of(host)->closed = true;
+}
+
+int testhost_open(testhost *h, const simba_backend *backend, const char *url, simba_error *err)
+{
+    memset(h, 0, sizeof *h);
+    h->backend = backend;
+    h->last_job = &h->first_job;
+    h->host = (simba_host){
+        .loop = &h->loop,
+        .now = host_now,
+        .epoch_us = host_epoch_us,
+        .random = host_random,
+        .log = host_log,
+        .complete = host_complete,
+        .fail = host_fail,
+        .listed = host_listed,
+        .push = host_push,
+        .session = host_session,
+        .wake = host_wake,
+        .work = host_work,
+        .timer_add = host_timer_add,
+        .timer_set = host_timer_set,
+        .timer_clear = host_timer_clear,
+        .enter = host_enter,
+        .leave = host_leave,
+        .closed = host_closed,
+    };
+    simba_url *parsed = NULL;
+    int rc = simba_url_parse(url, err, &parsed);
+    if (rc < 0)
+        return rc;
+    uv_loop_init(&h->loop);
+    h->store = calloc(1, backend->instance_size);
+    rc = backend->init(h->store, &h->host, parsed, err);
+    simba_url_free(parsed);
+    if (rc < 0) {
+        backend->fini(h->store);
+        free(h->store);
+        const int busy = uv_loop_close(&h->loop);
+        assert(busy == 0);
+        (void)busy;
+    }
+    return rc;
+}
+
+void testhost_close(testhost *h)
+{
+    host_enter(&h->host);
+    h->backend->close(h->store);
+    host_leave(&h->host);
+    testhost_run_jobs(h);
+    uv_run(&h->loop, UV_RUN_DEFAULT);
+    assert(h->closed);
+    for (size_t i = 0; i < h->timer_count; i++)
+        assert(h->timers[i]->index == 0);
+    h->backend->fini(h->store);
+    free(h->store);
+    const int busy = uv_loop_close(&h->loop);
+    assert(busy == 0);
+    (void)busy;
+}
+
+testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
+                                     uint64_t token)
+{
+    return (testhost_request){
+        .request = {.op = op,
+                    .mutex = mutex,
+                    .id = id,
+                    .nonce = nonce,
+                    .token = token,
+                    .ttl_ms = 10000,
+                    .transition_ms = 6000,
+                    .deadline = {simba__clock_boot().ns + h->now_shift_ns + 4000 * SIMBA__NS_PER_MS}}};
+}
+
+void testhost_submit(testhost *h, testhost_request *r)
+{
+    h->backend->submit(h->store, &r->request);
+}
+
+void testhost_flush(testhost *h)
+{
+    host_enter(&h->host);
+    h->backend->flush(h->store);
+    host_leave(&h->host);
+}
+
+void testhost_run_jobs(testhost *h)
+{
+    while (h->first_job) {
+        simba_job *job = h->first_job;
+        h->first_job = job->next;
+        if (!h->first_job)
+            h->last_job = &h->first_job;
+        h->jobs_run++;
+        job->run(job);
+        host_enter(&h->host);
+        job->done(job);
+        host_leave(&h->host);
+    }
+}
+
+const simba_reply *testhost_ask(testhost *h, testhost_request *r)
+{
+    testhost_submit(h, r);
+    testhost_flush(h);
+    testhost_run_jobs(h);
+    assert(r->done);
+    return &r->request.reply;
+}
+
+int testhost_watch(testhost *h, simba_topic *topic)
+{
+    host_enter(&h->host);
+    const int rc = h->backend->watch(h->store, topic);
+    host_leave(&h->host);
+    return rc;
+}
+
+void testhost_unwatch(testhost *h, simba_topic *topic)
+{
+    host_enter(&h->host);
+    h->backend->unwatch(h->store, topic);
+    host_leave(&h->host);
+}
+
+void testhost_advance(testhost *h, int64_t ms)
+{
+    h->now_shift_ns += ms * SIMBA__NS_PER_MS;
+    const simba_local now = host_now(&h->host);
+    for (size_t i = 0; i < h->timer_count; i++) {
+        simba_timer *timer = h->timers[i];
+        if (timer->index == 0 || timer->at.ns > now.ns)
+            continue;
+        timer->index = 0;
+        host_enter(&h->host);
+        timer->fire(timer, now);
+        host_leave(&h->host);
+    }
+    testhost_run_jobs(h);
+}
+
+static void give_up(uv_timer_t *timer)
+{
+    *(bool *)timer->data = true;
+}
+
+bool testhost_await_pushes(testhost *h, size_t count)
+{
+    bool late = false;
+    uv_timer_t guard;
+    uv_timer_init(&h->loop, &guard);
+    guard.data = &late;
+    uv_timer_start(&guard, give_up, 10000, 0);
+    testhost_run_jobs(h);
+    while (h->push_count < count && !late) {
+        uv_run(&h->loop, UV_RUN_ONCE);
+        testhost_run_jobs(h);
+    }
+    uv_close((uv_handle_t *)&guard, NULL);
+    uv_run(&h->loop, UV_RUN_NOWAIT);
+    testhost_run_jobs(h);
+    return h->push_count >= count;
+}
+
+void testhost_settle(testhost *h)
+{
+    testhost_run_jobs(h);
+    uv_run(&h->loop, UV_RUN_NOWAIT);
+    testhost_run_jobs(h);
+}

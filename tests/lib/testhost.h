@@ -1,0 +1,82 @@
+/* A stand-in for the runtime, with which a test drives a back end at the level of its contract: one thread, a libuv
+ * loop that runs only when the test says so, jobs that run only when the test says so, and clocks that the test can
+ * shift. The store behind the back end is the real one. */
+#ifndef SIMBA_TESTS_LIB_TESTHOST_H
+#define SIMBA_TESTS_LIB_TESTHOST_H
+
+#include <simba/backend.h>
+#include <uv.h>
+
+enum { TESTHOST_TIMERS = 4, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64 };
+
+typedef struct testhost_push {
+    simba_topic *topic;
+    simba_push push;
+} testhost_push;
+
+typedef struct testhost_listed {
+    char mutex[SIMBA_MUTEX_BYTES + 1];
+    simba_owner owner;
+    int64_t now_ms;
+} testhost_listed;
+
+typedef struct testhost testhost;
+struct testhost {
+    simba_host host; /* first */
+    uv_loop_t loop;
+    const simba_backend *backend;
+    void *store;
+
+    int64_t now_shift_ns; /* added to the real clocks */
+    int64_t epoch_shift_us;
+    void (*on_now)(testhost *h); /* called whenever the back end looks at the clock; may be NULL */
+    void *user;
+
+    simba_job *first_job, **last_job;
+    unsigned jobs_run;
+    simba_timer *timers[TESTHOST_TIMERS];
+    size_t timer_count;
+    bool wake_wanted;
+    bool closed;
+
+    testhost_push pushes[TESTHOST_PUSHES];
+    size_t push_count;
+    testhost_listed listed[TESTHOST_LISTED];
+    size_t listed_count;
+    unsigned warnings;
+    char log[512]; /* the latest line */
+};
+
+/* A request of the test's own. */
+typedef struct testhost_request {
+    simba_request request; /* first */
+    bool done;
+    simba_error error;
+} testhost_request;
+
+/* Open a store. On failure everything is taken down again. */
+int testhost_open(testhost *h, const simba_backend *backend, const char *url, simba_error *err);
+/* Close it as the runtime would, and check that it comes to an end. */
+void testhost_close(testhost *h);
+
+/* Shorthand for a request with ttl 10 s, transition 6 s and a deadline in 4 s. */
+testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
+                                     uint64_t token);
+/* Submit without flushing; flush, in a turn; and run the jobs that are queued and those that they lead to. */
+void testhost_submit(testhost *h, testhost_request *r);
+void testhost_flush(testhost *h);
+void testhost_run_jobs(testhost *h);
+/* All three, and the request must be done then. Returns its reply. */
+const simba_reply *testhost_ask(testhost *h, testhost_request *r);
+
+int testhost_watch(testhost *h, simba_topic *topic);
+void testhost_unwatch(testhost *h, simba_topic *topic);
+
+/* Let time pass: shift the clock, fire what is due, run the jobs. */
+void testhost_advance(testhost *h, int64_t ms);
+/* Run the loop and the jobs until `push_count` has reached `count`. False: ten seconds have passed. */
+bool testhost_await_pushes(testhost *h, size_t count);
+/* Run the loop and the jobs as far as they go without waiting. */
+void testhost_settle(testhost *h);
+
+#endif

@@ -1,0 +1,690 @@
+/* The contention machine, as traces: what goes in, what must come out. Times are in ms since the start. With ttl 10 s,
+ * transition 6 s and a drift bound of 1 % a lease is good for 15.84 s of our own clock, and is renewed on the grid of
+ * 250 ms before 9.4 s. */
+#include "lib/cm.h"
+#include "lib/trace.h"
+
+#define TRACE(expected, call) assert_string_equal(call, expected)
+
+static void lead(trace *t, uint64_t token)
+{
+    trace_init(t, 10000, 6000);
+    TRACE("acquire", trace_start(t));
+    TRACE("acquired changed wake@9250", trace_mine(t, token));
+}
+
+/* --- gaining ------------------------------------------------------------------------------------- */
+
+/* A free mutex is taken at once: a cold start does not wait for anything. */
+static void takes_a_free_mutex_at_once(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    assert_int_equal(t.machine.token, 7);
+    assert_int_equal(simba__contention_status(&t.machine), SIMBA_RUNNING);
+}
+
+/* With an initial delay the first attempt comes after it, and the status says so. */
+static void waits_out_the_initial_delay(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .initial_delay_ms = 300, .jitter_max_ms = 1};
+    trace t;
+    trace_init_with(&t, &ms, false, false);
+    TRACE("wake@300", trace_start(&t));
+    assert_int_equal(simba__contention_status(&t.machine), SIMBA_STARTING);
+    TRACE("wake@300", trace_at(&t, 299));
+    TRACE("acquire", trace_at(&t, 300));
+    assert_int_equal(simba__contention_status(&t.machine), SIMBA_RUNNING);
+}
+
+/* Somebody else's: wait until the end of their transition, then try; never before. */
+static void waits_for_the_end_of_the_transition(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    TRACE("acquire", trace_start(&t));
+    TRACE("changed wake@4000", trace_owned(&t, "other", 5, 4000));
+    TRACE("wake@4000", trace_at(&t, 3999));
+    TRACE("acquire", trace_at(&t, 4000));
+    TRACE("wake@20000", trace_owned(&t, "other", 5, 16000));
+}
+
+/* The store said no although nobody owns it: ask again soon, and do not spin. */
+static void backs_off_when_a_free_mutex_is_refused(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_nobody(&t);
+    assert_true(t.actions.timer.ns != INT64_MAX);
+    assert_false(t.actions.submit);
+}
+
+/* L1: a store that cannot be reached is asked again and again, with growing pauses, for as long as it takes. */
+static void keeps_trying_while_the_store_is_away(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
+    trace t;
+    trace_init_with(&t, &ms, false, false);
+    TRACE("acquire", trace_start(&t));
+    int64_t last_pause = 0;
+    for (int i = 0; i < 50; i++) {
+        trace_fails(&t, SIMBA_EUNAVAILABLE);
+        const int64_t now_ns = INT64_C(5000000000000) + t.now_ms * 1000000;
+        last_pause = (t.actions.timer.ns - now_ns) / 1000000;
+        assert_in_range(last_pause, 1, 1250);
+        assert_string_equal(trace_at(&t, t.now_ms + last_pause + 1), "acquire");
+    }
+    assert_in_range(last_pause, 750, 1250);
+    trace_mine(&t, 3);
+    assert_true(t.actions.acquired);
+}
+
+/* The lease counts from handing the request over: a slow reply shortens it. */
+static void counts_the_lease_from_the_request(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_pass(&t, 3000);
+    TRACE("acquired changed wake@9250", trace_mine(&t, 1));
+    assert_int_equal(trace_held_ms(&t), 15839 - 3000);
+}
+
+/* A grant that comes back when its lease is over already is given back, and nobody is told. */
+static void gives_back_a_win_that_comes_too_late(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_pass(&t, 15840);
+    TRACE("late release", trace_mine(&t, 9));
+    assert_int_equal(t.actions.token, 9);
+    assert_int_equal(trace_held_ms(&t), 0);
+    TRACE("acquire", trace_nobody(&t));
+}
+
+/* The reply was lost: the same incarnation asks again, so the store can recognise its own grant. */
+static void a_lost_reply_is_asked_for_again_under_the_same_nonce(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    const uint64_t nonce = t.actions.nonce;
+    trace_fails(&t, SIMBA_ETIMEDOUT);
+    trace_at(&t, 5000);
+    assert_true(t.actions.submit);
+    assert_int_equal(t.actions.op, SIMBA_OP_ACQUIRE);
+    assert_int_equal(t.actions.nonce, nonce);
+    assert_int_equal(t.actions.token, 0);
+}
+
+/* S7: every start is an incarnation of its own. */
+static void every_start_has_a_nonce_of_its_own(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    const uint64_t first = t.actions.nonce;
+    simba__event start = {.kind = SIMBA__EV_START, .seed = 43, .give_up = SIMBA__NEVER};
+    trace_init(&t, 10000, 6000);
+    simba__contention_step(&t.machine, &start, &t.actions);
+    assert_int_not_equal(t.actions.nonce, first);
+}
+
+/* --- keeping ------------------------------------------------------------------------------------- */
+
+/* The owner renews just before the end of its ttl, under the same token, and the lease moves on. */
+static void renews_before_the_ttl_is_over(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    TRACE("renew wake@15839", trace_at(&t, 9250));
+    assert_int_equal(t.actions.token, 7);
+    TRACE("wake@18500", trace_mine(&t, 7));
+    assert_int_equal(trace_held_ms(&t), 15839);
+    assert_int_equal(t.machine.token, 7);
+}
+
+/* L3: a failed renewal costs nothing yet. It is retried several times inside the window, and heals. */
+static void retries_a_failed_renewal_inside_the_window(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_at(&t, 9250);
+    int tries = 0;
+    int64_t last_pause = 0;
+    for (;;) {
+        trace_fails(&t, SIMBA_EUNAVAILABLE);
+        assert_false(t.actions.released);
+        const int64_t at = (t.actions.timer.ns - INT64_C(5000000000000)) / 1000000;
+        if (at >= 15839)
+            break;
+        last_pause = at - t.now_ms;
+        trace_at(&t, at + 1);
+        assert_true(t.actions.submit);
+        assert_int_equal(t.actions.op, SIMBA_OP_RENEW);
+        tries++;
+        if (t.now_ms > 14000)
+            break;
+    }
+    assert_in_range(tries, 4, 12);
+    assert_true(last_pause > 400);
+    trace_mine(&t, 7);
+    assert_false(t.actions.released);
+    assert_int_equal(trace_held_ms(&t), 15839);
+}
+
+/* S2: nothing is heard from the store, and yet the holder is told, before the lease can end on the store's clock. */
+static void an_unreachable_holder_is_told_by_its_own_clock(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    TRACE("renew wake@15839", trace_at(&t, 9250));
+    TRACE("wake@15839", trace_at(&t, 15839));
+    assert_int_equal(trace_held_ms(&t), 0); /* less than a ms is left */
+    TRACE("released(expired) changed", trace_at(&t, 15840));
+    assert_int_equal(trace_held_ms(&t), 0);
+}
+
+/* S1: the drift bound is subtracted: our 15.84 s are at most 16 s of a clock that runs 1 % faster. */
+static void the_lease_allows_for_drift(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    const int64_t lease_ns = simba__lease_ns(&t.timing);
+    assert_true(lease_ns + lease_ns / 100 <= INT64_C(16000000000));
+    assert_int_equal(simba__contention_valid_until(&t.machine).ns, INT64_C(5000000000000) + lease_ns);
+}
+
+/* The machine slept. Whatever event wakes it, the clock is looked at first: a good renewal comes too late. */
+static void after_a_suspend_the_clock_comes_first(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_at(&t, 9250);
+    trace_pass(&t, 60000);
+    TRACE("released(expired) changed", trace_mine(&t, 7));
+    TRACE("release", trace_ack(&t));
+    assert_int_equal(t.actions.token, 7);
+}
+
+/* A renewal that was answered late counts from when it was sent, too. */
+static void a_late_renewal_counts_from_its_request(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_at(&t, 9250);
+    trace_pass(&t, 13000);
+    TRACE("wake@18500", trace_mine(&t, 7));
+    assert_int_equal(trace_held_ms(&t), 9250 + 15839 - 13000);
+}
+
+/* The stop margin: an unreachable holder is told that much earlier. */
+static void the_stop_margin_comes_before_the_end(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .stop_margin_ms = 2000, .jitter_max_ms = 1000};
+    trace t;
+    trace_init_with(&t, &ms, false, false);
+    trace_start(&t);
+    trace_mine(&t, 7);
+    trace_at(&t, 9250);
+    TRACE("wake@13839", trace_at(&t, 13839));
+    TRACE("released(expired) changed", trace_at(&t, 13840));
+}
+
+/* --- losing -------------------------------------------------------------------------------------- */
+
+/* The store names another owner: told at once, and why. */
+static void is_told_when_superseded(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_at(&t, 9250);
+    TRACE("released(superseded) changed", trace_owned(&t, "other", 8, 16000));
+    TRACE("acquire", trace_ack(&t));
+}
+
+/* An administrator took it away: that has a name of its own. */
+static void is_told_when_revoked(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_at(&t, 9250);
+    TRACE("released(revoked) changed", trace_revoked(&t));
+}
+
+/* A renewal that is answered with another token is not ours. */
+static void a_renewal_never_changes_the_token(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_at(&t, 9250);
+    trace_mine(&t, 8);
+    assert_true(t.actions.released);
+    assert_int_equal(t.actions.reason, SIMBA_REASON_SUPERSEDED);
+}
+
+/* S3, S4: after a gap nothing is begun before on_released has returned; then the old grant is given back and a new
+ * incarnation asks. */
+static void after_a_gap_it_begins_anew(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    const uint64_t nonce = t.machine.nonce;
+    trace_at(&t, 9250);
+    trace_fails(&t, SIMBA_EUNAVAILABLE);
+    trace_at(&t, 15840);
+    assert_true(t.actions.released);
+    TRACE("", trace_at(&t, 40000));
+    TRACE("release", trace_ack(&t));
+    assert_int_equal(t.actions.nonce, nonce);
+    assert_int_equal(t.actions.token, 7);
+    TRACE("acquire", trace_nobody(&t));
+    assert_int_not_equal(t.actions.nonce, nonce);
+    assert_int_equal(t.actions.token, 0);
+}
+
+/* The hold limit ends a leadership that would go on for ever, lets others go first, and then contends again. */
+static void the_hold_limit_ends_leadership(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .hold_limit_ms = 5000, .jitter_max_ms = 1000};
+    trace t;
+    trace_init_with(&t, &ms, false, false);
+    trace_start(&t);
+    TRACE("acquired changed wake@5000", trace_mine(&t, 7));
+    TRACE("released(hold limit reached) changed wake@9250", trace_at(&t, 5000));
+    TRACE("release", trace_ack(&t));
+    TRACE("wake@6000", trace_nobody(&t));
+    TRACE("acquire", trace_at(&t, 6001));
+}
+
+/* --- stopping ------------------------------------------------------------------------------------ */
+
+/* S6: a graceful stop tells first, renews as long as on_released runs, and only then gives back. */
+static void a_stop_renews_until_on_released_has_returned(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    TRACE("released(stopped) changed wake@9250", trace_stop(&t));
+    assert_int_equal(simba__contention_status(&t.machine), SIMBA_STOPPING);
+    assert_true(trace_held_ms(&t) > 15000);
+    TRACE("renew wake@15839", trace_at(&t, 9250));
+    TRACE("wake@18500", trace_mine(&t, 7));
+    TRACE("renew wake@25089", trace_at(&t, 18500));
+    TRACE("wake@27750", trace_mine(&t, 7));
+    TRACE("release", trace_ack(&t));
+    assert_int_equal(trace_held_ms(&t), 0);
+    TRACE("done", trace_nobody(&t));
+    assert_int_equal(simba__contention_status(&t.machine), SIMBA_INITIAL);
+}
+
+/* on_released returns while a renewal is under way: its answer is awaited, then comes the release. */
+static void a_stop_waits_for_the_renewal_in_flight(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_stop(&t);
+    trace_at(&t, 9250);
+    TRACE("", trace_ack(&t));
+    TRACE("release", trace_mine(&t, 7));
+    TRACE("done", trace_nobody(&t));
+}
+
+/* Stop before the initial delay is over: nothing was asked, nothing is left. */
+static void a_stop_during_the_initial_delay_is_over_at_once(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .initial_delay_ms = 300, .jitter_max_ms = 1};
+    trace t;
+    trace_init_with(&t, &ms, false, false);
+    trace_start(&t);
+    TRACE("done", trace_stop(&t));
+}
+
+/* Stop while waiting: nothing of a waiter is in the store. */
+static void a_stop_while_waiting_is_over_at_once(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_owned(&t, "other", 5, 4000);
+    TRACE("done", trace_stop(&t));
+}
+
+/* Unless the store keeps a queue: then the waiter leaves it. */
+static void a_stop_while_queued_leaves_the_queue(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1};
+    trace t;
+    trace_init_with(&t, &ms, false, true);
+    trace_start(&t);
+    trace_owned(&t, "other", 5, 4000);
+    TRACE("release", trace_stop(&t));
+    TRACE("done", trace_owned(&t, "other", 5, 4000));
+}
+
+/* S5: a win that arrives after stop is given back and never told. */
+static void a_late_win_after_stop_is_given_back(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    TRACE("", trace_stop(&t));
+    TRACE("late release", trace_mine(&t, 9));
+    TRACE("done", trace_nobody(&t));
+}
+
+/* S5: stop when it is not known whether the last acquire won: give back whatever there may be. */
+static void a_stop_after_a_lost_reply_gives_back_what_may_be(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    const uint64_t nonce = t.actions.nonce;
+    trace_fails(&t, SIMBA_ETIMEDOUT);
+    TRACE("release", trace_stop(&t));
+    assert_int_equal(t.actions.nonce, nonce);
+    assert_int_equal(t.actions.token, 0);
+    TRACE("done", trace_nobody(&t));
+}
+
+/* A store that is away does not keep anybody from stopping: a few tries, then the lease ends by itself. */
+static void a_stop_is_bounded_when_the_store_is_away(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_stop(&t);
+    TRACE("release", trace_ack(&t));
+    int tries = 1;
+    while (!t.actions.done) {
+        trace_fails(&t, SIMBA_EUNAVAILABLE);
+        if (t.actions.done)
+            break;
+        trace_at(&t, t.now_ms + 2000);
+        assert_true(t.actions.submit);
+        assert_int_equal(t.actions.op, SIMBA_OP_RELEASE);
+        assert_true(++tries <= 5);
+    }
+    assert_int_equal(tries, 3);
+    assert_int_equal(t.machine.last_error, SIMBA_EUNAVAILABLE);
+}
+
+/* While on_released runs after a stop and the store is away, the lease ends; nothing is told twice. */
+static void the_lease_may_end_during_a_stop(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_stop(&t);
+    trace_at(&t, 9250);
+    TRACE("", trace_at(&t, 15840));
+    assert_int_equal(trace_held_ms(&t), 0);
+    TRACE("", trace_ack(&t));
+    TRACE("release", trace_fails(&t, SIMBA_ETIMEDOUT));
+    TRACE("done", trace_nobody(&t));
+}
+
+/* A machine that has stopped can be started again, under a new nonce. */
+static void it_can_be_started_again(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_stop(&t);
+    trace_ack(&t);
+    TRACE("done", trace_nobody(&t));
+    TRACE("acquire", trace_start(&t));
+    TRACE("acquired changed wake@9250", trace_mine(&t, 8));
+}
+
+/* Stopping what was never started is over at once. */
+static void stopping_an_idle_machine_is_done_at_once(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    TRACE("done", trace_stop(&t));
+}
+
+/* --- pushes and replies out of order --------------------------------------------------------------- */
+
+/* L2: a release is pushed to a waiter, and it tries at once. */
+static void a_pushed_release_is_tried_at_once(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_owned(&t, "other", 5, 4000);
+    TRACE("changed acquire", trace_push(&t, SIMBA_PUSH_RELEASED));
+    assert_true(t.actions.used);
+}
+
+/* L2: a push that arrives while a request is in flight is not lost: that answer may be older than the push. */
+static void a_push_during_a_request_is_not_lost(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
+    assert_true(t.actions.used);
+    TRACE("changed acquire", trace_owned(&t, "other", 5, 4000));
+    TRACE("wake@4000", trace_owned(&t, "other", 5, 4000));
+}
+
+/* L2: who cannot use a wake-up says so, and it moves on to the next waiter. */
+static void a_stopping_waiter_does_not_swallow_the_wake_up(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_stop(&t);
+    TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
+    assert_false(t.actions.used);
+}
+
+/* News of another owner moves the alarm; older news than what is known does not. */
+static void pushed_news_moves_the_alarm(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_owned(&t, "other", 5, 4000);
+    trace_pass(&t, 1000);
+    TRACE("changed wake@17000", trace_push_acquired(&t, "third", 6, 16000));
+    TRACE("wake@17000", trace_push_acquired(&t, "other", 5, 2000));
+}
+
+/* A holder hears that somebody else has it: the store decides, at once. News of its own grant is none. */
+static void a_holder_checks_what_it_hears(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    TRACE("wake@9250", trace_push_acquired(&t, "me", 7, 16000));
+    TRACE("renew wake@15839", trace_push_acquired(&t, "other", 8, 16000));
+    TRACE("released(superseded) changed", trace_owned(&t, "other", 8, 16000));
+}
+
+/* A push during a renewal may be younger than its answer: ask once more. */
+static void a_push_during_a_renewal_is_checked_again(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_at(&t, 9250);
+    trace_push(&t, SIMBA_PUSH_RELEASED);
+    TRACE("renew wake@25089", trace_mine(&t, 7));
+    TRACE("released(revoked) changed", trace_revoked(&t));
+}
+
+/* A reply of an older generation changes nothing. */
+static void a_stale_reply_changes_nothing(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_owned(&t, "other", 5, 4000);
+    trace_at(&t, 4000);
+    TRACE("", trace_stale_mine(&t, 9));
+    assert_int_equal(trace_held_ms(&t), 0);
+    TRACE("acquired changed wake@13250", trace_mine(&t, 6));
+    TRACE("wake@13250", trace_mine(&t, 6));
+}
+
+/* --- lockers ------------------------------------------------------------------------------------- */
+
+/* Try once: one answer, then done, and nothing stays behind. */
+static void a_try_is_one_answer(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    t.machine.once = t.machine.try_once = true;
+    TRACE("acquire", trace_start(&t));
+    assert_false(t.actions.queue);
+    TRACE("changed done", trace_owned(&t, "other", 5, 4000));
+}
+
+/* A try that got no answer may have won: that is given back. */
+static void a_try_without_an_answer_is_given_back(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    t.machine.once = t.machine.try_once = true;
+    trace_start(&t);
+    TRACE("release", trace_fails(&t, SIMBA_ETIMEDOUT));
+    TRACE("done", trace_nobody(&t));
+}
+
+/* A locker leads once: after a loss it does not contend again behind the caller's back. */
+static void a_locker_leads_once(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    t.machine.once = true;
+    trace_start(&t);
+    trace_mine(&t, 7);
+    trace_at(&t, 9250);
+    TRACE("released(superseded) changed", trace_owned(&t, "other", 8, 16000));
+    TRACE("done", trace_ack(&t));
+}
+
+/* A permanent error ends a locker's wait at once; a transient one does not. */
+static void a_permanent_error_ends_a_lockers_wait(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    t.machine.once = true;
+    trace_start(&t);
+    trace_fails(&t, SIMBA_EUNAVAILABLE);
+    assert_false(t.actions.submit);
+    trace_at(&t, 3000);
+    TRACE("release", trace_fails(&t, SIMBA_ECORRUPT));
+    TRACE("done", trace_fails(&t, SIMBA_ECORRUPT));
+}
+
+/* --- session stores ------------------------------------------------------------------------------ */
+
+/* A session has no end of its own and nothing is renewed; its loss is told, with its own reason. */
+static void a_session_lease_ends_with_the_session(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
+    trace t;
+    trace_init_with(&t, &ms, true, false);
+    TRACE("acquire", trace_start(&t));
+    TRACE("acquired changed", trace_mine(&t, 7));
+    TRACE("", trace_at(&t, 100000));
+    TRACE("released(session lost) changed", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
+    TRACE("acquire", trace_ack(&t));
+    TRACE("changed", trace_owned(&t, "other", 8, 0));
+    TRACE("acquire", trace_push(&t, SIMBA_PUSH_SESSION_BACK));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_a_free_mutex_at_once),
+        cmocka_unit_test(waits_out_the_initial_delay),
+        cmocka_unit_test(waits_for_the_end_of_the_transition),
+        cmocka_unit_test(backs_off_when_a_free_mutex_is_refused),
+        cmocka_unit_test(keeps_trying_while_the_store_is_away),
+        cmocka_unit_test(counts_the_lease_from_the_request),
+        cmocka_unit_test(gives_back_a_win_that_comes_too_late),
+        cmocka_unit_test(a_lost_reply_is_asked_for_again_under_the_same_nonce),
+        cmocka_unit_test(every_start_has_a_nonce_of_its_own),
+        cmocka_unit_test(renews_before_the_ttl_is_over),
+        cmocka_unit_test(retries_a_failed_renewal_inside_the_window),
+        cmocka_unit_test(an_unreachable_holder_is_told_by_its_own_clock),
+        cmocka_unit_test(the_lease_allows_for_drift),
+        cmocka_unit_test(after_a_suspend_the_clock_comes_first),
+        cmocka_unit_test(a_late_renewal_counts_from_its_request),
+        cmocka_unit_test(the_stop_margin_comes_before_the_end),
+        cmocka_unit_test(is_told_when_superseded),
+        cmocka_unit_test(is_told_when_revoked),
+        cmocka_unit_test(a_renewal_never_changes_the_token),
+        cmocka_unit_test(after_a_gap_it_begins_anew),
+        cmocka_unit_test(the_hold_limit_ends_leadership),
+        cmocka_unit_test(a_stop_renews_until_on_released_has_returned),
+        cmocka_unit_test(a_stop_waits_for_the_renewal_in_flight),
+        cmocka_unit_test(a_stop_during_the_initial_delay_is_over_at_once),
+        cmocka_unit_test(a_stop_while_waiting_is_over_at_once),
+        cmocka_unit_test(a_stop_while_queued_leaves_the_queue),
+        cmocka_unit_test(a_late_win_after_stop_is_given_back),
+        cmocka_unit_test(a_stop_after_a_lost_reply_gives_back_what_may_be),
+        cmocka_unit_test(a_stop_is_bounded_when_the_store_is_away),
+        cmocka_unit_test(the_lease_may_end_during_a_stop),
+        cmocka_unit_test(it_can_be_started_again),
+        cmocka_unit_test(stopping_an_idle_machine_is_done_at_once),
+        cmocka_unit_test(a_pushed_release_is_tried_at_once),
+        cmocka_unit_test(a_push_during_a_request_is_not_lost),
+        cmocka_unit_test(a_stopping_waiter_does_not_swallow_the_wake_up),
+        cmocka_unit_test(pushed_news_moves_the_alarm),
+        cmocka_unit_test(a_holder_checks_what_it_hears),
+        cmocka_unit_test(a_push_during_a_renewal_is_checked_again),
+        cmocka_unit_test(a_stale_reply_changes_nothing),
+        cmocka_unit_test(a_try_is_one_answer),
+        cmocka_unit_test(a_try_without_an_answer_is_given_back),
+        cmocka_unit_test(a_locker_leads_once),
+        cmocka_unit_test(a_permanent_error_ends_a_lockers_wait),
+        cmocka_unit_test(a_session_lease_ends_with_the_session),
+    };
+    return cmocka_run_group_tests_name("contention", tests, NULL, NULL);
+}

@@ -1,0 +1,138 @@
+/* A duration that is read wrong becomes a lease that is a thousand times too short or too long, without any error. So
+ * the grammar is pinned from both sides: what is taken, and everything near it that is not. */
+#include <inttypes.h>
+#include <simba.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cm.h"
+#include "util/random.h"
+
+static void assert_is(const char *text, int64_t expected)
+{
+    int64_t ms = -7;
+    assert_int_equal(simba_duration_parse(text, &ms), 0);
+    assert_int_equal(ms, expected);
+}
+
+static void assert_refused(const char *text)
+{
+    int64_t ms = -7;
+    assert_int_equal(simba_duration_parse(text, &ms), SIMBA_EINVAL);
+    assert_int_equal(ms, -7);
+}
+
+/* Each unit. */
+static void units_are_understood(void **state)
+{
+    (void)state;
+    assert_is("500ms", 500);
+    assert_is("10s", 10000);
+    assert_is("2m", 120000);
+    assert_is("1h", 3600000);
+    assert_is("0ms", 0);
+    assert_is("0h", 0);
+    assert_is("007s", 7000);
+    assert_is("010s", 10000); /* not octal */
+}
+
+/* A number without a unit means something else to everybody. */
+static void a_unit_is_required(void **state)
+{
+    (void)state;
+    assert_refused("10");
+    assert_refused("0");
+    assert_refused("10 ");
+}
+
+/* Nothing, and things that only resemble a duration. */
+static void everything_else_is_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"",     "s",     "ms",    " 10s",  "10s ", "10 s",  "-10s", "+10s", "1.5s",
+                                        "1,5s", "1e3s",  "0x10s", "10S",   "10Ms", "10sec", "10d",  "10us", "10ss",
+                                        "1h2m", "10s\n", "\t10s", "10s10", "१s",   "ten s", "10µs", "--1s", "10m s"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_refused(texts[i]);
+    assert_refused(NULL);
+}
+
+/* What does not fit is refused instead of wrapped around or clamped. */
+static void overflow_is_refused(void **state)
+{
+    (void)state;
+    assert_is("9223372036854775807ms", INT64_MAX);
+    assert_refused("9223372036854775808ms");
+    assert_is("9223372036854775s", INT64_C(9223372036854775000));
+    assert_refused("9223372036854776s");
+    assert_is("153722867280912m", INT64_C(9223372036854720000));
+    assert_refused("153722867280913m");
+    assert_is("2562047788015h", INT64_C(9223372036854000000));
+    assert_refused("2562047788016h");
+    assert_refused("99999999999999999999999999999999999999ms");
+    assert_refused("18446744073709551617ms"); /* 2^64 + 1 */
+}
+
+/* The grammar again, digit by digit, in integers that cannot overflow. False: not a duration. */
+static bool read_slowly(const char *text, int64_t *ret_ms)
+{
+    static const struct {
+        const char *name;
+        int64_t ms;
+    } units[] = {{"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}};
+    __extension__ typedef __int128 wide;
+    wide number = 0;
+    size_t digits = 0;
+    for (; text[digits] >= '0' && text[digits] <= '9'; digits++)
+        if (number <= INT64_MAX)
+            number = number * 10 + (text[digits] - '0');
+    for (size_t i = 0; digits > 0 && i < 4; i++)
+        if (strcmp(text + digits, units[i].name) == 0 && number * units[i].ms <= INT64_MAX) {
+            *ret_ms = (int64_t)(number * units[i].ms);
+            return true;
+        }
+    return false;
+}
+
+/* Random strings of the characters that durations are made of, and some that they are not. */
+static void random_texts_agree_with_the_grammar(void **state)
+{
+    (void)state;
+    static const char alphabet[] = "0123456789012345678901234567899smh ms.-+x";
+    uint64_t seed = 42;
+    size_t fine = 0;
+    for (int round = 0; round < 200000; round++) {
+        const size_t length = simba__random_next(&seed) % 24;
+        char *text = malloc(length + 3); /* on the heap, where a step too far is noticed */
+        assert_non_null(text);
+        for (size_t i = 0; i < length; i++) {
+            const size_t range = simba__random_next(&seed) % 4 ? 31 : sizeof alphabet - 1;
+            text[i] = alphabet[simba__random_next(&seed) % range];
+        }
+        static const char *const ends[] = {"", "ms", "s", "m", "h"};
+        strcpy(text + length, ends[simba__random_next(&seed) % 5]);
+
+        int64_t expected = -7;
+        const bool is_one = read_slowly(text, &expected);
+        int64_t ms = -7;
+        const int rc = simba_duration_parse(text, &ms);
+        if (rc != (is_one ? 0 : SIMBA_EINVAL) || ms != expected)
+            fail_msg("\"%s\" gave %d and %" PRId64 ", not %" PRId64, text, rc, ms, expected);
+        fine += is_one;
+        free(text);
+    }
+    assert_true(fine > 5000 && fine < 195000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(units_are_understood),
+        cmocka_unit_test(a_unit_is_required),
+        cmocka_unit_test(everything_else_is_refused),
+        cmocka_unit_test(overflow_is_refused),
+        cmocka_unit_test(random_texts_agree_with_the_grammar),
+    };
+    return cmocka_run_group_tests_name("duration", tests, NULL, NULL);
+}

@@ -1,0 +1,205 @@
+/* Watching without contending: whatever is lost on the way, the last owner told is the true one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/observation.h"
+#include "lib/cm.h"
+#include "util/clock.h"
+
+#define MS SIMBA__NS_PER_MS
+static const int64_t op_timeout_ns = 4000 * MS;
+
+struct fixture {
+    simba__observation machine;
+    simba__actions actions;
+    int64_t now_ms;
+};
+
+static void step(struct fixture *f, simba__event event)
+{
+    event.now = (simba_local){(f->now_ms + 1000) * MS};
+    simba__observation_step(&f->machine, &event, op_timeout_ns, &f->actions);
+}
+
+static simba_owner owner_of(const char *id, uint64_t token, int64_t transition_at_ms)
+{
+    simba_owner owner = {.token = token, .transition_at_ms = transition_at_ms};
+    snprintf(owner.id, sizeof owner.id, "%s", id);
+    return owner;
+}
+
+static void start(struct fixture *f, int64_t poll_ms)
+{
+    memset(f, 0, sizeof *f);
+    simba__observation_init(&f->machine, poll_ms * MS);
+    step(f, (simba__event){.kind = SIMBA__EV_START, .seed = 1});
+    assert_true(f->actions.submit);
+    assert_int_equal(f->actions.op, SIMBA_OP_READ);
+}
+
+static void answer(struct fixture *f, const char *id, uint64_t token, int64_t left_ms)
+{
+    const simba_reply reply = {.owner = owner_of(id, token, token ? f->now_ms + left_ms : 0), .now_ms = f->now_ms};
+    step(f, (simba__event){.kind = SIMBA__EV_REPLY, .generation = f->machine.generation, .reply = &reply});
+}
+
+static void fail_(struct fixture *f)
+{
+    const simba_reply reply = {.status = SIMBA_EUNAVAILABLE};
+    step(f, (simba__event){.kind = SIMBA__EV_REPLY, .generation = f->machine.generation, .reply = &reply});
+}
+
+static void push(struct fixture *f, simba_push_kind kind, const char *id, uint64_t token)
+{
+    const simba_push push_ = {.kind = kind, .owner = owner_of(id, token, f->now_ms + 16000), .now_ms = f->now_ms};
+    step(f, (simba__event){.kind = SIMBA__EV_PUSH, .push = &push_});
+}
+
+static int64_t timer_ms(const struct fixture *f)
+{
+    return f->actions.timer.ns / MS - 1000;
+}
+
+/* The first reading is told even if there is nobody. */
+static void the_first_owner_is_told(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, 1000);
+    answer(&f, "", 0, 0);
+    assert_true(f.actions.changed);
+    assert_int_equal(timer_ms(&f), 1000);
+}
+
+/* The same owner is not told again; another grant to the same id is. */
+static void only_changes_are_told(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, 1000);
+    answer(&f, "a", 5, 16000);
+    assert_true(f.actions.changed);
+    f.now_ms = 1000;
+    step(&f, (simba__event){.kind = SIMBA__EV_TIMER});
+    assert_true(f.actions.submit);
+    answer(&f, "a", 5, 16000);
+    assert_false(f.actions.changed);
+    f.now_ms = 2000;
+    step(&f, (simba__event){.kind = SIMBA__EV_TIMER});
+    answer(&f, "a", 6, 16000);
+    assert_true(f.actions.changed);
+}
+
+/* Nobody pushes that a holder has died: the observer looks when its time is up. */
+static void looks_when_the_owners_time_is_up(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, 10000);
+    answer(&f, "a", 5, 300);
+    assert_int_equal(timer_ms(&f), 301);
+    f.now_ms = 301;
+    step(&f, (simba__event){.kind = SIMBA__EV_TIMER});
+    answer(&f, "", 0, 0);
+    assert_true(f.actions.changed);
+    assert_true(simba_owner_is_none(&f.machine.owner));
+}
+
+/* Pushed changes are told one by one; overtaken ones are not. */
+static void pushes_are_told(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, 10000);
+    answer(&f, "a", 5, 16000);
+    push(&f, SIMBA_PUSH_RELEASED, "", 0);
+    assert_true(f.actions.changed);
+    push(&f, SIMBA_PUSH_ACQUIRED, "b", 6);
+    assert_true(f.actions.changed);
+    push(&f, SIMBA_PUSH_ACQUIRED, "a", 5);
+    assert_false(f.actions.changed);
+    assert_string_equal(f.machine.owner.id, "b");
+}
+
+/* A reading that was under way when something was pushed may be older: it is thrown away and repeated. */
+static void a_reading_that_may_be_old_is_repeated(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, 10000);
+    push(&f, SIMBA_PUSH_ACQUIRED, "b", 6);
+    assert_true(f.actions.changed);
+    answer(&f, "a", 5, 16000);
+    assert_false(f.actions.changed);
+    assert_true(f.actions.submit);
+    answer(&f, "b", 6, 16000);
+    assert_false(f.actions.changed);
+    assert_false(f.actions.submit);
+}
+
+/* "Something changed" makes it read, once. */
+static void a_vague_push_makes_it_read(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, 10000);
+    answer(&f, "a", 5, 16000);
+    push(&f, SIMBA_PUSH_CHANGED, "", 0);
+    assert_true(f.actions.submit);
+    assert_false(f.actions.changed);
+    answer(&f, "b", 6, 16000);
+    assert_true(f.actions.changed);
+    assert_false(f.actions.submit);
+}
+
+/* A store that is away is asked again, with growing pauses up to the polling interval. */
+static void keeps_reading_while_the_store_is_away(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, 1000);
+    int64_t pause_ms = 0;
+    for (int i = 0; i < 20; i++) {
+        fail_(&f);
+        assert_false(f.actions.changed);
+        pause_ms = timer_ms(&f) - f.now_ms;
+        assert_in_range(pause_ms, 1, 1001);
+        f.now_ms += pause_ms + 1;
+        step(&f, (simba__event){.kind = SIMBA__EV_TIMER});
+        assert_true(f.actions.submit);
+    }
+    assert_true(pause_ms >= 500);
+}
+
+/* Stop is over at once, or with the answer that is under way, which is not told any more. */
+static void stop_is_over_soon(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, 1000);
+    step(&f, (simba__event){.kind = SIMBA__EV_STOP});
+    assert_false(f.actions.done);
+    answer(&f, "a", 5, 16000);
+    assert_true(f.actions.done);
+    assert_false(f.actions.changed);
+    start(&f, 1000);
+    answer(&f, "a", 5, 16000);
+    step(&f, (simba__event){.kind = SIMBA__EV_STOP});
+    assert_true(f.actions.done);
+    assert_int_equal(f.actions.timer.ns, INT64_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_owner_is_told),
+        cmocka_unit_test(only_changes_are_told),
+        cmocka_unit_test(looks_when_the_owners_time_is_up),
+        cmocka_unit_test(pushes_are_told),
+        cmocka_unit_test(a_reading_that_may_be_old_is_repeated),
+        cmocka_unit_test(a_vague_push_makes_it_read),
+        cmocka_unit_test(keeps_reading_while_the_store_is_away),
+        cmocka_unit_test(stop_is_over_soon),
+    };
+    return cmocka_run_group_tests_name("observation", tests, NULL, NULL);
+}

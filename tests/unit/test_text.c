@@ -1,0 +1,374 @@
+/* Names travel into every store, into file contents and onto terminals, and other programs contend under the same ones:
+ * what may stand in them is decided once, and these tests are the list. UTF-8 is judged against a second, slower
+ * decoder, over every code point and over random bytes. */
+#include "util/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cm.h"
+#include "util/random.h"
+
+/* --- a decoder that takes its time ---------------------------------------------------------------- */
+
+/* The code point at *text, which moves past it; -1: that is no character. Arithmetic where the library has tables. */
+static long decode(const unsigned char **text)
+{
+    static const long smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *s = *text;
+    int length;
+    long point;
+    if (s[0] < 0x80) {
+        length = 1;
+        point = s[0];
+    } else if (s[0] >= 0xC0 && s[0] < 0xE0) {
+        length = 2;
+        point = s[0] - 0xC0;
+    } else if (s[0] >= 0xE0 && s[0] < 0xF0) {
+        length = 3;
+        point = s[0] - 0xE0;
+    } else if (s[0] >= 0xF0 && s[0] < 0xF8) {
+        length = 4;
+        point = s[0] - 0xF0;
+    } else {
+        return -1;
+    }
+    for (int i = 1; i < length; i++) {
+        if (s[i] < 0x80 || s[i] >= 0xC0)
+            return -1;
+        point = point * 64 + (s[i] - 0x80);
+    }
+    if (point < smallest[length] || point > 0x10FFFF || (point >= 0xD800 && point <= 0xDFFF))
+        return -1;
+    *text += length;
+    return point;
+}
+
+static size_t encode(long point, char out[5])
+{
+    size_t length = 0;
+    if (point < 0x80) {
+        out[length++] = (char)point;
+    } else if (point < 0x800) {
+        out[length++] = (char)(0xC0 | (point >> 6));
+        out[length++] = (char)(0x80 | (point & 0x3F));
+    } else if (point < 0x10000) {
+        out[length++] = (char)(0xE0 | (point >> 12));
+        out[length++] = (char)(0x80 | ((point >> 6) & 0x3F));
+        out[length++] = (char)(0x80 | (point & 0x3F));
+    } else {
+        out[length++] = (char)(0xF0 | (point >> 18));
+        out[length++] = (char)(0x80 | ((point >> 12) & 0x3F));
+        out[length++] = (char)(0x80 | ((point >> 6) & 0x3F));
+        out[length++] = (char)(0x80 | (point & 0x3F));
+    }
+    out[length] = '\0';
+    return length;
+}
+
+static bool is_utf8(const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s)
+        if (decode(&s) < 0)
+            return false;
+    return true;
+}
+
+/* What the rules make of a name that has no blank at either end. */
+static bool is_clean(const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s) {
+        const long point = decode(&s);
+        if (point < 0x20 || point == 0x7F)
+            return false;
+    }
+    return text[0] != '\0';
+}
+
+/* --- helpers -------------------------------------------------------------------------------------- */
+
+static void repeat(char *out, const char *piece, size_t times)
+{
+    const size_t length = strlen(piece);
+    for (size_t i = 0; i < times; i++)
+        memcpy(out + i * length, piece, length);
+    out[times * length] = '\0';
+}
+
+typedef int (*check_fn)(const char *text, simba_error *err);
+
+static void assert_refused(check_fn check, const char *text, const char *because)
+{
+    simba_error err = {.code = 1, .text = "untouched"};
+    assert_int_equal(check(text, &err), SIMBA_EINVAL);
+    assert_int_equal(err.code, SIMBA_EINVAL);
+    assert_non_null(strstr(err.text, because));
+    assert_true(is_utf8(err.text));
+    assert_int_equal(check(text, NULL), SIMBA_EINVAL);
+}
+
+static void assert_accepted(check_fn check, const char *text)
+{
+    simba_error err = {.code = 1, .text = "untouched"};
+    assert_int_equal(check(text, &err), 0);
+    assert_int_equal(err.code, 1);
+    assert_string_equal(err.text, "untouched");
+    assert_int_equal(check(text, NULL), 0);
+}
+
+static const check_fn both[] = {simba__check_mutex, simba__check_id};
+
+/* --- tests ---------------------------------------------------------------------------------------- */
+
+/* Ordinary names, as people give them. */
+static void ordinary_names_are_accepted(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a",    "orders",  "billing/nightly",
+                                        "a b",  "mutex:1", "0:4711@10.0.0.1",
+                                        "3f2a", "naïve",   "通知",
+                                        "🦁", "%s%n",    "\"quoted\"",
+                                        "it's", "a@b",     "*?[x]"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t c = 0; c < 2; c++)
+            assert_accepted(both[c], names[i]);
+}
+
+/* Nothing is no name. */
+static void null_and_empty_are_refused(void **state)
+{
+    (void)state;
+    assert_refused(simba__check_mutex, NULL, "mutex name is NULL");
+    assert_refused(simba__check_mutex, "", "mutex name is empty");
+    assert_refused(simba__check_id, NULL, "contender id is NULL");
+    assert_refused(simba__check_id, "", "contender id is empty");
+}
+
+/* Blanks at the ends are invisible, and a name of blanks only is one too. */
+static void blanks_at_the_ends_are_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = {" ", "   ", " a", "a ", " a "};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t c = 0; c < 2; c++)
+            assert_refused(both[c], names[i], "blank");
+}
+
+/* A control character would garble logs, and a newline would forge them. */
+static void control_characters_are_refused(void **state)
+{
+    (void)state;
+    for (int c = 1; c < 0x80; c++) {
+        const char name[] = {'a', 'b', (char)c, 'd', '\0'};
+        for (size_t f = 0; f < 2; f++) {
+            if (c < 0x20 || c == 0x7F)
+                assert_refused(both[f], name, "control character at byte 2");
+            else
+                assert_accepted(both[f], name);
+        }
+    }
+}
+
+/* A mutex name is measured in characters, whatever their bytes. */
+static void mutex_names_have_at_most_66_characters(void **state)
+{
+    (void)state;
+    static const char *const characters[] = {"x", "é", "通", "🦁"};
+    char name[SIMBA_MUTEX_BYTES * 2];
+    for (size_t i = 0; i < 4; i++) {
+        repeat(name, characters[i], SIMBA_MUTEX_MAX);
+        assert_accepted(simba__check_mutex, name);
+        repeat(name, characters[i], SIMBA_MUTEX_MAX + 1);
+        assert_refused(simba__check_mutex, name, "has 67 characters, at most 66");
+    }
+    repeat(name, "🦁", SIMBA_MUTEX_MAX);
+    assert_int_equal(strlen(name), SIMBA_MUTEX_BYTES);
+}
+
+/* An id is measured in bytes: it has a field of that size in owners and stores. */
+static void ids_have_at_most_128_bytes(void **state)
+{
+    (void)state;
+    char id[256];
+    repeat(id, "x", SIMBA_ID_MAX);
+    assert_accepted(simba__check_id, id);
+    repeat(id, "x", SIMBA_ID_MAX + 1);
+    assert_refused(simba__check_id, id, "has 129 bytes, at most 128");
+    repeat(id, "🦁", SIMBA_ID_MAX / 4);
+    assert_accepted(simba__check_id, id);
+    repeat(id, "🦁", SIMBA_ID_MAX / 4 + 1);
+    assert_refused(simba__check_id, id, "has 132 bytes");
+}
+
+/* Some stores join fields by "@@", so an id must not have it; a mutex name may. */
+static void ids_do_not_contain_the_separator(void **state)
+{
+    (void)state;
+    assert_refused(simba__check_id, "a@@b", "@@");
+    assert_refused(simba__check_id, "@@", "@@");
+    assert_refused(simba__check_id, "a@@@b", "@@");
+    assert_accepted(simba__check_id, "a@b@c");
+    assert_accepted(simba__check_mutex, "a@@b");
+}
+
+/* The classic ways to get UTF-8 wrong, each with the place where it goes wrong. */
+static void broken_utf8_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *because;
+    } cases[] = {
+        {"\x80", "byte 0"},                 /* a continuation without a beginning */
+        {"ab\xBF", "byte 2"},               /* the same, later */
+        {"\xC3", "byte 0"},                 /* cut off after one byte of two */
+        {"a\xE2\x82", "byte 1"},            /* after two of three */
+        {"a\xF0\x9F\xA6", "byte 1"},        /* after three of four */
+        {"\xC3(", "byte 0"},                /* the second byte is no continuation */
+        {"\xC0\xAF", "byte 0"},             /* "/" in two bytes */
+        {"\xC1\xBF", "byte 0"},             /* DEL in two bytes */
+        {"\xE0\x80\xAF", "byte 0"},         /* "/" in three */
+        {"\xE0\x9F\xBF", "byte 0"},         /* U+07FF in three */
+        {"\xF0\x80\x80\xAF", "byte 0"},     /* "/" in four */
+        {"\xF0\x8F\xBF\xBF", "byte 0"},     /* U+FFFF in four */
+        {"\xED\xA0\x80", "byte 0"},         /* a surrogate, the first */
+        {"\xED\xBF\xBF", "byte 0"},         /* and the last */
+        {"\xF4\x90\x80\x80", "byte 0"},     /* past U+10FFFF */
+        {"\xF5\x80\x80\x80", "byte 0"},     /* further */
+        {"\xF8\x88\x80\x80\x80", "byte 0"}, /* five bytes */
+        {"\xFE", "byte 0"},                 /* never */
+        {"\xFF", "byte 0"},                 /* never */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t c = 0; c < 2; c++)
+            assert_refused(both[c], cases[i].name, cases[i].because);
+}
+
+/* Every code point there is, encoded as it should be, is a name; surrogates are not. */
+static void every_code_point_is_judged_right(void **state)
+{
+    (void)state;
+    for (long point = 0x21; point <= 0x10FFFF; point++) {
+        char name[5];
+        encode(point, name);
+        const bool fine = point != 0x7F && (point < 0xD800 || point > 0xDFFF);
+        if ((simba__check_mutex(name, NULL) == 0) != fine)
+            fail_msg("U+%04lX is judged wrong", point);
+    }
+}
+
+static void assert_agrees(const char *name)
+{
+    const bool fine = is_clean(name);
+    for (size_t c = 0; c < 2; c++)
+        if ((both[c](name, NULL) == 0) != fine) {
+            for (const unsigned char *s = (const unsigned char *)name; *s; s++)
+                fprintf(stderr, "%02X ", *s);
+            fail_msg("the bytes above are judged wrong");
+        }
+}
+
+/* Every string of one and of two bytes. */
+static void all_short_byte_strings_agree_with_the_decoder(void **state)
+{
+    (void)state;
+    for (int a = 1; a < 256; a++)
+        for (int b = 0; b < 256; b++) {
+            if (a == ' ' || b == ' ' || (a == '@' && b == '@'))
+                continue;
+            const char name[] = {(char)a, (char)b, '\0'};
+            assert_agrees(name);
+        }
+}
+
+/* Random bytes, most of them of the kind that UTF-8 is made of. */
+static void random_bytes_agree_with_the_decoder(void **state)
+{
+    (void)state;
+    static const unsigned char leads[] = {0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5};
+    static const unsigned char edges[] = {0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0};
+    uint64_t seed = 20240229;
+    size_t fine = 0;
+    for (int round = 0; round < 200000; round++) {
+        char name[16] = "x";
+        const size_t length = 2 + simba__random_next(&seed) % 6;
+        for (size_t i = 1; i < length; i++) {
+            const uint64_t r = simba__random_next(&seed);
+            unsigned char c = (unsigned char)(r >> 8);
+            if (r % 4 == 0)
+                c = leads[(r >> 8) % sizeof leads];
+            else if (r % 4 != 1)
+                c = edges[(r >> 8) % sizeof edges];
+            name[i] = (char)(c == 0 || c == ' ' || c == '@' ? 'x' : c);
+        }
+        assert_agrees(name);
+        fine += is_clean(name);
+    }
+    assert_true(fine > 1000 && fine < 199000); /* both kinds come up */
+}
+
+/* A message may show the beginning of a bad name, but never half a character of it. */
+static void messages_do_not_cut_characters(void **state)
+{
+    (void)state;
+    static const char *const characters[] = {"é", "通", "🦁"};
+    for (size_t i = 0; i < 3; i++)
+        for (size_t shift = 0; shift < 4; shift++) {
+            char name[1024] = "xxx";
+            repeat(name + shift, characters[i], 200);
+            assert_refused(simba__check_mutex, name, "characters, at most");
+            assert_refused(simba__check_id, name, "bytes, at most");
+            strcat(name, " ");
+            assert_refused(simba__check_mutex, name, "blank");
+            assert_refused(simba__check_id, name, "blank");
+        }
+}
+
+/* The cut itself: all of a text that fits, and whole characters of one that does not. */
+static void cut_keeps_whole_characters(void **state)
+{
+    (void)state;
+    assert_int_equal(simba__text_cut("", 4), 0);
+    assert_int_equal(simba__text_cut("abc", 4), 3);
+    assert_int_equal(simba__text_cut("abcd", 4), 4);
+    assert_int_equal(simba__text_cut("abcde", 4), 4);
+    assert_int_equal(simba__text_cut("ab通", 5), 5);
+    assert_int_equal(simba__text_cut("ab通", 4), 2);
+    assert_int_equal(simba__text_cut("ab通x", 5), 5);
+    assert_int_equal(simba__text_cut("🦁", 3), 0);
+    assert_int_equal(simba__text_cut("\x80\x80\x80", 2), 0);
+}
+
+/* Options of another version of the library are noticed, and the message says what to do. */
+static void sizes_are_compared(void **state)
+{
+    (void)state;
+    simba_error err = {0};
+    assert_int_equal(simba__check_size("simba_x_options", 16, 16, &err), 0);
+    assert_int_equal(err.code, 0);
+    assert_int_equal(simba__check_size("simba_x_options", 0, 16, &err), SIMBA_EINVAL);
+    assert_non_null(strstr(err.text, "simba_x_options.size is 0 and this library expects 16"));
+    assert_int_equal(simba__check_size("simba_x_options", 24, 16, NULL), SIMBA_EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ordinary_names_are_accepted),
+        cmocka_unit_test(null_and_empty_are_refused),
+        cmocka_unit_test(blanks_at_the_ends_are_refused),
+        cmocka_unit_test(control_characters_are_refused),
+        cmocka_unit_test(mutex_names_have_at_most_66_characters),
+        cmocka_unit_test(ids_have_at_most_128_bytes),
+        cmocka_unit_test(ids_do_not_contain_the_separator),
+        cmocka_unit_test(broken_utf8_is_refused),
+        cmocka_unit_test(every_code_point_is_judged_right),
+        cmocka_unit_test(all_short_byte_strings_agree_with_the_decoder),
+        cmocka_unit_test(random_bytes_agree_with_the_decoder),
+        cmocka_unit_test(messages_do_not_cut_characters),
+        cmocka_unit_test(cut_keeps_whole_characters),
+        cmocka_unit_test(sizes_are_compared),
+    };
+    return cmocka_run_group_tests_name("text", tests, NULL, NULL);
+}

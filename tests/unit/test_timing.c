@@ -1,0 +1,229 @@
+/* The arithmetic of leases and delays: every bound, and the settings that do not fit together. */
+#include <string.h>
+
+#include "core/timing.h"
+#include "lib/cm.h"
+#include "util/clock.h"
+
+#define MS SIMBA__NS_PER_MS
+
+static simba__timing resolved(int64_t ttl_ms, int64_t transition_ms)
+{
+    simba_timing ms = simba__timing_defaults;
+    simba__timing timing;
+    simba_error error;
+    ms.ttl_ms = ttl_ms;
+    ms.transition_ms = transition_ms;
+    assert_int_equal(simba__timing_resolve(&ms, 10000, 4000, false, &error, &timing), 0);
+    return timing;
+}
+
+static void refused(simba_timing ms, unsigned drift_ppm, int64_t op_timeout_ms, const char *culprit)
+{
+    simba__timing timing;
+    simba_error error = {0};
+    assert_int_equal(simba__timing_resolve(&ms, drift_ppm, op_timeout_ms, false, &error, &timing), SIMBA_EINVAL);
+    assert_int_equal(error.code, SIMBA_EINVAL);
+    assert_non_null(strstr(error.text, culprit));
+}
+
+/* The defaults are those of the JVM's Simba. */
+static void defaults(void **state)
+{
+    (void)state;
+    assert_int_equal(simba__timing_defaults.ttl_ms, 10000);
+    assert_int_equal(simba__timing_defaults.transition_ms, 6000);
+    assert_int_equal(simba__timing_defaults.initial_delay_ms, 0);
+    assert_int_equal(simba__timing_defaults.jitter_min_ms, -200);
+    assert_int_equal(simba__timing_defaults.jitter_max_ms, 1000);
+}
+
+/* What is not given comes from the level above, field by field. */
+static void inheritance(void **state)
+{
+    (void)state;
+    simba_timing over = SIMBA_TIMING_INHERIT;
+    over.transition_ms = 0;
+    const simba_timing merged = simba__timing_inherit(&over, &simba__timing_defaults);
+    assert_int_equal(merged.ttl_ms, 10000);
+    assert_int_equal(merged.transition_ms, 0);
+    assert_int_equal(merged.jitter_min_ms, -200);
+}
+
+/* Every setting has its bounds, and the sentence names the one that is off. */
+static void bad_settings_are_named(void **state)
+{
+    (void)state;
+    simba_timing ms = simba__timing_defaults;
+    const int64_t bad_ttls[] = {0, -1, SIMBA_TTL_MIN_MS - 1, INT64_MAX, INT64_MIN};
+    for (size_t i = 0; i < sizeof bad_ttls / sizeof *bad_ttls; i++) {
+        ms.ttl_ms = bad_ttls[i];
+        refused(ms, 10000, 4000, "ttl");
+    }
+    ms = simba__timing_defaults;
+    ms.transition_ms = -1;
+    refused(ms, 10000, 4000, "transition");
+    ms.transition_ms = INT64_MAX;
+    refused(ms, 10000, 4000, "transition");
+    ms.ttl_ms = SIMBA_LEASE_MAX_MS;
+    ms.transition_ms = SIMBA_LEASE_MAX_MS;
+    refused(ms, 10000, 4000, "ttl + transition");
+    ms = simba__timing_defaults;
+    ms.initial_delay_ms = -1;
+    refused(ms, 10000, 4000, "initial delay");
+    ms = simba__timing_defaults;
+    ms.hold_limit_ms = -5;
+    refused(ms, 10000, 4000, "hold limit");
+    ms = simba__timing_defaults;
+    ms.jitter_max_ms = -300;
+    refused(ms, 10000, 4000, "jitter maximum");
+    ms = simba__timing_defaults;
+    ms.stop_margin_ms = 6000;
+    refused(ms, 10000, 4000, "stop margin");
+    ms.stop_margin_ms = -1;
+    refused(ms, 10000, 4000, "stop margin");
+    refused(simba__timing_defaults, 500001, 4000, "drift");
+    refused(simba__timing_defaults, 10000, 0, "operation timeout");
+}
+
+/* The longest lease does not overflow anything. */
+static void the_longest_lease_fits(void **state)
+{
+    (void)state;
+    const simba__timing timing = resolved(SIMBA_LEASE_MAX_MS - 6000, 6000);
+    assert_true(simba__lease_ns(&timing) > 0);
+    assert_true(simba__lease_ns(&timing) < SIMBA_LEASE_MAX_MS * MS);
+    const simba_local late = {INT64_MAX - 5};
+    assert_int_equal(simba__local_add(late, 100).ns, INT64_MAX);
+}
+
+/* S1: for any settings, our count of the lease is over before the store's, even if our clock runs slow by the bound. */
+static void a_lease_ends_here_before_it_ends_there(void **state)
+{
+    (void)state;
+    const int64_t ttls[] = {10, 99, 1000, 10000, 123457, 86400000};
+    const int64_t transitions[] = {0, 1, 6000, 999999};
+    for (size_t i = 0; i < sizeof ttls / sizeof *ttls; i++)
+        for (size_t j = 0; j < sizeof transitions / sizeof *transitions; j++) {
+            const simba__timing timing = resolved(ttls[i], transitions[j]);
+            const int64_t ours_ns = simba__lease_ns(&timing);
+            const int64_t theirs_ns = ours_ns + ours_ns / 1000 * 10 + 1;
+            assert_true(theirs_ns <= (ttls[i] + transitions[j]) * MS);
+        }
+}
+
+/* Renewing comes before the end of the ttl, and leaves a window for retries, with and without a transition. */
+static void renewal_comes_just_before_the_ttl_ends(void **state)
+{
+    (void)state;
+    const simba_local from = {INT64_C(77777777777)};
+    for (int64_t ttl_ms = 10; ttl_ms < 1000000; ttl_ms = ttl_ms * 3 + 1)
+        for (int64_t transition_ms = 0; transition_ms < 20000; transition_ms = transition_ms * 4 + 7) {
+            const simba__timing timing = resolved(ttl_ms, transition_ms);
+            const int64_t after_ns = simba__period_renew_at(&timing, from).ns - from.ns;
+            assert_true(after_ns < simba__lease_ttl_ns(&timing));
+            assert_true(after_ns > simba__lease_ttl_ns(&timing) / 2);
+            assert_true(simba__period_window_ns(&timing) >= ttl_ms * MS / 5);
+        }
+    const simba__timing usual = resolved(10000, 6000);
+    const int64_t before_ns = simba__lease_ttl_ns(&usual) - (simba__period_renew_at(&usual, from).ns - from.ns);
+    assert_in_range(before_ns, 500 * MS, 750 * MS);
+}
+
+/* Leases that began at different moments are renewed on one grid, so that they share a batch. */
+static void renewals_fall_together(void **state)
+{
+    (void)state;
+    const simba__timing timing = resolved(10000, 6000);
+    for (int64_t ns = 0; ns < 2000 * MS; ns += 13 * MS)
+        assert_int_equal(simba__period_renew_at(&timing, (simba_local){ns}).ns % (250 * MS), 0);
+}
+
+/* Several retries fit into the window, each pause longer than the first. */
+static void several_retries_fit_into_the_window(void **state)
+{
+    (void)state;
+    const int64_t transitions[] = {0, 1000, 6000};
+    for (size_t i = 0; i < 3; i++) {
+        const simba__timing timing = resolved(10000, transitions[i]);
+        const int64_t window_ns = simba__period_window_ns(&timing);
+        uint64_t seed = 5;
+        int64_t spent_ns = 0;
+        unsigned tries = 0;
+        for (;;) {
+            spent_ns += simba__period_retry_ns(&timing, tries + 1, &seed);
+            if (spent_ns >= window_ns)
+                break;
+            tries++;
+        }
+        assert_in_range(tries, 5, 12);
+        assert_true(simba__period_retry_ns(&timing, 8, &seed) > 2 * simba__period_retry_ns(&timing, 1, &seed));
+    }
+}
+
+static void check_wait(const simba__timing *timing, int64_t low_ns, int64_t high_ns)
+{
+    const simba_owner owner = {.id = "other", .transition_at_ms = 1005000};
+    uint64_t seed = 9;
+    int64_t least = INT64_MAX;
+    int64_t most = INT64_MIN;
+    for (int i = 0; i < 20000; i++) {
+        const int64_t wait_ns = simba__period_wait_ns(timing, &owner, 1000000, &seed);
+        least = wait_ns < least ? wait_ns : least;
+        most = wait_ns > most ? wait_ns : most;
+    }
+    assert_true(least >= 5000 * MS + low_ns && least < 5000 * MS + low_ns + (high_ns - low_ns) / 50);
+    assert_true(most < 5000 * MS + high_ns && most > 5000 * MS + high_ns - (high_ns - low_ns) / 50);
+}
+
+/* A waiter aims at the end of the transition, from 200 ms before to 1,000 ms after; with no transition never before;
+ * with a short lease in proportion. */
+static void jitter_bounds(void **state)
+{
+    (void)state;
+    simba__timing timing = resolved(10000, 6000);
+    check_wait(&timing, -200 * MS, 1000 * MS);
+    timing = resolved(10000, 0);
+    check_wait(&timing, 0, 1000 * MS);
+    timing = resolved(300, 200);
+    check_wait(&timing, -10 * MS, 50 * MS);
+}
+
+/* A transition that is over already means now, not the past. */
+static void a_wait_is_never_negative(void **state)
+{
+    (void)state;
+    const simba__timing timing = resolved(10000, 6000);
+    const simba_owner owner = {.id = "other", .transition_at_ms = 5};
+    uint64_t seed = 1;
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(simba__period_wait_ns(&timing, &owner, 1000000, &seed), 0);
+}
+
+/* One unanswered renewal must not eat the window, and one unanswered release not a stop's patience. */
+static void answers_are_not_waited_for_too_long(void **state)
+{
+    (void)state;
+    const simba__timing timing = resolved(10000, 6000);
+    assert_true(simba__period_op_timeout_ns(&timing, SIMBA_OP_RENEW) <= simba__period_window_ns(&timing) / 4);
+    assert_int_equal(simba__period_op_timeout_ns(&timing, SIMBA_OP_RELEASE), 1000 * MS);
+    assert_true(simba__period_op_timeout_ns(&timing, SIMBA_OP_ACQUIRE) <= 4000 * MS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(inheritance),
+        cmocka_unit_test(bad_settings_are_named),
+        cmocka_unit_test(the_longest_lease_fits),
+        cmocka_unit_test(a_lease_ends_here_before_it_ends_there),
+        cmocka_unit_test(renewal_comes_just_before_the_ttl_ends),
+        cmocka_unit_test(renewals_fall_together),
+        cmocka_unit_test(several_retries_fit_into_the_window),
+        cmocka_unit_test(jitter_bounds),
+        cmocka_unit_test(a_wait_is_never_negative),
+        cmocka_unit_test(answers_are_not_waited_for_too_long),
+    };
+    return cmocka_run_group_tests_name("timing", tests, NULL, NULL);
+}
