@@ -1,0 +1,38 @@
+/* What the benchmarks share: a clock, a temporary directory, and one kind of table, so that their answers can be read
+ * side by side. A goal that is missed is a result; only what broke is an error. */
+#ifndef SIMBA_BENCH_H
+#define SIMBA_BENCH_H
+
+#include <simba.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum bench_goal {
+    BENCH_NO_GOAL,
+    BENCH_AT_LEAST,
+    BENCH_AT_MOST,
+    BENCH_BELOW,
+} bench_goal;
+
+/* Read the arguments: the only one there is, is --quick. Exits on any other. */
+bool bench_wants_quick(int argc, char **argv);
+
+/* One row: what was measured, how much, with how many decimals, of which unit, and the goal if there is one. */
+void bench_add(const char *what, double measured, int decimals, const char *unit, bench_goal goal, double limit);
+
+/* Print all rows under a title. Returns 0, the exit code of a run that worked. */
+int bench_print(const char *title);
+
+/* CLOCK_BOOTTIME, which all processes of a host share. */
+int64_t bench_now_ns(void);
+void bench_sleep_ms(int64_t ms);
+
+/* A fresh directory under $TMPDIR or /tmp, removed at exit by the process that made it. */
+const char *bench_temp_dir(void);
+
+/* Say what broke and exit 1. */
+void bench_fail(const char *what, const char *why) __attribute__((noreturn));
+/* The same unless `code` is 0 or more. */
+void bench_check(int code, const char *what, const simba_error *error);
+
+#endif

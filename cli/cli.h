@@ -1,0 +1,109 @@
+/* What all commands of `simba` share: the exit codes, the command table, the options that every command may take, and
+ * the one way in which arguments are read, so that mistakes are answered in the same words everywhere. */
+#ifndef SIMBA_CLI_H
+#define SIMBA_CLI_H
+
+#include <simba.h>
+
+/* After sysexits.h, so that scripts can tell whose fault it was. */
+enum {
+    CLI_OK = 0,
+    CLI_FAILED = 1,
+    CLI_USAGE = 64,
+    CLI_UNAVAILABLE = 69,
+    CLI_CONFIG = 78,
+};
+
+/* Options that stand before or after the name of a command. Not given: NULL, SIMBA_INHERIT, 0. */
+typedef struct cli_globals {
+    const char *url;
+    const char *id;
+    int64_t ttl_ms;
+    int64_t transition_ms;
+    int verbose;
+} cli_globals;
+
+/* argv[0] is the name of the command. Returns the exit code. */
+typedef int (*cli_command_fn)(cli_globals *globals, int argc, char **argv);
+
+typedef struct cli_command {
+    const char *name;
+    const char *help; /* one line; NULL: not for people, and not listed */
+    cli_command_fn run;
+} cli_command;
+
+/* The one table, in main.c; ends with a row without a name. */
+extern const cli_command cli_commands[];
+
+const cli_command *cli_find_command(const char *name);
+
+int cmd_contend(cli_globals *globals, int argc, char **argv);
+int cmd_demo(cli_globals *globals, int argc, char **argv);
+int cmd_help(cli_globals *globals, int argc, char **argv);
+int cmd_tck(cli_globals *globals, int argc, char **argv);
+int cmd_version(cli_globals *globals, int argc, char **argv);
+
+/* --- arguments ---------------------------------------------------------------------------------- */
+
+typedef enum cli_kind {
+    CLI_FLAG,     /* bool */
+    CLI_COUNT,    /* int, one more each time */
+    CLI_TEXT,     /* const char * */
+    CLI_DURATION, /* int64_t, milliseconds */
+} cli_kind;
+
+typedef struct cli_option {
+    const char *name; /* without the dashes */
+    char letter;      /* 0: none */
+    cli_kind kind;
+    const char *argument; /* what --help calls its argument; NULL for flags */
+    const char *help;
+    void *value; /* where it goes */
+} cli_option;
+
+/* Which of the global options mean something to a command. -v does to all. */
+enum {
+    CLI_TAKES_NONE = 0,
+    CLI_TAKES_URL = 1,
+    CLI_TAKES_ID = 2,
+    CLI_TAKES_TIMING = 4,
+    CLI_TAKES_ALL = 7,
+};
+
+typedef struct cli_syntax {
+    const char *command;  /* NULL: `simba` itself, whose operands begin with the command */
+    const char *operands; /* "[URL]", for --help; NULL or "": none */
+    const char *about;    /* what --help says, in sentences */
+    const cli_option *options;
+    size_t option_count;
+    unsigned takes;
+    int min_operands;
+    int max_operands; /* -1: any number */
+} cli_syntax;
+
+/* Go on; anything else that cli_parse returns is the exit code, and all has been said. */
+#define CLI_GO (-1)
+
+/* Read the options in argv[1…] and leave the operands at argv[0…argc-1]. */
+int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv);
+
+/* Print "  --name ARG   help" for each. */
+void cli_print_options(const cli_option *options, size_t count);
+void cli_print_global_options(unsigned takes);
+
+/* One sentence on standard error, "simba tck: …", and CLI_USAGE. `command` may be NULL. */
+int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same with the words of a failed call of the library, and the exit code that fits it. */
+int cli_failure(const char *command, const simba_error *error);
+
+/* --- the store ---------------------------------------------------------------------------------- */
+
+/* Open the store that the options name, with -v the library's log on standard error. Returns CLI_GO or an exit code,
+ * and then all has been said. */
+int cli_open(const char *command, const cli_globals *globals, simba_client **ret_client);
+
+/* For commands with a default of their own for "ttl" or "transition": the option, otherwise what the URL says, which
+ * the library does not let anybody contradict, otherwise the default. */
+int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_t fallback_ms);
+
+#endif

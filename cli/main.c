@@ -1,0 +1,68 @@
+/* The command `simba`: finds the command in the one table there is and runs it. */
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+const cli_command cli_commands[] = {
+    {"demo", "Watch three processes fight for one mutex, and one of them die", cmd_demo},
+    {"tck", "Run the conformance kit against a store, as TAP", cmd_tck},
+    {"version", "Print the version", cmd_version},
+    {"help", "Explain simba, or one command", cmd_help},
+    {"contend", NULL, cmd_contend},
+    {NULL, NULL, NULL},
+};
+
+const cli_command *cli_find_command(const char *name)
+{
+    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
+        if (strcmp(command->name, name) == 0)
+            return command;
+    }
+    return NULL;
+}
+
+/* What could not be written was not delivered, whatever the command thinks. */
+static int finish(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "simba: standard output could not be written.\n");
+    return code == CLI_OK ? CLI_FAILED : code;
+}
+
+int main(int argc, char **argv)
+{
+    cli_globals globals = {NULL, NULL, SIMBA_INHERIT, SIMBA_INHERIT, 0};
+    bool want_help = false;
+    bool want_version = false;
+    const cli_option options[] = {
+        {"help", 'h', CLI_FLAG, NULL, "Explain simba", &want_help},
+        {"version", 'V', CLI_FLAG, NULL, "Print the version", &want_version},
+    };
+    const cli_syntax syntax = {
+        .command = NULL,
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
+        .takes = CLI_TAKES_ALL,
+        .max_operands = -1,
+    };
+
+    /* Only what text looks like is taken from the locale: numbers stay readable for scripts. */
+    setlocale(LC_CTYPE, "");
+    const int parsed = cli_parse(&syntax, &globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    if (want_version)
+        return finish(cmd_version(&globals, 1, (char *[]){"version", NULL}));
+    if (want_help)
+        return finish(cmd_help(&globals, 1, (char *[]){"help", NULL}));
+    if (argc == 0)
+        return cli_usage_error(NULL, "a command is missing");
+
+    const cli_command *command = cli_find_command(argv[0]);
+    if (command == NULL)
+        return cli_usage_error(NULL, "there is no command \"%s\"", argv[0]);
+    return finish(command->run(&globals, argc, argv));
+}

@@ -1,0 +1,49 @@
+/* How commands open the store: one place that turns the global options into those of the library, and the library's
+ * log into lines on standard error. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+static void print_log(void *user, simba_log_level level, const char *text)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    const char *command = user;
+    const unsigned known = (unsigned)level < 4 ? (unsigned)level : 3;
+    fprintf(stderr, "simba %s: %s: %s\n", command, names[known], text);
+}
+
+int cli_open(const char *command, const cli_globals *globals, simba_client **ret_client)
+{
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    simba_error error;
+
+    options.timing.ttl_ms = globals->ttl_ms;
+    options.timing.transition_ms = globals->transition_ms;
+    options.log = print_log;
+    options.log_user = (void *)command;
+    if (globals->verbose > 0)
+        options.log_level = globals->verbose > 1 ? SIMBA_LOG_DEBUG : SIMBA_LOG_INFO;
+    if (simba_client_open(globals->url, &options, &error, ret_client) < 0)
+        return cli_failure(command, &error);
+    return CLI_GO;
+}
+
+int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_t fallback_ms)
+{
+    const char *at = url != NULL ? strchr(url, '?') : NULL;
+    const size_t length = strlen(key);
+    if (option_ms != SIMBA_INHERIT)
+        return option_ms;
+    for (; at != NULL; at = strchr(at, '&')) {
+        char value[32];
+        int64_t ms;
+        at++;
+        if (strncmp(at, key, length) != 0 || at[length] != '=')
+            continue;
+        snprintf(value, sizeof value, "%.*s", (int)strcspn(at + length + 1, "&"), at + length + 1);
+        if (simba_duration_parse(value, &ms) == 0)
+            return ms;
+    }
+    return fallback_ms;
+}

@@ -1,0 +1,250 @@
+/* How arguments are read. Not getopt: here every option is one row of a table, from which both the parsing and the
+ * text of --help come, and a mistake is answered by a whole sentence that names it. */
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+#define GLOBAL_OPTIONS 5
+#define HELP_COLUMN 24
+
+/* The global options as rows; `globals` NULL: for printing only. Returns how many of them `takes` lets through. */
+static size_t global_options(cli_globals *globals, unsigned takes, cli_option ret_rows[GLOBAL_OPTIONS])
+{
+    static cli_globals unused;
+    cli_globals *to = globals != NULL ? globals : &unused;
+    const struct {
+        unsigned bit;
+        cli_option row;
+    } all[GLOBAL_OPTIONS] = {
+        {CLI_TAKES_URL, {"url", 0, CLI_TEXT, "URL", "The store, as in simba-url(5)", &to->url}},
+        {CLI_TAKES_TIMING, {"ttl", 0, CLI_DURATION, "D", "Time to live of a lease: 500ms, 10s, 2m", &to->ttl_ms}},
+        {CLI_TAKES_TIMING,
+         {"transition", 0, CLI_DURATION, "D", "How long after it nobody else may take over", &to->transition_ms}},
+        {CLI_TAKES_ID, {"id", 0, CLI_TEXT, "ID", "Name of this contender", &to->id}},
+        {0, {"verbose", 'v', CLI_COUNT, NULL, "Print what the library logs; twice for more", &to->verbose}},
+    };
+    size_t count = 0;
+    for (size_t i = 0; i < GLOBAL_OPTIONS; i++) {
+        if (all[i].bit == 0 || (all[i].bit & takes) != 0)
+            ret_rows[count++] = all[i].row;
+    }
+    return count;
+}
+
+void cli_print_options(const cli_option *options, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const cli_option *option = &options[i];
+        char left[64];
+        const char letter[] = {'-', option->letter, ',', ' ', '\0'};
+        snprintf(left, sizeof left, "  %s--%s%s%s", option->letter != 0 ? letter : "    ", option->name,
+                 option->argument != NULL ? " " : "", option->argument != NULL ? option->argument : "");
+        printf("%-*s  %s\n", HELP_COLUMN, left, option->help);
+    }
+}
+
+void cli_print_global_options(unsigned takes)
+{
+    cli_option rows[GLOBAL_OPTIONS];
+    cli_print_options(rows, global_options(NULL, takes, rows));
+}
+
+static void print_help(const cli_syntax *syntax)
+{
+    const char *operands = syntax->operands != NULL ? syntax->operands : "";
+    printf("Usage: simba %s [OPTION...]%s%s\n\n%s\n\nOptions:\n", syntax->command, operands[0] != '\0' ? " " : "",
+           operands, syntax->about);
+    cli_print_options(syntax->options, syntax->option_count);
+    cli_print_global_options(syntax->takes);
+}
+
+int cli_usage_error(const char *command, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "simba%s%s: ", command != NULL ? " " : "", command != NULL ? command : "");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "; see `simba %s%s--help`.\n", command != NULL ? command : "", command != NULL ? " " : "");
+    va_end(args);
+    return CLI_USAGE;
+}
+
+int cli_failure(const char *command, const simba_error *error)
+{
+    fprintf(stderr, "simba %s: %s.\n", command, error->text[0] != '\0' ? error->text : simba_error_text(error->code));
+    switch (error->code) {
+    case SIMBA_EUNAVAILABLE:
+    case SIMBA_ETIMEDOUT:
+        return CLI_UNAVAILABLE;
+    case SIMBA_EINVAL:
+    case SIMBA_EURL:
+    case SIMBA_ENOTBUILT:
+        return CLI_CONFIG;
+    default:
+        return CLI_FAILED;
+    }
+}
+
+static const cli_option *find_option(const cli_option *rows, size_t count, const char *name, size_t length)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strlen(rows[i].name) == length && strncmp(rows[i].name, name, length) == 0)
+            return &rows[i];
+    }
+    return NULL;
+}
+
+static const cli_option *find_letter(const cli_option *rows, size_t count, char letter)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].letter == letter)
+            return &rows[i];
+    }
+    return NULL;
+}
+
+static int store_value(const cli_syntax *syntax, const cli_option *option, const char *text)
+{
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(bool *)option->value = true;
+        break;
+    case CLI_COUNT:
+        ++*(int *)option->value;
+        break;
+    case CLI_TEXT:
+        *(const char **)option->value = text;
+        break;
+    case CLI_DURATION:
+        if (simba_duration_parse(text, option->value) < 0)
+            return cli_usage_error(syntax->command, "--%s wants a duration such as 500ms, 10s or 2m, not \"%s\"",
+                                   option->name, text);
+        break;
+    }
+    return CLI_GO;
+}
+
+/* Everything one pass over the arguments needs. */
+typedef struct reader {
+    const cli_syntax *syntax;
+    const cli_option *own;
+    size_t own_count;
+    cli_option globals[GLOBAL_OPTIONS];
+    size_t global_count;
+    int argc;
+    char **argv;
+    int at; /* the argument that is read now */
+} reader;
+
+/* "--name", "--name=value" or "--name value". */
+static int read_long(reader *r)
+{
+    const char *name = r->argv[r->at] + 2;
+    const size_t length = strcspn(name, "=");
+    const cli_option *option = find_option(r->own, r->own_count, name, length);
+    if (option == NULL)
+        option = find_option(r->globals, r->global_count, name, length);
+    if (option == NULL)
+        return cli_usage_error(r->syntax->command, "there is no option --%.*s", (int)length, name);
+    if (option->argument == NULL) {
+        if (name[length] == '=')
+            return cli_usage_error(r->syntax->command, "--%s takes no value", option->name);
+        return store_value(r->syntax, option, NULL);
+    }
+    if (name[length] == '=')
+        return store_value(r->syntax, option, name + length + 1);
+    if (r->at + 1 >= r->argc)
+        return cli_usage_error(r->syntax->command, "--%s wants a value", option->name);
+    return store_value(r->syntax, option, r->argv[++r->at]);
+}
+
+/* "-v", "-vv": no letter takes an argument. */
+static int read_letters(reader *r)
+{
+    for (const char *letter = r->argv[r->at] + 1; *letter != '\0'; letter++) {
+        const cli_option *option = find_letter(r->own, r->own_count, *letter);
+        if (option == NULL)
+            option = find_letter(r->globals, r->global_count, *letter);
+        if (option == NULL)
+            return cli_usage_error(r->syntax->command, "there is no option -%c", *letter);
+        const int code = store_value(r->syntax, option, NULL);
+        if (code != CLI_GO)
+            return code;
+    }
+    return CLI_GO;
+}
+
+static int read_all(reader *r, int *ret_operands)
+{
+    int operands = 0;
+    int code = CLI_GO;
+    for (r->at = 1; r->at < r->argc && code == CLI_GO; r->at++) {
+        char *arg = r->argv[r->at];
+        const bool is_operand = arg[0] != '-' || arg[1] == '\0';
+        const bool ends_options = strcmp(arg, "--") == 0;
+        if (ends_options || (is_operand && r->syntax->command == NULL)) {
+            for (r->at += ends_options; r->at < r->argc; r->at++)
+                r->argv[operands++] = r->argv[r->at];
+        } else if (is_operand) {
+            r->argv[operands++] = arg;
+        } else {
+            code = arg[1] == '-' ? read_long(r) : read_letters(r);
+        }
+    }
+    *ret_operands = operands;
+    return code;
+}
+
+/* An option that came before the name of a command which has no use for it is a mistake, not a detail to ignore. */
+static int refuse_unused(const cli_syntax *syntax, const cli_globals *globals)
+{
+    const char *name = NULL;
+    if (globals->url != NULL && (syntax->takes & CLI_TAKES_URL) == 0)
+        name = "url";
+    else if (globals->id != NULL && (syntax->takes & CLI_TAKES_ID) == 0)
+        name = "id";
+    else if (globals->ttl_ms != SIMBA_INHERIT && (syntax->takes & CLI_TAKES_TIMING) == 0)
+        name = "ttl";
+    else if (globals->transition_ms != SIMBA_INHERIT && (syntax->takes & CLI_TAKES_TIMING) == 0)
+        name = "transition";
+    if (name == NULL)
+        return CLI_GO;
+    return cli_usage_error(syntax->command, "it has no use for --%s", name);
+}
+
+int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv)
+{
+    bool want_help = false;
+    cli_option own[16];
+    const size_t room = sizeof own / sizeof own[0] - 1;
+    reader r = {.syntax = syntax, .own = own, .argc = *argc, .argv = argv};
+
+    assert(syntax->option_count <= room);
+    for (r.own_count = 0; r.own_count < syntax->option_count && r.own_count < room; r.own_count++)
+        own[r.own_count] = syntax->options[r.own_count];
+    if (syntax->command != NULL)
+        own[r.own_count++] = (cli_option){"help", 'h', CLI_FLAG, NULL, "Explain this command", &want_help};
+    r.global_count = global_options(globals, syntax->takes, r.globals);
+
+    int operands = 0;
+    int code = read_all(&r, &operands);
+    if (code != CLI_GO)
+        return code;
+    argv[operands] = NULL;
+    *argc = operands;
+    if (want_help) {
+        print_help(syntax);
+        return CLI_OK;
+    }
+    code = refuse_unused(syntax, globals);
+    if (code != CLI_GO)
+        return code;
+    if (syntax->max_operands >= 0 && operands > syntax->max_operands)
+        return cli_usage_error(syntax->command, "\"%s\" is one argument too many", argv[syntax->max_operands]);
+    if (operands < syntax->min_operands)
+        return cli_usage_error(syntax->command, "an argument is missing (%s)", syntax->operands);
+    return CLI_GO;
+}

@@ -1,0 +1,41 @@
+/* What the terminal can show, asked once: colours, how wide it is, and whether it takes more than ASCII. Everything
+ * that is drawn asks here, so that a pipe, NO_COLOR and LANG=C get plain text from all commands alike. */
+#ifndef SIMBA_CLI_TERM_H
+#define SIMBA_CLI_TERM_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct term {
+    FILE *stream;
+    bool colour;
+    bool utf8;
+    unsigned width;
+} term;
+
+typedef enum term_style {
+    TERM_PLAIN,
+    TERM_BOLD,
+    TERM_DIM,
+    TERM_RED,
+    TERM_GREEN,
+    TERM_YELLOW,
+    TERM_BLUE,
+    TERM_MAGENTA,
+    TERM_CYAN,
+} term_style;
+
+/* After setlocale(). Not a terminal: no colours, 80 columns. */
+void term_open(FILE *stream, term *ret_term);
+
+/* What switches a style on, and all of them off; "" without colours. */
+const char *term_on(const term *t, term_style style);
+const char *term_off(const term *t);
+
+/* `fancy` where the locale has UTF-8, `plain` elsewhere. */
+const char *term_pick(const term *t, const char *fancy, const char *plain);
+
+/* Print ASCII text in `style`, broken between words, every line indented. */
+void term_wrap(const term *t, term_style style, unsigned indent, const char *text);
+
+#endif

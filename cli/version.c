@@ -1,0 +1,21 @@
+/* `simba version`: of the library that is loaded, which is what matters in a report. */
+#include <stdio.h>
+
+#include "cli.h"
+
+int cmd_version(cli_globals *globals, int argc, char **argv)
+{
+    const cli_syntax syntax = {
+        .command = "version",
+        .about = "Prints the version of simba and of the library that it has loaded.",
+        .takes = CLI_TAKES_NONE,
+    };
+    const int parsed = cli_parse(&syntax, globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+
+    char built[32];
+    snprintf(built, sizeof built, "%d.%d.%d", SIMBA_VERSION_MAJOR, SIMBA_VERSION_MINOR, SIMBA_VERSION_PATCH);
+    printf("simba %s (library %s)\n", built, simba_version());
+    return CLI_OK;
+}
