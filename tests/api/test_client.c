@@ -1,0 +1,767 @@
+/* The client: opening by URL and by environment, closing in the middle of everything, and what it tells about itself. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support.h"
+
+static void close_inside(struct player *player)
+{
+    EXPECT(simba_client_close(player->user) == SIMBA_ESTATE);
+}
+
+static void dawdle(struct player *player)
+{
+    gate_pass(&player->gate);
+}
+
+/* --- opening -------------------------------------------------------------------------------------- */
+
+/* The URL is shown as it was given, but for a password. */
+static void shown_url(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *given, *shown;
+    } urls[] = {
+        {"memory://shown", "memory://shown"},
+        {"memory://shown?ttl=5s&transition=1s", "memory://shown?ttl=5s&transition=1s"},
+        {"memory://me:secret@shown", "memory://me:***@shown"},
+        {"memory://me:se%63ret@shown?ttl=5s", "memory://me:***@shown?ttl=5s"},
+        {"memory://me:@shown", "memory://me:***@shown"},
+        {"memory://me@shown", "memory://me@shown"},
+    };
+    for (size_t i = 0; i < COUNT_OF(urls); i++) {
+        simba_client *client;
+        assert_rc(0, simba_client_open(urls[i].given, NULL, NULL, &client));
+        assert_string_equal(urls[i].shown, simba_client_url(client));
+        client_close(client);
+    }
+}
+
+/* A password is in no error either. */
+static void no_password_in_errors(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {"nosuch://me:secret@x", "memory://me:secret@x?bogus=1", "memory://me:secret@",
+                                       "memory://me:secret@x?ttl=5", "memory://me:secret@x%zz", "memory://me:secret%@x"};
+    for (size_t i = 0; i < COUNT_OF(urls); i++) {
+        simba_client *client;
+        simba_error err = {0};
+        assert_true(simba_client_open(urls[i], NULL, &err, &client) < 0);
+        assert_null(strstr(err.text, "secret"));
+    }
+}
+
+/* The URL's settings are those of the contenders, which may have their own. */
+static void settings_are_inherited(void **state)
+{
+    (void)state;
+    char url[128];
+    snprintf(url, sizeof url, "%s?ttl=5s&transition=1s", store_url());
+    simba_client *client;
+    assert_rc(0, simba_client_open(url, NULL, NULL, &client));
+    const simba_timing timing = lease(7000, SIMBA_INHERIT);
+    struct player *plain = player_start(client, "plain");
+    struct player *own = player_new(client, "own", NULL, &timing);
+    assert_rc(0, simba_contender_start(own->contender));
+    AWAIT(plain->leads && own->leads);
+    const simba_owner *owner = &plain->acquired_state.after;
+    assert_int_equal(5000, owner->ttl_at_ms - owner->acquired_at_ms);
+    assert_int_equal(1000, owner->transition_at_ms - owner->ttl_at_ms);
+    owner = &own->acquired_state.after;
+    assert_int_equal(7000, owner->ttl_at_ms - owner->acquired_at_ms);
+    assert_int_equal(1000, owner->transition_at_ms - owner->ttl_at_ms);
+    player_free(plain);
+    player_free(own);
+    client_close(client);
+}
+
+/* Without a URL the environment is asked; an explicit one wins over it; a bad one is an error. */
+static void url_from_the_environment(void **state)
+{
+    (void)state;
+    simba_client *client;
+    assert_int_equal(0, setenv("SIMBA_URL", "memory://environment", 1));
+    assert_rc(0, simba_client_open(NULL, NULL, NULL, &client));
+    assert_string_equal("memory://environment", simba_client_url(client));
+    client_close(client);
+    assert_rc(0, simba_client_open("memory://explicit", NULL, NULL, &client));
+    assert_string_equal("memory://explicit", simba_client_url(client));
+    client_close(client);
+    simba_error err = {0};
+    assert_int_equal(0, setenv("SIMBA_URL", "nosuch://x", 1));
+    assert_rc(SIMBA_EURL, simba_client_open(NULL, NULL, &err, &client));
+    assert_non_null(strstr(err.text, "nosuch"));
+    assert_int_equal(0, setenv("SIMBA_URL", "", 1));
+    assert_rc(SIMBA_EURL, simba_client_open(NULL, NULL, &err, &client));
+    assert_int_equal(0, unsetenv("SIMBA_URL"));
+}
+
+/* Open the default store in a process of its own, as nobody in particular, with this environment. What it got is
+ * answered as an exit status: 0 for the expected URL. */
+static int open_default(const char *xdg_state_home, const char *home, const char *expected)
+{
+    const pid_t child = fork();
+    if (child != 0) {
+        int status;
+        assert_int_equal(child, waitpid(child, &status, 0));
+        assert_true(WIFEXITED(status));
+        return WEXITSTATUS(status);
+    }
+    unsetenv("SIMBA_URL");
+    unsetenv("XDG_STATE_HOME");
+    unsetenv("HOME");
+    if (xdg_state_home)
+        setenv("XDG_STATE_HOME", xdg_state_home, 1);
+    if (home)
+        setenv("HOME", home, 1);
+    if (geteuid() == 0 && setuid(65534) != 0)
+        _exit(90);
+    simba_client *client;
+    simba_error err = {0};
+    const int rc = simba_client_open(NULL, NULL, &err, &client);
+    if (rc < 0)
+        _exit(-rc);
+    const int differs = strcmp(expected, simba_client_url(client));
+    if (differs)
+        fprintf(stderr, "%s, not %s\n", simba_client_url(client), expected);
+    _exit(simba_client_close(client) != 0 || differs ? 91 : 0);
+}
+
+/* The embedded store of this user: under XDG_STATE_HOME, or HOME; never a relative path; whatever characters. */
+static void default_store(void **state)
+{
+    (void)state;
+    char home[] = "/tmp/simba-home-XXXXXX";
+    assert_non_null(mkdtemp(home));
+    assert_int_equal(0, chmod(home, 0777));
+    char odd[64];
+    char expected[256];
+    char command[128];
+    snprintf(odd, sizeof odd, "%s/100%% odd?#&=", home);
+#ifdef SIMBA_WITH_SQLITE
+    const int ok = 0;
+#else
+    const int ok = -SIMBA_ENOTBUILT;
+#endif
+    snprintf(expected, sizeof expected, "sqlite://%s/simba/simba.db", home);
+    assert_int_equal(ok, open_default(home, "/nonexistent", expected));
+    snprintf(expected, sizeof expected, "sqlite://%s/.local/state/simba/simba.db", home);
+    assert_int_equal(ok, open_default(NULL, home, expected));
+    assert_int_equal(ok, open_default("relative", home, expected));
+    assert_int_equal(ok, open_default("", home, expected));
+    snprintf(expected, sizeof expected, "sqlite://%s/100%%25 odd%%3F#&=/simba/simba.db", home);
+    assert_int_equal(ok, open_default(odd, home, expected));
+    assert_int_equal(-SIMBA_EURL, open_default(NULL, NULL, ""));
+    assert_int_equal(-SIMBA_EURL, open_default("relative", "also/relative", ""));
+#ifdef SIMBA_WITH_SQLITE
+    char file[256];
+    snprintf(file, sizeof file, "%s/simba/simba.db", odd);
+    assert_int_equal(0, access(file, F_OK));
+#endif
+    snprintf(command, sizeof command, "rm -rf '%s'", home);
+    assert_int_equal(0, system(command));
+}
+
+/* Many clients share a store by its name; another name is another store. */
+static void many_clients_on_one_store(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 20 };
+    simba_client *clients[CLIENTS];
+    struct player *players[CLIENTS];
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i] = client_open(NULL);
+        players[i] = player_start(clients[i], "m");
+    }
+    simba_client *stranger;
+    assert_rc(0, simba_client_open("memory://stranger", NULL, NULL, &stranger));
+    struct player *alone = player_start(stranger, "m");
+    AWAIT(alone->leads);
+    for (int i = 0; i < CLIENTS; i++) {
+        int leader = -1;
+        AWAIT(({
+            int leaders = 0;
+            for (int j = 0; j < CLIENTS; j++)
+                if (players[j]->leads) {
+                    leader = j;
+                    leaders++;
+                }
+            leaders == 1;
+        }));
+        /* The client goes, its contender stays behind, and the next one takes over. */
+        client_close(clients[leader]);
+        assert_int_equal(1, players[leader]->released);
+        assert_int_equal(SIMBA_REASON_STOPPED, players[leader]->reason);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        player_free(players[i]);
+    player_free(alone);
+    client_close(stranger);
+}
+
+/* --- closing -------------------------------------------------------------------------------------- */
+
+static void close_it(void *arg)
+{
+    EXPECT(simba_client_close(arg) == 0);
+}
+
+/* close gives back after on_released has returned, and not before. */
+static void close_waits_for_callbacks(void **state)
+{
+    (void)state;
+    simba_client *other = client_open(NULL);
+    simba_client *client = client_open(NULL);
+    const simba_timing timing = lease(60, 60);
+    struct player *slow = player_new(client, "m", NULL, &timing);
+    slow->in_released = dawdle;
+    assert_rc(0, simba_contender_start(slow->contender));
+    AWAIT(slow->leads);
+    struct player *next = player_new(other, "m", NULL, &timing);
+    assert_rc(0, simba_contender_start(next->contender));
+    struct runner runner;
+    runner_start(&runner, close_it, client);
+    AWAIT(slow->gate.waiting == 1);
+    const uint64_t renewals = client_stats(client).renewals;
+    AWAIT(client_stats(client).renewals >= renewals + 3);
+    assert_int_equal(0, next->acquired);
+    assert_false(runner.done);
+    /* It is on its way out: nothing new begins. */
+    simba_contender *late;
+    assert_rc(SIMBA_ECLOSED, simba_contender_new(client, "m", NULL, NULL, &late));
+    assert_rc(SIMBA_ECLOSED, simba_client_force_release(client, "m", NULL));
+    gate_open(&slow->gate);
+    runner_join(&runner);
+    AWAIT(next->acquired == 1);
+    player_free(slow);
+    player_free(next);
+    client_close(other);
+}
+
+static void work_closes(simba_run *run, void *user)
+{
+    (void)run;
+    struct player *player = user;
+    close_inside(player);
+    board_lock();
+    player->changed++;
+    board_unlock();
+}
+
+static void observer_closes(simba_observer *observer, const simba_state *state, void *user)
+{
+    (void)observer;
+    (void)state;
+    work_closes(NULL, user);
+}
+
+/* close inside a callback, of whatever kind, is refused, and nothing happened. */
+static void close_inside_a_callback(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct player *player = player_new(client, "m", NULL, NULL);
+    player->user = client;
+    player->in_acquired = player->in_released = player->in_changed = close_inside;
+    assert_rc(0, simba_contender_start(player->contender));
+    AWAIT(player->acquired == 1);
+    assert_rc(0, simba_client_force_release(client, "m", NULL));
+    AWAIT(player->acquired == 2);
+    assert_true(simba_contender_is_owner(player->contender));
+
+    struct player *scratch = player_new(client, "scratch", NULL, NULL);
+    scratch->user = client;
+    simba_scheduler_options scheduling = SIMBA_SCHEDULER_OPTIONS_INIT;
+    scheduling.work = work_closes;
+    scheduling.user = scratch;
+    scheduling.period_ms = 100000;
+    simba_scheduler *scheduler;
+    assert_rc(0, simba_scheduler_new(client, "n", &scheduling, NULL, &scheduler));
+    assert_rc(0, simba_scheduler_start(scheduler));
+    AWAIT(scratch->changed == 1);
+    simba_observer_options observing = SIMBA_OBSERVER_OPTIONS_INIT;
+    observing.on_changed = observer_closes;
+    observing.user = scratch;
+    simba_observer *observer;
+    assert_rc(0, simba_observer_new(client, "n", &observing, NULL, &observer));
+    assert_rc(0, simba_observer_start(observer));
+    AWAIT(scratch->changed == 2);
+    simba_scheduler_free(scheduler);
+    simba_observer_free(observer);
+    player_free(scratch);
+    player_free(player);
+    client_close(client);
+}
+
+static void close_other_client(struct player *player)
+{
+    EXPECT(simba_client_close(player->user) == 0);
+}
+
+/* Another client may be closed inside a callback. */
+static void close_another_client_inside_a_callback(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_client *victim = client_open(NULL);
+    struct player *held = player_start(victim, "held");
+    AWAIT(held->leads);
+    struct player *player = player_new(client, "m", NULL, NULL);
+    player->user = victim;
+    player->in_acquired = close_other_client;
+    assert_rc(0, simba_contender_start(player->contender));
+    AWAIT(player->acquired == 1 && !player->in_callback);
+    assert_int_equal(1, held->released);
+    player_free(held);
+    player_free(player);
+    client_close(client);
+}
+
+/* After close a contender answers that its client is closed, or that it has nothing, and can be freed. */
+static void contenders_after_close(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct player *held = player_start(client, "m");
+    AWAIT(held->leads);
+    struct player *waiter = player_start(client, "m");
+    struct player *idle = player_new(client, "m", NULL, NULL);
+    client_close(client);
+    assert_int_equal(1, held->released);
+    assert_int_equal(SIMBA_REASON_STOPPED, held->reason);
+    assert_int_equal(0, waiter->acquired);
+    struct player *const all[] = {held, waiter, idle};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        simba_contender *contender = all[i]->contender;
+        simba_owner owner;
+        assert_rc(SIMBA_ECLOSED, simba_contender_start(contender));
+        assert_rc(SIMBA_ECLOSED, simba_contender_stop(contender));
+        assert_rc(SIMBA_ECLOSED, simba_contender_owner(contender, &owner));
+        assert_int_equal(SIMBA_INITIAL, simba_contender_status(contender));
+        assert_int_equal(0, simba_contender_held_for_ms(contender));
+        assert_int_equal(0, simba_contender_token(contender));
+        assert_false(simba_contender_is_owner(contender));
+        assert_false(simba_contender_in_ttl(contender));
+        assert_string_equal("m", simba_contender_mutex(contender));
+        assert_true(strlen(simba_contender_id(contender)) > 0);
+        player_free(all[i]);
+    }
+}
+
+/* --- closing in the middle of everything ------------------------------------------------------------ */
+
+enum { ACTORS = 5, MUTEXES = 3 };
+
+static unsigned next_random(unsigned *seed)
+{
+    *seed = *seed * 1103515245u + 12345u;
+    return *seed >> 16;
+}
+
+struct actor {
+    unsigned seed;
+    struct player *player;
+    simba_locker *locker;
+    simba_locker *neighbours; /* to cancel */
+    simba_scheduler *scheduler;
+    simba_observer *observer;
+    unsigned deeds;
+    struct runner runner;
+};
+
+static void short_work(simba_run *run, void *user)
+{
+    (void)user;
+    simba_run_sleep(run, 1);
+}
+
+static void short_look(simba_observer *observer, const simba_state *state, void *user)
+{
+    (void)state;
+    (void)user;
+    simba_owner owner;
+    const int rc = simba_observer_owner(observer, &owner);
+    EXPECT(rc == 0);
+}
+
+static void stop_self_sometimes(struct player *player)
+{
+    if (player->acquired % 3 == 0)
+        EXPECT(simba_contender_stop(player->contender) == 0);
+}
+
+static void actor_make(struct actor *actor, simba_client *client, unsigned seed)
+{
+    static const char *const names[MUTEXES] = {"a", "b", "c"};
+    memset(actor, 0, sizeof *actor);
+    actor->seed = seed;
+    actor->player = player_new(client, names[next_random(&actor->seed) % MUTEXES], NULL, NULL);
+    actor->player->in_acquired = stop_self_sometimes;
+    assert_rc(0, simba_locker_new(client, names[next_random(&actor->seed) % MUTEXES], NULL, NULL, &actor->locker));
+    simba_scheduler_options scheduling = SIMBA_SCHEDULER_OPTIONS_INIT;
+    scheduling.work = short_work;
+    scheduling.period_ms = 1;
+    assert_rc(0, simba_scheduler_new(client, names[next_random(&actor->seed) % MUTEXES], &scheduling, NULL,
+                                     &actor->scheduler));
+    simba_observer_options observing = SIMBA_OBSERVER_OPTIONS_INIT;
+    observing.on_changed = short_look;
+    assert_rc(0, simba_observer_new(client, names[next_random(&actor->seed) % MUTEXES], &observing, NULL,
+                                    &actor->observer));
+}
+
+static int deed(struct actor *actor)
+{
+    switch (next_random(&actor->seed) % 10) {
+    case 0:
+    case 1:
+        return simba_contender_start(actor->player->contender);
+    case 2:
+        return simba_contender_stop(actor->player->contender);
+    case 3:
+        return simba_locker_acquire(actor->locker, next_random(&actor->seed) % 6, NULL);
+    case 4:
+        return simba_locker_release(actor->locker, NULL);
+    case 5:
+        return simba_locker_cancel(actor->neighbours);
+    case 6:
+        return simba_scheduler_start(actor->scheduler);
+    case 7:
+        return simba_scheduler_stop(actor->scheduler);
+    case 8:
+        return simba_observer_start(actor->observer);
+    default:
+        return simba_observer_stop(actor->observer);
+    }
+}
+
+/* Until the client is closed, whatever that does to what is under way. */
+static void act(void *arg)
+{
+    struct actor *actor = arg;
+    for (int rc = 0; rc != SIMBA_ECLOSED;) {
+        rc = deed(actor);
+        EXPECT(rc == 0 || rc == SIMBA_ESTATE || rc == SIMBA_ETIMEDOUT || rc == SIMBA_ECANCELED || rc == SIMBA_ELOST ||
+               rc == SIMBA_ECLOSED);
+        board_lock();
+        actor->deeds++;
+        board_unlock();
+    }
+}
+
+static unsigned deeds_of(const struct actor *actors)
+{
+    unsigned deeds = 0;
+    for (int i = 0; i < ACTORS; i++)
+        deeds += actors[i].deeds;
+    return deeds;
+}
+
+static void close_in_the_middle(simba_dispatch form, unsigned seed)
+{
+    simba_client *witness = client_open(NULL);
+    simba_client *client = client_open_form(form);
+    struct actor actors[ACTORS];
+    for (int i = 0; i < ACTORS; i++)
+        actor_make(&actors[i], client, next_random(&seed));
+    for (int i = 0; i < ACTORS; i++) {
+        actors[i].neighbours = actors[(i + 1) % ACTORS].locker;
+        runner_start(&actors[i].runner, act, &actors[i]);
+    }
+    const unsigned enough = next_random(&seed) % 300;
+    AWAIT((form != SIMBA_DISPATCH_FD || (board_unlock(), simba_client_dispatch(client), board_lock(), true)) &&
+          deeds_of(actors) >= enough);
+    client_close(client);
+    for (int i = 0; i < ACTORS; i++) {
+        runner_join(&actors[i].runner);
+        assert_false(actors[i].player->in_callback);
+        assert_int_equal(actors[i].player->acquired, actors[i].player->released);
+    }
+    assert_false(is_owned(witness, "?"));
+    for (int i = 0; i < ACTORS; i++) {
+        player_free(actors[i].player);
+        simba_locker_free(actors[i].locker);
+        simba_scheduler_free(actors[i].scheduler);
+        simba_observer_free(actors[i].observer);
+    }
+    client_close(witness);
+}
+
+/* Threads start, stop, lock, wait and cancel while the client is closed under them: everybody returns, nothing is left
+ * owned, and everything can still be freed. The seeds are fixed. */
+static void close_in_the_middle_of_everything(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 8; seed++)
+        close_in_the_middle(SIMBA_DISPATCH_POOL, seed);
+}
+
+/* The same on the application's own loop. */
+static void close_in_the_middle_of_dispatching(void **state)
+{
+    (void)state;
+    for (unsigned seed = 101; seed <= 106; seed++)
+        close_in_the_middle(SIMBA_DISPATCH_FD, seed);
+}
+
+/* --- leaks ---------------------------------------------------------------------------------------- */
+
+/* Two hundred clients later there are as many descriptors and threads as before. */
+static void nothing_leaks(void **state)
+{
+    (void)state;
+    client_close(client_open(NULL)); /* what is made once is made now */
+    const unsigned descriptors = entries_of("/proc/self/fd");
+    const unsigned threads = entries_of("/proc/self/task");
+    for (int i = 0; i < 200; i++) {
+        static simba_client *none;
+        simba_client *client = client_open_form(i % 2 ? SIMBA_DISPATCH_POOL : SIMBA_DISPATCH_FD);
+        assert_true(simba_client_open("memory://", NULL, NULL, &none) < 0); /* fails after some of it was made */
+        if (i % 10 == 0) {
+            struct player *player = player_start(client, "m");
+            client_close(client);
+            player_free(player);
+        } else {
+            client_close(client);
+        }
+    }
+    assert_int_equal(descriptors, entries_of("/proc/self/fd"));
+    AWAIT(entries_of("/proc/self/task") == threads); /* a joined thread may be a moment in going */
+}
+
+/* What the library makes is closed in a program that is executed. */
+static void descriptors_are_not_inherited(void **state)
+{
+    (void)state;
+    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    char command[160];
+    snprintf(command, sizeof command, "test ! -e /proc/self/fd/%d", simba_client_fd(client));
+    const unsigned before = entries_of("/proc/self/fd");
+    assert_true(before > 3);
+    assert_int_equal(0, system(command));
+    /* Standard streams and the one for the directory itself are all that is left, plus what the test came with. */
+    assert_int_equal(0, system("test $(ls /proc/self/fd | wc -l) -le 8"));
+    client_close(client);
+}
+
+/* --- list and force_release ------------------------------------------------------------------------- */
+
+struct rows {
+    unsigned count;
+    char names[8][SIMBA_MUTEX_BYTES + 1];
+    simba_owner owners[8];
+    int64_t now_ms;
+    pthread_t thread;
+    simba_client *client;
+};
+
+static void note_row(const simba_listing *listing, void *user)
+{
+    struct rows *rows = user;
+    rows->thread = pthread_self();
+    if (simba_owner_is_none(listing->owner) || rows->count == COUNT_OF(rows->names))
+        return;
+    strcpy(rows->names[rows->count], listing->mutex);
+    rows->owners[rows->count++] = *listing->owner;
+    rows->now_ms = listing->now_ms;
+}
+
+static struct rows list(simba_client *client, const char *pattern)
+{
+    struct rows rows = {0};
+    assert_rc(0, simba_client_list(client, pattern, note_row, &rows, NULL));
+    return rows;
+}
+
+/* All mutexes in order, or those that match, on the calling thread, with owners whose times can be judged. */
+static void listing(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_client *other = client_open(NULL);
+    assert_int_equal(0, list(client, NULL).count);
+    static const char *const names[] = {"zebra", "ant", "anteater", "bee"};
+    struct player *players[COUNT_OF(names)];
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        players[i] = player_start(i % 2 ? client : other, names[i]);
+        AWAIT(players[i]->leads);
+    }
+    struct rows rows = list(client, NULL);
+    assert_int_equal(4, rows.count);
+    assert_true(pthread_equal(pthread_self(), rows.thread));
+    assert_string_equal("ant", rows.names[0]);
+    assert_string_equal("anteater", rows.names[1]);
+    assert_string_equal("bee", rows.names[2]);
+    assert_string_equal("zebra", rows.names[3]);
+    assert_string_equal(simba_contender_id(players[1]->contender), rows.owners[0].id);
+    assert_int_equal(players[1]->token, rows.owners[0].token);
+    assert_true(simba_owner_in_ttl(&rows.owners[3], rows.now_ms));
+    assert_int_equal(2, list(other, "ant*").count);
+    assert_int_equal(2, list(other, "?e*").count);
+    assert_int_equal(1, list(other, "[yz]*").count);
+    assert_int_equal(0, list(other, "elephant").count);
+    assert_int_equal(4, list(other, "*").count);
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        player_free(players[i]);
+    assert_int_equal(0, list(other, NULL).count);
+    client_close(client);
+    client_close(other);
+}
+
+static void use_client_in_row(const simba_listing *listing, void *user)
+{
+    struct rows *rows = user;
+    simba_stats stats;
+    EXPECT(simba_client_stats(rows->client, &stats) == 0);
+    EXPECT(simba_client_force_release(rows->client, listing->mutex, NULL) == 0);
+    rows->count++;
+}
+
+/* Inside `row` the client may be used: the store has answered before. */
+static void using_the_client_in_a_row(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *locker;
+    assert_rc(0, simba_locker_new(client, "m", NULL, NULL, &locker));
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    struct rows rows = {.client = client};
+    assert_rc(0, simba_client_list(client, NULL, use_client_in_row, &rows, NULL));
+    assert_int_equal(1, rows.count);
+    assert_rc(SIMBA_ELOST, simba_locker_release(locker, NULL));
+    simba_locker_free(locker);
+    client_close(client);
+}
+
+/* force_release of what nobody owns names the mutex; of what somebody owns, frees it for the next. */
+static void forcing(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_client *other = client_open(NULL);
+    simba_error err = {0};
+    assert_rc(SIMBA_ENOTFOUND, simba_client_force_release(client, "the-mutex", &err));
+    assert_int_equal(SIMBA_ENOTFOUND, err.code);
+    assert_non_null(strstr(err.text, "the-mutex"));
+    simba_locker *locker;
+    assert_rc(0, simba_locker_new(other, "the-mutex", NULL, NULL, &locker));
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    assert_rc(0, simba_client_force_release(client, "the-mutex", &err));
+    assert_rc(SIMBA_ENOTFOUND, simba_client_force_release(client, "the-mutex", NULL));
+    struct player *next = player_start(client, "the-mutex");
+    AWAIT(next->leads);
+    assert_rc(SIMBA_ELOST, simba_locker_release(locker, NULL));
+    assert_true(simba_contender_is_owner(next->contender));
+    simba_locker_free(locker);
+    player_free(next);
+    client_close(client);
+    client_close(other);
+}
+
+/* --- stats and log ---------------------------------------------------------------------------------- */
+
+/* What the client counts. */
+static void stats(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_stats now = client_stats(client);
+    assert_int_equal(0, now.contenders + now.held + now.requests + now.grants + now.callbacks + now.errors);
+    struct player *held = player_start(client, "m");
+    AWAIT(held->leads);
+    struct player *waiter = player_start(client, "m");
+    simba_locker *locker;
+    assert_rc(0, simba_locker_new(client, "n", NULL, NULL, &locker));
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    now = client_stats(client);
+    assert_int_equal(3, now.contenders);
+    assert_int_equal(2, now.held);
+    assert_int_equal(2, now.grants);
+    assert_true(now.requests >= 3);
+    assert_true(now.batches >= 1 && now.batches <= now.requests);
+    assert_true(now.callback_threads >= 1);
+    assert_rc(0, simba_client_force_release(client, "m", NULL));
+    AWAIT(client_stats(client).losses[SIMBA_REASON_REVOKED] == 1);
+    AWAIT(client_stats(client).held == 2);
+    player_free(held);
+    player_free(waiter);
+    assert_rc(0, simba_locker_release(locker, NULL));
+    now = client_stats(client);
+    assert_int_equal(1, now.contenders);
+    assert_int_equal(0, now.held);
+    assert_int_equal(now.grants, now.losses[SIMBA_REASON_STOPPED] + now.losses[SIMBA_REASON_REVOKED]);
+    assert_int_equal(0, now.errors);
+    assert_int_equal(held->acquired + held->released + held->changed + waiter->acquired + waiter->released +
+                         waiter->changed,
+                     now.callbacks);
+    simba_locker_free(locker);
+    assert_int_equal(0, client_stats(client).contenders);
+    client_close(client);
+}
+
+struct lines {
+    unsigned count, revoked;
+    simba_log_level most;
+};
+
+static void note_line(void *user, simba_log_level level, const char *text)
+{
+    struct lines *lines = user;
+    board_lock();
+    lines->count++;
+    lines->revoked += strstr(text, "the-mutex") && strstr(text, "revoked");
+    if (level > lines->most)
+        lines->most = level;
+    board_unlock();
+}
+
+/* The hook hears what a person should know, from the level on that was asked for. */
+static void log_hook(void **state)
+{
+    (void)state;
+    for (int level = SIMBA_LOG_ERROR; level <= SIMBA_LOG_DEBUG; level++) {
+        struct lines lines = {0};
+        simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+        options.log = note_line;
+        options.log_user = &lines;
+        options.log_level = (simba_log_level)level;
+        simba_client *client = client_open(&options);
+        struct player *player = player_start(client, "the-mutex");
+        AWAIT(player->leads);
+        assert_rc(0, simba_client_force_release(client, "the-mutex", NULL));
+        AWAIT(player->acquired == 2);
+        player_free(player);
+        client_close(client);
+        assert_int_equal(level >= SIMBA_LOG_WARN, lines.revoked);
+        assert_true((int)lines.most <= level);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(shown_url),
+        TEST(no_password_in_errors),
+        TEST(settings_are_inherited),
+        TEST(url_from_the_environment),
+        TEST(default_store),
+        TEST(many_clients_on_one_store),
+        TEST(close_waits_for_callbacks),
+        TEST(close_inside_a_callback),
+        TEST(close_another_client_inside_a_callback),
+        TEST(contenders_after_close),
+        TEST(close_in_the_middle_of_everything),
+        TEST(close_in_the_middle_of_dispatching),
+        TEST(nothing_leaks),
+        TEST(descriptors_are_not_inherited),
+        TEST(listing),
+        TEST(using_the_client_in_a_row),
+        TEST(forcing),
+        TEST(stats),
+        TEST(log_hook),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

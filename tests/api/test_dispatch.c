@@ -1,0 +1,694 @@
+/* Where callbacks run: the pool, the application's own loop, the application's executor. Whatever the form, they are
+ * serial per contender, and a thread that stops, frees or closes never waits for itself. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support.h"
+
+enum { MANY = 8 };
+
+static void dawdle(struct player *player)
+{
+    gate_pass(player->user ? player->user : &player->gate);
+}
+
+/* --- the pool ----------------------------------------------------------------------------------- */
+
+/* Different contenders are told in parallel: all of them can be inside at once, so the pool grows with them. */
+static void pool_grows_while_callbacks_block(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct player *players[MANY];
+    struct gate gate = {0};
+    for (int i = 0; i < MANY; i++) {
+        char mutex[16];
+        snprintf(mutex, sizeof mutex, "m%d", i);
+        players[i] = player_new(client, mutex, NULL, NULL);
+        players[i]->in_acquired = dawdle;
+        players[i]->user = &gate;
+        assert_rc(0, simba_contender_start(players[i]->contender));
+    }
+    AWAIT(gate.waiting == MANY);
+    assert_true(client_stats(client).callback_threads >= MANY);
+    for (int i = 0; i < MANY; i++)
+        for (int j = 0; j < i; j++)
+            assert_false(pthread_equal(players[i]->thread, players[j]->thread));
+    gate_open(&gate);
+    for (int i = 0; i < MANY; i++)
+        player_free(players[i]);
+    client_close(client);
+}
+
+/* The pool does not grow past its limit, and whoever found no thread is told when one is free. */
+static void pool_keeps_its_limit(void **state)
+{
+    (void)state;
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.max_callback_threads = 2;
+    simba_client *client = client_open(&options);
+    struct player *players[MANY];
+    struct gate gate = {0};
+    for (int i = 0; i < MANY; i++) {
+        char mutex[16];
+        snprintf(mutex, sizeof mutex, "m%d", i);
+        players[i] = player_new(client, mutex, NULL, NULL);
+        players[i]->in_acquired = dawdle;
+        players[i]->user = &gate;
+        assert_rc(0, simba_contender_start(players[i]->contender));
+    }
+    AWAIT(gate.waiting == 2);
+    assert_false(WITHIN(50, gate.waiting > 2));
+    assert_int_equal(2, client_stats(client).callback_threads);
+    gate_open(&gate);
+    for (int i = 0; i < MANY; i++)
+        AWAIT(players[i]->acquired == 1);
+    for (int i = 0; i < MANY; i++)
+        player_free(players[i]);
+    client_close(client);
+}
+
+/* A slow callback delays neither another mutex nor its own renewals: much later than its lease it still leads. */
+static void slow_callback_delays_nobody(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    const simba_timing timing = lease(60, 60);
+    struct player *slow = player_new(client, "slow", NULL, &timing);
+    slow->in_acquired = dawdle;
+    assert_rc(0, simba_contender_start(slow->contender));
+    AWAIT(slow->gate.waiting == 1);
+    struct player *quick = player_start(client, "quick");
+    AWAIT(quick->acquired == 1);
+    AWAIT(client_stats(client).renewals >= 4);
+    assert_true(simba_contender_is_owner(slow->contender));
+    assert_int_equal(0, client_stats(client).losses[SIMBA_REASON_EXPIRED]);
+    gate_open(&slow->gate);
+    player_free(slow);
+    player_free(quick);
+    client_close(client);
+}
+
+/* stop runs on_released on its own thread, when nothing of the contender runs elsewhere. */
+static void stop_tells_on_its_own_thread(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct player *player = player_start(client, "m");
+    AWAIT(player->acquired == 1 && !player->in_callback);
+    assert_false(pthread_equal(player->thread, pthread_self()));
+    /* The strand may need a moment to come to rest after the callback. */
+    AWAIT(client_stats(client).callbacks >= 1);
+    assert_rc(0, simba_contender_stop(player->contender));
+    assert_int_equal(1, player->released);
+    assert_true(pthread_equal(player->thread, pthread_self()));
+    player_free(player);
+    client_close(client);
+}
+
+struct churn {
+    simba_client *client;
+    bool over;
+};
+
+static void force_again_and_again(void *arg)
+{
+    struct churn *churn = arg;
+    for (int i = 0; i < 100; i++) {
+        const int rc = simba_client_force_release(churn->client, "m", NULL);
+        EXPECT(rc == 0 || rc == SIMBA_ENOTFOUND);
+    }
+}
+
+/* Callbacks are serial and alternate however fast leadership comes and goes. */
+static void churn_keeps_the_order(void **state)
+{
+    (void)state;
+    simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
+    struct player *players[4];
+    for (int i = 0; i < 4; i++)
+        players[i] = player_start(clients[i % 2], "m");
+    struct churn churn[3];
+    struct runner runners[3];
+    for (int i = 0; i < 3; i++) {
+        churn[i] = (struct churn){clients[i % 2], false};
+        runner_start(&runners[i], force_again_and_again, &churn[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        runner_join(&runners[i]);
+    AWAIT(players[0]->leads + players[1]->leads + players[2]->leads + players[3]->leads == 1);
+    for (int i = 0; i < 4; i++)
+        player_free(players[i]);
+    client_close(clients[0]);
+    client_close(clients[1]);
+}
+
+/* --- the application's own loop ------------------------------------------------------------------- */
+
+static bool readable(simba_client *client, int patience_ms)
+{
+    struct pollfd fd = {.fd = simba_client_fd(client), .events = POLLIN};
+    assert_true(fd.fd >= 0);
+    return poll(&fd, 1, patience_ms) == 1 && (fd.revents & POLLIN);
+}
+
+/* Poll and dispatch until the condition holds. Whenever the descriptor is readable there is something to run. */
+#define DISPATCH_UNTIL(client, condition)                                                                              \
+    do {                                                                                                               \
+        while (!(condition)) {                                                                                         \
+            if (!readable(client, PATIENCE_MS))                                                                        \
+                fail_msg("polled in vain for: %s", #condition);                                                        \
+            assert_true(simba_client_dispatch(client) > 0);                                                            \
+        }                                                                                                              \
+    } while (0)
+
+/* The descriptor is readable while callbacks wait and not otherwise; nothing runs before it is asked to. */
+static void fd_tells_when_callbacks_wait(void **state)
+{
+    (void)state;
+    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    assert_false(readable(client, 0));
+    assert_int_equal(0, simba_client_dispatch(client));
+    struct player *player = player_start(client, "m");
+    assert_true(readable(client, PATIENCE_MS));
+    assert_true(readable(client, 0));
+    assert_int_equal(0, player->acquired);
+    assert_true(simba_client_dispatch(client) > 0);
+    assert_int_equal(1, player->acquired);
+    assert_true(pthread_equal(player->thread, pthread_self()));
+    assert_false(readable(client, 0));
+    assert_int_equal(0, simba_client_dispatch(client));
+
+    assert_rc(0, simba_client_force_release(client, "m", NULL));
+    DISPATCH_UNTIL(client, player->acquired == 2);
+    assert_int_equal(SIMBA_REASON_REVOKED, player->reason);
+    player_free(player);
+    client_close(client);
+}
+
+static void start_other(struct player *player)
+{
+    EXPECT(simba_contender_start(player->other->contender) == 0);
+}
+
+/* What a callback makes ready is run or left to be polled for: the descriptor never cries wolf. */
+static void fd_is_quiet_after_dispatch(void **state)
+{
+    (void)state;
+    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    struct player *first = player_new(client, "first", NULL, NULL);
+    struct player *second = player_new(client, "second", NULL, NULL);
+    first->in_acquired = start_other;
+    first->other = second;
+    assert_rc(0, simba_contender_start(first->contender));
+    DISPATCH_UNTIL(client, second->acquired == 1);
+    assert_false(readable(client, 0));
+    player_free(first);
+    player_free(second);
+    client_close(client);
+}
+
+static void look_at_fd(struct player *player)
+{
+    *(bool *)player->user = readable(player->other->user, 0);
+}
+
+/* It is readable as long as somebody waits, also while another callback runs: another thread may poll it. */
+static void fd_stays_readable_while_others_wait(void **state)
+{
+    (void)state;
+    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    struct player *first = player_new(client, "first", NULL, NULL);
+    struct player *second = player_new(client, "second", NULL, NULL);
+    bool was_readable = false;
+    first->in_acquired = look_at_fd;
+    first->user = &was_readable;
+    first->other = second;
+    second->user = client;
+    assert_rc(0, simba_contender_start(first->contender));
+    assert_rc(0, simba_contender_start(second->contender));
+    DISPATCH_UNTIL(client, second->acquired == 1);
+    assert_true(was_readable);
+    player_free(first);
+    player_free(second);
+    client_close(client);
+}
+
+static void start_players(void *arg)
+{
+    struct player **players = arg;
+    for (int i = 0; i < MANY; i++)
+        EXPECT(simba_contender_start(players[i]->contender) == 0);
+}
+
+/* Everything runs on the dispatching thread, whoever caused it. */
+static void fd_runs_on_the_dispatching_thread(void **state)
+{
+    (void)state;
+    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    struct player *players[MANY];
+    for (int i = 0; i < MANY; i++) {
+        char mutex[16];
+        snprintf(mutex, sizeof mutex, "m%d", i);
+        players[i] = player_new(client, mutex, NULL, NULL);
+    }
+    struct runner runner;
+    runner_start(&runner, start_players, players);
+    for (int i = 0; i < MANY; i++) {
+        DISPATCH_UNTIL(client, players[i]->acquired == 1);
+        assert_true(pthread_equal(players[i]->thread, pthread_self()));
+    }
+    runner_join(&runner);
+    assert_false(readable(client, 0));
+    assert_int_equal(0, client_stats(client).callback_threads);
+    for (int i = 0; i < MANY; i++)
+        player_free(players[i]);
+    client_close(client);
+}
+
+/* The thread that dispatches may stop and free without dispatching. What nobody was told of is not told any more. */
+static void fd_stop_without_dispatching(void **state)
+{
+    (void)state;
+    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    struct player *told = player_start(client, "told");
+    DISPATCH_UNTIL(client, told->acquired == 1);
+    struct player *untold = player_start(client, "untold");
+    assert_true(readable(client, PATIENCE_MS));
+
+    assert_rc(0, simba_contender_stop(told->contender));
+    assert_int_equal(1, told->released);
+    assert_int_equal(SIMBA_REASON_STOPPED, told->reason);
+    assert_rc(0, simba_contender_stop(untold->contender));
+    assert_int_equal(0, untold->acquired);
+    assert_int_equal(0, untold->released);
+    assert_false(is_owned(client, "told"));
+    assert_false(is_owned(client, "untold"));
+    assert_false(readable(client, 0));
+    assert_int_equal(0, simba_client_dispatch(client));
+    player_free(told);
+    player_free(untold);
+    client_close(client);
+}
+
+/* The same for close, with one that was told, one that was not, and one that waits. */
+static void fd_close_without_dispatching(void **state)
+{
+    (void)state;
+    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    struct player *told = player_start(client, "told");
+    DISPATCH_UNTIL(client, told->acquired == 1);
+    struct player *untold = player_start(client, "untold");
+    struct player *waiter = player_start(client, "told");
+    client_close(client);
+    assert_int_equal(1, told->released);
+    assert_int_equal(0, untold->acquired);
+    assert_int_equal(0, waiter->acquired);
+    player_free(told);
+    player_free(untold);
+    player_free(waiter);
+}
+
+static void count_acquired(simba_contender *contender, const simba_state *state, void *user)
+{
+    (void)contender;
+    (void)state;
+    ++*(int *)user;
+}
+
+static void count_released(simba_contender *contender, const simba_state *state, simba_reason reason, void *user)
+{
+    (void)reason;
+    count_acquired(contender, state, user);
+}
+
+static void count_work(simba_run *run, void *user)
+{
+    (void)run;
+    ++*(int *)user;
+}
+
+/* Dispatch until that many callbacks ran, and see that it answers how many it ran. */
+static void dispatch_counted(simba_client *client, const int *ran, int wanted)
+{
+    int answered = 0;
+    const int before = *ran;
+    while (*ran < before + wanted) {
+        assert_true(readable(client, PATIENCE_MS));
+        answered += simba_client_dispatch(client);
+    }
+    assert_int_equal(answered, *ran - before);
+}
+
+/* dispatch answers how many callbacks it ran: those that are not there do not count, two that run together do. */
+static void fd_counts_callbacks(void **state)
+{
+    (void)state;
+    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    int ran = 0;
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    options.user = &ran;
+    options.on_acquired = count_acquired;
+    options.on_changed = count_acquired;
+    simba_contender *contender;
+    assert_rc(0, simba_contender_new(client, "m", &options, NULL, &contender));
+    assert_rc(0, simba_contender_start(contender));
+    dispatch_counted(client, &ran, 2);
+    assert_int_equal(2, client_stats(client).callbacks);
+    simba_contender_free(contender);
+
+    options.on_changed = NULL;
+    options.on_released = count_released;
+    ran = 0;
+    assert_rc(0, simba_contender_new(client, "m", &options, NULL, &contender));
+    assert_rc(0, simba_contender_start(contender));
+    dispatch_counted(client, &ran, 1);
+    assert_rc(0, simba_client_force_release(client, "m", NULL));
+    dispatch_counted(client, &ran, 2); /* released, and acquired again */
+    simba_contender_free(contender);
+    assert_int_equal(4, ran);
+
+    ran = 0;
+    simba_scheduler_options scheduling = SIMBA_SCHEDULER_OPTIONS_INIT;
+    scheduling.work = count_work;
+    scheduling.user = &ran;
+    scheduling.period_ms = 100000;
+    simba_scheduler *scheduler;
+    assert_rc(0, simba_scheduler_new(client, "m", &scheduling, NULL, &scheduler));
+    assert_rc(0, simba_scheduler_start(scheduler));
+    dispatch_counted(client, &ran, 1);
+    simba_scheduler_free(scheduler);
+    client_close(client);
+}
+
+static void dispatch_inside(struct player *player)
+{
+    EXPECT(simba_client_dispatch(player->user) >= 0);
+}
+
+/* dispatch may be called inside a callback: others get on, and the one that is inside is not told anything new. */
+static void fd_dispatch_inside_a_callback(void **state)
+{
+    (void)state;
+    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    struct player *outer = player_new(client, "outer", NULL, NULL);
+    struct player *inner = player_new(client, "inner", NULL, NULL);
+    outer->in_acquired = dispatch_inside;
+    inner->in_acquired = dispatch_inside;
+    outer->user = inner->user = client;
+    assert_rc(0, simba_contender_start(outer->contender));
+    assert_rc(0, simba_contender_start(inner->contender));
+    DISPATCH_UNTIL(client, outer->acquired == 1 && inner->acquired == 1);
+    player_free(outer);
+    player_free(inner);
+    client_close(client);
+}
+
+static void run_executor(void *user, void (*run)(void *arg), void *arg);
+
+/* fd and dispatch belong to one form. */
+static void fd_of_other_forms(void **state)
+{
+    (void)state;
+    simba_client *pool = client_open(NULL);
+    assert_rc(SIMBA_ESTATE, simba_client_fd(pool));
+    assert_rc(SIMBA_ESTATE, simba_client_dispatch(pool));
+    client_close(pool);
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.dispatch = SIMBA_DISPATCH_EXECUTOR;
+    options.executor = run_executor;
+    simba_client *executor = client_open(&options);
+    assert_rc(SIMBA_ESTATE, simba_client_fd(executor));
+    assert_rc(SIMBA_ESTATE, simba_client_dispatch(executor));
+    client_close(executor);
+}
+
+/* --- the executor --------------------------------------------------------------------------------- */
+
+/* An executor whose jobs wait in a queue until somebody takes them. It forgets no job, so that one that was run twice
+ * could be seen. */
+struct job {
+    struct job *next;
+    void (*run)(void *arg);
+    void *arg;
+};
+
+struct executor {
+    struct job *first, **last;
+    unsigned given, taken;
+    bool over;
+    struct gate *blocks; /* the next call of the executor itself waits here */
+};
+
+static void run_executor(void *user, void (*run)(void *arg), void *arg)
+{
+    struct executor *executor = user;
+    struct job *job = calloc(1, sizeof *job);
+    job->run = run;
+    job->arg = arg;
+    struct gate *gate;
+    board_lock();
+    *executor->last = job;
+    executor->last = &job->next;
+    executor->given++;
+    gate = executor->blocks;
+    executor->blocks = NULL;
+    board_unlock();
+    if (gate)
+        gate_pass(gate);
+}
+
+static bool run_job(struct executor *executor)
+{
+    board_lock();
+    struct job *job = executor->first;
+    if (job) {
+        executor->first = job->next;
+        if (!executor->first)
+            executor->last = &executor->first;
+        executor->taken++;
+    }
+    board_unlock();
+    if (!job)
+        return false;
+    job->run(job->arg);
+    free(job);
+    return true;
+}
+
+static void work_off(void *arg)
+{
+    struct executor *executor = arg;
+    while (WITHIN(PATIENCE_MS, executor->first || executor->over) && run_job(executor)) {
+    }
+}
+
+static simba_client *open_executor(struct executor *executor)
+{
+    memset(executor, 0, sizeof *executor);
+    executor->last = &executor->first;
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.dispatch = SIMBA_DISPATCH_EXECUTOR;
+    options.executor = run_executor;
+    options.executor_user = executor;
+    return client_open(&options);
+}
+
+/* Each run is called exactly once by three workers, and callbacks are still serial per contender. */
+static void executor_with_many_threads(void **state)
+{
+    (void)state;
+    struct executor executor;
+    simba_client *client = open_executor(&executor);
+    simba_client *other = client_open(NULL);
+    struct runner workers[3];
+    for (int i = 0; i < 3; i++)
+        runner_start(&workers[i], work_off, &executor);
+    struct player *players[4];
+    for (int i = 0; i < 4; i++)
+        players[i] = player_start(client, i % 2 ? "m" : "n");
+    for (int i = 0; i < 50; i++) {
+        AWAIT((players[0]->leads || players[2]->leads) && (players[1]->leads || players[3]->leads));
+        const int rc = simba_client_force_release(i % 2 ? client : other, i % 3 ? "m" : "n", NULL);
+        assert_true(rc == 0 || rc == SIMBA_ENOTFOUND);
+    }
+    for (int i = 0; i < 4; i++)
+        player_free(players[i]);
+    client_close(client);
+    client_close(other);
+    board_lock();
+    executor.over = true;
+    board_unlock();
+    for (int i = 0; i < 3; i++)
+        runner_join(&workers[i]);
+    assert_int_equal(executor.given, executor.taken);
+    assert_true(executor.given >= 4);
+}
+
+/* A run that comes late, after the contender was stopped and freed, and even after close, finds nothing to do. */
+static void executor_outlives_the_contender(void **state)
+{
+    (void)state;
+    struct executor executor;
+    simba_client *client = open_executor(&executor);
+    struct player *untold = player_start(client, "untold");
+    AWAIT(executor.given == 1);
+    player_free(untold);
+    assert_int_equal(0, untold->acquired);
+    assert_true(run_job(&executor));
+    assert_int_equal(0, untold->acquired);
+
+    struct player *told = player_start(client, "told");
+    AWAIT(executor.first);
+    while (run_job(&executor)) {
+    }
+    assert_int_equal(1, told->acquired);
+    assert_rc(0, simba_client_force_release(client, "told", NULL));
+    AWAIT(executor.first);
+    player_free(told);
+    assert_int_equal(told->acquired, told->released);
+    assert_false(is_owned(client, "told"));
+
+    struct player *late = player_start(client, "late");
+    AWAIT(executor.given == executor.taken + 2);
+    client_close(client);
+    player_free(late);
+    while (run_job(&executor)) {
+    }
+    assert_int_equal(0, late->acquired);
+    assert_int_equal(executor.given, executor.taken);
+}
+
+/* A contender that was helped along while its run was still to come, and then needs a run again, gets one. */
+static void executor_run_serves_a_later_time(void **state)
+{
+    (void)state;
+    struct executor executor;
+    simba_client *client = open_executor(&executor);
+    struct player *player = player_start(client, "m");
+    AWAIT(executor.given == 1);
+    assert_rc(0, simba_contender_stop(player->contender)); /* helps; the run is still to come */
+    assert_rc(0, simba_contender_start(player->contender));
+    assert_int_equal(0, player->acquired);
+    while (run_job(&executor)) {
+    }
+    assert_int_equal(1, player->acquired);
+    player_free(player);
+    client_close(client);
+    while (run_job(&executor)) {
+    }
+}
+
+static void stop_other(struct player *player)
+{
+    EXPECT(simba_contender_stop(player->other->contender) == 0);
+}
+
+/* An executor on a single thread, which is also the one that starts, stops and closes, does not wait for itself. */
+static void executor_on_a_single_thread(void **state)
+{
+    (void)state;
+    struct executor executor;
+    simba_client *client = open_executor(&executor);
+    struct player *first = player_start(client, "first");
+    struct player *second = player_start(client, "second");
+    AWAIT(executor.given == 2);
+    while (run_job(&executor)) {
+    }
+    assert_int_equal(1, first->acquired);
+    assert_int_equal(1, second->acquired);
+    /* There are runs to come for both, and the callback of one stops the other. */
+    first->in_released = stop_other;
+    first->other = second;
+    assert_rc(0, simba_client_force_release(client, "first", NULL));
+    assert_rc(0, simba_client_force_release(client, "second", NULL));
+    AWAIT(executor.given == 4);
+    assert_rc(0, simba_contender_stop(first->contender));
+    assert_int_equal(1, first->released);
+    assert_int_equal(1, second->released);
+    assert_rc(0, simba_contender_start(first->contender));
+    client_close(client);
+    player_free(first);
+    player_free(second);
+    while (run_job(&executor)) {
+    }
+    assert_int_equal(executor.given, executor.taken);
+}
+
+static void run_one_job(void *arg)
+{
+    EXPECT(run_job(arg));
+}
+
+static void stop_self(struct player *player)
+{
+    EXPECT(simba_contender_stop(player->contender) == 0);
+}
+
+/* The executor may be slow to take a run. While one of its threads is still handing over what the callback before made
+ * ready, the run is called, the client closed and everything freed. */
+static void executor_that_blocks_while_the_client_closes(void **state)
+{
+    (void)state;
+    struct executor executor;
+    struct gate gate = {0};
+    simba_client *client = open_executor(&executor);
+    struct player *leader = player_new(client, "m", NULL, NULL);
+    leader->in_acquired = stop_self;
+    int told = 0;
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    options.on_acquired = count_acquired;
+    options.user = &told;
+    simba_contender *waiter;
+    assert_rc(0, simba_contender_new(client, "m", &options, NULL, &waiter));
+    assert_rc(0, simba_contender_start(leader->contender));
+    AWAIT(executor.given == 1);
+    assert_rc(0, simba_contender_start(waiter));
+    assert_int_equal(1, executor.given);
+    board_lock();
+    executor.blocks = &gate;
+    board_unlock();
+    /* This thread tells the leader, which stops, which frees the mutex for the waiter, whose run it then hands over. */
+    struct runner worker;
+    runner_start(&worker, run_one_job, &executor);
+    AWAIT(gate.waiting == 1);
+    assert_true(run_job(&executor));
+    assert_int_equal(1, told);
+    client_close(client);
+    player_free(leader);
+    simba_contender_free(waiter);
+    while (run_job(&executor)) {
+    }
+    gate_open(&gate);
+    runner_join(&worker);
+    while (run_job(&executor)) {
+    }
+    assert_int_equal(1, leader->released);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(pool_grows_while_callbacks_block),
+        TEST(pool_keeps_its_limit),
+        TEST(slow_callback_delays_nobody),
+        TEST(stop_tells_on_its_own_thread),
+        TEST(churn_keeps_the_order),
+        TEST(fd_tells_when_callbacks_wait),
+        TEST(fd_is_quiet_after_dispatch),
+        TEST(fd_stays_readable_while_others_wait),
+        TEST(fd_runs_on_the_dispatching_thread),
+        TEST(fd_stop_without_dispatching),
+        TEST(fd_close_without_dispatching),
+        TEST(fd_counts_callbacks),
+        TEST(fd_dispatch_inside_a_callback),
+        TEST(fd_of_other_forms),
+        TEST(executor_with_many_threads),
+        TEST(executor_outlives_the_contender),
+        TEST(executor_run_serves_a_later_time),
+        TEST(executor_on_a_single_thread),
+        TEST(executor_that_blocks_while_the_client_closes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

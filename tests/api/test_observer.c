@@ -1,0 +1,456 @@
+/* The observer: the first call, every change after it, the truth at the end, and silence after stop. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../tck/fault.h"
+#include "support.h"
+
+enum { SEEN_MAX = 4096 };
+
+/* An observer that keeps a record. Lives as long as the program, as players do. */
+struct witness {
+    simba_observer *observer;
+    struct witness *next;
+    struct gate gate;
+    void (*in_changed)(struct witness *witness); /* may be NULL */
+
+    /* On the board. */
+    bool inside;
+    unsigned calls;
+    pthread_t thread;
+    simba_state last;
+    uint64_t tokens[SEEN_MAX]; /* of the new owner, 0 for nobody */
+};
+
+static struct witness *witnesses;
+
+static void on_changed(simba_observer *observer, const simba_state *state, void *user)
+{
+    struct witness *witness = user;
+    (void)observer;
+    EXPECT(!witness->inside);
+    board_lock();
+    const unsigned i = witness->calls++;
+    const simba_owner before = witness->last.after;
+    witness->inside = true;
+    witness->thread = pthread_self();
+    witness->last = *state;
+    if (i < SEEN_MAX)
+        witness->tokens[i] = state->after.token;
+    board_unlock();
+    /* Each call goes on where the one before ended. */
+    EXPECT(i == 0 || (state->before.token == before.token && strcmp(state->before.id, before.id) == 0));
+    EXPECT(i == 0 || simba_state_changed(state));
+    if (witness->in_changed)
+        witness->in_changed(witness);
+    board_lock();
+    witness->inside = false;
+    board_unlock();
+}
+
+static struct witness *witness_new(simba_client *client, const char *mutex)
+{
+    struct witness *witness = calloc(1, sizeof *witness);
+    assert_non_null(witness);
+    witness->next = witnesses;
+    witnesses = witness;
+    simba_observer_options options = SIMBA_OBSERVER_OPTIONS_INIT;
+    options.on_changed = on_changed;
+    options.user = witness;
+    assert_rc(0, simba_observer_new(client, mutex, &options, NULL, &witness->observer));
+    return witness;
+}
+
+static struct witness *witness_start(simba_client *client, const char *mutex)
+{
+    struct witness *witness = witness_new(client, mutex);
+    assert_rc(0, simba_observer_start(witness->observer));
+    return witness;
+}
+
+static void witness_free(struct witness *witness)
+{
+    simba_observer_free(witness->observer);
+    witness->observer = NULL;
+}
+
+static void dawdle(struct witness *witness)
+{
+    gate_pass(&witness->gate);
+}
+
+static simba_locker *locker_new(simba_client *client, const char *id)
+{
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    options.id = id;
+    simba_locker *locker;
+    assert_rc(0, simba_locker_new(client, "m", &options, NULL, &locker));
+    return locker;
+}
+
+static void lock_and_release(simba_locker *locker, int times)
+{
+    for (int i = 0; i < times; i++) {
+        assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+        assert_rc(0, simba_locker_release(locker, NULL));
+    }
+}
+
+/* --- what it sees ---------------------------------------------------------------------------------- */
+
+/* The first call tells the owner at the start; if there is none, nobody twice. */
+static void first_call(void **state)
+{
+    (void)state;
+    simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
+    for (int i = 0; i < 2; i++) {
+        struct witness *none = witness_start(clients[i], "m");
+        AWAIT(none->calls == 1);
+        assert_true(simba_owner_is_none(&none->last.before));
+        assert_true(simba_owner_is_none(&none->last.after));
+        witness_free(none);
+    }
+    simba_locker *locker = locker_new(clients[0], "the-owner");
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    for (int i = 0; i < 2; i++) {
+        struct witness *some = witness_start(clients[i], "m");
+        AWAIT(some->calls == 1);
+        assert_true(simba_owner_is_none(&some->last.before));
+        assert_string_equal("the-owner", some->last.after.id);
+        assert_int_equal(simba_locker_token(locker), some->last.after.token);
+        assert_true(some->last.after.transition_at_ms > some->last.after.acquired_at_ms);
+        simba_owner owner;
+        assert_rc(0, simba_observer_owner(some->observer, &owner));
+        assert_string_equal("the-owner", owner.id);
+        assert_string_equal("m", simba_observer_mutex(some->observer));
+        witness_free(some);
+    }
+    simba_locker_free(locker);
+    client_close(clients[0]);
+    client_close(clients[1]);
+}
+
+/* Every single change on memory://, whichever client makes it, in order, from here and from afar. */
+static void every_change(void **state)
+{
+    (void)state;
+    enum { TIMES = 40 };
+    simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
+    struct witness *near = witness_start(clients[0], "m");
+    struct witness *far = witness_start(clients[1], "m");
+    AWAIT(near->calls == 1 && far->calls == 1);
+    simba_locker *lockers[2] = {locker_new(clients[0], NULL), locker_new(clients[1], NULL)};
+    for (int i = 0; i < TIMES; i++)
+        lock_and_release(lockers[i % 2], 1);
+    AWAIT(near->calls == 1 + 2 * TIMES && far->calls == 1 + 2 * TIMES);
+    uint64_t token = 0;
+    for (int i = 0; i < TIMES; i++) {
+        assert_true(near->tokens[1 + 2 * i] > token);
+        token = near->tokens[1 + 2 * i];
+        assert_int_equal(0, near->tokens[2 + 2 * i]);
+    }
+    assert_memory_equal(near->tokens, far->tokens, sizeof near->tokens);
+    simba_locker_free(lockers[0]);
+    simba_locker_free(lockers[1]);
+    witness_free(near);
+    witness_free(far);
+    client_close(clients[0]);
+    client_close(clients[1]);
+}
+
+/* Other mutexes are none of its business, nor is a renewal a change. */
+static void nothing_else(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct witness *witness = witness_start(client, "m");
+    AWAIT(witness->calls == 1);
+    const simba_timing timing = lease(60, 60);
+    struct player *here = player_new(client, "m", NULL, &timing);
+    struct player *elsewhere = player_start(client, "elsewhere");
+    assert_rc(0, simba_contender_start(here->contender));
+    AWAIT(witness->calls == 2 && elsewhere->leads);
+    AWAIT(client_stats(client).renewals >= 5);
+    assert_int_equal(2, witness->calls);
+    assert_true(simba_state_acquired(&witness->last, simba_contender_id(here->contender)));
+    player_free(here);
+    AWAIT(witness->calls == 3);
+    player_free(elsewhere);
+    witness_free(witness);
+    client_close(client);
+}
+
+/* A lease that ends by itself is seen, although nobody pushes that. */
+static void lease_that_ends(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    tck_fault *fault;
+    simba_client *doomed;
+    assert_rc(0, tck_fault_new(store_url(), NULL, NULL, NULL, &fault));
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.op_timeout_ms = 20;
+    assert_rc(0, simba_client_open(tck_fault_url(fault), &options, NULL, &doomed));
+    const simba_timing timing = lease(100, 50);
+    struct player *player = player_new(doomed, "m", NULL, &timing);
+    assert_rc(0, simba_contender_start(player->contender));
+    AWAIT(player->leads);
+    struct witness *witness = witness_start(client, "m");
+    AWAIT(witness->calls == 1 && witness->tokens[0] == player->token);
+    tck_fault_cut(fault, TCK_CUT_REFUSE);
+    AWAIT(witness->calls == 2);
+    assert_true(simba_owner_is_none(&witness->last.after));
+    assert_int_equal(1, player->released); /* the holder was told before anybody could see it free */
+    witness_free(witness);
+    tck_fault_heal(fault);
+    player_free(player);
+    client_close(doomed);
+    tck_fault_free(fault);
+    client_close(client);
+}
+
+/* --- slow applications ------------------------------------------------------------------------------ */
+
+/* What happens during a slow callback is told after it, all of it. */
+static void slow_callback_misses_nothing(void **state)
+{
+    (void)state;
+    enum { TIMES = 50 };
+    simba_client *client = client_open(NULL);
+    struct witness *witness = witness_new(client, "m");
+    witness->in_changed = dawdle;
+    assert_rc(0, simba_observer_start(witness->observer));
+    AWAIT(witness->gate.waiting == 1);
+    simba_locker *locker = locker_new(client, NULL);
+    lock_and_release(locker, TIMES);
+    assert_int_equal(1, witness->calls);
+    gate_open(&witness->gate);
+    AWAIT(witness->calls == 1 + 2 * TIMES);
+    assert_true(simba_owner_is_none(&witness->last.after));
+    simba_locker_free(locker);
+    witness_free(witness);
+    client_close(client);
+}
+
+/* When there is far too much to tell, several are told as one; the last one is the truth. */
+static void ends_on_the_truth(void **state)
+{
+    (void)state;
+    enum { TIMES = 1500 };
+    simba_client *client = client_open(NULL);
+    struct witness *witness = witness_new(client, "m");
+    witness->in_changed = dawdle;
+    assert_rc(0, simba_observer_start(witness->observer));
+    AWAIT(witness->gate.waiting == 1);
+    simba_locker *locker = locker_new(client, NULL);
+    lock_and_release(locker, TIMES);
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    gate_open(&witness->gate);
+    AWAIT(witness->last.after.token == simba_locker_token(locker));
+    assert_true(witness->calls > 100);
+    assert_true(witness->calls <= 2 + 2 * TIMES);
+    assert_rc(0, simba_locker_release(locker, NULL));
+    AWAIT(simba_owner_is_none(&witness->last.after));
+    simba_locker_free(locker);
+    witness_free(witness);
+    client_close(client);
+}
+
+static void lock_often(void *arg)
+{
+    simba_locker *locker;
+    EXPECT(simba_locker_new(arg, "m", NULL, NULL, &locker) == 0);
+    for (int i = 0; i < 200; i++)
+        if (simba_locker_acquire(locker, 0, NULL) == 0)
+            EXPECT(simba_locker_release(locker, NULL) == 0);
+    simba_locker_free(locker);
+}
+
+/* Under fire from several threads of several clients, it ends on the truth too. */
+static void truth_under_fire(void **state)
+{
+    (void)state;
+    simba_client *clients[3] = {client_open(NULL), client_open(NULL), client_open(NULL)};
+    struct witness *witness = witness_start(clients[2], "m");
+    struct runner runners[4];
+    for (int i = 0; i < 4; i++)
+        runner_start(&runners[i], lock_often, clients[i % 2]);
+    for (int i = 0; i < 4; i++)
+        runner_join(&runners[i]);
+    struct player *player = player_start(clients[0], "m");
+    AWAIT(player->leads);
+    AWAIT(witness->last.after.token == player->token);
+    player_free(player);
+    AWAIT(simba_owner_is_none(&witness->last.after));
+    witness_free(witness);
+    for (int i = 0; i < 3; i++)
+        client_close(clients[i]);
+}
+
+/* --- stopping -------------------------------------------------------------------------------------- */
+
+static void stop_observer(void *arg)
+{
+    struct witness *witness = arg;
+    EXPECT(simba_observer_stop(witness->observer) == 0);
+}
+
+/* stop waits for a callback in progress, and what has not been told then is not told any more. */
+static void stop_waits_and_silences(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct witness *witness = witness_new(client, "m");
+    witness->in_changed = dawdle;
+    assert_rc(0, simba_observer_stop(witness->observer)); /* it was not started */
+    assert_rc(0, simba_observer_start(witness->observer));
+    assert_rc(SIMBA_ESTATE, simba_observer_start(witness->observer));
+    AWAIT(witness->gate.waiting == 1);
+    simba_locker *locker = locker_new(client, NULL);
+    lock_and_release(locker, 3);
+    struct runner runner;
+    runner_start(&runner, stop_observer, witness);
+    assert_false(WITHIN(20, runner.done));
+    gate_open(&witness->gate);
+    runner_join(&runner);
+    assert_false(witness->inside);
+    assert_int_equal(1, witness->calls);
+    lock_and_release(locker, 3);
+    assert_int_equal(1, witness->calls);
+
+    /* It may be started again, and then begins anew. */
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    memset(&witness->last, 0, sizeof witness->last);
+    assert_rc(0, simba_observer_start(witness->observer));
+    AWAIT(witness->calls == 2);
+    assert_int_equal(simba_locker_token(locker), witness->last.after.token);
+    simba_locker_free(locker);
+    witness_free(witness);
+    client_close(client);
+}
+
+static void stop_inside(struct witness *witness)
+{
+    EXPECT(simba_observer_stop(witness->observer) == 0);
+}
+
+static void free_inside(struct witness *witness)
+{
+    witness_free(witness);
+}
+
+/* stop and free inside on_changed return at once, and it was the last call. */
+static void stop_and_free_inside(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *locker = locker_new(client, NULL);
+    struct witness *stops = witness_new(client, "m");
+    struct witness *frees = witness_new(client, "m");
+    stops->in_changed = stop_inside;
+    frees->in_changed = free_inside;
+    assert_rc(0, simba_observer_start(stops->observer));
+    assert_rc(0, simba_observer_start(frees->observer));
+    AWAIT(stops->calls == 1 && frees->calls == 1);
+    AWAIT(!stops->inside && !frees->inside);
+    lock_and_release(locker, 5);
+    assert_rc(0, simba_observer_stop(stops->observer));
+    assert_int_equal(1, stops->calls);
+    assert_int_equal(1, frees->calls);
+    witness_free(stops);
+    simba_locker_free(locker);
+    client_close(client);
+}
+
+static void restart_inside(struct witness *witness)
+{
+    if (witness->calls > 1)
+        return;
+    gate_pass(&witness->gate);
+    EXPECT(simba_observer_stop(witness->observer) == 0);
+    board_lock();
+    memset(&witness->last, 0, sizeof witness->last);
+    board_unlock();
+    EXPECT(simba_observer_start(witness->observer) == 0);
+}
+
+/* Stopped and started again inside the callback, it begins with the owner of now, not with what it had left to tell. */
+static void restart_inside_the_callback(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct witness *witness = witness_new(client, "m");
+    witness->in_changed = restart_inside;
+    assert_rc(0, simba_observer_start(witness->observer));
+    AWAIT(witness->gate.waiting == 1);
+    simba_locker *locker = locker_new(client, NULL);
+    lock_and_release(locker, 3);
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    gate_open(&witness->gate);
+    AWAIT(witness->calls >= 2);
+    assert_int_equal(simba_locker_token(locker), witness->tokens[1]);
+    assert_rc(0, simba_locker_release(locker, NULL));
+    AWAIT(witness->calls == 3);
+    simba_locker_free(locker);
+    witness_free(witness);
+    client_close(client);
+}
+
+/* After close it is silent, answers that the client is closed, and can be freed. */
+static void closed_client(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_client *other = client_open(NULL);
+    struct witness *running = witness_start(client, "m");
+    struct witness *idle = witness_new(client, "m");
+    AWAIT(running->calls == 1);
+    client_close(client);
+    simba_locker *locker = locker_new(other, NULL);
+    lock_and_release(locker, 5);
+    assert_int_equal(1, running->calls);
+    struct witness *const both[] = {running, idle};
+    for (size_t i = 0; i < COUNT_OF(both); i++) {
+        simba_owner owner;
+        assert_rc(SIMBA_ECLOSED, simba_observer_start(both[i]->observer));
+        assert_rc(SIMBA_ECLOSED, simba_observer_stop(both[i]->observer));
+        assert_rc(SIMBA_ECLOSED, simba_observer_owner(both[i]->observer, &owner));
+        assert_string_equal("m", simba_observer_mutex(both[i]->observer));
+        witness_free(both[i]);
+    }
+    simba_locker_free(locker);
+    client_close(other);
+}
+
+/* Observers do not count as contenders, and leave nothing in the store. */
+static void leaves_no_trace(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct witness *witness = witness_start(client, "m");
+    AWAIT(witness->calls == 1);
+    assert_int_equal(0, client_stats(client).contenders);
+    assert_false(is_owned(client, "m"));
+    assert_rc(SIMBA_ENOTFOUND, simba_client_force_release(client, "m", NULL));
+    witness_free(witness);
+    client_close(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(first_call),
+        TEST(every_change),
+        TEST(nothing_else),
+        TEST(lease_that_ends),
+        TEST(slow_callback_misses_nothing),
+        TEST(ends_on_the_truth),
+        TEST(truth_under_fire),
+        TEST(stop_waits_and_silences),
+        TEST(stop_and_free_inside),
+        TEST(restart_inside_the_callback),
+        TEST(closed_client),
+        TEST(leaves_no_trace),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,515 @@
+/* The scheduler: when runs start, that they are told to end and waited for, and that they only ever run as leader. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support.h"
+
+enum { RUNS_MAX = 64 };
+
+/* A scheduler that keeps a record. Lives as long as the program, as players do. */
+struct shift {
+    simba_scheduler *scheduler;
+    struct shift *next;
+    struct gate gate;
+    void (*in_run)(struct shift *shift, simba_run *run); /* may be NULL */
+    int64_t work_ms;                                     /* how long a run takes, if not told to end */
+    int64_t first_work_ms;                               /* the first one; 0: as the others */
+
+    /* On the board. */
+    bool inside;
+    bool told; /* in_run was told to end */
+    unsigned runs, ended;
+    int64_t starts[RUNS_MAX], ends[RUNS_MAX];
+    uint64_t tokens[RUNS_MAX];
+};
+
+static struct shift *shifts;
+
+static void work(simba_run *run, void *user)
+{
+    struct shift *shift = user;
+    EXPECT(!shift->inside);
+    const uint64_t token = simba_run_token(run);
+    board_lock();
+    const unsigned i = shift->runs++;
+    shift->inside = true;
+    if (i < RUNS_MAX) {
+        shift->starts[i] = now_ms();
+        shift->tokens[i] = token;
+    }
+    board_unlock();
+    const int64_t ms = i == 0 && shift->first_work_ms ? shift->first_work_ms : shift->work_ms;
+    if (ms > 0)
+        simba_run_sleep(run, ms);
+    if (shift->in_run)
+        shift->in_run(shift, run);
+    board_lock();
+    shift->inside = false;
+    shift->ended++;
+    if (i < RUNS_MAX)
+        shift->ends[i] = now_ms();
+    board_unlock();
+}
+
+static simba_scheduler_options options_of(simba_schedule schedule, int64_t initial_delay_ms, int64_t period_ms)
+{
+    simba_scheduler_options options = SIMBA_SCHEDULER_OPTIONS_INIT;
+    options.schedule = schedule;
+    options.initial_delay_ms = initial_delay_ms;
+    options.period_ms = period_ms;
+    return options;
+}
+
+static struct shift *shift_new(simba_client *client, const char *mutex, simba_scheduler_options options)
+{
+    struct shift *shift = calloc(1, sizeof *shift);
+    assert_non_null(shift);
+    shift->next = shifts;
+    shifts = shift;
+    options.work = work;
+    options.user = shift;
+    simba_error err = {0};
+    if (simba_scheduler_new(client, mutex, &options, &err, &shift->scheduler) != 0)
+        fail_msg("cannot make a scheduler: %s", err.text);
+    return shift;
+}
+
+/* Every run at once and for ever: the period is so short that there is always one due. */
+static struct shift *shift_busy(simba_client *client, const char *mutex)
+{
+    return shift_new(client, mutex, options_of(SIMBA_FIXED_DELAY, 0, 1));
+}
+
+static void shift_free(struct shift *shift)
+{
+    simba_scheduler_free(shift->scheduler);
+    shift->scheduler = NULL;
+}
+
+static void stop_shift(void *arg)
+{
+    struct shift *shift = arg;
+    EXPECT(simba_scheduler_stop(shift->scheduler) == 0);
+}
+
+/* Sleep until told, then dawdle: the run goes on after it was told to end. */
+static void until_told(struct shift *shift, simba_run *run)
+{
+    EXPECT(simba_run_sleep(run, INT64_MAX));
+    EXPECT(simba_run_stopping(run));
+    board_lock();
+    shift->told = true;
+    board_unlock();
+    gate_pass(&shift->gate);
+}
+
+/* --- when runs start ------------------------------------------------------------------------------ */
+
+/* Fixed rate: from start to start. No start comes before its beat, and the work's own time is not added. */
+static void fixed_rate(void **state)
+{
+    (void)state;
+    enum { PERIOD_MS = 20, WORK_MS = 12, RUNS = 10 };
+    simba_client *client = client_open(NULL);
+    struct shift *shift = shift_new(client, "m", options_of(SIMBA_FIXED_RATE, 0, PERIOD_MS));
+    shift->work_ms = WORK_MS;
+    const int64_t before = now_ms();
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    AWAIT(shift->ended >= RUNS);
+    assert_rc(0, simba_scheduler_stop(shift->scheduler));
+    int64_t shortest = INT64_MAX;
+    for (int i = 0; i < RUNS; i++) {
+        assert_true(shift->starts[i] >= before + i * PERIOD_MS - 1);
+        if (i > 0 && shift->starts[i] - shift->starts[i - 1] < shortest)
+            shortest = shift->starts[i] - shift->starts[i - 1];
+    }
+    assert_true(shortest < PERIOD_MS + WORK_MS);
+    shift_free(shift);
+    client_close(client);
+}
+
+/* A run that takes longer than the period: the starts that fall into it are skipped, not made up for. */
+static void fixed_rate_skips(void **state)
+{
+    (void)state;
+    enum { PERIOD_MS = 20, RUNS = 6 };
+    simba_client *client = client_open(NULL);
+    struct shift *shift = shift_new(client, "m", options_of(SIMBA_FIXED_RATE, 0, PERIOD_MS));
+    shift->first_work_ms = 3 * PERIOD_MS + PERIOD_MS / 2;
+    const int64_t before = now_ms();
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    AWAIT(shift->ended >= RUNS);
+    assert_rc(0, simba_scheduler_stop(shift->scheduler));
+    for (int i = 1; i < RUNS; i++)
+        assert_true(shift->starts[i] >= before + (i + 3) * PERIOD_MS - 1);
+    shift_free(shift);
+    client_close(client);
+}
+
+/* Fixed delay: a whole period of rest after every run. */
+static void fixed_delay(void **state)
+{
+    (void)state;
+    enum { PERIOD_MS = 15, WORK_MS = 10, RUNS = 6 };
+    simba_client *client = client_open(NULL);
+    struct shift *shift = shift_new(client, "m", options_of(SIMBA_FIXED_DELAY, 0, PERIOD_MS));
+    shift->work_ms = WORK_MS;
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    AWAIT(shift->ended >= RUNS);
+    assert_rc(0, simba_scheduler_stop(shift->scheduler));
+    for (int i = 1; i < RUNS; i++)
+        assert_true(shift->starts[i] - shift->ends[i - 1] >= PERIOD_MS - 1);
+    shift_free(shift);
+    client_close(client);
+}
+
+/* The first run comes after the initial delay, counted from gaining leadership, every time. */
+static void initial_delay(void **state)
+{
+    (void)state;
+    enum { DELAY_MS = 40 };
+    simba_client *client = client_open(NULL);
+    struct shift *shift = shift_new(client, "m", options_of(SIMBA_FIXED_RATE, DELAY_MS, 100000));
+    for (unsigned i = 0; i < 2; i++) {
+        const int64_t before = now_ms();
+        assert_rc(0, simba_scheduler_start(shift->scheduler));
+        AWAIT(simba_scheduler_is_leader(shift->scheduler));
+        AWAIT(shift->ended == i + 1);
+        assert_true(shift->starts[i] - before >= DELAY_MS - 1);
+        assert_rc(0, simba_scheduler_stop(shift->scheduler));
+    }
+    assert_int_equal(2, shift->runs);
+    shift_free(shift);
+    client_close(client);
+}
+
+/* A stop that comes before the first run is due cancels it. */
+static void stopped_before_the_first_run(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct shift *shift = shift_new(client, "m", options_of(SIMBA_FIXED_RATE, 30, 1));
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    AWAIT(simba_scheduler_is_leader(shift->scheduler));
+    assert_rc(0, simba_scheduler_stop(shift->scheduler));
+    const unsigned runs = shift->runs;
+    assert_false(WITHIN(60, shift->runs > runs));
+    assert_false(is_owned(client, "m"));
+    shift_free(shift);
+    client_close(client);
+}
+
+/* --- as leader only ------------------------------------------------------------------------------- */
+
+/* Of two, one works; when it stops, the other takes over under a greater token. */
+static void one_at_a_time(void **state)
+{
+    (void)state;
+    simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
+    struct shift *first = shift_busy(clients[0], "m");
+    struct shift *second = shift_busy(clients[1], "m");
+    assert_rc(0, simba_scheduler_start(first->scheduler));
+    AWAIT(first->runs >= 3);
+    assert_true(simba_scheduler_is_leader(first->scheduler));
+    assert_rc(0, simba_scheduler_start(second->scheduler));
+    AWAIT(first->runs >= 6);
+    assert_false(simba_scheduler_is_leader(second->scheduler));
+    assert_int_equal(0, second->runs);
+    assert_int_equal(first->tokens[0], first->tokens[2]);
+    assert_rc(0, simba_scheduler_stop(first->scheduler));
+    assert_false(simba_scheduler_is_leader(first->scheduler));
+    const unsigned runs = first->runs;
+    AWAIT(second->runs >= 3);
+    assert_int_equal(runs, first->runs);
+    assert_true(second->tokens[0] > first->tokens[0]);
+    shift_free(first);
+    shift_free(second);
+    client_close(clients[0]);
+    client_close(clients[1]);
+}
+
+static void look_around(struct shift *shift, simba_run *run)
+{
+    EXPECT(!simba_run_stopping(run));
+    EXPECT(simba_run_held_for_ms(run) > 0);
+    EXPECT(simba_run_held_for_ms(run) <= 8000);
+    EXPECT(simba_run_token(run) > 0);
+    EXPECT(simba_scheduler_is_leader(shift->scheduler));
+    EXPECT(!simba_run_sleep(run, 0));
+    EXPECT(!simba_run_sleep(run, -1));
+    EXPECT(!simba_run_sleep(run, INT64_MIN));
+    const int64_t before = now_ms();
+    EXPECT(!simba_run_sleep(run, 15));
+    EXPECT(now_ms() - before >= 14);
+}
+
+/* What a run can ask. */
+static void what_a_run_says(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_scheduler_options options = options_of(SIMBA_FIXED_RATE, 0, 100000);
+    options.timing = lease(5000, 3000);
+    struct shift *shift = shift_new(client, "m", options);
+    shift->in_run = look_around;
+    assert_int_equal(SIMBA_INITIAL, simba_scheduler_status(shift->scheduler));
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    assert_rc(SIMBA_ESTATE, simba_scheduler_start(shift->scheduler));
+    AWAIT(shift->ended == 1);
+    assert_int_equal(SIMBA_RUNNING, simba_scheduler_status(shift->scheduler));
+    assert_rc(0, simba_scheduler_stop(shift->scheduler));
+    assert_rc(0, simba_scheduler_stop(shift->scheduler));
+    assert_int_equal(SIMBA_INITIAL, simba_scheduler_status(shift->scheduler));
+    shift_free(shift);
+    client_close(client);
+}
+
+static void until_renewed(struct shift *shift, simba_run *run)
+{
+    const uint64_t token = simba_run_token(run);
+    gate_pass(&shift->gate);
+    EXPECT(!simba_run_stopping(run));
+    EXPECT(simba_run_token(run) == token);
+}
+
+/* A long run outlives many short leases. */
+static void renewed_during_a_run(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_scheduler_options options = options_of(SIMBA_FIXED_RATE, 0, 100000);
+    options.timing = lease(60, 60);
+    struct shift *shift = shift_new(client, "m", options);
+    shift->in_run = until_renewed;
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    AWAIT(shift->gate.waiting == 1);
+    AWAIT(client_stats(client).renewals >= 4);
+    gate_open(&shift->gate);
+    AWAIT(shift->ended == 1);
+    shift_free(shift);
+    client_close(client);
+}
+
+/* Leadership is lost in the middle of a run: it is told, no other starts here before it is over and the mutex has been
+ * gained again, and then under another token. */
+static void lost_in_the_middle(void **state)
+{
+    (void)state;
+    simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
+    struct shift *shift = shift_busy(clients[0], "m");
+    shift->in_run = until_told;
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    AWAIT(shift->inside);
+    assert_rc(0, simba_client_force_release(clients[1], "m", NULL));
+    AWAIT(shift->told && shift->gate.waiting == 1);
+    assert_false(simba_scheduler_is_leader(shift->scheduler));
+    /* The run is slow to end. Meanwhile the mutex goes to somebody else. */
+    struct player *player = player_start(clients[1], "m");
+    AWAIT(player->leads);
+    assert_int_equal(1, shift->runs);
+    shift->in_run = NULL;
+    gate_open(&shift->gate);
+    AWAIT(shift->ended == 1);
+    assert_false(WITHIN(30, shift->runs > 1));
+    assert_rc(0, simba_contender_stop(player->contender));
+    AWAIT(shift->runs >= 2);
+    assert_true(shift->tokens[1] > player->token);
+    assert_true(player->token > shift->tokens[0]);
+    player_free(player);
+    shift_free(shift);
+    client_close(clients[0]);
+    client_close(clients[1]);
+}
+
+/* The same with nobody else there: it gains the mutex again by itself, after the run. */
+static void lost_and_regained(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct shift *shift = shift_busy(client, "m");
+    shift->in_run = until_told;
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    AWAIT(shift->inside);
+    assert_rc(0, simba_client_force_release(client, "m", NULL));
+    AWAIT(shift->gate.waiting == 1);
+    assert_false(is_owned(client, "m"));
+    assert_int_equal(1, client_stats(client).grants);
+    shift->in_run = NULL;
+    gate_open(&shift->gate);
+    AWAIT(shift->runs >= 2);
+    assert_true(shift->tokens[1] > shift->tokens[0]);
+    shift_free(shift);
+    client_close(client);
+}
+
+/* The hold limit interrupts a run too. */
+static void hold_limit_tells_the_run(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_scheduler_options options = options_of(SIMBA_FIXED_DELAY, 0, 1);
+    options.timing = lease(1000, 1000);
+    options.timing.hold_limit_ms = 30;
+    struct shift *shift = shift_new(client, "m", options);
+    shift->in_run = until_told;
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    AWAIT(shift->told);
+    assert_true(is_owned(client, "m")); /* until the run is over */
+    gate_open(&shift->gate);
+    AWAIT(shift->runs >= 2);
+    assert_true(shift->tokens[1] > shift->tokens[0]);
+    assert_true(client_stats(client).losses[SIMBA_REASON_HOLD_LIMIT] >= 1);
+    shift_free(shift);
+    client_close(client);
+}
+
+/* --- stopping ------------------------------------------------------------------------------------- */
+
+/* stop tells the run, waits for it, and keeps the mutex until it is over. */
+static void stop_tells_and_awaits(void **state)
+{
+    (void)state;
+    simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
+    simba_scheduler_options options = options_of(SIMBA_FIXED_RATE, 0, 1);
+    options.timing = lease(60, 60);
+    struct shift *shift = shift_new(clients[0], "m", options);
+    shift->in_run = until_told;
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    AWAIT(shift->inside);
+    struct player *player = player_start(clients[1], "m");
+    struct runner runner;
+    runner_start(&runner, stop_shift, shift);
+    AWAIT(shift->gate.waiting == 1);
+    assert_int_equal(SIMBA_STOPPING, simba_scheduler_status(shift->scheduler));
+    const uint64_t renewals = client_stats(clients[0]).renewals;
+    AWAIT(client_stats(clients[0]).renewals >= renewals + 4);
+    assert_int_equal(0, player->acquired);
+    assert_false(runner.done);
+    gate_open(&shift->gate);
+    runner_join(&runner);
+    assert_int_equal(1, shift->runs);
+    assert_int_equal(1, shift->ended);
+    assert_int_equal(SIMBA_INITIAL, simba_scheduler_status(shift->scheduler));
+    AWAIT(player->acquired == 1);
+    player_free(player);
+    shift_free(shift);
+    client_close(clients[0]);
+    client_close(clients[1]);
+}
+
+static void stop_inside(struct shift *shift, simba_run *run)
+{
+    EXPECT(!simba_run_stopping(run));
+    EXPECT(simba_scheduler_stop(shift->scheduler) == 0);
+    EXPECT(simba_scheduler_status(shift->scheduler) == SIMBA_STOPPING);
+    EXPECT(simba_run_stopping(run));
+    EXPECT(simba_run_sleep(run, 100000));
+    EXPECT(simba_run_held_for_ms(run) > 0);
+    EXPECT(simba_run_token(run) > 0);
+    EXPECT(simba_scheduler_start(shift->scheduler) == SIMBA_ESTATE);
+}
+
+/* stop inside the work returns at once; the rest happens after the work has returned. */
+static void stop_inside_the_work(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct shift *shift = shift_busy(client, "m");
+    shift->in_run = stop_inside;
+    for (unsigned i = 1; i <= 3; i++) {
+        assert_rc(0, simba_scheduler_start(shift->scheduler));
+        AWAIT(shift->ended == i);
+        assert_rc(0, simba_scheduler_stop(shift->scheduler));
+        assert_int_equal(i, shift->runs);
+        assert_false(is_owned(client, "m"));
+        assert_int_equal(SIMBA_INITIAL, simba_scheduler_status(shift->scheduler));
+    }
+    shift_free(shift);
+    client_close(client);
+}
+
+static void free_inside(struct shift *shift, simba_run *run)
+{
+    shift_free(shift);
+    EXPECT(simba_run_stopping(run));
+    EXPECT(simba_run_sleep(run, 100000));
+}
+
+/* free inside the work: the run ends in peace, then everything is gone. */
+static void free_inside_the_work(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct shift *shift = shift_busy(client, "m");
+    shift->in_run = free_inside;
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    AWAIT(shift->ended == 1);
+    AWAIT(client_stats(client).contenders == 0);
+    assert_false(is_owned(client, "m"));
+    assert_int_equal(1, shift->runs);
+    client_close(client);
+}
+
+/* close tells a run and awaits it, and afterwards the scheduler answers that its client is closed. */
+static void close_during_a_run(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_client *other = client_open(NULL);
+    struct shift *shift = shift_busy(client, "m");
+    gate_open(&shift->gate);
+    shift->in_run = until_told;
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    AWAIT(shift->inside);
+    client_close(client);
+    assert_true(shift->told);
+    assert_int_equal(1, shift->ended);
+    assert_false(is_owned(other, "m"));
+    assert_rc(SIMBA_ECLOSED, simba_scheduler_start(shift->scheduler));
+    assert_rc(SIMBA_ECLOSED, simba_scheduler_stop(shift->scheduler));
+    assert_false(simba_scheduler_is_leader(shift->scheduler));
+    assert_int_equal(SIMBA_INITIAL, simba_scheduler_status(shift->scheduler));
+    shift_free(shift);
+    client_close(other);
+}
+
+/* On the application's own loop, the thread that dispatches can also be the one that stops. */
+static void on_the_dispatching_thread(void **state)
+{
+    (void)state;
+    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    struct shift *shift = shift_busy(client, "m");
+    assert_rc(0, simba_scheduler_start(shift->scheduler));
+    const int64_t deadline = now_ms() + PATIENCE_MS;
+    while (shift->runs < 3) {
+        assert_true(simba_client_dispatch(client) >= 0);
+        assert_true(now_ms() < deadline);
+    }
+    assert_rc(0, simba_scheduler_stop(shift->scheduler));
+    assert_false(is_owned(client, "m"));
+    shift_free(shift);
+    client_close(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(fixed_rate),
+        TEST(fixed_rate_skips),
+        TEST(fixed_delay),
+        TEST(initial_delay),
+        TEST(stopped_before_the_first_run),
+        TEST(one_at_a_time),
+        TEST(what_a_run_says),
+        TEST(renewed_during_a_run),
+        TEST(lost_in_the_middle),
+        TEST(lost_and_regained),
+        TEST(hold_limit_tells_the_run),
+        TEST(stop_tells_and_awaits),
+        TEST(stop_inside_the_work),
+        TEST(free_inside_the_work),
+        TEST(close_during_a_run),
+        TEST(on_the_dispatching_thread),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,520 @@
+/* The SQLite store, driven at its contract: what its operations do, and when they are answered. */
+#include "backends/test_sqlite.h"
+
+/* A free mutex is granted, owned against others, given back, and granted again under a greater token. */
+static void test_acquire_and_release(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    const simba_reply won = acquire(&f->a, "orders", "me", 1);
+    assert_mine(won);
+    assert_string_equal(won.owner.id, "me");
+    assert_int_equal(won.owner.ttl_at_ms - won.owner.acquired_at_ms, 10000);
+    assert_int_equal(won.owner.transition_at_ms - won.owner.acquired_at_ms, 16000);
+    assert_in_range(won.owner.transition_at_ms - won.now_ms, 15000, 16000);
+
+    assert_owned_by(acquire(&f->a, "orders", "you", 2), "me");
+    assert_owned_by(ask(&f->a, SIMBA_OP_READ, "orders", NULL, 0, 0), "me");
+    const simba_reply released = ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_mine(released);
+    assert_string_equal(released.owner.id, "");
+    assert_owned_by(ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token), "");
+
+    const simba_reply next = acquire(&f->a, "orders", "you", 2);
+    assert_mine(next);
+    assert_true(next.owner.token > won.owner.token);
+    testhost_close(&f->a);
+}
+
+/* A renewal extends the lease and keeps the token; after the lease has ended there is nothing to renew. */
+static void test_renew(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    const simba_reply won = acquire(&f->a, "orders", "me", 1);
+    testhost_advance(&f->a, 12000);
+    const simba_reply renewed = ask(&f->a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    assert_mine(renewed);
+    assert_int_equal(renewed.owner.token, won.owner.token);
+    testhost_advance(&f->a, 12000);
+    assert_owned_by(acquire(&f->a, "orders", "you", 2), "me");
+    testhost_advance(&f->a, 5000);
+    const simba_reply late = ask(&f->a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    assert_int_equal(late.outcome, SIMBA_NOT_MINE);
+    const simba_reply next = acquire(&f->a, "orders", "you", 2);
+    assert_mine(next);
+    assert_true(next.owner.token > won.owner.token);
+    testhost_close(&f->a);
+}
+
+/* Whoever asks again because the reply was lost gets the same grant. */
+static void test_lost_reply(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    const simba_reply won = acquire(&f->a, "orders", "me", 1);
+    const simba_reply again = acquire(&f->a, "orders", "me", 1);
+    assert_mine(again);
+    assert_int_equal(again.owner.token, won.owner.token);
+    testhost_close(&f->a);
+}
+
+/* The same id under another nonce is somebody else, also for renewals and releases. */
+static void test_same_id_other_nonce(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    const uint64_t nonce = UINT64_C(0xFEDCBA9876543210); /* does not fit into a signed number */
+    const simba_reply won = acquire(&f->a, "orders", "me", nonce);
+    assert_owned_by(acquire(&f->a, "orders", "me", 2), "me");
+    assert_owned_by(ask(&f->a, SIMBA_OP_RENEW, "orders", "me", 2, won.owner.token), "me");
+    assert_owned_by(ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 2, 0), "me");
+    assert_mine(ask(&f->a, SIMBA_OP_RENEW, "orders", "me", nonce, won.owner.token));
+    testhost_close(&f->a);
+}
+
+/* Two stores on one file exclude each other. */
+static void test_two_stores(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    assert_owned_by(acquire(&f->b, "orders", "you", 2), "me");
+    assert_mine(acquire(&f->b, "invoices", "you", 2));
+    testhost_close(&f->a);
+    testhost_close(&f->b);
+}
+
+/* Tokens grow from grant to grant, over a reopening, and even if the row was deleted. */
+static void test_tokens_grow(void **state)
+{
+    fixture *f = *state;
+    uint64_t before = 0;
+    for (int i = 0; i < 4; i++) {
+        open_store(f, &f->a);
+        const simba_reply won = acquire(&f->a, "orders", "me", 1);
+        assert_mine(won);
+        assert_true(won.owner.token > before);
+        before = won.owner.token;
+        assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, before));
+        testhost_close(&f->a);
+        if (i == 2)
+            raw_once(f, "DELETE FROM simba_mutex");
+    }
+}
+
+/* The wall clock steps by a day, forward and back: leases, and what is said of them, stay as they are. */
+static void test_wall_clock_steps(void **state)
+{
+    fixture *f = *state;
+    const int64_t day_us = INT64_C(86400) * 1000 * 1000;
+    open_store(f, &f->a);
+    const simba_reply won = acquire(&f->a, "orders", "me", 1);
+    static const int directions[] = {1, -1};
+    for (size_t i = 0; i < 2; i++) {
+        f->a.epoch_shift_us = directions[i] * day_us;
+        const simba_reply seen = acquire(&f->a, "orders", "you", 2);
+        assert_owned_by(seen, "me");
+        assert_in_range(seen.owner.transition_at_ms - seen.now_ms, 15000, 16000);
+    }
+    const simba_reply renewed = ask(&f->a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    assert_mine(renewed);
+    assert_in_range(renewed.owner.transition_at_ms - renewed.now_ms, 15900, 16000);
+    testhost_advance(&f->a, 16001);
+    const simba_reply next = acquire(&f->a, "orders", "you", 2);
+    assert_mine(next);
+    assert_true(next.owner.token > won.owner.token); /* although the clock that is their floor went back */
+    testhost_close(&f->a);
+}
+
+/* After a reboot no lease of before counts, however long it had to go; tokens go on. */
+static void test_reboot_frees(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    const simba_reply won = acquire(&f->a, "orders", "me", 1);
+    raw_once(f, "UPDATE simba_mutex SET boot_id = '00000000-0000-0000-0000-000000000000', token = token + 1000000000");
+    assert_owned_by(ask(&f->a, SIMBA_OP_READ, "orders", NULL, 0, 0), "");
+    const simba_reply renewed = ask(&f->a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    assert_int_equal(renewed.outcome, SIMBA_NOT_MINE);
+    const simba_reply next = acquire(&f->a, "orders", "you", 2);
+    assert_mine(next);
+    assert_true(next.owner.token > won.owner.token + 1000000000);
+    testhost_close(&f->a);
+}
+
+/* The columns for people say what the store answers. */
+static void test_columns_for_people(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    const simba_reply won = acquire(&f->a, "orders", "me", 1);
+    char expected[128];
+    snprintf(expected, sizeof expected, "%lld|%lld|%lld|me|1|%llu", (long long)won.owner.acquired_at_ms,
+             (long long)won.owner.ttl_at_ms, (long long)won.owner.transition_at_ms,
+             (unsigned long long)won.owner.token);
+    static const char sql[] = "SELECT acquired_at || '|' || ttl_at || '|' || transition_at || '|' || owner_id || '|' "
+                              "|| version || '|' || token FROM simba_mutex WHERE mutex = 'orders'";
+    assert_string_equal(raw_text(f, sql), expected);
+    ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
+    snprintf(expected, sizeof expected, "0|0|0||2|%llu", (unsigned long long)won.owner.token);
+    assert_string_equal(raw_text(f, sql), expected);
+    testhost_close(&f->a);
+}
+
+/* Forced away: free for others at once, and the holder hears that it was revoked when it renews. */
+static void test_force_release(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    assert_int_equal(ask(&f->a, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0).outcome, SIMBA_NOT_MINE);
+    const simba_reply won = acquire(&f->a, "orders", "me", 1);
+    assert_mine(ask(&f->a, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0));
+    const simba_reply renewed = ask(&f->a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    assert_int_equal(renewed.outcome, SIMBA_REVOKED);
+    assert_mine(acquire(&f->a, "orders", "you", 2));
+    testhost_close(&f->a);
+}
+
+static size_t list(testhost *h, const char *pattern)
+{
+    h->listed_count = 0;
+    ask(h, SIMBA_OP_LIST, pattern, NULL, 0, 0);
+    return h->listed_count;
+}
+
+/* All mutexes there ever were, by name, owned or not; or those that match a shell pattern. */
+static void test_list(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    assert_int_equal(list(&f->a, NULL), 0);
+    const simba_reply won = acquire(&f->a, "orders-2", "me", 1);
+    acquire(&f->a, "invoices", "you", 2);
+    acquire(&f->a, "orders-1", "you", 3);
+    ask(&f->a, SIMBA_OP_RELEASE, "orders-1", "you", 3, 0);
+
+    assert_int_equal(list(&f->a, NULL), 3);
+    assert_string_equal(f->a.listed[0].mutex, "invoices");
+    assert_string_equal(f->a.listed[1].mutex, "orders-1");
+    assert_string_equal(f->a.listed[1].owner.id, "");
+    assert_int_equal(f->a.listed[1].owner.token, 0);
+    assert_string_equal(f->a.listed[2].mutex, "orders-2");
+    assert_string_equal(f->a.listed[2].owner.id, "me");
+    assert_int_equal(f->a.listed[2].owner.token, won.owner.token);
+    assert_int_equal(list(&f->a, "orders-[1-9]"), 2);
+    assert_int_equal(list(&f->a, "*s"), 1);
+    assert_int_equal(list(&f->a, "order"), 0);
+    testhost_close(&f->a);
+}
+
+/* Transactions in the write-ahead log: frames that carry the size of the database after a commit. */
+static unsigned count_commits(const fixture *f)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s-wal", f->path);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    unsigned char header[32];
+    unsigned commits = 0;
+    assert_int_equal(fread(header, 1, 32, file), 32);
+    const long page = header[8] << 24 | header[9] << 16 | header[10] << 8 | header[11];
+    while (fread(header, 1, 24, file) == 24) {
+        commits += (header[4] | header[5] | header[6] | header[7]) != 0;
+        fseek(file, page, SEEK_CUR);
+    }
+    fclose(file);
+    return commits;
+}
+
+/* What is submitted before a flush, and what gathers while the worker is busy, is one transaction each. */
+static void test_one_transaction_per_batch(void **state)
+{
+    enum { N = 50 };
+    fixture *f = *state;
+    static char names[N][24];
+    static testhost_request requests[2 * N];
+    open_store(f, &f->a);
+    acquire(&f->a, "first", "me", 1);
+    const unsigned before = count_commits(f);
+    for (int i = 0; i < N; i++) {
+        snprintf(names[i], sizeof names[i], "mutex-%d", i);
+        requests[i] = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
+        testhost_submit(&f->a, &requests[i]);
+    }
+    testhost_flush(&f->a);
+    for (int i = 0; i < N; i++) {
+        requests[N + i] = testhost_request_of(&f->a, SIMBA_OP_RELEASE, names[i], "me", 1, 0);
+        testhost_submit(&f->a, &requests[N + i]);
+        testhost_flush(&f->a);
+    }
+    testhost_run_jobs(&f->a);
+    for (int i = 0; i < 2 * N; i++)
+        assert_int_equal(requests[i].request.reply.outcome, SIMBA_MINE);
+    assert_int_equal(count_commits(f), before + 2);
+    testhost_close(&f->a);
+}
+
+/* Reading takes no write lock: it is answered while another process writes. */
+static void test_reads_pass_a_writer(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    acquire(&f->a, "orders", "me", 1);
+    sqlite3 *other = open_raw(f);
+    raw(other, "BEGIN IMMEDIATE");
+    assert_owned_by(ask(&f->a, SIMBA_OP_READ, "orders", NULL, 0, 0), "me");
+    assert_int_equal(list(&f->a, NULL), 1);
+    raw(other, "COMMIT");
+    sqlite3_close(other);
+    testhost_close(&f->a);
+}
+
+/* The clock runs fast while the store waits, so that the test does not have to. */
+static void hurry(testhost *h)
+{
+    h->now_shift_ns += 50 * SIMBA__NS_PER_MS;
+}
+
+/* Another process keeps the file locked: an answer at the deadline, not earlier, that says so; and then success. */
+static void test_locked_until_deadline(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    sqlite3 *other = open_raw(f);
+    raw(other, "BEGIN IMMEDIATE");
+    testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    f->a.on_now = hurry;
+    assert_int_equal(testhost_ask(&f->a, &r)->status, SIMBA_ETIMEDOUT);
+    f->a.on_now = NULL;
+    assert_non_null(strstr(r.error.text, f->path));
+    assert_non_null(strstr(r.error.text, "locked by another process"));
+    const int64_t late_ns = simba__clock_boot().ns + f->a.now_shift_ns - r.request.deadline.ns;
+    assert_in_range(late_ns, 0, 1000 * SIMBA__NS_PER_MS);
+    raw(other, "COMMIT");
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    sqlite3_close(other);
+    testhost_close(&f->a);
+}
+
+typedef struct holder {
+    sqlite3 *db;
+    unsigned looks;
+} holder;
+
+/* The store looks at the clock before each pause; the first looks come before it waits. */
+static void let_go(testhost *h)
+{
+    holder *other = h->user;
+    if (++other->looks == 8)
+        raw(other->db, "COMMIT");
+}
+
+/* The lock is let go while the store waits for it. */
+static void test_locked_for_a_while(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    holder other = {open_raw(f), 0};
+    testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    raw(other.db, "BEGIN IMMEDIATE");
+    f->a.user = &other;
+    f->a.on_now = let_go;
+    assert_mine(*testhost_ask(&f->a, &r));
+    assert_true(other.looks >= 8);
+    sqlite3_close(other.db);
+    testhost_close(&f->a);
+}
+
+/* Of requests that wait for a lock together each is failed at its own deadline, also one that was submitted while the
+ * worker waited already. */
+static void test_deadlines_are_their_own(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    sqlite3 *other = open_raw(f);
+    raw(other, "BEGIN IMMEDIATE");
+    testhost_request patient = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    testhost_request hasty = patient;
+    patient.request.deadline.ns += INT64_C(3600000) * SIMBA__NS_PER_MS;
+    testhost_submit(&f->a, &patient);
+    testhost_flush(&f->a);
+    testhost_submit(&f->a, &hasty);
+    testhost_flush(&f->a);
+
+    f->a.on_now = hurry;
+    simba_job *job = f->a.first_job;
+    f->a.first_job = NULL;
+    f->a.last_job = &f->a.first_job;
+    job->run(job);
+    job->done(job);
+    f->a.host.leave(&f->a.host);
+    f->a.on_now = NULL;
+    assert_true(hasty.done);
+    assert_int_equal(hasty.request.reply.status, SIMBA_ETIMEDOUT);
+    assert_false(patient.done);
+
+    raw(other, "COMMIT");
+    testhost_run_jobs(&f->a);
+    assert_true(patient.done);
+    assert_mine(patient.request.reply);
+    sqlite3_close(other);
+    testhost_close(&f->a);
+}
+
+/* A row that cannot be written fails its own request, and none of its batch. */
+static void test_bad_row_fails_alone(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    raw_once(f, "CREATE TRIGGER refuse BEFORE INSERT ON simba_mutex WHEN new.mutex = 'bad' "
+                "BEGIN SELECT raise(ABORT, 'not this one'); END");
+    testhost_request bad = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "bad", "me", 1, 0);
+    testhost_request good = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "good", "me", 1, 0);
+    testhost_submit(&f->a, &bad);
+    testhost_submit(&f->a, &good);
+    testhost_flush(&f->a);
+    testhost_run_jobs(&f->a);
+    assert_int_equal(bad.request.reply.status, SIMBA_ESTORE);
+    assert_non_null(strstr(bad.error.text, "not this one"));
+    assert_int_equal(good.request.reply.status, 0);
+    assert_mine(good.request.reply);
+    testhost_close(&f->a);
+}
+
+/* An owner_id that simba cannot have written is an error of that row, and is not written over. */
+static void test_damaged_row(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    acquire(&f->a, "orders", "me", 1);
+    raw_once(f, "UPDATE simba_mutex SET owner_id = hex(zeroblob(100))");
+    testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    assert_int_equal(testhost_ask(&f->a, &r)->status, SIMBA_ECORRUPT);
+    assert_string_equal(raw_text(f, "SELECT length(owner_id) FROM simba_mutex"), "200");
+    assert_mine(acquire(&f->a, "invoices", "me", 1));
+    testhost_close(&f->a);
+}
+
+/* Closing answers what waits, and lets the batch of the worker come to its end. */
+static void test_close_answers_everything(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    testhost_request running = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    testhost_request waiting = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "invoices", "me", 1, 0);
+    testhost_submit(&f->a, &running);
+    testhost_flush(&f->a);
+    testhost_submit(&f->a, &waiting);
+    testhost_flush(&f->a);
+    testhost_close(&f->a);
+    assert_true(running.done);
+    assert_mine(running.request.reply);
+    assert_true(waiting.done);
+    assert_int_equal(waiting.request.reply.status, SIMBA_ECANCELED);
+}
+
+/* Closing ends the wait for a lock. */
+static void test_close_ends_waiting(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    sqlite3 *other = open_raw(f);
+    raw(other, "BEGIN IMMEDIATE");
+    testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    r.request.deadline.ns = INT64_MAX;
+    testhost_submit(&f->a, &r);
+    testhost_flush(&f->a);
+    testhost_close(&f->a);
+    assert_true(r.done);
+    assert_int_equal(r.request.reply.status, SIMBA_ECANCELED);
+    sqlite3_close(other);
+}
+
+static int allocations_left;
+
+static void *stingy_malloc(size_t size)
+{
+    return allocations_left-- > 0 ? malloc(size) : NULL;
+}
+
+static void *stingy_realloc(void *pointer, size_t size)
+{
+    return allocations_left-- > 0 ? realloc(pointer, size) : NULL;
+}
+
+/* Open, watch, ask and list, with some number of allocations to spend. True: they were enough. */
+static bool try_everything(fixture *f)
+{
+    enum { MANY = 40 };
+    static testhost_request many[MANY];
+    simba_error err = {0};
+    simba_topic topic = {.mutex = "orders"};
+    const int rc = testhost_open(&f->a, &simba__backend_sqlite, f->url, &err);
+    if (rc < 0) {
+        assert_int_equal(rc, SIMBA_ENOMEM);
+        return false;
+    }
+    const int watched = testhost_watch(&f->a, &topic);
+    testhost_run_jobs(&f->a);
+    f->a.listed_count = 0;
+    bool enough = watched == 0;
+    for (int i = 0; i < MANY; i++) { /* more than the batch has room for at first */
+        many[i] = testhost_request_of(&f->a, i ? SIMBA_OP_LIST : SIMBA_OP_ACQUIRE, i ? "none" : "orders", "me", 1, 0);
+        testhost_submit(&f->a, &many[i]);
+    }
+    many[1].request.mutex = NULL;
+    testhost_flush(&f->a);
+    testhost_run_jobs(&f->a);
+    for (int i = 0; i < MANY; i++) {
+        assert_true(many[i].done);
+        enough &= many[i].request.reply.status == 0;
+    }
+    if (watched == 0)
+        testhost_unwatch(&f->a, &topic);
+    testhost_close(&f->a);
+    return enough;
+}
+
+/* Whichever allocation fails, everything is answered, and nothing is left behind. */
+static void test_out_of_memory(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(simba_set_allocator(stingy_malloc, stingy_realloc, free), 0);
+    int allowed = 0;
+    do
+        allocations_left = ++allowed;
+    while (!try_everything(f) && allowed < 1000);
+    simba_set_allocator(NULL, NULL, NULL);
+    assert_in_range(allowed, 5, 999);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_acquire_and_release),
+        TEST(test_renew),
+        TEST(test_lost_reply),
+        TEST(test_same_id_other_nonce),
+        TEST(test_two_stores),
+        TEST(test_tokens_grow),
+        TEST(test_wall_clock_steps),
+        TEST(test_reboot_frees),
+        TEST(test_columns_for_people),
+        TEST(test_force_release),
+        TEST(test_list),
+        TEST(test_one_transaction_per_batch),
+        TEST(test_reads_pass_a_writer),
+        TEST(test_locked_until_deadline),
+        TEST(test_locked_for_a_while),
+        TEST(test_deadlines_are_their_own),
+        TEST(test_bad_row_fails_alone),
+        TEST(test_damaged_row),
+        TEST(test_close_answers_everything),
+        TEST(test_close_ends_waiting),
+        TEST(test_out_of_memory),
+    };
+    return cmocka_run_group_tests_name("sqlite", tests, NULL, NULL);
+}

@@ -1,0 +1,469 @@
+/* The SQLite store and its files: what it makes, what it refuses and leaves alone, what it survives. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include "backends/test_sqlite.h"
+
+/* Opening must fail, with this code, and words that contain `word`. */
+static void refuse(const char *url, int code, const char *word)
+{
+    simba_error err = {0};
+    static testhost h;
+    const int rc = testhost_open(&h, &simba__backend_sqlite, url, &err);
+    if (rc == 0)
+        testhost_close(&h);
+    assert_int_equal(rc, code);
+    assert_int_equal(err.code, code);
+    if (!strstr(err.text, word))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, word);
+}
+
+/* A file of the store's own: in write-ahead mode, marked as ours, of version 1, in folders that only we may enter. */
+static void test_created(void **state)
+{
+    fixture *f = *state;
+    struct stat status;
+    snprintf(f->path, sizeof f->path, "%s/new/folder/simba.db", f->folder);
+    snprintf(f->url, sizeof f->url, "sqlite://%s", f->path);
+    open_store(f, &f->a);
+    testhost_close(&f->a);
+    assert_string_equal(raw_text(f, "PRAGMA application_id"), "1399418210");
+    assert_string_equal(raw_text(f, "PRAGMA user_version"), "1");
+    assert_string_equal(raw_text(f, "PRAGMA journal_mode"), "wal");
+    assert_string_equal(raw_text(f, "SELECT group_concat(name, ' ') FROM pragma_table_info('simba_mutex')"),
+                        "mutex acquired_at ttl_at transition_at owner_id version token nonce revoked_token "
+                        "until_boot_ns boot_id");
+    char folder[80];
+    snprintf(folder, sizeof folder, "%s/new", f->folder);
+    assert_int_equal(stat(folder, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0700);
+    assert_int_equal(stat(f->path, &status), 0);
+    assert_int_equal(status.st_mode & 0007, 0); /* nobody else's business */
+}
+
+/* The notify file is for those who may use the database. */
+static void test_notify_has_the_mode_of_the_database(void **state)
+{
+    fixture *f = *state;
+    struct stat status;
+    char path[128];
+    snprintf(path, sizeof path, "%s-notify", f->path);
+    close(open(f->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    assert_int_equal(chmod(f->path, 0666), 0);
+    open_store(f, &f->a);
+    testhost_close(&f->a);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0666);
+}
+
+/* URLs that are not one of this store say what is wrong with them. */
+static void test_bad_urls(void **state)
+{
+    fixture *f = *state;
+    char url[160];
+    refuse("sqlite://simba.db", SIMBA_EURL, "three slashes");
+    refuse("sqlite://host/path/simba.db", SIMBA_EURL, "three slashes");
+    refuse("sqlite://", SIMBA_EURL, "names no file");
+    refuse("sqlite:///", SIMBA_EURL, "names no file");
+    snprintf(url, sizeof url, "sqlite://%s/", f->folder);
+    refuse(url, SIMBA_EURL, "names no file");
+    snprintf(url, sizeof url, "sqlite://%s", f->folder);
+    refuse(url, SIMBA_EURL, "is a folder");
+    snprintf(url, sizeof url, "%s?sync=maybe", f->url);
+    refuse(url, SIMBA_EURL, "normal or full");
+    assert_int_equal(access(f->path, F_OK), -1);
+}
+
+/* Both kinds of synchronisation work. */
+static void test_sync(void **state)
+{
+    fixture *f = *state;
+    char plain[128];
+    snprintf(plain, sizeof plain, "%s", f->url);
+    snprintf(f->url, sizeof f->url, "%.100s?sync=full", plain);
+    open_store(f, &f->a);
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    testhost_close(&f->a);
+    snprintf(f->url, sizeof f->url, "%.100s?sync=normal", plain);
+    open_store(f, &f->a);
+    assert_owned_by(acquire(&f->a, "orders", "you", 2), "me");
+    testhost_close(&f->a);
+}
+
+typedef struct contents {
+    size_t size;
+    char bytes[1 << 16];
+} contents;
+
+static void read_file(const char *path, contents *out)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    out->size = fread(out->bytes, 1, sizeof out->bytes, file);
+    fclose(file);
+}
+
+static void write_file(const char *path, const void *bytes, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    fclose(file);
+}
+
+/* Refused, and not a byte of it changed. */
+static void refuse_untouched(const fixture *f, int code, const char *word)
+{
+    static contents before;
+    static contents after;
+    read_file(f->path, &before);
+    refuse(f->url, code, word);
+    read_file(f->path, &after);
+    assert_int_equal(before.size, after.size);
+    assert_memory_equal(before.bytes, after.bytes, before.size);
+}
+
+/* Something that is no database at all. */
+static void test_not_a_database(void **state)
+{
+    fixture *f = *state;
+    static char text[8192];
+    memset(text, 'x', sizeof text);
+    write_file(f->path, text, sizeof text);
+    refuse_untouched(f, SIMBA_ECORRUPT, f->path);
+    write_file(f->path, "short", 5);
+    refuse_untouched(f, SIMBA_ECORRUPT, f->path);
+}
+
+/* A database of ours that was damaged: its header, or its end. */
+static void test_damaged_database(void **state)
+{
+    fixture *f = *state;
+    static contents whole;
+    open_store(f, &f->a);
+    acquire(&f->a, "orders", "me", 1);
+    testhost_close(&f->a);
+    read_file(f->path, &whole);
+
+    static contents damaged;
+    damaged = whole;
+    memset(damaged.bytes, 0xA5, 64);
+    write_file(f->path, damaged.bytes, damaged.size);
+    refuse_untouched(f, SIMBA_ECORRUPT, f->path);
+
+    const size_t sizes[] = {50, 600, whole.size / 2, whole.size - 1000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        write_file(f->path, whole.bytes, sizes[i]);
+        refuse_untouched(f, SIMBA_ECORRUPT, f->path);
+    }
+    write_file(f->path, whole.bytes, whole.size);
+    open_store(f, &f->a);
+    assert_owned_by(acquire(&f->a, "orders", "you", 2), "me");
+    testhost_close(&f->a);
+}
+
+/* Another program's database, known by any of its application id, its version or its tables. */
+static void test_foreign_database(void **state)
+{
+    fixture *f = *state;
+    static const char *const marks[] = {"PRAGMA application_id = 252006673", "PRAGMA user_version = 7",
+                                        "CREATE TABLE customers (id INTEGER PRIMARY KEY)"};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        unlink(f->path);
+        raw_once(f, marks[i]);
+        refuse_untouched(f, SIMBA_ECORRUPT, "another program");
+    }
+}
+
+/* Another program that crashed has left its log: neither the database nor the log is touched. */
+static void test_foreign_log(void **state)
+{
+    fixture *f = *state;
+    static contents before;
+    static contents after;
+    char log[128];
+    snprintf(log, sizeof log, "%s-wal", f->path);
+    if (fork() == 0) {
+        sqlite3 *db = open_raw(f);
+        raw(db, "PRAGMA journal_mode = WAL; CREATE TABLE customers (id INTEGER PRIMARY KEY)");
+        _exit(0); /* without closing */
+    }
+    wait(NULL);
+    read_file(log, &before);
+    assert_true(before.size > 0);
+    refuse_untouched(f, SIMBA_ECORRUPT, "another program");
+    read_file(log, &after);
+    assert_int_equal(before.size, after.size);
+    assert_memory_equal(before.bytes, after.bytes, before.size);
+}
+
+/* A database of a later simba. */
+static void test_newer_schema(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    testhost_close(&f->a);
+    raw_once(f, "PRAGMA user_version = 2");
+    refuse_untouched(f, SIMBA_ESTORE, "newer version");
+}
+
+/* A database of ours without its table. */
+static void test_missing_table(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    testhost_close(&f->a);
+    raw_once(f, "DROP TABLE simba_mutex");
+    refuse_untouched(f, SIMBA_ECORRUPT, "simba_mutex");
+}
+
+/* Run `body` in a child without root's privileges, which would make every file writable. */
+static void unprivileged(fixture *f, void (*body)(fixture *f))
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (geteuid() == 0 && (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0))
+            _exit(99);
+        body(f);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* In the child, where cmocka's assertions would be lost. */
+static void must_refuse(const char *url, int code, const char *word)
+{
+    static testhost h;
+    simba_error err = {0};
+    const int rc = testhost_open(&h, &simba__backend_sqlite, url, &err);
+    if (rc != code || !strstr(err.text, word)) {
+        fprintf(stderr, "%s: %s, and not %s with \"%s\"\n", simba_error_name(rc), err.text, simba_error_name(code),
+                word);
+        _exit(1);
+    }
+}
+
+static void must_refuse_file(fixture *f)
+{
+    must_refuse(f->url, SIMBA_EPERM, f->path);
+}
+
+static void must_refuse_folder(fixture *f)
+{
+    must_refuse(f->url, SIMBA_EPERM, f->folder);
+    char url[160];
+    snprintf(url, sizeof url, "sqlite://%s/deeper/simba.db", f->folder);
+    must_refuse(url, SIMBA_EPERM, "deeper");
+}
+
+/* A file that may only be read, or not even that; a folder that may only be read, with and without a database in it. */
+static void test_no_permission(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    testhost_close(&f->a);
+    chmod(f->folder, 0777);
+    chmod(f->path, 0444);
+    unprivileged(f, must_refuse_file);
+    chmod(f->path, 0000);
+    unprivileged(f, must_refuse_file);
+    chmod(f->path, 0666);
+    chmod(f->folder, 0555);
+    unprivileged(f, must_refuse_folder);
+    chmod(f->folder, 0755);
+    unlink(f->path);
+    chmod(f->folder, 0555);
+    unprivileged(f, must_refuse_folder);
+    chmod(f->folder, 0755);
+}
+
+/* Folders cannot be made below a file. */
+static void test_no_folder(void **state)
+{
+    fixture *f = *state;
+    char url[160];
+    write_file(f->path, "x", 1);
+    snprintf(url, sizeof url, "sqlite://%s/below/simba.db", f->path);
+    refuse(url, SIMBA_EUNAVAILABLE, f->path);
+}
+
+/* In a child: open, ask for the mutex, close. */
+static void open_and_acquire(fixture *f, const char *id)
+{
+    simba_error err = {0};
+    if (testhost_open(&f->a, &simba__backend_sqlite, f->url, &err) < 0) {
+        fprintf(stderr, "%s\n", err.text);
+        _exit(1);
+    }
+    testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", id, 1, 0);
+    const int status = testhost_ask(&f->a, &r)->status;
+    testhost_close(&f->a);
+    _exit(status < 0 ? 2 : 0);
+}
+
+/* Many processes find no file and make it at the same moment. */
+static void test_creation_race(void **state)
+{
+    enum { ROUNDS = 5, PROCESSES = 8 };
+    fixture *f = *state;
+    for (int round = 0; round < ROUNDS; round++) {
+        int go[2];
+        assert_int_equal(pipe(go), 0);
+        for (int i = 0; i < PROCESSES; i++)
+            if (fork() == 0) {
+                const char id[] = {(char)('a' + i), '\0'};
+                char byte;
+                close(go[1]);
+                (void)!read(go[0], &byte, 1); /* until the parent closes its end */
+                open_and_acquire(f, id);
+            }
+        close(go[0]);
+        close(go[1]);
+        for (int i = 0; i < PROCESSES; i++) {
+            int status;
+            assert_true(wait(&status) > 0);
+            assert_int_equal(status, 0);
+        }
+        assert_string_equal(raw_text(f, "SELECT count(*) || ' ' || max(version) FROM simba_mutex"), "1 1");
+        assert_string_equal(raw_text(f, "PRAGMA integrity_check"), "ok");
+        raw_once(f, "PRAGMA journal_mode = DELETE");
+        assert_int_equal(unlink(f->path), 0);
+    }
+}
+
+/* The file is deleted under two stores, with or without the files beside it: both go on, with a new file, together. */
+static void test_deleted_underneath(void **state)
+{
+    fixture *f = *state;
+    static const char *const endings[] = {"-wal", "-shm", "-notify"};
+    for (int with_others = 0; with_others < 2; with_others++) {
+        open_store(f, &f->a);
+        open_store(f, &f->b);
+        assert_mine(acquire(&f->a, "orders", "me", 1));
+        assert_owned_by(acquire(&f->b, "orders", "you", 2), "me");
+        assert_int_equal(unlink(f->path), 0);
+        for (int i = 0; with_others && i < 3; i++) {
+            char path[128];
+            snprintf(path, sizeof path, "%s%s", f->path, endings[i]);
+            assert_int_equal(unlink(path), 0);
+        }
+        assert_int_equal(f->a.warnings, 0);
+        assert_mine(acquire(&f->a, "orders", "me", 3));
+        assert_int_equal(f->a.warnings, 1);
+        assert_non_null(strstr(f->a.log, "deleted"));
+        assert_owned_by(acquire(&f->b, "orders", "you", 4), "me");
+        assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 3, 0));
+        assert_mine(acquire(&f->b, "orders", "you", 4));
+        assert_owned_by(acquire(&f->a, "orders", "me", 3), "you");
+        assert_string_equal(raw_text(f, "PRAGMA integrity_check"), "ok");
+        assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "you", 4, 0));
+        testhost_close(&f->a);
+        testhost_close(&f->b);
+    }
+}
+
+/* Another database of simba takes its place; it counts from then on. */
+static void test_replaced_underneath(void **state)
+{
+    fixture *f = *state;
+    char aside[128];
+    snprintf(aside, sizeof aside, "%s.other", f->path);
+    open_store(f, &f->a);
+    acquire(&f->a, "orders", "somebody", 9);
+    testhost_close(&f->a);
+    assert_int_equal(rename(f->path, aside), 0);
+    open_store(f, &f->a);
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    assert_int_equal(rename(aside, f->path), 0);
+    assert_owned_by(acquire(&f->a, "orders", "me", 1), "somebody");
+    assert_int_equal(f->a.warnings, 1);
+    testhost_close(&f->a);
+}
+
+/* It is moved away, and comes back later: nothing of it is lost. */
+static void test_moved_and_back(void **state)
+{
+    fixture *f = *state;
+    char aside[128];
+    snprintf(aside, sizeof aside, "%s.aside", f->path);
+    open_store(f, &f->a);
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    assert_int_equal(rename(f->path, aside), 0);
+    assert_mine(acquire(&f->a, "orders", "you", 2));
+    assert_int_equal(rename(aside, f->path), 0);
+    assert_owned_by(acquire(&f->a, "orders", "you", 2), "me");
+    assert_int_equal(f->a.warnings, 2);
+    testhost_close(&f->a);
+}
+
+/* What takes its place is no database: every request says so, the thing stays as it is; when it goes, so does that. */
+static void test_replaced_by_rubbish(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    char aside[128];
+    snprintf(aside, sizeof aside, "%s.rubbish", f->path);
+    write_file(aside, "no database, but long enough to be looked at", 44);
+    assert_int_equal(rename(aside, f->path), 0);
+    for (int i = 0; i < 2; i++) {
+        testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+        assert_int_equal(testhost_ask(&f->a, &r)->status, SIMBA_ECORRUPT);
+    }
+    struct stat status;
+    assert_int_equal(stat(f->path, &status), 0);
+    assert_int_equal(status.st_size, 44);
+    unlink(f->path);
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    testhost_close(&f->a);
+}
+
+/* The store under a second name, a symbolic link, is the same store. */
+static void test_symbolic_link(void **state)
+{
+    fixture *f = *state;
+    char link[100];
+    open_store(f, &f->a);
+    snprintf(link, sizeof link, "%s/link.db", f->folder);
+    assert_int_equal(symlink(f->path, link), 0);
+    snprintf(f->url, sizeof f->url, "sqlite://%s", link);
+    open_store(f, &f->b);
+    simba_topic topic = {.mutex = "orders"};
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    assert_owned_by(acquire(&f->b, "orders", "you", 2), "me");
+    assert_int_equal(testhost_watch(&f->b, &topic), 0);
+    ask(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
+    assert_true(testhost_await_pushes(&f->b, 1));
+    testhost_unwatch(&f->b, &topic);
+    testhost_close(&f->a);
+    testhost_close(&f->b);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_created),
+        TEST(test_notify_has_the_mode_of_the_database),
+        TEST(test_bad_urls),
+        TEST(test_sync),
+        TEST(test_not_a_database),
+        TEST(test_damaged_database),
+        TEST(test_foreign_database),
+        TEST(test_foreign_log),
+        TEST(test_newer_schema),
+        TEST(test_missing_table),
+        TEST(test_no_permission),
+        TEST(test_no_folder),
+        TEST(test_creation_race),
+        TEST(test_deleted_underneath),
+        TEST(test_replaced_underneath),
+        TEST(test_moved_and_back),
+        TEST(test_replaced_by_rubbish),
+        TEST(test_symbolic_link),
+    };
+    return cmocka_run_group_tests_name("sqlite files", tests, NULL, NULL);
+}

@@ -1,0 +1,482 @@
+/* The SQLite store and its waiters: who is told what about a mutex, and who is left in peace. */
+#include <errno.h>
+#include <sys/inotify.h>
+#include <sys/wait.h>
+
+#include "backends/sqlite/notify.h"
+#include "backends/test_sqlite.h"
+
+static void assert_told(const testhost *h, size_t index, simba_push_kind kind, const char *id)
+{
+    assert_true(index < h->push_count);
+    assert_int_equal(h->pushes[index].push.kind, kind);
+    if (kind == SIMBA_PUSH_ACQUIRED) {
+        assert_string_equal(h->pushes[index].push.owner.id, id);
+        assert_in_range(h->pushes[index].push.owner.transition_at_ms - h->pushes[index].push.now_ms, 1, 16000);
+    }
+}
+
+/* a waits for what b holds, and has seen it. */
+static void b_holds_a_waits(fixture *f, simba_topic *topic)
+{
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    assert_mine(acquire(&f->b, topic->mutex, "b", 2));
+    assert_owned_by(acquire(&f->a, topic->mutex, "a", 1), "b");
+    assert_int_equal(testhost_watch(&f->a, topic), 0);
+}
+
+static void close_both(fixture *f, simba_topic *topic)
+{
+    testhost_unwatch(&f->a, topic);
+    testhost_close(&f->a);
+    testhost_close(&f->b);
+}
+
+/* A release in another process reaches a waiter here. */
+static void test_release_in_another_process(void **state)
+{
+    fixture *f = *state;
+    int held[2];
+    int watched[2];
+    char byte = 0;
+    assert_int_equal(pipe(held), 0);
+    assert_int_equal(pipe(watched), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        simba_error err;
+        if (testhost_open(&f->b, &simba__backend_sqlite, f->url, &err) < 0)
+            _exit(1);
+        testhost_request r = testhost_request_of(&f->b, SIMBA_OP_ACQUIRE, "orders", "b", 2, 0);
+        testhost_ask(&f->b, &r);
+        (void)!write(held[1], &byte, 1);
+        (void)!read(watched[0], &byte, 1);
+        r = testhost_request_of(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
+        testhost_ask(&f->b, &r);
+        testhost_close(&f->b);
+        _exit(0);
+    }
+    assert_int_equal(read(held[0], &byte, 1), 1);
+    open_store(f, &f->a);
+    simba_topic topic = {.mutex = "orders"};
+    assert_owned_by(acquire(&f->a, "orders", "a", 1), "b");
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    assert_int_equal(write(watched[1], &byte, 1), 1);
+    assert_true(testhost_await_pushes(&f->a, 1));
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    assert_mine(acquire(&f->a, "orders", "a", 1));
+    testhost_unwatch(&f->a, &topic);
+    testhost_close(&f->a);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* In a child: get the mutex so many times, waiting for nothing but pushes. */
+static void contend(fixture *f, const char *id, unsigned times)
+{
+    simba_error err;
+    simba_topic topic = {.mutex = "orders"};
+    if (testhost_open(&f->a, &simba__backend_sqlite, f->url, &err) < 0 || testhost_watch(&f->a, &topic) < 0)
+        _exit(1);
+    testhost_run_jobs(&f->a);
+    while (times > 0) {
+        f->a.push_count = 0; /* before asking: what is pushed from here on may be younger than the answer */
+        testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", id, 1, 0);
+        const simba_reply *reply = testhost_ask(&f->a, &r);
+        if (reply->status < 0)
+            _exit(2);
+        if (reply->outcome == SIMBA_MINE) {
+            times--;
+            r = testhost_request_of(&f->a, SIMBA_OP_RELEASE, "orders", id, 1, 0);
+            testhost_ask(&f->a, &r);
+        } else if (!testhost_await_pushes(&f->a, 1)) {
+            _exit(3);
+        }
+    }
+    testhost_unwatch(&f->a, &topic);
+    testhost_close(&f->a);
+    _exit(0);
+}
+
+/* Processes that hand a mutex around as fast as they can, and that a single lost wake-up would stop. */
+static void test_no_wake_up_is_lost(void **state)
+{
+    enum { PROCESSES = 4, TIMES = 300 };
+    fixture *f = *state;
+    for (int i = 0; i < PROCESSES; i++)
+        if (fork() == 0)
+            contend(f, (const char[]){(char)('a' + i), '\0'}, TIMES);
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+    }
+    assert_string_equal(raw_text(f, "SELECT version FROM simba_mutex"), "2400");
+}
+
+/* It is released between the answer that somebody has it and the watch. */
+static void test_released_before_the_watch(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    simba_topic topic = {.mutex = "orders"};
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    assert_owned_by(acquire(&f->a, "orders", "a", 1), "b");
+    ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    testhost_run_jobs(&f->a);
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    close_both(f, &topic);
+}
+
+/* The same, for a mutex that shares its slot with others that are watched and talked about all the while. */
+static void test_released_before_the_watch_in_a_busy_slot(void **state)
+{
+    fixture *f = *state;
+    char other[32];
+    const size_t slot = simba__notify_slot(simba__notify_hash("orders"));
+    int i = 0;
+    do
+        snprintf(other, sizeof other, "other-%d", i++);
+    while (simba__notify_slot(simba__notify_hash(other)) != slot);
+    simba_topic noise = {.mutex = other};
+    simba_topic topic = {.mutex = "orders"};
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    assert_int_equal(testhost_watch(&f->a, &noise), 0);
+    testhost_run_jobs(&f->a);
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    assert_owned_by(acquire(&f->a, "orders", "a", 1), "b");
+    ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
+    acquire(&f->b, other, "b", 2);
+    testhost_settle(&f->a); /* a looks into the slot, and at the other mutex */
+    acquire(&f->a, "third", "a", 1);
+    f->a.push_count = 0;
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    testhost_run_jobs(&f->a);
+    assert_int_equal(f->a.push_count, 1);
+    assert_ptr_equal(f->a.pushes[0].topic, &topic);
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+
+    /* And news about the one is not news about the other. */
+    ask(&f->b, SIMBA_OP_RELEASE, other, "b", 2, 0);
+    assert_true(testhost_await_pushes(&f->a, 2));
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 2);
+    assert_ptr_equal(f->a.pushes[1].topic, &noise);
+    testhost_unwatch(&f->a, &noise);
+    close_both(f, &topic);
+}
+
+/* Nothing happened since the answer: the watch says nothing and costs nothing. */
+static void test_nothing_new_at_the_watch(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    const unsigned jobs = f->a.jobs_run;
+    testhost_settle(&f->a);
+    testhost_unwatch(&f->a, &topic);
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 0);
+    assert_int_equal(f->a.jobs_run, jobs);
+    close_both(f, &topic);
+}
+
+/* Whoever watches a mutex that it never asked about is told the owner, once. */
+static void test_watch_without_asking(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    simba_topic topic = {.mutex = "orders"};
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_ACQUIRED, "b");
+    close_both(f, &topic);
+}
+
+/* Renewals, however many, are no news and no work for those who wait. */
+static void test_renewals_disturb_nobody(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    const unsigned jobs = f->a.jobs_run;
+    for (int i = 0; i < 20; i++) {
+        assert_mine(ask(&f->b, SIMBA_OP_RENEW, "orders", "b", 2, 0));
+        testhost_advance(&f->a, 1000);
+        testhost_settle(&f->a);
+    }
+    assert_int_equal(f->a.push_count, 0);
+    assert_int_equal(f->a.jobs_run, jobs);
+    close_both(f, &topic);
+}
+
+/* A grant is told with its owner and token; one that is given back and taken in one go, as what came of it. */
+static void test_told_the_state_at_the_end(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    testhost_request release = testhost_request_of(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
+    testhost_request again = testhost_request_of(&f->b, SIMBA_OP_ACQUIRE, "orders", "c", 3, 0);
+    testhost_submit(&f->b, &release);
+    testhost_submit(&f->b, &again);
+    testhost_flush(&f->b);
+    testhost_run_jobs(&f->b);
+    assert_true(testhost_await_pushes(&f->a, 1));
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_ACQUIRED, "c");
+    assert_int_equal(f->a.pushes[0].push.owner.token, again.request.reply.owner.token);
+    close_both(f, &topic);
+}
+
+/* What this client does itself is pushed to its own waiters with the answer; the bell adds nothing to it. */
+static void test_own_changes(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    simba_topic elsewhere = {.mutex = "orders"};
+    assert_int_equal(testhost_watch(&f->b, &elsewhere), 0); /* so that the bell is rung */
+    assert_mine(acquire(&f->a, "orders", "a", 1));
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 0);
+    testhost_request release = testhost_request_of(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0);
+    testhost_request other = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "c", 3, 0);
+    testhost_ask(&f->a, &release);
+    testhost_ask(&f->a, &other);
+    assert_int_equal(f->a.push_count, 2);
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    assert_told(&f->a, 1, SIMBA_PUSH_ACQUIRED, "c");
+    const unsigned jobs = f->a.jobs_run;
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 2);
+    assert_int_equal(f->a.jobs_run, jobs);
+    testhost_unwatch(&f->b, &elsewhere);
+    close_both(f, &topic);
+}
+
+/* What others did is told to all who watch, also if an answer to one of us was the first to say it. */
+static void test_learnt_from_an_answer(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
+    const simba_reply c = acquire(&f->b, "orders", "c", 3);
+    assert_owned_by(acquire(&f->a, "orders", "a", 1), "c"); /* before the bell was heard */
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_ACQUIRED, "c");
+    assert_int_equal(f->a.pushes[0].push.owner.token, c.owner.token);
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 1);
+    close_both(f, &topic);
+}
+
+/* The holder watches too, and so hears that it was revoked. */
+static void test_revocation_reaches_the_holder(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    const simba_reply won = acquire(&f->a, "orders", "a", 1);
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    assert_mine(ask(&f->b, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0));
+    assert_true(testhost_await_pushes(&f->a, 1));
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    assert_int_equal(ask(&f->a, SIMBA_OP_RENEW, "orders", "a", 1, won.owner.token).outcome, SIMBA_REVOKED);
+    close_both(f, &topic);
+}
+
+/* Where the bell is not heard the slots are looked at now and then. */
+static void test_poll_behind_the_bell(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
+    assert_int_equal(f->a.push_count, 0);
+    testhost_advance(&f->a, 1001); /* the loop does not run */
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    close_both(f, &topic);
+}
+
+/* A late mark of an old release is believed for a moment, and put right by the row. */
+static void test_late_mark(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    simba_error err;
+    simba__notify *notify = NULL;
+    assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
+    const uint64_t hash = simba__notify_hash("orders");
+    simba__notify_mark(notify, simba__notify_slot(hash), simba__notify_value(hash, true, 12345));
+    simba__notify_ring(notify);
+    simba__notify_close(notify);
+    assert_true(testhost_await_pushes(&f->a, 2));
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    assert_told(&f->a, 1, SIMBA_PUSH_ACQUIRED, "b");
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 2);
+    close_both(f, &topic);
+}
+
+/* Unwatched while a look at it is under way. */
+static void test_unwatched_meanwhile(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    simba_topic topic = {.mutex = "orders"};
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    assert_non_null(f->a.first_job);
+    testhost_unwatch(&f->a, &topic);
+    testhost_run_jobs(&f->a);
+    assert_int_equal(f->a.push_count, 0);
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    testhost_close(&f->a);
+}
+
+/* The notify file is deleted: after a while all use a new one, and nothing that was released goes unnoticed. */
+static void test_notify_file_deleted(void **state)
+{
+    fixture *f = *state;
+    char path[128];
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    snprintf(path, sizeof path, "%s-notify", f->path);
+    assert_int_equal(unlink(path), 0);
+    f->b.now_shift_ns += 2000 * SIMBA__NS_PER_MS;
+    assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));
+    assert_int_equal(access(path, F_OK), 0);
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 0);
+    testhost_advance(&f->a, 1001);
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    assert_true(testhost_await_pushes(&f->a, 2)); /* by the bell of the new one */
+    close_both(f, &topic);
+}
+
+/* The database is deleted and made anew by another process: a waiter that asks for nothing comes along. */
+static void test_database_deleted_under_a_waiter(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    assert_int_equal(unlink(f->path), 0);
+    assert_mine(acquire(&f->b, "orders", "c", 3));
+    testhost_advance(&f->a, 1001);
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_ACQUIRED, "c");
+    assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "c", 3, 0));
+    assert_true(testhost_await_pushes(&f->a, 2));
+    assert_told(&f->a, 1, SIMBA_PUSH_RELEASED, NULL);
+    assert_mine(acquire(&f->a, "orders", "a", 1));
+    close_both(f, &topic);
+}
+
+/* A look that failed is taken again. */
+static void test_failed_look(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
+    ask(&f->b, SIMBA_OP_ACQUIRE, "orders", "c", 3, 0);
+    raw_once(f, "UPDATE simba_mutex SET owner_id = hex(zeroblob(100))"); /* longer than any can be */
+    const unsigned jobs = f->a.jobs_run;
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.jobs_run, jobs + 1);
+    assert_int_equal(f->a.push_count, 0);
+    raw_once(f, "UPDATE simba_mutex SET owner_id = 'c'");
+    testhost_advance(&f->a, 1001);
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_ACQUIRED, "c");
+    close_both(f, &topic);
+}
+
+static bool heard(int inotify)
+{
+    char events[4096];
+    return read(inotify, events, sizeof events) > 0;
+}
+
+/* The bell is rung only if somebody else listens, and who dies listening does not count. */
+static void test_bell_without_listeners(void **state)
+{
+    fixture *f = *state;
+    simba_error err;
+    simba__notify *one = NULL;
+    simba__notify *two = NULL;
+    assert_int_equal(simba__notify_open(f->path, &err, &one), 0);
+    assert_int_equal(simba__notify_open(f->path, &err, &two), 0);
+    const int inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    assert_true(inotify_add_watch(inotify, one->path, IN_MODIFY) >= 0);
+    simba__notify_ring(one);
+    assert_false(heard(inotify));
+    simba__notify_listen(one, -1);
+    simba__notify_ring(one); /* only for itself */
+    assert_false(heard(inotify));
+    simba__notify_ring(two);
+    assert_true(heard(inotify));
+    simba__notify_unlisten(one, -1);
+    const pid_t child = fork();
+    if (child == 0) {
+        simba__notify *three = NULL;
+        if (simba__notify_open(f->path, &err, &three) < 0)
+            _exit(1);
+        simba__notify_listen(three, -1);
+        simba__notify_ring(one);
+        _exit(heard(inotify) ? 0 : 2);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    heard(inotify);
+    simba__notify_ring(two);
+    assert_false(heard(inotify));
+    close(inotify);
+    simba__notify_close(one);
+    simba__notify_close(two);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_release_in_another_process),
+        TEST(test_no_wake_up_is_lost),
+        TEST(test_released_before_the_watch),
+        TEST(test_released_before_the_watch_in_a_busy_slot),
+        TEST(test_nothing_new_at_the_watch),
+        TEST(test_watch_without_asking),
+        TEST(test_renewals_disturb_nobody),
+        TEST(test_told_the_state_at_the_end),
+        TEST(test_own_changes),
+        TEST(test_learnt_from_an_answer),
+        TEST(test_revocation_reaches_the_holder),
+        TEST(test_poll_behind_the_bell),
+        TEST(test_late_mark),
+        TEST(test_unwatched_meanwhile),
+        TEST(test_notify_file_deleted),
+        TEST(test_database_deleted_under_a_waiter),
+        TEST(test_failed_look),
+        TEST(test_bell_without_listeners),
+    };
+    return cmocka_run_group_tests_name("sqlite notify", tests, NULL, NULL);
+}
