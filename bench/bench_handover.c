@@ -115,8 +115,10 @@ static void report(shared *s)
     qsort(s->samples, count, sizeof s->samples[0], by_value);
     bench_add("hand-overs", count, 0, "", BENCH_NO_GOAL, 0);
     bench_add("fastest", (double)s->samples[0] / 1e6, 3, "ms", BENCH_NO_GOAL, 0);
-    bench_add("median", (double)s->samples[count / 2] / 1e6, 3, "ms", BENCH_BELOW, 5);
-    bench_add("p99", (double)s->samples[count * 99 / 100] / 1e6, 3, "ms", BENCH_NO_GOAL, 0);
+    const unsigned middle = count / 2;
+    const unsigned last_percent = count * 99 / 100;
+    bench_add("median", (double)s->samples[middle] / 1e6, 3, "ms", BENCH_BELOW, 5);
+    bench_add("p99", (double)s->samples[last_percent] / 1e6, 3, "ms", BENCH_NO_GOAL, 0);
     bench_add("slowest", (double)s->samples[count - 1] / 1e6, 3, "ms", BENCH_NO_GOAL, 0);
 }
 

@@ -5,7 +5,7 @@
 #   tests/{sim,backends,api,faults,cli}/test_*.c        internal symbols, the kit, tests/lib, support.c beside it if any
 #   tck.<store>                                         the conformance kit, see simba_tck_store
 #   examples.*                                          must end with status 0
-#   install.consumer                                    see tests/install
+#   install.{consumer,docs}                             see tests/install, tests/docs
 
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
@@ -130,4 +130,6 @@ endforeach()
 if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
     _simba_add_test(install consumer
         COMMAND "${PROJECT_SOURCE_DIR}/tests/install/run" "${PROJECT_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_C_COMPILER}")
+    _simba_add_test(install docs
+        COMMAND "${PROJECT_SOURCE_DIR}/tests/docs/run" "${PROJECT_SOURCE_DIR}" "${CMAKE_C_COMPILER}")
 endif()

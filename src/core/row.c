@@ -23,10 +23,17 @@ void simba__row_show(const simba__row *row, simba__row_now now, simba_owner *ret
     *ret_now_ms = row->owner.transition_at_ms - (left_ns + SIMBA__NS_PER_MS - 1) / SIMBA__NS_PER_MS;
 }
 
+/* Who lost the reply to an acquire does not know the token; the nonce tells. Who renews knows it. */
 static bool is_mine(const simba__row *row, const simba_request *request)
 {
+    const bool any_token = request->token == 0 && request->op != SIMBA_OP_RENEW;
     return row->nonce == request->nonce && strcmp(row->owner.id, request->id) == 0 &&
-           (request->token == 0 || row->owner.token == request->token);
+           (any_token || row->owner.token == request->token);
+}
+
+static bool is_the_holders(simba_op op)
+{
+    return op == SIMBA_OP_ACQUIRE || op == SIMBA_OP_RENEW || op == SIMBA_OP_RELEASE;
 }
 
 static void extend(simba__row *row, simba__row_now now, const simba_request *request)
@@ -63,8 +70,7 @@ bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *reques
 {
     simba_reply *reply = &request->reply;
     const bool is_free = simba__row_is_free(row, now);
-    const bool mine =
-        !is_free && request->op != SIMBA_OP_READ && request->op != SIMBA_OP_FORCE_RELEASE && is_mine(row, request);
+    const bool mine = !is_free && is_the_holders(request->op) && is_mine(row, request);
     bool changed = false;
 
     reply->status = 0;

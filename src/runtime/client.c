@@ -106,26 +106,22 @@ static int check_options(const simba_client_options *options, simba_error *err)
 /* The embedded store of this user. */
 static int default_url(char *out, size_t size, simba_error *err)
 {
+    char path[2048];
     const char *state = secure_getenv("XDG_STATE_HOME");
     const char *home = secure_getenv("HOME");
-    const char *above = "/var/lib";
-    const char *below = "/simba/simba.db";
-    if (state && state[0] == '/') {
-        above = state;
-    } else if (geteuid() != 0) {
-        if (!home || home[0] != '/')
-            return simba__fail(err, SIMBA_EURL, "no store URL was given, and neither XDG_STATE_HOME nor HOME says where "
-                                                "the embedded one should be");
-        above = home;
-        below = "/.local/state/simba/simba.db";
-    }
-    /* A path may have characters that mean something in a URL. */
-    size_t length = (size_t)snprintf(out, size, "sqlite://");
-    for (; *above && length + strlen(below) + sizeof "%25" < size; above++)
-        length += (size_t)snprintf(out + length, size - length, strchr("%?", *above) ? "%%%02X" : "%c", *above);
-    if (*above)
+    int length;
+    if (state && state[0] == '/')
+        length = snprintf(path, sizeof path, "%s/simba/simba.db", state);
+    else if (geteuid() == 0)
+        length = snprintf(path, sizeof path, "/var/lib/simba/simba.db");
+    else if (home && home[0] == '/')
+        length = snprintf(path, sizeof path, "%s/.local/state/simba/simba.db", home);
+    else
+        return simba__fail(err, SIMBA_EURL,
+                           "no store URL was given, and neither XDG_STATE_HOME nor HOME says where the embedded one "
+                           "should be");
+    if ((size_t)length >= sizeof path || !simba__url_of_path("sqlite", path, out, size))
         return simba__fail(err, SIMBA_EURL, "the path of the embedded store is too long");
-    snprintf(out + length, size - length, "%s", below);
     return 0;
 }
 

@@ -105,8 +105,10 @@ void simba__topics_settle(simba__topics *topics, const simba_backend *backend, v
             backend->unwatch(store, &topic->shown);
             topic->watched = false;
         }
-        if (topic->handles == 0)
+        if (topic->handles == 0) {
+            assert(topic->interest == 0);
             forget(topics, topic);
+        }
     }
 }
 

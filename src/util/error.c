@@ -22,16 +22,15 @@ static void format_text(char *out, size_t size, const char *format, va_list args
     memcpy(out + end, mark, sizeof mark);
 }
 
-int simba__fail(simba_error *err, int code, const char *format, ...)
+void simba__error_set(simba_error *err, int code, const char *format, ...)
 {
     if (!err)
-        return code;
+        return;
     err->code = code;
     va_list args;
     va_start(args, format);
     format_text(err->text, sizeof err->text, format, args);
     va_end(args);
-    return code;
 }
 
 static void join(simba_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -5,8 +5,17 @@
 
 #include <simba.h>
 
-/* Set *err (which may be NULL) and return `code`. An over-long text ends in "…". */
-int simba__fail(simba_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Set *err, which may be NULL. An over-long text ends in "…". */
+void simba__error_set(simba_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static inline int simba__error_code(int code)
+{
+    return code;
+}
+
+/* Set *err and return `code`, as in `return simba__fail(err, SIMBA_EINVAL, "…")`. A macro, so that compilers and
+ * analyzers see that what comes back is what was passed. */
+#define simba__fail(err, code, ...) (simba__error_set((err), (code), __VA_ARGS__), simba__error_code(code))
 
 /* Put "prefix: " in front of the text of *err, and return `code` unchanged. */
 int simba__wrap(simba_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));

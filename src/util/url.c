@@ -274,3 +274,14 @@ int simba__url_duration(const simba_url *url, const char *key, int64_t *ret_ms, 
     return simba__fail(err, SIMBA_EURL, "\"%s=%.*s\" in the URL is not a duration such as 500ms, 10s, 2m or 1h", key,
                        simba__text_cut(value, 40), value);
 }
+
+bool simba__url_of_path(const char *scheme, const char *path, char *out, size_t size)
+{
+    size_t length = (size_t)snprintf(out, size, "%s://", scheme);
+    for (; *path && length < size; path++) {
+        const unsigned char c = (unsigned char)*path;
+        const bool plain = isalnum(c) || strchr("/-._~", c);
+        length += (size_t)snprintf(out + length, size - length, plain ? "%c" : "%%%02X", c);
+    }
+    return length < size;
+}

@@ -138,7 +138,7 @@ static void start(store *s)
         return;
     const simba_local now = s->host->now(s->host);
     fail_late(s, now);
-    simba_local until = {now.ns + PROBE_PATIENCE_NS};
+    simba_local until = {s->pending ? INT64_MAX : now.ns + PROBE_PATIENCE_NS};
     size_t count = 0;
     s->batch.writes = false;
     for (const simba_request *r = s->pending; r; r = r->next, count++) {

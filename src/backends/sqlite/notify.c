@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "util/error.h"
+#include "util/hash.h"
 #include "util/mem.h"
 
 enum {
@@ -114,11 +115,7 @@ bool simba__notify_is_current(const simba__notify *notify)
 
 uint64_t simba__notify_hash(const char *mutex)
 {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a, and a last stir for the low bits */
-    for (; *mutex; mutex++)
-        hash = (hash ^ (unsigned char)*mutex) * UINT64_C(1099511628211);
-    hash ^= hash >> 32;
-    hash *= UINT64_C(0xD6E8FEB86659FD93);
+    const uint64_t hash = simba__hash(mutex) * UINT64_C(0xD6E8FEB86659FD93); /* a last stir for the low bits */
     return hash ^ (hash >> 32);
 }
 

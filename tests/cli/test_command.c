@@ -1,0 +1,139 @@
+/* The command as its users meet it: real processes, real exit codes, what is on stdout and what on stderr. */
+#include <fcntl.h>
+#include <simba.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cm.h"
+
+enum { OUTPUT_MAX = 65536 };
+
+static char out[OUTPUT_MAX];
+static char err[OUTPUT_MAX];
+
+static void slurp(int fd, char *buffer)
+{
+    size_t length = 0;
+    ssize_t got;
+    while (length < OUTPUT_MAX - 1 && (got = read(fd, buffer + length, OUTPUT_MAX - 1 - length)) > 0)
+        length += (size_t)got;
+    buffer[length] = '\0';
+    close(fd);
+}
+
+/* Run the command and return its exit code; its output is in `out` and `err`. */
+static int simba(const char *arguments[])
+{
+    const char *argv[16] = {SIMBA_TEST_COMMAND};
+    for (size_t i = 0; arguments[i]; i++)
+        argv[i + 1] = arguments[i];
+    FILE *errors = tmpfile();
+    int pipe_[2];
+    assert_non_null(errors);
+    assert_int_equal(pipe2(pipe_, O_CLOEXEC), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(pipe_[1], STDOUT_FILENO);
+        dup2(fileno(errors), STDERR_FILENO);
+        execv(argv[0], (char *const *)argv);
+        _exit(127);
+    }
+    close(pipe_[1]);
+    slurp(pipe_[0], out);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    rewind(errors);
+    err[fread(err, 1, OUTPUT_MAX - 1, errors)] = '\0';
+    fclose(errors);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+#define SIMBA(...) simba((const char *[]){__VA_ARGS__, NULL})
+
+/* The main job: every claim of the demo was checked, and it says so. */
+static void demo_shows_and_checks(void **state)
+{
+    (void)state;
+    assert_int_equal(SIMBA("demo", "--ttl", "500ms", "--transition", "500ms"), 0);
+    assert_non_null(strstr(out, "all checks passed"));
+    assert_non_null(strstr(out, "fail-over"));
+    assert_non_null(strstr(out, "hand-over"));
+    assert_null(strstr(out, "\033[")); /* no colours into a pipe */
+    assert_string_equal(err, "");
+}
+
+/* Help goes to stdout and fits on a screen. */
+static void help_fits_on_a_screen(void **state)
+{
+    (void)state;
+    const char *const commands[] = {"--help", "help"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(SIMBA(commands[i]), 0);
+        assert_non_null(strstr(out, "Usage: simba"));
+        int lines = 0;
+        for (const char *c = out; *c; c++)
+            lines += *c == '\n';
+        assert_in_range(lines, 5, 40);
+    }
+    assert_int_equal(SIMBA("demo", "--help"), 0);
+    assert_non_null(strstr(out, "demo"));
+}
+
+/* The version is that of the library. */
+static void version_is_printed(void **state)
+{
+    (void)state;
+    assert_int_equal(SIMBA("version"), 0);
+    assert_non_null(strstr(out, simba_version()));
+    assert_int_equal(SIMBA("--version"), 0);
+    assert_non_null(strstr(out, simba_version()));
+}
+
+/* Whoever calls it wrongly gets 64 and a sentence on stderr that names what is wrong. */
+static void wrong_use_is_explained(void **state)
+{
+    (void)state;
+    assert_int_equal(SIMBA("lokc"), 64);
+    assert_non_null(strstr(err, "lokc"));
+    assert_int_equal(SIMBA("demo", "--tll", "5s"), 64);
+    assert_non_null(strstr(err, "--tll"));
+    assert_int_equal(SIMBA("demo", "--ttl", "5"), 64);
+    assert_non_null(strstr(err, "5"));
+    assert_int_equal(SIMBA("demo", "--ttl"), 64);
+    assert_string_equal(out, "");
+}
+
+/* A store that cannot be had: 78 when the URL is wrong, and no password in the words. */
+static void a_bad_store_is_explained(void **state)
+{
+    (void)state;
+    assert_int_equal(SIMBA("tck", "nosuch://user:secret@host"), 78);
+    assert_non_null(strstr(err, "nosuch"));
+    assert_null(strstr(err, "secret"));
+    assert_int_equal(SIMBA("tck", "memory://x?colour=red"), 78);
+    assert_non_null(strstr(err, "colour"));
+}
+
+/* The kit by the command: TAP on stdout, 0 when all is well. */
+static void tck_prints_tap(void **state)
+{
+    (void)state;
+    assert_int_equal(SIMBA("tck", "memory://command", "--only", "start-stop"), 0);
+    assert_non_null(strstr(out, "1..1\n"));
+    assert_non_null(strstr(out, "ok 1 - start-stop"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(demo_shows_and_checks),    cmocka_unit_test(help_fits_on_a_screen),
+        cmocka_unit_test(version_is_printed),       cmocka_unit_test(wrong_use_is_explained),
+        cmocka_unit_test(a_bad_store_is_explained), cmocka_unit_test(tck_prints_tap),
+    };
+    return cmocka_run_group_tests_name("command", tests, NULL, NULL);
+}
