@@ -314,9 +314,10 @@ SIMBA_API int simba_contender_start(simba_contender *contender);
  * the lease is renewed until it has returned, and only then is the mutex given back. When stop has returned, no
  * callback of this contender runs or will run, and nothing of it can take or keep the mutex. It may be started again.
  * Inside a callback of this same contender it cannot wait: it returns at once, and the same happens, in the same
- * order, after that callback has returned.
- * Returns 0 also when it was not started; SIMBA_EUNAVAILABLE or SIMBA_ETIMEDOUT when it has stopped but the store
- * could not be told, so that the mutex becomes free only when the lease ends. */
+ * order, after that callback has returned. (Two contenders whose callbacks stop each other at the same time wait for
+ * ever: nobody could say whose callback is to be over first.)
+ * Returns 0 also when it was not started; what the store answered, such as SIMBA_EUNAVAILABLE or SIMBA_ETIMEDOUT, when
+ * it has stopped but the store could not be told, so that the mutex becomes free only when the lease ends. */
 SIMBA_API int simba_contender_stop(simba_contender *contender);
 
 /* Stop, then free. Inside a callback of this same contender the freeing happens after that callback and the stop. */
@@ -326,10 +327,11 @@ SIMBA_API const char *simba_contender_mutex(const simba_contender *contender);
 SIMBA_API const char *simba_contender_id(const simba_contender *contender);
 SIMBA_API simba_status simba_contender_status(const simba_contender *contender);
 
-/* May I still act? How long the lease is valid by our own clock, less the stop margin; 0: not the owner. Lock-free,
- * no round trip. Also true in the moment before a slow dispatcher gets to call on_released. */
+/* May I still act? How long the lease is valid by our own clock, less the stop margin (without that deduction while the
+ * on_released of a graceful stop runs, which is what the margin is for); 0: not the owner. Lock-free, no round trip. Also
+ * true in the moment before a slow dispatcher gets to call on_released. */
 SIMBA_API int64_t simba_contender_held_for_ms(const simba_contender *contender);
-/* held_for_ms > 0, and the same for the ttl alone. Lock-free. */
+/* The same question as yes or no, to the nanosecond; and for the ttl alone. Lock-free. */
 SIMBA_API bool simba_contender_is_owner(const simba_contender *contender);
 SIMBA_API bool simba_contender_in_ttl(const simba_contender *contender);
 /* The fencing token of the grant held now; 0 without one. Lock-free. */

@@ -209,14 +209,9 @@ static void slow_callback(tck *t)
 }
 
 const tck_case tck_cases_callbacks[] = {
-    {"stop-in-acquired", 0, 0, stop_in_acquired},
-    {"stop-in-released", 0, 0, stop_in_released},
-    {"stop-in-loss", 0, 0, stop_in_loss},
-    {"free-in-acquired", 0, 0, free_in_acquired},
-    {"free-in-released", 0, 0, free_in_released},
-    {"calls-in-callback", 0, 0, calls_in_callback},
-    {"stop-waits-for-callback", 0, 0, stop_waits},
-    {"slow-released", 0, 0, slow_released},
-    {"slow-callback", 0, 0, slow_callback},
-    {0},
+    {"stop-in-acquired", 0, 0, stop_in_acquired},  {"stop-in-released", 0, 0, stop_in_released},
+    {"stop-in-loss", 0, 0, stop_in_loss},          {"free-in-acquired", 0, 0, free_in_acquired},
+    {"free-in-released", 0, 0, free_in_released},  {"calls-in-callback", 0, 0, calls_in_callback},
+    {"stop-waits-for-callback", 0, 0, stop_waits}, {"slow-released", 0, 0, slow_released},
+    {"slow-callback", 0, 0, slow_callback},        {0},
 };

@@ -47,7 +47,7 @@ static void acquire_reply_lost(tck *t)
     TCK_REQUIRE(t, tck_probe_start(p));
     TCK_AWAIT(t, p->acquired == 1);
     TCK_REQUIRE(t, tck_probe_last(p, TCK_ACQUIRED).at_ns < before + p->timing.ttl_ms / 4 * TCK_NS_PER_MS);
-    TCK_REQUIRE(t, tck_client_count(client, SIMBA_OP_ACQUIRE, TCK_FAILED) == 1);
+    TCK_REQUIRE(t, tck_client_count(client, SIMBA_OP_ACQUIRE, TCK_FAILED) >= 1);
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(p));
     TCK_REQUIRE_NOW(t, p->acquired == 1 && p->released == 1);
 }
@@ -62,7 +62,7 @@ static void renew_goes_wrong(tck *t, void (*go_wrong)(tck_fault *fault, int op, 
     TCK_REQUIRE(t, tck_probe_start(pair.other));
     const uint64_t token = tck_probe_last(pair.probe, TCK_ACQUIRED).token;
     go_wrong(pair.client->fault, SIMBA_OP_RENEW, 1);
-    TCK_AWAIT(t, tck_client_count(pair.client, SIMBA_OP_RENEW, TCK_FAILED) == 1);
+    TCK_AWAIT(t, tck_client_count(pair.client, SIMBA_OP_RENEW, TCK_FAILED) >= 1);
     TCK_REQUIRE(t, tck_outlive(pair.client, 2));
     TCK_REQUIRE_NOW(t, pair.probe->acquired == 1 && pair.probe->released == 0 && pair.other->acquired == 0);
     TCK_REQUIRE(t, simba_contender_token(pair.probe->contender) == token);

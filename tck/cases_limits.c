@@ -13,14 +13,16 @@ static unsigned sum(tck_probe **probes, unsigned count, bool released)
     return total;
 }
 
-static void start_numbered(tck *t, tck_client *client, tck_probe **probes, unsigned count)
+static bool start_numbered(tck *t, tck_client *client, tck_probe **probes, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         char suffix[16];
         snprintf(suffix, sizeof suffix, "%04u", i);
         probes[i] = tck_probe_new(tck_arena_new(t, suffix), client);
-        TCK_REQUIRE(t, tck_probe_start(probes[i]));
+        if (!tck_probe_start(probes[i]))
+            return false;
     }
+    return true;
 }
 
 /* A thousand mutexes on one client: all gained, all kept past a whole lease, all given back. */
@@ -30,7 +32,7 @@ static void thousand(tck *t)
     tck_client *client = tck_client_new(t);
     TCK_REQUIRE(t, client);
     tck_probe **probes = tck_alloc(t, MANY * sizeof *probes);
-    start_numbered(t, client, probes, MANY);
+    TCK_REQUIRE(t, start_numbered(t, client, probes, MANY));
     TCK_AWAIT(t, sum(probes, MANY, false) == MANY);
     TCK_NEVER(t, sum(probes, MANY, true) > 0, tck_lease_ms(t) + 1);
     for (unsigned i = 0; i < MANY; i++)
@@ -102,7 +104,7 @@ static void list(tck *t)
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
     TCK_REQUIRE(t, clients[0] && clients[1]);
     tck_probe *probes[LISTED];
-    start_numbered(t, clients[0], probes, LISTED);
+    TCK_REQUIRE(t, start_numbered(t, clients[0], probes, LISTED));
     TCK_AWAIT(t, sum(probes, LISTED, false) == LISTED);
 
     listing all = {.kit = t, .probes = probes};

@@ -13,7 +13,7 @@ struct watcher {
     bool stopped; /* stop has returned: not a word any more */
     bool in_callback;
     unsigned calls;
-    simba_owner owner; /* as told last */
+    simba_owner owner;   /* as told last */
     uint64_t tokens[64]; /* of all owners told, without nobody */
     unsigned token_count;
 };

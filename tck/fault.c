@@ -266,8 +266,7 @@ static char *make_url(unsigned handle, const char *inner_scheme, const char *inn
     return url;
 }
 
-int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err,
-                  tck_fault **ret_fault)
+int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err, tck_fault **ret_fault)
 {
     simba_url *parsed = NULL;
     int rc = simba_url_parse(inner_url, err, &parsed);

@@ -39,8 +39,7 @@ typedef enum tck_count {
 
 /* A remote control for a client of `inner_url`. `bell` is called, in a turn, whenever a counter has changed; it must
  * not block and may be NULL. */
-int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err,
-                  tck_fault **ret_fault);
+int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err, tck_fault **ret_fault);
 /* After its client has been closed, or failed to open. */
 void tck_fault_free(tck_fault *fault);
 /* What to open. */
@@ -59,6 +58,6 @@ void tck_fault_pushes(tck_fault *fault, tck_pushes pushes);
 /* Undo all of the above. What was swallowed stays so. */
 void tck_fault_heal(tck_fault *fault);
 
-uint64_t tck_fault_count(tck_fault *fault, int op, tck_count count);
+uint64_t tck_fault_count(tck_fault *fault, int op, tck_count what);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+#define CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 struct shadow {
     simba_request request; /* what the inner store works on */
@@ -28,7 +28,7 @@ struct wrapper {
     const simba_backend *inner; /* NULL: its init was not called */
     simba_url *inner_url;
     struct shadow *shadows; /* all that the runtime still waits for */
-    simba_timer timer; /* for the deadlines of those that are held or swallowed */
+    simba_timer timer;      /* for the deadlines of those that are held or swallowed */
     atomic_bool inner_woken;
     bool closing;
     _Alignas(max_align_t) unsigned char inner_self[];

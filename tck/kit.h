@@ -78,8 +78,7 @@ extern const tck_case tck_cases_limits[];
 
 /* Record a failure; only the first of a case counts. Any thread; tck_fail_locked with the lock held. */
 void tck_fail(tck *t, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
-void tck_fail_locked(tck *t, const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void tck_fail_locked(tck *t, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* Give up the case (a function that returns nothing) unless the condition holds. */
 #define TCK_REQUIRE(t, condition)                                                                                      \

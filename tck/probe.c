@@ -27,8 +27,8 @@ static void check_leases(tck_arena *arena, const void *who)
 {
     for (tck_probe *other = arena->probes; other; other = other->sibling)
         if (other != who && other->contender && simba_contender_is_owner(other->contender))
-            BREACH(arena, "two valid leases at once: %s still has %" PRId64 " ms",
-                   simba_contender_id(other->contender), simba_contender_held_for_ms(other->contender));
+            BREACH(arena, "two valid leases at once: %s still has %" PRId64 " ms", simba_contender_id(other->contender),
+                   simba_contender_held_for_ms(other->contender));
 }
 
 void tck_arena_enter(tck_arena *arena, const void *who, uint64_t token, bool again)

@@ -45,10 +45,10 @@ struct tck_probe {
     void *user;
 
     /* Under the lock of the kit. */
-    simba_contender *contender; /* NULL: not started yet, or freed */
+    simba_contender *contender;           /* NULL: not started yet, or freed */
     unsigned acquired, released, changed; /* callbacks so far */
     bool inside;
-    bool stopped;     /* stop has returned: not a word any more */
+    bool stopped; /* stop has returned: not a word any more */
     bool in_callback;
     pthread_t callback_thread;
     bool stop_done; /* of tck_probe_stop_async */

@@ -208,8 +208,9 @@ typedef struct simba_backend {
     void (*submit)(void *self, simba_request *request);
     /* The turn is over: send what was submitted, in one go. */
     void (*flush)(void *self);
-    /* Push changes of this mutex from now on. After it has taken effect push CHANGED once, unless nothing can have
-     * changed since the last reply about this mutex. An error means no pushes: timers alone will do. */
+    /* Push changes of this mutex from now on. After it has taken effect push CHANGED once, unless changes are judged
+     * against a state as old as the oldest answer that any contender of this client may still go by (they may have been
+     * told different ones). When in doubt, push. An error means no pushes: timers alone will do. */
     int (*watch)(void *self, simba_topic *topic);
     void (*unwatch)(void *self, simba_topic *topic);
     void (*woken)(void *self);

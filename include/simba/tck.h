@@ -1,8 +1,10 @@
 /* The conformance kit: judges a store by its URL.
  *
  * It opens clients on the URL, makes them fight, cuts them off from the store, loses replies, and checks that the
- * promises hold. It needs no test framework and writes TAP. The store may hold other data; the kit uses mutexes whose
- * names begin with "tck-" and a random part, and leaves none of them owned. */
+ * promises hold. It needs no test framework and writes TAP. The store may hold other data, and several kits may run on
+ * it at once: the mutexes of a run have names that begin with "tck-" and a random part (but for one, which needs all of
+ * its 66 characters to be of four bytes), and none of them stays owned. A case that hangs in the library ends the
+ * process, with "Bail out!" and its name, when ten times the patience is over. */
 #ifndef SIMBA_TCK_H
 #define SIMBA_TCK_H
 
@@ -17,9 +19,9 @@ typedef struct simba_tck_options {
     size_t size;
     FILE *out;             /* TAP goes here; default stdout */
     const char *only;      /* shell pattern of the cases to run; NULL: all */
-    int64_t ttl_ms;        /* of the leases in the cases; default 400. Slower stores want longer ones */
-    int64_t transition_ms; /* default 400 */
-    int64_t patience_ms;   /* how long to wait for what must happen; default 20,000 */
+    int64_t ttl_ms;        /* of the leases in the cases; default 400, at least 50. Slower stores want longer ones */
+    int64_t transition_ms; /* default 400, at least 50 */
+    int64_t patience_ms;   /* how long to wait for what must happen; default 20,000, at least 8 * (ttl + transition) */
     bool verbose;          /* also print the library's log, as TAP comments */
 } simba_tck_options;
 
@@ -32,8 +34,8 @@ typedef struct simba_tck_result {
     unsigned passed, failed, skipped;
 } simba_tck_result;
 
-/* Run the cases against `url`. Returns 0 when none failed, 1 when one did, and a negative code with words in `err` when
- * the kit itself could not run. `options` may be NULL. */
+/* Run the cases against `url` (NULL: $SIMBA_URL). Returns 0 when none failed, 1 when one did, and a negative code with
+ * words in `err` when the kit itself could not run. `options` and `ret_result` may be NULL. */
 SIMBA_API int simba_tck_run(const char *url, const simba_tck_options *options, simba_error *err,
                             simba_tck_result *ret_result);
 

@@ -17,6 +17,7 @@ struct simba_locker {
     bool held;                 /* acquire succeeded, and release has not been called */
     bool releasing;            /* a thread is in release */
     bool cancelled;
+    bool unsure;    /* a release went unanswered, and may have been carried out */
     uint8_t reason; /* why leadership ended while held */
 };
 
@@ -36,6 +37,8 @@ static void told(simba__member *member, const simba__actions *actions)
         member->party.request.err = actions->op == SIMBA_OP_ACQUIRE ? &locker->acquire_error : &locker->other_error;
     if (member->machine.op == SIMBA_OP_ACQUIRE && !member->machine.in_flight && member->machine.last_error == 0)
         locker->acquire_error.code = 0;
+    if (member->machine.op == SIMBA_OP_RELEASE && !member->machine.in_flight && member->machine.last_error < 0)
+        locker->unsure = true;
     if (actions->acquired || actions->done)
         pthread_cond_signal(&locker->changed);
 }
@@ -184,6 +187,7 @@ static int release(simba_locker *locker, simba_error *err)
     if (!locker->held || locker->releasing)
         return simba__fail(err, SIMBA_ESTATE, "release %s: this locker does not hold it", mutex);
     locker->releasing = true;
+    locker->unsure = false;
     send_stop(locker);
     while (locker->member.party.running)
         simba__turn_await(client, &locker->changed, SIMBA__NEVER);
@@ -191,10 +195,13 @@ static int release(simba_locker *locker, simba_error *err)
     locker->releasing = false;
     if (client->closing)
         return simba__fail(err, SIMBA_ECLOSED, "release %s: the client is closed", mutex);
+    const int rc = locker->member.machine.last_error;
+    const simba_outcome outcome = locker->member.party.request.reply.outcome;
+    if (locker->reason == SIMBA_REASON_STOPPED && rc == 0 && !locker->unsure && outcome != SIMBA_MINE)
+        locker->reason = outcome == SIMBA_REVOKED ? SIMBA_REASON_REVOKED : SIMBA_REASON_SUPERSEDED; /* news to us */
     if (locker->reason != SIMBA_REASON_STOPPED)
         return simba__fail(err, SIMBA_ELOST, "release %s: leadership ended before: %s", mutex,
                            simba_reason_name((simba_reason)locker->reason));
-    const int rc = locker->member.machine.last_error;
     if (rc < 0 && err)
         *err = locker->other_error;
     return rc;

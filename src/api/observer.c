@@ -22,6 +22,7 @@ struct simba_observer {
     simba_observed_fn on_changed;
     void *user;
     simba_owner told;
+    bool begun; /* the first call was made */
     struct change *first, **last;
     unsigned queued;
     bool behind; /* the machine's owner is younger than the queue */
@@ -95,6 +96,9 @@ static int run_one(simba__party *party)
     }
     if (!take(observer, &state.after))
         return -1;
+    if (observer->begun && !simba_state_changed(&state))
+        return 0; /* what lay between the two was dropped */
+    observer->begun = true;
     observer->told = state.after;
     simba__turn_pause(party->client);
     observer->on_changed(observer, &state, observer->user);
@@ -173,6 +177,7 @@ int simba_observer_start(simba_observer *observer)
     } else {
         simba__event event = {.kind = SIMBA__EV_START, .now = client->now, .seed = client->host.random(&client->host)};
         observer->told = (simba_owner){0};
+        observer->begun = false;
         drop_queue(observer); /* stopped inside its own callback, it may still have had something to tell */
         simba__party_started(&observer->party);
         simba__party_want(&observer->party, true);

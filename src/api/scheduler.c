@@ -210,9 +210,8 @@ bool simba_run_sleep(simba_run *run, int64_t ms)
     if (simba__client_forked(client, NULL) < 0)
         return true;
     simba__enter(client);
-    const simba_local until = ms < SIMBA_LEASE_MAX_MS
-                                  ? simba__local_add(client->now, (ms > 0 ? ms : 0) * SIMBA__NS_PER_MS)
-                                  : SIMBA__NEVER;
+    const simba_local until =
+        ms < SIMBA_LEASE_MAX_MS ? simba__local_add(client->now, (ms > 0 ? ms : 0) * SIMBA__NS_PER_MS) : SIMBA__NEVER;
     while (!atomic_load(&run->stopping) && !simba__local_reached(client->now, until))
         simba__turn_wait(client, &client->changed, until);
     simba__leave(client);

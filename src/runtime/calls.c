@@ -27,7 +27,6 @@ static void answered(simba_request *request)
 {
     struct call *call = request->owner;
     call->answered = true;
-    call->client->calls--;
     pthread_cond_broadcast(&call->client->changed);
 }
 
@@ -68,6 +67,8 @@ static int ask(struct call *call, simba_error *err)
         simba__submit(client, &call->request);
         while (!call->answered)
             simba__turn_await(client, &client->changed, SIMBA__NEVER);
+        client->calls--; /* and not before: a client that closes waits for us to have left */
+        pthread_cond_broadcast(&client->changed);
         rc = call->request.reply.status;
     }
     simba__leave(client);

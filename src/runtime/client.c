@@ -314,6 +314,7 @@ int simba_client_close(simba_client *client)
     stop_parties(client);
     client->closed = true;
     simba__topics_unwatch_all(&client->topics);
+    simba__timers_clear(&client->timers, &client->session_timer);
     simba__leave(client);
 
     simba__dispatcher_fini(client);

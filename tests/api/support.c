@@ -203,6 +203,88 @@ unsigned entries_of(const char *directory)
     return count;
 }
 
+/* --- executors ---------------------------------------------------------------------------------- */
+
+struct job {
+    struct job *next;
+    void (*run)(void *arg);
+    void *arg;
+};
+
+static void execute(void *user, void (*function)(void *arg), void *arg)
+{
+    struct executor *executor = user;
+    struct job *job = calloc(1, sizeof *job);
+    job->run = function;
+    job->arg = arg;
+    board_lock();
+    *executor->last = job;
+    executor->last = &job->next;
+    executor->given++;
+    struct gate *gate = executor->blocks;
+    executor->blocks = NULL;
+    board_unlock();
+    if (gate)
+        gate_pass(gate);
+}
+
+simba_client *client_open_executor(struct executor *executor)
+{
+    memset(executor, 0, sizeof *executor);
+    executor->last = &executor->first;
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.dispatch = SIMBA_DISPATCH_EXECUTOR;
+    options.executor = execute;
+    options.executor_user = executor;
+    return client_open(&options);
+}
+
+bool executor_run(struct executor *executor)
+{
+    board_lock();
+    struct job *job = executor->first;
+    if (job) {
+        executor->first = job->next;
+        if (!executor->first)
+            executor->last = &executor->first;
+        executor->taken++;
+    }
+    board_unlock();
+    if (!job)
+        return false;
+    job->run(job->arg);
+    free(job);
+    return true;
+}
+
+static void work_off(void *arg)
+{
+    struct executor *executor = arg;
+    for (bool over = false; !over;) {
+        EXPECT(WITHIN(2 * PATIENCE_MS, executor->first || executor->over));
+        while (executor_run(executor)) {
+        }
+        board_lock();
+        over = executor->over;
+        board_unlock();
+    }
+}
+
+void executor_start(struct executor *executor)
+{
+    for (size_t i = 0; i < COUNT_OF(executor->workers); i++)
+        runner_start(&executor->workers[i], work_off, executor);
+}
+
+void executor_end(struct executor *executor)
+{
+    board_lock();
+    executor->over = true;
+    board_unlock();
+    for (size_t i = 0; i < COUNT_OF(executor->workers); i++)
+        runner_join(&executor->workers[i]);
+}
+
 /* --- players ------------------------------------------------------------------------------------ */
 
 static void begin(struct player *player)

@@ -28,7 +28,7 @@ int test_teardown(void **state);
 
 void board_lock(void);
 void board_unlock(void); /* rings */
-/* With the lock: wait for the bell, a moment at most, because the library's own state does not ring. False: too late. */
+/* With the lock: wait for the bell, a moment at most, as the library's own state does not ring. False: too late. */
 bool board_wait(int64_t deadline_ms);
 int64_t now_ms(void);
 
@@ -75,7 +75,7 @@ struct runner {
     void *arg;
     bool done;
 };
-void runner_start(struct runner *runner, void (*run)(void *arg), void *arg);
+void runner_start(struct runner *runner, void (*function)(void *arg), void *arg);
 /* Fails the test if it does not end in time. */
 void runner_join(struct runner *runner);
 
@@ -93,6 +93,21 @@ bool is_owned(simba_client *client, const char *mutex);
 
 /* All inherited but for these two. */
 simba_timing lease(int64_t ttl_ms, int64_t transition_ms);
+
+/* An executor whose jobs wait in a queue until somebody takes them. */
+struct executor {
+    struct job *first, **last;
+    unsigned given, taken;
+    bool over;
+    struct gate *blocks; /* the next call of the executor itself waits here */
+    struct runner workers[3];
+};
+simba_client *client_open_executor(struct executor *executor);
+/* Take a job and run it on this thread. False: there is none. */
+bool executor_run(struct executor *executor);
+/* Have three threads take jobs. End: when there are none left. */
+void executor_start(struct executor *executor);
+void executor_end(struct executor *executor);
 
 /* How many entries a directory has, such as /proc/self/fd. */
 unsigned entries_of(const char *directory);
@@ -115,12 +130,12 @@ struct player {
     /* On the board. */
     unsigned acquired, released, changed;
     bool leads, in_callback;
-    pthread_t thread;   /* of the latest callback */
+    pthread_t thread;    /* of the latest callback */
     simba_reason reason; /* of the latest on_released */
     simba_state acquired_state, released_state, changed_state;
-    uint64_t token;       /* as the contender said in on_acquired */
-    int64_t held_for_ms;  /* the same */
-    int64_t acquired_at;  /* now_ms() */
+    uint64_t token;      /* as the contender said in on_acquired */
+    int64_t held_for_ms; /* the same */
+    int64_t acquired_at; /* now_ms() */
     int64_t released_at;
 
     struct player *next;

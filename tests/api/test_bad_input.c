@@ -158,9 +158,8 @@ static void refuse_mutex(const char *mutex, const char *culprit)
 static void bad_mutex_names(void **state)
 {
     static const char *const names[] = {
-        "",           " ",           "   ",      " front",        "back ",         "\t",          "a\nb",
-        "\x7f",       "\xff",        "a\x80",    "\xc0\xaf",      "\xed\xa0\x80",  "\xf4\x90\x80\x80",
-        "\xe2\x82",   "\xf0\x9f\x92",
+        "",      " ",        "   ",          " front",           "back ",    "\t",           "a\nb", "\x7f", "\xff",
+        "a\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\xf0\x9f\x92",
     };
     (void)state;
     refuse_mutex(NULL, "mutex name is NULL");
@@ -188,8 +187,8 @@ static void longest_mutex_name(void **state)
 /* An id must be there, visible, in UTF-8, of at most 128 bytes, and without the separator of stored fields. */
 static void bad_ids(void **state)
 {
-    static const char *const ids[] = {"",   " ",      " front", "back ", "\r",        "a\x01",
-                                      "@@", "a@@b",   "a@@",    "\xff",  "\xe2\x82",  "\xed\xbf\xbf"};
+    static const char *const ids[] = {"",   " ",    " front", "back ", "\r",       "a\x01",
+                                      "@@", "a@@b", "a@@",    "\xff",  "\xe2\x82", "\xed\xbf\xbf"};
     char *tables[COUNT_OF(ids) + 2];
     (void)state;
     for (size_t i = 0; i < COUNT_OF(ids); i++)
@@ -237,7 +236,10 @@ static const struct bad_timing {
     int64_t ms;
     const char *culprit;
 } bad_timings[] = {
-#define BAD(field, ms, culprit) {offsetof(simba_timing, field), ms, culprit}
+#define BAD(field, ms, culprit)                                                                                        \
+    {                                                                                                                  \
+        offsetof(simba_timing, field), ms, culprit                                                                     \
+    }
     BAD(ttl_ms, 0, "ttl"),
     BAD(ttl_ms, -1, "ttl"),
     BAD(ttl_ms, SIMBA_TTL_MIN_MS - 1, "ttl"),
@@ -662,14 +664,32 @@ static void null_values(void **state)
 /* A duration is a number and a unit. */
 static void durations(void **state)
 {
-    static const char *const bad[] = {"",    "s",   "10",   "10 s", " 10s",  "10s ", "1.5s", "-1s",
-                                      "+1s", "1e3s", "10S", "1d",   "0x10s", "1s1s", "9223372036854775808ms",
+    static const char *const bad[] = {"",
+                                      "s",
+                                      "10",
+                                      "10 s",
+                                      " 10s",
+                                      "10s ",
+                                      "1.5s",
+                                      "-1s",
+                                      "+1s",
+                                      "1e3s",
+                                      "10S",
+                                      "1d",
+                                      "0x10s",
+                                      "1s1s",
+                                      "9223372036854775808ms",
                                       "9223372036854775807s"};
     static const struct {
         const char *text;
         int64_t ms;
-    } good[] = {{"0ms", 0}, {"500ms", 500},   {"10s", 10000}, {"2m", 120000}, {"1h", 3600000},
-                {"007s", 7000}, {"9223372036854775807ms", INT64_MAX}};
+    } good[] = {{"0ms", 0},
+                {"500ms", 500},
+                {"10s", 10000},
+                {"2m", 120000},
+                {"1h", 3600000},
+                {"007s", 7000},
+                {"9223372036854775807ms", INT64_MAX}};
     (void)state;
     int64_t ms = 42;
     assert_rc(SIMBA_EINVAL, simba_duration_parse(NULL, &ms));

@@ -405,8 +405,6 @@ static void fd_dispatch_inside_a_callback(void **state)
     client_close(client);
 }
 
-static void run_executor(void *user, void (*run)(void *arg), void *arg);
-
 /* fd and dispatch belong to one form. */
 static void fd_of_other_forms(void **state)
 {
@@ -415,96 +413,23 @@ static void fd_of_other_forms(void **state)
     assert_rc(SIMBA_ESTATE, simba_client_fd(pool));
     assert_rc(SIMBA_ESTATE, simba_client_dispatch(pool));
     client_close(pool);
-    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-    options.dispatch = SIMBA_DISPATCH_EXECUTOR;
-    options.executor = run_executor;
-    simba_client *executor = client_open(&options);
-    assert_rc(SIMBA_ESTATE, simba_client_fd(executor));
-    assert_rc(SIMBA_ESTATE, simba_client_dispatch(executor));
-    client_close(executor);
+    struct executor executor;
+    simba_client *client = client_open_executor(&executor);
+    assert_rc(SIMBA_ESTATE, simba_client_fd(client));
+    assert_rc(SIMBA_ESTATE, simba_client_dispatch(client));
+    client_close(client);
 }
 
 /* --- the executor --------------------------------------------------------------------------------- */
-
-/* An executor whose jobs wait in a queue until somebody takes them. It forgets no job, so that one that was run twice
- * could be seen. */
-struct job {
-    struct job *next;
-    void (*run)(void *arg);
-    void *arg;
-};
-
-struct executor {
-    struct job *first, **last;
-    unsigned given, taken;
-    bool over;
-    struct gate *blocks; /* the next call of the executor itself waits here */
-};
-
-static void run_executor(void *user, void (*run)(void *arg), void *arg)
-{
-    struct executor *executor = user;
-    struct job *job = calloc(1, sizeof *job);
-    job->run = run;
-    job->arg = arg;
-    struct gate *gate;
-    board_lock();
-    *executor->last = job;
-    executor->last = &job->next;
-    executor->given++;
-    gate = executor->blocks;
-    executor->blocks = NULL;
-    board_unlock();
-    if (gate)
-        gate_pass(gate);
-}
-
-static bool run_job(struct executor *executor)
-{
-    board_lock();
-    struct job *job = executor->first;
-    if (job) {
-        executor->first = job->next;
-        if (!executor->first)
-            executor->last = &executor->first;
-        executor->taken++;
-    }
-    board_unlock();
-    if (!job)
-        return false;
-    job->run(job->arg);
-    free(job);
-    return true;
-}
-
-static void work_off(void *arg)
-{
-    struct executor *executor = arg;
-    while (WITHIN(PATIENCE_MS, executor->first || executor->over) && run_job(executor)) {
-    }
-}
-
-static simba_client *open_executor(struct executor *executor)
-{
-    memset(executor, 0, sizeof *executor);
-    executor->last = &executor->first;
-    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-    options.dispatch = SIMBA_DISPATCH_EXECUTOR;
-    options.executor = run_executor;
-    options.executor_user = executor;
-    return client_open(&options);
-}
 
 /* Each run is called exactly once by three workers, and callbacks are still serial per contender. */
 static void executor_with_many_threads(void **state)
 {
     (void)state;
     struct executor executor;
-    simba_client *client = open_executor(&executor);
+    simba_client *client = client_open_executor(&executor);
     simba_client *other = client_open(NULL);
-    struct runner workers[3];
-    for (int i = 0; i < 3; i++)
-        runner_start(&workers[i], work_off, &executor);
+    executor_start(&executor);
     struct player *players[4];
     for (int i = 0; i < 4; i++)
         players[i] = player_start(client, i % 2 ? "m" : "n");
@@ -517,11 +442,7 @@ static void executor_with_many_threads(void **state)
         player_free(players[i]);
     client_close(client);
     client_close(other);
-    board_lock();
-    executor.over = true;
-    board_unlock();
-    for (int i = 0; i < 3; i++)
-        runner_join(&workers[i]);
+    executor_end(&executor);
     assert_int_equal(executor.given, executor.taken);
     assert_true(executor.given >= 4);
 }
@@ -531,17 +452,17 @@ static void executor_outlives_the_contender(void **state)
 {
     (void)state;
     struct executor executor;
-    simba_client *client = open_executor(&executor);
+    simba_client *client = client_open_executor(&executor);
     struct player *untold = player_start(client, "untold");
     AWAIT(executor.given == 1);
     player_free(untold);
     assert_int_equal(0, untold->acquired);
-    assert_true(run_job(&executor));
+    assert_true(executor_run(&executor));
     assert_int_equal(0, untold->acquired);
 
     struct player *told = player_start(client, "told");
     AWAIT(executor.first);
-    while (run_job(&executor)) {
+    while (executor_run(&executor)) {
     }
     assert_int_equal(1, told->acquired);
     assert_rc(0, simba_client_force_release(client, "told", NULL));
@@ -554,7 +475,7 @@ static void executor_outlives_the_contender(void **state)
     AWAIT(executor.given == executor.taken + 2);
     client_close(client);
     player_free(late);
-    while (run_job(&executor)) {
+    while (executor_run(&executor)) {
     }
     assert_int_equal(0, late->acquired);
     assert_int_equal(executor.given, executor.taken);
@@ -565,18 +486,18 @@ static void executor_run_serves_a_later_time(void **state)
 {
     (void)state;
     struct executor executor;
-    simba_client *client = open_executor(&executor);
+    simba_client *client = client_open_executor(&executor);
     struct player *player = player_start(client, "m");
     AWAIT(executor.given == 1);
     assert_rc(0, simba_contender_stop(player->contender)); /* helps; the run is still to come */
     assert_rc(0, simba_contender_start(player->contender));
     assert_int_equal(0, player->acquired);
-    while (run_job(&executor)) {
+    while (executor_run(&executor)) {
     }
     assert_int_equal(1, player->acquired);
     player_free(player);
     client_close(client);
-    while (run_job(&executor)) {
+    while (executor_run(&executor)) {
     }
 }
 
@@ -590,11 +511,11 @@ static void executor_on_a_single_thread(void **state)
 {
     (void)state;
     struct executor executor;
-    simba_client *client = open_executor(&executor);
+    simba_client *client = client_open_executor(&executor);
     struct player *first = player_start(client, "first");
     struct player *second = player_start(client, "second");
     AWAIT(executor.given == 2);
-    while (run_job(&executor)) {
+    while (executor_run(&executor)) {
     }
     assert_int_equal(1, first->acquired);
     assert_int_equal(1, second->acquired);
@@ -611,14 +532,14 @@ static void executor_on_a_single_thread(void **state)
     client_close(client);
     player_free(first);
     player_free(second);
-    while (run_job(&executor)) {
+    while (executor_run(&executor)) {
     }
     assert_int_equal(executor.given, executor.taken);
 }
 
-static void run_one_job(void *arg)
+static void run_one(void *arg)
 {
-    EXPECT(run_job(arg));
+    EXPECT(executor_run(arg));
 }
 
 static void stop_self(struct player *player)
@@ -633,7 +554,7 @@ static void executor_that_blocks_while_the_client_closes(void **state)
     (void)state;
     struct executor executor;
     struct gate gate = {0};
-    simba_client *client = open_executor(&executor);
+    simba_client *client = client_open_executor(&executor);
     struct player *leader = player_new(client, "m", NULL, NULL);
     leader->in_acquired = stop_self;
     int told = 0;
@@ -651,18 +572,18 @@ static void executor_that_blocks_while_the_client_closes(void **state)
     board_unlock();
     /* This thread tells the leader, which stops, which frees the mutex for the waiter, whose run it then hands over. */
     struct runner worker;
-    runner_start(&worker, run_one_job, &executor);
+    runner_start(&worker, run_one, &executor);
     AWAIT(gate.waiting == 1);
-    assert_true(run_job(&executor));
+    assert_true(executor_run(&executor));
     assert_int_equal(1, told);
     client_close(client);
     player_free(leader);
     simba_contender_free(waiter);
-    while (run_job(&executor)) {
+    while (executor_run(&executor)) {
     }
     gate_open(&gate);
     runner_join(&worker);
-    while (run_job(&executor)) {
+    while (executor_run(&executor)) {
     }
     assert_int_equal(1, leader->released);
 }

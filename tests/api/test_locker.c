@@ -181,6 +181,16 @@ static void renewed_while_held(void **state)
     client_close(client);
 }
 
+static simba_client *open_faulty(tck_fault **ret_fault, int64_t op_timeout_ms)
+{
+    simba_client *client;
+    assert_rc(0, tck_fault_new(store_url(), NULL, NULL, NULL, ret_fault));
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.op_timeout_ms = op_timeout_ms;
+    assert_rc(0, simba_client_open(tck_fault_url(*ret_fault), &options, NULL, &client));
+    return client;
+}
+
 /* --- losing it ------------------------------------------------------------------------------------ */
 
 /* Leadership that ended before release is told, with the reason; then the locker can be used again. */
@@ -208,6 +218,33 @@ static void lost_by_force(void **state)
     client_close(clients[1]);
 }
 
+/* Even if nobody had told the locker yet: the store says so when it is released. But a release whose answer was lost is
+ * not mistaken for that. */
+static void lost_unawares(void **state)
+{
+    (void)state;
+    tck_fault *fault;
+    simba_client *other = client_open(NULL);
+    simba_client *client = open_faulty(&fault, 100);
+    simba_locker *locker = locker_new(client, "m", NULL, NULL);
+    tck_fault_pushes(fault, TCK_PUSHES_DROP);
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    assert_rc(0, simba_client_force_release(other, "m", NULL));
+    assert_true(simba_locker_held_for_ms(locker) > 0);
+    simba_error err = {0};
+    assert_rc(SIMBA_ELOST, simba_locker_release(locker, &err));
+    assert_int_equal(SIMBA_ELOST, err.code);
+
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    tck_fault_lose_reply_nth(fault, SIMBA_OP_RELEASE, 1);
+    assert_rc(0, simba_locker_release(locker, NULL));
+    assert_false(is_owned(other, "m"));
+    simba_locker_free(locker);
+    client_close(client);
+    tck_fault_free(fault);
+    client_close(other);
+}
+
 /* The hold limit ends it too. */
 static void lost_by_hold_limit(void **state)
 {
@@ -226,16 +263,6 @@ static void lost_by_hold_limit(void **state)
 }
 
 /* --- a store that fails ---------------------------------------------------------------------------- */
-
-static simba_client *open_faulty(tck_fault **ret_fault, int64_t op_timeout_ms)
-{
-    simba_client *client;
-    assert_rc(0, tck_fault_new(store_url(), NULL, NULL, NULL, ret_fault));
-    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-    options.op_timeout_ms = op_timeout_ms;
-    assert_rc(0, simba_client_open(tck_fault_url(*ret_fault), &options, NULL, &client));
-    return client;
-}
 
 /* Without a store: the only try and the last try say so; so does a release, which gives up on this side. */
 static void store_out_of_reach(void **state)
@@ -653,6 +680,7 @@ int main(void)
         TEST(scoped),
         TEST(renewed_while_held),
         TEST(lost_by_force),
+        TEST(lost_unawares),
         TEST(lost_by_hold_limit),
         TEST(store_out_of_reach),
         TEST(store_comes_back),

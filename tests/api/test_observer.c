@@ -200,7 +200,9 @@ static void lease_that_ends(void **state)
     tck_fault_cut(fault, TCK_CUT_REFUSE);
     AWAIT(witness->calls == 2);
     assert_true(simba_owner_is_none(&witness->last.after));
-    assert_int_equal(1, player->released); /* the holder was told before anybody could see it free */
+    assert_false(simba_contender_is_owner(player->contender)); /* by its own clock, before anybody could see it free */
+    AWAIT(player->released == 1);
+    assert_int_equal(SIMBA_REASON_EXPIRED, player->reason);
     witness_free(witness);
     tck_fault_heal(fault);
     player_free(player);
@@ -251,6 +253,42 @@ static void ends_on_the_truth(void **state)
     assert_true(witness->calls <= 2 + 2 * TIMES);
     assert_rc(0, simba_locker_release(locker, NULL));
     AWAIT(simba_owner_is_none(&witness->last.after));
+    simba_locker_free(locker);
+    witness_free(witness);
+    client_close(client);
+}
+
+static struct gate second_gate;
+
+static void dawdle_twice(struct witness *witness)
+{
+    if (witness->calls == 1)
+        gate_pass(&witness->gate);
+    if (witness->calls == 2)
+        gate_pass(&second_gate);
+}
+
+/* What is told as one is a change too: if the owner came and went unseen, there is nothing to tell. */
+static void no_change_is_not_told(void **state)
+{
+    (void)state;
+    enum { TIMES = 1500 };
+    simba_client *client = client_open(NULL);
+    struct witness *witness = witness_new(client, "m");
+    witness->in_changed = dawdle_twice;
+    assert_rc(0, simba_observer_start(witness->observer));
+    AWAIT(witness->gate.waiting == 1);
+    simba_locker *locker = locker_new(client, NULL);
+    lock_and_release(locker, TIMES); /* far too much: the last of it is dropped */
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    gate_open(&witness->gate); /* makes room for one more */
+    AWAIT(second_gate.waiting == 1);
+    assert_rc(0, simba_locker_release(locker, NULL));
+    gate_open(&second_gate); /* the witness checks that every call tells a change */
+    AWAIT(witness->calls > 2 && !witness->inside);
+    struct player *player = player_start(client, "m");
+    AWAIT(witness->last.after.token == player->token && player->leads);
+    player_free(player);
     simba_locker_free(locker);
     witness_free(witness);
     client_close(client);
@@ -445,6 +483,7 @@ int main(void)
         TEST(lease_that_ends),
         TEST(slow_callback_misses_nothing),
         TEST(ends_on_the_truth),
+        TEST(no_change_is_not_told),
         TEST(truth_under_fire),
         TEST(stop_waits_and_silences),
         TEST(stop_and_free_inside),

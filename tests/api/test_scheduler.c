@@ -291,12 +291,13 @@ static void renewed_during_a_run(void **state)
 }
 
 /* Leadership is lost in the middle of a run: it is told, no other starts here before it is over and the mutex has been
- * gained again, and then under another token. */
+ * gained again, and then under another token and after the initial delay. */
 static void lost_in_the_middle(void **state)
 {
     (void)state;
+    enum { DELAY_MS = 40 };
     simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
-    struct shift *shift = shift_busy(clients[0], "m");
+    struct shift *shift = shift_new(clients[0], "m", options_of(SIMBA_FIXED_DELAY, DELAY_MS, 1));
     shift->in_run = until_told;
     assert_rc(0, simba_scheduler_start(shift->scheduler));
     AWAIT(shift->inside);
@@ -313,6 +314,7 @@ static void lost_in_the_middle(void **state)
     assert_false(WITHIN(30, shift->runs > 1));
     assert_rc(0, simba_contender_stop(player->contender));
     AWAIT(shift->runs >= 2);
+    assert_true(shift->starts[1] - player->released_at >= DELAY_MS - 1);
     assert_true(shift->tokens[1] > player->token);
     assert_true(player->token > shift->tokens[0]);
     player_free(player);

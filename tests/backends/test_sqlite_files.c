@@ -1,6 +1,8 @@
 /* The SQLite store and its files: what it makes, what it refuses and leaves alone, what it survives. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "backends/test_sqlite.h"
@@ -366,6 +368,28 @@ static void test_deleted_underneath(void **state)
     }
 }
 
+/* The file is deleted under a store that has nothing to do for the moment, and one that comes now makes it anew. */
+static void test_deleted_under_an_idle_store(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->b);
+    for (int i = 0; i < 3; i++) { /* so that there is something in the log that could be taken for the new one's */
+        assert_mine(acquire(&f->b, "orders", "b", 2));
+        assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));
+    }
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    assert_int_equal(unlink(f->path), 0);
+    open_store(f, &f->a);
+    assert_mine(acquire(&f->a, "orders", "a", 1));
+    assert_mine(acquire(&f->a, "invoices", "a", 1));
+    assert_owned_by(acquire(&f->b, "orders", "b", 2), "a");
+    assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0));
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    assert_string_equal(raw_text(f, "PRAGMA integrity_check"), "ok");
+    testhost_close(&f->a);
+    testhost_close(&f->b);
+}
+
 /* Another database of simba takes its place; it counts from then on. */
 static void test_replaced_underneath(void **state)
 {
@@ -421,6 +445,37 @@ static void test_replaced_by_rubbish(void **state)
     testhost_close(&f->a);
 }
 
+/* The disk takes no more: the batch fails as a whole, and with the next one that is over. */
+static void test_disk_full(void **state)
+{
+    fixture *f = *state;
+    char log[128];
+    struct stat status;
+    struct rlimit before;
+    open_store(f, &f->a);
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    snprintf(log, sizeof log, "%s-wal", f->path);
+    assert_int_equal(stat(log, &status), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit tight = {(rlim_t)status.st_size + 100, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    testhost_request one = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "invoices", "me", 1, 0);
+    testhost_request two = testhost_request_of(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
+    testhost_submit(&f->a, &one);
+    testhost_submit(&f->a, &two);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    testhost_flush(&f->a);
+    testhost_run_jobs(&f->a);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(one.request.reply.status, SIMBA_EUNAVAILABLE);
+    assert_int_equal(two.request.reply.status, SIMBA_EUNAVAILABLE);
+    assert_non_null(strstr(one.error.text, f->path));
+    assert_owned_by(acquire(&f->a, "orders", "you", 2), "me");
+    assert_mine(acquire(&f->a, "invoices", "you", 2));
+    testhost_close(&f->a);
+}
+
 /* The store under a second name, a symbolic link, is the same store. */
 static void test_symbolic_link(void **state)
 {
@@ -460,9 +515,11 @@ int main(void)
         TEST(test_no_folder),
         TEST(test_creation_race),
         TEST(test_deleted_underneath),
+        TEST(test_deleted_under_an_idle_store),
         TEST(test_replaced_underneath),
         TEST(test_moved_and_back),
         TEST(test_replaced_by_rubbish),
+        TEST(test_disk_full),
         TEST(test_symbolic_link),
     };
     return cmocka_run_group_tests_name("sqlite files", tests, NULL, NULL);

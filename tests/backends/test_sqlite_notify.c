@@ -6,33 +6,6 @@
 #include "backends/sqlite/notify.h"
 #include "backends/test_sqlite.h"
 
-static void assert_told(const testhost *h, size_t index, simba_push_kind kind, const char *id)
-{
-    assert_true(index < h->push_count);
-    assert_int_equal(h->pushes[index].push.kind, kind);
-    if (kind == SIMBA_PUSH_ACQUIRED) {
-        assert_string_equal(h->pushes[index].push.owner.id, id);
-        assert_in_range(h->pushes[index].push.owner.transition_at_ms - h->pushes[index].push.now_ms, 1, 16000);
-    }
-}
-
-/* a waits for what b holds, and has seen it. */
-static void b_holds_a_waits(fixture *f, simba_topic *topic)
-{
-    open_store(f, &f->a);
-    open_store(f, &f->b);
-    assert_mine(acquire(&f->b, topic->mutex, "b", 2));
-    assert_owned_by(acquire(&f->a, topic->mutex, "a", 1), "b");
-    assert_int_equal(testhost_watch(&f->a, topic), 0);
-}
-
-static void close_both(fixture *f, simba_topic *topic)
-{
-    testhost_unwatch(&f->a, topic);
-    testhost_close(&f->a);
-    testhost_close(&f->b);
-}
-
 /* A release in another process reaches a waiter here. */
 static void test_release_in_another_process(void **state)
 {
@@ -61,58 +34,17 @@ static void test_release_in_another_process(void **state)
     simba_topic topic = {.mutex = "orders"};
     assert_owned_by(acquire(&f->a, "orders", "a", 1), "b");
     assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    testhost_settle(&f->a);
+    assert_told(&f->a, 0, SIMBA_PUSH_ACQUIRED, "b");
     assert_int_equal(write(watched[1], &byte, 1), 1);
-    assert_true(testhost_await_pushes(&f->a, 1));
-    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    assert_true(testhost_await_pushes(&f->a, 2));
+    assert_told(&f->a, 1, SIMBA_PUSH_RELEASED, NULL);
     assert_mine(acquire(&f->a, "orders", "a", 1));
     testhost_unwatch(&f->a, &topic);
     testhost_close(&f->a);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-}
-
-/* In a child: get the mutex so many times, waiting for nothing but pushes. */
-static void contend(fixture *f, const char *id, unsigned times)
-{
-    simba_error err;
-    simba_topic topic = {.mutex = "orders"};
-    if (testhost_open(&f->a, &simba__backend_sqlite, f->url, &err) < 0 || testhost_watch(&f->a, &topic) < 0)
-        _exit(1);
-    testhost_run_jobs(&f->a);
-    while (times > 0) {
-        f->a.push_count = 0; /* before asking: what is pushed from here on may be younger than the answer */
-        testhost_request r = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", id, 1, 0);
-        const simba_reply *reply = testhost_ask(&f->a, &r);
-        if (reply->status < 0)
-            _exit(2);
-        if (reply->outcome == SIMBA_MINE) {
-            times--;
-            r = testhost_request_of(&f->a, SIMBA_OP_RELEASE, "orders", id, 1, 0);
-            testhost_ask(&f->a, &r);
-        } else if (!testhost_await_pushes(&f->a, 1)) {
-            _exit(3);
-        }
-    }
-    testhost_unwatch(&f->a, &topic);
-    testhost_close(&f->a);
-    _exit(0);
-}
-
-/* Processes that hand a mutex around as fast as they can, and that a single lost wake-up would stop. */
-static void test_no_wake_up_is_lost(void **state)
-{
-    enum { PROCESSES = 4, TIMES = 300 };
-    fixture *f = *state;
-    for (int i = 0; i < PROCESSES; i++)
-        if (fork() == 0)
-            contend(f, (const char[]){(char)('a' + i), '\0'}, TIMES);
-    for (int i = 0; i < PROCESSES; i++) {
-        int status;
-        assert_true(wait(&status) > 0);
-        assert_int_equal(status, 0);
-    }
-    assert_string_equal(raw_text(f, "SELECT version FROM simba_mutex"), "2400");
 }
 
 /* It is released between the answer that somebody has it and the watch. */
@@ -132,18 +64,24 @@ static void test_released_before_the_watch(void **state)
     close_both(f, &topic);
 }
 
-/* The same, for a mutex that shares its slot with others that are watched and talked about all the while. */
+/* A name other than `mutex` that has the same slot. */
+static const char *neighbour_of(const char *mutex)
+{
+    static char name[32];
+    const size_t slot = simba__notify_slot(simba__notify_hash(mutex));
+    int i = 0;
+    do
+        snprintf(name, sizeof name, "other-%d", i++);
+    while (simba__notify_slot(simba__notify_hash(name)) != slot);
+    return name;
+}
+
+/* The same, for a mutex that shares its slot with another that is watched and talked about all the while. */
 static void test_released_before_the_watch_in_a_busy_slot(void **state)
 {
     fixture *f = *state;
-    char other[32];
-    const size_t slot = simba__notify_slot(simba__notify_hash("orders"));
-    int i = 0;
-    do
-        snprintf(other, sizeof other, "other-%d", i++);
-    while (simba__notify_slot(simba__notify_hash(other)) != slot);
-    simba_topic noise = {.mutex = other};
     simba_topic topic = {.mutex = "orders"};
+    simba_topic noise = {.mutex = neighbour_of("orders")};
     open_store(f, &f->a);
     open_store(f, &f->b);
     assert_int_equal(testhost_watch(&f->a, &noise), 0);
@@ -151,9 +89,8 @@ static void test_released_before_the_watch_in_a_busy_slot(void **state)
     assert_mine(acquire(&f->b, "orders", "b", 2));
     assert_owned_by(acquire(&f->a, "orders", "a", 1), "b");
     ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
-    acquire(&f->b, other, "b", 2);
+    acquire(&f->b, noise.mutex, "b", 2);
     testhost_settle(&f->a); /* a looks into the slot, and at the other mutex */
-    acquire(&f->a, "third", "a", 1);
     f->a.push_count = 0;
     assert_int_equal(testhost_watch(&f->a, &topic), 0);
     testhost_run_jobs(&f->a);
@@ -162,7 +99,7 @@ static void test_released_before_the_watch_in_a_busy_slot(void **state)
     assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
 
     /* And news about the one is not news about the other. */
-    ask(&f->b, SIMBA_OP_RELEASE, other, "b", 2, 0);
+    ask(&f->b, SIMBA_OP_RELEASE, noise.mutex, "b", 2, 0);
     assert_true(testhost_await_pushes(&f->a, 2));
     testhost_settle(&f->a);
     assert_int_equal(f->a.push_count, 2);
@@ -171,20 +108,58 @@ static void test_released_before_the_watch_in_a_busy_slot(void **state)
     close_both(f, &topic);
 }
 
-/* Nothing happened since the answer: the watch says nothing and costs nothing. */
-static void test_nothing_new_at_the_watch(void **state)
+/* What is known of a mutex says nothing about another in the same slot. */
+static void test_neighbour_is_not_known(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    assert_mine(acquire(&f->a, neighbour_of("orders"), "a", 1));
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_ACQUIRED, "b");
+    close_both(f, &topic);
+}
+
+/* Another process marks the slot, and then we do, for a neighbour, before we have looked: its mark is not forgotten. */
+static void test_own_mark_on_top_of_another(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
     b_holds_a_waits(f, &topic);
-    const unsigned jobs = f->a.jobs_run;
-    testhost_settle(&f->a);
-    testhost_unwatch(&f->a, &topic);
-    assert_int_equal(testhost_watch(&f->a, &topic), 0);
-    testhost_settle(&f->a);
+    ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
+    assert_mine(acquire(&f->a, neighbour_of("orders"), "a", 1));
     assert_int_equal(f->a.push_count, 0);
-    assert_int_equal(f->a.jobs_run, jobs);
+    assert_true(testhost_await_pushes(&f->a, 1));
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
     close_both(f, &topic);
+}
+
+/* Of two requests of one transaction the first is refused, and the second releases: the watch that the first leads to
+ * tells of it. */
+static void test_released_after_the_refusal(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(f, &f->a);
+    assert_mine(acquire(&f->a, "orders", "me", 1));
+    testhost_request refused = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "you", 2, 0);
+    testhost_request release = testhost_request_of(&f->a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
+    testhost_submit(&f->a, &refused);
+    testhost_submit(&f->a, &release);
+    testhost_flush(&f->a);
+    testhost_run_jobs(&f->a);
+    assert_owned_by(refused.request.reply, "me");
+    assert_mine(release.request.reply);
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    testhost_run_jobs(&f->a);
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    testhost_unwatch(&f->a, &topic);
+    testhost_close(&f->a);
 }
 
 /* Whoever watches a mutex that it never asked about is told the owner, once. */
@@ -208,9 +183,10 @@ static void test_renewals_disturb_nobody(void **state)
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
     b_holds_a_waits(f, &topic);
+    const uint64_t token = ask(&f->b, SIMBA_OP_READ, "orders", NULL, 0, 0).owner.token;
     const unsigned jobs = f->a.jobs_run;
     for (int i = 0; i < 20; i++) {
-        assert_mine(ask(&f->b, SIMBA_OP_RENEW, "orders", "b", 2, 0));
+        assert_mine(ask(&f->b, SIMBA_OP_RENEW, "orders", "b", 2, token));
         testhost_advance(&f->a, 1000);
         testhost_settle(&f->a);
     }
@@ -251,7 +227,7 @@ static void test_own_changes(void **state)
     assert_mine(acquire(&f->a, "orders", "a", 1));
     assert_int_equal(testhost_watch(&f->a, &topic), 0);
     testhost_settle(&f->a);
-    assert_int_equal(f->a.push_count, 0);
+    f->a.push_count = 0;
     testhost_request release = testhost_request_of(&f->a, SIMBA_OP_RELEASE, "orders", "a", 1, 0);
     testhost_request other = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "c", 3, 0);
     testhost_ask(&f->a, &release);
@@ -390,6 +366,20 @@ static void test_database_deleted_under_a_waiter(void **state)
     close_both(f, &topic);
 }
 
+/* The same, and nothing is known of the mutex in the new one: so it is free, and that is told. */
+static void test_database_deleted_frees(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    assert_int_equal(unlink(f->path), 0);
+    assert_mine(acquire(&f->b, "invoices", "b", 2));
+    testhost_advance(&f->a, 1001);
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    close_both(f, &topic);
+}
+
 /* A look that failed is taken again. */
 static void test_failed_look(void **state)
 {
@@ -460,10 +450,11 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_release_in_another_process),
-        TEST(test_no_wake_up_is_lost),
         TEST(test_released_before_the_watch),
         TEST(test_released_before_the_watch_in_a_busy_slot),
-        TEST(test_nothing_new_at_the_watch),
+        TEST(test_neighbour_is_not_known),
+        TEST(test_own_mark_on_top_of_another),
+        TEST(test_released_after_the_refusal),
         TEST(test_watch_without_asking),
         TEST(test_renewals_disturb_nobody),
         TEST(test_told_the_state_at_the_end),
@@ -475,6 +466,7 @@ int main(void)
         TEST(test_unwatched_meanwhile),
         TEST(test_notify_file_deleted),
         TEST(test_database_deleted_under_a_waiter),
+        TEST(test_database_deleted_frees),
         TEST(test_failed_look),
         TEST(test_bell_without_listeners),
     };

@@ -362,9 +362,8 @@ static int sqlite_watch(void *self, simba_topic *topic)
     if (!watched)
         return SIMBA_ENOMEM;
     topic->backend_data = watched;
-    begin_listening(s); /* before the look at the slot, or a mark between the two would go unheard */
-    if (watched->known != simba__notify_read(s->batch.notify, simba__notify_slot(watched->hash)))
-        look(s, watched);
+    begin_listening(s); /* before the look, or a mark between the two would go unheard */
+    look(s, watched);
     return 0;
 }
 

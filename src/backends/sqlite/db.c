@@ -30,6 +30,8 @@ enum statement { BEGIN_READ, BEGIN_WRITE, COMMIT, ROLLBACK, LOAD, INSERT, UPDATE
 #define COLUMNS                                                                                                        \
     "acquired_at, ttl_at, transition_at, owner_id, version, token, nonce, revoked_token, until_boot_ns, boot_id"
 
+_Static_assert(LIST + 1 == SIMBA__DB_STATEMENTS, "one place for each statement");
+
 static const char *const sql[SIMBA__DB_STATEMENTS] = {
     [BEGIN_READ] = "BEGIN",
     [BEGIN_WRITE] = "BEGIN IMMEDIATE",
@@ -180,7 +182,8 @@ static int set_wal(simba__db *db, simba_error *err)
     int rc = sqlite3_prepare_v2(db->handle, "PRAGMA journal_mode = WAL", -1, &statement, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_step(statement);
-    const bool set = rc == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(statement, 0), "wal") == 0;
+    const char *mode = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+    const bool set = mode && strcmp(mode, "wal") == 0;
     const int code = set ? 0
                      : rc == SQLITE_ROW
                          ? simba__fail(err, SIMBA_ESTORE, "sqlite: %s: cannot keep a write-ahead log", db->path)
@@ -240,14 +243,14 @@ static int refuse(const simba__db *db, simba__schema schema, simba_error *err)
 /* Nothing is written before it is clear whose database it is. */
 static int identify(simba__db *db, simba_error *err)
 {
-    simba__schema schema;
+    simba__schema schema = SIMBA__SCHEMA_FOREIGN;
     int rc = simba__schema_look(db->handle, &schema);
     int code = rc == SQLITE_OK ? refuse(db, schema, err) : fail(db, rc, err);
     if (code == 0)
         code = check_whole(db, err);
     /* A commit copies and sums up whole pages, and a row has some 150 bytes. Half the usual size makes a single lock
-     * cheaper by a tenth; smaller ones make large batches dearer. Has no effect on a database that is not empty. */
-    if (code == 0)
+     * cheaper by a tenth; smaller ones make large batches dearer. */
+    if (code == 0 && schema == SIMBA__SCHEMA_EMPTY)
         sqlite3_exec(db->handle, "PRAGMA page_size = 2048", NULL, NULL, NULL);
     if (code == 0)
         code = set_wal(db, err);

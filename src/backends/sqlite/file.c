@@ -13,7 +13,7 @@
 
 #include "util/error.h"
 
-static int fail_errno(const char *path, const char *what, int number, simba_error *err)
+int simba__file_fail(const char *path, const char *what, int number, simba_error *err)
 {
     char text[128];
     const bool refused = number == EACCES || number == EPERM || number == EROFS;
@@ -26,7 +26,7 @@ static int folder_of(const char *path, char out[PATH_MAX], simba_error *err)
 {
     const size_t length = (size_t)(strrchr(path, '/') - path);
     if (length >= PATH_MAX)
-        return fail_errno(path, "cannot be opened", ENAMETOOLONG, err);
+        return simba__file_fail(path, "cannot be opened", ENAMETOOLONG, err);
     memcpy(out, path, length);
     out[length] = '\0';
     if (length == 0)
@@ -39,7 +39,7 @@ static int make_folders(const char *folder, simba_error *err)
     char part[PATH_MAX];
     struct stat status;
     if (stat(folder, &status) == 0)
-        return S_ISDIR(status.st_mode) ? 0 : fail_errno(folder, "cannot be used", ENOTDIR, err);
+        return S_ISDIR(status.st_mode) ? 0 : simba__file_fail(folder, "cannot be used", ENOTDIR, err);
     const size_t length = strlen(folder);
     for (size_t i = 1; i <= length; i++) {
         if (folder[i] != '/' && folder[i] != '\0')
@@ -47,7 +47,7 @@ static int make_folders(const char *folder, simba_error *err)
         memcpy(part, folder, i);
         part[i] = '\0';
         if (mkdir(part, 0700) != 0 && errno != EEXIST)
-            return fail_errno(part, "this folder cannot be made", errno, err);
+            return simba__file_fail(part, "this folder cannot be made", errno, err);
     }
     return 0;
 }
@@ -67,7 +67,7 @@ static int check_local(const char *path, const char *folder, simba_error *err)
     };
     struct statfs status;
     if (statfs(folder, &status) != 0)
-        return fail_errno(path, "cannot be looked at", errno, err);
+        return simba__file_fail(path, "cannot be looked at", errno, err);
     for (size_t i = 0; i < sizeof network / sizeof *network; i++)
         if ((unsigned)status.f_type == network[i])
             return simba__fail(err, SIMBA_ENOTSUP,
@@ -79,11 +79,11 @@ static int lock_folder(const char *folder, simba__patience *patience, simba_erro
 {
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return fail_errno(folder, "this folder cannot be opened", errno, err);
+        return simba__file_fail(folder, "this folder cannot be opened", errno, err);
     int rc = 0;
     for (int attempt = 0; rc == 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; attempt++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            rc = fail_errno(folder, "this folder cannot be locked", errno, err);
+            rc = simba__file_fail(folder, "this folder cannot be locked", errno, err);
         else if (!simba__patience_wait(patience, attempt))
             rc = simba__fail(err, SIMBA_ETIMEDOUT, "sqlite: %s: this folder is locked by another process", folder);
     }
@@ -98,9 +98,9 @@ static int remove_side(const char *path, const char *ending, simba_error *err)
 {
     char name[PATH_MAX];
     if ((size_t)snprintf(name, sizeof name, "%s%s", path, ending) >= sizeof name)
-        return fail_errno(path, "cannot be opened", ENAMETOOLONG, err);
+        return simba__file_fail(path, "cannot be opened", ENAMETOOLONG, err);
     if (unlink(name) != 0 && errno != ENOENT)
-        return fail_errno(name, "this left-over cannot be removed", errno, err);
+        return simba__file_fail(name, "this left-over cannot be removed", errno, err);
     return 0;
 }
 
@@ -126,7 +126,7 @@ static int create(const char *path, const char *folder, simba__patience *patienc
         /* Not open(): to close the file again would drop the locks that SQLite, for another client of this process,
          * may have taken on it in between. */
         if (rc == 0 && mknod(path, S_IFREG | 0660, 0) != 0 && errno != EEXIST)
-            rc = fail_errno(path, "cannot be created", errno, err);
+            rc = simba__file_fail(path, "cannot be created", errno, err);
     }
     close(lock);
     return rc;
@@ -136,13 +136,13 @@ static int check_file(const char *path, simba_error *err)
 {
     struct stat status;
     if (stat(path, &status) != 0)
-        return fail_errno(path, "cannot be opened", errno, err);
+        return simba__file_fail(path, "cannot be opened", errno, err);
     if (S_ISDIR(status.st_mode))
         return simba__fail(err, SIMBA_EURL, "sqlite: %s is a folder; name a file in it", path);
     if (!S_ISREG(status.st_mode))
         return simba__fail(err, SIMBA_EURL, "sqlite: %s is not a regular file", path);
     if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) != 0)
-        return fail_errno(path, "cannot be read and written", errno, err);
+        return simba__file_fail(path, "cannot be read and written", errno, err);
     return 0;
 }
 
@@ -155,7 +155,7 @@ int simba__file_prepare(const char *path, simba__patience *patience, simba_error
     if (rc == 0)
         rc = check_local(path, folder, err);
     if (rc == 0 && faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
-        rc = fail_errno(folder, "this folder cannot be written to", errno, err);
+        rc = simba__file_fail(folder, "this folder cannot be written to", errno, err);
     if (rc == 0 && access(path, F_OK) != 0 && errno == ENOENT)
         rc = create(path, folder, patience, err);
     return rc == 0 ? check_file(path, err) : rc;

@@ -12,6 +12,9 @@
  * SIMBA_EPERM, SIMBA_EURL (not a file), SIMBA_ENOTSUP (a network file system), SIMBA_EUNAVAILABLE, SIMBA_ETIMEDOUT. */
 int simba__file_prepare(const char *path, simba__patience *patience, simba_error *err);
 
+/* "sqlite: <path>: <what>: <errno in words>", as SIMBA_EPERM or SIMBA_EUNAVAILABLE. */
+int simba__file_fail(const char *path, const char *what, int number, simba_error *err);
+
 /* One of the files beside a database, such as "-wal". An inode of 0: there is none. */
 typedef struct simba__file_side {
     const char *ending;

@@ -17,7 +17,6 @@ void simba__news_init(simba__news *news, simba_host *host)
 void simba__news_forget(simba__news *news)
 {
     for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++) {
-        news->recent[slot].known = UNSEEN;
         for (simba__watched *w = news->watched[slot]; w; w = w->next) {
             w->known = UNSEEN;
             w->version = UNKNOWN_VERSION;
@@ -42,21 +41,12 @@ simba__watched *simba__news_add(simba__news *news, simba_topic *topic)
     w->topic = topic;
     w->hash = simba__notify_hash(topic->mutex);
     const size_t slot = simba__notify_slot(w->hash);
-    const bool is_recent = news->recent[slot].hash == w->hash;
-    w->known = is_recent ? news->recent[slot].known : UNSEEN;
-    w->version = is_recent ? news->recent[slot].version : UNKNOWN_VERSION;
+    w->known = UNSEEN;
+    w->version = UNKNOWN_VERSION;
     w->next = news->watched[slot];
     news->watched[slot] = w;
     news->count++;
     return w;
-}
-
-static void remember(simba__news *news, uint64_t hash, uint64_t known, uint64_t version)
-{
-    const size_t slot = simba__notify_slot(hash);
-    news->recent[slot].hash = hash;
-    news->recent[slot].known = known;
-    news->recent[slot].version = version;
 }
 
 void simba__news_remove(simba__news *news, simba__watched *watched)
@@ -66,17 +56,14 @@ void simba__news_remove(simba__news *news, simba__watched *watched)
         link = &(*link)->next;
     *link = watched->next;
     news->count--;
-    remember(news, watched->hash, watched->known, watched->version);
     simba__free(watched);
 }
 
 void simba__news_heard(simba__news *news, const simba__effect *effect, const simba_request *request)
 {
     simba__watched *w = find(news, effect->hash, request->mutex);
-    if (!w) {
-        remember(news, effect->hash, effect->seen, effect->after);
+    if (!w)
         return;
-    }
     w->latest = request;
     w->is_news |= effect->marked || effect->before != w->version;
     w->told_free &= !effect->marked;
@@ -90,8 +77,6 @@ void simba__news_rang(simba__news *news, const simba__effect *effect)
     for (simba__watched *w = news->watched[slot]; w; w = w->next)
         if (w->known == effect->replaced)
             w->known = effect->marked;
-    if (news->recent[slot].known == effect->replaced)
-        news->recent[slot].known = effect->marked;
 }
 
 void simba__news_tell(simba__news *news, const simba__effect *effect, const simba_request *request)

@@ -3,13 +3,15 @@
  * Why no wake-up is lost. Every watched mutex has two marks: `version`, the state of the row that was last told or
  * answered, and `known`, a value of its slot in the notify file for which this holds: every change that was marked in
  * the slot up to and including that value is in that state. A mutex whose slot holds another value than `known` is
- * looked at again; the bell, a slow poll, and `watch` itself see to that. So all that has to be shown is that `known`
- * is never too new. It is set in two places:
+ * looked at again; the bell and a slow poll see to that. So all that has to be shown is that `known` is never too new.
+ * It is set in three places:
+ *   - When the watch begins, to a value that no slot ever has: the row is read and told, once. Whoever asked for the
+ *     watch has an answer, but maybe not the latest: another request of the same transaction may have released the
+ *     mutex after his was refused.
  *   - After a transaction that read the row, to the value that was in the slot *during* it: after a write transaction
  *     had its lock, or before a read transaction took its snapshot. Writers mark after their commit. So whatever was
  *     marked by then had been committed before, and the transaction saw it; what is committed later is marked later,
- *     and makes the slot differ. It matters not when `watch` came: what a transaction saw is kept, for a while, also
- *     for mutexes that are not watched, and where it was not kept `known` is a value that no slot ever has.
+ *     and makes the slot differ.
  *   - After a mark of our own, from the value that it replaced to the value that it wrote, for all mutexes of the slot.
  *     The exchange is atomic, so nothing was marked between the two. Had somebody else marked the slot before, then
  *     `known` is not the value that was replaced, stays, and the mutex is looked at.
@@ -41,9 +43,6 @@ typedef struct simba__news {
     bool rescan; /* look into slots that have not changed as well */
     simba__watched *watched[SIMBA__NOTIFY_SLOTS];
     uint64_t scanned[SIMBA__NOTIFY_SLOTS]; /* what was in the slot when it was last looked into */
-    struct {
-        uint64_t hash, known, version;
-    } recent[SIMBA__NOTIFY_SLOTS]; /* the latest mutex of each slot that was not watched */
 } simba__news;
 
 /* What a request did. */
@@ -62,7 +61,7 @@ void simba__news_init(simba__news *news, simba_host *host);
 /* All that was known is void: another file is behind it. */
 void simba__news_forget(simba__news *news);
 
-/* NULL: out of memory. Look at it if its `known` is not what the slot holds, after having begun to listen. */
+/* NULL: out of memory. Look at it, after having begun to listen. */
 simba__watched *simba__news_add(simba__news *news, simba_topic *topic);
 void simba__news_remove(simba__news *news, simba__watched *watched);
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/sqlite/file.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"
@@ -21,13 +22,6 @@ enum {
 };
 
 /* --- the file ------------------------------------------------------------------------------------- */
-
-static int fail_errno(const char *path, int number, simba_error *err)
-{
-    char text[128];
-    const int code = number == EACCES || number == EPERM || number == EROFS ? SIMBA_EPERM : SIMBA_EUNAVAILABLE;
-    return simba__fail(err, code, "sqlite: %s: cannot be used: %s", path, strerror_r(number, text, sizeof text));
-}
 
 /* Whoever may use the database may use this file. */
 static void adopt_mode(int fd, const char *database)
@@ -86,7 +80,7 @@ int simba__notify_open(const char *database, simba_error *err, simba__notify **r
     notify->fd = open_file(notify->path, database);
     const int number = notify->fd < 0 ? errno : map(notify);
     if (number != 0) {
-        const int code = fail_errno(notify->path, number, err);
+        const int code = simba__file_fail(notify->path, "cannot be used", number, err);
         simba__notify_close(notify);
         return code;
     }

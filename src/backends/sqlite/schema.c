@@ -59,7 +59,7 @@ int simba__schema_create(sqlite3 *handle, simba__schema *ret_schema)
     int rc = sqlite3_exec(handle, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     if (rc != SQLITE_OK)
         return rc;
-    simba__schema schema;
+    simba__schema schema = SIMBA__SCHEMA_FOREIGN;
     rc = simba__schema_look(handle, &schema);
     if (rc == SQLITE_OK && schema == SIMBA__SCHEMA_EMPTY) {
         rc = sqlite3_exec(handle, create_sql, NULL, NULL, NULL);
