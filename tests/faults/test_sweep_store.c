@@ -1,6 +1,6 @@
-/* What happens when the store fails, at every place where it can: two clients hand a mutex back and forth, and each time
- * another request fails, another reply gets lost, or another push does not arrive, until nothing is left to break. One
- * such fault may cost time, and no more: both sides get their turn, nobody is told twice, nothing hangs or leaks.
+/* What happens when the store fails, at every place where it can: two clients hand a mutex back and forth, and each
+ * time another request fails, another reply gets lost, or another push does not arrive, until nothing is left to break.
+ * One such fault may cost time, and no more: both sides get their turn, nobody is told twice, nothing hangs or leaks.
  *
  * Rounds spend their time waiting, so many are played side by side. */
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "../../tck/fault.h"
 #include "lib/cm.h"
 #include "lib/failing_alloc.h"
-#include "lib/patched.h"
+#include "lib/lossy.h"
 #include "lib/referee.h"
 
 #define LONG_MS (ref_scaled_ms(15000)) /* for what must happen */
@@ -37,7 +37,7 @@ typedef struct play {
     unsigned nth;
     simba_client *clients[2];
     tck_fault *faults[2];
-    patch patch;
+    lossy_filter filter;
     atomic_uint pushes;
     ref_arena arena;
     simba_locker *lockers[2];
@@ -52,7 +52,7 @@ typedef struct play {
     simba_owner seen;
 } play;
 
-static char folder[] = "/tmp/simba-sweep-XXXXXX";
+static char folder[REF_FOLDER_MAX];
 
 #define AWAIT(condition)                                                                                               \
     do {                                                                                                               \
@@ -82,7 +82,7 @@ static void open_client(play *p, int i, const char *inner)
     options.timing.ttl_ms = ref_scaled_ms(40);
     options.timing.transition_ms = ref_scaled_ms(360);
     char url[200];
-    snprintf(url, sizeof url, "patched-%s", inner);
+    snprintf(url, sizeof url, "lossy-%s", inner);
     simba_error err = {0};
     if (p->sweep->kind != DROP_PUSH) {
         EXPECT_RC(0, tck_fault_new(inner, NULL, NULL, &err, &p->faults[i]));
@@ -99,8 +99,8 @@ static void open_clients(play *p)
         snprintf(inner, sizeof inner, "sqlite://%s/%d-%d-%u.db", folder, p->sweep->kind, p->sweep->victim, p->nth);
     else
         snprintf(inner, sizeof inner, "memory://sweep-%u", p->nth);
-    p->patch = (patch){.push = on_push, .user = p};
-    patched_use(&p->patch);
+    p->filter = (lossy_filter){.push = on_push, .user = p};
+    lossy_use(&p->filter);
     for (int i = 0; i < 2; i++)
         open_client(p, i, inner);
     if (p->sweep->kind == FAIL_REQUEST)
@@ -235,7 +235,7 @@ static bool has_fired(const play *p)
     return tck_fault_count(p->faults[p->sweep->victim], TCK_ANY_OP, TCK_SUBMITTED) >= p->nth;
 }
 
-/* One round; whether there was something to break. */
+/* The scenario; whether there was something to break. */
 static bool perform(play *p)
 {
     open_clients(p);
@@ -243,9 +243,9 @@ static bool perform(play *p)
     EXPECT_RC(0, simba_observer_start(p->observer));
     for (int i = 0; i < 2; i++)
         EXPECT_RC(0, ref_start(&p->arena.contenders[i]));
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 6; i++)
         hand_over(p);
-    REF_EXPECT(p->arena.contenders[0].acquired >= 2 && p->arena.contenders[1].acquired >= 2);
+    AWAIT(p->arena.contenders[0].acquired >= 3 && p->arena.contenders[1].acquired >= 3);
     lock_and_unlock(p);
     schedule(p);
     take_down(p);
@@ -257,27 +257,33 @@ static bool perform(play *p)
 
 /* --- rounds ------------------------------------------------------------------------------------------ */
 
+/* One round; nth 0: nothing breaks. Whether there was something to break. */
+static bool play_once(const sweep *s, unsigned nth)
+{
+    static const char *const names[] = {"request fails", "reply is lost", "push is lost"};
+    ref_scene("%s, client %d, the %uth %s", s->store, s->victim, nth, names[s->kind]);
+    play *p = calloc(1, sizeof *p);
+    if (!p)
+        abort();
+    p->sweep = s;
+    p->nth = nth;
+    ref_arena_init(&p->arena);
+    const bool fired = perform(p);
+    free(p);
+    return fired;
+}
+
 static void *play_lane(void *arg)
 {
-    static const char *const names[] = {"request %u of client %d fails", "the reply to request %u of client %d is lost",
-                                        "push %u is lost"};
     sweep *s = arg;
     const unsigned complaints = ref_complaints();
     for (unsigned nth = atomic_fetch_add(&s->next, 1); nth < atomic_load(&s->end) && ref_complaints() == complaints;
          nth = atomic_fetch_add(&s->next, 1)) {
-        char what[80];
-        snprintf(what, sizeof what, names[s->kind], nth, s->victim);
-        ref_scene("%s: %s", s->store, what);
-        play *p = calloc(1, sizeof *p);
-        p->sweep = s;
-        p->nth = nth;
-        ref_arena_init(&p->arena);
         atomic_fetch_add(&s->rounds, 1);
-        if (perform(p))
+        if (play_once(s, nth))
             atomic_fetch_add(&s->fired, 1);
         else
             atomic_store(&s->end, 0);
-        free(p);
     }
     return NULL;
 }
@@ -286,11 +292,12 @@ static void run_sweep(const char *store, fault_kind kind, int victim)
 {
     sweep s = {.store = store, .kind = kind, .victim = victim, .next = 1, .end = 10000};
     const unsigned complaints = ref_complaints();
+    ref_scene("%s, client %d, kind %d", store, victim, (int)kind);
+    ref_watchdog(WATCHDOG_S);
+    play_once(&s, 0); /* what is made once in a program is made now */
     const unsigned files = ref_entries("/proc/self/fd");
     const unsigned threads = ref_entries("/proc/self/task");
     const long live = failing_live(FAILING_SIMBA);
-    ref_scene("%s, kind %d, client %d", store, (int)kind, victim);
-    ref_watchdog(WATCHDOG_S);
     pthread_t lanes[LANES];
     for (int i = 0; i < LANES; i++)
         assert_int_equal(0, pthread_create(&lanes[i], NULL, play_lane, &s));
@@ -353,17 +360,15 @@ static void sqlite_pushes_get_lost(void **state)
 int main(void)
 {
     failing_install(); /* to count what is alive */
-    patched_register("memory");
-    patched_register("sqlite");
-    if (!mkdtemp(folder))
-        return 70;
+    lossy_register("memory");
+    lossy_register("sqlite");
+    ref_make_folder(folder);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_fail),        cmocka_unit_test(replies_get_lost),
-        cmocka_unit_test(pushes_get_lost),      cmocka_unit_test(sqlite_requests_fail),
+        cmocka_unit_test(requests_fail),           cmocka_unit_test(replies_get_lost),
+        cmocka_unit_test(pushes_get_lost),         cmocka_unit_test(sqlite_requests_fail),
         cmocka_unit_test(sqlite_replies_get_lost), cmocka_unit_test(sqlite_pushes_get_lost),
     };
     const int failed = cmocka_run_group_tests_name("sweep_store", tests, NULL, NULL);
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command) == 0 ? failed : 70;
+    ref_delete_folder(folder);
+    return failed;
 }

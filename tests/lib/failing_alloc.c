@@ -128,7 +128,7 @@ static void sqlite_shutdown(void *user)
 
 void failing_install(void)
 {
-    static const sqlite3_mem_methods methods = {sqlite_malloc, sqlite_free, sqlite_realloc,  sqlite_size,
+    static const sqlite3_mem_methods methods = {sqlite_malloc,  sqlite_free, sqlite_realloc,  sqlite_size,
                                                 sqlite_roundup, sqlite_init, sqlite_shutdown, NULL};
     /* Without the cache of small blocks that each connection has, so that every allocation comes here. */
     if (simba_set_allocator(simba_malloc, simba_realloc, simba_free) != 0 ||

@@ -143,6 +143,37 @@ unsigned ref_entries(const char *directory)
     return count;
 }
 
+static void delete_file(const char *folder, const char *name)
+{
+    char path[REF_FOLDER_MAX + 300];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    unlink(path);
+}
+
+void ref_make_folder(char ret_path[REF_FOLDER_MAX])
+{
+    static const char *const parents[] = {"/dev/shm", "/tmp"};
+    for (size_t i = 0; i < sizeof parents / sizeof *parents; i++) {
+        snprintf(ret_path, REF_FOLDER_MAX, "%s/simba-test-XXXXXX", parents[i]);
+        if (mkdtemp(ret_path))
+            return;
+    }
+    puts("Bail out! no folder can be made");
+    exit(70);
+}
+
+void ref_delete_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+    if (!dir)
+        return;
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir))
+        if (entry->d_name[0] != '.')
+            delete_file(path, entry->d_name);
+    closedir(dir);
+    rmdir(path);
+}
+
 /* --- judging, with the lock -------------------------------------------------------------------------- */
 
 /* No other contender may hold a lease that is valid by its own clock, whatever it has been told so far. */

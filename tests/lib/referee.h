@@ -22,7 +22,7 @@ int64_t ref_scaled_ms(int64_t ms);
 /* One lock for all that callbacks write and tests read. Unlocking rings the bell. */
 void ref_lock(void);
 void ref_unlock(void);
-/* With the lock: wait for the bell, a moment at most, because the library's own state does not ring. False: too late. */
+/* With the lock: wait for the bell, a moment at most: the library's own state does not ring. False: too late. */
 bool ref_wait(int64_t deadline_ms);
 
 /* Wait until the condition, which is evaluated with the lock, holds. The value says whether it came to. */
@@ -55,6 +55,12 @@ void ref_watchdog(unsigned seconds);
 
 /* How many entries a directory has, such as /proc/self/fd or /proc/self/task. */
 unsigned ref_entries(const char *directory);
+
+/* Make an empty folder, in memory if the system has such, and delete it with all that is in it. A failure ends the
+ * program. */
+enum { REF_FOLDER_MAX = 64 };
+void ref_make_folder(char ret_path[REF_FOLDER_MAX]);
+void ref_delete_folder(const char *path);
 
 /* --- the fight -------------------------------------------------------------------------------------- */
 

@@ -1,12 +1,12 @@
-/* See patched.h. */
-#include "lib/patched.h"
+/* See lossy.h. */
+#include "lib/lossy.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-static const char prefix[] = "patched-";
+static const char prefix[] = "lossy-";
 
 enum { STORES_MAX = 4, CLIENTS_MAX = 64 };
 
@@ -21,17 +21,17 @@ static size_t store_count;
 static struct entry {
     const simba_host *host; /* NULL: not in use */
     const void *self;
-    const patch *patch;
+    const lossy_filter *filter;
     const simba_backend *inner;
     void (*push)(simba_host *host, simba_topic *topic, const simba_push *push);
 } entries[CLIENTS_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static _Thread_local const patch *current;
+static _Thread_local const lossy_filter *current;
 
-void patched_use(const patch *use)
+void lossy_use(const lossy_filter *filter)
 {
-    current = use;
+    current = filter;
 }
 
 /* By its host or by its instance. */
@@ -59,34 +59,25 @@ static void replace(const simba_host *host, struct entry by)
     pthread_mutex_unlock(&lock);
 }
 
-static int64_t epoch_us(simba_host *host)
-{
-    const patch *use = find(host, NULL).patch;
-    return use->epoch_us(use->user);
-}
-
 static void push(simba_host *host, simba_topic *topic, const simba_push *news)
 {
     const struct entry entry = find(host, NULL);
-    if (entry.patch->push(entry.patch->user, news))
+    if (entry.filter->push(entry.filter->user, news))
         entry.push(host, topic, news);
 }
 
 static int init(void *self, simba_host *host, const simba_url *url, simba_error *err)
 {
-    static const patch nothing;
+    assert(current);
     const struct entry entry = {
         .host = host,
         .self = self,
-        .patch = current ? current : &nothing,
+        .filter = current,
         .inner = simba_backend_find(simba_url_scheme(url) + strlen(prefix)),
         .push = host->push,
     };
     replace(NULL, entry);
-    if (entry.patch->epoch_us)
-        host->epoch_us = epoch_us;
-    if (entry.patch->push)
-        host->push = push;
+    host->push = push;
     return entry.inner->init(self, host, url, err);
 }
 
@@ -97,7 +88,7 @@ static void fini(void *self)
     replace(entry.host, (struct entry){0});
 }
 
-void patched_register(const char *scheme)
+void lossy_register(const char *scheme)
 {
     assert(store_count < STORES_MAX);
     struct store *store = &stores[store_count++];

@@ -1,0 +1,218 @@
+/* Leases between real processes, over SQLite: what becomes of a mutex when its holder, or somebody who waits for it, is
+ * killed or frozen. No process here knows that anything happens to another. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support.h"
+
+#define MS INT64_C(1000000)
+
+/* A holder that is killed is followed not before its lease has ended, and soon after (S1, L1). */
+static void killed_holder(void **state)
+{
+    (void)state;
+    process *a = short_contender(0);
+    process *b = short_contender(1);
+    const grant old = lead(a);
+    stand_behind(b);
+    await_renewal(a);
+
+    const int64_t killed_ns = score_now_ns();
+    process_signal(a, SIGKILL);
+    const int64_t claimed_ns = claim_of(0);
+    const grant next = await_acquired(b, LONG_MS);
+    assert_true(next.at_ns >= claimed_ns);
+    assert_in_range((uintmax_t)(next.at_ns - killed_ns), 0, (uintmax_t)((LEASE_MS + JITTER_MS + SLACK_MS) * MS));
+    assert_true(next.token > old.token);
+    process_end(b);
+}
+
+/* A holder that was frozen for longer than its lease knows at its first look that it holds nothing; it is told so, and
+ * whoever took over has a greater token (S1, S2, S3). */
+static void frozen_holder(void **state)
+{
+    (void)state;
+    process *a = short_contender(0);
+    process *b = short_contender(1);
+    const grant old = lead(a);
+    stand_behind(b);
+    await_renewal(a);
+
+    process_signal(a, SIGSTOP);
+    const int64_t claimed_ns = claim_of(0);
+    const grant next = await_acquired(b, LONG_MS);
+    assert_true(next.at_ns >= claimed_ns);
+    assert_true(next.token > old.token);
+    process_signal(a, SIGCONT);
+
+    long held_ms = -1;
+    unsigned long token = 0;
+    long gap_ms = 0;
+    while (gap_ms < LEASE_MS / 2) /* a busy machine makes small gaps by itself */
+        assert_int_equal(3, sscanf(process_await(a, "thawed", LONG_MS), "%ld %lu %ld", &held_ms, &token, &gap_ms));
+    assert_int_equal(0, held_ms);
+    assert_int_equal(0, token);
+    assert_int_equal(1, process_count(a, "acquired"));
+
+    /* From then on it is a contender like others. */
+    stop(b);
+    assert_true(await_acquired(a, LONG_MS).token > next.token);
+    process_end(b);
+    process_end(a);
+}
+
+/* The reason that a holder hears which was frozen for too long is that its lease has expired. */
+static void frozen_holder_is_told_why(void **state)
+{
+    (void)state;
+    process *a = short_contender(0);
+    process *b = short_contender(1);
+    lead(a);
+    stand_behind(b);
+    process_signal(a, SIGSTOP);
+    await_acquired(b, LONG_MS);
+    process_signal(a, SIGCONT);
+    assert_string_equal("expired", await_released(a).reason);
+    process_end(a);
+    process_end(b);
+}
+
+/* A holder that was frozen for less than the window keeps its leadership and its token (L3). */
+static void briefly_frozen_holder(void **state)
+{
+    (void)state;
+    process *a = short_contender(0);
+    process *b = short_contender(1);
+    const grant held = lead(a);
+    stand_behind(b);
+    for (int i = 0; i < 3; i++) {
+        process_signal(a, SIGSTOP);
+        process_listen(b, WINDOW_MS / 2);
+        process_signal(a, SIGCONT);
+        assert_int_equal(held.token, await_renewal(a));
+    }
+    assert_int_equal(0, process_count(a, "released"));
+    assert_int_equal(0, process_count(b, "acquired"));
+    process_end(b);
+    process_end(a);
+}
+
+/* What is given back reaches a waiter in another process by push: all hand-overs together take less time than the
+ * slowest one would by any timer or poll (L2). */
+static void release_is_pushed(void **state)
+{
+    (void)state;
+    enum { HAND_OVERS = 8 };
+    process *both[2];
+    for (unsigned i = 0; i < 2; i++)
+        both[i] = contender(i, NULL, 50 * TTL_MS, 50 * TRANSITION_MS);
+    uint64_t token = lead(both[0]).token;
+    stand_behind(both[1]);
+    int64_t all_ns = 0;
+    for (int i = 0; i < HAND_OVERS; i++) {
+        process *from = both[i % 2];
+        process *to = both[(i + 1) % 2];
+        process_say(from, "stop");
+        const loss given = await_released(from);
+        const grant next = await_acquired(to, LONG_MS);
+        assert_string_equal("stopped", given.reason);
+        assert_true(next.at_ns > given.at_ns);
+        assert_true(next.token > token);
+        token = next.token;
+        all_ns += next.at_ns - given.at_ns;
+        process_await(from, "stopped", LONG_MS);
+        stand_behind(from);
+    }
+    print_message("# %d hand-overs took %.1f ms\n", HAND_OVERS, (double)all_ns / (double)MS);
+    assert_in_range((uintmax_t)all_ns, 0, (uintmax_t)(ref_scaled_ms(1000) * MS));
+    process_end(both[0]);
+    process_end(both[1]);
+}
+
+/* Four processes, of which the first leads; the second, which waits longest, gets a signal; then the first gives up.
+ * One of the others must be woken. Which it was. */
+static int wake_past(int number, process *all[4])
+{
+    for (unsigned i = 0; i < 4; i++)
+        all[i] = contender(i, NULL, 50 * TTL_MS, 50 * TRANSITION_MS);
+    lead(all[0]);
+    for (int i = 1; i < 4; i++)
+        stand_behind(all[i]);
+    process_signal(all[1], number);
+    process_say(all[0], "stop");
+    const loss given = await_released(all[0]);
+    int who;
+    const grant next = await_any_acquired(&all[2], 2, LONG_MS, &who);
+    assert_in_range((uintmax_t)(next.at_ns - given.at_ns), 0, (uintmax_t)(ref_scaled_ms(1000) * MS));
+    return who + 2;
+}
+
+/* A dead waiter does not swallow the wake-up. */
+static void dead_waiter(void **state)
+{
+    (void)state;
+    process *all[4];
+    wake_past(SIGKILL, all);
+    process_end(all[0]);
+    process_end(all[2]);
+    process_end(all[3]);
+}
+
+/* A frozen waiter does not swallow the wake-up; thawed, it takes its turn. */
+static void frozen_waiter(void **state)
+{
+    (void)state;
+    process *all[4];
+    const int leader = wake_past(SIGSTOP, all);
+    process_signal(all[1], SIGCONT);
+    process_end(all[leader]);
+    process_end(all[leader == 2 ? 3 : 2]);
+    await_acquired(all[1], LONG_MS);
+    process_end(all[1]);
+    process_end(all[0]);
+}
+
+/* Two processes that were given the same id exclude each other (S7). */
+static void twins(void **state)
+{
+    (void)state;
+    process *a = contender(0, "twin", TTL_MS, TRANSITION_MS);
+    process *b = contender(1, "twin", TTL_MS, TRANSITION_MS);
+    const grant first = lead(a);
+    stand_behind(b);
+    /* Longer than a lease, so that the other one has tried again. */
+    for (int64_t until = ref_now_ms() + LEASE_MS + 2 * JITTER_MS; ref_now_ms() < until;)
+        assert_int_equal(first.token, await_renewal(a));
+    assert_int_equal(0, process_count(b, "acquired"));
+    stop(a);
+    const grant second = await_acquired(b, LONG_MS);
+    assert_true(second.token > first.token);
+    assert_int_equal(0, process_count(b, "released"));
+
+    stand_behind(a);
+    process_signal(b, SIGKILL);
+    const int64_t claimed_ns = claim_of(1);
+    const grant third = await_acquired(a, LONG_MS);
+    assert_true(third.at_ns >= claimed_ns);
+    assert_true(third.token > second.token);
+    process_end(a);
+}
+
+int main(int argc, char **argv)
+{
+    int status;
+    if (puppet_main(argc, argv, &status))
+        return status;
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(killed_holder),
+        TEST(frozen_holder),
+        TEST(frozen_holder_is_told_why),
+        TEST(briefly_frozen_holder),
+        TEST(release_is_pushed),
+        TEST(dead_waiter),
+        TEST(frozen_waiter),
+        TEST(twins),
+    };
+    return cmocka_run_group_tests_name("processes", tests, NULL, NULL);
+}

@@ -1,0 +1,22 @@
+/* A store some of whose pushes do not arrive. A test names it by putting "lossy-" in front of the URL of a store of the
+ * library.
+ *
+ * Unlike a store that wraps another, this one leaves the table of the inner store as it is but for its init, which
+ * changes the host's table before it calls the real one. So nothing lies between the runtime and the store. */
+#ifndef TESTS_LIB_LOSSY_H
+#define TESTS_LIB_LOSSY_H
+
+#include <simba/backend.h>
+
+typedef struct lossy_filter {
+    bool (*push)(void *user, const simba_push *push); /* in a turn; false: it gets lost */
+    void *user;
+} lossy_filter;
+
+/* Make "lossy-SCHEME" known. Once per program. */
+void lossy_register(const char *scheme);
+
+/* For the clients that this thread opens from now on. It must outlive them. */
+void lossy_use(const lossy_filter *filter);
+
+#endif

@@ -1,0 +1,44 @@
+/* Other processes, for tests about what happens between processes: each is this very program again, started anew with
+ * arguments that say what it is to be, so that nothing of this process's library is in it. They talk in lines, all of
+ * which are kept. A process can be frozen and killed. Whatever cannot go on fails the test. */
+#ifndef TESTS_LIB_PROCESS_H
+#define TESTS_LIB_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { PROCESS_LINES = 256, PROCESS_LINE = 320, PROCESS_ARGS = 12 };
+
+typedef struct process {
+    pid_t pid; /* 0: none, or reaped */
+    int in, out;
+    char partial[PROCESS_LINE];
+    char lines[PROCESS_LINES][PROCESS_LINE];
+    unsigned count;
+    unsigned next; /* the first that has not been awaited */
+} process;
+
+/* Start one with these arguments, ended by NULL. */
+void process_start(process *p, const char *const args[]);
+void process_say(process *p, const char *line);
+
+/* Wait for a line that begins with this word, from those that have not been awaited; what comes before it counts as
+ * awaited. The line, without the word. */
+const char *process_await(process *p, const char *word, int64_t ms);
+/* The same for whichever of several processes says it first; the index of that. */
+int process_await_any(process *const who[], int count, const char *word, int64_t ms, const char **ret_rest);
+/* How many lines began with this word so far, awaited or not. Does not wait. */
+unsigned process_count(process *p, const char *word);
+
+/* Send a signal. Returns after a process that was to stop or to die has done so. */
+void process_signal(process *p, int number);
+/* Listen to a process, which need not say anything, for so long: the duration of a fault. */
+void process_listen(process *p, int64_t ms);
+/* Say "quit" and wait for the end, which must be a good one. */
+void process_end(process *p);
+
+/* After a test, whatever came of it: kill those that are left. False: there were some. */
+bool process_clean_up(void);
+
+#endif
