@@ -104,33 +104,36 @@ static void *loop_thread(void *arg)
     return NULL;
 }
 
+static int fail_uv(int rc, const char *what, simba_error *err)
+{
+    return simba__fail(err, rc == UV_ENOMEM ? SIMBA_ENOMEM : SIMBA_ESYSTEM, "cannot %s: %s", what, uv_strerror(rc));
+}
+
 int simba__loop_init(simba_client *client, simba_error *err)
 {
-    client->timers_armed = SIMBA__NEVER;
     client->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
     client->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (client->timer_fd < 0)
-        return simba__fail(err, SIMBA_ESYSTEM, "cannot make a timer: %s", uv_strerror(-errno));
+        return fail_uv(-errno, "make a timer", err);
     int rc = uv_loop_init(&client->loop);
     if (rc != 0) {
         close(client->timer_fd);
-        return simba__fail(err, SIMBA_ESYSTEM, "cannot make an event loop: %s", uv_strerror(rc));
+        return fail_uv(rc, "make an event loop", err);
     }
     client->loop_ready = true;
     client->async.data = client;
     client->timer_poll.data = client;
     rc = uv_async_init(&client->loop, &client->async, on_async);
-    if (rc == 0) {
-        rc = uv_poll_init(&client->loop, &client->timer_poll, client->timer_fd);
-        if (rc == 0)
-            rc = uv_poll_start(&client->timer_poll, UV_READABLE, on_timer);
-        else
-            uv_close((uv_handle_t *)&client->async, NULL);
-    }
     if (rc != 0)
-        return simba__fail(err, SIMBA_ESYSTEM, "cannot watch the timer: %s", uv_strerror(rc));
+        return fail_uv(rc, "make the loop's wake-up", err);
+    rc = uv_poll_init(&client->loop, &client->timer_poll, client->timer_fd);
+    if (rc != 0) {
+        uv_close((uv_handle_t *)&client->async, NULL);
+        return fail_uv(rc, "watch the timer", err);
+    }
     client->loop_handles = true;
-    return 0;
+    rc = uv_poll_start(&client->timer_poll, UV_READABLE, on_timer);
+    return rc == 0 ? 0 : fail_uv(rc, "watch the timer", err);
 }
 
 int simba__loop_start(simba_client *client, simba_error *err)

@@ -161,6 +161,7 @@ void simba__party_act(simba__party *party, const simba__actions *actions, const 
         simba__submit(client, request);
     }
     simba__timers_set(&client->timers, &party->timer, actions->timer);
+    simba__topic_retry(&client->topics, party->topic);
 }
 
 static void send_stop(simba__party *party)

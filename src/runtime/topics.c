@@ -81,6 +81,12 @@ void simba__topic_unwant(simba__topics *topics, simba__topic *topic)
         soil(topics, topic);
 }
 
+void simba__topic_retry(simba__topics *topics, simba__topic *topic)
+{
+    if (topic->interest > 0 && !topic->watched)
+        soil(topics, topic);
+}
+
 static void forget(simba__topics *topics, simba__topic *topic)
 {
     simba__topic **link = &topics->buckets[simba__hash(topic->mutex) & (topics->capacity - 1)];

@@ -34,6 +34,8 @@ void simba__topics_put(simba__topics *topics, simba__topic *topic);
 
 void simba__topic_want(simba__topics *topics, simba__topic *topic);
 void simba__topic_unwant(simba__topics *topics, simba__topic *topic);
+/* If it should be watched and is not, because there was no memory, try again when settling. */
+void simba__topic_retry(simba__topics *topics, simba__topic *topic);
 
 /* Bring the store up to date: watch, unwatch, and free what nobody names. `keep`: stay watched while it has handles. */
 void simba__topics_settle(simba__topics *topics, const simba_backend *backend, void *store, bool keep);

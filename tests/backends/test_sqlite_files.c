@@ -1,5 +1,4 @@
 /* The SQLite store and its files: what it makes, what it refuses and leaves alone, what it survives. */
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>

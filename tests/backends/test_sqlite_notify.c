@@ -1,6 +1,7 @@
 /* The SQLite store and its waiters: who is told what about a mutex, and who is left in peace. */
-#include <errno.h>
+#include <signal.h>
 #include <sys/inotify.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "backends/sqlite/notify.h"
@@ -17,6 +18,7 @@ static void test_release_in_another_process(void **state)
     assert_int_equal(pipe(watched), 0);
     const pid_t child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the parent fail and never write */
         simba_error err;
         if (testhost_open(&f->b, &simba__backend_sqlite, f->url, &err) < 0)
             _exit(1);

@@ -6,7 +6,7 @@
 
 typedef enum failing_kind {
     FAILING_SIMBA,
-    FAILING_UV, /* its reallocations are never failed: libuv ends the program then, and says so in its documentation */
+    FAILING_UV, /* its reallocations are never failed: libuv 1.44 calls abort() then */
     FAILING_SQLITE,
     FAILING_KINDS,
 } failing_kind;

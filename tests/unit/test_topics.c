@@ -503,6 +503,34 @@ static void random_operations_agree_with_the_counts(void **state)
     }
 }
 
+/* A watch that the store refused is asked for again, once each time somebody comes by, and no more once it holds. */
+static void a_refused_watch_is_tried_again(void **state)
+{
+    (void)state;
+    simba__topic *topic = get("orders");
+    f.store.refuses = true;
+    want(topic);
+    settle(false);
+    assert_int_equal(f.store.watches, 1);
+    settle(false);
+    assert_int_equal(f.store.watches, 1);
+    f.store.refuses = false;
+    simba__topic_retry(&f.topics, topic);
+    settle(false);
+    assert_int_equal(f.store.watches, 2);
+    assert_true(is_watched(&f.store, topic));
+    simba__topic_retry(&f.topics, topic);
+    settle(false);
+    assert_int_equal(f.store.watches, 2);
+    unwant(topic);
+    settle(false);
+    simba__topic_retry(&f.topics, topic);
+    settle(false);
+    assert_int_equal(f.store.watches, 2);
+    put(topic);
+    settle(false);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -519,6 +547,7 @@ int main(void)
         TEST(kept_topics_stay_watched),
         TEST(a_topic_is_unwatched_before_it_goes),
         TEST(a_refused_watch_is_not_undone),
+        TEST(a_refused_watch_is_tried_again),
         TEST(the_stores_data_is_left_alone),
         TEST(ending_unwatches_everything),
         TEST(nothing_is_watched_after_the_end),

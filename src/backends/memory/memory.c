@@ -166,10 +166,12 @@ static struct row *make_row(struct store *store, const char *mutex)
     return row;
 }
 
-/* Nobody owns it and nobody watches it: all that must outlive the row is its token. */
+/* Nobody owns it and nobody watches it: all that must outlive the row is its token, unless the latest holder has yet to
+ * learn that it was revoked. */
 static void drop_if_idle(struct store *store, struct row *row)
 {
-    if (row->watches || row->data.owner.id[0] != '\0')
+    const bool revoked = row->data.token != 0 && row->data.token == row->data.revoked_token;
+    if (row->watches || row->data.owner.id[0] != '\0' || revoked)
         return;
     struct row **link = find_row(store, row->mutex);
     *link = row->next;
@@ -266,7 +268,9 @@ static int memory_watch(void *instance, simba_topic *topic)
         simba__free(watch);
         return SIMBA_ENOMEM;
     }
-    return 0; /* in force at once, and asked for before the first request about this mutex: nothing was missed */
+    /* It may be a second attempt, after one for which there was no memory. */
+    self->host->push(self->host, topic, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+    return 0;
 }
 
 static void memory_unwatch(void *instance, simba_topic *topic)

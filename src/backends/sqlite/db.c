@@ -397,7 +397,9 @@ static int decode(simba__db *db, sqlite3_stmt *statement, simba__row *ret_row, s
         .revoked_token = (uint64_t)sqlite3_column_int64(statement, 7),
     };
     const unsigned char *boot_id = sqlite3_column_text(statement, C_BOOT_ID);
-    if (boot_id && strcmp((const char *)boot_id, db->boot_id) == 0) {
+    if (!boot_id) /* the column is never NULL: there was no memory to read it, and an unread lease is not a free one */
+        return fail(db, SQLITE_NOMEM, err);
+    if (strcmp((const char *)boot_id, db->boot_id) == 0) {
         const int code = copy_id(db, statement, &row.owner, err);
         if (code < 0)
             return code;
