@@ -221,7 +221,8 @@ typedef struct simba_client_options {
 
 /* Open a store. `url` NULL: $SIMBA_URL, and without that the embedded SQLite store of this user. `options` may be
  * NULL. May block for as long as it takes to open a file; a store behind a network is connected to later.
- * Errors: EINVAL (options), EURL, ENOTBUILT, EPERM, ECORRUPT, EUNAVAILABLE, ENOMEM, ESYSTEM. */
+ * Errors: EINVAL (options), EURL, ENOTBUILT, EPERM, ECORRUPT, ESTORE (made by a newer version), ENOTSUP (a file on a
+ * network), ETIMEDOUT (a file that stays locked), EUNAVAILABLE, ENOMEM, ESYSTEM. */
 SIMBA_API int simba_client_open(const char *url, const simba_client_options *options, simba_error *err,
                                 simba_client **ret_client);
 

@@ -5,7 +5,7 @@
  * turn, on whatever thread runs it; with SIMBA_CAP_LOOP_THREAD only on the loop thread. Every function of the host
  * table must be called in a turn too, except those marked "any thread". Back ends that use libuv handles (host->loop)
  * touch them on the loop thread only, and their libuv callbacks open a turn with host->enter and close it with
- * host->leave.
+ * host->leave. No function of the host table calls back into the back end before it returns, except leave.
  *
  * Completion. Every request that was submitted completes exactly once, by host->complete or host->fail, at the latest
  * at its deadline. Completing may happen inside `submit`: it only queues, and the runtime looks at the queue after the
