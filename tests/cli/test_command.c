@@ -1,5 +1,6 @@
 /* The command as its users meet it: real processes, real exit codes, what is on stdout and what on stderr. */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <simba.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/cm.h"
+#include "lib/referee.h"
 
 enum { OUTPUT_MAX = 65536 };
 
@@ -59,7 +61,9 @@ static int simba(const char *arguments[])
 static void demo_shows_and_checks(void **state)
 {
     (void)state;
-    assert_int_equal(SIMBA("demo", "--ttl", "500ms", "--transition", "500ms"), 0);
+    char lease[24];
+    snprintf(lease, sizeof lease, "%" PRId64 "ms", ref_scaled_ms(500));
+    assert_int_equal(SIMBA("demo", "--ttl", lease, "--transition", lease), 0);
     assert_non_null(strstr(out, "all checks passed"));
     assert_non_null(strstr(out, "fail-over"));
     assert_non_null(strstr(out, "hand-over"));

@@ -33,20 +33,20 @@ int64_t ref_now_ms(void)
 
 static int64_t find_scale(void)
 {
-    const char *given = getenv("SIMBA_TEST_SCALE");
-    if (given && strtoll(given, NULL, 10) > 0)
-        return strtoll(given, NULL, 10);
-    const char *preload = getenv("LD_PRELOAD");
-    if (preload && strstr(preload, "vgpreload"))
-        return 5;
+    const char *given = getenv("SIMBA_TEST_SLOWNESS");
+    const int64_t scale = given ? strtoll(given, NULL, 10) : 1;
 #if defined(__SANITIZE_THREAD__)
-    return 2;
+    const int64_t least = 2;
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-    return 2;
+    const int64_t least = 2;
+#else
+    const int64_t least = 1;
 #endif
+#else
+    const int64_t least = 1;
 #endif
-    return 1;
+    return scale > least ? scale : least;
 }
 
 int64_t ref_scaled_ms(int64_t ms)
