@@ -124,6 +124,9 @@ static int explain(simba_locker *locker, int64_t timeout_ms, simba_error *err)
     if (locker->member.party.client->closing)
         return simba__fail(err, SIMBA_ECLOSED, "acquire %s: the client is closed", mutex);
     if (locker->acquire_error.code != 0) {
+        /* A store that does not answer cannot be told from one that is not there; a mutex that is taken can. */
+        if (locker->acquire_error.code == SIMBA_ETIMEDOUT)
+            locker->acquire_error.code = SIMBA_EUNAVAILABLE;
         if (err)
             *err = locker->acquire_error;
         return locker->acquire_error.code;
