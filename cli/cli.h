@@ -11,7 +11,12 @@ enum {
     CLI_FAILED = 1,
     CLI_USAGE = 64,
     CLI_UNAVAILABLE = 69,
+    CLI_BUSY = 75, /* the mutex was not obtained in time */
     CLI_CONFIG = 78,
+    CLI_LOST = 79,         /* leadership ended, and the command was stopped */
+    CLI_CANNOT_EXEC = 126, /* from here on as in a shell */
+    CLI_NOT_FOUND = 127,
+    CLI_SIGNAL = 128, /* and the number of the signal */
 };
 
 /* Options that stand before or after the name of a command. Not given: NULL, SIMBA_INHERIT, 0. */
@@ -21,6 +26,7 @@ typedef struct cli_globals {
     int64_t ttl_ms;
     int64_t transition_ms;
     int verbose;
+    bool quiet; /* the command itself says what the library would warn of */
 } cli_globals;
 
 /* argv[0] is the name of the command. Returns the exit code. */
@@ -40,6 +46,7 @@ const cli_command *cli_find_command(const char *name);
 int cmd_contend(cli_globals *globals, int argc, char **argv);
 int cmd_demo(cli_globals *globals, int argc, char **argv);
 int cmd_help(cli_globals *globals, int argc, char **argv);
+int cmd_run(cli_globals *globals, int argc, char **argv);
 int cmd_tck(cli_globals *globals, int argc, char **argv);
 int cmd_version(cli_globals *globals, int argc, char **argv);
 
@@ -78,7 +85,8 @@ typedef struct cli_syntax {
     size_t option_count;
     unsigned takes;
     int min_operands;
-    int max_operands; /* -1: any number */
+    int max_operands;  /* -1: any number */
+    int verbatim_from; /* from this operand on nothing is an option of ours: it is a command to run; 0: never */
 } cli_syntax;
 
 /* Go on; anything else that cli_parse returns is the exit code, and all has been said. */

@@ -6,6 +6,7 @@
 #include "cli.h"
 
 const cli_command cli_commands[] = {
+    {"run", "Run a command while holding a mutex", cmd_run},
     {"demo", "Watch three processes fight for one mutex, and one of them die", cmd_demo},
     {"tck", "Run the conformance kit against a store, as TAP", cmd_tck},
     {"version", "Print the version", cmd_version},
@@ -34,7 +35,7 @@ static int finish(int code)
 
 int main(int argc, char **argv)
 {
-    cli_globals globals = {NULL, NULL, SIMBA_INHERIT, SIMBA_INHERIT, 0};
+    cli_globals globals = {NULL, NULL, SIMBA_INHERIT, SIMBA_INHERIT, 0, false};
     bool want_help = false;
     bool want_version = false;
     const cli_option options[] = {

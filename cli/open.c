@@ -22,6 +22,8 @@ int cli_open(const char *command, const cli_globals *globals, simba_client **ret
     options.timing.transition_ms = globals->transition_ms;
     options.log = print_log;
     options.log_user = (void *)command;
+    if (globals->quiet)
+        options.log_level = SIMBA_LOG_ERROR;
     if (globals->verbose > 0)
         options.log_level = globals->verbose > 1 ? SIMBA_LOG_DEBUG : SIMBA_LOG_INFO;
     if (simba_client_open(globals->url, &options, &error, ret_client) < 0)

@@ -185,7 +185,10 @@ static int read_all(reader *r, int *ret_operands)
         char *arg = r->argv[r->at];
         const bool is_operand = arg[0] != '-' || arg[1] == '\0';
         const bool ends_options = strcmp(arg, "--") == 0;
-        if (ends_options || (is_operand && r->syntax->command == NULL)) {
+        const bool begins_command =
+            is_operand &&
+            (r->syntax->command == NULL || (r->syntax->verbatim_from > 0 && operands >= r->syntax->verbatim_from));
+        if (ends_options || begins_command) {
             for (r->at += ends_options; r->at < r->argc; r->at++)
                 r->argv[operands++] = r->argv[r->at];
         } else if (is_operand) {

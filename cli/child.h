@@ -1,0 +1,72 @@
+/* A command that runs under a lease: started behind a watchdog, given our signals and our terminal, told to end when
+ * leadership does, and dead before the lease is. Everything that runs commands uses this. */
+#ifndef SIMBA_CLI_CHILD_H
+#define SIMBA_CLI_CHILD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "signals.h"
+
+/* How much of a lease is set aside for stopping. SIGTERM comes at margin before the end, SIGKILL at lead before it at
+ * the latest, and the watchdog's own at half of the lead. */
+typedef struct child_times {
+    int64_t grace_ms;
+    int64_t lead_ms;
+    int64_t max_hold_ms; /* 0: none */
+} child_times;
+
+/* The times for a lease of ttl + transition. `grace_ms` below 0: half of the longest that fits. */
+child_times child_times_for(int64_t ttl_ms, int64_t transition_ms, int64_t grace_ms);
+/* The longest grace that the library will take for such a lease; below 0: not even none. */
+int64_t child_longest_grace_ms(int64_t ttl_ms, int64_t transition_ms);
+/* What to set as stop margin, and so what `held_for_ms` below leaves out. */
+int64_t child_margin_ms(const child_times *times);
+
+typedef struct child_plan {
+    char *const *argv;
+    char *const *envp;
+    child_times times;
+    cli_signals *signals;
+    /* How long until leadership has to end, 0: it has ended. Asked often. */
+    int64_t (*held_for_ms)(void *user);
+    void *user;
+} child_plan;
+
+/* Why it is over. */
+typedef enum child_why {
+    CHILD_ENDED,      /* by itself, or by a signal that was passed on */
+    CHILD_NO_EXEC,    /* it never began */
+    CHILD_LOST,       /* leadership ended, and it was stopped */
+    CHILD_HOLD_LIMIT, /* its time was over, and it was stopped */
+    CHILD_TOO_LATE,   /* we were frozen, and the watchdog killed it */
+    CHILD_UNGUARDED,  /* the watchdog was killed, and so was it */
+} child_why;
+
+typedef struct child_end {
+    child_why why;
+    int status;    /* as of waitpid */
+    int error;     /* CHILD_NO_EXEC: errno */
+    bool killed;   /* SIGTERM was not enough */
+    bool left;     /* it left processes behind, which were ended */
+    bool immortal; /* something of it could not be killed */
+    int passed_on; /* the last signal that was, or 0 */
+    int ending;    /* the last of those that was to end a program, or 0 */
+} child_end;
+
+/* Run it to its end. Returns 0 or a negative errno; then nothing was started. */
+int child_run(const child_plan *plan, child_end *ret_end);
+
+/* The exit code that says the same as a wait status. */
+int child_exit_code(int status);
+
+/* Our environment and SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID. NULL: no memory. Free with child_environment_free. */
+char **child_environment(const char *mutex, uint64_t token, const char *id);
+void child_environment_free(char **environment);
+
+/* Say on standard error, in one line, why it ended, unless that is plain to see, and return the exit code. `reason` is
+ * what ended leadership, or NULL. */
+int child_explain(const char *command, const char *mutex, const child_plan *plan, const child_end *end,
+                  const char *reason);
+
+#endif

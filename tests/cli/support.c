@@ -1,0 +1,268 @@
+/* See support.h. */
+#include "support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *helper = "/proc/self/exe";
+process last;
+
+static char program[512];
+static char dir[256];
+static unsigned outputs;
+
+int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* --- helpers --------------------------------------------------------------------------------------- */
+
+static void stamp(int fd)
+{
+    char text[32];
+    const int length = snprintf(text, sizeof text, "%020" PRId64 "\n", now_ns());
+    if (pwrite(fd, text, (size_t)length, 0) < 0)
+        _exit(1);
+}
+
+static void beat(const char *path)
+{
+    const struct timespec pause = {0, 1000000};
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    signal(SIGTERM, SIG_IGN);
+    for (;;) {
+        stamp(fd);
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void play_freeze(const char *database, const char *ready)
+{
+    sqlite3 *db;
+    if (sqlite3_open(database, &db) != SQLITE_OK || sqlite3_busy_timeout(db, 5000) != SQLITE_OK ||
+        sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
+        _exit(1);
+    write_file(ready, "frozen\n");
+    for (;;)
+        pause();
+}
+
+void helper_main(int argc, char **argv)
+{
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = '\0';
+    helper = program;
+    if (argc < 3)
+        return;
+    if (strcmp(argv[1], "stamp") == 0) {
+        stamp(open(argv[2], O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        _exit(0);
+    }
+    if (strcmp(argv[1], "family") == 0 && fork() == 0) {
+        setsid();
+        beat(argv[3]);
+    }
+    if (strcmp(argv[1], "beat") == 0 || strcmp(argv[1], "family") == 0)
+        beat(argv[2]);
+    if (strcmp(argv[1], "freeze") == 0)
+        play_freeze(argv[2], argv[3]);
+}
+
+/* --- the directory -------------------------------------------------------------------------------- */
+
+int test_setup(void **state)
+{
+    (void)state;
+    char url[400];
+    snprintf(dir, sizeof dir, "/tmp/simba-cli-XXXXXX");
+    if (mkdtemp(dir) == NULL)
+        return -1;
+    snprintf(url, sizeof url, "sqlite://%s/store.db?ttl=1s&transition=1s", dir);
+    return setenv("SIMBA_URL", url, 1);
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)info;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+int test_teardown(void **state)
+{
+    (void)state;
+    nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    return 0;
+}
+
+const char *in_dir(const char *name)
+{
+    static char paths[8][400];
+    static unsigned next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", dir, name);
+    return path;
+}
+
+void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
+        abort();
+}
+
+static const char *contents(const char *path)
+{
+    static char buffers[2][65536];
+    static unsigned next;
+    char *buffer = buffers[next++ % 2];
+    FILE *file = fopen(path, "r");
+    buffer[0] = '\0';
+    if (file != NULL) {
+        buffer[fread(buffer, 1, sizeof buffers[0] - 1, file)] = '\0';
+        fclose(file);
+    }
+    return buffer;
+}
+
+int64_t number_in(const char *path)
+{
+    return strtoll(contents(path), NULL, 10);
+}
+
+/* --- processes ------------------------------------------------------------------------------------ */
+
+process start(const char *const arguments[])
+{
+    process p;
+    char *argv[32] = {SIMBA_TEST_COMMAND};
+    int ends[2];
+    for (size_t i = 0; arguments[i] != NULL; i++)
+        argv[i + 1] = (char *)arguments[i];
+    snprintf(p.out_path, sizeof p.out_path, "%s/out-%u", dir, outputs);
+    snprintf(p.err_path, sizeof p.err_path, "%s/err-%u", dir, outputs++);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    p.pid = fork();
+    assert_true(p.pid >= 0);
+    if (p.pid == 0) {
+        setpgid(0, 0);
+        dup2(ends[0], STDIN_FILENO);
+        dup2(open(p.out_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDOUT_FILENO);
+        dup2(open(p.err_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDERR_FILENO);
+        execv(argv[0], argv);
+        _exit(127);
+    }
+    setpgid(p.pid, p.pid);
+    close(ends[0]);
+    p.in = ends[1];
+    return p;
+}
+
+/* Wait for the end of a process of ours, with a deadline. */
+static bool await_exit(pid_t pid)
+{
+    const int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+    const int ready = poll(&ended, 1, PATIENCE_MS);
+    close(fd);
+    return ready == 1;
+}
+
+int finish(process *p)
+{
+    int status;
+    if (p->in >= 0)
+        close(p->in);
+    p->in = -1;
+    if (!await_exit(p->pid)) {
+        kill(p->pid, SIGKILL);
+        waitpid(p->pid, NULL, 0);
+        fail_msg("the command did not end; it said: %s", err_of(p));
+    }
+    assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+const char *out_of(const process *p)
+{
+    return contents(p->out_path);
+}
+
+const char *err_of(const process *p)
+{
+    return contents(p->err_path);
+}
+
+pid_t start_helper(const char *word, const char *first, const char *second)
+{
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execl(helper, helper, word, first, second, (char *)NULL);
+        _exit(127);
+    }
+    return pid;
+}
+
+void end_process(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+pid_t child_of(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    return (pid_t)number_in(path);
+}
+
+/* --- waiting --------------------------------------------------------------------------------------- */
+
+void await_file(const char *path)
+{
+    char parent[400];
+    char events[4096];
+    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    const int fd = inotify_init1(IN_CLOEXEC);
+    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(path, '/') - path), path);
+    assert_true(inotify_add_watch(fd, parent, IN_CLOSE_WRITE | IN_MODIFY | IN_CREATE | IN_MOVED_TO) >= 0);
+    while (contents(path)[0] == '\0') {
+        struct pollfd changed = {.fd = fd, .events = POLLIN};
+        const int64_t left_ms = (until_ns - now_ns()) / 1000000;
+        if (left_ms <= 0 || poll(&changed, 1, (int)left_ms) <= 0 || read(fd, events, sizeof events) < 0) {
+            close(fd);
+            fail_msg("waited in vain for %s; the last command said: %s", path, err_of(&last));
+        }
+    }
+    close(fd);
+}
+
+void await_death(pid_t pid)
+{
+    const int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0)
+        return;
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+    const int ready = poll(&ended, 1, PATIENCE_MS);
+    close(fd);
+    assert_int_equal(ready, 1);
+}

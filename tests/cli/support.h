@@ -1,0 +1,78 @@
+/* What the tests of the command share: the real binary as a process with its output in files, things to wait for with a
+ * deadline, and helpers that the test program itself plays when it is started with a word for it.
+ *
+ *   beat FILE             ignores SIGTERM and writes the boot-time clock into FILE again and again, until it is killed
+ *   family FILE FILE      the same, after having started a child in a session of its own that does it too
+ *   stamp FILE            writes the boot-time clock into FILE once
+ *   freeze DATABASE FILE  takes SQLite's write lock, makes FILE, and keeps the lock until it is killed */
+#ifndef TESTS_CLI_SUPPORT_H
+#define TESTS_CLI_SUPPORT_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/cm.h"
+
+#define PATIENCE_MS 20000
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* First in main: plays a helper and exits if the arguments ask for one. */
+void helper_main(int argc, char **argv);
+/* The path of this program, to start helpers with. */
+extern const char *helper;
+
+/* A test with a fresh directory, and SIMBA_URL naming a store in it with a lease of one second and one more. */
+#define TEST(function) cmocka_unit_test_setup_teardown(function, test_setup, test_teardown)
+int test_setup(void **state);
+int test_teardown(void **state);
+
+/* A path in the directory of the test; good until eight more were asked for. */
+const char *in_dir(const char *name);
+
+/* --- processes ----------------------------------------------------------------------------------- */
+
+typedef struct process {
+    pid_t pid;
+    int in; /* write end of its standard input; -1: closed */
+    char out_path[300];
+    char err_path[300];
+} process;
+
+/* Start `simba ARGUMENT…` in a process group of its own, with a pipe as standard input. */
+process start(const char *const arguments[]);
+#define START(...) start((const char *const[]){__VA_ARGS__, NULL})
+
+/* Close its input, wait for its end; its exit code, or 1000 + the signal that ended it. */
+int finish(process *p);
+/* What it wrote, good until the next call. */
+const char *out_of(const process *p);
+const char *err_of(const process *p);
+
+#define RUN(...)                                                                                                       \
+    ({                                                                                                                 \
+        process run_ = START(__VA_ARGS__);                                                                             \
+        last = run_;                                                                                                   \
+        finish(&last);                                                                                                 \
+    })
+extern process last;
+
+pid_t start_helper(const char *word, const char *first, const char *second);
+void end_process(pid_t pid);
+
+/* The only child of a process. */
+pid_t child_of(pid_t pid);
+
+/* --- waiting -------------------------------------------------------------------------------------- */
+
+int64_t now_ns(void);
+/* Until there is something in the file; fails the test otherwise. */
+void await_file(const char *path);
+/* Until there is no process of that number. */
+void await_death(pid_t pid);
+/* The number in a file; 0: none. */
+int64_t number_in(const char *path);
+void write_file(const char *path, const char *text);
+
+#endif

@@ -1,0 +1,285 @@
+/* `simba run` as its users meet it, when all goes well: exit codes, signals, input, terminals, waiting. What happens
+ * when leadership ends is in test_run_lost.c. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support.h"
+
+/* The command's exit code is ours, also when it was killed or could not be run. */
+static void exit_code_is_the_commands(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("run", "m", "--", "true"), 0);
+    assert_string_equal(err_of(&last), "");
+    assert_int_equal(RUN("run", "m", "--", "sh", "-c", "exit 7"), 7);
+    assert_int_equal(RUN("run", "m", "--", "sh", "-c", "kill -9 $$"), 128 + 9);
+    assert_non_null(strstr(err_of(&last), "signal 9"));
+    assert_int_equal(RUN("run", "m", "--", "no-such-program"), 127);
+    assert_non_null(strstr(err_of(&last), "no-such-program"));
+    assert_int_equal(RUN("run", "m", "--", "/etc/passwd"), 126);
+    assert_int_equal(RUN("run", "m", "sh", "-c", "exit 8"), 8); /* the two dashes may be left out */
+}
+
+/* Mistakes are answered before anything runs. */
+static void wrong_use_is_explained(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("run", "m"), 64);
+    assert_int_equal(RUN("run", "--wait", "1s", "--no-wait", "m", "--", "true"), 64);
+    assert_int_equal(RUN("run", "--grace", "1m", "m", "--", "true"), 64);
+    assert_non_null(strstr(err_of(&last), "at most 419 ms"));
+    assert_int_equal(RUN("--url", "nosuch://x", "run", "m", "--", "true"), 78);
+    assert_int_equal(RUN("run", "", "--", "true"), 78);
+}
+
+/* The grace that is called the longest is one that is taken. */
+static void the_longest_grace_fits(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("run", "--grace", "419ms", "m", "--", "true"), 0);
+    assert_int_equal(RUN("run", "--grace", "420ms", "m", "--", "true"), 64);
+}
+
+/* What the command is told about its lease. */
+static void environment_names_the_lease(void **state)
+{
+    (void)state;
+    setenv("SIMBA_TOKEN", "stale", 1);
+    assert_int_equal(RUN("--id", "me", "run", "m x", "--", "sh", "-c", "echo $SIMBA_MUTEX,$SIMBA_ID,$SIMBA_TOKEN"), 0);
+    unsetenv("SIMBA_TOKEN");
+    assert_memory_equal(out_of(&last), "m x,me,1", 8);
+}
+
+/* Input reaches the command, and very long arguments and environments do. */
+static void input_and_long_arguments_arrive(void **state)
+{
+    (void)state;
+    static char text[120001];
+    memset(text, 'x', sizeof text - 1);
+    setenv("LONG", text, 1);
+    process p = START("run", "m", "--", "sh", "-c", "cat; echo ${#LONG} ${#1}", "sh", text);
+    unsetenv("LONG");
+    assert_int_equal(write(p.in, "typed\n", 6), 6);
+    assert_int_equal(finish(&p), 0);
+    assert_string_equal(out_of(&p), "typed\n120000 120000\n");
+}
+
+/* Somebody else has it: 75 and a line that says who. */
+static void a_taken_mutex_is_not_obtained(void **state)
+{
+    (void)state;
+    process holder = START("--id", "holder", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
+    await_file(in_dir("held"));
+    assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 75);
+    assert_non_null(strstr(err_of(&last), "holder"));
+    assert_int_equal(RUN("run", "--wait", "100ms", "m", "--", "true"), 75);
+    assert_non_null(strstr(err_of(&last), "100 ms"));
+    assert_int_equal(RUN("run", "--no-wait", "other", "--", "true"), 0);
+    assert_int_equal(finish(&holder), 0);
+    assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 0);
+}
+
+/* Whoever waits gets it when it is given back. */
+static void a_waiter_comes_next(void **state)
+{
+    (void)state;
+    process first = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
+    await_file(in_dir("held"));
+    process second = START("run", "--wait", "20s", "m", "--", "sh", "-c", "echo > \"$0\"", in_dir("next"));
+    assert_int_equal(number_in(in_dir("next")), 0);
+    assert_int_equal(finish(&first), 0);
+    await_file(in_dir("next"));
+    assert_int_equal(finish(&second), 0);
+}
+
+/* A signal ends the wait, and nothing is run. */
+static void a_signal_ends_the_wait(void **state)
+{
+    (void)state;
+    process first = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
+    await_file(in_dir("held"));
+    process second = START("run", "m", "--", "sh", "-c", "echo > \"$0\"", in_dir("next"));
+    kill(second.pid, SIGTERM);
+    const int code = finish(&second); /* it may not have come to blocking the signal yet */
+    assert_true(code == 128 + SIGTERM || code == 1000 + SIGTERM);
+    assert_int_equal(finish(&first), 0);
+    assert_int_not_equal(access(in_dir("next"), F_OK), 0);
+}
+
+/* Signals reach the command, which decides what they mean. */
+static void signals_are_passed_on(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name;
+        int number;
+    } signals[] = {{"INT", SIGINT},   {"TERM", SIGTERM}, {"HUP", SIGHUP},
+                   {"QUIT", SIGQUIT}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2}};
+    for (size_t i = 0; i < COUNT_OF(signals); i++) {
+        char script[200];
+        snprintf(script, sizeof script, "trap 'echo got %s; exit 9' %s; echo > \"$0\"; sleep 1000 & wait",
+                 signals[i].name, signals[i].name);
+        process p = START("run", "m", "--", "sh", "-c", script, in_dir(signals[i].name));
+        await_file(in_dir(signals[i].name));
+        kill(p.pid, signals[i].number);
+        assert_int_equal(finish(&p), 9);
+        assert_memory_equal(out_of(&p), "got ", 4);
+    }
+    process p = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; exec sleep 1000", in_dir("plain"));
+    await_file(in_dir("plain"));
+    kill(p.pid, SIGTERM);
+    assert_int_equal(finish(&p), 128 + SIGTERM);
+    assert_string_equal(err_of(&p), ""); /* no news to whoever sent it */
+}
+
+/* nohup means it: a hang-up that was ignored before stays so. */
+static void an_ignored_hangup_stays_ignored(void **state)
+{
+    (void)state;
+    signal(SIGHUP, SIG_IGN);
+    process p = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
+    signal(SIGHUP, SIG_DFL);
+    await_file(in_dir("held"));
+    kill(p.pid, SIGHUP);
+    assert_int_equal(write(p.in, "on\n", 3), 3);
+    assert_int_equal(finish(&p), 0);
+    assert_string_equal(out_of(&p), "on\n");
+}
+
+/* What the command leaves behind does not run on without the mutex, not even in a session of its own. */
+static void nothing_is_left_behind(void **state)
+{
+    (void)state;
+    process p = START("run", "--grace", "100ms", "m", "--", "sh", "-c", "\"$0\" family \"$1\" \"$2\" & cat", helper,
+                      in_dir("one"), in_dir("two"));
+    await_file(in_dir("one"));
+    await_file(in_dir("two"));
+    assert_int_equal(finish(&p), 0);
+    assert_non_null(strstr(err_of(&p), "left processes behind"));
+    assert_int_equal(RUN("run", "m", "--", helper, "stamp", in_dir("after")), 0);
+    assert_true(number_in(in_dir("one")) < number_in(in_dir("after")));
+    assert_true(number_in(in_dir("two")) < number_in(in_dir("after")));
+}
+
+/* Ten at once: each runs, and never two. */
+static void ten_take_turns(void **state)
+{
+    (void)state;
+    process p[10];
+    for (size_t i = 0; i < COUNT_OF(p); i++)
+        p[i] = START("run", "m", "--", "sh", "-c", "mkdir \"$0\" && echo >> \"$1\" && rmdir \"$0\"", in_dir("alone"),
+                     in_dir("count"));
+    for (size_t i = 0; i < COUNT_OF(p); i++)
+        assert_int_equal(finish(&p[i]), 0);
+    struct stat info;
+    assert_int_equal(stat(in_dir("count"), &info), 0);
+    assert_int_equal(info.st_size, 10);
+}
+
+/* --- terminals ------------------------------------------------------------------------------------ */
+
+typedef struct terminal {
+    pid_t pid;
+    int fd;
+    char text[8192];
+} terminal;
+
+static terminal start_on_terminal(const char *script)
+{
+    terminal t = {.text = ""};
+    const struct winsize size = {.ws_row = 33, .ws_col = 77};
+    t.pid = forkpty(&t.fd, NULL, NULL, &size);
+    assert_true(t.pid >= 0);
+    if (t.pid == 0) {
+        execl(SIMBA_TEST_COMMAND, "simba", "run", "m", "--", "sh", "-c", script, (char *)NULL);
+        _exit(127);
+    }
+    return t;
+}
+
+/* Until the terminal has shown it. */
+static void await_text(terminal *t, const char *text)
+{
+    size_t length = strlen(t->text);
+    while (strstr(t->text, text) == NULL) {
+        struct pollfd ready = {.fd = t->fd, .events = POLLIN};
+        const ssize_t got =
+            poll(&ready, 1, PATIENCE_MS) == 1 ? read(t->fd, t->text + length, sizeof t->text - 1 - length) : -1;
+        if (got <= 0)
+            fail_msg("waited in vain for \"%s\" in: %s", text, t->text);
+        length += (size_t)got;
+        t->text[length] = '\0';
+    }
+}
+
+static int finish_terminal(terminal *t)
+{
+    process p = {.pid = t->pid, .in = -1, .err_path = "/dev/null"};
+    char rest[512];
+    while (read(t->fd, rest, sizeof rest) > 0) {
+    }
+    const int code = finish(&p);
+    close(t->fd);
+    return code;
+}
+
+/* The terminal is the command's: it reads from it, knows its size, and Ctrl-C is for it. */
+static void the_terminal_is_the_commands(void **state)
+{
+    (void)state;
+    terminal t = start_on_terminal("stty size; read x; echo got $x; trap 'echo broke; exit 5' INT; echo on; read y");
+    await_text(&t, "33 77");
+    assert_int_equal(write(t.fd, "word\n", 5), 5);
+    await_text(&t, "got word");
+    await_text(&t, "on\r\n");
+    assert_int_equal(write(t.fd, "\003", 1), 1);
+    await_text(&t, "broke");
+    assert_int_equal(finish_terminal(&t), 5);
+}
+
+/* A terminal that is closed hangs up on the command. */
+static void a_closed_terminal_hangs_up(void **state)
+{
+    (void)state;
+    char script[500];
+    snprintf(script, sizeof script,
+             "trap 'echo 1 > %s; exit 6' HUP; echo ready; while :; do read x || sleep 1000 & wait; done",
+             in_dir("hung-up"));
+    terminal t = start_on_terminal(script);
+    await_text(&t, "ready");
+    close(t.fd);
+    await_file(in_dir("hung-up"));
+    process p = {.pid = t.pid, .in = -1, .err_path = "/dev/null"};
+    const int code = finish(&p);
+    assert_true(code == 6 || code == 128 + SIGHUP);
+}
+
+int main(int argc, char **argv)
+{
+    helper_main(argc, argv);
+    const struct CMUnitTest tests[] = {
+        TEST(exit_code_is_the_commands),
+        TEST(wrong_use_is_explained),
+        TEST(the_longest_grace_fits),
+        TEST(environment_names_the_lease),
+        TEST(input_and_long_arguments_arrive),
+        TEST(a_taken_mutex_is_not_obtained),
+        TEST(a_waiter_comes_next),
+        TEST(a_signal_ends_the_wait),
+        TEST(signals_are_passed_on),
+        TEST(an_ignored_hangup_stays_ignored),
+        TEST(nothing_is_left_behind),
+        TEST(ten_take_turns),
+        TEST(the_terminal_is_the_commands),
+        TEST(a_closed_terminal_hangs_up),
+    };
+    return cmocka_run_group_tests_name("run", tests, NULL, NULL);
+}

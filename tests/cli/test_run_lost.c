@@ -1,0 +1,141 @@
+/* `simba run` when things go wrong: leadership ends, the store freezes, the wrapper is killed or frozen. In every case
+ * the command and all that it started are dead before anybody else starts theirs. */
+#include <errno.h>
+#include <simba.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support.h"
+
+/* A run whose command does not listen to SIGTERM, and neither does its child, which has left its group. */
+static process start_family(void)
+{
+    last = START("run", "--grace", "200ms", "m", "--", helper, "family", in_dir("parent"), in_dir("child"));
+    await_file(in_dir("parent"));
+    await_file(in_dir("child"));
+    return last;
+}
+
+/* The next to run starts after the last sign of life of the family. */
+static void assert_dead_before_next(void)
+{
+    process next = START("run", "m", "--", helper, "stamp", in_dir("next"));
+    assert_int_equal(finish(&next), 0);
+    const int64_t started_ns = number_in(in_dir("next"));
+    assert_true(started_ns > 0);
+    assert_true(number_in(in_dir("parent")) < started_ns);
+    assert_true(number_in(in_dir("child")) < started_ns);
+}
+
+/* The time is over: SIGTERM is not enough for this one, and the code says so. */
+static void the_hold_limit_ends_the_family(void **state)
+{
+    (void)state;
+    process p = START("run", "--max-hold", "300ms", "--grace", "100ms", "m", "--", helper, "family", in_dir("parent"),
+                      in_dir("child"));
+    assert_int_equal(finish(&p), 79);
+    assert_non_null(strstr(err_of(&p), "300 ms"));
+    assert_non_null(strstr(err_of(&p), "SIGKILL"));
+    assert_dead_before_next();
+}
+
+/* A command that ends in its grace has the time to tidy up. */
+static void grace_is_for_tidying_up(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("run", "--max-hold", "100ms", "--grace", "400ms", "m", "--", "sh", "-c",
+                         "trap 'echo tidied; exit 3' TERM; sleep 1000 & wait"),
+                     79);
+    assert_string_equal(out_of(&last), "tidied\n");
+    assert_null(strstr(err_of(&last), "SIGKILL"));
+}
+
+/* An administrator takes it away: the command is stopped, and the line says why. */
+static void a_revoked_lease_stops_the_command(void **state)
+{
+    (void)state;
+    process p = start_family();
+    simba_client *client;
+    assert_int_equal(simba_client_open(NULL, NULL, NULL, &client), 0);
+    assert_int_equal(simba_client_force_release(client, "m", NULL), 0);
+    simba_client_close(client);
+    assert_int_equal(finish(&p), 79);
+    assert_non_null(strstr(err_of(&p), "revoked"));
+}
+
+/* The store freezes in the middle: our own clock decides, and decides in time. */
+static void a_frozen_store_stops_the_command(void **state)
+{
+    (void)state;
+    process p = start_family();
+    const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
+    await_file(in_dir("frozen"));
+    assert_int_equal(finish(&p), 79);
+    assert_non_null(strstr(err_of(&p), "expired"));
+    end_process(freezer);
+    assert_dead_before_next();
+}
+
+/* No store at all is something else than a mutex that is taken. */
+static void an_unreachable_store_is_69(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("run", "m", "--", "true"), 0);
+    const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
+    await_file(in_dir("frozen"));
+    assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 69);
+    end_process(freezer);
+}
+
+/* kill -9 of the wrapper. */
+static void a_killed_wrapper_takes_all_along(void **state)
+{
+    (void)state;
+    process p = start_family();
+    const pid_t watchdog = child_of(p.pid);
+    assert_true(watchdog > 0);
+    kill(p.pid, SIGKILL);
+    assert_int_equal(finish(&p), 1000 + SIGKILL);
+    await_death(watchdog); /* it ends when nothing is left */
+    const int64_t dead_ns = now_ns();
+    assert_true(number_in(in_dir("parent")) < dead_ns);
+    assert_dead_before_next();
+}
+
+/* The wrapper is frozen for longer than its lease: the command is dead when the next one starts, and when the wrapper
+ * wakes up it says what happened. */
+static void a_frozen_wrapper_is_overtaken(void **state)
+{
+    (void)state;
+    process p = start_family();
+    kill(p.pid, SIGSTOP);
+    assert_dead_before_next();
+    kill(p.pid, SIGCONT);
+    assert_int_equal(finish(&p), 79);
+    assert_non_null(strstr(err_of(&p), "was not running"));
+}
+
+/* Somebody kills the watchdog: nothing runs unguarded. */
+static void a_killed_watchdog_takes_all_along(void **state)
+{
+    (void)state;
+    process p = start_family();
+    kill(child_of(p.pid), SIGKILL);
+    assert_int_equal(finish(&p), 79);
+    assert_non_null(strstr(err_of(&p), "watchdog"));
+    assert_dead_before_next();
+}
+
+int main(int argc, char **argv)
+{
+    helper_main(argc, argv);
+    const struct CMUnitTest tests[] = {
+        TEST(the_hold_limit_ends_the_family),    TEST(grace_is_for_tidying_up),
+        TEST(a_revoked_lease_stops_the_command), TEST(a_frozen_store_stops_the_command),
+        TEST(an_unreachable_store_is_69),        TEST(a_killed_wrapper_takes_all_along),
+        TEST(a_frozen_wrapper_is_overtaken),     TEST(a_killed_watchdog_takes_all_along),
+    };
+    return cmocka_run_group_tests_name("run_lost", tests, NULL, NULL);
+}
