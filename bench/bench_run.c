@@ -94,7 +94,8 @@ static void measure_wall_time(int rounds)
     }
     for (size_t i = 0; i < 4; i++) {
         qsort(all[i].rounds_ns, (size_t)rounds, sizeof all[i].rounds_ns[0], by_value);
-        bench_add(all[i].what, (double)all[i].rounds_ns[rounds / 2] / 1e6, 1, "ms", all[i].goal, 15);
+        const int64_t median_ns = all[i].rounds_ns[rounds / 2];
+        bench_add(all[i].what, (double)median_ns / 1e6, 1, "ms", all[i].goal, 15);
     }
 }
 

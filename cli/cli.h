@@ -26,7 +26,8 @@ typedef struct cli_globals {
     int64_t ttl_ms;
     int64_t transition_ms;
     int verbose;
-    bool quiet; /* the command itself says what the library would warn of */
+    bool quiet;              /* the command itself says what the library would warn of */
+    simba_dispatch dispatch; /* where the command wants its callbacks */
 } cli_globals;
 
 /* argv[0] is the name of the command. Returns the exit code. */
@@ -46,9 +47,12 @@ const cli_command *cli_find_command(const char *name);
 int cmd_contend(cli_globals *globals, int argc, char **argv);
 int cmd_demo(cli_globals *globals, int argc, char **argv);
 int cmd_help(cli_globals *globals, int argc, char **argv);
+int cmd_list(cli_globals *globals, int argc, char **argv);
+int cmd_release(cli_globals *globals, int argc, char **argv);
 int cmd_run(cli_globals *globals, int argc, char **argv);
 int cmd_tck(cli_globals *globals, int argc, char **argv);
 int cmd_version(cli_globals *globals, int argc, char **argv);
+int cmd_watch(cli_globals *globals, int argc, char **argv);
 
 /* --- arguments ---------------------------------------------------------------------------------- */
 

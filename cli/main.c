@@ -7,6 +7,9 @@
 
 const cli_command cli_commands[] = {
     {"run", "Run a command while holding a mutex", cmd_run},
+    {"list", "List the mutexes of a store and who owns them", cmd_list},
+    {"watch", "Print changes of ownership as they happen", cmd_watch},
+    {"release", "Take a mutex away from its owner", cmd_release},
     {"demo", "Watch three processes fight for one mutex, and one of them die", cmd_demo},
     {"tck", "Run the conformance kit against a store, as TAP", cmd_tck},
     {"version", "Print the version", cmd_version},
@@ -35,7 +38,7 @@ static int finish(int code)
 
 int main(int argc, char **argv)
 {
-    cli_globals globals = {NULL, NULL, SIMBA_INHERIT, SIMBA_INHERIT, 0, false};
+    cli_globals globals = {NULL, NULL, SIMBA_INHERIT, SIMBA_INHERIT, 0, false, SIMBA_DISPATCH_POOL};
     bool want_help = false;
     bool want_version = false;
     const cli_option options[] = {

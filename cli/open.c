@@ -20,6 +20,7 @@ int cli_open(const char *command, const cli_globals *globals, simba_client **ret
 
     options.timing.ttl_ms = globals->ttl_ms;
     options.timing.transition_ms = globals->transition_ms;
+    options.dispatch = globals->dispatch;
     options.log = print_log;
     options.log_user = (void *)command;
     if (globals->quiet)

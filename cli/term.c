@@ -25,6 +25,7 @@ void term_open(FILE *stream, term *ret_term)
     struct winsize size;
 
     ret_term->stream = stream;
+    ret_term->is_terminal = is_terminal;
     ret_term->colour = is_terminal && wants_colour();
     ret_term->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     ret_term->width = WIDTH_ELSEWHERE;

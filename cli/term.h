@@ -8,6 +8,7 @@
 
 typedef struct term {
     FILE *stream;
+    bool is_terminal;
     bool colour;
     bool utf8;
     unsigned width;

@@ -1,0 +1,15 @@
+/* JSON for programs that read what the commands print: a few words to write it with, so that no command escapes by hand. */
+#ifndef SIMBA_CLI_JSON_H
+#define SIMBA_CLI_JSON_H
+
+#include <simba.h>
+#include <stdio.h>
+
+/* A string in quotes. What is not UTF-8 in it becomes U+FFFD, one for each byte. */
+void json_string(FILE *stream, const char *text);
+
+/* An owner at the store's now, as `"owner":…,"token":…,"held_ms":…,"ttl_left_ms":…,"transition_left_ms":…`; all of them
+ * null if there is none. Tokens are strings: they are longer than what JavaScript counts to. */
+void json_owner(FILE *stream, const simba_owner *owner, int64_t now_ms);
+
+#endif

@@ -1,0 +1,84 @@
+/* `simba release --force`: take a mutex away from whoever owns it. Somebody has to mean it: without --yes a person is
+ * asked, at a terminal. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+#define COMMAND "release"
+
+typedef struct search {
+    const char *mutex;
+    simba_owner owner;
+} search;
+
+static void compare(const simba_listing *row, void *user)
+{
+    search *s = user;
+    if (strcmp(row->mutex, s->mutex) == 0 && simba_owner_has_owner(row->owner, row->now_ms))
+        s->owner = *row->owner;
+}
+
+/* Yes, or any word that begins like it. */
+static bool agrees(const char *mutex, const simba_owner *owner)
+{
+    char answer[16];
+    const bool known = !simba_owner_is_none(owner);
+    printf("Take \"%s\" away from %s? What runs there may act until it learns of it. [y/N] ", mutex,
+           known ? owner->id : "whoever owns it");
+    fflush(stdout);
+    return fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+static int release(simba_client *client, const char *mutex, bool yes)
+{
+    search s = {.mutex = mutex};
+    simba_error error = {0, ""};
+    /* Not every store can list; then the question does not say whom it is taken from. */
+    if (!yes)
+        simba_client_list(client, NULL, compare, &s, NULL);
+    if (!yes && !agrees(mutex, &s.owner)) {
+        fprintf(stderr, "simba release: nothing was done.\n");
+        return CLI_FAILED;
+    }
+    error.code = simba_client_force_release(client, mutex, &error);
+    return error.code == 0 ? CLI_OK : cli_failure(COMMAND, &error);
+}
+
+int cmd_release(cli_globals *globals, int argc, char **argv)
+{
+    bool force = false;
+    bool yes = false;
+    const cli_option own[] = {
+        {"force", 0, CLI_FLAG, NULL, "Required: there is no gentle way", &force},
+        {"yes", 'y', CLI_FLAG, NULL, "Do not ask", &yes},
+    };
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .operands = "MUTEX",
+        .about = "Takes a mutex away from whoever owns it. The owner learns that it was revoked as\n"
+                 "soon as the store can tell, at the latest when it renews; until then it may act,\n"
+                 "and somebody else may own the mutex already.",
+        .options = own,
+        .option_count = sizeof own / sizeof own[0],
+        .takes = CLI_TAKES_URL,
+        .min_operands = 1,
+        .max_operands = 1,
+    };
+    const int parsed = cli_parse(&syntax, globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    if (!force)
+        return cli_usage_error(COMMAND, "an owner gives a mutex back by itself; to take it away, say --force");
+    if (!yes && isatty(STDIN_FILENO) != 1)
+        return cli_usage_error(COMMAND, "there is no terminal to ask at; if you are sure, say --yes");
+
+    simba_client *client = NULL;
+    const int opened = cli_open(COMMAND, globals, &client);
+    if (opened != CLI_GO)
+        return opened;
+    const int code = release(client, argv[0], yes);
+    simba_client_close(client);
+    return code;
+}

@@ -1,0 +1,155 @@
+/* Looking at a store and meddling with it: `simba list`, `simba watch`, `simba release`. */
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support.h"
+
+static process hold(const char *id, const char *mutex)
+{
+    char name[64];
+    snprintf(name, sizeof name, "held-%s", id);
+    process p = START("--id", id, "run", mutex, "--", "sh", "-c", "echo > \"$0\"; cat", in_dir(name));
+    await_file(in_dir(name));
+    return p;
+}
+
+/* Until a file that grows has come to hold a text. */
+static void await_text(const process *p, const char *text)
+{
+    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    while (strstr(out_of(p), text) == NULL) {
+        if (now_ns() > until_ns)
+            fail_msg("waited in vain for \"%s\" in: %s", text, out_of(p));
+        poll(NULL, 0, 2);
+    }
+}
+
+/* One line for each, free ones too, and nothing for a pattern that fits none. */
+static void list_shows_owners(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("list"), 0);
+    assert_string_equal(out_of(&last), "");
+    process one = hold("first-one", "orders");
+    process two = hold("the \"second\"", "reports");
+    assert_int_equal(RUN("list"), 0);
+    assert_non_null(strstr(out_of(&last), "MUTEX"));
+    assert_non_null(strstr(out_of(&last), "first-one"));
+    assert_null(strstr(out_of(&last), "\033["));
+    assert_int_equal(RUN("list", "ord*", "--json"), 0);
+    assert_memory_equal(out_of(&last), "[{\"mutex\":\"orders\",\"owner\":\"first-one\",\"token\":\"1", 47);
+    assert_null(strstr(out_of(&last), "reports"));
+    assert_int_equal(RUN("list", "reports", "--json"), 0);
+    assert_non_null(strstr(out_of(&last), "\"the \\\"second\\\"\""));
+    assert_int_equal(finish(&one), 0);
+    assert_int_equal(finish(&two), 0);
+    assert_int_equal(RUN("list", "orders", "--json"), 0);
+    assert_non_null(strstr(out_of(&last), "\"owner\":null"));
+    assert_int_equal(RUN("list", "nothing*", "--json"), 0);
+    assert_string_equal(out_of(&last), "[]\n");
+}
+
+/* On a terminal there is a bar, and with NO_COLOR it has no colours. */
+static void list_draws_bars_on_a_terminal(void **state)
+{
+    (void)state;
+    process one = hold("first-one", "orders");
+    char text[8192] = "";
+    size_t length = 0;
+    int fd;
+    const pid_t pid = forkpty(&fd, NULL, NULL, NULL);
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        setenv("NO_COLOR", "1", 1);
+        setenv("LC_ALL", "C", 1);
+        execl(SIMBA_TEST_COMMAND, "simba", "list", (char *)NULL);
+        _exit(127);
+    }
+    ssize_t got;
+    while ((got = read(fd, text + length, sizeof text - 1 - length)) > 0)
+        length += (size_t)got;
+    close(fd);
+    process p = {.pid = pid, .in = -1, .err_path = "/dev/null"};
+    assert_int_equal(finish(&p), 0);
+    assert_non_null(strstr(text, "==="));
+    assert_null(strchr(text, '\033'));
+    assert_int_equal(finish(&one), 0);
+}
+
+/* Changes come as they happen, beginning with what is; a signal ends it. */
+static void watch_tells_changes(void **state)
+{
+    (void)state;
+    process watcher = START("watch", "--json", "orders", "reports");
+    await_text(&watcher, "\"mutex\":\"orders\",\"before\":null,\"owner\":null");
+    await_text(&watcher, "\"mutex\":\"reports\"");
+    process one = hold("first-one", "orders");
+    await_text(&watcher, "\"mutex\":\"orders\",\"before\":null,\"owner\":\"first-one\",\"token\":\"1");
+    assert_int_equal(finish(&one), 0);
+    await_text(&watcher, "\"mutex\":\"orders\",\"before\":\"first-one\",\"owner\":null");
+    kill(watcher.pid, SIGINT);
+    assert_int_equal(finish(&watcher), 128 + SIGINT);
+
+    process plain = START("watch", "orders");
+    await_text(&plain, "orders  free\n");
+    kill(plain.pid, SIGTERM);
+    assert_int_equal(finish(&plain), 128 + SIGTERM);
+}
+
+/* By force, with a yes or with --yes; the holder learns why. */
+static void release_takes_it_away(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("release", "orders"), 64);
+    assert_int_equal(RUN("release", "--force", "orders"), 64); /* nobody to ask */
+    assert_non_null(strstr(err_of(&last), "--yes"));
+    assert_int_equal(RUN("release", "--force", "--yes", "orders"), 1);
+    process one = START("run", "orders", "--", "sh", "-c", "echo > \"$0\"; exec sleep 1000", in_dir("held"));
+    await_file(in_dir("held"));
+    assert_int_equal(RUN("release", "--force", "--yes", "orders"), 0);
+    assert_int_equal(finish(&one), 79);
+    assert_non_null(strstr(err_of(&one), "revoked"));
+}
+
+/* Asked at a terminal, anything but a yes leaves all as it is. */
+static void release_asks(void **state)
+{
+    (void)state;
+    process one = hold("first-one", "orders");
+    char text[4096] = "";
+    size_t length = 0;
+    int fd;
+    const pid_t pid = forkpty(&fd, NULL, NULL, NULL);
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        execl(SIMBA_TEST_COMMAND, "simba", "release", "--force", "orders", (char *)NULL);
+        _exit(127);
+    }
+    while (strstr(text, "first-one?") == NULL) {
+        const ssize_t got = read(fd, text + length, sizeof text - 1 - length);
+        assert_true(got > 0);
+        length += (size_t)got;
+        text[length] = '\0';
+    }
+    assert_int_equal(write(fd, "n\n", 2), 2);
+    process p = {.pid = pid, .in = -1, .err_path = "/dev/null"};
+    assert_int_equal(finish(&p), 1);
+    close(fd);
+    assert_int_equal(finish(&one), 0);
+}
+
+int main(int argc, char **argv)
+{
+    helper_main(argc, argv);
+    const struct CMUnitTest tests[] = {
+        TEST(list_shows_owners),   TEST(list_draws_bars_on_a_terminal),
+        TEST(watch_tells_changes), TEST(release_takes_it_away),
+        TEST(release_asks),
+    };
+    return cmocka_run_group_tests_name("look", tests, NULL, NULL);
+}
