@@ -11,8 +11,6 @@
 #include "watchdog.h"
 
 #define MS INT64_C(1000000)
-#define LEAD_MIN_MS 2
-#define LEAD_MAX_MS 250
 #define TICK_MIN_MS 5
 #define TICK_MAX_MS 250
 #define IMMORTAL_MS 1000
@@ -26,37 +24,6 @@ static int64_t min64(int64_t a, int64_t b)
 static int64_t clamp64(int64_t value, int64_t low, int64_t high)
 {
     return value < low ? low : value > high ? high : value;
-}
-
-/* --- times -------------------------------------------------------------------------------------- */
-
-static int64_t lead_for(int64_t ttl_ms, int64_t transition_ms)
-{
-    return clamp64((ttl_ms + transition_ms) / 20, LEAD_MIN_MS, LEAD_MAX_MS);
-}
-
-/* The library lets half of the window between the first renewal and the end of the lease be taken for stopping, and
- * says so if that is exceeded; here the same, to be able to say what would fit. */
-int64_t child_longest_grace_ms(int64_t ttl_ms, int64_t transition_ms)
-{
-    const int64_t usual = min64(ttl_ms / 20, 500);
-    const int64_t early = ttl_ms / 3 - transition_ms;
-    const int64_t window = transition_ms - transition_ms / 100 + (early > usual ? early : usual);
-    return (window - 2) / 2 - lead_for(ttl_ms, transition_ms);
-}
-
-child_times child_times_for(int64_t ttl_ms, int64_t transition_ms, int64_t grace_ms)
-{
-    child_times times = {.grace_ms = grace_ms, .lead_ms = lead_for(ttl_ms, transition_ms), .max_hold_ms = 0};
-    const int64_t longest = child_longest_grace_ms(ttl_ms, transition_ms);
-    if (grace_ms < 0)
-        times.grace_ms = longest > 0 ? longest / 2 : 0;
-    return times;
-}
-
-int64_t child_margin_ms(const child_times *times)
-{
-    return times->grace_ms + times->lead_ms;
 }
 
 /* --- the terminal ------------------------------------------------------------------------------- */

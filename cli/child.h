@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli.h"
 #include "signals.h"
 
 /* How much of a lease is set aside for stopping. SIGTERM comes at margin before the end, SIGKILL at lead before it at
@@ -16,10 +17,9 @@ typedef struct child_times {
     int64_t max_hold_ms; /* 0: none */
 } child_times;
 
-/* The times for a lease of ttl + transition. `grace_ms` below 0: half of the longest that fits. */
-child_times child_times_for(int64_t ttl_ms, int64_t transition_ms, int64_t grace_ms);
-/* The longest grace that the library will take for such a lease; below 0: not even none. */
-int64_t child_longest_grace_ms(int64_t ttl_ms, int64_t transition_ms);
+/* For the lease that the options, the URL and the defaults come to. `grace_ms` below 0: half of the longest that fits.
+ * Returns CLI_GO, or an exit code after having said what would fit. */
+int child_times_choose(const char *command, const cli_globals *globals, int64_t grace_ms, child_times *ret_times);
 /* What to set as stop margin, and so what `held_for_ms` below leaves out. */
 int64_t child_margin_ms(const child_times *times);
 
@@ -60,8 +60,9 @@ int child_run(const child_plan *plan, child_end *ret_end);
 /* The exit code that says the same as a wait status. */
 int child_exit_code(int status);
 
-/* Our environment and SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID. NULL: no memory. Free with child_environment_free. */
-char **child_environment(const char *mutex, uint64_t token, const char *id);
+/* Our environment and SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and, unless it is NULL, SIMBA_REASON. NULL: no memory. Free
+ * with child_environment_free. */
+char **child_environment(const char *mutex, uint64_t token, const char *id, const char *reason);
 void child_environment_free(char **environment);
 
 /* Say on standard error, in one line, why it ended, unless that is plain to see, and return the exit code. `reason` is

@@ -13,9 +13,9 @@
 
 /* --- before ------------------------------------------------------------------------------------- */
 
-#define OWN_VARIABLES 3
+#define OWN_VARIABLES 4
 
-static const char *const own_names[OWN_VARIABLES] = {"SIMBA_MUTEX=", "SIMBA_TOKEN=", "SIMBA_ID="};
+static const char *const own_names[OWN_VARIABLES] = {"SIMBA_MUTEX=", "SIMBA_TOKEN=", "SIMBA_ID=", "SIMBA_REASON="};
 
 static bool is_own(const char *variable)
 {
@@ -27,17 +27,17 @@ static bool is_own(const char *variable)
 }
 
 /* One block: the array, and behind it the strings that are ours. */
-char **child_environment(const char *mutex, uint64_t token, const char *id)
+char **child_environment(const char *mutex, uint64_t token, const char *id, const char *reason)
 {
     char number[32];
-    const char *const values[OWN_VARIABLES] = {mutex, number, id};
+    const char *const values[OWN_VARIABLES] = {mutex, number, id, reason};
     size_t count = 0;
     size_t room = 0;
     snprintf(number, sizeof number, "%" PRIu64, token);
     for (char **variable = environ; *variable != NULL; variable++)
         count++;
     for (size_t i = 0; i < OWN_VARIABLES; i++)
-        room += strlen(own_names[i]) + strlen(values[i]) + 1;
+        room += values[i] != NULL ? strlen(own_names[i]) + strlen(values[i]) + 1 : 0;
 
     char **made = malloc((count + OWN_VARIABLES + 1) * sizeof *made + room);
     if (made == NULL)
@@ -49,6 +49,8 @@ char **child_environment(const char *mutex, uint64_t token, const char *id)
             made[at++] = *variable;
     }
     for (size_t i = 0; i < OWN_VARIABLES; i++) {
+        if (values[i] == NULL)
+            continue;
         made[at++] = text;
         text += sprintf(text, "%s%s", own_names[i], values[i]) + 1;
     }

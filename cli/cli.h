@@ -46,10 +46,12 @@ const cli_command *cli_find_command(const char *name);
 
 int cmd_contend(cli_globals *globals, int argc, char **argv);
 int cmd_demo(cli_globals *globals, int argc, char **argv);
+int cmd_elect(cli_globals *globals, int argc, char **argv);
 int cmd_help(cli_globals *globals, int argc, char **argv);
 int cmd_list(cli_globals *globals, int argc, char **argv);
 int cmd_release(cli_globals *globals, int argc, char **argv);
 int cmd_run(cli_globals *globals, int argc, char **argv);
+int cmd_schedule(cli_globals *globals, int argc, char **argv);
 int cmd_tck(cli_globals *globals, int argc, char **argv);
 int cmd_version(cli_globals *globals, int argc, char **argv);
 int cmd_watch(cli_globals *globals, int argc, char **argv);

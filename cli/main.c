@@ -7,6 +7,8 @@
 
 const cli_command cli_commands[] = {
     {"run", "Run a command while holding a mutex", cmd_run},
+    {"schedule", "Run a command periodically, on the leader only", cmd_schedule},
+    {"elect", "Contend, and tell scripts when leadership comes and goes", cmd_elect},
     {"list", "List the mutexes of a store and who owns them", cmd_list},
     {"watch", "Print changes of ownership as they happen", cmd_watch},
     {"release", "Take a mutex away from its owner", cmd_release},

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -13,15 +12,11 @@
 #include "cli.h"
 
 #define COMMAND "run"
-#define TTL_DEFAULT_MS 10000
-#define TRANSITION_DEFAULT_MS 6000
 
 typedef struct run_wish {
     const char *mutex;
     char **argv;
     int64_t wait_ms; /* -1: for ever, 0: try once */
-    int64_t ttl_ms;
-    int64_t transition_ms;
     child_times times;
 } run_wish;
 
@@ -118,7 +113,7 @@ static const char *give_back(simba_locker *locker, simba_error *error)
 
 static int run_held(const run_wish *wish, simba_locker *locker, cli_signals *signals)
 {
-    char **environment = child_environment(wish->mutex, simba_locker_token(locker), simba_locker_id(locker));
+    char **environment = child_environment(wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL);
     const child_plan plan = {
         .argv = wish->argv,
         .envp = environment,
@@ -157,22 +152,6 @@ static int run_with(const run_wish *wish, const char *id, simba_client *client, 
 }
 
 /* --- what is asked for -------------------------------------------------------------------------- */
-
-static int check_grace(const run_wish *wish, int64_t asked_ms)
-{
-    const int64_t longest = child_longest_grace_ms(wish->ttl_ms, wish->transition_ms);
-    if (longest >= 0 && asked_ms <= longest)
-        return CLI_GO;
-    if (longest < 0)
-        return cli_usage_error(COMMAND,
-                               "a ttl of %" PRId64 " ms and a transition of %" PRId64
-                               " ms leave no time to stop a command in; make them longer",
-                               wish->ttl_ms, wish->transition_ms);
-    return cli_usage_error(COMMAND,
-                           "a --grace of %" PRId64 " ms does not fit: with a ttl of %" PRId64
-                           " ms and a transition of %" PRId64 " ms at most %" PRId64 " ms do",
-                           asked_ms, wish->ttl_ms, wish->transition_ms, longest);
-}
 
 static int run(const run_wish *wish, cli_globals *globals)
 {
@@ -228,12 +207,8 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
     if (no_wait && wait_ms >= 0)
         return cli_usage_error(COMMAND, "--wait and --no-wait contradict each other");
 
-    const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
     run_wish wish = {.mutex = argv[0], .argv = argv + 1, .wait_ms = no_wait ? 0 : wait_ms};
-    wish.ttl_ms = cli_duration(globals->ttl_ms, url, "ttl", TTL_DEFAULT_MS);
-    wish.transition_ms = cli_duration(globals->transition_ms, url, "transition", TRANSITION_DEFAULT_MS);
-    wish.times = child_times_for(wish.ttl_ms, wish.transition_ms, grace_ms);
+    const int fits = child_times_choose(COMMAND, globals, grace_ms, &wish.times);
     wish.times.max_hold_ms = max_hold_ms;
-    const int fits = check_grace(&wish, wish.times.grace_ms);
     return fits != CLI_GO ? fits : run(&wish, globals);
 }

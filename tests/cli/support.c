@@ -128,7 +128,7 @@ void write_file(const char *path, const char *text)
         abort();
 }
 
-static const char *contents(const char *path)
+const char *contents(const char *path)
 {
     static char buffers[2][65536];
     static unsigned next;
@@ -237,7 +237,21 @@ pid_t child_of(pid_t pid)
 
 /* --- waiting --------------------------------------------------------------------------------------- */
 
-void await_file(const char *path)
+int lines_in(const char *path)
+{
+    int lines = 0;
+    for (const char *c = contents(path); *c != '\0'; c++)
+        lines += *c == '\n';
+    return lines;
+}
+
+/* Whether the file has come to what is waited for: a text in it, or so many lines. */
+static bool has(const char *path, const char *text, int lines)
+{
+    return text != NULL ? strstr(contents(path), text) != NULL : lines_in(path) >= lines;
+}
+
+static void await_contents(const char *path, const char *text, int lines)
 {
     char parent[400];
     char events[4096];
@@ -245,15 +259,30 @@ void await_file(const char *path)
     const int fd = inotify_init1(IN_CLOEXEC);
     snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(path, '/') - path), path);
     assert_true(inotify_add_watch(fd, parent, IN_CLOSE_WRITE | IN_MODIFY | IN_CREATE | IN_MOVED_TO) >= 0);
-    while (contents(path)[0] == '\0') {
+    while (!has(path, text, lines)) {
         struct pollfd changed = {.fd = fd, .events = POLLIN};
         const int64_t left_ms = (until_ns - now_ns()) / 1000000;
         if (left_ms <= 0 || poll(&changed, 1, (int)left_ms) <= 0 || read(fd, events, sizeof events) < 0) {
             close(fd);
-            fail_msg("waited in vain for %s; the last command said: %s", path, err_of(&last));
+            fail_msg("waited in vain for %s, which has: %s", path, contents(path));
         }
     }
     close(fd);
+}
+
+void await_file(const char *path)
+{
+    await_contents(path, NULL, 1);
+}
+
+void await_text_in(const char *path, const char *text)
+{
+    await_contents(path, text, 0);
+}
+
+void await_lines_in(const char *path, int lines)
+{
+    await_contents(path, NULL, lines);
 }
 
 void await_death(pid_t pid)

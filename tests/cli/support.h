@@ -67,12 +67,17 @@ pid_t child_of(pid_t pid);
 /* --- waiting -------------------------------------------------------------------------------------- */
 
 int64_t now_ns(void);
-/* Until there is something in the file; fails the test otherwise. */
+/* Until there is something in the file, or this text; fails the test otherwise. */
 void await_file(const char *path);
+void await_text_in(const char *path, const char *text);
+void await_lines_in(const char *path, int lines);
+int lines_in(const char *path);
 /* Until there is no process of that number. */
 void await_death(pid_t pid);
 /* The number in a file; 0: none. */
 int64_t number_in(const char *path);
+/* What is in a file, good until the next call but one. */
+const char *contents(const char *path);
 void write_file(const char *path, const char *text);
 
 #endif

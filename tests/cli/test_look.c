@@ -1,6 +1,4 @@
 /* Looking at a store and meddling with it: `simba list`, `simba watch`, `simba release`. */
-#include <fcntl.h>
-#include <poll.h>
 #include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,17 +14,6 @@ static process hold(const char *id, const char *mutex)
     process p = START("--id", id, "run", mutex, "--", "sh", "-c", "echo > \"$0\"; cat", in_dir(name));
     await_file(in_dir(name));
     return p;
-}
-
-/* Until a file that grows has come to hold a text. */
-static void await_text(const process *p, const char *text)
-{
-    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
-    while (strstr(out_of(p), text) == NULL) {
-        if (now_ns() > until_ns)
-            fail_msg("waited in vain for \"%s\" in: %s", text, out_of(p));
-        poll(NULL, 0, 2);
-    }
 }
 
 /* One line for each, free ones too, and nothing for a pattern that fits none. */
@@ -86,17 +73,17 @@ static void watch_tells_changes(void **state)
 {
     (void)state;
     process watcher = START("watch", "--json", "orders", "reports");
-    await_text(&watcher, "\"mutex\":\"orders\",\"before\":null,\"owner\":null");
-    await_text(&watcher, "\"mutex\":\"reports\"");
+    await_text_in(watcher.out_path, "\"mutex\":\"orders\",\"before\":null,\"owner\":null");
+    await_text_in(watcher.out_path, "\"mutex\":\"reports\"");
     process one = hold("first-one", "orders");
-    await_text(&watcher, "\"mutex\":\"orders\",\"before\":null,\"owner\":\"first-one\",\"token\":\"1");
+    await_text_in(watcher.out_path, "\"mutex\":\"orders\",\"before\":null,\"owner\":\"first-one\",\"token\":\"1");
     assert_int_equal(finish(&one), 0);
-    await_text(&watcher, "\"mutex\":\"orders\",\"before\":\"first-one\",\"owner\":null");
+    await_text_in(watcher.out_path, "\"mutex\":\"orders\",\"before\":\"first-one\",\"owner\":null");
     kill(watcher.pid, SIGINT);
     assert_int_equal(finish(&watcher), 128 + SIGINT);
 
     process plain = START("watch", "orders");
-    await_text(&plain, "orders  free\n");
+    await_text_in(plain.out_path, "orders  free\n");
     kill(plain.pid, SIGTERM);
     assert_int_equal(finish(&plain), 128 + SIGTERM);
 }

@@ -1,0 +1,154 @@
+/* The commands that go on: `simba schedule` and `simba elect`. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support.h"
+
+/* --- schedule --------------------------------------------------------------------------------------- */
+
+/* It runs again and again, and ends when it is asked to. */
+static void schedule_runs_again_and_again(void **state)
+{
+    (void)state;
+    const char *const kinds[] = {"--every", "--after"};
+    for (size_t i = 0; i < 2; i++) {
+        process p =
+            START("schedule", kinds[i], "20ms", "m", "--", "sh", "-c", "echo $SIMBA_TOKEN >> \"$0\"", in_dir(kinds[i]));
+        await_lines_in(in_dir(kinds[i]), 4);
+        kill(p.pid, SIGTERM);
+        assert_int_equal(finish(&p), 0);
+        assert_string_equal(err_of(&p), "");
+    }
+}
+
+/* The first run waits for the initial delay. */
+static void schedule_begins_later(void **state)
+{
+    (void)state;
+    const int64_t start_ns = now_ns();
+    process p =
+        START("schedule", "--every", "1h", "--initial-delay", "300ms", "m", "--", helper, "stamp", in_dir("at"));
+    await_file(in_dir("at"));
+    assert_true(number_in(in_dir("at")) - start_ns >= 300000000);
+    kill(p.pid, SIGINT);
+    assert_int_equal(finish(&p), 0);
+}
+
+/* A command that takes longer than the period, and fails: no two at once, and it goes on. */
+static void schedule_never_overlaps(void **state)
+{
+    (void)state;
+    process p =
+        START("schedule", "--every", "10ms", "m", "--", "sh", "-c",
+              "mkdir \"$0\" && sleep 0.03 && rmdir \"$0\" && echo >> \"$1\"; exit 3", in_dir("alone"), in_dir("runs"));
+    await_lines_in(in_dir("runs"), 5);
+    kill(p.pid, SIGTERM);
+    assert_int_equal(finish(&p), 0);
+    assert_non_null(strstr(err_of(&p), "exited with 3"));
+    assert_null(strstr(err_of(&p), "File exists"));
+}
+
+/* Of two only one runs it; when that is killed, its command dies, and the other goes on. */
+static void schedule_moves_to_the_next_leader(void **state)
+{
+    (void)state;
+    process one = START("schedule", "--every", "10ms", "m", "--", helper, "family", in_dir("parent"), in_dir("child"));
+    await_file(in_dir("child"));
+    process two = START("schedule", "--every", "10ms", "m", "--", helper, "stamp", in_dir("next"));
+    kill(one.pid, SIGKILL);
+    assert_int_equal(finish(&one), 1000 + SIGKILL);
+    await_file(in_dir("next"));
+    kill(two.pid, SIGTERM);
+    assert_int_equal(finish(&two), 0);
+    assert_true(number_in(in_dir("parent")) < number_in(in_dir("next")));
+    assert_true(number_in(in_dir("child")) < number_in(in_dir("next")));
+}
+
+static void schedule_explains_wrong_use(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("schedule", "m", "--", "true"), 64);
+    assert_int_equal(RUN("schedule", "--every", "1s", "--after", "1s", "m", "--", "true"), 64);
+    assert_int_equal(RUN("schedule", "--every", "1s", "m", "--", "no-such-program"), 127);
+}
+
+/* --- elect ------------------------------------------------------------------------------------------- */
+
+/* Leadership comes and goes: on standard output, in the status file, by the two commands. The next one leads only after
+ * the release command of the first has ended. */
+static void elect_tells_scripts(void **state)
+{
+    (void)state;
+    char up[500];
+    char down[600];
+    snprintf(up, sizeof up, "echo $SIMBA_ID up $SIMBA_TOKEN >> %s", in_dir("log"));
+    snprintf(down, sizeof down, "sleep 0.2; echo $SIMBA_ID down $SIMBA_REASON >> %s", in_dir("log"));
+    process one = START("--id", "one", "elect", "m", "--on-acquired", up, "--on-released", down, "--status-file",
+                        in_dir("status-1"));
+    await_text_in(in_dir("log"), "one up 1");
+    await_text_in(in_dir("status-1"), "leader 1");
+    process two = START("--id", "two", "elect", "--json", "m", "--on-acquired", up, "--on-released", down,
+                        "--status-file", in_dir("status-2"));
+    await_text_in(in_dir("status-2"), "follower");
+    kill(one.pid, SIGTERM);
+    await_text_in(in_dir("status-2"), "leader 1");
+    assert_non_null(strstr(contents(in_dir("log")), "one down stopped\n"));
+    assert_int_equal(finish(&one), 0);
+    assert_memory_equal(out_of(&one), "acquired m token 1", 18);
+    assert_non_null(strstr(out_of(&one), ": stopped\n"));
+    assert_int_not_equal(access(in_dir("status-1"), F_OK), 0);
+    await_text_in(in_dir("log"), "two up 1");
+    kill(two.pid, SIGINT);
+    assert_int_equal(finish(&two), 0);
+    assert_non_null(strstr(out_of(&two), "\"event\":\"released\""));
+    assert_non_null(strstr(out_of(&two), "\"reason\":\"stopped\""));
+}
+
+/* The status file says until when it is true, and that moves with the renewals. */
+static void elect_status_has_an_end(void **state)
+{
+    (void)state;
+    process p = START("elect", "m", "--status-file", in_dir("status"));
+    double first = 0;
+    double later = 0;
+    await_text_in(in_dir("status"), "leader");
+    assert_int_equal(sscanf(contents(in_dir("status")), "leader %*s %lf", &first), 1);
+    const double now = (double)now_ns() / 1e9;
+    assert_true(first > now - 1 && first < now + 2.1);
+    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    do {
+        assert_true(now_ns() < until_ns);
+        sscanf(contents(in_dir("status")), "leader %*s %lf", &later);
+    } while (later <= first);
+    kill(p.pid, SIGTERM);
+    assert_int_equal(finish(&p), 0);
+}
+
+/* The store freezes: the release command still runs, and is done before anybody else can lead. */
+static void elect_releases_without_a_store(void **state)
+{
+    (void)state;
+    char down[500];
+    snprintf(down, sizeof down, "echo $SIMBA_REASON > %s", in_dir("down"));
+    process p = START("elect", "m", "--on-released", down, "--status-file", in_dir("status"));
+    await_text_in(in_dir("status"), "leader");
+    const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
+    await_text_in(in_dir("down"), "expired");
+    assert_string_equal(contents(in_dir("status")), "follower\n");
+    end_process(freezer);
+    kill(p.pid, SIGTERM);
+    assert_int_equal(finish(&p), 0);
+}
+
+int main(int argc, char **argv)
+{
+    helper_main(argc, argv);
+    const struct CMUnitTest tests[] = {
+        TEST(schedule_runs_again_and_again),     TEST(schedule_begins_later),          TEST(schedule_never_overlaps),
+        TEST(schedule_moves_to_the_next_leader), TEST(schedule_explains_wrong_use),    TEST(elect_tells_scripts),
+        TEST(elect_status_has_an_end),           TEST(elect_releases_without_a_store),
+    };
+    return cmocka_run_group_tests_name("service", tests, NULL, NULL);
+}
