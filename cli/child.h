@@ -19,7 +19,7 @@ typedef struct child_times {
 
 /* For the lease that the options, the URL and the defaults come to. `grace_ms` below 0: half of the longest that fits.
  * Returns CLI_GO, or an exit code after having said what would fit. */
-int child_times_choose(const char *command, const cli_globals *globals, int64_t grace_ms, child_times *ret_times);
+int child_times_choose(const char *command, cli_globals *globals, int64_t grace_ms, child_times *ret_times);
 /* What to set as stop margin, and so what `held_for_ms` below leaves out. */
 int64_t child_margin_ms(const child_times *times);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "child.h"
+#include "config.h"
 
 #define TTL_DEFAULT_MS 10000
 #define TRANSITION_DEFAULT_MS 6000
@@ -25,8 +26,11 @@ static int64_t longest_grace(int64_t ttl_ms, int64_t transition_ms)
     return (window - 2) / 2 - lead_for(ttl_ms + transition_ms);
 }
 
-int child_times_choose(const char *command, const cli_globals *globals, int64_t grace_ms, child_times *ret_times)
+int child_times_choose(const char *command, cli_globals *globals, int64_t grace_ms, child_times *ret_times)
 {
+    const int configured = config_apply(command, globals);
+    if (configured != CLI_GO)
+        return configured;
     const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
     const int64_t ttl_ms = cli_duration(globals->ttl_ms, url, "ttl", TTL_DEFAULT_MS);
     const int64_t transition_ms = cli_duration(globals->transition_ms, url, "transition", TRANSITION_DEFAULT_MS);

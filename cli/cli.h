@@ -22,12 +22,15 @@ enum {
 /* Options that stand before or after the name of a command. Not given: NULL, SIMBA_INHERIT, 0. */
 typedef struct cli_globals {
     const char *url;
+    const char *config;
     const char *id;
     int64_t ttl_ms;
     int64_t transition_ms;
     int verbose;
     bool quiet;              /* the command itself says what the library would warn of */
     simba_dispatch dispatch; /* where the command wants its callbacks */
+    bool configured;         /* the configuration file was looked at */
+    const char *password;    /* from there, for a URL without one */
 } cli_globals;
 
 /* argv[0] is the name of the command. Returns the exit code. */
@@ -112,9 +115,13 @@ int cli_failure(const char *command, const simba_error *error);
 
 /* --- the store ---------------------------------------------------------------------------------- */
 
-/* Open the store that the options name, with -v the library's log on standard error. Returns CLI_GO or an exit code,
+/* Open the store that the options or the configuration name, with -v the library's log on standard error. Returns CLI_GO or an exit code,
  * and then all has been said. */
-int cli_open(const char *command, const cli_globals *globals, simba_client **ret_client);
+int cli_open(const char *command, cli_globals *globals, simba_client **ret_client);
+
+/* The URL of that store, with its password wherever that comes from; NULL: the library's own default. A password on the
+ * command line is taken out of sight. Returns CLI_GO or an exit code, and then all has been said. free() it. */
+int cli_url(const char *command, cli_globals *globals, char **ret_url);
 
 /* For commands with a default of their own for "ttl" or "transition": the option, otherwise what the URL says, which
  * the library does not let anybody contradict, otherwise the default. */

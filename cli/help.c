@@ -16,7 +16,7 @@ static void print_overview(void)
     cli_print_global_options(CLI_TAKES_ALL);
     printf("  -h, --help              Explain simba, or the command\n"
            "  -V, --version           Print the version\n\n"
-           "Without --url: $SIMBA_URL, and without that a SQLite file of yours.\n"
+           "Without --url: $SIMBA_URL, then the configuration file, then a SQLite file of yours.\n"
            "Exit codes: 0 done, 1 failed, 64 usage, 69 store unreachable, 75 not obtained in time,\n"
            "78 configuration, 79 leadership lost and the command stopped; `run` exits with its command's.\n"
            "More in simba(1) and, for store URLs, simba-url(5).\n");

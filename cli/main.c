@@ -40,7 +40,7 @@ static int finish(int code)
 
 int main(int argc, char **argv)
 {
-    cli_globals globals = {NULL, NULL, SIMBA_INHERIT, SIMBA_INHERIT, 0, false, SIMBA_DISPATCH_POOL};
+    cli_globals globals = {.ttl_ms = SIMBA_INHERIT, .transition_ms = SIMBA_INHERIT, .dispatch = SIMBA_DISPATCH_POOL};
     bool want_help = false;
     bool want_version = false;
     const cli_option options[] = {

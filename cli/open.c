@@ -1,9 +1,13 @@
 /* How commands open the store: one place that turns the global options into those of the library, and the library's
  * log into lines on standard error. */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "config.h"
+#include "secret.h"
 
 static void print_log(void *user, simba_log_level level, const char *text)
 {
@@ -13,10 +17,40 @@ static void print_log(void *user, simba_log_level level, const char *text)
     fprintf(stderr, "simba %s: %s: %s\n", command, names[known], text);
 }
 
-int cli_open(const char *command, const cli_globals *globals, simba_client **ret_client)
+int cli_url(const char *command, cli_globals *globals, char **ret_url)
+{
+    const char *path = NULL;
+    *ret_url = NULL;
+    const int code = config_apply(command, globals);
+    if (code != CLI_GO)
+        return code;
+    const char *secret = globals->password;
+    const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
+    if (url == NULL || url[0] == '\0')
+        return CLI_GO;
+    if (secret == NULL && secret_from_environment(&secret, &path) < 0) {
+        fprintf(stderr, "simba %s: SIMBA_PASSWORD_FILE: %s cannot be read: %s.\n", command, path, strerror(errno));
+        return CLI_CONFIG;
+    }
+    *ret_url = secret_into_url(url, secret);
+    if (*ret_url == NULL) {
+        fprintf(stderr, "simba %s: out of memory.\n", command);
+        return CLI_FAILED;
+    }
+    /* It is an argument of this process, or a string of ours. */
+    if (globals->url != NULL)
+        secret_hide((char *)globals->url);
+    return CLI_GO;
+}
+
+int cli_open(const char *command, cli_globals *globals, simba_client **ret_client)
 {
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     simba_error error;
+    char *url = NULL;
+    int code = cli_url(command, globals, &url);
+    if (code != CLI_GO)
+        return code;
 
     options.timing.ttl_ms = globals->ttl_ms;
     options.timing.transition_ms = globals->transition_ms;
@@ -27,9 +61,10 @@ int cli_open(const char *command, const cli_globals *globals, simba_client **ret
         options.log_level = SIMBA_LOG_ERROR;
     if (globals->verbose > 0)
         options.log_level = globals->verbose > 1 ? SIMBA_LOG_DEBUG : SIMBA_LOG_INFO;
-    if (simba_client_open(globals->url, &options, &error, ret_client) < 0)
-        return cli_failure(command, &error);
-    return CLI_GO;
+    if (simba_client_open(url, &options, &error, ret_client) < 0)
+        code = cli_failure(command, &error);
+    free(url);
+    return code;
 }
 
 int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_t fallback_ms)

@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-#define GLOBAL_OPTIONS 5
+#define GLOBAL_OPTIONS 6
 #define HELP_COLUMN 24
 
 /* The global options as rows; `globals` NULL: for printing only. Returns how many of them `takes` lets through. */
@@ -20,6 +20,7 @@ static size_t global_options(cli_globals *globals, unsigned takes, cli_option re
         cli_option row;
     } all[GLOBAL_OPTIONS] = {
         {CLI_TAKES_URL, {"url", 0, CLI_TEXT, "URL", "The store, as in simba-url(5)", &to->url}},
+        {CLI_TAKES_URL, {"config", 0, CLI_TEXT, "FILE", "Settings, as in simba.conf(5)", &to->config}},
         {CLI_TAKES_TIMING, {"ttl", 0, CLI_DURATION, "D", "Time to live of a lease: 500ms, 10s, 2m", &to->ttl_ms}},
         {CLI_TAKES_TIMING,
          {"transition", 0, CLI_DURATION, "D", "How long after it nobody else may take over", &to->transition_ms}},
@@ -207,6 +208,8 @@ static int refuse_unused(const cli_syntax *syntax, const cli_globals *globals)
     const char *name = NULL;
     if (globals->url != NULL && (syntax->takes & CLI_TAKES_URL) == 0)
         name = "url";
+    else if (globals->config != NULL && (syntax->takes & CLI_TAKES_URL) == 0)
+        name = "config";
     else if (globals->id != NULL && (syntax->takes & CLI_TAKES_ID) == 0)
         name = "id";
     else if (globals->ttl_ms != SIMBA_INHERIT && (syntax->takes & CLI_TAKES_TIMING) == 0)

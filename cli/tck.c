@@ -34,8 +34,13 @@ int cmd_tck(cli_globals *globals, int argc, char **argv)
     if (argc == 1 && globals->url != NULL)
         return cli_usage_error("tck", "the URL is given twice");
 
-    const char *url = argc == 1 ? argv[0] : globals->url != NULL ? globals->url : getenv("SIMBA_URL");
-    if (url == NULL || url[0] == '\0')
+    char *url = NULL;
+    if (argc == 1)
+        globals->url = argv[0];
+    const int found = cli_url("tck", globals, &url);
+    if (found != CLI_GO)
+        return found;
+    if (url == NULL)
         return cli_usage_error("tck", "the URL of the store to judge is missing");
 
     simba_tck_options options = SIMBA_TCK_OPTIONS_INIT;
@@ -47,6 +52,7 @@ int cmd_tck(cli_globals *globals, int argc, char **argv)
     options.ttl_ms = cli_duration(globals->ttl_ms, url, "ttl", options.ttl_ms);
     options.transition_ms = cli_duration(globals->transition_ms, url, "transition", options.transition_ms);
     const int code = simba_tck_run(url, &options, &error, &result);
+    free(url);
     if (code < 0)
         return cli_failure("tck", &error);
     return code == 0 ? CLI_OK : CLI_FAILED;
