@@ -47,10 +47,13 @@ extern const cli_command cli_commands[];
 
 const cli_command *cli_find_command(const char *name);
 
+int cmd_bench(cli_globals *globals, int argc, char **argv);
 int cmd_contend(cli_globals *globals, int argc, char **argv);
 int cmd_demo(cli_globals *globals, int argc, char **argv);
+int cmd_doctor(cli_globals *globals, int argc, char **argv);
 int cmd_elect(cli_globals *globals, int argc, char **argv);
 int cmd_help(cli_globals *globals, int argc, char **argv);
+int cmd_init(cli_globals *globals, int argc, char **argv);
 int cmd_list(cli_globals *globals, int argc, char **argv);
 int cmd_release(cli_globals *globals, int argc, char **argv);
 int cmd_run(cli_globals *globals, int argc, char **argv);

@@ -1,0 +1,42 @@
+/* `simba init`: make the store ready before anybody needs it, with the rights of whoever installs rather than of whoever
+ * runs first. Opening a store makes what is missing; a question then shows that it works. */
+#include <stdio.h>
+
+#include "cli.h"
+
+#define COMMAND "init"
+
+static void count_row(const simba_listing *row, void *user)
+{
+    (void)row;
+    ++*(size_t *)user;
+}
+
+int cmd_init(cli_globals *globals, int argc, char **argv)
+{
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .about = "Makes the store ready: the file, the table, whatever is missing. What is there\n"
+                 "already stays. Other commands do this by themselves, with the rights they have.",
+        .takes = CLI_TAKES_URL,
+    };
+    const int parsed = cli_parse(&syntax, globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    simba_client *client = NULL;
+    const int opened = cli_open(COMMAND, globals, &client);
+    if (opened != CLI_GO)
+        return opened;
+    simba_error error = {0, ""};
+    size_t count = 0;
+    error.code = simba_client_list(client, NULL, count_row, &count, &error);
+    int code = CLI_OK;
+    if (error.code == 0)
+        printf("%s is ready and has %zu %s.\n", simba_client_url(client), count, count == 1 ? "mutex" : "mutexes");
+    else if (error.code == SIMBA_ENOTSUP)
+        printf("%s is ready.\n", simba_client_url(client));
+    else
+        code = cli_failure(COMMAND, &error);
+    simba_client_close(client);
+    return code;
+}
