@@ -215,19 +215,7 @@ static void look_at_clock(keeper *k)
     timerfd_settime(k->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* Keep what is needed and nothing else: not our owner's locks, connections, or ends of pipes. */
-static void close_others(int first, int second)
-{
-    const int low = first < second ? first : second;
-    const int high = first < second ? second : first;
-    if (low > 3)
-        close_range(3, (unsigned)low - 1, 0);
-    if (high > low + 1)
-        close_range((unsigned)low + 1, (unsigned)high - 1, 0);
-    close_range((unsigned)high + 1, ~0U, 0);
-}
-
-static void keep(const watchdog_plan *plan, _Atomic int64_t *deadline_ns, int orders, int reports)
+static _Noreturn void keep(const watchdog_plan *plan, _Atomic int64_t *deadline_ns, int orders, int reports)
 {
     keeper k = {.plan = plan, .deadline_ns = deadline_ns, .orders = orders, .reports = reports};
     sigset_t all;
@@ -238,7 +226,8 @@ static void keep(const watchdog_plan *plan, _Atomic int64_t *deadline_ns, int or
     setpgid(0, 0);
     prctl(PR_SET_NAME, "run-watchdog");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    close_others(orders, reports);
+    /* Whoever started us may have had no interest in its children; here they are what matters. */
+    signal(SIGCHLD, SIG_DFL);
 
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
@@ -294,8 +283,12 @@ int watchdog_start(const watchdog_plan *plan, watchdog *ret_watchdog)
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         pid = fork();
     }
-    if (pid == 0)
+    if (pid == 0) {
+        /* Only these: descriptors that were handed to us for the command must reach it. All others close on exec. */
+        close(orders[1]);
+        close(reports[0]);
         keep(plan, shared, orders[0], reports[1]);
+    }
     const int error = errno;
     close(orders[0]);
     close(reports[1]);

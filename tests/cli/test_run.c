@@ -72,6 +72,33 @@ static void input_and_long_arguments_arrive(void **state)
     assert_string_equal(out_of(&p), "typed\n120000 120000\n");
 }
 
+/* Descriptors that were handed to us reach the command, and none of ours do. */
+static void descriptors_are_passed_on(void **state)
+{
+    (void)state;
+    const int fd = open(in_dir("handed"), O_RDWR | O_CREAT, 0600);
+    assert_int_equal(dup2(fd, 77), 77);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    process p = START("run", "m", "--", "sh", "-c", "echo here > /proc/self/fd/77; ls -l /proc/$$/fd");
+    close(77);
+    close(fd);
+    assert_int_equal(finish(&p), 0);
+    assert_string_equal(contents(in_dir("handed")), "here\n");
+    assert_non_null(strstr(out_of(&p), "/handed"));
+    assert_null(strstr(out_of(&p), "store.db"));
+    assert_null(strstr(out_of(&p), "anon_inode"));
+}
+
+/* A parent that does not care for its children leaves that behind in us; the exit code is not lost by it. */
+static void an_ignored_sigchld_does_no_harm(void **state)
+{
+    (void)state;
+    signal(SIGCHLD, SIG_IGN);
+    process p = START("run", "m", "--", "sh", "-c", "exit 7");
+    signal(SIGCHLD, SIG_DFL);
+    assert_int_equal(finish(&p), 7);
+}
+
 /* Somebody else has it: 75 and a line that says who. */
 static void a_taken_mutex_is_not_obtained(void **state)
 {
@@ -245,6 +272,22 @@ static void the_terminal_is_the_commands(void **state)
     assert_int_equal(finish_terminal(&t), 5);
 }
 
+/* Ctrl-Z stops the command and the wrapper; both go on together. */
+static void job_control_works(void **state)
+{
+    (void)state;
+    terminal t = start_on_terminal("echo ready; read x; echo got $x; exit 4");
+    int status;
+    await_text(&t, "ready");
+    assert_int_equal(write(t.fd, "\032", 1), 1);
+    assert_int_equal(waitpid(t.pid, &status, WUNTRACED), t.pid);
+    assert_true(WIFSTOPPED(status));
+    kill(t.pid, SIGCONT);
+    assert_int_equal(write(t.fd, "word\n", 5), 5);
+    await_text(&t, "got word");
+    assert_int_equal(finish_terminal(&t), 4);
+}
+
 /* A terminal that is closed hangs up on the command. */
 static void a_closed_terminal_hangs_up(void **state)
 {
@@ -271,6 +314,8 @@ int main(int argc, char **argv)
         TEST(the_longest_grace_fits),
         TEST(environment_names_the_lease),
         TEST(input_and_long_arguments_arrive),
+        TEST(descriptors_are_passed_on),
+        TEST(an_ignored_sigchld_does_no_harm),
         TEST(a_taken_mutex_is_not_obtained),
         TEST(a_waiter_comes_next),
         TEST(a_signal_ends_the_wait),
@@ -279,6 +324,7 @@ int main(int argc, char **argv)
         TEST(nothing_is_left_behind),
         TEST(ten_take_turns),
         TEST(the_terminal_is_the_commands),
+        TEST(job_control_works),
         TEST(a_closed_terminal_hangs_up),
     };
     return cmocka_run_group_tests_name("run", tests, NULL, NULL);
