@@ -42,8 +42,10 @@ static void print_result(const char *url, int64_t *rounds_ns, size_t count, int6
 {
     qsort(rounds_ns, count, sizeof rounds_ns[0], by_value);
     const double rate = (double)count * 1e9 / (double)took_ns;
-    const double median_ms = (double)rounds_ns[count / 2] / 1e6;
-    const double late_ms = (double)rounds_ns[count * 99 / 100] / 1e6;
+    const size_t half = count / 2;
+    const size_t nearly_all = count * 99 / 100;
+    const double median_ms = (double)rounds_ns[half] / 1e6;
+    const double late_ms = (double)rounds_ns[nearly_all] / 1e6;
     const double worst_ms = (double)rounds_ns[count - 1] / 1e6;
     if (json)
         printf("{\"pairs\":%zu,\"pairs_per_s\":%.1f,\"median_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f}\n", count, rate,
