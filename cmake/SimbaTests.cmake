@@ -60,6 +60,9 @@ target_link_libraries(simba_test_base INTERFACE simba_static)
 if(TARGET PkgConfig::SQLITE)
     target_link_libraries(simba_test_base INTERFACE PkgConfig::SQLITE) # tests look into the store's file
 endif()
+if(TARGET PkgConfig::REDIS)
+    target_link_libraries(simba_test_base INTERFACE PkgConfig::REDIS) # and play other clients of the server
+endif()
 if(TARGET simba)
     target_compile_definitions(simba_test_base INTERFACE "SIMBA_TEST_COMMAND=\"$<TARGET_FILE:simba>\"")
 endif()
@@ -111,10 +114,15 @@ if(TARGET simba_tck)
     set_target_properties(tck_runner PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 endif()
 
-# simba_tck_store(<name> <url>): run the conformance kit against a store as tck.<name>, if that store is built.
+# simba_tck_store(<name> <url> [AS <test>] [WITH <command>…]): run the conformance kit against a store as tck.<name>, or
+# tck.<test>, if that store is built. WITH: behind a command that starts a server for it and fills in the URL.
 function(simba_tck_store name url)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "AS" "WITH")
+    if(NOT arg_AS)
+        set(arg_AS ${name})
+    endif()
     if(TARGET tck_runner AND name IN_LIST SIMBA_BACKENDS)
-        _simba_add_test(tck ${name} COMMAND ${_launcher} $<TARGET_FILE:tck_runner> ${url})
+        _simba_add_test(tck ${arg_AS} COMMAND ${arg_WITH} ${_launcher} $<TARGET_FILE:tck_runner> ${url})
     endif()
 endfunction()
 

@@ -105,16 +105,17 @@ typedef struct simba_topic {
 } simba_topic;
 
 typedef enum simba_push_kind {
-    SIMBA_PUSH_CHANGED,      /* something may have changed; owner unknown */
-    SIMBA_PUSH_RELEASED,     /* free now: try */
-    SIMBA_PUSH_ACQUIRED,     /* `owner` has it */
+    SIMBA_PUSH_CHANGED,  /* something may have changed; owner unknown */
+    SIMBA_PUSH_RELEASED, /* free now: try */
+    SIMBA_PUSH_ACQUIRED, /* `owner` has it */
+    SIMBA_PUSH_FREED,    /* free now, and another waiter was invited: for observers. owner.token is that of its end */
     SIMBA_PUSH_SESSION_LOST, /* for every contender of the client; topic NULL */
     SIMBA_PUSH_SESSION_BACK,
 } simba_push_kind;
 
 typedef struct simba_push {
     simba_push_kind kind;
-    simba_owner owner; /* ACQUIRED */
+    simba_owner owner; /* ACQUIRED; FREED: its token, or 0 */
     int64_t now_ms;    /* ACQUIRED: the store's clock */
 } simba_push;
 

@@ -405,6 +405,8 @@ static void on_push_while_seeking(machine *m, const simba_push *push, simba_loca
     case SIMBA_PUSH_SESSION_BACK:
         ask_again(m, now, out);
         break;
+    case SIMBA_PUSH_FREED:
+        break; /* somebody else's turn */
     case SIMBA_PUSH_SESSION_LOST:
         m->maybe_granted = false;
         m->queued = false;
@@ -423,6 +425,7 @@ static void on_push(machine *m, const simba_push *push, simba_local now, actions
             tell_released(m, SIMBA_REASON_SESSION_LOST, NULL, false, out);
         m->graceful = false;
     } else if (m->phase == SIMBA__HOLD && !(push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token <= m->token) &&
+               !(push->kind == SIMBA_PUSH_FREED && push->owner.token < m->token) &&
                push->kind != SIMBA_PUSH_SESSION_BACK) {
         /* Somebody says that it is not ours any more. The store will tell. */
         ask_again(m, now, out);

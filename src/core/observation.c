@@ -80,7 +80,7 @@ static void on_push(machine *m, const simba__event *event, int64_t op_timeout_ns
         learn(m, &push->owner, out);
         if (!m->in_flight)
             rest(m, event->now, push->now_ms);
-    } else if (push->kind == SIMBA_PUSH_RELEASED) {
+    } else if (push->kind == SIMBA_PUSH_RELEASED || push->kind == SIMBA_PUSH_FREED) {
         learn(m, &nobody, out);
     } else if (push->kind != SIMBA_PUSH_ACQUIRED && !m->in_flight) {
         read_owner(m, event->now, op_timeout_ns, out);

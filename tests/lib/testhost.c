@@ -249,11 +249,50 @@ void testhost_run_jobs(testhost *h)
     }
 }
 
+static void fire_timers(testhost *h)
+{
+    const simba_local now = host_now(&h->host);
+    for (size_t i = 0; i < h->timer_count; i++) {
+        simba_timer *timer = h->timers[i];
+        if (timer->index == 0 || timer->at.ns > now.ns)
+            continue;
+        timer->index = 0;
+        host_enter(&h->host);
+        timer->fire(timer, now);
+        host_leave(&h->host);
+    }
+}
+
+static void do_nothing(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
+bool testhost_pump(testhost *h, const bool *until, int64_t ms)
+{
+    const int64_t end_ns = simba__clock_boot().ns + ms * SIMBA__NS_PER_MS;
+    uv_timer_t pulse;
+    uv_timer_init(&h->loop, &pulse);
+    uv_timer_start(&pulse, do_nothing, 1, 1);
+    while (!(until && *until) && simba__clock_boot().ns < end_ns) {
+        fire_timers(h);
+        testhost_run_jobs(h);
+        if (!(until && *until))
+            uv_run(&h->loop, UV_RUN_ONCE);
+    }
+    uv_close((uv_handle_t *)&pulse, NULL);
+    uv_run(&h->loop, UV_RUN_NOWAIT);
+    testhost_run_jobs(h);
+    return until && *until;
+}
+
 const simba_reply *testhost_ask(testhost *h, testhost_request *r)
 {
     testhost_submit(h, r);
     testhost_flush(h);
     testhost_run_jobs(h);
+    if (!r->done && (h->backend->caps & SIMBA_CAP_LOOP_THREAD))
+        testhost_pump(h, &r->done, 10000);
     assert(r->done);
     return &r->request.reply;
 }
@@ -276,16 +315,7 @@ void testhost_unwatch(testhost *h, simba_topic *topic)
 void testhost_advance(testhost *h, int64_t ms)
 {
     h->now_shift_ns += ms * SIMBA__NS_PER_MS;
-    const simba_local now = host_now(&h->host);
-    for (size_t i = 0; i < h->timer_count; i++) {
-        simba_timer *timer = h->timers[i];
-        if (timer->index == 0 || timer->at.ns > now.ns)
-            continue;
-        timer->index = 0;
-        host_enter(&h->host);
-        timer->fire(timer, now);
-        host_leave(&h->host);
-    }
+    fire_timers(h);
     testhost_run_jobs(h);
 }
 

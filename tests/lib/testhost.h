@@ -66,7 +66,7 @@ testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex
 void testhost_submit(testhost *h, testhost_request *r);
 void testhost_flush(testhost *h);
 void testhost_run_jobs(testhost *h);
-/* All three, and the request must be done then. Returns its reply. */
+/* All three, and the request must be done then; with a store that works on the loop, run that too. Returns its reply. */
 const simba_reply *testhost_ask(testhost *h, testhost_request *r);
 
 int testhost_watch(testhost *h, simba_topic *topic);
@@ -76,6 +76,9 @@ void testhost_unwatch(testhost *h, simba_topic *topic);
 void testhost_advance(testhost *h, int64_t ms);
 /* Run the loop and the jobs until `push_count` has reached `count`. False: ten seconds have passed. */
 bool testhost_await_pushes(testhost *h, size_t count);
+/* Run the loop, the jobs and the timers that are due in real time for this long, or until *until holds (may be NULL).
+ * True: it does. */
+bool testhost_pump(testhost *h, const bool *until, int64_t ms);
 /* Run the loop and the jobs as far as they go without waiting. */
 void testhost_settle(testhost *h);
 

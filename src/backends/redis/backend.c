@@ -1,0 +1,101 @@
+/* redis:// and its kin: a store of leases in a Redis server, shared with Simba on the JVM. See redis.h for its parts,
+ * scripts.c for what is stored, reply.c for what becomes of errors. */
+#include "backends/redis/redis.h"
+#include "util/error.h"
+
+static void look_whether_closed(redis_store *self)
+{
+    if (self->closing && self->links == 0 && !self->closed) {
+        self->closed = true;
+        self->host->closed(self->host);
+    }
+}
+
+static void on_link_gone(redis_conn *conn)
+{
+    look_whether_closed(conn->owner);
+}
+
+static int redis_init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
+{
+    redis_store *self = instance;
+    self->host = host;
+    int rc = simba__redis_options_parse(url, &self->options, err);
+    if (rc < 0)
+        return rc;
+    rc = simba__redis_conn_init(&self->commands, host, &self->options);
+    if (rc == 0)
+        rc = simba__redis_conn_init(&self->pushes, host, &self->options);
+    if (rc == 0)
+        rc = simba__redis_calls_init(self);
+    if (rc == 0)
+        rc = simba__redis_subs_init(self);
+    if (rc < 0)
+        return simba__fail(err, rc, "out of memory");
+    self->commands.links = self->pushes.links = &self->links;
+    self->commands.link_gone = self->pushes.link_gone = on_link_gone;
+    return 0;
+}
+
+static void redis_submit(void *instance, simba_request *request)
+{
+    simba__redis_calls_submit(instance, request);
+}
+
+static void redis_flush(void *instance)
+{
+    simba__redis_calls_flush(instance);
+}
+
+static int redis_watch_topic(void *instance, simba_topic *topic)
+{
+    return simba__redis_subs_watch(instance, topic);
+}
+
+static void redis_unwatch_topic(void *instance, simba_topic *topic)
+{
+    simba__redis_subs_unwatch(instance, topic);
+}
+
+static void redis_woken(void *instance)
+{
+    simba__redis_subs_woken(instance);
+}
+
+static void redis_close(void *instance)
+{
+    redis_store *self = instance;
+    self->closing = true;
+    simba__redis_calls_close(self);
+    simba__redis_subs_close(self);
+    look_whether_closed(self);
+}
+
+static void redis_fini(void *instance)
+{
+    redis_store *self = instance;
+    simba__redis_subs_fini(self);
+    simba__redis_calls_fini(self);
+    simba__redis_conn_fini(&self->commands);
+    simba__redis_conn_fini(&self->pushes);
+    simba__redis_options_free(&self->options);
+}
+
+static const char *const schemes[] = {"redis", "redis+unix", NULL};
+static const char *const keys[] = {"db", "connect-timeout", "timeout", NULL};
+
+const simba_backend simba__backend_redis = {
+    .version = SIMBA_BACKEND_VERSION,
+    .schemes = schemes,
+    .keys = keys,
+    .instance_size = sizeof(redis_store),
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LOOP_THREAD | SIMBA_CAP_LIST,
+    .init = redis_init,
+    .submit = redis_submit,
+    .flush = redis_flush,
+    .watch = redis_watch_topic,
+    .unwatch = redis_unwatch_topic,
+    .woken = redis_woken,
+    .close = redis_close,
+    .fini = redis_fini,
+};

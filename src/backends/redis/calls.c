@@ -1,0 +1,541 @@
+/* Requests on the command connection. All that was submitted in a turn goes out in one write; the answers come back in
+ * the order of the calls, so a queue of calls is all that is needed to tell whose they are. A request that is over its
+ * deadline is failed there and then; its call stays in the queue to swallow the late answer.
+ *
+ * With replicas=N a WAIT follows every batch that may grant or renew something. What the batch was granted is held back
+ * until the replicas have confirmed it. If too few did, a grant is given back and the request fails. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/redis/redis.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+enum { KEY_SIZE = SIMBA_MUTEX_BYTES + 32, SPARE_ARGS = 12, WAIT_MOST_MS = 1000 };
+
+typedef enum call_kind { CALL_REQUEST, CALL_LOAD, CALL_WAIT, CALL_OWN } call_kind;
+
+struct redis_call {
+    redis_call *next;
+    call_kind kind;
+    redis_script script;    /* LOAD */
+    simba_request *request; /* REQUEST; NULL: over its deadline */
+    redis_answer *answer;   /* OWN */
+    void *user;
+    simba_local sent_at;
+};
+
+static redis_store *of(redis_conn *conn)
+{
+    return conn->owner;
+}
+
+/* --- the queue of calls ----------------------------------------------------------------------------- */
+
+static redis_call *append(redis_store *self, call_kind kind)
+{
+    redis_call *call = self->spare;
+    if (call)
+        self->spare = call->next;
+    else
+        call = simba__malloc(sizeof *call);
+    if (!call)
+        return NULL;
+    *call = (redis_call){.kind = kind, .sent_at = self->host->now(self->host)};
+    *self->calls_last = call;
+    self->calls_last = &call->next;
+    if (self->commands.timer.index == 0)
+        self->host->timer_set(self->host, &self->commands.timer,
+                              (simba_local){call->sent_at.ns + self->options.timeout_ns});
+    return call;
+}
+
+static redis_call take(redis_store *self)
+{
+    redis_call *call = self->calls_first;
+    const redis_call copy = *call;
+    self->calls_first = call->next;
+    if (!self->calls_first)
+        self->calls_last = &self->calls_first;
+    call->next = self->spare;
+    self->spare = call;
+    return copy;
+}
+
+static void put_waiting(redis_store *self, simba_request *request)
+{
+    request->next = NULL;
+    *self->waiting_last = request;
+    self->waiting_last = &request->next;
+    if (self->deadlines.index == 0 || request->deadline.ns < self->deadlines.at.ns)
+        self->host->timer_set(self->host, &self->deadlines, request->deadline);
+}
+
+static simba_request *take_waiting(redis_store *self)
+{
+    simba_request *request = self->waiting_first;
+    if (request) {
+        self->waiting_first = request->next;
+        if (!self->waiting_first)
+            self->waiting_last = &self->waiting_first;
+    }
+    return request;
+}
+
+static simba_request *take_held(redis_store *self)
+{
+    simba_request *request = self->held_first;
+    if (request) {
+        self->held_first = request->next;
+        if (!self->held_first)
+            self->held_last = &self->held_first;
+    }
+    return request;
+}
+
+/* --- sending ---------------------------------------------------------------------------------------- */
+
+static redis_script script_of(simba_op op)
+{
+    switch (op) {
+    case SIMBA_OP_ACQUIRE:
+        return REDIS_ACQUIRE;
+    case SIMBA_OP_RENEW:
+        return REDIS_RENEW;
+    case SIMBA_OP_RELEASE:
+        return REDIS_RELEASE;
+    case SIMBA_OP_FORCE_RELEASE:
+        return REDIS_FORCE_RELEASE;
+    case SIMBA_OP_READ:
+    case SIMBA_OP_LIST:
+        break;
+    }
+    return REDIS_READ;
+}
+
+static void put_script(redis_store *self, redis_script script, const char *mutex, size_t argc, const char *const *args)
+{
+    char keys[3][KEY_SIZE];
+    snprintf(keys[0], KEY_SIZE, "simba:{%s}", mutex);
+    snprintf(keys[1], KEY_SIZE, "simba:{%s}:contender", mutex);
+    snprintf(keys[2], KEY_SIZE, "simba:{%s}:fence", mutex);
+    const char *argv[6 + SPARE_ARGS] = {"EVALSHA", self->sha[script], "3", keys[0], keys[1], keys[2]};
+    for (size_t i = 0; i < argc; i++)
+        argv[6 + i] = args[i];
+    simba__redis_put(&self->commands.out, 6 + argc, argv);
+}
+
+static void put_request(redis_store *self, const simba_request *request)
+{
+    char nonce[24];
+    char token[24];
+    char ttl[24];
+    char transition[24];
+    snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
+    snprintf(token, sizeof token, "%" PRIu64, request->token);
+    snprintf(ttl, sizeof ttl, "%" PRId64, request->ttl_ms);
+    snprintf(transition, sizeof transition, "%" PRId64, request->transition_ms);
+    const redis_script script = script_of(request->op);
+    switch (request->op) {
+    case SIMBA_OP_ACQUIRE: {
+        const char *args[] = {request->id,
+                              nonce,
+                              ttl,
+                              transition,
+                              request->queue ? "1" : "0",
+                              simba__redis_subs_invited(self, request->mutex)};
+        put_script(self, script, request->mutex, 6, args);
+        break;
+    }
+    case SIMBA_OP_RENEW: {
+        const char *args[] = {request->id, nonce, token, ttl, transition};
+        put_script(self, script, request->mutex, 5, args);
+        break;
+    }
+    case SIMBA_OP_RELEASE: {
+        const char *args[] = {request->id, nonce, token};
+        put_script(self, script, request->mutex, 3, args);
+        simba__redis_subs_left(self, request);
+        break;
+    }
+    case SIMBA_OP_READ:
+    case SIMBA_OP_LIST:
+    case SIMBA_OP_FORCE_RELEASE:
+        put_script(self, script, request->mutex, 0, NULL);
+        break;
+    }
+}
+
+static void put_wait(redis_store *self, int64_t left_ns)
+{
+    char replicas[24];
+    char ms[24];
+    int64_t left_ms = left_ns / SIMBA__NS_PER_MS;
+    if (left_ms > WAIT_MOST_MS)
+        left_ms = WAIT_MOST_MS;
+    snprintf(replicas, sizeof replicas, "%ld", self->options.replicas);
+    snprintf(ms, sizeof ms, "%" PRId64, left_ms > 1 ? left_ms : 1); /* 0 would be for ever */
+    if (append(self, CALL_WAIT))
+        simba__redis_put(&self->commands.out, 3, (const char *const[]){"WAIT", replicas, ms});
+    else
+        self->commands.out.failed = true;
+}
+
+static void send_waiting(redis_store *self)
+{
+    int64_t shortest_ns = INT64_MAX;
+    const int64_t now_ns = self->host->now(self->host).ns;
+    for (simba_request *request = take_waiting(self); request; request = take_waiting(self)) {
+        if (request->op == SIMBA_OP_LIST) {
+            simba__redis_list_begin(self, request);
+            continue;
+        }
+        redis_call *call = append(self, CALL_REQUEST);
+        if (!call) {
+            self->host->fail(self->host, request, SIMBA_ENOMEM, "redis %s: out of memory", self->options.where);
+            continue;
+        }
+        call->request = request;
+        put_request(self, request);
+        /* Half of the time is left for what comes after. */
+        if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW)
+            if ((request->deadline.ns - now_ns) / 2 < shortest_ns)
+                shortest_ns = (request->deadline.ns - now_ns) / 2;
+    }
+    if (self->options.replicas > 0 && shortest_ns != INT64_MAX)
+        put_wait(self, shortest_ns);
+}
+
+static void load_scripts(redis_store *self)
+{
+    self->loaded = 0;
+    for (int script = 0; script < REDIS_SCRIPTS; script++) {
+        char *text = simba__redis_script_text((redis_script)script);
+        redis_call *call = text ? append(self, CALL_LOAD) : NULL;
+        if (call) {
+            call->script = (redis_script)script;
+            simba__redis_put(&self->commands.out, 3, (const char *const[]){"SCRIPT", "LOAD", text});
+        } else {
+            self->commands.out.failed = true; /* the next flush gives the connection up */
+        }
+        simba__free(text);
+    }
+}
+
+static bool can_send(const redis_store *self)
+{
+    return self->commands.state == REDIS_UP && self->loaded == REDIS_SCRIPTS;
+}
+
+bool simba__redis_calls_put(redis_store *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
+{
+    redis_call *call = can_send(self) ? append(self, CALL_OWN) : NULL;
+    if (!call)
+        return false;
+    call->answer = answer;
+    call->user = user;
+    simba__redis_put(&self->commands.out, argc, argv);
+    return true;
+}
+
+bool simba__redis_calls_read(redis_store *self, const char *mutex, redis_answer *answer, void *user)
+{
+    redis_call *call = can_send(self) ? append(self, CALL_OWN) : NULL;
+    if (!call)
+        return false;
+    call->answer = answer;
+    call->user = user;
+    put_script(self, REDIS_READ, mutex, 0, NULL);
+    return true;
+}
+
+/* --- answers ---------------------------------------------------------------------------------------- */
+
+static void fail_with(redis_store *self, simba_request *request, const simba_error *error)
+{
+    self->host->fail(self->host, request, error->code, "%s", error->text);
+}
+
+static bool needs_replicas(const redis_store *self, const simba_request *request)
+{
+    return self->options.replicas > 0 && request->reply.outcome == SIMBA_MINE &&
+           (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW);
+}
+
+static void answered(redis_store *self, simba_request *request)
+{
+    simba__redis_subs_heard(self, request->mutex, request->reply.owner.token);
+    if (request->op == SIMBA_OP_ACQUIRE && request->reply.outcome == SIMBA_MINE)
+        simba__redis_subs_left(self, request);
+    else if (request->op == SIMBA_OP_ACQUIRE && request->queue)
+        simba__redis_subs_waits(self, request);
+    if (needs_replicas(self, request)) {
+        request->next = NULL;
+        *self->held_last = request;
+        self->held_last = &request->next;
+        return;
+    }
+    self->host->complete(self->host, request);
+}
+
+/* A flushed script cache is no reason to fail, once. */
+static bool try_again(redis_store *self, simba_request *request, const char *error)
+{
+    if (strncmp(error, "NOSCRIPT", 8) != 0 || request->backend_data)
+        return false;
+    request->backend_data = request;
+    if (self->loaded == REDIS_SCRIPTS)
+        load_scripts(self);
+    put_waiting(self, request);
+    return true;
+}
+
+static void take_request(redis_store *self, simba_request *request, const redisReply *reply)
+{
+    if (!request)
+        return;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        if (try_again(self, request, reply->str))
+            return;
+        simba_error error;
+        bool drop;
+        simba__redis_error(&self->options, reply->str, &error, &drop);
+        fail_with(self, request, &error);
+        if (drop)
+            simba__redis_conn_fail(&self->commands, error.code, "%s", error.text);
+    } else if (simba__redis_parse(reply, &request->reply)) {
+        answered(self, request);
+    } else {
+        self->host->fail(self->host, request, SIMBA_ECORRUPT,
+                         "redis %s: an answer of a form that no script of ours has", self->options.where);
+        simba__redis_conn_fail(&self->commands, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer",
+                               self->options.where);
+    }
+}
+
+static void take_load(redis_store *self, redis_script script, const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_ERROR) {
+        simba_error error;
+        bool drop;
+        simba__redis_error(&self->options, reply->str, &error, &drop);
+        simba__redis_conn_fail(&self->commands, error.code, "%s", error.text);
+        return;
+    }
+    if (reply->type != REDIS_REPLY_STRING || reply->len != 40) {
+        simba__redis_conn_fail(&self->commands, SIMBA_ESTORE, "redis %s: an odd answer to SCRIPT LOAD",
+                               self->options.where);
+        return;
+    }
+    memcpy(self->sha[script], reply->str, 40);
+    if (++self->loaded == REDIS_SCRIPTS)
+        send_waiting(self);
+}
+
+static void give_back(redis_store *self, const simba_request *request)
+{
+    char nonce[24];
+    snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
+    if (can_send(self) && append(self, CALL_REQUEST))
+        put_script(self, REDIS_RELEASE, request->mutex, 3, (const char *const[]){request->id, nonce, "0"});
+}
+
+static void take_wait(redis_store *self, const redisReply *reply)
+{
+    const long long confirmed = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
+    for (simba_request *request = take_held(self); request; request = take_held(self)) {
+        if (confirmed >= self->options.replicas) {
+            self->host->complete(self->host, request);
+            continue;
+        }
+        if (request->op == SIMBA_OP_ACQUIRE)
+            give_back(self, request);
+        self->host->fail(self->host, request, SIMBA_EUNAVAILABLE, "redis %s: %lld of %ld replicas confirmed it",
+                         self->options.where, confirmed, self->options.replicas);
+    }
+}
+
+static void on_answer(redis_conn *conn, const redisReply *reply)
+{
+    redis_store *self = of(conn);
+    if (!self->calls_first) {
+        simba_error error = {.code = SIMBA_EUNAVAILABLE, .text = "an answer that nobody asked for"};
+        bool drop;
+        if (reply->type == REDIS_REPLY_ERROR)
+            simba__redis_error(&self->options, reply->str, &error, &drop);
+        simba__redis_conn_fail(conn, error.code, "%s", error.text);
+        return;
+    }
+    const redis_call call = take(self);
+    switch (call.kind) {
+    case CALL_REQUEST:
+        take_request(self, call.request, reply);
+        break;
+    case CALL_LOAD:
+        take_load(self, call.script, reply);
+        break;
+    case CALL_WAIT:
+        take_wait(self, reply);
+        break;
+    case CALL_OWN:
+        call.answer(self, call.user, reply);
+        break;
+    }
+}
+
+/* --- the fate of the connection ----------------------------------------------------------------------- */
+
+static void fail_all(redis_store *self, const simba_error *error)
+{
+    while (self->calls_first) {
+        const redis_call call = take(self);
+        if (call.request)
+            fail_with(self, call.request, error);
+        else if (call.kind == CALL_OWN)
+            call.answer(self, call.user, NULL);
+    }
+    for (simba_request *request = take_held(self); request; request = take_held(self))
+        fail_with(self, request, error);
+    for (simba_request *request = take_waiting(self); request; request = take_waiting(self))
+        fail_with(self, request, error);
+}
+
+static void on_up(redis_conn *conn)
+{
+    load_scripts(of(conn)); /* it may be another server, or the same one without its memory */
+}
+
+static void on_down(redis_conn *conn)
+{
+    redis_store *self = of(conn);
+    self->loaded = 0;
+    if (conn->failures == 1)
+        self->host->log(self->host, SIMBA_LOG_INFO, "%s", conn->error.text);
+    fail_all(self, &conn->error);
+}
+
+static void on_tick(redis_conn *conn, simba_local now)
+{
+    redis_store *self = of(conn);
+    if (!self->calls_first)
+        return;
+    const simba_local until = {self->calls_first->sent_at.ns + self->options.timeout_ns};
+    if (now.ns >= until.ns)
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: no answer for %lld ms", self->options.where,
+                               (long long)(self->options.timeout_ns / SIMBA__NS_PER_MS));
+    else
+        self->host->timer_set(self->host, &conn->timer, until);
+}
+
+static const redis_conn_events events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
+
+/* --- deadlines ---------------------------------------------------------------------------------------- */
+
+static void expire(redis_store *self, simba_request *request)
+{
+    self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "redis %s: no answer in time", self->options.where);
+}
+
+static void min_deadline(simba_local *earliest, simba_local at)
+{
+    if (at.ns < earliest->ns)
+        *earliest = at;
+}
+
+/* Those of the list that are over their deadline. */
+static void expire_list(redis_store *self, simba_request **first, simba_request ***last, simba_local now,
+                        simba_local *earliest)
+{
+    simba_request **link = first;
+    while (*link) {
+        simba_request *request = *link;
+        if (request->deadline.ns <= now.ns) {
+            *link = request->next;
+            expire(self, request);
+        } else {
+            min_deadline(earliest, request->deadline);
+            link = &request->next;
+        }
+    }
+    *last = link;
+}
+
+static void on_deadline(simba_timer *timer, simba_local now)
+{
+    redis_store *self = (redis_store *)(void *)((char *)timer - offsetof(redis_store, deadlines));
+    simba_local earliest = {INT64_MAX};
+    expire_list(self, &self->waiting_first, &self->waiting_last, now, &earliest);
+    expire_list(self, &self->held_first, &self->held_last, now, &earliest);
+    for (redis_call *call = self->calls_first; call; call = call->next) {
+        if (!call->request)
+            continue;
+        if (call->request->deadline.ns <= now.ns) {
+            expire(self, call->request);
+            call->request = NULL;
+        } else {
+            min_deadline(&earliest, call->request->deadline);
+        }
+    }
+    min_deadline(&earliest, simba__redis_lists_expire(self, now));
+    if (earliest.ns != INT64_MAX)
+        self->host->timer_set(self->host, timer, earliest);
+}
+
+/* --- the store's side --------------------------------------------------------------------------------- */
+
+int simba__redis_calls_init(redis_store *self)
+{
+    self->waiting_last = &self->waiting_first;
+    self->calls_last = &self->calls_first;
+    self->held_last = &self->held_first;
+    self->commands.events = &events;
+    self->commands.owner = self;
+    self->deadlines.fire = on_deadline;
+    return self->host->timer_add(self->host, &self->deadlines);
+}
+
+void simba__redis_calls_submit(redis_store *self, simba_request *request)
+{
+    request->backend_data = NULL;
+    put_waiting(self, request);
+}
+
+void simba__redis_calls_flush(redis_store *self)
+{
+    switch (self->commands.state) {
+    case REDIS_CLOSED:
+        simba__redis_conn_open(&self->commands);
+        break;
+    case REDIS_CONNECTING:
+        break;
+    case REDIS_UP:
+        if (can_send(self))
+            send_waiting(self);
+        simba__redis_conn_flush(&self->commands);
+        break;
+    case REDIS_WAITING:
+        for (simba_request *request = take_waiting(self); request; request = take_waiting(self))
+            fail_with(self, request, &self->commands.error);
+        break;
+    }
+}
+
+void simba__redis_calls_close(redis_store *self)
+{
+    const simba_error error = {.code = SIMBA_ECANCELED, .text = "redis: the client closes"};
+    simba__redis_conn_close(&self->commands);
+    self->commands.error = error;
+    self->host->timer_clear(self->host, &self->deadlines);
+    fail_all(self, &error);
+}
+
+void simba__redis_calls_fini(redis_store *self)
+{
+    while (self->spare) {
+        redis_call *next = self->spare->next;
+        simba__free(self->spare);
+        self->spare = next;
+    }
+}

@@ -1,0 +1,451 @@
+/* One connection to the server: finds its address, connects, says who we are, hands whole replies to its owner, and when
+ * it breaks says so and tries again by itself, at growing intervals and not in step with everybody else.
+ *
+ * A `link` is one attempt and what came of it. libuv gives memory back only when a handle has closed and a name lookup
+ * has returned, so a link outlives the moment it is given up; the connection goes on with another one. */
+#include <assert.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/redis/redis.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+enum { BACKOFF_FIRST_MS = 20, BACKOFF_MOST_MS = 1000, BACKOFF_DOUBLINGS = 6 };
+
+struct redis_link {
+    redis_conn *conn; /* NULL: given up */
+    simba_host *host;
+    unsigned *links;
+    void (*gone)(redis_conn *conn);
+    redis_conn *gone_to;
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } u;
+    bool has_handle, resolving, writing;
+    uv_getaddrinfo_t resolver;
+    uv_connect_t connect;
+    uv_write_t write;
+    redisReader *reader;
+    redis_buffer wire; /* handed to libuv */
+    char input[16384];
+};
+
+/* --- links ---------------------------------------------------------------------------------------- */
+
+static redis_link *link_new(redis_conn *conn)
+{
+    redis_link *link = simba__calloc(1, sizeof *link);
+    if (!link)
+        return NULL;
+    link->reader = redisReaderCreate();
+    if (!link->reader) {
+        simba__free(link);
+        return NULL;
+    }
+    link->conn = conn;
+    link->host = conn->host;
+    link->links = conn->links;
+    link->gone = conn->link_gone;
+    link->gone_to = conn;
+    link->resolver.data = link;
+    link->connect.data = link;
+    link->write.data = link;
+    ++*link->links;
+    return link;
+}
+
+/* In a turn. */
+static void link_free(redis_link *link)
+{
+    if (link->has_handle || link->resolving)
+        return;
+    redisReaderFree(link->reader);
+    simba__redis_buffer_free(&link->wire);
+    --*link->links;
+    link->gone(link->gone_to);
+    simba__free(link);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    redis_link *link = handle->data;
+    simba_host *host = link->host;
+    host->enter(host);
+    link->has_handle = false;
+    link_free(link);
+    host->leave(host);
+}
+
+static void link_abandon(redis_link *link)
+{
+    link->conn = NULL;
+    if (link->resolving)
+        uv_cancel((uv_req_t *)&link->resolver);
+    if (link->has_handle)
+        uv_close(&link->u.handle, on_closed);
+    else
+        link_free(link);
+}
+
+/* --- failing and trying again --------------------------------------------------------------------- */
+
+static void let_go(redis_conn *conn)
+{
+    redis_link *link = conn->link;
+    conn->link = NULL;
+    if (link)
+        link_abandon(link);
+    if (conn->addresses)
+        uv_freeaddrinfo(conn->addresses);
+    conn->addresses = conn->next_address = NULL;
+    conn->out.length = 0;
+    conn->out.failed = false;
+    conn->greeting = 0;
+}
+
+static int64_t backoff_ns(redis_conn *conn)
+{
+    int64_t ms = BACKOFF_FIRST_MS;
+    for (unsigned i = 1; i < conn->failures && i < BACKOFF_DOUBLINGS; i++)
+        ms *= 2;
+    if (ms > BACKOFF_MOST_MS)
+        ms = BACKOFF_MOST_MS;
+    return (ms * 3 / 4) * SIMBA__NS_PER_MS +
+           (int64_t)(conn->host->random(conn->host) % (uint64_t)(ms * SIMBA__NS_PER_MS / 2));
+}
+
+static void fail(redis_conn *conn, const simba_error *error)
+{
+    if (conn->state != REDIS_CONNECTING && conn->state != REDIS_UP)
+        return;
+    conn->error = *error;
+    conn->failures++;
+    conn->state = REDIS_WAITING;
+    let_go(conn);
+    const simba_local now = conn->host->now(conn->host);
+    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + backoff_ns(conn)});
+    conn->events->down(conn);
+}
+
+void simba__redis_conn_fail(redis_conn *conn, int code, const char *format, ...)
+{
+    simba_error error = {.code = code};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error.text, sizeof error.text, format, args);
+    va_end(args);
+    fail(conn, &error);
+}
+
+static void fail_to_connect(redis_conn *conn, const char *why)
+{
+    simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: cannot connect: %s", conn->options->where, why);
+}
+
+/* --- reading -------------------------------------------------------------------------------------- */
+
+static void take_greeting(redis_conn *conn, const redisReply *reply)
+{
+    conn->greeting--;
+    if (reply->type != REDIS_REPLY_ERROR)
+        return;
+    simba_error error;
+    bool drop;
+    simba__redis_error(conn->options, reply->str, &error, &drop);
+    fail(conn, &error);
+}
+
+/* Whole replies, as far as there are any. The owner may give the link up over one. */
+static void take_replies(redis_conn *conn, redis_link *link)
+{
+    while (conn->link == link) {
+        void *object = NULL;
+        if (redisReaderGetReply(link->reader, &object) != REDIS_OK) {
+            simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: what came is not Redis's protocol",
+                                   conn->options->where);
+            return;
+        }
+        if (!object)
+            return;
+        redisReply *reply = object;
+        if (reply->type != REDIS_REPLY_ERROR)
+            conn->failures = 0;
+        if (conn->greeting > 0)
+            take_greeting(conn, reply);
+        else
+            conn->events->answer(conn, reply);
+        freeReplyObject(reply);
+    }
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    redis_link *link = handle->data;
+    *buf = uv_buf_init(link->input, sizeof link->input);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buf)
+{
+    redis_link *link = stream->data;
+    simba_host *host = link->host;
+    if (length == 0)
+        return;
+    host->enter(host);
+    redis_conn *conn = link->conn;
+    if (conn && length < 0)
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->options->where,
+                               length == UV_EOF ? "the server closed it" : uv_strerror((int)length));
+    else if (conn && redisReaderFeed(link->reader, buf->base, (size_t)length) != REDIS_OK)
+        simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->options->where);
+    else if (conn)
+        take_replies(conn, link);
+    if (conn && conn->link == link)
+        simba__redis_conn_flush(conn);
+    host->leave(host);
+}
+
+/* --- writing -------------------------------------------------------------------------------------- */
+
+static void on_written(uv_write_t *write, int status)
+{
+    redis_link *link = write->data;
+    simba_host *host = link->host;
+    host->enter(host);
+    link->writing = false;
+    link->wire.length = 0;
+    if (link->conn && status < 0)
+        simba__redis_conn_fail(link->conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s",
+                               link->conn->options->where, uv_strerror(status));
+    else if (link->conn)
+        simba__redis_conn_flush(link->conn);
+    host->leave(host);
+}
+
+/* At once as far as the socket takes it, which is nearly always all; libuv keeps the rest. */
+static int send_wire(redis_link *link)
+{
+    uv_buf_t buf = uv_buf_init(link->wire.data, (unsigned)link->wire.length);
+    const int sent = uv_try_write(&link->u.stream, &buf, 1);
+    if (sent < 0 && sent != UV_EAGAIN)
+        return sent;
+    if (sent > 0 && (size_t)sent == link->wire.length) {
+        link->wire.length = 0;
+        return 0;
+    }
+    if (sent > 0)
+        buf = uv_buf_init(link->wire.data + sent, (unsigned)(link->wire.length - (size_t)sent));
+    link->writing = true;
+    return uv_write(&link->write, &link->u.stream, &buf, 1, on_written);
+}
+
+void simba__redis_conn_flush(redis_conn *conn)
+{
+    redis_link *link = conn->link;
+    if (conn->state != REDIS_UP || link->writing)
+        return;
+    if (conn->out.failed) {
+        simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->options->where);
+        return;
+    }
+    if (conn->out.length == 0)
+        return;
+    const redis_buffer empty = link->wire;
+    link->wire = conn->out;
+    conn->out = empty;
+    const int rc = send_wire(link);
+    if (rc < 0)
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->options->where,
+                               uv_strerror(rc));
+}
+
+/* --- connecting ----------------------------------------------------------------------------------- */
+
+static void put_greeting(redis_conn *conn)
+{
+    const redis_options *options = conn->options;
+    if (options->password && options->user) {
+        simba__redis_put(&conn->out, 3, (const char *const[]){"AUTH", options->user, options->password});
+        conn->greeting++;
+    } else if (options->password) {
+        simba__redis_put(&conn->out, 2, (const char *const[]){"AUTH", options->password});
+        conn->greeting++;
+    }
+    if (options->db != 0) {
+        char db[24];
+        snprintf(db, sizeof db, "%ld", options->db);
+        simba__redis_put(&conn->out, 2, (const char *const[]){"SELECT", db});
+        conn->greeting++;
+    }
+}
+
+static void come_up(redis_conn *conn)
+{
+    conn->state = REDIS_UP;
+    conn->host->timer_clear(conn->host, &conn->timer);
+    put_greeting(conn);
+    conn->events->up(conn);
+    simba__redis_conn_flush(conn);
+}
+
+static void try_next_address(redis_conn *conn);
+
+static void on_connected(uv_connect_t *connect, int status)
+{
+    redis_link *link = connect->data;
+    simba_host *host = link->host;
+    host->enter(host);
+    redis_conn *conn = link->conn;
+    if (conn && status < 0 && conn->next_address) {
+        try_next_address(conn);
+    } else if (conn && status < 0) {
+        fail_to_connect(conn, uv_strerror(status));
+    } else if (conn) {
+        const int rc = uv_read_start(&link->u.stream, on_alloc, on_read);
+        if (rc < 0)
+            fail_to_connect(conn, uv_strerror(rc));
+        else
+            come_up(conn);
+    }
+    host->leave(host);
+}
+
+static int connect_to(redis_link *link, const struct sockaddr *address)
+{
+    int rc = uv_tcp_init(link->host->loop, &link->u.tcp);
+    if (rc < 0)
+        return rc;
+    link->has_handle = true;
+    link->u.handle.data = link;
+    uv_tcp_nodelay(&link->u.tcp, 1);
+    return uv_tcp_connect(&link->connect, &link->u.tcp, address, on_connected);
+}
+
+static int connect_to_socket(redis_link *link, const char *path)
+{
+    const int rc = uv_pipe_init(link->host->loop, &link->u.pipe, 0);
+    if (rc < 0)
+        return rc;
+    link->has_handle = true;
+    link->u.handle.data = link;
+    uv_pipe_connect(&link->connect, &link->u.pipe, path, on_connected);
+    return 0;
+}
+
+/* A name may have several addresses, and the first need not be the one that answers. */
+static void try_next_address(redis_conn *conn)
+{
+    int rc = UV_ENOMEM;
+    while (conn->next_address) {
+        const struct addrinfo *address = conn->next_address;
+        conn->next_address = address->ai_next;
+        if (conn->link)
+            link_abandon(conn->link);
+        conn->link = link_new(conn);
+        rc = conn->link ? connect_to(conn->link, address->ai_addr) : UV_ENOMEM;
+        if (rc == 0)
+            return;
+    }
+    fail_to_connect(conn, uv_strerror(rc));
+}
+
+static void on_resolved(uv_getaddrinfo_t *resolver, int status, struct addrinfo *addresses)
+{
+    redis_link *link = resolver->data;
+    simba_host *host = link->host;
+    host->enter(host);
+    link->resolving = false;
+    redis_conn *conn = link->conn;
+    if (!conn) {
+        uv_freeaddrinfo(addresses);
+        link_free(link);
+    } else if (status < 0) {
+        fail_to_connect(conn, uv_strerror(status));
+    } else {
+        conn->addresses = conn->next_address = addresses;
+        try_next_address(conn);
+    }
+    host->leave(host);
+}
+
+static int begin(redis_link *link, const redis_options *options)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } address;
+    if (options->path)
+        return connect_to_socket(link, options->path);
+    if (uv_ip4_addr(options->host, options->port, &address.v4) == 0 ||
+        uv_ip6_addr(options->host, options->port, &address.v6) == 0)
+        return connect_to(link, &address.any);
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    char port[8];
+    snprintf(port, sizeof port, "%d", options->port);
+    const int rc = uv_getaddrinfo(link->host->loop, &link->resolver, on_resolved, options->host, port, &hints);
+    link->resolving = rc == 0;
+    return rc;
+}
+
+void simba__redis_conn_open(redis_conn *conn)
+{
+    if (conn->state == REDIS_CONNECTING || conn->state == REDIS_UP)
+        return;
+    conn->state = REDIS_CONNECTING;
+    const simba_local now = conn->host->now(conn->host);
+    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + conn->options->connect_timeout_ns});
+    conn->link = link_new(conn);
+    const int rc = conn->link ? begin(conn->link, conn->options) : UV_ENOMEM;
+    if (rc < 0)
+        fail_to_connect(conn, uv_strerror(rc));
+}
+
+/* --- lifetime ------------------------------------------------------------------------------------- */
+
+static void on_timer(simba_timer *timer, simba_local now)
+{
+    redis_conn *conn = (redis_conn *)(void *)((char *)timer - offsetof(redis_conn, timer));
+    switch (conn->state) {
+    case REDIS_CONNECTING:
+        fail_to_connect(conn, "no answer");
+        break;
+    case REDIS_UP:
+        conn->events->tick(conn, now);
+        break;
+    case REDIS_WAITING:
+        simba__redis_conn_open(conn);
+        break;
+    case REDIS_CLOSED:
+        break;
+    }
+}
+
+int simba__redis_conn_init(redis_conn *conn, simba_host *host, const redis_options *options)
+{
+    conn->host = host;
+    conn->options = options;
+    conn->timer.fire = on_timer;
+    return host->timer_add(host, &conn->timer);
+}
+
+void simba__redis_conn_close(redis_conn *conn)
+{
+    conn->state = REDIS_CLOSED;
+    conn->host->timer_clear(conn->host, &conn->timer);
+    let_go(conn);
+}
+
+void simba__redis_conn_fini(redis_conn *conn)
+{
+    assert(!conn->link);
+    simba__redis_buffer_free(&conn->out);
+}

@@ -1,0 +1,145 @@
+/* What a Redis URL says:
+ *
+ *   redis://[user:password@]host[:port][/db]       redis+unix://[user:password@]/path/to.sock[?db=N]
+ *
+ * A host may be a name, an IPv4 address, or an IPv6 address in brackets. Without a port it is 6379, without a host
+ * 127.0.0.1. "redis://:password@host" is a password without a user, as servers older than 6 have it. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/redis/redis.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+#include "util/url.h"
+
+static int out_of_memory(simba_error *err)
+{
+    return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+}
+
+static bool parse_number(const char *text, long most, long *ret_number)
+{
+    char *end;
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    const long number = strtol(text, &end, 10);
+    if (*end != '\0' || number > most)
+        return false;
+    *ret_number = number;
+    return true;
+}
+
+static int parse_host(redis_options *options, const char *authority, simba_error *err)
+{
+    const char *colon = strrchr(authority, ':');
+    const char *bracket = strchr(authority, ']');
+    if (bracket && colon && colon < bracket)
+        colon = NULL;
+    if (strchr(authority, ','))
+        return simba__fail(err, SIMBA_EURL, "a redis URL names one host");
+    if ((authority[0] == '[') != (bracket != NULL) || (!bracket && colon && strchr(authority, ':') != colon) ||
+        (bracket && bracket[1] != '\0' && bracket[1] != ':'))
+        return simba__fail(err, SIMBA_EURL, "an IPv6 address in a redis URL stands in brackets, as in redis://[::1]");
+    long port = 6379;
+    if (colon && (!parse_number(colon + 1, 65535, &port) || port == 0))
+        return simba__fail(err, SIMBA_EURL, "the port of the redis URL is not a number from 1 to 65535");
+    const char *from = bracket ? authority + 1 : authority;
+    const size_t length = bracket ? (size_t)(bracket - from) : colon ? (size_t)(colon - from) : strlen(from);
+    options->port = (int)port;
+    options->host = simba__strdup(length ? from : "127.0.0.1");
+    if (!options->host)
+        return out_of_memory(err);
+    if (length)
+        options->host[length] = '\0';
+    snprintf(options->where, sizeof options->where, strchr(options->host, ':') ? "[%.100s]:%d" : "%.100s:%d",
+             options->host, options->port);
+    return 0;
+}
+
+static int parse_socket(redis_options *options, const simba_url *url, simba_error *err)
+{
+    const char *path = simba_url_path(url);
+    if (simba_url_authority(url)[0] != '\0' || path[0] == '\0' || path[1] == '\0')
+        return simba__fail(err, SIMBA_EURL, "a redis+unix URL is redis+unix:///absolute/path/to.sock");
+    if (strlen(path) > 107) /* sun_path */
+        return simba__fail(err, SIMBA_EURL, "the path of the socket is longer than the system allows");
+    options->path = simba__strdup(path);
+    snprintf(options->where, sizeof options->where, "%s", path);
+    return options->path ? 0 : out_of_memory(err);
+}
+
+static int parse_db(redis_options *options, const simba_url *url, simba_error *err)
+{
+    const char *path = options->path ? "" : simba_url_path(url);
+    const char *query = simba_url_query(url, "db");
+    const bool in_path = path[0] == '/' && path[1] != '\0';
+    if (in_path && query)
+        return simba__fail(err, SIMBA_EURL, "the database stands twice in the redis URL");
+    const char *text = in_path ? path + 1 : query;
+    if (text && !parse_number(text, 1000000, &options->db))
+        return simba__fail(err, SIMBA_EURL, "the database of the redis URL is not a number");
+    return 0;
+}
+
+static int parse_login(redis_options *options, const simba_url *url, simba_error *err)
+{
+    const char *user = simba_url_user(url);
+    const char *password = simba_url_password(url);
+    if (user && user[0] != '\0' && !password)
+        return simba__fail(err, SIMBA_EURL, "the redis URL has a user without a password");
+    if (user && user[0] != '\0') {
+        options->user = simba__strdup(user);
+        if (!options->user)
+            return out_of_memory(err);
+    }
+    if (password && password[0] != '\0') {
+        options->password = simba__strdup(password);
+        if (!options->password)
+            return out_of_memory(err);
+    }
+    return 0;
+}
+
+static int parse_durations(redis_options *options, const simba_url *url, simba_error *err)
+{
+    int64_t connect_ms = 2000;
+    int64_t timeout_ms = 4000;
+    int rc = simba__url_duration(url, "connect-timeout", &connect_ms, err);
+    if (rc == 0)
+        rc = simba__url_duration(url, "timeout", &timeout_ms, err);
+    if (rc == 0 && (connect_ms < 1 || timeout_ms < 1 || connect_ms > 3600000 || timeout_ms > 3600000))
+        rc = simba__fail(err, SIMBA_EURL, "connect-timeout and timeout are from 1ms to 1h");
+    options->connect_timeout_ns = connect_ms * SIMBA__NS_PER_MS;
+    options->timeout_ns = timeout_ms * SIMBA__NS_PER_MS;
+    return rc;
+}
+
+int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err)
+{
+    const bool is_socket = strcmp(simba_url_scheme(url), "redis+unix") == 0;
+    ret_options->verify = true;
+    int rc = is_socket ? parse_socket(ret_options, url, err) : parse_host(ret_options, simba_url_authority(url), err);
+    if (rc == 0)
+        rc = parse_db(ret_options, url, err);
+    if (rc == 0)
+        rc = parse_login(ret_options, url, err);
+    if (rc == 0)
+        rc = parse_durations(ret_options, url, err);
+    return rc;
+}
+
+void simba__redis_options_free(redis_options *options)
+{
+    if (options->password)
+        explicit_bzero(options->password, strlen(options->password));
+    simba__free(options->password);
+    simba__free(options->user);
+    simba__free(options->host);
+    simba__free(options->path);
+    simba__free(options->ca);
+    simba__free(options->cert);
+    simba__free(options->key);
+}

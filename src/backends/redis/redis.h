@@ -1,0 +1,195 @@
+/* The parts of the Redis store, for one another.
+ *
+ *   options.c   what the URL says                    buffer.c   bytes on their way out, and commands in them
+ *   conn.c      one connection: names, sockets, greeting, silence, backoff
+ *   scripts.c   the Lua scripts                      reply.c    what an answer or a refusal means
+ *   calls.c     requests on the command connection   list.c     LIST, which takes many commands
+ *   subs.c      the subscription connection          backend.c  the table
+ *
+ * Everything runs on the loop thread, in turns. hiredis is used for its parser alone.
+ */
+#ifndef SIMBA_BACKENDS_REDIS_H
+#define SIMBA_BACKENDS_REDIS_H
+
+#include <hiredis/hiredis.h>
+#include <simba/backend.h>
+#include <uv.h>
+
+extern const simba_backend simba__backend_redis;
+
+/* --- options ---------------------------------------------------------------------------------------- */
+
+typedef struct redis_options {
+    char *host; /* NULL: a socket file */
+    char *path; /* of the socket file */
+    char *user, *password;
+    int port;
+    long db;
+    int64_t connect_timeout_ns; /* until the connection can be used, names and greeting included */
+    int64_t timeout_ns;         /* a connection that owes an answer for longer is given up */
+    long replicas;              /* that have to acknowledge a grant */
+    bool tls, verify;
+    char *ca, *cert, *key;
+    char where[128]; /* for messages */
+} redis_options;
+
+int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err);
+void simba__redis_options_free(redis_options *options);
+
+/* --- bytes on their way out ------------------------------------------------------------------------- */
+
+typedef struct redis_buffer {
+    char *data;
+    size_t length, capacity;
+    bool failed; /* there was no memory: what is in here is not whole */
+} redis_buffer;
+
+void simba__redis_put_bytes(redis_buffer *buffer, const void *data, size_t length);
+/* One command. */
+void simba__redis_put(redis_buffer *buffer, size_t argc, const char *const *argv);
+void simba__redis_buffer_free(redis_buffer *buffer);
+
+/* --- a connection ----------------------------------------------------------------------------------- */
+
+typedef struct redis_conn redis_conn;
+typedef struct redis_link redis_link;
+
+typedef enum redis_conn_state {
+    REDIS_CLOSED,     /* nobody has asked for it yet, or the store closes */
+    REDIS_CONNECTING, /* names, socket, TLS */
+    REDIS_UP,         /* may be written to; the answers to the greeting may be still to come */
+    REDIS_WAITING,    /* it failed; the timer tries again */
+} redis_conn_state;
+
+/* What the owner of a connection does at its turns of fate. */
+typedef struct redis_conn_events {
+    void (*up)(redis_conn *conn);
+    void (*answer)(redis_conn *conn, const redisReply *reply);
+    /* The connection is gone, or could not be made. conn->error says why. */
+    void (*down)(redis_conn *conn);
+    /* conn->timer went off while up: look for silence, and set it again. */
+    void (*tick)(redis_conn *conn, simba_local now);
+} redis_conn_events;
+
+struct redis_conn {
+    simba_host *host;
+    const redis_options *options;
+    const redis_conn_events *events;
+    void *owner;
+    unsigned *links; /* how many there are in the whole store */
+    void (*link_gone)(redis_conn *conn);
+
+    redis_link *link;
+    redis_conn_state state;
+    struct addrinfo *addresses, *next_address;
+    unsigned greeting; /* answers to the greeting that are still to come */
+    unsigned failures; /* in a row */
+    simba_error error; /* why it is down */
+    simba_timer timer;
+    redis_buffer out;
+};
+
+int simba__redis_conn_init(redis_conn *conn, simba_host *host, const redis_options *options);
+void simba__redis_conn_open(redis_conn *conn);
+/* Send what is in conn->out, if it is up. */
+void simba__redis_conn_flush(redis_conn *conn);
+/* Give it up, tell the owner, and try again later. */
+void simba__redis_conn_fail(redis_conn *conn, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void simba__redis_conn_close(redis_conn *conn);
+void simba__redis_conn_fini(redis_conn *conn);
+
+/* --- TLS -------------------------------------------------------------------------------------------- */
+
+typedef struct redis_tls redis_tls;
+typedef struct redis_tls_context redis_tls_context;
+
+/* --- scripts ---------------------------------------------------------------------------------------- */
+
+typedef enum redis_script {
+    REDIS_ACQUIRE,
+    REDIS_RENEW,
+    REDIS_RELEASE,
+    REDIS_READ,
+    REDIS_FORCE_RELEASE,
+    REDIS_SCRIPTS,
+} redis_script;
+
+/* The whole text. Free it with simba__free; NULL: out of memory. */
+char *simba__redis_script_text(redis_script script);
+
+/* --- answers ---------------------------------------------------------------------------------------- */
+
+/* What the text of an error reply means, as a code of ours. `ret_drop`: this connection is of no use any more. */
+int simba__redis_error_code(const char *text, bool *ret_drop);
+/* The same with words about it; never any that the server could have repeated from a password. */
+int simba__redis_error(const redis_options *options, const char *text, simba_error *ret_error, bool *ret_drop);
+/* The answer of a script. False: that is none. */
+bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply);
+
+/* --- the store -------------------------------------------------------------------------------------- */
+
+typedef struct redis_call redis_call;
+typedef struct redis_watch redis_watch;
+typedef struct redis_list redis_list;
+
+typedef struct redis_store {
+    simba_host *host;
+    redis_options options;
+    bool closing, closed;
+    unsigned links;
+
+    /* Requests. */
+    redis_conn commands;
+    char sha[REDIS_SCRIPTS][41];
+    unsigned loaded;                              /* scripts whose sha is known */
+    simba_request *waiting_first, **waiting_last; /* submitted, not sent */
+    redis_call *calls_first, **calls_last;        /* sent, not answered */
+    redis_call *spare;                            /* to be used again */
+    simba_request *held_first, **held_last;       /* granted, but the replicas have not said so */
+    simba_timer deadlines;
+    redis_list *lists;
+
+    /* Pushes. */
+    redis_conn pushes;
+    redis_watch **buckets;
+    size_t watch_count, watch_capacity;
+    redis_watch *idle_first, *idle_last; /* not watched any more, subscription kept for a moment; oldest first */
+    redis_watch *grace;                  /* somebody was invited and has not been heard of */
+    redis_watch *stale;                  /* CHANGED is to be pushed */
+    bool pinged;
+    simba_timer chores;
+} redis_store;
+
+/* A call of our own on the command connection; `answer` gets NULL when the connection was lost. */
+typedef void redis_answer(redis_store *self, void *user, const redisReply *reply);
+
+/* calls.c */
+int simba__redis_calls_init(redis_store *self);
+void simba__redis_calls_submit(redis_store *self, simba_request *request);
+void simba__redis_calls_flush(redis_store *self);
+void simba__redis_calls_close(redis_store *self);
+void simba__redis_calls_fini(redis_store *self);
+bool simba__redis_calls_put(redis_store *self, size_t argc, const char *const *argv, redis_answer *answer, void *user);
+/* The same, for a script about a mutex without arguments of its own. */
+bool simba__redis_calls_read(redis_store *self, const char *mutex, redis_answer *answer, void *user);
+
+/* list.c */
+void simba__redis_list_begin(redis_store *self, simba_request *request);
+/* Fail those that are over their deadline. Returns the earliest deadline of the others. */
+simba_local simba__redis_lists_expire(redis_store *self, simba_local now);
+
+/* subs.c */
+int simba__redis_subs_init(redis_store *self);
+int simba__redis_subs_watch(redis_store *self, simba_topic *topic);
+void simba__redis_subs_unwatch(redis_store *self, simba_topic *topic);
+/* What the answers to requests say about who waits here for what. */
+void simba__redis_subs_waits(redis_store *self, const simba_request *request);
+void simba__redis_subs_left(redis_store *self, const simba_request *request);
+void simba__redis_subs_heard(redis_store *self, const char *mutex, uint64_t token);
+/* Whose invitation to this mutex came here; "": none did. */
+const char *simba__redis_subs_invited(redis_store *self, const char *mutex);
+void simba__redis_subs_woken(redis_store *self);
+void simba__redis_subs_close(redis_store *self);
+void simba__redis_subs_fini(redis_store *self);
+
+#endif

@@ -1,0 +1,125 @@
+/* What an answer means. The table of refusals, and what becomes of each:
+ *
+ *   what the server says, or what happens       outcome          and then
+ *   ------------------------------------------  ---------------  -------------------------------------------------------
+ *   connection refused, reset, closed, silent   EUNAVAILABLE     connect again: 20 ms, doubling to 1 s, jittered
+ *   subscription connection lost                -                the same; CHANGED once everything is subscribed again
+ *   NOSCRIPT (restart, SCRIPT FLUSH)            -                load the scripts, send the call again, once
+ *   LOADING, BUSY, MASTERDOWN, TRYAGAIN,        EUNAVAILABLE     the next request may do better
+ *     CLUSTERDOWN, NOREPLICAS, MISCONF, OOM
+ *   READONLY (the master is a replica now)      EUNAVAILABLE     connect again, with a new look at the name
+ *   max number of clients reached               EUNAVAILABLE     connect again
+ *   NOAUTH, WRONGPASS, NOPERM, no password set  EPERM            connect again later: somebody may put it right
+ *   WRONGTYPE                                   ECORRUPT         a key of ours is somebody else's
+ *   MOVED, ASK, CROSSSLOT                       ESTORE           this is a Redis Cluster, which is another kind of URL
+ *   any other error                             ESTORE
+ *   an answer of another form                   ECORRUPT         connect again: who knows what comes next
+ *   bytes that are not the protocol             EUNAVAILABLE     connect again
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/redis/redis.h"
+#include "util/error.h"
+
+static const struct {
+    const char *word;
+    int code;
+    bool drop;
+} known[] = {
+    {"LOADING", SIMBA_EUNAVAILABLE, false},
+    {"BUSY", SIMBA_EUNAVAILABLE, false},
+    {"MASTERDOWN", SIMBA_EUNAVAILABLE, false},
+    {"TRYAGAIN", SIMBA_EUNAVAILABLE, false},
+    {"CLUSTERDOWN", SIMBA_EUNAVAILABLE, false},
+    {"NOREPLICAS", SIMBA_EUNAVAILABLE, false},
+    {"MISCONF", SIMBA_EUNAVAILABLE, false},
+    {"OOM", SIMBA_EUNAVAILABLE, false},
+    {"READONLY", SIMBA_EUNAVAILABLE, true},
+    {"ERR max number of clients", SIMBA_EUNAVAILABLE, true},
+    {"NOAUTH", SIMBA_EPERM, true},
+    {"WRONGPASS", SIMBA_EPERM, true},
+    {"NOPERM", SIMBA_EPERM, false},
+    {"ERR AUTH", SIMBA_EPERM, true},
+    {"ERR invalid password", SIMBA_EPERM, true},
+    {"WRONGTYPE", SIMBA_ECORRUPT, false},
+    {"NOSCRIPT", SIMBA_EUNAVAILABLE, true},
+    {"MOVED", SIMBA_ESTORE, false},
+    {"ASK", SIMBA_ESTORE, false},
+    {"CROSSSLOT", SIMBA_ESTORE, false},
+};
+
+static bool begins_with_word(const char *text, const char *word)
+{
+    const size_t length = strlen(word);
+    return strncmp(text, word, length) == 0 && (text[length] == ' ' || text[length] == '\0');
+}
+
+/* Servers before 7 put what went wrong inside of a script behind a preamble: "ERR Error running script (…): …: OOM …". */
+static bool says(const char *text, const char *word)
+{
+    if (begins_with_word(text, word))
+        return true;
+    if (strncmp(text, "ERR Error running script", 24) != 0)
+        return false;
+    const char *at = text;
+    while ((at = strstr(at, ": ")) != NULL) {
+        at += 2;
+        at += *at == '-';
+        if (begins_with_word(at, word))
+            return true;
+    }
+    return false;
+}
+
+int simba__redis_error_code(const char *text, bool *ret_drop)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (says(text, known[i].word)) {
+            *ret_drop = known[i].drop;
+            return known[i].code;
+        }
+    *ret_drop = false;
+    return SIMBA_ESTORE;
+}
+
+int simba__redis_error(const redis_options *options, const char *text, simba_error *ret_error, bool *ret_drop)
+{
+    const int code = simba__redis_error_code(text, ret_drop);
+    /* Servers do not repeat passwords, but one that is none of ours might: of those errors only the first word. */
+    const int shown = code == SIMBA_EPERM ? (int)strcspn(text, " ") : 120;
+    simba__error_set(ret_error, code, "redis %s: %s%.*s", options->where,
+                     code == SIMBA_EPERM ? "the server does not let us in: " : "", shown, text);
+    return code;
+}
+
+static bool take_integer(const redisReply *reply, int64_t *ret_number)
+{
+    if (reply->type != REDIS_REPLY_INTEGER)
+        return false;
+    *ret_number = reply->integer;
+    return true;
+}
+
+bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply)
+{
+    simba_reply parsed = {0};
+    int64_t outcome;
+    int64_t token;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 7 || reply->element[2]->type != REDIS_REPLY_STRING)
+        return false;
+    if (!take_integer(reply->element[0], &outcome) || !take_integer(reply->element[1], &parsed.now_ms) ||
+        !take_integer(reply->element[3], &token) || !take_integer(reply->element[4], &parsed.owner.acquired_at_ms) ||
+        !take_integer(reply->element[5], &parsed.owner.ttl_at_ms) ||
+        !take_integer(reply->element[6], &parsed.owner.transition_at_ms))
+        return false;
+    if (outcome < SIMBA_NOT_MINE || outcome > SIMBA_REVOKED)
+        return false;
+    parsed.outcome = (simba_outcome)outcome;
+    parsed.owner.token = (uint64_t)token;
+    /* An id that a JVM contender was given may be longer than ours can be. */
+    const size_t length = (size_t)reply->element[2]->len;
+    memcpy(parsed.owner.id, reply->element[2]->str, length < SIMBA_ID_MAX ? length : SIMBA_ID_MAX);
+    *ret_reply = parsed;
+    return true;
+}

@@ -1,0 +1,159 @@
+/* The Lua scripts: all that decides who has a mutex happens in them, because Redis runs one at a time.
+ *
+ *   KEYS[1]  simba:{M}             string  the owner's id, with the lease as its expiry. Shared with Simba on the JVM.
+ *   KEYS[2]  simba:{M}:contender   zset    who waits, by the second at which they began to. Shared.
+ *   KEYS[3]  simba:{M}:fence       hash    ours: id, nonce, token, acquired_at, ttl_at, until of the latest grant of ours,
+ *                                          revoked: the token of the latest one that was forced away,
+ *                                          next, next_until: who was invited to take it, and how long nobody else may.
+ *
+ * A grant is one of ours if the lock names the id that the fence does and does not end later than we said. Otherwise it
+ * is a JVM contender's: it has no token, and is owned by somebody else whatever its id.
+ *
+ * Every mutex M stands between braces, which is Redis Cluster's rule for keys that belong together: what is hashed is
+ * the text between the first "{" and the first "}" after it. A "}" inside of M only shortens that text, the same way for
+ * all three keys. Only a name that begins with "}" leaves nothing between the two, and then the three keys lie apart.
+ *
+ * Messages:
+ *   simba:{M}        acquired@@ID      shared
+ *   simba:{M}:ID     released@@OWNER   shared: ID is next
+ *   simba:{M}@@      ours: "acquired TOKEN ACQUIRED_AT TTL_AT UNTIL NOW ID", and "released TOKEN NEXT", where NEXT is
+ *                    who was invited, or nothing. No id has "@@" in it, so this is no contender's channel.
+ *
+ * A release takes waiters off the queue until a message to one of them has reached somebody, and keeps the mutex for
+ * that one for a moment: otherwise whoever releases and asks again, being nearest, would always win. */
+#include <string.h>
+
+#include "backends/redis/redis.h"
+#include "util/mem.h"
+
+/* clang-format off */
+static const char common[] =
+"local lock, queue, fence = KEYS[1], KEYS[2], KEYS[3]\n"
+"local RESERVED, FENCE_KEPT, QUEUE_KEPT = 100, 2592000000, 86400\n" /* ms; ms, 30 days; s, one day */
+"local time = redis.call('TIME')\n"
+"local us = time[1] * 1000000 + time[2]\n"
+"local now = math.floor(us / 1000)\n"
+"local function num(n) return string.format('%.0f', n) end\n"
+"local owner = redis.call('GET', lock)\n"
+"local f = redis.call('HMGET', fence, 'id', 'nonce', 'token', 'acquired_at', 'ttl_at', 'until', 'revoked', 'next',"
+" 'next_until')\n"
+"local left = owner and redis.call('PTTL', lock) or 0\n"
+"if left == -2 then owner = false end\n"
+/* Somebody made it without an end: ask again in an hour. */
+"if left < 0 then left = 3600000 end\n"
+"local ours = owner and f[1] == owner and now + left <= tonumber(f[6]) + 1000\n"
+"local function answer(outcome)\n"
+"  if not owner then return {outcome, now, '', 0, 0, 0, 0} end\n"
+"  if not ours then return {outcome, now, owner, 0, 0, now + left, now + left} end\n"
+"  return {outcome, now, owner, tonumber(f[3]), tonumber(f[4]), tonumber(f[5]), now + left}\n"
+"end\n"
+"local function mine(id, nonce, token)\n"
+"  return ours and owner == id and f[2] == nonce and (token == '0' or f[3] == token)\n"
+"end\n"
+"local function extend(ttl, transition)\n"
+"  left = ttl + transition\n"
+"  f[5] = now + ttl\n"
+"  redis.call('PEXPIRE', lock, num(left))\n"
+"  redis.call('HSET', fence, 'ttl_at', num(f[5]), 'until', num(now + left))\n"
+"  redis.call('PEXPIRE', fence, num(left + FENCE_KEPT))\n"
+"end\n"
+"local reserved = not owner and f[8] and f[8] ~= '' and tonumber(f[9]) > now\n"
+"local function wake(from, token)\n"
+"  local chosen = ''\n"
+"  for _ = 1, 1000 do\n"
+"    local head = redis.call('ZPOPMIN', queue)[1]\n"
+"    if not head then break end\n"
+"    if redis.call('PUBLISH', lock .. ':' .. head, 'released@@' .. from) > 0 then chosen = head break end\n"
+"  end\n"
+"  if chosen ~= '' or f[8] then\n"
+"    redis.call('HSET', fence, 'next', chosen, 'next_until', num(now + RESERVED))\n"
+"    redis.call('PEXPIRE', fence, num(FENCE_KEPT))\n"
+"  end\n"
+"  redis.call('PUBLISH', lock .. '@@', 'released ' .. token .. ' ' .. chosen)\n"
+"end\n"
+"local function vacate()\n"
+"  local from, token = owner, ours and f[3] or '0'\n"
+"  redis.call('DEL', lock)\n"
+"  redis.call('HSET', fence, 'id', '', 'nonce', '')\n"
+"  owner = false\n"
+"  wake(from, token)\n"
+"end\n";
+
+static const char acquire[] =
+"local id, nonce, ttl, transition, waits, invited = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5],"
+" ARGV[6]\n"
+"if mine(id, nonce, '0') then\n"
+"  extend(ttl, transition)\n"
+"  redis.call('ZREM', queue, id)\n"
+"  return answer(1)\n"
+"end\n"
+"if not owner and (not reserved or f[8] == id or f[8] == invited) then\n"
+"  local token = math.max(tonumber(f[3] or 0) + 1, us)\n"
+"  owner, ours, left = id, true, ttl + transition\n"
+"  f[3], f[4], f[5] = token, now, now + ttl\n"
+"  redis.call('SET', lock, id, 'PX', num(left))\n"
+"  redis.call('HSET', fence, 'id', id, 'nonce', nonce, 'token', num(token), 'acquired_at', num(now), 'ttl_at',"
+" num(f[5]), 'until', num(now + left), 'next', '')\n"
+"  redis.call('PEXPIRE', fence, num(left + FENCE_KEPT))\n"
+"  redis.call('ZREM', queue, id)\n"
+/* Another contender of the same client was quicker than the one that was invited, which still waits. */
+"  if invited ~= '' and invited ~= id then\n"
+"    redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), invited)\n"
+"  end\n"
+"  redis.call('PUBLISH', lock .. '@@', table.concat({'acquired', num(token), num(now), num(f[5]), num(now + left),"
+" num(now), id}, ' '))\n"
+"  redis.call('PUBLISH', lock, 'acquired@@' .. id)\n"
+"  return answer(1)\n"
+"end\n"
+"if waits == '1' then\n"
+"  redis.call('ZREMRANGEBYSCORE', queue, '-inf', num(time[1] - QUEUE_KEPT))\n"
+"  redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), id)\n"
+"  redis.call('EXPIRE', queue, QUEUE_KEPT)\n"
+"end\n"
+"if reserved then return {0, now, f[8], 0, 0, tonumber(f[9]), tonumber(f[9])} end\n"
+"return answer(0)\n";
+
+static const char renew[] =
+"if mine(ARGV[1], ARGV[2], ARGV[3]) and ARGV[3] ~= '0' then\n"
+"  extend(tonumber(ARGV[4]), tonumber(ARGV[5]))\n"
+"  return answer(1)\n"
+"end\n"
+"return answer(ARGV[3] ~= '0' and f[7] == ARGV[3] and 2 or 0)\n";
+
+/* Whoever leaves without having been in the queue has just been invited: the invitation goes on to the next. */
+static const char release[] =
+"local id = ARGV[1]\n"
+"local was_queued = redis.call('ZREM', queue, id) == 1\n"
+"if mine(id, ARGV[2], ARGV[3]) then\n"
+"  vacate()\n"
+"  return answer(1)\n"
+"end\n"
+"if not owner and (f[8] == id or not (was_queued or reserved)) then wake(id, f[3] or '0') end\n"
+"return answer(0)\n";
+
+static const char read_owner[] =
+"return answer(0)\n";
+
+static const char force_release[] =
+"if not owner then return answer(0) end\n"
+"if ours then redis.call('HSET', fence, 'revoked', f[3]) end\n"
+"vacate()\n"
+"return answer(1)\n";
+/* clang-format on */
+
+char *simba__redis_script_text(redis_script script)
+{
+    static const char *const own[REDIS_SCRIPTS] = {
+        [REDIS_ACQUIRE] = acquire,
+        [REDIS_RENEW] = renew,
+        [REDIS_RELEASE] = release,
+        [REDIS_READ] = read_owner,
+        [REDIS_FORCE_RELEASE] = force_release,
+    };
+    char *text = simba__malloc(sizeof common + strlen(own[script]));
+    if (text) {
+        strcpy(text, common);
+        strcat(text, own[script]);
+    }
+    return text;
+}

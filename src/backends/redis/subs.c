@@ -1,0 +1,637 @@
+/* The subscription connection: made when something is first watched, and then one for all mutexes.
+ *
+ * Of each mutex that is watched we hear three kinds of channels (scripts.c has their names): our own, on which every
+ * grant and release of ours is told with all there is to know; the one on which JVM contenders announce themselves; and
+ * one for each of our contenders that waits, on which it is invited. A PING behind every SUBSCRIBE carries the name of
+ * the mutex, so its echo says that the subscription is in force: what happened before it may have been missed, hence
+ * CHANGED.
+ *
+ * Whoever is invited usually wins and stops watching, and often waits again soon. So a subscription is kept for a moment
+ * after nobody watches any more. That deceives nobody: who does not wait is not in the queue, and is not invited.
+ *
+ * The others hear of an invitation too. If the one that was invited is not heard of in time, they try themselves. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/redis/redis.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/hash.h"
+#include "util/mem.h"
+
+enum {
+    LINGER_MS = 1000,   /* how long a subscription outlives the interest in it */
+    GRACE_MS = 105,     /* a little longer than the scripts keep a mutex for whom they invited */
+    GRACE_MORE_MS = 45, /* at most, by chance, so that not all come at once */
+    PING_MS = 10000,    /* of silence */
+    GONE_MOST = 64,     /* channels of contenders that do not wait any more, per mutex */
+    CHANNEL_SIZE = SIMBA_MUTEX_BYTES + SIMBA_ID_MAX + 32,
+};
+
+typedef struct waiter waiter;
+struct waiter {
+    waiter *next;
+    uint64_t nonce;
+    bool here; /* false: it waits no more, its channel is kept */
+    char id[];
+};
+
+struct redis_watch {
+    redis_watch *next;  /* in its bucket */
+    simba_topic *topic; /* NULL: nobody watches */
+    waiter *waiters;
+    unsigned gone;
+    bool asked;     /* SUBSCRIBE was sent on this connection */
+    bool confirmed; /* and is in force */
+    bool missed;    /* something was heard that nobody was told */
+    bool is_idle, in_grace, is_stale;
+    redis_watch *idle_prev, *idle_next;
+    redis_watch *grace_next, *stale_next;
+    simba_local idle_since, grace_at;
+    uint64_t latest;                /* greatest token that was heard of */
+    char invited[SIMBA_ID_MAX + 1]; /* of our waiters */
+    char echo[SIMBA_ID_MAX + 1];    /* the shared channel is about to tell what ours has told */
+    char mutex[];
+};
+
+static simba_local later(simba_local at, int64_t ms)
+{
+    return (simba_local){at.ns + ms * SIMBA__NS_PER_MS};
+}
+
+/* --- the table -------------------------------------------------------------------------------------- */
+
+static redis_watch *find(redis_store *self, const char *mutex)
+{
+    if (self->watch_capacity == 0)
+        return NULL;
+    redis_watch *watch = self->buckets[simba__hash(mutex) & (self->watch_capacity - 1)];
+    while (watch && strcmp(watch->mutex, mutex) != 0)
+        watch = watch->next;
+    return watch;
+}
+
+static bool grow(redis_store *self)
+{
+    const size_t capacity = self->watch_capacity ? self->watch_capacity * 2 : 16;
+    redis_watch **buckets = simba__calloc(capacity, sizeof *buckets);
+    if (!buckets)
+        return false;
+    for (size_t i = 0; i < self->watch_capacity; i++)
+        while (self->buckets[i]) {
+            redis_watch *watch = self->buckets[i];
+            redis_watch **bucket = &buckets[simba__hash(watch->mutex) & (capacity - 1)];
+            self->buckets[i] = watch->next;
+            watch->next = *bucket;
+            *bucket = watch;
+        }
+    simba__free(self->buckets);
+    self->buckets = buckets;
+    self->watch_capacity = capacity;
+    return true;
+}
+
+static void set_chores(redis_store *self, simba_local at)
+{
+    if (self->chores.index == 0 || at.ns < self->chores.at.ns)
+        self->host->timer_set(self->host, &self->chores, at);
+}
+
+static void make_idle(redis_store *self, redis_watch *watch)
+{
+    if (watch->is_idle)
+        return;
+    watch->is_idle = true;
+    watch->idle_since = self->host->now(self->host);
+    watch->idle_next = NULL;
+    watch->idle_prev = self->idle_last;
+    if (self->idle_last)
+        self->idle_last->idle_next = watch;
+    else
+        self->idle_first = watch;
+    self->idle_last = watch;
+    set_chores(self, later(self->idle_first->idle_since, LINGER_MS));
+}
+
+static void make_busy(redis_store *self, redis_watch *watch)
+{
+    if (!watch->is_idle)
+        return;
+    watch->is_idle = false;
+    if (watch->idle_prev)
+        watch->idle_prev->idle_next = watch->idle_next;
+    else
+        self->idle_first = watch->idle_next;
+    if (watch->idle_next)
+        watch->idle_next->idle_prev = watch->idle_prev;
+    else
+        self->idle_last = watch->idle_prev;
+}
+
+static redis_watch *find_or_make(redis_store *self, const char *mutex)
+{
+    redis_watch *watch = find(self, mutex);
+    if (watch)
+        return watch;
+    if (self->watch_count >= self->watch_capacity && !grow(self))
+        return NULL;
+    watch = simba__calloc(1, sizeof *watch + strlen(mutex) + 1);
+    if (!watch)
+        return NULL;
+    strcpy(watch->mutex, mutex);
+    redis_watch **bucket = &self->buckets[simba__hash(mutex) & (self->watch_capacity - 1)];
+    watch->next = *bucket;
+    *bucket = watch;
+    self->watch_count++;
+    make_idle(self, watch);
+    return watch;
+}
+
+static void unlink_from(redis_watch **link, redis_watch *watch, size_t next_offset)
+{
+    while (*link && *link != watch)
+        link = (redis_watch **)(void *)((char *)*link + next_offset);
+    if (*link)
+        *link = *(redis_watch **)(void *)((char *)watch + next_offset);
+}
+
+static void drop(redis_store *self, redis_watch *watch)
+{
+    make_busy(self, watch);
+    unlink_from(&self->buckets[simba__hash(watch->mutex) & (self->watch_capacity - 1)], watch,
+                offsetof(redis_watch, next));
+    unlink_from(&self->grace, watch, offsetof(redis_watch, grace_next));
+    unlink_from(&self->stale, watch, offsetof(redis_watch, stale_next));
+    self->watch_count--;
+    while (watch->waiters) {
+        waiter *next = watch->waiters->next;
+        simba__free(watch->waiters);
+        watch->waiters = next;
+    }
+    simba__free(watch);
+}
+
+/* --- channels --------------------------------------------------------------------------------------- */
+
+static void put_channel(redis_store *self, const char *command, const redis_watch *watch, const char *suffix,
+                        const char *id)
+{
+    char channel[CHANNEL_SIZE];
+    snprintf(channel, sizeof channel, "simba:{%s}%s%s", watch->mutex, suffix, id);
+    simba__redis_put(&self->pushes.out, 2, (const char *const[]){command, channel});
+}
+
+static void put_all(redis_store *self, const char *command, const redis_watch *watch)
+{
+    put_channel(self, command, watch, "@@", "");
+    put_channel(self, command, watch, "", "");
+    for (const waiter *w = watch->waiters; w; w = w->next)
+        put_channel(self, command, watch, ":", w->id);
+}
+
+static void put_ping(redis_store *self, const char *text)
+{
+    simba__redis_put(&self->pushes.out, 2, (const char *const[]){"PING", text});
+}
+
+static void subscribe(redis_store *self, redis_watch *watch)
+{
+    watch->asked = true;
+    watch->confirmed = false;
+    put_all(self, "SUBSCRIBE", watch);
+    put_ping(self, watch->mutex);
+}
+
+/* What was put is sent before the turn ends. */
+static void send_soon(redis_store *self)
+{
+    self->host->wake(self->host);
+}
+
+/* --- telling ---------------------------------------------------------------------------------------- */
+
+static void tell(redis_store *self, redis_watch *watch, const simba_push *push)
+{
+    if (watch->topic)
+        self->host->push(self->host, watch->topic, push);
+    else
+        watch->missed = true;
+}
+
+static void tell_kind(redis_store *self, redis_watch *watch, simba_push_kind kind)
+{
+    const simba_push push = {.kind = kind};
+    tell(self, watch, &push);
+}
+
+static void begin_grace(redis_store *self, redis_watch *watch)
+{
+    const simba_local now = self->host->now(self->host);
+    watch->grace_at = later(now, GRACE_MS + (int64_t)(self->host->random(self->host) % GRACE_MORE_MS));
+    if (!watch->in_grace) {
+        watch->in_grace = true;
+        watch->grace_next = self->grace;
+        self->grace = watch;
+    }
+    set_chores(self, watch->grace_at);
+}
+
+static void end_grace(redis_watch *watch)
+{
+    watch->grace_at.ns = INT64_MAX; /* the chores take it off the list */
+}
+
+static bool waits_here(const redis_watch *watch, const char *id)
+{
+    for (const waiter *w = watch->waiters; w; w = w->next)
+        if (w->here && strcmp(w->id, id) == 0)
+            return true;
+    return false;
+}
+
+/* --- messages --------------------------------------------------------------------------------------- */
+
+/* "acquired TOKEN ACQUIRED_AT TTL_AT UNTIL NOW ID" */
+static void hear_grant(redis_store *self, redis_watch *watch, const char *text)
+{
+    simba_push push = {.kind = SIMBA_PUSH_ACQUIRED};
+    simba_owner *owner = &push.owner;
+    int length = 0;
+    if (sscanf(text, "acquired %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 "%n", &owner->token,
+               &owner->acquired_at_ms, &owner->ttl_at_ms, &owner->transition_at_ms, &push.now_ms, &length) != 5 ||
+        text[length] != ' ')
+        return;
+    snprintf(owner->id, sizeof owner->id, "%s", text + length + 1);
+    snprintf(watch->echo, sizeof watch->echo, "%s", owner->id);
+    end_grace(watch);
+    if (owner->token < watch->latest || owner->id[0] == '\0')
+        return;
+    watch->latest = owner->token;
+    tell(self, watch, &push);
+}
+
+/* "released TOKEN NEXT" */
+static void hear_release(redis_store *self, redis_watch *watch, const char *text)
+{
+    simba_push push = {.kind = SIMBA_PUSH_FREED};
+    int length = 0;
+    if (sscanf(text, "released %" SCNu64 "%n", &push.owner.token, &length) != 1 || text[length] != ' ')
+        return;
+    const char *next = text + length + 1;
+    if (push.owner.token != 0 && push.owner.token < watch->latest)
+        return; /* overtaken by an answer */
+    if (*next == '\0') {
+        tell_kind(self, watch, SIMBA_PUSH_RELEASED);
+        return;
+    }
+    tell(self, watch, &push);
+    if (watch->waiters && !waits_here(watch, next))
+        begin_grace(self, watch);
+}
+
+static void hear_ours(redis_store *self, redis_watch *watch, const char *text)
+{
+    if (strncmp(text, "acquired ", 9) == 0)
+        hear_grant(self, watch, text);
+    else if (strncmp(text, "released ", 9) == 0)
+        hear_release(self, watch, text);
+}
+
+/* What a JVM contender announces comes without the end of its lease. */
+static void hear_shared(redis_store *self, redis_watch *watch, const char *text)
+{
+    if (strncmp(text, "acquired@@", 10) != 0)
+        return;
+    const bool is_echo = strcmp(text + 10, watch->echo) == 0;
+    watch->echo[0] = '\0';
+    if (is_echo)
+        return;
+    end_grace(watch);
+    tell_kind(self, watch, SIMBA_PUSH_CHANGED);
+}
+
+static void hear_invitation(redis_store *self, redis_watch *watch, const char *id, const char *text)
+{
+    if (strncmp(text, "released@@", 10) != 0 || !waits_here(watch, id))
+        return;
+    end_grace(watch);
+    snprintf(watch->invited, sizeof watch->invited, "%s", id);
+    tell_kind(self, watch, SIMBA_PUSH_RELEASED);
+}
+
+static redis_watch *find_named(redis_store *self, const char *from, size_t length)
+{
+    char mutex[SIMBA_MUTEX_BYTES + 1];
+    if (length >= sizeof mutex)
+        return NULL;
+    memcpy(mutex, from, length);
+    mutex[length] = '\0';
+    return find(self, mutex);
+}
+
+/* A name may have "}:" in it, and so may an id: then only our table knows where one ends and the other begins. */
+static void hear(redis_store *self, const char *channel, const char *text)
+{
+    static const char prefix[] = "simba:{";
+    if (strncmp(channel, prefix, sizeof prefix - 1) != 0)
+        return;
+    const char *name = channel + sizeof prefix - 1;
+    const size_t length = strlen(name);
+    redis_watch *watch;
+    if (length > 3 && strcmp(name + length - 3, "}@@") == 0) {
+        watch = find_named(self, name, length - 3);
+        if (watch)
+            hear_ours(self, watch, text);
+        return;
+    }
+    if (length > 1 && name[length - 1] == '}' && (watch = find_named(self, name, length - 1)) != NULL)
+        hear_shared(self, watch, text);
+    for (const char *at = strstr(name, "}:"); at; at = strstr(at + 1, "}:")) {
+        watch = find_named(self, name, (size_t)(at - name));
+        if (watch)
+            hear_invitation(self, watch, at + 2, text);
+    }
+}
+
+static void hear_pong(redis_store *self, const char *mutex)
+{
+    redis_watch *watch = find(self, mutex);
+    if (!watch || !watch->asked)
+        return;
+    watch->confirmed = true;
+    tell_kind(self, watch, SIMBA_PUSH_CHANGED);
+}
+
+static bool is_text(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS;
+}
+
+static void on_answer(redis_conn *conn, const redisReply *reply)
+{
+    redis_store *self = conn->owner;
+    self->pinged = false;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        simba_error error;
+        bool drop;
+        simba__redis_error(&self->options, reply->str, &error, &drop);
+        simba__redis_conn_fail(conn, error.code, "%s", error.text);
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && is_text(reply->element[0]) &&
+               is_text(reply->element[1]) && is_text(reply->element[2])) {
+        if (strcmp(reply->element[0]->str, "message") == 0)
+            hear(self, reply->element[1]->str, reply->element[2]->str);
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && is_text(reply->element[1])) {
+        hear_pong(self, reply->element[1]->str);
+    } else if (is_text(reply)) {
+        hear_pong(self, reply->str); /* the form that it has while nothing is subscribed */
+    }
+}
+
+/* --- the fate of the connection ----------------------------------------------------------------------- */
+
+static void each(redis_store *self, void (*visit)(redis_store *self, redis_watch *watch))
+{
+    for (size_t i = 0; i < self->watch_capacity; i++)
+        for (redis_watch *watch = self->buckets[i]; watch; watch = watch->next)
+            visit(self, watch);
+}
+
+static void forget_subscription(redis_store *self, redis_watch *watch)
+{
+    (void)self;
+    watch->asked = watch->confirmed = false;
+    watch->missed = true;
+}
+
+static void subscribe_again(redis_store *self, redis_watch *watch)
+{
+    if (watch->topic)
+        subscribe(self, watch);
+}
+
+static void on_up(redis_conn *conn)
+{
+    redis_store *self = conn->owner;
+    self->pinged = false;
+    each(self, subscribe_again);
+    self->host->timer_set(self->host, &conn->timer, later(self->host->now(self->host), PING_MS));
+}
+
+static void on_down(redis_conn *conn)
+{
+    redis_store *self = conn->owner;
+    each(self, forget_subscription);
+    if (conn->failures == 1)
+        self->host->log(self->host, SIMBA_LOG_WARN, "%s; no pushes until it is back", conn->error.text);
+}
+
+static void on_tick(redis_conn *conn, simba_local now)
+{
+    redis_store *self = conn->owner;
+    if (self->pinged) {
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: the subscription is silent", self->options.where);
+        return;
+    }
+    self->pinged = true;
+    put_ping(self, "");
+    self->host->timer_set(self->host, &conn->timer, (simba_local){now.ns + self->options.timeout_ns});
+    simba__redis_conn_flush(conn);
+}
+
+static const redis_conn_events events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
+
+/* --- chores ------------------------------------------------------------------------------------------- */
+
+static void look_at_graces(redis_store *self, simba_local now)
+{
+    redis_watch **link = &self->grace;
+    while (*link) {
+        redis_watch *watch = *link;
+        if (watch->grace_at.ns != INT64_MAX && watch->grace_at.ns > now.ns) {
+            set_chores(self, watch->grace_at);
+            link = &watch->grace_next;
+            continue;
+        }
+        const bool is_due = watch->grace_at.ns != INT64_MAX;
+        *link = watch->grace_next;
+        watch->in_grace = false;
+        if (is_due)
+            tell_kind(self, watch, SIMBA_PUSH_RELEASED);
+    }
+}
+
+static void look_at_idle(redis_store *self, simba_local now)
+{
+    while (self->idle_first) {
+        redis_watch *watch = self->idle_first;
+        const simba_local end = later(watch->idle_since, LINGER_MS);
+        if (end.ns > now.ns) {
+            set_chores(self, end);
+            break;
+        }
+        if (watch->asked)
+            put_all(self, "UNSUBSCRIBE", watch);
+        drop(self, watch);
+    }
+    simba__redis_conn_flush(&self->pushes);
+}
+
+static void on_chores(simba_timer *timer, simba_local now)
+{
+    redis_store *self = (redis_store *)(void *)((char *)timer - offsetof(redis_store, chores));
+    look_at_graces(self, now);
+    look_at_idle(self, now);
+}
+
+void simba__redis_subs_woken(redis_store *self)
+{
+    while (self->stale) {
+        redis_watch *watch = self->stale;
+        self->stale = watch->stale_next;
+        watch->is_stale = false;
+        tell_kind(self, watch, SIMBA_PUSH_CHANGED);
+    }
+    simba__redis_conn_flush(&self->pushes);
+}
+
+/* --- who waits here ----------------------------------------------------------------------------------- */
+
+static waiter *waiter_new(redis_store *self, redis_watch *watch, const char *id)
+{
+    waiter *w = simba__calloc(1, sizeof *w + strlen(id) + 1);
+    if (!w)
+        return NULL; /* no invitation then: the timers will do */
+    strcpy(w->id, id);
+    w->next = watch->waiters;
+    watch->waiters = w;
+    if (watch->asked) {
+        put_channel(self, "SUBSCRIBE", watch, ":", id);
+        put_ping(self, watch->mutex);
+        send_soon(self);
+    }
+    return w;
+}
+
+void simba__redis_subs_waits(redis_store *self, const simba_request *request)
+{
+    redis_watch *watch = find_or_make(self, request->mutex);
+    if (!watch)
+        return;
+    watch->invited[0] = '\0';
+    waiter *kept = NULL;
+    for (waiter *w = watch->waiters; w; w = w->next) {
+        if (strcmp(w->id, request->id) != 0)
+            continue;
+        if (w->here && w->nonce == request->nonce)
+            return;
+        if (!w->here)
+            kept = w;
+    }
+    if (kept)
+        watch->gone--;
+    else
+        kept = waiter_new(self, watch, request->id);
+    if (kept) {
+        kept->here = true;
+        kept->nonce = request->nonce;
+    }
+}
+
+static void forget_waiter(redis_store *self, redis_watch *watch, waiter **link)
+{
+    waiter *w = *link;
+    if (watch->gone < GONE_MOST) {
+        w->here = false;
+        watch->gone++;
+        return;
+    }
+    *link = w->next;
+    if (watch->asked && !waits_here(watch, w->id)) {
+        put_channel(self, "UNSUBSCRIBE", watch, ":", w->id);
+        send_soon(self);
+    }
+    simba__free(w);
+}
+
+void simba__redis_subs_left(redis_store *self, const simba_request *request)
+{
+    redis_watch *watch = find(self, request->mutex);
+    if (!watch)
+        return;
+    if (request->op == SIMBA_OP_ACQUIRE || strcmp(watch->invited, request->id) == 0)
+        watch->invited[0] = '\0';
+    for (waiter **link = &watch->waiters; *link; link = &(*link)->next)
+        if ((*link)->here && (*link)->nonce == request->nonce && strcmp((*link)->id, request->id) == 0) {
+            forget_waiter(self, watch, link);
+            return;
+        }
+}
+
+void simba__redis_subs_heard(redis_store *self, const char *mutex, uint64_t token)
+{
+    redis_watch *watch = find(self, mutex);
+    if (watch && token > watch->latest)
+        watch->latest = token;
+}
+
+const char *simba__redis_subs_invited(redis_store *self, const char *mutex)
+{
+    const redis_watch *watch = find(self, mutex);
+    return watch ? watch->invited : "";
+}
+
+/* --- the store's side --------------------------------------------------------------------------------- */
+
+int simba__redis_subs_init(redis_store *self)
+{
+    self->pushes.events = &events;
+    self->pushes.owner = self;
+    self->chores.fire = on_chores;
+    return self->host->timer_add(self->host, &self->chores);
+}
+
+int simba__redis_subs_watch(redis_store *self, simba_topic *topic)
+{
+    redis_watch *watch = find_or_make(self, topic->mutex);
+    if (!watch)
+        return SIMBA_ENOMEM;
+    make_busy(self, watch);
+    watch->topic = topic;
+    topic->backend_data = watch;
+    if (self->pushes.state == REDIS_CLOSED)
+        simba__redis_conn_open(&self->pushes);
+    else if (self->pushes.state == REDIS_UP && !watch->asked)
+        subscribe(self, watch);
+    if (watch->confirmed && watch->missed && !watch->is_stale) {
+        watch->is_stale = true;
+        watch->stale_next = self->stale;
+        self->stale = watch;
+    }
+    watch->missed = false;
+    send_soon(self);
+    return 0;
+}
+
+void simba__redis_subs_unwatch(redis_store *self, simba_topic *topic)
+{
+    redis_watch *watch = topic->backend_data;
+    topic->backend_data = NULL;
+    watch->topic = NULL;
+    watch->missed = false;
+    make_idle(self, watch);
+}
+
+void simba__redis_subs_close(redis_store *self)
+{
+    simba__redis_conn_close(&self->pushes);
+    self->host->timer_clear(self->host, &self->chores);
+}
+
+void simba__redis_subs_fini(redis_store *self)
+{
+    for (size_t i = 0; i < self->watch_capacity; i++)
+        while (self->buckets[i])
+            drop(self, self->buckets[i]);
+    simba__free(self->buckets);
+}

@@ -1,0 +1,427 @@
+/* The Redis store, driven at its contract: what its operations do, what they leave in the server, who is woken. */
+#include "backends/test_redis.h"
+
+/* A free mutex is granted, owned against others, given back, and granted again under a greater token. */
+static void test_acquire_and_release(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_mine(won);
+    assert_string_equal(won.owner.id, "me");
+    assert_int_equal(won.owner.ttl_at_ms - won.owner.acquired_at_ms, 10000);
+    assert_int_equal(won.owner.transition_at_ms - won.owner.acquired_at_ms, 16000);
+    assert_in_range(won.owner.transition_at_ms - won.now_ms, 15000, 16000);
+    assert_string_equal(say("GET simba:{orders}"), "me");
+    assert_in_range(atoi(say("PTTL simba:{orders}")), 15000, 16000);
+
+    assert_owned_by(acquire(&a, "orders", "you", 2), "me");
+    const simba_reply seen = ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    assert_owned_by(seen, "me");
+    assert_int_equal(seen.owner.token, won.owner.token);
+    assert_in_range(seen.owner.transition_at_ms - seen.owner.ttl_at_ms, 5990, 6010);
+    const simba_reply released = ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_mine(released);
+    assert_string_equal(released.owner.id, "");
+    assert_string_equal(say("EXISTS simba:{orders}"), "0");
+    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token), "");
+
+    const simba_reply next = acquire(&a, "orders", "you", 2);
+    assert_mine(next);
+    assert_true(next.owner.token > won.owner.token);
+    testhost_close(&a);
+}
+
+/* A renewal extends the lease and keeps the token, and needs the right id, nonce and token; after the lease has ended
+ * there is nothing to renew. */
+static void test_renew(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    say("PEXPIRE simba:{orders} 1000");
+    const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    assert_mine(renewed);
+    assert_int_equal(renewed.owner.token, won.owner.token);
+    assert_in_range(atoi(say("PTTL simba:{orders}")), 15000, 16000);
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 2, won.owner.token), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token + 1), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, 0), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "you", 1, won.owner.token), "me");
+    say("DEL simba:{orders}");
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "");
+    testhost_close(&a);
+}
+
+/* Whoever asks again because the reply was lost gets the same grant; the same id under another nonce does not. */
+static void test_incarnations(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const uint64_t nonce = UINT64_C(0xFEDCBA9876543210); /* does not fit into a signed number */
+    const simba_reply won = acquire(&a, "orders", "me", nonce);
+    const simba_reply again = acquire(&a, "orders", "me", nonce);
+    assert_mine(again);
+    assert_int_equal(again.owner.token, won.owner.token);
+    assert_owned_by(acquire(&a, "orders", "me", 2), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 2, 0), "me");
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", nonce, won.owner.token));
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", nonce, 0));
+    testhost_close(&a);
+}
+
+/* Tokens grow, even if all keys are lost in between. */
+static void test_tokens_grow(void **state)
+{
+    (void)state;
+    uint64_t before = 0;
+    open_store(&a);
+    for (int i = 0; i < 4; i++) {
+        const simba_reply won = acquire(&a, "orders", "me", 1);
+        assert_mine(won);
+        assert_true(won.owner.token > before);
+        before = won.owner.token;
+        if (i == 1)
+            say("FLUSHALL");
+        else
+            assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, before));
+        if (i == 2)
+            say("HSET simba:{orders}:fence token 3000000000000000"); /* a clock that went back */
+    }
+    assert_true(before > UINT64_C(3000000000000000));
+    testhost_close(&a);
+}
+
+/* Forced away: free for others at once, and the holder hears that it was revoked when it renews. */
+static void test_force_release(void **state)
+{
+    (void)state;
+    open_store(&a);
+    assert_int_equal(ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0).outcome, SIMBA_NOT_MINE);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_mine(ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0));
+    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token).outcome, SIMBA_REVOKED);
+    assert_mine(acquire(&a, "orders", "you", 2));
+    testhost_close(&a);
+}
+
+static size_t list(testhost *h, const char *pattern)
+{
+    h->listed_count = 0;
+    ask(h, SIMBA_OP_LIST, pattern, NULL, 0, 0);
+    return h->listed_count;
+}
+
+/* All mutexes, by name, owned or not; or those that match a shell pattern. Also those of JVM contenders. */
+static void test_list(void **state)
+{
+    (void)state;
+    open_store(&a);
+    assert_int_equal(list(&a, NULL), 0);
+    const simba_reply won = acquire(&a, "orders-2", "me", 1);
+    acquire(&a, "invoices", "you", 2);
+    acquire(&a, "orders-1", "you", 3);
+    ask(&a, SIMBA_OP_RELEASE, "orders-1", "you", 3, 0);
+    say("SET simba:{jvm}:x} 1:2@host PX 10000"); /* a name with a brace in it */
+    say("SET simba:{} nobody");
+    assert_int_equal(list(&a, NULL), 4);
+    assert_string_equal(a.listed[0].mutex, "invoices");
+    assert_string_equal(a.listed[1].mutex, "jvm}:x");
+    assert_string_equal(a.listed[1].owner.id, "1:2@host");
+    assert_string_equal(a.listed[2].mutex, "orders-1");
+    assert_string_equal(a.listed[2].owner.id, "");
+    assert_string_equal(a.listed[3].mutex, "orders-2");
+    assert_int_equal(a.listed[3].owner.token, won.owner.token);
+    assert_int_equal(list(&a, "orders-[1-9]"), 2);
+    assert_int_equal(list(&a, "order"), 0);
+    testhost_close(&a);
+}
+
+/* Everything of a flush goes out in one write: the server sees hundreds of commands in one piece. */
+static void test_one_write_per_flush(void **state)
+{
+    enum { N = 300 };
+    (void)state;
+    static char names[N][24];
+    static testhost_request requests[N];
+    open_store(&a);
+    acquire(&a, "first", "me", 1);
+    const long reads_before = strtol(strstr(say("INFO stats"), "total_reads_processed:") + 22, NULL, 10);
+    for (int i = 0; i < N; i++) {
+        snprintf(names[i], sizeof names[i], "mutex-%d", i);
+        requests[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
+        testhost_submit(&a, &requests[i]);
+    }
+    testhost_flush(&a);
+    testhost_pump(&a, &requests[N - 1].done, 5000);
+    for (int i = 0; i < N; i++) {
+        assert_true(requests[i].done);
+        assert_int_equal(requests[i].request.reply.outcome, SIMBA_MINE);
+    }
+    const long reads = strtol(strstr(say("INFO stats"), "total_reads_processed:") + 22, NULL, 10) - reads_before;
+    assert_in_range(reads, 2, 12); /* one for each 16 KiB that the server reads, and our own */
+    testhost_close(&a);
+}
+
+/* The queue has microseconds in it and keeps the order; whoever wins leaves it, and so does whoever gives up. */
+static void test_queue(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "orders", "me", 1);
+    acquire_or_wait(&a, "orders", "first", 2);
+    acquire_or_wait(&a, "orders", "second", 3);
+    acquire_or_wait(&a, "orders", "first", 2);
+    acquire(&a, "orders", "passer-by", 4);
+    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "first second");
+    assert_non_null(strchr(say("ZSCORE simba:{orders}:contender second"), '.'));
+    ask(&a, SIMBA_OP_RELEASE, "orders", "first", 2, 0);
+    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "second");
+    say("DEL simba:{orders}");
+    assert_mine(acquire_or_wait(&a, "orders", "second", 3));
+    assert_string_equal(say("EXISTS simba:{orders}:contender"), "0");
+    testhost_close(&a);
+}
+
+/* What was queued long ago by somebody who never came back disappears when the next one queues up. */
+static void test_stale_waiters_disappear(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "orders", "me", 1);
+    say("ZADD simba:{orders}:contender 1000000 ancient");
+    acquire_or_wait(&a, "orders", "first", 2);
+    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "first");
+    testhost_close(&a);
+}
+
+/* A release wakes the first waiter that is there; those in front of it that are not are dropped. Until that one has
+ * come, nobody else is let in. */
+static void test_release_wakes_a_live_waiter(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    simba_topic topic = {.mutex = "orders"};
+    acquire_or_wait(&b, "orders", "you", 2);
+    say("ZADD simba:{orders}:contender 1 dead-1 2 dead-2");
+    watch(&b, &topic);
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
+    assert_string_equal(say("EXISTS simba:{orders}:contender"), "0");
+    assert_owned_by(acquire_or_wait(&a, "orders", "me", 3), "you"); /* it is kept for the one that was invited */
+    assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
+    assert_mine(acquire_or_wait(&b, "orders", "you", 2));
+    testhost_unwatch(&b, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* The one that was invited does not come: the others try by themselves after a moment. */
+static void test_invitation_ignored(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    redisContext *frozen = redisConnect("127.0.0.1", redis.port);
+    freeReplyObject(redisCommand(frozen, "SUBSCRIBE simba:{orders}:frozen"));
+    acquire_or_wait(&b, "orders", "you", 2);
+    say("ZADD simba:{orders}:contender 1 frozen");
+    simba_topic topic = {.mutex = "orders"};
+    watch(&b, &topic);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_true(pushed(&b, SIMBA_PUSH_FREED, 5000));
+    assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
+    assert_mine(acquire_or_wait(&b, "orders", "you", 2));
+    testhost_unwatch(&b, &topic);
+    redisFree(frozen);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* Whoever leaves after it was invited passes the invitation on. */
+static void test_invitation_passed_on(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    simba_topic at_a = {.mutex = "orders"};
+    simba_topic at_b = {.mutex = "orders"};
+    acquire_or_wait(&a, "orders", "first", 2);
+    acquire_or_wait(&b, "orders", "second", 3);
+    watch(&a, &at_a);
+    watch(&b, &at_b);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_true(pushed(&b, SIMBA_PUSH_FREED, 5000));
+    ask(&a, SIMBA_OP_RELEASE, "orders", "first", 2, 0);
+    assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 80)); /* sooner than by itself */
+    testhost_unwatch(&a, &at_a);
+    testhost_unwatch(&b, &at_b);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* Another contender of the same client may follow the invitation; the one that was invited keeps a place. */
+static void test_invitation_used_by_another(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    simba_topic topic = {.mutex = "orders"};
+    acquire_or_wait(&b, "orders", "first", 2);
+    acquire_or_wait(&b, "orders", "second", 3);
+    watch(&b, &topic);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
+    assert_mine(acquire_or_wait(&b, "orders", "second", 3));
+    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "first");
+    testhost_unwatch(&b, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* A watcher hears of grants, with all there is to know about them, and of releases. */
+static void test_observing(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&b, &topic);
+    const simba_reply won = acquire(&a, "orders", "me and myself", 1);
+    assert_true(pushed(&b, SIMBA_PUSH_ACQUIRED, 5000));
+    assert_int_equal(b.push_count, 1); /* not a second time for the message that JVM contenders get */
+    const simba_push *heard = &b.pushes[0].push;
+    assert_string_equal(heard->owner.id, "me and myself");
+    assert_int_equal(heard->owner.token, won.owner.token);
+    assert_int_equal(heard->owner.transition_at_ms, won.owner.transition_at_ms);
+    assert_int_equal(heard->now_ms, won.now_ms);
+    b.push_count = 0;
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me and myself", 1, won.owner.token);
+    assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
+    testhost_unwatch(&b, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* A subscription is made when something is first watched, survives a short pause in that, and ends after a longer one. */
+static void test_subscription_lingers(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "orders", "me", 1);
+    assert_string_equal(say("PUBSUB CHANNELS"), "");
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    assert_string_equal(say("PUBSUB NUMSUB simba:{orders}@@"), "simba:{orders}@@ 1");
+    testhost_unwatch(&a, &topic);
+    assert_int_equal(testhost_watch(&a, &topic), 0);
+    testhost_pump(&a, NULL, 50);
+    assert_int_equal(a.push_count, 0); /* nothing was missed */
+    testhost_unwatch(&a, &topic);
+    acquire(&a, "other", "me", 1);
+    say("PUBLISH simba:{orders}@@ %s", "released 1 ");
+    testhost_pump(&a, NULL, 50);
+    assert_int_equal(testhost_watch(&a, &topic), 0);
+    testhost_pump(&a, NULL, 50);
+    assert_int_equal(a.push_count, 1); /* something was */
+    testhost_unwatch(&a, &topic);
+    testhost_pump(&a, NULL, 1500);
+    assert_string_equal(say("PUBSUB CHANNELS"), "");
+    testhost_close(&a);
+}
+
+/* Braces in names do no harm: every name has keys of its own. */
+static void test_braces(void **state)
+{
+    static const char *const names[] = {"{a}", "a}b", "}", "{", "a}:contender", "}{", "a"};
+    (void)state;
+    open_store(&a);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_mine(acquire(&a, names[i], "me", i));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_owned_by(acquire(&a, names[i], "you", 99), "me");
+    assert_string_equal(say("GET simba:{{a}}"), "me");
+    testhost_close(&a);
+}
+
+/* Other ways to the server: a socket file, IPv6, a name, another database. */
+static void test_ways(void **state)
+{
+    char urls[5][192];
+    (void)state;
+    static server other;
+    server_init(&other);
+    char path[96];
+    snprintf(path, sizeof path, "%s/redis.sock", other.folder);
+    assert_true(server_start_redis(&other, (const char *const[]){"--unixsocket", path, NULL}));
+    snprintf(urls[0], sizeof urls[0], "redis+unix://%s?db=3", path);
+    snprintf(urls[1], sizeof urls[1], "redis://[::1]:%d/3", redis.port);
+    snprintf(urls[2], sizeof urls[2], "redis://localhost:%d/3", redis.port);
+    snprintf(urls[3], sizeof urls[3], "redis://localhost:%d?db=3", redis.port);
+    snprintf(urls[4], sizeof urls[4], "redis://127.0.0.1:%d/3?timeout=1s&connect-timeout=1s", redis.port);
+    for (size_t i = 0; i < 5; i++) {
+        open_at(&a, urls[i]);
+        assert_mine(acquire(&a, "orders", "me", i < 2 ? i : 1));
+        testhost_close(&a);
+    }
+    assert_string_equal(say("EXISTS simba:{orders}"), "0");
+    server_fini(&other);
+}
+
+/* URLs that say something else than they should. */
+static void test_bad_urls(void **state)
+{
+    static const char *const urls[] = {
+        "redis://host:0",
+        "redis://host:65536",
+        "redis://host:x",
+        "redis://h1,h2",
+        "redis://::1",
+        "redis://[::1",
+        "redis://[::1]x",
+        "redis://host/db",
+        "redis://host/1?db=2",
+        "redis://user@host",
+        "redis+unix://host/x",
+        "redis+unix://",
+        "redis+unix:///",
+        "redis://host?timeout=0s",
+        "redis://host?timeout=soon",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        simba_error err = {0};
+        if (testhost_open(&a, &simba__backend_redis, urls[i], &err) != SIMBA_EURL)
+            fail_msg("%s was taken", urls[i]);
+        assert_true(err.text[0] != '\0');
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_acquire_and_release, setup),
+        cmocka_unit_test_setup(test_renew, setup),
+        cmocka_unit_test_setup(test_incarnations, setup),
+        cmocka_unit_test_setup(test_tokens_grow, setup),
+        cmocka_unit_test_setup(test_force_release, setup),
+        cmocka_unit_test_setup(test_list, setup),
+        cmocka_unit_test_setup(test_one_write_per_flush, setup),
+        cmocka_unit_test_setup(test_queue, setup),
+        cmocka_unit_test_setup(test_stale_waiters_disappear, setup),
+        cmocka_unit_test_setup(test_release_wakes_a_live_waiter, setup),
+        cmocka_unit_test_setup(test_invitation_ignored, setup),
+        cmocka_unit_test_setup(test_invitation_passed_on, setup),
+        cmocka_unit_test_setup(test_invitation_used_by_another, setup),
+        cmocka_unit_test_setup(test_observing, setup),
+        cmocka_unit_test_setup(test_subscription_lingers, setup),
+        cmocka_unit_test_setup(test_braces, setup),
+        cmocka_unit_test_setup(test_ways, setup),
+        cmocka_unit_test_setup(test_bad_urls, setup),
+    };
+    return RUN_REDIS_TESTS(tests);
+}

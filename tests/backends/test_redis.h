@@ -1,0 +1,188 @@
+/* What the tests of the Redis store share: a server of their own for the whole program, stores opened on it, and a second
+ * way to the server, through hiredis' blocking half. */
+#ifndef TESTS_BACKENDS_TEST_REDIS_H
+#define TESTS_BACKENDS_TEST_REDIS_H
+
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/redis/redis.h"
+#include "lib/cm.h"
+#include "lib/server.h"
+#include "lib/testhost.h"
+#include "util/clock.h"
+
+static server redis;
+static char redis_url[128];
+/* Two stores on the same server; as good as two processes, since they share nothing else. */
+static testhost a;
+__attribute__((unused)) static testhost b;
+static redisContext *raw; /* the second way */
+
+static inline void connect_raw(void)
+{
+    if (raw)
+        redisFree(raw);
+    raw = redisConnect("127.0.0.1", redis.port);
+    assert_true(raw && !raw->err);
+}
+
+/* One raw command; the latest reply as text: a number, a string, or the elements of an array with blanks between. */
+static inline const char *text_of(const redisReply *reply, char *out, size_t size)
+{
+    if (reply->type == REDIS_REPLY_INTEGER) {
+        snprintf(out, size, "%lld", reply->integer);
+    } else if (reply->type == REDIS_REPLY_ARRAY) {
+        out[0] = '\0';
+        for (size_t i = 0; i < reply->elements; i++) {
+            const size_t length = strlen(out);
+            if (i > 0)
+                snprintf(out + length, size - length, " ");
+            text_of(reply->element[i], out + strlen(out), size - strlen(out));
+        }
+    } else {
+        snprintf(out, size, "%s", reply->type == REDIS_REPLY_NIL ? "(nil)" : reply->str);
+    }
+    return out;
+}
+
+__attribute__((format(printf, 1, 2))) static inline const char *say(const char *format, ...)
+{
+    static char out[4096];
+    va_list args;
+    va_start(args, format);
+    redisReply *reply = redisvCommand(raw, format, args);
+    va_end(args);
+    if (!reply)
+        fail_msg("%s: %s", format, raw->errstr);
+    text_of(reply, out, sizeof out);
+    freeReplyObject(reply);
+    return out;
+}
+
+static inline void start_redis(const char *const *more)
+{
+    if (!server_start_redis(&redis, more))
+        fail_msg("redis-server does not start; see %s/log", redis.folder);
+    connect_raw();
+}
+
+static inline int group_setup(void **state)
+{
+    (void)state;
+    signal(SIGPIPE, SIG_IGN); /* the runtime's own threads block it */
+    server_init(&redis);
+    snprintf(redis_url, sizeof redis_url, "redis://127.0.0.1:%d", redis.port);
+    start_redis(NULL);
+    return 0;
+}
+
+static inline int group_teardown(void **state)
+{
+    (void)state;
+    if (raw)
+        redisFree(raw);
+    raw = NULL;
+    server_fini(&redis);
+    return 0;
+}
+
+static inline int setup(void **state)
+{
+    (void)state;
+    say("FLUSHALL");
+    return 0;
+}
+
+/* Without the program there is nothing to test. */
+#define RUN_REDIS_TESTS(tests)                                                                                         \
+    (server_has("redis-server") ? cmocka_run_group_tests(tests, group_setup, group_teardown)                           \
+                                : (puts("1..0 # SKIP redis-server is not installed"), 0))
+
+static inline void open_at(testhost *h, const char *url)
+{
+    simba_error err = {0};
+    if (testhost_open(h, &simba__backend_redis, url, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static inline void open_store(testhost *h)
+{
+    open_at(h, redis_url);
+}
+
+/* One request, answered; the reply is copied. */
+static inline simba_reply ask(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
+                              uint64_t token)
+{
+    testhost_request r = testhost_request_of(h, op, mutex, id, nonce, token);
+    testhost_ask(h, &r);
+    if (r.request.reply.status < 0)
+        fail_msg("%s", r.error.text);
+    return r.request.reply;
+}
+
+static inline simba_reply acquire(testhost *h, const char *mutex, const char *id, uint64_t nonce)
+{
+    return ask(h, SIMBA_OP_ACQUIRE, mutex, id, nonce, 0);
+}
+
+/* Acquire, and wait in the queue if that fails. */
+static inline simba_reply acquire_or_wait(testhost *h, const char *mutex, const char *id, uint64_t nonce)
+{
+    testhost_request r = testhost_request_of(h, SIMBA_OP_ACQUIRE, mutex, id, nonce, 0);
+    r.request.queue = true;
+    testhost_ask(h, &r);
+    if (r.request.reply.status < 0)
+        fail_msg("%s", r.error.text);
+    return r.request.reply;
+}
+
+/* A request that has to fail, and how. */
+static inline simba_error refused(testhost *h, simba_op op, const char *mutex)
+{
+    testhost_request r = testhost_request_of(h, op, mutex, "me", 1, 0);
+    testhost_ask(h, &r);
+    assert_true(r.request.reply.status < 0);
+    return r.error;
+}
+
+static inline void assert_mine(simba_reply reply)
+{
+    assert_int_equal(reply.outcome, SIMBA_MINE);
+}
+
+static inline void assert_owned_by(simba_reply reply, const char *id)
+{
+    assert_int_equal(reply.outcome, SIMBA_NOT_MINE);
+    assert_string_equal(reply.owner.id, id);
+}
+
+/* Watch, and wait until that is in force. */
+static inline void watch(testhost *h, simba_topic *topic)
+{
+    const size_t before = h->push_count;
+    assert_int_equal(testhost_watch(h, topic), 0);
+    assert_true(testhost_await_pushes(h, before + 1));
+    assert_int_equal(h->pushes[before].push.kind, SIMBA_PUSH_CHANGED);
+    h->push_count = 0;
+}
+
+/* Run until a push of this kind has come, timers included; false: in vain. */
+static inline bool pushed(testhost *h, simba_push_kind kind, int64_t ms)
+{
+    const int64_t end_ns = simba__clock_boot().ns + ms * SIMBA__NS_PER_MS;
+    do {
+        for (size_t i = 0; i < h->push_count; i++)
+            if (h->pushes[i].push.kind == kind)
+                return true;
+        testhost_pump(h, NULL, 5);
+    } while (simba__clock_boot().ns < end_ns);
+    return false;
+}
+
+#endif

@@ -1,0 +1,320 @@
+/* Each thing that a Redis server can say or do instead of answering, on a real one where it can be made to, and what
+ * becomes of the request: the table is in src/backends/redis/reply.c. */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include "backends/test_redis.h"
+
+static void assert_refused(testhost *h, int code, const char *word)
+{
+    const simba_error error = refused(h, SIMBA_OP_ACQUIRE, "orders");
+    assert_string_equal(simba_error_name(error.code), simba_error_name(code));
+    if (!strstr(error.text, word))
+        fail_msg("\"%s\" does not say \"%s\"", error.text, word);
+}
+
+/* Ask again until it works; the store connects again by itself. */
+static void assert_recovers(testhost *h)
+{
+    for (int i = 0; i < 200; i++) {
+        testhost_request r = testhost_request_of(h, SIMBA_OP_READ, "orders", NULL, 0, 0);
+        testhost_ask(h, &r);
+        if (r.request.reply.status == 0)
+            return;
+        testhost_pump(h, NULL, 20);
+    }
+    fail_msg("it does not recover");
+}
+
+static void test_script_flush(void **state)
+{
+    (void)state;
+    open_store(&a);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    say("SCRIPT FLUSH");
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+}
+
+static void test_readonly(void **state)
+{
+    (void)state;
+    open_store(&a);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    say("REPLICAOF 127.0.0.1 1");
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "READONLY");
+    say("REPLICAOF NO ONE");
+    assert_recovers(&a);
+    testhost_close(&a);
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    open_store(&a);
+    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    say("CONFIG SET maxmemory 1");
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "OOM");
+    say("CONFIG SET maxmemory 0");
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+}
+
+static void test_busy(void **state)
+{
+    (void)state;
+    open_store(&a);
+    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    say("CONFIG SET busy-reply-threshold 1");
+    redisContext *busy = redisConnect("127.0.0.1", redis.port);
+    redisAppendCommand(busy, "EVAL %s 0", "while true do end");
+    int sent = 0;
+    while (!sent)
+        redisBufferWrite(busy, &sent);
+    while (strncmp(say("GET x"), "BUSY", 4) != 0)
+        usleep(1000);
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "BUSY");
+    assert_string_equal(say("SCRIPT KILL"), "OK");
+    redisFree(busy);
+    assert_recovers(&a);
+    say("CONFIG SET busy-reply-threshold 5000");
+    testhost_close(&a);
+}
+
+static void test_wrong_type(void **state)
+{
+    static const char *const keys[] = {"simba:{orders}", "simba:{orders}:fence", "simba:{orders}:contender"};
+    (void)state;
+    open_store(&a);
+    for (size_t i = 0; i < 3; i++) {
+        say("DEL simba:{orders}");
+        say("LPUSH %s x", keys[i]);
+        assert_refused(&a, SIMBA_ECORRUPT, "WRONGTYPE");
+        say("DEL %s", keys[i]);
+    }
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+}
+
+/* Nothing that is shown anywhere has the password in it. */
+static void test_login(void **state)
+{
+    char url[160];
+    (void)state;
+    say("ACL SETUSER app on >s3cr3t ~simba:* &simba:* +@all");
+    say("ACL SETUSER narrow on >s3cr3t ~other:* +@all");
+    say("CONFIG SET requirepass hunt3r");
+    say("AUTH hunt3r");
+
+    open_store(&a);
+    assert_refused(&a, SIMBA_EPERM, "NOAUTH");
+    testhost_close(&a);
+
+    snprintf(url, sizeof url, "redis://app:wr0ng-s3cr3t@127.0.0.1:%d", redis.port);
+    open_at(&a, url);
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+    assert_int_equal(error.code, SIMBA_EPERM);
+    assert_null(strstr(error.text, "s3cr3t"));
+    assert_null(strstr(a.log, "s3cr3t"));
+    testhost_close(&a);
+
+    snprintf(url, sizeof url, "redis://:wrong@127.0.0.1:%d", redis.port);
+    open_at(&a, url);
+    assert_refused(&a, SIMBA_EPERM, "WRONGPASS");
+    testhost_close(&a);
+
+    snprintf(url, sizeof url, "redis://app:s3cr3t@127.0.0.1:%d/2", redis.port);
+    open_at(&a, url);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+
+    snprintf(url, sizeof url, "redis://:hunt3r@127.0.0.1:%d", redis.port);
+    open_at(&a, url);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+
+    snprintf(url, sizeof url, "redis://narrow:s3cr3t@127.0.0.1:%d", redis.port);
+    open_at(&a, url);
+    assert_refused(&a, SIMBA_EPERM, "NOPERM");
+    testhost_close(&a);
+    say("CONFIG SET requirepass %s", "");
+}
+
+static void test_refused_connection(void **state)
+{
+    (void)state;
+    open_at(&a, "redis://127.0.0.1:1");
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "127.0.0.1:1");
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "refused"); /* at once, while it waits to try again */
+    testhost_close(&a);
+    open_at(&a, "redis://no-such-host.invalid");
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "no-such-host.invalid");
+    testhost_close(&a);
+    open_at(&a, "redis+unix:///no/such.sock");
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "/no/such.sock");
+    testhost_close(&a);
+}
+
+/* --- a server that says what it should not ------------------------------------------------------------ */
+
+static struct {
+    int fd;
+    int port;
+    const char *says; /* for whatever it gets; NULL: nothing */
+} fake;
+
+static void *run_fake(void *arg)
+{
+    (void)arg;
+    char bytes[8192];
+    for (;;) {
+        const int fd = accept(fake.fd, NULL, NULL);
+        if (fd < 0)
+            return NULL;
+        while (read(fd, bytes, sizeof bytes) > 0)
+            if (fake.says && write(fd, fake.says, strlen(fake.says)) < 0)
+                break;
+        close(fd);
+    }
+}
+
+static void against_fake(const char *says, int code, const char *word)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    pthread_t thread;
+    char url[96];
+    fake.fd = socket(AF_INET, SOCK_STREAM, 0);
+    fake.says = says;
+    assert_int_equal(bind(fake.fd, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(getsockname(fake.fd, (struct sockaddr *)&address, &size), 0);
+    assert_int_equal(listen(fake.fd, 8), 0);
+    assert_int_equal(pthread_create(&thread, NULL, run_fake, NULL), 0);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?timeout=200ms", ntohs(address.sin_port));
+    open_at(&a, url);
+    assert_refused(&a, code, word);
+    testhost_close(&a);
+    shutdown(fake.fd, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    close(fake.fd);
+}
+
+static void test_odd_servers(void **state)
+{
+    (void)state;
+    against_fake("-LOADING Redis is loading the dataset in memory\r\n", SIMBA_EUNAVAILABLE, "LOADING");
+    against_fake("-MASTERDOWN Link with MASTER is down\r\n", SIMBA_EUNAVAILABLE, "MASTERDOWN");
+    against_fake("-ERR max number of clients reached\r\n", SIMBA_EUNAVAILABLE, "max number");
+    against_fake("-ERR unknown command 'SCRIPT'\r\n", SIMBA_ESTORE, "unknown command");
+    against_fake("-MOVED 1234 10.0.0.1:6379\r\n", SIMBA_ESTORE, "MOVED");
+    against_fake("HTTP/1.1 400 Bad Request\r\n\r\n", SIMBA_EUNAVAILABLE, "protocol");
+    against_fake("+OK\r\n", SIMBA_ESTORE, "SCRIPT LOAD");
+    against_fake("*3\r\n:1\r\n:2\r\n:3\r\n", SIMBA_ESTORE, "SCRIPT LOAD");
+    against_fake("*1048576\r\n$-1\r\n*-1\r\n:1\r\n$5\r\nab\r\n", SIMBA_EUNAVAILABLE, "");
+    against_fake("$40\r\n0123456789012345678901234567890123456789\r\n+what\r\n", SIMBA_ESTORE, "SCRIPT LOAD");
+    against_fake("", SIMBA_EUNAVAILABLE, "no answer for 200 ms");
+}
+
+/* --- breaking the real one ---------------------------------------------------------------------------- */
+
+/* Killed and started again: requests fail meanwhile, then work; what is watched is watched again, and says so. */
+static void test_restart(void **state)
+{
+    (void)state;
+    open_store(&a);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    acquire_or_wait(&a, "orders", "you", 2);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    server_signal(&redis, SIGKILL);
+    testhost_pump(&a, NULL, 50);
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "redis 127.0.0.1");
+    start_redis(NULL);
+    assert_recovers(&a);
+    assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
+    a.push_count = 0;
+    assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "");
+    say("PUBLISH simba:{orders}:you released@@me");
+    assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* Only the subscription is cut: it comes back, and says that something may have been missed. */
+static void test_subscription_cut(void **state)
+{
+    (void)state;
+    open_store(&a);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    assert_string_equal(say("CLIENT KILL TYPE pubsub"), "1");
+    assert_mine(acquire(&a, "orders", "me", 1));
+    assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
+    a.push_count = 0;
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
+    assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* Frozen: a request fails at its deadline, not later; after the thaw its late answer is nobody else's. */
+static void test_frozen(void **state)
+{
+    (void)state;
+    open_store(&a);
+    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    server_signal(&redis, SIGSTOP);
+    testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    const int64_t before_ns = simba__clock_boot().ns;
+    r.request.deadline.ns = before_ns + 150 * SIMBA__NS_PER_MS;
+    testhost_ask(&a, &r);
+    assert_int_equal(r.error.code, SIMBA_ETIMEDOUT);
+    assert_in_range((simba__clock_boot().ns - before_ns) / SIMBA__NS_PER_MS, 150, 1000);
+    server_signal(&redis, SIGCONT);
+    assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "me"); /* it was carried out after all */
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+}
+
+/* Closing with a request under way, a name being looked up, or a connection being made. */
+static void test_close_early(void **state)
+{
+    static const char *const urls[] = {NULL, "redis://localhost:6379", "redis://127.0.0.1:1", "redis://192.0.2.1"};
+    (void)state;
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        open_at(&a, urls[i] ? urls[i] : redis_url);
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+        simba_topic topic = {.mutex = "orders"};
+        testhost_watch(&a, &topic);
+        testhost_submit(&a, &r);
+        testhost_flush(&a);
+        if (i == 0)
+            testhost_pump(&a, NULL, 3);
+        testhost_unwatch(&a, &topic);
+        testhost_close(&a);
+        assert_true(r.done);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_script_flush, setup),
+        cmocka_unit_test_setup(test_readonly, setup),
+        cmocka_unit_test_setup(test_out_of_memory, setup),
+        cmocka_unit_test_setup(test_busy, setup),
+        cmocka_unit_test_setup(test_wrong_type, setup),
+        cmocka_unit_test_setup(test_login, setup),
+        cmocka_unit_test_setup(test_refused_connection, setup),
+        cmocka_unit_test_setup(test_odd_servers, setup),
+        cmocka_unit_test_setup(test_restart, setup),
+        cmocka_unit_test_setup(test_subscription_cut, setup),
+        cmocka_unit_test_setup(test_frozen, setup),
+        cmocka_unit_test_setup(test_close_early, setup),
+    };
+    return RUN_REDIS_TESTS(tests);
+}

@@ -1,0 +1,259 @@
+/* Simba on the JVM and we contend for the same mutex. The JVM side is played by its raw commands, as its three scripts
+ * send them; nothing of ours is in them. */
+#include <pthread.h>
+#include <simba.h>
+#include <stdatomic.h>
+
+#include "backends/test_redis.h"
+
+/* What the JVM's scripts do, in one script each as there. */
+static const char jvm_acquire[] =
+    "if redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then"
+    "  redis.call('publish', KEYS[1], 'acquired@@' .. ARGV[1]) return ARGV[1] .. '@@' .. ARGV[2] end"
+    " redis.call('zadd', KEYS[1] .. ':contender', 'nx', redis.call('time')[1], ARGV[1])"
+    " return redis.call('get', KEYS[1]) .. '@@' .. redis.call('pttl', KEYS[1])";
+static const char jvm_guard[] =
+    "if redis.call('get', KEYS[1]) == ARGV[1] and redis.call('set', KEYS[1], ARGV[1], 'xx', 'px', ARGV[2]) then"
+    "  return ARGV[1] .. '@@' .. ARGV[2] end return '@@'";
+static const char jvm_release[] =
+    "if redis.call('get', KEYS[1]) ~= ARGV[1] then redis.call('zrem', KEYS[1] .. ':contender', ARGV[1]) return 0 end"
+    " redis.call('del', KEYS[1]) local q = redis.call('zrevrange', KEYS[1] .. ':contender', -1, -1)"
+    " if #q > 0 then redis.call('zrem', KEYS[1] .. ':contender', q[1])"
+    "  redis.call('publish', KEYS[1] .. ':' .. q[1], 'released@@' .. ARGV[1]) end return 1";
+
+static const char *jvm(const char *script, const char *mutex, const char *id, int ms)
+{
+    return say("EVAL %s 1 simba:{%s} %s %d", script, mutex, id, ms);
+}
+
+/* A JVM contender's grant is foreign to us, also under an id of ours; it ends when its key does. */
+static void test_jvm_holds(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply before = acquire(&a, "orders", "me", 1);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, before.owner.token);
+    assert_string_equal(jvm(jvm_acquire, "orders", "me", 300), "me@@300");
+    const simba_reply seen = acquire(&a, "orders", "me", 1);
+    assert_owned_by(seen, "me");
+    assert_int_equal(seen.owner.token, 0);
+    assert_in_range(seen.owner.transition_at_ms - seen.now_ms, 1, 300);
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, before.owner.token), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0), "me");
+    assert_owned_by(acquire(&a, "orders", "you", 2), "me");
+    assert_string_equal(jvm(jvm_guard, "orders", "me", 200), "me@@200");
+    testhost_pump(&a, NULL, 210);
+    const simba_reply won = acquire(&a, "orders", "you", 2);
+    assert_mine(won);
+    assert_true(won.owner.token > before.owner.token);
+    testhost_close(&a);
+}
+
+/* A grant of ours that has ended, and then one of a JVM contender under the same id: not ours, although the fence still
+ * tells of ours. */
+static void test_jvm_holds_after_our_end(void **state)
+{
+    (void)state;
+    open_store(&a);
+    testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    r.request.ttl_ms = 20;
+    r.request.transition_ms = 10;
+    assert_mine(*testhost_ask(&a, &r));
+    testhost_pump(&a, NULL, 60);
+    assert_string_equal(jvm(jvm_acquire, "orders", "me", 5000), "me@@5000");
+    assert_owned_by(acquire(&a, "orders", "me", 1), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0), "me");
+    testhost_close(&a);
+}
+
+/* A JVM contender releases: the waiter of ours that is next hears it on its own channel. */
+static void test_jvm_releases_to_us(void **state)
+{
+    (void)state;
+    open_store(&a);
+    jvm(jvm_acquire, "orders", "1:2@jvm", 10000);
+    assert_owned_by(acquire_or_wait(&a, "orders", "you", 2), "1:2@jvm");
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    assert_string_equal(jvm(jvm_release, "orders", "1:2@jvm", 0), "1");
+    assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
+    assert_mine(acquire_or_wait(&a, "orders", "you", 2));
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* The next message that the subscriber gets, as "channel message"; "" for none within a moment. */
+static const char *message(redisContext *subscriber)
+{
+    static char text[256];
+    void *reply = NULL;
+    if (redisGetReply(subscriber, &reply) != REDIS_OK)
+        return "";
+    redisReply *parts = reply;
+    snprintf(text, sizeof text, "%s %s", parts->element[1]->str, parts->element[2]->str);
+    freeReplyObject(parts);
+    return text;
+}
+
+/* We release: the JVM contender that is next hears it on its own channel, and nobody on the common one. */
+static void test_we_release_to_jvm(void **state)
+{
+    (void)state;
+    open_store(&a);
+    redisContext *subscriber = redisConnectWithTimeout("127.0.0.1", redis.port, (struct timeval){2, 0});
+    redisSetTimeout(subscriber, (struct timeval){0, 200000});
+    freeReplyObject(redisCommand(subscriber, "SUBSCRIBE simba:{orders}"));
+    freeReplyObject(redisCommand(subscriber, "SUBSCRIBE simba:{orders}:1:2@jvm"));
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_string_equal(message(subscriber), "simba:{orders} acquired@@me");
+    assert_int_equal(strncmp(jvm(jvm_acquire, "orders", "1:2@jvm", 1000), "me@@", 4), 0);
+    acquire_or_wait(&a, "orders", "you", 2);
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
+    assert_string_equal(message(subscriber), "simba:{orders}:1:2@jvm released@@me");
+    assert_string_equal(jvm(jvm_acquire, "orders", "1:2@jvm", 1000), "1:2@jvm@@1000");
+    assert_string_equal(message(subscriber), "simba:{orders} acquired@@1:2@jvm");
+    assert_string_equal(message(subscriber), "");
+    assert_owned_by(acquire_or_wait(&a, "orders", "you", 2), "1:2@jvm");
+    redisFree(subscriber);
+    testhost_close(&a);
+}
+
+/* Our observers learn that a JVM contender has taken it. */
+static void test_jvm_acquires(void **state)
+{
+    (void)state;
+    open_store(&a);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    jvm(jvm_acquire, "orders", "1:2@jvm", 1000);
+    assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* Whatever is said on our channels, nothing breaks, and nobody is told what is not so. */
+static void test_garbage(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        "acquired",
+        "acquired@@",
+        "acquired@@x",
+        "released@@x",
+        "released ",
+        "released x",
+        "released 1",
+        "acquired 1 2",
+        "acquired 1 2 3 4 5",
+        "@@",
+        "acquired 1 2 3 4 5 ",
+        "a@@b@@c",
+        "released -1 ",
+        "\xff\xfe",
+        "acquired x y z",
+        "released 99999999999999999999999 x",
+    };
+    static const char *const channels[] = {"simba:{orders}", "simba:{orders}@@", "simba:{orders}:you"};
+    (void)state;
+    open_store(&a);
+    acquire(&a, "orders", "me", 1);
+    acquire_or_wait(&a, "orders", "you", 2);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    char nothing[3] = "\0\0";
+    for (size_t c = 0; c < 3; c++) {
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+            say("PUBLISH %s %s", channels[c], texts[i]);
+        freeReplyObject(redisCommand(raw, "PUBLISH %s %b", channels[c], nothing, sizeof nothing));
+        testhost_pump(&a, NULL, 20);
+        for (size_t i = 0; i < a.push_count; i++)
+            assert_int_not_equal(a.pushes[i].push.kind, SIMBA_PUSH_ACQUIRED);
+        a.push_count = 0;
+    }
+    assert_owned_by(acquire(&a, "orders", "you", 2), "me");
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* --- a fight ---------------------------------------------------------------------------------------- */
+
+static atomic_int inside;
+static atomic_uint breaches, jvm_turns, our_turns;
+static atomic_bool over;
+
+static void one_turn(atomic_uint *turns)
+{
+    if (atomic_fetch_add(&inside, 1) != 0)
+        atomic_fetch_add(&breaches, 1);
+    usleep(500);
+    atomic_fetch_sub(&inside, 1);
+    atomic_fetch_add(turns, 1);
+}
+
+static void *play_jvm(void *arg)
+{
+    redisContext *own = redisConnect("127.0.0.1", redis.port);
+    const char *id = arg;
+    while (!atomic_load(&over)) {
+        redisReply *reply = redisCommand(own, "EVAL %s 1 simba:{fight} %s 5000", jvm_acquire, id);
+        char mine[64];
+        snprintf(mine, sizeof mine, "%s@@5000", id);
+        if (reply && reply->type == REDIS_REPLY_STRING && strcmp(reply->str, mine) == 0) {
+            one_turn(&jvm_turns);
+            freeReplyObject(redisCommand(own, "EVAL %s 1 simba:{fight} %s 0", jvm_release, id));
+        } else {
+            usleep(1000);
+        }
+        freeReplyObject(reply);
+    }
+    redisFree(own);
+    return NULL;
+}
+
+static void *play_ours(void *arg)
+{
+    simba_client *client = NULL;
+    simba_locker *locker = NULL;
+    (void)arg;
+    if (simba_client_open(redis_url, NULL, NULL, &client) == 0 &&
+        simba_locker_new(client, "fight", NULL, NULL, &locker) == 0)
+        while (!atomic_load(&over))
+            if (simba_locker_acquire(locker, 1000, NULL) == 0) {
+                one_turn(&our_turns);
+                simba_locker_release(locker, NULL);
+            }
+    simba_locker_free(locker);
+    simba_client_close(client);
+    return NULL;
+}
+
+/* Two of theirs and three of ours, for a second and until both kinds have had their turns: never two at once. */
+static void test_fight(void **state)
+{
+    (void)state;
+    pthread_t threads[5];
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, i < 2 ? play_jvm : play_ours, i ? "1:9@jvm" : "0:9@jvm"), 0);
+    for (int i = 0; i < 100 || (i < 1000 && (jvm_turns < 20 || our_turns < 20)); i++)
+        usleep(10000);
+    atomic_store(&over, true);
+    for (int i = 0; i < 5; i++)
+        pthread_join(threads[i], NULL);
+    print_message("# %u turns of theirs, %u of ours\n", jvm_turns, our_turns);
+    assert_int_equal(breaches, 0);
+    assert_true(jvm_turns >= 20 && our_turns >= 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_jvm_holds, setup),
+        cmocka_unit_test_setup(test_jvm_holds_after_our_end, setup),
+        cmocka_unit_test_setup(test_jvm_releases_to_us, setup),
+        cmocka_unit_test_setup(test_we_release_to_jvm, setup),
+        cmocka_unit_test_setup(test_jvm_acquires, setup),
+        cmocka_unit_test_setup(test_garbage, setup),
+        cmocka_unit_test_setup(test_fight, setup),
+    };
+    return RUN_REDIS_TESTS(tests);
+}

@@ -1,0 +1,164 @@
+/* See server.h. */
+#include "lib/server.h"
+
+#include <arpa/inet.h>
+#include <ftw.h>
+#include <grp.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+bool server_has(const char *program)
+{
+    char command[128];
+    snprintf(command, sizeof command, "command -v %s >/dev/null", program);
+    return system(command) == 0; // NOLINT(cert-env33-c): a fixed word
+}
+
+static struct sockaddr_in address_of(int port)
+{
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in address = address_of(0);
+    socklen_t size = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int port = 0;
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &size) == 0)
+        port = ntohs(address.sin_port);
+    if (fd >= 0)
+        close(fd);
+    return port;
+}
+
+static bool takes_connections(int port)
+{
+    const struct sockaddr_in address = address_of(port);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool taken = fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0;
+    if (fd >= 0)
+        close(fd);
+    return taken;
+}
+
+void server_init(server *s)
+{
+    memset(s, 0, sizeof *s);
+    const char *tmp = getenv("TMPDIR");
+    snprintf(s->folder, sizeof s->folder, "%.40s/simba-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(s->folder))
+        abort();
+    const struct passwd *nobody = geteuid() == 0 ? getpwnam("nobody") : NULL;
+    if (nobody && chown(s->folder, nobody->pw_uid, nobody->pw_gid) != 0)
+        abort();
+    chmod(s->folder, 0755); // NOLINT(cert-err33-c)
+    s->port = free_port();
+    snprintf(s->port_text, sizeof s->port_text, "%d", s->port);
+}
+
+/* In the child. */
+static void become_server(const server *s, pid_t parent)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/log", s->folder);
+    const struct passwd *nobody = geteuid() == 0 ? getpwnam("nobody") : NULL;
+    if (nobody && (setgroups(0, NULL) != 0 || setgid(nobody->pw_gid) != 0 || setuid(nobody->pw_uid) != 0))
+        _exit(126);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which would undo it */
+    if (getppid() != parent || !freopen(path, "a", stdout) || dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
+        _exit(126);
+    execvp(s->argv[0], (char *const *)(void *)s->argv);
+    _exit(127);
+}
+
+bool server_start(server *s)
+{
+    const pid_t parent = getpid();
+    s->pid = fork();
+    if (s->pid < 0)
+        abort();
+    if (s->pid == 0)
+        become_server(s, parent);
+    for (int i = 0; i < 1000; i++) {
+        if (takes_connections(s->port))
+            return true;
+        if (waitpid(s->pid, NULL, WNOHANG) == s->pid)
+            break;
+        usleep(10000);
+    }
+    server_stop(s);
+    return false;
+}
+
+void server_signal(server *s, int number)
+{
+    if (s->pid == 0)
+        return;
+    kill(s->pid, number);
+    if (number == SIGSTOP || number == SIGCONT)
+        return;
+    waitpid(s->pid, NULL, 0);
+    s->pid = 0;
+}
+
+void server_stop(server *s)
+{
+    if (s->pid == 0)
+        return;
+    kill(s->pid, SIGCONT);
+    server_signal(s, SIGKILL);
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
+{
+    (void)status;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+void server_fini(server *s)
+{
+    server_stop(s);
+    nftw(s->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+bool server_start_redis(server *s, const char *const *more)
+{
+    const char *const ours[] = {"redis-server",
+                                "--port",
+                                s->port_text,
+                                "--bind",
+                                "127.0.0.1",
+                                "::1",
+                                "--dir",
+                                s->folder,
+                                "--save",
+                                "",
+                                "--appendonly",
+                                "no",
+                                "--repl-diskless-sync-delay",
+                                "0",
+                                "--unixsocketperm",
+                                "777",
+                                NULL};
+    size_t n = 0;
+    for (size_t i = 0; ours[i]; i++)
+        s->argv[n++] = ours[i];
+    for (size_t i = 0; more && more[i] && n < SERVER_ARGS - 1; i++)
+        s->argv[n++] = more[i];
+    s->argv[n] = NULL;
+    return server_start(s);
+}
