@@ -161,6 +161,9 @@ static void put_request(redis_store *self, const simba_request *request)
         break;
     }
     case SIMBA_OP_READ:
+        simba__redis_subs_observed(self, request->mutex);
+        put_script(self, script, request->mutex, 0, NULL);
+        break;
     case SIMBA_OP_LIST:
     case SIMBA_OP_FORCE_RELEASE:
         put_script(self, script, request->mutex, 0, NULL);

@@ -186,6 +186,8 @@ void simba__redis_subs_unwatch(redis_store *self, simba_topic *topic);
 void simba__redis_subs_waits(redis_store *self, const simba_request *request);
 void simba__redis_subs_left(redis_store *self, const simba_request *request);
 void simba__redis_subs_heard(redis_store *self, const char *mutex, uint64_t token);
+/* Somebody reads it, and will watch it for that. */
+void simba__redis_subs_observed(redis_store *self, const char *mutex);
 /* Whose invitation to this mutex came here; "": none did. */
 const char *simba__redis_subs_invited(redis_store *self, const char *mutex);
 void simba__redis_subs_woken(redis_store *self);

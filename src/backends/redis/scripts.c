@@ -16,11 +16,14 @@
  * Messages:
  *   simba:{M}        acquired@@ID      shared
  *   simba:{M}:ID     released@@OWNER   shared: ID is next
- *   simba:{M}@@      ours: "acquired TOKEN ACQUIRED_AT TTL_AT UNTIL NOW ID", and "released TOKEN NEXT", where NEXT is
- *                    who was invited, or nothing. No id has "@@" in it, so this is no contender's channel.
+ *   simba:{M}@@      ours, for observers: "acquired TOKEN ACQUIRED_AT TTL_AT UNTIL NOW ID", and "released TOKEN NEXT",
+ *                    where NEXT is who was invited, or nothing. No id has "@@" in it: this is no contender's channel.
+ *   simba:{M}@@ID    ours: "standby NEXT": ID comes after NEXT, should that one not come
  *
  * A release takes waiters off the queue until a message to one of them has reached somebody, and keeps the mutex for
- * that one for a moment: otherwise whoever releases and asks again, being nearest, would always win. */
+ * that one for a moment: otherwise whoever releases and asks again, being nearest, would always win. Two of ours that
+ * come next are told, so that a waiter that hears but does not act delays the others by no more than that moment; all the
+ * others sleep on. */
 #include <string.h>
 
 #include "backends/redis/redis.h"
@@ -70,6 +73,12 @@ static const char common[] =
 "    redis.call('PEXPIRE', fence, num(FENCE_KEPT))\n"
 "  end\n"
 "  redis.call('PUBLISH', lock .. '@@', 'released ' .. token .. ' ' .. chosen)\n"
+"  if chosen == '' then return end\n"
+"  local told = 0\n"
+"  for _, id in ipairs(redis.call('ZRANGE', queue, 0, 7)) do\n"
+"    told = told + redis.call('PUBLISH', lock .. '@@' .. id, 'standby ' .. chosen)\n"
+"    if told >= 2 then return end\n"
+"  end\n"
 "end\n"
 "local function vacate()\n"
 "  local from, token = owner, ours and f[3] or '0'\n"

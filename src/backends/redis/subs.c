@@ -1,15 +1,15 @@
 /* The subscription connection: made when something is first watched, and then one for all mutexes.
  *
- * Of each mutex that is watched we hear three kinds of channels (scripts.c has their names): our own, on which every
- * grant and release of ours is told with all there is to know; the one on which JVM contenders announce themselves; and
- * one for each of our contenders that waits, on which it is invited. A PING behind every SUBSCRIBE carries the name of
- * the mutex, so its echo says that the subscription is in force: what happened before it may have been missed, hence
- * CHANGED.
+ * scripts.c has the names of the channels. Of a mutex that is observed we hear what is told about every grant and release
+ * of ours, and the announcements of JVM contenders. A contender that waits hears only of its own invitation, and that it
+ * comes next: if a fleet of waiters woke up at every hand-over, that would be most of what it costs. A mutex is observed
+ * if somebody has asked to READ it, which contenders do not do.
+ *
+ * A PING behind every SUBSCRIBE carries the name of the mutex, so its echo says that the subscription is in force: what
+ * happened before it may have been missed, hence CHANGED.
  *
  * Whoever is invited usually wins and stops watching, and often waits again soon. So a subscription is kept for a moment
- * after nobody watches any more. That deceives nobody: who does not wait is not in the queue, and is not invited.
- *
- * The others hear of an invitation too. If the one that was invited is not heard of in time, they try themselves. */
+ * after nobody watches any more. That deceives nobody: who does not wait is not in the queue, and is not invited. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +44,7 @@ struct redis_watch {
     unsigned gone;
     bool asked;     /* SUBSCRIBE was sent on this connection */
     bool confirmed; /* and is in force */
+    bool observed;  /* and not only waited for */
     bool missed;    /* something was heard that nobody was told */
     bool is_idle, in_grace, is_stale;
     redis_watch *idle_prev, *idle_next;
@@ -182,12 +183,24 @@ static void put_channel(redis_store *self, const char *command, const redis_watc
     simba__redis_put(&self->pushes.out, 2, (const char *const[]){command, channel});
 }
 
-static void put_all(redis_store *self, const char *command, const redis_watch *watch)
+static void put_news(redis_store *self, const char *command, const redis_watch *watch)
 {
     put_channel(self, command, watch, "@@", "");
     put_channel(self, command, watch, "", "");
+}
+
+static void put_waiter(redis_store *self, const char *command, const redis_watch *watch, const char *id)
+{
+    put_channel(self, command, watch, ":", id);
+    put_channel(self, command, watch, "@@", id);
+}
+
+static void put_all(redis_store *self, const char *command, const redis_watch *watch)
+{
+    if (watch->observed)
+        put_news(self, command, watch);
     for (const waiter *w = watch->waiters; w; w = w->next)
-        put_channel(self, command, watch, ":", w->id);
+        put_waiter(self, command, watch, w->id);
 }
 
 static void put_ping(redis_store *self, const char *text)
@@ -286,7 +299,11 @@ static void hear_release(redis_store *self, redis_watch *watch, const char *text
         return;
     }
     tell(self, watch, &push);
-    if (watch->waiters && !waits_here(watch, next))
+}
+
+static void hear_standby(redis_store *self, redis_watch *watch, const char *id, const char *text)
+{
+    if (strncmp(text, "standby ", 8) == 0 && waits_here(watch, id) && !waits_here(watch, text + 8))
         begin_grace(self, watch);
 }
 
@@ -339,11 +356,12 @@ static void hear(redis_store *self, const char *channel, const char *text)
     const char *name = channel + sizeof prefix - 1;
     const size_t length = strlen(name);
     redis_watch *watch;
-    if (length > 3 && strcmp(name + length - 3, "}@@") == 0) {
-        watch = find_named(self, name, length - 3);
-        if (watch)
+    for (const char *at = strstr(name, "}@@"); at; at = strstr(at + 1, "}@@")) {
+        watch = find_named(self, name, (size_t)(at - name));
+        if (watch && at[3] == '\0')
             hear_ours(self, watch, text);
-        return;
+        else if (watch)
+            hear_standby(self, watch, at + 3, text);
     }
     if (length > 1 && name[length - 1] == '}' && (watch = find_named(self, name, length - 1)) != NULL)
         hear_shared(self, watch, text);
@@ -457,7 +475,7 @@ static void look_at_graces(redis_store *self, simba_local now)
         *link = watch->grace_next;
         watch->in_grace = false;
         if (is_due)
-            tell_kind(self, watch, SIMBA_PUSH_RELEASED);
+            tell_kind(self, watch, SIMBA_PUSH_CHANGED);
     }
 }
 
@@ -506,7 +524,7 @@ static waiter *waiter_new(redis_store *self, redis_watch *watch, const char *id)
     w->next = watch->waiters;
     watch->waiters = w;
     if (watch->asked) {
-        put_channel(self, "SUBSCRIBE", watch, ":", id);
+        put_waiter(self, "SUBSCRIBE", watch, id);
         put_ping(self, watch->mutex);
         send_soon(self);
     }
@@ -548,7 +566,7 @@ static void forget_waiter(redis_store *self, redis_watch *watch, waiter **link)
     }
     *link = w->next;
     if (watch->asked && !waits_here(watch, w->id)) {
-        put_channel(self, "UNSUBSCRIBE", watch, ":", w->id);
+        put_waiter(self, "UNSUBSCRIBE", watch, w->id);
         send_soon(self);
     }
     simba__free(w);
@@ -575,6 +593,19 @@ void simba__redis_subs_heard(redis_store *self, const char *mutex, uint64_t toke
         watch->latest = token;
 }
 
+void simba__redis_subs_observed(redis_store *self, const char *mutex)
+{
+    redis_watch *watch = find_or_make(self, mutex);
+    if (!watch || watch->observed)
+        return;
+    watch->observed = true;
+    if (watch->asked) {
+        put_news(self, "SUBSCRIBE", watch);
+        put_ping(self, mutex);
+        send_soon(self);
+    }
+}
+
 const char *simba__redis_subs_invited(redis_store *self, const char *mutex)
 {
     const redis_watch *watch = find(self, mutex);
@@ -597,6 +628,7 @@ int simba__redis_subs_watch(redis_store *self, simba_topic *topic)
     if (!watch)
         return SIMBA_ENOMEM;
     make_busy(self, watch);
+    watch->observed |= !watch->waiters;
     watch->topic = topic;
     topic->backend_data = watch;
     if (self->pushes.state == REDIS_CLOSED)
