@@ -1,6 +1,6 @@
 /* redis:// and its kin: a store of leases in a Redis server, shared with Simba on the JVM. See redis.h for its parts,
  * scripts.c for what is stored, reply.c for what becomes of errors. */
-#include "backends/redis/redis.h"
+#include "backends/redis/tls.h"
 #include "util/error.h"
 
 static void look_whether_closed(redis_store *self)
@@ -23,6 +23,10 @@ static int redis_init(void *instance, simba_host *host, const simba_url *url, si
     int rc = simba__redis_options_parse(url, &self->options, err);
     if (rc < 0)
         return rc;
+    if (self->options.tls)
+        rc = simba__redis_tls_context_new(&self->options, err, &self->tls);
+    if (rc < 0)
+        return rc;
     rc = simba__redis_conn_init(&self->commands, host, &self->options);
     if (rc == 0)
         rc = simba__redis_conn_init(&self->pushes, host, &self->options);
@@ -32,6 +36,7 @@ static int redis_init(void *instance, simba_host *host, const simba_url *url, si
         rc = simba__redis_subs_init(self);
     if (rc < 0)
         return simba__fail(err, rc, "out of memory");
+    self->commands.tls = self->pushes.tls = self->tls;
     self->commands.links = self->pushes.links = &self->links;
     self->commands.link_gone = self->pushes.link_gone = on_link_gone;
     return 0;
@@ -78,11 +83,12 @@ static void redis_fini(void *instance)
     simba__redis_calls_fini(self);
     simba__redis_conn_fini(&self->commands);
     simba__redis_conn_fini(&self->pushes);
+    simba__redis_tls_context_free(self->tls);
     simba__redis_options_free(&self->options);
 }
 
-static const char *const schemes[] = {"redis", "redis+unix", NULL};
-static const char *const keys[] = {"db", "connect-timeout", "timeout", NULL};
+static const char *const schemes[] = {"redis", "rediss", "redis+unix", NULL};
+static const char *const keys[] = {"db", "connect-timeout", "timeout", "replicas", "ca", "cert", "key", "verify", NULL};
 
 const simba_backend simba__backend_redis = {
     .version = SIMBA_BACKEND_VERSION,

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/tls.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -34,6 +34,7 @@ struct redis_link {
     uv_connect_t connect;
     uv_write_t write;
     redisReader *reader;
+    redis_tls *tls;    /* NULL: plain */
     redis_buffer wire; /* handed to libuv */
     char input[16384];
 };
@@ -68,6 +69,7 @@ static void link_free(redis_link *link)
     if (link->has_handle || link->resolving)
         return;
     redisReaderFree(link->reader);
+    simba__redis_tls_free(link->tls);
     simba__redis_buffer_free(&link->wire);
     --*link->links;
     link->gone(link->gone_to);
@@ -186,6 +188,54 @@ static void take_replies(redis_conn *conn, redis_link *link)
     }
 }
 
+static void come_up(redis_conn *conn);
+
+static bool feed_reader(redis_conn *conn, redis_link *link, const char *data, size_t length)
+{
+    if (redisReaderFeed(link->reader, data, length) == REDIS_OK)
+        return true;
+    simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->options->where);
+    return false;
+}
+
+/* Through TLS: first the handshake, then what is in the records. */
+static void take_records(redis_conn *conn, redis_link *link)
+{
+    char plain[16384];
+    const char *why = NULL;
+    if (conn->state == REDIS_CONNECTING) {
+        const int rc = simba__redis_tls_handshake(link->tls, &why);
+        if (rc < 0)
+            simba__redis_conn_fail(conn, rc, "redis %s: cannot connect by TLS: %s", conn->options->where, why);
+        else if (rc > 0)
+            come_up(conn);
+        else
+            simba__redis_conn_flush(conn);
+    }
+    while (conn->link == link && conn->state == REDIS_UP) {
+        const int length = simba__redis_tls_read(link->tls, plain, sizeof plain);
+        if (length == 0)
+            break;
+        if (length < 0)
+            simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: TLS has ended",
+                                   conn->options->where);
+        else if (feed_reader(conn, link, plain, (size_t)length))
+            take_replies(conn, link);
+    }
+}
+
+static void take_bytes(redis_conn *conn, redis_link *link, const char *data, size_t length)
+{
+    if (!link->tls) {
+        if (feed_reader(conn, link, data, length))
+            take_replies(conn, link);
+    } else if (simba__redis_tls_feed(link->tls, data, length)) {
+        take_records(conn, link);
+    } else {
+        simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->options->where);
+    }
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)suggested;
@@ -204,10 +254,8 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buf)
     if (conn && length < 0)
         simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->options->where,
                                length == UV_EOF ? "the server closed it" : uv_strerror((int)length));
-    else if (conn && redisReaderFeed(link->reader, buf->base, (size_t)length) != REDIS_OK)
-        simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->options->where);
     else if (conn)
-        take_replies(conn, link);
+        take_bytes(conn, link, buf->base, (size_t)length);
     if (conn && conn->link == link)
         simba__redis_conn_flush(conn);
     host->leave(host);
@@ -247,20 +295,35 @@ static int send_wire(redis_link *link)
     return uv_write(&link->write, &link->u.stream, &buf, 1, on_written);
 }
 
+/* What goes to the socket next, into link->wire. False: it cannot be made. */
+static bool fill_wire(redis_conn *conn, redis_link *link)
+{
+    if (link->tls) {
+        if (conn->state == REDIS_UP && conn->out.length > 0 &&
+            !simba__redis_tls_write(link->tls, conn->out.data, conn->out.length))
+            return false;
+        if (conn->state == REDIS_UP)
+            conn->out.length = 0;
+        simba__redis_tls_take(link->tls, &link->wire);
+    } else if (conn->state == REDIS_UP) {
+        const redis_buffer empty = link->wire;
+        link->wire = conn->out;
+        conn->out = empty;
+    }
+    return !link->wire.failed;
+}
+
 void simba__redis_conn_flush(redis_conn *conn)
 {
     redis_link *link = conn->link;
-    if (conn->state != REDIS_UP || link->writing)
+    if (!link || link->writing || (conn->state != REDIS_UP && !link->tls))
         return;
-    if (conn->out.failed) {
+    if (conn->out.failed || !fill_wire(conn, link)) {
         simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->options->where);
         return;
     }
-    if (conn->out.length == 0)
+    if (link->wire.length == 0)
         return;
-    const redis_buffer empty = link->wire;
-    link->wire = conn->out;
-    conn->out = empty;
     const int rc = send_wire(link);
     if (rc < 0)
         simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->options->where,
@@ -296,6 +359,21 @@ static void come_up(redis_conn *conn)
     simba__redis_conn_flush(conn);
 }
 
+static void begin_to_talk(redis_conn *conn, redis_link *link)
+{
+    int rc = uv_read_start(&link->u.stream, on_alloc, on_read);
+    if (rc == 0 && conn->options->tls) {
+        link->tls = simba__redis_tls_new(conn->tls, conn->options);
+        rc = link->tls ? 0 : UV_ENOMEM;
+    }
+    if (rc < 0)
+        fail_to_connect(conn, uv_strerror(rc));
+    else if (link->tls)
+        take_records(conn, link);
+    else
+        come_up(conn);
+}
+
 static void try_next_address(redis_conn *conn);
 
 static void on_connected(uv_connect_t *connect, int status)
@@ -309,11 +387,7 @@ static void on_connected(uv_connect_t *connect, int status)
     } else if (conn && status < 0) {
         fail_to_connect(conn, uv_strerror(status));
     } else if (conn) {
-        const int rc = uv_read_start(&link->u.stream, on_alloc, on_read);
-        if (rc < 0)
-            fail_to_connect(conn, uv_strerror(rc));
-        else
-            come_up(conn);
+        begin_to_talk(conn, link);
     }
     host->leave(host);
 }

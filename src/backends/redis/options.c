@@ -1,6 +1,7 @@
 /* What a Redis URL says:
  *
  *   redis://[user:password@]host[:port][/db]       redis+unix://[user:password@]/path/to.sock[?db=N]
+ *   rediss://[user:password@]host[:port][/db][?ca=FILE][&cert=FILE&key=FILE][&verify=no]
  *
  * A host may be a name, an IPv4 address, or an IPv6 address in brackets. Without a port it is 6379, without a host
  * 127.0.0.1. "redis://:password@host" is a password without a user, as servers older than 6 have it. */
@@ -117,10 +118,47 @@ static int parse_durations(redis_options *options, const simba_url *url, simba_e
     return rc;
 }
 
+static int parse_replicas(redis_options *options, const simba_url *url, simba_error *err)
+{
+    const char *text = simba_url_query(url, "replicas");
+    if (text && !parse_number(text, 1000, &options->replicas))
+        return simba__fail(err, SIMBA_EURL, "replicas in the redis URL is not a number from 0 to 1000");
+    return 0;
+}
+
+static int copy(const simba_url *url, const char *key, char **ret_value, simba_error *err)
+{
+    const char *value = simba_url_query(url, key);
+    if (!value)
+        return 0;
+    *ret_value = simba__strdup(value);
+    return *ret_value ? 0 : out_of_memory(err);
+}
+
+static int parse_tls(redis_options *options, const simba_url *url, simba_error *err)
+{
+    const char *verify = simba_url_query(url, "verify");
+    int rc = copy(url, "ca", &options->ca, err);
+    if (rc == 0)
+        rc = copy(url, "cert", &options->cert, err);
+    if (rc == 0)
+        rc = copy(url, "key", &options->key, err);
+    if (rc < 0)
+        return rc;
+    options->tls = strcmp(simba_url_scheme(url), "rediss") == 0;
+    options->verify = !verify || strcmp(verify, "no") != 0;
+    if (!options->tls && (options->ca || options->cert || options->key || verify))
+        return simba__fail(err, SIMBA_EURL, "ca, cert, key and verify are for rediss://");
+    if (verify && options->verify && strcmp(verify, "yes") != 0)
+        return simba__fail(err, SIMBA_EURL, "verify is yes or no");
+    if (!options->cert != !options->key)
+        return simba__fail(err, SIMBA_EURL, "cert and key go together");
+    return 0;
+}
+
 int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err)
 {
     const bool is_socket = strcmp(simba_url_scheme(url), "redis+unix") == 0;
-    ret_options->verify = true;
     int rc = is_socket ? parse_socket(ret_options, url, err) : parse_host(ret_options, simba_url_authority(url), err);
     if (rc == 0)
         rc = parse_db(ret_options, url, err);
@@ -128,6 +166,10 @@ int simba__redis_options_parse(const simba_url *url, redis_options *ret_options,
         rc = parse_login(ret_options, url, err);
     if (rc == 0)
         rc = parse_durations(ret_options, url, err);
+    if (rc == 0)
+        rc = parse_replicas(ret_options, url, err);
+    if (rc == 0)
+        rc = parse_tls(ret_options, url, err);
     return rc;
 }
 

@@ -1,10 +1,11 @@
 /* The parts of the Redis store, for one another.
  *
  *   options.c   what the URL says                    buffer.c   bytes on their way out, and commands in them
- *   conn.c      one connection: names, sockets, greeting, silence, backoff
+ *   conn.c      one connection: names, sockets, greeting, silence, backoff         tls.c   what rediss:// adds to it
  *   scripts.c   the Lua scripts                      reply.c    what an answer or a refusal means
  *   calls.c     requests on the command connection   list.c     LIST, which takes many commands
- *   subs.c      the subscription connection          backend.c  the table
+ *   subs.c      the subscription connection          watches.c  what it listens for
+ *   backend.c   the table of functions
  *
  * Everything runs on the loop thread, in turns. hiredis is used for its parser alone.
  */
@@ -53,6 +54,8 @@ void simba__redis_buffer_free(redis_buffer *buffer);
 
 typedef struct redis_conn redis_conn;
 typedef struct redis_link redis_link;
+typedef struct redis_tls redis_tls;
+typedef struct redis_tls_context redis_tls_context;
 
 typedef enum redis_conn_state {
     REDIS_CLOSED,     /* nobody has asked for it yet, or the store closes */
@@ -75,6 +78,7 @@ struct redis_conn {
     simba_host *host;
     const redis_options *options;
     const redis_conn_events *events;
+    redis_tls_context *tls; /* NULL: plain */
     void *owner;
     unsigned *links; /* how many there are in the whole store */
     void (*link_gone)(redis_conn *conn);
@@ -97,11 +101,6 @@ void simba__redis_conn_flush(redis_conn *conn);
 void simba__redis_conn_fail(redis_conn *conn, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void simba__redis_conn_close(redis_conn *conn);
 void simba__redis_conn_fini(redis_conn *conn);
-
-/* --- TLS -------------------------------------------------------------------------------------------- */
-
-typedef struct redis_tls redis_tls;
-typedef struct redis_tls_context redis_tls_context;
 
 /* --- scripts ---------------------------------------------------------------------------------------- */
 
@@ -135,6 +134,7 @@ typedef struct redis_list redis_list;
 typedef struct redis_store {
     simba_host *host;
     redis_options options;
+    redis_tls_context *tls;
     bool closing, closed;
     unsigned links;
 

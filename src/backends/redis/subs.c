@@ -14,164 +14,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
-#include "util/clock.h"
-#include "util/error.h"
-#include "util/hash.h"
+#include "backends/redis/watches.h"
 #include "util/mem.h"
 
 enum {
-    LINGER_MS = 1000,   /* how long a subscription outlives the interest in it */
     GRACE_MS = 105,     /* a little longer than the scripts keep a mutex for whom they invited */
     GRACE_MORE_MS = 45, /* at most, by chance, so that not all come at once */
     PING_MS = 10000,    /* of silence */
     GONE_MOST = 64,     /* channels of contenders that do not wait any more, per mutex */
     CHANNEL_SIZE = SIMBA_MUTEX_BYTES + SIMBA_ID_MAX + 32,
 };
-
-typedef struct waiter waiter;
-struct waiter {
-    waiter *next;
-    uint64_t nonce;
-    bool here; /* false: it waits no more, its channel is kept */
-    char id[];
-};
-
-struct redis_watch {
-    redis_watch *next;  /* in its bucket */
-    simba_topic *topic; /* NULL: nobody watches */
-    waiter *waiters;
-    unsigned gone;
-    bool asked;     /* SUBSCRIBE was sent on this connection */
-    bool confirmed; /* and is in force */
-    bool observed;  /* and not only waited for */
-    bool missed;    /* something was heard that nobody was told */
-    bool is_idle, in_grace, is_stale;
-    redis_watch *idle_prev, *idle_next;
-    redis_watch *grace_next, *stale_next;
-    simba_local idle_since, grace_at;
-    uint64_t latest;                /* greatest token that was heard of */
-    char invited[SIMBA_ID_MAX + 1]; /* of our waiters */
-    char echo[SIMBA_ID_MAX + 1];    /* the shared channel is about to tell what ours has told */
-    char mutex[];
-};
-
-static simba_local later(simba_local at, int64_t ms)
-{
-    return (simba_local){at.ns + ms * SIMBA__NS_PER_MS};
-}
-
-/* --- the table -------------------------------------------------------------------------------------- */
-
-static redis_watch *find(redis_store *self, const char *mutex)
-{
-    if (self->watch_capacity == 0)
-        return NULL;
-    redis_watch *watch = self->buckets[simba__hash(mutex) & (self->watch_capacity - 1)];
-    while (watch && strcmp(watch->mutex, mutex) != 0)
-        watch = watch->next;
-    return watch;
-}
-
-static bool grow(redis_store *self)
-{
-    const size_t capacity = self->watch_capacity ? self->watch_capacity * 2 : 16;
-    redis_watch **buckets = simba__calloc(capacity, sizeof *buckets);
-    if (!buckets)
-        return false;
-    for (size_t i = 0; i < self->watch_capacity; i++)
-        while (self->buckets[i]) {
-            redis_watch *watch = self->buckets[i];
-            redis_watch **bucket = &buckets[simba__hash(watch->mutex) & (capacity - 1)];
-            self->buckets[i] = watch->next;
-            watch->next = *bucket;
-            *bucket = watch;
-        }
-    simba__free(self->buckets);
-    self->buckets = buckets;
-    self->watch_capacity = capacity;
-    return true;
-}
-
-static void set_chores(redis_store *self, simba_local at)
-{
-    if (self->chores.index == 0 || at.ns < self->chores.at.ns)
-        self->host->timer_set(self->host, &self->chores, at);
-}
-
-static void make_idle(redis_store *self, redis_watch *watch)
-{
-    if (watch->is_idle)
-        return;
-    watch->is_idle = true;
-    watch->idle_since = self->host->now(self->host);
-    watch->idle_next = NULL;
-    watch->idle_prev = self->idle_last;
-    if (self->idle_last)
-        self->idle_last->idle_next = watch;
-    else
-        self->idle_first = watch;
-    self->idle_last = watch;
-    set_chores(self, later(self->idle_first->idle_since, LINGER_MS));
-}
-
-static void make_busy(redis_store *self, redis_watch *watch)
-{
-    if (!watch->is_idle)
-        return;
-    watch->is_idle = false;
-    if (watch->idle_prev)
-        watch->idle_prev->idle_next = watch->idle_next;
-    else
-        self->idle_first = watch->idle_next;
-    if (watch->idle_next)
-        watch->idle_next->idle_prev = watch->idle_prev;
-    else
-        self->idle_last = watch->idle_prev;
-}
-
-static redis_watch *find_or_make(redis_store *self, const char *mutex)
-{
-    redis_watch *watch = find(self, mutex);
-    if (watch)
-        return watch;
-    if (self->watch_count >= self->watch_capacity && !grow(self))
-        return NULL;
-    watch = simba__calloc(1, sizeof *watch + strlen(mutex) + 1);
-    if (!watch)
-        return NULL;
-    strcpy(watch->mutex, mutex);
-    redis_watch **bucket = &self->buckets[simba__hash(mutex) & (self->watch_capacity - 1)];
-    watch->next = *bucket;
-    *bucket = watch;
-    self->watch_count++;
-    make_idle(self, watch);
-    return watch;
-}
-
-static void unlink_from(redis_watch **link, redis_watch *watch, size_t next_offset)
-{
-    while (*link && *link != watch)
-        link = (redis_watch **)(void *)((char *)*link + next_offset);
-    if (*link)
-        *link = *(redis_watch **)(void *)((char *)watch + next_offset);
-}
-
-static void drop(redis_store *self, redis_watch *watch)
-{
-    make_busy(self, watch);
-    unlink_from(&self->buckets[simba__hash(watch->mutex) & (self->watch_capacity - 1)], watch,
-                offsetof(redis_watch, next));
-    unlink_from(&self->grace, watch, offsetof(redis_watch, grace_next));
-    unlink_from(&self->stale, watch, offsetof(redis_watch, stale_next));
-    self->watch_count--;
-    while (watch->waiters) {
-        waiter *next = watch->waiters->next;
-        simba__free(watch->waiters);
-        watch->waiters = next;
-    }
-    simba__free(watch);
-}
 
 /* --- channels --------------------------------------------------------------------------------------- */
 
@@ -199,7 +51,7 @@ static void put_all(redis_store *self, const char *command, const redis_watch *w
 {
     if (watch->observed)
         put_news(self, command, watch);
-    for (const waiter *w = watch->waiters; w; w = w->next)
+    for (const redis_waiter *w = watch->waiters; w; w = w->next)
         put_waiter(self, command, watch, w->id);
 }
 
@@ -241,13 +93,13 @@ static void tell_kind(redis_store *self, redis_watch *watch, simba_push_kind kin
 static void begin_grace(redis_store *self, redis_watch *watch)
 {
     const simba_local now = self->host->now(self->host);
-    watch->grace_at = later(now, GRACE_MS + (int64_t)(self->host->random(self->host) % GRACE_MORE_MS));
+    watch->grace_at = simba__redis_later(now, GRACE_MS + (int64_t)(self->host->random(self->host) % GRACE_MORE_MS));
     if (!watch->in_grace) {
         watch->in_grace = true;
         watch->grace_next = self->grace;
         self->grace = watch;
     }
-    set_chores(self, watch->grace_at);
+    simba__redis_watch_chores(self, watch->grace_at);
 }
 
 static void end_grace(redis_watch *watch)
@@ -257,7 +109,7 @@ static void end_grace(redis_watch *watch)
 
 static bool waits_here(const redis_watch *watch, const char *id)
 {
-    for (const waiter *w = watch->waiters; w; w = w->next)
+    for (const redis_waiter *w = watch->waiters; w; w = w->next)
         if (w->here && strcmp(w->id, id) == 0)
             return true;
     return false;
@@ -344,7 +196,7 @@ static redis_watch *find_named(redis_store *self, const char *from, size_t lengt
         return NULL;
     memcpy(mutex, from, length);
     mutex[length] = '\0';
-    return find(self, mutex);
+    return simba__redis_watch_find(self, mutex);
 }
 
 /* A name may have "}:" in it, and so may an id: then only our table knows where one ends and the other begins. */
@@ -374,7 +226,7 @@ static void hear(redis_store *self, const char *channel, const char *text)
 
 static void hear_pong(redis_store *self, const char *mutex)
 {
-    redis_watch *watch = find(self, mutex);
+    redis_watch *watch = simba__redis_watch_find(self, mutex);
     if (!watch || !watch->asked)
         return;
     watch->confirmed = true;
@@ -433,7 +285,7 @@ static void on_up(redis_conn *conn)
     redis_store *self = conn->owner;
     self->pinged = false;
     each(self, subscribe_again);
-    self->host->timer_set(self->host, &conn->timer, later(self->host->now(self->host), PING_MS));
+    self->host->timer_set(self->host, &conn->timer, simba__redis_later(self->host->now(self->host), PING_MS));
 }
 
 static void on_down(redis_conn *conn)
@@ -467,7 +319,7 @@ static void look_at_graces(redis_store *self, simba_local now)
     while (*link) {
         redis_watch *watch = *link;
         if (watch->grace_at.ns != INT64_MAX && watch->grace_at.ns > now.ns) {
-            set_chores(self, watch->grace_at);
+            simba__redis_watch_chores(self, watch->grace_at);
             link = &watch->grace_next;
             continue;
         }
@@ -483,14 +335,14 @@ static void look_at_idle(redis_store *self, simba_local now)
 {
     while (self->idle_first) {
         redis_watch *watch = self->idle_first;
-        const simba_local end = later(watch->idle_since, LINGER_MS);
+        const simba_local end = simba__redis_later(watch->idle_since, REDIS_LINGER_MS);
         if (end.ns > now.ns) {
-            set_chores(self, end);
+            simba__redis_watch_chores(self, end);
             break;
         }
         if (watch->asked)
             put_all(self, "UNSUBSCRIBE", watch);
-        drop(self, watch);
+        simba__redis_watch_drop(self, watch);
     }
     simba__redis_conn_flush(&self->pushes);
 }
@@ -515,9 +367,9 @@ void simba__redis_subs_woken(redis_store *self)
 
 /* --- who waits here ----------------------------------------------------------------------------------- */
 
-static waiter *waiter_new(redis_store *self, redis_watch *watch, const char *id)
+static redis_waiter *waiter_new(redis_store *self, redis_watch *watch, const char *id)
 {
-    waiter *w = simba__calloc(1, sizeof *w + strlen(id) + 1);
+    redis_waiter *w = simba__calloc(1, sizeof *w + strlen(id) + 1);
     if (!w)
         return NULL; /* no invitation then: the timers will do */
     strcpy(w->id, id);
@@ -533,12 +385,12 @@ static waiter *waiter_new(redis_store *self, redis_watch *watch, const char *id)
 
 void simba__redis_subs_waits(redis_store *self, const simba_request *request)
 {
-    redis_watch *watch = find_or_make(self, request->mutex);
+    redis_watch *watch = simba__redis_watch_make(self, request->mutex);
     if (!watch)
         return;
     watch->invited[0] = '\0';
-    waiter *kept = NULL;
-    for (waiter *w = watch->waiters; w; w = w->next) {
+    redis_waiter *kept = NULL;
+    for (redis_waiter *w = watch->waiters; w; w = w->next) {
         if (strcmp(w->id, request->id) != 0)
             continue;
         if (w->here && w->nonce == request->nonce)
@@ -556,9 +408,9 @@ void simba__redis_subs_waits(redis_store *self, const simba_request *request)
     }
 }
 
-static void forget_waiter(redis_store *self, redis_watch *watch, waiter **link)
+static void forget_waiter(redis_store *self, redis_watch *watch, redis_waiter **link)
 {
-    waiter *w = *link;
+    redis_waiter *w = *link;
     if (watch->gone < GONE_MOST) {
         w->here = false;
         watch->gone++;
@@ -574,12 +426,12 @@ static void forget_waiter(redis_store *self, redis_watch *watch, waiter **link)
 
 void simba__redis_subs_left(redis_store *self, const simba_request *request)
 {
-    redis_watch *watch = find(self, request->mutex);
+    redis_watch *watch = simba__redis_watch_find(self, request->mutex);
     if (!watch)
         return;
     if (request->op == SIMBA_OP_ACQUIRE || strcmp(watch->invited, request->id) == 0)
         watch->invited[0] = '\0';
-    for (waiter **link = &watch->waiters; *link; link = &(*link)->next)
+    for (redis_waiter **link = &watch->waiters; *link; link = &(*link)->next)
         if ((*link)->here && (*link)->nonce == request->nonce && strcmp((*link)->id, request->id) == 0) {
             forget_waiter(self, watch, link);
             return;
@@ -588,14 +440,14 @@ void simba__redis_subs_left(redis_store *self, const simba_request *request)
 
 void simba__redis_subs_heard(redis_store *self, const char *mutex, uint64_t token)
 {
-    redis_watch *watch = find(self, mutex);
+    redis_watch *watch = simba__redis_watch_find(self, mutex);
     if (watch && token > watch->latest)
         watch->latest = token;
 }
 
 void simba__redis_subs_observed(redis_store *self, const char *mutex)
 {
-    redis_watch *watch = find_or_make(self, mutex);
+    redis_watch *watch = simba__redis_watch_make(self, mutex);
     if (!watch || watch->observed)
         return;
     watch->observed = true;
@@ -608,7 +460,7 @@ void simba__redis_subs_observed(redis_store *self, const char *mutex)
 
 const char *simba__redis_subs_invited(redis_store *self, const char *mutex)
 {
-    const redis_watch *watch = find(self, mutex);
+    const redis_watch *watch = simba__redis_watch_find(self, mutex);
     return watch ? watch->invited : "";
 }
 
@@ -624,10 +476,10 @@ int simba__redis_subs_init(redis_store *self)
 
 int simba__redis_subs_watch(redis_store *self, simba_topic *topic)
 {
-    redis_watch *watch = find_or_make(self, topic->mutex);
+    redis_watch *watch = simba__redis_watch_make(self, topic->mutex);
     if (!watch)
         return SIMBA_ENOMEM;
-    make_busy(self, watch);
+    simba__redis_watch_busy(self, watch);
     watch->observed |= !watch->waiters;
     watch->topic = topic;
     topic->backend_data = watch;
@@ -651,7 +503,7 @@ void simba__redis_subs_unwatch(redis_store *self, simba_topic *topic)
     topic->backend_data = NULL;
     watch->topic = NULL;
     watch->missed = false;
-    make_idle(self, watch);
+    simba__redis_watch_idle(self, watch);
 }
 
 void simba__redis_subs_close(redis_store *self)
@@ -664,6 +516,6 @@ void simba__redis_subs_fini(redis_store *self)
 {
     for (size_t i = 0; i < self->watch_capacity; i++)
         while (self->buckets[i])
-            drop(self, self->buckets[i]);
+            simba__redis_watch_drop(self, self->buckets[i]);
     simba__free(self->buckets);
 }

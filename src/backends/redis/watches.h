@@ -1,0 +1,54 @@
+/* The mutexes that we listen for: a table by name, and the order in which those that nobody watches any more are given up. */
+#ifndef SIMBA_BACKENDS_REDIS_WATCHES_H
+#define SIMBA_BACKENDS_REDIS_WATCHES_H
+
+#include "backends/redis/redis.h"
+#include "util/clock.h"
+
+enum { REDIS_LINGER_MS = 1000 }; /* how long a subscription outlives the interest in it */
+
+/* A contender of this client that waits for a mutex, or has just stopped to. */
+typedef struct redis_waiter redis_waiter;
+struct redis_waiter {
+    redis_waiter *next;
+    uint64_t nonce;
+    bool here; /* false: it waits no more, its channel is kept */
+    char id[];
+};
+
+struct redis_watch {
+    redis_watch *next;  /* in its bucket */
+    simba_topic *topic; /* NULL: nobody watches */
+    redis_waiter *waiters;
+    unsigned gone;
+    bool asked;     /* SUBSCRIBE was sent on this connection */
+    bool confirmed; /* and is in force */
+    bool observed;  /* and not only waited for */
+    bool missed;    /* something was heard that nobody was told */
+    bool is_idle, in_grace, is_stale;
+    redis_watch *idle_prev, *idle_next;
+    redis_watch *grace_next, *stale_next;
+    simba_local idle_since, grace_at;
+    uint64_t latest;                /* greatest token that was heard of */
+    char invited[SIMBA_ID_MAX + 1]; /* of our waiters */
+    char echo[SIMBA_ID_MAX + 1];    /* the shared channel is about to tell what ours has told */
+    char mutex[];
+};
+
+static inline simba_local simba__redis_later(simba_local at, int64_t ms)
+{
+    return (simba_local){at.ns + ms * SIMBA__NS_PER_MS};
+}
+
+/* NULL: there is none. */
+redis_watch *simba__redis_watch_find(redis_store *self, const char *mutex);
+/* Find or make; a new one is idle. NULL: out of memory. */
+redis_watch *simba__redis_watch_make(redis_store *self, const char *mutex);
+void simba__redis_watch_drop(redis_store *self, redis_watch *watch);
+/* Nobody watches it: it is given up in a moment, unless somebody does again. */
+void simba__redis_watch_idle(redis_store *self, redis_watch *watch);
+void simba__redis_watch_busy(redis_store *self, redis_watch *watch);
+/* Have the chores looked after at this time, or earlier. */
+void simba__redis_watch_chores(redis_store *self, simba_local at);
+
+#endif

@@ -1,0 +1,228 @@
+/* rediss://, against a server with a certificate of our own making, for the name "localhost" alone; and replicas=N. */
+#include "backends/test_redis.h"
+
+static server secure;  /* TLS */
+static server strict;  /* TLS, and wants to see the client's certificate */
+static server replica; /* of `redis` */
+static char ca[96], cert[96], key[96];
+
+static void run(const char *command)
+{
+    if (system(command) != 0) // NOLINT(cert-env33-c): made of what is ours
+        fail_msg("%s", command);
+}
+
+static void make_certificates(const char *folder)
+{
+    char command[1024];
+    snprintf(ca, sizeof ca, "%s/ca.pem", folder);
+    snprintf(cert, sizeof cert, "%s/cert.pem", folder);
+    snprintf(key, sizeof key, "%s/key.pem", folder);
+    snprintf(command, sizeof command,
+             "cd %s && exec 2>/dev/null && "
+             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem "
+             "-subj /CN=ca -days 2 && "
+             "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out req.pem "
+             "-subj /CN=simba && echo subjectAltName=DNS:localhost >ext && "
+             "openssl x509 -req -in req.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext "
+             "-out cert.pem && chmod 644 *.pem",
+             folder);
+    run(command);
+}
+
+static void start_secure(server *s, const char *auth_clients)
+{
+    const char *const more[] = {"--port",
+                                "0",
+                                "--tls-port",
+                                s->port_text,
+                                "--tls-cert-file",
+                                cert,
+                                "--tls-key-file",
+                                key,
+                                "--tls-ca-cert-file",
+                                ca,
+                                "--tls-auth-clients",
+                                auth_clients,
+                                "--requirepass",
+                                "hunt3r",
+                                NULL};
+    if (!server_start_redis(s, more))
+        fail_msg("redis-server does not start with TLS; see %s/log", s->folder);
+}
+
+static int tls_setup(void **state)
+{
+    group_setup(state);
+    server_init(&secure);
+    server_init(&strict);
+    server_init(&replica);
+    make_certificates(secure.folder);
+    start_secure(&secure, "no");
+    start_secure(&strict, "yes");
+    return 0;
+}
+
+static int tls_teardown(void **state)
+{
+    server_fini(&secure);
+    server_fini(&strict);
+    server_fini(&replica);
+    return group_teardown(state);
+}
+
+static void open_tls(const server *s, const char *host, const char *query)
+{
+    char url[512];
+    snprintf(url, sizeof url, "rediss://:hunt3r@%s:%d%s", host, s->port, query);
+    open_at(&a, url);
+}
+
+static const char *with_ca(const char *more)
+{
+    static char query[400];
+    snprintf(query, sizeof query, "?ca=%s%s", ca, more);
+    return query;
+}
+
+static void assert_fails(int code, const char *word)
+{
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+    assert_string_equal(simba_error_name(error.code), simba_error_name(code));
+    if (!strstr(error.text, word))
+        fail_msg("\"%s\" does not say \"%s\"", error.text, word);
+    testhost_close(&a);
+}
+
+/* Requests and pushes, also more than fits into one record. */
+static void test_tls(void **state)
+{
+    enum { N = 400 };
+    static char names[N][64];
+    static testhost_request requests[N];
+    (void)state;
+    open_tls(&secure, "localhost", with_ca(""));
+    assert_mine(acquire(&a, "orders", "me", 1));
+    acquire_or_wait(&a, "orders", "you", 2);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
+    assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
+    for (int i = 0; i < N; i++) {
+        snprintf(names[i], sizeof names[i], "mutex-with-a-rather-long-name-%d", i);
+        requests[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
+        testhost_submit(&a, &requests[i]);
+    }
+    testhost_flush(&a);
+    assert_true(testhost_pump(&a, &requests[N - 1].done, 5000));
+    for (int i = 0; i < N; i++)
+        assert_mine(requests[i].request.reply);
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* The certificate has to be signed by whom we trust and be for the host that we named, unless told otherwise. */
+static void test_verification(void **state)
+{
+    (void)state;
+    open_tls(&secure, "localhost", "");
+    assert_fails(SIMBA_EPERM, "certificate");
+    open_tls(&secure, "127.0.0.1", with_ca(""));
+    assert_fails(SIMBA_EPERM, "mismatch");
+    open_tls(&secure, "127.0.0.1", "?verify=no");
+    assert_mine(acquire(&a, "lax", "me", 1));
+    testhost_close(&a);
+}
+
+/* A server that wants to know who we are. */
+static void test_client_certificate(void **state)
+{
+    char more[256];
+    (void)state;
+    open_tls(&strict, "localhost", with_ca(""));
+    assert_fails(SIMBA_EUNAVAILABLE, "localhost");
+    snprintf(more, sizeof more, "&cert=%s&key=%s", cert, key);
+    open_tls(&strict, "localhost", with_ca(more));
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+}
+
+/* One side talks TLS and the other does not. */
+static void test_mixed_up(void **state)
+{
+    char url[96];
+    (void)state;
+    open_tls(&redis, "localhost", with_ca("&connect-timeout=300ms"));
+    assert_fails(SIMBA_EUNAVAILABLE, "no answer"); /* the server waits for the end of a line that does not come */
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", secure.port);
+    open_at(&a, url);
+    assert_fails(SIMBA_EUNAVAILABLE, "redis 127.0.0.1");
+}
+
+/* Files that are missing or are none, settings that do not belong together. */
+static void test_bad_files(void **state)
+{
+    char urls[6][256];
+    (void)state;
+    snprintf(urls[0], sizeof urls[0], "rediss://localhost?ca=/no/such/file");
+    snprintf(urls[1], sizeof urls[1], "rediss://localhost?cert=%s", cert);
+    snprintf(urls[2], sizeof urls[2], "rediss://localhost?cert=%s&key=%s", ca, key);
+    snprintf(urls[3], sizeof urls[3], "rediss://localhost?verify=perhaps");
+    snprintf(urls[4], sizeof urls[4], "redis://localhost?ca=%s", ca);
+    snprintf(urls[5], sizeof urls[5], "redis://localhost?replicas=many");
+    for (size_t i = 0; i < 6; i++) {
+        simba_error err = {0};
+        if (testhost_open(&a, &simba__backend_redis, urls[i], &err) != SIMBA_EURL)
+            fail_msg("%s was taken", urls[i]);
+    }
+}
+
+/* --- replicas ------------------------------------------------------------------------------------------- */
+
+/* A grant or renewal counts once a replica has it. If none does, a grant is taken back. */
+static void test_replicas(void **state)
+{
+    char url[96];
+    (void)state;
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?replicas=1", redis.port);
+    open_at(&a, url);
+    simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+    assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
+    assert_non_null(strstr(error.text, "0 of 1 replicas"));
+    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    assert_string_equal(say("EXISTS simba:{orders}"), "0");
+
+    assert_true(server_start_redis(&replica, (const char *const[]){"--replicaof", "127.0.0.1", redis.port_text, NULL}));
+    for (int i = 0; i < 1000 && !strstr(say("INFO replication"), "state=online"); i++)
+        usleep(10000);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_mine(won);
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+
+    server_signal(&replica, SIGSTOP);
+    testhost_request renew = testhost_request_of(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    renew.request.deadline.ns = simba__clock_boot().ns + 400 * SIMBA__NS_PER_MS;
+    testhost_ask(&a, &renew);
+    assert_int_equal(renew.error.code, SIMBA_EUNAVAILABLE);
+    assert_string_equal(say("GET simba:{orders}"), "me"); /* there is time to try again */
+    server_signal(&replica, SIGCONT);
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    testhost_close(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tls),
+        cmocka_unit_test(test_verification),
+        cmocka_unit_test(test_client_certificate),
+        cmocka_unit_test(test_mixed_up),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test_setup(test_replicas, setup),
+    };
+    if (!server_has("redis-server") || !server_has("openssl")) {
+        puts("1..0 # SKIP redis-server or openssl is not installed");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, tls_setup, tls_teardown);
+}
