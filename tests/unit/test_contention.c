@@ -489,6 +489,27 @@ static void a_pushed_release_is_tried_at_once(void **state)
     assert_true(t.actions.used);
 }
 
+/* It was freed, and somebody else was invited: a waiter sleeps on. A holder looks after itself, unless the news is of a
+ * grant before its own. */
+static void an_invitation_of_another_is_left_to_it(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_owned(&t, "other", 5, 4000);
+    TRACE("wake@4000", trace_push(&t, SIMBA_PUSH_FREED));
+    assert_false(t.actions.used);
+    trace_at(&t, 4000);
+    trace_mine(&t, 6);
+    trace_push(&t, SIMBA_PUSH_FREED); /* token 0: an old one */
+    assert_false(t.actions.submit);
+    const simba_push push = {.kind = SIMBA_PUSH_FREED, .owner = {.token = 6}};
+    const simba__event event = {.kind = SIMBA__EV_PUSH, .now = t.machine.sent_at, .push = &push};
+    simba__contention_step(&t.machine, &event, &t.actions);
+    assert_true(t.actions.submit && t.actions.op == SIMBA_OP_RENEW);
+}
+
 /* L2: a push that arrives while a request is in flight is not lost: that answer may be older than the push. */
 static void a_push_during_a_request_is_not_lost(void **state)
 {
@@ -674,6 +695,7 @@ int main(void)
         cmocka_unit_test(it_can_be_started_again),
         cmocka_unit_test(stopping_an_idle_machine_is_done_at_once),
         cmocka_unit_test(a_pushed_release_is_tried_at_once),
+        cmocka_unit_test(an_invitation_of_another_is_left_to_it),
         cmocka_unit_test(a_push_during_a_request_is_not_lost),
         cmocka_unit_test(a_stopping_waiter_does_not_swallow_the_wake_up),
         cmocka_unit_test(pushed_news_moves_the_alarm),

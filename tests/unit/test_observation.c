@@ -119,6 +119,9 @@ static void pushes_are_told(void **state)
     push(&f, SIMBA_PUSH_ACQUIRED, "a", 5);
     assert_false(f.actions.changed);
     assert_string_equal(f.machine.owner.id, "b");
+    push(&f, SIMBA_PUSH_FREED, "", 6);
+    assert_true(f.actions.changed);
+    assert_true(simba_owner_is_none(&f.machine.owner));
 }
 
 /* A reading that was under way when something was pushed may be older: it is thrown away and repeated. */
