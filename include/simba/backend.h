@@ -220,6 +220,10 @@ typedef struct simba_backend {
     void (*close)(void *self);
     /* After the loop and the workers have ended. */
     void (*fini)(void *self);
+    /* With SIMBA_CAP_LOOP_THREAD only, and may be NULL: could you take requests on this thread right now, without touching
+     * the loop? If so, submit and flush are called here, which saves the caller the way over the loop thread. What flush
+     * then cannot finish it leaves to `woken`, by host->wake. */
+    bool (*direct)(void *self);
 } simba_backend;
 
 /* Add a store of your own, for simba_client_open. The table must live for ever. Any thread. SIMBA_EINVAL: wrong version

@@ -69,6 +69,9 @@ static bool deal_with_store(simba_client *client)
     if (client->store_closed)
         return false;
     if ((client->backend->caps & SIMBA_CAP_LOOP_THREAD) && !simba__on_loop_thread(client)) {
+        if (client->outbox_first && !client->topics.dirty && client->backend->direct &&
+            client->backend->direct(client->store))
+            send_outbox(client);
         if (client->outbox_first || client->topics.dirty || atomic_load(&client->wake_wanted))
             simba__loop_wake(client);
         return false;

@@ -52,6 +52,11 @@ static void redis_flush(void *instance)
     simba__redis_calls_flush(instance);
 }
 
+static bool redis_direct(void *instance)
+{
+    return simba__redis_calls_direct(instance);
+}
+
 static int redis_watch_topic(void *instance, simba_topic *topic)
 {
     return simba__redis_subs_watch(instance, topic);
@@ -64,7 +69,9 @@ static void redis_unwatch_topic(void *instance, simba_topic *topic)
 
 static void redis_woken(void *instance)
 {
-    simba__redis_subs_woken(instance);
+    redis_store *self = instance;
+    simba__redis_conn_flush(&self->commands); /* what a thread of the application could not send */
+    simba__redis_subs_woken(self);
 }
 
 static void redis_close(void *instance)
@@ -104,4 +111,5 @@ const simba_backend simba__backend_redis = {
     .woken = redis_woken,
     .close = redis_close,
     .fini = redis_fini,
+    .direct = redis_direct,
 };

@@ -505,8 +505,20 @@ void simba__redis_calls_submit(redis_store *self, simba_request *request)
     put_waiting(self, request);
 }
 
+bool simba__redis_calls_direct(redis_store *self)
+{
+    self->off_loop = can_send(self) && simba__redis_conn_is_clear(&self->commands);
+    return self->off_loop;
+}
+
 void simba__redis_calls_flush(redis_store *self)
 {
+    if (self->off_loop) {
+        self->off_loop = false;
+        send_waiting(self);
+        simba__redis_conn_send_here(&self->commands);
+        return;
+    }
     switch (self->commands.state) {
     case REDIS_CLOSED:
         simba__redis_conn_open(&self->commands);

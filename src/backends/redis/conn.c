@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "backends/redis/tls.h"
 #include "util/clock.h"
@@ -30,6 +31,7 @@ struct redis_link {
         uv_pipe_t pipe;
     } u;
     bool has_handle, resolving, writing;
+    uv_os_fd_t fd;
     uv_getaddrinfo_t resolver;
     uv_connect_t connect;
     uv_write_t write;
@@ -330,6 +332,25 @@ void simba__redis_conn_flush(redis_conn *conn)
                                uv_strerror(rc));
 }
 
+bool simba__redis_conn_is_clear(const redis_conn *conn)
+{
+    return conn->state == REDIS_UP && !conn->link->tls && !conn->link->writing && conn->out.length == 0 &&
+           conn->link->wire.length == 0;
+}
+
+/* libuv has nothing of its own to write, so this cannot come in between. What goes wrong is left to the loop thread. */
+void simba__redis_conn_send_here(redis_conn *conn)
+{
+    redis_buffer *out = &conn->out;
+    const ssize_t sent = out->failed ? -1 : send(conn->link->fd, out->data, out->length, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) {
+        out->length -= (size_t)sent;
+        memmove(out->data, out->data + sent, out->length);
+    }
+    if (out->length > 0 || out->failed)
+        conn->host->wake(conn->host);
+}
+
 /* --- connecting ----------------------------------------------------------------------------------- */
 
 static void put_greeting(redis_conn *conn)
@@ -361,7 +382,9 @@ static void come_up(redis_conn *conn)
 
 static void begin_to_talk(redis_conn *conn, redis_link *link)
 {
-    int rc = uv_read_start(&link->u.stream, on_alloc, on_read);
+    int rc = uv_fileno(&link->u.handle, &link->fd);
+    if (rc == 0)
+        rc = uv_read_start(&link->u.stream, on_alloc, on_read);
     if (rc == 0 && conn->options->tls) {
         link->tls = simba__redis_tls_new(conn->tls, conn->options);
         rc = link->tls ? 0 : UV_ENOMEM;

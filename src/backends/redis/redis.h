@@ -97,6 +97,9 @@ int simba__redis_conn_init(redis_conn *conn, simba_host *host, const redis_optio
 void simba__redis_conn_open(redis_conn *conn);
 /* Send what is in conn->out, if it is up. */
 void simba__redis_conn_flush(redis_conn *conn);
+/* Is there nothing before what will be put next, so that it can be sent without the loop? And do that, on any thread. */
+bool simba__redis_conn_is_clear(const redis_conn *conn);
+void simba__redis_conn_send_here(redis_conn *conn);
 /* Give it up, tell the owner, and try again later. */
 void simba__redis_conn_fail(redis_conn *conn, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void simba__redis_conn_close(redis_conn *conn);
@@ -141,6 +144,7 @@ typedef struct redis_store {
     /* Requests. */
     redis_conn commands;
     char sha[REDIS_SCRIPTS][41];
+    bool off_loop;                                /* the next flush is on a thread of the application */
     unsigned loaded;                              /* scripts whose sha is known */
     simba_request *waiting_first, **waiting_last; /* submitted, not sent */
     redis_call *calls_first, **calls_last;        /* sent, not answered */
@@ -167,6 +171,7 @@ typedef void redis_answer(redis_store *self, void *user, const redisReply *reply
 int simba__redis_calls_init(redis_store *self);
 void simba__redis_calls_submit(redis_store *self, simba_request *request);
 void simba__redis_calls_flush(redis_store *self);
+bool simba__redis_calls_direct(redis_store *self);
 void simba__redis_calls_close(redis_store *self);
 void simba__redis_calls_fini(redis_store *self);
 bool simba__redis_calls_put(redis_store *self, size_t argc, const char *const *argv, redis_answer *answer, void *user);
