@@ -254,6 +254,12 @@ bool simba__redis_calls_read(redis_store *self, const char *mutex, redis_answer 
     return true;
 }
 
+void simba__redis_calls_queue_up(redis_store *self, const char *mutex, const char *id)
+{
+    if (can_send(self) && append(self, CALL_REQUEST))
+        put_script(self, REDIS_QUEUE_UP, mutex, 1, &id);
+}
+
 /* --- answers ---------------------------------------------------------------------------------------- */
 
 static void fail_with(redis_store *self, simba_request *request, const simba_error *error)

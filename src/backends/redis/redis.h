@@ -113,6 +113,7 @@ typedef enum redis_script {
     REDIS_RELEASE,
     REDIS_READ,
     REDIS_FORCE_RELEASE,
+    REDIS_QUEUE_UP,
     REDIS_SCRIPTS,
 } redis_script;
 
@@ -175,7 +176,9 @@ bool simba__redis_calls_direct(redis_store *self);
 void simba__redis_calls_close(redis_store *self);
 void simba__redis_calls_fini(redis_store *self);
 bool simba__redis_calls_put(redis_store *self, size_t argc, const char *const *argv, redis_answer *answer, void *user);
-/* The same, for a script about a mutex without arguments of its own. */
+/* Put a waiter back into the queue, should it not be there any more. */
+void simba__redis_calls_queue_up(redis_store *self, const char *mutex, const char *id);
+/* Like put, for READ. */
 bool simba__redis_calls_read(redis_store *self, const char *mutex, redis_answer *answer, void *user);
 
 /* list.c */

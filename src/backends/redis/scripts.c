@@ -140,6 +140,14 @@ static const char release[] =
 "if not owner and (f[8] == id or not (was_queued or reserved)) then wake(id, f[3] or '0') end\n"
 "return answer(0)\n";
 
+/* A waiter whose channel was not subscribed yet may have been taken for dead. */
+static const char queue_up[] =
+"if owner ~= ARGV[1] then\n"
+"  redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), ARGV[1])\n"
+"  redis.call('EXPIRE', queue, QUEUE_KEPT)\n"
+"end\n"
+"return answer(0)\n";
+
 static const char read_owner[] =
 "return answer(0)\n";
 
@@ -158,6 +166,7 @@ char *simba__redis_script_text(redis_script script)
         [REDIS_RELEASE] = release,
         [REDIS_READ] = read_owner,
         [REDIS_FORCE_RELEASE] = force_release,
+        [REDIS_QUEUE_UP] = queue_up,
     };
     char *text = simba__malloc(sizeof common + strlen(own[script]));
     if (text) {

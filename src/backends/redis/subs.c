@@ -182,7 +182,8 @@ static void hear_shared(redis_store *self, redis_watch *watch, const char *text)
 
 static void hear_invitation(redis_store *self, redis_watch *watch, const char *id, const char *text)
 {
-    if (strncmp(text, "released@@", 10) != 0 || !waits_here(watch, id))
+    /* Also for one that is not known to wait: the answer that says so may come after the invitation. */
+    if (strncmp(text, "released@@", 10) != 0)
         return;
     end_grace(watch);
     snprintf(watch->invited, sizeof watch->invited, "%s", id);
@@ -230,6 +231,11 @@ static void hear_pong(redis_store *self, const char *mutex)
     if (!watch || !watch->asked)
         return;
     watch->confirmed = true;
+    /* CHANGED makes one of them ask. The others may have been dropped from the queue when nobody heard their invitation. */
+    for (const redis_waiter *w = watch->waiters; w; w = w->next)
+        if (w->here)
+            simba__redis_calls_queue_up(self, mutex, w->id);
+    send_soon(self);
     tell_kind(self, watch, SIMBA_PUSH_CHANGED);
 }
 
@@ -365,6 +371,16 @@ void simba__redis_subs_woken(redis_store *self)
     simba__redis_conn_flush(&self->pushes);
 }
 
+static void make_stale(redis_store *self, redis_watch *watch)
+{
+    send_soon(self);
+    if (watch->is_stale)
+        return;
+    watch->is_stale = true;
+    watch->stale_next = self->stale;
+    self->stale = watch;
+}
+
 /* --- who waits here ----------------------------------------------------------------------------------- */
 
 static redis_waiter *waiter_new(redis_store *self, redis_watch *watch, const char *id)
@@ -388,13 +404,15 @@ void simba__redis_subs_waits(redis_store *self, const simba_request *request)
     redis_watch *watch = simba__redis_watch_make(self, request->mutex);
     if (!watch)
         return;
-    watch->invited[0] = '\0';
     redis_waiter *kept = NULL;
     for (redis_waiter *w = watch->waiters; w; w = w->next) {
         if (strcmp(w->id, request->id) != 0)
             continue;
-        if (w->here && w->nonce == request->nonce)
+        if (w->here && w->nonce == request->nonce) {
+            if (waits_here(watch, watch->invited))
+                watch->invited[0] = '\0'; /* it was of no use */
             return;
+        }
         if (!w->here)
             kept = w;
     }
@@ -402,10 +420,12 @@ void simba__redis_subs_waits(redis_store *self, const simba_request *request)
         watch->gone--;
     else
         kept = waiter_new(self, watch, request->id);
-    if (kept) {
-        kept->here = true;
-        kept->nonce = request->nonce;
-    }
+    if (!kept)
+        return;
+    kept->here = true;
+    kept->nonce = request->nonce;
+    if (strcmp(watch->invited, request->id) == 0)
+        make_stale(self, watch); /* its invitation came before the answer that made it wait */
 }
 
 static void forget_waiter(redis_store *self, redis_watch *watch, redis_waiter **link)
@@ -461,7 +481,7 @@ void simba__redis_subs_observed(redis_store *self, const char *mutex)
 const char *simba__redis_subs_invited(redis_store *self, const char *mutex)
 {
     const redis_watch *watch = simba__redis_watch_find(self, mutex);
-    return watch ? watch->invited : "";
+    return watch && waits_here(watch, watch->invited) ? watch->invited : "";
 }
 
 /* --- the store's side --------------------------------------------------------------------------------- */
@@ -487,11 +507,8 @@ int simba__redis_subs_watch(redis_store *self, simba_topic *topic)
         simba__redis_conn_open(&self->pushes);
     else if (self->pushes.state == REDIS_UP && !watch->asked)
         subscribe(self, watch);
-    if (watch->confirmed && watch->missed && !watch->is_stale) {
-        watch->is_stale = true;
-        watch->stale_next = self->stale;
-        self->stale = watch;
-    }
+    if (watch->confirmed && watch->missed)
+        make_stale(self, watch);
     watch->missed = false;
     send_soon(self);
     return 0;
