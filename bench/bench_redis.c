@@ -126,7 +126,8 @@ static int by_value(const void *left, const void *right)
 static double quiet_rate(side *s)
 {
     qsort(s->rounds_ns, s->count, sizeof s->rounds_ns[0], by_value);
-    return PAIRS * 1e9 / (double)s->rounds_ns[s->count / 10];
+    const size_t tenth = s->count / 10;
+    return PAIRS * 1e9 / (double)s->rounds_ns[tenth];
 }
 
 static void simba_round(side *s, simba_locker *locker)
