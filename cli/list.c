@@ -15,6 +15,7 @@ typedef struct entry {
     char mutex[SIMBA_MUTEX_BYTES + 1];
     simba_owner owner;
     int64_t now_ms;
+    int64_t waiters; /* -1: not known */
 } entry;
 
 typedef struct listing {
@@ -41,6 +42,7 @@ static void take_row(const simba_listing *row, void *user)
     snprintf(e->mutex, sizeof e->mutex, "%s", row->mutex);
     e->owner = *row->owner;
     e->now_ms = row->now_ms;
+    e->waiters = row->waiters;
 }
 
 /* --- JSON ------------------------------------------------------------------------------------------ */
@@ -53,7 +55,10 @@ static void print_json(const listing *list)
         json_string(stdout, list->entries[i].mutex);
         fputc(',', stdout);
         json_owner(stdout, &list->entries[i].owner, list->entries[i].now_ms);
-        fputc('}', stdout);
+        if (list->entries[i].waiters < 0)
+            fputs(",\"waiters\":null}", stdout);
+        else
+            printf(",\"waiters\":%" PRId64 "}", list->entries[i].waiters);
     }
     fputs("]\n", stdout);
 }
@@ -90,6 +95,7 @@ typedef struct widths {
     int mutex;
     int owner;
     int64_t longest_ms; /* what a whole bar stands for */
+    bool waiters;       /* the store knows them */
 } widths;
 
 static int64_t left_ms(int64_t at_ms, int64_t now_ms)
@@ -106,6 +112,7 @@ static widths measure(const listing *list)
         w.mutex = columns_of(e->mutex) > w.mutex ? columns_of(e->mutex) : w.mutex;
         w.owner = columns_of(e->owner.id) > w.owner ? columns_of(e->owner.id) : w.owner;
         w.longest_ms = left > w.longest_ms ? left : w.longest_ms;
+        w.waiters |= e->waiters >= 0;
     }
     return w;
 }
@@ -144,6 +151,8 @@ static void print_entry(const term *t, const widths *w, const entry *e, bool bar
     printf("%6s  %6s  %6s  ", held, ttl, transition);
     if (bars)
         print_bar(t, w, ttl_ms, transition_ms);
+    if (w->waiters)
+        printf("%7" PRId64 "  ", e->waiters);
     printf("%s\n", token);
 }
 
@@ -161,6 +170,8 @@ static void print_table(const listing *list)
     printf("%6s  %6s  %6s  ", "SINCE", "TTL", "UNTIL");
     if (bars)
         printf("%-*s  ", BAR_COLUMNS, "TTL, TRANSITION");
+    if (w.waiters)
+        printf("WAITERS  ");
     printf("TOKEN%s\n", term_off(&t));
     for (size_t i = 0; i < list->count; i++)
         print_entry(&t, &w, &list->entries[i], bars);
@@ -175,7 +186,8 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
         .operands = "[PATTERN]",
         .about = "Lists the mutexes of a store whose names match the shell pattern, or all: who\n"
                  "owns each, since when, for how much longer (TTL: until it should be renewed,\n"
-                 "UNTIL: until somebody else may have it), and under which fencing token.",
+                 "UNTIL: until somebody else may have it), how many wait where the store knows\n"
+                 "that, and under which fencing token.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_URL,

@@ -264,7 +264,8 @@ SIMBA_API int simba_client_stats(simba_client *client, simba_stats *ret_stats);
 typedef struct simba_listing {
     const char *mutex;
     const simba_owner *owner;
-    int64_t now_ms; /* of the store, for the owner's times */
+    int64_t now_ms;  /* of the store, for the owner's times */
+    int64_t waiters; /* contenders that wait for it; -1: the store does not know */
 } simba_listing;
 
 /* Call `row` for every mutex whose name matches the shell pattern (NULL: all), ordered by name, on this thread,

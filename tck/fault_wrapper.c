@@ -171,11 +171,10 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     answered(of_host(host), shadow);
 }
 
-static int host_listed(simba_host *host, simba_request *request, const char *mutex, const simba_owner *owner,
-                       int64_t now_ms)
+static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
 {
     simba_host *outer = of_host(host)->outer;
-    return outer->listed(outer, CONTAINER_OF(request, struct shadow, request)->original, mutex, owner, now_ms);
+    return outer->listed(outer, CONTAINER_OF(request, struct shadow, request)->original, row);
 }
 
 static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)

@@ -149,8 +149,7 @@ struct simba_host {
     void (*fail)(simba_host *host, simba_request *request, int code, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
     /* One row of a LIST, before it completes. SIMBA_ENOMEM: fail the request with that. */
-    int (*listed)(simba_host *host, simba_request *request, const char *mutex, const simba_owner *owner,
-                  int64_t now_ms);
+    int (*listed)(simba_host *host, simba_request *request, const simba_listing *row);
     void (*push)(simba_host *host, simba_topic *topic, const simba_push *push);
 
     /* Session stores: until when, by our own clock, the session cannot have ended. */

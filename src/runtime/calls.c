@@ -12,6 +12,7 @@ struct row {
     struct row *next;
     simba_owner owner;
     int64_t now_ms;
+    int64_t waiters;
     char mutex[];
 };
 
@@ -30,17 +31,17 @@ static void answered(simba_request *request)
     pthread_cond_broadcast(&call->client->changed);
 }
 
-int simba__call_listed(simba_host *host, simba_request *request, const char *mutex, const simba_owner *owner,
-                       int64_t now_ms)
+int simba__call_listed(simba_host *host, simba_request *request, const simba_listing *listing)
 {
     (void)host;
     struct call *call = request->owner;
-    struct row *row = simba__malloc(sizeof *row + strlen(mutex) + 1);
+    struct row *row = simba__malloc(sizeof *row + strlen(listing->mutex) + 1);
     if (!row)
         return SIMBA_ENOMEM;
-    row->owner = *owner;
-    row->now_ms = now_ms;
-    strcpy(row->mutex, mutex);
+    row->owner = *listing->owner;
+    row->now_ms = listing->now_ms;
+    row->waiters = listing->waiters;
+    strcpy(row->mutex, listing->mutex);
     row->next = call->rows;
     call->rows = row;
     call->count++;
@@ -93,7 +94,8 @@ static int show_sorted(struct call *call, void (*show)(const simba_listing *list
         sorted[count++] = row;
     qsort(sorted, count, sizeof *sorted, by_name);
     for (size_t i = 0; i < count; i++) {
-        const simba_listing listing = {sorted[i]->mutex, &sorted[i]->owner, sorted[i]->now_ms};
+        const struct row *row = sorted[i];
+        const simba_listing listing = {row->mutex, &row->owner, row->now_ms, row->waiters};
         show(&listing, user);
     }
     simba__free(sorted);

@@ -5,7 +5,6 @@
 #include "runtime/client.h"
 
 /* The host's `listed`. */
-int simba__call_listed(simba_host *host, simba_request *request, const char *mutex, const simba_owner *owner,
-                       int64_t now_ms);
+int simba__call_listed(simba_host *host, simba_request *request, const simba_listing *row);
 
 #endif

@@ -112,7 +112,8 @@ static size_t list(testhost *h, const char *pattern)
     return h->listed_count;
 }
 
-/* All mutexes, by name, owned or not; or those that match a shell pattern. Also those of JVM contenders. */
+/* All mutexes, by name, owned or not, with how many wait; or those that match a shell pattern. Also those of JVM
+ * contenders. */
 static void test_list(void **state)
 {
     (void)state;
@@ -132,6 +133,11 @@ static void test_list(void **state)
     assert_string_equal(a.listed[2].owner.id, "");
     assert_string_equal(a.listed[3].mutex, "orders-2");
     assert_int_equal(a.listed[3].owner.token, won.owner.token);
+    assert_int_equal(a.listed[3].waiters, 0);
+    acquire_or_wait(&a, "orders-2", "you", 4);
+    acquire_or_wait(&a, "orders-2", "they", 5);
+    assert_int_equal(list(&a, "orders-2"), 1);
+    assert_int_equal(a.listed[0].waiters, 2);
     assert_int_equal(list(&a, "orders-[1-9]"), 2);
     assert_int_equal(list(&a, "order"), 0);
     testhost_close(&a);

@@ -67,16 +67,16 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     host_complete(host, request);
 }
 
-static int host_listed(simba_host *host, simba_request *request, const char *mutex, const simba_owner *owner,
-                       int64_t now_ms)
+static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
 {
     testhost *h = of(host);
     (void)request;
     assert(h->listed_count < TESTHOST_LISTED);
     testhost_listed *listed = &h->listed[h->listed_count++];
-    snprintf(listed->mutex, sizeof listed->mutex, "%s", mutex);
-    listed->owner = *owner;
-    listed->now_ms = now_ms;
+    snprintf(listed->mutex, sizeof listed->mutex, "%s", row->mutex);
+    listed->owner = *row->owner;
+    listed->now_ms = row->now_ms;
+    listed->waiters = row->waiters;
     return 0;
 }
 

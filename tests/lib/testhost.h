@@ -18,6 +18,7 @@ typedef struct testhost_listed {
     char mutex[SIMBA_MUTEX_BYTES + 1];
     simba_owner owner;
     int64_t now_ms;
+    int64_t waiters;
 } testhost_listed;
 
 typedef struct testhost testhost;

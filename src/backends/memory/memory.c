@@ -315,7 +315,8 @@ static int list(struct instance *self, simba_request *request)
             simba_owner owner;
             int64_t now_ms;
             simba__row_show(&row->data, now, &owner, &now_ms);
-            const int rc = self->host->listed(self->host, request, row->mutex, &owner, now_ms);
+            const simba_listing listing = {row->mutex, &owner, now_ms, -1};
+            const int rc = self->host->listed(self->host, request, &listing);
             if (rc < 0)
                 return rc;
         }

@@ -144,14 +144,16 @@ static void on_owner(redis_store *self, void *user, const redisReply *reply)
 {
     redis_list *list = user;
     simba_reply parsed;
+    int64_t waiters = -1;
     if (refused(self, list, reply))
         return;
-    if (!simba__redis_parse(reply, &parsed)) {
+    if (!simba__redis_parse_read(reply, &parsed, &waiters)) {
         const simba_error error = {.code = SIMBA_ECORRUPT, .text = "redis: an odd answer to a read"};
         list_end(self, list, &error);
         return;
     }
-    if (self->host->listed(self->host, list->request, list->names[list->at], &parsed.owner, parsed.now_ms) < 0) {
+    const simba_listing row = {list->names[list->at], &parsed.owner, parsed.now_ms, waiters};
+    if (self->host->listed(self->host, list->request, &row) < 0) {
         list_out_of_memory(self, list);
         return;
     }

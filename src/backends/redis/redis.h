@@ -128,6 +128,8 @@ int simba__redis_error_code(const char *text, bool *ret_drop);
 int simba__redis_error(const redis_options *options, const char *text, simba_error *ret_error, bool *ret_drop);
 /* The answer of a script. False: that is none. */
 bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply);
+/* That to READ, which also says how many wait. */
+bool simba__redis_parse_read(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_waiters);
 
 /* --- the store -------------------------------------------------------------------------------------- */
 

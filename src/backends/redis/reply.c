@@ -106,7 +106,7 @@ bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply)
     simba_reply parsed = {0};
     int64_t outcome;
     int64_t token;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 7 || reply->element[2]->type != REDIS_REPLY_STRING)
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->element[2]->type != REDIS_REPLY_STRING)
         return false;
     if (!take_integer(reply->element[0], &outcome) || !take_integer(reply->element[1], &parsed.now_ms) ||
         !take_integer(reply->element[3], &token) || !take_integer(reply->element[4], &parsed.owner.acquired_at_ms) ||
@@ -122,4 +122,9 @@ bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply)
     memcpy(parsed.owner.id, reply->element[2]->str, length < SIMBA_ID_MAX ? length : SIMBA_ID_MAX);
     *ret_reply = parsed;
     return true;
+}
+
+bool simba__redis_parse_read(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_waiters)
+{
+    return simba__redis_parse(reply, ret_reply) && reply->elements == 8 && take_integer(reply->element[7], ret_waiters);
 }

@@ -149,7 +149,9 @@ static const char queue_up[] =
 "return answer(0)\n";
 
 static const char read_owner[] =
-"return answer(0)\n";
+"local told = answer(0)\n"
+"told[8] = redis.call('ZCARD', queue)\n"
+"return told\n";
 
 static const char force_release[] =
 "if not owner then return answer(0) end\n"

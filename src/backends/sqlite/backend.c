@@ -187,8 +187,10 @@ static void sqlite_woken(void *self)
 static void complete_list(store *s, simba_request *request)
 {
     int rc = 0;
-    for (const simba__listing *found = request->backend_data; found && rc == 0; found = found->next)
-        rc = s->host->listed(s->host, request, found->mutex, &found->owner, found->now_ms);
+    for (const simba__listing *found = request->backend_data; found && rc == 0; found = found->next) {
+        const simba_listing listing = {found->mutex, &found->owner, found->now_ms, -1};
+        rc = s->host->listed(s->host, request, &listing);
+    }
     free_listings(request);
     memset(&request->reply, 0, sizeof request->reply);
     if (rc < 0)
