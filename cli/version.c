@@ -5,9 +5,13 @@
 
 int cmd_version(cli_globals *globals, int argc, char **argv)
 {
+    bool json = false;
+    const cli_option own[] = {{"json", 0, CLI_FLAG, NULL, "Print an object", &json}};
     const cli_syntax syntax = {
         .command = "version",
         .about = "Prints the version of simba and of the library that it has loaded.",
+        .options = own,
+        .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_NONE,
     };
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
@@ -16,6 +20,6 @@ int cmd_version(cli_globals *globals, int argc, char **argv)
 
     char built[32];
     snprintf(built, sizeof built, "%d.%d.%d", SIMBA_VERSION_MAJOR, SIMBA_VERSION_MINOR, SIMBA_VERSION_PATCH);
-    printf("simba %s (library %s)\n", built, simba_version());
+    printf(json ? "{\"command\":\"%s\",\"library\":\"%s\"}\n" : "simba %s (library %s)\n", built, simba_version());
     return CLI_OK;
 }

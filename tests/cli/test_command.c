@@ -96,6 +96,8 @@ static void version_is_printed(void **state)
     assert_non_null(strstr(out, simba_version()));
     assert_int_equal(SIMBA("--version"), 0);
     assert_non_null(strstr(out, simba_version()));
+    assert_int_equal(SIMBA("version", "--json"), 0);
+    assert_memory_equal(out, "{\"command\":\"", 12);
 }
 
 /* Whoever calls it wrongly gets 64 and a sentence on stderr that names what is wrong. */
