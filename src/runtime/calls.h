@@ -5,6 +5,6 @@
 #include "runtime/client.h"
 
 /* The host's `listed`. */
-int simba__call_listed(simba_host *host, simba_request *request, const simba_listing *row);
+int simba__call_listed(simba_host *host, simba_request *request, const simba_listing *listing);
 
 #endif

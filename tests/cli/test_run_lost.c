@@ -1,12 +1,14 @@
 /* `simba run` when things go wrong: leadership ends, the store freezes, the wrapper is killed or frozen. In every case
  * the command and all that it started are dead before anybody else starts theirs. */
 #include <errno.h>
+#include <inttypes.h>
 #include <simba.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/referee.h"
 #include "support.h"
 
 /* A run whose command does not listen to SIGTERM, and neither does its child, which has left its group. */
@@ -33,10 +35,15 @@ static void assert_dead_before_next(void)
 static void the_hold_limit_ends_the_family(void **state)
 {
     (void)state;
-    process p = START("run", "--max-hold", "300ms", "--grace", "100ms", "m", "--", helper, "family", in_dir("parent"),
+    char hold[24];
+    char said[24];
+    /* The family has to have assembled by then. */
+    snprintf(hold, sizeof hold, "%" PRId64 "ms", ref_scaled_ms(300));
+    snprintf(said, sizeof said, "%" PRId64 " ms", ref_scaled_ms(300));
+    process p = START("run", "--max-hold", hold, "--grace", "100ms", "m", "--", helper, "family", in_dir("parent"),
                       in_dir("child"));
     assert_int_equal(finish(&p), 79);
-    assert_non_null(strstr(err_of(&p), "300 ms"));
+    assert_non_null(strstr(err_of(&p), said));
     assert_non_null(strstr(err_of(&p), "SIGKILL"));
     assert_dead_before_next();
 }
