@@ -111,18 +111,25 @@ endforeach()
 if(TARGET simba_tck)
     add_executable(tck_runner "${PROJECT_SOURCE_DIR}/tests/tck_runner.c")
     target_link_libraries(tck_runner PRIVATE simba_flags simba_tap_stdout simba_tck)
-    set_target_properties(tck_runner PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+    add_executable(with_server "${PROJECT_SOURCE_DIR}/tests/with_server.c")
+    target_link_libraries(with_server PRIVATE simba_test_lib)
+    set_target_properties(tck_runner with_server PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 endif()
 
-# simba_tck_store(<name> <url> [AS <test>] [WITH <command>…]): run the conformance kit against a store as tck.<name>, or
-# tck.<test>, if that store is built. WITH: behind a command that starts a server for it and fills in the URL.
+# simba_tck_store(<name> <url> [AS <test>] [ON <kind>]): run the conformance kit against a store as tck.<name>, or
+# tck.<test>, if that store is built. ON: with a server of this kind, whose port and folder are filled into the URL, see
+# tests/with_server.c.
 function(simba_tck_store name url)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "" "AS" "WITH")
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "AS;ON" "")
     if(NOT arg_AS)
         set(arg_AS ${name})
     endif()
     if(TARGET tck_runner AND name IN_LIST SIMBA_BACKENDS)
-        _simba_add_test(tck ${arg_AS} COMMAND ${arg_WITH} ${_launcher} $<TARGET_FILE:tck_runner> ${url})
+        set(server "")
+        if(arg_ON)
+            set(server $<TARGET_FILE:with_server> ${arg_ON})
+        endif()
+        _simba_add_test(tck ${arg_AS} COMMAND ${server} ${_launcher} $<TARGET_FILE:tck_runner> ${url})
     endif()
 endfunction()
 

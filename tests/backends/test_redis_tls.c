@@ -6,48 +6,16 @@ static server strict;  /* TLS, and wants to see the client's certificate */
 static server replica; /* of `redis` */
 static char ca[96], cert[96], key[96];
 
-static void run(const char *command)
+static void name_certificates(const char *folder)
 {
-    if (system(command) != 0) // NOLINT(cert-env33-c): made of what is ours
-        fail_msg("%s", command);
-}
-
-static void make_certificates(const char *folder)
-{
-    char command[1024];
     snprintf(ca, sizeof ca, "%s/ca.pem", folder);
     snprintf(cert, sizeof cert, "%s/cert.pem", folder);
     snprintf(key, sizeof key, "%s/key.pem", folder);
-    snprintf(command, sizeof command,
-             "cd %s && exec 2>/dev/null && "
-             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem "
-             "-subj /CN=ca -days 2 && "
-             "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out req.pem "
-             "-subj /CN=simba && echo subjectAltName=DNS:localhost >ext && "
-             "openssl x509 -req -in req.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext "
-             "-out cert.pem && chmod 644 *.pem",
-             folder);
-    run(command);
 }
 
-static void start_secure(server *s, const char *auth_clients)
+static void start_secure(server *s, bool wants_client_certificate)
 {
-    const char *const more[] = {"--port",
-                                "0",
-                                "--tls-port",
-                                s->port_text,
-                                "--tls-cert-file",
-                                cert,
-                                "--tls-key-file",
-                                key,
-                                "--tls-ca-cert-file",
-                                ca,
-                                "--tls-auth-clients",
-                                auth_clients,
-                                "--requirepass",
-                                "hunt3r",
-                                NULL};
-    if (!server_start_redis(s, more))
+    if (!server_start_redis_tls(s, secure.folder, "hunt3r", wants_client_certificate))
         fail_msg("redis-server does not start with TLS; see %s/log", s->folder);
 }
 
@@ -57,9 +25,10 @@ static int tls_setup(void **state)
     server_init(&secure);
     server_init(&strict);
     server_init(&replica);
-    make_certificates(secure.folder);
-    start_secure(&secure, "no");
-    start_secure(&strict, "yes");
+    assert_true(server_make_certificates(secure.folder));
+    name_certificates(secure.folder);
+    start_secure(&secure, false);
+    start_secure(&strict, true);
     return 0;
 }
 

@@ -29,7 +29,20 @@ void server_stop(server *s);
 /* Stop it, and remove the folder. */
 void server_fini(server *s);
 
+/* A certificate authority, and a certificate of it for the name "localhost" alone: FOLDER/{ca,cert,key}.pem. */
+bool server_make_certificates(const char *folder);
+
 /* A Redis server, with more arguments after ours, ended by NULL; NULL: none. */
 bool server_start_redis(server *s, const char *const *more);
+/* The same with TLS only, by the certificates in `folder`, and this password. */
+bool server_start_redis_tls(server *s, const char *folder, const char *password, bool wants_client_certificate);
+
+/* What tests/with_server can start, by name. */
+typedef struct server_kind {
+    const char *name;
+    const char *program;      /* without it the tests are skipped */
+    bool (*start)(server *s); /* after server_init */
+} server_kind;
+extern const server_kind server_kind_redis, server_kind_redis_tls;
 
 #endif

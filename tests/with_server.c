@@ -1,0 +1,120 @@
+/* with_server KIND COMMAND…: run a command with a server of its own on a free port, with data that is thrown away.
+ * "%PORT%" and "%DIR%" in the arguments become the server's port and folder. The kinds:
+ *   redis       also listens on %DIR%/redis.sock
+ *   redis-tls   wants TLS and the password "secret"; %DIR%/ca.pem vouches for its name, "localhost"
+ * Where the server's program is not installed it prints a skipped plan. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/server.h"
+
+static const server_kind *const kinds[] = {&server_kind_redis, &server_kind_redis_tls};
+
+static const server_kind *kind_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i]->name, name) == 0)
+            return kinds[i];
+    return NULL;
+}
+
+/* Another process may take the port first: then the server ends, and the next port is tried. */
+static bool start(const server_kind *kind, server *s)
+{
+    for (int i = 0; i < 5; i++) {
+        server_init(s);
+        if (kind->start(s))
+            return true;
+        server_fini(s);
+    }
+    return false;
+}
+
+/* The word with what its placeholders stand for. */
+static char *filled_in(const char *word, const server *s)
+{
+    const struct {
+        const char *name, *value;
+    } places[] = {{"%PORT%", s->port_text}, {"%DIR%", s->folder}};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        abort();
+    while (*word) {
+        size_t i = 0;
+        while (i < 2 && strncmp(word, places[i].name, strlen(places[i].name)) != 0)
+            i++;
+        if (i < 2) {
+            fputs(places[i].value, out);
+            word += strlen(places[i].name);
+        } else {
+            fputc(*word++, out);
+        }
+    }
+    fclose(out);
+    return text;
+}
+
+static void stopped(int number)
+{
+    (void)number; /* waitpid returns */
+}
+
+/* Its exit status. When it is we who are told to stop, the command does not outlive us. */
+static int run(char **argv)
+{
+    const pid_t parent = getpid();
+    const struct sigaction action = {.sa_handler = stopped};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    const pid_t child = fork();
+    if (child < 0)
+        abort();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(126);
+        execvp(argv[0], argv);
+        fprintf(stderr, "with_server: %s: %s\n", argv[0], strerror(errno));
+        _exit(127);
+    }
+    int status = 0;
+    if (waitpid(child, &status, 0) != child) {
+        kill(child, SIGKILL);
+        waitpid(child, &status, 0);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int main(int argc, char **argv)
+{
+    const server_kind *kind = argc >= 3 ? kind_named(argv[1]) : NULL;
+    if (!kind) {
+        fprintf(stderr, "usage: with_server KIND COMMAND…, and a KIND that is known\n");
+        return 2;
+    }
+    if (!server_has(kind->program)) {
+        printf("1..0 # SKIP %s is not installed\n", kind->program);
+        return 0;
+    }
+    server s;
+    if (!start(kind, &s)) {
+        fprintf(stderr, "Bail out! %s does not start\n", kind->program);
+        return 1;
+    }
+    for (int i = 2; i < argc; i++)
+        argv[i] = filled_in(argv[i], &s);
+    const int status = run(argv + 2);
+    for (int i = 2; i < argc; i++)
+        free(argv[i]);
+    server_fini(&s);
+    return status;
+}
