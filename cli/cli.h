@@ -115,12 +115,16 @@ void cli_print_global_options(unsigned takes);
 int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the words of a failed call of the library, and the exit code that fits it. */
 int cli_failure(const char *command, const simba_error *error);
+/* The exit code that fits an error of the library. */
+int cli_exit_code(int code);
 
 /* --- the store ---------------------------------------------------------------------------------- */
 
 /* Open the store that the options or the configuration name, with -v the library's log on standard error. Returns CLI_GO or an exit code,
  * and then all has been said. */
 int cli_open(const char *command, cli_globals *globals, simba_client **ret_client);
+/* The same, but what the library says when it cannot open the store is left to the caller: then *ret_client is NULL. */
+int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_error, simba_client **ret_client);
 
 /* The URL of that store, with its password wherever that comes from; NULL: the library's own default. A password on the
  * command line is taken out of sight. Returns CLI_GO or an exit code, and then all has been said. free() it. */

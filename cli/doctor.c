@@ -10,6 +10,7 @@
 #include "cli.h"
 #include "config.h"
 #include "json.h"
+#include "secret.h"
 #include "term.h"
 #include "watchdog.h"
 
@@ -18,33 +19,28 @@
 #define ROUNDS 9
 #define OFFSET_MS 2000 /* a clock that is further off deserves a word */
 
-typedef enum verdict { FINE, WARNING, BROKEN } verdict;
-
 typedef struct doctor {
     term t;
     bool json;
     int printed;
-    verdict worst;
+    simba_verdict worst;
     int64_t round_trip_ns;
     int64_t store_now_ms; /* 0: not known */
     int64_t our_now_ms;
 } doctor;
 
-/* One finding, and what to do about it, if anything. */
-static void __attribute__((format(printf, 5, 6)))
-find(doctor *d, verdict v, const char *what, const char *remedy, const char *format, ...)
+static void print_finding(const simba_finding *finding, void *user)
 {
     static const char *const words[] = {"ok", "warning", "broken"};
     static const term_style styles[] = {TERM_GREEN, TERM_YELLOW, TERM_RED};
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
+    doctor *d = user;
+    const simba_verdict v = finding->verdict;
+    const char *what = finding->what;
+    const char *remedy = finding->remedy;
     d->worst = v > d->worst ? v : d->worst;
     if (d->json) {
         printf("%s{\"check\":\"%s\",\"verdict\":\"%s\",\"text\":", d->printed++ > 0 ? ",\n " : "[", what, words[v]);
-        json_string(stdout, text);
+        json_string(stdout, finding->text);
         fputs(",\"remedy\":", stdout);
         if (remedy != NULL)
             json_string(stdout, remedy);
@@ -53,9 +49,21 @@ find(doctor *d, verdict v, const char *what, const char *remedy, const char *for
         fputc('}', stdout);
         return;
     }
-    printf("%s%-8s%s %-13s %s\n", term_on(&d->t, styles[v]), words[v], term_off(&d->t), what, text);
+    printf("%s%-8s%s %-13s %s\n", term_on(&d->t, styles[v]), words[v], term_off(&d->t), what, finding->text);
     if (remedy != NULL)
         printf("%22s  %s\n", "", remedy);
+}
+
+/* One finding, and what to do about it, if anything. */
+static void __attribute__((format(printf, 5, 6)))
+find(doctor *d, simba_verdict v, const char *what, const char *remedy, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    print_finding(&(simba_finding){v, what, text, remedy}, d);
 }
 
 static int64_t wall_ms(void)
@@ -101,17 +109,42 @@ static int measure(doctor *d, simba_client *client, simba_error *error)
     return code;
 }
 
+static const char *remedy_for(int code)
+{
+    switch (code) {
+    case SIMBA_EUNAVAILABLE:
+    case SIMBA_ETIMEDOUT:
+        return "Is it there and running, is the address right, does a firewall let us through?";
+    case SIMBA_EPERM:
+        return "Check the user, the password and what that user may do.";
+    case SIMBA_EURL:
+        return "simba-url(5) has the form of every URL and its options.";
+    case SIMBA_ENOTBUILT:
+        return "Install or build simba with this store.";
+    default:
+        return NULL;
+    }
+}
+
+static int store_is_broken(doctor *d, const simba_error *error)
+{
+    find(d, SIMBA_VERDICT_BROKEN, "store", remedy_for(error->code), "%s.",
+         error->text[0] != '\0' ? error->text : simba_error_text(error->code));
+    return error->code;
+}
+
 static int check_store(doctor *d, simba_client *client)
 {
     simba_error error = {0, ""};
-    const int code = measure(d, client, &error);
-    if (code < 0) {
-        find(d, BROKEN, "store", "Is it running, is the address right, and may this user write to it?", "%s.",
-             error.text);
-        return code;
-    }
-    find(d, FINE, "store", NULL, "A mutex could be taken and given back.");
-    find(d, FINE, "latency", NULL, "One answer takes %.2f ms.", (double)d->round_trip_ns / 1e6);
+    const int code = simba_client_examine(client, print_finding, d, &error);
+    if (code == SIMBA_ENOTSUP)
+        find(d, SIMBA_VERDICT_OK, "schema", NULL, "There is nothing to set up in this store.");
+    else if (code < 0)
+        return store_is_broken(d, &error);
+    if (measure(d, client, &error) < 0)
+        return store_is_broken(d, &error);
+    find(d, SIMBA_VERDICT_OK, "store", NULL, "A mutex could be taken and given back.");
+    find(d, SIMBA_VERDICT_OK, "latency", NULL, "One answer takes %.2f ms.", (double)d->round_trip_ns / 1e6);
     d->our_now_ms = wall_ms();
     simba_client_list(client, MUTEX, look_at_row, d, NULL);
     return 0;
@@ -122,15 +155,17 @@ static int check_store(doctor *d, simba_client *client)
 static void check_clock(doctor *d)
 {
     if (d->store_now_ms == 0) {
-        find(d, FINE, "clock", NULL, "The store does not tell its time; leases do not depend on it.");
+        find(d, SIMBA_VERDICT_OK, "clock", NULL, "The store does not tell its time; leases do not depend on it.");
         return;
     }
     const int64_t offset_ms = d->store_now_ms - d->our_now_ms;
     if (llabs(offset_ms) > OFFSET_MS)
-        find(d, WARNING, "clock", "Leases do not depend on it, but logs of two machines will be hard to compare.",
+        find(d, SIMBA_VERDICT_WARNING, "clock",
+             "Leases do not depend on it, but logs of two machines will be hard to compare.",
              "The clocks of the store and of this machine differ by %" PRId64 " ms.", offset_ms);
     else
-        find(d, FINE, "clock", NULL, "The store's clock is within %" PRId64 " ms of ours.", (int64_t)llabs(offset_ms));
+        find(d, SIMBA_VERDICT_OK, "clock", NULL, "The store's clock is within %" PRId64 " ms of ours.",
+             (int64_t)llabs(offset_ms));
 }
 
 static void check_settings(doctor *d, const cli_globals *globals)
@@ -142,21 +177,22 @@ static void check_settings(doctor *d, const cli_globals *globals)
     cli_globals copy = *globals;
     child_times times;
     if (transition_ms == 0)
-        find(d, WARNING, "transition", "Set a transition of a second or more.",
+        find(d, SIMBA_VERDICT_WARNING, "transition", "Set a transition of a second or more.",
              "There is none: one lost answer at the wrong moment costs the leadership.");
     else if (transition_ms < needed_ms)
-        find(d, WARNING, "transition", "Make the transition longer.",
+        find(d, SIMBA_VERDICT_WARNING, "transition", "Make the transition longer.",
              "%" PRId64 " ms leave no room for several tries at this latency; %" PRId64 " ms would.", transition_ms,
              needed_ms);
     else
-        find(d, FINE, "transition", NULL, "%" PRId64 " ms have room for several tries.", transition_ms);
+        find(d, SIMBA_VERDICT_OK, "transition", NULL, "%" PRId64 " ms have room for several tries.", transition_ms);
     if (ttl_ms < needed_ms)
-        find(d, WARNING, "ttl", "Make the ttl longer.", "%" PRId64 " ms is short for this latency.", ttl_ms);
+        find(d, SIMBA_VERDICT_WARNING, "ttl", "Make the ttl longer.", "%" PRId64 " ms is short for this latency.",
+             ttl_ms);
     else
-        find(d, FINE, "ttl", NULL, "%" PRId64 " ms; a dead leader is replaced after about %" PRId64 " ms.", ttl_ms,
-             ttl_ms + transition_ms);
+        find(d, SIMBA_VERDICT_OK, "ttl", NULL, "%" PRId64 " ms; a dead leader is replaced after about %" PRId64 " ms.",
+             ttl_ms, ttl_ms + transition_ms);
     if (child_times_choose(COMMAND, &copy, -1, &times) == CLI_GO)
-        find(d, times.grace_ms < 100 ? WARNING : FINE, "grace",
+        find(d, times.grace_ms < 100 ? SIMBA_VERDICT_WARNING : SIMBA_VERDICT_OK, "grace",
              times.grace_ms < 100 ? "Make the transition longer if commands need time to tidy up." : NULL,
              "`simba run` gives commands %" PRId64 " ms from SIGTERM to SIGKILL.", times.grace_ms);
 }
@@ -165,11 +201,21 @@ static void check_settings(doctor *d, const cli_globals *globals)
 static void check_source(doctor *d, const char *option, const cli_globals *globals, simba_client *client)
 {
     const char *variable = getenv("SIMBA_URL");
-    const char *source = option != NULL                            ? "--url"
-                         : variable != NULL && variable[0] != '\0' ? "SIMBA_URL"
-                         : globals->url != NULL                    ? "the configuration file"
-                                                                   : "the default";
-    find(d, FINE, "configuration", NULL, "%s, from %s.", simba_client_url(client), source);
+    const bool has_variable = variable != NULL && variable[0] != '\0';
+    const char *source = option != NULL         ? "--url"
+                         : has_variable         ? "SIMBA_URL"
+                         : globals->url != NULL ? "the configuration file"
+                                                : "the default";
+    const char *written = globals->url != NULL ? globals->url : has_variable ? variable : "the embedded store";
+    char *shown = strdup(written);
+    if (shown != NULL)
+        secret_hide(shown);
+    find(d, SIMBA_VERDICT_OK, "configuration", NULL, "%s, from %s.",
+         client != NULL  ? simba_client_url(client)
+         : shown != NULL ? shown
+                         : "the store",
+         source);
+    free(shown);
 }
 
 int cmd_doctor(cli_globals *globals, int argc, char **argv)
@@ -179,8 +225,8 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
     const cli_syntax syntax = {
         .command = COMMAND,
         .about = "Looks at the store and at the settings: where they come from, whether the store\n"
-                 "can be reached and how fast it answers, its clock, and whether ttl, transition\n"
-                 "and grace fit together. Says what to do where something does not. Takes and\n"
+                 "can be reached and how fast it answers, how it is set up, its clock, and\n"
+                 "whether ttl, transition and grace fit together. Says what to do where something does not. Takes and\n"
                  "gives back the mutex \"" MUTEX "\". Exits with 1 if something is broken.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
@@ -189,14 +235,16 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
     if (parsed != CLI_GO)
         return parsed;
+    globals->quiet = true;
     const char *option = globals->url;
     simba_client *client = NULL;
-    const int opened = cli_open(COMMAND, globals, &client);
+    simba_error error;
+    const int opened = cli_try_open(COMMAND, globals, &error, &client);
     if (opened != CLI_GO)
         return opened;
     term_open(stdout, &d.t);
     check_source(&d, option, globals, client);
-    const int reached = check_store(&d, client);
+    const int reached = client != NULL ? check_store(&d, client) : store_is_broken(&d, &error);
     if (reached == 0) {
         check_clock(&d);
         check_settings(&d, globals);
@@ -204,7 +252,7 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
     if (d.json)
         fputs("]\n", stdout);
     simba_client_close(client);
-    if (reached == SIMBA_EUNAVAILABLE)
-        return CLI_UNAVAILABLE;
-    return d.worst == BROKEN ? CLI_FAILED : CLI_OK;
+    if (reached < 0)
+        return cli_exit_code(reached);
+    return d.worst == SIMBA_VERDICT_BROKEN ? CLI_FAILED : CLI_OK;
 }

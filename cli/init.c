@@ -1,5 +1,5 @@
 /* `simba init`: make the store ready before anybody needs it, with the rights of whoever installs rather than of whoever
- * runs first. Opening a store makes what is missing; a question then shows that it works. */
+ * runs first. Opening a store, or preparing it, makes what is missing; a question then shows that it works. */
 #include <stdio.h>
 
 #include "cli.h"
@@ -17,7 +17,8 @@ int cmd_init(cli_globals *globals, int argc, char **argv)
     const cli_syntax syntax = {
         .command = COMMAND,
         .about = "Makes the store ready: the file, the table, whatever is missing. What is there\n"
-                 "already stays. Other commands do this by themselves, with the rights they have.",
+                 "already stays. For MySQL and MariaDB this has to be done once; the other\n"
+                 "stores are made ready by whichever command comes first.",
         .takes = CLI_TAKES_URL,
     };
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
@@ -29,7 +30,9 @@ int cmd_init(cli_globals *globals, int argc, char **argv)
         return opened;
     simba_error error = {0, ""};
     size_t count = 0;
-    error.code = simba_client_list(client, NULL, count_row, &count, &error);
+    error.code = simba_client_prepare(client, &error);
+    if (error.code == 0)
+        error.code = simba_client_list(client, NULL, count_row, &count, &error);
     int code = CLI_OK;
     if (error.code == 0)
         printf("%s is ready and has %zu %s.\n", simba_client_url(client), count, count == 1 ? "mutex" : "mutexes");

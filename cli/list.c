@@ -1,15 +1,20 @@
 /* `simba list`: who has which mutex, and for how much longer. */
+#include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "json.h"
+#include "signals.h"
 #include "term.h"
 
 #define COMMAND "list"
 #define BAR_COLUMNS 20
+#define FOLLOW_MS 1000
 
 typedef struct entry {
     char mutex[SIMBA_MUTEX_BYTES + 1];
@@ -156,12 +161,14 @@ static void print_entry(const term *t, const widths *w, const entry *e, bool bar
     printf("%s\n", token);
 }
 
-static void print_table(const listing *list)
+/* At most so many of them. */
+static void print_table(const listing *list, size_t most)
 {
     term t;
     term_open(stdout, &t);
     const bool bars = t.is_terminal;
     const widths w = measure(list);
+    const size_t shown = list->count < most ? list->count : most;
     if (list->count == 0)
         return;
     fputs(term_on(&t, TERM_BOLD), stdout);
@@ -173,14 +180,77 @@ static void print_table(const listing *list)
     if (w.waiters)
         printf("WAITERS  ");
     printf("TOKEN%s\n", term_off(&t));
-    for (size_t i = 0; i < list->count; i++)
+    for (size_t i = 0; i < shown; i++)
         print_entry(&t, &w, &list->entries[i], bars);
+    if (shown < list->count)
+        printf("and %zu more\n", list->count - shown);
+}
+
+/* --- asking ---------------------------------------------------------------------------------------- */
+
+static int ask(simba_client *client, const char *pattern, listing *list, simba_error *error)
+{
+    list->count = 0;
+    int code = simba_client_list(client, pattern, take_row, list, error);
+    if (code == 0 && list->out_of_memory) {
+        code = SIMBA_ENOMEM;
+        *error = (simba_error){code, ""};
+    }
+    return code;
+}
+
+/* One picture in place of the one before. */
+static void draw(const listing *list, const simba_error *error)
+{
+    term t;
+    term_open(stdout, &t);
+    fputs("\033[H\033[J", stdout);
+    if (error->code < 0)
+        printf("%s%s%s\n", term_on(&t, TERM_RED), error->text, term_off(&t));
+    else if (list->count == 0)
+        puts("No mutex.");
+    print_table(list, t.height > 4 ? t.height - 3 : 1);
+    fflush(stdout);
+}
+
+/* Until a signal ends it. A store that does not answer is a line on the screen. */
+static int follow(simba_client *client, const char *pattern, listing *list, const cli_signals *signals)
+{
+    struct pollfd waiting = {.fd = signals->fd, .events = POLLIN};
+    for (;;) {
+        simba_error error = {0, ""};
+        error.code = ask(client, pattern, list, &error);
+        draw(list, &error);
+        const int number = poll(&waiting, 1, FOLLOW_MS) == 1 ? signals_read(signals) : 0;
+        if (signals_is_ending(number))
+            return CLI_SIGNAL + number;
+        if (number == SIGTSTP)
+            raise(SIGSTOP);
+        if (ferror(stdout))
+            return CLI_FAILED;
+    }
+}
+
+static int print_once(simba_client *client, const char *pattern, listing *list, bool json)
+{
+    simba_error error = {0, ""};
+    if (ask(client, pattern, list, &error) < 0)
+        return cli_failure(COMMAND, &error);
+    if (json)
+        print_json(list);
+    else
+        print_table(list, SIZE_MAX);
+    return CLI_OK;
 }
 
 int cmd_list(cli_globals *globals, int argc, char **argv)
 {
     bool json = false;
-    const cli_option own[] = {{"json", 0, CLI_FLAG, NULL, "Print an array of objects", &json}};
+    bool following = false;
+    const cli_option own[] = {
+        {"follow", 'f', CLI_FLAG, NULL, "Draw it anew every second, on a terminal", &following},
+        {"json", 0, CLI_FLAG, NULL, "Print an array of objects", &json},
+    };
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "[PATTERN]",
@@ -196,23 +266,23 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
     if (parsed != CLI_GO)
         return parsed;
+    if (following && (json || isatty(STDOUT_FILENO) != 1))
+        return cli_usage_error(COMMAND,
+                               "--follow draws on a terminal; `simba watch --json` tells a program of changes");
+    cli_signals signals;
+    if (following && signals_open(&signals) < 0) {
+        fprintf(stderr, "simba list: signals cannot be listened to: %s.\n", strerror(errno));
+        return CLI_FAILED;
+    }
     simba_client *client = NULL;
     const int opened = cli_open(COMMAND, globals, &client);
     if (opened != CLI_GO)
         return opened;
 
     listing list = {NULL, 0, 0, false};
-    simba_error error = {0, ""};
-    int code = simba_client_list(client, argc > 0 ? argv[0] : NULL, take_row, &list, &error);
+    const char *pattern = argc > 0 ? argv[0] : NULL;
+    const int code = following ? follow(client, pattern, &list, &signals) : print_once(client, pattern, &list, json);
     simba_client_close(client);
-    if (code == 0 && list.out_of_memory) {
-        error = (simba_error){SIMBA_ENOMEM, ""};
-        code = SIMBA_ENOMEM;
-    }
-    if (code == 0 && json)
-        print_json(&list);
-    else if (code == 0)
-        print_table(&list);
     free(list.entries);
-    return code == 0 ? CLI_OK : cli_failure(COMMAND, &error);
+    return code;
 }

@@ -43,12 +43,12 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url)
     return CLI_GO;
 }
 
-int cli_open(const char *command, cli_globals *globals, simba_client **ret_client)
+int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_error, simba_client **ret_client)
 {
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-    simba_error error;
     char *url = NULL;
-    int code = cli_url(command, globals, &url);
+    *ret_client = NULL;
+    const int code = cli_url(command, globals, &url);
     if (code != CLI_GO)
         return code;
 
@@ -61,10 +61,16 @@ int cli_open(const char *command, cli_globals *globals, simba_client **ret_clien
         options.log_level = SIMBA_LOG_ERROR;
     if (globals->verbose > 0)
         options.log_level = globals->verbose > 1 ? SIMBA_LOG_DEBUG : SIMBA_LOG_INFO;
-    if (simba_client_open(url, &options, &error, ret_client) < 0)
-        code = cli_failure(command, &error);
+    (void)simba_client_open(url, &options, ret_error, ret_client);
     free(url);
-    return code;
+    return CLI_GO;
+}
+
+int cli_open(const char *command, cli_globals *globals, simba_client **ret_client)
+{
+    simba_error error;
+    const int code = cli_try_open(command, globals, &error, ret_client);
+    return code == CLI_GO && *ret_client == NULL ? cli_failure(command, &error) : code;
 }
 
 int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_t fallback_ms)

@@ -76,7 +76,12 @@ int cli_usage_error(const char *command, const char *format, ...)
 int cli_failure(const char *command, const simba_error *error)
 {
     fprintf(stderr, "simba %s: %s.\n", command, error->text[0] != '\0' ? error->text : simba_error_text(error->code));
-    switch (error->code) {
+    return cli_exit_code(error->code);
+}
+
+int cli_exit_code(int code)
+{
+    switch (code) {
     case SIMBA_EUNAVAILABLE:
     case SIMBA_ETIMEDOUT:
         return CLI_UNAVAILABLE;

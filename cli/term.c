@@ -9,6 +9,7 @@
 
 #define WIDTH_ELSEWHERE 80
 #define WIDTH_MIN 40
+#define HEIGHT_ELSEWHERE 24
 #define PROSE_MAX 100 /* longer lines are hard to read, however wide the window is */
 
 static bool wants_colour(void)
@@ -22,15 +23,20 @@ void term_open(FILE *stream, term *ret_term)
 {
     const int fd = fileno(stream);
     const bool is_terminal = fd >= 0 && isatty(fd) == 1;
-    struct winsize size;
+    struct winsize size = {0};
 
     ret_term->stream = stream;
     ret_term->is_terminal = is_terminal;
     ret_term->colour = is_terminal && wants_colour();
     ret_term->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     ret_term->width = WIDTH_ELSEWHERE;
-    if (is_terminal && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    ret_term->height = HEIGHT_ELSEWHERE;
+    if (!is_terminal || ioctl(fd, TIOCGWINSZ, &size) != 0)
+        return;
+    if (size.ws_col > 0)
         ret_term->width = size.ws_col > WIDTH_MIN ? size.ws_col : WIDTH_MIN;
+    if (size.ws_row > 0)
+        ret_term->height = size.ws_row;
 }
 
 const char *term_on(const term *t, term_style style)

@@ -12,6 +12,7 @@ typedef struct term {
     bool colour;
     bool utf8;
     unsigned width;
+    unsigned height; /* 24 if it is not known */
 } term;
 
 typedef enum term_style {

@@ -274,6 +274,25 @@ typedef struct simba_listing {
 SIMBA_API int simba_client_list(simba_client *client, const char *pattern,
                                 void (*row)(const simba_listing *listing, void *user), void *user, simba_error *err);
 
+typedef enum simba_verdict { SIMBA_VERDICT_OK, SIMBA_VERDICT_WARNING, SIMBA_VERDICT_BROKEN } simba_verdict;
+
+/* Something about the store that whoever runs it wants to know. Valid during the call. */
+typedef struct simba_finding {
+    simba_verdict verdict;
+    const char *what;   /* one word: "schema", "durability" */
+    const char *text;   /* a sentence */
+    const char *remedy; /* what to do about it; NULL: nothing */
+} simba_finding;
+
+/* Look at how the store is set up, and call `found` for each thing to say about it, on this thread, after the store has
+ * answered. Changes nothing. Blocks for one answer. Errors: ENOTSUP (there is nothing to set up), and what the store
+ * answers. */
+SIMBA_API int simba_client_examine(simba_client *client, void (*found)(const simba_finding *finding, void *user),
+                                   void *user, simba_error *err);
+/* Make in the store what is missing there: a table, a column. What exists stays as it is. Stores that need nothing, or
+ * whose opening makes it, have nothing to do. Blocks for one answer. */
+SIMBA_API int simba_client_prepare(simba_client *client, simba_error *err);
+
 /* Take a mutex away from whoever owns it. The holder is told SIMBA_REASON_REVOKED as soon as it learns, at the latest
  * when it renews: until then it may act. SIMBA_ENOTFOUND when nobody owns it. Blocks for one answer. */
 SIMBA_API int simba_client_force_release(simba_client *client, const char *mutex, simba_error *err);

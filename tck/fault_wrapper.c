@@ -177,6 +177,12 @@ static int host_listed(simba_host *host, simba_request *request, const simba_lis
     return outer->listed(outer, CONTAINER_OF(request, struct shadow, request)->original, row);
 }
 
+static int host_found(simba_host *host, simba_request *request, const simba_finding *finding)
+{
+    simba_host *outer = of_host(host)->outer;
+    return outer->found(outer, CONTAINER_OF(request, struct shadow, request)->original, finding);
+}
+
 static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
 {
     struct wrapper *wrapper = of_host(host);
@@ -252,6 +258,7 @@ static void make_host(struct wrapper *wrapper, simba_host *outer)
         .complete = host_complete,
         .fail = host_fail,
         .listed = host_listed,
+        .found = host_found,
         .push = host_push,
         .session = host_session,
         .wake = host_wake,

@@ -29,6 +29,8 @@
  *   READ           the owner.
  *   LIST           every mutex whose name matches `mutex`, a shell pattern or NULL, through host->listed.
  *   FORCE_RELEASE  ends any grant. MINE when there was one, NOT_MINE when nobody owned it.
+ *   EXAMINE        how the store is set up, through host->found. Changes nothing.
+ *   PREPARE        makes what is missing in the store and leaves alone what exists.
  */
 #ifndef SIMBA_BACKEND_H
 #define SIMBA_BACKEND_H
@@ -56,6 +58,8 @@ typedef enum simba_op {
     SIMBA_OP_READ,
     SIMBA_OP_LIST,
     SIMBA_OP_FORCE_RELEASE,
+    SIMBA_OP_EXAMINE,
+    SIMBA_OP_PREPARE,
 } simba_op;
 
 typedef enum simba_outcome {
@@ -76,7 +80,7 @@ struct simba_request {
     /* Filled in by the runtime. */
     simba_op op;
     bool queue;        /* ACQUIRE: the contender is going to wait if it does not win */
-    const char *mutex; /* LIST: the pattern, or NULL */
+    const char *mutex; /* LIST: the pattern, or NULL; EXAMINE, PREPARE: NULL */
     const char *id;
     uint64_t nonce;
     uint64_t token;
@@ -150,6 +154,8 @@ struct simba_host {
         __attribute__((format(printf, 4, 5)));
     /* One row of a LIST, before it completes. SIMBA_ENOMEM: fail the request with that. */
     int (*listed)(simba_host *host, simba_request *request, const simba_listing *row);
+    /* One finding of an EXAMINE, likewise. */
+    int (*found)(simba_host *host, simba_request *request, const simba_finding *finding);
     void (*push)(simba_host *host, simba_topic *topic, const simba_push *push);
 
     /* Session stores: until when, by our own clock, the session cannot have ended. */
@@ -193,6 +199,8 @@ enum {
     SIMBA_CAP_LOOP_THREAD = 1 << 5, /* call submit, watch, unwatch and flush on the loop thread only */
     SIMBA_CAP_WATCH_FREE = 1 << 6,  /* watching costs nothing: watch also what we hold, to learn of a revocation */
     SIMBA_CAP_LIST = 1 << 7,        /* LIST and FORCE_RELEASE work */
+    SIMBA_CAP_EXAMINE = 1 << 8,     /* EXAMINE works */
+    SIMBA_CAP_PREPARE = 1 << 9,     /* PREPARE works: opening the store does not make everything by itself */
 };
 
 typedef struct simba_backend {

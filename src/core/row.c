@@ -104,6 +104,8 @@ bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *reques
         break;
     case SIMBA_OP_READ:
     case SIMBA_OP_LIST:
+    case SIMBA_OP_EXAMINE:
+    case SIMBA_OP_PREPARE:
         break;
     }
     if (changed)

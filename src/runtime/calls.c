@@ -16,11 +16,18 @@ struct row {
     char mutex[];
 };
 
+struct finding {
+    struct finding *next;
+    simba_finding shown; /* its texts are in `texts` */
+    char texts[];
+};
+
 struct call {
     simba_request request;
     simba_client *client;
-    struct row *rows;
+    struct row *rows; /* of a LIST, the latest first */
     size_t count;
+    struct finding *findings, **findings_end; /* of an EXAMINE */
     bool answered;
 };
 
@@ -48,13 +55,43 @@ int simba__call_listed(simba_host *host, simba_request *request, const simba_lis
     return 0;
 }
 
-static int ask(struct call *call, simba_error *err)
+/* Put a text behind the others. */
+static const char *add_text(char **end, const char *text)
+{
+    char *at = *end;
+    if (!text)
+        return NULL;
+    *end = stpcpy(at, text) + 1;
+    return at;
+}
+
+int simba__call_found(simba_host *host, simba_request *request, const simba_finding *finding)
+{
+    (void)host;
+    struct call *call = request->owner;
+    const size_t size =
+        strlen(finding->what) + strlen(finding->text) + (finding->remedy ? strlen(finding->remedy) : 0) + 3;
+    struct finding *made = simba__malloc(sizeof *made + size);
+    if (!made)
+        return SIMBA_ENOMEM;
+    char *end = made->texts;
+    made->shown.verdict = finding->verdict;
+    made->shown.what = add_text(&end, finding->what);
+    made->shown.text = add_text(&end, finding->text);
+    made->shown.remedy = add_text(&end, finding->remedy);
+    made->next = NULL;
+    *call->findings_end = made;
+    call->findings_end = &made->next;
+    return 0;
+}
+
+static int ask(struct call *call, unsigned cap, simba_error *err)
 {
     simba_client *client = call->client;
     int rc = simba__client_forked(client, err);
     if (rc < 0)
         return rc;
-    if (!(client->backend->caps & SIMBA_CAP_LIST))
+    if (!(client->backend->caps & cap))
         return simba__fail(err, SIMBA_ENOTSUP, "%s:// cannot do this", simba_url_scheme(client->url));
     call->request.owner = call;
     call->request.done = answered;
@@ -108,7 +145,7 @@ int simba_client_list(simba_client *client, const char *pattern, void (*row)(con
     if (!client || !row)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "row" : "client");
     struct call call = {.request = {.op = SIMBA_OP_LIST, .mutex = pattern}, .client = client};
-    int rc = ask(&call, err);
+    int rc = ask(&call, SIMBA_CAP_LIST, err);
     if (rc == 0)
         rc = show_sorted(&call, row, user, err);
     while (call.rows) {
@@ -127,8 +164,36 @@ int simba_client_force_release(simba_client *client, const char *mutex, simba_er
     if (rc < 0)
         return rc;
     struct call call = {.request = {.op = SIMBA_OP_FORCE_RELEASE, .mutex = mutex, .id = ""}, .client = client};
-    rc = ask(&call, err);
+    rc = ask(&call, SIMBA_CAP_LIST, err);
     if (rc == 0 && call.request.reply.outcome != SIMBA_MINE)
         rc = simba__fail(err, SIMBA_ENOTFOUND, "nobody owns %s", mutex);
     return rc;
+}
+
+int simba_client_examine(simba_client *client, void (*found)(const simba_finding *finding, void *user), void *user,
+                         simba_error *err)
+{
+    if (!client || !found)
+        return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "found" : "client");
+    struct call call = {.request = {.op = SIMBA_OP_EXAMINE}, .client = client};
+    call.findings_end = &call.findings;
+    const int rc = ask(&call, SIMBA_CAP_EXAMINE, err);
+    while (call.findings) {
+        struct finding *next = call.findings->next;
+        if (rc == 0)
+            found(&call.findings->shown, user);
+        simba__free(call.findings);
+        call.findings = next;
+    }
+    return rc;
+}
+
+int simba_client_prepare(simba_client *client, simba_error *err)
+{
+    if (!client)
+        return simba__fail(err, SIMBA_EINVAL, "client is NULL");
+    if (!(client->backend->caps & SIMBA_CAP_PREPARE))
+        return simba__client_forked(client, err);
+    struct call call = {.request = {.op = SIMBA_OP_PREPARE}, .client = client};
+    return ask(&call, SIMBA_CAP_PREPARE, err);
 }

@@ -6,5 +6,7 @@
 
 /* The host's `listed`. */
 int simba__call_listed(simba_host *host, simba_request *request, const simba_listing *listing);
+/* The host's `found`. */
+int simba__call_found(simba_host *host, simba_request *request, const simba_finding *finding);
 
 #endif

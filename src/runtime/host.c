@@ -220,6 +220,7 @@ void simba__host_init(simba_client *client)
         .complete = host_complete,
         .fail = host_fail,
         .listed = simba__call_listed,
+        .found = simba__call_found,
         .push = host_push,
         .session = host_session,
         .wake = host_wake,

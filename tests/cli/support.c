@@ -6,6 +6,7 @@
 #include <ftw.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pty.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,13 +150,20 @@ int64_t number_in(const char *path)
 
 /* --- processes ------------------------------------------------------------------------------------ */
 
+/* In the child. */
+static void become_simba(const char *const arguments[])
+{
+    char *argv[32] = {SIMBA_TEST_COMMAND};
+    for (size_t i = 0; arguments[i] != NULL && i < 30; i++)
+        argv[i + 1] = (char *)arguments[i];
+    execv(argv[0], argv);
+    _exit(127);
+}
+
 process start(const char *const arguments[])
 {
     process p;
-    char *argv[32] = {SIMBA_TEST_COMMAND};
     int ends[2];
-    for (size_t i = 0; arguments[i] != NULL; i++)
-        argv[i + 1] = (char *)arguments[i];
     snprintf(p.out_path, sizeof p.out_path, "%s/out-%u", dir, outputs);
     snprintf(p.err_path, sizeof p.err_path, "%s/err-%u", dir, outputs++);
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
@@ -166,8 +174,7 @@ process start(const char *const arguments[])
         dup2(ends[0], STDIN_FILENO);
         dup2(open(p.out_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDOUT_FILENO);
         dup2(open(p.err_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDERR_FILENO);
-        execv(argv[0], argv);
-        _exit(127);
+        become_simba(arguments);
     }
     setpgid(p.pid, p.pid);
     close(ends[0]);
@@ -222,6 +229,48 @@ const char *out_of(const process *p)
 const char *err_of(const process *p)
 {
     return contents(p->err_path);
+}
+
+terminal start_on_terminal_with(const char *const arguments[])
+{
+    terminal t = {.text = ""};
+    const struct winsize size = {.ws_row = 33, .ws_col = 77};
+    t.pid = forkpty(&t.fd, NULL, NULL, &size);
+    assert_true(t.pid >= 0);
+    if (t.pid == 0)
+        become_simba(arguments);
+    return t;
+}
+
+void await_shown(terminal *t, const char *text)
+{
+    size_t length = strlen(t->text);
+    while (strstr(t->text, text) == NULL) {
+        struct pollfd ready = {.fd = t->fd, .events = POLLIN};
+        const ssize_t got =
+            poll(&ready, 1, PATIENCE_MS) == 1 ? read(t->fd, t->text + length, sizeof t->text - 1 - length) : -1;
+        if (got <= 0)
+            fail_msg("waited in vain for \"%s\" in: %s", text, t->text);
+        length += (size_t)got;
+        t->text[length] = '\0';
+    }
+}
+
+int finish_terminal(terminal *t)
+{
+    process p = {.pid = t->pid, .in = -1, .err_path = "/dev/null"};
+    size_t length = strlen(t->text);
+    char rest[512];
+    ssize_t got;
+    while ((got = read(t->fd, rest, sizeof rest)) > 0) {
+        const size_t fits = (size_t)got < sizeof t->text - 1 - length ? (size_t)got : sizeof t->text - 1 - length;
+        memcpy(t->text + length, rest, fits);
+        length += fits;
+        t->text[length] = '\0';
+    }
+    const int code = finish(&p);
+    close(t->fd);
+    return code;
 }
 
 pid_t start_helper(const char *word, const char *first, const char *second)

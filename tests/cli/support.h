@@ -58,6 +58,20 @@ const char *err_of(const process *p);
     })
 extern process last;
 
+/* The same on a terminal of its own, of 33 rows and 77 columns. */
+typedef struct terminal {
+    pid_t pid;
+    int fd;
+    char text[8192]; /* what it has shown, as far as it was awaited */
+} terminal;
+
+terminal start_on_terminal_with(const char *const arguments[]);
+#define START_ON_TERMINAL(...) start_on_terminal_with((const char *const[]){__VA_ARGS__, NULL})
+/* Until the terminal has shown it. */
+void await_shown(terminal *t, const char *text);
+/* Read what is left into the text, wait for the end; its exit code as of `finish`. */
+int finish_terminal(terminal *t);
+
 pid_t start_helper(const char *word, const char *first, const char *second);
 void end_process(pid_t pid);
 

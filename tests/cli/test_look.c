@@ -1,5 +1,4 @@
 /* Looking at a store and meddling with it: `simba list`, `simba watch`, `simba release`. */
-#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,25 +46,30 @@ static void list_draws_bars_on_a_terminal(void **state)
 {
     (void)state;
     process one = hold("first-one", "orders");
-    char text[8192] = "";
-    size_t length = 0;
-    int fd;
-    const pid_t pid = forkpty(&fd, NULL, NULL, NULL);
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        setenv("NO_COLOR", "1", 1);
-        setenv("LC_ALL", "C", 1);
-        execl(SIMBA_TEST_COMMAND, "simba", "list", (char *)NULL);
-        _exit(127);
-    }
-    ssize_t got;
-    while ((got = read(fd, text + length, sizeof text - 1 - length)) > 0)
-        length += (size_t)got;
-    close(fd);
-    process p = {.pid = pid, .in = -1, .err_path = "/dev/null"};
-    assert_int_equal(finish(&p), 0);
-    assert_non_null(strstr(text, "==="));
-    assert_null(strchr(text, '\033'));
+    setenv("NO_COLOR", "1", 1);
+    setenv("LC_ALL", "C", 1);
+    terminal t = START_ON_TERMINAL("list");
+    unsetenv("NO_COLOR");
+    unsetenv("LC_ALL");
+    assert_int_equal(finish_terminal(&t), 0);
+    assert_non_null(strstr(t.text, "==="));
+    assert_null(strchr(t.text, '\033'));
+    assert_int_equal(finish(&one), 0);
+}
+
+/* It is drawn anew as things change, in the same place; only a terminal has one. */
+static void list_follows_on_a_terminal(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("list", "--follow"), 64);
+    assert_non_null(strstr(err_of(&last), "simba watch"));
+    terminal t = START_ON_TERMINAL("list", "--follow", "ord*");
+    await_shown(&t, "No mutex");
+    process one = hold("first-one", "orders");
+    await_shown(&t, "first-one");
+    assert_non_null(strstr(t.text, "\033[H\033[J"));
+    assert_int_equal(write(t.fd, "\003", 1), 1);
+    assert_int_equal(finish_terminal(&t), 128 + SIGINT);
     assert_int_equal(finish(&one), 0);
 }
 
@@ -109,25 +113,10 @@ static void release_asks(void **state)
 {
     (void)state;
     process one = hold("first-one", "orders");
-    char text[4096] = "";
-    size_t length = 0;
-    int fd;
-    const pid_t pid = forkpty(&fd, NULL, NULL, NULL);
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        execl(SIMBA_TEST_COMMAND, "simba", "release", "--force", "orders", (char *)NULL);
-        _exit(127);
-    }
-    while (strstr(text, "first-one?") == NULL) {
-        const ssize_t got = read(fd, text + length, sizeof text - 1 - length);
-        assert_true(got > 0);
-        length += (size_t)got;
-        text[length] = '\0';
-    }
-    assert_int_equal(write(fd, "n\n", 2), 2);
-    process p = {.pid = pid, .in = -1, .err_path = "/dev/null"};
-    assert_int_equal(finish(&p), 1);
-    close(fd);
+    terminal t = START_ON_TERMINAL("release", "--force", "orders");
+    await_shown(&t, "first-one?");
+    assert_int_equal(write(t.fd, "n\n", 2), 2);
+    assert_int_equal(finish_terminal(&t), 1);
     assert_int_equal(finish(&one), 0);
 }
 
@@ -135,9 +124,8 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(list_shows_owners),   TEST(list_draws_bars_on_a_terminal),
-        TEST(watch_tells_changes), TEST(release_takes_it_away),
-        TEST(release_asks),
+        TEST(list_shows_owners),   TEST(list_draws_bars_on_a_terminal), TEST(list_follows_on_a_terminal),
+        TEST(watch_tells_changes), TEST(release_takes_it_away),         TEST(release_asks),
     };
     return cmocka_run_group_tests_name("look", tests, NULL, NULL);
 }

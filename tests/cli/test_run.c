@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,49 +212,9 @@ static void ten_take_turns(void **state)
 
 /* --- terminals ------------------------------------------------------------------------------------ */
 
-typedef struct terminal {
-    pid_t pid;
-    int fd;
-    char text[8192];
-} terminal;
-
 static terminal start_on_terminal(const char *script)
 {
-    terminal t = {.text = ""};
-    const struct winsize size = {.ws_row = 33, .ws_col = 77};
-    t.pid = forkpty(&t.fd, NULL, NULL, &size);
-    assert_true(t.pid >= 0);
-    if (t.pid == 0) {
-        execl(SIMBA_TEST_COMMAND, "simba", "run", "m", "--", "sh", "-c", script, (char *)NULL);
-        _exit(127);
-    }
-    return t;
-}
-
-/* Until the terminal has shown it. */
-static void await_text(terminal *t, const char *text)
-{
-    size_t length = strlen(t->text);
-    while (strstr(t->text, text) == NULL) {
-        struct pollfd ready = {.fd = t->fd, .events = POLLIN};
-        const ssize_t got =
-            poll(&ready, 1, PATIENCE_MS) == 1 ? read(t->fd, t->text + length, sizeof t->text - 1 - length) : -1;
-        if (got <= 0)
-            fail_msg("waited in vain for \"%s\" in: %s", text, t->text);
-        length += (size_t)got;
-        t->text[length] = '\0';
-    }
-}
-
-static int finish_terminal(terminal *t)
-{
-    process p = {.pid = t->pid, .in = -1, .err_path = "/dev/null"};
-    char rest[512];
-    while (read(t->fd, rest, sizeof rest) > 0) {
-    }
-    const int code = finish(&p);
-    close(t->fd);
-    return code;
+    return START_ON_TERMINAL("run", "m", "--", "sh", "-c", script);
 }
 
 /* The terminal is the command's: it reads from it, knows its size, and Ctrl-C is for it. */
@@ -263,12 +222,12 @@ static void the_terminal_is_the_commands(void **state)
 {
     (void)state;
     terminal t = start_on_terminal("stty size; read x; echo got $x; trap 'echo broke; exit 5' INT; echo on; read y");
-    await_text(&t, "33 77");
+    await_shown(&t, "33 77");
     assert_int_equal(write(t.fd, "word\n", 5), 5);
-    await_text(&t, "got word");
-    await_text(&t, "on\r\n");
+    await_shown(&t, "got word");
+    await_shown(&t, "on\r\n");
     assert_int_equal(write(t.fd, "\003", 1), 1);
-    await_text(&t, "broke");
+    await_shown(&t, "broke");
     assert_int_equal(finish_terminal(&t), 5);
 }
 
@@ -278,13 +237,13 @@ static void job_control_works(void **state)
     (void)state;
     terminal t = start_on_terminal("echo ready; read x; echo got $x; exit 4");
     int status;
-    await_text(&t, "ready");
+    await_shown(&t, "ready");
     assert_int_equal(write(t.fd, "\032", 1), 1);
     assert_int_equal(waitpid(t.pid, &status, WUNTRACED), t.pid);
     assert_true(WIFSTOPPED(status));
     kill(t.pid, SIGCONT);
     assert_int_equal(write(t.fd, "word\n", 5), 5);
-    await_text(&t, "got word");
+    await_shown(&t, "got word");
     assert_int_equal(finish_terminal(&t), 4);
 }
 
@@ -297,7 +256,7 @@ static void a_closed_terminal_hangs_up(void **state)
              "trap 'echo 1 > %s; exit 6' HUP; echo ready; while :; do read x || sleep 1000 & wait; done",
              in_dir("hung-up"));
     terminal t = start_on_terminal(script);
-    await_text(&t, "ready");
+    await_shown(&t, "ready");
     close(t.fd);
     await_file(in_dir("hung-up"));
     process p = {.pid = t.pid, .in = -1, .err_path = "/dev/null"};

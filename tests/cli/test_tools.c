@@ -24,6 +24,7 @@ static void doctor_finds_what_is_wrong(void **state)
     (void)state;
     assert_int_equal(RUN("doctor"), 0);
     assert_non_null(strstr(out_of(&last), "from SIMBA_URL"));
+    assert_non_null(strstr(out_of(&last), "ok       schema "));
     assert_null(strstr(out_of(&last), "warning"));
     setenv("SIMBA_URL", "memory://doctor", 1);
     assert_int_equal(RUN("doctor", "--transition", "0ms", "--json"), 0);
@@ -37,6 +38,22 @@ static void doctor_finds_what_is_wrong(void **state)
     assert_int_equal(RUN("doctor"), 69);
     assert_non_null(strstr(out_of(&last), "broken"));
     end_process(freezer);
+}
+
+/* A store that cannot even be opened is a finding too, with a remedy, and no password in it. */
+static void doctor_explains_what_cannot_be_opened(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("doctor", "--url", "sqlite:///proc/no/such.db"), 69);
+    assert_non_null(strstr(out_of(&last), "from --url"));
+    assert_non_null(strstr(out_of(&last), "broken   store "));
+    assert_non_null(strstr(out_of(&last), "Is it there"));
+    setenv("SIMBA_URL", "nosuch://me:geheim@host", 1);
+    assert_int_equal(RUN("doctor", "--json"), 78);
+    assert_non_null(strstr(out_of(&last), "\"check\":\"store\",\"verdict\":\"broken\""));
+    assert_non_null(strstr(out_of(&last), "simba-url(5)"));
+    assert_null(strstr(out_of(&last), "geheim"));
+    assert_string_equal(err_of(&last), "");
 }
 
 static void bench_prints_numbers(void **state)
@@ -69,10 +86,8 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(init_makes_the_store),
-        TEST(doctor_finds_what_is_wrong),
-        TEST(bench_prints_numbers),
-        TEST(every_command_is_explained),
+        TEST(init_makes_the_store), TEST(doctor_finds_what_is_wrong), TEST(doctor_explains_what_cannot_be_opened),
+        TEST(bench_prints_numbers), TEST(every_command_is_explained),
     };
     return cmocka_run_group_tests_name("tools", tests, NULL, NULL);
 }

@@ -80,6 +80,18 @@ static int host_listed(simba_host *host, simba_request *request, const simba_lis
     return 0;
 }
 
+static int host_found(simba_host *host, simba_request *request, const simba_finding *finding)
+{
+    testhost *h = of(host);
+    (void)request;
+    assert(h->found_count < TESTHOST_FOUND);
+    testhost_found *found = &h->found[h->found_count++];
+    found->verdict = finding->verdict;
+    snprintf(found->what, sizeof found->what, "%s", finding->what);
+    snprintf(found->text, sizeof found->text, "%s", finding->text);
+    return 0;
+}
+
 static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
 {
     testhost *h = of(host);
@@ -162,6 +174,7 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
         .complete = host_complete,
         .fail = host_fail,
         .listed = host_listed,
+        .found = host_found,
         .push = host_push,
         .session = host_session,
         .wake = host_wake,

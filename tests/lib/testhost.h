@@ -7,7 +7,7 @@
 #include <simba/backend.h>
 #include <uv.h>
 
-enum { TESTHOST_TIMERS = 4, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64 };
+enum { TESTHOST_TIMERS = 4, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOST_FOUND = 16 };
 
 typedef struct testhost_push {
     simba_topic *topic;
@@ -20,6 +20,12 @@ typedef struct testhost_listed {
     int64_t now_ms;
     int64_t waiters;
 } testhost_listed;
+
+typedef struct testhost_found {
+    simba_verdict verdict;
+    char what[32];
+    char text[256];
+} testhost_found;
 
 typedef struct testhost testhost;
 struct testhost {
@@ -44,6 +50,8 @@ struct testhost {
     size_t push_count;
     testhost_listed listed[TESTHOST_LISTED];
     size_t listed_count;
+    testhost_found found[TESTHOST_FOUND];
+    size_t found_count;
     unsigned warnings;
     char log[512]; /* the latest line */
 };

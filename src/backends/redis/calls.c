@@ -110,6 +110,8 @@ static redis_script script_of(simba_op op)
         return REDIS_FORCE_RELEASE;
     case SIMBA_OP_READ:
     case SIMBA_OP_LIST:
+    case SIMBA_OP_EXAMINE:
+    case SIMBA_OP_PREPARE:
         break;
     }
     return REDIS_READ;
@@ -165,6 +167,8 @@ static void put_request(redis_store *self, const simba_request *request)
         put_script(self, script, request->mutex, 0, NULL);
         break;
     case SIMBA_OP_LIST:
+    case SIMBA_OP_EXAMINE:
+    case SIMBA_OP_PREPARE:
     case SIMBA_OP_FORCE_RELEASE:
         put_script(self, script, request->mutex, 0, NULL);
         break;

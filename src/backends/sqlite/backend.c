@@ -6,6 +6,7 @@
  * a lease of an earlier boot has ended. See db.c for durability, news.h for how waiters are woken. */
 #include "backends/sqlite/sqlite.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <uv.h>
@@ -164,9 +165,39 @@ static void run_batch(simba_job *job)
     simba__batch_run(&store_of_job(job)->batch);
 }
 
+/* It is open, so the file is there, is ours and can be written: what remains to be told. */
+static void examine(store *s, simba_request *request)
+{
+    const bool sync_full = s->batch.db.sync_full;
+    char schema[512];
+    snprintf(schema, sizeof schema, "%s has the tables of this version.", s->batch.db.path);
+    const simba_finding findings[] = {
+        {SIMBA_VERDICT_OK, "schema", schema, NULL},
+        {SIMBA_VERDICT_OK, "durability",
+         sync_full ? "sync=full: what was granted survives a power failure."
+                   : "sync=normal: a power failure may undo the latest grants, whose holders it ends as well.",
+         NULL},
+        {s->inotify >= 0 ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "wake-ups",
+         s->inotify >= 0 ? "Waiters learn of a release at once." : "There is no inotify: waiters poll for a release.",
+         s->inotify >= 0 ? NULL : "See the limits in /proc/sys/fs/inotify."},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < sizeof findings / sizeof findings[0] && rc == 0; i++)
+        rc = s->host->found(s->host, request, &findings[i]);
+    memset(&request->reply, 0, sizeof request->reply);
+    if (rc < 0)
+        s->host->fail(s->host, request, rc, "sqlite: out of memory");
+    else
+        s->host->complete(s->host, request);
+}
+
 static void sqlite_submit(void *self, simba_request *request)
 {
     store *s = self;
+    if (request->op == SIMBA_OP_EXAMINE) {
+        examine(s, request);
+        return;
+    }
     request->backend_data = NULL;
     append(s, request);
     /* Whatever the worker waits for, it must not let this one wait past its deadline. */
@@ -516,7 +547,7 @@ const simba_backend simba__backend_sqlite = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE,
     .workers = 1,
     .init = sqlite_init,
     .submit = sqlite_submit,
