@@ -6,7 +6,7 @@
 
 #include "support.h"
 
-/* How passwords get into URLs has no store here to be seen with: it is looked at directly. */
+/* How passwords get into URLs is looked at directly; test_secret.c has a server that wants one. */
 #include "../../cli/secret.c" /* NOLINT(bugprone-suspicious-include) */
 
 static char file[400];

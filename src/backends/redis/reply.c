@@ -83,13 +83,25 @@ int simba__redis_error_code(const char *text, bool *ret_drop)
     return SIMBA_ESTORE;
 }
 
+/* What a server that does not let us in means to say. */
+static const char *refusal(const char *text)
+{
+    if (says(text, "NOAUTH"))
+        return "the server wants a password";
+    if (says(text, "NOPERM"))
+        return "this user may not use the commands, keys or channels that are needed";
+    return "the server does not accept the user or the password";
+}
+
 int simba__redis_error(const redis_options *options, const char *text, simba_error *ret_error, bool *ret_drop)
 {
     const int code = simba__redis_error_code(text, ret_drop);
     /* Servers do not repeat passwords, but one that is none of ours might: of those errors only the first word. */
-    const int shown = code == SIMBA_EPERM ? (int)strcspn(text, " ") : 120;
-    simba__error_set(ret_error, code, "redis %s: %s%.*s", options->where,
-                     code == SIMBA_EPERM ? "the server does not let us in: " : "", shown, text);
+    if (code == SIMBA_EPERM)
+        simba__error_set(ret_error, code, "redis %s: %s (%.*s)", options->where, refusal(text),
+                         (int)strcspn(text, " "), text);
+    else
+        simba__error_set(ret_error, code, "redis %s: %.120s", options->where, text);
     return code;
 }
 
