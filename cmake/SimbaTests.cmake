@@ -3,6 +3,7 @@
 #
 #   tests/unit/*.c                         unit.*       internal symbols, no store
 #   tests/{sim,backends,api,faults,cli}/test_*.c        internal symbols, the kit, tests/lib, support.c beside it if any
+#   cli.completions                                     the completions of the shells, by the shells
 #   tck.<store>                                         the conformance kit, see simba_tck_store
 #   examples.*                                          must end with status 0
 #   install.{consumer,docs}                             see tests/install, tests/docs
@@ -106,6 +107,11 @@ foreach(_label IN ITEMS sim backends api faults cli)
         _simba_test_program(${_label} ${_source})
     endforeach()
 endforeach()
+
+if(TARGET simba)
+    _simba_add_test(cli completions COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/completions"
+        "${PROJECT_SOURCE_DIR}/packaging/completions" $<TARGET_FILE:simba>)
+endif()
 
 # --- tck ------------------------------------------------------------------------------------------
 if(TARGET simba_tck)

@@ -1,4 +1,4 @@
-/* The tools around a store: `simba init`, `simba doctor`, `simba bench`; and the completions, which ask the command. */
+/* The tools around a store: `simba init`, `simba doctor`, `simba bench`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

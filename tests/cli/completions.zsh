@@ -1,0 +1,35 @@
+# completions.zsh DIRECTORY: an interactive zsh with the completion in DIRECTORY, somebody who types and presses the tab
+# key, and what must then be seen.
+zmodload zsh/zpty
+zpty -b shell zsh -f -i
+
+seen=
+typed() { zpty -w -n shell $1 }
+
+# Read until it is seen.
+expect() {
+    local chunk
+    integer tries=0
+    until [[ $seen == *$1* ]]; do
+        if zpty -r -t shell chunk; then
+            seen+=$chunk
+        elif ((tries++ > 400)); then
+            print -r -- "# waited in vain for \"$1\" in: ${(V)seen}"
+            exit 1
+        else
+            sleep 0.05
+        fi
+    done
+    seen=${seen#*$1}
+}
+
+typed $'PS1="> "; fpath=('${(q)1}$' $fpath); autoload -Uz compinit; compinit -u -D; print re"ad"y\n'
+expect ready
+typed $'simba sch\t'
+expect schedule
+typed $'--ev\t'
+expect --every
+typed $'1s nigh\t'
+expect nightly-backup
+typed $'-- ech\t'
+expect echo
