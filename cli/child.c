@@ -21,6 +21,11 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static int64_t clamp64(int64_t value, int64_t low, int64_t high)
 {
     return value < low ? low : value > high ? high : value;
@@ -59,7 +64,8 @@ typedef struct nurse {
     bool gone;      /* all is over */
     int64_t end_ns; /* of the lease, by our clock */
     int64_t hold_end_ns;
-    int64_t kill_ns; /* when to go from STAGE_TERM to STAGE_KILL */
+    int64_t kill_ns;    /* when to go from STAGE_TERM to STAGE_KILL */
+    int64_t give_up_ns; /* STAGE_KILL: until when to wait for the end */
     int64_t tick_ms;
 } nurse;
 
@@ -93,10 +99,12 @@ static void look(nurse *n)
     if (n->stage == STAGE_TERM && now_ns >= n->kill_ns) {
         n->stage = STAGE_KILL;
         n->end.killed = true;
+        /* Much longer than the lease is not waited for a process that SIGKILL does not end. The lease may be long over,
+         * after we were frozen: hearing what became of the command takes a moment all the same. */
+        n->give_up_ns = max64(now_ns, n->end_ns) + IMMORTAL_MS * MS;
         watchdog_kill(&n->dog);
     }
-    /* A process that SIGKILL does not end is not waited for much longer than the lease. */
-    if (n->stage == STAGE_KILL && now_ns >= n->end_ns + IMMORTAL_MS * MS) {
+    if (n->stage == STAGE_KILL && now_ns >= n->give_up_ns) {
         n->end.immortal = true;
         n->gone = true;
     }
@@ -170,8 +178,8 @@ static void on_report(nurse *n)
         break;
     case WATCHDOG_GONE:
         n->gone = true;
-        if (report.value != 0)
-            n->end.why = n->end.why == CHILD_ENDED ? CHILD_TOO_LATE : n->end.why;
+        if (report.value != 0 && (n->end.why == CHILD_ENDED || n->end.why == CHILD_LOST))
+            n->end.why = CHILD_TOO_LATE;
         break;
     }
 }

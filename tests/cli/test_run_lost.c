@@ -111,14 +111,15 @@ static void a_killed_wrapper_takes_all_along(void **state)
     assert_dead_before_next();
 }
 
-/* The wrapper is frozen for longer than its lease: the command is dead when the next one starts, and when the wrapper
- * wakes up it says what happened. */
+/* The wrapper is frozen for much longer than its lease: the command is dead when the next one starts, and when the
+ * wrapper wakes up it says what happened. */
 static void a_frozen_wrapper_is_overtaken(void **state)
 {
     (void)state;
     process p = start_family();
     kill(p.pid, SIGSTOP);
     assert_dead_before_next();
+    assert_int_equal(RUN("run", "m", "--", "sleep", "1.5"), 0);
     kill(p.pid, SIGCONT);
     assert_int_equal(finish(&p), 79);
     assert_non_null(strstr(err_of(&p), "was not running"));

@@ -98,8 +98,8 @@ int simba__redis_error(const redis_options *options, const char *text, simba_err
     const int code = simba__redis_error_code(text, ret_drop);
     /* Servers do not repeat passwords, but one that is none of ours might: of those errors only the first word. */
     if (code == SIMBA_EPERM)
-        simba__error_set(ret_error, code, "redis %s: %s (%.*s)", options->where, refusal(text),
-                         (int)strcspn(text, " "), text);
+        simba__error_set(ret_error, code, "redis %s: %s (%.*s)", options->where, refusal(text), (int)strcspn(text, " "),
+                         text);
     else
         simba__error_set(ret_error, code, "redis %s: %.120s", options->where, text);
     return code;
