@@ -1,8 +1,8 @@
-/* The contender: the door that the other doors are made of. Its callbacks are told from the machine's flags at the time
- * they run, not from a queue, so nothing has to be allocated to tell them and nothing can pile up. */
+/* The contender: the door that the other doors are made of. What its callbacks are told is in core/telling.h. */
 #include <simba.h>
 #include <string.h>
 
+#include "core/telling.h"
 #include "runtime/member.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -15,9 +15,7 @@ struct simba_contender {
     simba_released_fn on_released;
     simba_changed_fn on_changed;
     void *user;
-    simba_owner told; /* the owner as the application knows it */
-    uint8_t reason;
-    bool acquired, released, changed; /* to be told */
+    simba__telling telling;
 };
 
 static simba_contender *of_member(simba__member *member)
@@ -28,15 +26,7 @@ static simba_contender *of_member(simba__member *member)
 static void told(simba__member *member, const simba__actions *actions)
 {
     simba_contender *contender = of_member(member);
-    if (!actions->acquired && !actions->released && !actions->changed)
-        return;
-    contender->acquired |= actions->acquired;
-    contender->changed |= actions->changed && contender->on_changed;
-    if (actions->released) {
-        contender->released = true;
-        contender->reason = (uint8_t)actions->reason;
-    }
-    if (contender->acquired || contender->released || contender->changed)
+    if (simba__telling_note(&contender->telling, actions, contender->on_changed))
         simba__dispatch_post(member->party.client, &member->party);
 }
 
@@ -44,43 +34,25 @@ static int run_one(simba__party *party)
 {
     simba_contender *contender = (simba_contender *)(void *)party;
     simba__member *member = &contender->member;
-    if (contender->acquired && contender->released) {
-        /* It came and went before anybody could be told. To start leading now would be wrong. */
-        contender->acquired = false;
-        contender->released = false;
-        simba__member_ack(member);
-        return 0;
-    }
-    const bool acquired = contender->acquired;
-    const bool released = contender->released;
-    const bool changed = contender->changed;
-    if (!acquired && !released && !changed)
+    simba__tell tell;
+    if (!simba__telling_take(&contender->telling, &member->machine.owner, &tell))
         return -1;
-    contender->acquired = false;
-    contender->released = false;
-    contender->changed = false;
-    const simba_reason reason = (simba_reason)contender->reason;
-    simba_state state = {contender->told, member->machine.owner};
-    if (acquired && state.before.token == state.after.token)
-        state.before = (simba_owner){0}; /* news of our own grant came before its late reply */
-    contender->told = state.after;
-
     int ran = 0;
     simba__turn_pause(party->client);
-    if (acquired && contender->on_acquired) {
-        contender->on_acquired(contender, &state, contender->user);
+    if (tell.acquired && contender->on_acquired) {
+        contender->on_acquired(contender, &tell.state, contender->user);
         ran++;
     }
-    if (released && contender->on_released) {
-        contender->on_released(contender, &state, reason, contender->user);
+    if (tell.released && contender->on_released) {
+        contender->on_released(contender, &tell.state, tell.reason, contender->user);
         ran++;
     }
-    if (changed && contender->on_changed && simba_state_changed(&state)) {
-        contender->on_changed(contender, &state, contender->user);
+    if (tell.changed) {
+        contender->on_changed(contender, &tell.state, contender->user);
         ran++;
     }
     simba__turn_resume(party->client);
-    if (released)
+    if (tell.ack)
         simba__member_ack(member);
     return ran;
 }

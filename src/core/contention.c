@@ -68,6 +68,27 @@ simba_status simba__contention_status(const machine *m)
     return m->phase == SIMBA__DELAY ? SIMBA_STARTING : SIMBA_RUNNING;
 }
 
+bool simba__contention_wants_news(const machine *m, unsigned caps)
+{
+    if (m->phase == SIMBA__IDLE)
+        return false;
+    if (caps & SIMBA_CAP_WATCH_FREE)
+        return true;
+    return m->phase == SIMBA__SEEK && m->queued && !simba_owner_is_none(&m->owner);
+}
+
+void simba__actions_request(const actions *a, const char *id, const simba__timing *timing, simba_request *ret_request)
+{
+    ret_request->op = a->op;
+    ret_request->queue = a->queue;
+    ret_request->id = id;
+    ret_request->nonce = a->nonce;
+    ret_request->token = a->token;
+    ret_request->ttl_ms = timing ? timing->ms.ttl_ms : 0;
+    ret_request->transition_ms = timing ? timing->ms.transition_ms : 0;
+    ret_request->deadline = a->deadline;
+}
+
 /* --- moves --------------------------------------------------------------------------------------- */
 
 static void learn(machine *m, const simba_owner *owner, actions *out)

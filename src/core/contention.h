@@ -110,4 +110,11 @@ simba_local simba__contention_ttl_until(const simba__contention *machine);
 
 simba_status simba__contention_status(const simba__contention *machine);
 
+/* Should the mutex be watched for it? Where watching costs something, only those who wait do it. */
+bool simba__contention_wants_news(const simba__contention *machine, unsigned caps);
+
+/* What `actions` (of this machine, or of an observation, which has no timing) ask the store for. */
+void simba__actions_request(const simba__actions *actions, const char *id, const simba__timing *timing,
+                            simba_request *ret_request);
+
 #endif

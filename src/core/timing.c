@@ -128,6 +128,12 @@ int64_t simba__lease_ttl_ns(const simba__timing *timing)
     return less_drift(timing, timing->ttl_ns);
 }
 
+int64_t simba__lease_left_ns(simba_local until, simba_local session_until, simba_local now)
+{
+    const int64_t left = simba__local_min(until, session_until).ns - now.ns;
+    return until.ns && left > 0 ? left : 0;
+}
+
 /* How long before the end of the ttl to renew. A transition gives time for retries afterwards; where it is short or
  * missing, that time has to come out of the ttl. */
 static int64_t lead_ns(const simba__timing *timing)

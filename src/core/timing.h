@@ -37,6 +37,10 @@ int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op
 int64_t simba__lease_ns(const simba__timing *timing);
 int64_t simba__lease_ttl_ns(const simba__timing *timing);
 
+/* For how long the holder may act: until the end of its lease and, in a session, while that cannot have ended. 0: not at
+ * all, and also where `until` is {0}, which stands for no lease. */
+int64_t simba__lease_left_ns(simba_local until, simba_local session_until, simba_local now);
+
 /* When the owner renews, for a lease that counts from `from`: just before the ttl is over. Rounded down to a grid, so
  * that renewals of many mutexes fall together and share a batch. */
 simba_local simba__period_renew_at(const simba__timing *timing, simba_local from);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/delivery.h"
 #include "runtime/calls.h"
 #include "runtime/party.h"
 #include "util/clock.h"
@@ -113,19 +114,16 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
 
 /* --- pushes ---------------------------------------------------------------------------------------- */
 
-/* News goes to everybody. An invitation goes to observers, and to the first waiter that can use it: the others would
- * only lose against it. */
 static void deliver(simba_client *client, simba__topic *topic, const simba_push *push)
 {
-    const bool news = push->kind == SIMBA_PUSH_ACQUIRED;
-    bool used = false;
+    simba__delivery delivery = simba__delivery_of(push);
     for (simba__party *party = topic->first, *next; party; party = next) {
         next = party->topic_next;
-        if (party->type->is_member && used && !news)
+        if (!simba__delivery_concerns(&delivery, party->type->is_member))
             continue;
         simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
         party->type->event(party, &event);
-        used |= party->type->is_member && event.used;
+        simba__delivery_made(&delivery, party->type->is_member, event.used);
     }
 }
 

@@ -112,17 +112,6 @@ static void count(simba__member *member, const simba__event *event, simba_op op_
     }
 }
 
-/* Where watching costs something, only those who wait do it. */
-static bool wants_news(const simba__member *member)
-{
-    const simba__contention *machine = &member->machine;
-    if (machine->phase == SIMBA__IDLE)
-        return false;
-    if (member->party.client->backend->caps & SIMBA_CAP_WATCH_FREE)
-        return true;
-    return machine->phase == SIMBA__SEEK && machine->queued && !simba_owner_is_none(&machine->owner);
-}
-
 void simba__member_step(simba__party *party, simba__event *event)
 {
     simba__member *member = (simba__member *)(void *)party;
@@ -133,7 +122,7 @@ void simba__member_step(simba__party *party, simba__event *event)
     publish(member);
     count(member, event, op_before, &actions);
     simba__party_act(party, &actions, member->id, member->machine.timing);
-    simba__party_want(party, wants_news(member));
+    simba__party_want(party, simba__contention_wants_news(&member->machine, party->client->backend->caps));
     type_of(member)->told(member, &actions);
     if (actions.done)
         simba__party_stopped(party);
@@ -203,12 +192,9 @@ static int64_t left_ns(const simba__member *member, const _Atomic int64_t *until
     const simba_client *client = member->party.client;
     if (simba__client_forked(client, NULL) < 0)
         return 0;
-    int64_t until_ns = atomic_load_explicit(until, memory_order_acquire);
-    const int64_t session_ns = atomic_load_explicit(&client->session_until_ns, memory_order_relaxed);
-    if (until_ns > session_ns)
-        until_ns = session_ns;
-    const int64_t left = until_ns - simba__clock_boot().ns;
-    return until_ns && left > 0 ? left : 0;
+    const simba_local until_ns = {atomic_load_explicit(until, memory_order_acquire)};
+    const simba_local session_ns = {atomic_load_explicit(&client->session_until_ns, memory_order_relaxed)};
+    return simba__lease_left_ns(until_ns, session_ns, simba__clock_boot());
 }
 
 int64_t simba__member_held_for_ns(const simba__member *member)

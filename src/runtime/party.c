@@ -148,17 +148,9 @@ void simba__party_act(simba__party *party, const simba__actions *actions, const 
 {
     simba_client *client = party->client;
     if (actions->submit) {
-        simba_request *request = &party->request;
         party->generation = actions->generation;
-        request->op = actions->op;
-        request->queue = actions->queue;
-        request->id = id;
-        request->nonce = actions->nonce;
-        request->token = actions->token;
-        request->ttl_ms = timing ? timing->ms.ttl_ms : 0;
-        request->transition_ms = timing ? timing->ms.transition_ms : 0;
-        request->deadline = actions->deadline;
-        simba__submit(client, request);
+        simba__actions_request(actions, id, timing, &party->request);
+        simba__submit(client, &party->request);
     }
     simba__timers_set(&client->timers, &party->timer, actions->timer);
     simba__topic_retry(&client->topics, party->topic);

@@ -1,0 +1,29 @@
+/* Who of a client's parties is told of a push. News goes to everybody. An invitation goes to observers, and to the first
+ * waiter that can use it: the others would only lose against it. */
+#ifndef SIMBA_CORE_DELIVERY_H
+#define SIMBA_CORE_DELIVERY_H
+
+#include <simba/backend.h>
+
+typedef struct simba__delivery {
+    bool news;
+    bool used;
+} simba__delivery;
+
+static inline simba__delivery simba__delivery_of(const simba_push *push)
+{
+    return (simba__delivery){.news = push->kind == SIMBA_PUSH_ACQUIRED};
+}
+
+/* Asked of each party in turn, in the order in which they started. */
+static inline bool simba__delivery_concerns(const simba__delivery *delivery, bool is_member)
+{
+    return delivery->news || !delivery->used || !is_member;
+}
+
+static inline void simba__delivery_made(simba__delivery *delivery, bool is_member, bool used)
+{
+    delivery->used |= is_member && used;
+}
+
+#endif
