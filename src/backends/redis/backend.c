@@ -11,9 +11,9 @@ static void look_whether_closed(redis_store *self)
     }
 }
 
-static void on_link_gone(redis_conn *conn)
+void simba__redis_link_gone(redis_store *self)
 {
-    look_whether_closed(conn->owner);
+    look_whether_closed(self);
 }
 
 static int redis_init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
@@ -27,34 +27,29 @@ static int redis_init(void *instance, simba_host *host, const simba_url *url, si
         rc = simba__redis_tls_context_new(&self->options, err, &self->tls);
     if (rc < 0)
         return rc;
-    rc = simba__redis_conn_init(&self->commands, host, &self->options);
+    rc = simba__redis_subs_init(self);
     if (rc == 0)
-        rc = simba__redis_conn_init(&self->pushes, host, &self->options);
-    if (rc == 0)
-        rc = simba__redis_calls_init(self);
-    if (rc == 0)
-        rc = simba__redis_subs_init(self);
-    if (rc < 0)
-        return simba__fail(err, rc, "out of memory");
-    self->commands.tls = self->pushes.tls = self->tls;
-    self->commands.links = self->pushes.links = &self->links;
-    self->commands.link_gone = self->pushes.link_gone = on_link_gone;
-    return 0;
+        rc = self->options.topology->init(self);
+    return rc < 0 ? simba__fail(err, rc, "out of memory") : 0;
 }
 
 static void redis_submit(void *instance, simba_request *request)
 {
-    simba__redis_calls_submit(instance, request);
+    redis_store *self = instance;
+    simba__redis_calls_submit(self->options.topology->route(self, request->mutex), request);
 }
 
 static void redis_flush(void *instance)
 {
-    simba__redis_calls_flush(instance);
+    redis_store *self = instance;
+    for (redis_node *node = self->nodes; node; node = node->next)
+        simba__redis_calls_flush(node);
 }
 
 static bool redis_direct(void *instance)
 {
-    return simba__redis_calls_direct(instance);
+    redis_store *self = instance;
+    return simba__redis_calls_direct(self->nodes);
 }
 
 static int redis_watch_topic(void *instance, simba_topic *topic)
@@ -70,15 +65,18 @@ static void redis_unwatch_topic(void *instance, simba_topic *topic)
 static void redis_woken(void *instance)
 {
     redis_store *self = instance;
-    simba__redis_conn_flush(&self->commands); /* what a thread of the application could not send */
+    for (redis_node *node = self->nodes; node; node = node->next)
+        simba__redis_conn_flush(&node->commands); /* what a thread of the application could not send */
     simba__redis_subs_woken(self);
 }
 
 static void redis_close(void *instance)
 {
+    const simba_error why = {.code = SIMBA_ECANCELED, .text = "redis: the client closes"};
     redis_store *self = instance;
     self->closing = true;
-    simba__redis_calls_close(self);
+    for (redis_node *node = self->nodes; node; node = node->next)
+        simba__redis_node_close(node, &why);
     simba__redis_subs_close(self);
     look_whether_closed(self);
 }
@@ -87,9 +85,11 @@ static void redis_fini(void *instance)
 {
     redis_store *self = instance;
     simba__redis_subs_fini(self);
-    simba__redis_calls_fini(self);
-    simba__redis_conn_fini(&self->commands);
-    simba__redis_conn_fini(&self->pushes);
+    while (self->nodes) {
+        redis_node *next = self->nodes->next;
+        simba__redis_node_free(self->nodes);
+        self->nodes = next;
+    }
     simba__redis_tls_context_free(self->tls);
     simba__redis_options_free(&self->options);
 }

@@ -27,14 +27,14 @@ struct redis_call {
     simba_local sent_at;
 };
 
-static redis_store *of(redis_conn *conn)
+static redis_node *of(redis_conn *conn)
 {
     return conn->owner;
 }
 
 /* --- the queue of calls ----------------------------------------------------------------------------- */
 
-static redis_call *append(redis_store *self, call_kind kind)
+static redis_call *append(redis_node *self, call_kind kind)
 {
     redis_call *call = self->spare;
     if (call)
@@ -48,11 +48,11 @@ static redis_call *append(redis_store *self, call_kind kind)
     self->calls_last = &call->next;
     if (self->commands.timer.index == 0)
         self->host->timer_set(self->host, &self->commands.timer,
-                              (simba_local){call->sent_at.ns + self->options.timeout_ns});
+                              (simba_local){call->sent_at.ns + self->options->timeout_ns});
     return call;
 }
 
-static redis_call take(redis_store *self)
+static redis_call take(redis_node *self)
 {
     redis_call *call = self->calls_first;
     const redis_call copy = *call;
@@ -64,7 +64,7 @@ static redis_call take(redis_store *self)
     return copy;
 }
 
-static void put_waiting(redis_store *self, simba_request *request)
+static void put_waiting(redis_node *self, simba_request *request)
 {
     request->next = NULL;
     *self->waiting_last = request;
@@ -73,7 +73,7 @@ static void put_waiting(redis_store *self, simba_request *request)
         self->host->timer_set(self->host, &self->deadlines, request->deadline);
 }
 
-static simba_request *take_waiting(redis_store *self)
+static simba_request *take_waiting(redis_node *self)
 {
     simba_request *request = self->waiting_first;
     if (request) {
@@ -84,7 +84,7 @@ static simba_request *take_waiting(redis_store *self)
     return request;
 }
 
-static simba_request *take_held(redis_store *self)
+static simba_request *take_held(redis_node *self)
 {
     simba_request *request = self->held_first;
     if (request) {
@@ -117,7 +117,7 @@ static redis_script script_of(simba_op op)
     return REDIS_READ;
 }
 
-static void put_script(redis_store *self, redis_script script, const char *mutex, size_t argc, const char *const *args)
+static void put_script(redis_node *self, redis_script script, const char *mutex, size_t argc, const char *const *args)
 {
     char keys[3][KEY_SIZE];
     snprintf(keys[0], KEY_SIZE, "simba:{%s}", mutex);
@@ -129,7 +129,7 @@ static void put_script(redis_store *self, redis_script script, const char *mutex
     simba__redis_put(&self->commands.out, 6 + argc, argv);
 }
 
-static void put_request(redis_store *self, const simba_request *request)
+static void put_request(redis_node *self, const simba_request *request)
 {
     char nonce[24];
     char token[24];
@@ -147,7 +147,7 @@ static void put_request(redis_store *self, const simba_request *request)
                               ttl,
                               transition,
                               request->queue ? "1" : "0",
-                              simba__redis_subs_invited(self, request->mutex)};
+                              simba__redis_subs_invited(self->store, request->mutex)};
         put_script(self, script, request->mutex, 6, args);
         break;
     }
@@ -159,11 +159,11 @@ static void put_request(redis_store *self, const simba_request *request)
     case SIMBA_OP_RELEASE: {
         const char *args[] = {request->id, nonce, token};
         put_script(self, script, request->mutex, 3, args);
-        simba__redis_subs_left(self, request);
+        simba__redis_subs_left(self->store, request);
         break;
     }
     case SIMBA_OP_READ:
-        simba__redis_subs_observed(self, request->mutex);
+        simba__redis_subs_observed(self->store, request->mutex);
         put_script(self, script, request->mutex, 0, NULL);
         break;
     case SIMBA_OP_LIST:
@@ -175,14 +175,14 @@ static void put_request(redis_store *self, const simba_request *request)
     }
 }
 
-static void put_wait(redis_store *self, int64_t left_ns)
+static void put_wait(redis_node *self, int64_t left_ns)
 {
     char replicas[24];
     char ms[24];
     int64_t left_ms = left_ns / SIMBA__NS_PER_MS;
     if (left_ms > WAIT_MOST_MS)
         left_ms = WAIT_MOST_MS;
-    snprintf(replicas, sizeof replicas, "%ld", self->options.replicas);
+    snprintf(replicas, sizeof replicas, "%ld", self->options->replicas);
     snprintf(ms, sizeof ms, "%" PRId64, left_ms > 1 ? left_ms : 1); /* 0 would be for ever */
     if (append(self, CALL_WAIT))
         simba__redis_put(&self->commands.out, 3, (const char *const[]){"WAIT", replicas, ms});
@@ -190,7 +190,7 @@ static void put_wait(redis_store *self, int64_t left_ns)
         self->commands.out.failed = true;
 }
 
-static void send_waiting(redis_store *self)
+static void send_waiting(redis_node *self)
 {
     int64_t shortest_ns = INT64_MAX;
     const int64_t now_ns = self->host->now(self->host).ns;
@@ -201,7 +201,7 @@ static void send_waiting(redis_store *self)
         }
         redis_call *call = append(self, CALL_REQUEST);
         if (!call) {
-            self->host->fail(self->host, request, SIMBA_ENOMEM, "redis %s: out of memory", self->options.where);
+            self->host->fail(self->host, request, SIMBA_ENOMEM, "redis %s: out of memory", self->commands.at.where);
             continue;
         }
         call->request = request;
@@ -211,11 +211,11 @@ static void send_waiting(redis_store *self)
             if ((request->deadline.ns - now_ns) / 2 < shortest_ns)
                 shortest_ns = (request->deadline.ns - now_ns) / 2;
     }
-    if (self->options.replicas > 0 && shortest_ns != INT64_MAX)
+    if (self->options->replicas > 0 && shortest_ns != INT64_MAX)
         put_wait(self, shortest_ns);
 }
 
-static void load_scripts(redis_store *self)
+static void load_scripts(redis_node *self)
 {
     self->loaded = 0;
     for (int script = 0; script < REDIS_SCRIPTS; script++) {
@@ -231,12 +231,12 @@ static void load_scripts(redis_store *self)
     }
 }
 
-static bool can_send(const redis_store *self)
+static bool can_send(const redis_node *self)
 {
     return self->commands.state == REDIS_UP && self->loaded == REDIS_SCRIPTS;
 }
 
-bool simba__redis_calls_put(redis_store *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
+bool simba__redis_calls_put(redis_node *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
 {
     redis_call *call = can_send(self) ? append(self, CALL_OWN) : NULL;
     if (!call)
@@ -247,7 +247,7 @@ bool simba__redis_calls_put(redis_store *self, size_t argc, const char *const *a
     return true;
 }
 
-bool simba__redis_calls_read(redis_store *self, const char *mutex, redis_answer *answer, void *user)
+bool simba__redis_calls_read(redis_node *self, const char *mutex, redis_answer *answer, void *user)
 {
     redis_call *call = can_send(self) ? append(self, CALL_OWN) : NULL;
     if (!call)
@@ -258,7 +258,7 @@ bool simba__redis_calls_read(redis_store *self, const char *mutex, redis_answer 
     return true;
 }
 
-void simba__redis_calls_queue_up(redis_store *self, const char *mutex, const char *id)
+void simba__redis_calls_queue_up(redis_node *self, const char *mutex, const char *id)
 {
     if (can_send(self) && append(self, CALL_REQUEST))
         put_script(self, REDIS_QUEUE_UP, mutex, 1, &id);
@@ -266,24 +266,24 @@ void simba__redis_calls_queue_up(redis_store *self, const char *mutex, const cha
 
 /* --- answers ---------------------------------------------------------------------------------------- */
 
-static void fail_with(redis_store *self, simba_request *request, const simba_error *error)
+static void fail_with(redis_node *self, simba_request *request, const simba_error *error)
 {
     self->host->fail(self->host, request, error->code, "%s", error->text);
 }
 
-static bool needs_replicas(const redis_store *self, const simba_request *request)
+static bool needs_replicas(const redis_node *self, const simba_request *request)
 {
-    return self->options.replicas > 0 && request->reply.outcome == SIMBA_MINE &&
+    return self->options->replicas > 0 && request->reply.outcome == SIMBA_MINE &&
            (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW);
 }
 
-static void answered(redis_store *self, simba_request *request)
+static void answered(redis_node *self, simba_request *request)
 {
-    simba__redis_subs_heard(self, request->mutex, request->reply.owner.token);
+    simba__redis_subs_heard(self->store, request->mutex, request->reply.owner.token);
     if (request->op == SIMBA_OP_ACQUIRE && request->reply.outcome == SIMBA_MINE)
-        simba__redis_subs_left(self, request);
+        simba__redis_subs_left(self->store, request);
     else if (request->op == SIMBA_OP_ACQUIRE && request->queue)
-        simba__redis_subs_waits(self, request);
+        simba__redis_subs_waits(self->store, request);
     if (needs_replicas(self, request)) {
         request->next = NULL;
         *self->held_last = request;
@@ -294,7 +294,7 @@ static void answered(redis_store *self, simba_request *request)
 }
 
 /* A flushed script cache is no reason to fail, once. */
-static bool try_again(redis_store *self, simba_request *request, const char *error)
+static bool try_again(redis_node *self, simba_request *request, const char *error)
 {
     if (strncmp(error, "NOSCRIPT", 8) != 0 || request->backend_data)
         return false;
@@ -305,7 +305,7 @@ static bool try_again(redis_store *self, simba_request *request, const char *err
     return true;
 }
 
-static void take_request(redis_store *self, simba_request *request, const redisReply *reply)
+static void take_request(redis_node *self, simba_request *request, const redisReply *reply)
 {
     if (!request)
         return;
@@ -314,7 +314,7 @@ static void take_request(redis_store *self, simba_request *request, const redisR
             return;
         simba_error error;
         bool drop;
-        simba__redis_error(&self->options, reply->str, &error, &drop);
+        simba__redis_error(&self->commands.at, reply->str, &error, &drop);
         fail_with(self, request, &error);
         if (drop)
             simba__redis_conn_fail(&self->commands, error.code, "%s", error.text);
@@ -322,24 +322,24 @@ static void take_request(redis_store *self, simba_request *request, const redisR
         answered(self, request);
     } else {
         self->host->fail(self->host, request, SIMBA_ECORRUPT,
-                         "redis %s: an answer of a form that no script of ours has", self->options.where);
+                         "redis %s: an answer of a form that no script of ours has", self->commands.at.where);
         simba__redis_conn_fail(&self->commands, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer",
-                               self->options.where);
+                               self->commands.at.where);
     }
 }
 
-static void take_load(redis_store *self, redis_script script, const redisReply *reply)
+static void take_load(redis_node *self, redis_script script, const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_ERROR) {
         simba_error error;
         bool drop;
-        simba__redis_error(&self->options, reply->str, &error, &drop);
+        simba__redis_error(&self->commands.at, reply->str, &error, &drop);
         simba__redis_conn_fail(&self->commands, error.code, "%s", error.text);
         return;
     }
     if (reply->type != REDIS_REPLY_STRING || reply->len != 40) {
         simba__redis_conn_fail(&self->commands, SIMBA_ESTORE, "redis %s: an odd answer to SCRIPT LOAD",
-                               self->options.where);
+                               self->commands.at.where);
         return;
     }
     memcpy(self->sha[script], reply->str, 40);
@@ -347,7 +347,7 @@ static void take_load(redis_store *self, redis_script script, const redisReply *
         send_waiting(self);
 }
 
-static void give_back(redis_store *self, const simba_request *request)
+static void give_back(redis_node *self, const simba_request *request)
 {
     char nonce[24];
     snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
@@ -355,29 +355,29 @@ static void give_back(redis_store *self, const simba_request *request)
         put_script(self, REDIS_RELEASE, request->mutex, 3, (const char *const[]){request->id, nonce, "0"});
 }
 
-static void take_wait(redis_store *self, const redisReply *reply)
+static void take_wait(redis_node *self, const redisReply *reply)
 {
     const long long confirmed = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
     for (simba_request *request = take_held(self); request; request = take_held(self)) {
-        if (confirmed >= self->options.replicas) {
+        if (confirmed >= self->options->replicas) {
             self->host->complete(self->host, request);
             continue;
         }
         if (request->op == SIMBA_OP_ACQUIRE)
             give_back(self, request);
         self->host->fail(self->host, request, SIMBA_EUNAVAILABLE, "redis %s: %lld of %ld replicas confirmed it",
-                         self->options.where, confirmed, self->options.replicas);
+                         self->commands.at.where, confirmed, self->options->replicas);
     }
 }
 
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
-    redis_store *self = of(conn);
+    redis_node *self = of(conn);
     if (!self->calls_first) {
         simba_error error = {.code = SIMBA_EUNAVAILABLE, .text = "an answer that nobody asked for"};
         bool drop;
         if (reply->type == REDIS_REPLY_ERROR)
-            simba__redis_error(&self->options, reply->str, &error, &drop);
+            simba__redis_error(&self->commands.at, reply->str, &error, &drop);
         simba__redis_conn_fail(conn, error.code, "%s", error.text);
         return;
     }
@@ -400,7 +400,7 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
 
 /* --- the fate of the connection ----------------------------------------------------------------------- */
 
-static void fail_all(redis_store *self, const simba_error *error)
+static void fail_all(redis_node *self, const simba_error *error)
 {
     while (self->calls_first) {
         const redis_call call = take(self);
@@ -422,7 +422,7 @@ static void on_up(redis_conn *conn)
 
 static void on_down(redis_conn *conn)
 {
-    redis_store *self = of(conn);
+    redis_node *self = of(conn);
     self->loaded = 0;
     if (conn->failures == 1)
         self->host->log(self->host, SIMBA_LOG_INFO, "%s", conn->error.text);
@@ -431,24 +431,25 @@ static void on_down(redis_conn *conn)
 
 static void on_tick(redis_conn *conn, simba_local now)
 {
-    redis_store *self = of(conn);
+    redis_node *self = of(conn);
     if (!self->calls_first)
         return;
-    const simba_local until = {self->calls_first->sent_at.ns + self->options.timeout_ns};
+    const simba_local until = {self->calls_first->sent_at.ns + self->options->timeout_ns};
     if (now.ns >= until.ns)
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: no answer for %lld ms", self->options.where,
-                               (long long)(self->options.timeout_ns / SIMBA__NS_PER_MS));
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: no answer for %lld ms", self->commands.at.where,
+                               (long long)(self->options->timeout_ns / SIMBA__NS_PER_MS));
     else
         self->host->timer_set(self->host, &conn->timer, until);
 }
 
-static const redis_conn_events events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
+const redis_conn_events simba__redis_calls_events = {
+    .up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
 
 /* --- deadlines ---------------------------------------------------------------------------------------- */
 
-static void expire(redis_store *self, simba_request *request)
+static void expire(redis_node *self, simba_request *request)
 {
-    self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "redis %s: no answer in time", self->options.where);
+    self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "redis %s: no answer in time", self->commands.at.where);
 }
 
 static void min_deadline(simba_local *earliest, simba_local at)
@@ -458,7 +459,7 @@ static void min_deadline(simba_local *earliest, simba_local at)
 }
 
 /* Those of the list that are over their deadline. */
-static void expire_list(redis_store *self, simba_request **first, simba_request ***last, simba_local now,
+static void expire_list(redis_node *self, simba_request **first, simba_request ***last, simba_local now,
                         simba_local *earliest)
 {
     simba_request **link = first;
@@ -477,7 +478,7 @@ static void expire_list(redis_store *self, simba_request **first, simba_request 
 
 static void on_deadline(simba_timer *timer, simba_local now)
 {
-    redis_store *self = (redis_store *)(void *)((char *)timer - offsetof(redis_store, deadlines));
+    redis_node *self = (redis_node *)(void *)((char *)timer - offsetof(redis_node, deadlines));
     simba_local earliest = {INT64_MAX};
     expire_list(self, &self->waiting_first, &self->waiting_last, now, &earliest);
     expire_list(self, &self->held_first, &self->held_last, now, &earliest);
@@ -498,30 +499,28 @@ static void on_deadline(simba_timer *timer, simba_local now)
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
-int simba__redis_calls_init(redis_store *self)
+int simba__redis_calls_init(redis_node *self)
 {
     self->waiting_last = &self->waiting_first;
     self->calls_last = &self->calls_first;
     self->held_last = &self->held_first;
-    self->commands.events = &events;
-    self->commands.owner = self;
     self->deadlines.fire = on_deadline;
     return self->host->timer_add(self->host, &self->deadlines);
 }
 
-void simba__redis_calls_submit(redis_store *self, simba_request *request)
+void simba__redis_calls_submit(redis_node *self, simba_request *request)
 {
     request->backend_data = NULL;
     put_waiting(self, request);
 }
 
-bool simba__redis_calls_direct(redis_store *self)
+bool simba__redis_calls_direct(redis_node *self)
 {
     self->off_loop = can_send(self) && simba__redis_conn_is_clear(&self->commands);
     return self->off_loop;
 }
 
-void simba__redis_calls_flush(redis_store *self)
+void simba__redis_calls_flush(redis_node *self)
 {
     if (self->off_loop) {
         self->off_loop = false;
@@ -531,7 +530,8 @@ void simba__redis_calls_flush(redis_store *self)
     }
     switch (self->commands.state) {
     case REDIS_CLOSED:
-        simba__redis_conn_open(&self->commands);
+        if (self->waiting_first)
+            simba__redis_conn_open(&self->commands);
         break;
     case REDIS_CONNECTING:
         break;
@@ -547,16 +547,16 @@ void simba__redis_calls_flush(redis_store *self)
     }
 }
 
-void simba__redis_calls_close(redis_store *self)
+void simba__redis_calls_close(redis_node *self, const simba_error *why)
 {
-    const simba_error error = {.code = SIMBA_ECANCELED, .text = "redis: the client closes"};
     simba__redis_conn_close(&self->commands);
-    self->commands.error = error;
+    self->commands.error = *why;
+    self->loaded = 0;
     self->host->timer_clear(self->host, &self->deadlines);
-    fail_all(self, &error);
+    fail_all(self, why);
 }
 
-void simba__redis_calls_fini(redis_store *self)
+void simba__redis_calls_fini(redis_node *self)
 {
     while (self->spare) {
         redis_call *next = self->spare->next;

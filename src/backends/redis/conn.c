@@ -21,9 +21,7 @@ enum { BACKOFF_FIRST_MS = 20, BACKOFF_MOST_MS = 1000, BACKOFF_DOUBLINGS = 6 };
 struct redis_link {
     redis_conn *conn; /* NULL: given up */
     simba_host *host;
-    unsigned *links;
-    void (*gone)(redis_conn *conn);
-    redis_conn *gone_to;
+    redis_store *store;
     union {
         uv_handle_t handle;
         uv_stream_t stream;
@@ -55,13 +53,11 @@ static redis_link *link_new(redis_conn *conn)
     }
     link->conn = conn;
     link->host = conn->host;
-    link->links = conn->links;
-    link->gone = conn->link_gone;
-    link->gone_to = conn;
+    link->store = conn->store;
     link->resolver.data = link;
     link->connect.data = link;
     link->write.data = link;
-    ++*link->links;
+    link->store->links++;
     return link;
 }
 
@@ -73,8 +69,8 @@ static void link_free(redis_link *link)
     redisReaderFree(link->reader);
     simba__redis_tls_free(link->tls);
     simba__redis_buffer_free(&link->wire);
-    --*link->links;
-    link->gone(link->gone_to);
+    link->store->links--;
+    simba__redis_link_gone(link->store);
     simba__free(link);
 }
 
@@ -151,7 +147,7 @@ void simba__redis_conn_fail(redis_conn *conn, int code, const char *format, ...)
 
 static void fail_to_connect(redis_conn *conn, const char *why)
 {
-    simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: cannot connect: %s", conn->options->where, why);
+    simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: cannot connect: %s", conn->at.where, why);
 }
 
 /* --- reading -------------------------------------------------------------------------------------- */
@@ -163,7 +159,7 @@ static void take_greeting(redis_conn *conn, const redisReply *reply)
         return;
     simba_error error;
     bool drop;
-    simba__redis_error(conn->options, reply->str, &error, &drop);
+    simba__redis_error(&conn->at, reply->str, &error, &drop);
     fail(conn, &error);
 }
 
@@ -174,7 +170,7 @@ static void take_replies(redis_conn *conn, redis_link *link)
         void *object = NULL;
         if (redisReaderGetReply(link->reader, &object) != REDIS_OK) {
             simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: what came is not Redis's protocol",
-                                   conn->options->where);
+                                   conn->at.where);
             return;
         }
         if (!object)
@@ -196,7 +192,7 @@ static bool feed_reader(redis_conn *conn, redis_link *link, const char *data, si
 {
     if (redisReaderFeed(link->reader, data, length) == REDIS_OK)
         return true;
-    simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->options->where);
+    simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->at.where);
     return false;
 }
 
@@ -208,7 +204,7 @@ static void take_records(redis_conn *conn, redis_link *link)
     if (conn->state == REDIS_CONNECTING) {
         const int rc = simba__redis_tls_handshake(link->tls, &why);
         if (rc < 0)
-            simba__redis_conn_fail(conn, rc, "redis %s: cannot connect by TLS: %s", conn->options->where, why);
+            simba__redis_conn_fail(conn, rc, "redis %s: cannot connect by TLS: %s", conn->at.where, why);
         else if (rc > 0)
             come_up(conn);
         else
@@ -220,7 +216,7 @@ static void take_records(redis_conn *conn, redis_link *link)
             break;
         if (length < 0)
             simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: TLS has ended",
-                                   conn->options->where);
+                                   conn->at.where);
         else if (feed_reader(conn, link, plain, (size_t)length))
             take_replies(conn, link);
     }
@@ -234,7 +230,7 @@ static void take_bytes(redis_conn *conn, redis_link *link, const char *data, siz
     } else if (simba__redis_tls_feed(link->tls, data, length)) {
         take_records(conn, link);
     } else {
-        simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->options->where);
+        simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->at.where);
     }
 }
 
@@ -254,7 +250,7 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buf)
     host->enter(host);
     redis_conn *conn = link->conn;
     if (conn && length < 0)
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->options->where,
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->at.where,
                                length == UV_EOF ? "the server closed it" : uv_strerror((int)length));
     else if (conn)
         take_bytes(conn, link, buf->base, (size_t)length);
@@ -273,8 +269,8 @@ static void on_written(uv_write_t *write, int status)
     link->writing = false;
     link->wire.length = 0;
     if (link->conn && status < 0)
-        simba__redis_conn_fail(link->conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s",
-                               link->conn->options->where, uv_strerror(status));
+        simba__redis_conn_fail(link->conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", link->conn->at.where,
+                               uv_strerror(status));
     else if (link->conn)
         simba__redis_conn_flush(link->conn);
     host->leave(host);
@@ -321,14 +317,14 @@ void simba__redis_conn_flush(redis_conn *conn)
     if (!link || link->writing || (conn->state != REDIS_UP && !link->tls))
         return;
     if (conn->out.failed || !fill_wire(conn, link)) {
-        simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->options->where);
+        simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->at.where);
         return;
     }
     if (link->wire.length == 0)
         return;
     const int rc = send_wire(link);
     if (rc < 0)
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->options->where,
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->at.where,
                                uv_strerror(rc));
 }
 
@@ -355,17 +351,17 @@ void simba__redis_conn_send_here(redis_conn *conn)
 
 static void put_greeting(redis_conn *conn)
 {
-    const redis_options *options = conn->options;
-    if (options->password && options->user) {
-        simba__redis_put(&conn->out, 3, (const char *const[]){"AUTH", options->user, options->password});
+    const redis_login *login = conn->login;
+    if (login->password && login->user) {
+        simba__redis_put(&conn->out, 3, (const char *const[]){"AUTH", login->user, login->password});
         conn->greeting++;
-    } else if (options->password) {
-        simba__redis_put(&conn->out, 2, (const char *const[]){"AUTH", options->password});
+    } else if (login->password) {
+        simba__redis_put(&conn->out, 2, (const char *const[]){"AUTH", login->password});
         conn->greeting++;
     }
-    if (options->db != 0) {
+    if (login->db != 0) {
         char db[24];
-        snprintf(db, sizeof db, "%ld", options->db);
+        snprintf(db, sizeof db, "%ld", login->db);
         simba__redis_put(&conn->out, 2, (const char *const[]){"SELECT", db});
         conn->greeting++;
     }
@@ -386,7 +382,7 @@ static void begin_to_talk(redis_conn *conn, redis_link *link)
     if (rc == 0)
         rc = uv_read_start(&link->u.stream, on_alloc, on_read);
     if (rc == 0 && conn->options->tls) {
-        link->tls = simba__redis_tls_new(conn->tls, conn->options);
+        link->tls = simba__redis_tls_new(conn->store->tls, conn->at.name);
         rc = link->tls ? 0 : UV_ENOMEM;
     }
     if (rc < 0)
@@ -473,22 +469,21 @@ static void on_resolved(uv_getaddrinfo_t *resolver, int status, struct addrinfo 
     host->leave(host);
 }
 
-static int begin(redis_link *link, const redis_options *options)
+static int begin(redis_link *link, const redis_endpoint *at)
 {
     union {
         struct sockaddr any;
         struct sockaddr_in v4;
         struct sockaddr_in6 v6;
     } address;
-    if (options->path)
-        return connect_to_socket(link, options->path);
-    if (uv_ip4_addr(options->host, options->port, &address.v4) == 0 ||
-        uv_ip6_addr(options->host, options->port, &address.v6) == 0)
+    if (at->port == 0)
+        return connect_to_socket(link, at->name);
+    if (uv_ip4_addr(at->name, at->port, &address.v4) == 0 || uv_ip6_addr(at->name, at->port, &address.v6) == 0)
         return connect_to(link, &address.any);
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     char port[8];
-    snprintf(port, sizeof port, "%d", options->port);
-    const int rc = uv_getaddrinfo(link->host->loop, &link->resolver, on_resolved, options->host, port, &hints);
+    snprintf(port, sizeof port, "%d", at->port);
+    const int rc = uv_getaddrinfo(link->host->loop, &link->resolver, on_resolved, at->name, port, &hints);
     link->resolving = rc == 0;
     return rc;
 }
@@ -501,7 +496,7 @@ void simba__redis_conn_open(redis_conn *conn)
     const simba_local now = conn->host->now(conn->host);
     conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + conn->options->connect_timeout_ns});
     conn->link = link_new(conn);
-    const int rc = conn->link ? begin(conn->link, conn->options) : UV_ENOMEM;
+    const int rc = conn->link ? begin(conn->link, &conn->at) : UV_ENOMEM;
     if (rc < 0)
         fail_to_connect(conn, uv_strerror(rc));
 }
@@ -526,12 +521,16 @@ static void on_timer(simba_timer *timer, simba_local now)
     }
 }
 
-int simba__redis_conn_init(redis_conn *conn, simba_host *host, const redis_options *options)
+int simba__redis_conn_init(redis_conn *conn, redis_store *store, const redis_conn_events *events, void *owner)
 {
-    conn->host = host;
-    conn->options = options;
+    conn->host = store->host;
+    conn->store = store;
+    conn->options = &store->options;
+    conn->login = &store->options.login;
+    conn->events = events;
+    conn->owner = owner;
     conn->timer.fire = on_timer;
-    return host->timer_add(host, &conn->timer);
+    return conn->host->timer_add(conn->host, &conn->timer);
 }
 
 void simba__redis_conn_close(redis_conn *conn)

@@ -19,9 +19,9 @@ struct redis_list {
 
 static const char prefix[] = "simba:{";
 
-static void list_free(redis_store *self, redis_list *list)
+static void list_free(redis_node *self, redis_list *list)
 {
-    redis_list **link = &self->lists;
+    redis_list **link = &self->store->lists;
     while (*link != list)
         link = &(*link)->next;
     *link = list->next;
@@ -31,7 +31,7 @@ static void list_free(redis_store *self, redis_list *list)
     simba__free(list);
 }
 
-static void list_end(redis_store *self, redis_list *list, const simba_error *error)
+static void list_end(redis_node *self, redis_list *list, const simba_error *error)
 {
     if (list->request && error)
         self->host->fail(self->host, list->request, error->code, "%s", error->text);
@@ -40,14 +40,14 @@ static void list_end(redis_store *self, redis_list *list, const simba_error *err
     list_free(self, list);
 }
 
-static void list_out_of_memory(redis_store *self, redis_list *list)
+static void list_out_of_memory(redis_node *self, redis_list *list)
 {
     const simba_error error = {.code = SIMBA_ENOMEM, .text = "redis: out of memory"};
     list_end(self, list, &error);
 }
 
 /* What cannot be sent: the connection is gone or there is no memory. */
-static void list_cannot_send(redis_store *self, redis_list *list)
+static void list_cannot_send(redis_node *self, redis_list *list)
 {
     if (self->commands.state == REDIS_UP)
         list_out_of_memory(self, list);
@@ -55,14 +55,14 @@ static void list_cannot_send(redis_store *self, redis_list *list)
         list_end(self, list, &self->commands.error);
 }
 
-static bool refused(redis_store *self, redis_list *list, const redisReply *reply)
+static bool refused(redis_node *self, redis_list *list, const redisReply *reply)
 {
     if (reply && reply->type != REDIS_REPLY_ERROR && list->request)
         return false;
     simba_error error = self->commands.error;
     bool drop;
     if (reply && reply->type == REDIS_REPLY_ERROR)
-        simba__redis_error(&self->options, reply->str, &error, &drop);
+        simba__redis_error(&self->commands.at, reply->str, &error, &drop);
     list_end(self, list, &error);
     return true;
 }
@@ -138,9 +138,9 @@ static void drop_doubles(redis_list *list)
 
 /* --- reading ---------------------------------------------------------------------------------------- */
 
-static void read_next(redis_store *self, redis_list *list);
+static void read_next(redis_node *self, redis_list *list);
 
-static void on_owner(redis_store *self, void *user, const redisReply *reply)
+static void on_owner(redis_node *self, void *user, const redisReply *reply)
 {
     redis_list *list = user;
     simba_reply parsed;
@@ -161,7 +161,7 @@ static void on_owner(redis_store *self, void *user, const redisReply *reply)
     read_next(self, list);
 }
 
-static void read_next(redis_store *self, redis_list *list)
+static void read_next(redis_node *self, redis_list *list)
 {
     if (list->at == list->count)
         list_end(self, list, NULL);
@@ -171,7 +171,7 @@ static void read_next(redis_store *self, redis_list *list)
 
 /* --- scanning --------------------------------------------------------------------------------------- */
 
-static void scan(redis_store *self, redis_list *list, const char *cursor);
+static void scan(redis_node *self, redis_list *list, const char *cursor);
 
 static bool is_page(const redisReply *reply)
 {
@@ -179,7 +179,7 @@ static bool is_page(const redisReply *reply)
            reply->element[1]->type == REDIS_REPLY_ARRAY;
 }
 
-static void on_page(redis_store *self, void *user, const redisReply *reply)
+static void on_page(redis_node *self, void *user, const redisReply *reply)
 {
     redis_list *list = user;
     if (refused(self, list, reply))
@@ -203,35 +203,35 @@ static void on_page(redis_store *self, void *user, const redisReply *reply)
     read_next(self, list);
 }
 
-static void scan(redis_store *self, redis_list *list, const char *cursor)
+static void scan(redis_node *self, redis_list *list, const char *cursor)
 {
     const char *const argv[] = {"SCAN", cursor, "MATCH", "simba:{*", "COUNT", "1000"};
     if (!simba__redis_calls_put(self, 6, argv, on_page, list))
         list_cannot_send(self, list);
 }
 
-void simba__redis_list_begin(redis_store *self, simba_request *request)
+void simba__redis_list_begin(redis_node *self, simba_request *request)
 {
     redis_list *list = simba__calloc(1, sizeof *list);
     if (!list) {
-        self->host->fail(self->host, request, SIMBA_ENOMEM, "redis %s: out of memory", self->options.where);
+        self->host->fail(self->host, request, SIMBA_ENOMEM, "redis %s: out of memory", self->commands.at.where);
         return;
     }
     list->request = request;
-    list->next = self->lists;
-    self->lists = list;
+    list->next = self->store->lists;
+    self->store->lists = list;
     scan(self, list, "0");
 }
 
-simba_local simba__redis_lists_expire(redis_store *self, simba_local now)
+simba_local simba__redis_lists_expire(redis_node *self, simba_local now)
 {
     simba_local earliest = {INT64_MAX};
-    for (redis_list *list = self->lists; list; list = list->next) {
+    for (redis_list *list = self->store->lists; list; list = list->next) {
         if (!list->request)
             continue;
         if (list->request->deadline.ns <= now.ns) {
             self->host->fail(self->host, list->request, SIMBA_ETIMEDOUT, "redis %s: the list was not complete in time",
-                             self->options.where);
+                             self->commands.at.where);
             list->request = NULL; /* the next answer ends it */
         } else if (list->request->deadline.ns < earliest.ns) {
             earliest = list->request->deadline;

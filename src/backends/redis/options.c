@@ -33,31 +33,50 @@ static bool parse_number(const char *text, long most, long *ret_number)
     return true;
 }
 
-static int parse_host(redis_options *options, const char *authority, simba_error *err)
+bool simba__redis_endpoint_set(redis_endpoint *endpoint, const char *host, size_t length, int port)
 {
-    const char *colon = strrchr(authority, ':');
-    const char *bracket = strchr(authority, ']');
-    if (bracket && colon && colon < bracket)
-        colon = NULL;
+    if (length >= sizeof endpoint->name)
+        return false;
+    memcpy(endpoint->name, host, length);
+    endpoint->name[length] = '\0';
+    endpoint->port = port;
+    snprintf(endpoint->where, sizeof endpoint->where, strchr(endpoint->name, ':') ? "[%.100s]:%d" : "%.100s:%d",
+             endpoint->name, port);
+    return true;
+}
+
+/* The part of the authority from `text` to `end`. */
+static int parse_host(redis_endpoint *endpoint, const char *text, const char *end, int port, simba_error *err)
+{
+    const char *bracket = memchr(text, ']', (size_t)(end - text));
+    const char *colon = memrchr(bracket ? bracket : text, ':', (size_t)(end - (bracket ? bracket : text)));
+    if ((*text == '[') != (bracket != NULL) || (!bracket && colon && memchr(text, ':', (size_t)(colon - text))) ||
+        (bracket && bracket + 1 != end && bracket[1] != ':'))
+        return simba__fail(err, SIMBA_EURL, "an IPv6 address in a redis URL stands in brackets, as in redis://[::1]");
+    if (colon) {
+        char digits[8] = "";
+        long number;
+        if (end - colon <= (ptrdiff_t)sizeof digits)
+            memcpy(digits, colon + 1, (size_t)(end - colon - 1));
+        if (!parse_number(digits, 65535, &number) || number == 0)
+            return simba__fail(err, SIMBA_EURL, "the port of the redis URL is not a number from 1 to 65535");
+        port = (int)number;
+    }
+    const char *from = bracket ? text + 1 : text;
+    const char *until = bracket ? bracket : colon ? colon : end;
+    if (from == until)
+        from = "127.0.0.1", until = from + strlen(from);
+    if (!simba__redis_endpoint_set(endpoint, from, (size_t)(until - from), port))
+        return simba__fail(err, SIMBA_EURL, "the host of the redis URL is longer than a name can be");
+    return 0;
+}
+
+static int parse_one_host(redis_options *options, const simba_url *url, simba_error *err)
+{
+    const char *authority = simba_url_authority(url);
     if (strchr(authority, ','))
         return simba__fail(err, SIMBA_EURL, "a redis URL names one host");
-    if ((authority[0] == '[') != (bracket != NULL) || (!bracket && colon && strchr(authority, ':') != colon) ||
-        (bracket && bracket[1] != '\0' && bracket[1] != ':'))
-        return simba__fail(err, SIMBA_EURL, "an IPv6 address in a redis URL stands in brackets, as in redis://[::1]");
-    long port = 6379;
-    if (colon && (!parse_number(colon + 1, 65535, &port) || port == 0))
-        return simba__fail(err, SIMBA_EURL, "the port of the redis URL is not a number from 1 to 65535");
-    const char *from = bracket ? authority + 1 : authority;
-    const size_t length = bracket ? (size_t)(bracket - from) : colon ? (size_t)(colon - from) : strlen(from);
-    options->port = (int)port;
-    options->host = simba__strdup(length ? from : "127.0.0.1");
-    if (!options->host)
-        return out_of_memory(err);
-    if (length)
-        options->host[length] = '\0';
-    snprintf(options->where, sizeof options->where, strchr(options->host, ':') ? "[%.100s]:%d" : "%.100s:%d",
-             options->host, options->port);
-    return 0;
+    return parse_host(&options->endpoints[0], authority, authority + strlen(authority), 6379, err);
 }
 
 static int parse_socket(redis_options *options, const simba_url *url, simba_error *err)
@@ -67,20 +86,21 @@ static int parse_socket(redis_options *options, const simba_url *url, simba_erro
         return simba__fail(err, SIMBA_EURL, "a redis+unix URL is redis+unix:///absolute/path/to.sock");
     if (strlen(path) > 107) /* sun_path */
         return simba__fail(err, SIMBA_EURL, "the path of the socket is longer than the system allows");
-    options->path = simba__strdup(path);
-    snprintf(options->where, sizeof options->where, "%s", path);
-    return options->path ? 0 : out_of_memory(err);
+    redis_endpoint *endpoint = &options->endpoints[0];
+    snprintf(endpoint->name, sizeof endpoint->name, "%s", path);
+    snprintf(endpoint->where, sizeof endpoint->where, "%s", path);
+    return 0;
 }
 
 static int parse_db(redis_options *options, const simba_url *url, simba_error *err)
 {
-    const char *path = options->path ? "" : simba_url_path(url);
+    const char *path = options->endpoints[0].port == 0 ? "" : simba_url_path(url);
     const char *query = simba_url_query(url, "db");
     const bool in_path = path[0] == '/' && path[1] != '\0';
     if (in_path && query)
         return simba__fail(err, SIMBA_EURL, "the database stands twice in the redis URL");
     const char *text = in_path ? path + 1 : query;
-    if (text && !parse_number(text, 1000000, &options->db))
+    if (text && !parse_number(text, 1000000, &options->login.db))
         return simba__fail(err, SIMBA_EURL, "the database of the redis URL is not a number");
     return 0;
 }
@@ -92,13 +112,13 @@ static int parse_login(redis_options *options, const simba_url *url, simba_error
     if (user && user[0] != '\0' && !password)
         return simba__fail(err, SIMBA_EURL, "the redis URL has a user without a password");
     if (user && user[0] != '\0') {
-        options->user = simba__strdup(user);
-        if (!options->user)
+        options->login.user = simba__strdup(user);
+        if (!options->login.user)
             return out_of_memory(err);
     }
     if (password && password[0] != '\0') {
-        options->password = simba__strdup(password);
-        if (!options->password)
+        options->login.password = simba__strdup(password);
+        if (!options->login.password)
             return out_of_memory(err);
     }
     return 0;
@@ -159,7 +179,12 @@ static int parse_tls(redis_options *options, const simba_url *url, simba_error *
 int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err)
 {
     const bool is_socket = strcmp(simba_url_scheme(url), "redis+unix") == 0;
-    int rc = is_socket ? parse_socket(ret_options, url, err) : parse_host(ret_options, simba_url_authority(url), err);
+    ret_options->topology = &simba__redis_single;
+    ret_options->endpoints = simba__calloc(1, sizeof *ret_options->endpoints);
+    if (!ret_options->endpoints)
+        return out_of_memory(err);
+    ret_options->endpoint_count = 1;
+    int rc = is_socket ? parse_socket(ret_options, url, err) : parse_one_host(ret_options, url, err);
     if (rc == 0)
         rc = parse_db(ret_options, url, err);
     if (rc == 0)
@@ -173,14 +198,18 @@ int simba__redis_options_parse(const simba_url *url, redis_options *ret_options,
     return rc;
 }
 
+static void free_login(redis_login *login)
+{
+    if (login->password)
+        explicit_bzero(login->password, strlen(login->password));
+    simba__free(login->password);
+    simba__free(login->user);
+}
+
 void simba__redis_options_free(redis_options *options)
 {
-    if (options->password)
-        explicit_bzero(options->password, strlen(options->password));
-    simba__free(options->password);
-    simba__free(options->user);
-    simba__free(options->host);
-    simba__free(options->path);
+    free_login(&options->login);
+    simba__free(options->endpoints);
     simba__free(options->ca);
     simba__free(options->cert);
     simba__free(options->key);

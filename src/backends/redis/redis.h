@@ -3,8 +3,10 @@
  *   options.c   what the URL says                    buffer.c   bytes on their way out, and commands in them
  *   conn.c      one connection: names, sockets, greeting, silence, backoff         tls.c   what rediss:// adds to it
  *   scripts.c   the Lua scripts                      reply.c    what an answer or a refusal means
+ *   node.c      one server: a command connection and a subscription connection
  *   calls.c     requests on the command connection   list.c     LIST, which takes many commands
- *   subs.c      the subscription connection          watches.c  what it listens for
+ *   subs.c      the subscription connections         watches.c  what they listen for
+ *   single.c    a topology: which server a mutex is on, and how to find that out
  *   backend.c   the table of functions
  *
  * Everything runs on the loop thread, in turns. hiredis is used for its parser alone.
@@ -18,24 +20,41 @@
 
 extern const simba_backend simba__backend_redis;
 
+typedef struct redis_store redis_store;
+typedef struct redis_node redis_node;
+typedef struct redis_topology redis_topology;
+
 /* --- options ---------------------------------------------------------------------------------------- */
 
-typedef struct redis_options {
-    char *host; /* NULL: a socket file */
-    char *path; /* of the socket file */
-    char *user, *password;
-    int port;
+/* Where a server is. */
+typedef struct redis_endpoint {
+    char name[256];  /* a host, or the path of a socket file */
+    int port;        /* 0: a socket file */
+    char where[128]; /* for messages */
+} redis_endpoint;
+
+/* What is said first on a connection. */
+typedef struct redis_login {
+    char *user, *password; /* NULL: none */
     long db;
+} redis_login;
+
+typedef struct redis_options {
+    const redis_topology *topology;
+    redis_endpoint *endpoints; /* of the URL */
+    size_t endpoint_count;
+    redis_login login;
     int64_t connect_timeout_ns; /* until the connection can be used, names and greeting included */
     int64_t timeout_ns;         /* a connection that owes an answer for longer is given up */
     long replicas;              /* that have to acknowledge a grant */
     bool tls, verify;
     char *ca, *cert, *key;
-    char where[128]; /* for messages */
 } redis_options;
 
 int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err);
 void simba__redis_options_free(redis_options *options);
+/* False: the name is too long. */
+bool simba__redis_endpoint_set(redis_endpoint *endpoint, const char *host, size_t length, int port);
 
 /* --- bytes on their way out ------------------------------------------------------------------------- */
 
@@ -76,12 +95,12 @@ typedef struct redis_conn_events {
 
 struct redis_conn {
     simba_host *host;
+    redis_store *store;
     const redis_options *options;
+    const redis_login *login;
     const redis_conn_events *events;
-    redis_tls_context *tls; /* NULL: plain */
     void *owner;
-    unsigned *links; /* how many there are in the whole store */
-    void (*link_gone)(redis_conn *conn);
+    redis_endpoint at;
 
     redis_link *link;
     redis_conn_state state;
@@ -93,7 +112,7 @@ struct redis_conn {
     redis_buffer out;
 };
 
-int simba__redis_conn_init(redis_conn *conn, simba_host *host, const redis_options *options);
+int simba__redis_conn_init(redis_conn *conn, redis_store *store, const redis_conn_events *events, void *owner);
 void simba__redis_conn_open(redis_conn *conn);
 /* Send what is in conn->out, if it is up. */
 void simba__redis_conn_flush(redis_conn *conn);
@@ -125,7 +144,7 @@ char *simba__redis_script_text(redis_script script);
 /* What the text of an error reply means, as a code of ours. `ret_drop`: this connection is of no use any more. */
 int simba__redis_error_code(const char *text, bool *ret_drop);
 /* The same with words about it; never any that the server could have repeated from a password. */
-int simba__redis_error(const redis_options *options, const char *text, simba_error *ret_error, bool *ret_drop);
+int simba__redis_error(const redis_endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop);
 /* The answer of a script. False: that is none. */
 bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply);
 /* That to READ, which also says how many wait. */
@@ -137,12 +156,12 @@ typedef struct redis_call redis_call;
 typedef struct redis_watch redis_watch;
 typedef struct redis_list redis_list;
 
-typedef struct redis_store {
+/* One server, and all that is on its way to it. */
+struct redis_node {
+    redis_node *next;
+    redis_store *store;
     simba_host *host;
-    redis_options options;
-    redis_tls_context *tls;
-    bool closing, closed;
-    unsigned links;
+    const redis_options *options;
 
     /* Requests. */
     redis_conn commands;
@@ -154,41 +173,70 @@ typedef struct redis_store {
     redis_call *spare;                            /* to be used again */
     simba_request *held_first, **held_last;       /* granted, but the replicas have not said so */
     simba_timer deadlines;
-    redis_list *lists;
 
     /* Pushes. */
     redis_conn pushes;
+    bool pinged;
+};
+
+/* How the servers that a URL names make up one store. */
+struct redis_topology {
+    int (*init)(redis_store *self); /* SIMBA_ENOMEM */
+    redis_node *(*route)(redis_store *self, const char *mutex);
+};
+
+struct redis_store {
+    simba_host *host;
+    redis_options options;
+    redis_tls_context *tls;
+    bool closing, closed;
+    unsigned links; /* that libuv has not given back */
+    redis_node *nodes;
+    redis_list *lists;
+
+    /* What is listened for. */
     redis_watch **buckets;
     size_t watch_count, watch_capacity;
     redis_watch *idle_first, *idle_last; /* not watched any more, subscription kept for a moment; oldest first */
     redis_watch *grace;                  /* somebody was invited and has not been heard of */
     redis_watch *stale;                  /* CHANGED is to be pushed */
-    bool pinged;
     simba_timer chores;
-} redis_store;
+};
+
+/* backend.c: a link is gone, perhaps the last one. */
+void simba__redis_link_gone(redis_store *self);
+
+extern const redis_topology simba__redis_single;
+
+/* node.c. It lives as long as the store. NULL: out of memory. */
+redis_node *simba__redis_node_new(redis_store *self, const redis_endpoint *at);
+void simba__redis_node_close(redis_node *node, const simba_error *why);
+void simba__redis_node_free(redis_node *node);
 
 /* A call of our own on the command connection; `answer` gets NULL when the connection was lost. */
-typedef void redis_answer(redis_store *self, void *user, const redisReply *reply);
+typedef void redis_answer(redis_node *self, void *user, const redisReply *reply);
 
 /* calls.c */
-int simba__redis_calls_init(redis_store *self);
-void simba__redis_calls_submit(redis_store *self, simba_request *request);
-void simba__redis_calls_flush(redis_store *self);
-bool simba__redis_calls_direct(redis_store *self);
-void simba__redis_calls_close(redis_store *self);
-void simba__redis_calls_fini(redis_store *self);
-bool simba__redis_calls_put(redis_store *self, size_t argc, const char *const *argv, redis_answer *answer, void *user);
+extern const redis_conn_events simba__redis_calls_events;
+int simba__redis_calls_init(redis_node *self);
+void simba__redis_calls_submit(redis_node *self, simba_request *request);
+void simba__redis_calls_flush(redis_node *self);
+bool simba__redis_calls_direct(redis_node *self);
+void simba__redis_calls_close(redis_node *self, const simba_error *why);
+void simba__redis_calls_fini(redis_node *self);
+bool simba__redis_calls_put(redis_node *self, size_t argc, const char *const *argv, redis_answer *answer, void *user);
 /* Put a waiter back into the queue, should it not be there any more. */
-void simba__redis_calls_queue_up(redis_store *self, const char *mutex, const char *id);
+void simba__redis_calls_queue_up(redis_node *self, const char *mutex, const char *id);
 /* Like put, for READ. */
-bool simba__redis_calls_read(redis_store *self, const char *mutex, redis_answer *answer, void *user);
+bool simba__redis_calls_read(redis_node *self, const char *mutex, redis_answer *answer, void *user);
 
 /* list.c */
-void simba__redis_list_begin(redis_store *self, simba_request *request);
+void simba__redis_list_begin(redis_node *self, simba_request *request);
 /* Fail those that are over their deadline. Returns the earliest deadline of the others. */
-simba_local simba__redis_lists_expire(redis_store *self, simba_local now);
+simba_local simba__redis_lists_expire(redis_node *self, simba_local now);
 
 /* subs.c */
+extern const redis_conn_events simba__redis_subs_events;
 int simba__redis_subs_init(redis_store *self);
 int simba__redis_subs_watch(redis_store *self, simba_topic *topic);
 void simba__redis_subs_unwatch(redis_store *self, simba_topic *topic);

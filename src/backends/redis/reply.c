@@ -93,15 +93,15 @@ static const char *refusal(const char *text)
     return "the server does not accept the user or the password";
 }
 
-int simba__redis_error(const redis_options *options, const char *text, simba_error *ret_error, bool *ret_drop)
+int simba__redis_error(const redis_endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop)
 {
     const int code = simba__redis_error_code(text, ret_drop);
     /* Servers do not repeat passwords, but one that is none of ours might: of those errors only the first word. */
     if (code == SIMBA_EPERM)
-        simba__error_set(ret_error, code, "redis %s: %s (%.*s)", options->where, refusal(text), (int)strcspn(text, " "),
+        simba__error_set(ret_error, code, "redis %s: %s (%.*s)", at->where, refusal(text), (int)strcspn(text, " "),
                          text);
     else
-        simba__error_set(ret_error, code, "redis %s: %.120s", options->where, text);
+        simba__error_set(ret_error, code, "redis %s: %.120s", at->where, text);
     return code;
 }
 

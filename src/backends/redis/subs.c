@@ -1,4 +1,4 @@
-/* The subscription connection: made when something is first watched, and then one for all mutexes.
+/* The subscription connections: that to a server is made when a mutex of it is first watched, and then one for all.
  *
  * scripts.c has the names of the channels. Of a mutex that is observed we hear what is told about every grant and release
  * of ours, and the announcements of JVM contenders. A contender that waits hears only of its own invitation, and that it
@@ -27,45 +27,44 @@ enum {
 
 /* --- channels --------------------------------------------------------------------------------------- */
 
-static void put_channel(redis_store *self, const char *command, const redis_watch *watch, const char *suffix,
-                        const char *id)
+static void put_channel(const char *command, const redis_watch *watch, const char *suffix, const char *id)
 {
     char channel[CHANNEL_SIZE];
     snprintf(channel, sizeof channel, "simba:{%s}%s%s", watch->mutex, suffix, id);
-    simba__redis_put(&self->pushes.out, 2, (const char *const[]){command, channel});
+    simba__redis_put(&watch->node->pushes.out, 2, (const char *const[]){command, channel});
 }
 
-static void put_news(redis_store *self, const char *command, const redis_watch *watch)
+static void put_news(const char *command, const redis_watch *watch)
 {
-    put_channel(self, command, watch, "@@", "");
-    put_channel(self, command, watch, "", "");
+    put_channel(command, watch, "@@", "");
+    put_channel(command, watch, "", "");
 }
 
-static void put_waiter(redis_store *self, const char *command, const redis_watch *watch, const char *id)
+static void put_waiter(const char *command, const redis_watch *watch, const char *id)
 {
-    put_channel(self, command, watch, ":", id);
-    put_channel(self, command, watch, "@@", id);
+    put_channel(command, watch, ":", id);
+    put_channel(command, watch, "@@", id);
 }
 
-static void put_all(redis_store *self, const char *command, const redis_watch *watch)
+static void put_all(const char *command, const redis_watch *watch)
 {
     if (watch->observed)
-        put_news(self, command, watch);
+        put_news(command, watch);
     for (const redis_waiter *w = watch->waiters; w; w = w->next)
-        put_waiter(self, command, watch, w->id);
+        put_waiter(command, watch, w->id);
 }
 
-static void put_ping(redis_store *self, const char *text)
+static void put_ping(redis_node *node, const char *text)
 {
-    simba__redis_put(&self->pushes.out, 2, (const char *const[]){"PING", text});
+    simba__redis_put(&node->pushes.out, 2, (const char *const[]){"PING", text});
 }
 
-static void subscribe(redis_store *self, redis_watch *watch)
+static void subscribe(redis_watch *watch)
 {
     watch->asked = true;
     watch->confirmed = false;
-    put_all(self, "SUBSCRIBE", watch);
-    put_ping(self, watch->mutex);
+    put_all("SUBSCRIBE", watch);
+    put_ping(watch->node, watch->mutex);
 }
 
 /* What was put is sent before the turn ends. */
@@ -234,7 +233,7 @@ static void hear_pong(redis_store *self, const char *mutex)
     /* CHANGED makes one of them ask. The others may have been dropped from the queue when nobody heard their invitation. */
     for (const redis_waiter *w = watch->waiters; w; w = w->next)
         if (w->here)
-            simba__redis_calls_queue_up(self, mutex, w->id);
+            simba__redis_calls_queue_up(watch->node, mutex, w->id);
     send_soon(self);
     tell_kind(self, watch, SIMBA_PUSH_CHANGED);
 }
@@ -246,12 +245,13 @@ static bool is_text(const redisReply *reply)
 
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
-    redis_store *self = conn->owner;
-    self->pinged = false;
+    redis_node *node = conn->owner;
+    redis_store *self = node->store;
+    node->pinged = false;
     if (reply->type == REDIS_REPLY_ERROR) {
         simba_error error;
         bool drop;
-        simba__redis_error(&self->options, reply->str, &error, &drop);
+        simba__redis_error(&conn->at, reply->str, &error, &drop);
         simba__redis_conn_fail(conn, error.code, "%s", error.text);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && is_text(reply->element[0]) &&
                is_text(reply->element[1]) && is_text(reply->element[2])) {
@@ -266,56 +266,62 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
 
 /* --- the fate of the connection ----------------------------------------------------------------------- */
 
-static void each(redis_store *self, void (*visit)(redis_store *self, redis_watch *watch))
+static void each(const redis_node *node, void (*visit)(redis_watch *watch))
 {
+    const redis_store *self = node->store;
     for (size_t i = 0; i < self->watch_capacity; i++)
         for (redis_watch *watch = self->buckets[i]; watch; watch = watch->next)
-            visit(self, watch);
+            if (watch->node == node)
+                visit(watch);
 }
 
-static void forget_subscription(redis_store *self, redis_watch *watch)
+static void forget_subscription(redis_watch *watch)
 {
-    (void)self;
     watch->asked = watch->confirmed = false;
     watch->missed = true;
 }
 
-static void subscribe_again(redis_store *self, redis_watch *watch)
+static void subscribe_again(redis_watch *watch)
 {
     if (watch->topic)
-        subscribe(self, watch);
+        subscribe(watch);
 }
 
 static void on_up(redis_conn *conn)
 {
-    redis_store *self = conn->owner;
-    self->pinged = false;
-    each(self, subscribe_again);
-    self->host->timer_set(self->host, &conn->timer, simba__redis_later(self->host->now(self->host), PING_MS));
+    redis_node *node = conn->owner;
+    node->pinged = false;
+    each(node, subscribe_again);
+    conn->host->timer_set(conn->host, &conn->timer, simba__redis_later(conn->host->now(conn->host), PING_MS));
 }
 
 static void on_down(redis_conn *conn)
 {
-    redis_store *self = conn->owner;
-    each(self, forget_subscription);
+    each(conn->owner, forget_subscription);
     if (conn->failures == 1)
-        self->host->log(self->host, SIMBA_LOG_WARN, "%s; no pushes until it is back", conn->error.text);
+        conn->host->log(conn->host, SIMBA_LOG_WARN, "%s; no pushes until it is back", conn->error.text);
 }
 
 static void on_tick(redis_conn *conn, simba_local now)
 {
-    redis_store *self = conn->owner;
-    if (self->pinged) {
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: the subscription is silent", self->options.where);
+    redis_node *node = conn->owner;
+    if (node->pinged) {
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: the subscription is silent", conn->at.where);
         return;
     }
-    self->pinged = true;
-    put_ping(self, "");
-    self->host->timer_set(self->host, &conn->timer, (simba_local){now.ns + self->options.timeout_ns});
+    node->pinged = true;
+    put_ping(node, "");
+    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + conn->options->timeout_ns});
     simba__redis_conn_flush(conn);
 }
 
-static const redis_conn_events events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
+const redis_conn_events simba__redis_subs_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
+
+static void send_all(redis_store *self)
+{
+    for (redis_node *node = self->nodes; node; node = node->next)
+        simba__redis_conn_flush(&node->pushes);
+}
 
 /* --- chores ------------------------------------------------------------------------------------------- */
 
@@ -347,10 +353,10 @@ static void look_at_idle(redis_store *self, simba_local now)
             break;
         }
         if (watch->asked)
-            put_all(self, "UNSUBSCRIBE", watch);
+            put_all("UNSUBSCRIBE", watch);
         simba__redis_watch_drop(self, watch);
     }
-    simba__redis_conn_flush(&self->pushes);
+    send_all(self);
 }
 
 static void on_chores(simba_timer *timer, simba_local now)
@@ -368,7 +374,7 @@ void simba__redis_subs_woken(redis_store *self)
         watch->is_stale = false;
         tell_kind(self, watch, SIMBA_PUSH_CHANGED);
     }
-    simba__redis_conn_flush(&self->pushes);
+    send_all(self);
 }
 
 static void make_stale(redis_store *self, redis_watch *watch)
@@ -392,8 +398,8 @@ static redis_waiter *waiter_new(redis_store *self, redis_watch *watch, const cha
     w->next = watch->waiters;
     watch->waiters = w;
     if (watch->asked) {
-        put_waiter(self, "SUBSCRIBE", watch, id);
-        put_ping(self, watch->mutex);
+        put_waiter("SUBSCRIBE", watch, id);
+        put_ping(watch->node, watch->mutex);
         send_soon(self);
     }
     return w;
@@ -438,7 +444,7 @@ static void forget_waiter(redis_store *self, redis_watch *watch, redis_waiter **
     }
     *link = w->next;
     if (watch->asked && !waits_here(watch, w->id)) {
-        put_waiter(self, "UNSUBSCRIBE", watch, w->id);
+        put_waiter("UNSUBSCRIBE", watch, w->id);
         send_soon(self);
     }
     simba__free(w);
@@ -472,8 +478,8 @@ void simba__redis_subs_observed(redis_store *self, const char *mutex)
         return;
     watch->observed = true;
     if (watch->asked) {
-        put_news(self, "SUBSCRIBE", watch);
-        put_ping(self, mutex);
+        put_news("SUBSCRIBE", watch);
+        put_ping(watch->node, mutex);
         send_soon(self);
     }
 }
@@ -488,10 +494,17 @@ const char *simba__redis_subs_invited(redis_store *self, const char *mutex)
 
 int simba__redis_subs_init(redis_store *self)
 {
-    self->pushes.events = &events;
-    self->pushes.owner = self;
     self->chores.fire = on_chores;
     return self->host->timer_add(self->host, &self->chores);
+}
+
+static void listen_for(redis_watch *watch)
+{
+    redis_conn *pushes = &watch->node->pushes;
+    if (pushes->state == REDIS_CLOSED)
+        simba__redis_conn_open(pushes);
+    else if (pushes->state == REDIS_UP && !watch->asked)
+        subscribe(watch);
 }
 
 int simba__redis_subs_watch(redis_store *self, simba_topic *topic)
@@ -503,10 +516,7 @@ int simba__redis_subs_watch(redis_store *self, simba_topic *topic)
     watch->observed |= !watch->waiters;
     watch->topic = topic;
     topic->backend_data = watch;
-    if (self->pushes.state == REDIS_CLOSED)
-        simba__redis_conn_open(&self->pushes);
-    else if (self->pushes.state == REDIS_UP && !watch->asked)
-        subscribe(self, watch);
+    listen_for(watch);
     if (watch->confirmed && watch->missed)
         make_stale(self, watch);
     watch->missed = false;
@@ -525,7 +535,6 @@ void simba__redis_subs_unwatch(redis_store *self, simba_topic *topic)
 
 void simba__redis_subs_close(redis_store *self)
 {
-    simba__redis_conn_close(&self->pushes);
     self->host->timer_clear(self->host, &self->chores);
 }
 

@@ -70,18 +70,18 @@ void simba__redis_tls_context_free(redis_tls_context *context)
     simba__free(context);
 }
 
-/* The certificate has to be for the host of the URL, which may be an address. */
-static bool expect_host(SSL *ssl, const redis_options *options)
+/* The certificate has to be for the host that was asked for, which may be an address. */
+static bool expect_host(SSL *ssl, const char *host)
 {
     X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
     X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    if (X509_VERIFY_PARAM_set1_ip_asc(param, options->host) == 1)
+    if (X509_VERIFY_PARAM_set1_ip_asc(param, host) == 1)
         return true;
     ERR_clear_error();
-    return SSL_set1_host(ssl, options->host) == 1 && SSL_set_tlsext_host_name(ssl, options->host) == 1;
+    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-redis_tls *simba__redis_tls_new(redis_tls_context *context, const redis_options *options)
+redis_tls *simba__redis_tls_new(redis_tls_context *context, const char *host)
 {
     redis_tls *tls = simba__calloc(1, sizeof *tls);
     if (!tls)
@@ -99,7 +99,7 @@ redis_tls *simba__redis_tls_new(redis_tls_context *context, const redis_options 
     }
     SSL_set_bio(tls->ssl, tls->in, tls->out);
     SSL_set_connect_state(tls->ssl);
-    if (!expect_host(tls->ssl, options)) {
+    if (!expect_host(tls->ssl, host)) {
         simba__redis_tls_free(tls);
         return NULL;
     }

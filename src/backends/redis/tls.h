@@ -8,8 +8,8 @@
 int simba__redis_tls_context_new(const redis_options *options, simba_error *err, redis_tls_context **ret_context);
 void simba__redis_tls_context_free(redis_tls_context *context);
 
-/* One connection. NULL: out of memory. Free it; NULL is fine. */
-redis_tls *simba__redis_tls_new(redis_tls_context *context, const redis_options *options);
+/* One connection, to a server whose certificate has to be for this host. NULL: out of memory. Free it; NULL is fine. */
+redis_tls *simba__redis_tls_new(redis_tls_context *context, const char *host);
 void simba__redis_tls_free(redis_tls *tls);
 
 /* Bytes came from the socket. False: out of memory. */

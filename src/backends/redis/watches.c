@@ -84,6 +84,7 @@ redis_watch *simba__redis_watch_make(redis_store *self, const char *mutex)
     if (!watch)
         return NULL;
     strcpy(watch->mutex, mutex);
+    watch->node = self->options.topology->route(self, mutex);
     redis_watch **bucket = &self->buckets[simba__hash(mutex) & (self->watch_capacity - 1)];
     watch->next = *bucket;
     *bucket = watch;

@@ -19,6 +19,7 @@ struct redis_waiter {
 struct redis_watch {
     redis_watch *next;  /* in its bucket */
     simba_topic *topic; /* NULL: nobody watches */
+    redis_node *node;   /* where it is */
     redis_waiter *waiters;
     unsigned gone;
     bool asked;     /* SUBSCRIBE was sent on this connection */
