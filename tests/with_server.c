@@ -1,7 +1,9 @@
 /* with_server KIND COMMAND…: run a command with a server of its own on a free port, with data that is thrown away.
- * "%PORT%" and "%DIR%" in the arguments become the server's port and folder. The kinds:
+ * "%PORT%", "%HOSTS%" and "%DIR%" in the arguments become the server's port, its host and port or those of all that are
+ * its equals, and its folder. The kinds:
  *   redis       also listens on %DIR%/redis.sock
  *   redis-tls   wants TLS and the password "secret"; %DIR%/ca.pem vouches for its name, "localhost"
+ *   redis-sentinel   three sentinels, at %HOSTS%, that know a master with a replica as "orders"
  * Where the server's program is not installed it prints a skipped plan. */
 #include <errno.h>
 #include <signal.h>
@@ -14,7 +16,7 @@
 
 #include "lib/server.h"
 
-static const server_kind *const kinds[] = {&server_kind_redis, &server_kind_redis_tls};
+static const server_kind *const kinds[] = {&server_kind_redis, &server_kind_redis_tls, &server_kind_redis_sentinel};
 
 static const server_kind *kind_named(const char *name)
 {
@@ -41,7 +43,8 @@ static char *filled_in(const char *word, const server *s)
 {
     const struct {
         const char *name, *value;
-    } places[] = {{"%PORT%", s->port_text}, {"%DIR%", s->folder}};
+    } places[] = {{"%PORT%", s->port_text}, {"%HOSTS%", s->hosts}, {"%DIR%", s->folder}};
+    const size_t count = sizeof places / sizeof *places;
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
@@ -49,9 +52,9 @@ static char *filled_in(const char *word, const server *s)
         abort();
     while (*word) {
         size_t i = 0;
-        while (i < 2 && strncmp(word, places[i].name, strlen(places[i].name)) != 0)
+        while (i < count && strncmp(word, places[i].name, strlen(places[i].name)) != 0)
             i++;
-        if (i < 2) {
+        if (i < count) {
             fputs(places[i].value, out);
             word += strlen(places[i].name);
         } else {

@@ -3,24 +3,11 @@
  * server writes every change to its disk before it answers, since a server that forgets can promise nothing. */
 #include <hiredis/hiredis.h>
 #include <signal.h>
-#include <simba.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "lib/cm.h"
-#include "lib/referee.h"
-#include "lib/server.h"
-
-#define LONG_MS (ref_scaled_ms(15000))
-#define TTL_MS (ref_scaled_ms(400))
-#define TRANSITION_MS (ref_scaled_ms(800))
-
-enum { N = 3, WATCHDOG_S = 100 };
+#include "faults/redis_arena.h"
 
 static server redis;
-static simba_client *clients[N];
-static ref_arena arena;
 
 static void start_redis(void)
 {
@@ -35,70 +22,17 @@ static int setup(void **state)
     server_init(&redis);
     start_redis();
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", redis.port);
-    ref_arena_init(&arena);
-    ref_watchdog(WATCHDOG_S);
-    for (unsigned i = 0; i < N; i++) {
-        simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-        simba_error err = {0};
-        options.timing.ttl_ms = TTL_MS;
-        options.timing.transition_ms = TRANSITION_MS;
-        if (simba_client_open(url, &options, &err, &clients[i]) < 0)
-            fail_msg("%s", err.text);
-        const simba_contender_options contender = ref_options(&arena, i);
-        assert_int_equal(simba_contender_new(clients[i], "orders", &contender, &err, &arena.contenders[i].handle), 0);
-        assert_int_equal(ref_start(&arena.contenders[i]), 0);
-        if (i == 0)
-            assert_true(REF_WITHIN(LONG_MS, arena.inside == &arena.contenders[0]));
-    }
-    /* The others are in the queue, and listen. */
-    redisContext *raw = redisConnect("127.0.0.1", redis.port);
-    assert_true(raw && !raw->err);
-    long long queued = 0;
-    for (int i = 0; i < 1000 && queued < N - 1; i++) {
-        redisReply *reply = redisCommand(raw, "ZCARD simba:{orders}:contender");
-        queued = reply->integer;
-        freeReplyObject(reply);
-        usleep(5000);
-    }
-    redisFree(raw);
-    assert_int_equal(queued, N - 1);
+    open_arena(url);
+    await_queue(&redis);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < N; i++) {
-        ref_stop(&arena.contenders[i]);
-        ref_free(&arena.contenders[i]);
-        simba_client_close(clients[i]);
-    }
-    ref_arena_check_end(&arena);
+    close_arena();
     server_fini(&redis);
-    ref_watchdog(0);
     return 0;
-}
-
-static bool someone_leads(void)
-{
-    return REF_WITHIN(LONG_MS, arena.inside != NULL);
-}
-
-/* Let the leader of now go, and see another one follow. */
-static void assert_hands_over(void)
-{
-    assert_true(someone_leads());
-    ref_lock();
-    ref_contender *leader = NULL;
-    for (unsigned i = 0; i < N; i++)
-        if (arena.inside == &arena.contenders[i])
-            leader = &arena.contenders[i];
-    const unsigned grants = arena.grants;
-    ref_unlock();
-    assert_non_null(leader);
-    ref_stop(leader);
-    assert_true(REF_WITHIN(LONG_MS, arena.grants > grants && arena.inside != NULL));
-    ref_start(leader);
 }
 
 /* Frozen for less than the transition: nobody loses anything. */
@@ -109,9 +43,9 @@ static void test_short_freeze(void **state)
     const unsigned grants = arena.grants;
     for (int i = 0; i < 3; i++) {
         server_signal(&redis, SIGSTOP);
-        usleep((unsigned)(TRANSITION_MS / 2 * 1000));
+        usleep((unsigned)(ARENA_TRANSITION_MS / 2 * 1000));
         server_signal(&redis, SIGCONT);
-        usleep((unsigned)(TTL_MS * 1000));
+        usleep((unsigned)(ARENA_TTL_MS * 1000));
     }
     ref_lock();
     const bool kept = arena.grants == grants && arena.inside == &arena.contenders[0];
@@ -127,7 +61,7 @@ static void test_long_freeze(void **state)
     (void)state;
     ref_scene("long freeze");
     server_signal(&redis, SIGSTOP);
-    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.contenders[0].released == 1));
     ref_lock();
     const simba_reason reason = arena.contenders[0].reason;
     ref_unlock();
@@ -147,7 +81,7 @@ static void test_quick_restart(void **state)
     const unsigned grants = arena.grants;
     server_signal(&redis, SIGKILL);
     start_redis();
-    usleep((unsigned)((TTL_MS + TRANSITION_MS) * 1000));
+    usleep((unsigned)((ARENA_TTL_MS + ARENA_TRANSITION_MS) * 1000));
     ref_lock();
     const bool kept = arena.grants == grants && arena.inside == &arena.contenders[0];
     ref_unlock();
@@ -162,7 +96,7 @@ static void test_slow_restart(void **state)
     (void)state;
     ref_scene("slow restart");
     server_signal(&redis, SIGKILL);
-    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.contenders[0].released == 1));
     start_redis();
     assert_true(someone_leads());
     assert_hands_over();

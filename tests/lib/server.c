@@ -66,6 +66,7 @@ void server_init(server *s)
     chmod(s->folder, 0755); // NOLINT(cert-err33-c)
     s->port = free_port();
     snprintf(s->port_text, sizeof s->port_text, "%d", s->port);
+    snprintf(s->hosts, sizeof s->hosts, "127.0.0.1:%d", s->port);
 }
 
 /* In the child. */
@@ -133,6 +134,29 @@ void server_fini(server *s)
 {
     server_stop(s);
     nftw(s->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    if (s->also)
+        server_fini(s->also);
+    free(s->also);
+    s->also = NULL;
+}
+
+server *server_add(server *s)
+{
+    server *added = malloc(sizeof *added);
+    if (!added)
+        abort();
+    server_init(added);
+    while (s->also)
+        s = s->also;
+    s->also = added;
+    return added;
+}
+
+server *server_nth(server *s, unsigned nth)
+{
+    while (nth-- > 0)
+        s = s->also;
+    return s;
 }
 
 bool server_make_certificates(const char *folder)

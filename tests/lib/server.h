@@ -8,13 +8,16 @@
 
 enum { SERVER_ARGS = 48 };
 
-typedef struct server {
+typedef struct server server;
+struct server {
     pid_t pid; /* 0: not running */
     int port;
     char port_text[12];
     char folder[64];               /* owned by whom it runs as */
     const char *argv[SERVER_ARGS]; /* what it was started with, ended by NULL */
-} server;
+    server *also;                  /* one that belongs to it */
+    char hosts[128];               /* "127.0.0.1:PORT", and with a comma between them those of others that are equal */
+};
 
 /* Is there such a program? */
 bool server_has(const char *program);
@@ -26,8 +29,11 @@ bool server_start(server *s);
 void server_signal(server *s, int number);
 /* Stop it if it runs. The folder stays. */
 void server_stop(server *s);
-/* Stop it, and remove the folder. */
+/* Stop it and those that belong to it, and remove their folders. */
 void server_fini(server *s);
+/* A new one that belongs to it; and the nth of them, the 0th being itself. */
+server *server_add(server *s);
+server *server_nth(server *s, unsigned nth);
 
 /* A certificate authority, and a certificate of it for the name "localhost" alone: FOLDER/{ca,cert,key}.pem. */
 bool server_make_certificates(const char *folder);
@@ -37,12 +43,21 @@ bool server_start_redis(server *s, const char *const *more);
 /* The same with TLS only, by the certificates in `folder`, and this password. */
 bool server_start_redis_tls(server *s, const char *folder, const char *password, bool wants_client_certificate);
 
+/* A master (the 3rd of the group), a replica of it (the 4th), and three sentinels (the first), whose name for it is
+ * "orders". Its replica is in step, and the sentinels know one another. */
+bool server_start_redis_sentinel(server *s);
+/* Three masters of a cluster, which is up. */
+bool server_start_redis_cluster(server *s);
+/* Send one command to a server of Redis' kind, as words with blanks between them, and return what it answered as it came
+ * over the wire; "" when it does not answer. It stays until the next call. */
+const char *server_tell_redis(const server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* What tests/with_server can start, by name. */
 typedef struct server_kind {
     const char *name;
     const char *program;      /* without it the tests are skipped */
     bool (*start)(server *s); /* after server_init */
 } server_kind;
-extern const server_kind server_kind_redis, server_kind_redis_tls;
+extern const server_kind server_kind_redis, server_kind_redis_tls, server_kind_redis_sentinel;
 
 #endif

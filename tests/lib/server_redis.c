@@ -1,7 +1,15 @@
 /* Redis servers, see server.h. */
 #include "lib/server.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 bool server_start_redis(server *s, const char *const *more)
 {
@@ -67,5 +75,94 @@ static bool start_tls(server *s)
     return server_make_certificates(s->folder) && server_start_redis_tls(s, s->folder, "secret", false);
 }
 
+/* --- several that belong together --------------------------------------------------------------------- */
+
+const char *server_tell_redis(const server *s, const char *format, ...)
+{
+    static char answer[65536];
+    char command[512];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    length += snprintf(command + length, sizeof command - (size_t)length, "\r\n");
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)s->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    size_t got = 0;
+    ssize_t n = -1;
+    const struct timeval patience = {.tv_sec = 5};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
+        send(fd, command, (size_t)length, MSG_NOSIGNAL) == length && shutdown(fd, SHUT_WR) == 0) /* so it closes, too */
+        while (got < sizeof answer - 1 && (n = recv(fd, answer + got, sizeof answer - 1 - got, 0)) > 0)
+            got += (size_t)n;
+    if (fd >= 0)
+        close(fd);
+    answer[n == 0 ? got : 0] = '\0';
+    return answer;
+}
+
+/* Ask until the answer has this in it, half a minute at most. */
+static bool await_answer(const server *s, const char *command, const char *part)
+{
+    for (int i = 0; i < 1500; i++) {
+        if (strstr(server_tell_redis(s, "%s", command), part))
+            return true;
+        usleep(20000);
+    }
+    return false;
+}
+
+static void list_hosts(server *s, unsigned count)
+{
+    size_t length = 0;
+    for (unsigned i = 0; i < count; i++)
+        length += (size_t)snprintf(s->hosts + length, sizeof s->hosts - length, "%s127.0.0.1:%d", i ? "," : "",
+                                   server_nth(s, i)->port);
+}
+
+static bool start_sentinel(server *s, const server *master)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/sentinel.conf", s->folder);
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return false;
+    fprintf(file,
+            "port %d\nbind 127.0.0.1\ndir %s\n"
+            "sentinel monitor orders 127.0.0.1 %d 2\n"
+            "sentinel down-after-milliseconds orders 1500\n"
+            "sentinel failover-timeout orders 2000\n",
+            s->port, s->folder, master->port);
+    fclose(file);
+    chmod(path, 0666); // NOLINT(cert-err33-c): it rewrites it, as nobody
+    const char *const argv[] = {"redis-server", path, "--sentinel", NULL};
+    memcpy(s->argv, argv, sizeof argv);
+    return server_start(s);
+}
+
+bool server_start_redis_sentinel(server *s)
+{
+    for (unsigned i = 0; i < 4; i++)
+        server_add(s);
+    server *master = server_nth(s, 3);
+    server *replica = server_nth(s, 4);
+    list_hosts(s, 3);
+    if (!server_start_redis(master, NULL) ||
+        !server_start_redis(replica, (const char *const[]){"--replicaof", "127.0.0.1", master->port_text, NULL}) ||
+        !await_answer(replica, "INFO replication", "master_link_status:up"))
+        return false;
+    for (unsigned i = 0; i < 3; i++)
+        if (!start_sentinel(server_nth(s, i), master))
+            return false;
+    for (unsigned i = 0; i < 3; i++)
+        if (!await_answer(server_nth(s, i), "INFO sentinel", "status=ok") ||
+            !await_answer(server_nth(s, i), "INFO sentinel", "slaves=1,sentinels=3"))
+            return false;
+    return true;
+}
+
 const server_kind server_kind_redis = {"redis", "redis-server", start_plain};
 const server_kind server_kind_redis_tls = {"redis-tls", "redis-server", start_tls};
+const server_kind server_kind_redis_sentinel = {"redis-sentinel", "redis-server", server_start_redis_sentinel};

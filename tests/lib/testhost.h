@@ -7,7 +7,7 @@
 #include <simba/backend.h>
 #include <uv.h>
 
-enum { TESTHOST_TIMERS = 4, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOST_FOUND = 16 };
+enum { TESTHOST_TIMERS = 32, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOST_FOUND = 16 };
 
 typedef struct testhost_push {
     simba_topic *topic;

@@ -77,6 +77,7 @@ static void redis_close(void *instance)
     self->closing = true;
     for (redis_node *node = self->nodes; node; node = node->next)
         simba__redis_node_close(node, &why);
+    self->options.topology->close(self);
     simba__redis_subs_close(self);
     look_whether_closed(self);
 }
@@ -85,6 +86,8 @@ static void redis_fini(void *instance)
 {
     redis_store *self = instance;
     simba__redis_subs_fini(self);
+    if (self->options.topology)
+        self->options.topology->fini(self);
     while (self->nodes) {
         redis_node *next = self->nodes->next;
         simba__redis_node_free(self->nodes);
@@ -94,8 +97,18 @@ static void redis_fini(void *instance)
     simba__redis_options_free(&self->options);
 }
 
-static const char *const schemes[] = {"redis", "rediss", "redis+unix", NULL};
-static const char *const keys[] = {"db", "connect-timeout", "timeout", "replicas", "ca", "cert", "key", "verify", NULL};
+static const char *const schemes[] = {"redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", NULL};
+static const char *const keys[] = {"db",
+                                   "connect-timeout",
+                                   "timeout",
+                                   "replicas",
+                                   "ca",
+                                   "cert",
+                                   "key",
+                                   "verify",
+                                   "sentinel-user",
+                                   "sentinel-password-file",
+                                   NULL};
 
 const simba_backend simba__backend_redis = {
     .version = SIMBA_BACKEND_VERSION,

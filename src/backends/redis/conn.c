@@ -152,15 +152,25 @@ static void fail_to_connect(redis_conn *conn, const char *why)
 
 /* --- reading -------------------------------------------------------------------------------------- */
 
+/* The answer to ROLE: who it is that we reached, whatever we were told. */
+static void take_role(redis_conn *conn, const redisReply *reply)
+{
+    const redisReply *role = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 ? reply->element[0] : NULL;
+    if (!role || role->type != REDIS_REPLY_STRING || strcmp(role->str, "master") != 0)
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: this is no master", conn->at.where);
+}
+
 static void take_greeting(redis_conn *conn, const redisReply *reply)
 {
     conn->greeting--;
-    if (reply->type != REDIS_REPLY_ERROR)
-        return;
-    simba_error error;
-    bool drop;
-    simba__redis_error(&conn->at, reply->str, &error, &drop);
-    fail(conn, &error);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        simba_error error;
+        bool drop;
+        simba__redis_error(&conn->at, reply->str, &error, &drop);
+        fail(conn, &error);
+    } else if (conn->greeting == 0 && conn->login->to_master) {
+        take_role(conn, reply);
+    }
 }
 
 /* Whole replies, as far as there are any. The owner may give the link up over one. */
@@ -365,6 +375,10 @@ static void put_greeting(redis_conn *conn)
         simba__redis_put(&conn->out, 2, (const char *const[]){"SELECT", db});
         conn->greeting++;
     }
+    if (login->to_master) {
+        simba__redis_put(&conn->out, 1, (const char *const[]){"ROLE"});
+        conn->greeting++;
+    }
 }
 
 static void come_up(redis_conn *conn)
@@ -493,8 +507,19 @@ void simba__redis_conn_open(redis_conn *conn)
     if (conn->state == REDIS_CONNECTING || conn->state == REDIS_UP)
         return;
     conn->state = REDIS_CONNECTING;
+    conn->host->timer_clear(conn->host, &conn->timer);
+    if (conn->find)
+        conn->find(conn);
+    else
+        simba__redis_conn_found(conn);
+}
+
+void simba__redis_conn_found(redis_conn *conn)
+{
+    if (conn->state != REDIS_CONNECTING || conn->link)
+        return;
     const simba_local now = conn->host->now(conn->host);
-    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + conn->options->connect_timeout_ns});
+    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + conn->connect_timeout_ns});
     conn->link = link_new(conn);
     const int rc = conn->link ? begin(conn->link, &conn->at) : UV_ENOMEM;
     if (rc < 0)
@@ -527,6 +552,7 @@ int simba__redis_conn_init(redis_conn *conn, redis_store *store, const redis_con
     conn->store = store;
     conn->options = &store->options;
     conn->login = &store->options.login;
+    conn->connect_timeout_ns = store->options.connect_timeout_ns;
     conn->events = events;
     conn->owner = owner;
     conn->timer.fire = on_timer;

@@ -2,9 +2,12 @@
  *
  *   redis://[user:password@]host[:port][/db]       redis+unix://[user:password@]/path/to.sock[?db=N]
  *   rediss://[user:password@]host[:port][/db][?ca=FILE][&cert=FILE&key=FILE][&verify=no]
+ *   redis+sentinel://[user:password@]host[:port],…/service[?db=N][&sentinel-user=…][&sentinel-password-file=FILE]
+ *   rediss+sentinel://…  the same by TLS, sentinels included
  *
- * A host may be a name, an IPv4 address, or an IPv6 address in brackets. Without a port it is 6379, without a host
- * 127.0.0.1. "redis://:password@host" is a password without a user, as servers older than 6 have it. */
+ * A host may be a name, an IPv4 address, or an IPv6 address in brackets. Without a port it is 6379, or 26379 for a
+ * sentinel; without a host 127.0.0.1. "redis://:password@host" is a password without a user, as servers older than 6 have it. */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,12 +74,17 @@ static int parse_host(redis_endpoint *endpoint, const char *text, const char *en
     return 0;
 }
 
-static int parse_one_host(redis_options *options, const simba_url *url, simba_error *err)
+static int parse_hosts(redis_options *options, const simba_url *url, int port, simba_error *err)
 {
-    const char *authority = simba_url_authority(url);
-    if (strchr(authority, ','))
-        return simba__fail(err, SIMBA_EURL, "a redis URL names one host");
-    return parse_host(&options->endpoints[0], authority, authority + strlen(authority), 6379, err);
+    const char *text = simba_url_authority(url);
+    for (size_t i = 0; i < options->endpoint_count; i++) {
+        const char *end = text + strcspn(text, ",");
+        const int rc = parse_host(&options->endpoints[i], text, end, port, err);
+        if (rc < 0)
+            return rc;
+        text = end + 1;
+    }
+    return 0;
 }
 
 static int parse_socket(redis_options *options, const simba_url *url, simba_error *err)
@@ -92,14 +100,25 @@ static int parse_socket(redis_options *options, const simba_url *url, simba_erro
     return 0;
 }
 
-static int parse_db(redis_options *options, const simba_url *url, simba_error *err)
+/* What stands where redis:// has its database: the service that the sentinels watch. */
+static int parse_service(redis_options *options, const simba_url *url, simba_error *err)
 {
-    const char *path = options->endpoints[0].port == 0 ? "" : simba_url_path(url);
+    const char *path = simba_url_path(url);
+    if (path[0] == '\0' || path[1] == '\0' || strpbrk(path + 1, "/ "))
+        return simba__fail(err, SIMBA_EURL, "a %s URL is %s://host,host/service", simba_url_scheme(url),
+                           simba_url_scheme(url));
+    options->service = simba__strdup(path + 1);
+    return options->service ? 0 : out_of_memory(err);
+}
+
+static int parse_db(redis_options *options, const simba_url *url, bool in_path, simba_error *err)
+{
+    const char *path = in_path ? simba_url_path(url) : "";
     const char *query = simba_url_query(url, "db");
-    const bool in_path = path[0] == '/' && path[1] != '\0';
-    if (in_path && query)
+    const bool has_path = path[0] == '/' && path[1] != '\0';
+    if (has_path && query)
         return simba__fail(err, SIMBA_EURL, "the database stands twice in the redis URL");
-    const char *text = in_path ? path + 1 : query;
+    const char *text = has_path ? path + 1 : query;
     if (text && !parse_number(text, 1000000, &options->login.db))
         return simba__fail(err, SIMBA_EURL, "the database of the redis URL is not a number");
     return 0;
@@ -165,10 +184,10 @@ static int parse_tls(redis_options *options, const simba_url *url, simba_error *
         rc = copy(url, "key", &options->key, err);
     if (rc < 0)
         return rc;
-    options->tls = strcmp(simba_url_scheme(url), "rediss") == 0;
+    options->tls = strncmp(simba_url_scheme(url), "rediss", 6) == 0;
     options->verify = !verify || strcmp(verify, "no") != 0;
     if (!options->tls && (options->ca || options->cert || options->key || verify))
-        return simba__fail(err, SIMBA_EURL, "ca, cert, key and verify are for rediss://");
+        return simba__fail(err, SIMBA_EURL, "ca, cert, key and verify are for rediss:// and its kin");
     if (verify && options->verify && strcmp(verify, "yes") != 0)
         return simba__fail(err, SIMBA_EURL, "verify is yes or no");
     if (!options->cert != !options->key)
@@ -176,19 +195,75 @@ static int parse_tls(redis_options *options, const simba_url *url, simba_error *
     return 0;
 }
 
+/* A password in the settings of a URL would be shown with them: it stands in a file. */
+static int read_password(const char *path, char **ret_password, simba_error *err)
+{
+    char line[512] = "";
+    FILE *file = fopen(path, "re");
+    const bool read = file && (fgets(line, sizeof line, file) || !ferror(file));
+    const int cause = errno;
+    if (file)
+        fclose(file);
+    if (!read)
+        return simba__fail(err, SIMBA_EURL, "sentinel-password-file: %.100s cannot be read: %s", path, strerror(cause));
+    line[strcspn(line, "\r\n")] = '\0';
+    *ret_password = simba__strdup(line);
+    explicit_bzero(line, sizeof line);
+    return *ret_password ? 0 : out_of_memory(err);
+}
+
+static int parse_sentinel_login(redis_options *options, const simba_url *url, simba_error *err)
+{
+    const char *path = simba_url_query(url, "sentinel-password-file");
+    int rc = copy(url, "sentinel-user", &options->sentinel_login.user, err);
+    if (rc == 0 && path)
+        rc = read_password(path, &options->sentinel_login.password, err);
+    if (rc == 0 && (path || options->sentinel_login.user) && !options->service)
+        return simba__fail(err, SIMBA_EURL, "sentinel-user and sentinel-password-file are for redis+sentinel://");
+    if (rc == 0 && options->sentinel_login.user && !path)
+        return simba__fail(err, SIMBA_EURL, "sentinel-user needs a sentinel-password-file");
+    return rc;
+}
+
+static size_t count_hosts(const char *authority)
+{
+    size_t count = 1;
+    for (; *authority; authority++)
+        count += *authority == ',';
+    return count;
+}
+
+/* Where the servers are, by the form that the scheme has for that. */
+static int parse_place(redis_options *options, const simba_url *url, simba_error *err)
+{
+    const char *plus = strchr(simba_url_scheme(url), '+');
+    const bool is_socket = plus && strcmp(plus, "+unix") == 0;
+    const bool is_sentinel = plus && strcmp(plus, "+sentinel") == 0;
+    options->endpoint_count = is_socket ? 1 : count_hosts(simba_url_authority(url));
+    options->endpoints = simba__calloc(options->endpoint_count, sizeof *options->endpoints);
+    if (!options->endpoints)
+        return out_of_memory(err);
+    options->topology = is_sentinel ? &simba__redis_sentinel : &simba__redis_single;
+    options->login.to_master = is_sentinel;
+    int rc;
+    if (is_socket)
+        rc = parse_socket(options, url, err);
+    else if (!is_sentinel && options->endpoint_count > 1)
+        rc = simba__fail(err, SIMBA_EURL, "a redis URL names one host; for several there is redis+sentinel://");
+    else
+        rc = parse_hosts(options, url, is_sentinel ? 26379 : 6379, err);
+    if (rc == 0 && is_sentinel)
+        rc = parse_service(options, url, err);
+    return rc < 0 ? rc : parse_db(options, url, !is_socket && !is_sentinel, err);
+}
+
 int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err)
 {
-    const bool is_socket = strcmp(simba_url_scheme(url), "redis+unix") == 0;
-    ret_options->topology = &simba__redis_single;
-    ret_options->endpoints = simba__calloc(1, sizeof *ret_options->endpoints);
-    if (!ret_options->endpoints)
-        return out_of_memory(err);
-    ret_options->endpoint_count = 1;
-    int rc = is_socket ? parse_socket(ret_options, url, err) : parse_one_host(ret_options, url, err);
-    if (rc == 0)
-        rc = parse_db(ret_options, url, err);
+    int rc = parse_place(ret_options, url, err);
     if (rc == 0)
         rc = parse_login(ret_options, url, err);
+    if (rc == 0)
+        rc = parse_sentinel_login(ret_options, url, err);
     if (rc == 0)
         rc = parse_durations(ret_options, url, err);
     if (rc == 0)
@@ -209,6 +284,8 @@ static void free_login(redis_login *login)
 void simba__redis_options_free(redis_options *options)
 {
     free_login(&options->login);
+    free_login(&options->sentinel_login);
+    simba__free(options->service);
     simba__free(options->endpoints);
     simba__free(options->ca);
     simba__free(options->cert);

@@ -6,7 +6,8 @@
  *   node.c      one server: a command connection and a subscription connection
  *   calls.c     requests on the command connection   list.c     LIST, which takes many commands
  *   subs.c      the subscription connections         watches.c  what they listen for
- *   single.c    a topology: which server a mutex is on, and how to find that out
+ *   single.c, sentinel.c   topologies: which server a mutex is on, and how to find that out
+ *   inquiry.c   a question to several servers, one after the other
  *   backend.c   the table of functions
  *
  * Everything runs on the loop thread, in turns. hiredis is used for its parser alone.
@@ -37,6 +38,7 @@ typedef struct redis_endpoint {
 typedef struct redis_login {
     char *user, *password; /* NULL: none */
     long db;
+    bool to_master; /* and only to one */
 } redis_login;
 
 typedef struct redis_options {
@@ -44,6 +46,8 @@ typedef struct redis_options {
     redis_endpoint *endpoints; /* of the URL */
     size_t endpoint_count;
     redis_login login;
+    char *service; /* by which sentinels know the master */
+    redis_login sentinel_login;
     int64_t connect_timeout_ns; /* until the connection can be used, names and greeting included */
     int64_t timeout_ns;         /* a connection that owes an answer for longer is given up */
     long replicas;              /* that have to acknowledge a grant */
@@ -101,6 +105,10 @@ struct redis_conn {
     const redis_conn_events *events;
     void *owner;
     redis_endpoint at;
+    /* NULL: `at` is right. Otherwise called whenever it is to connect: set `at` and call …_found, now or later, or call
+     * …_fail. It has to come to an end. */
+    void (*find)(redis_conn *conn);
+    int64_t connect_timeout_ns;
 
     redis_link *link;
     redis_conn_state state;
@@ -114,6 +122,7 @@ struct redis_conn {
 
 int simba__redis_conn_init(redis_conn *conn, redis_store *store, const redis_conn_events *events, void *owner);
 void simba__redis_conn_open(redis_conn *conn);
+void simba__redis_conn_found(redis_conn *conn);
 /* Send what is in conn->out, if it is up. */
 void simba__redis_conn_flush(redis_conn *conn);
 /* Is there nothing before what will be put next, so that it can be sent without the loop? And do that, on any thread. */
@@ -183,7 +192,34 @@ struct redis_node {
 struct redis_topology {
     int (*init)(redis_store *self); /* SIMBA_ENOMEM */
     redis_node *(*route)(redis_store *self, const char *mutex);
+    void (*close)(redis_store *self);
+    void (*fini)(redis_store *self); /* also after a failed init */
 };
+
+/* A question to several servers, one after the other, until one gives an answer that will do. */
+typedef struct redis_inquiry redis_inquiry;
+struct redis_inquiry {
+    redis_conn conn;
+    void *owner;
+    const char *const *question; /* a command of so many words */
+    size_t words;
+    /* False: that is no good, and `why` says so. */
+    bool (*take)(redis_inquiry *inquiry, const redisReply *reply, char *why, size_t size);
+    /* NULL: `take` had its answer. */
+    void (*over)(redis_inquiry *inquiry, const simba_error *error);
+
+    bool running;
+    const redis_endpoint *candidates; /* stay put while it runs */
+    size_t count, first, asked;
+    simba_local until; /* so long for this one */
+    simba_error error;
+};
+
+int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_store *store, const redis_login *login);
+/* `over` follows, now or later: no later than a connect-timeout, all candidates together. */
+void simba__redis_inquiry_start(redis_inquiry *inquiry, const redis_endpoint *candidates, size_t count);
+void simba__redis_inquiry_close(redis_inquiry *inquiry);
+void simba__redis_inquiry_fini(redis_inquiry *inquiry);
 
 struct redis_store {
     simba_host *host;
@@ -192,6 +228,7 @@ struct redis_store {
     bool closing, closed;
     unsigned links; /* that libuv has not given back */
     redis_node *nodes;
+    void *topology; /* its own affair */
     redis_list *lists;
 
     /* What is listened for. */
@@ -206,7 +243,7 @@ struct redis_store {
 /* backend.c: a link is gone, perhaps the last one. */
 void simba__redis_link_gone(redis_store *self);
 
-extern const redis_topology simba__redis_single;
+extern const redis_topology simba__redis_single, simba__redis_sentinel;
 
 /* node.c. It lives as long as the store. NULL: out of memory. */
 redis_node *simba__redis_node_new(redis_store *self, const redis_endpoint *at);

@@ -12,4 +12,10 @@ static redis_node *single_route(redis_store *self, const char *mutex)
     return self->nodes;
 }
 
-const redis_topology simba__redis_single = {.init = single_init, .route = single_route};
+static void nothing(redis_store *self)
+{
+    (void)self;
+}
+
+const redis_topology simba__redis_single = {
+    .init = single_init, .route = single_route, .close = nothing, .fini = nothing};

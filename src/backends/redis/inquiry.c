@@ -1,0 +1,114 @@
+/* Asking around: the same question to several servers, one after the other, until one has an answer that will do. What is
+ * wrong with the others is kept, so that an error can say who said what. The connection is not kept: the questions are
+ * rare. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/redis/redis.h"
+#include "util/error.h"
+
+static redis_inquiry *of(redis_conn *conn)
+{
+    return conn->owner;
+}
+
+static void end(redis_inquiry *inquiry, const simba_error *error)
+{
+    inquiry->running = false;
+    simba__redis_conn_close(&inquiry->conn);
+    inquiry->over(inquiry, error);
+}
+
+static void ask_next(redis_inquiry *inquiry)
+{
+    redis_conn *conn = &inquiry->conn;
+    simba__redis_conn_close(conn);
+    if (inquiry->asked == inquiry->count) {
+        end(inquiry, &inquiry->error);
+        return;
+    }
+    conn->at = inquiry->candidates[(inquiry->first + inquiry->asked++) % inquiry->count];
+    inquiry->until = (simba_local){conn->host->now(conn->host).ns + conn->connect_timeout_ns};
+    simba__redis_conn_open(conn);
+}
+
+static void complain(redis_inquiry *inquiry, int code, const char *why)
+{
+    char *text = inquiry->error.text;
+    const size_t length = strlen(text);
+    /* What somebody can put right is worse than what may pass. */
+    if (inquiry->error.code == 0 || inquiry->error.code == SIMBA_EUNAVAILABLE)
+        inquiry->error.code = code;
+    snprintf(text + length, sizeof inquiry->error.text - length, "%s%s", length > 0 ? "; " : "", why);
+}
+
+static void on_up(redis_conn *conn)
+{
+    redis_inquiry *inquiry = of(conn);
+    simba__redis_put(&conn->out, inquiry->words, inquiry->question);
+    conn->host->timer_set(conn->host, &conn->timer, inquiry->until);
+}
+
+static void on_answer(redis_conn *conn, const redisReply *reply)
+{
+    redis_inquiry *inquiry = of(conn);
+    simba_error error;
+    bool drop;
+    char why[160] = "";
+    if (reply->type == REDIS_REPLY_ERROR) {
+        simba__redis_error(&conn->at, reply->str, &error, &drop);
+    } else if (inquiry->take(inquiry, reply, why, sizeof why)) {
+        inquiry->first += inquiry->asked - 1; /* the next time begin with this one */
+        end(inquiry, NULL);
+        return;
+    } else {
+        simba__error_set(&error, SIMBA_EUNAVAILABLE, "redis %s: %s", conn->at.where, why);
+    }
+    complain(inquiry, error.code, error.text);
+    ask_next(inquiry);
+}
+
+static void on_down(redis_conn *conn)
+{
+    complain(of(conn), conn->error.code, conn->error.text);
+    ask_next(of(conn));
+}
+
+static void on_tick(redis_conn *conn, simba_local now)
+{
+    (void)now;
+    simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: no answer", conn->at.where);
+}
+
+static const redis_conn_events events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
+
+int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_store *store, const redis_login *login)
+{
+    const int rc = simba__redis_conn_init(&inquiry->conn, store, &events, inquiry);
+    inquiry->conn.login = login;
+    inquiry->first = (size_t)(store->host->random(store->host) % 1024); /* not everybody asks the same one */
+    return rc;
+}
+
+void simba__redis_inquiry_start(redis_inquiry *inquiry, const redis_endpoint *candidates, size_t count)
+{
+    redis_conn *conn = &inquiry->conn;
+    inquiry->running = true;
+    inquiry->candidates = candidates;
+    inquiry->count = count;
+    inquiry->asked = 0;
+    inquiry->error = (simba_error){0};
+    conn->connect_timeout_ns = conn->options->connect_timeout_ns / (int64_t)count;
+    ask_next(inquiry);
+}
+
+void simba__redis_inquiry_close(redis_inquiry *inquiry)
+{
+    inquiry->running = false;
+    simba__redis_conn_close(&inquiry->conn);
+}
+
+void simba__redis_inquiry_fini(redis_inquiry *inquiry)
+{
+    simba__redis_conn_fini(&inquiry->conn);
+}

@@ -1,0 +1,237 @@
+/* redis+sentinel://: one master, and sentinels that know which server that is.
+ *
+ * Whenever a connection is to be made the sentinels are asked, in turn, where the master is; and who is reached has to
+ * say itself that it is one (ROLE), because sentinels hear of a failover one after the other. A connection to one sentinel
+ * listens for "+switch-master". When it had to be made anew something may have been missed, so then they are asked, too.
+ * A master that has changed is news for a connection that seems to be well: it may lead to a server that was cut off. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/redis/redis.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+enum { PING_MS = 10000 };
+
+typedef struct redis_sentinel {
+    redis_store *store;
+    redis_inquiry inquiry;
+    const char *question[3];
+    redis_endpoint master; /* the latest answer */
+
+    redis_conn listener;
+    size_t listens_to;
+    bool pinged;
+} redis_sentinel;
+
+static redis_sentinel *of(redis_store *self)
+{
+    return self->topology;
+}
+
+/* --- where the master is ------------------------------------------------------------------------------ */
+
+static bool is_same(const redis_endpoint *left, const redis_endpoint *right)
+{
+    return left->port == right->port && strcmp(left->name, right->name) == 0;
+}
+
+static bool set_endpoint(redis_endpoint *endpoint, const char *host, const char *port)
+{
+    char *end;
+    const long number = strtol(port, &end, 10);
+    return *host && *end == '\0' && number > 0 && number < 65536 &&
+           simba__redis_endpoint_set(endpoint, host, strlen(host), (int)number);
+}
+
+/* The answer to SENTINEL get-master-addr-by-name. */
+static bool take_address(redis_inquiry *inquiry, const redisReply *reply, char *why, size_t size)
+{
+    redis_sentinel *sentinel = inquiry->owner;
+    if (reply->type == REDIS_REPLY_NIL) {
+        snprintf(why, size, "this sentinel does not know \"%.60s\"", sentinel->question[2]);
+        return false;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
+        reply->element[1]->type != REDIS_REPLY_STRING ||
+        !set_endpoint(&sentinel->master, reply->element[0]->str, reply->element[1]->str)) {
+        snprintf(why, size, "an odd answer for a sentinel");
+        return false;
+    }
+    return true;
+}
+
+static void lead_to_master(redis_sentinel *sentinel, redis_conn *conn, const char *sayer)
+{
+    if (conn->state == REDIS_CONNECTING && !conn->link) {
+        conn->at = sentinel->master;
+        simba__redis_conn_found(conn);
+    } else if (conn->state != REDIS_CLOSED && !is_same(&conn->at, &sentinel->master)) {
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: sentinel %s says that %s is the master now",
+                               conn->at.where, sayer, sentinel->master.where);
+    }
+}
+
+static void found(redis_inquiry *inquiry, const simba_error *error)
+{
+    redis_sentinel *sentinel = inquiry->owner;
+    redis_node *node = sentinel->store->nodes;
+    redis_conn *conns[] = {&node->commands, &node->pushes};
+    for (size_t i = 0; i < 2; i++)
+        if (!error)
+            lead_to_master(sentinel, conns[i], inquiry->conn.at.where);
+        else if (conns[i]->state == REDIS_CONNECTING && !conns[i]->link)
+            simba__redis_conn_fail(conns[i], error->code, "no sentinel knows a master: %s", error->text);
+}
+
+static void ask(redis_sentinel *sentinel)
+{
+    const redis_options *options = &sentinel->store->options;
+    if (!sentinel->inquiry.running)
+        simba__redis_inquiry_start(&sentinel->inquiry, options->endpoints, options->endpoint_count);
+}
+
+static void find_master(redis_conn *conn)
+{
+    redis_sentinel *sentinel = of(conn->store);
+    if (conn->failures > 0 && !sentinel->inquiry.running)
+        sentinel->inquiry.first++; /* another one may know better */
+    ask(sentinel);
+    if (sentinel->listener.state == REDIS_CLOSED)
+        simba__redis_conn_open(&sentinel->listener);
+}
+
+/* --- when it changes ---------------------------------------------------------------------------------- */
+
+static redis_sentinel *listener_of(redis_conn *conn)
+{
+    return conn->owner;
+}
+
+static void on_up(redis_conn *conn)
+{
+    listener_of(conn)->pinged = false;
+    simba__redis_put(&conn->out, 2, (const char *const[]){"SUBSCRIBE", "+switch-master"});
+    conn->host->timer_set(conn->host, &conn->timer,
+                          (simba_local){conn->host->now(conn->host).ns + PING_MS * SIMBA__NS_PER_MS});
+}
+
+/* "SERVICE OLD-HOST OLD-PORT NEW-HOST NEW-PORT" */
+static void hear_switch(redis_sentinel *sentinel, const char *text)
+{
+    const char *service = sentinel->question[2];
+    const size_t length = strlen(service);
+    char host[256];
+    char port[8];
+    if (strncmp(text, service, length) != 0 || text[length] != ' ' ||
+        sscanf(text + length, " %*s %*s %255s %7s", host, port) != 2 || !set_endpoint(&sentinel->master, host, port))
+        return;
+    redis_node *node = sentinel->store->nodes;
+    lead_to_master(sentinel, &node->commands, sentinel->listener.at.where);
+    lead_to_master(sentinel, &node->pushes, sentinel->listener.at.where);
+}
+
+static bool is_text(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING;
+}
+
+static void on_answer(redis_conn *conn, const redisReply *reply)
+{
+    redis_sentinel *sentinel = listener_of(conn);
+    sentinel->pinged = false;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 || !is_text(reply->element[0]))
+        return;
+    if (strcmp(reply->element[0]->str, "subscribe") == 0)
+        ask(sentinel);
+    else if (strcmp(reply->element[0]->str, "message") == 0 && is_text(reply->element[2]))
+        hear_switch(sentinel, reply->element[2]->str);
+}
+
+/* The connection tries again by itself: with the next one. */
+static void on_down(redis_conn *conn)
+{
+    redis_sentinel *sentinel = listener_of(conn);
+    const redis_options *options = conn->options;
+    if (conn->failures == 1)
+        conn->host->log(conn->host, SIMBA_LOG_INFO, "%s; another sentinel is listened to", conn->error.text);
+    sentinel->listens_to = (sentinel->listens_to + 1) % options->endpoint_count;
+    conn->at = options->endpoints[sentinel->listens_to];
+}
+
+static void on_tick(redis_conn *conn, simba_local now)
+{
+    redis_sentinel *sentinel = listener_of(conn);
+    if (sentinel->pinged) {
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: the sentinel is silent", conn->at.where);
+        return;
+    }
+    sentinel->pinged = true;
+    simba__redis_put(&conn->out, 1, (const char *const[]){"PING"});
+    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + conn->options->timeout_ns});
+    simba__redis_conn_flush(conn);
+}
+
+static const redis_conn_events listener_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
+
+/* --- the store's side --------------------------------------------------------------------------------- */
+
+static int sentinel_init(redis_store *self)
+{
+    const redis_options *options = &self->options;
+    redis_sentinel *sentinel = simba__calloc(1, sizeof *sentinel);
+    if (!sentinel)
+        return SIMBA_ENOMEM;
+    self->topology = sentinel;
+    sentinel->store = self;
+    sentinel->question[0] = "SENTINEL";
+    sentinel->question[1] = "get-master-addr-by-name";
+    sentinel->question[2] = options->service;
+    int rc = simba__redis_inquiry_init(&sentinel->inquiry, self, &options->sentinel_login);
+    if (rc == 0)
+        rc = simba__redis_conn_init(&sentinel->listener, self, &listener_events, sentinel);
+    if (rc < 0)
+        return rc;
+    sentinel->inquiry.owner = sentinel;
+    sentinel->inquiry.question = sentinel->question;
+    sentinel->inquiry.words = 3;
+    sentinel->inquiry.take = take_address;
+    sentinel->inquiry.over = found;
+    sentinel->listens_to = sentinel->inquiry.first % options->endpoint_count;
+    sentinel->listener.login = &options->sentinel_login;
+    sentinel->listener.at = options->endpoints[sentinel->listens_to];
+    /* Until it is found, messages say what is looked for. */
+    redis_endpoint nowhere = {.port = 1};
+    snprintf(nowhere.where, sizeof nowhere.where, "%.100s", options->service);
+    redis_node *node = simba__redis_node_new(self, &nowhere);
+    if (!node)
+        return SIMBA_ENOMEM;
+    node->commands.find = node->pushes.find = find_master;
+    return 0;
+}
+
+static redis_node *sentinel_route(redis_store *self, const char *mutex)
+{
+    (void)mutex;
+    return self->nodes;
+}
+
+static void sentinel_close(redis_store *self)
+{
+    simba__redis_inquiry_close(&of(self)->inquiry);
+    simba__redis_conn_close(&of(self)->listener);
+}
+
+static void sentinel_fini(redis_store *self)
+{
+    redis_sentinel *sentinel = of(self);
+    if (!sentinel)
+        return;
+    simba__redis_inquiry_fini(&sentinel->inquiry);
+    simba__redis_conn_fini(&sentinel->listener);
+    simba__free(sentinel);
+}
+
+const redis_topology simba__redis_sentinel = {
+    .init = sentinel_init, .route = sentinel_route, .close = sentinel_close, .fini = sentinel_fini};

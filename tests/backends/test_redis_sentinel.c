@@ -1,0 +1,182 @@
+/* redis+sentinel:// on a real master with a replica and three sentinels: finding the master, whichever sentinel is down,
+ * ignorant or silent, and following it. What contenders make of a failover is in tests/faults. */
+#include "backends/test_redis.h"
+
+static server group;
+static char url[256];
+
+static const char *url_of(const char *hosts, const char *rest)
+{
+    snprintf(url, sizeof url, "redis+sentinel://%s/%s", hosts, rest);
+    return url;
+}
+
+static int start_group(void **state)
+{
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    server_init(&group);
+    if (!server_start_redis_sentinel(&group))
+        fail_msg("the sentinels do not start");
+    return 0;
+}
+
+static int stop_group(void **state)
+{
+    (void)state;
+    server_fini(&group);
+    return 0;
+}
+
+static int port_of(unsigned nth)
+{
+    return server_nth(&group, nth)->port;
+}
+
+/* Of the three, one is not there and one is frozen: that costs a moment. */
+static void test_sentinels_down(void **state)
+{
+    char hosts[128];
+    (void)state;
+    snprintf(hosts, sizeof hosts, "127.0.0.1:1,127.0.0.1:%d,localhost:%d", port_of(0), port_of(1));
+    server_signal(server_nth(&group, 0), SIGSTOP);
+    for (int i = 0; i < 3; i++) { /* they begin with any of them */
+        open_at(&a, url_of(hosts, "orders?connect-timeout=1s"));
+        assert_mine(acquire(&a, "orders", "me", 1));
+        testhost_close(&a);
+    }
+    server_signal(server_nth(&group, 0), SIGCONT);
+}
+
+static void assert_says(const simba_error *error, const char *word)
+{
+    if (!strstr(error->text, word))
+        fail_msg("\"%s\" does not say \"%s\"", error->text, word);
+}
+
+/* Who said what stands in the error. */
+static void test_nobody_knows(void **state)
+{
+    char hosts[128];
+    char where[32];
+    (void)state;
+    snprintf(hosts, sizeof hosts, "127.0.0.1:1,127.0.0.1:%d", port_of(0));
+    snprintf(where, sizeof where, "127.0.0.1:%d", port_of(0));
+    open_at(&a, url_of(hosts, "invoices"));
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+    assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
+    assert_says(&error, "127.0.0.1:1: cannot connect: connection refused");
+    assert_says(&error, where);
+    assert_says(&error, "does not know \"invoices\"");
+    testhost_close(&a);
+    /* A server that is no sentinel. */
+    snprintf(hosts, sizeof hosts, "127.0.0.1:%d", port_of(3));
+    open_at(&a, url_of(hosts, "orders"));
+    const simba_error odd = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+    assert_says(&odd, "unknown command");
+    testhost_close(&a);
+}
+
+/* A sentinel may want a password of its own, which comes from a file and is shown nowhere. */
+static void test_sentinel_password(void **state)
+{
+    char hosts[64];
+    char rest[160];
+    char path[96];
+    (void)state;
+    snprintf(path, sizeof path, "%s/password", group.folder);
+    FILE *file = fopen(path, "w");
+    fputs("s3cr3t\n", file);
+    fclose(file);
+    snprintf(hosts, sizeof hosts, "127.0.0.1:%d", port_of(0));
+    snprintf(rest, sizeof rest, "orders?sentinel-user=simba&sentinel-password-file=%s", path);
+    assert_string_equal(server_tell_redis(&group, "ACL SETUSER simba on >s3cr3t +@all"), "+OK\r\n");
+    assert_string_equal(server_tell_redis(&group, "ACL SETUSER default -sentinel|get-master-addr-by-name"), "+OK\r\n");
+    open_at(&a, url_of(hosts, rest));
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+    open_at(&a, url_of(hosts, "orders"));
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+    assert_int_equal(error.code, SIMBA_EPERM);
+    testhost_close(&a);
+    server_tell_redis(&group, "ACL SETUSER default +@all");
+}
+
+static void test_bad_urls(void **state)
+{
+    static const struct {
+        const char *url, *says;
+    } cases[] = {
+        {"redis+sentinel://h1,h2", "host,host/service"},
+        {"redis+sentinel://h1,h2/a/b", "host,host/service"},
+        {"redis+sentinel://h1:0/orders", "port"},
+        {"redis+sentinel://h1/orders?db=x", "database"},
+        {"redis+sentinel://h1/orders?sentinel-user=x", "sentinel-password-file"},
+        {"redis+sentinel://h1/orders?sentinel-password-file=/no/such", "/no/such"},
+        {"redis://h1?sentinel-user=x", "redis+sentinel://"},
+        {"redis://h1,h2", "one host"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        simba_error err = {0};
+        assert_int_equal(testhost_open(&a, &simba__backend_redis, cases[i].url, &err), SIMBA_EURL);
+        assert_says(&err, cases[i].says);
+    }
+}
+
+/* The master changes: grants that the replica confirmed are still there, and so are the pushes. */
+static void test_failover(void **state)
+{
+    (void)state;
+    open_at(&a, url_of(group.hosts, "orders?replicas=1"));
+    open_at(&b, url_of(group.hosts, "orders?replicas=1"));
+    const simba_reply granted = acquire(&a, "failover", "me", 1);
+    assert_mine(granted);
+    acquire_or_wait(&b, "failover", "you", 2);
+    simba_topic topic = {.mutex = "failover"};
+    watch(&b, &topic);
+    assert_string_equal(server_tell_redis(&group, "SENTINEL FAILOVER orders"), "+OK\r\n");
+    /* We are told, and go: the old master would still be one, for a while. */
+    server *old = server_nth(&group, 3);
+    server *new = server_nth(&group, 4);
+    for (int i = 0; i < 1000 && !strstr(server_tell_redis(new, "PUBSUB CHANNELS"), "failover"); i++) {
+        testhost_pump(&a, NULL, 5);
+        testhost_pump(&b, NULL, 5);
+    }
+    assert_non_null(strstr(server_tell_redis(new, "PUBSUB CHANNELS"), "failover"));
+    assert_non_null(strstr(server_tell_redis(old, "ROLE"), "master"));
+    server_tell_redis(old, "REPLICAOF 127.0.0.1 %d", new->port); /* as the sentinels would, some time */
+    simba_reply reply = {.status = -1};
+    for (int i = 0; i < 500 && reply.status < 0; i++) {
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_RENEW, "failover", "me", 1, granted.owner.token);
+        testhost_ask(&a, &r);
+        reply = r.request.reply;
+        testhost_pump(&a, NULL, 10);
+        testhost_pump(&b, NULL, 10);
+    }
+    assert_mine(reply);
+    assert_true(reply.owner.token == granted.owner.token);
+    assert_true(pushed(&b, SIMBA_PUSH_CHANGED, 10000)); /* it listens again */
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "failover", "me", 1, granted.owner.token));
+    assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
+    const simba_reply next = acquire(&b, "failover", "you", 2);
+    assert_mine(next);
+    assert_true(next.owner.token > granted.owner.token);
+    testhost_unwatch(&b, &topic);
+    testhost_close(&b);
+    testhost_close(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_urls),     cmocka_unit_test(test_sentinels_down),
+        cmocka_unit_test(test_nobody_knows), cmocka_unit_test(test_sentinel_password),
+        cmocka_unit_test(test_failover), /* last: the replica is the master after it */
+    };
+    if (!server_has("redis-server")) {
+        puts("1..0 # SKIP redis-server is not installed");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, start_group, stop_group);
+}

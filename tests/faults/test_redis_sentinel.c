@@ -1,0 +1,82 @@
+/* Contenders on a master with a replica, whose master is killed and frozen so that the sentinels appoint the other one. With
+ * replicas=1 every grant is on both, so the referee must have nothing to complain about: one leader at a time, tokens that
+ * grow, callbacks that alternate. */
+#include <signal.h>
+
+#include "faults/redis_arena.h"
+
+static server group;
+static server *master, *replica;
+
+static int setup(void **state)
+{
+    char url[256];
+    (void)state;
+    server_init(&group);
+    if (!server_start_redis_sentinel(&group))
+        fail_msg("the sentinels do not start");
+    master = server_nth(&group, 3);
+    replica = server_nth(&group, 4);
+    snprintf(url, sizeof url, "redis+sentinel://%s/orders?replicas=1", group.hosts);
+    open_arena(url);
+    await_queue(master);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    close_arena();
+    server_fini(&group);
+    return 0;
+}
+
+/* Wait until the replica has been made the master, and swap the names. */
+static void await_failover(void)
+{
+    bool promoted = false;
+    for (int i = 0; i < 3000 && !promoted; i++) {
+        promoted = strstr(server_tell_redis(replica, "ROLE"), "master") != NULL;
+        usleep(5000);
+    }
+    assert_true(promoted);
+    server *old = master;
+    master = replica;
+    replica = old;
+}
+
+/* Killed for good, and then frozen and back as one of two that believe to be it. */
+static void test_failovers(void **state)
+{
+    (void)state;
+    ref_scene("master killed");
+    unsigned grants = grants_now();
+    server_signal(master, SIGKILL);
+    await_failover();
+    /* Without a replica nothing is granted. */
+    assert_true(
+        server_start_redis(replica, (const char *const[]){"--replicaof", "127.0.0.1", master->port_text, NULL}));
+    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside != NULL));
+    assert_hands_over();
+
+    ref_scene("master frozen");
+    grants = grants_now();
+    server_signal(master, SIGSTOP);
+    await_failover();
+    server_signal(replica, SIGCONT); /* which takes itself for the master */
+    usleep((unsigned)(ARENA_TTL_MS * 1000));
+    server_tell_redis(replica, "REPLICAOF 127.0.0.1 %d", master->port);
+    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside != NULL));
+    assert_hands_over();
+    assert_int_equal(ref_complaints(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_failovers, setup, teardown)};
+    if (!server_has("redis-server")) {
+        puts("1..0 # SKIP redis-server is not installed");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
