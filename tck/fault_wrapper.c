@@ -388,6 +388,18 @@ static void wrapper_fini(void *self)
         tck_fault_detach(wrapper->fault, wrapper->outer);
 }
 
+static int wrapper_accepts(const simba_url *url, const char *mutex, simba_error *err)
+{
+    simba_url *inner_url;
+    int rc = simba_url_parse(simba_url_query(url, "inner"), err, &inner_url);
+    if (rc < 0)
+        return rc;
+    const simba_backend *inner = simba_backend_find(simba_url_scheme(inner_url));
+    rc = inner->accepts ? inner->accepts(inner_url, mutex, err) : 0;
+    simba_url_free(inner_url);
+    return rc;
+}
+
 simba_backend tck_fault_wrapper_table(const simba_backend *inner)
 {
     static const char *const keys[] = {"inner", NULL};
@@ -405,5 +417,6 @@ simba_backend tck_fault_wrapper_table(const simba_backend *inner)
         .woken = wrapper_woken,
         .close = wrapper_close,
         .fini = wrapper_fini,
+        .accepts = wrapper_accepts,
     };
 }

@@ -164,7 +164,7 @@ struct simba_host {
     /* Have `woken` called in a turn soon. Any thread; several calls may lead to one. */
     void (*wake)(simba_host *host);
     void (*work)(simba_host *host, simba_job *job);
-    /* A timer is registered once, in `init`, so that setting it cannot fail. SIMBA_ENOMEM. */
+    /* A timer is registered once and for all, in `init` or later, so that setting it cannot fail. SIMBA_ENOMEM. */
     int (*timer_add)(simba_host *host, simba_timer *timer);
     void (*timer_set)(simba_host *host, simba_timer *timer, simba_local at);
     void (*timer_clear)(simba_host *host, simba_timer *timer);
@@ -231,6 +231,9 @@ typedef struct simba_backend {
      * the loop? If so, submit and flush are called here, which saves the caller the way over the loop thread. What flush
      * then cannot finish it leaves to `woken`, by host->wake. */
     bool (*direct)(void *self);
+    /* May be NULL: can a mutex have this name, which is a good one by our own rules, in a store of this URL? Otherwise
+     * SIMBA_EINVAL and a sentence. Any thread, in a turn or not. */
+    int (*accepts)(const simba_url *url, const char *mutex, simba_error *err);
 } simba_backend;
 
 /* Add a store of your own, for simba_client_open. The table must live for ever. Any thread. SIMBA_EINVAL: wrong version

@@ -137,9 +137,9 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_observer" : "client");
     int rc = check(options, err);
     if (rc == 0)
-        rc = simba__check_mutex(mutex, err);
-    if (rc == 0)
         rc = simba__client_forked(client, err);
+    if (rc == 0)
+        rc = simba__client_check_mutex(client, mutex, err);
     if (rc < 0)
         return rc;
     simba_observer *observer = simba__calloc(1, sizeof *observer);

@@ -160,7 +160,7 @@ int simba_client_force_release(simba_client *client, const char *mutex, simba_er
 {
     if (!client)
         return simba__fail(err, SIMBA_EINVAL, "client is NULL");
-    int rc = simba__check_mutex(mutex, err);
+    int rc = simba__client_check_mutex(client, mutex, err);
     if (rc < 0)
         return rc;
     struct call call = {.request = {.op = SIMBA_OP_FORCE_RELEASE, .mutex = mutex, .id = ""}, .client = client};

@@ -36,6 +36,14 @@ int simba__client_forked(const simba_client *client, simba_error *err)
     return simba__fail(err, SIMBA_EFORKED, "this client belongs to the parent process; open another one here");
 }
 
+int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err)
+{
+    const int rc = simba__check_mutex(mutex, err);
+    if (rc < 0 || !client->backend->accepts)
+        return rc;
+    return client->backend->accepts(client->url, mutex, err);
+}
+
 /* --- settings ------------------------------------------------------------------------------------- */
 
 static const char *const common_keys[] = {"ttl", "transition", "initial-delay", "stop-margin", "hold-limit", NULL};

@@ -112,6 +112,8 @@ void simba__log(simba_client *client, simba_log_level level, const char *format,
 
 /* 0, SIMBA_EFORKED or SIMBA_ECLOSED; any thread, in a turn or not. */
 int simba__client_forked(const simba_client *client, simba_error *err);
+/* Is this a name for a mutex, also for the store? Any thread. SIMBA_EINVAL. */
+int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err);
 /* The last one to let go frees the memory. Not in a turn. */
 void simba__client_unref(simba_client *client);
 

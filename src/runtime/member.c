@@ -52,7 +52,7 @@ int simba__member_init(simba__member *member, const simba__member_type *type, si
 {
     int rc = simba__client_forked(client, err);
     if (rc == 0)
-        rc = simba__check_mutex(mutex, err);
+        rc = simba__client_check_mutex(client, mutex, err);
     if (rc == 0)
         rc = make_id(member, id, err);
     if (rc == 0)
