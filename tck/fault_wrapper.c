@@ -190,11 +190,18 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
         wrapper->outer->push(wrapper->outer, topic, push);
 }
 
-static void host_session(simba_host *host, simba_local valid_until)
+static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
+{
+    struct wrapper *wrapper = of_host(host);
+    for (int times = tck_fault_push_times(wrapper->fault); times > 0; times--)
+        wrapper->outer->push_to(wrapper->outer, mutex, nonce, push);
+}
+
+static void host_session(simba_host *host, simba_local from, int64_t ms)
 {
     struct wrapper *wrapper = of_host(host);
     if (!tck_fault_is_cut(wrapper->fault))
-        wrapper->outer->session(wrapper->outer, valid_until);
+        wrapper->outer->session(wrapper->outer, from, ms);
 }
 
 static void host_wake(simba_host *host)
@@ -260,6 +267,7 @@ static void make_host(struct wrapper *wrapper, simba_host *outer)
         .listed = host_listed,
         .found = host_found,
         .push = host_push,
+        .push_to = host_push_to,
         .session = host_session,
         .wake = host_wake,
         .work = host_work,
@@ -400,6 +408,12 @@ static int wrapper_accepts(const simba_url *url, const char *mutex, simba_error 
     return rc;
 }
 
+static int64_t wrapper_session_ms(void *self)
+{
+    struct wrapper *wrapper = self;
+    return wrapper->inner->session_ms(wrapper->inner_self);
+}
+
 simba_backend tck_fault_wrapper_table(const simba_backend *inner)
 {
     static const char *const keys[] = {"inner", NULL};
@@ -418,5 +432,6 @@ simba_backend tck_fault_wrapper_table(const simba_backend *inner)
         .close = wrapper_close,
         .fini = wrapper_fini,
         .accepts = wrapper_accepts,
+        .session_ms = wrapper_session_ms,
     };
 }

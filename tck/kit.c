@@ -104,9 +104,10 @@ bool tck_pause(tck *t, int64_t deadline_ns)
 
 simba_timing tck_timing(const tck *t)
 {
+    const bool session = t->caps & SIMBA_CAP_SESSION; /* its length is in the URL */
     return (simba_timing){
-        .ttl_ms = t->ttl_ms,
-        .transition_ms = t->transition_ms,
+        .ttl_ms = session ? SIMBA_INHERIT : t->ttl_ms,
+        .transition_ms = session ? SIMBA_INHERIT : t->transition_ms,
         .initial_delay_ms = 0,
         .stop_margin_ms = t->transition_ms / 4,
         .hold_limit_ms = 0,
@@ -118,6 +119,8 @@ simba_timing tck_timing(const tck *t)
 simba_timing tck_timing_long(const tck *t)
 {
     simba_timing timing = tck_timing(t);
+    if (t->caps & SIMBA_CAP_SESSION)
+        return timing;
     timing.ttl_ms = t->patience_ms;
     timing.transition_ms = t->patience_ms;
     return timing;

@@ -113,8 +113,8 @@ typedef enum simba_push_kind {
     SIMBA_PUSH_RELEASED, /* free now: try */
     SIMBA_PUSH_ACQUIRED, /* `owner` has it */
     SIMBA_PUSH_FREED,    /* free now, and another waiter was invited: for observers. owner.token is that of its end */
-    SIMBA_PUSH_SESSION_LOST, /* for every contender of the client; topic NULL */
-    SIMBA_PUSH_SESSION_BACK,
+    SIMBA_PUSH_SESSION_LOST, /* the session has ended, and with it all that it held; topic NULL: for all of the client */
+    SIMBA_PUSH_SESSION_BACK, /* there is another one: whoever waits enters anew; topic NULL */
 } simba_push_kind;
 
 typedef struct simba_push {
@@ -157,9 +157,12 @@ struct simba_host {
     /* One finding of an EXAMINE, likewise. */
     int (*found)(simba_host *host, simba_request *request, const simba_finding *finding);
     void (*push)(simba_host *host, simba_topic *topic, const simba_push *push);
+    /* To the contender of this nonce alone, watched or not. If there is none, nothing happens. */
+    void (*push_to)(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push);
 
-    /* Session stores: until when, by our own clock, the session cannot have ended. */
-    void (*session)(simba_host *host, simba_local valid_until);
+    /* Session stores: the session lives, and the store keeps it for `ms` after `from`, a moment before which the store
+     * cannot have begun to count. */
+    void (*session)(simba_host *host, simba_local from, int64_t ms);
 
     /* Have `woken` called in a turn soon. Any thread; several calls may lead to one. */
     void (*wake)(simba_host *host);
@@ -193,7 +196,8 @@ SIMBA_API const char *simba_url_shown(const simba_url *url); /* as it was writte
 enum {
     SIMBA_CAP_PUSH = 1 << 0,        /* a release is pushed to waiters */
     SIMBA_CAP_PUSH_EVERY = 1 << 1,  /* observers see every single change */
-    SIMBA_CAP_SESSION = 1 << 2,     /* leases are sessions: ttl and transition do not apply, nothing is renewed */
+    SIMBA_CAP_SESSION = 1 << 2,     /* leases are sessions: ttl and transition do not apply, nothing is renewed, and
+                                       RELEASE is carried out in the end if the session lives, also after it failed */
     SIMBA_CAP_STORE_CLOCK = 1 << 3, /* leases are judged on a clock of the store */
     SIMBA_CAP_QUEUE = 1 << 4,       /* a waiter leaves something in the store and has to RELEASE it */
     SIMBA_CAP_LOOP_THREAD = 1 << 5, /* call submit, watch, unwatch and flush on the loop thread only */
@@ -201,6 +205,7 @@ enum {
     SIMBA_CAP_LIST = 1 << 7,        /* LIST and FORCE_RELEASE work */
     SIMBA_CAP_EXAMINE = 1 << 8,     /* EXAMINE works */
     SIMBA_CAP_PREPARE = 1 << 9,     /* PREPARE works: opening the store does not make everything by itself */
+    SIMBA_CAP_PUSH_TO = 1 << 10,    /* contenders are told by push_to: `watch` is for observers alone */
 };
 
 typedef struct simba_backend {
@@ -234,6 +239,8 @@ typedef struct simba_backend {
     /* May be NULL: can a mutex have this name, which is a good one by our own rules, in a store of this URL? Otherwise
      * SIMBA_EINVAL and a sentence. Any thread, in a turn or not. */
     int (*accepts)(const simba_url *url, const char *mutex, simba_error *err);
+    /* With SIMBA_CAP_SESSION, after init: how long a session is asked to last, in ms. */
+    int64_t (*session_ms)(void *self);
 } simba_backend;
 
 /* Add a store of your own, for simba_client_open. The table must live for ever. Any thread. SIMBA_EINVAL: wrong version

@@ -25,14 +25,20 @@ void simba__contention_init(machine *m, const simba__timing *timing, bool leaves
 
 static simba_local lease_end(const machine *m)
 {
-    return m->timing->session ? SIMBA__NEVER : simba__local_add(m->lease_from, simba__lease_ns(m->timing));
+    return m->timing->session ? m->session_until : simba__local_add(m->lease_from, simba__lease_ns(m->timing));
 }
 
 /* The moment at which an unreachable holder is told. Once told, it has the margin to tidy up. */
 static simba_local guard(const machine *m)
 {
     const simba_local end = lease_end(m);
-    return m->phase == SIMBA__HOLD && !m->timing->session ? simba__local_add(end, -m->timing->stop_margin_ns) : end;
+    return m->phase == SIMBA__HOLD ? simba__local_add(end, -m->timing->stop_margin_ns) : end;
+}
+
+/* A session is kept up by the store, for all of its leases at once. */
+static simba_local renew_at(const machine *m)
+{
+    return m->timing->session ? SIMBA__NEVER : simba__period_renew_at(m->timing, m->lease_from);
 }
 
 static simba_local hold_end(const machine *m)
@@ -55,7 +61,7 @@ simba_local simba__contention_ttl_until(const machine *m)
     if (!leased(m))
         return (simba_local){0};
     return m->timing->session
-               ? SIMBA__NEVER
+               ? guard(m)
                : simba__local_min(guard(m), simba__local_add(m->lease_from, simba__lease_ttl_ns(m->timing)));
 }
 
@@ -70,7 +76,7 @@ simba_status simba__contention_status(const machine *m)
 
 bool simba__contention_wants_news(const machine *m, unsigned caps)
 {
-    if (m->phase == SIMBA__IDLE)
+    if (m->phase == SIMBA__IDLE || (caps & SIMBA_CAP_PUSH_TO))
         return false;
     if (caps & SIMBA_CAP_WATCH_FREE)
         return true;
@@ -193,7 +199,7 @@ static void look_at_clock(machine *m, simba_local now, actions *out)
         return;
     }
     if (simba__local_reached(now, guard(m)))
-        tell_released(m, SIMBA_REASON_EXPIRED, NULL, false, out);
+        tell_released(m, m->timing->session ? SIMBA_REASON_SESSION_LOST : SIMBA_REASON_EXPIRED, NULL, false, out);
     else if (simba__local_reached(now, hold_end(m)))
         tell_released(m, SIMBA_REASON_HOLD_LIMIT, NULL, true, out);
 }
@@ -227,7 +233,7 @@ static void acquire_won(machine *m, const simba_reply *reply, simba_local now, a
     learn(m, &reply->owner, out);
     m->phase = SIMBA__HOLD;
     m->held_since = now;
-    m->wake = m->timing->session ? SIMBA__NEVER : simba__period_renew_at(m->timing, m->lease_from);
+    m->wake = renew_at(m);
     out->acquired = true;
 }
 
@@ -271,7 +277,7 @@ static void renewed(machine *m, const simba_reply *reply, simba_local now, actio
         return; /* too late: it was told already, and is given back */
     if (m->sent_at.ns > m->lease_from.ns)
         m->lease_from = m->sent_at;
-    m->wake = simba__period_renew_at(m->timing, m->lease_from);
+    m->wake = renew_at(m);
     if (m->phase == SIMBA__HOLD)
         m->owner = reply->owner;
     look_at_clock(m, now, out);
@@ -469,6 +475,7 @@ static simba_local next_timer(const machine *m)
 void simba__contention_step(machine *m, const simba__event *event, actions *ret_actions)
 {
     memset(ret_actions, 0, sizeof *ret_actions);
+    m->session_until = event->session_until;
     look_at_clock(m, event->now, ret_actions);
     switch (event->kind) {
     case SIMBA__EV_START:

@@ -43,12 +43,13 @@ typedef enum simba__event_kind {
 typedef struct simba__event {
     simba__event_kind kind;
     simba_local now;
-    uint64_t seed;            /* START: fresh randomness; the incarnation's nonce comes from it */
-    simba_local give_up;      /* START: no request needs to be waited for past this; SIMBA__NEVER for contenders */
-    uint32_t generation;      /* REPLY */
-    const simba_reply *reply; /* REPLY */
-    const simba_push *push;   /* PUSH */
-    bool used;                /* PUSH, filled in by whoever handles it: it led to something */
+    simba_local session_until; /* session stores: until then, by our own clock, the session cannot have ended */
+    uint64_t seed;             /* START: fresh randomness; the incarnation's nonce comes from it */
+    simba_local give_up;       /* START: no request needs to be waited for past this; SIMBA__NEVER for contenders */
+    uint32_t generation;       /* REPLY */
+    const simba_reply *reply;  /* REPLY */
+    const simba_push *push;    /* PUSH */
+    bool used;                 /* PUSH, filled in by whoever handles it: it led to something */
 } simba__event;
 
 /* What to do now, in this order. */
@@ -73,10 +74,11 @@ typedef struct simba__actions {
 typedef struct simba__contention {
     const simba__timing *timing;
     uint64_t seed;
-    uint64_t nonce;         /* of this incarnation; new after every start and every loss */
-    uint64_t token;         /* of the grant; 0 without one */
-    simba_local sent_at;    /* when the request in flight was handed over */
-    simba_local lease_from; /* when the request that last confirmed the lease was handed over */
+    uint64_t nonce;            /* of this incarnation; new after every start and every loss */
+    uint64_t token;            /* of the grant; 0 without one */
+    simba_local sent_at;       /* when the request in flight was handed over */
+    simba_local lease_from;    /* when the request that last confirmed the lease was handed over */
+    simba_local session_until; /* as the latest event had it */
     simba_local held_since;
     simba_local wake; /* when the phase wants to go on by itself */
     simba_local give_up;

@@ -41,9 +41,9 @@ static void rest(machine *m, simba_local now, int64_t now_ms)
 {
     int64_t ns = m->poll_ns;
     if (!simba_owner_is_none(&m->owner)) {
-        const int64_t left_ns = (m->owner.transition_at_ms - now_ms + 1) * SIMBA__NS_PER_MS;
-        if (left_ns < ns)
-            ns = left_ns > SIMBA__NS_PER_MS ? left_ns : SIMBA__NS_PER_MS;
+        const int64_t left_ms = m->owner.transition_at_ms - now_ms; /* for ever, where leases are sessions */
+        if (left_ms < ns / SIMBA__NS_PER_MS)
+            ns = left_ms > 0 ? (left_ms + 1) * SIMBA__NS_PER_MS : SIMBA__NS_PER_MS;
     }
     m->wake = simba__local_add(now, ns);
 }

@@ -134,6 +134,20 @@ int64_t simba__lease_left_ns(simba_local until, simba_local session_until, simba
     return until.ns && left > 0 ? left : 0;
 }
 
+int64_t simba__session_ns(const simba__timing *timing, int64_t ms)
+{
+    return less_drift(timing, ms * MS);
+}
+
+int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_error *err)
+{
+    /* What a session is good for goes up and down between signs of life; a holder needs more of it than the margin. */
+    return check_range("stop margin", timing->ms.stop_margin_ms, 0, ms / 3, err) == 0
+               ? 0
+               : simba__wrap(err, SIMBA_EINVAL, "the session is to last for %lld ms, and two thirds must stay for work",
+                             (long long)ms);
+}
+
 /* How long before the end of the ttl to renew. A transition gives time for retries afterwards; where it is short or
  * missing, that time has to come out of the ttl. */
 static int64_t lead_ns(const simba__timing *timing)
@@ -178,7 +192,7 @@ int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures,
 int64_t simba__period_op_timeout_ns(const simba__timing *timing, simba_op op)
 {
     if (timing->session)
-        return timing->op_timeout_ns;
+        return op == SIMBA_OP_RELEASE ? min64(timing->op_timeout_ns, 1000 * MS) : timing->op_timeout_ns;
     if (op == SIMBA_OP_RENEW)
         return min64(timing->op_timeout_ns, max64(simba__period_window_ns(timing) / 4, 20 * MS));
     /* Nobody has to wait long for a stop: an undone release heals itself when the lease ends. */

@@ -19,7 +19,7 @@ typedef struct simba__timing {
     int64_t jitter_max_ns;
     int64_t op_timeout_ns;
     int64_t drift_ppm;
-    bool session; /* the lease is a session: it has no end of its own and nothing is renewed */
+    bool session; /* the lease is a session: the store says how long it lasts, and nothing is renewed */
 } simba__timing;
 
 /* The defaults of a lease store. */
@@ -36,6 +36,11 @@ int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op
  * less what the two clocks may drift apart meanwhile. */
 int64_t simba__lease_ns(const simba__timing *timing);
 int64_t simba__lease_ttl_ns(const simba__timing *timing);
+
+/* The same for a session of which the store says that it lasts for `ms`. */
+int64_t simba__session_ns(const simba__timing *timing, int64_t ms);
+/* Does the stop margin fit into such a session? SIMBA_EINVAL says what would. */
+int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_error *err);
 
 /* For how long the holder may act: until the end of its lease and, in a session, while that cannot have ended. 0: not at
  * all, and also where `until` is {0}, which stands for no lease. */

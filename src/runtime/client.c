@@ -206,8 +206,6 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
     int rc = parse_url(client, url, err);
     if (rc == 0)
         rc = resolve_timing(client, err);
-    if (rc == 0 && simba__timers_reserve(&client->timers) < 0)
-        rc = simba__fail(err, SIMBA_ENOMEM, "out of memory");
     if (rc == 0)
         rc = simba__loop_init(client, err);
     if (rc < 0)
@@ -216,7 +214,10 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
     client->store = simba__calloc(1, client->backend->instance_size);
     if (!client->store)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    return client->backend->init(client->store, &client->host, client->url, err);
+    rc = client->backend->init(client->store, &client->host, client->url, err);
+    return rc < 0 || !client->timing.session
+               ? rc
+               : simba__timing_check_session(&client->timing, client->backend->session_ms(client->store), err);
 }
 
 /* From here on the store is open, and has to be closed before anything is torn down. */
@@ -322,7 +323,6 @@ int simba_client_close(simba_client *client)
     stop_parties(client);
     client->closed = true;
     simba__topics_unwatch_all(&client->topics);
-    simba__timers_clear(&client->timers, &client->session_timer);
     simba__leave(client);
 
     simba__dispatcher_fini(client);

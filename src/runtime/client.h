@@ -62,7 +62,6 @@ struct simba_client {
     bool store_close_wanted, store_close_begun, store_closed;
 
     _Atomic int64_t session_until_ns; /* INT64_MAX where leases are not sessions */
-    simba_timer session_timer;
 
     simba_stats stats;
     simba_error last_cause; /* the latest complaint about the store, so that 100,000 contenders do not all repeat it */

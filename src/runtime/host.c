@@ -5,7 +5,7 @@
 
 #include "core/delivery.h"
 #include "runtime/calls.h"
-#include "runtime/party.h"
+#include "runtime/member.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/random.h"
@@ -135,6 +135,8 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
         deliver(client, (simba__topic *)(void *)topic, push);
         return;
     }
+    if (push->kind == SIMBA_PUSH_SESSION_LOST)
+        atomic_store(&client->session_until_ns, 0);
     for (simba__party *party = client->parties, *next; party; party = next) {
         next = party->next;
         simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
@@ -143,19 +145,27 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
     }
 }
 
-static void session_over(simba_timer *timer, simba_local now)
-{
-    (void)now;
-    simba_client *client = (simba_client *)(void *)((char *)timer - offsetof(simba_client, session_timer));
-    const simba_push push = {.kind = SIMBA_PUSH_SESSION_LOST};
-    host_push(&client->host, NULL, &push);
-}
-
-static void host_session(simba_host *host, simba_local valid_until)
+static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
 {
     simba_client *client = of(host);
-    atomic_store(&client->session_until_ns, valid_until.ns);
-    simba__timers_set(&client->timers, &client->session_timer, valid_until);
+    client->stats.pushes++;
+    const simba__topic *topic = simba__topics_find(&client->topics, mutex);
+    for (simba__party *party = topic ? topic->first : NULL; party; party = party->topic_next) {
+        const simba__member *member = (const simba__member *)(const void *)party;
+        if (!party->type->is_member || member->machine.nonce != nonce)
+            continue;
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
+        party->type->event(party, &event);
+        return;
+    }
+}
+
+/* Holders find the new end when they look at the old one. */
+static void host_session(simba_host *host, simba_local from, int64_t ms)
+{
+    simba_client *client = of(host);
+    const simba_local until = simba__local_add(from, simba__session_ns(&client->timing, ms));
+    atomic_store(&client->session_until_ns, until.ns);
 }
 
 /* --- the rest -------------------------------------------------------------------------------------- */
@@ -207,8 +217,7 @@ static void host_closed(simba_host *host)
 
 void simba__host_init(simba_client *client)
 {
-    client->session_timer.fire = session_over;
-    atomic_init(&client->session_until_ns, INT64_MAX);
+    atomic_init(&client->session_until_ns, client->timing.session ? 0 : INT64_MAX);
     client->host = (simba_host){
         .loop = &client->loop,
         .now = host_now,
@@ -220,6 +229,7 @@ void simba__host_init(simba_client *client)
         .listed = simba__call_listed,
         .found = simba__call_found,
         .push = host_push,
+        .push_to = host_push_to,
         .session = host_session,
         .wake = host_wake,
         .work = host_work,

@@ -22,14 +22,17 @@ static int resolve_timing(simba__member *member, simba_client *client, const sim
     if (inherits_all(timing))
         return 0;
     if (client->timing.session && (timing->ttl_ms != SIMBA_INHERIT || timing->transition_ms != SIMBA_INHERIT))
-        return simba__fail(err, SIMBA_EINVAL, "ttl and transition do not apply to %s://, whose leases are sessions",
-                           simba_url_scheme(client->url));
+        return simba__fail(err, SIMBA_EINVAL, "%s does not apply to %s://, whose leases are sessions",
+                           timing->ttl_ms != SIMBA_INHERIT ? "ttl" : "transition", simba_url_scheme(client->url));
     const simba_timing merged = simba__timing_inherit(timing, &client->timing.ms);
     member->own_timing = simba__malloc(sizeof *member->own_timing);
     if (!member->own_timing)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    return simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms,
-                                 client->timing.session, err, member->own_timing);
+    const int rc = simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms,
+                                         client->timing.session, err, member->own_timing);
+    return rc < 0 || !client->timing.session
+               ? rc
+               : simba__timing_check_session(member->own_timing, client->backend->session_ms(client->store), err);
 }
 
 static int make_id(simba__member *member, const char *id, simba_error *err)
@@ -85,9 +88,15 @@ static const simba__member_type *type_of(const simba__member *member)
 static void publish(simba__member *member)
 {
     const simba__contention *machine = &member->machine;
-    const int64_t valid_until_ns = simba__contention_valid_until(machine).ns;
+    int64_t valid_until_ns = simba__contention_valid_until(machine).ns;
+    int64_t ttl_until_ns = simba__contention_ttl_until(machine).ns;
+    if (machine->timing->session && valid_until_ns)
+        valid_until_ns = ttl_until_ns = INT64_MAX; /* the session's end moves without us: whoever reads looks at that */
+    const bool warned = machine->timing->session && machine->phase == SIMBA__HOLD;
+    const int64_t margin_ns = warned ? machine->timing->stop_margin_ns : 0;
     atomic_store_explicit(&member->token, valid_until_ns ? machine->token : 0, memory_order_relaxed);
-    atomic_store_explicit(&member->ttl_until_ns, simba__contention_ttl_until(machine).ns, memory_order_relaxed);
+    atomic_store_explicit(&member->ttl_until_ns, ttl_until_ns, memory_order_relaxed);
+    atomic_store_explicit(&member->margin_ns, margin_ns, memory_order_relaxed);
     atomic_store_explicit(&member->valid_until_ns, valid_until_ns, memory_order_release);
 }
 
@@ -116,6 +125,7 @@ void simba__member_step(simba__party *party, simba__event *event)
 {
     simba__member *member = (simba__member *)(void *)party;
     const simba_op op_before = (simba_op)member->machine.op;
+    event->session_until.ns = atomic_load_explicit(&party->client->session_until_ns, memory_order_relaxed);
     simba__actions actions;
     simba__contention_step(&member->machine, event, &actions);
     event->used = actions.used;
@@ -192,9 +202,10 @@ static int64_t left_ns(const simba__member *member, const _Atomic int64_t *until
     const simba_client *client = member->party.client;
     if (simba__client_forked(client, NULL) < 0)
         return 0;
-    const simba_local until_ns = {atomic_load_explicit(until, memory_order_acquire)};
-    const simba_local session_ns = {atomic_load_explicit(&client->session_until_ns, memory_order_relaxed)};
-    return simba__lease_left_ns(until_ns, session_ns, simba__clock_boot());
+    const int64_t margin_ns = atomic_load_explicit(&member->margin_ns, memory_order_relaxed);
+    const simba_local until_at = {atomic_load_explicit(until, memory_order_acquire)};
+    const simba_local session_at = {atomic_load_explicit(&client->session_until_ns, memory_order_relaxed)};
+    return simba__lease_left_ns(until_at, simba__local_add(session_at, -margin_ns), simba__clock_boot());
 }
 
 int64_t simba__member_held_for_ns(const simba__member *member)

@@ -22,6 +22,7 @@ struct simba__member {
     /* For reading without the lock. */
     _Atomic int64_t valid_until_ns;
     _Atomic int64_t ttl_until_ns;
+    _Atomic int64_t margin_ns; /* session stores: how long before the end of the session these two come */
     _Atomic uint64_t token;
 };
 

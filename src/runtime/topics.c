@@ -37,24 +37,30 @@ static void soil(simba__topics *topics, simba__topic *topic)
     topics->dirty = topic;
 }
 
+simba__topic *simba__topics_find(const simba__topics *topics, const char *mutex)
+{
+    simba__topic *topic = topics->capacity ? topics->buckets[simba__hash(mutex) & (topics->capacity - 1)] : NULL;
+    while (topic && strcmp(topic->mutex, mutex) != 0)
+        topic = topic->next;
+    return topic;
+}
+
 simba__topic *simba__topics_get(simba__topics *topics, const char *mutex)
 {
-    const size_t h = simba__hash(mutex);
-    if (topics->capacity)
-        for (simba__topic *topic = topics->buckets[h & (topics->capacity - 1)]; topic; topic = topic->next)
-            if (strcmp(topic->mutex, mutex) == 0) {
-                topic->handles++;
-                return topic;
-            }
+    simba__topic *topic = simba__topics_find(topics, mutex);
+    if (topic) {
+        topic->handles++;
+        return topic;
+    }
     if (topics->count >= topics->capacity && !grow(topics))
         return NULL;
-    simba__topic *topic = simba__calloc(1, sizeof *topic + strlen(mutex) + 1);
+    topic = simba__calloc(1, sizeof *topic + strlen(mutex) + 1);
     if (!topic)
         return NULL;
     strcpy(topic->mutex, mutex);
     topic->shown.mutex = topic->mutex;
     topic->handles = 1;
-    simba__topic **bucket = &topics->buckets[h & (topics->capacity - 1)];
+    simba__topic **bucket = &topics->buckets[simba__hash(mutex) & (topics->capacity - 1)];
     topic->next = *bucket;
     *bucket = topic;
     topics->count++;

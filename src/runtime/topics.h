@@ -30,6 +30,8 @@ typedef struct simba__topics {
 
 /* Find or make. NULL: out of memory. Counts as a handle until simba__topics_put. */
 simba__topic *simba__topics_get(simba__topics *topics, const char *mutex);
+/* NULL: there is none. */
+simba__topic *simba__topics_find(const simba__topics *topics, const char *mutex);
 void simba__topics_put(simba__topics *topics, simba__topic *topic);
 
 void simba__topic_want(simba__topics *topics, simba__topic *topic);

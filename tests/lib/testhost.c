@@ -96,13 +96,20 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
 {
     testhost *h = of(host);
     assert(h->push_count < TESTHOST_PUSHES);
-    h->pushes[h->push_count++] = (testhost_push){topic, *push};
+    h->pushes[h->push_count++] = (testhost_push){topic, 0, *push};
 }
 
-static void host_session(simba_host *host, simba_local valid_until)
+static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
 {
-    (void)host;
-    (void)valid_until;
+    (void)mutex;
+    host_push(host, NULL, push);
+    of(host)->pushes[of(host)->push_count - 1].nonce = nonce;
+}
+
+static void host_session(simba_host *host, simba_local from, int64_t ms)
+{
+    of(host)->session_from = from;
+    of(host)->session_ms = ms;
 }
 
 static void host_wake(simba_host *host)
@@ -176,6 +183,7 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
         .listed = host_listed,
         .found = host_found,
         .push = host_push,
+        .push_to = host_push_to,
         .session = host_session,
         .wake = host_wake,
         .work = host_work,

@@ -11,6 +11,7 @@ enum { TESTHOST_TIMERS = 32, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOS
 
 typedef struct testhost_push {
     simba_topic *topic;
+    uint64_t nonce; /* of push_to; 0: it was push */
     simba_push push;
 } testhost_push;
 
@@ -48,6 +49,8 @@ struct testhost {
 
     testhost_push pushes[TESTHOST_PUSHES];
     size_t push_count;
+    simba_local session_from; /* as last told */
+    int64_t session_ms;
     testhost_listed listed[TESTHOST_LISTED];
     size_t listed_count;
     testhost_found found[TESTHOST_FOUND];

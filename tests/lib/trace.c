@@ -22,6 +22,7 @@ void trace_init_with(trace *t, const simba_timing *ms, bool session, bool queue)
 {
     simba_error error;
     memset(t, 0, sizeof *t);
+    t->session_until_ms = INT64_MAX;
     assert_int_equal(simba__timing_resolve(ms, 10000, 4000, session, &error, &t->timing), 0);
     simba__contention_init(&t->machine, &t->timing, queue);
 }
@@ -70,6 +71,9 @@ static const char *render(trace *t)
 static const char *step(trace *t, simba__event event)
 {
     event.now = now_of(t);
+    event.session_until = t->session_until_ms == INT64_MAX
+                              ? SIMBA__NEVER
+                              : simba__local_add((simba_local){epoch_ns}, t->session_until_ms * SIMBA__NS_PER_MS);
     simba__contention_step(&t->machine, &event, &t->actions);
     return render(t);
 }

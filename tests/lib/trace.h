@@ -8,7 +8,8 @@
 typedef struct trace {
     simba__timing timing;
     simba__contention machine;
-    int64_t now_ms; /* since the machine was made */
+    int64_t now_ms;           /* since the machine was made */
+    int64_t session_until_ms; /* on the same scale; without an end at first */
     simba__actions actions;
     char text[256];
 } trace;

@@ -643,7 +643,7 @@ static void a_permanent_error_ends_a_lockers_wait(void **state)
 
 /* --- session stores ------------------------------------------------------------------------------ */
 
-/* A session has no end of its own and nothing is renewed; its loss is told, with its own reason. */
+/* Nothing of a session is renewed; its loss is told, with its own reason, and nothing of it is left to give back. */
 static void a_session_lease_ends_with_the_session(void **state)
 {
     (void)state;
@@ -657,6 +657,56 @@ static void a_session_lease_ends_with_the_session(void **state)
     TRACE("acquire", trace_ack(&t));
     TRACE("changed", trace_owned(&t, "other", 8, 0));
     TRACE("acquire", trace_push(&t, SIMBA_PUSH_SESSION_BACK));
+}
+
+/* A holder that hears nothing is told when the session can have ended by our own clock, less the margin. The session may
+ * live on in the store, so what it held is given back before anything new is begun. */
+static void a_session_that_may_have_ended_is_told(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .stop_margin_ms = 500, .jitter_max_ms = 1000};
+    trace t;
+    trace_init_with(&t, &ms, true, true);
+    t.session_until_ms = 5000;
+    TRACE("acquire", trace_start(&t));
+    TRACE("acquired changed wake@4500", trace_mine(&t, 7));
+    assert_int_equal(trace_held_ms(&t), 4500);
+    t.session_until_ms = 7000; /* it was heard of */
+    TRACE("wake@6500", trace_at(&t, 4500));
+    TRACE("released(session lost) changed", trace_at(&t, 6500));
+    TRACE("release", trace_ack(&t));
+    t.session_until_ms = 12000;
+    TRACE("acquire", trace_nobody(&t));
+    TRACE("acquired changed wake@11500", trace_mine(&t, 8));
+}
+
+/* A session that has ended cannot hold what it has just won. */
+static void a_win_after_the_session_is_given_back(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
+    trace t;
+    trace_init_with(&t, &ms, true, true);
+    t.session_until_ms = 1000;
+    TRACE("acquire", trace_start(&t));
+    trace_pass(&t, 1000);
+    TRACE("late release", trace_mine(&t, 7));
+}
+
+/* Being asked to look again is no reason to renew a session from then on. */
+static void a_session_lease_is_not_renewed(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
+    trace t;
+    trace_init_with(&t, &ms, true, true);
+    TRACE("acquire", trace_start(&t));
+    TRACE("acquired changed", trace_mine(&t, 7));
+    TRACE("renew", trace_push(&t, SIMBA_PUSH_CHANGED));
+    TRACE("", trace_mine(&t, 7));
+    TRACE("", trace_at(&t, 100000));
+    TRACE("renew", trace_push(&t, SIMBA_PUSH_CHANGED));
+    TRACE("released(revoked) changed", trace_revoked(&t));
 }
 
 int main(void)
@@ -707,6 +757,9 @@ int main(void)
         cmocka_unit_test(a_locker_leads_once),
         cmocka_unit_test(a_permanent_error_ends_a_lockers_wait),
         cmocka_unit_test(a_session_lease_ends_with_the_session),
+        cmocka_unit_test(a_session_that_may_have_ended_is_told),
+        cmocka_unit_test(a_win_after_the_session_is_given_back),
+        cmocka_unit_test(a_session_lease_is_not_renewed),
     };
     return cmocka_run_group_tests_name("contention", tests, NULL, NULL);
 }
