@@ -4,6 +4,7 @@
  *   redis       also listens on %DIR%/redis.sock
  *   redis-tls   wants TLS and the password "secret"; %DIR%/ca.pem vouches for its name, "localhost"
  *   redis-sentinel   three sentinels, at %HOSTS%, that know a master with a replica as "orders"
+ *   redis-cluster    three masters of a cluster, at %HOSTS%
  * Where the server's program is not installed it prints a skipped plan. */
 #include <errno.h>
 #include <signal.h>
@@ -16,7 +17,8 @@
 
 #include "lib/server.h"
 
-static const server_kind *const kinds[] = {&server_kind_redis, &server_kind_redis_tls, &server_kind_redis_sentinel};
+static const server_kind *const kinds[] = {&server_kind_redis, &server_kind_redis_tls, &server_kind_redis_sentinel,
+                                           &server_kind_redis_cluster};
 
 static const server_kind *kind_named(const char *name)
 {

@@ -46,8 +46,9 @@ bool server_start_redis_tls(server *s, const char *folder, const char *password,
 /* A master (the 3rd of the group), a replica of it (the 4th), and three sentinels (the first), whose name for it is
  * "orders". Its replica is in step, and the sentinels know one another. */
 bool server_start_redis_sentinel(server *s);
-/* Three masters of a cluster, which is up. */
+/* Three masters of a cluster, which is up; and one of them again, with what it has on disk. */
 bool server_start_redis_cluster(server *s);
+bool server_start_redis_master(server *s);
 /* Send one command to a server of Redis' kind, as words with blanks between them, and return what it answered as it came
  * over the wire; "" when it does not answer. It stays until the next call. */
 const char *server_tell_redis(const server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -58,6 +59,7 @@ typedef struct server_kind {
     const char *program;      /* without it the tests are skipped */
     bool (*start)(server *s); /* after server_init */
 } server_kind;
-extern const server_kind server_kind_redis, server_kind_redis_tls, server_kind_redis_sentinel;
+extern const server_kind server_kind_redis, server_kind_redis_tls, server_kind_redis_sentinel,
+    server_kind_redis_cluster;
 
 #endif

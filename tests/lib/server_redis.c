@@ -163,6 +163,54 @@ bool server_start_redis_sentinel(server *s)
     return true;
 }
 
+/* Of the talk between the servers: has to be the same after a restart. */
+static int bus_port(const server *s)
+{
+    return s->port < 40000 ? s->port + 20000 : s->port - 20000;
+}
+
+bool server_start_redis_master(server *s)
+{
+    char bus[12];
+    snprintf(bus, sizeof bus, "%d", bus_port(s));
+    const char *const more[] = {"--cluster-enabled",
+                                "yes",
+                                "--cluster-config-file",
+                                "nodes.conf",
+                                "--cluster-port",
+                                bus,
+                                "--cluster-node-timeout",
+                                "1000",
+                                "--appendonly",
+                                "yes",
+                                "--appendfsync",
+                                "always",
+                                NULL};
+    return server_start_redis(s, more);
+}
+
+bool server_start_redis_cluster(server *s)
+{
+    for (unsigned i = 0; i < 2; i++)
+        server_add(s);
+    list_hosts(s, 3);
+    for (unsigned i = 0; i < 3; i++) {
+        server *master = server_nth(s, i);
+        if (!server_start_redis_master(master))
+            return false;
+        server_tell_redis(master, "CLUSTER ADDSLOTSRANGE %u %u", i * 5461, i < 2 ? i * 5461 + 5460 : 16383);
+        server_tell_redis(master, "CLUSTER SET-CONFIG-EPOCH %u", i + 1);
+    }
+    for (unsigned i = 1; i < 3; i++)
+        server_tell_redis(s, "CLUSTER MEET 127.0.0.1 %d %d", server_nth(s, i)->port, bus_port(server_nth(s, i)));
+    for (unsigned i = 0; i < 3; i++)
+        if (!await_answer(server_nth(s, i), "CLUSTER INFO", "cluster_known_nodes:3") ||
+            !await_answer(server_nth(s, i), "CLUSTER INFO", "cluster_state:ok"))
+            return false;
+    return true;
+}
+
 const server_kind server_kind_redis = {"redis", "redis-server", start_plain};
 const server_kind server_kind_redis_tls = {"redis-tls", "redis-server", start_tls};
 const server_kind server_kind_redis_sentinel = {"redis-sentinel", "redis-server", server_start_redis_sentinel};
+const server_kind server_kind_redis_cluster = {"redis-cluster", "redis-server", server_start_redis_cluster};

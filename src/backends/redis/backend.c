@@ -1,5 +1,7 @@
 /* redis:// and its kin: a store of leases in a Redis server, shared with Simba on the JVM. See redis.h for its parts,
  * scripts.c for what is stored, reply.c for what becomes of errors. */
+#include <string.h>
+
 #include "backends/redis/tls.h"
 #include "util/error.h"
 
@@ -29,6 +31,8 @@ static int redis_init(void *instance, simba_host *host, const simba_url *url, si
         return rc;
     rc = simba__redis_subs_init(self);
     if (rc == 0)
+        rc = simba__redis_lists_init(self);
+    if (rc == 0)
         rc = self->options.topology->init(self);
     return rc < 0 ? simba__fail(err, rc, "out of memory") : 0;
 }
@@ -36,7 +40,10 @@ static int redis_init(void *instance, simba_host *host, const simba_url *url, si
 static void redis_submit(void *instance, simba_request *request)
 {
     redis_store *self = instance;
-    simba__redis_calls_submit(self->options.topology->route(self, request->mutex), request);
+    if (request->op == SIMBA_OP_LIST)
+        simba__redis_list_begin(self, request);
+    else
+        simba__redis_calls_submit(self->options.topology->route(self, request->mutex), request);
 }
 
 static void redis_flush(void *instance)
@@ -49,7 +56,7 @@ static void redis_flush(void *instance)
 static bool redis_direct(void *instance)
 {
     redis_store *self = instance;
-    return simba__redis_calls_direct(self->nodes);
+    return self->options.topology->one_server && simba__redis_calls_direct(self->nodes);
 }
 
 static int redis_watch_topic(void *instance, simba_topic *topic)
@@ -65,8 +72,7 @@ static void redis_unwatch_topic(void *instance, simba_topic *topic)
 static void redis_woken(void *instance)
 {
     redis_store *self = instance;
-    for (redis_node *node = self->nodes; node; node = node->next)
-        simba__redis_conn_flush(&node->commands); /* what a thread of the application could not send */
+    redis_flush(self); /* also what a thread of the application could not send */
     simba__redis_subs_woken(self);
 }
 
@@ -77,6 +83,7 @@ static void redis_close(void *instance)
     self->closing = true;
     for (redis_node *node = self->nodes; node; node = node->next)
         simba__redis_node_close(node, &why);
+    simba__redis_lists_close(self);
     self->options.topology->close(self);
     simba__redis_subs_close(self);
     look_whether_closed(self);
@@ -97,7 +104,17 @@ static void redis_fini(void *instance)
     simba__redis_options_free(&self->options);
 }
 
-static const char *const schemes[] = {"redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", NULL};
+static int redis_accepts(const simba_url *url, const char *mutex, simba_error *err)
+{
+    if (!strstr(simba_url_scheme(url), "+cluster") || simba__redis_in_one_slot(mutex))
+        return 0;
+    return simba__fail(
+        err, SIMBA_EINVAL,
+        "a mutex name that begins with \"}\" cannot be used in a Redis Cluster: its keys would lie apart");
+}
+
+static const char *const schemes[] = {"redis",           "rediss",        "redis+unix",     "redis+sentinel",
+                                      "rediss+sentinel", "redis+cluster", "rediss+cluster", NULL};
 static const char *const keys[] = {"db",
                                    "connect-timeout",
                                    "timeout",
@@ -125,4 +142,5 @@ const simba_backend simba__backend_redis = {
     .close = redis_close,
     .fini = redis_fini,
     .direct = redis_direct,
+    .accepts = redis_accepts,
 };

@@ -5,6 +5,7 @@
  * With replicas=N a WAIT follows every batch that may grant or renew something. What the batch was granted is held back
  * until the replicas have confirmed it. If too few did, a grant is given back and the request fails. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +17,24 @@
 enum { KEY_SIZE = SIMBA_MUTEX_BYTES + 32, SPARE_ARGS = 12, WAIT_MOST_MS = 1000 };
 
 typedef enum call_kind { CALL_REQUEST, CALL_LOAD, CALL_WAIT, CALL_OWN } call_kind;
+
+/* What a request has been through, in its backend_data. */
+enum {
+    RELOADED = 1, /* it came upon a server without our scripts */
+    ASKING = 2,   /* to a server that does not have its slot yet */
+    HOP = 4,      /* and more: how often it was sent on */
+    HOPS_MOST = 8,
+};
+
+static unsigned marks_of(const simba_request *request)
+{
+    return (unsigned)(uintptr_t)request->backend_data;
+}
+
+static void set_marks(simba_request *request, unsigned marks)
+{
+    request->backend_data = (void *)(uintptr_t)marks;
+}
 
 struct redis_call {
     redis_call *next;
@@ -121,12 +140,14 @@ static void put_script(redis_node *self, redis_script script, const char *mutex,
 {
     char keys[3][KEY_SIZE];
     snprintf(keys[0], KEY_SIZE, "simba:{%s}", mutex);
-    snprintf(keys[1], KEY_SIZE, "simba:{%s}:contender", mutex);
-    snprintf(keys[2], KEY_SIZE, "simba:{%s}:fence", mutex);
-    const char *argv[6 + SPARE_ARGS] = {"EVALSHA", self->sha[script], "3", keys[0], keys[1], keys[2]};
+    snprintf(keys[1], KEY_SIZE, "simba:{%s}:fence", mutex);
+    snprintf(keys[2], KEY_SIZE, "simba:{%s}:contender", mutex);
+    const size_t count = script == REDIS_RENEW ? 2 : 3;
+    const char *argv[6 + SPARE_ARGS] = {"EVALSHA", self->sha[script], count == 2 ? "2" : "3",
+                                        keys[0],   keys[1],           keys[2]};
     for (size_t i = 0; i < argc; i++)
-        argv[6 + i] = args[i];
-    simba__redis_put(&self->commands.out, 6 + argc, argv);
+        argv[3 + count + i] = args[i];
+    simba__redis_put(&self->commands.out, 3 + count + argc, argv);
 }
 
 static void put_request(redis_node *self, const simba_request *request)
@@ -190,18 +211,46 @@ static void put_wait(redis_node *self, int64_t left_ns)
         self->commands.out.failed = true;
 }
 
+/* In here a LIST is one row of one, see list.c. */
+static void fail_with(redis_node *self, simba_request *request, const simba_error *error)
+{
+    if (request->op == SIMBA_OP_LIST)
+        simba__redis_list_row_failed(self->store, request, error);
+    else
+        self->host->fail(self->host, request, error->code, "%s", error->text);
+}
+
+void simba__redis_calls_fail(redis_node *self, simba_request *request, int code, const char *format, ...)
+{
+    simba_error error = {.code = code};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error.text, sizeof error.text, format, args);
+    va_end(args);
+    fail_with(self, request, &error);
+}
+
+static void fail_for_memory(redis_node *self, simba_request *request)
+{
+    simba__redis_calls_fail(self, request, SIMBA_ENOMEM, "redis %s: out of memory", self->commands.at.where);
+}
+
 static void send_waiting(redis_node *self)
 {
     int64_t shortest_ns = INT64_MAX;
     const int64_t now_ns = self->host->now(self->host).ns;
     for (simba_request *request = take_waiting(self); request; request = take_waiting(self)) {
-        if (request->op == SIMBA_OP_LIST) {
-            simba__redis_list_begin(self, request);
+        /* The first answer is nobody's business: if it is an error, so is the second. */
+        const bool asking = (marks_of(request) & ASKING) != 0;
+        if (asking && !append(self, CALL_REQUEST)) {
+            fail_for_memory(self, request);
             continue;
         }
+        if (asking)
+            simba__redis_put(&self->commands.out, 1, (const char *const[]){"ASKING"});
         redis_call *call = append(self, CALL_REQUEST);
         if (!call) {
-            self->host->fail(self->host, request, SIMBA_ENOMEM, "redis %s: out of memory", self->commands.at.where);
+            fail_for_memory(self, request);
             continue;
         }
         call->request = request;
@@ -231,14 +280,14 @@ static void load_scripts(redis_node *self)
     }
 }
 
-static bool can_send(const redis_node *self)
+bool simba__redis_calls_ready(const redis_node *self)
 {
     return self->commands.state == REDIS_UP && self->loaded == REDIS_SCRIPTS;
 }
 
 bool simba__redis_calls_put(redis_node *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
 {
-    redis_call *call = can_send(self) ? append(self, CALL_OWN) : NULL;
+    redis_call *call = simba__redis_calls_ready(self) ? append(self, CALL_OWN) : NULL;
     if (!call)
         return false;
     call->answer = answer;
@@ -247,29 +296,13 @@ bool simba__redis_calls_put(redis_node *self, size_t argc, const char *const *ar
     return true;
 }
 
-bool simba__redis_calls_read(redis_node *self, const char *mutex, redis_answer *answer, void *user)
-{
-    redis_call *call = can_send(self) ? append(self, CALL_OWN) : NULL;
-    if (!call)
-        return false;
-    call->answer = answer;
-    call->user = user;
-    put_script(self, REDIS_READ, mutex, 0, NULL);
-    return true;
-}
-
 void simba__redis_calls_queue_up(redis_node *self, const char *mutex, const char *id)
 {
-    if (can_send(self) && append(self, CALL_REQUEST))
+    if (simba__redis_calls_ready(self) && append(self, CALL_REQUEST))
         put_script(self, REDIS_QUEUE_UP, mutex, 1, &id);
 }
 
 /* --- answers ---------------------------------------------------------------------------------------- */
-
-static void fail_with(redis_node *self, simba_request *request, const simba_error *error)
-{
-    self->host->fail(self->host, request, error->code, "%s", error->text);
-}
 
 static bool needs_replicas(const redis_node *self, const simba_request *request)
 {
@@ -293,12 +326,37 @@ static void answered(redis_node *self, simba_request *request)
     self->host->complete(self->host, request);
 }
 
-/* A flushed script cache is no reason to fail, once. */
+bool simba__redis_calls_forward(redis_node *to, simba_request *request, bool asking)
+{
+    const unsigned marks = (marks_of(request) & ~(unsigned)(RELOADED | ASKING)) + HOP;
+    if (marks >= HOPS_MOST * HOP)
+        return false;
+    set_marks(request, asking ? marks | ASKING : marks);
+    put_waiting(to, request);
+    to->host->wake(to->host);
+    return true;
+}
+
+void simba__redis_calls_reroute(redis_node *self)
+{
+    simba_request *request = self->waiting_first;
+    self->waiting_first = NULL;
+    self->waiting_last = &self->waiting_first;
+    while (request) {
+        simba_request *next = request->next;
+        put_waiting(self->store->options.topology->route(self->store, request->mutex), request);
+        request = next;
+    }
+}
+
+/* A flushed script cache is no reason to fail, once. Nor is it that the mutex is somewhere else. */
 static bool try_again(redis_node *self, simba_request *request, const char *error)
 {
-    if (strncmp(error, "NOSCRIPT", 8) != 0 || request->backend_data)
+    if (self->store->options.topology->redirected(self, request, error))
+        return true;
+    if (strncmp(error, "NOSCRIPT", 8) != 0 || (marks_of(request) & RELOADED))
         return false;
-    request->backend_data = request;
+    set_marks(request, marks_of(request) | RELOADED);
     if (self->loaded == REDIS_SCRIPTS)
         load_scripts(self);
     put_waiting(self, request);
@@ -318,11 +376,13 @@ static void take_request(redis_node *self, simba_request *request, const redisRe
         fail_with(self, request, &error);
         if (drop)
             simba__redis_conn_fail(&self->commands, error.code, "%s", error.text);
-    } else if (simba__redis_parse(reply, &request->reply)) {
+    } else if (request->op == SIMBA_OP_LIST && simba__redis_list_row(self->store, request, reply)) {
+        /* That was all. */
+    } else if (request->op != SIMBA_OP_LIST && simba__redis_parse(reply, &request->reply)) {
         answered(self, request);
     } else {
-        self->host->fail(self->host, request, SIMBA_ECORRUPT,
-                         "redis %s: an answer of a form that no script of ours has", self->commands.at.where);
+        simba__redis_calls_fail(self, request, SIMBA_ECORRUPT,
+                                "redis %s: an answer of a form that no script of ours has", self->commands.at.where);
         simba__redis_conn_fail(&self->commands, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer",
                                self->commands.at.where);
     }
@@ -343,15 +403,17 @@ static void take_load(redis_node *self, redis_script script, const redisReply *r
         return;
     }
     memcpy(self->sha[script], reply->str, 40);
-    if (++self->loaded == REDIS_SCRIPTS)
+    if (++self->loaded == REDIS_SCRIPTS) {
         send_waiting(self);
+        simba__redis_lists_up(self);
+    }
 }
 
 static void give_back(redis_node *self, const simba_request *request)
 {
     char nonce[24];
     snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
-    if (can_send(self) && append(self, CALL_REQUEST))
+    if (simba__redis_calls_ready(self) && append(self, CALL_REQUEST))
         put_script(self, REDIS_RELEASE, request->mutex, 3, (const char *const[]){request->id, nonce, "0"});
 }
 
@@ -413,6 +475,7 @@ static void fail_all(redis_node *self, const simba_error *error)
         fail_with(self, request, error);
     for (simba_request *request = take_waiting(self); request; request = take_waiting(self))
         fail_with(self, request, error);
+    simba__redis_lists_down(self, error);
 }
 
 static void on_up(redis_conn *conn)
@@ -427,6 +490,7 @@ static void on_down(redis_conn *conn)
     if (conn->failures == 1)
         self->host->log(self->host, SIMBA_LOG_INFO, "%s", conn->error.text);
     fail_all(self, &conn->error);
+    self->store->options.topology->lost(self);
 }
 
 static void on_tick(redis_conn *conn, simba_local now)
@@ -449,7 +513,7 @@ const redis_conn_events simba__redis_calls_events = {
 
 static void expire(redis_node *self, simba_request *request)
 {
-    self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "redis %s: no answer in time", self->commands.at.where);
+    simba__redis_calls_fail(self, request, SIMBA_ETIMEDOUT, "redis %s: no answer in time", self->commands.at.where);
 }
 
 static void min_deadline(simba_local *earliest, simba_local at)
@@ -492,7 +556,6 @@ static void on_deadline(simba_timer *timer, simba_local now)
             min_deadline(&earliest, call->request->deadline);
         }
     }
-    min_deadline(&earliest, simba__redis_lists_expire(self, now));
     if (earliest.ns != INT64_MAX)
         self->host->timer_set(self->host, timer, earliest);
 }
@@ -510,13 +573,13 @@ int simba__redis_calls_init(redis_node *self)
 
 void simba__redis_calls_submit(redis_node *self, simba_request *request)
 {
-    request->backend_data = NULL;
+    set_marks(request, 0);
     put_waiting(self, request);
 }
 
 bool simba__redis_calls_direct(redis_node *self)
 {
-    self->off_loop = can_send(self) && simba__redis_conn_is_clear(&self->commands);
+    self->off_loop = simba__redis_calls_ready(self) && simba__redis_conn_is_clear(&self->commands);
     return self->off_loop;
 }
 
@@ -530,13 +593,14 @@ void simba__redis_calls_flush(redis_node *self)
     }
     switch (self->commands.state) {
     case REDIS_CLOSED:
-        if (self->waiting_first)
+        if (self->waiting_first || self->wanted)
             simba__redis_conn_open(&self->commands);
+        self->wanted = false;
         break;
     case REDIS_CONNECTING:
         break;
     case REDIS_UP:
-        if (can_send(self))
+        if (simba__redis_calls_ready(self))
             send_waiting(self);
         simba__redis_conn_flush(&self->commands);
         break;

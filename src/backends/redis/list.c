@@ -1,5 +1,8 @@
-/* LIST: walk over the keys with SCAN, which shows a key twice if it likes, then read every mutex that was found with the
- * same script as READ does. A mutex is known by its lock or by its fence. */
+/* LIST: walk over the keys of every server with SCAN, which shows a key twice if it likes, then read every mutex that was
+ * found with the same script as READ does. A mutex is known by its lock or by its fence.
+ *
+ * The reads are requests of our own among those of the runtime, a number of them at a time: they go where the mutex is and
+ * come through what every request may meet on its way. In calls.c a request with the operation LIST is one of these. */
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,62 +12,54 @@
 #include "util/error.h"
 #include "util/mem.h"
 
+enum { ROWS = 128 }; /* read at a time */
+
 struct redis_list {
     redis_list *next;
     simba_request *request; /* NULL: nobody waits for it any more */
+    redis_node *node;       /* that is being scanned; NULL: all have been */
+    bool asked;             /* an answer of it is to come */
+    char cursor[24];
     char **names;
     size_t count, capacity;
-    size_t at; /* names before this have been read */
+    size_t at;   /* names before this have been asked for */
+    size_t busy; /* rows under way */
+    simba_request *rows;
+    simba_request *spare; /* of them */
 };
 
 static const char prefix[] = "simba:{";
 
-static void list_free(redis_node *self, redis_list *list)
+static void list_free(redis_store *self, redis_list *list)
 {
-    redis_list **link = &self->store->lists;
+    redis_list **link = &self->lists;
     while (*link != list)
         link = &(*link)->next;
     *link = list->next;
     for (size_t i = 0; i < list->count; i++)
         simba__free(list->names[i]);
     simba__free(list->names);
+    simba__free(list->rows);
     simba__free(list);
 }
 
-static void list_end(redis_node *self, redis_list *list, const simba_error *error)
+/* The request is over; the list is when nothing of it is under way any more. */
+static void list_end(redis_store *self, redis_list *list, const simba_error *error)
 {
     if (list->request && error)
         self->host->fail(self->host, list->request, error->code, "%s", error->text);
     else if (list->request)
         self->host->complete(self->host, list->request);
-    list_free(self, list);
+    list->request = NULL;
+    if (!list->asked && list->busy == 0)
+        list_free(self, list);
 }
 
-static void list_out_of_memory(redis_node *self, redis_list *list)
+static void list_fail(redis_store *self, redis_list *list, int code, const char *why)
 {
-    const simba_error error = {.code = SIMBA_ENOMEM, .text = "redis: out of memory"};
+    simba_error error;
+    simba__error_set(&error, code, "redis: %s", why);
     list_end(self, list, &error);
-}
-
-/* What cannot be sent: the connection is gone or there is no memory. */
-static void list_cannot_send(redis_node *self, redis_list *list)
-{
-    if (self->commands.state == REDIS_UP)
-        list_out_of_memory(self, list);
-    else
-        list_end(self, list, &self->commands.error);
-}
-
-static bool refused(redis_node *self, redis_list *list, const redisReply *reply)
-{
-    if (reply && reply->type != REDIS_REPLY_ERROR && list->request)
-        return false;
-    simba_error error = self->commands.error;
-    bool drop;
-    if (reply && reply->type == REDIS_REPLY_ERROR)
-        simba__redis_error(&self->commands.at, reply->str, &error, &drop);
-    list_end(self, list, &error);
-    return true;
 }
 
 /* --- names ------------------------------------------------------------------------------------------ */
@@ -138,104 +133,222 @@ static void drop_doubles(redis_list *list)
 
 /* --- reading ---------------------------------------------------------------------------------------- */
 
-static void read_next(redis_node *self, redis_list *list);
-
-static void on_owner(redis_node *self, void *user, const redisReply *reply)
+static void read_more(redis_store *self, redis_list *list)
 {
-    redis_list *list = user;
-    simba_reply parsed;
-    int64_t waiters = -1;
-    if (refused(self, list, reply))
-        return;
-    if (!simba__redis_parse_read(reply, &parsed, &waiters)) {
-        const simba_error error = {.code = SIMBA_ECORRUPT, .text = "redis: an odd answer to a read"};
-        list_end(self, list, &error);
-        return;
+    while (list->spare && list->at < list->count) {
+        simba_request *row = list->spare;
+        list->spare = row->next;
+        *row = (simba_request){.op = SIMBA_OP_LIST, .mutex = list->names[list->at++], .owner = list};
+        row->deadline = list->request->deadline;
+        list->busy++;
+        simba__redis_calls_submit(self->options.topology->route(self, row->mutex), row);
     }
-    const simba_listing row = {list->names[list->at], &parsed.owner, parsed.now_ms, waiters};
-    if (self->host->listed(self->host, list->request, &row) < 0) {
-        list_out_of_memory(self, list);
-        return;
-    }
-    list->at++;
-    read_next(self, list);
+    if (list->busy == 0)
+        list_end(self, list, NULL);
+    else
+        self->host->wake(self->host); /* to send them */
 }
 
-static void read_next(redis_node *self, redis_list *list)
+static void begin_to_read(redis_store *self, redis_list *list)
 {
-    if (list->at == list->count)
+    drop_doubles(list);
+    const size_t count = list->count < ROWS ? list->count : ROWS;
+    list->rows = simba__calloc(count > 0 ? count : 1, sizeof *list->rows);
+    if (!list->rows) {
+        list_fail(self, list, SIMBA_ENOMEM, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        list->rows[i].next = list->spare;
+        list->spare = &list->rows[i];
+    }
+    read_more(self, list);
+}
+
+static redis_list *give_back(simba_request *row)
+{
+    redis_list *list = row->owner;
+    row->next = list->spare;
+    list->spare = row;
+    list->busy--;
+    return list;
+}
+
+bool simba__redis_list_row(redis_store *self, simba_request *request, const redisReply *reply)
+{
+    simba_reply parsed;
+    int64_t waiters;
+    if (!simba__redis_parse_read(reply, &parsed, &waiters))
+        return false;
+    const simba_listing listing = {request->mutex, &parsed.owner, parsed.now_ms, waiters};
+    redis_list *list = give_back(request);
+    if (!list->request)
         list_end(self, list, NULL);
-    else if (!simba__redis_calls_read(self, list->names[list->at], on_owner, list))
-        list_cannot_send(self, list);
+    else if (self->host->listed(self->host, list->request, &listing) < 0)
+        list_fail(self, list, SIMBA_ENOMEM, "out of memory");
+    else
+        read_more(self, list);
+    return true;
+}
+
+void simba__redis_list_row_failed(redis_store *self, simba_request *request, const simba_error *error)
+{
+    list_end(self, give_back(request), error);
 }
 
 /* --- scanning --------------------------------------------------------------------------------------- */
 
-static void scan(redis_node *self, redis_list *list, const char *cursor);
+static void scan(redis_store *self, redis_list *list);
+
+static void scan_next_node(redis_store *self, redis_list *list)
+{
+    do
+        list->node = list->node->next;
+    while (list->node && !list->node->serves);
+    if (list->node)
+        scan(self, list);
+    else
+        begin_to_read(self, list);
+}
 
 static bool is_page(const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && reply->element[0]->type == REDIS_REPLY_STRING &&
-           reply->element[1]->type == REDIS_REPLY_ARRAY;
+           reply->element[0]->len < sizeof((redis_list *)NULL)->cursor && reply->element[1]->type == REDIS_REPLY_ARRAY;
 }
 
-static void on_page(redis_node *self, void *user, const redisReply *reply)
+static bool add_names(redis_list *list, const redisReply *keys)
+{
+    for (size_t i = 0; i < keys->elements; i++)
+        if (keys->element[i]->type == REDIS_REPLY_STRING && !add_name(list, keys->element[i]->str))
+            return false;
+    return true;
+}
+
+static void on_page(redis_node *node, void *user, const redisReply *reply)
 {
     redis_list *list = user;
-    if (refused(self, list, reply))
-        return;
-    if (!is_page(reply)) {
-        const simba_error error = {.code = SIMBA_ECORRUPT, .text = "redis: an odd answer to SCAN"};
+    redis_store *self = node->store;
+    simba_error error = node->commands.error;
+    bool drop;
+    list->asked = false;
+    if (!reply || !list->request) {
         list_end(self, list, &error);
-        return;
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        simba__redis_error(&node->commands.at, reply->str, &error, &drop);
+        list_end(self, list, &error);
+    } else if (!is_page(reply)) {
+        list_fail(self, list, SIMBA_ECORRUPT, "an odd answer to SCAN");
+    } else if (!add_names(list, reply->element[1])) {
+        list_fail(self, list, SIMBA_ENOMEM, "out of memory");
+    } else {
+        strcpy(list->cursor, reply->element[0]->str);
+        if (strcmp(list->cursor, "0") == 0)
+            scan_next_node(self, list);
+        else
+            scan(self, list);
     }
-    const redisReply *keys = reply->element[1];
-    for (size_t i = 0; i < keys->elements; i++)
-        if (keys->element[i]->type == REDIS_REPLY_STRING && !add_name(list, keys->element[i]->str)) {
-            list_out_of_memory(self, list);
-            return;
-        }
-    if (strcmp(reply->element[0]->str, "0") != 0) {
-        scan(self, list, reply->element[0]->str);
-        return;
-    }
-    drop_doubles(list);
-    read_next(self, list);
 }
 
-static void scan(redis_node *self, redis_list *list, const char *cursor)
+/* Ask the node for the next page; if it cannot be asked yet, when it can. */
+static void scan(redis_store *self, redis_list *list)
 {
-    const char *const argv[] = {"SCAN", cursor, "MATCH", "simba:{*", "COUNT", "1000"};
-    if (!simba__redis_calls_put(self, 6, argv, on_page, list))
-        list_cannot_send(self, list);
+    redis_node *node = list->node;
+    const char *const argv[] = {"SCAN", list->cursor, "MATCH", "simba:{*", "COUNT", "1000"};
+    if (simba__redis_calls_ready(node)) {
+        list->asked = simba__redis_calls_put(node, 6, argv, on_page, list);
+        if (!list->asked)
+            list_fail(self, list, SIMBA_ENOMEM, "out of memory");
+        self->host->wake(self->host); /* to send it */
+    } else if (node->commands.state == REDIS_WAITING) {
+        list_end(self, list, &node->commands.error);
+    } else {
+        node->wanted = true;
+        self->host->wake(self->host); /* to connect */
+    }
 }
 
-void simba__redis_list_begin(redis_node *self, simba_request *request)
+void simba__redis_lists_up(redis_node *node)
+{
+    for (redis_list *list = node->store->lists, *next; list; list = next) {
+        next = list->next;
+        if (list->node == node && !list->asked && list->request)
+            scan(node->store, list);
+    }
+}
+
+/* What was asked on the connection gets its own answer. */
+void simba__redis_lists_down(redis_node *node, const simba_error *error)
+{
+    for (redis_list *list = node->store->lists, *next; list; list = next) {
+        next = list->next;
+        if (list->node == node && !list->asked)
+            list_end(node->store, list, error);
+    }
+}
+
+/* --- the store's side --------------------------------------------------------------------------------- */
+
+/* With the first of those that serve; if none is known yet, with what stands for that. */
+static void begin(redis_store *self, redis_list *list)
+{
+    list->node = self->nodes;
+    while (list->node && !list->node->serves)
+        list->node = list->node->next;
+    if (!list->node)
+        list->node = self->options.topology->route(self, "");
+    strcpy(list->cursor, "0");
+    scan(self, list);
+}
+
+void simba__redis_lists_moved(redis_store *self)
+{
+    for (redis_list *list = self->lists, *next; list; list = next) {
+        next = list->next;
+        if (list->node && !list->node->serves && !list->asked && list->request)
+            begin(self, list); /* from the start: doubles are dropped in the end */
+    }
+}
+
+static void set_deadline(redis_store *self, simba_local at)
+{
+    if (self->lists_deadline.index == 0 || at.ns < self->lists_deadline.at.ns)
+        self->host->timer_set(self->host, &self->lists_deadline, at);
+}
+
+static void on_deadline(simba_timer *timer, simba_local now)
+{
+    redis_store *self = (redis_store *)(void *)((char *)timer - offsetof(redis_store, lists_deadline));
+    for (redis_list *list = self->lists, *next; list; list = next) {
+        next = list->next;
+        if (list->request && list->request->deadline.ns <= now.ns)
+            list_fail(self, list, SIMBA_ETIMEDOUT, "the list was not complete in time");
+        else if (list->request)
+            set_deadline(self, list->request->deadline);
+    }
+}
+
+int simba__redis_lists_init(redis_store *self)
+{
+    self->lists_deadline.fire = on_deadline;
+    return self->host->timer_add(self->host, &self->lists_deadline);
+}
+
+void simba__redis_list_begin(redis_store *self, simba_request *request)
 {
     redis_list *list = simba__calloc(1, sizeof *list);
     if (!list) {
-        self->host->fail(self->host, request, SIMBA_ENOMEM, "redis %s: out of memory", self->commands.at.where);
+        self->host->fail(self->host, request, SIMBA_ENOMEM, "redis: out of memory");
         return;
     }
     list->request = request;
-    list->next = self->store->lists;
-    self->store->lists = list;
-    scan(self, list, "0");
+    list->next = self->lists;
+    self->lists = list;
+    set_deadline(self, request->deadline);
+    begin(self, list);
 }
 
-simba_local simba__redis_lists_expire(redis_node *self, simba_local now)
+void simba__redis_lists_close(redis_store *self)
 {
-    simba_local earliest = {INT64_MAX};
-    for (redis_list *list = self->store->lists; list; list = list->next) {
-        if (!list->request)
-            continue;
-        if (list->request->deadline.ns <= now.ns) {
-            self->host->fail(self->host, list->request, SIMBA_ETIMEDOUT, "redis %s: the list was not complete in time",
-                             self->commands.at.where);
-            list->request = NULL; /* the next answer ends it */
-        } else if (list->request->deadline.ns < earliest.ns) {
-            earliest = list->request->deadline;
-        }
-    }
-    return earliest;
+    self->host->timer_clear(self->host, &self->lists_deadline);
 }

@@ -3,7 +3,8 @@
  *   redis://[user:password@]host[:port][/db]       redis+unix://[user:password@]/path/to.sock[?db=N]
  *   rediss://[user:password@]host[:port][/db][?ca=FILE][&cert=FILE&key=FILE][&verify=no]
  *   redis+sentinel://[user:password@]host[:port],…/service[?db=N][&sentinel-user=…][&sentinel-password-file=FILE]
- *   rediss+sentinel://…  the same by TLS, sentinels included
+ *   redis+cluster://[user:password@]host[:port],…
+ *   rediss+sentinel://…, rediss+cluster://…  the same by TLS, sentinels included
  *
  * A host may be a name, an IPv4 address, or an IPv6 address in brackets. Without a port it is 6379, or 26379 for a
  * sentinel; without a host 127.0.0.1. "redis://:password@host" is a password without a user, as servers older than 6 have it. */
@@ -34,6 +35,11 @@ static bool parse_number(const char *text, long most, long *ret_number)
         return false;
     *ret_number = number;
     return true;
+}
+
+bool simba__redis_endpoint_is_same(const redis_endpoint *left, const redis_endpoint *right)
+{
+    return left->port == right->port && strcmp(left->name, right->name) == 0;
 }
 
 bool simba__redis_endpoint_set(redis_endpoint *endpoint, const char *host, size_t length, int port)
@@ -239,22 +245,30 @@ static int parse_place(redis_options *options, const simba_url *url, simba_error
     const char *plus = strchr(simba_url_scheme(url), '+');
     const bool is_socket = plus && strcmp(plus, "+unix") == 0;
     const bool is_sentinel = plus && strcmp(plus, "+sentinel") == 0;
+    const bool is_cluster = plus && strcmp(plus, "+cluster") == 0;
     options->endpoint_count = is_socket ? 1 : count_hosts(simba_url_authority(url));
     options->endpoints = simba__calloc(options->endpoint_count, sizeof *options->endpoints);
     if (!options->endpoints)
         return out_of_memory(err);
-    options->topology = is_sentinel ? &simba__redis_sentinel : &simba__redis_single;
+    options->topology = is_sentinel  ? &simba__redis_sentinel
+                        : is_cluster ? &simba__redis_cluster
+                                     : &simba__redis_single;
     options->login.to_master = is_sentinel;
     int rc;
     if (is_socket)
         rc = parse_socket(options, url, err);
-    else if (!is_sentinel && options->endpoint_count > 1)
-        rc = simba__fail(err, SIMBA_EURL, "a redis URL names one host; for several there is redis+sentinel://");
+    else if (!is_sentinel && !is_cluster && options->endpoint_count > 1)
+        rc = simba__fail(err, SIMBA_EURL,
+                         "a redis URL names one host; for several there are redis+sentinel:// and redis+cluster://");
     else
         rc = parse_hosts(options, url, is_sentinel ? 26379 : 6379, err);
     if (rc == 0 && is_sentinel)
         rc = parse_service(options, url, err);
-    return rc < 0 ? rc : parse_db(options, url, !is_socket && !is_sentinel, err);
+    if (rc == 0)
+        rc = parse_db(options, url, !is_socket && !is_sentinel, err);
+    if (rc == 0 && is_cluster && options->login.db != 0)
+        rc = simba__fail(err, SIMBA_EURL, "a Redis Cluster has no other database than 0");
+    return rc;
 }
 
 int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err)

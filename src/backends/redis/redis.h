@@ -6,7 +6,7 @@
  *   node.c      one server: a command connection and a subscription connection
  *   calls.c     requests on the command connection   list.c     LIST, which takes many commands
  *   subs.c      the subscription connections         watches.c  what they listen for
- *   single.c, sentinel.c   topologies: which server a mutex is on, and how to find that out
+ *   single.c, sentinel.c, cluster.c   topologies: which server a mutex is on, and how to find that out
  *   inquiry.c   a question to several servers, one after the other
  *   backend.c   the table of functions
  *
@@ -57,6 +57,7 @@ typedef struct redis_options {
 
 int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err);
 void simba__redis_options_free(redis_options *options);
+bool simba__redis_endpoint_is_same(const redis_endpoint *left, const redis_endpoint *right);
 /* False: the name is too long. */
 bool simba__redis_endpoint_set(redis_endpoint *endpoint, const char *host, size_t length, int port);
 
@@ -159,6 +160,15 @@ bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply);
 /* That to READ, which also says how many wait. */
 bool simba__redis_parse_read(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_waiters);
 
+/* --- slots ------------------------------------------------------------------------------------------ */
+
+enum { REDIS_SLOTS = 16384 };
+
+/* The slot of a cluster that the keys of a mutex are in. */
+unsigned simba__redis_slot(const char *mutex);
+/* Are they all in one? */
+bool simba__redis_in_one_slot(const char *mutex);
+
 /* --- the store -------------------------------------------------------------------------------------- */
 
 typedef struct redis_call redis_call;
@@ -171,12 +181,14 @@ struct redis_node {
     redis_store *store;
     simba_host *host;
     const redis_options *options;
+    bool serves; /* has mutexes, as far as we know */
 
     /* Requests. */
     redis_conn commands;
     char sha[REDIS_SCRIPTS][41];
     bool off_loop;                                /* the next flush is on a thread of the application */
     unsigned loaded;                              /* scripts whose sha is known */
+    bool wanted;                                  /* somebody waits for the connection */
     simba_request *waiting_first, **waiting_last; /* submitted, not sent */
     redis_call *calls_first, **calls_last;        /* sent, not answered */
     redis_call *spare;                            /* to be used again */
@@ -191,9 +203,15 @@ struct redis_node {
 /* How the servers that a URL names make up one store. */
 struct redis_topology {
     int (*init)(redis_store *self); /* SIMBA_ENOMEM */
+    /* Where this mutex is, or a node that stands for not knowing it: it takes requests, too. */
     redis_node *(*route)(redis_store *self, const char *mutex);
+    /* A request got this error. True: it is under way to where it belongs. */
+    bool (*redirected)(redis_node *node, simba_request *request, const char *error);
+    /* The command connection of this node has failed. */
+    void (*lost)(redis_node *node);
     void (*close)(redis_store *self);
     void (*fini)(redis_store *self); /* also after a failed init */
+    bool one_server;                 /* as far as a request is concerned */
 };
 
 /* A question to several servers, one after the other, until one gives an answer that will do. */
@@ -230,6 +248,7 @@ struct redis_store {
     redis_node *nodes;
     void *topology; /* its own affair */
     redis_list *lists;
+    simba_timer lists_deadline;
 
     /* What is listened for. */
     redis_watch **buckets;
@@ -243,7 +262,11 @@ struct redis_store {
 /* backend.c: a link is gone, perhaps the last one. */
 void simba__redis_link_gone(redis_store *self);
 
-extern const redis_topology simba__redis_single, simba__redis_sentinel;
+extern const redis_topology simba__redis_single, simba__redis_sentinel, simba__redis_cluster;
+/* For those that have one server at a time. */
+redis_node *simba__redis_route_to_one(redis_store *self, const char *mutex);
+bool simba__redis_never_redirected(redis_node *node, simba_request *request, const char *error);
+void simba__redis_lost_for_now(redis_node *node);
 
 /* node.c. It lives as long as the store. NULL: out of memory. */
 redis_node *simba__redis_node_new(redis_store *self, const redis_endpoint *at);
@@ -264,13 +287,27 @@ void simba__redis_calls_fini(redis_node *self);
 bool simba__redis_calls_put(redis_node *self, size_t argc, const char *const *argv, redis_answer *answer, void *user);
 /* Put a waiter back into the queue, should it not be there any more. */
 void simba__redis_calls_queue_up(redis_node *self, const char *mutex, const char *id);
-/* Like put, for READ. */
-bool simba__redis_calls_read(redis_node *self, const char *mutex, redis_answer *answer, void *user);
+/* Can requests be sent right now? */
+bool simba__redis_calls_ready(const redis_node *self);
+void simba__redis_calls_fail(redis_node *self, simba_request *request, int code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Send a request on to another node; asking: which does not own its slot yet. False: it has been through enough. */
+bool simba__redis_calls_forward(redis_node *to, simba_request *request, bool asking);
+/* The topology has changed: what was not sent yet may belong elsewhere. */
+void simba__redis_calls_reroute(redis_node *self);
 
 /* list.c */
-void simba__redis_list_begin(redis_node *self, simba_request *request);
-/* Fail those that are over their deadline. Returns the earliest deadline of the others. */
-simba_local simba__redis_lists_expire(redis_node *self, simba_local now);
+int simba__redis_lists_init(redis_store *self);
+void simba__redis_list_begin(redis_store *self, simba_request *request);
+/* The answer to a row's request; false: that is none. Or what went wrong with it. */
+bool simba__redis_list_row(redis_store *self, simba_request *request, const redisReply *reply);
+void simba__redis_list_row_failed(redis_store *self, simba_request *request, const simba_error *error);
+/* A node can be asked now, or cannot be. */
+void simba__redis_lists_up(redis_node *node);
+void simba__redis_lists_down(redis_node *node, const simba_error *error);
+/* The topology has changed. */
+void simba__redis_lists_moved(redis_store *self);
+void simba__redis_lists_close(redis_store *self);
 
 /* subs.c */
 extern const redis_conn_events simba__redis_subs_events;
@@ -286,6 +323,10 @@ void simba__redis_subs_observed(redis_store *self, const char *mutex);
 /* Whose invitation to this mutex came here; "": none did. */
 const char *simba__redis_subs_invited(redis_store *self, const char *mutex);
 void simba__redis_subs_woken(redis_store *self);
+/* The topology has changed. */
+void simba__redis_subs_moved(redis_store *self);
+/* Is there anything to be listened for on this node? */
+bool simba__redis_subs_needs(const redis_node *node);
 void simba__redis_subs_close(redis_store *self);
 void simba__redis_subs_fini(redis_store *self);
 

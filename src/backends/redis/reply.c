@@ -11,7 +11,9 @@
  *   max number of clients reached               EUNAVAILABLE     connect again
  *   NOAUTH, WRONGPASS, NOPERM, no password set  EPERM            connect again later: somebody may put it right
  *   WRONGTYPE                                   ECORRUPT         a key of ours is somebody else's
- *   MOVED, ASK, CROSSSLOT                       ESTORE           this is a Redis Cluster, which is another kind of URL
+ *   MOVED, ASK                                  -                redis+cluster: send it there, a few times at most;
+ *                                               ESTORE           otherwise it is another kind of URL that is needed
+ *   CROSSSLOT                                   ESTORE           likewise
  *   any other error                             ESTORE
  *   an answer of another form                   ECORRUPT         connect again: who knows what comes next
  *   bytes that are not the protocol             EUNAVAILABLE     connect again

@@ -1,10 +1,11 @@
 /* The Lua scripts: all that decides who has a mutex happens in them, because Redis runs one at a time.
  *
  *   KEYS[1]  simba:{M}             string  the owner's id, with the lease as its expiry. Shared with Simba on the JVM.
- *   KEYS[2]  simba:{M}:contender   zset    who waits, by the second at which they began to. Shared.
- *   KEYS[3]  simba:{M}:fence       hash    ours: id, nonce, token, acquired_at, ttl_at, until of the latest grant of ours,
+ *   KEYS[2]  simba:{M}:fence       hash    ours: id, nonce, token, acquired_at, ttl_at, until of the latest grant of ours,
  *                                          revoked: the token of the latest one that was forced away,
  *                                          next, next_until: who was invited to take it, and how long nobody else may.
+ *   KEYS[3]  simba:{M}:contender   zset    who waits, by the second at which they began to. Shared. Not for renewals: while
+ *                                          a cluster moves a slot, a script is refused if one of its keys does not exist.
  *
  * A grant is one of ours if the lock names the id that the fence does and does not end later than we said. Otherwise it
  * is a JVM contender's: it has no token, and is owned by somebody else whatever its id.
@@ -31,7 +32,7 @@
 
 /* clang-format off */
 static const char common[] =
-"local lock, queue, fence = KEYS[1], KEYS[2], KEYS[3]\n"
+"local lock, fence, queue = KEYS[1], KEYS[2], KEYS[3]\n"
 "local RESERVED, FENCE_KEPT, QUEUE_KEPT = 100, 2592000000, 86400\n" /* ms; ms, 30 days; s, one day */
 "local time = redis.call('TIME')\n"
 "local us = time[1] * 1000000 + time[2]\n"

@@ -32,11 +32,6 @@ static redis_sentinel *of(redis_store *self)
 
 /* --- where the master is ------------------------------------------------------------------------------ */
 
-static bool is_same(const redis_endpoint *left, const redis_endpoint *right)
-{
-    return left->port == right->port && strcmp(left->name, right->name) == 0;
-}
-
 static bool set_endpoint(redis_endpoint *endpoint, const char *host, const char *port)
 {
     char *end;
@@ -67,7 +62,7 @@ static void lead_to_master(redis_sentinel *sentinel, redis_conn *conn, const cha
     if (conn->state == REDIS_CONNECTING && !conn->link) {
         conn->at = sentinel->master;
         simba__redis_conn_found(conn);
-    } else if (conn->state != REDIS_CLOSED && !is_same(&conn->at, &sentinel->master)) {
+    } else if (conn->state != REDIS_CLOSED && !simba__redis_endpoint_is_same(&conn->at, &sentinel->master)) {
         simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: sentinel %s says that %s is the master now",
                                conn->at.where, sayer, sentinel->master.where);
     }
@@ -207,14 +202,9 @@ static int sentinel_init(redis_store *self)
     redis_node *node = simba__redis_node_new(self, &nowhere);
     if (!node)
         return SIMBA_ENOMEM;
+    node->serves = true;
     node->commands.find = node->pushes.find = find_master;
     return 0;
-}
-
-static redis_node *sentinel_route(redis_store *self, const char *mutex)
-{
-    (void)mutex;
-    return self->nodes;
 }
 
 static void sentinel_close(redis_store *self)
@@ -233,5 +223,10 @@ static void sentinel_fini(redis_store *self)
     simba__free(sentinel);
 }
 
-const redis_topology simba__redis_sentinel = {
-    .init = sentinel_init, .route = sentinel_route, .close = sentinel_close, .fini = sentinel_fini};
+const redis_topology simba__redis_sentinel = {.init = sentinel_init,
+                                              .route = simba__redis_route_to_one,
+                                              .redirected = simba__redis_never_redirected,
+                                              .lost = simba__redis_lost_for_now,
+                                              .close = sentinel_close,
+                                              .fini = sentinel_fini,
+                                              .one_server = true};

@@ -3,10 +3,14 @@
 
 static int single_init(redis_store *self)
 {
-    return simba__redis_node_new(self, &self->options.endpoints[0]) ? 0 : SIMBA_ENOMEM;
+    redis_node *node = simba__redis_node_new(self, &self->options.endpoints[0]);
+    if (!node)
+        return SIMBA_ENOMEM;
+    node->serves = true;
+    return 0;
 }
 
-static redis_node *single_route(redis_store *self, const char *mutex)
+redis_node *simba__redis_route_to_one(redis_store *self, const char *mutex)
 {
     (void)mutex;
     return self->nodes;
@@ -17,5 +21,23 @@ static void nothing(redis_store *self)
     (void)self;
 }
 
-const redis_topology simba__redis_single = {
-    .init = single_init, .route = single_route, .close = nothing, .fini = nothing};
+bool simba__redis_never_redirected(redis_node *node, simba_request *request, const char *error)
+{
+    (void)node;
+    (void)request;
+    (void)error;
+    return false;
+}
+
+void simba__redis_lost_for_now(redis_node *node)
+{
+    (void)node; /* the connection comes back by itself */
+}
+
+const redis_topology simba__redis_single = {.init = single_init,
+                                            .route = simba__redis_route_to_one,
+                                            .redirected = simba__redis_never_redirected,
+                                            .lost = simba__redis_lost_for_now,
+                                            .close = nothing,
+                                            .fini = nothing,
+                                            .one_server = true};

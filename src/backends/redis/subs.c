@@ -507,6 +507,38 @@ static void listen_for(redis_watch *watch)
         subscribe(watch);
 }
 
+/* What is told meanwhile is missed; that is made up for when the new place has confirmed it. */
+static void move(redis_watch *watch, redis_node *node)
+{
+    if (watch->asked)
+        put_all("UNSUBSCRIBE", watch);
+    forget_subscription(watch);
+    watch->node = node;
+    if (watch->topic)
+        listen_for(watch);
+}
+
+void simba__redis_subs_moved(redis_store *self)
+{
+    for (size_t i = 0; i < self->watch_capacity; i++)
+        for (redis_watch *watch = self->buckets[i]; watch; watch = watch->next) {
+            redis_node *node = self->options.topology->route(self, watch->mutex);
+            if (node != watch->node)
+                move(watch, node);
+        }
+    send_soon(self);
+}
+
+bool simba__redis_subs_needs(const redis_node *node)
+{
+    const redis_store *self = node->store;
+    for (size_t i = 0; i < self->watch_capacity; i++)
+        for (const redis_watch *watch = self->buckets[i]; watch; watch = watch->next)
+            if (watch->node == node && watch->topic)
+                return true;
+    return false;
+}
+
 int simba__redis_subs_watch(redis_store *self, simba_topic *topic)
 {
     redis_watch *watch = simba__redis_watch_make(self, topic->mutex);

@@ -1,0 +1,349 @@
+/* redis+cluster://: many masters, each with some of the 16384 slots that keys are divided into.
+ *
+ * Which slots are where is asked for (CLUSTER SLOTS) when something is first wanted, when a server says that a slot is
+ * elsewhere (MOVED), and when a connection is lost, which may be a failover; at most four times a second. A request that
+ * got MOVED or ASK goes on by itself to the server that was named.
+ *
+ * What is wanted of a slot whose server is not known waits at a node of its own, the limbo: to it, finding its address
+ * means to ask for the map, and when that has come, all that waits there is sent on. So not to know is like being about to
+ * connect: with the same deadlines, the same pauses after a failure, and an error that says why.
+ *
+ * Messages reach subscribers at any server, but only those at the server of the slot are counted by PUBLISH: that is where
+ * we subscribe. One elsewhere, as while a slot moves, is told and not counted; the next waiter is then woken, too, and one
+ * of them waits again. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/redis/redis.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+enum { REFRESH_MS = 250 };
+
+typedef struct redis_cluster {
+    redis_store *store;
+    redis_node *limbo;
+    redis_node *slots[REDIS_SLOTS]; /* NULL: nobody knows */
+
+    redis_inquiry inquiry;
+    redis_endpoint *candidates;
+    simba_timer refresh;
+    simba_local asked_at;
+} redis_cluster;
+
+static redis_cluster *of(redis_store *self)
+{
+    return self->topology;
+}
+
+/* --- nodes -------------------------------------------------------------------------------------------- */
+
+/* Connected to nothing, and good for nothing any more. */
+static bool is_free(const redis_cluster *cluster, const redis_node *node)
+{
+    return node != cluster->limbo && !node->serves && node->commands.state == REDIS_CLOSED &&
+           node->pushes.state == REDIS_CLOSED && !node->calls_first && !node->waiting_first && !node->store->lists;
+}
+
+/* The node at this address. NULL: out of memory. */
+static redis_node *node_at(redis_cluster *cluster, const redis_endpoint *at)
+{
+    redis_node *unused = NULL;
+    for (redis_node *node = cluster->store->nodes; node; node = node->next)
+        if (node != cluster->limbo && simba__redis_endpoint_is_same(&node->commands.at, at))
+            return node;
+        else if (is_free(cluster, node))
+            unused = node;
+    if (!unused)
+        return simba__redis_node_new(cluster->store, at);
+    unused->commands.at = unused->pushes.at = *at;
+    unused->commands.failures = unused->pushes.failures = 0;
+    return unused;
+}
+
+/* It has no slots any more. What was sent to it is answered still, if it can be. */
+static void retire(redis_node *node)
+{
+    const simba_error why = {.code = SIMBA_EUNAVAILABLE, .text = "redis: the server is not in the cluster any more"};
+    simba__redis_conn_close(&node->pushes);
+    if (node->commands.state != REDIS_UP || !node->calls_first)
+        simba__redis_calls_close(node, &why);
+}
+
+/* --- the map ------------------------------------------------------------------------------------------ */
+
+/* [first slot, last slot, [host, port, …], …] */
+static bool is_range(const redisReply *range)
+{
+    if (range->type != REDIS_REPLY_ARRAY || range->elements < 3 || range->element[0]->type != REDIS_REPLY_INTEGER ||
+        range->element[1]->type != REDIS_REPLY_INTEGER || range->element[2]->type != REDIS_REPLY_ARRAY)
+        return false;
+    const redisReply *master = range->element[2];
+    const long long first = range->element[0]->integer;
+    const long long last = range->element[1]->integer;
+    return first >= 0 && first <= last && last < REDIS_SLOTS && master->elements >= 2 &&
+           (master->element[0]->type == REDIS_REPLY_STRING || master->element[0]->type == REDIS_REPLY_NIL) &&
+           master->element[1]->type == REDIS_REPLY_INTEGER && master->element[1]->integer > 0 &&
+           master->element[1]->integer < 65536;
+}
+
+/* A server that does not know its own address means that by which it was reached. */
+static bool set_endpoint(redis_endpoint *endpoint, const redisReply *master, const redis_endpoint *asked)
+{
+    const redisReply *host = master->element[0];
+    const bool is_named = host->type == REDIS_REPLY_STRING && host->len > 0;
+    const char *name = is_named ? host->str : asked->name;
+    return simba__redis_endpoint_set(endpoint, name, strlen(name), (int)master->element[1]->integer);
+}
+
+static bool take_range(redis_cluster *cluster, const redisReply *range)
+{
+    redis_endpoint at;
+    if (!set_endpoint(&at, range->element[2], &cluster->inquiry.conn.at))
+        return false;
+    redis_node *node = node_at(cluster, &at);
+    if (!node)
+        return false;
+    node->serves = true;
+    for (long long slot = range->element[0]->integer; slot <= range->element[1]->integer; slot++)
+        cluster->slots[slot] = node;
+    return true;
+}
+
+/* The answer to CLUSTER SLOTS. */
+static bool take_map(redis_inquiry *inquiry, const redisReply *reply, char *why, size_t size)
+{
+    redis_cluster *cluster = inquiry->owner;
+    bool good = reply->type == REDIS_REPLY_ARRAY;
+    for (size_t i = 0; good && i < reply->elements; i++)
+        good = is_range(reply->element[i]);
+    if (!good || reply->elements == 0) {
+        snprintf(why, size, good ? "this server knows of no slots" : "an odd answer to CLUSTER SLOTS");
+        return false;
+    }
+    memset(cluster->slots, 0, sizeof cluster->slots);
+    for (redis_node *node = cluster->store->nodes; node; node = node->next)
+        node->serves = false;
+    for (size_t i = 0; i < reply->elements; i++)
+        if (!take_range(cluster, reply->element[i])) {
+            snprintf(why, size, "out of memory for what it knows");
+            return false;
+        }
+    return true;
+}
+
+static bool seeks(const redis_conn *conn)
+{
+    return conn->state == REDIS_CONNECTING && !conn->link;
+}
+
+/* Those that wait for the map have it, or what they want is not on it. */
+static void empty_limbo(redis_cluster *cluster)
+{
+    redis_conn *commands = &cluster->limbo->commands;
+    redis_conn *pushes = &cluster->limbo->pushes;
+    static const char nobody[] = "redis: no server of the cluster has the slot";
+    if (seeks(commands) && cluster->limbo->waiting_first)
+        simba__redis_conn_fail(commands, SIMBA_EUNAVAILABLE, nobody);
+    else if (seeks(commands))
+        simba__redis_conn_close(commands);
+    if (seeks(pushes) && simba__redis_subs_needs(cluster->limbo))
+        simba__redis_conn_fail(pushes, SIMBA_EUNAVAILABLE, nobody);
+    else if (seeks(pushes))
+        simba__redis_conn_close(pushes);
+}
+
+/* Have everything go by the new map. */
+static void settle(redis_cluster *cluster)
+{
+    redis_store *self = cluster->store;
+    for (redis_node *node = self->nodes; node; node = node->next)
+        simba__redis_calls_reroute(node);
+    simba__redis_subs_moved(self);
+    simba__redis_lists_moved(self);
+    empty_limbo(cluster);
+    for (redis_node *node = self->nodes; node; node = node->next)
+        if (!node->serves && node != cluster->limbo)
+            retire(node);
+    self->host->wake(self->host); /* to send what was rerouted */
+}
+
+static void over(redis_inquiry *inquiry, const simba_error *error)
+{
+    redis_cluster *cluster = inquiry->owner;
+    redis_conn *conns[] = {&cluster->limbo->commands, &cluster->limbo->pushes};
+    cluster->asked_at = cluster->store->host->now(cluster->store->host);
+    if (!error) {
+        settle(cluster);
+        return;
+    }
+    for (size_t i = 0; i < 2; i++)
+        if (seeks(conns[i]))
+            simba__redis_conn_fail(conns[i], error->code, "no server knows the cluster: %s", error->text);
+}
+
+/* Whom to ask: those that we know to be masters, and those that the URL names. */
+static size_t gather_candidates(redis_cluster *cluster)
+{
+    const redis_options *options = &cluster->store->options;
+    size_t count = options->endpoint_count;
+    for (const redis_node *node = cluster->store->nodes; node; node = node->next)
+        count += node->serves;
+    redis_endpoint *candidates = simba__realloc(cluster->candidates, count * sizeof *candidates);
+    if (!candidates)
+        return 0;
+    cluster->candidates = candidates;
+    memcpy(candidates, options->endpoints, options->endpoint_count * sizeof *candidates);
+    candidates += options->endpoint_count;
+    for (const redis_node *node = cluster->store->nodes; node; node = node->next)
+        if (node->serves)
+            *candidates++ = node->commands.at;
+    return count;
+}
+
+static void ask(redis_cluster *cluster)
+{
+    const redis_options *options = &cluster->store->options;
+    if (cluster->inquiry.running)
+        return;
+    const size_t count = gather_candidates(cluster);
+    if (count > 0)
+        simba__redis_inquiry_start(&cluster->inquiry, cluster->candidates, count);
+    else
+        simba__redis_inquiry_start(&cluster->inquiry, options->endpoints, options->endpoint_count);
+}
+
+static void find(redis_conn *conn)
+{
+    ask(of(conn->store));
+}
+
+static void on_refresh(simba_timer *timer, simba_local now)
+{
+    (void)now;
+    ask((redis_cluster *)(void *)((char *)timer - offsetof(redis_cluster, refresh)));
+}
+
+/* Soon, but not too often: in a cluster that is not well everybody asks. */
+static void refresh(redis_cluster *cluster)
+{
+    simba_host *host = cluster->store->host;
+    const simba_local now = host->now(host);
+    const simba_local due = {cluster->asked_at.ns + REFRESH_MS * SIMBA__NS_PER_MS};
+    if (!cluster->inquiry.running && cluster->refresh.index == 0)
+        host->timer_set(host, &cluster->refresh, due.ns > now.ns ? due : now);
+}
+
+/* --- redirections ------------------------------------------------------------------------------------- */
+
+/* "MOVED SLOT HOST:PORT", "ASK SLOT HOST:PORT": the host may be missing, and an IPv6 address comes without brackets. */
+static bool parse_redirection(const redis_node *from, const char *text, unsigned *ret_slot, redis_endpoint *ret_at)
+{
+    char *end;
+    const char *blank = strchr(text, ' ');
+    const unsigned long slot = blank ? strtoul(blank, &end, 10) : REDIS_SLOTS;
+    const char *colon = strrchr(text, ':');
+    if (slot >= REDIS_SLOTS || *end != ' ' || !colon || colon <= end)
+        return false;
+    const char *host = end + 1;
+    const long port = strtol(colon + 1, NULL, 10);
+    *ret_slot = (unsigned)slot;
+    if (port <= 0 || port > 65535)
+        return false;
+    if (host == colon)
+        return simba__redis_endpoint_set(ret_at, from->commands.at.name, strlen(from->commands.at.name), (int)port);
+    return simba__redis_endpoint_set(ret_at, host, (size_t)(colon - host), (int)port);
+}
+
+static bool cluster_redirected(redis_node *node, simba_request *request, const char *error)
+{
+    redis_cluster *cluster = of(node->store);
+    const bool moved = strncmp(error, "MOVED ", 6) == 0;
+    redis_endpoint at;
+    unsigned slot;
+    if (strncmp(error, "CLUSTERDOWN", 11) == 0)
+        refresh(cluster);
+    if ((!moved && strncmp(error, "ASK ", 4) != 0) || !parse_redirection(node, error, &slot, &at))
+        return false;
+    redis_node *target = node_at(cluster, &at);
+    if (target && moved) {
+        target->serves = true;
+        cluster->slots[slot] = target;
+        refresh(cluster);
+    }
+    if (!target)
+        simba__redis_calls_fail(node, request, SIMBA_ENOMEM, "redis %s: out of memory", node->commands.at.where);
+    else if (!simba__redis_calls_forward(target, request, !moved))
+        simba__redis_calls_fail(node, request, SIMBA_EUNAVAILABLE,
+                                "redis %s: sent from one server of the cluster to the other: %.80s",
+                                node->commands.at.where, error);
+    return true;
+}
+
+static void cluster_lost(redis_node *node)
+{
+    redis_cluster *cluster = of(node->store);
+    if (node != cluster->limbo)
+        refresh(cluster);
+}
+
+/* --- the store's side --------------------------------------------------------------------------------- */
+
+static int cluster_init(redis_store *self)
+{
+    static const char *const question[] = {"CLUSTER", "SLOTS"};
+    redis_cluster *cluster = simba__calloc(1, sizeof *cluster);
+    if (!cluster)
+        return SIMBA_ENOMEM;
+    self->topology = cluster;
+    cluster->store = self;
+    cluster->asked_at.ns = INT64_MIN / 2;
+    cluster->refresh.fire = on_refresh;
+    int rc = simba__redis_inquiry_init(&cluster->inquiry, self, &self->options.login);
+    if (rc == 0)
+        rc = self->host->timer_add(self->host, &cluster->refresh);
+    if (rc < 0)
+        return rc;
+    cluster->inquiry.owner = cluster;
+    cluster->inquiry.question = question;
+    cluster->inquiry.words = 2;
+    cluster->inquiry.take = take_map;
+    cluster->inquiry.over = over;
+    const redis_endpoint nowhere = {.where = "cluster"};
+    cluster->limbo = simba__redis_node_new(self, &nowhere);
+    if (!cluster->limbo)
+        return SIMBA_ENOMEM;
+    cluster->limbo->commands.find = cluster->limbo->pushes.find = find;
+    return 0;
+}
+
+static redis_node *cluster_route(redis_store *self, const char *mutex)
+{
+    redis_cluster *cluster = of(self);
+    redis_node *node = cluster->slots[simba__redis_slot(mutex)];
+    return node ? node : cluster->limbo;
+}
+
+static void cluster_close(redis_store *self)
+{
+    simba__redis_inquiry_close(&of(self)->inquiry);
+    self->host->timer_clear(self->host, &of(self)->refresh);
+}
+
+static void cluster_fini(redis_store *self)
+{
+    redis_cluster *cluster = of(self);
+    if (!cluster)
+        return;
+    simba__redis_inquiry_fini(&cluster->inquiry);
+    simba__free(cluster->candidates);
+    simba__free(cluster);
+}
+
+const redis_topology simba__redis_cluster = {.init = cluster_init,
+                                             .route = cluster_route,
+                                             .redirected = cluster_redirected,
+                                             .lost = cluster_lost,
+                                             .close = cluster_close,
+                                             .fini = cluster_fini};
