@@ -49,9 +49,14 @@ bool server_start_redis_sentinel(server *s);
 /* Three masters of a cluster, which is up; and one of them again, with what it has on disk. */
 bool server_start_redis_cluster(server *s);
 bool server_start_redis_master(server *s);
+/* A replica of a master of a cluster, which is in step. */
+bool server_start_redis_replica(server *s, const server *master);
 /* Send one command to a server of Redis' kind, as words with blanks between them, and return what it answered as it came
  * over the wire; "" when it does not answer. It stays until the next call. */
 const char *server_tell_redis(const server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Ask until the answer has this in it, half a minute at most. */
+bool server_await_redis(const server *s, const char *command, const char *part);
 
 /* What tests/with_server can start, by name. */
 typedef struct server_kind {

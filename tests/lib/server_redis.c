@@ -103,8 +103,7 @@ const char *server_tell_redis(const server *s, const char *format, ...)
     return answer;
 }
 
-/* Ask until the answer has this in it, half a minute at most. */
-static bool await_answer(const server *s, const char *command, const char *part)
+bool server_await_redis(const server *s, const char *command, const char *part)
 {
     for (int i = 0; i < 1500; i++) {
         if (strstr(server_tell_redis(s, "%s", command), part))
@@ -151,14 +150,14 @@ bool server_start_redis_sentinel(server *s)
     list_hosts(s, 3);
     if (!server_start_redis(master, NULL) ||
         !server_start_redis(replica, (const char *const[]){"--replicaof", "127.0.0.1", master->port_text, NULL}) ||
-        !await_answer(replica, "INFO replication", "master_link_status:up"))
+        !server_await_redis(replica, "INFO replication", "master_link_status:up"))
         return false;
     for (unsigned i = 0; i < 3; i++)
         if (!start_sentinel(server_nth(s, i), master))
             return false;
     for (unsigned i = 0; i < 3; i++)
-        if (!await_answer(server_nth(s, i), "INFO sentinel", "status=ok") ||
-            !await_answer(server_nth(s, i), "INFO sentinel", "slaves=1,sentinels=3"))
+        if (!server_await_redis(server_nth(s, i), "INFO sentinel", "status=ok") ||
+            !server_await_redis(server_nth(s, i), "INFO sentinel", "slaves=1,sentinels=3"))
             return false;
     return true;
 }
@@ -204,10 +203,25 @@ bool server_start_redis_cluster(server *s)
     for (unsigned i = 1; i < 3; i++)
         server_tell_redis(s, "CLUSTER MEET 127.0.0.1 %d %d", server_nth(s, i)->port, bus_port(server_nth(s, i)));
     for (unsigned i = 0; i < 3; i++)
-        if (!await_answer(server_nth(s, i), "CLUSTER INFO", "cluster_known_nodes:3") ||
-            !await_answer(server_nth(s, i), "CLUSTER INFO", "cluster_state:ok"))
+        if (!server_await_redis(server_nth(s, i), "CLUSTER INFO", "cluster_known_nodes:3") ||
+            !server_await_redis(server_nth(s, i), "CLUSTER INFO", "cluster_state:ok"))
             return false;
     return true;
+}
+
+bool server_start_redis_replica(server *s, const server *master)
+{
+    char id[48] = "";
+    char command[80];
+    if (!server_start_redis_master(s))
+        return false;
+    sscanf(server_tell_redis(master, "CLUSTER MYID"), "$40\r\n%40s", id);
+    server_tell_redis(s, "CLUSTER MEET 127.0.0.1 %d %d", master->port, bus_port(master));
+    snprintf(command, sizeof command, "CLUSTER REPLICATE %s", id);
+    return server_await_redis(s, "CLUSTER NODES", id) && server_await_redis(s, command, "+OK") &&
+           server_await_redis(s, "INFO replication", "master_link_status:up") &&
+           server_await_redis(s, "CLUSTER INFO", "cluster_state:ok") &&
+           server_await_redis(master, "INFO replication", "connected_slaves:1");
 }
 
 const server_kind server_kind_redis = {"redis", "redis-server", start_plain};

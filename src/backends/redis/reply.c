@@ -102,6 +102,10 @@ int simba__redis_error(const redis_endpoint *at, const char *text, simba_error *
     if (code == SIMBA_EPERM)
         simba__error_set(ret_error, code, "redis %s: %s (%.*s)", at->where, refusal(text), (int)strcspn(text, " "),
                          text);
+    else if (says(text, "MOVED") || says(text, "ASK") || says(text, "CROSSSLOT"))
+        simba__error_set(ret_error, code,
+                         "redis %s: this is a Redis Cluster, for which there is redis+cluster://: %.80s", at->where,
+                         text);
     else
         simba__error_set(ret_error, code, "redis %s: %.120s", at->where, text);
     return code;

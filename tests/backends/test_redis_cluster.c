@@ -1,0 +1,266 @@
+/* redis+cluster:// on three real masters: finding them, slots that move, servers that are not what was expected. What
+ * contenders make of it is in tests/faults. */
+#include "backends/test_redis.h"
+
+static server group;
+static char url[256];
+
+static const char *url_of(const char *rest)
+{
+    snprintf(url, sizeof url, "redis+cluster://%s%s", group.hosts, rest);
+    return url;
+}
+
+static int start_group(void **state)
+{
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    server_init(&group);
+    if (!server_start_redis_cluster(&group))
+        fail_msg("the cluster does not start");
+    return 0;
+}
+
+static int stop_group(void **state)
+{
+    (void)state;
+    server_fini(&group);
+    return 0;
+}
+
+static int empty(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 3; i++)
+        server_tell_redis(server_nth(&group, i), "FLUSHALL");
+    return 0;
+}
+
+static void assert_says(const char *text, const char *word)
+{
+    if (!strstr(text, word))
+        fail_msg("\"%s\" does not say \"%s\"", text, word);
+}
+
+/* Which master has a mutex, at the beginning. */
+static server *home_of(const char *mutex)
+{
+    const unsigned nth = simba__redis_slot(mutex) / 5461;
+    return server_nth(&group, nth > 2 ? 2 : nth);
+}
+
+/* The server's idea of slots is ours. */
+static void test_slots(void **state)
+{
+    static const char *const mutexes[] = {"orders", "a", "a}b", "{a}", "ünïcödé", "a:b", "0123456789abcdef"};
+    (void)state;
+    for (size_t i = 0; i < sizeof mutexes / sizeof *mutexes; i++) {
+        char expected[16];
+        snprintf(expected, sizeof expected, ":%u\r\n", simba__redis_slot(mutexes[i]));
+        assert_string_equal(server_tell_redis(&group, "CLUSTER KEYSLOT simba:{%s}", mutexes[i]), expected);
+        assert_string_equal(server_tell_redis(&group, "CLUSTER KEYSLOT simba:{%s}:fence", mutexes[i]), expected);
+    }
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    simba_url *parsed;
+    simba_error err = {0};
+    assert_int_equal(simba_url_parse("redis+cluster://h", &err, &parsed), 0);
+    assert_int_equal(simba__backend_redis.accepts(parsed, "orders", &err), 0);
+    assert_int_equal(simba__backend_redis.accepts(parsed, "}{", &err), SIMBA_EINVAL);
+    assert_says(err.text, "begins with \"}\"");
+    simba_url_free(parsed);
+    assert_int_equal(simba_url_parse("redis://h", &err, &parsed), 0);
+    assert_int_equal(simba__backend_redis.accepts(parsed, "}{", &err), 0);
+    simba_url_free(parsed);
+}
+
+/* Those that are no help are passed over; and if there are only such, the error says so. */
+static void test_seeds(void **state)
+{
+    char hosts[128];
+    server lone;
+    (void)state;
+    server_init(&lone);
+    assert_true(server_start_redis(&lone, NULL));
+    snprintf(hosts, sizeof hosts, "redis+cluster://127.0.0.1:1,127.0.0.1:%d,localhost:%d", lone.port, group.port);
+    open_at(&a, hosts);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+    snprintf(hosts, sizeof hosts, "redis+cluster://127.0.0.1:1,127.0.0.1:%d", lone.port);
+    open_at(&a, hosts);
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+    assert_says(error.text, "127.0.0.1:1: cannot connect");
+    assert_says(error.text, "cluster support disabled");
+    assert_true(refused(&a, SIMBA_OP_LIST, NULL).code < 0);
+    testhost_close(&a);
+    server_fini(&lone);
+    /* And without the right kind of URL. */
+    snprintf(hosts, sizeof hosts, "redis://127.0.0.1:%d",
+             server_nth(&group, home_of("orders") == &group ? 1 : 0)->port);
+    open_at(&a, hosts);
+    const simba_error moved = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+    assert_int_equal(moved.code, SIMBA_ESTORE);
+    assert_says(moved.text, "redis+cluster://");
+    testhost_close(&a);
+    simba_error err = {0};
+    assert_int_equal(testhost_open(&a, &simba__backend_redis, "redis+cluster://h1/2", &err), SIMBA_EURL);
+    assert_says(err.text, "database");
+}
+
+static unsigned count_of(const char *text, const char *part)
+{
+    unsigned count = 0;
+    for (; (text = strstr(text, part)) != NULL; text++)
+        count++;
+    return count;
+}
+
+/* However many mutexes and waiters there are, two connections to each server. LIST finds them all, also when the scripts
+ * are lost on the way. */
+static void test_many(void **state)
+{
+    enum { MANY = 60 };
+    static testhost_request held[MANY], waiting[MANY];
+    static simba_topic topics[MANY];
+    static char names[MANY][16];
+    (void)state;
+    open_at(&a, url_of(""));
+    for (unsigned i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "many-%u", i);
+        topics[i].mutex = names[i];
+        held[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
+        waiting[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "you", 2, 0);
+        waiting[i].request.queue = true;
+        testhost_submit(&a, &held[i]);
+        testhost_submit(&a, &waiting[i]);
+    }
+    testhost_flush(&a);
+    for (unsigned i = 0; i < MANY; i++) {
+        assert_true(testhost_pump(&a, &waiting[i].done, 5000));
+        assert_mine(held[i].request.reply);
+        assert_owned_by(waiting[i].request.reply, "me");
+        assert_int_equal(testhost_watch(&a, &topics[i]), 0);
+    }
+    assert_true(testhost_await_pushes(&a, MANY));
+    unsigned on_one = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(count_of(server_tell_redis(server_nth(&group, i), "CLIENT LIST TYPE normal"), "id="), 2);
+        assert_int_equal(count_of(server_tell_redis(server_nth(&group, i), "CLIENT LIST TYPE pubsub"), "id="), 1);
+        server_tell_redis(server_nth(&group, i), "SCRIPT FLUSH");
+        on_one += simba__redis_slot(names[i]) < 5461;
+    }
+    assert_in_range(on_one, 0, MANY - 1);
+    testhost_request list = testhost_request_of(&a, SIMBA_OP_LIST, "many-*", NULL, 0, 0);
+    testhost_ask(&a, &list);
+    assert_int_equal(list.request.reply.status, 0);
+    assert_int_equal(a.listed_count, MANY);
+    for (unsigned i = 0; i < MANY; i++)
+        assert_int_equal(a.listed[i].waiters, 1);
+    for (unsigned i = 0; i < MANY; i++)
+        testhost_unwatch(&a, &topics[i]);
+    testhost_close(&a);
+}
+
+static const char *id_of(const server *s)
+{
+    static char ids[2][48];
+    static unsigned next;
+    char *id = ids[next++ % 2];
+    sscanf(server_tell_redis(s, "CLUSTER MYID"), "$40\r\n%40s", id);
+    return id;
+}
+
+static bool renews(simba_reply granted)
+{
+    testhost_request r = testhost_request_of(&a, SIMBA_OP_RENEW, "orders", "me", 1, granted.owner.token);
+    testhost_ask(&a, &r);
+    return r.request.reply.status == 0 && r.request.reply.outcome == SIMBA_MINE;
+}
+
+/* A slot moves to another server: a lease can be renewed at every stage, pushes come all along, and in the end everything
+ * is at the new place. */
+static void test_slot_moves(void **state)
+{
+    const unsigned slot = simba__redis_slot("orders");
+    server *from = home_of("orders");
+    server *to = server_nth(&group, from == &group ? 1 : 0);
+    (void)state;
+    open_at(&a, url_of(""));
+    open_at(&b, url_of(""));
+    const simba_reply granted = acquire(&a, "orders", "me", 1);
+    assert_mine(granted);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&b, &topic);
+
+    server_tell_redis(to, "CLUSTER SETSLOT %u IMPORTING %s", slot, id_of(from));
+    server_tell_redis(from, "CLUSTER SETSLOT %u MIGRATING %s", slot, id_of(to));
+    assert_true(renews(granted));                                                       /* still where it was */
+    assert_int_equal(refused(&b, SIMBA_OP_ACQUIRE, "orders").code, SIMBA_EUNAVAILABLE); /* TRYAGAIN */
+    assert_string_equal(
+        server_tell_redis(from, "MIGRATE 127.0.0.1 %d \"\" 0 5000 KEYS simba:{orders} simba:{orders}:fence", to->port),
+        "+OK\r\n");
+    assert_true(renews(granted)); /* by ASK */
+    const char *new_id = id_of(to);
+    for (unsigned i = 0; i < 3; i++)
+        server_tell_redis(server_nth(&group, i), "CLUSTER SETSLOT %u NODE %s", slot, new_id);
+    assert_true(renews(granted)); /* by MOVED */
+    assert_owned_by(acquire_or_wait(&b, "orders", "you", 2), "me");
+    for (int i = 0; i < 500 && !strstr(server_tell_redis(to, "PUBSUB CHANNELS"), "simba:{orders}:you"); i++)
+        testhost_pump(&b, NULL, 10);
+    assert_says(server_tell_redis(to, "PUBSUB CHANNELS"), "simba:{orders}:you"); /* the subscription has moved, too */
+    assert_null(strstr(server_tell_redis(from, "PUBSUB CHANNELS"), "simba:{orders}:you"));
+    b.push_count = 0;
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, granted.owner.token));
+    assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
+    const simba_reply next = acquire(&b, "orders", "you", 2);
+    assert_mine(next);
+    assert_true(next.owner.token > granted.owner.token);
+    testhost_unwatch(&b, &topic);
+    testhost_close(&b);
+    testhost_close(&a);
+}
+
+/* Nobody has the slot: an error that says so, and later somebody does. */
+static void test_slot_lost(void **state)
+{
+    const unsigned slot = simba__redis_slot("invoices");
+    server *home = home_of("invoices");
+    (void)state;
+    open_at(&a, url_of(""));
+    for (unsigned i = 0; i < 3; i++)
+        server_tell_redis(server_nth(&group, i), "CLUSTER DELSLOTS %u", slot);
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "invoices");
+    assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
+    server_tell_redis(home, "CLUSTER ADDSLOTS %u", slot);
+    bool works = false;
+    for (int i = 0; i < 500 && !works; i++) {
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "invoices", "me", 1, 0);
+        testhost_ask(&a, &r);
+        works = r.request.reply.status == 0;
+        testhost_pump(&a, NULL, 10);
+    }
+    assert_true(works);
+    testhost_close(&a);
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(server_await_redis(server_nth(&group, i), "CLUSTER INFO", "cluster_state:ok"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test_setup(test_seeds, empty),
+        cmocka_unit_test_setup(test_many, empty),
+        cmocka_unit_test_setup(test_slot_lost, empty),
+        cmocka_unit_test_setup(test_slot_moves, empty), /* last: it is elsewhere after it */
+    };
+    if (!server_has("redis-server")) {
+        puts("1..0 # SKIP redis-server is not installed");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, start_group, stop_group);
+}

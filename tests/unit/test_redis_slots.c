@@ -1,0 +1,37 @@
+/* Which slot of a cluster a mutex is in. What a server says about it is compared in tests/backends/test_redis_cluster.c. */
+#include <string.h>
+
+#include "backends/redis/redis.h"
+#include "lib/cm.h"
+
+static void test_slots(void **state)
+{
+    static const struct {
+        const char *mutex;
+        unsigned slot;
+    } cases[] = {
+        {"123456789", 0x31C3},                                     /* the check value of this CRC */
+        {"foo", 12182},        {"bar", 5061}, {"foo}:bar", 12182}, /* the tag ends at the first brace */
+        {"foo}{bar}", 12182},  {"", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(simba__redis_slot(cases[i].mutex), cases[i].slot % REDIS_SLOTS);
+}
+
+/* An empty tag is none: then each key would be hashed whole. */
+static void test_in_one_slot(void **state)
+{
+    (void)state;
+    assert_true(simba__redis_in_one_slot("orders"));
+    assert_true(simba__redis_in_one_slot("{a}"));
+    assert_true(simba__redis_in_one_slot("a}"));
+    assert_false(simba__redis_in_one_slot("}"));
+    assert_false(simba__redis_in_one_slot("}{a}"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_slots), cmocka_unit_test(test_in_one_slot)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
