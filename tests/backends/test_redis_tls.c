@@ -174,6 +174,15 @@ static void test_replicas(void **state)
     testhost_ask(&a, &renew);
     assert_int_equal(renew.error.code, SIMBA_EUNAVAILABLE);
     assert_string_equal(say("GET simba:{orders}"), "me"); /* there is time to try again */
+    /* While a grant waits for the replica, others do not wait for it. */
+    testhost_request slow = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "invoices", "me", 1, 0);
+    testhost_submit(&a, &slow);
+    testhost_flush(&a);
+    for (int i = 0; i < 3; i++)
+        ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    assert_false(slow.done);
+    assert_true(testhost_pump(&a, &slow.done, 5000));
+    assert_int_equal(slow.error.code, SIMBA_EUNAVAILABLE);
     server_signal(&replica, SIGCONT);
     assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
     testhost_close(&a);

@@ -1,9 +1,6 @@
 /* Requests on the command connection. All that was submitted in a turn goes out in one write; the answers come back in
  * the order of the calls, so a queue of calls is all that is needed to tell whose they are. A request that is over its
- * deadline is failed there and then; its call stays in the queue to swallow the late answer.
- *
- * With replicas=N a WAIT follows every batch that may grant or renew something. What the batch was granted is held back
- * until the replicas have confirmed it. If too few did, a grant is given back and the request fails. */
+ * deadline is failed there and then; its call stays in the queue to swallow the late answer. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,9 +11,9 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-enum { KEY_SIZE = SIMBA_MUTEX_BYTES + 32, SPARE_ARGS = 12, WAIT_MOST_MS = 1000 };
+enum { KEY_SIZE = SIMBA_MUTEX_BYTES + 32, SPARE_ARGS = 12 };
 
-typedef enum call_kind { CALL_REQUEST, CALL_LOAD, CALL_WAIT, CALL_OWN } call_kind;
+typedef enum call_kind { CALL_REQUEST, CALL_LOAD, CALL_OWN } call_kind;
 
 /* What a request has been through, in its backend_data. */
 enum {
@@ -103,17 +100,6 @@ static simba_request *take_waiting(redis_node *self)
     return request;
 }
 
-static simba_request *take_held(redis_node *self)
-{
-    simba_request *request = self->held_first;
-    if (request) {
-        self->held_first = request->next;
-        if (!self->held_first)
-            self->held_last = &self->held_first;
-    }
-    return request;
-}
-
 /* --- sending ---------------------------------------------------------------------------------------- */
 
 static redis_script script_of(simba_op op)
@@ -196,21 +182,6 @@ static void put_request(redis_node *self, const simba_request *request)
     }
 }
 
-static void put_wait(redis_node *self, int64_t left_ns)
-{
-    char replicas[24];
-    char ms[24];
-    int64_t left_ms = left_ns / SIMBA__NS_PER_MS;
-    if (left_ms > WAIT_MOST_MS)
-        left_ms = WAIT_MOST_MS;
-    snprintf(replicas, sizeof replicas, "%ld", self->options->replicas);
-    snprintf(ms, sizeof ms, "%" PRId64, left_ms > 1 ? left_ms : 1); /* 0 would be for ever */
-    if (append(self, CALL_WAIT))
-        simba__redis_put(&self->commands.out, 3, (const char *const[]){"WAIT", replicas, ms});
-    else
-        self->commands.out.failed = true;
-}
-
 /* In here a LIST is one row of one, see list.c. */
 static void fail_with(redis_node *self, simba_request *request, const simba_error *error)
 {
@@ -237,8 +208,7 @@ static void fail_for_memory(redis_node *self, simba_request *request)
 
 static void send_waiting(redis_node *self)
 {
-    int64_t shortest_ns = INT64_MAX;
-    const int64_t now_ns = self->host->now(self->host).ns;
+    bool may_grant = false;
     for (simba_request *request = take_waiting(self); request; request = take_waiting(self)) {
         /* The first answer is nobody's business: if it is an error, so is the second. */
         const bool asking = (marks_of(request) & ASKING) != 0;
@@ -255,13 +225,10 @@ static void send_waiting(redis_node *self)
         }
         call->request = request;
         put_request(self, request);
-        /* Half of the time is left for what comes after. */
-        if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW)
-            if ((request->deadline.ns - now_ns) / 2 < shortest_ns)
-                shortest_ns = (request->deadline.ns - now_ns) / 2;
+        may_grant |= request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW;
     }
-    if (self->options->replicas > 0 && shortest_ns != INT64_MAX)
-        put_wait(self, shortest_ns);
+    if (self->options->replicas > 0 && may_grant)
+        simba__redis_confirm_soon(self);
 }
 
 static void load_scripts(redis_node *self)
@@ -287,7 +254,7 @@ bool simba__redis_calls_ready(const redis_node *self)
 
 bool simba__redis_calls_put(redis_node *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
 {
-    redis_call *call = simba__redis_calls_ready(self) ? append(self, CALL_OWN) : NULL;
+    redis_call *call = self->commands.state == REDIS_UP ? append(self, CALL_OWN) : NULL;
     if (!call)
         return false;
     call->answer = answer;
@@ -304,23 +271,16 @@ void simba__redis_calls_queue_up(redis_node *self, const char *mutex, const char
 
 /* --- answers ---------------------------------------------------------------------------------------- */
 
-static bool needs_replicas(const redis_node *self, const simba_request *request)
-{
-    return self->options->replicas > 0 && request->reply.outcome == SIMBA_MINE &&
-           (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW);
-}
-
-static void answered(redis_node *self, simba_request *request)
+static void answered(redis_node *self, simba_request *request, simba_local sent_at)
 {
     simba__redis_subs_heard(self->store, request->mutex, request->reply.owner.token);
     if (request->op == SIMBA_OP_ACQUIRE && request->reply.outcome == SIMBA_MINE)
         simba__redis_subs_left(self->store, request);
     else if (request->op == SIMBA_OP_ACQUIRE && request->queue)
         simba__redis_subs_waits(self->store, request);
-    if (needs_replicas(self, request)) {
-        request->next = NULL;
-        *self->held_last = request;
-        self->held_last = &request->next;
+    if (self->options->replicas > 0 && request->reply.outcome == SIMBA_MINE &&
+        (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW)) {
+        simba__redis_confirm_hold(self, request, sent_at);
         return;
     }
     self->host->complete(self->host, request);
@@ -363,8 +323,9 @@ static bool try_again(redis_node *self, simba_request *request, const char *erro
     return true;
 }
 
-static void take_request(redis_node *self, simba_request *request, const redisReply *reply)
+static void take_request(redis_node *self, const redis_call *call, const redisReply *reply)
 {
+    simba_request *request = call->request;
     if (!request)
         return;
     if (reply->type == REDIS_REPLY_ERROR) {
@@ -379,7 +340,7 @@ static void take_request(redis_node *self, simba_request *request, const redisRe
     } else if (request->op == SIMBA_OP_LIST && simba__redis_list_row(self->store, request, reply)) {
         /* That was all. */
     } else if (request->op != SIMBA_OP_LIST && simba__redis_parse(reply, &request->reply)) {
-        answered(self, request);
+        answered(self, request, call->sent_at);
     } else {
         simba__redis_calls_fail(self, request, SIMBA_ECORRUPT,
                                 "redis %s: an answer of a form that no script of ours has", self->commands.at.where);
@@ -409,27 +370,12 @@ static void take_load(redis_node *self, redis_script script, const redisReply *r
     }
 }
 
-static void give_back(redis_node *self, const simba_request *request)
+void simba__redis_calls_give_back(redis_node *self, const simba_request *request)
 {
     char nonce[24];
     snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
     if (simba__redis_calls_ready(self) && append(self, CALL_REQUEST))
         put_script(self, REDIS_RELEASE, request->mutex, 3, (const char *const[]){request->id, nonce, "0"});
-}
-
-static void take_wait(redis_node *self, const redisReply *reply)
-{
-    const long long confirmed = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
-    for (simba_request *request = take_held(self); request; request = take_held(self)) {
-        if (confirmed >= self->options->replicas) {
-            self->host->complete(self->host, request);
-            continue;
-        }
-        if (request->op == SIMBA_OP_ACQUIRE)
-            give_back(self, request);
-        self->host->fail(self->host, request, SIMBA_EUNAVAILABLE, "redis %s: %lld of %ld replicas confirmed it",
-                         self->commands.at.where, confirmed, self->options->replicas);
-    }
 }
 
 static void on_answer(redis_conn *conn, const redisReply *reply)
@@ -446,13 +392,10 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
     const redis_call call = take(self);
     switch (call.kind) {
     case CALL_REQUEST:
-        take_request(self, call.request, reply);
+        take_request(self, &call, reply);
         break;
     case CALL_LOAD:
         take_load(self, call.script, reply);
-        break;
-    case CALL_WAIT:
-        take_wait(self, reply);
         break;
     case CALL_OWN:
         call.answer(self, call.user, reply);
@@ -471,8 +414,7 @@ static void fail_all(redis_node *self, const simba_error *error)
         else if (call.kind == CALL_OWN)
             call.answer(self, call.user, NULL);
     }
-    for (simba_request *request = take_held(self); request; request = take_held(self))
-        fail_with(self, request, error);
+    simba__redis_confirm_lost(self, error);
     for (simba_request *request = take_waiting(self); request; request = take_waiting(self))
         fail_with(self, request, error);
     simba__redis_lists_down(self, error);
@@ -545,7 +487,7 @@ static void on_deadline(simba_timer *timer, simba_local now)
     redis_node *self = (redis_node *)(void *)((char *)timer - offsetof(redis_node, deadlines));
     simba_local earliest = {INT64_MAX};
     expire_list(self, &self->waiting_first, &self->waiting_last, now, &earliest);
-    expire_list(self, &self->held_first, &self->held_last, now, &earliest);
+    min_deadline(&earliest, simba__redis_confirm_expire(self, now));
     for (redis_call *call = self->calls_first; call; call = call->next) {
         if (!call->request)
             continue;
@@ -566,7 +508,6 @@ int simba__redis_calls_init(redis_node *self)
 {
     self->waiting_last = &self->waiting_first;
     self->calls_last = &self->calls_first;
-    self->held_last = &self->held_first;
     self->deadlines.fire = on_deadline;
     return self->host->timer_add(self->host, &self->deadlines);
 }

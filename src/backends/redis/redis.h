@@ -5,6 +5,7 @@
  *   scripts.c   the Lua scripts                      reply.c    what an answer or a refusal means
  *   node.c      one server: a command connection and a subscription connection
  *   calls.c     requests on the command connection   list.c     LIST, which takes many commands
+ *   confirm.c   replicas=N
  *   subs.c      the subscription connections         watches.c  what they listen for
  *   single.c, sentinel.c, cluster.c   topologies: which server a mutex is on, and how to find that out
  *   inquiry.c   a question to several servers, one after the other
@@ -174,6 +175,7 @@ bool simba__redis_in_one_slot(const char *mutex);
 typedef struct redis_call redis_call;
 typedef struct redis_watch redis_watch;
 typedef struct redis_list redis_list;
+typedef struct redis_held redis_held;
 
 /* One server, and all that is on its way to it. */
 struct redis_node {
@@ -192,8 +194,10 @@ struct redis_node {
     simba_request *waiting_first, **waiting_last; /* submitted, not sent */
     redis_call *calls_first, **calls_last;        /* sent, not answered */
     redis_call *spare;                            /* to be used again */
-    simba_request *held_first, **held_last;       /* granted, but the replicas have not said so */
     simba_timer deadlines;
+    redis_held *held; /* granted, but the replicas have not said so */
+    bool confirming;  /* a WAIT is under way, */
+    bool unconfirmed; /* and something was sent after it that needs another one */
 
     /* Pushes. */
     redis_conn pushes;
@@ -295,6 +299,18 @@ void simba__redis_calls_fail(redis_node *self, simba_request *request, int code,
 bool simba__redis_calls_forward(redis_node *to, simba_request *request, bool asking);
 /* The topology has changed: what was not sent yet may belong elsewhere. */
 void simba__redis_calls_reroute(redis_node *self);
+
+/* Release what an acquire was granted, whatever becomes of it. */
+void simba__redis_calls_give_back(redis_node *self, const simba_request *request);
+
+/* confirm.c */
+/* Something was put that may be granted: have it confirmed. */
+void simba__redis_confirm_soon(redis_node *self);
+/* It was granted: keep the answer back until then. */
+void simba__redis_confirm_hold(redis_node *self, simba_request *request, simba_local sent_at);
+void simba__redis_confirm_lost(redis_node *self, const simba_error *error);
+/* Fail those that are over their deadline. Returns the earliest deadline of the others. */
+simba_local simba__redis_confirm_expire(redis_node *self, simba_local now);
 
 /* list.c */
 int simba__redis_lists_init(redis_store *self);
