@@ -250,6 +250,27 @@ static void test_restart(void **state)
     testhost_close(&a);
 }
 
+/* Started again with data that takes a while to load: the refusals say so, and end by themselves. */
+static void test_loading(void **state)
+{
+    char dump[96];
+    (void)state;
+    snprintf(dump, sizeof dump, "%s/dump.rdb", redis.folder);
+    say("EVAL %s 0", "for i = 1, 1000 do redis.call('SET', 'key' .. i, string.rep('x', 100)) end");
+    assert_string_equal(say("SAVE"), "OK");
+    server_signal(&redis, SIGKILL);
+    start_redis(
+        (const char *const[]){"--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024", NULL});
+    open_store(&a);
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "LOADING");
+    assert_recovers(&a);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+    unlink(dump);
+    server_signal(&redis, SIGKILL);
+    start_redis(NULL);
+}
+
 /* Only the subscription is cut: it comes back, and says that something may have been missed. */
 static void test_subscription_cut(void **state)
 {
@@ -318,6 +339,7 @@ int main(void)
         cmocka_unit_test_setup(test_refused_connection, setup),
         cmocka_unit_test_setup(test_odd_servers, setup),
         cmocka_unit_test_setup(test_restart, setup),
+        cmocka_unit_test_setup(test_loading, setup),
         cmocka_unit_test_setup(test_subscription_cut, setup),
         cmocka_unit_test_setup(test_frozen, setup),
         cmocka_unit_test_setup(test_close_early, setup),
