@@ -99,6 +99,7 @@ static void test_failover(void **state)
     const unsigned grants = grants_now();
     server_signal(home, SIGKILL);
     assert_true(server_await_redis(replica, "ROLE", "master"));
+    assert_true(server_await_redis(replica, "PUBSUB CHANNELS", "orders")); /* it has been found */
     assert_true(server_start_redis_master(home));
     assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside != NULL));
     assert_hands_over();
