@@ -193,11 +193,14 @@ SIMBA_API const char *simba_url_path(const simba_url *url);                   /*
 SIMBA_API const char *simba_url_query(const simba_url *url, const char *key); /* NULL: not given */
 SIMBA_API const char *simba_url_shown(const simba_url *url); /* as it was written, with *** for the password */
 
+/* Where leases are sessions, ttl and transition do not apply and nothing is renewed. Every waiter has its own place in the
+ * store's line, so contenders are told by push_to, and `watch` is for observers alone. The times at
+ * which an owner's lease ends are INT64_MAX. A RELEASE is carried out in the end if the session lives, also after it has failed: unlike a lease, a session
+ * goes on for the others that have to do with it. */
 enum {
     SIMBA_CAP_PUSH = 1 << 0,        /* a release is pushed to waiters */
     SIMBA_CAP_PUSH_EVERY = 1 << 1,  /* observers see every single change */
-    SIMBA_CAP_SESSION = 1 << 2,     /* leases are sessions: ttl and transition do not apply, nothing is renewed, and
-                                       RELEASE is carried out in the end if the session lives, also after it failed */
+    SIMBA_CAP_SESSION = 1 << 2,     /* leases are sessions, see below */
     SIMBA_CAP_STORE_CLOCK = 1 << 3, /* leases are judged on a clock of the store */
     SIMBA_CAP_QUEUE = 1 << 4,       /* a waiter leaves something in the store and has to RELEASE it */
     SIMBA_CAP_LOOP_THREAD = 1 << 5, /* call submit, watch, unwatch and flush on the loop thread only */
@@ -205,7 +208,6 @@ enum {
     SIMBA_CAP_LIST = 1 << 7,        /* LIST and FORCE_RELEASE work */
     SIMBA_CAP_EXAMINE = 1 << 8,     /* EXAMINE works */
     SIMBA_CAP_PREPARE = 1 << 9,     /* PREPARE works: opening the store does not make everything by itself */
-    SIMBA_CAP_PUSH_TO = 1 << 10,    /* contenders are told by push_to: `watch` is for observers alone */
 };
 
 typedef struct simba_backend {

@@ -35,6 +35,8 @@ static int run_one(simba__party *party)
     simba_contender *contender = (simba_contender *)(void *)party;
     simba__member *member = &contender->member;
     simba__tell tell;
+    if (contender->telling.acquired)
+        simba__member_look(member);
     if (!simba__telling_take(&contender->telling, &member->machine.owner, &tell))
         return -1;
     int ran = 0;

@@ -76,6 +76,8 @@ static void plan_next(simba_scheduler *scheduler)
 static int run_one(simba__party *party)
 {
     simba_scheduler *scheduler = (simba_scheduler *)(void *)party;
+    if (scheduler->acquired || scheduler->due)
+        simba__member_look(&scheduler->member);
     if (scheduler->released) {
         scheduler->acquired = false;
         scheduler->released = false;

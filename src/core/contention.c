@@ -76,7 +76,7 @@ simba_status simba__contention_status(const machine *m)
 
 bool simba__contention_wants_news(const machine *m, unsigned caps)
 {
-    if (m->phase == SIMBA__IDLE || (caps & SIMBA_CAP_PUSH_TO))
+    if (m->phase == SIMBA__IDLE || (caps & SIMBA_CAP_SESSION))
         return false;
     if (caps & SIMBA_CAP_WATCH_FREE)
         return true;
@@ -93,6 +93,48 @@ void simba__actions_request(const actions *a, const char *id, const simba__timin
     ret_request->ttl_ms = timing ? timing->ms.ttl_ms : 0;
     ret_request->transition_ms = timing ? timing->ms.transition_ms : 0;
     ret_request->deadline = a->deadline;
+}
+
+/* --- renewing again -------------------------------------------------------------------------------- */
+
+/* An outage that ends in time must not cost the leadership because the holder was pausing just then, or waiting for an
+ * answer that the outage has swallowed: whatever happened before, one attempt is made at the last chance. Pauses and waits
+ * end there at the latest. */
+static simba_local last_chance(const machine *m)
+{
+    return m->timing->session ? SIMBA__NEVER : simba__local_add(guard(m), -simba__period_last_ns(m->timing));
+}
+
+static simba_local shortly_before(const machine *m, simba_local last)
+{
+    return simba__local_add(last, -simba__period_last_ns(m->timing));
+}
+
+/* Half of what is left at most: neither the pause nor the wait may use up the end. What would end shortly before the last
+ * chance ends there. */
+static simba_local by_half(const machine *m, simba_local now, simba_local at)
+{
+    const simba_local last = last_chance(m);
+    at = simba__local_min(at, simba__local_add(now, (last.ns - now.ns) / 2));
+    return simba__local_reached(at, shortly_before(m, last)) ? last : at;
+}
+
+static simba_local renew_deadline(const machine *m, simba_local now, simba_local deadline)
+{
+    const simba_local last = last_chance(m);
+    if (m->timing->session || simba__local_reached(now, shortly_before(m, last)))
+        return deadline;
+    return simba__local_min(deadline, by_half(m, now, deadline));
+}
+
+/* Pauses grow, and shrink again towards the end. */
+static simba_local retry_at(machine *m, simba_local now)
+{
+    const simba_local last = last_chance(m);
+    const simba_local at = simba__local_add(now, simba__period_retry_ns(m->timing, m->failures, &m->seed));
+    if (m->timing->session || simba__local_reached(m->sent_at, last))
+        return at; /* that was it */
+    return simba__local_reached(now, last) ? now : by_half(m, now, at);
 }
 
 /* --- moves --------------------------------------------------------------------------------------- */
@@ -124,6 +166,8 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
     out->nonce = m->nonce;
     out->token = m->token;
     out->deadline = simba__local_add(now, simba__period_op_timeout_ns(m->timing, op));
+    if (op == SIMBA_OP_RENEW)
+        out->deadline = renew_deadline(m, now, out->deadline);
     if (op == SIMBA_OP_ACQUIRE && m->give_up.ns > now.ns)
         out->deadline = simba__local_min(out->deadline, m->give_up);
 }
@@ -131,6 +175,7 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
 static void seek(machine *m, simba_local now, actions *out)
 {
     m->phase = SIMBA__SEEK;
+    m->reason = SIMBA_REASON_NONE;
     submit(m, SIMBA_OP_ACQUIRE, now, out);
 }
 
@@ -188,6 +233,17 @@ static void tell_released(machine *m, simba_reason reason, const simba_owner *ow
     out->reason = reason;
 }
 
+static void lose_session(machine *m, simba_local now, actions *out)
+{
+    m->maybe_granted = false;
+    m->queued = false;
+    if (m->phase == SIMBA__HOLD)
+        tell_released(m, SIMBA_REASON_SESSION_LOST, NULL, false, out);
+    else if (m->phase == SIMBA__GIVE_BACK && !m->in_flight)
+        finish(m, now, out);
+    m->graceful = false;
+}
+
 /* Our own clock comes before everything that anybody says. */
 static void look_at_clock(machine *m, simba_local now, actions *out)
 {
@@ -221,12 +277,12 @@ static void acquire_won(machine *m, const simba_reply *reply, simba_local now, a
 {
     m->token = reply->owner.token;
     m->lease_from = m->sent_at;
+    m->maybe_granted = true; /* a session that was lost meanwhile may have come back in time */
     m->queued = false;
     const simba_local usable = simba__local_add(lease_end(m), -m->timing->stop_margin_ns);
     if (m->stop || simba__local_reached(now, usable)) {
         out->late_win = true;
         m->stop |= m->try_once;
-        m->reason = SIMBA_REASON_NONE;
         give_back(m, now, out);
         return;
     }
@@ -289,7 +345,7 @@ static void on_renew_reply(machine *m, const simba_reply *reply, simba_local now
 {
     if (reply->status < 0) {
         m->failures++;
-        m->wake = simba__local_add(now, simba__period_retry_ns(m->timing, m->failures, &m->seed));
+        m->wake = retry_at(m, now);
     } else if (reply->outcome == SIMBA_MINE && reply->owner.token == m->token) {
         renewed(m, reply, now, out);
     } else {
@@ -302,13 +358,23 @@ static void on_renew_reply(machine *m, const simba_reply *reply, simba_local now
     }
 }
 
+/* If the store cannot be told, the lease ends by itself: nobody renews it any more. A session that was lost has taken along
+ * what it held. */
+static bool release_again(machine *m, const simba_reply *reply)
+{
+    if (reply->status == 0 || !simba__is_transient(reply->status))
+        return false;
+    if (m->timing->session && !m->maybe_granted && !m->queued)
+        return false;
+    return ++m->failures < RELEASE_TRIES;
+}
+
 static void on_release_reply(machine *m, const simba_reply *reply, simba_local now, actions *out)
 {
-    if (reply->status < 0 && ++m->failures < RELEASE_TRIES && simba__is_transient(reply->status)) {
+    if (release_again(m, reply)) {
         m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
         return;
     }
-    /* If the store cannot be told, the lease ends by itself: nobody renews it any more. */
     if (reply->status == 0)
         learn(m, &reply->owner, out);
     finish(m, now, out);
@@ -413,15 +479,25 @@ static void ask_again(machine *m, simba_local now, actions *out)
         submit(m, m->phase == SIMBA__SEEK ? SIMBA_OP_ACQUIRE : SIMBA_OP_RENEW, now, out);
 }
 
+/* It has had its time, and pauses so that whoever waits goes first. */
+static bool steps_back(const machine *m)
+{
+    return m->reason == SIMBA_REASON_HOLD_LIMIT;
+}
+
 static void on_push_while_seeking(machine *m, const simba_push *push, simba_local now, actions *out)
 {
     static const simba_owner nobody;
+    if (steps_back(m) && push->kind != SIMBA_PUSH_ACQUIRED)
+        return;
     switch (push->kind) {
     case SIMBA_PUSH_ACQUIRED:
         if (push->owner.token < m->owner.token)
             break; /* overtaken by a reply */
         learn(m, &push->owner, out);
-        if (!m->in_flight && !m->timing->session)
+        /* Whoever has not asked since the last leadership has to in any case. And where there is a queue, everybody has
+         * to now and then: the place in it goes with an invitation that another contender of this client has used. */
+        if (!m->in_flight && !m->timing->session && m->queued && !m->leaves_queue)
             m->wake = simba__local_add(now, simba__period_wait_ns(m->timing, &push->owner, push->now_ms, &m->seed));
         break;
     case SIMBA_PUSH_RELEASED:
@@ -446,11 +522,7 @@ static void on_push(machine *m, const simba_push *push, simba_local now, actions
     if (m->phase == SIMBA__SEEK && !m->stop) {
         on_push_while_seeking(m, push, now, out);
     } else if (push->kind == SIMBA_PUSH_SESSION_LOST) {
-        m->maybe_granted = false;
-        m->queued = false;
-        if (m->phase == SIMBA__HOLD)
-            tell_released(m, SIMBA_REASON_SESSION_LOST, NULL, false, out);
-        m->graceful = false;
+        lose_session(m, now, out);
     } else if (m->phase == SIMBA__HOLD && !(push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token <= m->token) &&
                !(push->kind == SIMBA_PUSH_FREED && push->owner.token < m->token) &&
                push->kind != SIMBA_PUSH_SESSION_BACK) {

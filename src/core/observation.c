@@ -80,6 +80,8 @@ static void on_push(machine *m, const simba__event *event, int64_t op_timeout_ns
         learn(m, &push->owner, out);
         if (!m->in_flight)
             rest(m, event->now, push->now_ms);
+    } else if (push->kind == SIMBA_PUSH_FREED && push->owner.token != 0 && push->owner.token < m->owner.token) {
+        return; /* the end of an earlier leadership, overtaken by the beginning of this one */
     } else if (push->kind == SIMBA_PUSH_RELEASED || push->kind == SIMBA_PUSH_FREED) {
         learn(m, &nobody, out);
     } else if (push->kind != SIMBA_PUSH_ACQUIRED && !m->in_flight) {

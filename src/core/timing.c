@@ -148,11 +148,18 @@ int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_e
                              (long long)ms);
 }
 
-/* How long before the end of the ttl to renew. A transition gives time for retries afterwards; where it is short or
- * missing, that time has to come out of the ttl. */
+/* What there must be beyond the transition, so that after an outage as long as that there is still time to renew. */
+static int64_t spare_ns(const simba__timing *timing)
+{
+    return min64(timing->ttl_ns / 20, 500 * MS);
+}
+
+/* How long before the end of the ttl to renew. A transition, less what the drift bound takes off it, gives time for
+ * retries afterwards; where it is short or missing, that time has to come out of the ttl. */
 static int64_t lead_ns(const simba__timing *timing)
 {
-    const int64_t usual = min64(timing->ttl_ns / 20, 500 * MS);
+    const int64_t taken_off = timing->transition_ns - less_drift(timing, timing->transition_ns);
+    const int64_t usual = min64(spare_ns(timing) + taken_off, timing->ttl_ns / 4);
     return max64(usual, timing->ttl_ns / 3 - timing->transition_ns);
 }
 
@@ -182,6 +189,11 @@ int64_t simba__period_retry_ns(const simba__timing *timing, unsigned failures, u
 {
     const int64_t window = simba__period_window_ns(timing);
     return growing_ns(window / 32, failures - 1, window / 6, seed);
+}
+
+int64_t simba__period_last_ns(const simba__timing *timing)
+{
+    return spare_ns(timing) / 2;
 }
 
 int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures, uint64_t *seed)

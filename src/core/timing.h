@@ -56,6 +56,10 @@ int64_t simba__period_window_ns(const simba__timing *timing);
 /* The pause after the given number of failed renewals (1, 2, …): grows, and lets several fit into the window. */
 int64_t simba__period_retry_ns(const simba__timing *timing, unsigned failures, uint64_t *seed);
 
+/* How long before the holder must be told the last attempt to renew is made. Late enough for an outage that was as long
+ * as the transition to be over, early enough for an answer. */
+int64_t simba__period_last_ns(const simba__timing *timing);
+
 /* The pause after the given number of failed acquires: grows up to the upper bound of the jitter, so that a store that
  * comes back is found as fast as a mutex that becomes free. */
 int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures, uint64_t *seed);

@@ -159,6 +159,13 @@ void simba__member_ack(simba__member *member)
     simba__member_step(&member->party, &event);
 }
 
+void simba__member_look(simba__member *member)
+{
+    simba__event event = {.kind = SIMBA__EV_TIMER, .now = member->party.client->now};
+    if (member->party.running)
+        simba__member_step(&member->party, &event);
+}
+
 /* --- start and stop ------------------------------------------------------------------------------- */
 
 int simba__member_public_start(simba__member *member)

@@ -37,6 +37,9 @@ void simba__member_fini(simba__member *member);
 void simba__member_step(simba__party *party, simba__event *event);
 void simba__member_start(simba__member *member, simba_local give_up);
 void simba__member_ack(simba__member *member);
+/* Before the application is called: a process that did not run for a while may have lost meanwhile what it is about to be
+ * told that it has, and whoever is first to go on finds out. */
+void simba__member_look(simba__member *member);
 
 /* The public start and stop of contenders and schedulers. Not in a turn. */
 int simba__member_public_start(simba__member *member);

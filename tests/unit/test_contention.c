@@ -1,6 +1,8 @@
 /* The contention machine, as traces: what goes in, what must come out. Times are in ms since the start. With ttl 10 s,
  * transition 6 s and a drift bound of 1 % a lease is good for 15.84 s of our own clock, and is renewed on the grid of
  * 250 ms before 9.4 s. */
+#include <string.h>
+
 #include "lib/cm.h"
 #include "lib/trace.h"
 
@@ -186,6 +188,50 @@ static void retries_a_failed_renewal_inside_the_window(void **state)
     assert_int_equal(trace_held_ms(&t), 15839);
 }
 
+static int64_t timer_ms(const trace *t)
+{
+    return (t->actions.timer.ns - INT64_C(5000000000000) + 999999) / 1000000;
+}
+
+/* L3: the store refuses for exactly as long as the transition lasts, and one attempt falls into what is left. */
+static void an_outage_as_long_as_the_transition_costs_nothing(void **state)
+{
+    (void)state;
+    for (int64_t begin = 9250; begin > 8250; begin -= 7) { /* when the outage began, which moves all the attempts */
+        trace t;
+        lead(&t, 7);
+        trace_at(&t, 9250);
+        t.machine.seed = (uint64_t)begin;
+        while (t.now_ms < 9250 + 6000) {
+            trace_fails(&t, SIMBA_EUNAVAILABLE);
+            TRACE("renew", strstr(trace_at(&t, timer_ms(&t)), "renew") ? "renew" : t.text);
+        }
+        trace_mine(&t, 7);
+        assert_false(t.actions.released);
+        assert_true(trace_held_ms(&t) > 15000);
+    }
+}
+
+/* L3: nor does waiting for an answer that the outage has swallowed use up the end. */
+static void a_swallowed_answer_is_not_waited_for_beyond_the_last_chance(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_at(&t, 9250);
+    while (t.now_ms < 9250 + 6000) {
+        assert_true(t.actions.submit);
+        trace_pass(&t, (t.actions.deadline.ns - INT64_C(5000000000000) + 999999) / 1000000);
+        trace_fails(&t, SIMBA_ETIMEDOUT);
+        assert_false(t.actions.released);
+        trace_at(&t, timer_ms(&t) > t.now_ms ? timer_ms(&t) : t.now_ms);
+    }
+    assert_true(t.actions.submit);
+    assert_in_range(t.now_ms, 15250, 15700);
+    trace_mine(&t, 7);
+    assert_true(trace_held_ms(&t) > 15000);
+}
+
 /* S2: nothing is heard from the store, and yet the holder is told, before the lease can end on the store's clock. */
 static void an_unreachable_holder_is_told_by_its_own_clock(void **state)
 {
@@ -318,6 +364,28 @@ static void the_hold_limit_ends_leadership(void **state)
     TRACE("release", trace_ack(&t));
     TRACE("wake@6000", trace_nobody(&t));
     TRACE("acquire", trace_at(&t, 6001));
+}
+
+/* Whoever has had its time leaves an invitation to the next, and asks after its pause even if somebody else has the mutex
+ * by then: it is in no queue yet, and would never be invited. */
+static void the_hold_limit_lets_others_go_first(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .hold_limit_ms = 5000, .jitter_max_ms = 1000};
+    trace t;
+    trace_init_with(&t, &ms, false, true);
+    trace_start(&t);
+    trace_mine(&t, 7);
+    trace_at(&t, 5000);
+    trace_ack(&t);
+    TRACE("wake@6000", trace_nobody(&t));
+    TRACE("wake@6000", trace_push(&t, SIMBA_PUSH_RELEASED));
+    assert_false(t.actions.used);
+    TRACE("changed wake@6000", trace_push_acquired(&t, "other", 8, 16000));
+    TRACE("acquire", trace_at(&t, 6001));
+    trace_owned(&t, "other", 8, 9000);
+    TRACE("changed acquire", trace_push(&t, SIMBA_PUSH_RELEASED));
+    assert_true(t.actions.used);
 }
 
 /* --- stopping ------------------------------------------------------------------------------------ */
@@ -510,6 +578,21 @@ static void an_invitation_of_another_is_left_to_it(void **state)
     assert_true(t.actions.submit && t.actions.op == SIMBA_OP_RENEW);
 }
 
+/* News of a new owner postpones the next request, but not where there is a queue, in which the place may have been lost. */
+static void a_queue_is_joined_again_now_and_then(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000};
+    for (int queue = 0; queue < 2; queue++) {
+        trace t;
+        trace_init_with(&t, &ms, false, queue);
+        trace_start(&t);
+        TRACE("changed wake@4000", trace_owned(&t, "other", 5, 4000));
+        trace_pass(&t, 1000);
+        TRACE(queue ? "changed wake@4000" : "changed wake@17000", trace_push_acquired(&t, "third", 6, 16000));
+    }
+}
+
 /* L2: a push that arrives while a request is in flight is not lost: that answer may be older than the push. */
 static void a_push_during_a_request_is_not_lost(void **state)
 {
@@ -659,6 +742,64 @@ static void a_session_lease_ends_with_the_session(void **state)
     TRACE("acquire", trace_push(&t, SIMBA_PUSH_SESSION_BACK));
 }
 
+static void session(trace *t)
+{
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
+    trace_init_with(t, &ms, true, true);
+    TRACE("acquire", trace_start(t));
+}
+
+/* When the session is lost, there is nothing left to give back. */
+static void a_lost_session_leaves_nothing_to_give_back(void **state)
+{
+    (void)state;
+    trace t;
+    session(&t);
+    trace_mine(&t, 7);
+    trace_stop(&t);
+    TRACE("release", trace_ack(&t));
+    TRACE("", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
+    TRACE("done", trace_fails(&t, SIMBA_EUNAVAILABLE));
+    session(&t);
+    trace_mine(&t, 8);
+    trace_stop(&t);
+    trace_ack(&t);
+    trace_fails(&t, SIMBA_EUNAVAILABLE);
+    TRACE("done", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
+}
+
+/* S5: what was won by a request that was under way when the session was lost is given back by stop like anything else. */
+static void a_win_after_a_lost_session_is_given_back_too(void **state)
+{
+    (void)state;
+    trace t;
+    session(&t);
+    TRACE("", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
+    trace_push(&t, SIMBA_PUSH_SESSION_BACK);
+    TRACE("acquired changed", trace_mine(&t, 7));
+    TRACE("released(stopped) changed", trace_stop(&t));
+    TRACE("release", trace_ack(&t));
+}
+
+/* S2: the end of the session by our own clock comes before whatever anybody says. */
+static void our_own_clock_ends_a_session_first(void **state)
+{
+    (void)state;
+    trace t;
+    session(&t);
+    t.session_until_ms = 5000;
+    trace_mine(&t, 7);
+    trace_pass(&t, 4999);
+    TRACE("renew wake@5000", trace_push(&t, SIMBA_PUSH_CHANGED));
+    trace_pass(&t, 5000);
+    TRACE("released(session lost) changed", trace_mine(&t, 7));
+    TRACE("release", trace_ack(&t)); /* the session may have lasted after all */
+    session(&t);
+    t.session_until_ms = 5000;
+    trace_pass(&t, 5000);
+    TRACE("late release", trace_mine(&t, 8));
+}
+
 /* A holder that hears nothing is told when the session can have ended by our own clock, less the margin. The session may
  * live on in the store, so what it held is given back before anything new is begun. */
 static void a_session_that_may_have_ended_is_told(void **state)
@@ -723,6 +864,8 @@ int main(void)
         cmocka_unit_test(every_start_has_a_nonce_of_its_own),
         cmocka_unit_test(renews_before_the_ttl_is_over),
         cmocka_unit_test(retries_a_failed_renewal_inside_the_window),
+        cmocka_unit_test(an_outage_as_long_as_the_transition_costs_nothing),
+        cmocka_unit_test(a_swallowed_answer_is_not_waited_for_beyond_the_last_chance),
         cmocka_unit_test(an_unreachable_holder_is_told_by_its_own_clock),
         cmocka_unit_test(the_lease_allows_for_drift),
         cmocka_unit_test(after_a_suspend_the_clock_comes_first),
@@ -733,6 +876,7 @@ int main(void)
         cmocka_unit_test(a_renewal_never_changes_the_token),
         cmocka_unit_test(after_a_gap_it_begins_anew),
         cmocka_unit_test(the_hold_limit_ends_leadership),
+        cmocka_unit_test(the_hold_limit_lets_others_go_first),
         cmocka_unit_test(a_stop_renews_until_on_released_has_returned),
         cmocka_unit_test(a_stop_waits_for_the_renewal_in_flight),
         cmocka_unit_test(a_stop_during_the_initial_delay_is_over_at_once),
@@ -746,6 +890,7 @@ int main(void)
         cmocka_unit_test(stopping_an_idle_machine_is_done_at_once),
         cmocka_unit_test(a_pushed_release_is_tried_at_once),
         cmocka_unit_test(an_invitation_of_another_is_left_to_it),
+        cmocka_unit_test(a_queue_is_joined_again_now_and_then),
         cmocka_unit_test(a_push_during_a_request_is_not_lost),
         cmocka_unit_test(a_stopping_waiter_does_not_swallow_the_wake_up),
         cmocka_unit_test(pushed_news_moves_the_alarm),
@@ -757,6 +902,9 @@ int main(void)
         cmocka_unit_test(a_locker_leads_once),
         cmocka_unit_test(a_permanent_error_ends_a_lockers_wait),
         cmocka_unit_test(a_session_lease_ends_with_the_session),
+        cmocka_unit_test(a_lost_session_leaves_nothing_to_give_back),
+        cmocka_unit_test(a_win_after_a_lost_session_is_given_back_too),
+        cmocka_unit_test(our_own_clock_ends_a_session_first),
         cmocka_unit_test(a_session_that_may_have_ended_is_told),
         cmocka_unit_test(a_win_after_the_session_is_given_back),
         cmocka_unit_test(a_session_lease_is_not_renewed),

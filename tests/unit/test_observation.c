@@ -192,6 +192,31 @@ static void stop_is_over_soon(void **state)
     assert_int_equal(f.actions.timer.ns, INT64_MAX);
 }
 
+/* An owner whose lease is a session has no end: it is read again now and then, not all the time. */
+static void an_owner_without_an_end_is_read_now_and_then(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, 5000);
+    const simba_reply reply = {.owner = owner_of("a", 5, INT64_MAX), .now_ms = 1700000000000};
+    step(&f, (simba__event){.kind = SIMBA__EV_REPLY, .generation = f.machine.generation, .reply = &reply});
+    assert_int_equal(timer_ms(&f), 5000);
+}
+
+/* News of an end that was overtaken by the next beginning does not hide it. */
+static void an_overtaken_end_is_no_news(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, 5000);
+    answer(&f, "a", 5, 16000);
+    push(&f, SIMBA_PUSH_ACQUIRED, "b", 6);
+    push(&f, SIMBA_PUSH_FREED, "", 5);
+    assert_string_equal(f.machine.owner.id, "b");
+    push(&f, SIMBA_PUSH_FREED, "", 6);
+    assert_string_equal(f.machine.owner.id, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +228,8 @@ int main(void)
         cmocka_unit_test(a_vague_push_makes_it_read),
         cmocka_unit_test(keeps_reading_while_the_store_is_away),
         cmocka_unit_test(stop_is_over_soon),
+        cmocka_unit_test(an_owner_without_an_end_is_read_now_and_then),
+        cmocka_unit_test(an_overtaken_end_is_no_news),
     };
     return cmocka_run_group_tests_name("observation", tests, NULL, NULL);
 }

@@ -1,0 +1,78 @@
+/* Who of a client's parties hears a push, and what a contender's application is told. */
+#include "core/delivery.h"
+
+#include <string.h>
+
+#include "core/telling.h"
+#include "lib/cm.h"
+
+/* How many of three waiters and an observer are told, if the first waiter cannot use it and the others could. */
+static int told(simba_push_kind kind)
+{
+    const simba_push push = {.kind = kind};
+    simba__delivery delivery = simba__delivery_of(&push);
+    int count = 0;
+    for (int i = 0; i < 4; i++) {
+        const bool is_member = i < 3;
+        if (!simba__delivery_concerns(&delivery, is_member))
+            continue;
+        count++;
+        simba__delivery_made(&delivery, is_member, i > 0);
+    }
+    return count;
+}
+
+/* L2: an invitation goes on until somebody can use it, and no further; observers always hear. */
+static void an_invitation_goes_to_the_first_that_can_use_it(void **state)
+{
+    (void)state;
+    assert_int_equal(told(SIMBA_PUSH_RELEASED), 3);
+    assert_int_equal(told(SIMBA_PUSH_CHANGED), 3);
+}
+
+static void news_goes_to_all(void **state)
+{
+    (void)state;
+    assert_int_equal(told(SIMBA_PUSH_ACQUIRED), 4);
+}
+
+/* S4: leadership that came and went before anybody could be told is acknowledged and told to nobody. */
+static void what_came_and_went_is_not_told(void **state)
+{
+    (void)state;
+    simba__telling telling = {0};
+    simba__tell tell;
+    const simba_owner nobody = {0};
+    assert_true(simba__telling_note(&telling, &(simba__actions){.acquired = true}, true));
+    assert_true(simba__telling_note(&telling, &(simba__actions){.released = true}, true));
+    assert_true(simba__telling_take(&telling, &nobody, &tell));
+    assert_true(tell.ack && !tell.acquired && !tell.released);
+    assert_false(simba__telling_take(&telling, &nobody, &tell));
+}
+
+/* S4: told, then told the end, which is to be acknowledged. */
+static void what_lasted_is_told_in_turn(void **state)
+{
+    (void)state;
+    simba__telling telling = {0};
+    simba__tell tell;
+    const simba_owner me = {.id = "me", .token = 3};
+    assert_true(simba__telling_note(&telling, &(simba__actions){.acquired = true, .changed = true}, false));
+    assert_true(simba__telling_take(&telling, &me, &tell));
+    assert_true(tell.acquired && !tell.released && !tell.changed && !tell.ack);
+    simba__telling_note(&telling, &(simba__actions){.released = true, .reason = SIMBA_REASON_REVOKED}, false);
+    assert_true(simba__telling_take(&telling, &(simba_owner){0}, &tell));
+    assert_true(!tell.acquired && tell.released && tell.ack && tell.reason == SIMBA_REASON_REVOKED);
+    assert_string_equal(tell.state.before.id, "me");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_invitation_goes_to_the_first_that_can_use_it),
+        cmocka_unit_test(news_goes_to_all),
+        cmocka_unit_test(what_came_and_went_is_not_told),
+        cmocka_unit_test(what_lasted_is_told_in_turn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
