@@ -89,7 +89,11 @@ static void host_complete(simba_host *host, simba_request *request)
 
 static const char *op_name(simba_op op)
 {
-    static const char *const names[] = {"acquire", "renew", "release", "read", "list", "force release"};
+    static const char *const names[] = {
+        [SIMBA_OP_ACQUIRE] = "acquire", [SIMBA_OP_RENEW] = "renew",     [SIMBA_OP_RELEASE] = "release",
+        [SIMBA_OP_READ] = "read",       [SIMBA_OP_LIST] = "list",       [SIMBA_OP_FORCE_RELEASE] = "force release",
+        [SIMBA_OP_EXAMINE] = "examine", [SIMBA_OP_PREPARE] = "prepare",
+    };
     return names[op];
 }
 
@@ -102,7 +106,8 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     vsnprintf(error.text, sizeof error.text, format, args);
     va_end(args);
     const simba_log_level level = complaint_level(client, &error);
-    simba__wrap(&error, code, "%s %s", op_name(request->op), request->mutex ? request->mutex : "");
+    simba__wrap(&error, code, "%s%s%s", op_name(request->op), request->mutex ? " " : "",
+                request->mutex ? request->mutex : "");
     log_text(client, level, error.text);
     client->stats.errors++;
     if (request->err)

@@ -112,6 +112,38 @@ static size_t list(testhost *h, const char *pattern)
     return h->listed_count;
 }
 
+static simba_verdict examined(testhost *h, const char *what)
+{
+    h->found_count = 0;
+    ask(h, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
+    for (size_t i = 0; i < h->found_count; i++)
+        if (strcmp(h->found[i].what, what) == 0)
+            return h->found[i].verdict;
+    fail_msg("nothing was said about %s", what);
+    return SIMBA_VERDICT_BROKEN;
+}
+
+/* What a server is set up to do with locks is told: whether it may evict or forget them, and who copies them. */
+static void test_examine(void **state)
+{
+    (void)state;
+    char url[96];
+    open_store(&a);
+    assert_int_equal(examined(&a, "server"), SIMBA_VERDICT_OK);
+    assert_int_equal(examined(&a, "eviction"), SIMBA_VERDICT_OK);
+    assert_int_equal(examined(&a, "durability"), SIMBA_VERDICT_WARNING);
+    assert_int_equal(examined(&a, "replicas"), SIMBA_VERDICT_OK);
+    say("CONFIG SET maxmemory 100mb maxmemory-policy volatile-lru appendonly yes");
+    assert_int_equal(examined(&a, "eviction"), SIMBA_VERDICT_WARNING);
+    assert_int_equal(examined(&a, "durability"), SIMBA_VERDICT_OK);
+    say("CONFIG SET maxmemory 0 appendonly no");
+    testhost_close(&a);
+    snprintf(url, sizeof url, "%s?replicas=1", redis_url);
+    open_at(&a, url);
+    assert_int_equal(examined(&a, "replicas"), SIMBA_VERDICT_BROKEN);
+    testhost_close(&a);
+}
+
 /* All mutexes, by name, owned or not, with how many wait; or those that match a shell pattern. Also those of JVM
  * contenders. */
 static void test_list(void **state)
@@ -418,6 +450,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_acquire_and_release, setup),
         cmocka_unit_test_setup(test_renew, setup),
+        cmocka_unit_test_setup(test_examine, setup),
         cmocka_unit_test_setup(test_incarnations, setup),
         cmocka_unit_test_setup(test_tokens_grow, setup),
         cmocka_unit_test_setup(test_force_release, setup),

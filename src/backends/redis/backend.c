@@ -43,7 +43,7 @@ static void redis_submit(void *instance, simba_request *request)
     if (request->op == SIMBA_OP_LIST)
         simba__redis_list_begin(self, request);
     else
-        simba__redis_calls_submit(self->options.topology->route(self, request->mutex), request);
+        simba__redis_calls_submit(simba__redis_node_for(self, request), request);
 }
 
 static void redis_flush(void *instance)
@@ -132,7 +132,8 @@ const simba_backend simba__backend_redis = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(redis_store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LOOP_THREAD | SIMBA_CAP_LIST,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LOOP_THREAD | SIMBA_CAP_LIST |
+            SIMBA_CAP_EXAMINE,
     .init = redis_init,
     .submit = redis_submit,
     .flush = redis_flush,

@@ -174,10 +174,12 @@ static void put_request(redis_node *self, const simba_request *request)
         put_script(self, script, request->mutex, 0, NULL);
         break;
     case SIMBA_OP_LIST:
-    case SIMBA_OP_EXAMINE:
-    case SIMBA_OP_PREPARE:
     case SIMBA_OP_FORCE_RELEASE:
         put_script(self, script, request->mutex, 0, NULL);
+        break;
+    case SIMBA_OP_EXAMINE:
+    case SIMBA_OP_PREPARE: /* not offered */
+        simba__redis_put(&self->commands.out, 1, (const char *const[]){"INFO"});
         break;
     }
 }
@@ -304,7 +306,7 @@ void simba__redis_calls_reroute(redis_node *self)
     self->waiting_last = &self->waiting_first;
     while (request) {
         simba_request *next = request->next;
-        put_waiting(self->store->options.topology->route(self->store, request->mutex), request);
+        put_waiting(simba__redis_node_for(self->store, request), request);
         request = next;
     }
 }
@@ -323,6 +325,19 @@ static bool try_again(redis_node *self, simba_request *request, const char *erro
     return true;
 }
 
+static bool understood(redis_node *self, const redis_call *call, const redisReply *reply)
+{
+    simba_request *request = call->request;
+    if (request->op == SIMBA_OP_LIST)
+        return simba__redis_list_row(self->store, request, reply);
+    if (request->op == SIMBA_OP_EXAMINE)
+        return simba__redis_examined(self, request, reply);
+    const bool good = simba__redis_parse(reply, &request->reply);
+    if (good)
+        answered(self, request, call->sent_at);
+    return good;
+}
+
 static void take_request(redis_node *self, const redis_call *call, const redisReply *reply)
 {
     simba_request *request = call->request;
@@ -337,11 +352,7 @@ static void take_request(redis_node *self, const redis_call *call, const redisRe
         fail_with(self, request, &error);
         if (drop)
             simba__redis_conn_fail(&self->commands, error.code, "%s", error.text);
-    } else if (request->op == SIMBA_OP_LIST && simba__redis_list_row(self->store, request, reply)) {
-        /* That was all. */
-    } else if (request->op != SIMBA_OP_LIST && simba__redis_parse(reply, &request->reply)) {
-        answered(self, request, call->sent_at);
-    } else {
+    } else if (!understood(self, call, reply)) {
         simba__redis_calls_fail(self, request, SIMBA_ECORRUPT,
                                 "redis %s: an answer of a form that no script of ours has", self->commands.at.where);
         simba__redis_conn_fail(&self->commands, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer",

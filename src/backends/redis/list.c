@@ -141,7 +141,7 @@ static void read_more(redis_store *self, redis_list *list)
         *row = (simba_request){.op = SIMBA_OP_LIST, .mutex = list->names[list->at++], .owner = list};
         row->deadline = list->request->deadline;
         list->busy++;
-        simba__redis_calls_submit(self->options.topology->route(self, row->mutex), row);
+        simba__redis_calls_submit(simba__redis_node_for(self, row), row);
     }
     if (list->busy == 0)
         list_end(self, list, NULL);

@@ -26,6 +26,11 @@ redis_node *simba__redis_node_new(redis_store *self, const redis_endpoint *at)
     return node;
 }
 
+redis_node *simba__redis_node_for(redis_store *self, const simba_request *request)
+{
+    return self->options.topology->route(self, request->mutex ? request->mutex : "");
+}
+
 void simba__redis_node_close(redis_node *node, const simba_error *why)
 {
     simba__redis_calls_close(node, why);

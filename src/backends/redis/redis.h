@@ -8,6 +8,7 @@
  *   confirm.c   replicas=N
  *   subs.c      the subscription connections         watches.c  what they listen for
  *   single.c, sentinel.c, cluster.c   topologies: which server a mutex is on, and how to find that out
+ *   examine.c   how the server is set up
  *   inquiry.c   a question to several servers, one after the other
  *   backend.c   the table of functions
  *
@@ -274,6 +275,8 @@ void simba__redis_lost_for_now(redis_node *node);
 
 /* node.c. It lives as long as the store. NULL: out of memory. */
 redis_node *simba__redis_node_new(redis_store *self, const redis_endpoint *at);
+/* The one that a request goes to: that of its mutex, any if it has none. */
+redis_node *simba__redis_node_for(redis_store *self, const simba_request *request);
 void simba__redis_node_close(redis_node *node, const simba_error *why);
 void simba__redis_node_free(redis_node *node);
 
@@ -311,6 +314,9 @@ void simba__redis_confirm_hold(redis_node *self, simba_request *request, simba_l
 void simba__redis_confirm_lost(redis_node *self, const simba_error *error);
 /* Fail those that are over their deadline. Returns the earliest deadline of the others. */
 simba_local simba__redis_confirm_expire(redis_node *self, simba_local now);
+
+/* examine.c: the answer to INFO, for EXAMINE. False: that is none. */
+bool simba__redis_examined(redis_node *self, simba_request *request, const redisReply *reply);
 
 /* list.c */
 int simba__redis_lists_init(redis_store *self);

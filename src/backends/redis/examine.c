@@ -1,0 +1,113 @@
+/* EXAMINE: what the server says of itself (INFO), as far as it bears on locks. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/redis/redis.h"
+
+typedef struct examination {
+    redis_node *node;
+    simba_request *request;
+    const char *info; /* lines of "name:value\r\n" */
+    int rc;
+} examination;
+
+/* The value of a field, "" if there is none. */
+static const char *field(const char *info, const char *name, char *text, size_t size)
+{
+    const size_t length = strlen(name);
+    text[0] = '\0';
+    for (const char *line = info; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, length) == 0 && line[length] == ':') {
+            line += length + 1;
+            snprintf(text, size, "%.*s", (int)strcspn(line, "\r\n"), line);
+            break;
+        }
+    }
+    return text;
+}
+
+static long number(const char *info, const char *name)
+{
+    char text[32];
+    return strtol(field(info, name, text, sizeof text), NULL, 10);
+}
+
+static void found(examination *e, simba_verdict verdict, const char *what, const char *text, const char *remedy)
+{
+    const simba_finding finding = {verdict, what, text, remedy};
+    if (e->rc == 0)
+        e->rc = e->node->host->found(e->node->host, e->request, &finding);
+}
+
+static void examine_server(examination *e)
+{
+    char version[32];
+    char role[16];
+    char text[256];
+    field(e->info, "redis_version", version, sizeof version);
+    const bool is_master = strcmp(field(e->info, "role", role, sizeof role), "slave") != 0;
+    snprintf(text, sizeof text, "%s is Redis %s, a %s.", e->node->commands.at.where, version,
+             is_master ? "master" : "replica");
+    if (is_master)
+        found(e, SIMBA_VERDICT_OK, "server", text, NULL);
+    else
+        found(e, SIMBA_VERDICT_BROKEN, "server", text, "Replicas take no writes: name the master, or use Sentinel.");
+}
+
+static void examine_memory(examination *e)
+{
+    char policy[32];
+    char text[160];
+    field(e->info, "maxmemory_policy", policy, sizeof policy);
+    if (number(e->info, "maxmemory") == 0 || strcmp(policy, "noeviction") == 0) {
+        found(e, SIMBA_VERDICT_OK, "eviction", "The server evicts nothing.", NULL);
+        return;
+    }
+    snprintf(text, sizeof text, "maxmemory-policy is %s: the server may throw away a lock that is held.", policy);
+    found(e, SIMBA_VERDICT_WARNING, "eviction", text, "Set it to noeviction, or give the locks a server of their own.");
+}
+
+static void examine_durability(examination *e)
+{
+    if (number(e->info, "aof_enabled") == 1)
+        found(e, SIMBA_VERDICT_OK, "durability",
+              "appendonly is on; with appendfsync always a server that restarts forgets nothing.", NULL);
+    else
+        found(e, SIMBA_VERDICT_WARNING, "durability",
+              "appendonly is off: a server that restarts forgets who holds what, while they still hold it.",
+              "Set appendonly yes and appendfsync always, or have replicas and say replicas=1.");
+}
+
+static void examine_replicas(examination *e)
+{
+    const long connected = number(e->info, "connected_slaves");
+    const long wanted = e->node->options->replicas;
+    char text[160];
+    snprintf(text, sizeof text, "%ld connected; a grant waits for %ld of them.", connected, wanted);
+    if (connected < wanted)
+        found(e, SIMBA_VERDICT_BROKEN, "replicas", text,
+              "Connect the replicas, or lower replicas=: nothing can be granted.");
+    else if (connected > 0 && wanted == 0)
+        found(e, SIMBA_VERDICT_WARNING, "replicas", text,
+              "A failover may lose the latest grants; replicas=1 in the URL prevents most of that.");
+    else
+        found(e, SIMBA_VERDICT_OK, "replicas", text, NULL);
+}
+
+bool simba__redis_examined(redis_node *self, simba_request *request, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_STRING)
+        return false;
+    examination e = {.node = self, .request = request, .info = reply->str};
+    examine_server(&e);
+    examine_memory(&e);
+    examine_durability(&e);
+    examine_replicas(&e);
+    if (e.rc < 0)
+        self->host->fail(self->host, request, e.rc, "redis: out of memory");
+    else
+        self->host->complete(self->host, request);
+    return true;
+}
