@@ -77,6 +77,21 @@ static void test_nobody_knows(void **state)
     testhost_close(&a);
 }
 
+/* Whom a sentinel names has to be a master. */
+static void test_no_master(void **state)
+{
+    char hosts[64];
+    (void)state;
+    snprintf(hosts, sizeof hosts, "127.0.0.1:%d", port_of(0));
+    server_tell_redis(&group, "SENTINEL MONITOR wrong 127.0.0.1 %d 2", port_of(4));
+    open_at(&a, url_of(hosts, "wrong"));
+    const simba_error error = refused(&a, SIMBA_OP_READ, "orders");
+    assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
+    assert_says(&error, "this is no master");
+    testhost_close(&a);
+    server_tell_redis(&group, "SENTINEL REMOVE wrong");
+}
+
 /* A sentinel may want a password of its own, which comes from a file and is shown nowhere. */
 static void test_sentinel_password(void **state)
 {
@@ -170,8 +185,11 @@ static void test_failover(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_urls),     cmocka_unit_test(test_sentinels_down),
-        cmocka_unit_test(test_nobody_knows), cmocka_unit_test(test_sentinel_password),
+        cmocka_unit_test(test_bad_urls),
+        cmocka_unit_test(test_sentinels_down),
+        cmocka_unit_test(test_nobody_knows),
+        cmocka_unit_test(test_no_master),
+        cmocka_unit_test(test_sentinel_password),
         cmocka_unit_test(test_failover), /* last: the replica is the master after it */
     };
     if (!server_has("redis-server")) {
