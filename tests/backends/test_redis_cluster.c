@@ -118,6 +118,40 @@ static unsigned count_of(const char *text, const char *part)
     return count;
 }
 
+static bool knows_all_names(const server *s)
+{
+    for (int i = 0; i < 1000; i++) {
+        if (count_of(server_tell_redis(s, "CLUSTER NODES"), ",localhost") == 3)
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+/* Servers may announce names, or nothing at all: then they are where the one that was asked is. */
+static void test_announcements(void **state)
+{
+    static const char *const kinds[] = {"hostname", "unknown-endpoint", "ip"};
+    static const char *const mutexes[] = {"a", "b", "c", "d", "e", "f"};
+    char host[64];
+    (void)state;
+    for (unsigned k = 0; k < 3; k++) {
+        for (unsigned i = 0; i < 3; i++) {
+            server_tell_redis(server_nth(&group, i), "CONFIG SET cluster-announce-hostname localhost");
+            assert_string_equal(
+                server_tell_redis(server_nth(&group, i), "CONFIG SET cluster-preferred-endpoint-type %s", kinds[k]),
+                "+OK\r\n");
+        }
+        for (unsigned i = 0; i < 3; i++)
+            assert_true(knows_all_names(server_nth(&group, i)));
+        snprintf(host, sizeof host, "redis+cluster://127.0.0.1:%d", group.port);
+        open_at(&a, host);
+        for (unsigned i = 0; i < 6; i++)
+            assert_mine(acquire(&a, mutexes[i], "me", 1));
+        testhost_close(&a);
+    }
+}
+
 /* However many mutexes and waiters there are, two connections to each server. LIST finds them all, also when the scripts
  * are lost on the way. */
 static void test_many(void **state)
@@ -254,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_slots),
         cmocka_unit_test(test_names),
         cmocka_unit_test_setup(test_seeds, empty),
+        cmocka_unit_test_setup(test_announcements, empty),
         cmocka_unit_test_setup(test_many, empty),
         cmocka_unit_test_setup(test_slot_lost, empty),
         cmocka_unit_test_setup(test_slot_moves, empty), /* last: it is elsewhere after it */

@@ -97,11 +97,19 @@ static bool set_endpoint(redis_endpoint *endpoint, const redisReply *master, con
     return simba__redis_endpoint_set(endpoint, name, strlen(name), (int)master->element[1]->integer);
 }
 
+/* A server whose name has not got about yet is announced as this. */
+static bool is_unknown(const redis_endpoint *at)
+{
+    return strcmp(at->name, "?") == 0;
+}
+
 static bool take_range(redis_cluster *cluster, const redisReply *range)
 {
     redis_endpoint at;
     if (!set_endpoint(&at, range->element[2], &cluster->inquiry.conn.at))
         return false;
+    if (is_unknown(&at))
+        return true; /* nobody has these, then */
     redis_node *node = node_at(cluster, &at);
     if (!node)
         return false;
@@ -266,13 +274,18 @@ static bool cluster_redirected(redis_node *node, simba_request *request, const c
         refresh(cluster);
     if ((!moved && strncmp(error, "ASK ", 4) != 0) || !parse_redirection(node, error, &slot, &at))
         return false;
-    redis_node *target = node_at(cluster, &at);
+    const bool unknown = is_unknown(&at);
+    redis_node *target = unknown ? NULL : node_at(cluster, &at);
     if (target && moved) {
         target->serves = true;
         cluster->slots[slot] = target;
-        refresh(cluster);
     }
-    if (!target)
+    if (moved)
+        refresh(cluster);
+    if (unknown)
+        simba__redis_calls_fail(node, request, SIMBA_EUNAVAILABLE, "redis %s: it is not known yet who has the slot",
+                                node->commands.at.where);
+    else if (!target)
         simba__redis_calls_fail(node, request, SIMBA_ENOMEM, "redis %s: out of memory", node->commands.at.where);
     else if (!simba__redis_calls_forward(target, request, !moved))
         simba__redis_calls_fail(node, request, SIMBA_EUNAVAILABLE,
