@@ -13,9 +13,9 @@ static void name_certificates(const char *folder)
     snprintf(key, sizeof key, "%s/key.pem", folder);
 }
 
-static void start_secure(server *s, bool wants_client_certificate)
+static void start_secure(server *s, const char *const *more)
 {
-    if (!server_start_redis_tls(s, secure.folder, "hunt3r", wants_client_certificate))
+    if (!server_start_redis_tls(s, secure.folder, "hunt3r", more))
         fail_msg("redis-server does not start with TLS; see %s/log", s->folder);
 }
 
@@ -27,8 +27,8 @@ static int tls_setup(void **state)
     server_init(&replica);
     assert_true(server_make_certificates(secure.folder));
     name_certificates(secure.folder);
-    start_secure(&secure, false);
-    start_secure(&strict, true);
+    start_secure(&secure, NULL);
+    start_secure(&strict, (const char *const[]){"--tls-auth-clients", "yes", NULL});
     return 0;
 }
 
@@ -146,6 +146,39 @@ static void test_bad_files(void **state)
     }
 }
 
+/* A cluster of one, whose server says by which name it is to be called: not by the address, for which the certificate is
+ * not good. */
+static void test_tls_cluster(void **state)
+{
+    char command[400];
+    char bus[12];
+    char url[256];
+    server lone;
+    (void)state;
+    server_init(&lone);
+    snprintf(bus, sizeof bus, "%d", lone.port < 40000 ? lone.port + 20000 : lone.port - 20000);
+    start_secure(&lone, (const char *const[]){"--cluster-enabled", "yes", "--cluster-port", bus, "--tls-cluster", "yes",
+                                              "--cluster-announce-hostname", "localhost",
+                                              "--cluster-preferred-endpoint-type", "hostname", NULL});
+    snprintf(
+        command, sizeof command,
+        "REDISCLI_AUTH=hunt3r redis-cli --tls --cacert %s -h localhost -p %d CLUSTER ADDSLOTSRANGE 0 16383 >/dev/null",
+        ca, lone.port);
+    assert_int_equal(system(command), 0); // NOLINT(cert-env33-c): of our own making
+    snprintf(url, sizeof url, "rediss+cluster://:hunt3r@localhost:%d?ca=%s", lone.port, ca);
+    open_at(&a, url);
+    bool works = false;
+    for (int i = 0; i < 500 && !works; i++) { /* it is not up at once */
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+        testhost_ask(&a, &r);
+        works = r.request.reply.status == 0;
+        testhost_pump(&a, NULL, 10);
+    }
+    assert_true(works);
+    testhost_close(&a);
+    server_fini(&lone);
+}
+
 /* --- replicas ------------------------------------------------------------------------------------------- */
 
 /* A grant or renewal counts once a replica has it. If none does, a grant is taken back. */
@@ -196,6 +229,7 @@ int main(void)
         cmocka_unit_test(test_client_certificate),
         cmocka_unit_test(test_mixed_up),
         cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_tls_cluster),
         cmocka_unit_test_setup(test_replicas, setup),
     };
     if (!server_has("redis-server") || !server_has("openssl")) {

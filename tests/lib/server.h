@@ -41,7 +41,7 @@ bool server_make_certificates(const char *folder);
 /* A Redis server, with more arguments after ours, ended by NULL; NULL: none. */
 bool server_start_redis(server *s, const char *const *more);
 /* The same with TLS only, by the certificates in `folder`, and this password. */
-bool server_start_redis_tls(server *s, const char *folder, const char *password, bool wants_client_certificate);
+bool server_start_redis_tls(server *s, const char *folder, const char *password, const char *const *more);
 
 /* A master (the 3rd of the group), a replica of it (the 4th), and three sentinels (the first), whose name for it is
  * "orders". Its replica is in step, and the sentinels know one another. */

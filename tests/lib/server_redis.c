@@ -39,28 +39,22 @@ bool server_start_redis(server *s, const char *const *more)
     return server_start(s);
 }
 
-bool server_start_redis_tls(server *s, const char *folder, const char *password, bool wants_client_certificate)
+bool server_start_redis_tls(server *s, const char *folder, const char *password, const char *const *more)
 {
     char ca[96], cert[96], key[96];
     snprintf(ca, sizeof ca, "%s/ca.pem", folder);
     snprintf(cert, sizeof cert, "%s/cert.pem", folder);
     snprintf(key, sizeof key, "%s/key.pem", folder);
-    const char *const more[] = {"--port",
-                                "0",
-                                "--tls-port",
-                                s->port_text,
-                                "--tls-cert-file",
-                                cert,
-                                "--tls-key-file",
-                                key,
-                                "--tls-ca-cert-file",
-                                ca,
-                                "--tls-auth-clients",
-                                wants_client_certificate ? "yes" : "no",
-                                "--requirepass",
-                                password,
-                                NULL};
-    return server_start_redis(s, more);
+    const char *all[SERVER_ARGS] = {
+        "--port",         "0",     "--tls-port",         s->port_text, "--tls-cert-file",    cert,
+        "--tls-key-file", key,     "--tls-ca-cert-file", ca,           "--tls-auth-clients", "no",
+        "--requirepass",  password};
+    size_t n = 0;
+    while (all[n])
+        n++;
+    for (size_t i = 0; more && more[i] && n < SERVER_ARGS - 1; i++)
+        all[n++] = more[i];
+    return server_start_redis(s, all);
 }
 
 static bool start_plain(server *s)
@@ -72,7 +66,7 @@ static bool start_plain(server *s)
 
 static bool start_tls(server *s)
 {
-    return server_make_certificates(s->folder) && server_start_redis_tls(s, s->folder, "secret", false);
+    return server_make_certificates(s->folder) && server_start_redis_tls(s, s->folder, "secret", NULL);
 }
 
 /* --- several that belong together --------------------------------------------------------------------- */
