@@ -282,6 +282,24 @@ static void test_slot_lost(void **state)
         assert_true(server_await_redis(server_nth(&group, i), "CLUSTER INFO", "cluster_state:ok"));
 }
 
+/* Two servers that each take the other for the owner: the request does not go round for ever. */
+static void test_ping_pong(void **state)
+{
+    const unsigned slot = simba__redis_slot("accounts");
+    server *home = home_of("accounts");
+    server *other = server_nth(&group, home == &group ? 1 : 0);
+    (void)state;
+    open_at(&a, url_of(""));
+    const char *id = id_of(home);
+    assert_string_equal(server_tell_redis(home, "CLUSTER SETSLOT %u NODE %s", slot, id_of(other)), "+OK\r\n");
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "accounts");
+    assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
+    assert_says(error.text, "from one server of the cluster to the other");
+    assert_string_equal(server_tell_redis(home, "CLUSTER SETSLOT %u NODE %s", slot, id), "+OK\r\n");
+    assert_mine(acquire(&a, "accounts", "me", 1));
+    testhost_close(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +308,7 @@ int main(void)
         cmocka_unit_test_setup(test_seeds, empty),
         cmocka_unit_test_setup(test_announcements, empty),
         cmocka_unit_test_setup(test_many, empty),
+        cmocka_unit_test_setup(test_ping_pong, empty),
         cmocka_unit_test_setup(test_slot_lost, empty),
         cmocka_unit_test_setup(test_slot_moves, empty), /* last: it is elsewhere after it */
     };

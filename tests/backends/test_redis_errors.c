@@ -188,7 +188,7 @@ static void *run_fake(void *arg)
     }
 }
 
-static void against_fake(const char *says, int code, const char *word)
+static void against_fake_by(const char *scheme, const char *says, int code, const char *word)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
@@ -200,13 +200,48 @@ static void against_fake(const char *says, int code, const char *word)
     assert_int_equal(getsockname(fake.fd, (struct sockaddr *)&address, &size), 0);
     assert_int_equal(listen(fake.fd, 8), 0);
     assert_int_equal(pthread_create(&thread, NULL, run_fake, NULL), 0);
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d?timeout=200ms", ntohs(address.sin_port));
+    snprintf(url, sizeof url, "%s://127.0.0.1:%d%s?timeout=200ms&connect-timeout=200ms", scheme,
+             ntohs(address.sin_port), strstr(scheme, "sentinel") ? "/orders" : "");
     open_at(&a, url);
     assert_refused(&a, code, word);
     testhost_close(&a);
     shutdown(fake.fd, SHUT_RDWR);
     pthread_join(thread, NULL);
     close(fake.fd);
+}
+
+static void against_fake(const char *says, int code, const char *word)
+{
+    against_fake_by("redis", says, code, word);
+}
+
+/* What answers is neither a sentinel nor a member of a cluster, or not in its right mind. */
+static void test_odd_guides(void **state)
+{
+    static const char *const maps[] = {
+        "+OK\r\n",
+        "*1\r\n:1\r\n",
+        "*1\r\n*2\r\n:0\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+        "*1\r\n*3\r\n:5\r\n:4\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+        "*1\r\n*3\r\n:-1\r\n:4\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:4\r\n*2\r\n$1\r\nh\r\n:0\r\n",
+        "*1\r\n*3\r\n:0\r\n:4\r\n*2\r\n:1\r\n:1\r\n",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
+        against_fake_by("redis+cluster", maps[i], SIMBA_EUNAVAILABLE, "odd answer to CLUSTER SLOTS");
+        against_fake_by("redis+sentinel", maps[i], SIMBA_EUNAVAILABLE, "odd answer for a sentinel");
+    }
+    against_fake_by("redis+cluster", "*0\r\n", SIMBA_EUNAVAILABLE, "no slots");
+    against_fake_by("redis+cluster", "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\n?\r\n:1\r\n", SIMBA_EUNAVAILABLE,
+                    "has the slot");
+    against_fake_by("redis+cluster", "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$-1\r\n:1\r\n", SIMBA_EUNAVAILABLE,
+                    "127.0.0.1:1: cannot connect");
+    against_fake_by("redis+sentinel", "*2\r\n$9\r\n127.0.0.1\r\n$1\r\n0\r\n", SIMBA_EUNAVAILABLE, "odd answer");
+    against_fake_by("redis+sentinel", "*2\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n", SIMBA_EUNAVAILABLE, "127.0.0.1:1");
+    against_fake_by("redis+sentinel", "-NOAUTH Authentication required.\r\n", SIMBA_EPERM, "wants a password");
+    against_fake_by("redis+sentinel", NULL, SIMBA_EUNAVAILABLE, "no answer");
 }
 
 static void test_odd_servers(void **state)
@@ -310,7 +345,12 @@ static void test_frozen(void **state)
 /* Closing with a request under way, a name being looked up, or a connection being made. */
 static void test_close_early(void **state)
 {
-    static const char *const urls[] = {NULL, "redis://localhost:6379", "redis://127.0.0.1:1", "redis://192.0.2.1"};
+    static const char *const urls[] = {NULL,
+                                       "redis://localhost:6379",
+                                       "redis://127.0.0.1:1",
+                                       "redis://192.0.2.1",
+                                       "redis+sentinel://127.0.0.1:1,192.0.2.1,localhost:1/orders",
+                                       "redis+cluster://127.0.0.1:1,192.0.2.1,localhost:1"};
     (void)state;
     for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
         open_at(&a, urls[i] ? urls[i] : redis_url);
@@ -338,6 +378,7 @@ int main(void)
         cmocka_unit_test_setup(test_login, setup),
         cmocka_unit_test_setup(test_refused_connection, setup),
         cmocka_unit_test_setup(test_odd_servers, setup),
+        cmocka_unit_test_setup(test_odd_guides, setup),
         cmocka_unit_test_setup(test_restart, setup),
         cmocka_unit_test_setup(test_loading, setup),
         cmocka_unit_test_setup(test_subscription_cut, setup),
