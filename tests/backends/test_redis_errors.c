@@ -1,6 +1,7 @@
 /* Each thing that a Redis server can say or do instead of answering, on a real one where it can be made to, and what
  * becomes of the request: the table is in src/backends/redis/reply.c. */
 #include <arpa/inet.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
@@ -173,19 +174,36 @@ static struct {
     const char *says; /* for whatever it gets; NULL: nothing */
 } fake;
 
+/* False: it has gone. */
+static bool serve_fake(int fd)
+{
+    char bytes[65536];
+    if (read(fd, bytes, sizeof bytes) <= 0)
+        return false;
+    return !fake.says || write(fd, fake.says, strlen(fake.says)) >= 0;
+}
+
 static void *run_fake(void *arg)
 {
+    enum { MOST = 16 };
+    struct pollfd polled[MOST] = {{.fd = fake.fd, .events = POLLIN}};
+    nfds_t count = 1;
     (void)arg;
-    char bytes[8192];
-    for (;;) {
-        const int fd = accept(fake.fd, NULL, NULL);
-        if (fd < 0)
-            return NULL;
-        while (read(fd, bytes, sizeof bytes) > 0)
-            if (fake.says && write(fd, fake.says, strlen(fake.says)) < 0)
-                break;
-        close(fd);
+    while (poll(polled, count, -1) > 0) {
+        for (nfds_t i = 1; i < count; i++)
+            if (polled[i].revents && !serve_fake(polled[i].fd)) {
+                close(polled[i].fd);
+                polled[i--] = polled[--count];
+            }
+        const int fd = polled[0].revents ? accept(fake.fd, NULL, NULL) : -1;
+        if (polled[0].revents && (fd < 0 || count == MOST))
+            break;
+        if (fd >= 0)
+            polled[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
     }
+    for (nfds_t i = 1; i < count; i++)
+        close(polled[i].fd);
+    return NULL;
 }
 
 static void against_fake_by(const char *scheme, const char *says, int code, const char *word)
@@ -200,7 +218,7 @@ static void against_fake_by(const char *scheme, const char *says, int code, cons
     assert_int_equal(getsockname(fake.fd, (struct sockaddr *)&address, &size), 0);
     assert_int_equal(listen(fake.fd, 8), 0);
     assert_int_equal(pthread_create(&thread, NULL, run_fake, NULL), 0);
-    snprintf(url, sizeof url, "%s://127.0.0.1:%d%s?timeout=200ms&connect-timeout=200ms", scheme,
+    snprintf(url, sizeof url, "%s://127.0.0.1:%d%s?timeout=500ms&connect-timeout=500ms", scheme,
              ntohs(address.sin_port), strstr(scheme, "sentinel") ? "/orders" : "");
     open_at(&a, url);
     assert_refused(&a, code, word);
@@ -257,7 +275,7 @@ static void test_odd_servers(void **state)
     against_fake("*3\r\n:1\r\n:2\r\n:3\r\n", SIMBA_ESTORE, "SCRIPT LOAD");
     against_fake("*1048576\r\n$-1\r\n*-1\r\n:1\r\n$5\r\nab\r\n", SIMBA_EUNAVAILABLE, "");
     against_fake("$40\r\n0123456789012345678901234567890123456789\r\n+what\r\n", SIMBA_ESTORE, "SCRIPT LOAD");
-    against_fake("", SIMBA_EUNAVAILABLE, "no answer for 200 ms");
+    against_fake("", SIMBA_EUNAVAILABLE, "no answer for 500 ms");
 }
 
 /* --- breaking the real one ---------------------------------------------------------------------------- */
