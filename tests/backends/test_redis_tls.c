@@ -1,4 +1,6 @@
 /* rediss://, against a server with a certificate of our own making, for the name "localhost" alone; and replicas=N. */
+#include <sys/stat.h>
+
 #include "backends/test_redis.h"
 
 static server secure;  /* TLS */
@@ -179,6 +181,34 @@ static void test_tls_cluster(void **state)
     server_fini(&lone);
 }
 
+/* A sentinel that speaks TLS, too, and names the master by its name. */
+static void test_tls_sentinel(void **state)
+{
+    char path[96];
+    char url[256];
+    server sentinel;
+    (void)state;
+    server_init(&sentinel);
+    snprintf(path, sizeof path, "%s/sentinel.conf", sentinel.folder);
+    FILE *file = fopen(path, "w");
+    fprintf(file,
+            "port 0\ntls-port %d\nbind 127.0.0.1\ndir %s\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file %s\n"
+            "tls-auth-clients no\ntls-replication yes\nsentinel resolve-hostnames yes\n"
+            "sentinel announce-hostnames yes\nsentinel monitor orders localhost %d 1\n"
+            "sentinel auth-pass orders hunt3r\n",
+            sentinel.port, sentinel.folder, cert, key, ca, secure.port);
+    fclose(file);
+    chmod(path, 0666); // NOLINT(cert-err33-c): it rewrites it, as nobody
+    const char *const argv[] = {"redis-server", path, "--sentinel", NULL};
+    memcpy(sentinel.argv, argv, sizeof argv);
+    assert_true(server_start(&sentinel));
+    snprintf(url, sizeof url, "rediss+sentinel://:hunt3r@localhost:%d/orders?ca=%s", sentinel.port, ca);
+    open_at(&a, url);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+    server_fini(&sentinel);
+}
+
 /* --- replicas ------------------------------------------------------------------------------------------- */
 
 /* A grant or renewal counts once a replica has it. If none does, a grant is taken back. */
@@ -230,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_mixed_up),
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_tls_cluster),
+        cmocka_unit_test(test_tls_sentinel),
         cmocka_unit_test_setup(test_replicas, setup),
     };
     if (!server_has("redis-server") || !server_has("openssl")) {
