@@ -224,10 +224,11 @@ static void hear(redis_store *self, const char *channel, const char *text)
     }
 }
 
-static void hear_pong(redis_store *self, const char *mutex)
+static void hear_pong(redis_node *node, const char *mutex)
 {
+    redis_store *self = node->store;
     redis_watch *watch = simba__redis_watch_find(self, mutex);
-    if (!watch || !watch->asked)
+    if (!watch || !watch->asked || watch->node != node)
         return;
     watch->confirmed = true;
     /* CHANGED makes one of them ask. The others may have been dropped from the queue when nobody heard their invitation. */
@@ -258,9 +259,9 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
         if (strcmp(reply->element[0]->str, "message") == 0)
             hear(self, reply->element[1]->str, reply->element[2]->str);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && is_text(reply->element[1])) {
-        hear_pong(self, reply->element[1]->str);
+        hear_pong(node, reply->element[1]->str);
     } else if (is_text(reply)) {
-        hear_pong(self, reply->str); /* the form that it has while nothing is subscribed */
+        hear_pong(node, reply->str); /* the form that it has while nothing is subscribed */
     }
 }
 
