@@ -84,8 +84,14 @@ static void test_slot_moves(void **state)
     assert_int_equal(ref_complaints(), 0);
 }
 
-/* The master is killed for good, and its replica takes its place. Without another replica nothing is granted: so the old
- * one comes back as that. */
+static void await_successor(server *replica)
+{
+    assert_true(server_await_redis(replica, "ROLE", "master"));
+    assert_true(server_await_redis(replica, "PUBSUB CHANNELS", "orders")); /* it has been found */
+}
+
+/* The master is killed, and its replica takes its place; then that one is frozen, and the first is the master again.
+ * Without another replica nothing is granted: so each comes back as that. */
 static void test_failover(void **state)
 {
     (void)state;
@@ -94,13 +100,21 @@ static void test_failover(void **state)
     assert_true(server_start_redis_replica(replica, home));
     for (unsigned i = 0; i < 3; i++) /* who have to vote for it */
         assert_true(server_await_redis(server_nth(&group, i), "CLUSTER NODES", "slave"));
-    contend("?replicas=1");
+    contend("?replicas=1&timeout=1m"); /* not by a connection's silence does one learn of a frozen server */
     ref_scene("failover");
-    const unsigned grants = grants_now();
+    unsigned grants = grants_now();
     server_signal(home, SIGKILL);
-    assert_true(server_await_redis(replica, "ROLE", "master"));
-    assert_true(server_await_redis(replica, "PUBSUB CHANNELS", "orders")); /* it has been found */
+    await_successor(replica);
     assert_true(server_start_redis_master(home));
+    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside != NULL));
+    assert_hands_over();
+
+    ref_scene("failover from a frozen master");
+    assert_true(server_await_redis(home, "INFO replication", "master_link_status:up"));
+    grants = grants_now();
+    server_signal(replica, SIGSTOP);
+    await_successor(home);
+    server_signal(replica, SIGCONT);
     assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside != NULL));
     assert_hands_over();
     assert_int_equal(ref_complaints(), 0);

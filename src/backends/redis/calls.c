@@ -499,16 +499,20 @@ static void on_deadline(simba_timer *timer, simba_local now)
     simba_local earliest = {INT64_MAX};
     expire_list(self, &self->waiting_first, &self->waiting_last, now, &earliest);
     min_deadline(&earliest, simba__redis_confirm_expire(self, now));
+    bool silent = false;
     for (redis_call *call = self->calls_first; call; call = call->next) {
         if (!call->request)
             continue;
         if (call->request->deadline.ns <= now.ns) {
             expire(self, call->request);
             call->request = NULL;
+            silent = true;
         } else {
             min_deadline(&earliest, call->request->deadline);
         }
     }
+    if (silent)
+        self->store->options.topology->lost(self);
     if (earliest.ns != INT64_MAX)
         self->host->timer_set(self->host, timer, earliest);
 }

@@ -1,7 +1,7 @@
 /* redis+cluster://: many masters, each with some of the 16384 slots that keys are divided into.
  *
  * Which slots are where is asked for (CLUSTER SLOTS) when something is first wanted, when a server says that a slot is
- * elsewhere (MOVED), and when a connection is lost, which may be a failover; at most four times a second. A request that
+ * elsewhere (MOVED), and when one does not answer, which may be a failover; at most four times a second. A request that
  * got MOVED or ASK goes on by itself to the server that was named.
  *
  * What is wanted of a slot whose server is not known waits at a node of its own, the limbo: to it, finding its address

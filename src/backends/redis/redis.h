@@ -212,7 +212,7 @@ struct redis_topology {
     redis_node *(*route)(redis_store *self, const char *mutex);
     /* A request got this error. True: it is under way to where it belongs. */
     bool (*redirected)(redis_node *node, simba_request *request, const char *error);
-    /* The command connection of this node has failed. */
+    /* The command connection of this node has failed, or a request was not answered in time. */
     void (*lost)(redis_node *node);
     void (*close)(redis_store *self);
     void (*fini)(redis_store *self); /* also after a failed init */
