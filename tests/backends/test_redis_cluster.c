@@ -193,6 +193,12 @@ static void test_many(void **state)
     assert_int_equal(a.listed_count, MANY);
     for (unsigned i = 0; i < MANY; i++)
         assert_int_equal(a.listed[i].waiters, 1);
+    /* Each of the servers is examined. */
+    ask(&a, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
+    unsigned servers = 0;
+    for (size_t i = 0; i < a.found_count; i++)
+        servers += strcmp(a.found[i].what, "server") == 0;
+    assert_int_equal(servers, 3);
     for (unsigned i = 0; i < MANY; i++)
         testhost_unwatch(&a, &topics[i]);
     testhost_close(&a);

@@ -1,4 +1,4 @@
-/* EXAMINE: what the server says of itself (INFO), as far as it bears on locks. */
+/* EXAMINE: what every server says of itself (INFO), as far as it bears on locks. The request goes from one to the next. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,9 +105,14 @@ bool simba__redis_examined(redis_node *self, simba_request *request, const redis
     examine_memory(&e);
     examine_durability(&e);
     examine_replicas(&e);
-    if (e.rc < 0)
+    redis_node *next = simba__redis_node_serving(self->next);
+    if (e.rc < 0) {
         self->host->fail(self->host, request, e.rc, "redis: out of memory");
-    else
+    } else if (next) {
+        simba__redis_calls_submit(next, request);
+        self->host->wake(self->host); /* to send it */
+    } else {
         self->host->complete(self->host, request);
+    }
     return true;
 }

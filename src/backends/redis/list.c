@@ -202,9 +202,7 @@ static void scan(redis_store *self, redis_list *list);
 
 static void scan_next_node(redis_store *self, redis_list *list)
 {
-    do
-        list->node = list->node->next;
-    while (list->node && !list->node->serves);
+    list->node = simba__redis_node_serving(list->node->next);
     if (list->node)
         scan(self, list);
     else
@@ -292,11 +290,8 @@ void simba__redis_lists_down(redis_node *node, const simba_error *error)
 /* With the first of those that serve; if none is known yet, with what stands for that. */
 static void begin(redis_store *self, redis_list *list)
 {
-    list->node = self->nodes;
-    while (list->node && !list->node->serves)
-        list->node = list->node->next;
-    if (!list->node)
-        list->node = self->options.topology->route(self, "");
+    const simba_request any = {.mutex = NULL};
+    list->node = simba__redis_node_for(self, &any);
     strcpy(list->cursor, "0");
     scan(self, list);
 }

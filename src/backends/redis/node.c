@@ -26,9 +26,17 @@ redis_node *simba__redis_node_new(redis_store *self, const redis_endpoint *at)
     return node;
 }
 
+redis_node *simba__redis_node_serving(redis_node *first)
+{
+    while (first && !first->serves)
+        first = first->next;
+    return first;
+}
+
 redis_node *simba__redis_node_for(redis_store *self, const simba_request *request)
 {
-    return self->options.topology->route(self, request->mutex ? request->mutex : "");
+    redis_node *any = request->mutex ? NULL : simba__redis_node_serving(self->nodes);
+    return any ? any : self->options.topology->route(self, request->mutex ? request->mutex : "");
 }
 
 void simba__redis_node_close(redis_node *node, const simba_error *why)

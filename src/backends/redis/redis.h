@@ -275,7 +275,9 @@ void simba__redis_lost_for_now(redis_node *node);
 
 /* node.c. It lives as long as the store. NULL: out of memory. */
 redis_node *simba__redis_node_new(redis_store *self, const redis_endpoint *at);
-/* The one that a request goes to: that of its mutex, any if it has none. */
+/* The first of a list that has mutexes; NULL: none. */
+redis_node *simba__redis_node_serving(redis_node *first);
+/* The one that a request goes to: that of its mutex; if it has none, the first. If that is not known, what stands for it. */
 redis_node *simba__redis_node_for(redis_store *self, const simba_request *request);
 void simba__redis_node_close(redis_node *node, const simba_error *why);
 void simba__redis_node_free(redis_node *node);
