@@ -235,6 +235,18 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
     outer->timer_clear(outer, timer);
 }
 
+static int host_input_add(simba_host *host, simba_input *input)
+{
+    simba_host *outer = of_host(host)->outer;
+    return outer->input_add(outer, input);
+}
+
+static void host_input_remove(simba_host *host, simba_input *input)
+{
+    simba_host *outer = of_host(host)->outer;
+    outer->input_remove(outer, input);
+}
+
 static void host_enter(simba_host *host)
 {
     simba_host *outer = of_host(host)->outer;
@@ -274,6 +286,8 @@ static void make_host(struct wrapper *wrapper, simba_host *outer)
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
+        .input_add = host_input_add,
+        .input_remove = host_input_remove,
         .enter = host_enter,
         .leave = host_leave,
         .closed = host_closed,
@@ -414,6 +428,12 @@ static int64_t wrapper_session_ms(void *self)
     return wrapper->inner->session_ms(wrapper->inner_self);
 }
 
+static bool wrapper_direct(void *self)
+{
+    struct wrapper *wrapper = self;
+    return wrapper->inner->direct(wrapper->inner_self);
+}
+
 simba_backend tck_fault_wrapper_table(const simba_backend *inner)
 {
     static const char *const keys[] = {"inner", NULL};
@@ -433,5 +453,6 @@ simba_backend tck_fault_wrapper_table(const simba_backend *inner)
         .fini = wrapper_fini,
         .accepts = wrapper_accepts,
         .session_ms = wrapper_session_ms,
+        .direct = inner->direct ? wrapper_direct : NULL,
     };
 }

@@ -2,7 +2,7 @@
  *
  * Threads. A client works in turns. A turn is a stretch of code that holds the client's turn lock: at any moment at
  * most one thread is in a turn of a given client. Every function of the table except `init` and `fini` is called in a
- * turn, on whatever thread runs it; with SIMBA_CAP_LOOP_THREAD only on the loop thread. Every function of the host
+ * turn, on whatever thread runs it; with SIMBA_CAP_LOOP_THREAD only on the loop thread, see `direct`. Every function of the host
  * table must be called in a turn too, except those marked "any thread". Back ends that use libuv handles (host->loop)
  * touch them on the loop thread only, and their libuv callbacks open a turn with host->enter and close it with
  * host->leave. No function of the host table calls back into the back end before it returns, except leave.
@@ -132,6 +132,16 @@ struct simba_job {
     simba_job *next;
 };
 
+/* A descriptor from which answers and pushes come. It is watched by the loop thread, or by a thread of the application
+ * that waits for an answer, which saves that answer the way over the loop thread. */
+typedef struct simba_input simba_input;
+struct simba_input {
+    /* In a turn, on whatever thread has noticed: read, and do not block. There may be nothing to read. */
+    void (*ready)(simba_input *input);
+    int fd;
+    simba_input *next; /* the runtime's */
+};
+
 typedef struct simba_timer simba_timer;
 struct simba_timer {
     void (*fire)(simba_timer *timer, simba_local now); /* in a turn */
@@ -171,6 +181,11 @@ struct simba_host {
     int (*timer_add)(simba_host *host, simba_timer *timer);
     void (*timer_set)(simba_host *host, simba_timer *timer, simba_local at);
     void (*timer_clear)(simba_host *host, simba_timer *timer);
+
+    /* On the loop thread. SIMBA_ENOMEM, SIMBA_ESYSTEM. The input stays put until it is removed: on any thread, and before
+     * its descriptor is closed. Removing one that is not there does nothing. */
+    int (*input_add)(simba_host *host, simba_input *input);
+    void (*input_remove)(simba_host *host, simba_input *input);
 
     /* Open and close a turn, for libuv callbacks. */
     void (*enter)(simba_host *host);
@@ -234,9 +249,10 @@ typedef struct simba_backend {
     void (*close)(void *self);
     /* After the loop and the workers have ended. */
     void (*fini)(void *self);
-    /* With SIMBA_CAP_LOOP_THREAD only, and may be NULL: could you take requests on this thread right now, without touching
-     * the loop? If so, submit and flush are called here, which saves the caller the way over the loop thread. What flush
-     * then cannot finish it leaves to `woken`, by host->wake. */
+    /* With SIMBA_CAP_LOOP_THREAD only, and may be NULL: could you be called on this thread right now, without touching the
+     * loop? If so, one of submit with flush, watch with unwatch, or woken is called here, which saves the caller the way
+     * over the loop thread. What turns out to need the loop after all is left to `woken`, by host->wake; until that has
+     * been called there, the answer is no. */
     bool (*direct)(void *self);
     /* May be NULL: can a mutex have this name, which is a good one by our own rules, in a store of this URL? Otherwise
      * SIMBA_EINVAL and a sentence. Any thread, in a turn or not. */

@@ -40,7 +40,7 @@ static void told(simba__member *member, const simba__actions *actions)
     if (member->machine.op == SIMBA_OP_RELEASE && !member->machine.in_flight && member->machine.last_error < 0)
         locker->unsure = true;
     if (actions->acquired || actions->done)
-        pthread_cond_signal(&locker->changed);
+        simba__turn_signal(member->party.client, &locker->changed);
 }
 
 static int run_one(simba__party *party)
@@ -235,7 +235,7 @@ int simba_locker_cancel(simba_locker *locker)
     simba__enter(client);
     if (locker->waiting) {
         locker->cancelled = true;
-        pthread_cond_signal(&locker->changed);
+        simba__turn_signal(client, &locker->changed);
     } else if (client->closed) {
         rc = SIMBA_ECLOSED;
     }

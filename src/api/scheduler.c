@@ -38,7 +38,7 @@ static void told(simba__member *member, const simba__actions *actions)
         scheduler->released = true;
         atomic_store(&scheduler->run.stopping, true);
         simba__timers_clear(&client->timers, &scheduler->start_timer);
-        pthread_cond_broadcast(&client->changed); /* a run may be asleep */
+        simba__turn_signal(client, &client->changed); /* a run may be asleep */
     }
     if (actions->acquired || actions->released)
         simba__dispatch_post(client, &member->party);

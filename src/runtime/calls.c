@@ -35,7 +35,7 @@ static void answered(simba_request *request)
 {
     struct call *call = request->owner;
     call->answered = true;
-    pthread_cond_broadcast(&call->client->changed);
+    simba__turn_signal(call->client, &call->client->changed);
 }
 
 int simba__call_listed(simba_host *host, simba_request *request, const simba_listing *listing)
@@ -106,7 +106,7 @@ static int ask(struct call *call, unsigned cap, simba_error *err)
         while (!call->answered)
             simba__turn_await(client, &client->changed, SIMBA__NEVER);
         client->calls--; /* and not before: a client that closes waits for us to have left */
-        pthread_cond_broadcast(&client->changed);
+        simba__turn_signal(client, &client->changed);
         rc = call->request.reply.status;
     }
     simba__leave(client);

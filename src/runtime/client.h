@@ -14,6 +14,7 @@
 
 #include "core/contention.h"
 #include "runtime/dispatcher.h"
+#include "runtime/inputs.h"
 #include "runtime/timers.h"
 #include "runtime/topics.h"
 #include "runtime/worker.h"
@@ -43,6 +44,7 @@ struct simba_client {
     int64_t boot_minus_mono_ns;
     simba_local timers_armed; /* what the timerfd is set to */
 
+    simba__inputs inputs;
     simba__timers timers;
     simba__topics topics;
     simba__dispatcher dispatcher;
@@ -78,8 +80,11 @@ void simba__leave(simba_client *client);
 /* In a turn: wait until `cond` is signalled or `until` has come (SIMBA__NEVER: no limit). False: it came. Like any
  * condition variable it may return for no reason. */
 bool simba__turn_wait(simba_client *client, pthread_cond_t *cond, simba_local until);
-/* The same, for a thread that waits for the store's answer: if that takes a job, it may as well do it itself. */
+/* The same, for a thread that waits for the store's answer: if that takes a job, or has to be read from somewhere, it may
+ * as well do it itself. */
 bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until);
+/* In a turn: what is waited for by this condition may have come about. */
+void simba__turn_signal(simba_client *client, pthread_cond_t *cond);
 /* In a turn: leave it, and come back. For calling the application. */
 void simba__turn_pause(simba_client *client);
 void simba__turn_resume(simba_client *client);

@@ -92,7 +92,7 @@ static unsigned run_strand(simba_client *client, simba__party *party)
         simba__party_unref(party);
     }
     simba__party_unref(party);
-    pthread_cond_broadcast(&client->changed);
+    simba__turn_signal(client, &client->changed);
     return ran;
 }
 
@@ -137,7 +137,7 @@ static void *pool_thread(void *arg)
     *link = self->next;
     self->next = pool->ended;
     pool->ended = self;
-    pthread_cond_broadcast(&client->changed);
+    simba__turn_signal(client, &client->changed);
     simba__leave(client);
     return NULL;
 }

@@ -203,6 +203,16 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
     simba__timers_clear(&of(host)->timers, timer);
 }
 
+static int host_input_add(simba_host *host, simba_input *input)
+{
+    return simba__inputs_add(&of(host)->inputs, host->loop, input);
+}
+
+static void host_input_remove(simba_host *host, simba_input *input)
+{
+    simba__inputs_remove(&of(host)->inputs, input);
+}
+
 static void host_enter(simba_host *host)
 {
     simba__enter(of(host));
@@ -241,6 +251,8 @@ void simba__host_init(simba_client *client)
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
+        .input_add = host_input_add,
+        .input_remove = host_input_remove,
         .enter = host_enter,
         .leave = host_leave,
         .closed = host_closed,

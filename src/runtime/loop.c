@@ -51,6 +51,7 @@ static void on_timer(uv_poll_t *poll, int status, int events)
     simba__enter(client);
     client->timers_armed = SIMBA__NEVER;
     look_for_suspend(client);
+    simba__inputs_take(&client->inputs); /* before anything is found to be overdue */
     for (simba_timer *timer = simba__timers_pop(&client->timers, client->now); timer;
          timer = simba__timers_pop(&client->timers, client->now)) {
         const uint64_t lag_ns = (uint64_t)(client->now.ns - timer->at.ns);
@@ -92,9 +93,20 @@ static void on_async(uv_async_t *async)
         client->backend->close(client->store);
     }
     const bool over = client->store_closed;
+    if (over)
+        simba__inputs_close(&client->inputs);
     simba__leave(client);
     if (over && !uv_is_closing((uv_handle_t *)async))
         close_own_handles(client);
+}
+
+static void on_inputs(simba__inputs *inputs)
+{
+    simba_client *client = (simba_client *)(void *)((char *)inputs - offsetof(simba_client, inputs));
+    simba__enter(client);
+    if (!inputs->awaited) /* somebody may have begun to read just now */
+        simba__inputs_take(inputs);
+    simba__leave(client);
 }
 
 static void *loop_thread(void *arg)
@@ -121,6 +133,7 @@ int simba__loop_init(simba_client *client, simba_error *err)
         return fail_uv(rc, "make an event loop", err);
     }
     client->loop_ready = true;
+    client->inputs.readable = on_inputs;
     client->async.data = client;
     client->timer_poll.data = client;
     rc = uv_async_init(&client->loop, &client->async, on_async);
@@ -155,6 +168,7 @@ void simba__loop_fini(simba_client *client)
         close_own_handles(client);
     uv_run(&client->loop, UV_RUN_DEFAULT);
     uv_loop_close(&client->loop);
+    simba__inputs_fini(&client->inputs);
     close(client->timer_fd);
     client->loop_ready = false;
 }

@@ -137,7 +137,7 @@ void simba__party_stopped(simba__party *party)
     else
         topic->last = party->topic_prev;
     simba__party_want(party, false);
-    pthread_cond_broadcast(&party->client->changed);
+    simba__turn_signal(party->client, &party->client->changed);
     if (party->orphaned && party->strand == SIMBA__STRAND_IDLE) {
         party->orphaned = false;
         simba__party_unref(party);

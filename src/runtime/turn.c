@@ -1,5 +1,6 @@
 /* Turns: how a client's threads take their turns, and what is settled before one ends. See client.h. */
 #include <assert.h>
+#include <limits.h>
 #include <time.h>
 
 #include "runtime/party.h"
@@ -64,27 +65,33 @@ static bool send_outbox(simba_client *client)
     return true;
 }
 
+/* May this thread call the store? */
+static bool is_served_here(const simba_client *client)
+{
+    return !(client->backend->caps & SIMBA_CAP_LOOP_THREAD) || simba__on_loop_thread(client) ||
+           (client->backend->direct && client->backend->direct(client->store));
+}
+
+static bool wants_store(simba_client *client)
+{
+    return client->topics.dirty || client->outbox_first || atomic_load(&client->wake_wanted);
+}
+
+/* One thing at a time: each may make the store want its loop for the next. */
 static bool deal_with_store(simba_client *client)
 {
-    if (client->store_closed)
+    if (client->store_closed || !wants_store(client))
         return false;
-    if ((client->backend->caps & SIMBA_CAP_LOOP_THREAD) && !simba__on_loop_thread(client)) {
-        if (client->outbox_first && !client->topics.dirty && client->backend->direct &&
-            client->backend->direct(client->store))
-            send_outbox(client);
-        if (client->outbox_first || client->topics.dirty || atomic_load(&client->wake_wanted))
-            simba__loop_wake(client);
+    if (!is_served_here(client)) {
+        simba__loop_wake(client);
         return false;
     }
     if (client->topics.dirty)
         simba__topics_settle(&client->topics, client->backend, client->store,
                              client->backend->caps & SIMBA_CAP_WATCH_FREE);
-    bool more = send_outbox(client);
-    if (atomic_exchange(&client->wake_wanted, false)) {
+    else if (!send_outbox(client) && atomic_exchange(&client->wake_wanted, false))
         client->backend->woken(client->store);
-        more = true;
-    }
-    return more;
+    return true;
 }
 
 /* Until nothing is left to do: an answer may lead to a request, which a store in this process answers at once. */
@@ -120,6 +127,13 @@ static void free_dead(simba_client *client, simba__party *dead)
     }
 }
 
+/* This thread leaves the turn: others are to do what it could have done itself. */
+static void leave_it_to_others(simba_client *client)
+{
+    simba__worker_announce(&client->worker);
+    simba__inputs_mind(&client->inputs);
+}
+
 void simba__leave(simba_client *client)
 {
     settle(client);
@@ -128,7 +142,7 @@ void simba__leave(simba_client *client)
     if (hands_over)
         atomic_fetch_add(&client->refs, 1);
     simba__dispatch_hand_over(client);
-    simba__worker_announce(&client->worker);
+    leave_it_to_others(client);
     simba__party *dead = client->dead;
     client->dead = NULL;
     turn_of = NULL;
@@ -141,7 +155,7 @@ void simba__leave(simba_client *client)
 void simba__turn_pause(simba_client *client)
 {
     settle(client);
-    simba__worker_announce(&client->worker);
+    leave_it_to_others(client);
     turn_of = NULL;
     pthread_mutex_unlock(&client->lock);
 }
@@ -168,22 +182,60 @@ bool simba__turn_wait(simba_client *client, pthread_cond_t *cond, simba_local un
     const bool settled = settle(client);
     if (simba__dispatch_hand_over(client) || settled)
         return true;
-    simba__worker_announce(&client->worker);
+    leave_it_to_others(client);
     const int rc = wait_until(client, cond, until);
     client->now = simba__clock_boot();
     return rc == 0;
 }
 
-bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until)
+static void run_job(simba_client *client, simba_job *job)
 {
-    if (settle(client))
-        return true; /* what was waited for may have happened in here */
-    simba_job *job = simba__worker_take(&client->worker);
-    if (!job)
-        return simba__turn_wait(client, cond, until);
     simba__turn_pause(client);
     job->run(job);
     simba__turn_resume(client);
     job->done(job);
-    return true;
+}
+
+/* Rounded up: who comes early has to wait again. */
+static int timeout_ms(simba_local until)
+{
+    if (until.ns == INT64_MAX)
+        return -1;
+    const int64_t left_ns = until.ns - simba__clock_boot().ns;
+    const int64_t left_ms = (left_ns + SIMBA__NS_PER_MS - 1) / SIMBA__NS_PER_MS;
+    return left_ns <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
+}
+
+/* In a settled turn. */
+static bool read_inputs(simba_client *client, pthread_cond_t *cond, simba_local until)
+{
+    simba__inputs_begin(&client->inputs, cond);
+    simba__worker_announce(&client->worker);
+    turn_of = NULL;
+    pthread_mutex_unlock(&client->lock);
+    const simba__arrivals arrivals = simba__inputs_wait(&client->inputs, timeout_ms(until));
+    simba__enter(client);
+    simba__inputs_end(&client->inputs, &arrivals);
+    return arrivals.count != 0;
+}
+
+bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until)
+{
+    const bool reads = !simba__on_loop_thread(client) && simba__inputs_claim(&client->inputs);
+    if (settle(client))
+        return true; /* what was waited for may have happened in here */
+    simba_job *job = simba__worker_take(&client->worker);
+    if (job) {
+        run_job(client, job);
+        return true;
+    }
+    if (simba__dispatch_hand_over(client))
+        return true;
+    return reads ? read_inputs(client, cond, until) : simba__turn_wait(client, cond, until);
+}
+
+void simba__turn_signal(simba_client *client, pthread_cond_t *cond)
+{
+    pthread_cond_broadcast(cond);
+    simba__inputs_ring(&client->inputs, cond);
 }

@@ -19,7 +19,7 @@
 static server redis;
 static char redis_url[128];
 /* Two stores on the same server; as good as two processes, since they share nothing else. */
-static testhost a;
+__attribute__((unused)) static testhost a;
 __attribute__((unused)) static testhost b;
 static redisContext *raw; /* the second way */
 

@@ -147,6 +147,16 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
     timer->index = 0;
 }
 
+static int host_input_add(simba_host *host, simba_input *input)
+{
+    return simba__inputs_add(&of(host)->inputs, host->loop, input);
+}
+
+static void host_input_remove(simba_host *host, simba_input *input)
+{
+    simba__inputs_remove(&of(host)->inputs, input);
+}
+
 static void host_enter(simba_host *host)
 {
     (void)host;
@@ -165,6 +175,15 @@ static void host_closed(simba_host *host)
 {
     assert(!of(host)->closed);
     of(host)->closed = true;
+    simba__inputs_close(&of(host)->inputs);
+}
+
+static void on_inputs(simba__inputs *inputs)
+{
+    testhost *h = (testhost *)(void *)((char *)inputs - offsetof(testhost, inputs));
+    host_enter(&h->host);
+    simba__inputs_take(inputs);
+    host_leave(&h->host);
 }
 
 int testhost_open(testhost *h, const simba_backend *backend, const char *url, simba_error *err)
@@ -190,6 +209,8 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
+        .input_add = host_input_add,
+        .input_remove = host_input_remove,
         .enter = host_enter,
         .leave = host_leave,
         .closed = host_closed,
@@ -199,6 +220,7 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
     if (rc < 0)
         return rc;
     uv_loop_init(&h->loop);
+    h->inputs.readable = on_inputs;
     h->store = calloc(1, backend->instance_size);
     rc = backend->init(h->store, &h->host, parsed, err);
     simba_url_free(parsed);
@@ -227,6 +249,7 @@ void testhost_close(testhost *h)
     const int busy = uv_loop_close(&h->loop);
     assert(busy == 0);
     (void)busy;
+    simba__inputs_fini(&h->inputs);
 }
 
 testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,

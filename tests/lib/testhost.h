@@ -7,6 +7,8 @@
 #include <simba/backend.h>
 #include <uv.h>
 
+#include "runtime/inputs.h"
+
 enum { TESTHOST_TIMERS = 32, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOST_FOUND = 16 };
 
 typedef struct testhost_push {
@@ -32,6 +34,7 @@ typedef struct testhost testhost;
 struct testhost {
     simba_host host; /* first */
     uv_loop_t loop;
+    simba__inputs inputs;
     const simba_backend *backend;
     void *store;
 

@@ -53,10 +53,14 @@ static void redis_flush(void *instance)
         simba__redis_calls_flush(node);
 }
 
+static bool wants_loop(const redis_store *self)
+{
+    return self->for_loop || self->abandoned;
+}
+
 static bool redis_direct(void *instance)
 {
-    redis_store *self = instance;
-    return self->options.topology->one_server && simba__redis_calls_direct(self->nodes);
+    return !wants_loop(instance);
 }
 
 static int redis_watch_topic(void *instance, simba_topic *topic)
@@ -72,7 +76,9 @@ static void redis_unwatch_topic(void *instance, simba_topic *topic)
 static void redis_woken(void *instance)
 {
     redis_store *self = instance;
-    redis_flush(self); /* also what a thread of the application could not send */
+    if (wants_loop(self)) /* then this is the loop thread; what comes to be wanted below leads to another call */
+        simba__redis_catch_up(self);
+    redis_flush(self);
     simba__redis_subs_woken(self);
 }
 
@@ -86,6 +92,7 @@ static void redis_close(void *instance)
     simba__redis_lists_close(self);
     self->options.topology->close(self);
     simba__redis_subs_close(self);
+    simba__redis_catch_up(self);
     look_whether_closed(self);
 }
 

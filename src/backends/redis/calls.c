@@ -533,20 +533,8 @@ void simba__redis_calls_submit(redis_node *self, simba_request *request)
     put_waiting(self, request);
 }
 
-bool simba__redis_calls_direct(redis_node *self)
-{
-    self->off_loop = simba__redis_calls_ready(self) && simba__redis_conn_is_clear(&self->commands);
-    return self->off_loop;
-}
-
 void simba__redis_calls_flush(redis_node *self)
 {
-    if (self->off_loop) {
-        self->off_loop = false;
-        send_waiting(self);
-        simba__redis_conn_send_here(&self->commands);
-        return;
-    }
     switch (self->commands.state) {
     case REDIS_CLOSED:
         if (self->waiting_first || self->wanted)

@@ -2,7 +2,10 @@
  * it breaks says so and tries again by itself, at growing intervals and not in step with everybody else.
  *
  * A `link` is one attempt and what came of it. libuv gives memory back only when a handle has closed and a name lookup
- * has returned, so a link outlives the moment it is given up; the connection goes on with another one. */
+ * has returned, so a link outlives the moment it is given up; the connection goes on with another one.
+ *
+ * libuv connects and closes, and writes what the socket does not take at once. That is for the loop thread, and put aside
+ * for simba__redis_catch_up. All the rest is done on whatever thread is in a turn. */
 #include <assert.h>
 #include <errno.h>
 #include <netdb.h>
@@ -28,15 +31,18 @@ struct redis_link {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } u;
-    bool has_handle, resolving, writing;
-    uv_os_fd_t fd;
+    bool has_handle, resolving;
+    bool blocked; /* the socket did not take all of `wire`: libuv is to write the rest, */
+    bool writing; /* or does */
+    simba_input input;
+    redis_link *abandoned_next;
     uv_getaddrinfo_t resolver;
     uv_connect_t connect;
     uv_write_t write;
     redisReader *reader;
     redis_tls *tls;    /* NULL: plain */
     redis_buffer wire; /* handed to libuv */
-    char input[16384];
+    char bytes[16384];
 };
 
 /* --- links ---------------------------------------------------------------------------------------- */
@@ -86,13 +92,35 @@ static void on_closed(uv_handle_t *handle)
 
 static void link_abandon(redis_link *link)
 {
+    redis_store *store = link->store;
+    link->host->input_remove(link->host, &link->input);
     link->conn = NULL;
+    link->abandoned_next = store->abandoned;
+    store->abandoned = link;
+    link->host->wake(link->host);
+}
+
+/* On the loop thread. */
+static void link_close(redis_link *link)
+{
     if (link->resolving)
         uv_cancel((uv_req_t *)&link->resolver);
     if (link->has_handle)
         uv_close(&link->u.handle, on_closed);
     else
         link_free(link);
+}
+
+/* Have simba__redis_catch_up look at it. */
+static void want_loop(redis_conn *conn)
+{
+    redis_store *store = conn->store;
+    conn->host->wake(conn->host);
+    if (conn->wants_loop)
+        return;
+    conn->wants_loop = true;
+    conn->loop_next = store->for_loop;
+    store->for_loop = conn;
 }
 
 /* --- failing and trying again --------------------------------------------------------------------- */
@@ -109,6 +137,7 @@ static void let_go(redis_conn *conn)
     conn->out.length = 0;
     conn->out.failed = false;
     conn->greeting = 0;
+    conn->found = false;
 }
 
 static int64_t backoff_ns(redis_conn *conn)
@@ -148,6 +177,21 @@ void simba__redis_conn_fail(redis_conn *conn, int code, const char *format, ...)
 static void fail_to_connect(redis_conn *conn, const char *why)
 {
     simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: cannot connect: %s", conn->at.where, why);
+}
+
+static bool is_transient(int error)
+{
+    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
+
+static const char *reason(int error)
+{
+    return uv_strerror(uv_translate_sys_error(error));
+}
+
+static void fail_lost(redis_conn *conn, const char *why)
+{
+    simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->at.where, why);
 }
 
 /* --- reading -------------------------------------------------------------------------------------- */
@@ -225,8 +269,7 @@ static void take_records(redis_conn *conn, redis_link *link)
         if (length == 0)
             break;
         if (length < 0)
-            simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: TLS has ended",
-                                   conn->at.where);
+            fail_lost(conn, "TLS has ended");
         else if (feed_reader(conn, link, plain, (size_t)length))
             take_replies(conn, link);
     }
@@ -244,29 +287,19 @@ static void take_bytes(redis_conn *conn, redis_link *link, const char *data, siz
     }
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+static void on_ready(simba_input *input)
 {
-    (void)suggested;
-    redis_link *link = handle->data;
-    *buf = uv_buf_init(link->input, sizeof link->input);
-}
-
-static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buf)
-{
-    redis_link *link = stream->data;
-    simba_host *host = link->host;
-    if (length == 0)
-        return;
-    host->enter(host);
+    redis_link *link = (redis_link *)(void *)((char *)input - offsetof(redis_link, input));
     redis_conn *conn = link->conn;
-    if (conn && length < 0)
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->at.where,
-                               length == UV_EOF ? "the server closed it" : uv_strerror((int)length));
-    else if (conn)
-        take_bytes(conn, link, buf->base, (size_t)length);
-    if (conn && conn->link == link)
+    const ssize_t length = recv(input->fd, link->bytes, sizeof link->bytes, MSG_DONTWAIT);
+    if (length < 0 && is_transient(errno))
+        return; /* another thread has read it */
+    if (length <= 0)
+        fail_lost(conn, length == 0 ? "the server closed it" : reason(errno));
+    else
+        take_bytes(conn, link, link->bytes, (size_t)length);
+    if (conn->link == link)
         simba__redis_conn_flush(conn);
-    host->leave(host);
 }
 
 /* --- writing -------------------------------------------------------------------------------------- */
@@ -279,28 +312,39 @@ static void on_written(uv_write_t *write, int status)
     link->writing = false;
     link->wire.length = 0;
     if (link->conn && status < 0)
-        simba__redis_conn_fail(link->conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", link->conn->at.where,
-                               uv_strerror(status));
+        fail_lost(link->conn, uv_strerror(status));
     else if (link->conn)
         simba__redis_conn_flush(link->conn);
     host->leave(host);
 }
 
-/* At once as far as the socket takes it, which is nearly always all; libuv keeps the rest. */
-static int send_wire(redis_link *link)
+/* As far as the socket takes it, which is nearly always all. */
+static void send_wire(redis_conn *conn, redis_link *link)
 {
-    uv_buf_t buf = uv_buf_init(link->wire.data, (unsigned)link->wire.length);
-    const int sent = uv_try_write(&link->u.stream, &buf, 1);
-    if (sent < 0 && sent != UV_EAGAIN)
-        return sent;
-    if (sent > 0 && (size_t)sent == link->wire.length) {
-        link->wire.length = 0;
-        return 0;
+    redis_buffer *wire = &link->wire;
+    const ssize_t sent = send(link->input.fd, wire->data, wire->length, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && !is_transient(errno)) {
+        fail_lost(conn, reason(errno));
+        return;
     }
-    if (sent > 0)
-        buf = uv_buf_init(link->wire.data + sent, (unsigned)(link->wire.length - (size_t)sent));
+    if (sent > 0) {
+        wire->length -= (size_t)sent;
+        memmove(wire->data, wire->data + sent, wire->length);
+    }
+    link->blocked = wire->length > 0;
+    if (link->blocked)
+        want_loop(conn);
+}
+
+/* On the loop thread. */
+static void write_rest(redis_conn *conn, redis_link *link)
+{
+    const uv_buf_t buf = uv_buf_init(link->wire.data, (unsigned)link->wire.length);
+    link->blocked = false;
     link->writing = true;
-    return uv_write(&link->write, &link->u.stream, &buf, 1, on_written);
+    const int rc = uv_write(&link->write, &link->u.stream, &buf, 1, on_written);
+    if (rc < 0)
+        fail_lost(conn, uv_strerror(rc));
 }
 
 /* What goes to the socket next, into link->wire. False: it cannot be made. */
@@ -324,37 +368,12 @@ static bool fill_wire(redis_conn *conn, redis_link *link)
 void simba__redis_conn_flush(redis_conn *conn)
 {
     redis_link *link = conn->link;
-    if (!link || link->writing || (conn->state != REDIS_UP && !link->tls))
+    if (!link || link->blocked || link->writing || (conn->state != REDIS_UP && !link->tls))
         return;
-    if (conn->out.failed || !fill_wire(conn, link)) {
+    if (conn->out.failed || !fill_wire(conn, link))
         simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->at.where);
-        return;
-    }
-    if (link->wire.length == 0)
-        return;
-    const int rc = send_wire(link);
-    if (rc < 0)
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->at.where,
-                               uv_strerror(rc));
-}
-
-bool simba__redis_conn_is_clear(const redis_conn *conn)
-{
-    return conn->state == REDIS_UP && !conn->link->tls && !conn->link->writing && conn->out.length == 0 &&
-           conn->link->wire.length == 0;
-}
-
-/* libuv has nothing of its own to write, so this cannot come in between. What goes wrong is left to the loop thread. */
-void simba__redis_conn_send_here(redis_conn *conn)
-{
-    redis_buffer *out = &conn->out;
-    const ssize_t sent = out->failed ? -1 : send(conn->link->fd, out->data, out->length, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent > 0) {
-        out->length -= (size_t)sent;
-        memmove(out->data, out->data + sent, out->length);
-    }
-    if (out->length > 0 || out->failed)
-        conn->host->wake(conn->host);
+    else if (link->wire.length > 0)
+        send_wire(conn, link);
 }
 
 /* --- connecting ----------------------------------------------------------------------------------- */
@@ -392,9 +411,10 @@ static void come_up(redis_conn *conn)
 
 static void begin_to_talk(redis_conn *conn, redis_link *link)
 {
-    int rc = uv_fileno(&link->u.handle, &link->fd);
-    if (rc == 0)
-        rc = uv_read_start(&link->u.stream, on_alloc, on_read);
+    int rc = uv_fileno(&link->u.handle, &link->input.fd);
+    link->input.ready = on_ready;
+    if (rc == 0 && conn->host->input_add(conn->host, &link->input) < 0)
+        rc = UV_ENOMEM;
     if (rc == 0 && conn->options->tls) {
         link->tls = simba__redis_tls_new(conn->store->tls, conn->at.name);
         rc = link->tls ? 0 : UV_ENOMEM;
@@ -414,6 +434,8 @@ static void on_connected(uv_connect_t *connect, int status)
     redis_link *link = connect->data;
     simba_host *host = link->host;
     host->enter(host);
+    link->store->loop_thread = pthread_self();
+    link->store->has_loop_thread = true;
     redis_conn *conn = link->conn;
     if (conn && status < 0 && conn->next_address) {
         try_next_address(conn);
@@ -520,10 +542,37 @@ void simba__redis_conn_found(redis_conn *conn)
         return;
     const simba_local now = conn->host->now(conn->host);
     conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + conn->connect_timeout_ns});
+    conn->found = true;
+    want_loop(conn);
+}
+
+/* On the loop thread. */
+static void connect_now(redis_conn *conn)
+{
+    conn->found = false;
     conn->link = link_new(conn);
     const int rc = conn->link ? begin(conn->link, &conn->at) : UV_ENOMEM;
     if (rc < 0)
         fail_to_connect(conn, uv_strerror(rc));
+}
+
+void simba__redis_catch_up(redis_store *self)
+{
+    assert(!self->has_loop_thread || pthread_equal(self->loop_thread, pthread_self()));
+    while (self->for_loop) {
+        redis_conn *conn = self->for_loop;
+        self->for_loop = conn->loop_next;
+        conn->wants_loop = false;
+        if (conn->found)
+            connect_now(conn);
+        else if (conn->link && conn->link->blocked)
+            write_rest(conn, conn->link);
+    }
+    while (self->abandoned) {
+        redis_link *link = self->abandoned;
+        self->abandoned = link->abandoned_next;
+        link_close(link);
+    }
 }
 
 /* --- lifetime ------------------------------------------------------------------------------------- */

@@ -12,12 +12,14 @@
  *   inquiry.c   a question to several servers, one after the other
  *   backend.c   the table of functions
  *
- * Everything runs on the loop thread, in turns. hiredis is used for its parser alone.
+ * Everything runs in turns: what touches libuv on the loop thread (simba__redis_catch_up), all the rest on whatever thread
+ * has something to ask or to read. hiredis is used for its parser alone.
  */
 #ifndef SIMBA_BACKENDS_REDIS_H
 #define SIMBA_BACKENDS_REDIS_H
 
 #include <hiredis/hiredis.h>
+#include <pthread.h>
 #include <simba/backend.h>
 #include <uv.h>
 
@@ -114,6 +116,9 @@ struct redis_conn {
     int64_t connect_timeout_ns;
 
     redis_link *link;
+    redis_conn *loop_next;
+    bool wants_loop; /* it is in the store's list */
+    bool found;      /* and `at` is where to connect to */
     redis_conn_state state;
     struct addrinfo *addresses, *next_address;
     unsigned greeting; /* answers to the greeting that are still to come */
@@ -128,13 +133,12 @@ void simba__redis_conn_open(redis_conn *conn);
 void simba__redis_conn_found(redis_conn *conn);
 /* Send what is in conn->out, if it is up. */
 void simba__redis_conn_flush(redis_conn *conn);
-/* Is there nothing before what will be put next, so that it can be sent without the loop? And do that, on any thread. */
-bool simba__redis_conn_is_clear(const redis_conn *conn);
-void simba__redis_conn_send_here(redis_conn *conn);
 /* Give it up, tell the owner, and try again later. */
 void simba__redis_conn_fail(redis_conn *conn, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void simba__redis_conn_close(redis_conn *conn);
 void simba__redis_conn_fini(redis_conn *conn);
+/* On the loop thread: all that could not be done elsewhere. */
+void simba__redis_catch_up(redis_store *self);
 
 /* --- scripts ---------------------------------------------------------------------------------------- */
 
@@ -189,7 +193,6 @@ struct redis_node {
     /* Requests. */
     redis_conn commands;
     char sha[REDIS_SCRIPTS][41];
-    bool off_loop;                                /* the next flush is on a thread of the application */
     unsigned loaded;                              /* scripts whose sha is known */
     bool wanted;                                  /* somebody waits for the connection */
     simba_request *waiting_first, **waiting_last; /* submitted, not sent */
@@ -216,7 +219,6 @@ struct redis_topology {
     void (*lost)(redis_node *node);
     void (*close)(redis_store *self);
     void (*fini)(redis_store *self); /* also after a failed init */
-    bool one_server;                 /* as far as a request is concerned */
 };
 
 /* A question to several servers, one after the other, until one gives an answer that will do. */
@@ -255,6 +257,12 @@ struct redis_store {
     redis_list *lists;
     simba_timer lists_deadline;
 
+    /* What only the loop thread may do: see simba__redis_catch_up. */
+    redis_conn *for_loop;  /* to be connected, or to be written to */
+    redis_link *abandoned; /* to be closed */
+    pthread_t loop_thread; /* known once libuv has called */
+    bool has_loop_thread;
+
     /* What is listened for. */
     redis_watch **buckets;
     size_t watch_count, watch_capacity;
@@ -290,7 +298,6 @@ extern const redis_conn_events simba__redis_calls_events;
 int simba__redis_calls_init(redis_node *self);
 void simba__redis_calls_submit(redis_node *self, simba_request *request);
 void simba__redis_calls_flush(redis_node *self);
-bool simba__redis_calls_direct(redis_node *self);
 void simba__redis_calls_close(redis_node *self, const simba_error *why);
 void simba__redis_calls_fini(redis_node *self);
 bool simba__redis_calls_put(redis_node *self, size_t argc, const char *const *argv, redis_answer *answer, void *user);

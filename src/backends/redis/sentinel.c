@@ -228,5 +228,4 @@ const redis_topology simba__redis_sentinel = {.init = sentinel_init,
                                               .redirected = simba__redis_never_redirected,
                                               .lost = simba__redis_lost_for_now,
                                               .close = sentinel_close,
-                                              .fini = sentinel_fini,
-                                              .one_server = true};
+                                              .fini = sentinel_fini};

@@ -39,5 +39,4 @@ const redis_topology simba__redis_single = {.init = single_init,
                                             .redirected = simba__redis_never_redirected,
                                             .lost = simba__redis_lost_for_now,
                                             .close = nothing,
-                                            .fini = nothing,
-                                            .one_server = true};
+                                            .fini = nothing};

@@ -1,0 +1,277 @@
+/* The Redis store under the real runtime, and whichever thread it is called on: those who wait read for one another, and
+ * connections that break while nobody but they would notice are made again by the loop thread. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backends/test_redis.h"
+#include "lib/referee.h"
+#include "runtime/client.h"
+
+enum { THREADS = 6, ROUNDS = 40, CROWD = 2000 };
+#define LONG_MS ref_scaled_ms(15000)
+
+static simba_client *client;
+
+static simba_client *open_at_url(const char *url)
+{
+    simba_client *opened = NULL;
+    simba_error err = {0};
+    if (simba_client_open(url, NULL, &err, &opened) < 0)
+        fail_msg("%s", err.text);
+    return opened;
+}
+
+static int open_client(void **state)
+{
+    setup(state);
+    ref_watchdog(100);
+    client = open_at_url(redis_url);
+    return 0;
+}
+
+static int close_client(void **state)
+{
+    (void)state;
+    assert_int_equal(simba_client_close(client), 0);
+    assert_int_equal(ref_complaints(), 0);
+    ref_watchdog(0);
+    return 0;
+}
+
+static simba_stats stats(void)
+{
+    simba_stats now;
+    simba_client_stats(client, &now);
+    return now;
+}
+
+/* A thread that waits for a mutex which somebody else has. */
+typedef struct waiter {
+    pthread_t thread;
+    simba_locker *locker;
+    int rc;
+    atomic_bool back;
+} waiter;
+
+static void *wait_for_it(void *arg)
+{
+    waiter *w = arg;
+    simba_error err;
+    w->rc = simba_locker_acquire(w->locker, LONG_MS, &err);
+    atomic_store(&w->back, true);
+    return NULL;
+}
+
+static void begin_to_wait(waiter *w, const char *mutex)
+{
+    simba_error err = {0};
+    const int queued = atoi(say("ZCARD simba:{%s}:contender", mutex));
+    *w = (waiter){0};
+    assert_int_equal(simba_locker_new(client, mutex, NULL, &err, &w->locker), 0);
+    assert_int_equal(pthread_create(&w->thread, NULL, wait_for_it, w), 0);
+    while (atoi(say("ZCARD simba:{%s}:contender", mutex)) == queued)
+        usleep(1000);
+    while (strstr(say("PUBSUB CHANNELS simba:{%s}:*", mutex), simba_locker_id(w->locker)) == NULL)
+        usleep(1000);
+}
+
+static void end_waiting(waiter *w, int expected)
+{
+    pthread_join(w->thread, NULL);
+    assert_int_equal(w->rc, expected);
+    simba_locker_free(w->locker);
+}
+
+/* The one that reads is told by whoever ends its wait: cancelled from another thread, or by its own deadline. */
+static void test_reader_is_woken(void **state)
+{
+    (void)state;
+    waiter w;
+    say("SET simba:{orders} foreign PX 100000");
+    begin_to_wait(&w, "orders");
+    const int64_t before_ms = ref_now_ms();
+    assert_int_equal(simba_locker_cancel(w.locker), 0);
+    end_waiting(&w, SIMBA_ECANCELED);
+    assert_true(ref_now_ms() - before_ms < LONG_MS / 3);
+    simba_locker *locker;
+    simba_error err;
+    assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
+    assert_int_equal(simba_locker_acquire(locker, 50, &err), SIMBA_ETIMEDOUT);
+    simba_locker_free(locker);
+}
+
+/* The one that reads finds the subscriptions broken, or both connections. They are made again, on the loop thread, and it
+ * gets what it waits for. */
+static void test_reader_finds_it_broken(void **state)
+{
+    (void)state;
+    waiter w;
+    for (int i = 0; i < 6; i++) {
+        say("SET simba:{orders} foreign PX 100000");
+        begin_to_wait(&w, "orders");
+        say("CLIENT KILL TYPE pubsub");
+        if (i % 2)
+            say("CLIENT KILL SKIPME yes TYPE normal");
+        say("DEL simba:{orders}"); /* unheard: only the subscription that is made again finds out */
+        end_waiting(&w, 0);
+    }
+}
+
+/* The one that reads is held up, by a signal handler or a debugger, for longer than a lease. Nobody else reads meanwhile,
+ * and yet the leader on the same client stays one: its renewals are looked at before they are found to be overdue. */
+static void test_reader_is_held_up(void **state)
+{
+    (void)state;
+    simba_contender *leader;
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    options.timing.ttl_ms = ref_scaled_ms(500);
+    options.timing.transition_ms = ref_scaled_ms(1000);
+    assert_int_equal(simba_contender_new(client, "leading", &options, NULL, &leader), 0);
+    assert_int_equal(simba_contender_start(leader), 0);
+    assert_true(REF_WITHIN(LONG_MS, simba_contender_held_for_ms(leader) > 0));
+    simba__enter(client);
+    assert_true(simba__inputs_claim(&client->inputs));
+    simba__inputs_begin(&client->inputs, &client->changed); /* and that is the last we hear of it */
+    simba__leave(client);
+
+    const uint64_t renewals = stats().renewals;
+    assert_true(REF_WITHIN(LONG_MS, stats().renewals >= renewals + 4));
+    assert_int_equal(stats().losses[SIMBA_REASON_EXPIRED], 0);
+    assert_int_equal(stats().grants, 1);
+    simba__enter(client);
+    simba__inputs_end(&client->inputs, &(simba__arrivals){0});
+    simba__leave(client);
+    simba_contender_free(leader);
+}
+
+static void lock_and_unlock(simba_client *of, const char *mutex)
+{
+    simba_locker *locker;
+    simba_error err = {0};
+    assert_int_equal(simba_locker_new(of, mutex, NULL, &err, &locker), 0);
+    assert_int_equal(simba_locker_acquire(locker, LONG_MS, &err), 0);
+    assert_int_equal(simba_locker_release(locker, &err), 0);
+    simba_locker_free(locker);
+}
+
+/* When the one that read is gone, the loop thread hears an invitation at once, and not by some timer. */
+static void test_loop_reads_again(void **state)
+{
+    (void)state;
+    simba_client *other = open_at_url(redis_url);
+    simba_locker *locker;
+    simba_contender *waits;
+    simba_error err = {0};
+    assert_int_equal(simba_locker_new(other, "orders", NULL, &err, &locker), 0);
+    assert_int_equal(simba_locker_acquire(locker, LONG_MS, &err), 0);
+    const simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    assert_int_equal(simba_contender_new(client, "orders", &options, &err, &waits), 0);
+    assert_int_equal(simba_contender_start(waits), 0);
+    while (strstr(say("PUBSUB CHANNELS simba:{orders}:*"), "orders") == NULL)
+        usleep(1000);
+    simba_locker *reader;
+    assert_int_equal(simba_locker_new(client, "another", NULL, &err, &reader), 0);
+    assert_int_equal(simba_locker_acquire(reader, LONG_MS, &err), 0);
+    simba__enter(client);
+    const bool is_watched = client->inputs.gate_open;
+    simba__leave(client);
+    assert_true(is_watched); /* some timer would make up for it, later */
+    assert_int_equal(simba_locker_release(locker, &err), 0);
+    assert_true(REF_WITHIN(LONG_MS, simba_contender_held_for_ms(waits) > 0));
+    simba_contender_free(waits);
+    simba_locker_free(reader);
+    simba_locker_free(locker);
+    simba_client_close(other);
+}
+
+static atomic_int inside[2];
+static atomic_int done;
+
+static void *fight(void *arg)
+{
+    const int nth = *(const int *)arg;
+    simba_locker *locker;
+    simba_error err = {0};
+    REF_EXPECT(simba_locker_new(client, nth % 2 ? "odd" : "even", NULL, &err, &locker) == 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        if (simba_locker_acquire(locker, LONG_MS, &err) < 0) {
+            REF_COMPLAIN("thread %d, round %d: %s", nth, i, err.text);
+            break;
+        }
+        REF_EXPECT(atomic_fetch_add(&inside[nth % 2], 1) == 0);
+        atomic_fetch_sub(&inside[nth % 2], 1);
+        REF_EXPECT(simba_locker_release(locker, &err) == 0);
+    }
+    simba_locker_free(locker);
+    atomic_fetch_add(&done, 1);
+    return NULL;
+}
+
+/* Threads that fight on one client read one another's answers and invitations. None is left behind. */
+static void test_threads_read_for_one_another(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    int nth[THREADS];
+    atomic_store(&done, 0);
+    const int64_t before_ms = ref_now_ms();
+    for (int i = 0; i < THREADS; i++) {
+        nth[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, fight, &nth[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&done), THREADS);
+    /* An invitation that is not read costs a tenth of a second at least: not many were. */
+    assert_true(ref_now_ms() - before_ms < ref_scaled_ms(4000));
+}
+
+/* More than the socket takes, sent by a thread of the application to a server that does not read: the loop thread sends the
+ * rest when it does. A unix socket, because it takes little. */
+static void test_more_than_the_socket_takes(void **state)
+{
+    (void)state;
+    static simba_contender *crowd[CROWD];
+    const simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    simba_error err = {0};
+    char path[128];
+    char url[160];
+    char mutex[32];
+    server other;
+    server_init(&other);
+    snprintf(path, sizeof path, "%s/socket", other.folder);
+    snprintf(url, sizeof url, "redis+unix://%s", path);
+    assert_true(
+        server_start_redis(&other, (const char *const[]){"--unixsocket", path, "--unixsocketperm", "777", NULL}));
+    simba_client *crowded = open_at_url(url);
+    lock_and_unlock(crowded, "first"); /* now there is a connection */
+    for (int i = 0; i < CROWD; i++) {
+        snprintf(mutex, sizeof mutex, "crowd-%d", i);
+        assert_int_equal(simba_contender_new(crowded, mutex, &options, &err, &crowd[i]), 0);
+    }
+    server_signal(&other, SIGSTOP);
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(simba_contender_start(crowd[i]), 0);
+    server_signal(&other, SIGCONT);
+    assert_true(REF_WITHIN(LONG_MS, simba_contender_held_for_ms(crowd[CROWD - 1]) > 0));
+    simba_stats now;
+    simba_client_stats(crowded, &now);
+    assert_int_equal(now.errors, 0);
+    for (int i = 0; i < CROWD; i++)
+        simba_contender_free(crowd[i]);
+    simba_client_close(crowded);
+    server_fini(&other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_reader_is_woken, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_reader_finds_it_broken, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_reader_is_held_up, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_loop_reads_again, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_threads_read_for_one_another, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_more_than_the_socket_takes, open_client, close_client),
+    };
+    return RUN_REDIS_TESTS(tests);
+}
