@@ -166,7 +166,7 @@ typedef struct simba_timing {
     int64_t stop_margin_ms;   /* default 0: how long before the end of its lease an unreachable holder is told */
     int64_t hold_limit_ms;    /* default 0: none; otherwise leadership is given back after this long */
     int64_t jitter_min_ms;    /* default -200 and 1,000, scaled down for short leases: where around the end of */
-    int64_t jitter_max_ms;    /* somebody's transition a waiter tries */
+    int64_t jitter_max_ms;    /* somebody's transition a waiter tries. Who knows its place in a queue comes in turn */
 } simba_timing;
 
 #define SIMBA_TIMING_INHERIT                                                                                           \

@@ -73,6 +73,7 @@ typedef struct simba_reply {
     simba_outcome outcome;
     simba_owner owner; /* after the operation; zeroes for nobody. token is that of the grant */
     int64_t now_ms;    /* the store's clock, on the same scale as the owner's times */
+    int64_t place;     /* ACQUIRE that has to wait: how many come before it, plus one; 0: the store does not know */
 } simba_reply;
 
 typedef struct simba_request simba_request;

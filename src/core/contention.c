@@ -293,6 +293,11 @@ static void acquire_won(machine *m, const simba_reply *reply, simba_local now, a
     out->acquired = true;
 }
 
+static void wait_for_end(machine *m, const simba_owner *owner, int64_t store_now_ms, int64_t place, simba_local now)
+{
+    m->wake = simba__local_add(now, simba__period_wait_ns(m->timing, owner, store_now_ms, place, &m->seed));
+}
+
 static void acquire_lost(machine *m, const simba_reply *reply, simba_local now, actions *out)
 {
     m->maybe_granted = false;
@@ -309,7 +314,7 @@ static void acquire_lost(machine *m, const simba_reply *reply, simba_local now, 
         m->failures++;
         m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
     } else {
-        m->wake = simba__local_add(now, simba__period_wait_ns(m->timing, &reply->owner, reply->now_ms, &m->seed));
+        wait_for_end(m, &reply->owner, reply->now_ms, reply->place, now);
     }
 }
 
@@ -498,7 +503,7 @@ static void on_push_while_seeking(machine *m, const simba_push *push, simba_loca
         /* Whoever has not asked since the last leadership has to in any case. And where there is a queue, everybody has
          * to now and then: the place in it goes with an invitation that another contender of this client has used. */
         if (!m->in_flight && !m->timing->session && m->queued && !m->leaves_queue)
-            m->wake = simba__local_add(now, simba__period_wait_ns(m->timing, &push->owner, push->now_ms, &m->seed));
+            wait_for_end(m, &push->owner, push->now_ms, 0, now);
         break;
     case SIMBA_PUSH_RELEASED:
         learn(m, &nobody, out);

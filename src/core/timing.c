@@ -214,11 +214,24 @@ int64_t simba__period_op_timeout_ns(const simba__timing *timing, simba_op op)
 
 /* --- the others ---------------------------------------------------------------------------------- */
 
-int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *owner, int64_t now_ms, uint64_t *seed)
+/* After the end of the lease. Both the end and the time left until then are rounded to milliseconds, so the first comes two
+ * of them later, and does not come in vain. Those whose turn would be past the jitter come at any time within it. */
+static int64_t turn_ns(const simba__timing *timing, int64_t place, uint64_t *seed)
+{
+    const int64_t first = min64(2 * MS, timing->jitter_max_ns / 20);
+    const int64_t apart = min64(12 * MS, timing->jitter_max_ns / 20);
+    if (place > 1 && place - 1 >= (timing->jitter_max_ns - first) / max64(apart, 1))
+        return simba__random_range(seed, min64(first, timing->jitter_max_ns), timing->jitter_max_ns);
+    return first + (place - 1) * apart;
+}
+
+int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *owner, int64_t now_ms, int64_t place,
+                              uint64_t *seed)
 {
     const int64_t left_ms = min64(owner->transition_at_ms - now_ms, SIMBA_LEASE_MAX_MS);
-    const int64_t jitter = simba__random_range(seed, timing->jitter_min_ns, timing->jitter_max_ns);
-    return max64(left_ms * MS + jitter, 0);
+    const int64_t later = place > 0 ? turn_ns(timing, place, seed)
+                                    : simba__random_range(seed, timing->jitter_min_ns, timing->jitter_max_ns);
+    return max64(left_ms * MS + later, 0);
 }
 
 /* --- points in time ------------------------------------------------------------------------------ */

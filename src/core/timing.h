@@ -64,8 +64,11 @@ int64_t simba__period_last_ns(const simba__timing *timing);
  * comes back is found as fast as a mutex that becomes free. */
 int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures, uint64_t *seed);
 
-/* How long a waiter waits: until the owner's transition is over, give or take the jitter; never below 0. */
-int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *owner, int64_t now_ms, uint64_t *seed);
+/* How long a waiter waits: until the owner's transition is over; never below 0. Give or take the jitter; or, for one that
+ * knows its place among the waiters (1, 2, …; 0: it does not), as much later as those before it may need: the first wins
+ * at once, and each that does not come costs a moment. */
+int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *owner, int64_t now_ms, int64_t place,
+                              uint64_t *seed);
 
 /* How long to wait for the answer to one request. */
 int64_t simba__period_op_timeout_ns(const simba__timing *timing, simba_op op);

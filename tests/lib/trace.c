@@ -135,6 +135,11 @@ const char *trace_owned(trace *t, const char *by, uint64_t token, int64_t left_m
     return reply(t, t->machine.generation, (simba_reply){.owner = owner_of(t, by, token, left_ms)});
 }
 
+const char *trace_owned_and_queued(trace *t, const char *by, uint64_t token, int64_t left_ms, int64_t place)
+{
+    return reply(t, t->machine.generation, (simba_reply){.owner = owner_of(t, by, token, left_ms), .place = place});
+}
+
 const char *trace_nobody(trace *t)
 {
     return reply(t, t->machine.generation, (simba_reply){0});

@@ -31,6 +31,8 @@ void trace_pass(trace *t, int64_t at_ms);
 /* Replies to the request in flight. */
 const char *trace_mine(trace *t, uint64_t token);
 const char *trace_owned(trace *t, const char *by, uint64_t token, int64_t left_ms);
+/* The same from a store that knows our place among the waiters. */
+const char *trace_owned_and_queued(trace *t, const char *by, uint64_t token, int64_t left_ms, int64_t place);
 const char *trace_nobody(trace *t);
 const char *trace_revoked(trace *t);
 const char *trace_fails(trace *t, int code);

@@ -54,6 +54,19 @@ static void waits_for_the_end_of_the_transition(void **state)
     TRACE("wake@20000", trace_owned(&t, "other", 5, 16000));
 }
 
+/* Who knows its place in the queue comes when those before it have had their chance. */
+static void waits_for_its_turn(void **state)
+{
+    (void)state;
+    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_min_ms = -200, .jitter_max_ms = 1000};
+    trace t;
+    trace_init_with(&t, &ms, false, true);
+    TRACE("acquire", trace_start(&t));
+    TRACE("changed wake@4002", trace_owned_and_queued(&t, "other", 5, 4000, 1));
+    TRACE("acquire", trace_at(&t, 4002));
+    TRACE("wake@8040", trace_owned_and_queued(&t, "other", 5, 4000, 4));
+}
+
 /* The store said no although nobody owns it: ask again soon, and do not spin. */
 static void backs_off_when_a_free_mutex_is_refused(void **state)
 {
@@ -856,6 +869,7 @@ int main(void)
         cmocka_unit_test(takes_a_free_mutex_at_once),
         cmocka_unit_test(waits_out_the_initial_delay),
         cmocka_unit_test(waits_for_the_end_of_the_transition),
+        cmocka_unit_test(waits_for_its_turn),
         cmocka_unit_test(backs_off_when_a_free_mutex_is_refused),
         cmocka_unit_test(keeps_trying_while_the_store_is_away),
         cmocka_unit_test(counts_the_lease_from_the_request),

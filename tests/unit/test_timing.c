@@ -168,7 +168,7 @@ static void check_wait(const simba__timing *timing, int64_t low_ns, int64_t high
     int64_t least = INT64_MAX;
     int64_t most = INT64_MIN;
     for (int i = 0; i < 20000; i++) {
-        const int64_t wait_ns = simba__period_wait_ns(timing, &owner, 1000000, &seed);
+        const int64_t wait_ns = simba__period_wait_ns(timing, &owner, 1000000, 0, &seed);
         least = wait_ns < least ? wait_ns : least;
         most = wait_ns > most ? wait_ns : most;
     }
@@ -197,7 +197,33 @@ static void a_wait_is_never_negative(void **state)
     const simba_owner owner = {.id = "other", .transition_at_ms = 5};
     uint64_t seed = 1;
     for (int i = 0; i < 100; i++)
-        assert_int_equal(simba__period_wait_ns(&timing, &owner, 1000000, &seed), 0);
+        assert_int_equal(simba__period_wait_ns(&timing, &owner, 1000000, i % 3, &seed), 0);
+}
+
+/* Who knows its place comes right after the end of the lease, or as much later as there are others before it: at most 16
+ * of them within 200 ms, and nobody later than the jitter allows. */
+static void waiters_come_by_their_place(void **state)
+{
+    (void)state;
+    const simba_owner owner = {.id = "other", .transition_at_ms = 1005000};
+    const simba__timing timings[] = {resolved(10000, 6000), resolved(10000, 0), resolved(300, 200), resolved(100, 0)};
+    uint64_t seed = 1;
+    for (size_t i = 0; i < sizeof timings / sizeof *timings; i++) {
+        const int64_t most = 5000 * MS + timings[i].jitter_max_ns;
+        int64_t before = 5000 * MS;
+        for (int64_t place = 1; place <= 16; place++) {
+            const int64_t wait_ns = simba__period_wait_ns(&timings[i], &owner, 1000000, place, &seed);
+            assert_true(wait_ns > before && wait_ns <= most && wait_ns < 5200 * MS);
+            before = wait_ns;
+        }
+        const int64_t far[] = {100, 1000, UINT32_MAX, INT64_MAX};
+        for (size_t j = 0; j < sizeof far / sizeof *far; j++) {
+            const int64_t wait_ns = simba__period_wait_ns(&timings[i], &owner, 1000000, far[j], &seed);
+            assert_true(wait_ns > 5000 * MS && wait_ns <= most);
+        }
+    }
+    const int64_t first = simba__period_wait_ns(&timings[0], &owner, 1000000, 1, &seed);
+    assert_int_equal(first, 5002 * MS);
 }
 
 /* One unanswered renewal must not eat the window, and one unanswered release not a stop's patience. */
@@ -223,6 +249,7 @@ int main(void)
         cmocka_unit_test(several_retries_fit_into_the_window),
         cmocka_unit_test(jitter_bounds),
         cmocka_unit_test(a_wait_is_never_negative),
+        cmocka_unit_test(waiters_come_by_their_place),
         cmocka_unit_test(answers_are_not_waited_for_too_long),
     };
     return cmocka_run_group_tests_name("timing", tests, NULL, NULL);

@@ -332,10 +332,12 @@ static bool understood(redis_node *self, const redis_call *call, const redisRepl
         return simba__redis_list_row(self->store, request, reply);
     if (request->op == SIMBA_OP_EXAMINE)
         return simba__redis_examined(self, request, reply);
-    const bool good = simba__redis_parse(reply, &request->reply);
-    if (good)
-        answered(self, request, call->sent_at);
-    return good;
+    int64_t more;
+    if (!simba__redis_parse(reply, &request->reply, &more))
+        return false;
+    request->reply.place = request->op == SIMBA_OP_ACQUIRE ? more : 0;
+    answered(self, request, call->sent_at);
+    return true;
 }
 
 static void take_request(redis_node *self, const redis_call *call, const redisReply *reply)

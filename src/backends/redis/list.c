@@ -178,7 +178,7 @@ bool simba__redis_list_row(redis_store *self, simba_request *request, const redi
 {
     simba_reply parsed;
     int64_t waiters;
-    if (!simba__redis_parse_read(reply, &parsed, &waiters))
+    if (!simba__redis_parse(reply, &parsed, &waiters))
         return false;
     const simba_listing listing = {request->mutex, &parsed.owner, parsed.now_ms, waiters};
     redis_list *list = give_back(request);

@@ -161,10 +161,9 @@ char *simba__redis_script_text(redis_script script);
 int simba__redis_error_code(const char *text, bool *ret_drop);
 /* The same with words about it; never any that the server could have repeated from a password. */
 int simba__redis_error(const redis_endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop);
-/* The answer of a script. False: that is none. */
-bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply);
-/* That to READ, which also says how many wait. */
-bool simba__redis_parse_read(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_waiters);
+/* The answer of a script, and the number at its end: READ: how many wait; ACQUIRE: its place among those; otherwise 0.
+ * False: it is none. */
+bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_more);
 
 /* --- slots ------------------------------------------------------------------------------------------ */
 

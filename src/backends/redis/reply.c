@@ -119,17 +119,19 @@ static bool take_integer(const redisReply *reply, int64_t *ret_number)
     return true;
 }
 
-bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply)
+bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_more)
 {
     simba_reply parsed = {0};
     int64_t outcome;
     int64_t token;
+    int64_t more = 0;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->element[2]->type != REDIS_REPLY_STRING)
         return false;
     if (!take_integer(reply->element[0], &outcome) || !take_integer(reply->element[1], &parsed.now_ms) ||
         !take_integer(reply->element[3], &token) || !take_integer(reply->element[4], &parsed.owner.acquired_at_ms) ||
         !take_integer(reply->element[5], &parsed.owner.ttl_at_ms) ||
-        !take_integer(reply->element[6], &parsed.owner.transition_at_ms))
+        !take_integer(reply->element[6], &parsed.owner.transition_at_ms) ||
+        (reply->elements > 7 && !take_integer(reply->element[7], &more)))
         return false;
     if (outcome < SIMBA_NOT_MINE || outcome > SIMBA_REVOKED)
         return false;
@@ -139,10 +141,6 @@ bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply)
     const size_t length = (size_t)reply->element[2]->len;
     memcpy(parsed.owner.id, reply->element[2]->str, length < SIMBA_ID_MAX ? length : SIMBA_ID_MAX);
     *ret_reply = parsed;
+    *ret_more = more;
     return true;
-}
-
-bool simba__redis_parse_read(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_waiters)
-{
-    return simba__redis_parse(reply, ret_reply) && reply->elements == 8 && take_integer(reply->element[7], ret_waiters);
 }

@@ -120,8 +120,10 @@ static const char acquire[] =
 "  redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), id)\n"
 "  redis.call('EXPIRE', queue, QUEUE_KEPT)\n"
 "end\n"
-"if reserved then return {0, now, f[8], 0, 0, tonumber(f[9]), tonumber(f[9])} end\n"
-"return answer(0)\n";
+"local told = answer(0)\n"
+"if reserved then told = {0, now, f[8], 0, 0, tonumber(f[9]), tonumber(f[9])} end\n"
+"if waits == '1' then told[8] = redis.call('ZRANK', queue, id) + 1 end\n"
+"return told\n";
 
 static const char renew[] =
 "if mine(ARGV[1], ARGV[2], ARGV[3]) and ARGV[3] ~= '0' then\n"
