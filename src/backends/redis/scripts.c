@@ -3,7 +3,8 @@
  *   KEYS[1]  simba:{M}             string  the owner's id, with the lease as its expiry. Shared with Simba on the JVM.
  *   KEYS[2]  simba:{M}:fence       hash    ours: id, nonce, token, acquired_at, ttl_at, until of the latest grant of ours,
  *                                          revoked: the token of the latest one that was forced away,
- *                                          next, next_until: who was invited to take it, and how long nobody else may.
+ *                                          next, next_until: who was invited to take it, and how long nobody else may,
+ *                                          standby, standby_until: "@@ID@@ID@@", who looks after it should they not come.
  *   KEYS[3]  simba:{M}:contender   zset    who waits, by the second at which they began to. Shared. Not for renewals: while
  *                                          a cluster moves a slot, a script is refused if one of its keys does not exist.
  *
@@ -19,12 +20,15 @@
  *   simba:{M}:ID     released@@OWNER   shared: ID is next
  *   simba:{M}@@      ours, for observers: "acquired TOKEN ACQUIRED_AT TTL_AT UNTIL NOW ID", and "released TOKEN NEXT",
  *                    where NEXT is who was invited, or nothing. No id has "@@" in it: this is no contender's channel.
- *   simba:{M}@@ID    ours: "standby NEXT": ID comes after NEXT, should that one not come
+ *   simba:{M}@@ID    ours: "standby NEXT": ID is to look after the mutex, should NEXT or one after it not come
  *
  * A release takes waiters off the queue until a message to one of them has reached somebody, and keeps the mutex for
- * that one for a moment: otherwise whoever releases and asks again, being nearest, would always win. Two of ours that
- * come next are told, so that a waiter that hears but does not act delays the others by no more than that moment; all the
- * others sleep on. */
+ * that one for a moment: otherwise whoever releases and asks again, being nearest, would always win.
+ *
+ * A waiter that hears but does not act must not delay the others by more than that moment. So two of ours stand by: they
+ * ask when it is over. All the others sleep on. They are told once for all hand-overs of that moment, and are those at the
+ * end of the queue, who are going to wait for the longest: to wake two processes for every hand-over would be a good part
+ * of what it costs. Who stands by and leaves, or wins, says so, and the next release tells others. */
 #include <string.h>
 
 #include "backends/redis/redis.h"
@@ -40,7 +44,7 @@ static const char common[] =
 "local function num(n) return string.format('%.0f', n) end\n"
 "local owner = redis.call('GET', lock)\n"
 "local f = redis.call('HMGET', fence, 'id', 'nonce', 'token', 'acquired_at', 'ttl_at', 'until', 'revoked', 'next',"
-" 'next_until')\n"
+" 'next_until', 'standby', 'standby_until')\n"
 "local left = owner and redis.call('PTTL', lock) or 0\n"
 "if left == -2 then owner = false end\n"
 /* Somebody made it without an end: ask again in an hour. */
@@ -62,6 +66,8 @@ static const char common[] =
 "  redis.call('PEXPIRE', fence, num(left + FENCE_KEPT))\n"
 "end\n"
 "local reserved = not owner and f[8] and f[8] ~= '' and tonumber(f[9]) > now\n"
+"local standby = f[10] and tonumber(f[11]) > now and f[10] or ''\n"
+"local function stands_by(id) return string.find(standby, '@@' .. id .. '@@', 1, true) end\n"
 "local function wake(from, token)\n"
 "  local chosen = ''\n"
 "  for _ = 1, 1000 do\n"
@@ -74,12 +80,18 @@ static const char common[] =
 "    redis.call('PEXPIRE', fence, num(FENCE_KEPT))\n"
 "  end\n"
 "  redis.call('PUBLISH', lock .. '@@', 'released ' .. token .. ' ' .. chosen)\n"
-"  if chosen == '' then return end\n"
-"  local told = 0\n"
-"  for _, id in ipairs(redis.call('ZRANGE', queue, 0, 7)) do\n"
-"    told = told + redis.call('PUBLISH', lock .. '@@' .. id, 'standby ' .. chosen)\n"
-"    if told >= 2 then return end\n"
+"  if chosen == '' or (standby ~= '' and not stands_by(chosen)) then return end\n"
+"  local told, n = '@@', 0\n"
+"  for _, id in ipairs(redis.call('ZREVRANGE', queue, 0, 7)) do\n"
+"    if redis.call('PUBLISH', lock .. '@@' .. id, 'standby ' .. chosen) > 0 then\n"
+"      told, n = told .. id .. '@@', n + 1\n"
+"      if n == 2 then break end\n"
+"    end\n"
 "  end\n"
+"  redis.call('HSET', fence, 'standby', n > 0 and told or '', 'standby_until', num(now + RESERVED))\n"
+"end\n"
+"local function stand_down(id)\n"
+"  if stands_by(id) then redis.call('HSET', fence, 'standby', '') standby = '' end\n"
 "end\n"
 "local function vacate()\n"
 "  local from, token = owner, ours and f[3] or '0'\n"
@@ -106,6 +118,7 @@ static const char acquire[] =
 " num(f[5]), 'until', num(now + left), 'next', '')\n"
 "  redis.call('PEXPIRE', fence, num(left + FENCE_KEPT))\n"
 "  redis.call('ZREM', queue, id)\n"
+"  stand_down(id)\n"
 /* Another contender of the same client was quicker than the one that was invited, which still waits. */
 "  if invited ~= '' and invited ~= id then\n"
 "    redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), invited)\n"
@@ -122,7 +135,7 @@ static const char acquire[] =
 "end\n"
 "local told = answer(0)\n"
 "if reserved then told = {0, now, f[8], 0, 0, tonumber(f[9]), tonumber(f[9])} end\n"
-"if waits == '1' then told[8] = redis.call('ZRANK', queue, id) + 1 end\n"
+"if waits == '1' then told[8] = stands_by(id) and 1 or redis.call('ZRANK', queue, id) + 1 end\n"
 "return told\n";
 
 static const char renew[] =
@@ -136,6 +149,7 @@ static const char renew[] =
 static const char release[] =
 "local id = ARGV[1]\n"
 "local was_queued = redis.call('ZREM', queue, id) == 1\n"
+"stand_down(id)\n"
 "if mine(id, ARGV[2], ARGV[3]) then\n"
 "  vacate()\n"
 "  return answer(1)\n"

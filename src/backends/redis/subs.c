@@ -101,15 +101,18 @@ static void begin_grace(redis_store *self, redis_watch *watch)
     simba__redis_watch_chores(self, watch->grace_at);
 }
 
-static void end_grace(redis_watch *watch)
-{
-    watch->grace_at.ns = INT64_MAX; /* the chores take it off the list */
-}
-
 static bool waits_here(const redis_watch *watch, const char *id)
 {
     for (const redis_waiter *w = watch->waiters; w; w = w->next)
         if (w->here && strcmp(w->id, id) == 0)
+            return true;
+    return false;
+}
+
+static bool is_waited_for(const redis_watch *watch)
+{
+    for (const redis_waiter *w = watch->waiters; w; w = w->next)
+        if (w->here)
             return true;
     return false;
 }
@@ -128,7 +131,6 @@ static void hear_grant(redis_store *self, redis_watch *watch, const char *text)
         return;
     snprintf(owner->id, sizeof owner->id, "%s", text + length + 1);
     snprintf(watch->echo, sizeof watch->echo, "%s", owner->id);
-    end_grace(watch);
     if (owner->token < watch->latest || owner->id[0] == '\0')
         return;
     watch->latest = owner->token;
@@ -152,9 +154,10 @@ static void hear_release(redis_store *self, redis_watch *watch, const char *text
     tell(self, watch, &push);
 }
 
-static void hear_standby(redis_store *self, redis_watch *watch, const char *id, const char *text)
+/* Whoever of ours it is that stands by, and however often the mutex changes hands meanwhile: in a moment one of us asks. */
+static void hear_standby(redis_store *self, redis_watch *watch, const char *text)
 {
-    if (strncmp(text, "standby ", 8) == 0 && waits_here(watch, id) && !waits_here(watch, text + 8))
+    if (strncmp(text, "standby ", 8) == 0)
         begin_grace(self, watch);
 }
 
@@ -175,7 +178,6 @@ static void hear_shared(redis_store *self, redis_watch *watch, const char *text)
     watch->echo[0] = '\0';
     if (is_echo)
         return;
-    end_grace(watch);
     tell_kind(self, watch, SIMBA_PUSH_CHANGED);
 }
 
@@ -184,7 +186,6 @@ static void hear_invitation(redis_store *self, redis_watch *watch, const char *i
     /* Also for one that is not known to wait: the answer that says so may come after the invitation. */
     if (strncmp(text, "released@@", 10) != 0)
         return;
-    end_grace(watch);
     snprintf(watch->invited, sizeof watch->invited, "%s", id);
     tell_kind(self, watch, SIMBA_PUSH_RELEASED);
 }
@@ -213,7 +214,7 @@ static void hear(redis_store *self, const char *channel, const char *text)
         if (watch && at[3] == '\0')
             hear_ours(self, watch, text);
         else if (watch)
-            hear_standby(self, watch, at + 3, text);
+            hear_standby(self, watch, text);
     }
     if (length > 1 && name[length - 1] == '}' && (watch = find_named(self, name, length - 1)) != NULL)
         hear_shared(self, watch, text);
@@ -331,15 +332,14 @@ static void look_at_graces(redis_store *self, simba_local now)
     redis_watch **link = &self->grace;
     while (*link) {
         redis_watch *watch = *link;
-        if (watch->grace_at.ns != INT64_MAX && watch->grace_at.ns > now.ns) {
+        if (watch->grace_at.ns > now.ns) {
             simba__redis_watch_chores(self, watch->grace_at);
             link = &watch->grace_next;
             continue;
         }
-        const bool is_due = watch->grace_at.ns != INT64_MAX;
         *link = watch->grace_next;
         watch->in_grace = false;
-        if (is_due)
+        if (is_waited_for(watch))
             tell_kind(self, watch, SIMBA_PUSH_CHANGED);
     }
 }
