@@ -1,14 +1,17 @@
 /* What the library costs on top of Redis. An uncontended lock and unlock is compared with a blocking loop of the very same
  * two scripts, in turns within one run, because machines have moods. A mutex that sixteen processes fight for is compared
- * with the least that a hand-over takes: one release script, one push, one acquire script. The server is started here,
- * keeps nothing, and goes with the benchmark. */
+ * with the least that a hand-over takes: one release script, one push, one acquire script. A holder that is killed shows
+ * how long a mutex lies idle, and a process that holds 50,000 what renewing them costs. The server is started here, keeps
+ * nothing, and goes with the benchmark. */
 #include <hiredis/hiredis.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +19,7 @@
 #include "bench.h"
 #include "util/mem.h"
 
-enum { PAIRS = 64, ROUNDS_MAX = 20000, FIGHTERS = 16 };
+enum { PAIRS = 64, ROUNDS_MAX = 20000, FIGHTERS = 16, FIGHTS = 9 };
 
 static int64_t stretch_ns = INT64_C(5000000000);
 static int port;
@@ -179,7 +182,7 @@ static void measure_uncontended(void)
 /* --- a fight ---------------------------------------------------------------------------------------------- */
 
 /* Hand-overs per second between two that take turns: release, hear of it, acquire. */
-static double measure_floor(void)
+static double measure_floor(int64_t ns)
 {
     raw_locker players[2] = {open_raw("x"), open_raw("y")};
     redisContext *ears[2] = {connect_raw(), connect_raw()};
@@ -188,7 +191,7 @@ static double measure_floor(void)
     raw_acquire(&players[0], "floor");
     const int64_t start_ns = bench_now_ns();
     int64_t turns = 0;
-    for (; bench_now_ns() < start_ns + stretch_ns / 2; turns++) {
+    for (; bench_now_ns() < start_ns + ns; turns++) {
         const int next = (int)((turns + 1) % 2);
         freeReplyObject(redisCommand(players[next].context, "ZADD simba:{floor}:contender 1 %s", players[next].id));
         raw_release(&players[turns % 2], "floor");
@@ -199,6 +202,7 @@ static double measure_floor(void)
         raw_acquire(&players[next], "floor");
     }
     const double rate = (double)turns * 1e9 / (double)(bench_now_ns() - start_ns);
+    raw_release(&players[turns % 2], "floor");
     for (int i = 0; i < 2; i++) {
         redisFree(players[i].context);
         redisFree(ears[i]);
@@ -210,7 +214,8 @@ typedef struct fight {
     volatile int last;
     volatile int inside;
     volatile int breaches;
-    volatile int64_t until_ns;
+    volatile int ready;
+    volatile int64_t from_ns, until_ns; /* what counts; 0: not yet known */
     int64_t turns[FIGHTERS], from_others[FIGHTERS];
 } fight;
 
@@ -221,14 +226,21 @@ static void play(fight *f, int me)
     simba_error error;
     bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
     bench_check(simba_locker_new(client, "fight", NULL, &error, &locker), "locker", &error);
+    bench_check(simba_locker_acquire(locker, 5000, &error), "acquire", &error);
+    bench_check(simba_locker_release(locker, &error), "release", &error);
+    __atomic_fetch_add(&f->ready, 1, __ATOMIC_SEQ_CST);
+    while (f->until_ns == 0)
+        bench_sleep_ms(1);
     while (bench_now_ns() < f->until_ns) {
         const int rc = simba_locker_acquire(locker, 1000, &error);
         if (rc == SIMBA_ETIMEDOUT)
             continue;
         bench_check(rc, "acquire", &error);
         f->breaches += f->inside++ != 0;
-        f->from_others[me] += f->last != me;
-        f->turns[me]++;
+        if (bench_now_ns() >= f->from_ns) {
+            f->from_others[me] += f->last != me;
+            f->turns[me]++;
+        }
         f->last = me;
         f->inside--;
         bench_check(simba_locker_release(locker, &error), "release", &error);
@@ -237,45 +249,288 @@ static void play(fight *f, int me)
     simba_client_close(client);
 }
 
-static void measure_fight(void)
+static void *shared_memory(size_t size)
 {
-    fight *f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (f == MAP_FAILED)
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
         bench_fail("mmap", "no memory");
-    const double floor_rate = measure_floor();
-    const int64_t start_ns = bench_now_ns();
-    f->until_ns = start_ns + stretch_ns;
+    return memory;
+}
+
+static void wait_for_all(void)
+{
+    int status;
     for (int i = 0; i < FIGHTERS; i++)
+        if (wait(&status) < 0 || status != 0)
+            bench_fail("a process", "did not end well");
+}
+
+/* Hand-overs per second; all that happened is added up in `f`. */
+static double fight_for(fight *f, int64_t ns)
+{
+    int64_t before = 0;
+    int64_t after = 0;
+    f->ready = 0;
+    f->until_ns = 0;
+    for (int i = 0; i < FIGHTERS; i++) {
+        before += f->from_others[i];
         if (fork() == 0) {
             play(f, i);
             _exit(0);
         }
+    }
+    while (f->ready < FIGHTERS)
+        bench_sleep_ms(1);
+    f->from_ns = bench_now_ns() + 50000000; /* by then everybody listens */
+    f->until_ns = f->from_ns + ns;
+    wait_for_all();
     for (int i = 0; i < FIGHTERS; i++)
-        wait(NULL);
+        after += f->from_others[i];
+    return (double)(after - before) * 1e9 / (double)ns;
+}
+
+static double median(double *values, size_t count)
+{
+    for (size_t i = 1; i < count; i++) /* they are few */
+        for (size_t j = i; j > 0 && values[j - 1] > values[j]; j--) {
+            const double swapped = values[j];
+            values[j] = values[j - 1];
+            values[j - 1] = swapped;
+        }
+    return values[count / 2];
+}
+
+/* In turns, and of each the median: what a change of threads costs depends on which core the scheduler chooses, and its
+ * moods last longer than a round. */
+static void measure_rounds(fight *f, const char *where)
+{
+    char what[64];
+    double floors[FIGHTS];
+    double fights[FIGHTS];
+    for (int i = 0; i < FIGHTS; i++) {
+        floors[i] = measure_floor(stretch_ns / 25);
+        fights[i] = fight_for(f, stretch_ns / 25);
+    }
+    const double floor_rate = median(floors, FIGHTS);
+    const double rate = median(fights, FIGHTS);
+    snprintf(what, sizeof what, "release, push, acquire, %s: the floor", where);
+    bench_add(what, floor_rate, 0, "hand-overs/s", BENCH_NO_GOAL, 0);
+    snprintf(what, sizeof what, "16 processes fight, %s", where);
+    bench_add(what, rate, 0, "hand-overs/s", BENCH_NO_GOAL, 0);
+    bench_add("ratio of the two", rate / floor_rate, 2, "", BENCH_AT_LEAST, 0.7);
+}
+
+static void measure_fight(void)
+{
+    cpu_set_t all;
+    cpu_set_t one;
+    fight *f = shared_memory(sizeof *f);
+    measure_rounds(f, "any core");
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    if (sched_getaffinity(0, sizeof all, &all) == 0 && sched_setaffinity(0, sizeof one, &one) == 0 &&
+        sched_setaffinity(server, sizeof one, &one) == 0) {
+        measure_rounds(f, "one core");
+        sched_setaffinity(server, sizeof all, &all);
+        sched_setaffinity(0, sizeof all, &all);
+    }
     double sum = 0;
     double squares = 0;
-    double handed = 0;
     for (int i = 0; i < FIGHTERS; i++) {
         sum += (double)f->turns[i];
         squares += (double)f->turns[i] * (double)f->turns[i];
-        handed += (double)f->from_others[i];
     }
-    const double rate = handed * 1e9 / (double)stretch_ns;
-    bench_add("release, push, acquire: the floor", floor_rate, 0, "hand-overs/s", BENCH_NO_GOAL, 0);
-    bench_add("16 processes fight", rate, 0, "hand-overs/s", BENCH_NO_GOAL, 0);
-    bench_add("ratio of the two", rate / floor_rate, 2, "", BENCH_AT_LEAST, 0.7);
     bench_add("Jain's fairness index", squares > 0 ? sum * sum / (FIGHTERS * squares) : 0, 2, "", BENCH_AT_LEAST, 0.95);
     bench_add("two inside at once", f->breaches, 0, "times", BENCH_AT_MOST, 0);
 }
 
+/* --- a holder that is killed -------------------------------------------------------------------------------- */
+
+typedef struct succession {
+    volatile int held;
+    volatile int64_t taken_at_ns;
+} succession;
+
+/* ttl 2 s, transition 3 s: where the jitter alone would be up to half a second. */
+static simba_locker *succession_locker(simba_client **ret_client)
+{
+    simba_locker *locker;
+    simba_error error;
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    options.timing.ttl_ms = 2000;
+    options.timing.transition_ms = 3000;
+    bench_check(simba_client_open(url, NULL, &error, ret_client), url, &error);
+    bench_check(simba_locker_new(*ret_client, "throne", &options, &error, &locker), "locker", &error);
+    return locker;
+}
+
+static void sit_on_throne(succession *s)
+{
+    simba_client *client;
+    simba_error error;
+    bench_check(simba_locker_acquire(succession_locker(&client), 5000, &error), "acquire", &error);
+    s->held = 1;
+    for (;;)
+        pause();
+}
+
+static void wait_for_throne(succession *s)
+{
+    simba_client *client;
+    simba_error error;
+    simba_locker *locker = succession_locker(&client);
+    bench_check(simba_locker_acquire(locker, 30000, &error), "acquire", &error);
+    if (s->taken_at_ns == 0)
+        s->taken_at_ns = bench_now_ns();
+    simba_locker_free(locker);
+    simba_client_close(client);
+}
+
+static int64_t ask_number(redisContext *raw, const char *command)
+{
+    redisReply *reply = redisCommand(raw, command);
+    if (!reply || reply->type != REDIS_REPLY_INTEGER)
+        bench_fail(command, "no number");
+    const int64_t number = reply->integer;
+    freeReplyObject(reply);
+    return number;
+}
+
+static void measure_succession(void)
+{
+    succession *s = shared_memory(sizeof *s);
+    redisContext *raw = connect_raw();
+    const pid_t holder = fork();
+    if (holder == 0)
+        sit_on_throne(s);
+    while (!s->held)
+        bench_sleep_ms(1);
+    for (int i = 0; i < FIGHTERS; i++)
+        if (fork() == 0) {
+            wait_for_throne(s);
+            _exit(0);
+        }
+    while (ask_number(raw, "ZCARD simba:{throne}:contender") < FIGHTERS)
+        bench_sleep_ms(1);
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+    const int64_t free_at_ns = ask_number(raw, "PTTL simba:{throne}") * 1000000 + bench_now_ns();
+    wait_for_all();
+    redisFree(raw);
+    bench_add("a holder is killed, 16 wait: idle after expiry", (double)(s->taken_at_ns - free_at_ns) / 1e6, 0, "ms",
+              BENCH_BELOW, 250);
+}
+
+/* --- a crowd of holders --------------------------------------------------------------------------------------- */
+
+static double cpu_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static double server_cpu_seconds(redisContext *raw)
+{
+    redisReply *reply = redisCommand(raw, "INFO cpu");
+    double system = 0;
+    double user = 0;
+    const char *at = reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, "used_cpu_sys:") : NULL;
+    if (!at || sscanf(at, "used_cpu_sys:%lf used_cpu_user:%lf", &system, &user) != 2)
+        bench_fail("INFO cpu", "not understood");
+    freeReplyObject(reply);
+    return system + user;
+}
+
+/* Those of the library, without our own. */
+static int connection_count(redisContext *raw)
+{
+    redisReply *reply = redisCommand(raw, "CLIENT LIST");
+    int count = -1;
+    for (const char *at = reply && reply->type == REDIS_REPLY_STRING ? reply->str : NULL; at && *at; count++) {
+        at = strchr(at, '\n');
+        at = at ? at + 1 : NULL;
+    }
+    freeReplyObject(reply);
+    return count;
+}
+
+static simba_stats stats_of(simba_client *client)
+{
+    simba_stats stats;
+    bench_check(simba_client_stats(client, &stats), "stats", NULL);
+    return stats;
+}
+
+/* At least one ttl long, and until each was renewed. One more waits for a mutex of the crowd, so that there are
+ * subscriptions too. */
+static void measure_crowd(size_t size, int64_t ttl_ms)
+{
+    char what[64];
+    char mutex[32];
+    simba_error error;
+    simba_client *client;
+    simba_contender *waiter;
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    options.timing.ttl_ms = ttl_ms;
+    simba_contender **crowd = calloc(size, sizeof *crowd);
+    redisContext *raw = connect_raw();
+    if (!crowd)
+        bench_fail("crowd", "out of memory");
+    bench_check(simba_client_open(url, NULL, &error, &client), url, &error);
+    for (size_t i = 0; i < size; i++) {
+        snprintf(mutex, sizeof mutex, "crowd-%zu", i);
+        bench_check(simba_contender_new(client, mutex, &options, &error, &crowd[i]), mutex, &error);
+        bench_check(simba_contender_start(crowd[i]), mutex, NULL);
+    }
+    const int64_t patience_ns = bench_now_ns() + INT64_C(15000000000);
+    while (stats_of(client).held < size && bench_now_ns() < patience_ns)
+        bench_sleep_ms(20);
+    bench_check(simba_contender_new(client, "crowd-0", &options, &error, &waiter), "waiter", &error);
+    bench_check(simba_contender_start(waiter), "waiter", NULL);
+
+    const simba_stats before = stats_of(client);
+    const int64_t start_ns = bench_now_ns();
+    const double start_cpu = cpu_seconds();
+    const double start_server = server_cpu_seconds(raw);
+    simba_stats now;
+    do {
+        bench_sleep_ms(200);
+        now = stats_of(client);
+    } while (bench_now_ns() < start_ns + ttl_ms * 1000000 ||
+             (now.renewals - before.renewals < size && bench_now_ns() < start_ns + 2 * ttl_ms * 1000000));
+    const double percent = 1e11 / (double)(bench_now_ns() - start_ns);
+    uint64_t lost = 0;
+    for (size_t i = 0; i < sizeof now.losses / sizeof now.losses[0]; i++)
+        lost += now.losses[i];
+    snprintf(what, sizeof what, "%zu held, ttl %d s: CPU", size, (int)(ttl_ms / 1000));
+    bench_add(what, (cpu_seconds() - start_cpu) * percent, 1, "% of a core", BENCH_BELOW, 15);
+    bench_add("CPU of the server", (server_cpu_seconds(raw) - start_server) * percent, 1, "% of a core", BENCH_NO_GOAL,
+              0);
+    bench_add("connections", connection_count(raw), 0, "", BENCH_AT_MOST, 2);
+    bench_add("renewed", (double)(now.renewals - before.renewals), 0, "", BENCH_AT_LEAST, (double)size);
+    bench_add("lost, or not renewed at the first try", (double)(lost + size - now.held + now.renewals_failed), 0, "",
+              BENCH_AT_MOST, 0);
+    simba_contender_free(waiter);
+    for (size_t i = 0; i < size; i++)
+        simba_contender_free(crowd[i]);
+    free(crowd);
+    simba_client_close(client);
+    redisFree(raw);
+}
+
 int main(int argc, char **argv)
 {
-    if (bench_wants_quick(argc, argv))
+    const bool quick = bench_wants_quick(argc, argv);
+    if (quick)
         stretch_ns /= 5;
     start_server();
     redisFree(connect_raw());
     measure_uncontended();
     measure_fight();
+    measure_succession();
+    measure_crowd(quick ? 5000 : 50000, quick ? 2000 : 10000);
     stop_server();
-    return bench_print("Redis on the same machine, unpinned");
+    return bench_print("Redis on the same machine");
 }

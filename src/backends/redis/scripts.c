@@ -128,14 +128,17 @@ static const char acquire[] =
 "  redis.call('PUBLISH', lock, 'acquired@@' .. id)\n"
 "  return answer(1)\n"
 "end\n"
-"if waits == '1' then\n"
-"  redis.call('ZREMRANGEBYSCORE', queue, '-inf', num(time[1] - QUEUE_KEPT))\n"
-"  redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), id)\n"
-"  redis.call('EXPIRE', queue, QUEUE_KEPT)\n"
-"end\n"
 "local told = answer(0)\n"
 "if reserved then told = {0, now, f[8], 0, 0, tonumber(f[9]), tonumber(f[9])} end\n"
-"if waits == '1' then told[8] = stands_by(id) and 1 or redis.call('ZRANK', queue, id) + 1 end\n"
+"if waits ~= '1' then return told end\n"
+"redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), id)\n"
+"local before = redis.call('ZRANK', queue, id)\n"
+/* Some of those that join a queue tidy it up: there is no hurry, and a hand-over has no time to lose. */
+"if before == 0 or time[2] % 16 == 0 then\n"
+"  redis.call('ZREMRANGEBYSCORE', queue, '-inf', num(time[1] - QUEUE_KEPT))\n"
+"  redis.call('EXPIRE', queue, QUEUE_KEPT)\n"
+"end\n"
+"told[8] = stands_by(id) and 1 or before + 1\n"
 "return told\n";
 
 static const char renew[] =
