@@ -101,13 +101,13 @@ static void expect_mine(redisReply *reply)
 static void raw_acquire(const raw_locker *r, const char *mutex)
 {
     expect_mine(redisCommand(r->context,
-                             "EVALSHA %s 3 simba:{%s} simba:{%s}:contender simba:{%s}:fence %s 4711 10000 6000 1 %s",
+                             "EVALSHA %s 3 simba:{%s} simba:{%s}:fence simba:{%s}:contender %s 4711 10000 6000 1 %s",
                              r->sha[0], mutex, mutex, mutex, r->id, ""));
 }
 
 static void raw_release(const raw_locker *r, const char *mutex)
 {
-    expect_mine(redisCommand(r->context, "EVALSHA %s 3 simba:{%s} simba:{%s}:contender simba:{%s}:fence %s 4711 0",
+    expect_mine(redisCommand(r->context, "EVALSHA %s 3 simba:{%s} simba:{%s}:fence simba:{%s}:contender %s 4711 0",
                              r->sha[1], mutex, mutex, mutex, r->id));
 }
 
