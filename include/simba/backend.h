@@ -2,10 +2,11 @@
  *
  * Threads. A client works in turns. A turn is a stretch of code that holds the client's turn lock: at any moment at
  * most one thread is in a turn of a given client. Every function of the table except `init` and `fini` is called in a
- * turn, on whatever thread runs it; with SIMBA_CAP_LOOP_THREAD only on the loop thread, see `direct`. Every function of the host
- * table must be called in a turn too, except those marked "any thread". Back ends that use libuv handles (host->loop)
- * touch them on the loop thread only, and their libuv callbacks open a turn with host->enter and close it with
- * host->leave. No function of the host table calls back into the back end before it returns, except leave.
+ * turn, on whatever thread runs it; with SIMBA_CAP_LOOP_THREAD only on the loop thread, unless `direct` says otherwise.
+ * Every function of the host table must be called in a turn too, except those marked "any thread". Back ends that use
+ * libuv handles (host->loop) touch them on the loop thread only, and their libuv callbacks open a turn with host->enter
+ * and close it with host->leave. No function of the host table calls back into the back end before it returns, except
+ * leave.
  *
  * Completion. Every request that was submitted completes exactly once, by host->complete or host->fail, at the latest
  * at its deadline. Completing may happen inside `submit`: it only queues, and the runtime looks at the queue after the

@@ -206,11 +206,11 @@ static void test_queue(void **state)
 {
     (void)state;
     open_store(&a);
-    acquire(&a, "orders", "me", 1);
-    acquire_or_wait(&a, "orders", "first", 2);
-    acquire_or_wait(&a, "orders", "second", 3);
-    acquire_or_wait(&a, "orders", "first", 2);
-    acquire(&a, "orders", "passer-by", 4);
+    assert_int_equal(acquire(&a, "orders", "me", 1).place, 0);
+    assert_int_equal(acquire_or_wait(&a, "orders", "first", 2).place, 1);
+    assert_int_equal(acquire_or_wait(&a, "orders", "second", 3).place, 2);
+    assert_int_equal(acquire_or_wait(&a, "orders", "first", 2).place, 1);
+    assert_int_equal(acquire(&a, "orders", "passer-by", 4).place, 0);
     assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "first second");
     assert_non_null(strchr(say("ZSCORE simba:{orders}:contender second"), '.'));
     ask(&a, SIMBA_OP_RELEASE, "orders", "first", 2, 0);
@@ -273,6 +273,56 @@ static void test_invitation_ignored(void **state)
     assert_true(pushed(&b, SIMBA_PUSH_CHANGED, 5000));
     assert_mine(acquire_or_wait(&b, "orders", "you", 2));
     testhost_unwatch(&b, &topic);
+    redisFree(frozen);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+static redisContext *listen_as(const char *id)
+{
+    redisContext *ear = redisConnect("127.0.0.1", redis.port);
+    freeReplyObject(redisCommand(ear, "SUBSCRIBE simba:{orders}:%s", id));
+    return ear;
+}
+
+/* Who stands by is told once, and looks after the hand-overs that follow as well: here the second one is ignored. When it
+ * leaves, nobody stands by, and the next release finds others. */
+static void test_standby_for_many_hand_overs(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    acquire(&a, "orders", "me", 1);
+    redisContext *quick = listen_as("quick");
+    redisContext *frozen = listen_as("frozen");
+    say("ZADD simba:{orders}:contender 1 quick 2 frozen");
+    acquire_or_wait(&b, "orders", "you", 2);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&b, &topic);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
+    assert_string_equal(say("HMGET simba:{orders}:fence next standby"), "quick @@you@@");
+    say("HSET simba:{orders}:fence standby_until 9999999999999"); /* a slow machine needs a longer moment */
+    assert_mine(acquire(&a, "orders", "quick", 3));
+    ask(&a, SIMBA_OP_RELEASE, "orders", "quick", 3, 0);
+    assert_string_equal(say("HMGET simba:{orders}:fence next standby standby_until"), "frozen @@you@@ 9999999999999");
+
+    assert_true(pushed(&b, SIMBA_PUSH_CHANGED, 5000));
+    simba_reply reply = acquire_or_wait(&b, "orders", "you", 2);
+    for (int i = 0; i < 1000 && reply.outcome != SIMBA_MINE; i++) {
+        assert_owned_by(reply, "frozen"); /* for whom it is kept, a tenth of a second */
+        assert_int_equal(reply.place, 1);
+        usleep(1000);
+        reply = acquire_or_wait(&b, "orders", "you", 2);
+    }
+    assert_mine(reply);
+    assert_string_equal(say("HGET simba:{orders}:fence standby"), "");
+
+    acquire_or_wait(&b, "orders", "they", 4);
+    say("HSET simba:{orders}:fence standby @@they@@ standby_until 9999999999999");
+    ask(&b, SIMBA_OP_RELEASE, "orders", "they", 4, 0);
+    assert_string_equal(say("HGET simba:{orders}:fence standby"), "");
+    testhost_unwatch(&b, &topic);
+    redisFree(quick);
     redisFree(frozen);
     testhost_close(&a);
     testhost_close(&b);
@@ -461,6 +511,7 @@ int main(void)
         cmocka_unit_test_setup(test_stale_waiters_disappear, setup),
         cmocka_unit_test_setup(test_release_wakes_a_live_waiter, setup),
         cmocka_unit_test_setup(test_invitation_ignored, setup),
+        cmocka_unit_test_setup(test_standby_for_many_hand_overs, setup),
         cmocka_unit_test_setup(test_invitation_passed_on, setup),
         cmocka_unit_test_setup(test_invitation_used_by_another, setup),
         cmocka_unit_test_setup(test_observing, setup),
