@@ -108,6 +108,22 @@ foreach(_label IN ITEMS sim backends api faults cli)
     endforeach()
 endforeach()
 
+# --- sim ------------------------------------------------------------------------------------------
+# The simulator, for its tests and for <build directory>/simba-sim, the long run.
+simba_glob(_sources tests/sim/*.c)
+list(FILTER _sources EXCLUDE REGEX "/(main|test_[a-z_]+)\\.c$")
+add_library(simba_sim STATIC ${_sources})
+target_link_libraries(simba_sim PUBLIC simba_test_base)
+simba_glob(_programs tests/sim/test_*.c)
+foreach(_source IN LISTS _programs)
+    get_filename_component(_name ${_source} NAME_WE)
+    string(REGEX REPLACE "^test_" "test_sim_" _name ${_name})
+    target_link_libraries(${_name} PRIVATE simba_sim)
+endforeach()
+add_executable(simba-sim "${PROJECT_SOURCE_DIR}/tests/sim/main.c")
+target_link_libraries(simba-sim PRIVATE simba_sim)
+set_target_properties(simba-sim PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+
 if(TARGET simba)
     _simba_add_test(cli completions COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/completions"
         "${PROJECT_SOURCE_DIR}/packaging/completions" $<TARGET_FILE:simba>)

@@ -1,0 +1,330 @@
+/* The promises of the README, looked at after every step. Each is checked from the outside: by what the store has granted,
+ * what a holder would be answered if it asked how long it may act, and what the application has been told. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "sim/world.h"
+
+void check_broken(sim *s, const char *promise, const char *format, ...)
+{
+    if (s->verdict.promise)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(s->verdict.text, sizeof s->verdict.text, format, args);
+    va_end(args);
+    s->verdict.promise = promise;
+    s->verdict.at_ns = s->now;
+    sim_log(s, "store", "fault %s:%lld", promise, (long long)s->now + SIM_MS);
+}
+
+/* --- excuses ---------------------------------------------------------------------------------------- */
+
+void check_trouble(sim *s, unsigned process, int64_t from, int64_t to)
+{
+    if (s->checks.troubles < SIM_TROUBLES)
+        s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, from, to};
+}
+
+/* How long, between the two moments, this process or the store may not have been itself: from the beginning of the first
+ * trouble to the end of the last. Negative: there was none. */
+static int64_t trouble_ns(const sim *s, unsigned process, int64_t from, int64_t to)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (unsigned i = 0; i < s->checks.troubles; i++) {
+        const sim_trouble *trouble = &s->checks.trouble[i];
+        if ((trouble->process != process && trouble->process != SIM_PROCESSES) || trouble->to < from ||
+            trouble->from > to)
+            continue;
+        first = trouble->from < first ? trouble->from : first;
+        last = trouble->to > last ? trouble->to : last;
+    }
+    if (first == INT64_MAX)
+        return -1;
+    return (last < to ? last : to) - (first > from ? first : from);
+}
+
+static bool was_revoked(const sim *s, unsigned mutex, uint64_t token)
+{
+    for (unsigned i = 0; i < SIM_REVOKED; i++)
+        if (s->checks.revoked[mutex][i] == token)
+            return true;
+    return false;
+}
+
+void check_revoked(sim *s, unsigned mutex, uint64_t token)
+{
+    s->checks.revoked[mutex][s->checks.revocations[mutex]++ % SIM_REVOKED] = token;
+}
+
+/* --- S1: one at a time ------------------------------------------------------------------------------- */
+
+static bool holds(const sim *s, const sim_party *party)
+{
+    return party->is_member && party_held_ns(s, party) > 0 && !was_revoked(s, party->mutex, party->machine.token);
+}
+
+static void check_alone(sim *s, const sim_party *party)
+{
+    if (!holds(s, party))
+        return;
+    s->checks.owned_at[party->mutex] = s->now;
+    for (unsigned i = 0; i < s->parties; i++) {
+        const sim_party *other = &s->party[i];
+        if (other == party || other->mutex != party->mutex || !holds(s, other))
+            continue;
+        const uint64_t mine = party->machine.token, theirs = other->machine.token;
+        s->verdict.two = !s->verdict.promise;
+        s->verdict.exposed = mine != theirs;
+        check_broken(s, "S1", "%s (token %llu) and %s (token %llu) both hold mutex %u", party->name,
+                     (unsigned long long)mine, other->name, (unsigned long long)theirs, party->mutex);
+    }
+}
+
+/* --- S2, S3: what the store grants -------------------------------------------------------------------- */
+
+void check_granted(sim *s, unsigned mutex, unsigned grantee, uint64_t token, bool straggler)
+{
+    sim_checks *checks = &s->checks;
+    checks->changed_at[mutex] = s->now;
+    checks->straggled[mutex] = straggler;
+    if (straggler)
+        checks->drill[mutex] = false; /* one that died while it asked */
+    sim_mix(s, token);
+    if (token <= checks->token_granted[mutex])
+        check_broken(s, "S3", "mutex %u was granted under token %llu after %llu", mutex, (unsigned long long)token,
+                     (unsigned long long)checks->token_granted[mutex]);
+    checks->token_granted[mutex] = token;
+    for (unsigned i = 0; i < s->parties; i++) {
+        const sim_party *party = &s->party[i];
+        const sim_process *process = &s->process[party->process];
+        if (i == grantee || !party->is_member || party->mutex != mutex || party->machine.phase != SIMBA__HOLD ||
+            !process->alive || was_revoked(s, mutex, party->machine.token))
+            continue;
+        /* A process that does not run cannot be told; what it finds when it goes on is that it holds nothing. */
+        const bool could_be_told = s->now >= process->paused_until + 10000;
+        if (could_be_told && party->machine.token != token) {
+            s->verdict.two = !s->verdict.promise;
+            s->verdict.exposed = token > party->machine.token;
+            check_broken(s, "S2", "mutex %u was granted to %s before %s was told that it leads no more", mutex,
+                         grantee < s->parties ? s->party[grantee].name : "somebody", party->name);
+        }
+    }
+}
+
+void check_freed(sim *s, unsigned mutex)
+{
+    s->checks.changed_at[mutex] = s->now;
+    if (s->checks.drill[mutex] && !s->checks.freed_at[mutex])
+        s->checks.freed_at[mutex] = s->now;
+}
+
+/* --- S3, S5, S6, L3: what a machine decides ------------------------------------------------------------ */
+
+/* L3: leadership is not lost to an outage that is shorter than the transition. */
+static bool loss_is_excused(const sim *s, const sim_party *party, const simba__contention *before)
+{
+    const sim_process *process = &s->process[party->process];
+    const simba__timing *timing = &s->timing;
+    const int64_t slack = 8 * s->plan->latency_ns;
+    int64_t from, outage;
+    if (timing->session) {
+        from = s->now - s->plan->session_ns;
+        outage = s->plan->session_ns / 5 - slack;
+    } else {
+        const int64_t renew_at = simba__period_renew_at(timing, before->lease_from).ns;
+        from = sim_clock_when(&process->clock, renew_at);
+        outage = (timing->transition_ns / 100 * 99 - timing->stop_margin_ns) / 1000 * 985 - slack;
+    }
+    const int64_t trouble = trouble_ns(s, party->process, from, s->now);
+    return trouble >= 0 && trouble >= outage;
+}
+
+static void check_reason(sim *s, const sim_party *party, const simba__contention *before, simba_reason reason)
+{
+    const bool revoked = was_revoked(s, party->mutex, before->token);
+    bool fine = true;
+    switch (reason) {
+    case SIMBA_REASON_EXPIRED:
+    case SIMBA_REASON_SESSION_LOST:
+        if (!loss_is_excused(s, party, before))
+            check_broken(s, "L3", "%s lost mutex %u (%s) although no outage was as long as the transition", party->name,
+                         party->mutex, simba_reason_name(reason));
+        break;
+    case SIMBA_REASON_SUPERSEDED:
+        fine = revoked || s->checks.lost_writes;
+        break;
+    case SIMBA_REASON_REVOKED:
+        fine = revoked;
+        break;
+    case SIMBA_REASON_STOPPED:
+        fine = before->stop || party->stop_wanted || party->locker;
+        break;
+    case SIMBA_REASON_HOLD_LIMIT:
+        fine = s->timing.hold_limit_ns > 0;
+        break;
+    case SIMBA_REASON_NONE:
+        fine = false;
+    }
+    if (!fine)
+        check_broken(s, "S2", "%s was told that mutex %u is gone for the reason \"%s\", which is not true", party->name,
+                     party->mutex, simba_reason_name(reason));
+}
+
+static bool tidies_up(const simba__contention *machine)
+{
+    return machine->phase == SIMBA__TIDY && machine->graceful && !machine->acked;
+}
+
+static void check_acquired(sim *s, sim_party *party)
+{
+    const unsigned m = party->mutex;
+    const uint64_t token = party->machine.token;
+    if (was_revoked(s, m, token)) {
+        party->held_token = token;
+        return; /* the news of it is under way */
+    }
+    if (token <= s->checks.token_held[m])
+        check_broken(s, "S3", "%s leads mutex %u under token %llu after one under %llu", party->name, m,
+                     (unsigned long long)token, (unsigned long long)s->checks.token_held[m]);
+    s->checks.token_held[m] = token;
+    party->held_token = token;
+    if (party->machine.stop)
+        check_broken(s, "S5", "%s took mutex %u after stop", party->name, m);
+    if (s->checks.drill[m] && s->checks.freed_at[m] && !s->checks.taken_at[m])
+        s->checks.taken_at[m] = s->now;
+}
+
+void check_step(sim *s, sim_party *party, const simba__contention *before, const simba__event *event,
+                const simba__actions *actions)
+{
+    if (actions->acquired)
+        check_acquired(s, party);
+    if (party->machine.phase == SIMBA__HOLD && party->machine.token != party->held_token)
+        check_broken(s, "S3", "a renewal changed the token of %s from %llu to %llu", party->name,
+                     (unsigned long long)party->held_token, (unsigned long long)party->machine.token);
+    if (actions->released)
+        check_reason(s, party, before, actions->reason);
+    const bool by_clock = event->kind != SIMBA__EV_REPLY && event->kind != SIMBA__EV_PUSH;
+    if (tidies_up(before) && party->machine.phase == SIMBA__TIDY && !party->machine.graceful && by_clock &&
+        !loss_is_excused(s, party, before))
+        check_broken(s, "S6", "the lease of %s ended while it was tidying up", party->name);
+    check_alone(s, party);
+}
+
+void check_submit(sim *s, const sim_party *party, const simba__actions *actions)
+{
+    if (!party->is_member)
+        return;
+    if (!party->running || party->stop_returned)
+        check_broken(s, "S5", "%s asked for something after stop had returned", party->name);
+    if (party->machine.stop && actions->op == SIMBA_OP_ACQUIRE)
+        check_broken(s, "S5", "%s asked for mutex %u after stop", party->name, party->mutex);
+    if (party->app_leads && actions->op == SIMBA_OP_RELEASE)
+        check_broken(s, "S6", "%s gave mutex %u back before on_released had returned", party->name, party->mutex);
+    if (party->app_leads && actions->op == SIMBA_OP_ACQUIRE)
+        check_broken(s, "S4", "%s asked for mutex %u again before on_released had returned", party->name, party->mutex);
+}
+
+/* --- S4: callbacks ------------------------------------------------------------------------------------ */
+
+void check_callback(sim *s, sim_party *party, const simba__tell *tell)
+{
+    if (party->stop_returned)
+        check_broken(s, "S4", "a callback of %s ran after stop had returned", party->name);
+    if (tell->acquired && party->told_acquired)
+        check_broken(s, "S4", "on_acquired of %s ran twice in a row", party->name);
+    if (tell->released && !party->told_acquired)
+        check_broken(s, "S4", "on_released of %s ran without on_acquired", party->name);
+    if (tell->acquired && party_held_ns(s, party) == 0)
+        check_broken(s, "S2", "on_acquired of %s ran when its lease had ended", party->name);
+    if (tell->acquired) {
+        party->told_acquired = true;
+        party->app_leads = true;
+    }
+    if (tell->released)
+        party->told_acquired = false;
+}
+
+/* --- liveness, with everything healed ------------------------------------------------------------------ */
+
+static bool contends(const sim *s, const sim_party *party)
+{
+    return party->is_member && party->running && !party->machine.stop && s->process[party->process].alive;
+}
+
+static bool store_has_owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
+{
+    int64_t now_ms;
+    if (s->plan->store == SIM_STORE_SESSION)
+        return session_owner(s, mutex, ret_owner);
+    simba__row_show(&s->store.row[mutex], store_now(s), ret_owner, &now_ms);
+    return !simba_owner_is_none(ret_owner);
+}
+
+static void check_observers(sim *s)
+{
+    for (unsigned i = 0; i < s->parties; i++) {
+        const sim_party *party = &s->party[i];
+        simba_owner owner;
+        /* A push may be lost; the next reading is not. */
+        if (party->is_member || !party->running ||
+            s->now - s->checks.changed_at[party->mutex] < SIM_OBSERVER_POLL_NS + sim_hand_over_ns(s))
+            continue;
+        store_has_owner(s, party->mutex, &owner);
+        if (party->observation.owner.token != owner.token || strcmp(party->observation.owner.id, owner.id) != 0)
+            check_broken(s, "L2", "observer %s sees \"%s\" where \"%s\" owns mutex %u", party->name,
+                         party->observation.owner.id, owner.id, party->mutex);
+    }
+}
+
+/* L1, and the beginning of the drill for L2. */
+void check_settled(sim *s)
+{
+    for (unsigned m = 0; m < s->plan->mutexes; m++) {
+        bool wanted = false, owned = s->checks.owned_at[m] >= s->now - sim_settle_ns(s);
+        for (unsigned i = 0; i < s->parties; i++) {
+            const sim_party *party = &s->party[i];
+            if (party->mutex != m || !contends(s, party))
+                continue;
+            wanted |= !party->locker;
+            owned |= holds(s, party);
+        }
+        if (wanted && !owned)
+            check_broken(s, "L1", "nobody owns mutex %u, although it is wanted and all is well", m);
+    }
+    check_observers(s);
+}
+
+void check_hand_over(sim *s)
+{
+    for (unsigned m = 0; m < s->plan->mutexes; m++)
+        if (s->checks.drill[m] && s->checks.freed_at[m] && !s->checks.taken_at[m] &&
+            s->now - s->checks.freed_at[m] >= sim_hand_over_ns(s))
+            check_broken(s, "L2", "mutex %u was given back, and after %lld ms no waiter has it", m,
+                         (long long)((s->now - s->checks.freed_at[m]) / SIM_MS));
+        else if (s->checks.drill[m] && s->checks.taken_at[m] &&
+                 s->checks.taken_at[m] - s->checks.freed_at[m] > sim_hand_over_ns(s))
+            check_broken(s, "L2", "mutex %u was given back, and it took %lld ms until a waiter had it", m,
+                         (long long)((s->checks.taken_at[m] - s->checks.freed_at[m]) / SIM_MS));
+    check_observers(s);
+}
+
+/* Everybody was asked to stop, and had time for it: nothing of them is left. */
+void check_end(sim *s)
+{
+    for (unsigned i = 0; i < s->parties; i++) {
+        const sim_party *party = &s->party[i];
+        if (!party->is_member || !s->process[party->process].alive)
+            continue;
+        if (party->running)
+            check_broken(s, "S5", "%s has not stopped", party->name);
+        if (party->told_acquired)
+            check_broken(s, "S4", "%s stopped without on_released", party->name);
+    }
+    for (unsigned m = 0; m < s->plan->mutexes; m++) {
+        simba_owner owner;
+        if (store_has_owner(s, m, &owner) && !s->checks.straggled[m] && !s->checks.lost_writes)
+            check_broken(s, "S5", "%s still owns mutex %u although all have stopped", owner.id, m);
+    }
+}

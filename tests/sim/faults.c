@@ -1,0 +1,170 @@
+/* Carries out the plan: starts and stops, and everything that goes wrong; and heals it all. */
+#include <string.h>
+
+#include "sim/world.h"
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void observe(sim *s, const sim_item *item)
+{
+    if (s->parties == SIM_PARTIES || !s->process[item->who].alive)
+        return;
+    sim_party *party = &s->party[s->parties];
+    party->process = item->who;
+    party->mutex = (uint8_t)item->arg;
+    party->id = "";
+    snprintf(party->name, sizeof party->name, "%c/observer%u", 'a' + item->who, s->parties - s->plan->members);
+    simba__observation_init(&party->observation, SIM_OBSERVER_POLL_NS);
+    s->parties++;
+    party_start(s, party);
+}
+
+static void member_item(sim *s, const sim_item *item)
+{
+    sim_party *party = &s->party[item->who];
+    const int64_t lease_ns = s->timing.ttl_ns + s->timing.transition_ns;
+    switch ((sim_item_kind)item->kind) {
+    case SIM_ITEM_START:
+        party_start(s, party);
+        break;
+    case SIM_ITEM_STOP:
+        party_stop(s, party);
+        break;
+    case SIM_ITEM_STOP_INSIDE:
+        party->stop_inside = true;
+        break;
+    default:
+        party->slow_ns = min64(item->for_ns, lease_ns + lease_ns / 2);
+        party->slow_until = s->now + 2 * lease_ns;
+    }
+}
+
+/* What slows or stops messages, or whoever should answer them, is an excuse for losing a lease. */
+static void trouble(sim *s, const sim_item *item, unsigned process, int64_t until)
+{
+    const int64_t late = item->kind == SIM_ITEM_DELAY ? item->arg * SIM_MS : 0;
+    check_trouble(s, process, s->now, until + late);
+    if (process < SIM_PROCESSES)
+        for (unsigned i = 0; i < s->parties; i++) {
+            if (s->party[i].process == process)
+                sim_log(s, s->party[i].name, "fault %s %lld", sim_item_name((sim_item_kind)item->kind),
+                        (long long)until);
+        }
+    else
+        sim_log(s, "store", "fault %s %lld", sim_item_name((sim_item_kind)item->kind), (long long)until);
+}
+
+static void process_item(sim *s, const sim_item *item, int64_t until)
+{
+    sim_process *process = &s->process[item->who];
+    trouble(s, item, item->who, until);
+    switch ((sim_item_kind)item->kind) {
+    case SIM_ITEM_PAUSE:
+        if (until > process->paused_until)
+            process->paused_until = until;
+        break;
+    case SIM_ITEM_STALL:
+        process->stall_ns = until - s->now;
+        break;
+    case SIM_ITEM_LOSE:
+        process->lose_until = until;
+        process->lose = item->arg;
+        break;
+    case SIM_ITEM_DELAY:
+        process->delay_until = until;
+        process->delay_ns = item->arg * SIM_MS;
+        break;
+    case SIM_ITEM_REPEAT:
+        process->repeat_until = until;
+        process->repeat = item->arg;
+        break;
+    default:
+        process->cut_until = until;
+        process->cut = item->arg;
+    }
+}
+
+static void store_item(sim *s, const sim_item *item, int64_t until)
+{
+    switch ((sim_item_kind)item->kind) {
+    case SIM_ITEM_STORE_RATE:
+        sim_clock_set_rate(&s->store.clock, s->now, item->arg);
+        break;
+    case SIM_ITEM_STORE_EPOCH:
+        s->store.epoch_ms += item->arg;
+        break;
+    case SIM_ITEM_FORCE:
+        sim_log(s, "store", "fault force-release %lld", (long long)s->now);
+        if (!store_is_away(s))
+            store_force_release(s, (unsigned)item->arg);
+        break;
+    case SIM_ITEM_FREEZE:
+        trouble(s, item, SIM_PROCESSES, until);
+        s->store.frozen_until = until;
+        break;
+    default:
+        trouble(s, item, SIM_PROCESSES, until);
+        store_fail_over(s, until - s->now, item->arg);
+    }
+}
+
+void fault_item(sim *s, const sim_event *event)
+{
+    const sim_item *item = &s->plan->item[event->arg];
+    const int64_t until = min64(s->now + item->for_ns, s->plan->horizon_ns);
+    const bool of_member = item->kind <= SIM_ITEM_SLOW;
+    sim_process *process = &s->process[of_member ? s->party[item->who].process : item->who];
+    switch ((sim_item_kind)item->kind) {
+    case SIM_ITEM_START:
+    case SIM_ITEM_STOP:
+    case SIM_ITEM_STOP_INSIDE:
+    case SIM_ITEM_SLOW:
+        if (process_is_paused(s, process))
+            sim_plan_event(s, EV_ITEM, 0, process->paused_until + 2000, 0, event->arg);
+        else
+            member_item(s, item);
+        break;
+    case SIM_ITEM_OBSERVE:
+        observe(s, item);
+        break;
+    case SIM_ITEM_KILL:
+        process_kill(s, item->who, item->for_ns);
+        break;
+    case SIM_ITEM_RATE:
+        process_set_rate(s, item->who, item->arg);
+        break;
+    case SIM_ITEM_UNSUBSCRIBE:
+        memset(s->store.subscribed[item->who], 0, sizeof s->store.subscribed[item->who]);
+        sim_plan_event(s, EV_RESUBSCRIBE, item->who, s->now + min64(item->for_ns, 3 * SIM_S), process->boot, 0);
+        break;
+    case SIM_ITEM_PAUSE:
+    case SIM_ITEM_STALL:
+    case SIM_ITEM_LOSE:
+    case SIM_ITEM_DELAY:
+    case SIM_ITEM_REPEAT:
+    case SIM_ITEM_CUT:
+        process_item(s, item, until);
+        break;
+    default:
+        store_item(s, item, until);
+    }
+}
+
+void fault_heal(sim *s)
+{
+    s->healed = true;
+    for (unsigned p = 0; p < s->plan->processes; p++) {
+        sim_process *process = &s->process[p];
+        process->stall_ns = 0;
+        process->lose_until = process->delay_until = process->repeat_until = process->cut_until = 0;
+        if (!process->alive) /* by now the store knows */
+            memset(s->store.subscribed[p], 0, sizeof s->store.subscribed[p]);
+    }
+    for (unsigned i = 0; i < s->parties; i++) {
+        s->party[i].slow_until = 0;
+        s->party[i].stop_inside = false;
+    }
+}

@@ -1,0 +1,233 @@
+/* simba-sim: simulated runs by the million. A seed that breaks a promise is printed with the command that replays it, the
+ * smallest scenario that still breaks it, and a timeline. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "sim/report.h"
+#include "sim/sim.h"
+
+#define JOBS_MAX 256
+
+static const char usage[] = "usage: simba-sim [OPTION...]\n"
+                            "Runs the protocol of simba in simulated processes, against models of the stores, under "
+                            "faults that are drawn from a\n"
+                            "seed, and checks every promise after every step. One seed is one run per store.\n"
+                            "\n"
+                            "  --seeds N        how many seeds (1000)\n"
+                            "  --first N        the first of them (1)\n"
+                            "  --seed N         just this one, and tell all about it\n"
+                            "  --store KIND     push, poll, session or all (all)\n"
+                            "  --jobs N         how many threads (1)\n"
+                            "  --broken WHAT    break an assumption, drift or lost-writes, and expect to find out\n"
+                            "  --trace          print the event log of --seed, in the format of `simba timeline`\n"
+                            "  --svg FILE       draw --seed, or the first seed that breaks a promise\n"
+                            "  --help           this text\n"
+                            "\n"
+                            "Exit status: 0 all promises were kept (with --broken: one was broken, and the tokens "
+                            "told), 1 not, 64 wrong usage.\n";
+
+typedef struct options {
+    uint64_t first;
+    uint64_t seeds;
+    unsigned stores; /* bits */
+    unsigned jobs;
+    sim_broken broken;
+    bool single;
+    bool trace;
+    const char *svg;
+} options;
+
+/* What the threads share. */
+typedef struct campaign {
+    const options *o;
+    _Atomic uint64_t next;
+    pthread_mutex_t lock;
+    uint64_t runs, events, broken, exposed;
+    double contender_hours;
+    bool told;
+} campaign;
+
+static bool is_hit(const options *o, const sim_verdict *verdict)
+{
+    return o->broken == SIM_SOUND ? verdict->promise != NULL : verdict->two;
+}
+
+static void look_at_seed(campaign *c, sim *s, uint64_t seed)
+{
+    for (int store = 0; store < SIM_STORES; store++) {
+        if (!(c->o->stores & 1U << store))
+            continue;
+        sim_plan plan;
+        sim_verdict verdict;
+        sim_plan_draw(&plan, seed, (sim_store_kind)store, c->o->broken);
+        sim_run(s, &plan, NULL, &verdict);
+        const bool hit = is_hit(c->o, &verdict);
+        pthread_mutex_lock(&c->lock);
+        c->runs++;
+        c->events += verdict.events;
+        c->contender_hours += (double)verdict.contender_ns / 3.6e12;
+        c->broken += hit;
+        c->exposed += hit && verdict.exposed;
+        const bool tell = hit && !c->told;
+        c->told |= hit;
+        pthread_mutex_unlock(&c->lock);
+        if (tell)
+            sim_report(s, &plan, &verdict, c->o->svg, stdout);
+    }
+}
+
+static void *work(void *arg)
+{
+    campaign *c = arg;
+    sim *s = sim_new();
+    for (;;) {
+        const uint64_t n = atomic_fetch_add(&c->next, 1);
+        if (n >= c->o->seeds || (c->told && c->o->broken == SIM_SOUND))
+            break;
+        look_at_seed(c, s, c->o->first + n);
+    }
+    sim_free(s);
+    return NULL;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static int run(const options *o)
+{
+    campaign c = {.o = o, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t thread[JOBS_MAX];
+    const double begin = seconds();
+    for (unsigned i = 0; i < o->jobs; i++)
+        if (pthread_create(&thread[i], NULL, work, &c) != 0)
+            abort();
+    for (unsigned i = 0; i < o->jobs; i++)
+        pthread_join(thread[i], NULL);
+    const double took = seconds() - begin;
+    printf("%" PRIu64 " runs, %" PRIu64
+           " events, %.0f contender-hours in %.1f s on %u thread%s: %.0f contender-hours per "
+           "minute\n",
+           c.runs, c.events, c.contender_hours, took, o->jobs, o->jobs == 1 ? "" : "s", c.contender_hours / took * 60);
+    if (o->broken == SIM_SOUND) {
+        printf(c.broken ? "a promise was broken\n" : "all promises were kept\n");
+        return c.broken != 0;
+    }
+    printf("two held at once in %" PRIu64 " of the runs, and fencing tokens told them apart in %" PRIu64 " of those\n",
+           c.broken, c.exposed);
+    return c.broken == 0 || c.exposed != c.broken;
+}
+
+static int run_single(const options *o)
+{
+    sim *s = sim_new();
+    int rc = 0;
+    for (int store = 0; store < SIM_STORES; store++) {
+        sim_plan plan;
+        sim_verdict verdict;
+        if (!(o->stores & 1U << store))
+            continue;
+        sim_plan_draw(&plan, o->first, (sim_store_kind)store, o->broken);
+        sim_run(s, &plan, o->trace ? stdout : NULL, &verdict);
+        rc |= is_hit(o, &verdict);
+        if (!o->trace)
+            sim_report(s, &plan, &verdict, o->svg, stdout);
+    }
+    sim_free(s);
+    return rc;
+}
+
+static int wrong(const char *what, const char *value)
+{
+    fprintf(stderr, "simba-sim: %s \"%s\"; see simba-sim --help\n", what, value);
+    return 64;
+}
+
+static bool number(const char *text, uint64_t low, uint64_t high, uint64_t *ret_number)
+{
+    char *end;
+    *ret_number = strtoull(text, &end, 10);
+    return end != text && *end == '\0' && *ret_number >= low && *ret_number <= high;
+}
+
+static bool store_bits(const char *text, unsigned *ret_bits)
+{
+    static const char *const names[] = {"push", "poll", "session"};
+    *ret_bits = strcmp(text, "all") == 0 ? 7 : 0;
+    for (unsigned i = 0; i < SIM_STORES; i++)
+        *ret_bits |= strcmp(text, names[i]) == 0 ? 1U << i : 0;
+    return *ret_bits != 0;
+}
+
+static int parse(int argc, char **argv, options *o)
+{
+    static const struct option longs[] = {
+        {"seeds", required_argument, NULL, 'n'}, {"first", required_argument, NULL, 'f'},
+        {"seed", required_argument, NULL, 's'},  {"store", required_argument, NULL, 'k'},
+        {"jobs", required_argument, NULL, 'j'},  {"broken", required_argument, NULL, 'b'},
+        {"trace", no_argument, NULL, 't'},       {"svg", required_argument, NULL, 'g'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
+    };
+    uint64_t jobs = 1;
+    for (int option; (option = getopt_long(argc, argv, "", longs, NULL)) >= 0;) {
+        bool good = true;
+        switch (option) {
+        case 'n':
+            good = number(optarg, 1, UINT64_MAX / 4, &o->seeds);
+            break;
+        case 's':
+            o->single = true;
+            good = number(optarg, 0, UINT64_MAX / 4, &o->first);
+            break;
+        case 'f':
+            good = number(optarg, 0, UINT64_MAX / 4, &o->first);
+            break;
+        case 'k':
+            good = store_bits(optarg, &o->stores);
+            break;
+        case 'j':
+            good = number(optarg, 1, JOBS_MAX, &jobs);
+            break;
+        case 'b':
+            o->broken = strcmp(optarg, "drift") == 0 ? SIM_BROKEN_DRIFT : SIM_BROKEN_LOST_WRITES;
+            good = o->broken == SIM_BROKEN_DRIFT || strcmp(optarg, "lost-writes") == 0;
+            break;
+        case 't':
+            o->trace = true;
+            break;
+        case 'g':
+            o->svg = optarg;
+            break;
+        case 'h':
+            fputs(usage, stdout);
+            return 0;
+        default:
+            return 64;
+        }
+        if (!good)
+            return wrong("not understood:", optarg);
+    }
+    o->jobs = (unsigned)jobs;
+    if (optind < argc)
+        return wrong("one argument too many:", argv[optind]);
+    return -1;
+}
+
+int main(int argc, char **argv)
+{
+    options o = {.first = 1, .seeds = 1000, .stores = 7};
+    setlocale(LC_CTYPE, "");
+    const int rc = parse(argc, argv, &o);
+    if (rc >= 0)
+        return rc;
+    return o.single ? run_single(&o) : run(&o);
+}

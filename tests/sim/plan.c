@@ -1,0 +1,237 @@
+/* See plan.h. */
+#include "sim/plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/random.h"
+
+/* Two clocks that each deviate by at most this differ by less than the drift bound of 1 %. */
+#define RATE_MAX 4970
+#define RATE_BROKEN 40000
+
+const char *sim_item_name(sim_item_kind kind)
+{
+    static const char *const names[] = {
+#define SIM_ITEM_NAME(name, text) text,
+        SIM_ITEM_KINDS(SIM_ITEM_NAME)
+#undef SIM_ITEM_NAME
+    };
+    return names[kind];
+}
+
+static int64_t pick(uint64_t *seed, int64_t low, int64_t high)
+{
+    return simba__random_range(seed, low, high + 1);
+}
+
+static bool chance(uint64_t *seed, int64_t percent)
+{
+    return pick(seed, 1, 100) <= percent;
+}
+
+/* Short and long ones are equally likely: a duration between the two whose logarithm is spread evenly, or nearly. */
+static int64_t spread(uint64_t *seed, int64_t low, int64_t high)
+{
+    int64_t top = low;
+    for (int64_t doublings = pick(seed, 0, 40); doublings > 0 && top < high; doublings--)
+        top *= 2;
+    return pick(seed, low, top < high ? top : high);
+}
+
+static void draw_timing(sim_plan *plan, uint64_t *seed)
+{
+    simba_timing *t = &plan->timing;
+    *t = (simba_timing){.ttl_ms = 10000, .transition_ms = 6000, .jitter_min_ms = -200, .jitter_max_ms = 1000};
+    if (chance(seed, 50)) {
+        t->ttl_ms = spread(seed, 1000, 60000);
+        t->transition_ms = chance(seed, 10) ? 0 : spread(seed, 500, 30000);
+    }
+    if (chance(seed, 20))
+        t->initial_delay_ms = pick(seed, 1, 3000);
+    if (chance(seed, 15))
+        t->stop_margin_ms = pick(seed, 1, t->transition_ms / 3);
+    if (chance(seed, 10))
+        t->hold_limit_ms = pick(seed, t->ttl_ms, 4 * t->ttl_ms);
+    if (chance(seed, 10))
+        t->jitter_min_ms = t->jitter_max_ms = 0;
+}
+
+static void draw_clocks(sim_plan *plan, uint64_t *seed)
+{
+    const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
+    for (unsigned p = 0; p < plan->processes; p++) {
+        plan->ppm[p] = chance(seed, 30) ? (chance(seed, 50) ? most : -most) : pick(seed, -most, most);
+        plan->offset_ns[p] = pick(seed, SIM_S, 1000000 * SIM_S);
+    }
+    plan->store_ppm = chance(seed, 30) ? (chance(seed, 50) ? most : -most) : pick(seed, -most, most);
+}
+
+static void draw_members(sim_plan *plan, uint64_t *seed)
+{
+    for (unsigned i = 0; i < plan->members; i++) {
+        sim_member_plan *member = &plan->member[i];
+        member->process = (uint8_t)(i < plan->processes ? i : pick(seed, 0, plan->processes - 1));
+        member->mutex = (uint8_t)(chance(seed, 75) ? 0 : pick(seed, 0, plan->mutexes - 1));
+        member->locker = chance(seed, 20);
+        member->try_once = member->locker && chance(seed, 30);
+        snprintf(member->id, sizeof member->id, "%c%u", 'a' + member->process, i);
+        if (i > 0 && chance(seed, 10))
+            strcpy(member->id, plan->member[i - 1].id); /* two under one name */
+    }
+}
+
+static sim_item *add(sim_plan *plan, sim_item_kind kind, uint8_t who, int64_t at_ns)
+{
+    static sim_item none;
+    if (plan->items == SIM_ITEMS)
+        return &none;
+    sim_item *item = &plan->item[plan->items++];
+    *item = (sim_item){.kind = (uint8_t)kind, .who = who, .at_ns = at_ns};
+    return item;
+}
+
+static void draw_starts(sim_plan *plan, uint64_t *seed)
+{
+    for (unsigned i = 0; i < plan->members; i++)
+        add(plan, SIM_ITEM_START, (uint8_t)i,
+            chance(seed, 70) ? pick(seed, 0, 50 * SIM_MS) : pick(seed, 0, 20 * SIM_S));
+    for (int64_t n = pick(seed, -2, SIM_OBSERVERS); n > 0; n--) {
+        /* One draw per statement: in which order arguments are evaluated is the compiler's choice. */
+        const uint8_t process = (uint8_t)pick(seed, 0, plan->processes - 1);
+        sim_item *item = add(plan, SIM_ITEM_OBSERVE, process, pick(seed, 0, 5 * SIM_S));
+        item->arg = pick(seed, 0, plan->mutexes - 1);
+    }
+}
+
+static void draw_faults(sim_plan *plan, uint64_t *seed)
+{
+    static const uint8_t kinds[] = {
+        SIM_ITEM_STOP,    SIM_ITEM_STOP,      SIM_ITEM_STOP_INSIDE, SIM_ITEM_SLOW,        SIM_ITEM_SLOW,
+        SIM_ITEM_PAUSE,   SIM_ITEM_PAUSE,     SIM_ITEM_STALL,       SIM_ITEM_STALL,       SIM_ITEM_KILL,
+        SIM_ITEM_RATE,    SIM_ITEM_LOSE,      SIM_ITEM_LOSE,        SIM_ITEM_DELAY,       SIM_ITEM_DELAY,
+        SIM_ITEM_REPEAT,  SIM_ITEM_CUT,       SIM_ITEM_CUT,         SIM_ITEM_UNSUBSCRIBE, SIM_ITEM_FREEZE,
+        SIM_ITEM_RESTART, SIM_ITEM_FAIL_OVER, SIM_ITEM_FORCE,       SIM_ITEM_STORE_RATE,  SIM_ITEM_STORE_EPOCH,
+    };
+    const int64_t lease_ns = (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
+    const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
+    const int64_t count = pick(seed, 0, 16);
+    for (int64_t n = 0; n < count; n++) {
+        const sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
+        const bool of_member = kind <= SIM_ITEM_SLOW;
+        const uint8_t who = (uint8_t)pick(seed, 0, (of_member ? plan->members : plan->processes) - 1);
+        sim_item *item = add(plan, kind, who, pick(seed, 0, plan->horizon_ns - 1));
+        item->for_ns = spread(seed, 5 * SIM_MS, 2 * lease_ns);
+        switch (kind) {
+        case SIM_ITEM_STOP:
+            if (chance(seed, 70))
+                add(plan, SIM_ITEM_START, who, item->at_ns + spread(seed, 1, lease_ns));
+            break;
+        case SIM_ITEM_KILL:
+            if (chance(seed, 25))
+                item->for_ns = 0;
+            break;
+        case SIM_ITEM_RATE:
+        case SIM_ITEM_STORE_RATE:
+            item->arg = pick(seed, -most, most);
+            break;
+        case SIM_ITEM_STORE_EPOCH:
+            item->arg = pick(seed, -100000, 100000);
+            break;
+        case SIM_ITEM_LOSE:
+        case SIM_ITEM_REPEAT:
+            item->arg = pick(seed, 50, 900);
+            break;
+        case SIM_ITEM_DELAY:
+            item->arg = spread(seed, 1, lease_ns / SIM_MS);
+            break;
+        case SIM_ITEM_CUT:
+            item->arg = pick(seed, 1, 3);
+            break;
+        case SIM_ITEM_FAIL_OVER:
+            if (plan->broken == SIM_BROKEN_LOST_WRITES)
+                item->arg = spread(seed, 10, 2 * lease_ns / SIM_MS);
+            break;
+        case SIM_ITEM_FORCE:
+            item->arg = pick(seed, 0, plan->mutexes - 1);
+            break;
+        case SIM_ITEM_SLOW:
+        default:
+            break;
+        }
+    }
+}
+
+void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken)
+{
+    uint64_t s = seed * 3 + store;
+    memset(plan, 0, sizeof *plan);
+    plan->seed = seed;
+    plan->store = store;
+    plan->broken = broken;
+    plan->queue = store == SIM_STORE_PUSH && chance(&s, 60);
+    plan->watch_free = store == SIM_STORE_PUSH && !plan->queue;
+    plan->latency_ns = spread(&s, 50000, 20 * SIM_MS);
+    plan->poll_ns = pick(&s, 500, 1000) * SIM_MS;
+    plan->session_ns = pick(&s, 2000, 10000) * SIM_MS;
+    draw_timing(plan, &s);
+    plan->processes = (unsigned)pick(&s, 2, SIM_PROCESSES);
+    plan->members = (unsigned)pick(&s, plan->processes, SIM_MEMBERS);
+    plan->mutexes = (unsigned)pick(&s, 1, SIM_MUTEXES);
+    plan->horizon_ns = pick(&s, 3, 8) * (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
+    draw_clocks(plan, &s);
+    draw_members(plan, &s);
+    draw_starts(plan, &s);
+    draw_faults(plan, &s);
+    if (broken == SIM_BROKEN_LOST_WRITES) {
+        sim_item *item = add(plan, SIM_ITEM_FAIL_OVER, 0, pick(&s, SIM_S, plan->horizon_ns));
+        item->for_ns = spread(&s, 5 * SIM_MS, SIM_S);
+        item->arg = spread(&s, 10, plan->horizon_ns / SIM_MS);
+    }
+}
+
+static void print_item(const sim_plan *plan, const sim_item *item, FILE *out)
+{
+    fprintf(out, "  %10.3f s  %s", (double)item->at_ns / 1e9, sim_item_name((sim_item_kind)item->kind));
+    switch ((sim_item_kind)item->kind) {
+    case SIM_ITEM_START:
+    case SIM_ITEM_STOP:
+    case SIM_ITEM_STOP_INSIDE:
+    case SIM_ITEM_SLOW: {
+        const sim_member_plan *member = &plan->member[item->who];
+        fprintf(out, " %s%s (process %c, mutex %u)", member->locker ? "locker " : "", member->id, 'a' + member->process,
+                member->mutex);
+        break;
+    }
+    case SIM_ITEM_STORE_RATE:
+    case SIM_ITEM_STORE_EPOCH:
+    case SIM_ITEM_FREEZE:
+    case SIM_ITEM_RESTART:
+    case SIM_ITEM_FAIL_OVER:
+    case SIM_ITEM_FORCE:
+        break;
+    default:
+        fprintf(out, " process %c", 'a' + item->who);
+    }
+    if (item->arg)
+        fprintf(out, " %" PRId64, item->arg);
+    if (item->for_ns)
+        fprintf(out, " for %.3f s", (double)item->for_ns / 1e9);
+    fputc('\n', out);
+}
+
+void sim_plan_print(const sim_plan *plan, void *file)
+{
+    static const char *const stores[] = {"push", "poll", "session"};
+    FILE *out = file;
+    fprintf(out, "  store %s%s, ttl %" PRId64 " ms, transition %" PRId64 " ms", stores[plan->store],
+            plan->queue ? " with a queue" : "", plan->timing.ttl_ms, plan->timing.transition_ms);
+    if (plan->timing.stop_margin_ms)
+        fprintf(out, ", stop margin %" PRId64 " ms", plan->timing.stop_margin_ms);
+    if (plan->timing.hold_limit_ms)
+        fprintf(out, ", hold limit %" PRId64 " ms", plan->timing.hold_limit_ms);
+    fprintf(out, "; %u processes, healed at %.3f s\n", plan->processes, (double)plan->horizon_ns / 1e9);
+    for (unsigned i = 0; i < plan->items; i++)
+        print_item(plan, &plan->item[i], out);
+}

@@ -1,0 +1,106 @@
+/* A scenario: who contends, over what kind of store, and what goes wrong when. All of it is drawn from the seed before the
+ * run begins, as a list, so that a failing run can be replayed with parts of the list left out. */
+#ifndef TESTS_SIM_PLAN_H
+#define TESTS_SIM_PLAN_H
+
+#include <simba/backend.h>
+
+#include "sim/clock.h"
+
+enum {
+    SIM_PROCESSES = 5,
+    SIM_MUTEXES = 2,
+    SIM_MEMBERS = 8,
+    SIM_OBSERVERS = 2,
+    SIM_ITEMS = 64,
+};
+
+typedef enum sim_store_kind {
+    SIM_STORE_PUSH,    /* a lease store that pushes, as Redis, SQLite and memory:// do */
+    SIM_STORE_POLL,    /* a lease store that has to be asked, as MySQL */
+    SIM_STORE_SESSION, /* leases are sessions, as in ZooKeeper */
+    SIM_STORES,
+} sim_store_kind;
+
+/* Which of the assumptions that the promises rest on does not hold. */
+typedef enum sim_broken {
+    SIM_SOUND,
+    SIM_BROKEN_DRIFT,       /* clocks drift apart by more than the bound */
+    SIM_BROKEN_LOST_WRITES, /* a store forgets at a fail-over what it has acknowledged */
+    SIM_BROKEN_KINDS,
+} sim_broken;
+
+#define SIM_ITEM_KINDS(X)                                                                                              \
+    X(START, "start")                  /* who: member */                                                               \
+    X(STOP, "stop")                    /* who: member */                                                               \
+    X(STOP_INSIDE, "stop-in-callback") /* who: member; the next callback calls stop */                                 \
+    X(SLOW, "slow-callback")           /* who: member; its callbacks take `for`, from now on for a while */            \
+    X(OBSERVE, "observe")              /* who: process; arg: mutex */                                                  \
+    X(PAUSE, "pause")                  /* who: process */                                                              \
+    X(STALL, "stall")                 /* who: process; between reading the clock and acting on it, in its next turn */ \
+    X(KILL, "kill")                   /* who: process; restarted with the same ids after `for`, never if that is 0 */  \
+    X(RATE, "clock-rate")             /* who: process; arg: ppm */                                                     \
+    X(STORE_RATE, "store-clock-rate") /* arg: ppm */                                                                   \
+    X(STORE_EPOCH, "store-wall-clock")   /* arg: ms that it jumps */                                                   \
+    X(LOSE, "lose")                      /* who: process; arg: per mille of messages lost, either way */               \
+    X(DELAY, "delay")                    /* who: process; arg: ms at most, either way; reorders */                     \
+    X(REPEAT, "repeat")                  /* who: process; arg: per mille of messages that come twice */                \
+    X(CUT, "cut")                        /* who: process; arg: 1 requests, 2 answers and pushes, 3 both */             \
+    X(UNSUBSCRIBE, "lose-subscriptions") /* who: process; it takes `for` to notice */                                  \
+    X(FREEZE, "freeze-store")                                                                                          \
+    X(RESTART, "restart-store")                                                                                        \
+    X(FAIL_OVER, "fail-over") /* arg: ms of acknowledged writes that are lost */                                       \
+    X(FORCE, "force-release") /* arg: mutex */
+
+typedef enum sim_item_kind {
+#define SIM_ITEM_ENUM(name, text) SIM_ITEM_##name,
+    SIM_ITEM_KINDS(SIM_ITEM_ENUM)
+#undef SIM_ITEM_ENUM
+} sim_item_kind;
+
+const char *sim_item_name(sim_item_kind kind);
+
+typedef struct sim_item {
+    int64_t at_ns;
+    int64_t for_ns;
+    int64_t arg;
+    uint8_t kind;
+    uint8_t who;
+} sim_item;
+
+typedef struct sim_member_plan {
+    char id[16];
+    uint8_t process;
+    uint8_t mutex;
+    bool locker;
+    bool try_once;
+} sim_member_plan;
+
+typedef struct sim_plan {
+    uint64_t seed;
+    sim_store_kind store;
+    sim_broken broken;
+    bool queue;      /* PUSH: waiters queue, and one of them is invited; otherwise all are told */
+    bool watch_free; /* holders watch too */
+    int64_t latency_ns;
+    int64_t poll_ns;
+    int64_t session_ns;
+    simba_timing timing;
+    int64_t horizon_ns; /* everything is healed then */
+    unsigned processes;
+    unsigned mutexes;
+    unsigned members;
+    int64_t ppm[SIM_PROCESSES];
+    int64_t offset_ns[SIM_PROCESSES];
+    int64_t store_ppm;
+    sim_member_plan member[SIM_MEMBERS];
+    unsigned items;
+    sim_item item[SIM_ITEMS];
+} sim_plan;
+
+void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken);
+
+/* One line about the whole, and one per item, as a person would tell it. */
+void sim_plan_print(const sim_plan *plan, void *file);
+
+#endif

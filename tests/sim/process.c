@@ -1,0 +1,706 @@
+/* The simulated runtime and the applications on it. It carries out what the machines of src/core want, as src/runtime
+ * does with threads: requests and their deadlines, one timer per party, topics, callbacks that are serial per party. What
+ * is a decision is not made here but asked of core: what is told (telling.h), who hears a push (delivery.h), who watches
+ * (contention.h), until when a holder may act (timing.h). */
+#include <string.h>
+
+#include "core/delivery.h"
+#include "sim/world.h"
+
+static void step(sim *s, sim_party *party, simba__event *event);
+
+static sim_process *process_of(sim *s, const sim_party *party)
+{
+    return &s->process[party->process];
+}
+
+static unsigned index_of(const sim *s, const sim_party *party)
+{
+    return (unsigned)(party - s->party);
+}
+
+simba_local process_now(const sim *s, const sim_process *process)
+{
+    return (simba_local){sim_clock_read(&process->clock, s->now)};
+}
+
+bool process_is_paused(const sim *s, const sim_process *process)
+{
+    return s->now < process->paused_until;
+}
+
+int64_t party_held_ns(const sim *s, const sim_party *party)
+{
+    const sim_process *process = &s->process[party->process];
+    return process->alive ? simba__lease_left_ns(party->valid_until, process->session_until, process_now(s, process))
+                          : 0;
+}
+
+/* --- what the machines want -------------------------------------------------------------------------- */
+
+static void plan_local(sim *s, sim_event_kind kind, unsigned who, const sim_process *process, simba_local at,
+                       uint32_t version)
+{
+    if (at.ns == INT64_MAX)
+        return;
+    const int64_t when = sim_clock_when(&process->clock, at.ns);
+    sim_plan_event(s, kind, who, when > s->now ? when : s->now, version, 0);
+}
+
+static void set_timer(sim *s, sim_party *party, simba_local at)
+{
+    if (party->timer.ns == at.ns)
+        return;
+    party->timer = at;
+    plan_local(s, EV_TIMER, index_of(s, party), process_of(s, party), at, ++party->timer_version);
+}
+
+static void submit(sim *s, sim_party *party, const simba__actions *actions)
+{
+    sim_process *process = process_of(s, party);
+    uint32_t index;
+    party->generation = actions->generation;
+    party->outstanding = true;
+    party->request.deadline = actions->deadline;
+    simba__actions_request(actions, party->id, party->is_member ? &s->timing : NULL, &party->request);
+    plan_local(s, EV_DEADLINE, index_of(s, party), process, actions->deadline, ++party->deadline_version);
+    if (s->plan->store == SIM_STORE_SESSION && !process->session)
+        return; /* there is nobody to send it to; the deadline will say so */
+    sim_message *message = net_message(s, MSG_REQUEST, party->process, &index);
+    message->party = (uint8_t)index_of(s, party);
+    message->mutex = party->mutex;
+    message->generation = actions->generation;
+    message->session = process->session;
+    message->request = party->request;
+    net_to_store(s, index, false);
+}
+
+static void subscribe(sim *s, unsigned process, unsigned mutex)
+{
+    uint32_t index;
+    sim_message *message = net_message(s, MSG_SUBSCRIBE, process, &index);
+    message->mutex = (uint8_t)mutex;
+    net_to_store(s, index, true);
+}
+
+static void watch(sim *s, unsigned process, unsigned mutex)
+{
+    sim_topic *topic = &s->process[process].topic[mutex];
+    topic->watched = true;
+    topic->polled = false;
+    if (s->plan->store == SIM_STORE_POLL)
+        plan_local(s, EV_POLL, process, &s->process[process], process_now(s, &s->process[process]),
+                   ++s->process[process].poll_version);
+    else
+        subscribe(s, process, mutex);
+}
+
+static void want(sim *s, sim_party *party, bool wants)
+{
+    sim_topic *topic = &process_of(s, party)->topic[party->mutex];
+    if (party->wants != wants) {
+        party->wants = wants;
+        topic->interest += wants ? 1U : (unsigned)-1;
+    }
+    if (topic->interest > 0 && !topic->watched) {
+        watch(s, party->process, party->mutex);
+    } else if (topic->interest == 0 && topic->watched && !s->plan->watch_free) {
+        topic->watched = false;
+        s->store.subscribed[party->process][party->mutex] = 0;
+    }
+}
+
+static void post(sim *s, sim_party *party)
+{
+    if (party->strand != STRAND_IDLE)
+        return;
+    party->strand = STRAND_QUEUED;
+    sim_plan_event(s, EV_STRAND, index_of(s, party), s->now + sim_pick(s, 0, 50000), party->life, 0);
+}
+
+static void look_if_stop_returned(sim *s, sim_party *party)
+{
+    if (party->stop_wanted && !party->running && party->strand == STRAND_IDLE) {
+        party->stop_wanted = false;
+        party->stop_returned = true;
+        sim_log(s, party->name, "stopped");
+    }
+}
+
+static void ack(sim *s, sim_party *party)
+{
+    simba__event event = {.kind = SIMBA__EV_ACK};
+    step(s, party, &event);
+}
+
+/* A locker's application holds the mutex for a while, lets it go, and comes again. */
+static void told_locker(sim *s, sim_party *party, const simba__actions *actions)
+{
+    const unsigned who = index_of(s, party);
+    if (actions->acquired) {
+        party->held = true;
+        sim_plan_event(s, EV_LOCKER_RELEASE, who, s->now + sim_pick(s, SIM_MS, s->timing.ttl_ns), party->life, 0);
+    }
+    if (actions->done && !s->winding_up) {
+        party->held = false;
+        sim_plan_event(s, EV_LOCKER_AGAIN, who, s->now + sim_pick(s, SIM_MS, s->timing.ttl_ns), party->life, 0);
+    }
+}
+
+static void act(sim *s, sim_party *party, const simba__actions *actions)
+{
+    if (actions->submit) {
+        check_submit(s, party, actions);
+        submit(s, party, actions);
+    }
+    set_timer(s, party, actions->timer);
+    if (party->is_member) {
+        want(s, party, simba__contention_wants_news(&party->machine, s->caps));
+        if (party->locker)
+            told_locker(s, party, actions);
+        else if (simba__telling_note(&party->telling, actions, true))
+            post(s, party);
+    } else {
+        want(s, party, party->observation.running);
+    }
+    if (actions->done) {
+        party->running = false;
+        want(s, party, false);
+        s->verdict.contender_ns += party->is_member ? s->now - party->started_at : 0;
+        look_if_stop_returned(s, party);
+    }
+    if (actions->released && party->locker)
+        ack(s, party);
+}
+
+static void log_step(sim *s, const sim_party *party, const simba__actions *actions)
+{
+    static const char *const ops[] = {"acquire", "renew", "release", "read"};
+    if (!s->log)
+        return;
+    const sim_process *process = &s->process[party->process];
+    if (actions->submit)
+        sim_log(s, party->name, "request %s", ops[actions->op]);
+    const int64_t held_ns = party_held_ns(s, party);
+    const int64_t ttl_ns = simba__lease_left_ns(simba__contention_ttl_until(&party->machine), process->session_until,
+                                                process_now(s, process));
+    if (party->is_member && held_ns > 0)
+        sim_log(s, party->name, "lease %lld %lld %llu", (long long)(s->now + ttl_ns), (long long)(s->now + held_ns),
+                (unsigned long long)party->machine.token);
+    else if (party->is_member && actions->released)
+        sim_log(s, party->name, "lost %s", simba_reason_name(actions->reason));
+}
+
+static void step_member(sim *s, sim_party *party, simba__event *event, simba__actions *ret_actions)
+{
+    const simba__contention before = party->machine;
+    simba__contention_step(&party->machine, event, ret_actions);
+    party->valid_until = simba__contention_valid_until(&party->machine);
+    sim_mix(s, (uint64_t)party->valid_until.ns);
+    log_step(s, party, ret_actions);
+    check_step(s, party, &before, event, ret_actions);
+}
+
+static void step(sim *s, sim_party *party, simba__event *event)
+{
+    sim_process *process = process_of(s, party);
+    simba__actions actions;
+    event->now = process_now(s, process);
+    event->session_until = process->session_until;
+    if (party->is_member)
+        step_member(s, party, event, &actions);
+    else
+        simba__observation_step(&party->observation, event, s->timing.op_timeout_ns, &actions);
+    event->used = actions.used;
+    sim_mix(s, (uint64_t)s->now);
+    sim_mix(s, (uint64_t)index_of(s, party) << 32 | (uint64_t)event->kind << 24 | (uint64_t)party->machine.phase << 16 |
+                   (uint64_t)actions.op << 8 | (uint64_t)actions.submit << 3 | (uint64_t)actions.acquired << 2 |
+                   (uint64_t)actions.released << 1 | actions.done);
+    if (process->stall_ns > 0 && process->alive) {
+        /* The clock was read, and now the process does not get on. */
+        process->paused_until = s->now + process->stall_ns;
+        check_trouble(s, party->process, s->now, process->paused_until);
+        sim_log(s, party->name, "fault stalled %lld", (long long)process->paused_until);
+        process->stall_ns = 0;
+        party->stalled = actions;
+        sim_plan_event(s, EV_ACT, index_of(s, party), process->paused_until, party->life, 0);
+        return;
+    }
+    act(s, party, &actions);
+}
+
+/* --- callbacks -------------------------------------------------------------------------------------- */
+
+static int64_t callback_ns(sim *s, const sim_party *party)
+{
+    return s->now < party->slow_until ? party->slow_ns : sim_pick(s, 0, 3 * SIM_MS);
+}
+
+static void run_strand(sim *s, sim_party *party)
+{
+    simba__event look = {.kind = SIMBA__EV_TIMER};
+    if (party->telling.acquired && party->running)
+        step(s, party, &look);
+    if (process_is_paused(s, process_of(s, party))) {
+        party->strand = STRAND_QUEUED;
+        sim_plan_event(s, EV_STRAND, index_of(s, party), s->now, party->life, 0);
+        return;
+    }
+    while (simba__telling_take(&party->telling, &party->machine.owner, &party->tell)) {
+        const simba__tell *tell = &party->tell;
+        if (tell->acquired || tell->released || tell->changed) {
+            party->strand = STRAND_RUNNING;
+            check_callback(s, party, tell);
+            const int64_t until = s->now + callback_ns(s, party);
+            if (tell->acquired || tell->released)
+                sim_log(s, party->name, "callback %s %lld", tell->acquired ? "acquired" : "released", (long long)until);
+            sim_plan_event(s, EV_CALLBACK_END, index_of(s, party), until, party->life, 0);
+            if (party->stop_inside && (tell->acquired || tell->released)) {
+                party->stop_inside = false;
+                party_stop(s, party);
+            }
+            return;
+        }
+        if (tell->ack)
+            ack(s, party);
+    }
+    party->strand = STRAND_IDLE;
+    look_if_stop_returned(s, party);
+}
+
+static void callback_ended(sim *s, sim_party *party)
+{
+    if (party->tell.released)
+        party->app_leads = false;
+    if (party->tell.ack)
+        ack(s, party);
+    run_strand(s, party);
+}
+
+/* --- the application's calls ------------------------------------------------------------------------- */
+
+void party_start(sim *s, sim_party *party)
+{
+    sim_process *process = process_of(s, party);
+    if (party->running || !process->alive || s->winding_up)
+        return;
+    party->exists = true;
+    party->running = true;
+    party->restarts = true;
+    party->stop_returned = false;
+    party->stop_wanted = false;
+    party->life += party->locker;
+    party->held = false;
+    party->started_at = s->now;
+    sim_log(s, party->name, "start");
+    simba__event event = {
+        .kind = SIMBA__EV_START, .seed = (uint64_t)sim_pick(s, INT64_MIN / 2, INT64_MAX / 2), .give_up = SIMBA__NEVER};
+    if (party->locker && !party->try_once && sim_chance(s, 500)) {
+        event.give_up = simba__local_add(process_now(s, process), sim_pick(s, SIM_MS, 2 * s->timing.ttl_ns));
+        plan_local(s, EV_LOCKER_GIVE_UP, index_of(s, party), process, event.give_up, party->life);
+    }
+    step(s, party, &event);
+}
+
+void party_stop(sim *s, sim_party *party)
+{
+    simba__event event = {.kind = SIMBA__EV_STOP};
+    party->restarts = false;
+    if (!party->running)
+        return;
+    party->stop_wanted = true;
+    sim_log(s, party->name, "stop");
+    step(s, party, &event);
+}
+
+static void locker_event(sim *s, sim_party *party, sim_event_kind kind)
+{
+    simba__event event = {.kind = SIMBA__EV_STOP};
+    if (kind == EV_LOCKER_AGAIN) {
+        if (party->restarts)
+            party_start(s, party);
+    } else if (party->running && (kind == EV_LOCKER_RELEASE || !party->held)) {
+        step(s, party, &event);
+    }
+}
+
+/* --- what comes from the store ------------------------------------------------------------------------ */
+
+static void deliver_reply(sim *s, const sim_message *message)
+{
+    sim_party *party = &s->party[message->party];
+    const simba_reply reply = message->request.reply;
+    simba__event event = {.kind = SIMBA__EV_REPLY, .generation = message->generation, .reply = &reply};
+    if (!party->running && !party->outstanding)
+        return;
+    /* A session store's client fails what an earlier session has not answered. */
+    if (s->plan->store == SIM_STORE_SESSION && message->session != process_of(s, party)->session)
+        return;
+    /* What is late or comes twice gets as far as the machine, which has to know. */
+    if (message->generation == party->generation)
+        party->outstanding = false;
+    step(s, party, &event);
+}
+
+static const char *const push_names[] = {"changed", "released", "acquired", "freed", "session-lost", "session-back"};
+
+static void deliver_push(sim *s, unsigned process, unsigned mutex, const simba_push *push)
+{
+    simba__delivery delivery = simba__delivery_of(push, s->caps);
+    for (unsigned i = 0; i < s->parties; i++) {
+        sim_party *party = &s->party[i];
+        if (!party->running || party->process != process || party->mutex != mutex ||
+            !simba__delivery_concerns(&delivery, party->is_member))
+            continue;
+        simba__event event = {.kind = SIMBA__EV_PUSH, .push = push};
+        sim_log(s, party->name, "push %s", push_names[push->kind]);
+        step(s, party, &event);
+        simba__delivery_made(&delivery, party->is_member, event.used);
+    }
+}
+
+static void push_to_all(sim *s, unsigned process, simba_push_kind kind)
+{
+    const simba_push push = {.kind = kind};
+    for (unsigned i = 0; i < s->parties; i++) {
+        sim_party *party = &s->party[i];
+        simba__event event = {.kind = SIMBA__EV_PUSH, .push = &push};
+        if (!party->running || party->process != process)
+            continue;
+        sim_log(s, party->name, "push %s", push_names[kind]);
+        step(s, party, &event);
+    }
+}
+
+/* A mutex that was free is free again: somebody may have had it in between, and others may have heard of that. */
+static void polled(sim *s, unsigned process, unsigned mutex, const simba_reply *reply, uint64_t version)
+{
+    sim_topic *topic = &s->process[process].topic[mutex];
+    const bool is_free = simba_owner_is_none(&reply->owner);
+    simba_push push = {.kind = SIMBA_PUSH_CHANGED};
+    if (!topic->watched)
+        return;
+    const bool news = !topic->polled || topic->is_free != is_free || topic->token != reply->owner.token ||
+                      (is_free && topic->version != version);
+    if (topic->polled && is_free)
+        push.kind = SIMBA_PUSH_RELEASED;
+    else if (topic->polled)
+        push = (simba_push){.kind = SIMBA_PUSH_ACQUIRED, .owner = reply->owner, .now_ms = reply->now_ms};
+    topic->polled = true;
+    topic->is_free = is_free;
+    topic->token = reply->owner.token;
+    topic->version = version;
+    if (news)
+        deliver_push(s, process, mutex, &push);
+}
+
+/* --- sessions ---------------------------------------------------------------------------------------- */
+
+static void send_for_session(sim *s, unsigned p, sim_message_kind kind)
+{
+    uint32_t index;
+    sim_process *process = &s->process[p];
+    sim_message *message = net_message(s, kind, p, &index);
+    message->session = process->session;
+    message->generation = process->attempt;
+    message->sent_at = process_now(s, process).ns;
+    net_to_store(s, index, false);
+}
+
+static void set_session(sim *s, unsigned p, int64_t sent_at)
+{
+    sim_process *process = &s->process[p];
+    const simba__timing session = {.ttl_ns = s->plan->session_ns, .drift_ppm = s->timing.drift_ppm};
+    const int64_t until = sent_at + simba__lease_ns(&session);
+    if (until <= process->session_until.ns)
+        return;
+    process->session_until.ns = until;
+    plan_local(s, EV_SESSION_OVER, p, process, process->session_until, ++process->session_version);
+}
+
+static void session_lost(sim *s, unsigned p)
+{
+    sim_process *process = &s->process[p];
+    process->session = 0;
+    process->attempt++;
+    process->session_until.ns = 1; /* long ago */
+    process->session_version++;
+    push_to_all(s, p, SIMBA_PUSH_SESSION_LOST);
+}
+
+static void ping(sim *s, unsigned p)
+{
+    sim_process *process = &s->process[p];
+    const int64_t next = s->plan->session_ns / 4;
+    send_for_session(s, p, process->session ? MSG_PING : MSG_CONNECT);
+    plan_local(s, EV_PING, p, process, simba__local_add(process_now(s, process), next), process->ping_version);
+}
+
+static void connected(sim *s, const sim_message *message)
+{
+    const unsigned p = message->process;
+    sim_process *process = &s->process[p];
+    const int64_t sent_at = message->sent_at;
+    if (process->session || message->generation != process->attempt)
+        return; /* an answer to an earlier attempt; that session will go by itself */
+    process->session = message->session;
+    process->session_until.ns = 1;
+    set_session(s, p, sent_at);
+    for (unsigned m = 0; m < s->plan->mutexes; m++)
+        if (process->topic[m].watched)
+            subscribe(s, p, m);
+    push_to_all(s, p, SIMBA_PUSH_SESSION_BACK);
+}
+
+/* --- life -------------------------------------------------------------------------------------------- */
+
+void process_init(sim *s)
+{
+    memset(s->process, 0, sizeof s->process);
+    memset(s->party, 0, sizeof s->party);
+    s->parties = 0;
+    for (unsigned p = 0; p < s->plan->processes; p++)
+        s->process[p].clock = (sim_clock){.base_shown = s->plan->offset_ns[p], .ppm = s->plan->ppm[p]};
+    for (unsigned i = 0; i < SIM_PARTIES; i++) {
+        sim_party *party = &s->party[i];
+        party->is_member = i < s->plan->members;
+        party->timer = SIMBA__NEVER;
+        if (!party->is_member)
+            continue;
+        const sim_member_plan *plan = &s->plan->member[i];
+        party->process = plan->process;
+        party->mutex = plan->mutex;
+        party->id = plan->id;
+        party->locker = plan->locker;
+        party->try_once = plan->try_once;
+        s->parties = i + 1;
+    }
+}
+
+static void make_party(sim *s, sim_party *party)
+{
+    if (party->is_member) {
+        simba__contention_init(&party->machine, &s->timing, s->caps & SIMBA_CAP_QUEUE);
+        party->machine.once = party->locker;
+        party->machine.try_once = party->try_once;
+    } else {
+        simba__observation_init(&party->observation, SIM_OBSERVER_POLL_NS);
+    }
+    memset(&party->telling, 0, sizeof party->telling);
+    party->request = (simba_request){.id = party->id};
+}
+
+void process_start(sim *s, unsigned p)
+{
+    sim_process *process = &s->process[p];
+    process->alive = true;
+    process->boot++;
+    process->session_until = SIMBA__NEVER;
+    memset(process->topic, 0, sizeof process->topic);
+    for (unsigned i = 0; i < s->parties; i++)
+        if (s->party[i].process == p)
+            make_party(s, &s->party[i]);
+    if (s->plan->store == SIM_STORE_SESSION) {
+        process->session = 0;
+        process->session_until.ns = 1;
+        sim_plan_event(s, EV_PING, p, s->now, ++process->ping_version, 0);
+    }
+    for (unsigned i = 0; i < s->parties; i++)
+        if (s->party[i].process == p && s->party[i].restarts)
+            party_start(s, &s->party[i]);
+}
+
+void process_kill(sim *s, unsigned p, int64_t back_after_ns)
+{
+    sim_process *process = &s->process[p];
+    if (!process->alive)
+        return;
+    process->alive = false;
+    process->paused_until = 0;
+    process->session_version++;
+    process->ping_version++;
+    process->poll_version++;
+    if (sim_chance(s, 500)) /* otherwise the machine has died with it, and the store takes a while to notice */
+        memset(s->store.subscribed[p], 0, sizeof s->store.subscribed[p]);
+    for (unsigned i = 0; i < s->parties; i++) {
+        sim_party *party = &s->party[i];
+        if (party->process != p)
+            continue;
+        if (party->running && party->is_member)
+            s->verdict.contender_ns += s->now - party->started_at;
+        party->life++;
+        party->timer_version++;
+        party->deadline_version++;
+        party->timer = SIMBA__NEVER;
+        party->outstanding = party->running = party->wants = party->app_leads = party->told_acquired = false;
+        party->stop_wanted = false;
+        party->strand = STRAND_IDLE;
+        party->valid_until.ns = 0;
+        sim_log(s, party->name, "killed");
+    }
+    if (back_after_ns > 0)
+        sim_plan_event(s, EV_PROCESS_UP, p, s->now + back_after_ns, process->boot, 0);
+}
+
+void process_set_rate(sim *s, unsigned p, int64_t ppm)
+{
+    sim_process *process = &s->process[p];
+    sim_clock_set_rate(&process->clock, s->now, ppm);
+    for (unsigned i = 0; i < s->parties; i++) {
+        sim_party *party = &s->party[i];
+        if (party->process != p || !process->alive)
+            continue;
+        plan_local(s, EV_TIMER, i, process, party->timer, ++party->timer_version);
+        if (party->outstanding)
+            plan_local(s, EV_DEADLINE, i, process, party->request.deadline, ++party->deadline_version);
+    }
+    if (process->session)
+        plan_local(s, EV_SESSION_OVER, p, process, process->session_until, ++process->session_version);
+}
+
+/* --- events ------------------------------------------------------------------------------------------ */
+
+static void message_arrived(sim *s, uint32_t index)
+{
+    const sim_message message = s->message[index];
+    sim_process *process = &s->process[message.process];
+    net_free(s, index);
+    if (!process->alive || message.boot != process->boot)
+        return;
+    switch ((sim_message_kind)message.kind) {
+    case MSG_REPLY:
+        deliver_reply(s, &message);
+        break;
+    case MSG_PUSH:
+        if (process->topic[message.mutex].watched)
+            deliver_push(s, message.process, message.mutex, &message.push);
+        break;
+    case MSG_SUBSCRIBED:
+        if (process->topic[message.mutex].watched)
+            deliver_push(s, message.process, message.mutex, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+        break;
+    case MSG_POLLED:
+        polled(s, message.process, message.mutex, &message.request.reply, message.version);
+        break;
+    case MSG_CONNECTED:
+        connected(s, &message);
+        break;
+    case MSG_PONG:
+        if (process->session == message.session)
+            set_session(s, message.process, message.sent_at);
+        break;
+    case MSG_EXPIRED:
+        if (process->session == message.session && process->session)
+            session_lost(s, message.process);
+        break;
+    default:
+        break;
+    }
+}
+
+static void deadline(sim *s, sim_party *party)
+{
+    const simba_reply reply = {.status = SIMBA_ETIMEDOUT};
+    simba__event event = {.kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply};
+    if (!party->outstanding)
+        return;
+    party->outstanding = false;
+    step(s, party, &event);
+}
+
+static void party_event(sim *s, sim_party *party, const sim_event *event)
+{
+    simba__event timer = {.kind = SIMBA__EV_TIMER};
+    switch ((sim_event_kind)event->kind) {
+    case EV_TIMER:
+        if (event->version == party->timer_version && party->running) {
+            party->timer = SIMBA__NEVER;
+            step(s, party, &timer);
+        }
+        break;
+    case EV_DEADLINE:
+        if (event->version == party->deadline_version)
+            deadline(s, party);
+        break;
+    case EV_ACT:
+        if (event->version == party->life)
+            act(s, party, &party->stalled);
+        break;
+    case EV_STRAND:
+        if (event->version == party->life && party->strand == STRAND_QUEUED)
+            run_strand(s, party);
+        break;
+    case EV_CALLBACK_END:
+        if (event->version == party->life)
+            callback_ended(s, party);
+        break;
+    default:
+        if (event->version == party->life)
+            locker_event(s, party, (sim_event_kind)event->kind);
+    }
+}
+
+static void poll_all(sim *s, unsigned p)
+{
+    sim_process *process = &s->process[p];
+    bool any = false;
+    for (unsigned m = 0; m < s->plan->mutexes; m++) {
+        if (!process->topic[m].watched)
+            continue;
+        uint32_t index;
+        net_message(s, MSG_POLL, p, &index)->mutex = (uint8_t)m;
+        net_to_store(s, index, false);
+        any = true;
+    }
+    if (any)
+        plan_local(s, EV_POLL, p, process, simba__local_add(process_now(s, process), s->plan->poll_ns),
+                   process->poll_version);
+}
+
+static unsigned process_of_event(const sim *s, const sim_event *event)
+{
+    if (event->kind == EV_TO_PROCESS)
+        return s->message[event->arg].process;
+    return event->kind >= EV_TIMER ? s->party[event->who].process : event->who;
+}
+
+void process_event(sim *s, const sim_event *event)
+{
+    const unsigned p = process_of_event(s, event);
+    sim_process *process = &s->process[p];
+    if (process_is_paused(s, process) && process->alive) {
+        /* When it goes on, it finds everything at once, in whatever order; but first it ends the turn it was in. */
+        const int64_t late = event->kind == EV_ACT ? 0 : sim_pick(s, 1, 2000);
+        sim_plan_event(s, (sim_event_kind)event->kind, event->who, process->paused_until + late, event->version,
+                       event->arg);
+        return;
+    }
+    switch ((sim_event_kind)event->kind) {
+    case EV_TO_PROCESS:
+        message_arrived(s, event->arg);
+        break;
+    case EV_PROCESS_UP:
+        if (!process->alive && event->version == process->boot)
+            process_start(s, p);
+        break;
+    case EV_RESUBSCRIBE:
+        for (unsigned m = 0; process->alive && event->version == process->boot && m < s->plan->mutexes; m++)
+            if (process->topic[m].watched && s->plan->store != SIM_STORE_POLL)
+                subscribe(s, p, m);
+        break;
+    case EV_SESSION_OVER:
+        if (event->version == process->session_version && process->alive)
+            session_lost(s, p);
+        break;
+    case EV_PING:
+        if (event->version == process->ping_version)
+            ping(s, p);
+        break;
+    case EV_POLL:
+        if (event->version == process->poll_version)
+            poll_all(s, p);
+        break;
+    default:
+        party_event(s, &s->party[event->who], event);
+    }
+}

@@ -1,0 +1,10 @@
+/* What is said about a run: how to replay it, what was broken, the smallest scenario that breaks it, and a timeline. */
+#ifndef TESTS_SIM_REPORT_H
+#define TESTS_SIM_REPORT_H
+
+#include "sim/sim.h"
+
+/* `svg`: also draw it into this file; NULL: do not. */
+void sim_report(sim *sim, const sim_plan *plan, const sim_verdict *verdict, const char *svg, FILE *out);
+
+#endif

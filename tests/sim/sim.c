@@ -1,0 +1,254 @@
+/* The run: take the next event, let it happen, look whether all promises are kept; heal everything; look again. See
+ * world.h for the rest. */
+#include "sim/sim.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/world.h"
+#include "util/random.h"
+
+#define DRIFT_PPM 10000
+#define OP_TIMEOUT_MS 4000
+
+sim *sim_new(void)
+{
+    sim *s = calloc(1, sizeof *s);
+    if (!s || !(s->store.undo = calloc(SIM_UNDO, sizeof *s->store.undo)))
+        abort();
+    return s;
+}
+
+void sim_free(sim *s)
+{
+    sim_events_fini(&s->events);
+    free(s->store.undo);
+    free(s->message);
+    free(s);
+}
+
+int64_t sim_pick(sim *s, int64_t low, int64_t high)
+{
+    return simba__random_range(&s->random, low, high + 1);
+}
+
+bool sim_chance(sim *s, int64_t per_mille)
+{
+    return sim_pick(s, 1, 1000) <= per_mille;
+}
+
+void sim_plan_event(sim *s, sim_event_kind kind, unsigned who, int64_t at, uint32_t version, uint32_t arg)
+{
+    sim_events_plan(
+        &s->events,
+        (sim_event){.at = at, .kind = (uint16_t)kind, .who = (uint16_t)who, .version = version, .arg = arg});
+}
+
+void sim_mix(sim *s, uint64_t value)
+{
+    s->verdict.hash = (s->verdict.hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+    s->verdict.hash ^= s->verdict.hash >> 29;
+}
+
+void sim_log(sim *s, const char *row, const char *format, ...)
+{
+    if (!s->log)
+        return;
+    va_list args;
+    va_start(args, format);
+    fprintf(s->log, "%lld %s ", (long long)s->now, row);
+    vfprintf(s->log, format, args);
+    fputc('\n', s->log);
+    va_end(args);
+}
+
+/* --- how long things may take -------------------------------------------------------------------------- */
+
+/* L1: the end of a lease that a dead holder left behind, the jitter, and what can be under way at the time of healing: a
+ * callback, a request that runs into its deadline, and the attempts to give back. */
+int64_t sim_settle_ns(const sim *s)
+{
+    const simba__timing *t = &s->timing;
+    const int64_t lease_ns = t->session ? s->plan->session_ns : t->ttl_ns + t->transition_ns;
+    const int64_t callback_ns = 3 * (t->ttl_ns + t->transition_ns) / 2;
+    return lease_ns + lease_ns / 50 + callback_ns + 3 * t->jitter_max_ns + 5 * t->op_timeout_ns +
+           10 * s->plan->latency_ns + t->initial_delay_ns + s->plan->poll_ns + s->plan->session_ns;
+}
+
+/* L2: by push, or within one poll. */
+int64_t sim_hand_over_ns(const sim *s)
+{
+    const int64_t trips_ns = 8 * s->plan->latency_ns + 20 * SIM_MS;
+    switch (s->plan->store) {
+    case SIM_STORE_PUSH:
+        return trips_ns + 110 * SIM_MS;
+    case SIM_STORE_POLL:
+        return trips_ns + s->plan->poll_ns + s->plan->poll_ns / 50;
+    default:
+        return trips_ns;
+    }
+}
+
+/* --- the drill of L2: a leader stops, and perhaps a waiter has just died ---------------------------------- */
+
+static bool waits(const sim *s, const sim_party *party, unsigned mutex)
+{
+    return party->is_member && party->running && party->mutex == mutex && s->process[party->process].alive &&
+           !party->locker && !party->machine.stop && party->machine.phase == SIMBA__SEEK &&
+           party->machine.reason != SIMBA_REASON_HOLD_LIMIT && !simba_owner_is_none(&party->machine.owner);
+}
+
+static sim_party *find_leader(sim *s, unsigned mutex)
+{
+    for (unsigned i = 0; i < s->plan->members; i++) {
+        sim_party *party = &s->party[i];
+        if (party->mutex == mutex && party->running && !party->locker && party->machine.phase == SIMBA__HOLD &&
+            s->process[party->process].alive)
+            return party;
+    }
+    return NULL;
+}
+
+/* A process other than the leader's whose death leaves somebody waiting elsewhere. */
+static void kill_a_waiter(sim *s, const sim_party *leader)
+{
+    unsigned victim = SIM_NOBODY;
+    bool others = false;
+    for (unsigned i = 0; i < s->plan->members; i++) {
+        const sim_party *party = &s->party[i];
+        if (!waits(s, party, leader->mutex) || party->process == leader->process)
+            continue;
+        if (victim == SIM_NOBODY)
+            victim = party->process;
+        others |= party->process != victim;
+    }
+    for (unsigned m = 0; m < s->plan->mutexes; m++) {
+        const sim_party *other = find_leader(s, m);
+        others &= !other || other->process != victim;
+    }
+    if (!others || s->plan->store == SIM_STORE_SESSION)
+        return;
+    process_kill(s, victim, 0);
+    memset(s->store.subscribed[victim], 0, sizeof s->store.subscribed[victim]);
+}
+
+static void hand_over(sim *s)
+{
+    sim_party *leader = find_leader(s, 0);
+    if (!leader)
+        return;
+    if (sim_chance(s, 500))
+        kill_a_waiter(s, leader);
+    unsigned waiting = 0;
+    for (unsigned i = 0; i < s->plan->members; i++) {
+        waiting += waits(s, &s->party[i], 0);
+        if (s->party[i].mutex == 0 && s->party[i].locker)
+            return; /* lockers come and go: who is next is not known */
+    }
+    if (waiting == 0)
+        return;
+    s->checks.drill[0] = true;
+    party_stop(s, leader);
+}
+
+static void wind_up(sim *s)
+{
+    check_hand_over(s);
+    s->winding_up = true;
+    for (unsigned i = 0; i < s->parties; i++)
+        if (s->process[s->party[i].process].alive)
+            party_stop(s, &s->party[i]);
+}
+
+/* --- the run ------------------------------------------------------------------------------------------- */
+
+static void prepare(sim *s, const sim_plan *plan, FILE *log)
+{
+    static const unsigned caps[] = {
+        [SIM_STORE_PUSH] = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK,
+        [SIM_STORE_POLL] = SIMBA_CAP_STORE_CLOCK,
+        [SIM_STORE_SESSION] = SIMBA_CAP_SESSION | SIMBA_CAP_PUSH | SIMBA_CAP_QUEUE,
+    };
+    s->plan = plan;
+    s->log = log;
+    s->now = 0;
+    s->random = plan->seed ^ UINT64_C(0x5EED);
+    s->healed = s->winding_up = false;
+    s->caps = caps[plan->store] | (plan->queue ? SIMBA_CAP_QUEUE : 0) | (plan->watch_free ? SIMBA_CAP_WATCH_FREE : 0);
+    s->messages = s->message_free = 0;
+    memset(&s->checks, 0, sizeof s->checks);
+    memset(&s->verdict, 0, sizeof s->verdict);
+    sim_events_clear(&s->events);
+    simba_error error;
+    simba_timing timing = plan->timing;
+    if (simba__timing_resolve(&timing, DRIFT_PPM, OP_TIMEOUT_MS, plan->store == SIM_STORE_SESSION, &error, &s->timing) <
+        0) {
+        timing.stop_margin_ms = 0;
+        if (simba__timing_resolve(&timing, DRIFT_PPM, OP_TIMEOUT_MS, plan->store == SIM_STORE_SESSION, &error,
+                                  &s->timing) < 0)
+            abort();
+    }
+}
+
+static void populate(sim *s)
+{
+    process_init(s);
+    store_init(s);
+    for (unsigned i = 0; i < s->plan->members; i++)
+        snprintf(s->party[i].name, sizeof s->party[i].name, "%c/%s%s", 'a' + s->party[i].process, s->party[i].id,
+                 i > 0 && strcmp(s->party[i].id, s->party[i - 1].id) == 0 ? "'" : "");
+    for (unsigned p = 0; p < s->plan->processes; p++)
+        process_start(s, p);
+    for (unsigned i = 0; i < s->plan->items; i++)
+        sim_plan_event(s, EV_ITEM, 0, s->plan->item[i].at_ns, 0, i);
+    const int64_t settled = s->plan->horizon_ns + sim_settle_ns(s);
+    sim_plan_event(s, EV_HEAL, 0, s->plan->horizon_ns, 0, 0);
+    sim_plan_event(s, EV_HAND_OVER, 0, settled, 0, 0);
+    sim_plan_event(s, EV_WIND_UP, 0, settled + sim_hand_over_ns(s) + 5 * s->plan->latency_ns + 20 * SIM_MS, 0, 0);
+}
+
+static void happen(sim *s, const sim_event *event)
+{
+    switch ((sim_event_kind)event->kind) {
+    case EV_ITEM:
+        fault_item(s, event);
+        break;
+    case EV_HEAL:
+        fault_heal(s);
+        break;
+    case EV_HAND_OVER:
+        check_settled(s);
+        hand_over(s);
+        break;
+    case EV_WIND_UP:
+        wind_up(s);
+        break;
+    case EV_TO_STORE:
+    case EV_STORE_UP:
+    case EV_EXPIRE:
+        store_event(s, event);
+        break;
+    default:
+        process_event(s, event);
+    }
+}
+
+void sim_run(sim *s, const sim_plan *plan, FILE *log, sim_verdict *ret_verdict)
+{
+    sim_event event;
+    prepare(s, plan, log);
+    populate(s);
+    const int64_t end = plan->horizon_ns + 2 * sim_settle_ns(s);
+    while (!s->verdict.promise && sim_events_next(&s->events, &event) && event.at <= end) {
+        s->now = event.at;
+        s->verdict.events++;
+        happen(s, &event);
+    }
+    if (!s->verdict.promise) {
+        s->now = end;
+        check_end(s);
+    }
+    sim_mix(s, s->verdict.events);
+    *ret_verdict = s->verdict;
+}

@@ -1,0 +1,86 @@
+/* The promises, in simulated runs: a fixed set of seeds, and fresh ones every time. The rate is printed; so is, if a
+ * promise is broken, the seed with everything that is needed to look at it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lib/cm.h"
+#include "sim/report.h"
+#include "util/random.h"
+
+#if defined(__has_feature)
+#define HAS(feature) __has_feature(feature)
+#else
+#define HAS(feature) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || HAS(thread_sanitizer)
+#define SLOWER 40
+#elif defined(__SANITIZE_ADDRESS__) || HAS(address_sanitizer)
+#define SLOWER 10
+#else
+#define SLOWER 1
+#endif
+
+/* The whole is to be over in seconds, also under a sanitizer or valgrind. */
+static unsigned seeds(unsigned usual)
+{
+    const char *slowness = getenv("SIMBA_TEST_SLOWNESS");
+    return usual / SLOWER / (slowness && atoi(slowness) > 1 ? 50 : 1);
+}
+
+static double now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
+}
+
+static void keeps_promises(sim_store_kind store, uint64_t first, unsigned count)
+{
+    sim *s = sim_new();
+    double hours = 0;
+    const double begin = now();
+    bool kept = true;
+    for (unsigned i = 0; i < count && kept; i++) {
+        sim_plan plan;
+        sim_verdict verdict;
+        sim_plan_draw(&plan, first + i, store, SIM_SOUND);
+        sim_run(s, &plan, NULL, &verdict);
+        hours += (double)verdict.contender_ns / 3.6e12;
+        kept = !verdict.promise;
+        if (!kept)
+            sim_report(s, &plan, &verdict, NULL, stderr);
+    }
+    const double took = now() - begin;
+    fprintf(stderr, "# %u seeds from %" PRIu64 ": %.0f contender-hours in %.2f s, %.0f per minute\n", count, first,
+            hours, took, hours / took * 60);
+    sim_free(s);
+    assert_true(kept);
+}
+
+static void a_fixed_set(void **state)
+{
+    (void)state;
+    for (int store = 0; store < SIM_STORES; store++)
+        keeps_promises((sim_store_kind)store, 1, seeds(3000));
+}
+
+static void fresh_seeds(void **state)
+{
+    (void)state;
+    uint64_t first;
+    assert_int_equal(simba__random_bytes(&first, sizeof first), 0);
+    first >>= 16;
+    for (int store = 0; store < SIM_STORES; store++)
+        keeps_promises((sim_store_kind)store, first, seeds(3000));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fixed_set),
+        cmocka_unit_test(fresh_seeds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,331 @@
+/* The inside of a simulation, for the files that make it up:
+ *
+ *   process.c   the simulated runtime: carries out what the machines of src/core want, as src/runtime does
+ *   net.c       messages between a process and the store
+ *   store.c     what the stores have in common; store_lease.c and store_session.c are the models
+ *   check.c     looks at everything after every step
+ *   faults.c    carries out the plan
+ *   sim.c       the run
+ */
+#ifndef TESTS_SIM_WORLD_H
+#define TESTS_SIM_WORLD_H
+
+#include "core/observation.h"
+#include "core/row.h"
+#include "core/telling.h"
+#include "sim/events.h"
+#include "sim/sim.h"
+
+enum {
+    SIM_PARTIES = SIM_MEMBERS + SIM_OBSERVERS,
+    SIM_SESSIONS = 64,
+    SIM_CHILDREN = 48,
+    SIM_REVOKED = 32,
+    SIM_TROUBLES = 128,
+    SIM_UNDO = 512,
+    SIM_NOBODY = 0xffff,
+};
+
+#define SIM_OBSERVER_POLL_NS (5 * SIM_S)
+
+typedef enum sim_event_kind {
+    EV_ITEM,       /* arg: of the plan */
+    EV_HEAL,       /* everything works from now on */
+    EV_HAND_OVER,  /* the drill of L2 */
+    EV_WIND_UP,    /* everybody stops */
+    EV_TO_STORE,   /* arg: message */
+    EV_TO_PROCESS, /* arg: message */
+    EV_STORE_UP,
+    EV_EXPIRE,     /* who: session of the store */
+    EV_PROCESS_UP, /* who: process; here and below, nothing of a paused process happens before it goes on */
+    EV_RESUBSCRIBE,
+    EV_SESSION_OVER,
+    EV_PING,
+    EV_POLL,
+    EV_TIMER, /* who: party, from here on */
+    EV_DEADLINE,
+    EV_ACT, /* what a stalled turn had decided */
+    EV_STRAND,
+    EV_CALLBACK_END,
+    EV_LOCKER_RELEASE,
+    EV_LOCKER_GIVE_UP,
+    EV_LOCKER_AGAIN,
+} sim_event_kind;
+
+typedef enum sim_message_kind {
+    MSG_REQUEST,
+    MSG_REPLY,
+    MSG_PUSH,
+    MSG_SUBSCRIBE,
+    MSG_SUBSCRIBED,
+    MSG_POLL,
+    MSG_POLLED,
+    MSG_CONNECT, /* a new session */
+    MSG_CONNECTED,
+    MSG_PING,
+    MSG_PONG,
+    MSG_EXPIRED,
+} sim_message_kind;
+
+typedef struct sim_message {
+    uint8_t kind;
+    uint8_t process;
+    uint8_t mutex;
+    uint8_t party;
+    uint32_t boot; /* of the process */
+    uint32_t generation;
+    uint32_t next_free;
+    uint64_t sequence; /* of the process */
+    uint64_t session;
+    uint64_t version; /* of the row, POLLED */
+    int64_t sent_at;  /* by the clock of the process */
+    simba_request request;
+    simba_push push;
+} sim_message;
+
+typedef enum sim_strand { STRAND_IDLE, STRAND_QUEUED, STRAND_RUNNING } sim_strand;
+
+typedef struct sim_party {
+    bool is_member;
+    uint8_t process;
+    uint8_t mutex;
+    const char *id;
+    char name[16];
+
+    simba__contention machine; /* a member's */
+    simba__observation observation;
+    simba__telling telling;
+    simba__tell tell; /* what the callback that runs was told */
+
+    simba_request request;
+    uint32_t generation;
+    bool outstanding;
+    simba_local deadline;
+    simba_local timer;
+    uint32_t timer_version, deadline_version, life; /* of planned events; life: one per start and per process */
+    simba__actions stalled;
+    uint8_t strand;
+    bool running;
+    bool wants;
+    bool exists; /* the application has it */
+
+    /* The application. */
+    bool locker, try_once, held;
+    bool stop_inside;
+    bool restarts; /* after its process has died */
+    int64_t slow_ns, slow_until;
+
+    /* The lease as held_for_ms sees it. */
+    simba_local valid_until;
+
+    /* For check.c. */
+    bool app_leads;      /* from the beginning of on_acquired until on_released has returned */
+    bool told_acquired;  /* callbacks alternate */
+    bool stop_returned;  /* and nothing runs after that */
+    bool stop_wanted;    /* stop was called and has not returned */
+    uint64_t held_token; /* of the leadership that was announced last */
+    int64_t started_at;
+} sim_party;
+
+typedef struct sim_topic {
+    unsigned interest;
+    bool watched;
+    bool polled; /* there is something to compare with */
+    uint64_t token;
+    uint64_t version;
+    bool is_free;
+} sim_topic;
+
+typedef struct sim_process {
+    sim_clock clock;
+    bool alive;
+    uint32_t boot;
+    int64_t paused_until;
+    int64_t stall_ns; /* the next turn stalls for that long */
+    int64_t lose_until, lose;
+    int64_t delay_until, delay_ns;
+    int64_t repeat_until, repeat;
+    int64_t cut_until, cut;
+    uint64_t sent;    /* messages */
+    int64_t in_order; /* when the latest of them arrives */
+    sim_topic topic[SIM_MUTEXES];
+    /* The session, if the store has them. */
+    uint64_t session;
+    simba_local session_until;
+    simba_local session_timer;
+    uint32_t session_version, ping_version, poll_version;
+    uint32_t attempt;
+} sim_process;
+
+typedef struct sim_child {
+    uint64_t token; /* czxid: also the order */
+    uint64_t nonce;
+    uint64_t session;
+    uint8_t party;
+} sim_child;
+
+typedef struct sim_children {
+    unsigned count;
+    sim_child child[SIM_CHILDREN];
+} sim_children;
+
+typedef struct sim_session {
+    uint64_t id; /* 0: none */
+    uint8_t process;
+    uint32_t boot;
+    uint32_t attempt; /* of the process to get a session */
+    uint32_t version;
+    int64_t expires_at; /* by the store's clock */
+} sim_session;
+
+typedef struct sim_waiting {
+    unsigned count;
+    uint8_t party[SIM_MEMBERS];
+} sim_waiting;
+
+typedef struct sim_undo {
+    int64_t at;
+    uint8_t mutex;
+    simba__row row;
+    sim_children children;
+} sim_undo;
+
+typedef struct sim_store {
+    sim_clock clock;
+    int64_t epoch_ms;
+    int64_t down_until;
+    int64_t frozen_until;
+    simba__row row[SIM_MUTEXES];
+    sim_waiting waiting[SIM_MUTEXES];
+    uint8_t invited[SIM_MUTEXES]; /* the party for which the mutex is kept for a moment */
+    int64_t invited_until[SIM_MUTEXES];
+    uint32_t subscribed[SIM_PROCESSES][SIM_MUTEXES]; /* the boot of the process, 0: not */
+    uint64_t done[SIM_PROCESSES];                    /* session stores do requests of a process in order */
+    sim_session session[SIM_SESSIONS];
+    uint64_t sessions;
+    uint64_t zxid;
+    sim_children children[SIM_MUTEXES];
+    sim_undo *undo;
+    unsigned undos;
+} sim_store;
+
+typedef struct sim_trouble {
+    uint8_t process; /* or SIM_PROCESSES: everybody's */
+    int64_t from, to;
+} sim_trouble;
+
+typedef struct sim_checks {
+    uint64_t token_granted[SIM_MUTEXES]; /* the greatest so far, by the store */
+    uint64_t token_held[SIM_MUTEXES];    /* and by holders */
+    uint64_t revoked[SIM_MUTEXES][SIM_REVOKED];
+    unsigned revocations[SIM_MUTEXES];
+    bool straggled[SIM_MUTEXES]; /* the latest grant came from a request that nobody waited for any more */
+    bool lost_writes;
+    sim_trouble trouble[SIM_TROUBLES];
+    unsigned troubles;
+    int64_t owned_at[SIM_MUTEXES];   /* somebody held it then */
+    int64_t changed_at[SIM_MUTEXES]; /* the store gave it to somebody or took it back */
+    /* The drill of L2. */
+    bool drill[SIM_MUTEXES];
+    int64_t freed_at[SIM_MUTEXES];
+    int64_t taken_at[SIM_MUTEXES];
+} sim_checks;
+
+struct sim {
+    const sim_plan *plan;
+    simba__timing timing;
+    unsigned caps;
+    int64_t now;
+    uint64_t random; /* of the network and the applications */
+    sim_events events;
+    sim_message *message;
+    uint32_t messages, message_capacity, message_free;
+    sim_process process[SIM_PROCESSES];
+    sim_party party[SIM_PARTIES];
+    unsigned parties;
+    sim_store store;
+    sim_checks checks;
+    bool healed;
+    bool winding_up;
+    FILE *log;
+    sim_verdict verdict;
+};
+
+/* --- sim.c ------------------------------------------------------------------------------------------ */
+
+int64_t sim_pick(sim *s, int64_t low, int64_t high);
+bool sim_chance(sim *s, int64_t per_mille);
+void sim_plan_event(sim *s, sim_event_kind kind, unsigned who, int64_t at, uint32_t version, uint32_t arg);
+/* How long after healing all promises of liveness must have been kept, and how long a hand-over may take. */
+int64_t sim_settle_ns(const sim *s);
+int64_t sim_hand_over_ns(const sim *s);
+/* Make it part of the run's fingerprint. */
+void sim_mix(sim *s, uint64_t value);
+/* A line of the event log: "TIME ROW WORDS…". */
+void sim_log(sim *s, const char *row, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* --- net.c ------------------------------------------------------------------------------------------ */
+
+sim_message *net_message(sim *s, sim_message_kind kind, unsigned process, uint32_t *ret_index);
+void net_free(sim *s, uint32_t index);
+/* Hand it over; it may be lost, delayed, repeated. A reliable one is only late. `after_ns`: not before that. */
+void net_to_store(sim *s, uint32_t index, bool reliable);
+void net_to_process(sim *s, uint32_t index, bool reliable, int64_t after_ns);
+
+/* --- process.c -------------------------------------------------------------------------------------- */
+
+void process_init(sim *s);
+simba_local process_now(const sim *s, const sim_process *process);
+bool process_is_paused(const sim *s, const sim_process *process);
+void process_start(sim *s, unsigned process);
+void process_kill(sim *s, unsigned process, int64_t back_after_ns);
+void process_set_rate(sim *s, unsigned process, int64_t ppm);
+void process_event(sim *s, const sim_event *event);
+/* The application's calls. */
+void party_start(sim *s, sim_party *party);
+void party_stop(sim *s, sim_party *party);
+/* For how long the party may act. */
+int64_t party_held_ns(const sim *s, const sim_party *party);
+
+/* --- store.c, store_lease.c, store_session.c --------------------------------------------------------- */
+
+void store_init(sim *s);
+void store_event(sim *s, const sim_event *event);
+void store_force_release(sim *s, unsigned mutex);
+void store_fail_over(sim *s, int64_t down_ns, int64_t lost_ms);
+bool store_is_away(const sim *s);
+int64_t store_clock(const sim *s);
+simba__row_now store_now(const sim *s);
+void store_push(sim *s, unsigned process, unsigned mutex, const simba_push *push, int64_t after_ns);
+void store_remember(sim *s, unsigned mutex); /* before a change */
+
+void lease_request(sim *s, sim_message *message);
+void lease_force_release(sim *s, unsigned mutex);
+void session_request(sim *s, sim_message *message);
+void session_message(sim *s, sim_message *message);
+void session_force_release(sim *s, unsigned mutex);
+void session_expire(sim *s, const sim_event *event);
+void session_renew_all(sim *s);
+bool session_owner(const sim *s, unsigned mutex, simba_owner *ret_owner);
+
+/* --- faults.c --------------------------------------------------------------------------------------- */
+
+void fault_item(sim *s, const sim_event *event);
+void fault_heal(sim *s);
+
+/* --- check.c ---------------------------------------------------------------------------------------- */
+
+void check_broken(sim *s, const char *promise, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void check_trouble(sim *s, unsigned process, int64_t from, int64_t to);
+void check_step(sim *s, sim_party *party, const simba__contention *before, const simba__event *event,
+                const simba__actions *actions);
+void check_submit(sim *s, const sim_party *party, const simba__actions *actions);
+void check_callback(sim *s, sim_party *party, const simba__tell *tell);
+void check_granted(sim *s, unsigned mutex, unsigned party, uint64_t token, bool straggler);
+void check_freed(sim *s, unsigned mutex);
+void check_revoked(sim *s, unsigned mutex, uint64_t token);
+void check_settled(sim *s);
+void check_hand_over(sim *s);
+void check_end(sim *s);
+
+#endif
