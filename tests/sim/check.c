@@ -15,7 +15,7 @@ void check_broken(sim *s, const char *promise, const char *format, ...)
     va_end(args);
     s->verdict.promise = promise;
     s->verdict.at_ns = s->now;
-    sim_log(s, "store", "fault %s:%lld", promise, (long long)s->now + SIM_MS);
+    sim_log(s, "store", "fault broken:%s %lld", promise, (long long)s->now + SIM_MS);
 }
 
 /* --- excuses ---------------------------------------------------------------------------------------- */
@@ -81,7 +81,20 @@ static void check_alone(sim *s, const sim_party *party)
     }
 }
 
-/* --- S2, S3: what the store grants -------------------------------------------------------------------- */
+/* --- S2, S3, S6: what the store grants ----------------------------------------------------------------- */
+
+/* A process that does not run cannot be told; what it finds when it goes on is that it holds nothing. */
+static bool could_be_told(const sim *s, const sim_party *party)
+{
+    return s->now >= s->process[party->process].paused_until + 10000;
+}
+
+static void check_not_tidying(sim *s, const sim_party *party)
+{
+    const simba__contention *machine = &party->machine;
+    if (party->app_leads && machine->phase == SIMBA__TIDY && machine->graceful && could_be_told(s, party))
+        check_broken(s, "S6", "mutex %u was granted to another while %s was tidying up", party->mutex, party->name);
+}
 
 void check_granted(sim *s, unsigned mutex, unsigned grantee, uint64_t token, bool straggler)
 {
@@ -98,12 +111,13 @@ void check_granted(sim *s, unsigned mutex, unsigned grantee, uint64_t token, boo
     for (unsigned i = 0; i < s->parties; i++) {
         const sim_party *party = &s->party[i];
         const sim_process *process = &s->process[party->process];
-        if (i == grantee || !party->is_member || party->mutex != mutex || party->machine.phase != SIMBA__HOLD ||
-            !process->alive || was_revoked(s, mutex, party->machine.token))
+        if (i == grantee || !party->is_member || party->mutex != mutex || !process->alive ||
+            was_revoked(s, mutex, party->machine.token))
             continue;
-        /* A process that does not run cannot be told; what it finds when it goes on is that it holds nothing. */
-        const bool could_be_told = s->now >= process->paused_until + 10000;
-        if (could_be_told && party->machine.token != token) {
+        check_not_tidying(s, party);
+        if (party->machine.phase != SIMBA__HOLD)
+            continue;
+        if (could_be_told(s, party) && party->machine.token != token) {
             s->verdict.two = !s->verdict.promise;
             s->verdict.exposed = token > party->machine.token;
             check_broken(s, "S2", "mutex %u was granted to %s before %s was told that it leads no more", mutex,
@@ -195,6 +209,23 @@ static void check_acquired(sim *s, sim_party *party)
         s->checks.taken_at[m] = s->now;
 }
 
+/* What the settings ask for: the application is told so long before the end that it can stop, and nobody leads for longer
+ * than the hold limit. */
+static void check_settings(sim *s, const sim_party *party, const simba__contention *before,
+                           const simba__actions *actions)
+{
+    const simba__timing *t = &s->timing;
+    const int64_t now = process_now(s, &s->process[party->process]).ns;
+    const int64_t lease_ns = (t->ttl_ns + t->transition_ns) / 100 * 99;
+    if (before->phase != SIMBA__HOLD || !could_be_told(s, party))
+        return;
+    if (actions->released && actions->reason == SIMBA_REASON_EXPIRED &&
+        now > before->lease_from.ns + lease_ns - t->stop_margin_ns + SIM_MS)
+        check_broken(s, "S2", "%s was told too late for its stop margin", party->name);
+    if (t->hold_limit_ns && now > before->held_since.ns + t->hold_limit_ns + SIM_MS)
+        check_broken(s, "S2", "%s leads for longer than the hold limit", party->name);
+}
+
 void check_step(sim *s, sim_party *party, const simba__contention *before, const simba__event *event,
                 const simba__actions *actions)
 {
@@ -205,6 +236,7 @@ void check_step(sim *s, sim_party *party, const simba__contention *before, const
                      (unsigned long long)party->held_token, (unsigned long long)party->machine.token);
     if (actions->released)
         check_reason(s, party, before, actions->reason);
+    check_settings(s, party, before, actions);
     const bool by_clock = event->kind != SIMBA__EV_REPLY && event->kind != SIMBA__EV_PUSH;
     if (tidies_up(before) && party->machine.phase == SIMBA__TIDY && !party->machine.graceful && by_clock &&
         !loss_is_excused(s, party, before))

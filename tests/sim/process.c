@@ -251,10 +251,9 @@ static void run_strand(sim *s, sim_party *party)
         if (tell->acquired || tell->released || tell->changed) {
             party->strand = STRAND_RUNNING;
             check_callback(s, party, tell);
-            const int64_t until = s->now + callback_ns(s, party);
             if (tell->acquired || tell->released)
-                sim_log(s, party->name, "callback %s %lld", tell->acquired ? "acquired" : "released", (long long)until);
-            sim_plan_event(s, EV_CALLBACK_END, index_of(s, party), until, party->life, 0);
+                sim_log(s, party->name, "callback %s", tell->acquired ? "acquired" : "released");
+            sim_plan_event(s, EV_CALLBACK_END, index_of(s, party), s->now + callback_ns(s, party), party->life, 0);
             if (party->stop_inside && (tell->acquired || tell->released)) {
                 party->stop_inside = false;
                 party_stop(s, party);
@@ -270,6 +269,8 @@ static void run_strand(sim *s, sim_party *party)
 
 static void callback_ended(sim *s, sim_party *party)
 {
+    if (party->tell.acquired || party->tell.released)
+        sim_log(s, party->name, "returned");
     if (party->tell.released)
         party->app_leads = false;
     if (party->tell.ack)
@@ -339,6 +340,8 @@ static void deliver_reply(sim *s, const sim_message *message)
     /* What is late or comes twice gets as far as the machine, which has to know. */
     if (message->generation == party->generation)
         party->outstanding = false;
+    if (reply.status < 0)
+        sim_log(s, party->name, "failed refused");
     step(s, party, &event);
 }
 
@@ -605,6 +608,7 @@ static void deadline(sim *s, sim_party *party)
     if (!party->outstanding)
         return;
     party->outstanding = false;
+    sim_log(s, party->name, "failed timed out");
     step(s, party, &event);
 }
 
