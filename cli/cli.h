@@ -24,6 +24,7 @@ typedef struct cli_globals {
     const char *url;
     const char *config;
     const char *id;
+    const char *event_log;
     int64_t ttl_ms;
     int64_t transition_ms;
     int verbose;
@@ -58,6 +59,7 @@ int cmd_list(cli_globals *globals, int argc, char **argv);
 int cmd_release(cli_globals *globals, int argc, char **argv);
 int cmd_run(cli_globals *globals, int argc, char **argv);
 int cmd_schedule(cli_globals *globals, int argc, char **argv);
+int cmd_timeline(cli_globals *globals, int argc, char **argv);
 int cmd_tck(cli_globals *globals, int argc, char **argv);
 int cmd_version(cli_globals *globals, int argc, char **argv);
 int cmd_watch(cli_globals *globals, int argc, char **argv);
@@ -86,7 +88,8 @@ enum {
     CLI_TAKES_URL = 1,
     CLI_TAKES_ID = 2,
     CLI_TAKES_TIMING = 4,
-    CLI_TAKES_ALL = 7,
+    CLI_TAKES_EVENTS = 8,
+    CLI_TAKES_ALL = 15,
 };
 
 typedef struct cli_syntax {

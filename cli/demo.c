@@ -21,6 +21,7 @@ typedef struct demo {
     term term;
     int64_t ttl_ms;
     int64_t transition_ms;
+    const char *event_log; /* NULL: none */
     int64_t start_ns;
     char dir[512]; /* our own store; "": the store is the user's */
     char mutex[32];
@@ -107,9 +108,20 @@ static void remove_store(demo *d)
 
 /* --- telling ------------------------------------------------------------------------------------ */
 
+static void log_kill(const demo *d, const demo_event *event)
+{
+    FILE *log = fopen(d->event_log, "ae");
+    if (log == NULL)
+        return;
+    fprintf(log, "%lld %s/%s killed\n", (long long)event->at_ns, d->mutex, d->cast.nodes[event->node].name);
+    fclose(log);
+}
+
 static void show_event(const demo_event *event, void *user)
 {
     const demo *d = user;
+    if (event->kind == DEMO_KILLED && d->event_log != NULL)
+        log_kill(d, event); /* it cannot say so itself */
     demo_show_event(&d->term, &d->cast, event, d->start_ns);
 }
 
@@ -201,7 +213,7 @@ static bool act_one_contend(demo *d, int verbose)
         " fail to, the others wait for another %g s (transition).",
         d->mutex, d->dir[0] != '\0' ? "a fresh SQLite file" : "your store", (double)d->ttl_ms / 1e3,
         (double)d->transition_ms / 1e3);
-    const int code = demo_cast_start(&d->cast, d->mutex, d->ttl_ms, d->transition_ms, verbose);
+    const int code = demo_cast_start(&d->cast, d->mutex, d->ttl_ms, d->transition_ms, verbose, d->event_log);
     if (code < 0) {
         say(d, "Gave up: the processes could not be started: %s.", strerror(-code));
         return false;
@@ -281,7 +293,7 @@ int cmd_demo(cli_globals *globals, int argc, char **argv)
                  "at once. Everything that is shown is checked. Uses a SQLite file in a fresh\n"
                  "directory unless --url names a store, and a ttl and a transition of 1s each.\n"
                  "Takes about five seconds.",
-        .takes = CLI_TAKES_URL | CLI_TAKES_TIMING,
+        .takes = CLI_TAKES_URL | CLI_TAKES_TIMING | CLI_TAKES_EVENTS,
     };
     static demo d;
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
@@ -289,6 +301,7 @@ int cmd_demo(cli_globals *globals, int argc, char **argv)
         return parsed;
 
     term_open(stdout, &d.term);
+    d.event_log = globals->event_log;
     d.ttl_ms = cli_duration(globals->ttl_ms, globals->url, "ttl", LEASE_MS);
     d.transition_ms = cli_duration(globals->transition_ms, globals->url, "transition", LEASE_MS);
     int code = demo_cast_init(&d.cast);

@@ -85,7 +85,8 @@ int64_t demo_now_ns(void);
 /* Blocks the signals that end a program until demo_cast_end, so that nothing is left behind. Negative: errno. */
 int demo_cast_init(demo_cast *cast);
 /* Start the contenders of `mutex`. Which store they use is in their environment. Negative: errno. */
-int demo_cast_start(demo_cast *cast, const char *mutex, int64_t ttl_ms, int64_t transition_ms, int verbose);
+int demo_cast_start(demo_cast *cast, const char *mutex, int64_t ttl_ms, int64_t transition_ms, int verbose,
+                    const char *event_log);
 /* Listen to the contenders until `condition` (NULL: never) or for `patience_ms`. */
 demo_outcome demo_cast_await(demo_cast *cast, demo_condition condition, int64_t patience_ms);
 /* SIGKILL: it has no chance to say anything. SIGTERM: it gives the mutex back and ends. */

@@ -109,7 +109,8 @@ static int start_node(demo_node *node, char *const argv[])
     return 0;
 }
 
-int demo_cast_start(demo_cast *cast, const char *mutex, int64_t ttl_ms, int64_t transition_ms, int verbose)
+int demo_cast_start(demo_cast *cast, const char *mutex, int64_t ttl_ms, int64_t transition_ms, int verbose,
+                    const char *event_log)
 {
     char ttl[32];
     char transition[32];
@@ -117,9 +118,14 @@ int demo_cast_start(demo_cast *cast, const char *mutex, int64_t ttl_ms, int64_t 
     snprintf(ttl, sizeof ttl, "%" PRId64 "ms", ttl_ms);
     snprintf(transition, sizeof transition, "%" PRId64 "ms", transition_ms);
     for (int n = 0; n < DEMO_NODES; n++) {
-        /* The last one may be missing: NULL ends the list. */
-        char *const argv[] = {"simba",        "contend",  (char *)mutex, "--id", cast->nodes[n].name, "--ttl", ttl,
-                              "--transition", transition, (char *)flag,  NULL};
+        char *argv[16] = {"simba", "contend", (char *)mutex,  "--id",    cast->nodes[n].name,
+                          "--ttl", ttl,       "--transition", transition};
+        int count = 9;
+        if (event_log != NULL) {
+            argv[count++] = "--event-log";
+            argv[count++] = (char *)event_log;
+        }
+        argv[count++] = (char *)flag; /* NULL ends the list anyway */
         const int code = start_node(&cast->nodes[n], argv);
         if (code < 0)
             return code;

@@ -93,13 +93,13 @@ typedef struct picture {
 static void add_segment(picture *p, int node, int64_t from_ms, int64_t to_ms, timeline_kind kind)
 {
     if (p->segment_count < SPANS_MAX)
-        p->segments[p->segment_count++] = (timeline_segment){(size_t)node, from_ms, to_ms, kind};
+        p->segments[p->segment_count++] = (timeline_segment){(size_t)node, from_ms, to_ms, kind, NULL};
 }
 
 static void add_mark(picture *p, int node, int64_t at_ms, timeline_sign sign)
 {
     if (p->mark_count < SPANS_MAX)
-        p->marks[p->mark_count++] = (timeline_mark){(size_t)node, at_ms, sign};
+        p->marks[p->mark_count++] = (timeline_mark){(size_t)node, at_ms, sign, NULL};
 }
 
 /* Follow one contender through the events, which are in order of time. */

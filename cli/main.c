@@ -16,6 +16,7 @@ const cli_command cli_commands[] = {
     {"doctor", "Look for what is wrong with the store and the settings", cmd_doctor},
     {"bench", "Measure how fast a store locks and unlocks", cmd_bench},
     {"demo", "Watch three processes fight for one mutex, and one of them die", cmd_demo},
+    {"timeline", "Draw who led when, from event logs", cmd_timeline},
     {"tck", "Run the conformance kit against a store, as TAP", cmd_tck},
     {"version", "Print the version", cmd_version},
     {"help", "Explain simba, or one command", cmd_help},

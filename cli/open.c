@@ -1,20 +1,52 @@
 /* How commands open the store: one place that turns the global options into those of the library, and the library's
  * log into lines on standard error. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "config.h"
 #include "secret.h"
 
+/* Where the log of the one client goes. */
+static struct {
+    const char *command;
+    simba_log_level shown; /* on standard error */
+    int events;            /* descriptor of the event log, -1: none */
+} journal = {.events = -1};
+
+/* Several processes may share an event log: a line is one write. */
+static void add_event(const char *text)
+{
+    char line[2048];
+    const int length = snprintf(line, sizeof line, "%s\n", text);
+    if (journal.events >= 0 && length < (int)sizeof line)
+        (void)!write(journal.events, line, (size_t)length);
+}
+
 static void print_log(void *user, simba_log_level level, const char *text)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
-    const char *command = user;
     const unsigned known = (unsigned)level < 4 ? (unsigned)level : 3;
-    fprintf(stderr, "simba %s: %s: %s\n", command, names[known], text);
+    (void)user;
+    if (level == SIMBA_LOG_EVENT)
+        add_event(text);
+    else if (level <= journal.shown)
+        fprintf(stderr, "simba %s: %s: %s\n", journal.command, names[known], text);
+}
+
+static int open_event_log(const char *command, const char *path)
+{
+    if (path == NULL || journal.events >= 0)
+        return CLI_GO;
+    journal.events = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (journal.events >= 0)
+        return CLI_GO;
+    fprintf(stderr, "simba %s: the event log %s cannot be opened: %s.\n", command, path, strerror(errno));
+    return CLI_USAGE;
 }
 
 int cli_url(const char *command, cli_globals *globals, char **ret_url)
@@ -48,7 +80,9 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     char *url = NULL;
     *ret_client = NULL;
-    const int code = cli_url(command, globals, &url);
+    int code = open_event_log(command, globals->event_log);
+    if (code == CLI_GO)
+        code = cli_url(command, globals, &url);
     if (code != CLI_GO)
         return code;
 
@@ -56,11 +90,14 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
     options.timing.transition_ms = globals->transition_ms;
     options.dispatch = globals->dispatch;
     options.log = print_log;
-    options.log_user = (void *)command;
     if (globals->quiet)
         options.log_level = SIMBA_LOG_ERROR;
     if (globals->verbose > 0)
         options.log_level = globals->verbose > 1 ? SIMBA_LOG_DEBUG : SIMBA_LOG_INFO;
+    journal.command = command;
+    journal.shown = options.log_level;
+    if (globals->event_log != NULL)
+        options.log_level = SIMBA_LOG_EVENT;
     (void)simba_client_open(url, &options, ret_error, ret_client);
     free(url);
     return CLI_GO;

@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-#define GLOBAL_OPTIONS 6
+#define GLOBAL_OPTIONS 7
 #define HELP_COLUMN 24
 
 /* The global options as rows; `globals` NULL: for printing only. Returns how many of them `takes` lets through. */
@@ -25,6 +25,7 @@ static size_t global_options(cli_globals *globals, unsigned takes, cli_option re
         {CLI_TAKES_TIMING,
          {"transition", 0, CLI_DURATION, "D", "How long after it nobody else may take over", &to->transition_ms}},
         {CLI_TAKES_ID, {"id", 0, CLI_TEXT, "ID", "Name of this contender", &to->id}},
+        {CLI_TAKES_EVENTS, {"event-log", 0, CLI_TEXT, "FILE", "Add what happens, for simba timeline", &to->event_log}},
         {0, {"verbose", 'v', CLI_COUNT, NULL, "Print what the library logs; twice for more", &to->verbose}},
     };
     size_t count = 0;
@@ -217,6 +218,8 @@ static int refuse_unused(const cli_syntax *syntax, const cli_globals *globals)
         name = "config";
     else if (globals->id != NULL && (syntax->takes & CLI_TAKES_ID) == 0)
         name = "id";
+    else if (globals->event_log != NULL && (syntax->takes & CLI_TAKES_EVENTS) == 0)
+        name = "event-log";
     else if (globals->ttl_ms != SIMBA_INHERIT && (syntax->takes & CLI_TAKES_TIMING) == 0)
         name = "ttl";
     else if (globals->transition_ms != SIMBA_INHERIT && (syntax->takes & CLI_TAKES_TIMING) == 0)

@@ -19,12 +19,18 @@ typedef struct glyph {
 static const glyph kind_glyphs[] = {
     [TIMELINE_DEAD] = {" ", " ", NULL},
     [TIMELINE_WAITING] = {"░", ".", "waiting"},
+    [TIMELINE_FAULT] = {"~", "~", "fault"},
+    [TIMELINE_REMAINS] = {"╌", "-", "lease of a dead owner"},
+    [TIMELINE_TRANSITION] = {"▒", "=", "owner, in transition"},
     [TIMELINE_OWNER] = {"█", "#", "owner"},
 };
 
 static const glyph sign_glyphs[] = {
+    [TIMELINE_REQUEST] = {"│", "|", "asks the store"},
+    [TIMELINE_FAILED] = {"!", "!", "no answer"},
     [TIMELINE_ACQUIRED] = {"►", ">", "acquired"},
     [TIMELINE_RELEASED] = {"◄", "<", "released"},
+    [TIMELINE_LOST] = {"▼", "v", "lost"},
     [TIMELINE_KILLED] = {"✗", "X", "killed"},
 };
 
@@ -44,14 +50,13 @@ static unsigned column_of(const canvas *c, int64_t ms)
     return column < c->columns ? (unsigned)column : c->columns;
 }
 
-/* The shortest of 1, 2, 5, 10, 20, 50 … ms whose ticks are far enough apart for their labels. */
-static int64_t choose_tick(const canvas *c)
+int64_t timeline_tick_ms(int64_t to_ms, int64_t most)
 {
     static const int64_t steps[] = {1, 2, 5};
     for (int64_t scale = 1;; scale *= 10) {
         for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
             const int64_t tick_ms = steps[i] * scale;
-            if (tick_ms * c->columns >= LABEL_ROOM * c->line->to_ms)
+            if (tick_ms * most >= to_ms)
                 return tick_ms;
         }
     }
@@ -76,11 +81,11 @@ static canvas prepare(const timeline *line, const term *t)
     c.columns = t->width > taken + LABEL_ROOM ? t->width - taken : LABEL_ROOM;
     if (c.columns > COLUMNS_MAX)
         c.columns = COLUMNS_MAX;
-    c.tick_ms = choose_tick(&c);
+    c.tick_ms = timeline_tick_ms(line->to_ms, c.columns / LABEL_ROOM);
     return c;
 }
 
-static void format_label(char *label, size_t size, int64_t ms, int64_t tick_ms)
+void timeline_label(char *label, size_t size, int64_t ms, int64_t tick_ms)
 {
     if (tick_ms < 100)
         snprintf(label, size, "%lldms", (long long)ms);
@@ -97,7 +102,7 @@ static void print_labels(const canvas *c)
     fprintf(c->t->stream, "%*s%s", (int)c->margin, "", term_on(c->t, TERM_DIM));
     for (int64_t ms = 0; ms <= c->line->to_ms; ms += c->tick_ms) {
         char label[32];
-        format_label(label, sizeof label, ms, c->tick_ms);
+        timeline_label(label, sizeof label, ms, c->tick_ms);
         const unsigned column = column_of(c, ms);
         const bool fits = c->margin + column + strlen(label) <= c->t->width;
         if (column < at || !fits)
@@ -133,7 +138,7 @@ static void fill_cells(const canvas *c, size_t row, unsigned char *cells)
     memset(cells, CELL_EMPTY, c->columns);
     for (size_t i = 0; i < c->line->segment_count; i++) {
         const timeline_segment *segment = &c->line->segments[i];
-        if (segment->row != row || segment->to_ms <= segment->from_ms)
+        if (segment->row != row || segment->to_ms <= segment->from_ms || segment->kind == TIMELINE_CALLBACK)
             continue;
         const unsigned char cell = (unsigned char)(CELL_KIND + segment->kind);
         const unsigned from = column_of(c, segment->from_ms);
@@ -145,9 +150,11 @@ static void fill_cells(const canvas *c, size_t row, unsigned char *cells)
     }
     for (size_t i = 0; i < c->line->mark_count; i++) {
         const timeline_mark *mark = &c->line->marks[i];
-        const unsigned column = column_of(c, mark->at_ms);
-        if (mark->row == row && column < c->columns)
-            cells[column] = (unsigned char)(CELL_SIGN + mark->sign);
+        /* The very end belongs to the picture. */
+        const unsigned column = column_of(c, mark->at_ms) - (mark->at_ms == c->line->to_ms);
+        const unsigned char cell = (unsigned char)(CELL_SIGN + mark->sign);
+        if (mark->row == row && column < c->columns && mark->sign != TIMELINE_PUSH && cell >= cells[column])
+            cells[column] = cell;
     }
 }
 
@@ -161,7 +168,7 @@ static void print_cell(const canvas *c, const timeline_row *row, unsigned char c
     const bool sign = cell >= CELL_SIGN;
     const glyph *shown = sign ? &sign_glyphs[cell - CELL_SIGN] : &kind_glyphs[cell - CELL_KIND];
     term_style style = row->style;
-    if (cell == CELL_SIGN + TIMELINE_KILLED)
+    if (cell >= CELL_SIGN + TIMELINE_LOST || cell == CELL_SIGN + TIMELINE_FAILED || cell == CELL_KIND + TIMELINE_FAULT)
         style = TERM_RED;
     else if (cell == CELL_KIND + TIMELINE_WAITING)
         style = TERM_DIM;
@@ -186,18 +193,42 @@ static void print_row(const canvas *c, size_t index)
     fputc('\n', c->t->stream);
 }
 
+/* What does not occur needs no explanation. */
+static bool has_kind(const timeline *line, timeline_kind kind)
+{
+    for (size_t i = 0; i < line->segment_count; i++)
+        if (line->segments[i].kind == kind)
+            return true;
+    return false;
+}
+
+static bool has_sign(const timeline *line, timeline_sign sign)
+{
+    for (size_t i = 0; i < line->mark_count; i++)
+        if (line->marks[i].sign == sign)
+            return true;
+    return false;
+}
+
 static void print_legend(const canvas *c)
 {
     FILE *out = c->t->stream;
+    const char *gap = "";
     fprintf(out, "%*s%s", (int)c->margin, "", term_on(c->t, TERM_DIM));
     for (size_t i = 0; i < sizeof kind_glyphs / sizeof kind_glyphs[0]; i++) {
-        if (kind_glyphs[i].meaning != NULL)
-            fprintf(out, "%s %s   ", term_pick(c->t, kind_glyphs[i].fancy, kind_glyphs[i].plain),
-                    kind_glyphs[i].meaning);
+        if (kind_glyphs[i].meaning == NULL || !has_kind(c->line, (timeline_kind)i))
+            continue;
+        fprintf(out, "%s%s %s", gap, term_pick(c->t, kind_glyphs[i].fancy, kind_glyphs[i].plain),
+                kind_glyphs[i].meaning);
+        gap = "   ";
     }
-    for (size_t i = 0; i < sizeof sign_glyphs / sizeof sign_glyphs[0]; i++)
-        fprintf(out, "%s%s %s", i > 0 ? "   " : "", term_pick(c->t, sign_glyphs[i].fancy, sign_glyphs[i].plain),
+    for (size_t i = 0; i < sizeof sign_glyphs / sizeof sign_glyphs[0]; i++) {
+        if (sign_glyphs[i].meaning == NULL || !has_sign(c->line, (timeline_sign)i))
+            continue;
+        fprintf(out, "%s%s %s", gap, term_pick(c->t, sign_glyphs[i].fancy, sign_glyphs[i].plain),
                 sign_glyphs[i].meaning);
+        gap = "   ";
+    }
     fprintf(out, "%s\n", term_off(c->t));
 }
 

@@ -194,6 +194,7 @@ typedef enum simba_log_level {
     SIMBA_LOG_WARN,
     SIMBA_LOG_INFO,
     SIMBA_LOG_DEBUG,
+    SIMBA_LOG_EVENT, /* not for people: every event of every contender as a line for simba-timeline(1) */
 } simba_log_level;
 
 /* Called from any thread with locks of the library held: return quickly, call nothing of simba. */

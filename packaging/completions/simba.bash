@@ -19,7 +19,7 @@ _simba() {
             compopt -o default
             return
             ;;
-        --url | --config | --ttl | --transition | --id) ((i++)) ;;
+        --url | --config | --ttl | --transition | --id | --event-log) ((i++)) ;;
         -*) ;;
         *)
             [ -n "$command" ] || command=${COMP_WORDS[i]}
@@ -27,13 +27,13 @@ _simba() {
         esac
     done
     case $previous in
-    --config | --status-file)
+    --config | --status-file | --event-log | --svg)
         compopt -o default
         return
         ;;
     esac
     if [ -z "$command" ] || [ "$command" = help ]; then
-        mapfile -t COMPREPLY < <(compgen -W "$(_simba_words) --url --config --ttl --transition --id --help" -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W "$(_simba_words) --url --config --ttl --transition --id --event-log --help" -- "$word")
     elif [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_simba_words "$command") --" -- "$word")
     else

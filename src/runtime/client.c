@@ -106,7 +106,7 @@ static int check_options(const simba_client_options *options, simba_error *err)
         return simba__fail(err, SIMBA_EINVAL, "executor and SIMBA_DISPATCH_EXECUTOR go together");
     if (options->max_callback_threads == 0)
         return simba__fail(err, SIMBA_EINVAL, "max_callback_threads is 0; at least one is needed");
-    if ((unsigned)options->log_level > SIMBA_LOG_DEBUG)
+    if ((unsigned)options->log_level > SIMBA_LOG_EVENT)
         return simba__fail(err, SIMBA_EINVAL, "log_level is %d, which is none of SIMBA_LOG_…", (int)options->log_level);
     return 0;
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "runtime/eventlog.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -131,6 +132,7 @@ void simba__member_step(simba__party *party, simba__event *event)
     event->used = actions.used;
     publish(member);
     count(member, event, op_before, &actions);
+    simba__eventlog_step(member, event, &actions);
     simba__party_act(party, &actions, member->id, member->machine.timing);
     simba__party_want(party, simba__contention_wants_news(&member->machine, party->client->backend->caps));
     type_of(member)->told(member, &actions);

@@ -730,6 +730,7 @@ static void stats(void **state)
 struct lines {
     unsigned count, revoked;
     simba_log_level most;
+    unsigned events; /* bits: which lines of the event log there were; 16: one that is not about the mutex */
 };
 
 static void note_line(void *user, simba_log_level level, const char *text)
@@ -737,7 +738,15 @@ static void note_line(void *user, simba_log_level level, const char *text)
     struct lines *lines = user;
     board_lock();
     lines->count++;
-    lines->revoked += strstr(text, "the-mutex") && strstr(text, "revoked");
+    if (level == SIMBA_LOG_EVENT) {
+        lines->events |= strstr(text, " start") != NULL ? 1U : 0;
+        lines->events |= strstr(text, " lease ") != NULL ? 2U : 0;
+        lines->events |= strstr(text, " lost revoked") != NULL ? 4U : 0;
+        lines->events |= strstr(text, " callback acquired") != NULL ? 8U : 0;
+        lines->events |= strstr(text, " the-mutex/") == NULL ? 16U : 0;
+    } else {
+        lines->revoked += strstr(text, "the-mutex") && strstr(text, "revoked");
+    }
     if (level > lines->most)
         lines->most = level;
     board_unlock();
@@ -747,7 +756,7 @@ static void note_line(void *user, simba_log_level level, const char *text)
 static void log_hook(void **state)
 {
     (void)state;
-    for (int level = SIMBA_LOG_ERROR; level <= SIMBA_LOG_DEBUG; level++) {
+    for (int level = SIMBA_LOG_ERROR; level <= SIMBA_LOG_EVENT; level++) {
         struct lines lines = {0};
         simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
         options.log = note_line;
@@ -762,6 +771,7 @@ static void log_hook(void **state)
         client_close(client);
         assert_int_equal(level >= SIMBA_LOG_WARN, lines.revoked);
         assert_true((int)lines.most <= level);
+        assert_int_equal(lines.events, level == SIMBA_LOG_EVENT ? 15 : 0);
     }
 }
 

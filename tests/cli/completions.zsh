@@ -27,7 +27,7 @@ typed $'PS1="> "; fpath=('${(q)1}$' $fpath); autoload -Uz compinit; compinit -u 
 expect ready
 typed $'simba sch\t'
 expect schedule
-typed $'--ev\t'
+typed $'--ever\t'
 expect --every
 typed $'1s nigh\t'
 expect nightly-backup

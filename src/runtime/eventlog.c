@@ -1,0 +1,63 @@
+/* See eventlog.h. */
+#include "runtime/eventlog.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/chronicle.h"
+#include "util/clock.h"
+
+static bool is_wanted(const simba__member *member)
+{
+    const simba_client_options *options = &member->party.client->options;
+    return options->log && options->log_level >= SIMBA_LOG_EVENT;
+}
+
+/* A word of a line has no blanks in it. */
+static size_t add_word(char *line, size_t size, size_t at, const char *text)
+{
+    for (; *text && at + 4 < size; text++)
+        if ((unsigned char)*text <= ' ' || *text == '%')
+            at += (size_t)snprintf(line + at, size - at, "%%%02x", (unsigned char)*text);
+        else
+            line[at++] = *text;
+    line[at] = '\0';
+    return at;
+}
+
+static void write_line(const simba__member *member, int64_t at_ns, const char *words)
+{
+    char line[SIMBA_MUTEX_BYTES * 3 + SIMBA_ID_MAX * 3 + 192];
+    simba_client *client = member->party.client;
+    size_t at = (size_t)snprintf(line, sizeof line, "%lld ", (long long)at_ns);
+    at = add_word(line, sizeof line - 160, at, member->party.topic->mutex);
+    line[at++] = '/';
+    at = add_word(line, sizeof line - 160, at, member->id);
+    snprintf(line + at, sizeof line - at, " %s", words);
+    client->options.log(client->options.log_user, SIMBA_LOG_EVENT, line);
+}
+
+struct moment {
+    const simba__member *member;
+    int64_t at_ns;
+};
+
+static void say(void *user, const char *words)
+{
+    const struct moment *moment = user;
+    write_line(moment->member, moment->at_ns, words);
+}
+
+void simba__eventlog_step(const simba__member *member, const simba__event *event, const simba__actions *actions)
+{
+    if (!is_wanted(member))
+        return;
+    struct moment moment = {member, event->now.ns};
+    simba__chronicle_step(&member->machine, event, actions, 0, say, &moment);
+}
+
+void simba__eventlog_say(const simba__member *member, const char *words)
+{
+    if (is_wanted(member))
+        write_line(member, simba__clock_boot().ns, words);
+}

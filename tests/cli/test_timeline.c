@@ -1,0 +1,86 @@
+/* `--event-log` and `simba timeline`: what happened in real runs, as a picture. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support.h"
+
+/* Two runs, one log, one picture. */
+static void real_runs_are_drawn(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("run", "--event-log", in_dir("events"), "--id", "first one", "m", "--", "true"), 0);
+    assert_int_equal(RUN("run", "--event-log", in_dir("events"), "--id", "second", "m", "--", "true"), 0);
+    const char *log = contents(in_dir("events"));
+    assert_non_null(strstr(log, " m/first%20one start\n"));
+    assert_non_null(strstr(log, " m/first%20one request acquire\n"));
+    assert_non_null(strstr(log, " m/second lease "));
+    assert_non_null(strstr(log, " m/second request release\n"));
+    assert_int_equal(RUN("timeline", in_dir("events")), 0);
+    assert_non_null(strstr(out_of(&last), "  m/first%20one  "));
+    assert_non_null(strstr(out_of(&last), "owner"));
+    assert_int_equal(RUN("timeline", in_dir("events"), "--svg", in_dir("a.svg"), "--title", "1 < 2"), 0);
+    const char *svg = contents(in_dir("a.svg"));
+    assert_non_null(strstr(svg, "<svg xmlns"));
+    assert_non_null(strstr(svg, "1 &lt; 2"));
+    assert_non_null(strstr(svg, "</svg>"));
+}
+
+/* Every kind of line ends up in the picture; a lease that nobody renews shows both of its parts. */
+static void all_that_can_happen_is_drawn(void **state)
+{
+    (void)state;
+    write_file(in_dir("a"),
+               "# a comment\n"
+               "0 a start\n0 a request acquire\n0 a lease 4000000000 8000000000 7\n0 a callback acquired\n"
+               "1000000000 a returned\n2000000000 a fault cut 9000000000\n5000000000 a failed SIMBA_ETIMEDOUT\n"
+               "8000000000 a lost expired\n8000000000 a callback released\n8500000000 a returned\n"
+               "9000000000 a something-new\n");
+    write_file(in_dir("b"), "0 b start\n9000000000 b push released\n9000000000 b lease 13000000000 17000000000 8\n"
+                            "9000000000 b callback acquired\n10000000000 b killed\n");
+    assert_int_equal(RUN("timeline", in_dir("b"), in_dir("a")), 0);
+    setenv("LC_ALL", "C", 1);
+    assert_int_equal(RUN("timeline", in_dir("b"), in_dir("a")), 0);
+    const char *row = strstr(out_of(&last), "  a  ");
+    assert_non_null(row);
+    assert_int_equal(strncmp(row, "  a  >#######", 13), 0);
+    assert_non_null(strstr(row, "#======"));
+    assert_non_null(strstr(row, "!"));
+    assert_non_null(strstr(row, "v"));
+    assert_non_null(strstr(strstr(row, "\n  b  "), "...>"));
+    assert_non_null(strstr(row, "X\n"));
+    assert_int_equal(RUN("timeline", in_dir("a"), "--from", "4s", "--to", "8s"), 0);
+    assert_null(strstr(out_of(&last), "#"));
+}
+
+/* A mistake is named. */
+static void mistakes_are_named(void **state)
+{
+    (void)state;
+    write_file(in_dir("bad"), "1 a start\nnonsense\n");
+    write_file(in_dir("empty"), "");
+    assert_int_equal(RUN("timeline", in_dir("bad")), 64);
+    assert_non_null(strstr(err_of(&last), "line 2 of "));
+    assert_int_equal(RUN("timeline", in_dir("empty")), 1);
+    assert_non_null(strstr(err_of(&last), "nothing to draw"));
+    assert_int_equal(RUN("timeline", in_dir("missing")), 64);
+    assert_non_null(strstr(err_of(&last), "missing cannot be read"));
+    write_file(in_dir("good"), "1 a start\n2 a stopped\n");
+    assert_int_equal(RUN("timeline", in_dir("good"), "--svg", "/proc/no/such.svg"), 1);
+    assert_non_null(strstr(err_of(&last), "/proc/no/such.svg cannot be written"));
+    assert_int_equal(RUN("run", "--event-log", "/proc/no/such.log", "m", "--", "true"), 64);
+    assert_non_null(strstr(err_of(&last), "the event log /proc/no/such.log cannot be opened"));
+    assert_int_equal(RUN("list", "--event-log", "x"), 64);
+}
+
+int main(int argc, char **argv)
+{
+    helper_main(argc, argv);
+    const struct CMUnitTest tests[] = {
+        TEST(real_runs_are_drawn),
+        TEST(all_that_can_happen_is_drawn),
+        TEST(mistakes_are_named),
+    };
+    return cmocka_run_group_tests_name("timeline", tests, NULL, NULL);
+}
