@@ -117,6 +117,8 @@ void fault_item(sim *s, const sim_event *event)
     const int64_t until = min64(s->now + item->for_ns, s->plan->horizon_ns);
     const bool of_member = item->kind <= SIM_ITEM_SLOW;
     sim_process *process = &s->process[of_member ? s->party[item->who].process : item->who];
+    if (s->healed && item->kind > SIM_ITEM_STOP)
+        return; /* it was to happen to a process that did not run */
     switch ((sim_item_kind)item->kind) {
     case SIM_ITEM_START:
     case SIM_ITEM_STOP:

@@ -11,26 +11,29 @@
 
 #include "sim/report.h"
 #include "sim/sim.h"
+#include "sim/stories.h"
 
 #define JOBS_MAX 256
 
-static const char usage[] = "usage: simba-sim [OPTION...]\n"
-                            "Runs the protocol of simba in simulated processes, against models of the stores, under "
-                            "faults that are drawn from a\n"
-                            "seed, and checks every promise after every step. One seed is one run per store.\n"
-                            "\n"
-                            "  --seeds N        how many seeds (1000)\n"
-                            "  --first N        the first of them (1)\n"
-                            "  --seed N         just this one, and tell all about it\n"
-                            "  --store KIND     push, poll, session or all (all)\n"
-                            "  --jobs N         how many threads (1)\n"
-                            "  --broken WHAT    break an assumption, drift or lost-writes, and expect to find out\n"
-                            "  --trace          print the event log of --seed, in the format of `simba timeline`\n"
-                            "  --svg FILE       draw --seed, or the first seed that breaks a promise\n"
-                            "  --help           this text\n"
-                            "\n"
-                            "Exit status: 0 all promises were kept (with --broken: one was broken, and the tokens "
-                            "told), 1 not, 64 wrong usage.\n";
+static const char usage[] =
+    "usage: simba-sim [OPTION...]\n"
+    "Runs the protocol of simba in simulated processes, against models of the stores, under "
+    "faults that are drawn from a\n"
+    "seed, and checks every promise after every step. One seed is one run per store.\n"
+    "\n"
+    "  --seeds N        how many seeds (1000)\n"
+    "  --first N        the first of them (1)\n"
+    "  --seed N         just this one, and tell all about it\n"
+    "  --store KIND     push, poll, session or all (all)\n"
+    "  --jobs N         how many threads (1)\n"
+    "  --broken WHAT    break an assumption, drift or lost-writes, and expect to find out\n"
+    "  --trace          print the event log of --seed, in the format of `simba timeline`\n"
+    "  --svg FILE       draw --seed, or the first seed that breaks a promise\n"
+    "  --story NAME     draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
+    "  --help           this text\n"
+    "\n"
+    "Exit status: 0 all promises were kept (with --broken: one was broken, and the tokens "
+    "told), 1 not, 64 wrong usage.\n";
 
 typedef struct options {
     uint64_t first;
@@ -171,11 +174,17 @@ static bool store_bits(const char *text, unsigned *ret_bits)
 static int parse(int argc, char **argv, options *o)
 {
     static const struct option longs[] = {
-        {"seeds", required_argument, NULL, 'n'}, {"first", required_argument, NULL, 'f'},
-        {"seed", required_argument, NULL, 's'},  {"store", required_argument, NULL, 'k'},
-        {"jobs", required_argument, NULL, 'j'},  {"broken", required_argument, NULL, 'b'},
-        {"trace", no_argument, NULL, 't'},       {"svg", required_argument, NULL, 'g'},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
+        {"seeds", required_argument, NULL, 'n'},
+        {"first", required_argument, NULL, 'f'},
+        {"seed", required_argument, NULL, 's'},
+        {"store", required_argument, NULL, 'k'},
+        {"jobs", required_argument, NULL, 'j'},
+        {"broken", required_argument, NULL, 'b'},
+        {"trace", no_argument, NULL, 't'},
+        {"svg", required_argument, NULL, 'g'},
+        {"story", required_argument, NULL, 'y'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
     uint64_t jobs = 1;
     for (int option; (option = getopt_long(argc, argv, "", longs, NULL)) >= 0;) {
@@ -207,6 +216,8 @@ static int parse(int argc, char **argv, options *o)
         case 'g':
             o->svg = optarg;
             break;
+        case 'y':
+            return sim_story(optarg, stdout) ? 0 : wrong("there is no story", optarg);
         case 'h':
             fputs(usage, stdout);
             return 0;

@@ -191,6 +191,37 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     }
 }
 
+bool sim_plan_story(sim_plan *plan, const char *name)
+{
+    const bool outage = strcmp(name, "outage") == 0;
+    if (!outage && strcmp(name, "fail-over") != 0)
+        return false;
+    *plan = (sim_plan){
+        .seed = 1,
+        .store = SIM_STORE_PUSH,
+        .queue = true,
+        .latency_ns = SIM_MS,
+        .timing = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_min_ms = -200, .jitter_max_ms = 1000},
+        .horizon_ns = 50 * SIM_S,
+        .processes = 3,
+        .members = 3,
+        .mutexes = 1,
+        .offset_ns = {SIM_S, SIM_S, SIM_S},
+    };
+    for (uint8_t i = 0; i < plan->members; i++) {
+        snprintf(plan->member[i].id, sizeof plan->member[i].id, "node-%c", 'a' + i);
+        plan->member[i].process = i;
+        add(plan, SIM_ITEM_START, i, i * 100 * SIM_MS);
+        add(plan, SIM_ITEM_SLOW, i, 0)->for_ns = 300 * SIM_MS; /* callbacks that can be seen */
+    }
+    if (outage)
+        add(plan, SIM_ITEM_RESTART, 0, 18 * SIM_S)->for_ns = 5900 * SIM_MS;
+    else
+        add(plan, SIM_ITEM_KILL, 0, 13 * SIM_S);
+    add(plan, SIM_ITEM_STOP, outage ? 0 : 1, 42 * SIM_S);
+    return true;
+}
+
 static void print_item(const sim_plan *plan, const sim_item *item, FILE *out)
 {
     fprintf(out, "  %10.3f s  %s", (double)item->at_ns / 1e9, sim_item_name((sim_item_kind)item->kind));

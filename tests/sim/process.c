@@ -4,6 +4,7 @@
  * (contention.h), until when a holder may act (timing.h). */
 #include <string.h>
 
+#include "core/chronicle.h"
 #include "core/delivery.h"
 #include "sim/world.h"
 
@@ -118,12 +119,11 @@ static void post(sim *s, sim_party *party)
     sim_plan_event(s, EV_STRAND, index_of(s, party), s->now + sim_pick(s, 0, 50000), party->life, 0);
 }
 
-static void look_if_stop_returned(sim *s, sim_party *party)
+static void look_if_stop_returned(sim_party *party)
 {
     if (party->stop_wanted && !party->running && party->strand == STRAND_IDLE) {
         party->stop_wanted = false;
         party->stop_returned = true;
-        sim_log(s, party->name, "stopped");
     }
 }
 
@@ -167,28 +167,28 @@ static void act(sim *s, sim_party *party, const simba__actions *actions)
         party->running = false;
         want(s, party, false);
         s->verdict.contender_ns += party->is_member ? s->now - party->started_at : 0;
-        look_if_stop_returned(s, party);
+        look_if_stop_returned(party);
     }
     if (actions->released && party->locker)
         ack(s, party);
 }
 
-static void log_step(sim *s, const sim_party *party, const simba__actions *actions)
+struct moment {
+    sim *s;
+    const sim_party *party;
+};
+
+static void say(void *user, const char *words)
 {
-    static const char *const ops[] = {"acquire", "renew", "release", "read"};
-    if (!s->log)
-        return;
-    const sim_process *process = &s->process[party->process];
-    if (actions->submit)
-        sim_log(s, party->name, "request %s", ops[actions->op]);
-    const int64_t held_ns = party_held_ns(s, party);
-    const int64_t ttl_ns = simba__lease_left_ns(simba__contention_ttl_until(&party->machine), process->session_until,
-                                                process_now(s, process));
-    if (party->is_member && held_ns > 0)
-        sim_log(s, party->name, "lease %lld %lld %llu", (long long)(s->now + ttl_ns), (long long)(s->now + held_ns),
-                (unsigned long long)party->machine.token);
-    else if (party->is_member && actions->released)
-        sim_log(s, party->name, "lost %s", simba_reason_name(actions->reason));
+    const struct moment *moment = user;
+    sim_log(moment->s, moment->party->name, "%s", words);
+}
+
+static void log_step(sim *s, const sim_party *party, const simba__event *event, const simba__actions *actions)
+{
+    struct moment moment = {s, party};
+    if (s->log)
+        simba__chronicle_step(&party->machine, event, actions, s->now - event->now.ns, say, &moment);
 }
 
 static void step_member(sim *s, sim_party *party, simba__event *event, simba__actions *ret_actions)
@@ -197,7 +197,7 @@ static void step_member(sim *s, sim_party *party, simba__event *event, simba__ac
     simba__contention_step(&party->machine, event, ret_actions);
     party->valid_until = simba__contention_valid_until(&party->machine);
     sim_mix(s, (uint64_t)party->valid_until.ns);
-    log_step(s, party, ret_actions);
+    log_step(s, party, event, ret_actions);
     check_step(s, party, &before, event, ret_actions);
 }
 
@@ -216,9 +216,10 @@ static void step(sim *s, sim_party *party, simba__event *event)
     sim_mix(s, (uint64_t)index_of(s, party) << 32 | (uint64_t)event->kind << 24 | (uint64_t)party->machine.phase << 16 |
                    (uint64_t)actions.op << 8 | (uint64_t)actions.submit << 3 | (uint64_t)actions.acquired << 2 |
                    (uint64_t)actions.released << 1 | actions.done);
-    if (process->stall_ns > 0 && process->alive) {
+    if (process->stall_ns > 0 && process->alive && !s->healed) {
         /* The clock was read, and now the process does not get on. */
-        process->paused_until = s->now + process->stall_ns;
+        const int64_t until = s->now + process->stall_ns;
+        process->paused_until = until < s->plan->horizon_ns ? until : s->plan->horizon_ns;
         check_trouble(s, party->process, s->now, process->paused_until);
         sim_log(s, party->name, "fault stalled %lld", (long long)process->paused_until);
         process->stall_ns = 0;
@@ -264,7 +265,7 @@ static void run_strand(sim *s, sim_party *party)
             ack(s, party);
     }
     party->strand = STRAND_IDLE;
-    look_if_stop_returned(s, party);
+    look_if_stop_returned(party);
 }
 
 static void callback_ended(sim *s, sim_party *party)
@@ -293,7 +294,8 @@ void party_start(sim *s, sim_party *party)
     party->life += party->locker;
     party->held = false;
     party->started_at = s->now;
-    sim_log(s, party->name, "start");
+    if (!party->is_member)
+        sim_log(s, party->name, "start");
     simba__event event = {
         .kind = SIMBA__EV_START, .seed = (uint64_t)sim_pick(s, INT64_MIN / 2, INT64_MAX / 2), .give_up = SIMBA__NEVER};
     if (party->locker && !party->try_once && sim_chance(s, 500)) {
@@ -310,7 +312,6 @@ void party_stop(sim *s, sim_party *party)
     if (!party->running)
         return;
     party->stop_wanted = true;
-    sim_log(s, party->name, "stop");
     step(s, party, &event);
 }
 
@@ -340,12 +341,8 @@ static void deliver_reply(sim *s, const sim_message *message)
     /* What is late or comes twice gets as far as the machine, which has to know. */
     if (message->generation == party->generation)
         party->outstanding = false;
-    if (reply.status < 0)
-        sim_log(s, party->name, "failed refused");
     step(s, party, &event);
 }
-
-static const char *const push_names[] = {"changed", "released", "acquired", "freed", "session-lost", "session-back"};
 
 static void deliver_push(sim *s, unsigned process, unsigned mutex, const simba_push *push)
 {
@@ -356,7 +353,6 @@ static void deliver_push(sim *s, unsigned process, unsigned mutex, const simba_p
             !simba__delivery_concerns(&delivery, party->is_member))
             continue;
         simba__event event = {.kind = SIMBA__EV_PUSH, .push = push};
-        sim_log(s, party->name, "push %s", push_names[push->kind]);
         step(s, party, &event);
         simba__delivery_made(&delivery, party->is_member, event.used);
     }
@@ -370,7 +366,6 @@ static void push_to_all(sim *s, unsigned process, simba_push_kind kind)
         simba__event event = {.kind = SIMBA__EV_PUSH, .push = &push};
         if (!party->running || party->process != process)
             continue;
-        sim_log(s, party->name, "push %s", push_names[kind]);
         step(s, party, &event);
     }
 }
@@ -608,7 +603,6 @@ static void deadline(sim *s, sim_party *party)
     if (!party->outstanding)
         return;
     party->outstanding = false;
-    sim_log(s, party->name, "failed timed out");
     step(s, party, &event);
 }
 

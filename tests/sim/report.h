@@ -4,6 +4,9 @@
 
 #include "sim/sim.h"
 
+/* The whole scenario as SVG. */
+void sim_draw(sim *sim, const sim_plan *plan, const char *title, FILE *svg);
+
 /* `svg`: also draw it into this file; NULL: do not. */
 void sim_report(sim *sim, const sim_plan *plan, const sim_verdict *verdict, const char *svg, FILE *out);
 

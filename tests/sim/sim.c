@@ -133,10 +133,21 @@ static void kill_a_waiter(sim *s, const sim_party *leader)
     memset(s->store.subscribed[victim], 0, sizeof s->store.subscribed[victim]);
 }
 
+/* Two under one name share one place in a queue of names, and the first to win takes it away from the other, which then
+ * has to wait for its timer. */
+static bool share_a_place(const sim *s)
+{
+    for (unsigned i = 1; s->plan->queue && i < s->plan->members; i++)
+        for (unsigned k = 0; k < i; k++)
+            if (s->party[i].mutex == 0 && s->party[k].mutex == 0 && strcmp(s->party[i].id, s->party[k].id) == 0)
+                return true;
+    return false;
+}
+
 static void hand_over(sim *s)
 {
     sim_party *leader = find_leader(s, 0);
-    if (!leader)
+    if (!leader || share_a_place(s))
         return;
     if (sim_chance(s, 500))
         kill_a_waiter(s, leader);

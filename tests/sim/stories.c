@@ -1,0 +1,21 @@
+/* See stories.h. */
+#include "sim/stories.h"
+
+#include <string.h>
+
+#include "sim/report.h"
+
+bool sim_story(const char *name, FILE *svg)
+{
+    sim_plan plan;
+    if (!sim_plan_story(&plan, name))
+        return false;
+    sim *s = sim_new();
+    const bool outage = strcmp(name, "outage") == 0;
+    sim_draw(s, &plan,
+             outage ? "The store is away for 5.9 s (ttl 10 s, transition 6 s), and nobody loses the leadership"
+                    : "The leader is killed (ttl 10 s, transition 6 s); later its successor stops and hands over",
+             svg);
+    sim_free(s);
+    return true;
+}
