@@ -32,6 +32,11 @@
  *   FORCE_RELEASE  ends any grant. MINE when there was one, NOT_MINE when nobody owned it.
  *   EXAMINE        how the store is set up, through host->found. Changes nothing.
  *   PREPARE        makes what is missing in the store and leaves alone what exists.
+ *
+ * Sessions (SIMBA_CAP_SESSION). A grant belongs to the session that made it: what an earlier session of ours has left
+ * under the same nonce is not MINE. What a session did not answer while it lasted fails when it is over. A session that was
+ * reported lost, or whose end by host->session has passed, is not taken up again. Nothing is renewed, so holders are
+ * watched for too: push when a grant is forced away. An invitation (RELEASED, CHANGED) reaches every waiter of the topic.
  */
 #ifndef SIMBA_BACKEND_H
 #define SIMBA_BACKEND_H
