@@ -35,8 +35,7 @@
  *
  * Sessions (SIMBA_CAP_SESSION). A grant belongs to the session that made it: what an earlier session of ours has left
  * under the same nonce is not MINE. What a session did not answer while it lasted fails when it is over. A session that was
- * reported lost, or whose end by host->session has passed, is not taken up again. Nothing is renewed, so holders are
- * watched for too: push when a grant is forced away. An invitation (RELEASED, CHANGED) reaches every waiter of the topic.
+ * reported lost is not taken up again. Nothing is renewed, so a holder is told when its grant is forced away.
  */
 #ifndef SIMBA_BACKEND_H
 #define SIMBA_BACKEND_H

@@ -33,8 +33,8 @@ bool process_is_paused(const sim *s, const sim_process *process)
 int64_t party_held_ns(const sim *s, const sim_party *party)
 {
     const sim_process *process = &s->process[party->process];
-    return process->alive ? simba__lease_left_ns(party->valid_until, process->session_until, process_now(s, process))
-                          : 0;
+    const simba_local session_until = simba__local_add(process->session_until, -party->margin_ns);
+    return process->alive ? simba__lease_left_ns(party->valid_until, session_until, process_now(s, process)) : 0;
 }
 
 /* --- what the machines want -------------------------------------------------------------------------- */
@@ -73,7 +73,8 @@ static void submit(sim *s, sim_party *party, const simba__actions *actions)
     message->generation = actions->generation;
     message->session = process->session;
     message->request = party->request;
-    net_to_store(s, index, false);
+    /* While the session lives, a release is carried out in the end. */
+    net_to_store(s, index, s->plan->store == SIM_STORE_SESSION && actions->op == SIMBA_OP_RELEASE);
 }
 
 static void subscribe(sim *s, unsigned process, unsigned mutex)
@@ -191,11 +192,21 @@ static void log_step(sim *s, const sim_party *party, const simba__event *event, 
         simba__chronicle_step(&party->machine, event, actions, s->now - event->now.ns, say, &moment);
 }
 
+/* As in runtime/member.c: a session's end moves without the machine, so whoever reads looks at that. */
+static void publish(const sim *s, sim_party *party)
+{
+    const bool session = s->timing.session;
+    party->valid_until = simba__contention_valid_until(&party->machine);
+    if (session && party->valid_until.ns)
+        party->valid_until = SIMBA__NEVER;
+    party->margin_ns = session && party->machine.phase == SIMBA__HOLD ? s->timing.stop_margin_ns : 0;
+}
+
 static void step_member(sim *s, sim_party *party, simba__event *event, simba__actions *ret_actions)
 {
     const simba__contention before = party->machine;
     simba__contention_step(&party->machine, event, ret_actions);
-    party->valid_until = simba__contention_valid_until(&party->machine);
+    publish(s, party);
     sim_mix(s, (uint64_t)party->valid_until.ns);
     log_step(s, party, event, ret_actions);
     check_step(s, party, &before, event, ret_actions);
@@ -346,7 +357,7 @@ static void deliver_reply(sim *s, const sim_message *message)
 
 static void deliver_push(sim *s, unsigned process, unsigned mutex, const simba_push *push)
 {
-    simba__delivery delivery = simba__delivery_of(push, s->caps);
+    simba__delivery delivery = simba__delivery_of(push);
     for (unsigned i = 0; i < s->parties; i++) {
         sim_party *party = &s->party[i];
         if (!party->running || party->process != process || party->mutex != mutex ||
@@ -356,6 +367,14 @@ static void deliver_push(sim *s, unsigned process, unsigned mutex, const simba_p
         step(s, party, &event);
         simba__delivery_made(&delivery, party->is_member, event.used);
     }
+}
+
+static void push_to(sim *s, const sim_message *message)
+{
+    sim_party *party = &s->party[message->party];
+    simba__event event = {.kind = SIMBA__EV_PUSH, .push = &message->push};
+    if (party->running && party->machine.nonce == message->request.nonce)
+        step(s, party, &event);
 }
 
 static void push_to_all(sim *s, unsigned process, simba_push_kind kind)
@@ -408,8 +427,7 @@ static void send_for_session(sim *s, unsigned p, sim_message_kind kind)
 static void set_session(sim *s, unsigned p, int64_t sent_at)
 {
     sim_process *process = &s->process[p];
-    const simba__timing session = {.ttl_ns = s->plan->session_ns, .drift_ppm = s->timing.drift_ppm};
-    const int64_t until = sent_at + simba__lease_ns(&session);
+    const int64_t until = sent_at + simba__session_ns(&s->timing, s->plan->session_ns / SIM_MS);
     if (until <= process->session_until.ns)
         return;
     process->session_until.ns = until;
@@ -421,7 +439,7 @@ static void session_lost(sim *s, unsigned p)
     sim_process *process = &s->process[p];
     process->session = 0;
     process->attempt++;
-    process->session_until.ns = 1; /* long ago */
+    process->session_until.ns = 0;
     process->session_version++;
     push_to_all(s, p, SIMBA_PUSH_SESSION_LOST);
 }
@@ -442,7 +460,7 @@ static void connected(sim *s, const sim_message *message)
     if (process->session || message->generation != process->attempt)
         return; /* an answer to an earlier attempt; that session will go by itself */
     process->session = message->session;
-    process->session_until.ns = 1;
+    process->session_until.ns = 0;
     set_session(s, p, sent_at);
     for (unsigned m = 0; m < s->plan->mutexes; m++)
         if (process->topic[m].watched)
@@ -500,7 +518,7 @@ void process_start(sim *s, unsigned p)
             make_party(s, &s->party[i]);
     if (s->plan->store == SIM_STORE_SESSION) {
         process->session = 0;
-        process->session_until.ns = 1;
+        process->session_until.ns = 0;
         sim_plan_event(s, EV_PING, p, s->now, ++process->ping_version, 0);
     }
     for (unsigned i = 0; i < s->parties; i++)
@@ -570,7 +588,9 @@ static void message_arrived(sim *s, uint32_t index)
         deliver_reply(s, &message);
         break;
     case MSG_PUSH:
-        if (process->topic[message.mutex].watched)
+        if (message.party < SIM_PARTIES)
+            push_to(s, &message);
+        else if (process->topic[message.mutex].watched)
             deliver_push(s, message.process, message.mutex, &message.push);
         break;
     case MSG_SUBSCRIBED:

@@ -193,11 +193,11 @@ static void prepare(sim *s, const sim_plan *plan, FILE *log)
     sim_events_clear(&s->events);
     simba_error error;
     simba_timing timing = plan->timing;
-    if (simba__timing_resolve(&timing, DRIFT_PPM, OP_TIMEOUT_MS, plan->store == SIM_STORE_SESSION, &error, &s->timing) <
-        0) {
+    const bool session = plan->store == SIM_STORE_SESSION;
+    if (simba__timing_resolve(&timing, DRIFT_PPM, OP_TIMEOUT_MS, session, &error, &s->timing) < 0 ||
+        (session && simba__timing_check_session(&s->timing, plan->session_ns / SIM_MS, &error) < 0)) {
         timing.stop_margin_ms = 0;
-        if (simba__timing_resolve(&timing, DRIFT_PPM, OP_TIMEOUT_MS, plan->store == SIM_STORE_SESSION, &error,
-                                  &s->timing) < 0)
+        if (simba__timing_resolve(&timing, DRIFT_PPM, OP_TIMEOUT_MS, session, &error, &s->timing) < 0)
             abort();
     }
 }

@@ -136,13 +136,16 @@ static void poll(sim *s, const sim_message *message)
     net_to_process(s, index, false, 0);
 }
 
-static void arrived(sim *s, uint32_t index)
+/* True: it is to be delivered again, when the store is back. */
+static bool arrived(sim *s, uint32_t index)
 {
     sim_message *message = &s->message[index];
     if (s->now < s->store.down_until) {
-        if (message->kind == MSG_REQUEST)
+        const bool request = message->kind == MSG_REQUEST;
+        const bool again = request && message->request.op == SIMBA_OP_RELEASE && s->plan->store == SIM_STORE_SESSION;
+        if (request)
             refuse(s, message);
-        return;
+        return again;
     }
     switch ((sim_message_kind)message->kind) {
     case MSG_REQUEST:
@@ -160,6 +163,7 @@ static void arrived(sim *s, uint32_t index)
     default:
         session_message(s, message);
     }
+    return false;
 }
 
 void store_event(sim *s, const sim_event *event)
@@ -170,8 +174,10 @@ void store_event(sim *s, const sim_event *event)
             sim_plan_event(s, EV_TO_STORE, 0, s->store.frozen_until + sim_pick(s, 1, 100000), 0, event->arg);
             return;
         }
-        arrived(s, event->arg);
-        net_free(s, event->arg);
+        if (arrived(s, event->arg))
+            sim_plan_event(s, EV_TO_STORE, 0, s->store.down_until + sim_pick(s, 10, 300) * SIM_MS, 0, event->arg);
+        else
+            net_free(s, event->arg);
         break;
     case EV_STORE_UP:
         if (s->now >= s->store.down_until)

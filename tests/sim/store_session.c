@@ -68,6 +68,7 @@ static void show(const sim *s, unsigned mutex, simba_owner *ret_owner)
     const sim_child *first = &s->store.children[mutex].child[0];
     strcpy(ret_owner->id, s->party[first->party].id);
     ret_owner->token = first->token;
+    ret_owner->ttl_at_ms = ret_owner->transition_at_ms = INT64_MAX;
 }
 
 bool session_owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
@@ -76,21 +77,31 @@ bool session_owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
     return s->store.children[mutex].count > 0;
 }
 
-/* The one that leads now is told that it does; the others, who does. */
+static void push_to(sim *s, const sim_child *child, simba_push_kind kind)
+{
+    uint32_t index;
+    sim_message *message = net_message(s, MSG_PUSH, s->party[child->party].process, &index);
+    message->party = child->party;
+    message->request.nonce = child->nonce;
+    message->push.kind = kind;
+    net_to_process(s, index, true, 0);
+}
+
+/* The one that leads now is told that it does; observers, who does. */
 static void spread_news(sim *s, unsigned mutex)
 {
     const sim_children *children = &s->store.children[mutex];
     simba_push push = {.kind = SIMBA_PUSH_FREED};
     show(s, mutex, &push.owner);
-    if (children->count == 0)
+    if (children->count > 0)
+        push.kind = SIMBA_PUSH_ACQUIRED;
+    else
         push.owner.token = s->checks.token_granted[mutex];
-    for (unsigned p = 0; p < s->plan->processes; p++) {
-        if (!s->store.subscribed[p][mutex])
-            continue;
-        if (children->count > 0)
-            push.kind = s->party[children->child[0].party].process == p ? SIMBA_PUSH_RELEASED : SIMBA_PUSH_ACQUIRED;
-        store_push(s, p, mutex, &push, 0);
-    }
+    for (unsigned p = 0; p < s->plan->processes; p++)
+        if (s->store.subscribed[p][mutex])
+            store_push(s, p, mutex, &push, 0);
+    if (children->count > 0)
+        push_to(s, &children->child[0], SIMBA_PUSH_RELEASED);
 }
 
 static void first_has_changed(sim *s, unsigned mutex)
@@ -208,9 +219,11 @@ void session_request(sim *s, sim_message *message)
         say_expired(s, &copy);
         return;
     }
-    if (copy.sequence <= s->store.done[copy.process])
+    /* Nothing overtakes. Only a release that was refused comes again, after what was sent later. */
+    uint64_t *done = &s->store.done[copy.process];
+    if (copy.sequence <= *done && copy.request.op != SIMBA_OP_RELEASE)
         return;
-    s->store.done[copy.process] = copy.sequence;
+    *done = copy.sequence > *done ? copy.sequence : *done;
     touch(s, session);
     store_remember(s, copy.mutex);
     simba_outcome outcome = SIMBA_NOT_MINE;
@@ -274,5 +287,6 @@ void session_force_release(sim *s, unsigned mutex)
         return;
     store_remember(s, mutex);
     check_revoked(s, mutex, children->child[0].token);
+    push_to(s, &children->child[0], SIMBA_PUSH_CHANGED);
     remove_child(s, mutex, 0);
 }

@@ -117,6 +117,7 @@ typedef struct sim_party {
 
     /* The lease as held_for_ms sees it. */
     simba_local valid_until;
+    int64_t margin_ns;
 
     /* For check.c. */
     bool app_leads;      /* from the beginning of on_acquired until on_released has returned */
