@@ -319,20 +319,17 @@ static size_t find_row(const timeline_log *log, const char *name)
 static void find_rows(timeline_log *log)
 {
     static const term_style styles[] = {TERM_CYAN, TERM_MAGENTA, TERM_YELLOW, TERM_GREEN, TERM_BLUE};
-    size_t capacity = 0;
     free(log->rows);
     free(log->states);
-    log->rows = NULL;
-    for (size_t i = 0; i < log->count; i++) {
-        if (find_row(log, log->entries[i].row) < log->row_count)
-            continue;
-        log->rows = grown(log->rows, &capacity, log->row_count, sizeof *log->rows);
-        log->rows[log->row_count++] = (timeline_row){.name = log->entries[i].row};
-    }
-    qsort(log->rows, log->row_count, sizeof *log->rows, by_name);
-    log->states = calloc(log->row_count + 1, sizeof *log->states);
-    if (log->states == NULL)
+    log->row_count = 0;
+    log->rows = calloc(log->count, sizeof *log->rows);
+    log->states = calloc(log->count, sizeof *log->states);
+    if (log->rows == NULL || log->states == NULL)
         abort();
+    for (size_t i = 0; i < log->count; i++)
+        if (find_row(log, log->entries[i].row) == log->row_count)
+            log->rows[log->row_count++].name = log->entries[i].row;
+    qsort(log->rows, log->row_count, sizeof *log->rows, by_name);
     for (size_t i = 0; i < log->row_count; i++) {
         log->rows[i].style = styles[i % (sizeof styles / sizeof styles[0])];
         log->states[i] = (state){.waiting_from = -1, .lease_from = -1, .callback_from = -1};

@@ -439,7 +439,7 @@ static void bad_client_options(void **state)
     WITH(options.op_timeout_ms = -1, "operation timeout");
     WITH(options.op_timeout_ms = INT64_MAX, "operation timeout");
     WITH(options.op_timeout_ms = INT64_MIN, "operation timeout");
-    WITH(options.log_level = (simba_log_level)4, "log_level");
+    WITH(options.log_level = (simba_log_level)5, "log_level");
     WITH(options.log_level = (simba_log_level)-1, "log_level");
 #undef WITH
     REFUSED(SIMBA_EINVAL, "ret_client", simba_client_open(store_url(), NULL, err, NULL));

@@ -208,11 +208,12 @@ bool sim_plan_story(sim_plan *plan, const char *name)
         .mutexes = 1,
         .offset_ns = {SIM_S, SIM_S, SIM_S},
     };
-    for (uint8_t i = 0; i < plan->members; i++) {
-        snprintf(plan->member[i].id, sizeof plan->member[i].id, "node-%c", 'a' + i);
-        plan->member[i].process = i;
-        add(plan, SIM_ITEM_START, i, i * 100 * SIM_MS);
-        add(plan, SIM_ITEM_SLOW, i, 0)->for_ns = 300 * SIM_MS; /* callbacks that can be seen */
+    for (unsigned i = 0; i < plan->members; i++) {
+        const uint8_t who = (uint8_t)i;
+        snprintf(plan->member[i].id, sizeof plan->member[i].id, "node-%c", 'a' + who);
+        plan->member[i].process = who;
+        add(plan, SIM_ITEM_START, who, who * 100 * SIM_MS);
+        add(plan, SIM_ITEM_SLOW, who, 0)->for_ns = 300 * SIM_MS; /* callbacks that can be seen */
     }
     if (outage)
         add(plan, SIM_ITEM_RESTART, 0, 18 * SIM_S)->for_ns = 5900 * SIM_MS;

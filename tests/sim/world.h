@@ -322,7 +322,7 @@ void check_step(sim *s, sim_party *party, const simba__contention *before, const
                 const simba__actions *actions);
 void check_submit(sim *s, const sim_party *party, const simba__actions *actions);
 void check_callback(sim *s, sim_party *party, const simba__tell *tell);
-void check_granted(sim *s, unsigned mutex, unsigned party, uint64_t token, bool straggler);
+void check_granted(sim *s, unsigned mutex, unsigned grantee, uint64_t token, bool straggler);
 void check_freed(sim *s, unsigned mutex);
 void check_revoked(sim *s, unsigned mutex, uint64_t token);
 void check_settled(sim *s);
