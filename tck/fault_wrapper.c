@@ -270,6 +270,7 @@ static void make_host(struct wrapper *wrapper, simba_host *outer)
     wrapper->outer = outer;
     wrapper->host = (simba_host){
         .loop = outer->loop,
+        .workers = outer->workers,
         .now = host_now,
         .epoch_us = host_epoch_us,
         .random = host_random,
@@ -321,6 +322,7 @@ static int wrapper_init(void *self, simba_host *host, const simba_url *url, simb
     rc = inner->init(wrapper->inner_self, &wrapper->host, wrapper->inner_url, err);
     if (rc < 0)
         return rc;
+    host->workers = wrapper->host.workers;
 
     if (tck_fault_attach(fault, host) < 0)
         return tck_fault_complain(err, SIMBA_ESTATE, "fault: one client per remote control");

@@ -159,6 +159,7 @@ struct simba_timer {
 typedef struct simba_host simba_host;
 struct simba_host {
     struct uv_loop_s *loop;
+    unsigned workers; /* how many threads there will be for `work`; `init` may change it */
 
     simba_local (*now)(simba_host *host);  /* any thread */
     int64_t (*epoch_us)(simba_host *host); /* any thread; wall clock, for people and as a floor for tokens */
@@ -237,7 +238,7 @@ typedef struct simba_backend {
     const char *const *keys;    /* query keys it understands besides the common ones, ended by NULL */
     size_t instance_size;
     unsigned caps;
-    unsigned workers; /* threads for host->work */
+    unsigned workers; /* threads for host->work, see there */
 
     /* On the thread that opens the client, before its loop runs; may block. */
     int (*init)(void *self, simba_host *host, const simba_url *url, simba_error *err);

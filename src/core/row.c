@@ -49,7 +49,8 @@ static void grant(simba__row *row, simba__row_now now, const simba_request *requ
 {
     /* The clock is a floor: should the row be lost with the power, later tokens are still greater. */
     const uint64_t next = row->token + 1;
-    row->token = next > (uint64_t)now.epoch_us ? next : (uint64_t)now.epoch_us;
+    const uint64_t floor = row->counts_tokens ? 0 : (uint64_t)now.epoch_us;
+    row->token = next > floor ? next : floor;
     memset(&row->owner, 0, sizeof row->owner);
     strncpy(row->owner.id, request->id, SIMBA_ID_MAX);
     row->owner.token = row->token;

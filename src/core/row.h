@@ -13,6 +13,7 @@ typedef struct simba__row {
     uint64_t revoked_token; /* of the latest grant that was forced away; 0: none */
     uint64_t version;       /* counts grants, renewals and releases */
     int64_t until_ns;       /* end of the lease on the judging clock */
+    bool counts_tokens;     /* the next token is one more, without the wall clock as its floor: a column has no room */
 } simba__row;
 
 /* The store's now: on the clock that judges leases, and on the wall clock. */

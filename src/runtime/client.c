@@ -225,7 +225,7 @@ static int start_threads(simba_client *client, simba_error *err)
 {
     int rc = simba__loop_start(client, err);
     if (rc == 0)
-        rc = simba__worker_start(&client->worker, client, client->backend->workers, err);
+        rc = simba__worker_start(&client->worker, client, client->host.workers, err);
     if (rc == 0)
         rc = simba__dispatcher_init(client, err);
     return rc;

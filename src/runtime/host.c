@@ -235,6 +235,7 @@ void simba__host_init(simba_client *client)
     atomic_init(&client->session_until_ns, client->timing.session ? 0 : INT64_MAX);
     client->host = (simba_host){
         .loop = &client->loop,
+        .workers = client->backend->workers,
         .now = host_now,
         .epoch_us = host_epoch_us,
         .random = host_random,

@@ -193,6 +193,7 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
     h->last_job = &h->first_job;
     h->host = (simba_host){
         .loop = &h->loop,
+        .workers = backend->workers,
         .now = host_now,
         .epoch_us = host_epoch_us,
         .random = host_random,

@@ -323,6 +323,16 @@ static void tokens_survive_a_clock_that_was_set_back(void **state)
     }
 }
 
+/* A store whose column for tokens is too narrow for the clock counts them. */
+static void tokens_may_be_counted(void **state)
+{
+    (void)state;
+    simba__row row = {.token = 41, .counts_tokens = true};
+    assert_int_equal(acquire(&row, start, "alice", 11).owner.token, 42);
+    apply(&row, start, SIMBA_OP_RELEASE, "alice", 11, 42);
+    assert_int_equal(acquire(&row, start, "bob", 22).owner.token, 43);
+}
+
 /* However the wall clock was set, the time left that a reply shows is that of the judging clock. */
 static void time_left_ignores_the_wall_clock(void **state)
 {
@@ -605,6 +615,7 @@ int main(void)
         cmocka_unit_test(reading_changes_nothing),
         cmocka_unit_test(tokens_survive_the_loss_of_the_row),
         cmocka_unit_test(tokens_survive_a_clock_that_was_set_back),
+        cmocka_unit_test(tokens_may_be_counted),
         cmocka_unit_test(time_left_ignores_the_wall_clock),
         cmocka_unit_test(time_left_is_rounded_up),
         cmocka_unit_test(the_largest_request_fits),
