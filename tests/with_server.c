@@ -5,6 +5,7 @@
  *   redis-tls   wants TLS and the password "secret"; %DIR%/ca.pem vouches for its name, "localhost"
  *   redis-sentinel   three sentinels, at %HOSTS%, that know a master with a replica as "orders"
  *   redis-cluster    three masters of a cluster, at %HOSTS%
+ *   mariadb     has the user root without a password and the database "simba"; also listens on %DIR%/my.sock
  * Where the server's program is not installed it prints a skipped plan. */
 #include <errno.h>
 #include <signal.h>
@@ -18,7 +19,7 @@
 #include "lib/server.h"
 
 static const server_kind *const kinds[] = {&server_kind_redis, &server_kind_redis_tls, &server_kind_redis_sentinel,
-                                           &server_kind_redis_cluster};
+                                           &server_kind_redis_cluster, &server_kind_mariadb};
 
 static const server_kind *kind_named(const char *name)
 {

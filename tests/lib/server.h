@@ -57,6 +57,8 @@ const char *server_tell_redis(const server *s, const char *format, ...) __attrib
 
 /* Ask until the answer has this in it, half a minute at most. */
 bool server_await_redis(const server *s, const char *command, const char *part);
+/* A MariaDB server with the user root, who has no password, and a database "simba"; its socket is FOLDER/my.sock. */
+bool server_start_mariadb(server *s, const char *const *more);
 
 /* What tests/with_server can start, by name. */
 typedef struct server_kind {
@@ -66,5 +68,6 @@ typedef struct server_kind {
 } server_kind;
 extern const server_kind server_kind_redis, server_kind_redis_tls, server_kind_redis_sentinel,
     server_kind_redis_cluster;
+extern const server_kind server_kind_mariadb;
 
 #endif

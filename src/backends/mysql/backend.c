@@ -1,0 +1,521 @@
+/* The MySQL store: the contract of simba/backend.h over a table on a server.
+ *
+ * The client library blocks, so its calls are jobs for workers. There are a few lanes, each a connection with a batch of
+ * requests. Requests gather; when a lane is idle it takes all of them, so what a busy client asks for in one go is one
+ * transaction. One lane that waits for a locked row does not keep the others waiting. Requests that write are begun from
+ * the first lane on, those that only read, and the looks at what is watched, from the last.
+ *
+ * A job may take longer than a request has time. Then the request is answered by a timer, and when nobody waits for the job
+ * any more its connection is cut, which ends it. */
+#include "backends/mysql/mysql.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/mysql/batch.h"
+#include "backends/mysql/options.h"
+#include "backends/mysql/watches.h"
+#include "util/clock.h"
+#include "util/error.h"
+
+#define LOOK_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
+
+typedef struct store store;
+
+typedef struct lane {
+    store *s;
+    simba_job job;
+    simba__my_batch batch;
+    bool running; /* the batch is the worker's */
+    bool reads;
+    bool looks;     /* some of its items are looks */
+    uint64_t began; /* on the clock of the watches */
+} lane;
+
+typedef struct queue {
+    simba_request *first, **end;
+} queue;
+
+struct store {
+    simba_host *host;
+    simba__my_options options;
+    lane lanes[SIMBA__MY_CONNECTIONS_MAX];
+    unsigned lane_count;
+    queue writes, reads;
+    bool read_last; /* what was begun last */
+    bool looking;   /* a look is under way */
+    bool closing;
+    simba__my_watches watches;
+    simba_timer deadline; /* at or before the earliest deadline of what is outstanding */
+    simba_timer look;
+};
+
+/* --- queues --------------------------------------------------------------------------------------------- */
+
+static void queue_init(queue *q)
+{
+    q->first = NULL;
+    q->end = &q->first;
+}
+
+static void append(queue *q, simba_request *request)
+{
+    request->next = NULL;
+    *q->end = request;
+    q->end = &request->next;
+}
+
+static simba_request *take_all(queue *q)
+{
+    simba_request *first = q->first;
+    queue_init(q);
+    return first;
+}
+
+static void fail_all(store *s, queue *q, int code, const char *text)
+{
+    for (simba_request *r = take_all(q), *next; r; r = next) {
+        next = r->next;
+        s->host->fail(s->host, r, code, "%s", text);
+    }
+}
+
+/* --- deadlines ------------------------------------------------------------------------------------------- */
+
+static void fail_late_request(store *s, simba_request *request)
+{
+    s->host->fail(s->host, request, SIMBA_ETIMEDOUT, "mysql %s: no answer in time", s->options.where);
+}
+
+static int64_t fail_late_queue(store *s, queue *q, simba_local now)
+{
+    int64_t earliest_ns = INT64_MAX;
+    for (simba_request *r = take_all(q), *next; r; r = next) {
+        next = r->next;
+        if (r->deadline.ns <= now.ns) {
+            fail_late_request(s, r);
+            continue;
+        }
+        append(q, r);
+        if (r->deadline.ns < earliest_ns)
+            earliest_ns = r->deadline.ns;
+    }
+    return earliest_ns;
+}
+
+/* The worker still has the items: they only lose those who wait for them. */
+static int64_t fail_late_items(lane *l, simba_local now)
+{
+    int64_t earliest_ns = INT64_MAX;
+    for (size_t i = 0; i < l->batch.count; i++) {
+        simba__my_item *item = &l->batch.items[i];
+        if (!item->request && !item->watched)
+            continue;
+        if (item->ask.deadline.ns > now.ns) {
+            if (item->ask.deadline.ns < earliest_ns)
+                earliest_ns = item->ask.deadline.ns;
+            continue;
+        }
+        if (item->request)
+            fail_late_request(l->s, item->request);
+        if (item->watched)
+            ((simba__my_watched *)item->watched)->look = NULL;
+        item->request = NULL;
+        item->watched = NULL;
+    }
+    if (earliest_ns == INT64_MAX)
+        simba__my_conn_interrupt(&l->batch.conn);
+    return earliest_ns;
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void on_deadline(simba_timer *timer, simba_local now)
+{
+    store *s = (store *)(void *)((char *)timer - offsetof(store, deadline));
+    int64_t earliest_ns = min64(fail_late_queue(s, &s->writes, now), fail_late_queue(s, &s->reads, now));
+    for (unsigned i = 0; i < s->lane_count; i++)
+        if (s->lanes[i].running)
+            earliest_ns = min64(earliest_ns, fail_late_items(&s->lanes[i], now));
+    if (earliest_ns != INT64_MAX)
+        s->host->timer_set(s->host, timer, (simba_local){earliest_ns});
+}
+
+/* The timer is never put off, only forward: most deadlines are met, and what is left is found when it fires. */
+static void guard(store *s, simba_local deadline)
+{
+    if (s->deadline.index == 0 || deadline.ns < s->deadline.at.ns)
+        s->host->timer_set(s->host, &s->deadline, deadline);
+}
+
+/* --- jobs ------------------------------------------------------------------------------------------------ */
+
+static lane *idle_lane(store *s, bool reads)
+{
+    for (unsigned i = 0; i < s->lane_count; i++) {
+        lane *l = &s->lanes[reads ? s->lane_count - 1 - i : i];
+        if (!l->running)
+            return l;
+    }
+    return NULL;
+}
+
+static void post(lane *l, bool reads)
+{
+    l->running = true;
+    l->reads = reads;
+    l->s->read_last = reads;
+    l->began = ++l->s->watches.clock;
+    simba__my_conn_resume(&l->batch.conn);
+    l->s->host->work(l->s->host, &l->job);
+}
+
+static size_t measure(const queue *q, size_t *bytes)
+{
+    size_t count = 0;
+    for (const simba_request *r = q->first; r; r = r->next, count++)
+        *bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0);
+    return count;
+}
+
+static void add_requests(lane *l, queue *q)
+{
+    for (simba_request *r = take_all(q), *next; r; r = next) {
+        next = r->next;
+        simba__my_batch_add(&l->batch, r)->request = r;
+    }
+}
+
+static void start_writes(store *s, lane *l)
+{
+    size_t bytes = 0;
+    const size_t count = measure(&s->writes, &bytes);
+    if (!simba__my_batch_reserve(&l->batch, count, bytes)) {
+        fail_all(s, &s->writes, SIMBA_ENOMEM, "mysql: out of memory");
+        return;
+    }
+    add_requests(l, &s->writes);
+    post(l, false);
+}
+
+typedef struct tally {
+    size_t count, bytes;
+} tally;
+
+static void add_look(void *user, simba__my_watched *watched)
+{
+    lane *l = user;
+    const simba_request look = {
+        .op = SIMBA_OP_READ,
+        .mutex = watched->topic->mutex,
+        .deadline = {l->s->host->now(l->s->host).ns + LOOK_PATIENCE_NS},
+    };
+    simba__my_item *item = simba__my_batch_add(&l->batch, &look);
+    item->watched = watched;
+    watched->look = item;
+    l->looks = true;
+}
+
+static bool look_is_due(const store *s, simba_local now)
+{
+    return !s->looking && simba__my_watches_due(&s->watches).ns <= now.ns;
+}
+
+static void start_reads(store *s, lane *l, simba_local now)
+{
+    const bool looks = look_is_due(s, now);
+    size_t bytes = looks ? s->watches.count * (SIMBA_MUTEX_BYTES + 1) : 0;
+    const size_t count = measure(&s->reads, &bytes) + (looks ? s->watches.count : 0);
+    if (!simba__my_batch_reserve(&l->batch, count, bytes)) {
+        fail_all(s, &s->reads, SIMBA_ENOMEM, "mysql: out of memory");
+        return;
+    }
+    add_requests(l, &s->reads);
+    l->looks = false;
+    if (looks) {
+        simba__my_watches_take(&s->watches, now, add_look, l);
+        s->looking = l->looks;
+        if (l->looks)
+            guard(s, (simba_local){now.ns + LOOK_PATIENCE_NS});
+    }
+    if (l->batch.count > 0)
+        post(l, true);
+}
+
+static void arm_look(store *s, simba_local now)
+{
+    const simba_local due = simba__my_watches_due(&s->watches);
+    if (s->looking || due.ns == INT64_MAX)
+        return;
+    /* Due, and not begun: there is no lane for it, or no memory. */
+    const int64_t soonest_ns = now.ns + 5 * SIMBA__NS_PER_MS;
+    s->host->timer_set(s->host, &s->look, (simba_local){due.ns < soonest_ns ? soonest_ns : due.ns});
+}
+
+/* Begin what waits, as far as there are idle lanes; writing and reading in turns where there is one for both. */
+static void start(store *s)
+{
+    if (s->closing)
+        return;
+    const simba_local now = s->host->now(s->host);
+    for (;;) {
+        const bool reads = s->reads.first || look_is_due(s, now);
+        const bool reading = reads && (!s->writes.first || !s->read_last);
+        lane *l = s->writes.first || reads ? idle_lane(s, reading) : NULL;
+        if (!l)
+            break;
+        if (reading)
+            start_reads(s, l, now);
+        else
+            start_writes(s, l);
+        if (!l->running && reading)
+            break; /* no memory for it */
+    }
+    if (s->watches.count > 0)
+        arm_look(s, now);
+}
+
+/* Over TLS a connection that is gone may mean a signal, and it might be a thread of the application that runs the job. */
+typedef struct sigpipe_guard {
+    sigset_t before;
+    bool was_pending;
+} sigpipe_guard;
+
+static void sigpipe_block(sigpipe_guard *guarded)
+{
+    sigset_t pipe, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    guarded->was_pending = sigismember(&pending, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &guarded->before);
+}
+
+static void sigpipe_restore(const sigpipe_guard *guarded)
+{
+    sigset_t pipe;
+    const struct timespec at_once = {0};
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    if (!guarded->was_pending)
+        sigtimedwait(&pipe, NULL, &at_once);
+    pthread_sigmask(SIG_SETMASK, &guarded->before, NULL);
+}
+
+static void run(simba_job *job)
+{
+    lane *l = (lane *)(void *)((char *)job - offsetof(lane, job));
+    sigpipe_guard guarded;
+    if (l->s->options.tls)
+        sigpipe_block(&guarded);
+    if (l->reads)
+        simba__my_batch_read(&l->batch);
+    else
+        simba__my_batch_write(&l->batch);
+    if (l->s->options.tls)
+        sigpipe_restore(&guarded);
+}
+
+/* --- answers ----------------------------------------------------------------------------------------------- */
+
+static bool has_answer(const simba__my_item *item)
+{
+    return !item->error && item->ask.reply.status == 0;
+}
+
+static void tell_news(lane *l, simba_local now)
+{
+    store *s = l->s;
+    for (size_t i = 0; i < l->batch.count; i++) {
+        simba__my_item *item = &l->batch.items[i];
+        const simba_op op = item->ask.op;
+        if (item->watched) {
+            simba__my_watched *watched = item->watched;
+            watched->look = NULL;
+            simba__my_watched_looked(&s->watches, watched, now);
+        }
+        if (!has_answer(item) || op == SIMBA_OP_LIST || op == SIMBA_OP_EXAMINE || op == SIMBA_OP_PREPARE)
+            continue;
+        simba__my_watched *watched = simba__my_watches_find(&s->watches, item->ask.mutex);
+        if (watched)
+            simba__my_watched_heard(&s->watches, watched, &item->ask.reply, item->version, l->began, now);
+    }
+}
+
+/* What a LIST or an EXAMINE found, before it completes. */
+static int tell_found(store *s, simba_request *request, const simba__my_item *item)
+{
+    int rc = 0;
+    for (const simba__my_found *found = item->found; found && rc == 0; found = found->next) {
+        const simba_listing listing = {found->text, &found->owner, found->now_ms, -1};
+        const simba_finding finding = {found->verdict, found->what, found->text, found->remedy};
+        rc = request->op == SIMBA_OP_LIST ? s->host->listed(s->host, request, &listing)
+                                          : s->host->found(s->host, request, &finding);
+    }
+    return rc;
+}
+
+static void answer(store *s, simba__my_item *item)
+{
+    simba_request *request = item->request;
+    if (!request)
+        return;
+    item->request = NULL;
+    if (item->error) {
+        s->host->fail(s->host, request, item->error->code, "%s", item->error->text);
+    } else if (item->ask.reply.status < 0 || tell_found(s, request, item) < 0) {
+        s->host->fail(s->host, request, SIMBA_ENOMEM, "mysql: out of memory");
+    } else {
+        request->reply = item->ask.reply;
+        s->host->complete(s->host, request);
+    }
+}
+
+static void closed_if_idle(store *s)
+{
+    for (unsigned i = 0; i < s->lane_count; i++)
+        if (s->lanes[i].running)
+            return;
+    if (s->closing)
+        s->host->closed(s->host);
+}
+
+static void done(simba_job *job)
+{
+    lane *l = (lane *)(void *)((char *)job - offsetof(lane, job));
+    store *s = l->s;
+    const simba_local now = s->host->now(s->host);
+    l->running = false;
+    if (l->looks)
+        s->looking = l->looks = false;
+    tell_news(l, now);
+    for (size_t i = 0; i < l->batch.count; i++)
+        answer(s, &l->batch.items[i]);
+    simba__my_batch_clear(&l->batch);
+    if (s->closing)
+        closed_if_idle(s);
+    else if (s->writes.first || s->reads.first || s->watches.count > 0)
+        s->host->wake(s->host); /* at the end of the turn, with what these answers lead to */
+}
+
+/* --- the table ----------------------------------------------------------------------------------------------- */
+
+static void my_submit(void *self, simba_request *request)
+{
+    store *s = self;
+    const bool reads = request->op == SIMBA_OP_READ || request->op == SIMBA_OP_LIST ||
+                       request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE;
+    append(reads ? &s->reads : &s->writes, request);
+    guard(s, request->deadline);
+}
+
+static void my_flush(void *self)
+{
+    start(self);
+}
+
+static void my_woken(void *self)
+{
+    start(self);
+}
+
+static void on_look(simba_timer *timer, simba_local now)
+{
+    (void)now;
+    store *s = (store *)(void *)((char *)timer - offsetof(store, look));
+    s->host->wake(s->host);
+}
+
+static int my_watch(void *self, simba_topic *topic)
+{
+    store *s = self;
+    simba__my_watched *watched = simba__my_watches_add(&s->watches, topic, s->host->now(s->host));
+    if (!watched)
+        return SIMBA_ENOMEM;
+    topic->backend_data = watched;
+    s->host->wake(s->host);
+    return 0;
+}
+
+static void my_unwatch(void *self, simba_topic *topic)
+{
+    store *s = self;
+    simba__my_watched *watched = topic->backend_data;
+    if (watched->look)
+        watched->look->watched = NULL;
+    simba__my_watches_remove(&s->watches, watched);
+    topic->backend_data = NULL;
+}
+
+static int my_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
+{
+    store *s = self;
+    s->host = host;
+    s->deadline.fire = on_deadline;
+    s->look.fire = on_look;
+    queue_init(&s->writes);
+    queue_init(&s->reads);
+    simba__my_watches_init(&s->watches, host);
+    const int rc = simba__my_options_parse(url, &s->options, err);
+    if (rc < 0)
+        return rc;
+    if (host->timer_add(host, &s->deadline) < 0 || host->timer_add(host, &s->look) < 0)
+        return simba__fail(err, SIMBA_ENOMEM, "mysql: out of memory");
+    if (mysql_library_init(0, NULL, NULL) != 0)
+        return simba__fail(err, SIMBA_ESYSTEM, "mysql: the client library does not start");
+    for (; s->lane_count < s->options.connections; s->lane_count++) {
+        lane *l = &s->lanes[s->lane_count];
+        l->s = s;
+        l->job.run = run;
+        l->job.done = done;
+        simba__my_batch_init(&l->batch, host, &s->options);
+    }
+    host->workers = s->lane_count;
+    return 0;
+}
+
+static void my_close(void *self)
+{
+    store *s = self;
+    s->closing = true;
+    fail_all(s, &s->writes, SIMBA_ECANCELED, "mysql: the client closes");
+    fail_all(s, &s->reads, SIMBA_ECANCELED, "mysql: the client closes");
+    s->host->timer_clear(s->host, &s->deadline);
+    s->host->timer_clear(s->host, &s->look);
+    for (unsigned i = 0; i < s->lane_count; i++)
+        if (s->lanes[i].running)
+            simba__my_conn_interrupt(&s->lanes[i].batch.conn);
+    closed_if_idle(s);
+}
+
+static void my_fini(void *self)
+{
+    store *s = self;
+    for (unsigned i = 0; i < s->lane_count; i++)
+        simba__my_batch_fini(&s->lanes[i].batch);
+    simba__my_watches_fini(&s->watches);
+    simba__my_options_free(&s->options);
+}
+
+static const char *const schemes[] = {"mysql", "mariadb", NULL};
+
+const simba_backend simba__backend_mysql = {
+    .version = SIMBA_BACKEND_VERSION,
+    .schemes = schemes,
+    .keys = simba__my_keys,
+    .instance_size = sizeof(store),
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_PREPARE,
+    .workers = 2,
+    .init = my_init,
+    .submit = my_submit,
+    .flush = my_flush,
+    .watch = my_watch,
+    .unwatch = my_unwatch,
+    .woken = my_woken,
+    .close = my_close,
+    .fini = my_fini,
+};

@@ -1,0 +1,70 @@
+/* A batch: what one job does on one connection. This is the worker's half of the store; what the answers lead to is in
+ * backend.c.
+ *
+ * Requests that may write share one transaction: all rows are locked and read by one statement, in the order of their names
+ * so that two batches do not deadlock, core/row.c decides, and the rows that changed are written by one statement. A
+ * request that is alone does without the transaction. Whatever goes wrong is a matter of the whole batch, of one mutex,
+ * or of nobody because it is done again; error.c has the table.
+ *
+ * A request may be answered, because its time is over, while the worker still has its item: so an item is a copy. */
+#ifndef SIMBA_BACKENDS_MYSQL_BATCH_H
+#define SIMBA_BACKENDS_MYSQL_BATCH_H
+
+#include "backends/mysql/conn.h"
+#include "backends/mysql/rows.h"
+
+/* What a LIST or an EXAMINE found. */
+typedef struct simba__my_found simba__my_found;
+struct simba__my_found {
+    simba__my_found *next;
+    int64_t now_ms;
+    simba_owner owner;
+    simba_verdict verdict;
+    const char *remedy;
+    const char *what;
+    char text[]; /* the mutex, or the text of a finding */
+};
+
+typedef struct simba__my_item {
+    simba_request ask;      /* a copy with strings of its own; the reply is filled in by the worker */
+    simba_request *request; /* whom to answer; NULL: nobody, or nobody any more. In turns only */
+    void *watched;          /* for whom this is a look. In turns only */
+    uint64_t floor;         /* a new token is greater */
+    bool guarded;           /* ACQUIRE: by our own books the mutex is held by another contender of this client */
+    bool kept_back;         /* and yet it was free in the table */
+    bool is_refused;        /* it was not even sent */
+    uint64_t version;       /* of the row, afterwards */
+    simba_error *error;     /* NULL: the reply counts */
+    simba__my_found *found;
+} simba__my_item;
+
+typedef struct simba__my_batch {
+    simba__my_conn conn;
+    simba__my_item *items;
+    size_t count, capacity;
+    char *texts; /* strings of the items */
+    size_t texts_size, texts_capacity;
+
+    /* The worker's. */
+    simba__my_item **order; /* by name, then as they came */
+    simba__my_row *rows;    /* one for each name */
+    size_t *firsts;         /* of each row, the first in `order`; and one more for the end */
+    size_t row_count;
+    size_t scratch_capacity;
+    uint64_t seed;
+} simba__my_batch;
+
+void simba__my_batch_init(simba__my_batch *batch, simba_host *host, const simba__my_options *options);
+void simba__my_batch_fini(simba__my_batch *batch);
+
+/* In a turn: room for `count` items with `bytes` of text; then the items one by one. */
+bool simba__my_batch_reserve(simba__my_batch *batch, size_t count, size_t bytes);
+simba__my_item *simba__my_batch_add(simba__my_batch *batch, const simba_request *request);
+/* After the answers: forget the items. */
+void simba__my_batch_clear(simba__my_batch *batch);
+
+/* On the worker: either requests that write, or READ, LIST, EXAMINE and PREPARE. */
+void simba__my_batch_write(simba__my_batch *batch);
+void simba__my_batch_read(simba__my_batch *batch);
+
+#endif

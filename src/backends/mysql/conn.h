@@ -1,0 +1,73 @@
+/* One connection to the server, for one thread at a time: whoever runs the job that uses it. It is opened when it is
+ * needed, set up so that nothing depends on how the server was configured, and opened anew after it was lost.
+ *
+ * Settings of every session, and why:
+ *   sql_mode STRICT_ALL_TABLES    a value that does not fit is an error, not another value
+ *   REPEATABLE READ               works with every format of the binary log; all that matters is read with a lock
+ *   innodb_lock_wait_timeout 1    the shortest there is: others of the batch wait as well
+ *   lock_wait_timeout 1           the same for the lock of a table
+ *   idle_transaction_timeout 2    MariaDB: a process that freezes inside of a transaction does not keep its rows
+ *   wait_timeout 60               the same for servers that do not have that */
+#ifndef SIMBA_BACKENDS_MYSQL_CONN_H
+#define SIMBA_BACKENDS_MYSQL_CONN_H
+
+#include <mysql.h>
+#include <pthread.h>
+#include <simba/backend.h>
+#include <stdatomic.h>
+
+#include "backends/mysql/error.h"
+#include "backends/mysql/options.h"
+#include "backends/mysql/schema.h"
+#include "backends/mysql/statements.h"
+
+typedef struct simba__my_conn {
+    simba_host *host;
+    const simba__my_options *options;
+    MYSQL *mysql; /* NULL: not connected */
+    simba__my_schema schema;
+    MYSQL_STMT *statements[SIMBA__MY_STATEMENTS][SIMBA__MY_SIZES];
+    size_t most_rows; /* of a statement */
+    bool reused;      /* it has served a job before */
+
+    unsigned number;         /* of the latest error */
+    simba__my_remedy remedy; /* for it */
+
+    simba_local not_before; /* after a failure: when to try again to connect */
+    unsigned failures;      /* in a row */
+    simba_error refusal;    /* the latest of those */
+
+    simba__my_columns columns; /* where results are put */
+    MYSQL_BIND *binds;         /* parameters of a statement */
+    size_t bind_capacity;
+
+    pthread_mutex_t lock; /* of `fd` */
+    int fd;               /* -1: none */
+    atomic_bool over;     /* who waited for the job does not wait any more */
+} simba__my_conn;
+
+void simba__my_conn_init(simba__my_conn *conn, simba_host *host, const simba__my_options *options);
+void simba__my_conn_fini(simba__my_conn *conn);
+
+/* Connect if need be, and look at the table. A table that is missing is an error, unless `bare`. */
+int simba__my_conn_ready(simba__my_conn *conn, bool bare, simba_error *err);
+/* Close it. */
+void simba__my_conn_end(simba__my_conn *conn);
+
+/* Any thread: end what it waits for. `resume`, before the next job. */
+void simba__my_conn_interrupt(simba__my_conn *conn);
+void simba__my_conn_resume(simba__my_conn *conn);
+
+/* A statement of its own, without parameters; its result, if it has one, is for the caller to free. */
+int simba__my_conn_say(simba__my_conn *conn, const char *sql, simba_error *err);
+int simba__my_conn_query(simba__my_conn *conn, const char *sql, MYSQL_RES **ret_result, simba_error *err);
+
+/* Room for so many parameters, all zeroed. NULL: out of memory. */
+MYSQL_BIND *simba__my_conn_binds(simba__my_conn *conn, size_t count);
+/* Execute a prepared statement for `rows` rows, which is one of the sizes, with the parameters in conn->binds. */
+int simba__my_conn_execute(simba__my_conn *conn, simba__my_statement which, size_t size, MYSQL_STMT **ret_statement,
+                           simba_error *err);
+/* The next row of its result, in conn->columns. 1, 0 at the end, or an error. */
+int simba__my_conn_fetch(simba__my_conn *conn, MYSQL_STMT *statement, simba_error *err);
+
+#endif

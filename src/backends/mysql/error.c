@@ -1,0 +1,139 @@
+/* See error.h. The table of errors, and what becomes of each:
+ *
+ *   what the server or the library says                   outcome        and then
+ *   ----------------------------------------------------  -------------  ---------------------------------------------------
+ *   2002 2003 2005 2055 cannot connect, unknown host      EUNAVAILABLE   connect again: 20 ms, doubling to 500 ms
+ *   2006 2013 1053 1927 4031 … gone, killed, shut down    EUNAVAILABLE   connect again; at once and unseen, if the
+ *                                                                        connection had been idle
+ *   1040 1203 1226 too many connections                   EUNAVAILABLE   connect again
+ *   1047 a Galera node that is not ready                  EUNAVAILABLE   connect again: the name may lead elsewhere
+ *   1290 1836 1792 read-only: a replica, or was demoted   EUNAVAILABLE   the same
+ *   1205 lock wait timeout, of a row or of the table      -              each mutex of the batch by itself, so that only
+ *                                                                        the locked one waits, until its deadline
+ *                                                         ETIMEDOUT      … has passed
+ *   1213 deadlock                                         -              roll back, the whole batch again, then split
+ *   1205 1213 1020 at the last try                        ETIMEDOUT
+ *   1153 2020 packet larger than the server takes         -              connect again, half as many rows per statement
+ *   1264 1366 1406 … a value that does not fit            ESTORE         for that mutex alone; the others go on
+ *   1021 1030 1114 disk full, table full                  EUNAVAILABLE
+ *   1317 1969 3024 query interrupted                      EUNAVAILABLE
+ *   1044 1045 1129 1130 1142 1143 1227 1251 1698 1820     EPERM          connect again later: somebody may put it right.
+ *     1862 not allowed                                                   The text has no password
+ *   2026 2061 TLS, authentication plugins                 EPERM          the same
+ *   1049 no such database                                 ESTORE         the same
+ *   1146 no such table                                    ESTORE         look for it anew at the next request; the text
+ *                                                                        says `simba init`
+ *   1054 1243 1615 columns or statements have changed     EUNAVAILABLE   connect again, with a new look at the table
+ *   anything else                                         ESTORE
+ *
+ * And what is no error number at all:
+ *
+ *   no answer by the deadline of a request                ETIMEDOUT      what becomes of it is not known; when the last
+ *                                                                        request of a batch has run out of time, its
+ *                                                                        connection is cut
+ *   an id or a name that is longer than its column        EINVAL         is not sent
+ *   a name that the column cannot tell from another       ECORRUPT       for that mutex alone
+ *   the version of a row has reached the end of its type  ECORRUPT       the same
+ *   a row older than one seen before (a failover)         -              new tokens are above the one that was seen, and
+ *                                                                        who holds the mutex here is asked to renew
+ *   the server's clock steps back                         -              leases last longer by as much; nobody gets any
+ *                                                                        that has not ended
+ */
+#include "backends/mysql/error.h"
+
+#include <errmsg.h>
+#include <mysqld_error.h>
+#include <simba.h>
+#include <stddef.h>
+
+/* Those that not all servers have, and so not all headers. */
+enum {
+    WSREP_NOT_READY = 1047,
+    CONNECTION_KILLED = 1927,
+    STATEMENT_TIMEOUT = 1969,
+    QUERY_TIMEOUT = 3024,
+    DISCONNECTED_IDLE = 4031,
+};
+
+static const struct {
+    unsigned number;
+    int code;
+    simba__my_remedy remedy;
+} known[] = {
+    {CR_CONNECTION_ERROR, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {CR_CONN_HOST_ERROR, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {CR_UNKNOWN_HOST, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {CR_SERVER_GONE_ERROR, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {CR_SERVER_LOST, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {CR_SERVER_LOST_EXTENDED, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {CR_COMMANDS_OUT_OF_SYNC, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {CR_MALFORMED_PACKET, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {CR_NET_PACKET_TOO_LARGE, SIMBA_ESTORE, SIMBA__MY_SHRINK},
+    {CR_OUT_OF_MEMORY, SIMBA_ENOMEM, SIMBA__MY_RECONNECT},
+    {CR_SSL_CONNECTION_ERROR, SIMBA_EPERM, SIMBA__MY_RECONNECT},
+    {CR_AUTH_PLUGIN_CANNOT_LOAD, SIMBA_EPERM, SIMBA__MY_RECONNECT},
+    {ER_DISK_FULL, SIMBA_EUNAVAILABLE, SIMBA__MY_TELL},
+    {ER_CHECKREAD, SIMBA_ETIMEDOUT, SIMBA__MY_RETRY},
+    {ER_GET_ERRNO, SIMBA_EUNAVAILABLE, SIMBA__MY_TELL},
+    {ER_CON_COUNT_ERROR, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_OUT_OF_RESOURCES, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_HANDSHAKE_ERROR, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_DBACCESS_DENIED_ERROR, SIMBA_EPERM, SIMBA__MY_RECONNECT},
+    {ER_ACCESS_DENIED_ERROR, SIMBA_EPERM, SIMBA__MY_RECONNECT},
+    {WSREP_NOT_READY, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_BAD_DB_ERROR, SIMBA_ESTORE, SIMBA__MY_RECONNECT},
+    {ER_SERVER_SHUTDOWN, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_BAD_FIELD_ERROR, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_NORMAL_SHUTDOWN, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_RECORD_FILE_FULL, SIMBA_EUNAVAILABLE, SIMBA__MY_TELL},
+    {ER_HOST_IS_BLOCKED, SIMBA_EPERM, SIMBA__MY_RECONNECT},
+    {ER_HOST_NOT_PRIVILEGED, SIMBA_EPERM, SIMBA__MY_RECONNECT},
+    {ER_TABLEACCESS_DENIED_ERROR, SIMBA_EPERM, SIMBA__MY_TELL},
+    {ER_COLUMNACCESS_DENIED_ERROR, SIMBA_EPERM, SIMBA__MY_TELL},
+    {ER_NO_SUCH_TABLE, SIMBA_ESTORE, SIMBA__MY_RECONNECT},
+    {ER_ABORTING_CONNECTION, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_NET_PACKET_TOO_LARGE, SIMBA_ESTORE, SIMBA__MY_SHRINK},
+    {ER_NET_READ_ERROR, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_NET_READ_INTERRUPTED, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_NET_ERROR_ON_WRITE, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_NET_WRITE_INTERRUPTED, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_TOO_MANY_USER_CONNECTIONS, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_LOCK_WAIT_TIMEOUT, SIMBA_ETIMEDOUT, SIMBA__MY_SPLIT},
+    {ER_LOCK_DEADLOCK, SIMBA_ETIMEDOUT, SIMBA__MY_RETRY},
+    {ER_USER_LIMIT_REACHED, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_SPECIFIC_ACCESS_DENIED_ERROR, SIMBA_EPERM, SIMBA__MY_TELL},
+    {ER_UNKNOWN_STMT_HANDLER, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_NOT_SUPPORTED_AUTH_MODE, SIMBA_EPERM, SIMBA__MY_RECONNECT},
+    {ER_WARN_DATA_OUT_OF_RANGE, SIMBA_ESTORE, SIMBA__MY_SPLIT},
+    {ER_OPTION_PREVENTS_STATEMENT, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_QUERY_INTERRUPTED, SIMBA_EUNAVAILABLE, SIMBA__MY_TELL},
+    {ER_TRUNCATED_WRONG_VALUE_FOR_FIELD, SIMBA_ESTORE, SIMBA__MY_SPLIT},
+    {ER_DATA_TOO_LONG, SIMBA_ESTORE, SIMBA__MY_SPLIT},
+    {ER_NEED_REPREPARE, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_ACCESS_DENIED_NO_PASSWORD_ERROR, SIMBA_EPERM, SIMBA__MY_RECONNECT},
+    {ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_MUST_CHANGE_PASSWORD, SIMBA_EPERM, SIMBA__MY_RECONNECT},
+    {ER_READ_ONLY_MODE, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {ER_MUST_CHANGE_PASSWORD_LOGIN, SIMBA_EPERM, SIMBA__MY_RECONNECT},
+    {CONNECTION_KILLED, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+    {STATEMENT_TIMEOUT, SIMBA_EUNAVAILABLE, SIMBA__MY_TELL},
+    {QUERY_TIMEOUT, SIMBA_EUNAVAILABLE, SIMBA__MY_TELL},
+    {DISCONNECTED_IDLE, SIMBA_EUNAVAILABLE, SIMBA__MY_RECONNECT},
+};
+
+int simba__my_error_code(unsigned number, simba__my_remedy *ret_remedy)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].number == number) {
+            *ret_remedy = known[i].remedy;
+            return known[i].code;
+        }
+    *ret_remedy = SIMBA__MY_TELL;
+    return SIMBA_ESTORE;
+}
+
+bool simba__my_error_is_lost(unsigned number)
+{
+    return number == CR_SERVER_GONE_ERROR || number == CR_SERVER_LOST || number == CONNECTION_KILLED ||
+           number == DISCONNECTED_IDLE || number == ER_SERVER_SHUTDOWN;
+}

@@ -1,0 +1,210 @@
+/* See options.h. */
+#include "backends/mysql/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/error.h"
+#include "util/mem.h"
+#include "util/url.h"
+
+const char *const simba__my_keys[] = {
+    "socket", "table",  "connections", "create", "connect-timeout", "timeout",     "tls",         "verify",
+    "ca",     "capath", "cert",        "key",    "cipher",          "tls-version", "fingerprint", NULL,
+};
+
+static int out_of_memory(simba_error *err)
+{
+    return simba__fail(err, SIMBA_ENOMEM, "mysql: out of memory");
+}
+
+static int copy(const char *text, char **ret_copy, simba_error *err)
+{
+    if (!text || text[0] == '\0')
+        return 0;
+    *ret_copy = simba__strdup(text);
+    return *ret_copy ? 0 : out_of_memory(err);
+}
+
+static int parse_number(const simba_url *url, const char *key, long least, long most, unsigned *ret_number,
+                        simba_error *err)
+{
+    const char *text = simba_url_query(url, key);
+    char *end;
+    if (!text)
+        return 0;
+    const long number = strtol(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || number < least || number > most)
+        return simba__fail(err, SIMBA_EURL, "mysql: %s is \"%s\"; it must be a number from %ld to %ld", key, text,
+                           least, most);
+    *ret_number = (unsigned)number;
+    return 0;
+}
+
+static int parse_flag(const simba_url *url, const char *key, bool *ret_flag, simba_error *err)
+{
+    const char *text = simba_url_query(url, key);
+    if (!text)
+        return 0;
+    *ret_flag = strcmp(text, "yes") == 0;
+    if (!*ret_flag && strcmp(text, "no") != 0)
+        return simba__fail(err, SIMBA_EURL, "mysql: %s is \"%s\"; it can be yes or no", key, text);
+    return 0;
+}
+
+/* --- where it is ------------------------------------------------------------------------------------ */
+
+static int parse_host(simba__my_options *options, const char *authority, simba_error *err)
+{
+    const char *bracket = strchr(authority, ']');
+    const char *colon = strrchr(authority, ':');
+    if (bracket && colon && colon < bracket)
+        colon = NULL;
+    if (strchr(authority, ','))
+        return simba__fail(err, SIMBA_EURL, "mysql: the URL names one host");
+    if ((authority[0] == '[') != (bracket != NULL) || (!bracket && colon && strchr(authority, ':') != colon) ||
+        (bracket && bracket[1] != '\0' && bracket[1] != ':'))
+        return simba__fail(err, SIMBA_EURL,
+                           "mysql: an IPv6 address in the URL stands in brackets, as in mysql://[::1]/db");
+    char *end = NULL;
+    const long port = colon ? strtol(colon + 1, &end, 10) : 3306;
+    if (colon && (colon[1] < '0' || colon[1] > '9' || *end != '\0' || port < 1 || port > 65535))
+        return simba__fail(err, SIMBA_EURL, "mysql: the port of the URL is not a number from 1 to 65535");
+    const char *from = bracket ? authority + 1 : authority;
+    const size_t length = bracket ? (size_t)(bracket - from) : colon ? (size_t)(colon - from) : strlen(from);
+    options->port = (unsigned)port;
+    options->host = simba__strdup(length ? from : "127.0.0.1");
+    if (!options->host)
+        return out_of_memory(err);
+    if (length)
+        options->host[length] = '\0';
+    snprintf(options->where, sizeof options->where, strchr(options->host, ':') ? "[%.100s]:%u" : "%.100s:%u",
+             options->host, options->port);
+    return 0;
+}
+
+static int parse_place(simba__my_options *options, const simba_url *url, simba_error *err)
+{
+    const char *authority = simba_url_authority(url);
+    const char *socket = simba_url_query(url, "socket");
+    if (!socket)
+        return parse_host(options, authority, err);
+    if (authority[0] != '\0' && strcmp(authority, "localhost") != 0)
+        return simba__fail(err, SIMBA_EURL, "mysql: the URL has a socket and the host \"%s\"; leave one of them out",
+                           authority);
+    if (socket[0] != '/' || strlen(socket) > 107) /* sun_path */
+        return simba__fail(err, SIMBA_EURL, "mysql: socket has to be an absolute path of at most 107 bytes");
+    snprintf(options->where, sizeof options->where, "%s", socket);
+    return copy(socket, &options->socket, err);
+}
+
+/* The names go into statements, so they may only be what needs no quoting. */
+static bool is_plain(const char *name)
+{
+    const size_t length = strlen(name);
+    return length >= 1 && length <= 64 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$") == length;
+}
+
+static int parse_table(simba__my_options *options, const simba_url *url, simba_error *err)
+{
+    const char *path = simba_url_path(url);
+    const char *table = simba_url_query(url, "table");
+    if (path[0] == '\0' || path[1] == '\0')
+        return simba__fail(err, SIMBA_EURL, "mysql: the URL names no database: %s://%s/DATABASE", simba_url_scheme(url),
+                           simba_url_authority(url));
+    if (strchr(path + 1, '/'))
+        return simba__fail(err, SIMBA_EURL, "mysql: \"%.64s\" is not the name of a database", path + 1);
+    if (table && !is_plain(table))
+        return simba__fail(err, SIMBA_EURL, "mysql: table is \"%.64s\"; it may have letters, digits, _ and $", table);
+    const int rc = copy(path + 1, &options->database, err);
+    return rc < 0 ? rc : copy(table ? table : "simba_mutex", &options->table, err);
+}
+
+/* --- how to talk to it ------------------------------------------------------------------------------- */
+
+static int parse_seconds(const simba_url *url, const char *key, unsigned *ret_seconds, simba_error *err)
+{
+    int64_t ms = *ret_seconds * INT64_C(1000);
+    const int rc = simba__url_duration(url, key, &ms, err);
+    if (rc < 0)
+        return rc;
+    if (ms < 1 || ms > 3600000)
+        return simba__fail(err, SIMBA_EURL, "mysql: %s is from 1ms to 1h", key);
+    *ret_seconds = (unsigned)((ms + 999) / 1000);
+    return 0;
+}
+
+static int parse_tls(simba__my_options *options, const simba_url *url, simba_error *err)
+{
+    const struct {
+        const char *key;
+        char **value;
+    } texts[] = {{"ca", &options->ca},
+                 {"capath", &options->capath},
+                 {"cert", &options->cert},
+                 {"key", &options->key},
+                 {"cipher", &options->cipher},
+                 {"tls-version", &options->tls_version},
+                 {"fingerprint", &options->fingerprint}};
+    bool any = simba_url_query(url, "verify") != NULL;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const int rc = copy(simba_url_query(url, texts[i].key), texts[i].value, err);
+        if (rc < 0)
+            return rc;
+        any |= *texts[i].value != NULL;
+    }
+    const bool is_said = simba_url_query(url, "tls") != NULL;
+    options->tls = any;
+    options->verify = true;
+    int rc = parse_flag(url, "tls", &options->tls, err);
+    if (rc == 0)
+        rc = parse_flag(url, "verify", &options->verify, err);
+    if (rc < 0)
+        return rc;
+    if (is_said && !options->tls && any)
+        return simba__fail(err, SIMBA_EURL, "mysql: tls=no, and yet there are options for TLS");
+    if (!options->cert != !options->key)
+        return simba__fail(err, SIMBA_EURL, "mysql: cert and key go together");
+    return 0;
+}
+
+int simba__my_options_parse(const simba_url *url, simba__my_options *ret_options, simba_error *err)
+{
+    simba__my_options *options = ret_options;
+    options->connections = 2;
+    options->connect_timeout_s = 2;
+    options->timeout_s = 4;
+    int rc = parse_place(options, url, err);
+    if (rc == 0)
+        rc = parse_table(options, url, err);
+    if (rc == 0)
+        rc = copy(simba_url_user(url), &options->user, err);
+    if (rc == 0)
+        rc = copy(simba_url_password(url), &options->password, err);
+    if (rc == 0)
+        rc = parse_number(url, "connections", 1, SIMBA__MY_CONNECTIONS_MAX, &options->connections, err);
+    if (rc == 0)
+        rc = parse_flag(url, "create", &options->create, err);
+    if (rc == 0)
+        rc = parse_seconds(url, "connect-timeout", &options->connect_timeout_s, err);
+    if (rc == 0)
+        rc = parse_seconds(url, "timeout", &options->timeout_s, err);
+    if (rc == 0)
+        rc = parse_tls(options, url, err);
+    return rc;
+}
+
+void simba__my_options_free(simba__my_options *options)
+{
+    if (options->password)
+        explicit_bzero(options->password, strlen(options->password));
+    char *const texts[] = {options->host,       options->socket, options->user,   options->password,
+                           options->database,   options->table,  options->ca,     options->capath,
+                           options->cert,       options->key,    options->cipher, options->tls_version,
+                           options->fingerprint};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        simba__free(texts[i]);
+    memset(options, 0, sizeof *options);
+}

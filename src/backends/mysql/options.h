@@ -1,0 +1,37 @@
+/* What a MySQL URL says:
+ *
+ *   mysql://[user[:password]@]host[:port]/database[?table=NAME][&connections=N][&create=yes]…
+ *   mysql://[user[:password]@]/database?socket=/path/to.sock
+ *
+ * "mariadb://" is the same. A host is always reached by TCP, "localhost" too: the client library would make a socket file
+ * of that name, and nobody could say which one. */
+#ifndef SIMBA_BACKENDS_MYSQL_OPTIONS_H
+#define SIMBA_BACKENDS_MYSQL_OPTIONS_H
+
+#include <simba/backend.h>
+
+enum { SIMBA__MY_CONNECTIONS_MAX = 8 };
+
+typedef struct simba__my_options {
+    char *host;   /* NULL: a socket file */
+    char *socket; /* its path */
+    unsigned port;
+    char *user, *password;
+    char *database;
+    char *table;
+    unsigned connections;
+    /* The client library counts in seconds. */
+    unsigned connect_timeout_s; /* for each step of connecting */
+    unsigned timeout_s;         /* a connection that owes an answer for longer is given up */
+    bool create;                /* make the table if there is none */
+    bool tls, verify;
+    char *ca, *capath, *cert, *key, *cipher, *tls_version, *fingerprint;
+    char where[160]; /* for messages */
+} simba__my_options;
+
+extern const char *const simba__my_keys[];
+
+int simba__my_options_parse(const simba_url *url, simba__my_options *ret_options, simba_error *err);
+void simba__my_options_free(simba__my_options *options);
+
+#endif

@@ -1,0 +1,367 @@
+/* See rows.h. */
+#include "backends/mysql/rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/clock.h"
+#include "util/error.h"
+
+static int out_of_memory(simba__my_conn *conn, simba_error *err)
+{
+    conn->remedy = SIMBA__MY_TELL;
+    return simba__fail(err, SIMBA_ENOMEM, "mysql: out of memory");
+}
+
+/* --- parameters --------------------------------------------------------------------------------------- */
+
+static void bind_text(MYSQL_BIND *bind, const char *text)
+{
+    bind->buffer_type = MYSQL_TYPE_STRING;
+    bind->buffer = (char *)text; // NOLINT: the library only reads it
+    bind->buffer_length = strlen(text);
+    bind->length = &bind->buffer_length;
+}
+
+static void bind_number(MYSQL_BIND *bind, const uint64_t *number)
+{
+    bind->buffer_type = MYSQL_TYPE_LONGLONG;
+    bind->buffer = (uint64_t *)number; // NOLINT: likewise
+    bind->is_unsigned = 1;
+}
+
+static void bind_time(MYSQL_BIND *bind, const int64_t *ms)
+{
+    bind_number(bind, (const uint64_t *)ms);
+    bind->is_unsigned = 0;
+}
+
+/* The smallest size that has room for so many. */
+static size_t size_for(size_t rows)
+{
+    size_t size = 0;
+    while ((size_t)1 << size < rows)
+        size++;
+    return size;
+}
+
+/* Fills in the parameters of one row. */
+typedef void (*bind_row)(MYSQL_BIND *binds, const simba__my_row *row);
+
+/* A statement for `count` rows, at most those of a statement; the last one is repeated. */
+static int execute(simba__my_conn *conn, simba__my_statement which, simba__my_row *const *rows, size_t count,
+                   bind_row bind, MYSQL_STMT **ret_statement, simba_error *err)
+{
+    const size_t size = size_for(count);
+    const size_t params = simba__my_statement_params(which, &conn->schema);
+    MYSQL_BIND *binds = simba__my_conn_binds(conn, params << size);
+    if (!binds)
+        return out_of_memory(conn, err);
+    for (size_t i = 0; i < (size_t)1 << size; i++)
+        bind(binds + i * params, rows[i < count ? i : count - 1]);
+    return simba__my_conn_execute(conn, which, size, ret_statement, err);
+}
+
+/* The next of the rows from *at on for which `wanted` holds, as many as a statement takes. */
+static size_t gather(const simba__my_conn *conn, simba__my_row *rows, size_t count, size_t *at,
+                     bool (*wanted)(const simba__my_row *row), simba__my_row **out)
+{
+    size_t n = 0;
+    for (; *at < count && n < conn->most_rows; ++*at)
+        if (wanted(&rows[*at]))
+            out[n++] = &rows[*at];
+    return n;
+}
+
+static void bind_name(MYSQL_BIND *binds, const simba__my_row *row)
+{
+    bind_text(&binds[0], row->mutex);
+}
+
+/* --- reading ------------------------------------------------------------------------------------------ */
+
+static void decode(const simba__my_columns *c, bool has_nonce, simba__my_row *row)
+{
+    simba_owner *owner = &row->row.owner;
+    row->found = true;
+    row->changed = false;
+    row->now_ms = c->now_ms;
+    row->version = c->version;
+    row->nonce_known = !c->nonce_null && !c->nonce_version_null && c->nonce_version == c->version;
+    row->foreign = has_nonce && !row->nonce_known && c->owner_length > 0;
+    memset(&row->row, 0, sizeof row->row);
+    row->row.counts_tokens = true;
+    row->row.token = c->version;
+    row->row.nonce = row->nonce_known ? c->nonce : 0;
+    row->row.revoked_token = c->revoked_null ? 0 : c->revoked_version;
+    /* An id that a JVM contender was given may be longer than ours can be. */
+    const size_t length = c->owner_length < SIMBA_ID_MAX ? c->owner_length : SIMBA_ID_MAX;
+    memcpy(owner->id, c->owner_id, length);
+    if (length == 0)
+        return;
+    owner->acquired_at_ms = c->acquired_at;
+    owner->ttl_at_ms = c->ttl_at;
+    owner->transition_at_ms = c->transition_at;
+    owner->token = c->version;
+    /* Others may have it when transition_at is past, not when it is reached. */
+    row->row.until_ns =
+        c->transition_at < INT64_MAX / SIMBA__NS_PER_MS - 1 ? (c->transition_at + 1) * SIMBA__NS_PER_MS : INT64_MAX;
+}
+
+static bool is_any(const simba__my_row *row)
+{
+    (void)row;
+    return true;
+}
+
+static int by_name(const void *key, const void *element)
+{
+    return strcmp(key, (*(simba__my_row *const *)element)->mutex);
+}
+
+static int get_some(simba__my_conn *conn, simba__my_row **rows, size_t count, bool lock, simba_error *err)
+{
+    MYSQL_STMT *statement = NULL;
+    int rc = execute(conn, lock ? SIMBA__MY_LOCK : SIMBA__MY_GET, rows, count, bind_name, &statement, err);
+    if (rc < 0)
+        return rc;
+    while ((rc = simba__my_conn_fetch(conn, statement, err)) == 1) {
+        conn->columns.mutex[conn->columns.mutex_length < sizeof conn->columns.mutex ? conn->columns.mutex_length
+                                                                                    : sizeof conn->columns.mutex - 1] =
+            '\0';
+        /* A name that only the column takes for one of ours is not found here. */
+        simba__my_row **row = bsearch(conn->columns.mutex, rows, count, sizeof *rows, by_name);
+        if (row)
+            decode(&conn->columns, conn->schema.has_nonce, *row);
+    }
+    return rc;
+}
+
+int simba__my_get_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, bool lock, simba_error *err)
+{
+    simba__my_row *some[SIMBA__MY_ROWS_MAX];
+    int rc = 0;
+    for (size_t i = 0; i < count; i++) {
+        rows[i] = (simba__my_row){.mutex = rows[i].mutex, .row = {.counts_tokens = true}};
+        rows[i].now_ms = conn->host->epoch_us(conn->host) / 1000; /* for those that there are not */
+    }
+    for (size_t at = 0; rc == 0 && at < count;) {
+        const size_t n = gather(conn, rows, count, &at, is_any, some);
+        rc = get_some(conn, some, n, lock, err);
+    }
+    return rc;
+}
+
+int simba__my_list_rows(simba__my_conn *conn, int (*each)(void *user, const simba__my_row *row), void *user,
+                        simba_error *err)
+{
+    MYSQL_STMT *statement = NULL;
+    int rc = simba__my_conn_execute(conn, SIMBA__MY_LIST, 0, &statement, err);
+    if (rc < 0)
+        return rc;
+    int failed = 0;
+    while ((rc = simba__my_conn_fetch(conn, statement, err)) == 1) {
+        simba__my_columns *c = &conn->columns;
+        if (c->mutex_length > SIMBA_MUTEX_BYTES || failed < 0)
+            continue; /* to the end, or the connection could not be used again */
+        c->mutex[c->mutex_length] = '\0';
+        simba__my_row row = {.mutex = c->mutex};
+        decode(c, conn->schema.has_nonce, &row);
+        failed = each(user, &row);
+    }
+    if (rc == 0 && failed < 0)
+        rc = out_of_memory(conn, err);
+    return rc;
+}
+
+/* --- making ------------------------------------------------------------------------------------------- */
+
+int simba__my_init_row(simba__my_conn *conn, const char *mutex, simba_error *err)
+{
+    simba__my_row row = {.mutex = mutex};
+    simba__my_row *rows[] = {&row};
+    MYSQL_STMT *statement;
+    return execute(conn, SIMBA__MY_INIT, rows, 1, bind_name, &statement, err);
+}
+
+static bool is_missing(const simba__my_row *row)
+{
+    return !row->found;
+}
+
+int simba__my_try_init_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err)
+{
+    simba__my_row *some[SIMBA__MY_ROWS_MAX];
+    int rc = 0;
+    for (size_t at = 0; rc == 0 && at < count;) {
+        MYSQL_STMT *statement;
+        const size_t n = gather(conn, rows, count, &at, is_missing, some);
+        if (n > 0)
+            rc = execute(conn, SIMBA__MY_TRY_INIT, some, n, bind_name, &statement, err);
+    }
+    return rc;
+}
+
+int simba__my_ensure_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err)
+{
+    int rc = simba__my_get_rows(conn, rows, count, false, err);
+    if (rc == 0)
+        rc = simba__my_try_init_rows(conn, rows, count, err);
+    return rc < 0 ? rc : simba__my_get_rows(conn, rows, count, false, err);
+}
+
+/* --- writing ------------------------------------------------------------------------------------------ */
+
+/* A row is somebody else's grant if its nonce is not known, unless the request can show the token: every grant has another
+ * version. */
+static void fill_in_nonce(simba__my_row *row, const simba_request *request)
+{
+    if (!row->nonce_known)
+        row->row.nonce = request->token != 0 && request->token == row->version ? request->nonce : ~request->nonce;
+}
+
+/* What core/row.c made of the row, as versions: a grant or its end is a new one, a renewal is not. */
+static void number_change(simba__my_row *row, uint64_t token_before)
+{
+    const bool ended = row->row.owner.id[0] == '\0';
+    if (ended)
+        row->row.token++; /* as the JVM does: whoever looks sees that something has changed */
+    if (ended || row->row.token != token_before)
+        row->version = row->row.token;
+    row->nonce_known = !ended;
+    row->foreign = false;
+    row->changed = true;
+}
+
+bool simba__my_apply(simba__my_row *row, simba_request *request, uint64_t floor)
+{
+    const simba__row_now now = {row->now_ms * SIMBA__NS_PER_MS, row->now_ms * 1000};
+    const bool is_free = simba__row_is_free(&row->row, now);
+    if (request->op == SIMBA_OP_ACQUIRE && is_free) {
+        if (floor > row->row.token)
+            row->row.token = floor;
+        if (row->row.token >= SIMBA__MY_VERSION_MAX)
+            return false;
+    }
+    fill_in_nonce(row, request);
+    /* Without our columns the row does not say so, but the end of a grant is a release, and it was not ours. */
+    const bool forced_away = row->row.owner.id[0] == '\0' && row->version == request->token + 1;
+    const uint64_t token_before = row->row.token;
+    const bool foreign = row->foreign && !is_free;
+    if (simba__row_apply(&row->row, now, request))
+        number_change(row, token_before);
+    else if (foreign)
+        request->reply.owner.token = 0;
+    if (request->op == SIMBA_OP_RENEW && request->token != 0 && forced_away)
+        request->reply.outcome = SIMBA_REVOKED;
+    request->reply.now_ms = row->now_ms;
+    return true;
+}
+
+static bool has_changed(const simba__my_row *row)
+{
+    return row->changed;
+}
+
+static void bind_shared(MYSQL_BIND *binds, const simba__my_row *row)
+{
+    bind_text(&binds[0], row->mutex);
+    bind_time(&binds[1], &row->row.owner.acquired_at_ms);
+    bind_time(&binds[2], &row->row.owner.ttl_at_ms);
+    bind_time(&binds[3], &row->row.owner.transition_at_ms);
+    bind_text(&binds[4], row->row.owner.id);
+    bind_number(&binds[5], &row->version);
+}
+
+static void bind_all(MYSQL_BIND *binds, const simba__my_row *row)
+{
+    bind_shared(binds, row);
+    bind_number(&binds[6], &row->row.nonce);
+    bind_number(&binds[7], &row->nonce_version);
+    bind_number(&binds[8], &row->row.revoked_token);
+}
+
+int simba__my_put_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err)
+{
+    simba__my_row *some[SIMBA__MY_ROWS_MAX];
+    int rc = 0;
+    for (size_t at = 0; rc == 0 && at < count;) {
+        MYSQL_STMT *statement;
+        const size_t n = gather(conn, rows, count, &at, has_changed, some);
+        for (size_t i = 0; i < n; i++)
+            some[i]->nonce_version = some[i]->nonce_known ? some[i]->version : 0;
+        if (n > 0)
+            rc =
+                execute(conn, SIMBA__MY_PUT, some, n, conn->schema.has_nonce ? bind_all : bind_shared, &statement, err);
+    }
+    return rc;
+}
+
+/* --- one mutex by itself -------------------------------------------------------------------------------- */
+
+/* How many rows it matched. */
+static int execute_one(simba__my_conn *conn, simba__my_statement which, uint64_t *ret_insert_id, simba_error *err)
+{
+    MYSQL_STMT *statement = NULL;
+    const int rc = simba__my_conn_execute(conn, which, 0, &statement, err);
+    if (rc < 0)
+        return rc;
+    if (ret_insert_id)
+        *ret_insert_id = mysql_stmt_insert_id(statement);
+    return mysql_stmt_affected_rows(statement) > 0;
+}
+
+int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, uint64_t *ret_token,
+                      simba_error *err)
+{
+    const int64_t lease_ms = request->ttl_ms + request->transition_ms;
+    MYSQL_BIND *bind = simba__my_conn_binds(conn, 8);
+    if (!bind)
+        return out_of_memory(conn, err);
+    bind_time(bind++, &request->ttl_ms);
+    bind_time(bind++, &lease_ms);
+    bind_text(bind++, request->id);
+    if (conn->schema.has_nonce) {
+        bind_number(bind++, &floor);
+        bind_number(bind++, &request->nonce);
+    }
+    bind_number(bind++, &floor);
+    bind_text(bind++, request->mutex);
+    bind_number(bind++, &floor);
+    return execute_one(conn, SIMBA__MY_ACQUIRE, ret_token, err);
+}
+
+/* The parameters that name a grant. */
+static void bind_grant(const simba__my_conn *conn, MYSQL_BIND *binds, const simba_request *request)
+{
+    bind_text(&binds[0], request->mutex);
+    bind_number(&binds[1], &request->token);
+    bind_text(&binds[2], request->id);
+    if (conn->schema.has_nonce)
+        bind_number(&binds[3], &request->nonce);
+}
+
+int simba__my_renew(simba__my_conn *conn, const simba_request *request, simba_error *err)
+{
+    const int64_t lease_ms = request->ttl_ms + request->transition_ms;
+    MYSQL_BIND *binds = simba__my_conn_binds(conn, 6);
+    if (!binds)
+        return out_of_memory(conn, err);
+    bind_time(&binds[0], &request->ttl_ms);
+    bind_time(&binds[1], &lease_ms);
+    bind_grant(conn, binds + 2, request);
+    return execute_one(conn, SIMBA__MY_RENEW, NULL, err);
+}
+
+int simba__my_release(simba__my_conn *conn, const simba_request *request, int64_t *ret_now_ms, simba_error *err)
+{
+    MYSQL_BIND *binds = simba__my_conn_binds(conn, 4);
+    uint64_t now_ms = 0;
+    if (!binds)
+        return out_of_memory(conn, err);
+    bind_grant(conn, binds, request);
+    const int matched = execute_one(conn, SIMBA__MY_RELEASE, &now_ms, err);
+    if (matched == 1)
+        *ret_now_ms = (int64_t)now_ms;
+    return matched;
+}

@@ -1,0 +1,54 @@
+/* The repository: rows of the table in and out, many by one statement. What may be done with a row is said in core/row.h.
+ * Three statements decide by themselves, for a single mutex and without a transaction around them; they have to agree
+ * with it.
+ *
+ * All of it blocks, and is for the thread that has the connection. What fails leaves its number in the connection; after
+ * an error inside of a transaction it is for the caller to roll back. */
+#ifndef SIMBA_BACKENDS_MYSQL_ROWS_H
+#define SIMBA_BACKENDS_MYSQL_ROWS_H
+
+#include "backends/mysql/conn.h"
+#include "core/row.h"
+
+typedef struct simba__my_row {
+    const char *mutex;
+    bool found;
+    bool nonce_known; /* the columns of ours belong to the grant that the row shows */
+    bool foreign;     /* they do not: somebody else's grant, without a token */
+    bool changed;     /* to be put */
+    int64_t now_ms;   /* of the server, when the row was read */
+    uint64_t version; /* as stored; the token of the grant, as long as there is one */
+    uint64_t nonce_version;
+    simba__row row;
+} simba__my_row;
+
+/* Make the row of a mutex. An error if there is one: conn->number is ER_DUP_ENTRY. */
+int simba__my_init_row(simba__my_conn *conn, const char *mutex, simba_error *err);
+/* Make those that are missing. That another process does the same at the same time is normal. */
+int simba__my_try_init_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err);
+
+/* Read the rows of these mutexes, which must be sorted by strcmp and differ; `found` tells which there are. With `lock`
+ * nobody else can change them until the transaction ends. */
+int simba__my_get_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, bool lock, simba_error *err);
+/* The same, and those that are missing are made first, and that is committed. Not in a transaction, and without locks. */
+int simba__my_ensure_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err);
+/* Every row there is, in any order. */
+int simba__my_list_rows(simba__my_conn *conn, int (*each)(void *user, const simba__my_row *row), void *user,
+                        simba_error *err);
+
+/* Carry out a request on a row that was read: core/row.c decides, except that a grant whose nonce is not known is
+ * somebody's that can show its token. `floor`: the least that a new token may be, less one. False: the version has come
+ * to the end of its type, and nothing was done. */
+bool simba__my_apply(simba__my_row *row, simba_request *request, uint64_t floor);
+/* Write the rows that have changed. They must be locked. */
+int simba__my_put_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err);
+
+/* Grant the mutex if it is free: 1 and the token; 0: it is not, or there is no row. */
+int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, uint64_t *ret_token,
+                      simba_error *err);
+/* Extend the lease of this id, nonce and token: 1; 0: there is no such grant. */
+int simba__my_renew(simba__my_conn *conn, const simba_request *request, simba_error *err);
+/* End it: 1 and the server's now; 0: there is no such grant. */
+int simba__my_release(simba__my_conn *conn, const simba_request *request, int64_t *ret_now_ms, simba_error *err);
+
+#endif

@@ -1,0 +1,262 @@
+/* See schema.h. */
+#include "backends/mysql/schema.h"
+
+#include <mysqld_error.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/mysql/conn.h"
+#include "util/error.h"
+
+/* A column of ours may be missing, a shared one must not. */
+static const struct {
+    const char *name;
+    const char *type; /* NULL: shared */
+} columns[] = {
+    {"mutex", NULL},
+    {"acquired_at", NULL},
+    {"ttl_at", NULL},
+    {"transition_at", NULL},
+    {"owner_id", NULL},
+    {"version", NULL},
+    {"nonce", "bigint unsigned null"},
+    {"nonce_version", "int unsigned null"},
+    {"revoked_version", "int unsigned null"},
+};
+enum {
+    COLUMNS = sizeof columns / sizeof *columns,
+    SHARED = 6,
+    ALL_SHARED = (1 << SHARED) - 1,
+    ALL = (1 << COLUMNS) - 1
+};
+
+static const char create_sql[] = "create table if not exists `%s` ("
+                                 "mutex varchar(66) not null primary key,"
+                                 "acquired_at bigint unsigned not null,"
+                                 "ttl_at bigint unsigned not null,"
+                                 "transition_at bigint unsigned not null,"
+                                 "owner_id varchar(128) not null,"
+                                 "version int unsigned not null,"
+                                 "nonce bigint unsigned null,"
+                                 "nonce_version int unsigned null,"
+                                 "revoked_version int unsigned null"
+                                 ") engine = InnoDB default character set utf8mb4 collate utf8mb4_bin";
+
+static const char table_sql[] = "select t.engine, coalesce(e.transactions, 'NO'), @@max_allowed_packet, version(), "
+                                "@@innodb_flush_log_at_trx_commit, @@read_only "
+                                "from (select 1) one left join information_schema.tables t "
+                                "on t.table_schema = database() and t.table_name = '%s' "
+                                "left join information_schema.engines e on e.engine = t.engine";
+
+static const char columns_sql[] = "select column_name, coalesce(character_maximum_length, 0), "
+                                  "coalesce(collation_name, '') from information_schema.columns "
+                                  "where table_schema = database() and table_name = '%s'";
+
+/* --- looking ---------------------------------------------------------------------------------------- */
+
+static void take_text(const char *text, char *out, size_t size)
+{
+    snprintf(out, size, "%s", text ? text : "");
+}
+
+static void take_table(MYSQL_ROW row, simba__my_schema *schema)
+{
+    schema->exists = row[0] != NULL;
+    take_text(row[0], schema->engine, sizeof schema->engine);
+    schema->is_transactional = row[1] && strcmp(row[1], "YES") == 0;
+    schema->max_packet = row[2] ? strtoull(row[2], NULL, 10) : 0;
+    take_text(row[3], schema->server, sizeof schema->server);
+    schema->durability = row[4] ? (int)strtol(row[4], NULL, 10) : 1;
+    schema->read_only = row[5] && strcmp(row[5], "0") != 0 && strcmp(row[5], "OFF") != 0;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    const size_t length = strlen(text);
+    return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
+}
+
+/* Which of our columns it is, as a bit. */
+static unsigned take_column(MYSQL_ROW row, simba__my_schema *schema)
+{
+    const unsigned characters = (unsigned)strtoul(row[1], NULL, 10);
+    for (unsigned i = 0; i < COLUMNS; i++) {
+        if (strcasecmp(row[0], columns[i].name) != 0)
+            continue;
+        if (strcmp(columns[i].name, "mutex") == 0) {
+            schema->mutex_chars = characters;
+            take_text(row[2], schema->collation, sizeof schema->collation);
+            /* A column of bytes has no collation. */
+            schema->is_exact = row[2][0] == '\0' || ends_in(row[2], "_bin");
+        } else if (strcmp(columns[i].name, "owner_id") == 0) {
+            schema->id_chars = characters;
+        }
+        return 1U << i;
+    }
+    return 0;
+}
+
+static int query(simba__my_conn *conn, const char *format, MYSQL_RES **ret_result, simba_error *err)
+{
+    char sql[1024];
+    snprintf(sql, sizeof sql, format, conn->options->table); // NOLINT(clang-diagnostic-format-nonliteral)
+    return simba__my_conn_query(conn, sql, ret_result, err);
+}
+
+/* Also which columns there are, as bits. */
+static int look(simba__my_conn *conn, simba__my_schema *ret_schema, unsigned *ret_columns, simba_error *err)
+{
+    simba__my_schema schema = {0};
+    unsigned found = 0;
+    MYSQL_RES *result = NULL;
+    MYSQL_ROW row;
+    int rc = query(conn, table_sql, &result, err);
+    if (rc < 0)
+        return rc;
+    row = mysql_fetch_row(result);
+    if (row)
+        take_table(row, &schema);
+    mysql_free_result(result);
+    rc = query(conn, columns_sql, &result, err);
+    if (rc < 0)
+        return rc;
+    while ((row = mysql_fetch_row(result)) != NULL)
+        found |= take_column(row, &schema);
+    mysql_free_result(result);
+    schema.is_complete = (found & ALL_SHARED) == ALL_SHARED;
+    schema.has_nonce = found == ALL;
+    *ret_schema = schema;
+    *ret_columns = found;
+    return 0;
+}
+
+int simba__my_schema_look(simba__my_conn *conn, simba__my_schema *ret_schema, simba_error *err)
+{
+    unsigned found;
+    return look(conn, ret_schema, &found, err);
+}
+
+int simba__my_schema_check(const simba__my_conn *conn, simba_error *err)
+{
+    const simba__my_schema *schema = &conn->schema;
+    const char *table = conn->options->table;
+    const char *database = conn->options->database;
+    if (!schema->exists)
+        return simba__fail(err, SIMBA_ESTORE,
+                           "mysql %s: there is no table %s in %s; run `simba init`, or put create=yes into the URL",
+                           conn->options->where, table, database);
+    if (!schema->is_complete)
+        return simba__fail(err, SIMBA_ECORRUPT,
+                           "mysql %s: the table %s in %s is not ours, or this user may not see its columns; "
+                           "table=NAME in the URL names another one",
+                           conn->options->where, table, database);
+    if (!schema->is_transactional)
+        return simba__fail(err, SIMBA_ESTORE,
+                           "mysql %s: %s is a table of the engine %s, which has no transactions; "
+                           "`alter table %s engine = InnoDB` would help",
+                           conn->options->where, table, schema->engine, table);
+    return 0;
+}
+
+/* --- making ----------------------------------------------------------------------------------------- */
+
+static int create(simba__my_conn *conn, simba_error *err)
+{
+    char sql[1024];
+    snprintf(sql, sizeof sql, create_sql, conn->options->table);
+    return simba__my_conn_say(conn, sql, err);
+}
+
+static int add_columns(simba__my_conn *conn, unsigned found, simba_error *err)
+{
+    char sql[512];
+    int length = snprintf(sql, sizeof sql, "alter table `%s`", conn->options->table);
+    for (unsigned i = SHARED; i < COLUMNS; i++)
+        if (!(found & 1U << i))
+            length += snprintf(sql + length, sizeof sql - (size_t)length, "%s add column %s %s",
+                               sql[length - 1] == '`' ? "" : ",", columns[i].name, columns[i].type);
+    const int rc = simba__my_conn_say(conn, sql, err);
+    return rc < 0 && conn->number == ER_DUP_FIELDNAME ? 0 : rc; /* another process was faster */
+}
+
+int simba__my_schema_prepare(simba__my_conn *conn, simba_error *err)
+{
+    unsigned found = 0;
+    int rc = look(conn, &conn->schema, &found, err);
+    if (rc == 0 && !conn->schema.exists)
+        rc = create(conn, err);
+    else if (rc == 0 && conn->schema.is_complete && !conn->schema.has_nonce)
+        rc = add_columns(conn, found, err);
+    return rc < 0 ? rc : look(conn, &conn->schema, &found, err);
+}
+
+/* --- what to say about it ----------------------------------------------------------------------------- */
+
+static simba_finding about_columns(const simba__my_schema *schema, const char *table, char *text, size_t size)
+{
+    const bool fine = schema->has_nonce;
+    snprintf(text, size, fine ? "The table %s is that of this version." : "The table %s lacks the column nonce.",
+             table);
+    return (simba_finding){
+        fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "schema", text,
+        fine ? NULL : "Run `simba init`. Without it a lost answer to an acquire costs the rest of that lease."};
+}
+
+static simba_finding about_names(const simba__my_schema *schema, char *text, size_t size)
+{
+    snprintf(text, size, schema->is_exact ? "Names are compared exactly (%s)." : "Names are compared by %s.",
+             schema->collation[0] ? schema->collation : "binary");
+    return (simba_finding){
+        schema->is_exact ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "names", text,
+        schema->is_exact ? NULL : "Names that it takes for the same are refused. Make the column mutex utf8mb4_bin."};
+}
+
+static simba_finding about_ids(const simba__my_schema *schema, char *text, size_t size)
+{
+    snprintf(text, size, "Ids may have %u characters.", schema->id_chars);
+    const bool fine = schema->id_chars >= SIMBA_ID_MAX;
+    return (simba_finding){fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "ids", text,
+                           fine ? NULL : "Longer ones are refused. Make the column owner_id varchar(128)."};
+}
+
+static simba_finding about_durability(const simba__my_schema *schema, char *text, size_t size)
+{
+    const bool fine = schema->durability == 1;
+    snprintf(text, size, "innodb_flush_log_at_trx_commit is %d, server version %s.", schema->durability,
+             schema->server);
+    return (simba_finding){fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "durability", text,
+                           fine ? NULL : "Set it to 1: a crash of the server may undo grants of the last second."};
+}
+
+int simba__my_schema_examine(const simba__my_conn *conn, int (*found)(void *user, const simba_finding *finding),
+                             void *user)
+{
+    char text[256];
+    simba_error why = {0};
+    if (simba__my_schema_check(conn, &why) < 0) {
+        const simba_finding broken = {SIMBA_VERDICT_BROKEN, "schema", why.text,
+                                      conn->schema.exists ? NULL : "Run `simba init`."};
+        return found(user, &broken);
+    }
+    simba_finding finding = about_columns(&conn->schema, conn->options->table, text, sizeof text);
+    int rc = found(user, &finding);
+    if (rc == 0) {
+        finding = about_names(&conn->schema, text, sizeof text);
+        rc = found(user, &finding);
+    }
+    if (rc == 0) {
+        finding = about_ids(&conn->schema, text, sizeof text);
+        rc = found(user, &finding);
+    }
+    if (rc == 0) {
+        finding = about_durability(&conn->schema, text, sizeof text);
+        rc = found(user, &finding);
+    }
+    if (rc == 0 && conn->schema.read_only) {
+        const simba_finding refused = {SIMBA_VERDICT_BROKEN, "writing", "The server is read-only, perhaps a replica.",
+                                       "Name the primary in the URL."};
+        rc = found(user, &refused);
+    }
+    return rc;
+}

@@ -1,0 +1,43 @@
+/* The table: what it is like, how it is made, and what to say about it.
+ *
+ * Its first six columns are those of Simba on the JVM. Three more are ours, nullable and not named by any statement of the
+ * JVM's, so that both can share the table:
+ *   nonce             of the incarnation that the grant belongs to
+ *   nonce_version     the version of that grant: if the row has another one, somebody else has written it since
+ *   revoked_version   the version of the latest grant that was forced away
+ * Without them (an old table, nobody has run `simba init`) everything works but this: whoever loses the answer to an
+ * acquire cannot know that it was granted, and waits for the end of that lease like everybody else. */
+#ifndef SIMBA_BACKENDS_MYSQL_SCHEMA_H
+#define SIMBA_BACKENDS_MYSQL_SCHEMA_H
+
+#include <simba/backend.h>
+
+struct simba__my_conn;
+
+typedef struct simba__my_schema {
+    bool exists;
+    bool is_complete;      /* it has the six columns */
+    bool has_nonce;        /* and the three */
+    bool is_transactional; /* the engine can roll back */
+    bool is_exact;         /* names differ if any byte does */
+    unsigned mutex_chars, id_chars;
+    uint64_t max_packet; /* of the server */
+    char engine[32];
+    char collation[64]; /* of the names */
+    char server[64];    /* its version */
+    int durability;     /* innodb_flush_log_at_trx_commit */
+    bool read_only;
+} simba__my_schema;
+
+/* What there is. Changes nothing. */
+int simba__my_schema_look(struct simba__my_conn *conn, simba__my_schema *ret_schema, simba_error *err);
+/* Make the table, or the columns that it lacks. */
+int simba__my_schema_prepare(struct simba__my_conn *conn, simba_error *err);
+/* 0, or why it cannot be used. */
+int simba__my_schema_check(const struct simba__my_conn *conn, simba_error *err);
+
+/* What is to be said about it: calls `found` until that returns an error, which is returned. */
+int simba__my_schema_examine(const struct simba__my_conn *conn, int (*found)(void *user, const simba_finding *finding),
+                             void *user);
+
+#endif

@@ -1,0 +1,134 @@
+/* See statements.h. */
+#include "backends/mysql/statements.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/mem.h"
+
+/* The server's clock in epoch milliseconds, whatever the time zone of the session, and past 2038 as well. It is taken
+ * once per statement, when it begins: before it waits for any lock, which errs to the side of the holder. */
+#define NOW "timestampdiff(microsecond, '1970-01-01', utc_timestamp(3)) div 1000"
+
+#define SHARED "mutex, acquired_at, ttl_at, transition_at, owner_id, version"
+#define OURS ", nonce, nonce_version, revoked_version"
+#define NOT_OURS ", null, null, null"
+
+/* What comes before the rows, each row, and what comes after. $TABLE is the table. */
+typedef struct shape {
+    const char *head, *row, *tail;
+    size_t params;
+} shape;
+
+#define SELECT(ours) "select " SHARED ours ", " NOW " from `$TABLE`"
+#define BY_NAME " where mutex in ("
+#define ROW_IS_EMPTY "(?, 0, 0, 0, '', 0)"
+#define FILL "insert into `$TABLE` (" SHARED ") values "
+#define PUT_HEAD(ours) "insert into `$TABLE` (" SHARED ours ") values "
+#define PUT_TAIL                                                                                                       \
+    " on duplicate key update acquired_at = values(acquired_at), ttl_at = values(ttl_at), "                            \
+    "transition_at = values(transition_at), owner_id = values(owner_id), version = values(version)"
+#define PUT_TAIL_OURS                                                                                                  \
+    ", nonce = values(nonce), nonce_version = values(nonce_version), revoked_version = values(revoked_version)"
+
+/* The parameters of ACQUIRE: ttl, ttl + transition, id, floor twice (once without our columns), nonce, mutex, floor. All
+ * assignments see the old version, in whichever order the server makes them. What is free is as in core/row.c: no owner, or
+ * past the end; and, as on the JVM, the very last millisecond is nobody's to take. */
+#define NEXT "greatest(version, ?) + 1"
+#define ACQUIRE(ours)                                                                                                  \
+    "update `$TABLE` set acquired_at = " NOW ", ttl_at = " NOW " + ?, transition_at = " NOW " + ?, owner_id = ?" ours  \
+    ", version = last_insert_id(" NEXT ") where mutex = ? and (owner_id = '' or transition_at < " NOW ")"              \
+    " and greatest(version, ?) < 4294967295"
+
+/* A live grant: mutex, token, id, and the nonce where there is one. The token alone tells grants apart, unless a failover
+ * has brought an older row back. */
+#define LIVE(ours)                                                                                                     \
+    " where mutex = ? and version = ? and convert(owner_id using utf8mb4) collate utf8mb4_bin = ?" ours                \
+    " and transition_at >= " NOW
+#define LIVE_OURS " and nonce = ? and nonce_version = version"
+#define RENEW "update `$TABLE` set ttl_at = " NOW " + ?, transition_at = " NOW " + ?"
+/* acquired_at becomes 0. */
+#define RELEASE                                                                                                        \
+    "update `$TABLE` set acquired_at = last_insert_id(" NOW ") * 0, ttl_at = 0, transition_at = 0, owner_id = '', "    \
+    "version = version + 1"
+
+static const shape shapes[SIMBA__MY_STATEMENTS][2] = {
+    [SIMBA__MY_GET] = {{SELECT(NOT_OURS) BY_NAME, "?", ")", 1}, {SELECT(OURS) BY_NAME, "?", ")", 1}},
+    [SIMBA__MY_LOCK] = {{SELECT(NOT_OURS) BY_NAME, "?", ") for update", 1},
+                        {SELECT(OURS) BY_NAME, "?", ") for update", 1}},
+    [SIMBA__MY_LIST] = {{SELECT(NOT_OURS), "", "", 0}, {SELECT(OURS), "", "", 0}},
+    [SIMBA__MY_INIT] = {{FILL, ROW_IS_EMPTY, "", 1}, {FILL, ROW_IS_EMPTY, "", 1}},
+    [SIMBA__MY_TRY_INIT] = {{FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1},
+                            {FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1}},
+    [SIMBA__MY_PUT] = {{PUT_HEAD(""), "(?, ?, ?, ?, ?, ?)", PUT_TAIL, 6},
+                       {PUT_HEAD(OURS), "(?, ?, ?, ?, ?, ?, ?, ?, ?)", PUT_TAIL PUT_TAIL_OURS, 9}},
+    [SIMBA__MY_ACQUIRE] = {{ACQUIRE(""), "", "", 6}, {ACQUIRE(", nonce_version = " NEXT ", nonce = ?"), "", "", 8}},
+    [SIMBA__MY_RENEW] = {{RENEW LIVE(""), "", "", 5}, {RENEW LIVE(LIVE_OURS), "", "", 6}},
+    [SIMBA__MY_RELEASE] = {{RELEASE LIVE(""), "", "", 3}, {RELEASE LIVE(LIVE_OURS), "", "", 4}},
+};
+
+static const shape *shape_of(simba__my_statement which, const simba__my_schema *schema)
+{
+    return &shapes[which][schema->has_nonce];
+}
+
+size_t simba__my_statement_params(simba__my_statement which, const simba__my_schema *schema)
+{
+    return shape_of(which, schema)->params;
+}
+
+char *simba__my_statement_text(simba__my_statement which, size_t size, const char *table,
+                               const simba__my_schema *schema)
+{
+    const shape *parts = shape_of(which, schema);
+    const size_t rows = (size_t)1 << size;
+    const size_t head_room = strlen(parts->head) + strlen(table);
+    const size_t row_length = strlen(parts->row);
+    char *text = simba__malloc(head_room + rows * (row_length + 2) + strlen(parts->tail) + 1);
+    if (!text)
+        return NULL;
+    /* The head is one of ours, with the table's name in it once. */
+    const char *mark = strstr(parts->head, "$TABLE");
+    char *end = text;
+    end = mempcpy(end, parts->head, (size_t)(mark - parts->head));
+    end = stpcpy(end, table);
+    end = stpcpy(end, mark + sizeof "$TABLE" - 1);
+    for (size_t i = 0; i < rows && row_length > 0; i++) {
+        if (i > 0)
+            end = stpcpy(end, ", ");
+        end = stpcpy(end, parts->row);
+    }
+    stpcpy(end, parts->tail);
+    return text;
+}
+
+bool simba__my_statement_has_result(simba__my_statement which)
+{
+    return which == SIMBA__MY_GET || which == SIMBA__MY_LOCK || which == SIMBA__MY_LIST;
+}
+
+static MYSQL_BIND number(void *at, bool is_unsigned, my_bool *null)
+{
+    return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_LONGLONG, .buffer = at, .is_unsigned = is_unsigned, .is_null = null};
+}
+
+static MYSQL_BIND text(char *at, size_t size, unsigned long *length, my_bool *cut)
+{
+    return (MYSQL_BIND){
+        .buffer_type = MYSQL_TYPE_STRING, .buffer = at, .buffer_length = size, .length = length, .error = cut};
+}
+
+void simba__my_columns_bind(simba__my_columns *c, MYSQL_BIND binds[SIMBA__MY_COLUMNS])
+{
+    binds[0] = text(c->mutex, sizeof c->mutex, &c->mutex_length, &c->mutex_cut);
+    binds[1] = number(&c->acquired_at, false, NULL);
+    binds[2] = number(&c->ttl_at, false, NULL);
+    binds[3] = number(&c->transition_at, false, NULL);
+    binds[4] = text(c->owner_id, sizeof c->owner_id, &c->owner_length, &c->owner_cut);
+    binds[5] = number(&c->version, true, NULL);
+    binds[6] = number(&c->nonce, true, &c->nonce_null);
+    binds[7] = number(&c->nonce_version, true, &c->nonce_version_null);
+    binds[8] = number(&c->revoked_version, true, &c->revoked_null);
+    binds[9] = number(&c->now_ms, false, NULL);
+}

@@ -1,0 +1,52 @@
+/* The text of every statement, and the columns that results have. Statements for many rows come in sizes, powers of two:
+ * with fewer rows the last one is repeated, so that few statements have to be prepared. */
+#ifndef SIMBA_BACKENDS_MYSQL_STATEMENTS_H
+#define SIMBA_BACKENDS_MYSQL_STATEMENTS_H
+
+#include <mysql.h>
+#include <simba/backend.h>
+
+#include "backends/mysql/schema.h"
+
+typedef enum simba__my_statement {
+    SIMBA__MY_GET,      /* read rows */
+    SIMBA__MY_LOCK,     /* read rows and lock them */
+    SIMBA__MY_LIST,     /* read all */
+    SIMBA__MY_INIT,     /* make a row that must not exist */
+    SIMBA__MY_TRY_INIT, /* make rows, some of which may exist */
+    SIMBA__MY_PUT,      /* write rows that are locked */
+    SIMBA__MY_ACQUIRE,  /* one row: grant it if it is free. Its insert id is the token */
+    SIMBA__MY_RENEW,    /* one row: extend the lease of a grant */
+    SIMBA__MY_RELEASE,  /* one row: end a grant. Its insert id is the server's now */
+    SIMBA__MY_STATEMENTS,
+} simba__my_statement;
+
+enum { SIMBA__MY_SIZES = 10, SIMBA__MY_ROWS_MAX = 1 << (SIMBA__MY_SIZES - 1) };
+
+/* The largest version that the column can hold. */
+#define SIMBA__MY_VERSION_MAX UINT32_MAX
+
+/* A row of a result. */
+typedef struct simba__my_columns {
+    char mutex[1024];
+    char owner_id[1024];
+    unsigned long mutex_length, owner_length;
+    int64_t acquired_at, ttl_at, transition_at, now_ms;
+    uint64_t version, nonce, nonce_version, revoked_version;
+    my_bool nonce_null, nonce_version_null, revoked_null;
+    my_bool mutex_cut, owner_cut;
+} simba__my_columns;
+
+/* How many parameters: for each row, and in all. */
+size_t simba__my_statement_params(simba__my_statement which, const simba__my_schema *schema);
+
+/* The text for 2^size rows, to free; NULL: out of memory. */
+char *simba__my_statement_text(simba__my_statement which, size_t size, const char *table,
+                               const simba__my_schema *schema);
+
+/* Does it have a result? Then bind it. */
+bool simba__my_statement_has_result(simba__my_statement which);
+enum { SIMBA__MY_COLUMNS = 10 };
+void simba__my_columns_bind(simba__my_columns *columns, MYSQL_BIND binds[SIMBA__MY_COLUMNS]);
+
+#endif
