@@ -1,0 +1,190 @@
+/* What the tests of the MySQL store share: a server of their own for the whole program, stores opened on it, and a second
+ * way to the server, by plain statements. */
+#ifndef TESTS_BACKENDS_TEST_MYSQL_H
+#define TESTS_BACKENDS_TEST_MYSQL_H
+
+#include <mysql.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/mysql/mysql.h"
+#include "lib/cm.h"
+#include "lib/server.h"
+#include "lib/testhost.h"
+#include "util/clock.h"
+
+static server mariadb;
+static char mysql_url[128];
+/* Two stores on the same server; as good as two processes, since they share nothing else. */
+static testhost a;
+__attribute__((unused)) static testhost b;
+static MYSQL *raw; /* the second way */
+
+/* The table of Simba on the JVM, in its older form. */
+#define JVM_TABLE                                                                                                      \
+    "create table simba_mutex (mutex varchar(66) not null primary key, acquired_at bigint unsigned not null, "         \
+    "ttl_at bigint unsigned not null, transition_at bigint unsigned not null, owner_id char(32) not null, "            \
+    "version int unsigned not null) engine = InnoDB"
+
+static inline MYSQL *connect_raw(void)
+{
+    MYSQL *made = mysql_init(NULL);
+    const unsigned protocol = MYSQL_PROTOCOL_TCP;
+    mysql_options(made, MYSQL_OPT_PROTOCOL, &protocol);
+    mysql_options(made, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    if (!mysql_real_connect(made, "127.0.0.1", "root", "", "simba", (unsigned)mariadb.port, NULL, CLIENT_FOUND_ROWS))
+        fail_msg("%s", mysql_error(made));
+    return made;
+}
+
+/* One plain statement; the first row of its result, with blanks between the columns, or how many rows it matched. */
+static inline const char *say_on(MYSQL *mysql, const char *sql)
+{
+    static _Thread_local char out[4096];
+    if (mysql_query(mysql, sql) != 0)
+        fail_msg("%s: %s", sql, mysql_error(mysql));
+    MYSQL_RES *result = mysql_store_result(mysql);
+    if (!result) {
+        snprintf(out, sizeof out, "%llu", (unsigned long long)mysql_affected_rows(mysql));
+        return out;
+    }
+    out[0] = '\0';
+    const MYSQL_ROW row = mysql_fetch_row(result);
+    for (unsigned i = 0; row && i < mysql_num_fields(result); i++) {
+        const size_t length = strlen(out);
+        snprintf(out + length, sizeof out - length, "%s%s", i ? " " : "", row[i] ? row[i] : "NULL");
+    }
+    mysql_free_result(result);
+    return out;
+}
+
+__attribute__((format(printf, 1, 2))) static inline const char *say(const char *format, ...)
+{
+    char sql[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sql, sizeof sql, format, args);
+    va_end(args);
+    return say_on(raw, sql);
+}
+
+/* One of the server's own counters. */
+static inline long long counter(const char *name)
+{
+    const char *text = say("show global status like '%s'", name);
+    const char *blank = strchr(text, ' ');
+    return blank ? atoll(blank + 1) : -1;
+}
+
+static inline void start_mariadb(const char *const *more)
+{
+    if (!server_start_mariadb(&mariadb, more))
+        fail_msg("mariadbd does not start; see %s/log", mariadb.folder);
+    raw = connect_raw();
+}
+
+static inline int group_setup(void **state)
+{
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    server_init(&mariadb);
+    snprintf(mysql_url, sizeof mysql_url, "mysql://root@127.0.0.1:%d/simba?create=yes", mariadb.port);
+    start_mariadb(NULL);
+    return 0;
+}
+
+static inline int group_teardown(void **state)
+{
+    (void)state;
+    if (raw)
+        mysql_close(raw);
+    server_fini(&mariadb);
+    return 0;
+}
+
+static inline int setup(void **state)
+{
+    (void)state;
+    say("drop table if exists simba_mutex");
+    return 0;
+}
+
+/* Without the program there is nothing to test. */
+#define RUN_MYSQL_TESTS(tests)                                                                                         \
+    (server_has("mariadbd") ? cmocka_run_group_tests(tests, group_setup, group_teardown)                               \
+                            : (puts("1..0 # SKIP mariadbd is not installed"), 0))
+
+static inline void open_at(testhost *h, const char *url)
+{
+    simba_error err = {0};
+    if (testhost_open(h, &simba__backend_mysql, url, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static inline void open_store(testhost *h)
+{
+    open_at(h, mysql_url);
+}
+
+/* One request, answered; the reply is copied. */
+static inline simba_reply ask(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
+                              uint64_t token)
+{
+    testhost_request r = testhost_request_of(h, op, mutex, id, nonce, token);
+    testhost_ask(h, &r);
+    if (r.request.reply.status < 0)
+        fail_msg("%s", r.error.text);
+    return r.request.reply;
+}
+
+static inline simba_reply acquire(testhost *h, const char *mutex, const char *id, uint64_t nonce)
+{
+    return ask(h, SIMBA_OP_ACQUIRE, mutex, id, nonce, 0);
+}
+
+/* A request that has to fail, and how. */
+static inline simba_error refused(testhost *h, simba_op op, const char *mutex, const char *id)
+{
+    testhost_request r = testhost_request_of(h, op, mutex, id, 1, 0);
+    testhost_ask(h, &r);
+    assert_true(r.request.reply.status < 0);
+    return r.error;
+}
+
+static inline void assert_mine(simba_reply reply)
+{
+    assert_int_equal(reply.outcome, SIMBA_MINE);
+}
+
+static inline void assert_owned_by(simba_reply reply, const char *id)
+{
+    assert_int_equal(reply.outcome, SIMBA_NOT_MINE);
+    assert_string_equal(reply.owner.id, id);
+}
+
+static inline void assert_in(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" does not say \"%s\"", text, part);
+}
+
+/* Watch, and be told what there is. */
+static inline void watch(testhost *h, simba_topic *topic)
+{
+    const size_t before = h->push_count;
+    assert_int_equal(testhost_watch(h, topic), 0);
+    testhost_run_jobs(h);
+    assert_int_equal(h->push_count, before + 1);
+    h->push_count = 0;
+}
+
+/* The lease of a mutex is over. */
+static inline void expire(const char *mutex)
+{
+    assert_string_equal(say("update simba_mutex set transition_at = 1 where mutex = '%s'", mutex), "1");
+}
+
+#endif

@@ -1,0 +1,245 @@
+/* Simba on the JVM and we contend for the same mutex. The JVM side is played by its plain statements, on the table that it
+ * makes; nothing of ours is in them. */
+#include <pthread.h>
+#include <simba.h>
+#include <stdatomic.h>
+
+#include "backends/test_mysql.h"
+
+#define JVM_NOW "cast(unix_timestamp(current_timestamp(3)) * 1000 as unsigned)"
+
+static int jvm_setup(void **state)
+{
+    setup(state);
+    say(JVM_TABLE);
+    return 0;
+}
+
+/* The two statements of one transaction: "OWNER" afterwards. */
+static const char *jvm_acquire_on(MYSQL *mysql, const char *mutex, const char *id, int ttl, int transition)
+{
+    static _Thread_local char owner[256];
+    char sql[1024];
+    snprintf(sql, sizeof sql,
+             "insert ignore into simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version) "
+             "values ('%s', 0, 0, 0, '', 0)",
+             mutex);
+    say_on(mysql, sql);
+    say_on(mysql, "start transaction");
+    snprintf(sql, sizeof sql,
+             "update simba_mutex set acquired_at = " JVM_NOW ", ttl_at = " JVM_NOW " + %d, transition_at = " JVM_NOW
+             " + %d, owner_id = '%s', version = version + 1 where mutex = '%s' and (transition_at < " JVM_NOW
+             " or (owner_id = '%s' and transition_at > " JVM_NOW "))",
+             ttl, ttl + transition, id, mutex, id);
+    say_on(mysql, sql);
+    snprintf(sql, sizeof sql, "select owner_id from simba_mutex where mutex = '%s'", mutex);
+    snprintf(owner, sizeof owner, "%s", say_on(mysql, sql));
+    say_on(mysql, "commit");
+    return owner;
+}
+
+static const char *jvm_acquire(const char *mutex, const char *id, int ttl, int transition)
+{
+    return jvm_acquire_on(raw, mutex, id, ttl, transition);
+}
+
+static const char *jvm_release(const char *mutex, const char *id)
+{
+    return say("update simba_mutex set acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', "
+               "version = version + 1 where mutex = '%s' and owner_id = '%s'",
+               mutex, id);
+}
+
+/* A JVM contender's grant is foreign to us, also under an id of ours, with our columns in the table and without; and it
+ * ends when its lease does, not before. */
+static void jvm_holds(const char *url)
+{
+    open_at(&a, url);
+    const simba_reply before = acquire(&a, "orders", "me", 1);
+    assert_mine(before);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, before.owner.token);
+    assert_string_equal(jvm_acquire("orders", "me", 10000, 6000), "me");
+    const simba_reply seen = acquire(&a, "orders", "me", 1);
+    assert_owned_by(seen, "me");
+    assert_in_range(seen.owner.transition_at_ms - seen.now_ms, 15000, 16000);
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, before.owner.token), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, before.owner.token), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0), "me");
+    assert_owned_by(acquire(&a, "orders", "you", 2), "me");
+    assert_string_equal(jvm_acquire("orders", "me", 10000, 6000), "me"); /* it renews */
+    expire("orders");
+    const simba_reply won = acquire(&a, "orders", "you", 2);
+    assert_mine(won);
+    assert_true(won.owner.token > before.owner.token);
+    testhost_close(&a);
+}
+
+static void test_jvm_holds(void **state)
+{
+    (void)state;
+    char url[128];
+    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba", mariadb.port);
+    jvm_holds(url);
+    say("delete from simba_mutex");
+    jvm_holds(mysql_url); /* adds the columns */
+    assert_string_equal(say("select count(nonce) from simba_mutex"), "1");
+}
+
+/* A grant of ours that has ended, and then one of a JVM contender under the same id: not ours, although our columns still
+ * tell of ours. It has no token. */
+static void test_jvm_holds_after_our_end(void **state)
+{
+    (void)state;
+    open_store(&a);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    expire("orders");
+    assert_string_equal(jvm_acquire("orders", "me", 10000, 6000), "me");
+    const simba_reply seen = acquire(&a, "orders", "me", 1);
+    assert_owned_by(seen, "me");
+    assert_int_equal(seen.owner.token, 0);
+    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0), "me");
+    testhost_close(&a);
+}
+
+/* What we hold no JVM contender gets, until we release or the lease has ended; and it sees whose it is. */
+static void test_we_hold(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_string_equal(jvm_acquire("orders", "jvm", 10000, 6000), "me");
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    assert_string_equal(jvm_acquire("orders", "jvm", 10000, 6000), "me");
+    assert_string_equal(jvm_release("orders", "jvm"), "0");
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
+    assert_string_equal(say("select acquired_at, ttl_at, transition_at, owner_id from simba_mutex"), "0 0 0 ");
+    assert_string_equal(jvm_acquire("orders", "jvm", 10000, 6000), "jvm");
+    assert_owned_by(acquire(&a, "orders", "me", 1), "jvm");
+    testhost_close(&a);
+}
+
+/* A JVM contender that was given our id renews what we hold and takes it over by that. We learn of it when we renew. */
+static void test_jvm_under_our_id(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_string_equal(jvm_acquire("orders", "me", 10000, 6000), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "me");
+    testhost_close(&a);
+}
+
+/* A JVM contender releases: a waiter of ours is told. It renews: nobody is asked to try. */
+static void test_jvm_releases_to_us(void **state)
+{
+    (void)state;
+    open_store(&a);
+    jvm_acquire("orders", "jvm", 10000, 6000);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    usleep(2000); /* so that the renewal ends later */
+    jvm_acquire("orders", "jvm", 10000, 6000);
+    testhost_advance(&a, 45);
+    assert_int_equal(a.push_count, 1);
+    assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_ACQUIRED);
+    assert_string_equal(jvm_release("orders", "jvm"), "1");
+    testhost_advance(&a, 45);
+    assert_int_equal(a.push_count, 2);
+    assert_int_equal(a.pushes[1].push.kind, SIMBA_PUSH_RELEASED);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* --- a fight ------------------------------------------------------------------------------------------- */
+
+enum { ROUNDS = 40 };
+
+static atomic_int inside;
+static atomic_int conflicts;
+
+static void stay_inside(void)
+{
+    if (atomic_fetch_add(&inside, 1) != 0)
+        atomic_fetch_add(&conflicts, 1);
+    usleep(500);
+    atomic_fetch_sub(&inside, 1);
+}
+
+static void *jvm_fights(void *arg)
+{
+    const char *id = arg;
+    MYSQL *mysql = connect_raw();
+    char sql[256];
+    snprintf(sql, sizeof sql,
+             "update simba_mutex set acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', "
+             "version = version + 1 where mutex = 'fight' and owner_id = '%s'",
+             id);
+    for (int i = 0; i < ROUNDS;) {
+        if (strcmp(jvm_acquire_on(mysql, "fight", id, 10000, 6000), id) != 0) {
+            usleep(1000);
+            continue;
+        }
+        stay_inside();
+        if (mysql_query(mysql, sql) != 0)
+            atomic_fetch_add(&conflicts, 1);
+        i++;
+    }
+    mysql_close(mysql);
+    return NULL;
+}
+
+static void *we_fight(void *arg)
+{
+    simba_client *client = arg;
+    SIMBA_LOCKER_SCOPED simba_locker *locker = NULL;
+    if (simba_locker_new(client, "fight", NULL, NULL, &locker) < 0)
+        return "new";
+    for (int i = 0; i < ROUNDS; i++) {
+        if (simba_locker_acquire(locker, 30000, NULL) < 0)
+            return "acquire";
+        stay_inside();
+        if (simba_locker_release(locker, NULL) < 0)
+            return "release";
+    }
+    return NULL;
+}
+
+/* Two of either kind take turns on one mutex: never two inside, and everybody gets there. */
+static void test_fight(void **state)
+{
+    (void)state;
+    simba_client *clients[2];
+    pthread_t threads[4];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(simba_client_open(mysql_url, NULL, NULL, &clients[i]), 0);
+        assert_int_equal(simba_client_prepare(clients[i], NULL), 0);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, we_fight, clients[i]);
+    pthread_create(&threads[2], NULL, jvm_fights, "0:1@jvm");
+    pthread_create(&threads[3], NULL, jvm_fights, "1:1@jvm");
+    for (int i = 0; i < 4; i++) {
+        void *failed = NULL;
+        pthread_join(threads[i], &failed);
+        if (failed)
+            fail_msg("%s failed", (const char *)failed);
+    }
+    assert_int_equal(conflicts, 0);
+    assert_true(atoi(say("select version from simba_mutex where mutex = 'fight'")) >= 8 * ROUNDS);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(simba_client_close(clients[i]), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_jvm_holds, jvm_setup),
+        cmocka_unit_test_setup(test_jvm_holds_after_our_end, jvm_setup),
+        cmocka_unit_test_setup(test_we_hold, jvm_setup),
+        cmocka_unit_test_setup(test_jvm_under_our_id, jvm_setup),
+        cmocka_unit_test_setup(test_jvm_releases_to_us, jvm_setup),
+        cmocka_unit_test_setup(test_fight, jvm_setup),
+    };
+    return RUN_MYSQL_TESTS(tests);
+}
