@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "backends/mysql/batch.h"
+#include "backends/mysql/books.h"
 #include "backends/mysql/options.h"
 #include "backends/mysql/watches.h"
 #include "util/clock.h"
@@ -29,8 +30,9 @@ typedef struct lane {
     simba__my_batch batch;
     bool running; /* the batch is the worker's */
     bool reads;
-    bool looks;     /* some of its items are looks */
-    uint64_t began; /* on the clock of the watches */
+    bool looks;        /* some of its items are looks */
+    uint64_t began;    /* on the clock of the watches */
+    simba_local since; /* the same moment on ours */
 } lane;
 
 typedef struct queue {
@@ -47,6 +49,7 @@ struct store {
     bool looking;   /* a look is under way */
     bool closing;
     simba__my_watches watches;
+    simba__my_books books;
     simba_timer deadline; /* at or before the earliest deadline of what is outstanding */
     simba_timer look;
 };
@@ -182,15 +185,22 @@ static size_t measure(const queue *q, size_t *bytes)
     return count;
 }
 
-static void add_requests(lane *l, queue *q)
+static void add_requests(lane *l, queue *q, simba_local now)
 {
+    const simba__my_books *books = &l->s->books;
     for (simba_request *r = take_all(q), *next; r; r = next) {
         next = r->next;
-        simba__my_batch_add(&l->batch, r)->request = r;
+        simba__my_item *item = simba__my_batch_add(&l->batch, r);
+        item->request = r;
+        if (r->op == SIMBA_OP_ACQUIRE) {
+            item->floor = simba__my_books_floor(books, r->mutex);
+            item->guarded = simba__my_books_held(books, r->mutex, r->nonce, now);
+        }
     }
+    l->since = now;
 }
 
-static void start_writes(store *s, lane *l)
+static void start_writes(store *s, lane *l, simba_local now)
 {
     size_t bytes = 0;
     const size_t count = measure(&s->writes, &bytes);
@@ -198,13 +208,9 @@ static void start_writes(store *s, lane *l)
         fail_all(s, &s->writes, SIMBA_ENOMEM, "mysql: out of memory");
         return;
     }
-    add_requests(l, &s->writes);
+    add_requests(l, &s->writes, now);
     post(l, false);
 }
-
-typedef struct tally {
-    size_t count, bytes;
-} tally;
 
 static void add_look(void *user, simba__my_watched *watched)
 {
@@ -234,7 +240,7 @@ static void start_reads(store *s, lane *l, simba_local now)
         fail_all(s, &s->reads, SIMBA_ENOMEM, "mysql: out of memory");
         return;
     }
-    add_requests(l, &s->reads);
+    add_requests(l, &s->reads, now);
     l->looks = false;
     if (looks) {
         simba__my_watches_take(&s->watches, now, add_look, l);
@@ -271,7 +277,7 @@ static void start(store *s)
         if (reading)
             start_reads(s, l, now);
         else
-            start_writes(s, l);
+            start_writes(s, l, now);
         if (!l->running && reading)
             break; /* no memory for it */
     }
@@ -327,22 +333,44 @@ static bool has_answer(const simba__my_item *item)
     return !item->error && item->ask.reply.status == 0;
 }
 
-static void tell_news(lane *l, simba_local now)
+static bool is_about_row(simba_op op)
+{
+    return op != SIMBA_OP_LIST && op != SIMBA_OP_EXAMINE && op != SIMBA_OP_PREPARE;
+}
+
+/* It is free, and one of ours still believes that it holds it: let that one ask. */
+static void ask_holder(store *s, const simba__my_watched *watched, const simba__my_item *item)
+{
+    const uint64_t floor = simba__my_books_floor(&s->books, item->ask.mutex);
+    const simba_push push = {.kind = SIMBA_PUSH_FREED, .owner = {.token = floor}, .now_ms = item->ask.reply.now_ms};
+    s->host->push(s->host, watched->topic, &push);
+}
+
+static void tell_news_of(lane *l, simba__my_item *item, simba_local now)
 {
     store *s = l->s;
+    simba__my_books_see(&s->books, item->ask.mutex, item->version, now);
+    if (item->request)
+        simba__my_books_note(&s->books, &item->ask, l->since);
+    simba__my_watched *watched = simba__my_watches_find(&s->watches, item->ask.mutex);
+    if (!watched)
+        return;
+    simba__my_watched_heard(&s->watches, watched, &item->ask.reply, item->version, l->began, now);
+    if (item->kept_back)
+        ask_holder(s, watched, item);
+}
+
+static void tell_news(lane *l, simba_local now)
+{
     for (size_t i = 0; i < l->batch.count; i++) {
         simba__my_item *item = &l->batch.items[i];
-        const simba_op op = item->ask.op;
-        if (item->watched) {
-            simba__my_watched *watched = item->watched;
-            watched->look = NULL;
-            simba__my_watched_looked(&s->watches, watched, now);
+        simba__my_watched *looked = item->watched;
+        if (looked) {
+            looked->look = NULL;
+            simba__my_watched_looked(&l->s->watches, looked, now);
         }
-        if (!has_answer(item) || op == SIMBA_OP_LIST || op == SIMBA_OP_EXAMINE || op == SIMBA_OP_PREPARE)
-            continue;
-        simba__my_watched *watched = simba__my_watches_find(&s->watches, item->ask.mutex);
-        if (watched)
-            simba__my_watched_heard(&s->watches, watched, &item->ask.reply, item->version, l->began, now);
+        if (has_answer(item) && is_about_row(item->ask.op))
+            tell_news_of(l, item, now);
     }
 }
 
@@ -410,6 +438,8 @@ static void my_submit(void *self, simba_request *request)
     const bool reads = request->op == SIMBA_OP_READ || request->op == SIMBA_OP_LIST ||
                        request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE;
     append(reads ? &s->reads : &s->writes, request);
+    if (request->op == SIMBA_OP_RELEASE)
+        simba__my_books_let_go(&s->books, request->mutex, request->nonce);
     guard(s, request->deadline);
 }
 
@@ -498,6 +528,7 @@ static void my_fini(void *self)
     for (unsigned i = 0; i < s->lane_count; i++)
         simba__my_batch_fini(&s->lanes[i].batch);
     simba__my_watches_fini(&s->watches);
+    simba__my_books_fini(&s->books);
     simba__my_options_free(&s->options);
 }
 
