@@ -1,0 +1,617 @@
+/* The MySQL store, driven at its contract: the functions of its repository, what its operations do and leave in the table,
+ * how many statements that takes, who is told what. */
+#include "backends/test_mysql.h"
+
+#include <mysqld_error.h>
+
+#include "backends/mysql/rows.h"
+#include "util/random.h"
+
+static simba__my_options options;
+static simba__my_conn conn; /* of the tests of the repository */
+
+static void open_conn(void)
+{
+    simba_error err = {0};
+    simba_url *url = NULL;
+    assert_int_equal(simba_url_parse(mysql_url, &err, &url), 0);
+    open_store(&a); /* for its host */
+    memset(&options, 0, sizeof options);
+    memset(&conn, 0, sizeof conn);
+    assert_int_equal(simba__my_options_parse(url, &options, &err), 0);
+    simba_url_free(url);
+    simba__my_conn_init(&conn, &a.host, &options);
+    if (simba__my_conn_ready(&conn, false, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static void close_conn(void)
+{
+    simba__my_conn_fini(&conn);
+    simba__my_options_free(&options);
+    testhost_close(&a);
+}
+
+static simba_request request_of(simba_op op, const char *mutex, const char *id, uint64_t nonce, uint64_t token)
+{
+    return testhost_request_of(&a, op, mutex, id, nonce, token).request;
+}
+
+/* --- the repository ---------------------------------------------------------------------------------------- */
+
+/* init makes a row and refuses one that exists; try-init does not mind. */
+static void test_init(void **state)
+{
+    (void)state;
+    simba_error err = {0};
+    open_conn();
+    assert_int_equal(simba__my_init_row(&conn, "one", &err), 0);
+    assert_true(simba__my_init_row(&conn, "one", &err) < 0);
+    assert_int_equal(conn.number, ER_DUP_ENTRY);
+    assert_string_equal(say("select * from simba_mutex"), "one 0 0 0  0 NULL NULL NULL");
+    say("update simba_mutex set version = 7");
+    simba__my_row rows[3] = {{.mutex = "one"}, {.mutex = "three"}, {.mutex = "two"}};
+    assert_int_equal(simba__my_try_init_rows(&conn, rows, 3, &err), 0);
+    assert_string_equal(say("select count(*), sum(version) from simba_mutex"), "3 7");
+    close_conn();
+}
+
+/* get owner finds what there is and says what there is not; ensure owner makes that. */
+static void test_get(void **state)
+{
+    (void)state;
+    simba_error err = {0};
+    open_conn();
+    simba__my_row rows[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
+    assert_int_equal(simba__my_get_rows(&conn, rows, 3, false, &err), 0);
+    assert_true(!rows[0].found && !rows[1].found && !rows[2].found);
+    say("insert into simba_mutex values ('b', 1000, 2000, 3000, 'me', 42, 11, 42, 40)");
+    assert_int_equal(simba__my_ensure_rows(&conn, rows, 3, &err), 0);
+    assert_true(rows[0].found && rows[1].found && rows[2].found);
+    assert_string_equal(rows[0].row.owner.id, "");
+    assert_string_equal(rows[1].row.owner.id, "me");
+    assert_int_equal(rows[1].row.owner.acquired_at_ms, 1000);
+    assert_int_equal(rows[1].row.owner.ttl_at_ms, 2000);
+    assert_int_equal(rows[1].row.owner.transition_at_ms, 3000);
+    assert_int_equal(rows[1].version, 42);
+    assert_int_equal(rows[1].row.nonce, 11);
+    assert_int_equal(rows[1].row.revoked_token, 40);
+    const int64_t now_ms = a.host.epoch_us(&a.host) / 1000;
+    assert_in_range(rows[1].now_ms, now_ms - 5000, now_ms + 5000);
+    /* Whatever the time zone, of the server or of a session. */
+    say("set global time_zone = '+09:00'");
+    simba__my_conn_end(&conn);
+    assert_int_equal(simba__my_conn_ready(&conn, false, &err), 0);
+    assert_int_equal(simba__my_get_rows(&conn, rows, 1, false, &err), 0);
+    assert_in_range(rows[0].now_ms, now_ms - 5000, now_ms + 5000);
+    say("set global time_zone = 'SYSTEM'");
+    close_conn();
+}
+
+/* acquire takes what is free, and only that; the token comes with it. release gives it back, and only to its owner. */
+static void test_acquire_statement(void **state)
+{
+    (void)state;
+    simba_error err = {0};
+    uint64_t token = 0;
+    int64_t now_ms = 0;
+    open_conn();
+    simba_request mine = request_of(SIMBA_OP_ACQUIRE, "m", "me", UINT64_C(0xFEDCBA9876543210), 0);
+    simba_request yours = request_of(SIMBA_OP_ACQUIRE, "m", "you", 2, 0);
+    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &token, &err), 0); /* there is no row */
+    assert_int_equal(simba__my_init_row(&conn, "m", &err), 0);
+    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &token, &err), 1);
+    assert_int_equal(token, 1);
+    assert_int_equal(simba__my_acquire(&conn, &yours, 0, &token, &err), 0);
+    assert_string_equal(say("select owner_id, version, nonce, nonce_version, ttl_at - acquired_at, "
+                            "transition_at - acquired_at from simba_mutex"),
+                        "me 1 18364758544493064720 1 10000 16000");
+    mine.token = yours.token = 1;
+    say("update simba_mutex set transition_at = transition_at - 5000");
+    assert_int_equal(simba__my_renew(&conn, &yours, &err), 0);
+    assert_int_equal(simba__my_renew(&conn, &mine, &err), 1);
+    assert_string_equal(say("select version, transition_at - acquired_at >= 16000 from simba_mutex"), "1 1");
+    assert_int_equal(simba__my_release(&conn, &yours, &now_ms, &err), 0);
+    assert_int_equal(simba__my_release(&conn, &mine, &now_ms, &err), 1);
+    assert_in_range(now_ms, a.host.epoch_us(&a.host) / 1000 - 5000, a.host.epoch_us(&a.host) / 1000 + 5000);
+    assert_int_equal(simba__my_release(&conn, &mine, &now_ms, &err), 0);
+    assert_string_equal(say("select acquired_at, ttl_at, transition_at, owner_id, version from simba_mutex"),
+                        "0 0 0  2");
+    assert_int_equal(simba__my_acquire(&conn, &yours, 40, &token, &err), 1); /* above what was seen */
+    assert_int_equal(token, 41);
+    close_conn();
+}
+
+/* Rows that are locked and have changed are written, all by one statement, and the others are not. */
+static void test_put(void **state)
+{
+    (void)state;
+    simba_error err = {0};
+    open_conn();
+    simba__my_row rows[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
+    assert_int_equal(simba__my_ensure_rows(&conn, rows, 3, &err), 0);
+    for (int i = 0; i < 3; i++) {
+        simba_request r = request_of(i == 1 ? SIMBA_OP_RENEW : SIMBA_OP_ACQUIRE, rows[i].mutex, "me", 5, 0);
+        assert_true(simba__my_apply(&rows[i], &r, 0));
+    }
+    const long long before = counter("Com_stmt_execute");
+    assert_int_equal(simba__my_put_rows(&conn, rows, 3, &err), 0);
+    assert_int_equal(counter("Com_stmt_execute") - before, 1);
+    assert_string_equal(say("select group_concat(owner_id order by mutex), sum(version), sum(nonce) from simba_mutex"),
+                        "me,,me 2 10");
+    close_conn();
+}
+
+/* --- operations ------------------------------------------------------------------------------------------------ */
+
+/* A free mutex is granted, owned against others, given back, and granted again under a greater token. */
+static void test_acquire_and_release(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_mine(won);
+    assert_string_equal(won.owner.id, "me");
+    assert_int_equal(won.owner.ttl_at_ms - won.owner.acquired_at_ms, 10000);
+    assert_int_equal(won.owner.transition_at_ms - won.owner.acquired_at_ms, 16000);
+    assert_in_range(won.owner.transition_at_ms - won.now_ms, 15000, 16000);
+    assert_owned_by(acquire(&a, "orders", "you", 2), "me");
+    const simba_reply seen = ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    assert_owned_by(seen, "me");
+    assert_int_equal(seen.owner.token, won.owner.token);
+    const simba_reply released = ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_mine(released);
+    assert_string_equal(released.owner.id, "");
+    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token), "");
+    const simba_reply next = acquire(&a, "orders", "you", 2);
+    assert_mine(next);
+    assert_true(next.owner.token > won.owner.token);
+    testhost_close(&a);
+}
+
+/* A renewal extends the lease and keeps the token, and needs the right id, nonce and token; after the lease has ended
+ * there is nothing to renew. */
+static void test_renew(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    say("update simba_mutex set ttl_at = ttl_at - 9000, transition_at = transition_at - 9000");
+    const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    assert_mine(renewed);
+    assert_int_equal(renewed.owner.token, won.owner.token);
+    assert_int_equal(renewed.owner.acquired_at_ms, won.owner.acquired_at_ms);
+    assert_in_range(renewed.owner.transition_at_ms - renewed.now_ms, 15900, 16000);
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 2, won.owner.token), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token + 1), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, 0), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "you", 1, won.owner.token), "me");
+    expire("orders");
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "");
+    say("delete from simba_mutex");
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "");
+    testhost_close(&a);
+}
+
+/* Whoever asks again because the reply was lost gets the same grant; the same id under another nonce does not. */
+static void test_incarnations(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const uint64_t nonce = UINT64_C(0xFEDCBA9876543210); /* does not fit into a signed number */
+    const simba_reply won = acquire(&a, "orders", "me", nonce);
+    const simba_reply again = acquire(&a, "orders", "me", nonce);
+    assert_mine(again);
+    assert_int_equal(again.owner.token, won.owner.token);
+    assert_owned_by(acquire(&a, "orders", "me", 2), "me");
+    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 2, 0), "me");
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", nonce, won.owner.token));
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", nonce, 0));
+    testhost_close(&a);
+}
+
+/* Forced away: free for others at once, and the holder hears that it was revoked when it renews, also if somebody has
+ * taken it since. */
+static void test_force_release(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    assert_int_equal(ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0).outcome, SIMBA_NOT_MINE);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_mine(ask(&b, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0));
+    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token).outcome, SIMBA_REVOKED);
+    assert_mine(acquire(&b, "orders", "you", 2));
+    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token).outcome, SIMBA_REVOKED);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* All mutexes, owned or not, or those that match a shell pattern. */
+static void test_list(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders-2", "me", 1);
+    acquire(&a, "invoices", "you", 2);
+    acquire(&a, "orders-1", "you", 3);
+    ask(&a, SIMBA_OP_RELEASE, "orders-1", "you", 3, 0);
+    ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(a.listed_count, 3);
+    a.listed_count = 0;
+    ask(&a, SIMBA_OP_LIST, "orders-[2-9]", NULL, 0, 0);
+    assert_int_equal(a.listed_count, 1);
+    assert_string_equal(a.listed[0].mutex, "orders-2");
+    assert_string_equal(a.listed[0].owner.id, "me");
+    assert_int_equal(a.listed[0].owner.token, won.owner.token);
+    testhost_close(&a);
+}
+
+/* --- batches --------------------------------------------------------------------------------------------------- */
+
+enum { MANY = 700 }; /* more than a statement takes */
+
+static testhost_request requests[MANY];
+static char names[MANY][16];
+
+/* One of each mutex, all in one flush. */
+static void ask_many(simba_op op, const uint64_t *tokens)
+{
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "m%03d", (i * 37) % MANY); /* in no order */
+        requests[i] = testhost_request_of(&a, op, names[i], "me", (uint64_t)i + 1, tokens ? tokens[i] : 0);
+        testhost_submit(&a, &requests[i]);
+    }
+    testhost_flush(&a);
+    testhost_run_jobs(&a);
+    for (int i = 0; i < MANY; i++) {
+        assert_true(requests[i].done);
+        if (requests[i].request.reply.status < 0)
+            fail_msg("%s", requests[i].error.text);
+        assert_mine(requests[i].request.reply);
+    }
+}
+
+/* Seven hundred renewals, and as many releases, are one transaction of five statements: begin, twice reading, twice
+ * writing, and the commit. */
+static void test_few_statements(void **state)
+{
+    (void)state;
+    uint64_t tokens[MANY];
+    open_store(&a);
+    ask_many(SIMBA_OP_ACQUIRE, NULL);
+    for (int i = 0; i < MANY; i++)
+        tokens[i] = requests[i].request.reply.owner.token;
+    for (int round = 0; round < 2; round++) {
+        const long long executed = counter("Com_stmt_execute");
+        const long long questions = counter("Questions");
+        const long long commits = counter("Com_commit");
+        ask_many(round ? SIMBA_OP_RELEASE : SIMBA_OP_RENEW, tokens);
+        assert_int_equal(counter("Com_commit") - commits, 1);
+        assert_int_equal(counter("Com_stmt_execute") - executed, 4);
+        assert_true(counter("Questions") - questions <
+                    20); /* ours for the counters among them, and those that prepare */
+    }
+    assert_string_equal(say("select count(*), sum(version) from simba_mutex where owner_id = ''"), "700 1400");
+    testhost_close(&a);
+}
+
+/* What is asked about one mutex in one flush happens in that order. */
+static void test_order_in_batch(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    testhost_request r[4] = {
+        testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "you", 2, 0),
+        testhost_request_of(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token),
+        testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "you", 2, 0),
+        testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "they", 3, 0),
+    };
+    for (int i = 0; i < 4; i++)
+        testhost_submit(&a, &r[i]);
+    testhost_flush(&a);
+    testhost_run_jobs(&a);
+    assert_owned_by(r[0].request.reply, "me");
+    assert_mine(r[1].request.reply);
+    assert_mine(r[2].request.reply);
+    assert_int_equal(r[2].request.reply.owner.token, won.owner.token + 2);
+    assert_owned_by(r[3].request.reply, "you");
+    testhost_close(&a);
+}
+
+/* A row that cannot be written fails alone. */
+static void test_neighbours(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "b", "you", 9);
+    expire("b");
+    say("update simba_mutex set version = 4294967295 where mutex = 'b'");
+    say("alter table simba_mutex modify owner_id varchar(128) character set latin1 not null");
+    open_store(&b);
+    testhost_request r[4] = {
+        testhost_request_of(&b, SIMBA_OP_ACQUIRE, "a", "me", 1, 0),
+        testhost_request_of(&b, SIMBA_OP_ACQUIRE, "b", "me", 2, 0),           /* no version left */
+        testhost_request_of(&b, SIMBA_OP_ACQUIRE, "c", "\xE4\xBA\x92", 3, 0), /* no such letter there */
+        testhost_request_of(&b, SIMBA_OP_ACQUIRE, "d", "me", 4, 0),
+    };
+    for (int i = 0; i < 4; i++)
+        testhost_submit(&b, &r[i]);
+    testhost_flush(&b);
+    testhost_run_jobs(&b);
+    assert_mine(r[0].request.reply);
+    assert_int_equal(r[1].error.code, SIMBA_ECORRUPT);
+    assert_in(r[1].error.text, "used up");
+    assert_int_equal(r[2].error.code, SIMBA_ESTORE);
+    assert_in(r[2].error.text, "owner_id");
+    assert_mine(r[3].request.reply);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* --- tables of other kinds ------------------------------------------------------------------------------------------ */
+
+/* The table of the JVM, as it is: it works, ids that do not fit are not sent, and nothing is added behind anybody's
+ * back. */
+static void test_jvm_table(void **state)
+{
+    (void)state;
+    char url[128];
+    snprintf(url, sizeof url, "mariadb://root@localhost:%d/simba", mariadb.port);
+    say(JVM_TABLE);
+    open_at(&a, url);
+    assert_mine(acquire(&a, "orders", "12345678901234567890123456789012", 1));
+    const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "invoices", "123456789012345678901234567890123");
+    assert_int_equal(err.code, SIMBA_EINVAL);
+    assert_in(err.text, "33 characters");
+    assert_string_equal(say("select count(*) from simba_mutex"), "1");
+    assert_string_equal(say("select count(*) from information_schema.columns where table_name = 'simba_mutex'"), "6");
+    /* An acquire whose answer was lost: nobody can tell whose the grant is. It is not given to a second one. */
+    assert_owned_by(acquire(&a, "orders", "12345678901234567890123456789012", 1), "12345678901234567890123456789012");
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "12345678901234567890123456789012", 1, 1));
+    /* Forced away, without a column to say so. */
+    assert_mine(ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0));
+    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "12345678901234567890123456789012", 1, 1).outcome,
+                     SIMBA_REVOKED);
+    testhost_close(&a);
+}
+
+/* `simba init` adds the columns; whoever holds a mutex keeps it. */
+static void test_upgrade(void **state)
+{
+    (void)state;
+    char url[128];
+    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?connections=1", mariadb.port);
+    say(JVM_TABLE);
+    open_at(&a, url);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    ask(&a, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
+    assert_int_equal(a.found_count, 4);
+    assert_int_equal(a.found[0].verdict, SIMBA_VERDICT_WARNING); /* no nonce */
+    assert_int_equal(a.found[1].verdict, SIMBA_VERDICT_WARNING); /* not exact */
+    assert_int_equal(a.found[2].verdict, SIMBA_VERDICT_WARNING); /* narrow */
+    ask(&a, SIMBA_OP_PREPARE, NULL, NULL, 0, 0);
+    ask(&a, SIMBA_OP_PREPARE, NULL, NULL, 0, 0);
+    const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    assert_mine(renewed);
+    assert_int_equal(renewed.owner.token, won.owner.token);
+    assert_string_equal(say("select nonce, nonce_version from simba_mutex"), "1 1");
+    assert_mine(acquire(&a, "orders", "me", 1)); /* now it is known whose it is */
+    testhost_close(&a);
+}
+
+/* Where the column takes two names for one, the second is refused, not mistaken for the first. */
+static void test_inexact_names(void **state)
+{
+    (void)state;
+    say(JVM_TABLE " collate utf8mb4_general_ci");
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_mine(won);
+    const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "Orders", "you");
+    assert_int_equal(err.code, SIMBA_ECORRUPT);
+    assert_in(err.text, "utf8mb4_bin");
+    assert_owned_by(ask(&a, SIMBA_OP_READ, "Orders", NULL, 0, 0), "");
+    assert_owned_by(ask(&a, SIMBA_OP_FORCE_RELEASE, "Orders", "", 0, 0), "");
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    testhost_close(&a);
+}
+
+/* --- watching ---------------------------------------------------------------------------------------------------- */
+
+/* Let time pass in small steps; how many jobs that took. */
+static unsigned pass(testhost *h, int64_t ms)
+{
+    const unsigned before = h->jobs_run;
+    for (int64_t i = 0; i < ms; i += 5)
+        testhost_advance(h, 5);
+    return h->jobs_run - before;
+}
+
+/* All that are watched are read by one query; it comes often at first, and less than twice a second later on. A renewal
+ * is passed on, a release wakes, in a tenth of a second at first and in one later. */
+static void test_watch(void **state)
+{
+    (void)state;
+    simba_topic topics[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
+    open_store(&a);
+    open_store(&b);
+    assert_mine(acquire(&b, "a", "you", 1));
+    for (int i = 0; i < 3; i++)
+        watch(&a, &topics[i]);
+    const long long before = counter("Com_stmt_execute");
+    const unsigned looks = pass(&a, 1000);
+    assert_in_range(looks, 10, 30);
+    assert_int_equal(counter("Com_stmt_execute") - before, looks); /* not three times as many */
+    assert_int_equal(a.push_count, 0);
+    assert_mine(ask(&b, SIMBA_OP_RELEASE, "a", "you", 1, 1));
+    pass(&a, 100);
+    assert_int_equal(a.push_count, 1);
+    assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_RELEASED);
+    assert_ptr_equal(a.pushes[0].topic, &topics[0]);
+
+    pass(&a, 15000);
+    assert_true(pass(&a, 10000) < 20);
+    assert_mine(acquire(&b, "b", "you", 2));
+    pass(&a, 1000);
+    assert_int_equal(a.push_count, 2);
+    assert_int_equal(a.pushes[1].push.kind, SIMBA_PUSH_ACQUIRED);
+    assert_string_equal(a.pushes[1].push.owner.id, "you");
+    usleep(2000);
+    assert_mine(ask(&b, SIMBA_OP_RENEW, "b", "you", 2, 1));
+    pass(&a, 1000);
+    assert_int_equal(a.push_count, 3);
+    assert_int_equal(a.pushes[2].push.kind, SIMBA_PUSH_ACQUIRED);
+    expire("b");
+    pass(&a, 1000);
+    assert_int_equal(a.push_count, 4);
+    assert_int_equal(a.pushes[3].push.kind, SIMBA_PUSH_RELEASED);
+    for (int i = 0; i < 3; i++)
+        testhost_unwatch(&a, &topics[i]);
+    assert_int_equal(pass(&a, 2000), 0);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* A change by the same client is told at once, without a look. */
+static void test_watch_own(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "a"};
+    open_store(&a);
+    const simba_reply won = acquire(&a, "a", "me", 1);
+    watch(&a, &topic);
+    ask(&a, SIMBA_OP_RELEASE, "a", "me", 1, won.owner.token);
+    assert_int_equal(a.push_count, 1);
+    assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_RELEASED);
+    acquire(&a, "a", "me", 2);
+    assert_int_equal(a.push_count, 2);
+    assert_int_equal(a.pushes[1].push.kind, SIMBA_PUSH_ACQUIRED);
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* --- what the client remembers --------------------------------------------------------------------------------------- */
+
+/* A replica that was promoted has an older row: tokens go on from what was seen here, and while one of ours holds the mutex
+ * another one of ours does not get it; the holder is asked to look. */
+static void test_older_row(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(&a);
+    for (int i = 0; i < 5; i++) {
+        const simba_reply won = acquire(&a, "orders", "me", 1);
+        assert_mine(won);
+        assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
+    }
+    const simba_reply held = acquire(&a, "orders", "me", 1);
+    assert_mine(held);
+    watch(&a, &topic);
+    say("update simba_mutex set owner_id = '', acquired_at = 0, ttl_at = 0, transition_at = 0, version = 2");
+    assert_owned_by(acquire(&a, "orders", "you", 2), "");
+    assert_true(a.push_count > 0);
+    assert_int_equal(a.pushes[a.push_count - 1].push.kind, SIMBA_PUSH_FREED);
+    assert_true(a.pushes[a.push_count - 1].push.owner.token >= held.owner.token);
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, held.owner.token), "");
+    const simba_reply next = acquire(&a, "orders", "you", 2);
+    assert_mine(next);
+    assert_true(next.owner.token > held.owner.token);
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* The server's clock steps back by an hour, which is as if all rows were an hour ahead: whoever holds a mutex keeps it,
+ * nobody else gets it, and a renewal puts the row right. */
+static void test_clock_steps_back(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    say("update simba_mutex set acquired_at = acquired_at + 3600000, ttl_at = ttl_at + 3600000, "
+        "transition_at = transition_at + 3600000");
+    assert_owned_by(acquire(&b, "orders", "you", 2), "me");
+    const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    assert_mine(renewed);
+    assert_in_range(renewed.owner.transition_at_ms - renewed.now_ms, 15000, 16000);
+    assert_owned_by(acquire(&b, "orders", "you", 2), "me");
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* --- random histories --------------------------------------------------------------------------------------------------- */
+
+/* Requests one by one, by statements that decide by themselves, and in batches, which core/row.c decides: both do what the
+ * model does. */
+static void test_agrees_with_the_model(void **state)
+{
+    (void)state;
+    static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW,
+                                   SIMBA_OP_RELEASE, SIMBA_OP_RELEASE, SIMBA_OP_FORCE_RELEASE};
+    static const char *const ids[] = {"me", "you"};
+    uint64_t seed = 4711;
+    open_store(&a);
+    simba__my_row model = {.mutex = "m", .found = true, .row = {.counts_tokens = true}};
+    for (int i = 0; i < 400; i++) {
+        if (simba__random_range(&seed, 0, 8) == 0 && model.row.owner.id[0]) {
+            expire("m");
+            testhost_advance(&a, 17000); /* by our own clock too, or we would not believe it */
+            model.row.until_ns = 0;
+        }
+        testhost_request r[2];
+        const int count = (int)simba__random_range(&seed, 1, 3);
+        for (int k = 0; k < count; k++) {
+            const simba_op op = ops[simba__random_range(&seed, 0, 6)];
+            const uint64_t nonce = (uint64_t)simba__random_range(&seed, 1, 3);
+            const bool knows = simba__random_range(&seed, 0, 4) > 0;
+            const uint64_t token = op == SIMBA_OP_ACQUIRE ? 0 : knows ? model.row.owner.token : 3;
+            r[k] = testhost_request_of(&a, op, "m", ids[simba__random_range(&seed, 0, 2)], nonce, token);
+            testhost_submit(&a, &r[k]);
+        }
+        testhost_flush(&a);
+        testhost_run_jobs(&a);
+        for (int k = 0; k < count; k++) {
+            simba_request expected = r[k].request;
+            assert_int_equal(expected.reply.status, 0);
+            const simba_reply got = expected.reply;
+            model.now_ms = got.now_ms;
+            assert_true(simba__my_apply(&model, &expected, 0));
+            if (got.outcome != expected.reply.outcome || strcmp(got.owner.id, expected.reply.owner.id) != 0 ||
+                got.owner.token != expected.reply.owner.token)
+                fail_msg("step %d.%d, op %d: outcome %d, owner %s %llu; expected %d, %s %llu", i, k, (int)expected.op,
+                         (int)got.outcome, got.owner.id, (unsigned long long)got.owner.token,
+                         (int)expected.reply.outcome, expected.reply.owner.id,
+                         (unsigned long long)expected.reply.owner.token);
+        }
+    }
+    testhost_close(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_init, setup),
+        cmocka_unit_test_setup(test_get, setup),
+        cmocka_unit_test_setup(test_acquire_statement, setup),
+        cmocka_unit_test_setup(test_put, setup),
+        cmocka_unit_test_setup(test_acquire_and_release, setup),
+        cmocka_unit_test_setup(test_renew, setup),
+        cmocka_unit_test_setup(test_incarnations, setup),
+        cmocka_unit_test_setup(test_force_release, setup),
+        cmocka_unit_test_setup(test_list, setup),
+        cmocka_unit_test_setup(test_few_statements, setup),
+        cmocka_unit_test_setup(test_order_in_batch, setup),
+        cmocka_unit_test_setup(test_neighbours, setup),
+        cmocka_unit_test_setup(test_jvm_table, setup),
+        cmocka_unit_test_setup(test_upgrade, setup),
+        cmocka_unit_test_setup(test_inexact_names, setup),
+        cmocka_unit_test_setup(test_watch, setup),
+        cmocka_unit_test_setup(test_watch_own, setup),
+        cmocka_unit_test_setup(test_older_row, setup),
+        cmocka_unit_test_setup(test_clock_steps_back, setup),
+        cmocka_unit_test_setup(test_agrees_with_the_model, setup),
+    };
+    return RUN_MYSQL_TESTS(tests);
+}
