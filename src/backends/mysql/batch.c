@@ -347,7 +347,7 @@ static void apply_item(const stretch *s, simba__my_row *row, simba__my_item *ite
                              ? "mysql %s: the row of this mutex in %s was deleted just now"
                              : "mysql %s: the column mutex of %s takes this name for another; make it utf8mb4_bin",
                          conn->options->where, conn->options->table);
-    } else if (item->guarded && simba__row_is_free(&row->row, now)) {
+    } else if (item->guarded && !row->changed && simba__row_is_free(&row->row, now)) {
         item->ask.op = SIMBA_OP_READ;
         simba__my_apply(row, &item->ask, 0);
         item->ask.op = SIMBA_OP_ACQUIRE;
