@@ -139,8 +139,7 @@ void simba__my_books_note(simba__my_books *books, const simba_request *answered,
     if (holds && answered->reply.outcome == SIMBA_MINE) {
         page->nonce = answered->nonce;
         page->until.ns = since.ns + (answered->ttl_ms + answered->transition_ms) * SIMBA__NS_PER_MS;
-    } else if (answered->op == SIMBA_OP_FORCE_RELEASE ||
-               (answered->op == SIMBA_OP_RENEW && answered->nonce == page->nonce)) {
+    } else if (answered->op == SIMBA_OP_FORCE_RELEASE || answered->nonce == page->nonce) {
         page->until = (simba_local){0};
     }
 }

@@ -8,7 +8,7 @@
 #include "util/mem.h"
 #include "util/random.h"
 
-enum { LOOKS_PER_RUNG = 8, LOST_RUNG = 3 };
+enum { LOOKS_PER_RUNG = 12, LOST_RUNG = 3 };
 
 static const int64_t rung_ns[SIMBA__MY_RUNGS] = {40 * SIMBA__NS_PER_MS,  80 * SIMBA__NS_PER_MS,
                                                  160 * SIMBA__NS_PER_MS, 320 * SIMBA__NS_PER_MS,

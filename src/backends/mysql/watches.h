@@ -2,8 +2,8 @@
  *
  * There is no push in MySQL, so all mutexes that somebody here waits for are read by one query, again and again. How soon
  * again depends on how long nothing has happened to a mutex: it stands on a rung of a ladder, from a look every 40 ms up to
- * one every 900 ms, and climbs by one rung after eight looks that brought nothing: 80 ms after a third of a second, 160 ms
- * after one, 900 ms after ten. A change brings it down again, all the way if the wait is young, less far each time that
+ * one every 900 ms, and climbs by one rung after twelve looks that brought nothing: to 80 ms after half a second, to 160 ms
+ * after more than one, to 900 ms after some thirteen. A change brings it down again, all the way if the wait is young, less far each time that
  * somebody else was faster: where many wait in many processes, each may look seldom, because somebody always looks.
  * Mutexes of several rungs share a query where that suits.
  *
