@@ -135,6 +135,7 @@ typedef struct simba_job simba_job;
 struct simba_job {
     void (*run)(simba_job *job);
     void (*done)(simba_job *job);
+    bool patient; /* may block for longer than who waits for it would: for worker threads only */
     simba_job *next;
 };
 

@@ -4,15 +4,13 @@
 #include "runtime/client.h"
 #include "util/error.h"
 
-/* Under the worker's lock. */
-static simba_job *take_first(simba__worker *worker)
+/* Under the worker's lock: out of the queue with it. */
+static simba_job *unlink_job(simba__worker *worker, simba_job **link)
 {
-    simba_job *job = worker->first;
-    if (job) {
-        worker->first = job->next;
-        if (!worker->first)
-            worker->last = &worker->first;
-    }
+    simba_job *job = *link;
+    *link = job->next;
+    if (!*link)
+        worker->last = link;
     return job;
 }
 
@@ -21,7 +19,7 @@ static simba_job *next_job(simba__worker *worker)
     pthread_mutex_lock(&worker->lock);
     while (!worker->first && !worker->quit)
         pthread_cond_wait(&worker->wanted, &worker->lock);
-    simba_job *job = take_first(worker);
+    simba_job *job = worker->first ? unlink_job(worker, &worker->first) : NULL;
     pthread_mutex_unlock(&worker->lock);
     return job;
 }
@@ -70,10 +68,15 @@ simba_job *simba__worker_take(simba__worker *worker)
 {
     if (worker->unannounced == 0)
         return NULL;
-    worker->unannounced--;
+    simba_job *job = NULL;
     pthread_mutex_lock(&worker->lock);
-    simba_job *job = take_first(worker); /* a worker that was busy may have come by */
+    simba_job **link = &worker->first; /* a worker that was busy may have come by */
+    while (*link && (*link)->patient)
+        link = &(*link)->next;
+    if (*link)
+        job = unlink_job(worker, link);
     pthread_mutex_unlock(&worker->lock);
+    worker->unannounced -= job != NULL;
     return job;
 }
 

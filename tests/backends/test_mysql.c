@@ -63,7 +63,7 @@ static void test_get(void **state)
     simba_error err = {0};
     open_conn();
     simba__my_row rows[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
-    assert_int_equal(simba__my_get_rows(&conn, rows, 3, false, &err), 0);
+    assert_int_equal(simba__my_get_rows(&conn, rows, 3, SIMBA__MY_GET, &err), 0);
     assert_true(!rows[0].found && !rows[1].found && !rows[2].found);
     say("insert into simba_mutex values ('b', 1000, 2000, 3000, 'me', 42, 11, 42, 40)");
     assert_int_equal(simba__my_ensure_rows(&conn, rows, 3, &err), 0);
@@ -82,7 +82,7 @@ static void test_get(void **state)
     say("set global time_zone = '+09:00'");
     simba__my_conn_end(&conn);
     assert_int_equal(simba__my_conn_ready(&conn, false, &err), 0);
-    assert_int_equal(simba__my_get_rows(&conn, rows, 1, false, &err), 0);
+    assert_int_equal(simba__my_get_rows(&conn, rows, 1, SIMBA__MY_GET, &err), 0);
     assert_in_range(rows[0].now_ms, now_ms - 5000, now_ms + 5000);
     say("set global time_zone = 'SYSTEM'");
     close_conn();

@@ -108,6 +108,7 @@ static inline int group_teardown(void **state)
 static inline int setup(void **state)
 {
     (void)state;
+    say("set lock_wait_timeout = 5");
     say("drop table if exists simba_mutex");
     return 0;
 }

@@ -155,6 +155,17 @@ static void guard(store *s, simba_local deadline)
         s->host->timer_set(s->host, &s->deadline, deadline);
 }
 
+static void my_submit(void *self, simba_request *request)
+{
+    store *s = self;
+    const bool reads = request->op == SIMBA_OP_READ || request->op == SIMBA_OP_LIST ||
+                       request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE;
+    append(reads ? &s->reads : &s->writes, request);
+    if (request->op == SIMBA_OP_RELEASE)
+        simba__my_books_let_go(&s->books, request->mutex, request->nonce);
+    guard(s, request->deadline);
+}
+
 /* --- jobs ------------------------------------------------------------------------------------------------ */
 
 static lane *idle_lane(store *s, bool reads)
@@ -171,6 +182,7 @@ static void post(lane *l, bool reads)
 {
     l->running = true;
     l->reads = reads;
+    l->job.patient = !l->batch.conn.mysql;
     l->s->read_last = reads;
     l->began = ++l->s->watches.clock;
     simba__my_conn_resume(&l->batch.conn);
@@ -330,12 +342,7 @@ static void run(simba_job *job)
 
 static bool has_answer(const simba__my_item *item)
 {
-    return !item->error && item->ask.reply.status == 0;
-}
-
-static bool is_about_row(simba_op op)
-{
-    return op != SIMBA_OP_LIST && op != SIMBA_OP_EXAMINE && op != SIMBA_OP_PREPARE;
+    return !item->error && !item->put_off && item->ask.reply.status == 0;
 }
 
 /* It is free, and one of ours still believes that it holds it: let that one ask. */
@@ -369,7 +376,7 @@ static void tell_news(lane *l, simba_local now)
             looked->look = NULL;
             simba__my_watched_looked(&l->s->watches, looked, now);
         }
-        if (has_answer(item) && is_about_row(item->ask.op))
+        if (has_answer(item) && simba__my_item_is_about_row(item))
             tell_news_of(l, item, now);
     }
 }
@@ -393,7 +400,11 @@ static void answer(store *s, simba__my_item *item)
     if (!request)
         return;
     item->request = NULL;
-    if (item->error) {
+    if (item->put_off && !s->closing) {
+        my_submit(s, request);
+    } else if (item->put_off) {
+        s->host->fail(s->host, request, SIMBA_ECANCELED, "mysql: the client closes");
+    } else if (item->error) {
         s->host->fail(s->host, request, item->error->code, "%s", item->error->text);
     } else if (item->ask.reply.status < 0 || tell_found(s, request, item) < 0) {
         s->host->fail(s->host, request, SIMBA_ENOMEM, "mysql: out of memory");
@@ -431,17 +442,6 @@ static void done(simba_job *job)
 }
 
 /* --- the table ----------------------------------------------------------------------------------------------- */
-
-static void my_submit(void *self, simba_request *request)
-{
-    store *s = self;
-    const bool reads = request->op == SIMBA_OP_READ || request->op == SIMBA_OP_LIST ||
-                       request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE;
-    append(reads ? &s->reads : &s->writes, request);
-    if (request->op == SIMBA_OP_RELEASE)
-        simba__my_books_let_go(&s->books, request->mutex, request->nonce);
-    guard(s, request->deadline);
-}
 
 static void my_flush(void *self)
 {

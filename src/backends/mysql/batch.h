@@ -1,10 +1,9 @@
 /* A batch: what one job does on one connection. This is the worker's half of the store; what the answers lead to is in
- * backend.c.
+ * backend.c. What is done with requests that write is in writes.c, with the others in reads.c.
  *
- * Requests that may write share one transaction: all rows are locked and read by one statement, in the order of their names
- * so that two batches do not deadlock, core/row.c decides, and the rows that changed are written by one statement. A
- * request that is alone does without the transaction. Whatever goes wrong is a matter of the whole batch, of one mutex,
- * or of nobody because it is done again; error.c has the table.
+ * A job connects at its beginning or not at all. It may be run by a thread of the application, which must not be kept for
+ * longer than it wants to wait, and connecting cannot be interrupted. So what was lost with a connection on the way is put
+ * off: it becomes part of another job, which connects, on a thread that has time.
  *
  * A request may be answered, because its time is over, while the worker still has its item: so an item is a copy. */
 #ifndef SIMBA_BACKENDS_MYSQL_BATCH_H
@@ -33,6 +32,7 @@ typedef struct simba__my_item {
     bool guarded;           /* ACQUIRE: by our own books the mutex is held by another contender of this client */
     bool kept_back;         /* and yet it was free in the table */
     bool is_refused;        /* it was not even sent */
+    bool put_off;           /* to be done by another job */
     uint64_t version;       /* of the row, afterwards */
     simba_error *error;     /* NULL: the reply counts */
     simba__my_found *found;
@@ -62,6 +62,17 @@ bool simba__my_batch_reserve(simba__my_batch *batch, size_t count, size_t bytes)
 simba__my_item *simba__my_batch_add(simba__my_batch *batch, const simba_request *request);
 /* After the answers: forget the items. */
 void simba__my_batch_clear(simba__my_batch *batch);
+
+/* The text is there for the item alone, since others may fail with another. */
+void simba__my_item_fail(simba__my_item *item, const simba_error *why);
+void simba__my_item_forget_found(simba__my_item *item);
+/* Rather than about the table. */
+bool simba__my_item_is_about_row(const simba__my_item *item);
+
+/* On the worker: one row for each name among the items. */
+void simba__my_batch_arrange(simba__my_batch *batch);
+/* After an error: leave the connection as it should be found, or not at all. */
+void simba__my_batch_undo(simba__my_batch *batch);
 
 /* On the worker: either requests that write, or READ, LIST, EXAMINE and PREPARE. */
 void simba__my_batch_write(simba__my_batch *batch);

@@ -58,6 +58,9 @@ static int fail_mysql(simba__my_conn *conn, simba_error *err)
 
 static int fail_statement(simba__my_conn *conn, MYSQL_STMT *statement, simba_error *err)
 {
+    /* What goes wrong between the rows of a result is known to the connection alone. */
+    if (mysql_stmt_errno(statement) == 0)
+        return fail_mysql(conn, err);
     return fail(conn, mysql_stmt_errno(statement), mysql_stmt_error(statement), err);
 }
 

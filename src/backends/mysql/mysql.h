@@ -3,8 +3,9 @@
  *   options.c      what the URL says                    error.c     what errors mean: the table of outcomes
  *   schema.c       the table itself                     statements.c  the text of every statement
  *   conn.c         one connection                       rows.c      rows in and out: the repository
- *   batch.c        what a worker does with requests     watches.c   when to look at what is waited for
- *   books.c        what this client remembers           backend.c   requests in, answers out
+ *   batch.c, writes.c, reads.c   what a worker does with requests
+ *   watches.c      when to look at what is waited for   books.c     what this client remembers
+ *   backend.c      requests in, answers out
  */
 #ifndef SIMBA_BACKENDS_MYSQL_MYSQL_H
 #define SIMBA_BACKENDS_MYSQL_MYSQL_H

@@ -119,10 +119,10 @@ static int by_name(const void *key, const void *element)
     return strcmp(key, (*(simba__my_row *const *)element)->mutex);
 }
 
-static int get_some(simba__my_conn *conn, simba__my_row **rows, size_t count, bool lock, simba_error *err)
+static int get_some(simba__my_conn *conn, simba__my_row **rows, size_t count, simba__my_statement how, simba_error *err)
 {
     MYSQL_STMT *statement = NULL;
-    int rc = execute(conn, lock ? SIMBA__MY_LOCK : SIMBA__MY_GET, rows, count, bind_name, &statement, err);
+    int rc = execute(conn, how, rows, count, bind_name, &statement, err);
     if (rc < 0)
         return rc;
     while ((rc = simba__my_conn_fetch(conn, statement, err)) == 1) {
@@ -137,7 +137,8 @@ static int get_some(simba__my_conn *conn, simba__my_row **rows, size_t count, bo
     return rc;
 }
 
-int simba__my_get_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, bool lock, simba_error *err)
+int simba__my_get_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba__my_statement how,
+                       simba_error *err)
 {
     simba__my_row *some[SIMBA__MY_ROWS_MAX];
     int rc = 0;
@@ -147,7 +148,7 @@ int simba__my_get_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, 
     }
     for (size_t at = 0; rc == 0 && at < count;) {
         const size_t n = gather(conn, rows, count, &at, is_any, some);
-        rc = get_some(conn, some, n, lock, err);
+        rc = get_some(conn, some, n, how, err);
     }
     return rc;
 }
@@ -204,10 +205,10 @@ int simba__my_try_init_rows(simba__my_conn *conn, simba__my_row *rows, size_t co
 
 int simba__my_ensure_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err)
 {
-    int rc = simba__my_get_rows(conn, rows, count, false, err);
+    int rc = simba__my_get_rows(conn, rows, count, SIMBA__MY_GET, err);
     if (rc == 0)
         rc = simba__my_try_init_rows(conn, rows, count, err);
-    return rc < 0 ? rc : simba__my_get_rows(conn, rows, count, false, err);
+    return rc < 0 ? rc : simba__my_get_rows(conn, rows, count, SIMBA__MY_GET, err);
 }
 
 /* --- writing ------------------------------------------------------------------------------------------ */

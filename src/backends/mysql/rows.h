@@ -16,6 +16,7 @@ typedef struct simba__my_row {
     bool nonce_known; /* the columns of ours belong to the grant that the row shows */
     bool foreign;     /* they do not: somebody else's grant, without a token */
     bool changed;     /* to be put */
+    bool skipped;     /* by LOCK_FREE: not found */
     int64_t now_ms;   /* of the server, when the row was read */
     uint64_t version; /* as stored; the token of the grant, as long as there is one */
     uint64_t nonce_version;
@@ -27,9 +28,11 @@ int simba__my_init_row(simba__my_conn *conn, const char *mutex, simba_error *err
 /* Make those that are missing. That another process does the same at the same time is normal. */
 int simba__my_try_init_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err);
 
-/* Read the rows of these mutexes, which must be sorted by strcmp and differ; `found` tells which there are. With `lock`
- * nobody else can change them until the transaction ends. */
-int simba__my_get_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, bool lock, simba_error *err);
+/* Read the rows of these mutexes, which must be sorted by strcmp and differ; `found` tells which there are. By GET; by LOCK,
+ * and nobody else can change them until the transaction ends; or by LOCK_FREE, and those that somebody else has locked are
+ * not found. */
+int simba__my_get_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba__my_statement how,
+                       simba_error *err);
 /* The same, and those that are missing are made first, and that is committed. Not in a transaction, and without locks. */
 int simba__my_ensure_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err);
 /* Every row there is, in any order. */

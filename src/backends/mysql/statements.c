@@ -57,6 +57,8 @@ static const shape shapes[SIMBA__MY_STATEMENTS][2] = {
     [SIMBA__MY_GET] = {{SELECT(NOT_OURS) BY_NAME, "?", ")", 1}, {SELECT(OURS) BY_NAME, "?", ")", 1}},
     [SIMBA__MY_LOCK] = {{SELECT(NOT_OURS) BY_NAME, "?", ") for update", 1},
                         {SELECT(OURS) BY_NAME, "?", ") for update", 1}},
+    [SIMBA__MY_LOCK_FREE] = {{SELECT(NOT_OURS) BY_NAME, "?", ") for update skip locked", 1},
+                             {SELECT(OURS) BY_NAME, "?", ") for update skip locked", 1}},
     [SIMBA__MY_LIST] = {{SELECT(NOT_OURS), "", "", 0}, {SELECT(OURS), "", "", 0}},
     [SIMBA__MY_INIT] = {{FILL, ROW_IS_EMPTY, "", 1}, {FILL, ROW_IS_EMPTY, "", 1}},
     [SIMBA__MY_TRY_INIT] = {{FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1},
@@ -105,7 +107,7 @@ char *simba__my_statement_text(simba__my_statement which, size_t size, const cha
 
 bool simba__my_statement_has_result(simba__my_statement which)
 {
-    return which == SIMBA__MY_GET || which == SIMBA__MY_LOCK || which == SIMBA__MY_LIST;
+    return which == SIMBA__MY_GET || which == SIMBA__MY_LOCK || which == SIMBA__MY_LOCK_FREE || which == SIMBA__MY_LIST;
 }
 
 static MYSQL_BIND number(void *at, bool is_unsigned, my_bool *null)

@@ -9,15 +9,16 @@
 #include "backends/mysql/schema.h"
 
 typedef enum simba__my_statement {
-    SIMBA__MY_GET,      /* read rows */
-    SIMBA__MY_LOCK,     /* read rows and lock them */
-    SIMBA__MY_LIST,     /* read all */
-    SIMBA__MY_INIT,     /* make a row that must not exist */
-    SIMBA__MY_TRY_INIT, /* make rows, some of which may exist */
-    SIMBA__MY_PUT,      /* write rows that are locked */
-    SIMBA__MY_ACQUIRE,  /* one row: grant it if it is free. Its insert id is the token */
-    SIMBA__MY_RENEW,    /* one row: extend the lease of a grant */
-    SIMBA__MY_RELEASE,  /* one row: end a grant. Its insert id is the server's now */
+    SIMBA__MY_GET,       /* read rows */
+    SIMBA__MY_LOCK,      /* read rows and lock them */
+    SIMBA__MY_LOCK_FREE, /* the same for those that nobody else has locked */
+    SIMBA__MY_LIST,      /* read all */
+    SIMBA__MY_INIT,      /* make a row that must not exist */
+    SIMBA__MY_TRY_INIT,  /* make rows, some of which may exist */
+    SIMBA__MY_PUT,       /* write rows that are locked */
+    SIMBA__MY_ACQUIRE,   /* one row: grant it if it is free. Its insert id is the token */
+    SIMBA__MY_RENEW,     /* one row: extend the lease of a grant */
+    SIMBA__MY_RELEASE,   /* one row: end a grant. Its insert id is the server's now */
     SIMBA__MY_STATEMENTS,
 } simba__my_statement;
 

@@ -1,0 +1,142 @@
+/* What a job does with requests that only read, and with those about the table itself. */
+#include <fnmatch.h>
+#include <string.h>
+
+#include "backends/mysql/batch.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+typedef struct found_arg {
+    simba__my_item *item;
+    simba__my_found **end;
+} found_arg;
+
+static simba__my_found *add_found(found_arg *arg, const char *text)
+{
+    simba__my_found *found = simba__calloc(1, sizeof *found + strlen(text) + 1);
+    if (!found)
+        return NULL;
+    strcpy(found->text, text);
+    *arg->end = found;
+    arg->end = &found->next;
+    return found;
+}
+
+static int list_one(void *user, const simba__my_row *row)
+{
+    found_arg *arg = user;
+    if (arg->item->ask.mutex && fnmatch(arg->item->ask.mutex, row->mutex, 0) != 0)
+        return 0;
+    simba__my_found *found = add_found(arg, row->mutex);
+    if (!found)
+        return SIMBA_ENOMEM;
+    simba__my_row seen = *row;
+    simba_request look = {.op = SIMBA_OP_READ, .id = ""};
+    simba__my_apply(&seen, &look, 0);
+    found->owner = look.reply.owner;
+    found->now_ms = look.reply.now_ms;
+    return 0;
+}
+
+static int examine_one(void *user, const simba_finding *finding)
+{
+    simba__my_found *found = add_found(user, finding->text);
+    if (!found)
+        return SIMBA_ENOMEM;
+    found->verdict = finding->verdict;
+    found->what = finding->what; /* both are constants */
+    found->remedy = finding->remedy;
+    return 0;
+}
+
+static int look_around(simba__my_conn *conn, simba__my_item *item, simba_error *err)
+{
+    simba__my_item_forget_found(item);
+    found_arg arg = {item, &item->found};
+    int rc = 0;
+    item->ask.reply = (simba_reply){0};
+    switch (item->ask.op) {
+    case SIMBA_OP_LIST:
+        rc = simba__my_conn_ready(conn, false, err);
+        return rc < 0 ? rc : simba__my_list_rows(conn, list_one, &arg, err);
+    case SIMBA_OP_PREPARE:
+        rc = simba__my_schema_prepare(conn, err);
+        simba__my_conn_end(conn); /* statements that were prepared for the table as it was */
+        return rc;
+    default:
+        rc = simba__my_schema_look(conn, &conn->schema, err);
+        if (rc == 0 && simba__my_schema_examine(conn, examine_one, &arg) < 0)
+            rc = simba__fail(err, SIMBA_ENOMEM, "mysql: out of memory");
+        return rc;
+    }
+}
+
+static int read_rows(simba__my_batch *batch, simba_error *err)
+{
+    int rc = simba__my_conn_ready(&batch->conn, false, err);
+    if (rc == 0)
+        rc = simba__my_get_rows(&batch->conn, batch->rows, batch->row_count, SIMBA__MY_GET, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < batch->row_count; i++)
+        for (size_t k = batch->firsts[i]; k < batch->firsts[i + 1]; k++) {
+            simba__my_apply(&batch->rows[i], &batch->order[k]->ask, 0);
+            batch->order[k]->version = batch->rows[i].version;
+        }
+    return 0;
+}
+
+/* What went wrong is told, unless it was only that an idle connection had ended. */
+static bool may_put_off(simba__my_conn *conn)
+{
+    if (conn->remedy == SIMBA__MY_SHRINK && conn->most_rows > 1) {
+        conn->most_rows /= 2;
+        return true;
+    }
+    return conn->remedy == SIMBA__MY_RECONNECT && conn->reused && simba__my_error_is_lost(conn->number);
+}
+
+static void settle_rows(simba__my_batch *batch)
+{
+    simba_error why = {0};
+    batch->conn.remedy = SIMBA__MY_TELL;
+    if (batch->row_count == 0 || read_rows(batch, &why) == 0)
+        return;
+    const bool again = may_put_off(&batch->conn);
+    simba__my_batch_undo(batch);
+    for (size_t i = 0; i < batch->firsts[batch->row_count]; i++) {
+        batch->order[i]->put_off = again;
+        if (!again)
+            simba__my_item_fail(batch->order[i], &why);
+    }
+}
+
+static void settle_item(simba__my_batch *batch, simba__my_item *item)
+{
+    simba_error why = {0};
+    batch->conn.remedy = SIMBA__MY_TELL;
+    if (!batch->conn.mysql) {
+        item->put_off = true; /* the rows have lost it */
+    } else if (look_around(&batch->conn, item, &why) < 0) {
+        item->put_off = may_put_off(&batch->conn);
+        simba__my_batch_undo(batch);
+        if (!item->put_off)
+            simba__my_item_fail(item, &why);
+    }
+}
+
+void simba__my_batch_read(simba__my_batch *batch)
+{
+    simba_error why = {0};
+    simba__my_batch_arrange(batch);
+    if (simba__my_conn_ready(&batch->conn, true, &why) < 0) {
+        for (size_t i = 0; i < batch->count; i++)
+            simba__my_item_fail(&batch->items[i], &why);
+        return;
+    }
+    settle_rows(batch);
+    for (size_t i = 0; i < batch->count; i++)
+        if (!simba__my_item_is_about_row(&batch->items[i]))
+            settle_item(batch, &batch->items[i]);
+    batch->conn.reused = batch->conn.mysql != NULL;
+}

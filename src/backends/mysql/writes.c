@@ -1,0 +1,377 @@
+/* What a job does with requests that write.
+ *
+ * They share one transaction: all rows are locked and read by one statement, in the order of their names so that two
+ * batches do not deadlock, core/row.c decides, and the rows that changed are written by one statement. A request that is
+ * alone does without the transaction. Whatever goes wrong is a matter of the whole batch, of one mutex, or of nobody
+ * because it is done again; error.c has the table. */
+#include <string.h>
+#include <time.h>
+
+#include "backends/mysql/batch.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/mem.h"
+#include "util/random.h"
+
+enum { DEADLOCKS_MAX = 5 };
+
+/* --- a stretch of rows ---------------------------------------------------------------------------------- */
+
+typedef struct stretch {
+    simba__my_batch *batch;
+    size_t from, to; /* rows */
+} stretch;
+
+static simba__my_item **items_begin(const stretch *s)
+{
+    return s->batch->order + s->batch->firsts[s->from];
+}
+
+static simba__my_item **items_end(const stretch *s)
+{
+    return s->batch->order + s->batch->firsts[s->to];
+}
+
+static void fail_stretch(const stretch *s, const simba_error *why)
+{
+    for (simba__my_item **at = items_begin(s); at < items_end(s); at++)
+        if (!(*at)->is_refused)
+            simba__my_item_fail(*at, why);
+}
+
+static unsigned characters(const char *text)
+{
+    unsigned n = 0;
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
+}
+
+/* What the columns have no room for is not sent: it might come back as something else. */
+static void refuse_oversized(const stretch *s)
+{
+    const simba__my_conn *conn = &s->batch->conn;
+    for (simba__my_item **at = items_begin(s); at < items_end(s); at++) {
+        simba__my_item *item = *at;
+        simba_error why = {0};
+        if (item->ask.id && characters(item->ask.id) > conn->schema.id_chars)
+            simba__error_set(&why, SIMBA_EINVAL,
+                             "mysql: the id \"%.40s\" has %u characters, and the column owner_id of %s takes %u",
+                             item->ask.id, characters(item->ask.id), conn->options->table, conn->schema.id_chars);
+        else if (characters(item->ask.mutex) > conn->schema.mutex_chars)
+            simba__error_set(&why, SIMBA_EINVAL,
+                             "mysql: the name has %u characters, and the column mutex of %s takes %u",
+                             characters(item->ask.mutex), conn->options->table, conn->schema.mutex_chars);
+        item->is_refused = why.code < 0;
+        if (item->is_refused)
+            simba__my_item_fail(item, &why);
+    }
+}
+
+/* --- one request by itself ------------------------------------------------------------------------------ */
+
+static bool is_lone(const stretch *s)
+{
+    return s->to - s->from == 1 && items_end(s) - items_begin(s) == 1;
+}
+
+static int read_row(const stretch *s, simba_error *err)
+{
+    return simba__my_get_rows(&s->batch->conn, &s->batch->rows[s->from], 1, SIMBA__MY_GET, err);
+}
+
+/* It is ours by what the statement said; now what the row says: the times, or that it is gone already. */
+static void answer_granted(const simba__my_row *row, simba__my_item *item, uint64_t token)
+{
+    simba_reply *reply = &item->ask.reply;
+    simba__my_row seen = *row;
+    simba_request look = {.op = SIMBA_OP_READ, .id = ""};
+    simba__my_apply(&seen, &look, 0);
+    *reply = look.reply;
+    if (row->found && row->version == token && strcmp(row->row.owner.id, item->ask.id) == 0) {
+        reply->outcome = SIMBA_MINE;
+        reply->owner = row->row.owner;
+    }
+    item->version = row->version;
+}
+
+/* 1: answered; 0: that takes a transaction. */
+static int acquire_alone(const stretch *s, simba__my_item *item, simba_error *err)
+{
+    simba__my_row *row = &s->batch->rows[s->from];
+    uint64_t token = 0;
+    int rc = simba__my_acquire(&s->batch->conn, &item->ask, item->floor, &token, err);
+    if (rc < 0)
+        return rc;
+    const bool won = rc == 1;
+    rc = read_row(s, err);
+    if (rc < 0)
+        return rc;
+    if (won) {
+        answer_granted(row, item, token);
+        return 1;
+    }
+    simba__my_row tried = *row;
+    if (!row->found || !simba__my_apply(&tried, &item->ask, item->floor) || tried.changed)
+        return 0;
+    item->version = row->version;
+    return 1;
+}
+
+static int renew_alone(const stretch *s, simba__my_item *item, simba_error *err)
+{
+    int rc = simba__my_renew(&s->batch->conn, &item->ask, err);
+    if (rc != 1)
+        return rc;
+    rc = read_row(s, err);
+    if (rc == 0)
+        answer_granted(&s->batch->rows[s->from], item, item->ask.token);
+    return rc < 0 ? rc : 1;
+}
+
+static int release_alone(const stretch *s, simba__my_item *item, simba_error *err)
+{
+    int64_t now_ms = 0;
+    const int rc = simba__my_release(&s->batch->conn, &item->ask, &now_ms, err);
+    if (rc == 1) {
+        item->ask.reply = (simba_reply){.outcome = SIMBA_MINE, .now_ms = now_ms};
+        item->version = item->ask.token + 1;
+    }
+    return rc;
+}
+
+static int try_alone(const stretch *s, simba_error *err)
+{
+    simba__my_item *item = *items_begin(s);
+    if (!is_lone(s) || item->guarded || !s->batch->conn.schema.is_exact)
+        return 0;
+    switch (item->ask.op) {
+    case SIMBA_OP_ACQUIRE:
+        return acquire_alone(s, item, err);
+    case SIMBA_OP_RENEW:
+        return renew_alone(s, item, err);
+    case SIMBA_OP_RELEASE:
+        return item->ask.token != 0 ? release_alone(s, item, err) : 0;
+    default:
+        return 0;
+    }
+}
+
+/* --- the transaction ------------------------------------------------------------------------------------ */
+
+static bool wants_row(const stretch *s, size_t row)
+{
+    const simba__my_batch *batch = s->batch;
+    for (size_t i = batch->firsts[row]; i < batch->firsts[row + 1]; i++)
+        if (batch->order[i]->ask.op == SIMBA_OP_ACQUIRE && !batch->order[i]->is_refused)
+            return true;
+    return false;
+}
+
+static bool lacks_rows(const stretch *s)
+{
+    for (size_t i = s->from; i < s->to; i++)
+        if (!s->batch->rows[i].found && wants_row(s, i))
+            return true;
+    return false;
+}
+
+static int lock_rows(const stretch *s, simba__my_statement how, simba_error *err)
+{
+    const int rc = simba__my_conn_say(&s->batch->conn, "begin", err);
+    return rc < 0 ? rc : simba__my_get_rows(&s->batch->conn, &s->batch->rows[s->from], s->to - s->from, how, err);
+}
+
+/* Outside of the transaction: a lock on a row that is not there is a lock on the gap, and two who have that and insert are
+ * a deadlock. */
+static int make_rows(const stretch *s, simba_error *err)
+{
+    const int rc = simba__my_conn_say(&s->batch->conn, "rollback", err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = s->from; i < s->to; i++)
+        s->batch->rows[i].found |= !wants_row(s, i);
+    return simba__my_try_init_rows(&s->batch->conn, &s->batch->rows[s->from], s->to - s->from, err);
+}
+
+static void apply_item(const stretch *s, simba__my_row *row, simba__my_item *item)
+{
+    const simba__my_conn *conn = &s->batch->conn;
+    simba_error why = {0};
+    simba__free(item->error); /* of an earlier try */
+    item->error = NULL;
+    item->kept_back = false;
+    const simba__row_now now = {row->now_ms * SIMBA__NS_PER_MS, row->now_ms * 1000};
+    if (!row->found && item->ask.op == SIMBA_OP_ACQUIRE) {
+        simba__error_set(&why, conn->schema.is_exact ? SIMBA_EUNAVAILABLE : SIMBA_ECORRUPT,
+                         conn->schema.is_exact
+                             ? "mysql %s: the row of this mutex in %s was deleted just now"
+                             : "mysql %s: the column mutex of %s takes this name for another; make it utf8mb4_bin",
+                         conn->options->where, conn->options->table);
+    } else if (item->guarded && !row->changed && simba__row_is_free(&row->row, now)) {
+        item->ask.op = SIMBA_OP_READ;
+        simba__my_apply(row, &item->ask, 0);
+        item->ask.op = SIMBA_OP_ACQUIRE;
+        item->kept_back = true;
+    } else if (!simba__my_apply(row, &item->ask, item->floor)) {
+        simba__error_set(&why, SIMBA_ECORRUPT, "mysql %s: the version of this mutex in %s is used up: it is %llu",
+                         conn->options->where, conn->options->table, (unsigned long long)row->version);
+    }
+    item->version = row->version;
+    if (why.code < 0)
+        simba__my_item_fail(item, &why);
+}
+
+static void apply_all(const stretch *s)
+{
+    for (size_t i = s->from; i < s->to; i++)
+        for (size_t k = s->batch->firsts[i]; k < s->batch->firsts[i + 1]; k++)
+            if (!s->batch->order[k]->is_refused && !s->batch->rows[i].skipped)
+                apply_item(s, &s->batch->rows[i], s->batch->order[k]);
+}
+
+/* By LOCK_FREE: rows that somebody else has locked, and those that are missing, are skipped. */
+static int transact(const stretch *s, simba__my_statement how, simba_error *err)
+{
+    simba__my_conn *conn = &s->batch->conn;
+    int rc = lock_rows(s, how, err);
+    if (rc == 0 && how == SIMBA__MY_LOCK && lacks_rows(s)) {
+        rc = make_rows(s, err);
+        if (rc == 0)
+            rc = lock_rows(s, how, err);
+    }
+    if (rc < 0)
+        return rc;
+    for (size_t i = s->from; i < s->to; i++)
+        s->batch->rows[i].skipped = how == SIMBA__MY_LOCK_FREE && !s->batch->rows[i].found;
+    apply_all(s);
+    rc = simba__my_put_rows(conn, &s->batch->rows[s->from], s->to - s->from, err);
+    return rc < 0 ? rc : simba__my_conn_say(conn, "commit", err);
+}
+
+static int carry_out(const stretch *s, simba_error *err)
+{
+    if (is_lone(s) && (*items_begin(s))->is_refused)
+        return 0;
+    const int rc = try_alone(s, err);
+    return rc == 0 ? transact(s, SIMBA__MY_LOCK, err) : rc < 0 ? rc : 0;
+}
+
+/* --- and again -------------------------------------------------------------------------------------------- */
+
+/* Is there somebody left who waits for it? */
+static bool is_wanted(const stretch *s)
+{
+    const simba__my_conn *conn = &s->batch->conn;
+    if (atomic_load(&conn->over))
+        return false;
+    const int64_t now_ns = conn->host->now(conn->host).ns;
+    for (simba__my_item **at = items_begin(s); at < items_end(s); at++)
+        if (now_ns < (*at)->ask.deadline.ns)
+            return true;
+    return false;
+}
+
+static void put_off(const stretch *s)
+{
+    for (simba__my_item **at = items_begin(s); at < items_end(s); at++)
+        (*at)->put_off = !(*at)->is_refused;
+}
+
+static void pause_briefly(simba__my_batch *batch, unsigned tries)
+{
+    const int64_t most_ns = (int64_t)(tries + 1) * 4 * SIMBA__NS_PER_MS;
+    const struct timespec pause = {0, (long)simba__random_range(&batch->seed, SIMBA__NS_PER_MS / 2, most_ns)};
+    nanosleep(&pause, NULL);
+}
+
+/* The connection is gone. Doing it again is safe where a grant whose answer was lost is known again; and worth it if it was
+ * only that an idle connection had ended, or that the statement was too large. */
+static bool may_put_off(simba__my_conn *conn, bool reused)
+{
+    if (conn->remedy == SIMBA__MY_SHRINK && conn->most_rows > 1) {
+        conn->most_rows /= 2;
+        return true;
+    }
+    return reused && conn->schema.has_nonce && simba__my_error_is_lost(conn->number);
+}
+
+static void settle(stretch s);
+
+static void settle_one_by_one(const stretch *s, bool (*wanted)(const simba__my_row *row))
+{
+    for (size_t i = s->from; i < s->to; i++)
+        if (!wanted || wanted(&s->batch->rows[i]))
+            settle((stretch){s->batch, i, i + 1});
+}
+
+static bool is_skipped(const simba__my_row *row)
+{
+    return row->skipped;
+}
+
+/* Some row is locked by somebody who keeps it for long: first those that are not, in one go, then each of the others. */
+static void settle_around_locks(const stretch *s)
+{
+    simba_error why = {0};
+    s->batch->conn.remedy = SIMBA__MY_TELL;
+    const int rc = transact(s, SIMBA__MY_LOCK_FREE, &why);
+    if (rc < 0)
+        simba__my_batch_undo(s->batch); /* an old server does not know how, or it is about something else: one by one */
+    settle_one_by_one(s, rc < 0 ? NULL : is_skipped);
+}
+
+static void settle(stretch s)
+{
+    simba__my_conn *conn = &s.batch->conn;
+    simba_error why = {0};
+    for (unsigned tries = 0; is_wanted(&s); tries++) {
+        if (!conn->mysql) {
+            put_off(&s); /* another stretch has lost it */
+            return;
+        }
+        conn->remedy = SIMBA__MY_TELL;
+        const int code = carry_out(&s, &why);
+        if (code == 0)
+            return;
+        const bool reused = conn->reused;
+        simba__my_batch_undo(s.batch);
+        if (!conn->mysql && may_put_off(conn, reused)) {
+            put_off(&s);
+            return;
+        }
+        const bool one = s.to - s.from == 1;
+        const bool locked = conn->remedy == SIMBA__MY_SPLIT && code == SIMBA_ETIMEDOUT;
+        if (!conn->mysql || conn->remedy == SIMBA__MY_TELL || (one && conn->remedy == SIMBA__MY_SPLIT && !locked) ||
+            (one && tries >= DEADLOCKS_MAX && !locked)) {
+            fail_stretch(&s, &why);
+            return;
+        }
+        if (conn->remedy == SIMBA__MY_RETRY && tries < DEADLOCKS_MAX) {
+            pause_briefly(s.batch, tries);
+        } else if (!one) {
+            if (locked)
+                settle_around_locks(&s);
+            else
+                settle_one_by_one(&s, NULL);
+            return;
+        }
+    }
+    if (why.code == 0)
+        simba__error_set(&why, SIMBA_ETIMEDOUT, "mysql %s: no answer in time", conn->options->where);
+    fail_stretch(&s, &why);
+}
+
+void simba__my_batch_write(simba__my_batch *batch)
+{
+    simba_error why = {0};
+    simba__my_batch_arrange(batch);
+    const stretch all = {batch, 0, batch->row_count};
+    if (simba__my_conn_ready(&batch->conn, false, &why) < 0) {
+        fail_stretch(&all, &why);
+        return;
+    }
+    refuse_oversized(&all);
+    settle(all);
+    batch->conn.reused = batch->conn.mysql != NULL;
+}

@@ -1,0 +1,426 @@
+/* Each thing that a server can say or do instead of answering, on a real one, and what becomes of the request: the table is
+ * in src/backends/mysql/error.c. */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <simba.h>
+#include <sys/socket.h>
+
+#include "backends/test_mysql.h"
+
+static void assert_refused(testhost *h, int code, const char *word)
+{
+    const simba_error error = refused(h, SIMBA_OP_ACQUIRE, "orders", "me");
+    assert_string_equal(simba_error_name(error.code), simba_error_name(code));
+    assert_in(error.text, word);
+}
+
+/* Ask again until it works; the store connects again by itself. */
+static void assert_recovers(testhost *h)
+{
+    for (int i = 0; i < 400; i++) {
+        testhost_request r = testhost_request_of(h, SIMBA_OP_ACQUIRE, "recovery", "me", 77, 0);
+        testhost_ask(h, &r);
+        if (r.request.reply.status == 0)
+            return;
+        testhost_pump(h, NULL, 10);
+    }
+    fail_msg("it does not recover");
+}
+
+static const char *url_of(const char *user, const char *rest)
+{
+    static char url[256];
+    snprintf(url, sizeof url, "mysql://%s@127.0.0.1:%d/%s", user, mariadb.port, rest);
+    return url;
+}
+
+/* --- the table ------------------------------------------------------------------------------------------- */
+
+/* Without a table the error says what to run, and after it was run it works; nothing is made unasked. */
+static void test_no_table(void **state)
+{
+    (void)state;
+    open_at(&a, url_of("root", "simba"));
+    assert_refused(&a, SIMBA_ESTORE, "`simba init`");
+    assert_int_equal(refused(&a, SIMBA_OP_LIST, NULL, NULL).code, SIMBA_ESTORE);
+    assert_string_equal(say("select count(*) from information_schema.tables where table_schema = 'simba'"), "0");
+    ask(&a, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
+    assert_int_equal(a.found_count, 1);
+    assert_int_equal(a.found[0].verdict, SIMBA_VERDICT_BROKEN);
+    ask(&a, SIMBA_OP_PREPARE, NULL, NULL, 0, 0);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    /* It is dropped under our feet. */
+    say("drop table simba_mutex");
+    assert_refused(&a, SIMBA_ESTORE, "`simba init`");
+    testhost_close(&a);
+}
+
+/* A table of another name, and tables that will not do. */
+static void test_odd_tables(void **state)
+{
+    (void)state;
+    open_at(&a, url_of("root", "simba?table=locks_2&create=yes"));
+    assert_mine(acquire(&a, "orders", "me", 1));
+    assert_string_equal(say("select count(*) from locks_2"), "1");
+    testhost_close(&a);
+    say("drop table locks_2");
+
+    say("create table simba_mutex (mutex varchar(66) primary key, other int)");
+    open_store(&a);
+    assert_refused(&a, SIMBA_ECORRUPT, "not ours");
+    testhost_close(&a);
+    assert_string_equal(say("select count(*) from information_schema.columns where table_name = 'simba_mutex'"), "2");
+
+    say("drop table simba_mutex");
+    say(JVM_TABLE);
+    say("alter table simba_mutex engine = MyISAM");
+    open_store(&a);
+    assert_refused(&a, SIMBA_ESTORE, "MyISAM");
+    testhost_close(&a);
+}
+
+/* --- who may ---------------------------------------------------------------------------------------------- */
+
+/* A wrong password, a database that there is not, a user who may not write: each says so, and shows no password. */
+static void test_login(void **state)
+{
+    (void)state;
+    say("create or replace user worker@'%%' identified by 'good-secret'");
+    say("grant select, insert, update on simba.* to worker@'%%'");
+    open_store(&b);
+    acquire(&b, "other", "me", 1);
+    open_at(&a, url_of("worker:good-secret", "simba"));
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+    open_at(&a, url_of("worker:bad-secret", "simba"));
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
+    assert_int_equal(error.code, SIMBA_EPERM);
+    assert_null(strstr(error.text, "bad-secret"));
+    say("set password for worker@'%%' = password('bad-secret')"); /* somebody puts it right */
+    assert_recovers(&a);
+    testhost_close(&a);
+    open_at(&a, url_of("root", "nowhere"));
+    assert_refused(&a, SIMBA_ESTORE, "nowhere");
+    testhost_close(&a);
+    say("revoke update on simba.* from worker@'%%'");
+    open_at(&a, url_of("worker:bad-secret", "simba"));
+    assert_refused(&a, SIMBA_EPERM, "denied");
+    testhost_close(&a);
+    testhost_close(&b);
+    say("drop user worker@'%%'");
+}
+
+/* More connections than the server grants: unavailable, until there are fewer. */
+static void test_too_many(void **state)
+{
+    (void)state;
+    say("create or replace user worker@'%%' with max_user_connections 1");
+    say("grant all on simba.* to worker@'%%'");
+    open_at(&a, url_of("worker", "simba?create=yes"));
+    open_at(&b, url_of("worker", "simba"));
+    assert_mine(acquire(&a, "orders", "me", 1));
+    assert_refused(&b, SIMBA_EUNAVAILABLE, "max_user_connections");
+    testhost_close(&a);
+    assert_recovers(&b);
+    testhost_close(&b);
+    say("drop user worker@'%%'");
+}
+
+/* A replica, or a primary that was demoted: unavailable, and another connection is made. */
+static void test_read_only(void **state)
+{
+    (void)state;
+    say("create or replace user worker@'%%'");
+    say("grant all on simba.* to worker@'%%'");
+    open_at(&a, url_of("worker", "simba?create=yes"));
+    assert_mine(acquire(&a, "orders", "me", 1));
+    say("set global read_only = 1");
+    const long long before = counter("Connections");
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "read-only");
+    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0); /* that still works */
+    assert_true(counter("Connections") > before);
+    say("set global read_only = 0");
+    assert_recovers(&a);
+    testhost_close(&a);
+    say("drop user worker@'%%'");
+}
+
+/* --- connections -------------------------------------------------------------------------------------------- */
+
+static void kill_others(void)
+{
+    char id[32];
+    for (;;) {
+        snprintf(id, sizeof id, "%s",
+                 say("select coalesce(min(id), 0) from information_schema.processlist "
+                     "where id <> connection_id() and user = 'root'"));
+        if (strcmp(id, "0") == 0)
+            break;
+        char sql[64];
+        snprintf(sql, sizeof sql, "kill %s", id);
+        mysql_query(raw, sql); /* it may have ended by itself */
+    }
+}
+
+/* Connections that were killed while they were idle: nobody notices. */
+static void test_killed(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    kill_others();
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    kill_others();
+    assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "me");
+    kill_others();
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
+    testhost_close(&a);
+}
+
+/* The server is gone, and comes back. */
+static void test_restart(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    mysql_close(raw);
+    raw = NULL;
+    server_signal(&mariadb, SIGKILL);
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "127.0.0.1");
+    start_mariadb(NULL);
+    assert_recovers(&a);
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    testhost_close(&a);
+}
+
+/* A server that takes connections and says nothing: requests end in time, and so does closing the client. */
+static void test_silent(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(listener, 10), 0);
+    getsockname(listener, (struct sockaddr *)&address, &size);
+    char url[128];
+    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?connect-timeout=1s&timeout=1s", ntohs(address.sin_port));
+    simba_client *client;
+    simba_locker *locker;
+    simba_error err = {0};
+    assert_int_equal(simba_client_open(url, NULL, &err, &client), 0);
+    assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
+    const int64_t began_ns = simba__clock_boot().ns;
+    assert_true(simba_locker_acquire(locker, 300, &err) < 0);
+    assert_in_range((simba__clock_boot().ns - began_ns) / SIMBA__NS_PER_MS, 200, 6000);
+    simba_locker_free(locker);
+    assert_int_equal(simba_client_close(client), 0);
+    assert_in_range((simba__clock_boot().ns - began_ns) / SIMBA__NS_PER_MS, 200, 9000);
+    close(listener);
+}
+
+/* --- locks ------------------------------------------------------------------------------------------------- */
+
+/* Somebody keeps a row locked: requests for others go on, that one waits until its time is over. */
+static void test_locked_row(void **state)
+{
+    (void)state;
+    open_store(&a);
+    for (int i = 0; i < 3; i++)
+        acquire(&a, i == 0 ? "a" : i == 1 ? "b" : "c", "me", 1);
+    MYSQL *other = connect_raw();
+    say_on(other, "begin");
+    say_on(other, "select * from simba_mutex where mutex = 'b' for update");
+    testhost_request r[3] = {
+        testhost_request_of(&a, SIMBA_OP_RENEW, "a", "me", 1, 1),
+        testhost_request_of(&a, SIMBA_OP_RENEW, "b", "me", 1, 1),
+        testhost_request_of(&a, SIMBA_OP_RENEW, "c", "me", 1, 1),
+    };
+    for (int i = 0; i < 3; i++) {
+        r[i].request.deadline.ns -= 2500 * SIMBA__NS_PER_MS;
+        testhost_submit(&a, &r[i]);
+    }
+    testhost_flush(&a);
+    testhost_run_jobs(&a);
+    assert_mine(r[0].request.reply);
+    assert_int_equal(r[1].error.code, SIMBA_ETIMEDOUT);
+    assert_mine(r[2].request.reply);
+    say_on(other, "rollback");
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "b", "me", 1, 1));
+    mysql_close(other);
+    testhost_close(&a);
+}
+
+/* Holds b with a transaction that has done much, waits until somebody waits for b, and then wants a. */
+static void *want_backwards(void *arg)
+{
+    MYSQL *other = arg;
+    for (int i = 0; i < 500; i++) {
+        if (strcmp(say_on(other, "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"),
+                   "0") != 0)
+            break;
+        usleep(1000);
+    }
+    /* The lighter transaction is the victim: the other one. */
+    const bool got = mysql_query(other, "update simba_mutex set version = version where mutex = 'a'") == 0;
+    mysql_query(other, "commit");
+    return got ? NULL : "victim";
+}
+
+/* A deadlock of which we are the victim: it is done again, and nobody notices. */
+static void test_deadlock(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "a", "me", 1);
+    acquire(&a, "b", "me", 1);
+    say("insert into simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version) "
+        "select concat('z', seq), 0, 0, 0, '', 0 from seq_1_to_200");
+    MYSQL *other = connect_raw();
+    say_on(other, "begin");
+    say_on(other, "update simba_mutex set version = version + 1 where mutex like 'z%'");
+    say_on(other, "select * from simba_mutex where mutex = 'b' for update");
+    testhost_request r[2] = {
+        testhost_request_of(&a, SIMBA_OP_RENEW, "a", "me", 1, 1),
+        testhost_request_of(&a, SIMBA_OP_RENEW, "b", "me", 1, 1),
+    };
+    testhost_submit(&a, &r[1]); /* in the wrong order, which is put right */
+    testhost_submit(&a, &r[0]);
+    testhost_flush(&a);
+    pthread_t thread;
+    void *victim = NULL;
+    const long long deadlocks = counter("Innodb_deadlocks");
+    assert_int_equal(pthread_create(&thread, NULL, want_backwards, other), 0);
+    testhost_run_jobs(&a);
+    pthread_join(thread, &victim);
+    assert_null(victim);
+    assert_int_equal(counter("Innodb_deadlocks") - deadlocks, 1);
+    assert_mine(r[0].request.reply);
+    assert_mine(r[1].request.reply);
+    mysql_close(other);
+    testhost_close(&a);
+}
+
+/* The server takes small packets only: more statements, and everything works. */
+static void test_small_packets(void **state)
+{
+    (void)state;
+    enum { N = 100 };
+    static testhost_request r[N];
+    static char names[N][270];
+    say("set global max_allowed_packet = 4096");
+    open_store(&a);
+    for (int i = 0; i < N; i++) {
+        memset(names[i], 0, sizeof names[i]);
+        for (int k = 0; k < 64; k++)
+            strcat(names[i], "\U0001F512");
+        snprintf(names[i] + strlen(names[i]), 4, "%02d", i);
+        r[i] = testhost_request_of(&a, SIMBA_OP_ACQUIRE, names[i], "me", 1, 0);
+        testhost_submit(&a, &r[i]);
+    }
+    testhost_flush(&a);
+    testhost_run_jobs(&a);
+    for (int i = 0; i < N; i++) {
+        if (r[i].request.reply.status < 0)
+            fail_msg("%s", r[i].error.text);
+        assert_mine(r[i].request.reply);
+    }
+    testhost_close(&a);
+    say("set global max_allowed_packet = 16777216");
+}
+
+/* --- ways to the server ------------------------------------------------------------------------------------ */
+
+/* By TCP and by socket, with TLS and without, by a certificate that is vouched for and by one that is not. */
+static void test_ways(void **state)
+{
+    (void)state;
+    char url[256];
+    const struct {
+        const char *format;
+        int code;
+    } ways[] = {
+        {"mysql://root@localhost:%2$s/simba?create=yes", 0},
+        {"mariadb://root@/simba?socket=%1$s/my.sock", 0},
+        {"mysql://root@localhost:%2$s/simba?tls=yes&ca=%1$s/ca.pem", 0},
+        {"mysql://root@127.0.0.1:%2$s/simba?ca=%1$s/ca.pem", SIMBA_EPERM}, /* the certificate is for localhost */
+        {"mysql://root@localhost:%2$s/simba?tls=yes", SIMBA_EPERM},        /* nobody vouches for it */
+        {"mysql://root@localhost:%2$s/simba?tls=yes&verify=no", 0},
+        {"mysql://root@localhost:%2$s/simba?tls=yes&ca=%1$s/nothing.pem", SIMBA_EPERM},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        snprintf(url, sizeof url, ways[i].format, mariadb.folder, mariadb.port_text);
+        open_at(&a, url);
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+        testhost_ask(&a, &r);
+        if (r.request.reply.status != ways[i].code)
+            fail_msg("%s: %d %s", url, r.request.reply.status, r.error.text);
+        testhost_close(&a);
+    }
+    snprintf(url, sizeof url, "mysql://root@localhost:%d/simba?tls=yes&verify=no", mariadb.port);
+    open_at(&a, url);
+    acquire(&a, "orders", "me", 1);
+    assert_true(atoi(say("select count(*) from information_schema.processlist where user = 'root'")) >= 2);
+    testhost_close(&a);
+}
+
+/* What is wrong with a URL is said before anything is sent. */
+static void test_urls(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *word;
+    } bad[] = {
+        {"mysql://root@host", "names no database"},
+        {"mysql://root@host/a/b", "not the name of a database"},
+        {"mysql://root@h1,h2/db", "one host"},
+        {"mysql://root@::1/db", "brackets"},
+        {"mysql://root@host:0/db", "port"},
+        {"mysql://root@host:99999/db", "port"},
+        {"mysql://root@host/db?socket=/tmp/x", "leave one"},
+        {"mysql://root@/db?socket=x", "absolute"},
+        {"mysql://root@host/db?table=a`b", "table"},
+        {"mysql://root@host/db?connections=0", "from 1 to 8"},
+        {"mysql://root@host/db?connections=9", "from 1 to 8"},
+        {"mysql://root@host/db?create=maybe", "yes or no"},
+        {"mysql://root@host/db?tls=no&ca=/x", "tls=no"},
+        {"mysql://root@host/db?cert=/x", "go together"},
+        {"mysql://root@host/db?timeout=2h", "1h"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        simba_error err = {0};
+        assert_int_equal(testhost_open(&a, &simba__backend_mysql, bad[i].url, &err), SIMBA_EURL);
+        assert_in(err.text, bad[i].word);
+    }
+}
+
+/* With certificates of its own. */
+static int tls_setup(void **state)
+{
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    server_init(&mariadb);
+    snprintf(mysql_url, sizeof mysql_url, "mysql://root@127.0.0.1:%d/simba?create=yes", mariadb.port);
+    if (!server_make_certificates(mariadb.folder))
+        fail_msg("no certificates");
+    start_mariadb((const char *const[]){"--ssl-ca=ca.pem", "--ssl-cert=cert.pem", "--ssl-key=key.pem", NULL});
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_no_table, setup),  cmocka_unit_test_setup(test_odd_tables, setup),
+        cmocka_unit_test_setup(test_login, setup),     cmocka_unit_test_setup(test_too_many, setup),
+        cmocka_unit_test_setup(test_read_only, setup), cmocka_unit_test_setup(test_killed, setup),
+        cmocka_unit_test_setup(test_silent, setup),    cmocka_unit_test_setup(test_locked_row, setup),
+        cmocka_unit_test_setup(test_deadlock, setup),  cmocka_unit_test_setup(test_small_packets, setup),
+        cmocka_unit_test_setup(test_ways, setup),      cmocka_unit_test(test_urls),
+        cmocka_unit_test_setup(test_restart, setup),
+    };
+    if (!server_has("mariadbd")) {
+        puts("1..0 # SKIP mariadbd is not installed");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, tls_setup, group_teardown);
+}
