@@ -1,0 +1,241 @@
+/* Contenders on a real MariaDB server that is killed, frozen, cut off and made read-only while they lead and wait. Whatever
+ * happens, the referee must have nothing to complain about: one leader at a time, tokens that grow, callbacks that
+ * alternate. The server writes every change to its disk before it answers, since a server that forgets can promise
+ * nothing. */
+#include <mysql.h>
+#include <signal.h>
+#include <simba.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/cm.h"
+#include "lib/referee.h"
+#include "lib/server.h"
+
+#define LONG_MS (ref_scaled_ms(20000))
+#define TTL_MS (ref_scaled_ms(500))
+#define TRANSITION_MS (ref_scaled_ms(1500))
+
+enum { N = 3, WATCHDOG_S = 100 };
+
+static server mariadb;
+static simba_client *clients[N];
+static ref_arena arena;
+
+static void start_mariadb(void)
+{
+    if (!server_start_mariadb(&mariadb, (const char *const[]){"--innodb-flush-log-at-trx-commit=1", NULL}))
+        fail_msg("mariadbd does not start");
+}
+
+/* Plain statements of an administrator, one after the other. */
+static void say(const char *const *statements)
+{
+    MYSQL *mysql = mysql_init(NULL);
+    const unsigned protocol = MYSQL_PROTOCOL_TCP;
+    mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol);
+    if (!mysql_real_connect(mysql, "127.0.0.1", "root", "", "simba", (unsigned)mariadb.port, NULL, 0))
+        fail_msg("%s", mysql_error(mysql));
+    for (; *statements; statements++) {
+        if (mysql_query(mysql, *statements) != 0)
+            fail_msg("%s: %s", *statements, mysql_error(mysql));
+        mysql_free_result(mysql_store_result(mysql));
+    }
+    mysql_close(mysql);
+}
+#define SAY(...) say((const char *const[]){__VA_ARGS__, NULL})
+
+static int group_setup(void **state)
+{
+    (void)state;
+    server_init(&mariadb);
+    start_mariadb();
+    SAY("create user worker@'%'", "grant all on simba.* to worker@'%'");
+    return 0;
+}
+
+static int group_teardown(void **state)
+{
+    (void)state;
+    server_fini(&mariadb);
+    return 0;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    char url[128];
+    snprintf(url, sizeof url, "mysql://worker@127.0.0.1:%d/simba?create=yes&connect-timeout=1s&timeout=1s", mariadb.port);
+    ref_arena_init(&arena);
+    ref_watchdog(WATCHDOG_S);
+    for (unsigned i = 0; i < N; i++) {
+        simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+        simba_error err = {0};
+        options.timing.ttl_ms = TTL_MS;
+        options.timing.transition_ms = TRANSITION_MS;
+        if (simba_client_open(url, &options, &err, &clients[i]) < 0)
+            fail_msg("%s", err.text);
+        const simba_contender_options contender = ref_options(&arena, i);
+        assert_int_equal(simba_contender_new(clients[i], "orders", &contender, &err, &arena.contenders[i].handle), 0);
+        assert_int_equal(ref_start(&arena.contenders[i]), 0);
+        if (i == 0)
+            assert_true(REF_WITHIN(LONG_MS, arena.inside == &arena.contenders[0]));
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < N; i++) {
+        ref_stop(&arena.contenders[i]);
+        ref_free(&arena.contenders[i]);
+        simba_client_close(clients[i]);
+    }
+    ref_arena_check_end(&arena);
+    ref_watchdog(0);
+    return 0;
+}
+
+static bool someone_leads(void)
+{
+    return REF_WITHIN(LONG_MS, arena.inside != NULL);
+}
+
+/* Let the leader of now go, and see another one follow. */
+static void assert_hands_over(void)
+{
+    assert_true(someone_leads());
+    ref_lock();
+    ref_contender *leader = NULL;
+    for (unsigned i = 0; i < N; i++)
+        if (arena.inside == &arena.contenders[i])
+            leader = &arena.contenders[i];
+    const unsigned grants = arena.grants;
+    ref_unlock();
+    assert_non_null(leader);
+    ref_stop(leader);
+    assert_true(REF_WITHIN(LONG_MS, arena.grants > grants && arena.inside != NULL));
+    ref_start(leader);
+}
+
+static void assert_kept(unsigned grants)
+{
+    ref_lock();
+    const bool kept = arena.grants == grants && arena.inside == &arena.contenders[0];
+    ref_unlock();
+    assert_true(kept);
+}
+
+/* Frozen for less than the transition: nobody loses anything. */
+static void test_short_freeze(void **state)
+{
+    (void)state;
+    ref_scene("short freeze");
+    const unsigned grants = arena.grants;
+    for (int i = 0; i < 2; i++) {
+        server_signal(&mariadb, SIGSTOP);
+        usleep((unsigned)(TRANSITION_MS / 3 * 1000));
+        server_signal(&mariadb, SIGCONT);
+        usleep((unsigned)(TTL_MS * 1000));
+    }
+    assert_kept(grants);
+    assert_hands_over();
+    assert_int_equal(ref_complaints(), 0);
+}
+
+/* Frozen for longer than the lease: the holder is told, and somebody leads again after the thaw. */
+static void test_long_freeze(void **state)
+{
+    (void)state;
+    ref_scene("long freeze");
+    server_signal(&mariadb, SIGSTOP);
+    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    ref_lock();
+    const simba_reason reason = arena.contenders[0].reason;
+    ref_unlock();
+    assert_int_equal(reason, SIMBA_REASON_EXPIRED);
+    server_signal(&mariadb, SIGCONT);
+    assert_true(someone_leads());
+    assert_hands_over();
+    assert_int_equal(ref_complaints(), 0);
+}
+
+/* Killed, and back when the lease may be over or not: what it has acknowledged is still there. */
+static void test_restart(void **state)
+{
+    (void)state;
+    ref_scene("restart");
+    server_signal(&mariadb, SIGKILL);
+    start_mariadb();
+    assert_true(someone_leads());
+    assert_hands_over();
+    assert_int_equal(ref_complaints(), 0);
+}
+
+/* All connections are killed again and again while the mutex goes round. */
+static void test_connections_killed(void **state)
+{
+    (void)state;
+    ref_scene("connections killed");
+    for (int i = 0; i < 5; i++) {
+        SAY("kill user worker");
+        assert_hands_over();
+    }
+    assert_int_equal(ref_complaints(), 0);
+}
+
+/* The server is read-only for a moment, then for longer than the lease. */
+static void test_read_only(void **state)
+{
+    (void)state;
+    ref_scene("read-only");
+    const unsigned grants = arena.grants;
+    SAY("set global read_only = 1");
+    usleep((unsigned)(TTL_MS * 1000));
+    SAY("set global read_only = 0");
+    usleep((unsigned)(TTL_MS * 1000));
+    assert_kept(grants);
+    SAY("set global read_only = 1");
+    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    SAY("set global read_only = 0");
+    assert_true(someone_leads());
+    assert_hands_over();
+    assert_int_equal(ref_complaints(), 0);
+}
+
+/* An administrator's transaction keeps the row locked for longer than the lease. */
+static void test_row_locked(void **state)
+{
+    (void)state;
+    ref_scene("row locked");
+    MYSQL *mysql = mysql_init(NULL);
+    const unsigned protocol = MYSQL_PROTOCOL_TCP;
+    mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol);
+    assert_non_null(mysql_real_connect(mysql, "127.0.0.1", "root", "", "simba", (unsigned)mariadb.port, NULL, 0));
+    assert_int_equal(mysql_query(mysql, "begin"), 0);
+    assert_int_equal(mysql_query(mysql, "update simba_mutex set version = version where mutex = 'orders'"), 0);
+    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    mysql_close(mysql);
+    assert_true(someone_leads());
+    assert_hands_over();
+    assert_int_equal(ref_complaints(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_short_freeze, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_long_freeze, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_connections_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_row_locked, setup, teardown),
+    };
+    if (!server_has("mariadbd")) {
+        puts("1..0 # SKIP mariadbd is not installed");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}
