@@ -66,7 +66,8 @@ static int setup(void **state)
 {
     (void)state;
     char url[128];
-    snprintf(url, sizeof url, "mysql://worker@127.0.0.1:%d/simba?create=yes&connect-timeout=1s&timeout=1s", mariadb.port);
+    snprintf(url, sizeof url, "mysql://worker@127.0.0.1:%d/simba?create=yes&connect-timeout=1s&timeout=1s",
+             mariadb.port);
     ref_arena_init(&arena);
     ref_watchdog(WATCHDOG_S);
     for (unsigned i = 0; i < N; i++) {

@@ -5,8 +5,8 @@
  * transaction. One lane that waits for a locked row does not keep the others waiting. Requests that write are begun from
  * the first lane on, those that only read, and the looks at what is watched, from the last.
  *
- * A job may take longer than a request has time. Then the request is answered by a timer, and when nobody waits for the job
- * any more its connection is cut, which ends it. */
+ * A job may take longer than a request has time. Then the request is answered by a timer; and a while after the last one
+ * has gone the connection is cut, which ends the job. */
 #include "backends/mysql/mysql.h"
 
 #include <signal.h>
@@ -21,6 +21,8 @@
 #include "util/error.h"
 
 #define LOOK_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
+/* A job that nobody waits for any more may be about to end. To cut its connection makes a slow server slower. */
+#define GRACE_NS (250 * SIMBA__NS_PER_MS)
 
 typedef struct store store;
 
@@ -30,9 +32,10 @@ typedef struct lane {
     simba__my_batch batch;
     bool running; /* the batch is the worker's */
     bool reads;
-    bool looks;        /* some of its items are looks */
-    uint64_t began;    /* on the clock of the watches */
-    simba_local since; /* the same moment on ours */
+    bool looks;         /* some of its items are looks */
+    uint64_t began;     /* on the clock of the watches */
+    simba_local since;  /* the same moment on ours */
+    simba_local cut_at; /* nobody waits for it any more: when to cut the connection; INT64_MAX: it was */
 } lane;
 
 typedef struct queue {
@@ -127,9 +130,15 @@ static int64_t fail_late_items(lane *l, simba_local now)
         item->request = NULL;
         item->watched = NULL;
     }
-    if (earliest_ns == INT64_MAX)
-        simba__my_conn_interrupt(&l->batch.conn);
-    return earliest_ns;
+    if (earliest_ns != INT64_MAX || l->cut_at.ns == INT64_MAX)
+        return earliest_ns;
+    if (l->cut_at.ns == 0)
+        l->cut_at.ns = now.ns + GRACE_NS;
+    if (now.ns < l->cut_at.ns)
+        return l->cut_at.ns;
+    l->cut_at.ns = INT64_MAX;
+    simba__my_conn_interrupt(&l->batch.conn);
+    return INT64_MAX;
 }
 
 static int64_t min64(int64_t a, int64_t b)
@@ -185,6 +194,7 @@ static void post(lane *l, bool reads)
     l->job.patient = !l->batch.conn.mysql;
     l->s->read_last = reads;
     l->began = ++l->s->watches.clock;
+    l->cut_at = (simba_local){0};
     simba__my_conn_resume(&l->batch.conn);
     l->s->host->work(l->s->host, &l->job);
 }
@@ -197,11 +207,21 @@ static size_t measure(const queue *q, size_t *bytes)
     return count;
 }
 
+static unsigned number_of(const lane *l)
+{
+    return (unsigned)(l - l->s->lanes) + 1;
+}
+
+/* What another lane is at work on stays in the queue. */
 static void add_requests(lane *l, queue *q, simba_local now)
 {
-    const simba__my_books *books = &l->s->books;
+    simba__my_books *books = &l->s->books;
     for (simba_request *r = take_all(q), *next; r; r = next) {
         next = r->next;
+        if (q == &l->s->writes && !simba__my_books_begin(books, r->mutex, number_of(l), now)) {
+            append(q, r);
+            continue;
+        }
         simba__my_item *item = simba__my_batch_add(&l->batch, r);
         item->request = r;
         if (r->op == SIMBA_OP_ACQUIRE) {
@@ -221,7 +241,8 @@ static void start_writes(store *s, lane *l, simba_local now)
         return;
     }
     add_requests(l, &s->writes, now);
-    post(l, false);
+    if (l->batch.count > 0)
+        post(l, false);
 }
 
 static void add_look(void *user, simba__my_watched *watched)
@@ -274,25 +295,30 @@ static void arm_look(store *s, simba_local now)
     s->host->timer_set(s->host, &s->look, (simba_local){due.ns < soonest_ns ? soonest_ns : due.ns});
 }
 
+static bool try_writes(store *s, simba_local now)
+{
+    lane *l = s->writes.first ? idle_lane(s, false) : NULL;
+    if (l)
+        start_writes(s, l, now);
+    return l && l->running;
+}
+
+static bool try_reads(store *s, simba_local now)
+{
+    lane *l = s->reads.first || look_is_due(s, now) ? idle_lane(s, true) : NULL;
+    if (l)
+        start_reads(s, l, now);
+    return l && l->running;
+}
+
 /* Begin what waits, as far as there are idle lanes; writing and reading in turns where there is one for both. */
 static void start(store *s)
 {
     if (s->closing)
         return;
     const simba_local now = s->host->now(s->host);
-    for (;;) {
-        const bool reads = s->reads.first || look_is_due(s, now);
-        const bool reading = reads && (!s->writes.first || !s->read_last);
-        lane *l = s->writes.first || reads ? idle_lane(s, reading) : NULL;
-        if (!l)
-            break;
-        if (reading)
-            start_reads(s, l, now);
-        else
-            start_writes(s, l, now);
-        if (!l->running && reading)
-            break; /* no memory for it */
-    }
+    while (s->read_last ? try_writes(s, now) || try_reads(s, now) : try_reads(s, now) || try_writes(s, now))
+        ;
     if (s->watches.count > 0)
         arm_look(s, now);
 }
@@ -432,8 +458,11 @@ static void done(simba_job *job)
     if (l->looks)
         s->looking = l->looks = false;
     tell_news(l, now);
-    for (size_t i = 0; i < l->batch.count; i++)
+    for (size_t i = 0; i < l->batch.count; i++) {
+        if (!l->reads)
+            simba__my_books_finish(&s->books, l->batch.items[i].ask.mutex, number_of(l));
         answer(s, &l->batch.items[i]);
+    }
     simba__my_batch_clear(&l->batch);
     if (s->closing)
         closed_if_idle(s);

@@ -16,6 +16,8 @@ struct simba__my_page {
     uint64_t version;              /* the greatest seen */
     uint64_t nonce;                /* of a grant of ours */
     simba_local until;             /* when that ends by our own clock; {0}: there is none */
+    unsigned lane;                 /* that works on it; 0: none */
+    unsigned tasks;                /* how many it has */
 };
 
 void simba__my_books_fini(simba__my_books *books)
@@ -88,7 +90,7 @@ static bool grow(simba__my_books *books)
 static void forget_oldest(simba__my_books *books, simba_local now)
 {
     simba__my_page *page = books->oldest;
-    if (books->count < PAGES_MAX || page->until.ns > now.ns)
+    if (books->count < PAGES_MAX || page->until.ns > now.ns || page->tasks > 0)
         return;
     *link_of(books, page->hash) = page->next;
     take_out(books, page);
@@ -122,6 +124,25 @@ static simba__my_page *open_page(simba__my_books *books, const char *mutex, simb
 }
 
 /* --- entries -------------------------------------------------------------------------------------------- */
+
+bool simba__my_books_begin(simba__my_books *books, const char *mutex, unsigned lane, simba_local now)
+{
+    simba__my_page *page = open_page(books, mutex, now);
+    if (!page)
+        return true; /* without memory they may have to wait for each other */
+    if (page->tasks > 0 && page->lane != lane)
+        return false;
+    page->lane = lane;
+    page->tasks++;
+    return true;
+}
+
+void simba__my_books_finish(simba__my_books *books, const char *mutex, unsigned lane)
+{
+    simba__my_page *page = find(books, mutex);
+    if (page && page->tasks > 0 && page->lane == lane)
+        page->tasks--;
+}
 
 void simba__my_books_see(simba__my_books *books, const char *mutex, uint64_t version, simba_local now)
 {

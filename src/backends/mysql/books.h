@@ -5,8 +5,10 @@
  *     the same mutex meanwhile, even if the row says that it is free.
  * What other clients hold it cannot know.
  *
+ * And it knows which lane is at work on a mutex, so that no other one begins: they would wait for each other's row locks.
+ *
  * It has room for a number of mutexes, and forgets those that have not been asked about for longest; never one that is
- * held. All in turns. */
+ * held or worked on. All in turns. */
 #ifndef SIMBA_BACKENDS_MYSQL_BOOKS_H
 #define SIMBA_BACKENDS_MYSQL_BOOKS_H
 
@@ -27,6 +29,10 @@ void simba__my_books_fini(simba__my_books *books);
 uint64_t simba__my_books_floor(const simba__my_books *books, const char *mutex);
 /* Is it held here, under another nonce? */
 bool simba__my_books_held(const simba__my_books *books, const char *mutex, uint64_t nonce, simba_local now);
+
+/* A lane, by its number from 1 on, is to work on a mutex. False: another one does. With true goes one `finish`. */
+bool simba__my_books_begin(simba__my_books *books, const char *mutex, unsigned lane, simba_local now);
+void simba__my_books_finish(simba__my_books *books, const char *mutex, unsigned lane);
 
 /* Both without effect where there is no memory.
  * This version of the row was seen. */
