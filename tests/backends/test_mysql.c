@@ -513,6 +513,7 @@ static void test_older_row(void **state)
     assert_owned_by(acquire(&a, "orders", "you", 2), "");
     assert_true(a.push_count > 0);
     assert_int_equal(a.pushes[a.push_count - 1].push.kind, SIMBA_PUSH_FREED);
+    assert_int_equal(a.pushes[a.push_count - 1].nonce, 1);
     assert_true(a.pushes[a.push_count - 1].push.owner.token >= held.owner.token);
     assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, held.owner.token), "");
     const simba_reply next = acquire(&a, "orders", "you", 2);

@@ -372,11 +372,13 @@ static bool has_answer(const simba__my_item *item)
 }
 
 /* It is free, and one of ours still believes that it holds it: let that one ask. */
-static void ask_holder(store *s, const simba__my_watched *watched, const simba__my_item *item)
+static void ask_holder(store *s, const simba__my_item *item)
 {
-    const uint64_t floor = simba__my_books_floor(&s->books, item->ask.mutex);
-    const simba_push push = {.kind = SIMBA_PUSH_FREED, .owner = {.token = floor}, .now_ms = item->ask.reply.now_ms};
-    s->host->push(s->host, watched->topic, &push);
+    const char *mutex = item->ask.mutex;
+    const simba_push push = {.kind = SIMBA_PUSH_FREED,
+                             .owner = {.token = simba__my_books_floor(&s->books, mutex)},
+                             .now_ms = item->ask.reply.now_ms};
+    s->host->push_to(s->host, mutex, simba__my_books_holder(&s->books, mutex), &push);
 }
 
 static void tell_news_of(lane *l, simba__my_item *item, simba_local now)
@@ -386,11 +388,10 @@ static void tell_news_of(lane *l, simba__my_item *item, simba_local now)
     if (item->request)
         simba__my_books_note(&s->books, &item->ask, l->since);
     simba__my_watched *watched = simba__my_watches_find(&s->watches, item->ask.mutex);
-    if (!watched)
-        return;
-    simba__my_watched_heard(&s->watches, watched, &item->ask.reply, item->version, l->began, now);
+    if (watched)
+        simba__my_watched_heard(&s->watches, watched, &item->ask.reply, item->version, l->began, now);
     if (item->kept_back)
-        ask_holder(s, watched, item);
+        ask_holder(s, item);
 }
 
 static void tell_news(lane *l, simba_local now)

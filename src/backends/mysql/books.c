@@ -54,6 +54,12 @@ bool simba__my_books_held(const simba__my_books *books, const char *mutex, uint6
     return page && page->nonce != nonce && now.ns < page->until.ns;
 }
 
+uint64_t simba__my_books_holder(const simba__my_books *books, const char *mutex)
+{
+    const simba__my_page *page = find(books, mutex);
+    return page ? page->nonce : 0;
+}
+
 /* --- pages ---------------------------------------------------------------------------------------------- */
 
 static void take_out(simba__my_books *books, simba__my_page *page)

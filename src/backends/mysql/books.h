@@ -27,8 +27,9 @@ void simba__my_books_fini(simba__my_books *books);
 
 /* A new token of this mutex is greater. */
 uint64_t simba__my_books_floor(const simba__my_books *books, const char *mutex);
-/* Is it held here, under another nonce? */
+/* Is it held here, under another nonce? Under which? */
 bool simba__my_books_held(const simba__my_books *books, const char *mutex, uint64_t nonce, simba_local now);
+uint64_t simba__my_books_holder(const simba__my_books *books, const char *mutex);
 
 /* A lane, by its number from 1 on, is to work on a mutex. False: another one does. With true goes one `finish`. */
 bool simba__my_books_begin(simba__my_books *books, const char *mutex, unsigned lane, simba_local now);
