@@ -296,6 +296,32 @@ static void test_few_statements(void **state)
     testhost_close(&a);
 }
 
+/* Acquire-and-get-owner on a row that is not there yet: the row is made, and then it is one transaction; whoever comes
+ * second finds the first. */
+static void test_fresh_row(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    acquire(&a, "other", "me", 1);
+    const long long commits = counter("Com_commit");
+    testhost_request mine = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "fresh", "me", 1, 0);
+    testhost_request yours = testhost_request_of(&b, SIMBA_OP_ACQUIRE, "fresh", "you", 2, 0);
+    testhost_submit(&a, &mine);
+    testhost_submit(&b, &yours);
+    testhost_flush(&a);
+    testhost_flush(&b);
+    testhost_run_jobs(&a);
+    testhost_run_jobs(&b);
+    assert_mine(mine.request.reply);
+    assert_int_equal(mine.request.reply.owner.token, 1);
+    assert_int_equal(mine.request.reply.owner.transition_at_ms - mine.request.reply.owner.acquired_at_ms, 16000);
+    assert_owned_by(yours.request.reply, "me");
+    assert_int_equal(counter("Com_commit") - commits, 1);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
 /* What is asked about one mutex in one flush happens in that order. */
 static void test_order_in_batch(void **state)
 {
@@ -603,6 +629,7 @@ int main(void)
         cmocka_unit_test_setup(test_force_release, setup),
         cmocka_unit_test_setup(test_list, setup),
         cmocka_unit_test_setup(test_few_statements, setup),
+        cmocka_unit_test_setup(test_fresh_row, setup),
         cmocka_unit_test_setup(test_order_in_batch, setup),
         cmocka_unit_test_setup(test_neighbours, setup),
         cmocka_unit_test_setup(test_jvm_table, setup),
