@@ -104,7 +104,7 @@ static double counter(MYSQL *mysql, const char *name)
     if (mysql_query(mysql, sql) != 0)
         bench_fail(sql, mysql_error(mysql));
     MYSQL_RES *result = mysql_store_result(mysql);
-    const MYSQL_ROW row = mysql_fetch_row(result);
+    MYSQL_ROW row = mysql_fetch_row(result);
     const double value = row ? strtod(row[1], NULL) : 0;
     mysql_free_result(result);
     return value;
@@ -225,7 +225,8 @@ static int by_value(const void *left, const void *right)
 static double usual_rate(side *s)
 {
     qsort(s->rounds_ns, s->count, sizeof s->rounds_ns[0], by_value);
-    return PAIRS * 1e9 / (double)s->rounds_ns[s->count / 2];
+    const size_t middle = s->count / 2;
+    return PAIRS * 1e9 / (double)s->rounds_ns[middle];
 }
 
 static void measure_uncontended(void)
@@ -404,7 +405,8 @@ static void measure_crowd(void)
     }
     elapsed = (double)(bench_now_ns() - from_ns) / 1e9;
     qsort(times_ns, count, sizeof times_ns[0], by_value);
-    bench_add("hand-over among 200, the middle one", (double)times_ns[count / 2] / 1e6, 2, "ms", BENCH_NO_GOAL, 0);
+    const size_t middle = count / 2;
+    bench_add("hand-over among 200, the middle one", (double)times_ns[middle] / 1e6, 2, "ms", BENCH_NO_GOAL, 0);
     bench_add("hand-over among 200, the slowest", count ? (double)times_ns[count - 1] / 1e6 : 0, 2, "ms", BENCH_AT_MOST,
               1000);
     bench_add("queries meanwhile, of each", (counter(mysql, "Questions") - questions) / elapsed / WAITERS, 2, "per s",

@@ -52,7 +52,7 @@ static inline const char *say_on(MYSQL *mysql, const char *sql)
         return out;
     }
     out[0] = '\0';
-    const MYSQL_ROW row = mysql_fetch_row(result);
+    MYSQL_ROW row = mysql_fetch_row(result);
     for (unsigned i = 0; row && i < mysql_num_fields(result); i++) {
         const size_t length = strlen(out);
         snprintf(out + length, sizeof out - length, "%s%s", i ? " " : "", row[i] ? row[i] : "NULL");

@@ -350,18 +350,25 @@ static void sigpipe_restore(const sigpipe_guard *guarded)
     pthread_sigmask(SIG_SETMASK, &guarded->before, NULL);
 }
 
-static void run(simba_job *job)
+static void run_batch(lane *l)
 {
-    lane *l = (lane *)(void *)((char *)job - offsetof(lane, job));
-    sigpipe_guard guarded;
-    if (l->s->options.tls)
-        sigpipe_block(&guarded);
     if (l->reads)
         simba__my_batch_read(&l->batch);
     else
         simba__my_batch_write(&l->batch);
-    if (l->s->options.tls)
-        sigpipe_restore(&guarded);
+}
+
+static void run(simba_job *job)
+{
+    lane *l = (lane *)(void *)((char *)job - offsetof(lane, job));
+    if (!l->s->options.tls) {
+        run_batch(l);
+        return;
+    }
+    sigpipe_guard guarded;
+    sigpipe_block(&guarded);
+    run_batch(l);
+    sigpipe_restore(&guarded);
 }
 
 /* --- answers ----------------------------------------------------------------------------------------------- */
