@@ -193,6 +193,32 @@ static void test_renew(void **state)
     testhost_close(&a);
 }
 
+#define SERVER_NOW "timestampdiff(microsecond, '1970-01-01', utc_timestamp(3)) div 1000"
+
+/* A lease is good until its last millisecond, and over after it: for a request by itself, and for two at once. */
+static void test_lease_end(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    acquire(&a, "m", "me", 1);
+    acquire(&a, "n", "me", 1);
+    for (int alone = 0; alone < 2; alone++) {
+        testhost_request r[2] = {testhost_request_of(&b, SIMBA_OP_ACQUIRE, "m", "you", 2, 0),
+                                 testhost_request_of(&b, SIMBA_OP_ACQUIRE, "n", "you", 2, 0)};
+        say("update simba_mutex set transition_at = " SERVER_NOW " + 250");
+        for (int i = alone; i < 2; i++)
+            testhost_submit(&b, &r[i]);
+        testhost_flush(&b);
+        testhost_run_jobs(&b);
+        assert_owned_by(r[1].request.reply, "me");
+    }
+    say("update simba_mutex set transition_at = " SERVER_NOW " - 1");
+    assert_mine(acquire(&b, "m", "you", 2));
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
 /* Whoever asks again because the reply was lost gets the same grant; the same id under another nonce does not. */
 static void test_incarnations(void **state)
 {
@@ -441,6 +467,9 @@ static void test_inexact_names(void **state)
     assert_owned_by(ask(&a, SIMBA_OP_READ, "Orders", NULL, 0, 0), "");
     assert_owned_by(ask(&a, SIMBA_OP_FORCE_RELEASE, "Orders", "", 0, 0), "");
     assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
+    assert_int_equal(refused(&a, SIMBA_OP_ACQUIRE, "Orders", "you").code, SIMBA_ECORRUPT);
+    assert_string_equal(say("select mutex, owner_id, version from simba_mutex"), "orders  2"); /* nobody took it */
     testhost_close(&a);
 }
 
@@ -625,6 +654,7 @@ int main(void)
         cmocka_unit_test_setup(test_put, setup),
         cmocka_unit_test_setup(test_acquire_and_release, setup),
         cmocka_unit_test_setup(test_renew, setup),
+        cmocka_unit_test_setup(test_lease_end, setup),
         cmocka_unit_test_setup(test_incarnations, setup),
         cmocka_unit_test_setup(test_force_release, setup),
         cmocka_unit_test_setup(test_list, setup),
