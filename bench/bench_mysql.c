@@ -191,8 +191,10 @@ static void raw_pair(raw_locker *r)
     uint64_t lease = 16000;
     uint64_t floor = 0;
     uint64_t nonce = 4711;
+    uint64_t most = UINT32_MAX;
     MYSQL_BIND acquire[] = {number(&ttl),   number(&lease), word(id, &id_length),       number(&floor),
-                            number(&nonce), number(&floor), word(mutex, &mutex_length), number(&floor)};
+                            number(&nonce), number(&floor), word(mutex, &mutex_length), number(&floor),
+                            number(&most)};
     execute(r->acquire, acquire);
     uint64_t token = mysql_stmt_insert_id(r->acquire);
     if (mysql_stmt_affected_rows(r->acquire) != 1)

@@ -398,8 +398,13 @@ static void test_neighbours(void **state)
     assert_int_equal(r[2].error.code, SIMBA_ESTORE);
     assert_in(r[2].error.text, "owner_id");
     assert_mine(r[3].request.reply);
-    testhost_close(&a);
+    assert_in(refused(&b, SIMBA_OP_ACQUIRE, "b", "me").text, "used up"); /* also by itself */
     testhost_close(&b);
+    testhost_close(&a);
+    say("alter table simba_mutex modify version bigint unsigned not null");
+    open_store(&a);
+    assert_int_equal(acquire(&a, "b", "me", 1).owner.token, UINT64_C(4294967296));
+    testhost_close(&a);
 }
 
 /* --- tables of other kinds ------------------------------------------------------------------------------------------ */
@@ -609,7 +614,7 @@ static void test_agrees_with_the_model(void **state)
     static const char *const ids[] = {"me", "you"};
     uint64_t seed = 4711;
     open_store(&a);
-    simba__my_row model = {.mutex = "m", .found = true, .row = {.counts_tokens = true}};
+    simba__my_row model = {.mutex = "m", .found = true, .version_max = UINT32_MAX, .row = {.counts_tokens = true}};
     for (int i = 0; i < 400; i++) {
         if (simba__random_range(&seed, 0, 8) == 0 && model.row.owner.id[0]) {
             expire("m");

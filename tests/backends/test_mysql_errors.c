@@ -204,7 +204,9 @@ static void test_silent(void **state)
     assert_int_equal(listen(listener, 10), 0);
     getsockname(listener, (struct sockaddr *)&address, &size);
     char url[128];
-    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?connect-timeout=1s&timeout=1s", ntohs(address.sin_port));
+    snprintf(url, sizeof url,
+             "mysql://root@127.0.0.1:%d/simba?connect-timeout=1s&timeout=1s&ttl=400ms&transition=400ms",
+             ntohs(address.sin_port));
     simba_client *client;
     simba_locker *locker;
     simba_error err = {0};
@@ -217,6 +219,31 @@ static void test_silent(void **state)
     assert_int_equal(simba_client_close(client), 0);
     assert_in_range((simba__clock_boot().ns - began_ns) / SIMBA__NS_PER_MS, 200, 9000);
     close(listener);
+}
+
+/* A server that freezes while a thread of ours does the work for itself: it comes back soon after its time is over. */
+static void test_frozen(void **state)
+{
+    (void)state;
+    char url[128];
+    snprintf(url, sizeof url, "%s&ttl=400ms&transition=400ms", mysql_url);
+    simba_client *client;
+    simba_locker *locker;
+    simba_error err = {0};
+    assert_int_equal(simba_client_open(url, NULL, &err, &client), 0);
+    assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
+    for (int i = 0; i < 3; i++) { /* connected by now */
+        assert_int_equal(simba_locker_acquire(locker, 5000, &err), 0);
+        assert_int_equal(simba_locker_release(locker, &err), 0);
+    }
+    server_signal(&mariadb, SIGSTOP);
+    const int64_t began_ns = simba__clock_boot().ns;
+    assert_int_equal(simba_locker_acquire(locker, 300, &err), SIMBA_EUNAVAILABLE);
+    assert_in_range((simba__clock_boot().ns - began_ns) / SIMBA__NS_PER_MS, 150, 2500);
+    server_signal(&mariadb, SIGCONT);
+    assert_int_equal(simba_locker_acquire(locker, 5000, &err), 0);
+    simba_locker_free(locker);
+    assert_int_equal(simba_client_close(client), 0);
 }
 
 /* --- locks ------------------------------------------------------------------------------------------------- */
@@ -410,12 +437,19 @@ static int tls_setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_no_table, setup),  cmocka_unit_test_setup(test_odd_tables, setup),
-        cmocka_unit_test_setup(test_login, setup),     cmocka_unit_test_setup(test_too_many, setup),
-        cmocka_unit_test_setup(test_read_only, setup), cmocka_unit_test_setup(test_killed, setup),
-        cmocka_unit_test_setup(test_silent, setup),    cmocka_unit_test_setup(test_locked_row, setup),
-        cmocka_unit_test_setup(test_deadlock, setup),  cmocka_unit_test_setup(test_small_packets, setup),
-        cmocka_unit_test_setup(test_ways, setup),      cmocka_unit_test(test_urls),
+        cmocka_unit_test_setup(test_no_table, setup),
+        cmocka_unit_test_setup(test_odd_tables, setup),
+        cmocka_unit_test_setup(test_login, setup),
+        cmocka_unit_test_setup(test_too_many, setup),
+        cmocka_unit_test_setup(test_read_only, setup),
+        cmocka_unit_test_setup(test_killed, setup),
+        cmocka_unit_test_setup(test_silent, setup),
+        cmocka_unit_test_setup(test_frozen, setup),
+        cmocka_unit_test_setup(test_locked_row, setup),
+        cmocka_unit_test_setup(test_deadlock, setup),
+        cmocka_unit_test_setup(test_small_packets, setup),
+        cmocka_unit_test_setup(test_ways, setup),
+        cmocka_unit_test(test_urls),
         cmocka_unit_test_setup(test_restart, setup),
     };
     if (!server_has("mariadbd")) {

@@ -7,7 +7,7 @@
  *   innodb_lock_wait_timeout 1    the shortest there is: others of the batch wait as well
  *   lock_wait_timeout 1           the same for the lock of a table
  *   idle_transaction_timeout 2    MariaDB: a process that freezes inside of a transaction does not keep its rows
- *   wait_timeout 60               the same for servers that do not have that */
+ *   wait_timeout 60               MySQL, which does not have that: the same after a minute */
 #ifndef SIMBA_BACKENDS_MYSQL_CONN_H
 #define SIMBA_BACKENDS_MYSQL_CONN_H
 

@@ -80,15 +80,16 @@ static void bind_name(MYSQL_BIND *binds, const simba__my_row *row)
 
 /* --- reading ------------------------------------------------------------------------------------------ */
 
-static void decode(const simba__my_columns *c, bool has_nonce, simba__my_row *row)
+static void decode(const simba__my_columns *c, const simba__my_schema *schema, simba__my_row *row)
 {
     simba_owner *owner = &row->row.owner;
     row->found = true;
     row->changed = false;
     row->now_ms = c->now_ms;
     row->version = c->version;
+    row->version_max = schema->version_max;
     row->nonce_known = !c->nonce_null && !c->nonce_version_null && c->nonce_version == c->version;
-    row->foreign = has_nonce && !row->nonce_known && c->owner_length > 0;
+    row->foreign = schema->has_nonce && !row->nonce_known && c->owner_length > 0;
     memset(&row->row, 0, sizeof row->row);
     row->row.counts_tokens = true;
     row->row.token = c->version;
@@ -132,7 +133,7 @@ static int get_some(simba__my_conn *conn, simba__my_row **rows, size_t count, si
         /* A name that only the column takes for one of ours is not found here. */
         simba__my_row **row = bsearch(conn->columns.mutex, rows, count, sizeof *rows, by_name);
         if (row)
-            decode(&conn->columns, conn->schema.has_nonce, *row);
+            decode(&conn->columns, &conn->schema, *row);
     }
     return rc;
 }
@@ -167,7 +168,7 @@ int simba__my_list_rows(simba__my_conn *conn, int (*each)(void *user, const simb
             continue; /* to the end, or the connection could not be used again */
         c->mutex[c->mutex_length] = '\0';
         simba__my_row row = {.mutex = c->mutex};
-        decode(c, conn->schema.has_nonce, &row);
+        decode(c, &conn->schema, &row);
         failed = each(user, &row);
     }
     if (rc == 0 && failed < 0)
@@ -241,7 +242,7 @@ bool simba__my_apply(simba__my_row *row, simba_request *request, uint64_t floor)
     if (request->op == SIMBA_OP_ACQUIRE && is_free) {
         if (floor > row->row.token)
             row->row.token = floor;
-        if (row->row.token >= SIMBA__MY_VERSION_MAX)
+        if (row->row.token >= row->version_max)
             return false;
     }
     fill_in_nonce(row, request);
@@ -316,7 +317,7 @@ int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64
                       simba_error *err)
 {
     const int64_t lease_ms = request->ttl_ms + request->transition_ms;
-    MYSQL_BIND *bind = simba__my_conn_binds(conn, 8);
+    MYSQL_BIND *bind = simba__my_conn_binds(conn, 9);
     if (!bind)
         return out_of_memory(conn, err);
     bind_time(bind++, &request->ttl_ms);
@@ -329,6 +330,7 @@ int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64
     bind_number(bind++, &floor);
     bind_text(bind++, request->mutex);
     bind_number(bind++, &floor);
+    bind_number(bind++, &conn->schema.version_max);
     return execute_one(conn, SIMBA__MY_ACQUIRE, ret_token, err);
 }
 

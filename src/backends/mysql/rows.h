@@ -19,6 +19,7 @@ typedef struct simba__my_row {
     bool skipped;     /* by LOCK_FREE: not found */
     int64_t now_ms;   /* of the server, when the row was read */
     uint64_t version; /* as stored; the token of the grant, as long as there is one */
+    uint64_t version_max;
     uint64_t nonce_version;
     simba__row row;
 } simba__my_row;

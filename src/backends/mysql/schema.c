@@ -21,8 +21,8 @@ static const struct {
     {"owner_id", NULL},
     {"version", NULL},
     {"nonce", "bigint unsigned null"},
-    {"nonce_version", "int unsigned null"},
-    {"revoked_version", "int unsigned null"},
+    {"nonce_version", "bigint unsigned null"},
+    {"revoked_version", "bigint unsigned null"},
 };
 enum {
     COLUMNS = sizeof columns / sizeof *columns,
@@ -39,8 +39,8 @@ static const char create_sql[] = "create table if not exists `%s` ("
                                  "owner_id varchar(128) not null,"
                                  "version int unsigned not null,"
                                  "nonce bigint unsigned null,"
-                                 "nonce_version int unsigned null,"
-                                 "revoked_version int unsigned null"
+                                 "nonce_version bigint unsigned null,"
+                                 "revoked_version bigint unsigned null"
                                  ") engine = InnoDB default character set utf8mb4 collate utf8mb4_bin";
 
 /* Two questions, because the server answers one that joins them slowly. */
@@ -48,7 +48,7 @@ static const char table_sql[] = "select (select engine from information_schema.t
                                 "where table_schema = database() and table_name = '%s'), "
                                 "@@max_allowed_packet, version(), @@innodb_flush_log_at_trx_commit, @@read_only";
 static const char columns_sql[] = "select column_name, coalesce(character_maximum_length, 0), "
-                                  "coalesce(collation_name, '') from information_schema.columns "
+                                  "coalesce(collation_name, ''), data_type from information_schema.columns "
                                   "where table_schema = database() and table_name = '%s'";
 
 /* --- looking ---------------------------------------------------------------------------------------- */
@@ -89,6 +89,8 @@ static unsigned take_column(MYSQL_ROW row, simba__my_schema *schema)
             schema->is_exact = row[2][0] == '\0' || ends_in(row[2], "_bin");
         } else if (strcmp(columns[i].name, "owner_id") == 0) {
             schema->id_chars = characters;
+        } else if (strcmp(columns[i].name, "version") == 0) {
+            schema->version_max = strcasecmp(row[3], "bigint") == 0 ? INT64_MAX : UINT32_MAX;
         }
         return 1U << i;
     }

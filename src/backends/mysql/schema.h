@@ -21,7 +21,8 @@ typedef struct simba__my_schema {
     bool is_transactional; /* the engine can roll back */
     bool is_exact;         /* names differ if any byte does */
     unsigned mutex_chars, id_chars;
-    uint64_t max_packet; /* of the server */
+    uint64_t version_max; /* the greatest that the column has room for */
+    uint64_t max_packet;  /* of the server */
     char engine[32];
     char collation[64]; /* of the names */
     char server[64];    /* its version */

@@ -32,14 +32,14 @@ typedef struct shape {
 #define PUT_TAIL_OURS                                                                                                  \
     ", nonce = values(nonce), nonce_version = values(nonce_version), revoked_version = values(revoked_version)"
 
-/* The parameters of ACQUIRE: ttl, ttl + transition, id, floor twice (once without our columns), nonce, mutex, floor. All
- * assignments see the old version, in whichever order the server makes them. What is free is as in core/row.c: no owner, or
+/* The parameters of ACQUIRE: ttl, ttl + transition, id, floor twice (once without our columns), nonce, mutex, floor, the
+ * greatest version. All assignments see the old version, in whichever order the server makes them. What is free is as in core/row.c: no owner, or
  * past the end; and, as on the JVM, the very last millisecond is nobody's to take. */
 #define NEXT "greatest(version, ?) + 1"
 #define ACQUIRE(ours)                                                                                                  \
     "update `$TABLE` set acquired_at = " NOW ", ttl_at = " NOW " + ?, transition_at = " NOW " + ?, owner_id = ?" ours  \
     ", version = last_insert_id(" NEXT ") where mutex = ? and (owner_id = '' or transition_at < " NOW ")"              \
-    " and greatest(version, ?) < 4294967295"
+    " and greatest(version, ?) < ?"
 
 /* A live grant: mutex, token, id, and the nonce where there is one. The token alone tells grants apart, unless a failover
  * has brought an older row back. */
@@ -65,7 +65,7 @@ static const shape shapes[SIMBA__MY_STATEMENTS][2] = {
                             {FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1}},
     [SIMBA__MY_PUT] = {{PUT_HEAD(""), "(?, ?, ?, ?, ?, ?)", PUT_TAIL, 6},
                        {PUT_HEAD(OURS), "(?, ?, ?, ?, ?, ?, ?, ?, ?)", PUT_TAIL PUT_TAIL_OURS, 9}},
-    [SIMBA__MY_ACQUIRE] = {{ACQUIRE(""), "", "", 6}, {ACQUIRE(", nonce_version = " NEXT ", nonce = ?"), "", "", 8}},
+    [SIMBA__MY_ACQUIRE] = {{ACQUIRE(""), "", "", 7}, {ACQUIRE(", nonce_version = " NEXT ", nonce = ?"), "", "", 9}},
     [SIMBA__MY_RENEW] = {{RENEW LIVE(""), "", "", 5}, {RENEW LIVE(LIVE_OURS), "", "", 6}},
     [SIMBA__MY_RELEASE] = {{RELEASE LIVE(""), "", "", 3}, {RELEASE LIVE(LIVE_OURS), "", "", 4}},
 };

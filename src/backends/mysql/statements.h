@@ -24,9 +24,6 @@ typedef enum simba__my_statement {
 
 enum { SIMBA__MY_SIZES = 10, SIMBA__MY_ROWS_MAX = 1 << (SIMBA__MY_SIZES - 1) };
 
-/* The largest version that the column can hold. */
-#define SIMBA__MY_VERSION_MAX UINT32_MAX
-
 /* A row of a result. */
 typedef struct simba__my_columns {
     char mutex[1024];
