@@ -82,13 +82,15 @@ add_library(simba::simba ALIAS simba_shared)
 _simba_static_library(simba_static simba_objects simba)
 target_link_libraries(simba_static PRIVATE PkgConfig::LIBUV)
 set(SIMBA_PC_REQUIRES "libuv >= 1.40") # for simba.pc
+set(SIMBA_PC_LIBS -pthread)            # and those that have no pkg-config file
 
 set(SIMBA_BACKENDS "") # those that are built
 
-# simba_backend(<name> [PKG <pkg-config module>…]): a store. Makes the option SIMBA_WITH_<NAME>, on by default; compiles
-# src/backends/<name>/*.c, which define simba__backend_<name>; links the modules; tells the tests with SIMBA_WITH_<NAME>=1.
+# simba_backend(<name> [PKG <pkg-config module>…] [LIB <library> HEADER <header>]): a store. Makes the option
+# SIMBA_WITH_<NAME>, on by default; compiles src/backends/<name>/*.c, which define simba__backend_<name>; links the modules,
+# and the library, which is one without a pkg-config file; tells the tests with SIMBA_WITH_<NAME>=1.
 function(simba_backend name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PKG")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "LIB;HEADER" "PKG")
     string(TOUPPER ${name} upper)
     option(SIMBA_WITH_${upper} "Build the ${name} store" ON)
     if(NOT SIMBA_WITH_${upper})
@@ -109,6 +111,22 @@ function(simba_backend name)
         target_link_libraries(simba_shared PRIVATE $<BUILD_INTERFACE:PkgConfig::${upper}>)
         target_link_libraries(simba_static PRIVATE PkgConfig::${upper})
         set(SIMBA_PC_REQUIRES ${SIMBA_PC_REQUIRES} ${arg_PKG} PARENT_SCOPE)
+    endif()
+    if(arg_LIB)
+        find_library(SIMBA_${upper}_LIBRARY ${arg_LIB})
+        find_path(SIMBA_${upper}_INCLUDE_DIR ${arg_HEADER})
+        mark_as_advanced(SIMBA_${upper}_LIBRARY SIMBA_${upper}_INCLUDE_DIR)
+        if(NOT SIMBA_${upper}_LIBRARY OR NOT SIMBA_${upper}_INCLUDE_DIR)
+            message(FATAL_ERROR "The ${name} store needs lib${arg_LIB} and <${arg_HEADER}>. "
+                "Install them, or configure with -DSIMBA_WITH_${upper}=OFF.")
+        endif()
+        add_library(simba_${name}_client INTERFACE)
+        target_link_libraries(simba_${name}_client INTERFACE "${SIMBA_${upper}_LIBRARY}")
+        target_include_directories(simba_${name}_client SYSTEM INTERFACE "${SIMBA_${upper}_INCLUDE_DIR}")
+        target_link_libraries(simba_objects PRIVATE simba_${name}_client)
+        target_link_libraries(simba_shared PRIVATE $<BUILD_INTERFACE:simba_${name}_client>)
+        target_link_libraries(simba_static PRIVATE simba_${name}_client)
+        set(SIMBA_PC_LIBS ${SIMBA_PC_LIBS} -l${arg_LIB} PARENT_SCOPE)
     endif()
     set(SIMBA_BACKENDS ${SIMBA_BACKENDS} ${name} PARENT_SCOPE)
 endfunction()

@@ -18,7 +18,7 @@ static void destroy(void *arg)
 static simba_locker *new_locker(tck *t, tck_client *client, const char *mutex, simba_timing timing)
 {
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
-    options.timing = timing;
+    options.timing = tck_timing_option(t, timing);
     simba_error err = {0};
     simba_locker *locker;
     const int rc = simba_locker_new(client->handle, mutex, &options, &err, &locker);
@@ -89,7 +89,7 @@ static void try_once(tck *t)
     TCK_REQUIRE(t, second);
     SIMBA_LOCKER_SCOPED simba_locker *first = NULL;
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
-    options.timing = tck_timing_long(t);
+    options.timing = tck_timing_option(t, tck_timing_long(t));
     options.id = "the-one-who-has-it";
     TCK_REQUIRE_RC(t, 0, simba_locker_new(clients[0]->handle, mutex, &options, NULL, &first));
     TCK_REQUIRE_RC(t, 0, simba_locker_acquire(first, 0, NULL));

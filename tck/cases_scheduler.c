@@ -49,7 +49,7 @@ static worker *new_worker(tck_arena *arena, tck_client *client)
     self->arena = arena;
     self->client = client;
     self->options = (simba_scheduler_options)SIMBA_SCHEDULER_OPTIONS_INIT;
-    self->options.timing = tck_timing(arena->kit);
+    self->options.timing = tck_timing_option(arena->kit, tck_timing(arena->kit));
     self->options.period_ms = 10;
     self->options.work = work;
     self->options.user = self;

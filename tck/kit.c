@@ -104,10 +104,9 @@ bool tck_pause(tck *t, int64_t deadline_ns)
 
 simba_timing tck_timing(const tck *t)
 {
-    const bool session = t->caps & SIMBA_CAP_SESSION; /* its length is in the URL */
     return (simba_timing){
-        .ttl_ms = session ? SIMBA_INHERIT : t->ttl_ms,
-        .transition_ms = session ? SIMBA_INHERIT : t->transition_ms,
+        .ttl_ms = t->ttl_ms,
+        .transition_ms = t->transition_ms,
         .initial_delay_ms = 0,
         .stop_margin_ms = t->transition_ms / 4,
         .hold_limit_ms = 0,
@@ -119,10 +118,15 @@ simba_timing tck_timing(const tck *t)
 simba_timing tck_timing_long(const tck *t)
 {
     simba_timing timing = tck_timing(t);
-    if (t->caps & SIMBA_CAP_SESSION)
-        return timing;
     timing.ttl_ms = t->patience_ms;
     timing.transition_ms = t->patience_ms;
+    return timing;
+}
+
+simba_timing tck_timing_option(const tck *t, simba_timing timing)
+{
+    if (t->caps & SIMBA_CAP_SESSION)
+        timing.ttl_ms = timing.transition_ms = SIMBA_INHERIT;
     return timing;
 }
 
@@ -173,7 +177,7 @@ static void log_as_comment(void *user, simba_log_level level, const char *text)
 static tck_client *open_client(tck *t, const char *url, tck_fault *fault, int64_t op_timeout_ms)
 {
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-    options.timing = tck_timing(t);
+    options.timing = tck_timing_option(t, tck_timing(t));
     if (op_timeout_ms > 0)
         options.op_timeout_ms = op_timeout_ms;
     if (t->verbose) {

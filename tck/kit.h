@@ -167,6 +167,8 @@ static inline int64_t tck_lease_ms(const tck *t)
 simba_timing tck_timing(const tck *t);
 /* Leases so long that what happens well before their end cannot be due to their end. */
 simba_timing tck_timing_long(const tck *t);
+/* Either as an option: without what does not apply to leases that are sessions. */
+simba_timing tck_timing_option(const tck *t, simba_timing timing);
 
 /* --- what a case makes -------------------------------------------------------------------------- */
 

@@ -175,7 +175,7 @@ static bool create(tck_probe *probe)
 {
     simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
     options.id = probe->id;
-    options.timing = probe->timing;
+    options.timing = tck_timing_option(probe->arena->kit, probe->timing);
     options.on_acquired = on_acquired;
     options.on_released = on_released;
     options.on_changed = on_changed;

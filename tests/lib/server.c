@@ -29,7 +29,7 @@ static struct sockaddr_in address_of(int port)
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-static int free_port(void)
+int server_free_port(void)
 {
     struct sockaddr_in address = address_of(0);
     socklen_t size = sizeof address;
@@ -64,7 +64,7 @@ void server_init(server *s)
     if (nobody && chown(s->folder, nobody->pw_uid, nobody->pw_gid) != 0)
         abort();
     chmod(s->folder, 0755); // NOLINT(cert-err33-c)
-    s->port = free_port();
+    s->port = server_free_port();
     snprintf(s->port_text, sizeof s->port_text, "%d", s->port);
     snprintf(s->hosts, sizeof s->hosts, "127.0.0.1:%d", s->port);
 }

@@ -4,6 +4,7 @@
 #define TESTS_LIB_SERVER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 enum { SERVER_ARGS = 48 };
@@ -14,6 +15,7 @@ struct server {
     int port;
     char port_text[12];
     char folder[64];               /* owned by whom it runs as */
+    char config[96];               /* its file, for those that have one */
     const char *argv[SERVER_ARGS]; /* what it was started with, ended by NULL */
     server *also;                  /* one that belongs to it */
     char hosts[128];               /* "127.0.0.1:PORT", and with a comma between them those of others that are equal */
@@ -34,6 +36,8 @@ void server_fini(server *s);
 /* A new one that belongs to it; and the nth of them, the 0th being itself. */
 server *server_add(server *s);
 server *server_nth(server *s, unsigned nth);
+/* One that was free a moment ago. */
+int server_free_port(void);
 
 /* A certificate authority, and a certificate of it for the name "localhost" alone: FOLDER/{ca,cert,key}.pem. */
 bool server_make_certificates(const char *folder);
@@ -60,6 +64,15 @@ bool server_await_redis(const server *s, const char *command, const char *part);
 /* A MariaDB server with the user root, who has no password, and a database "simba"; its socket is FOLDER/my.sock. */
 bool server_start_mariadb(server *s, const char *const *more);
 
+bool server_has_zookeeper(void);
+/* One ZooKeeper server; one that was stopped, with its data; and three that make an ensemble, each after server_init. */
+bool server_start_zookeeper(server *s);
+bool server_restart_zookeeper(server *s);
+enum { SERVER_ENSEMBLE = 3 };
+bool server_start_ensemble(server servers[SERVER_ENSEMBLE]);
+/* The answer to one of ZooKeeper's words of four letters. Returns its length; 0: there was none. */
+size_t server_ask_zookeeper(const server *s, const char *word, char *out, size_t size);
+
 /* What tests/with_server can start, by name. */
 typedef struct server_kind {
     const char *name;
@@ -68,6 +81,6 @@ typedef struct server_kind {
 } server_kind;
 extern const server_kind server_kind_redis, server_kind_redis_tls, server_kind_redis_sentinel,
     server_kind_redis_cluster;
-extern const server_kind server_kind_mariadb;
+extern const server_kind server_kind_mariadb, server_kind_zookeeper;
 
 #endif

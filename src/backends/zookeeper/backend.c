@@ -1,0 +1,170 @@
+/* zookeeper://: the table of functions. See zookeeper.h for who does what. */
+#include "backends/zookeeper/zookeeper.h"
+
+#include "util/error.h"
+
+int64_t simba__zk_now_ms(const zk_store *self)
+{
+    return self->host->epoch_us(self->host) / 1000 + self->clock_ms;
+}
+
+const struct ACL_vector *simba__zk_acl(const zk_store *self)
+{
+    static struct ACL everybody_reads[] = {{0x1f, {"auth", ""}}, {0x01, {"world", "anyone"}}};
+    static const struct ACL_vector creator_and_readers = {2, everybody_reads};
+    switch (self->options.acl) {
+    case ZK_ACL_CREATOR:
+        return &ZOO_CREATOR_ALL_ACL;
+    case ZK_ACL_READ:
+        return &creator_and_readers;
+    case ZK_ACL_OPEN:
+        break;
+    }
+    return &ZOO_OPEN_ACL_UNSAFE;
+}
+
+/* --- requests --------------------------------------------------------------------------------------- */
+
+static void zk_submit(void *instance, simba_request *request)
+{
+    zk_store *self = instance;
+    switch (request->op) {
+    case SIMBA_OP_ACQUIRE:
+        simba__zk_acquire(self, request);
+        break;
+    case SIMBA_OP_RENEW:
+        simba__zk_renew(self, request);
+        break;
+    case SIMBA_OP_RELEASE:
+        simba__zk_release(self, request);
+        break;
+    case SIMBA_OP_READ:
+        simba__zk_read(self, request);
+        break;
+    case SIMBA_OP_LIST:
+        simba__zk_list(self, request);
+        break;
+    case SIMBA_OP_FORCE_RELEASE:
+        simba__zk_force_release(self, request);
+        break;
+    case SIMBA_OP_EXAMINE:
+    case SIMBA_OP_PREPARE:
+        self->host->fail(self->host, request, SIMBA_ENOTSUP, "zookeeper: there is nothing to set up");
+        break;
+    }
+}
+
+static bool zk_direct(void *instance)
+{
+    zk_store *self = instance;
+    self->off_loop = simba__zk_session_direct(self);
+    return self->off_loop;
+}
+
+/* Each call has sent itself as far as the socket took it. Should it not have, the loop sees to the rest: now if the
+ * connection broke, and otherwise when the answers to what fills the socket come. */
+static void zk_flush(void *instance)
+{
+    zk_store *self = instance;
+    if (!self->off_loop)
+        simba__zk_session_flush(self);
+    else if (zoo_state(self->session.zh) != ZOO_CONNECTED_STATE)
+        self->host->wake(self->host);
+    self->off_loop = false;
+}
+
+static void zk_woken(void *instance)
+{
+    zk_store *self = instance;
+    if (self->closing)
+        return;
+    if (self->ops)
+        simba__zk_session_want(self);
+    simba__zk_session_flush(self);
+}
+
+static void on_deadline(simba_timer *timer, simba_local now)
+{
+    simba__zk_ops_expire((zk_store *)(void *)((char *)timer - offsetof(zk_store, deadlines)), now);
+}
+
+static int zk_watch_topic(void *instance, simba_topic *topic)
+{
+    return simba__zk_observe(instance, topic);
+}
+
+static void zk_unwatch_topic(void *instance, simba_topic *topic)
+{
+    simba__zk_unobserve(instance, topic);
+}
+
+/* --- lifetime --------------------------------------------------------------------------------------- */
+
+static int64_t zk_session_ms(void *instance)
+{
+    return ((zk_store *)instance)->options.session_ms;
+}
+
+static int zk_init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
+{
+    zk_store *self = instance;
+    self->host = host;
+    self->deadlines.fire = on_deadline;
+    self->guard.fire = simba__zk_guard_some;
+    int rc = simba__zk_options_parse(url, &self->options, err);
+    if (rc < 0)
+        return rc;
+    if (host->timer_add(host, &self->deadlines) < 0 || host->timer_add(host, &self->guard) < 0 ||
+        simba__zk_session_init(self) < 0)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    return 0;
+}
+
+void simba__zk_maybe_closed(zk_store *self)
+{
+    if (!self->closing || self->closed || self->pending > 0)
+        return;
+    self->closed = true;
+    self->host->closed(self->host);
+}
+
+static void zk_close(void *instance)
+{
+    zk_store *self = instance;
+    self->closing = true;
+    self->host->timer_clear(self->host, &self->deadlines);
+    self->host->timer_clear(self->host, &self->guard);
+    simba__zk_watches_drop(self);
+    simba__zk_ops_close(self);
+    simba__zk_session_close(self);
+    simba__zk_maybe_closed(self);
+}
+
+static void zk_fini(void *instance)
+{
+    zk_store *self = instance;
+    simba__zk_topics_fini(self);
+    simba__zk_nodes_fini(self);
+    simba__zk_options_free(&self->options);
+}
+
+static const char *const schemes[] = {"zookeeper", NULL};
+static const char *const keys[] = {"session-timeout", "acl", NULL};
+
+const simba_backend simba__backend_zookeeper = {
+    .version = SIMBA_BACKEND_VERSION,
+    .schemes = schemes,
+    .keys = keys,
+    .instance_size = sizeof(zk_store),
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE | SIMBA_CAP_LOOP_THREAD | SIMBA_CAP_LIST,
+    .init = zk_init,
+    .submit = zk_submit,
+    .flush = zk_flush,
+    .watch = zk_watch_topic,
+    .unwatch = zk_unwatch_topic,
+    .woken = zk_woken,
+    .close = zk_close,
+    .fini = zk_fini,
+    .direct = zk_direct,
+    .session_ms = zk_session_ms,
+};

@@ -1,0 +1,463 @@
+/* ACQUIRE, RENEW and RELEASE: standing in the queue of a mutex.
+ *
+ *   enter     make our child and list all, in flight together: for a free mutex that is all
+ *   wait      watch the child before ours, and look again when it goes
+ *   leave     remove our child, whatever is known or not known about it
+ *
+ * Children are numbered as they are made, so nobody ever comes in before us: once ours is the first it stays so until it goes. */
+#include <string.h>
+
+#include "backends/zookeeper/zookeeper.h"
+#include "util/clock.h"
+
+enum {
+    ROUNDS_MAX = 5,      /* how often to begin anew because what was just made is missing */
+    GUARD_AFTER_MS = 50, /* a leader of less than this is not worth a watch */
+};
+
+static void enter(zk_op *op);
+
+/* --- whose turn it is --------------------------------------------------------------------------------- */
+
+/* This procedure is the one about its node; an older one has nothing to say any more. */
+static void take_node(zk_op *op, zk_node *node)
+{
+    zk_op *older = node->op;
+    simba__zk_node_ref(node);
+    if (op->node)
+        simba__zk_node_unref(op->node);
+    op->node = node;
+    node->op = op;
+    if (older && older != op && older->calls == 0 && !older->request)
+        simba__zk_op_end(older);
+}
+
+static bool is_superseded(const zk_op *op)
+{
+    return op->node->op != op;
+}
+
+/* What was to find out whose turn it is could not: have the contender ask. */
+static void give_up_looking(const zk_op *op)
+{
+    const zk_node *node = op->node;
+    simba_host *host = op->store->host;
+    if (!op->request && node && node->in_table)
+        host->push_to(host, node->mutex, node->nonce, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+}
+
+static bool is_good(zk_op *op)
+{
+    if (op->no_memory || op->error)
+        give_up_looking(op);
+    return simba__zk_op_good(op);
+}
+
+static void win(zk_op *op)
+{
+    zk_node *node = op->node;
+    zk_store *self = op->store;
+    const simba_owner owner = simba__zk_node_owner(node);
+    if (node->place != ZK_LEADS) {
+        node->place = ZK_LEADS;
+        simba__zk_node_unguarded(node);
+        if (self->guard.index == 0)
+            self->host->timer_set(self->host, &self->guard,
+                                  (simba_local){node->since.ns + GUARD_AFTER_MS * SIMBA__NS_PER_MS});
+    }
+    if (!op->request)
+        self->host->push_to(self->host, node->mutex, node->nonce, &(simba_push){.kind = SIMBA_PUSH_RELEASED});
+    simba__zk_op_complete(op, SIMBA_MINE, &owner);
+}
+
+static void token_known(zk_op *op)
+{
+    if (is_superseded(op)) {
+        simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
+        return;
+    }
+    if (!is_good(op))
+        return;
+    if (op->vanished) {
+        op->node->place = ZK_ABSENT;
+        enter(op);
+    } else {
+        win(op);
+    }
+}
+
+static void win_or_ask_token(zk_op *op)
+{
+    if (op->node->czxid) {
+        win(op);
+        return;
+    }
+    simba__zk_op_step(op, token_known);
+    simba__zk_call_own(op, NULL);
+    simba__zk_op_go(op);
+}
+
+/* --- waiting ------------------------------------------------------------------------------------------ */
+
+/* The one before us has gone. */
+static void look_again(zk_op *op)
+{
+    zk_node *node = op->node;
+    if (is_superseded(op) || !node->in_table || node->unwanted || node->place != ZK_HERE) {
+        simba__zk_op_end(op);
+    } else if (node->behind_lead && node->czxid) {
+        node->called = false;
+        win(op); /* it was the first of all, so now we are */
+    } else {
+        enter(op);
+    }
+}
+
+static void before_gone(zk_watch *watch, int type)
+{
+    zk_node *node = watch->node;
+    if (!node)
+        return;
+    node->before = NULL;
+    node->called = true;
+    if (type != ZOO_DELETED_EVENT)
+        node->behind_lead = false; /* it is still there */
+    if (node->op || node->unwanted)
+        return; /* it will look */
+    zk_op *op = simba__zk_op_new(node->store, NULL, look_again);
+    if (!op) {
+        node->store->host->push_to(node->store->host, node->mutex, node->nonce,
+                                   &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+        return;
+    }
+    op->persists = true;
+    take_node(op, node);
+    simba__zk_op_start(op);
+}
+
+static void stood_behind(zk_op *op)
+{
+    zk_node *node = op->node;
+    if (is_superseded(op)) {
+        simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
+        return;
+    }
+    if (!is_good(op))
+        return;
+    if (op->vanished || node->called)
+        enter(op);
+    else
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, &op->owner);
+}
+
+static void stand_behind(zk_op *op)
+{
+    zk_node *node = op->node;
+    const bool behind_lead = strcmp(op->before, op->leader) == 0;
+    simba__zk_op_step(op, stood_behind);
+    node->called = false;
+    node->behind_lead = behind_lead;
+    if (node->before)
+        node->before->node = NULL;
+    node->before = NULL;
+    zk_watch *watch = simba__zk_watch_new(op->store, before_gone);
+    if (watch) {
+        watch->node = node;
+        simba__zk_call_stand_behind(op, watch);
+    } else {
+        op->no_memory = true;
+    }
+    if (op->request && !behind_lead)
+        simba__zk_call_owner(op, node->path);
+    simba__zk_op_go(op);
+}
+
+/* Nobody is going to wait: ours goes again. */
+static void tried(zk_op *op)
+{
+    if (is_superseded(op)) {
+        simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
+        return;
+    }
+    if (!is_good(op))
+        return;
+    const bool look = simba_owner_is_none(&op->owner);
+    simba__zk_node_drop(op->node);
+    if (look)
+        enter(op); /* whom it was lost to has gone */
+    else
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, &op->owner);
+}
+
+static void try_and_leave(zk_op *op)
+{
+    simba__zk_op_step(op, tried);
+    simba__zk_call_owner(op, op->node->path);
+    simba__zk_call_delete(op, op->node->path, op->node->name);
+    simba__zk_op_go(op);
+}
+
+/* --- entering ------------------------------------------------------------------------------------------- */
+
+/* What the procedure of a request needs that has lost its node, or never had one. */
+static bool have_node(zk_op *op)
+{
+    if (op->node && op->node->in_table)
+        return true;
+    zk_node *node = simba__zk_node_find(op->store, op->request);
+    if (!node)
+        node = simba__zk_node_new(op->store, op->request);
+    if (!node)
+        return false;
+    take_node(op, node);
+    node->unwanted = false;
+    return true;
+}
+
+static void entered(zk_op *op)
+{
+    zk_node *node = op->node;
+    if (is_superseded(op) || !node->in_table) {
+        simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
+    } else if (!is_good(op)) {
+        return;
+    } else if (op->found && !op->before) {
+        win_or_ask_token(op);
+    } else if (op->found && op->request && !op->request->queue) {
+        try_and_leave(op);
+    } else if (op->found) {
+        stand_behind(op);
+    } else {
+        /* The mutex has no node yet, or somebody has removed ours. */
+        node->place = ZK_ABSENT;
+        op->make_parents = op->missing;
+        enter(op);
+    }
+}
+
+static void enter(zk_op *op)
+{
+    if (!op->request && (!op->node || !op->node->in_table)) {
+        simba__zk_op_end(op);
+        return;
+    }
+    if (op->request && !have_node(op)) {
+        simba__zk_op_fail(op, SIMBA_ENOMEM, "out of memory");
+        return;
+    }
+    zk_node *node = op->node;
+    if (node->place == ZK_LEADS) {
+        win_or_ask_token(op);
+        return;
+    }
+    simba__zk_op_step(op, entered);
+    if (node->place == ZK_ABSENT || node->place == ZK_REVOKED) {
+        if (op->rounds++ >= ROUNDS_MAX) {
+            give_up_looking(op);
+            simba__zk_op_fail(op, op->refused ? SIMBA_EPERM : SIMBA_ESTORE, "cannot make a node below %s: %s",
+                              op->store->options.root, op->refused ? "no permission" : "it goes again each time");
+            return;
+        }
+        if (op->make_parents)
+            simba__zk_call_make_parents(op, node->path);
+        simba__zk_call_enter(op);
+    } else if (node->place == ZK_UNSURE) {
+        simba__zk_call_sync(op);
+    }
+    simba__zk_call_children(op, node->path);
+    simba__zk_op_go(op);
+}
+
+void simba__zk_acquire(zk_store *self, simba_request *request)
+{
+    zk_op *op = simba__zk_op_new(self, request, enter);
+    if (!op)
+        return;
+    simba__zk_op_start(op);
+}
+
+/* --- being taken away ------------------------------------------------------------------------------------ */
+
+static void taken_away(zk_node *node)
+{
+    zk_store *self = node->store;
+    if (node->place != ZK_LEADS || node->unwanted)
+        return;
+    node->place = ZK_REVOKED;
+    simba__zk_node_guarded(node);
+    self->host->push_to(self->host, node->mutex, node->nonce, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+}
+
+static void guard_fired(zk_watch *watch, int type)
+{
+    zk_node *node = watch->node;
+    if (!node)
+        return;
+    node->guard = NULL;
+    if (type == ZOO_DELETED_EVENT)
+        taken_away(node);
+    else
+        simba__zk_node_unguarded(node); /* somebody has touched it */
+}
+
+static void guarded(zk_op *op)
+{
+    if (op->vanished)
+        taken_away(op->node);
+    simba__zk_op_end(op);
+}
+
+static void guard(zk_op *op)
+{
+    zk_node *node = op->node;
+    zk_watch *watch = node->place == ZK_LEADS && !node->guard ? simba__zk_watch_new(op->store, guard_fired) : NULL;
+    if (!watch) {
+        simba__zk_op_end(op);
+        return;
+    }
+    watch->node = node;
+    simba__zk_op_step(op, guarded);
+    simba__zk_call_own(op, watch);
+    simba__zk_op_go(op);
+}
+
+void simba__zk_guard_some(simba_timer *timer, simba_local now)
+{
+    zk_store *self = (zk_store *)(void *)((char *)timer - offsetof(zk_store, guard));
+    const int64_t wait_ns = GUARD_AFTER_MS * SIMBA__NS_PER_MS;
+    while (self->unguarded_first && self->unguarded_first->since.ns + wait_ns <= now.ns) {
+        zk_node *node = self->unguarded_first;
+        simba__zk_node_guarded(node);
+        zk_op *op = simba__zk_op_new(self, NULL, guard);
+        if (!op) {
+            simba__zk_node_unguarded(node); /* in a while */
+            break;
+        }
+        op->persists = true;
+        op->node = node;
+        simba__zk_node_ref(node);
+        simba__zk_op_start(op);
+    }
+    simba__zk_session_flush(self);
+    if (self->unguarded_first)
+        self->host->timer_set(self->host, timer, (simba_local){self->unguarded_first->since.ns + wait_ns});
+}
+
+/* --- RENEW ------------------------------------------------------------------------------------------------ */
+
+static void still_there(zk_op *op)
+{
+    zk_node *node = op->node;
+    if (!simba__zk_op_good(op))
+        return;
+    if (op->vanished || node->place == ZK_REVOKED) {
+        simba__zk_node_drop(node);
+        simba__zk_op_complete(op, SIMBA_REVOKED, NULL);
+    } else {
+        const simba_owner owner = simba__zk_node_owner(node);
+        simba__zk_op_complete(op, SIMBA_MINE, &owner);
+    }
+}
+
+static void look_after(zk_op *op)
+{
+    zk_node *node = op->node;
+    if (!node->in_table || (node->place != ZK_LEADS && node->place != ZK_REVOKED)) {
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
+        return;
+    }
+    simba__zk_op_step(op, still_there);
+    if (node->place == ZK_LEADS)
+        simba__zk_call_own(op, NULL);
+    simba__zk_op_go(op);
+}
+
+void simba__zk_renew(zk_store *self, simba_request *request)
+{
+    zk_op *op = simba__zk_op_new(self, request, look_after);
+    if (!op)
+        return;
+    op->node = simba__zk_node_find(self, request);
+    if (!op->node || op->node->unwanted || (uint64_t)op->node->czxid != request->token) {
+        op->node = NULL;
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
+        return;
+    }
+    simba__zk_node_ref(op->node);
+    simba__zk_op_start(op);
+}
+
+/* --- RELEASE ---------------------------------------------------------------------------------------------- */
+
+static void leave(zk_op *op);
+
+static void left(zk_op *op)
+{
+    if (is_superseded(op)) {
+        simba__zk_op_end(op);
+        return;
+    }
+    if (!simba__zk_op_good(op))
+        return;
+    const bool led = op->led && !op->vanished;
+    simba__zk_node_drop(op->node);
+    simba__zk_op_complete(op, led ? SIMBA_MINE : SIMBA_NOT_MINE, NULL);
+}
+
+/* It is known by now whether there is a child of ours. */
+static void looked_for(zk_op *op)
+{
+    if (is_superseded(op)) {
+        simba__zk_op_end(op);
+    } else if (!simba__zk_op_good(op)) {
+        return;
+    } else if (op->found) {
+        op->led = !op->before;
+        leave(op);
+    } else {
+        simba__zk_node_drop(op->node);
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
+    }
+}
+
+static void leave(zk_op *op)
+{
+    zk_node *node = op->node;
+    if (!node->in_table || node->place == ZK_ABSENT || node->place == ZK_REVOKED) {
+        simba__zk_node_drop(node);
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
+        return;
+    }
+    const bool known = node->place == ZK_HERE || node->place == ZK_LEADS;
+    simba__zk_op_step(op, known ? left : looked_for);
+    if (known) {
+        op->vanished = false;
+        simba__zk_call_delete(op, node->path, node->name);
+    } else {
+        if (node->place == ZK_UNSURE)
+            simba__zk_call_sync(op);
+        simba__zk_call_children(op, node->path); /* is answered after what is still being made */
+    }
+    simba__zk_op_go(op);
+}
+
+/* Goes on without its request, should that take too long: what this session has made must not stay. */
+void simba__zk_release(zk_store *self, simba_request *request)
+{
+    zk_op *op = simba__zk_op_new(self, request, leave);
+    if (!op)
+        return;
+    zk_node *node = simba__zk_node_find(self, request);
+    if (!node || (request->token && node->czxid && (uint64_t)node->czxid != request->token)) {
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
+        return;
+    }
+    node->unwanted = true;
+    op->persists = true;
+    op->led = node->place == ZK_LEADS;
+    take_node(op, node);
+    if (node->place == ZK_ABSENT || node->place == ZK_REVOKED)
+        leave(op); /* also without a connection */
+    else
+        simba__zk_op_start(op);
+}

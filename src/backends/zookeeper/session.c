@@ -1,0 +1,460 @@
+/* The connection to ZooKeeper, and what it proves about the session.
+ *
+ * The server ends a session when it has not heard of it for the session timeout. We count the same span from signs of life
+ * that were answered, from the moment at which they were sent. Two of them count:
+ *
+ *   - The handshake of a connection: the leader of the ensemble itself has said yes to it.
+ *   - A `sync`, which goes through the leader. But it is the server that we are connected to which tells the leader who
+ *     has been heard of, about twice per tick; should it die in between, the leader never learns. So a sync counts only when
+ *     one that was sent a quarter of the timeout later has been answered too: a timeout is two ticks at least, and what the
+ *     server had to tell by then went to the leader before that later sync.
+ *
+ * An answer to anything else proves little: a server that has lost its leader goes on answering reads for a while. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "backends/zookeeper/zookeeper.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+#define MS SIMBA__NS_PER_MS
+
+struct zk_poller {
+    uv_poll_t poll;
+    zk_store *store;
+    int fd;
+};
+
+struct closing {
+    uv_work_t work;
+    zk_store *store;
+    zhandle_t *zh;
+};
+
+static void pump(zk_store *self);
+
+static simba_local after(simba_local at, int64_t ns)
+{
+    return (simba_local){at.ns + ns};
+}
+
+/* --- the end of a handle ---------------------------------------------------------------------------- */
+
+static void close_off_loop(uv_work_t *work)
+{
+    zookeeper_close(((struct closing *)(void *)work)->zh);
+}
+
+static void handle_closed(uv_work_t *work, int status)
+{
+    struct closing *closing = (struct closing *)(void *)work;
+    zk_store *self = closing->store;
+    simba_host *host = self->host;
+    (void)status;
+    simba__free(closing);
+    host->enter(host);
+    self->pending--;
+    simba__zk_maybe_closed(self);
+    host->leave(host);
+}
+
+/* It may take seconds: it waits for the server to say good-bye. */
+static void close_handle(zk_store *self)
+{
+    struct closing *closing = simba__calloc(1, sizeof *closing);
+    zhandle_t *zh = self->session.zh;
+    self->session.zh = NULL;
+    if (!closing) {
+        zookeeper_close(zh);
+        return;
+    }
+    closing->store = self;
+    closing->zh = zh;
+    self->pending++;
+    if (uv_queue_work(self->host->loop, &closing->work, close_off_loop, handle_closed) != 0) {
+        self->pending--;
+        simba__free(closing);
+        zookeeper_close(zh);
+    }
+}
+
+/* --- the socket ------------------------------------------------------------------------------------- */
+
+static void poller_gone(uv_handle_t *handle)
+{
+    zk_poller *poller = (zk_poller *)(void *)handle;
+    zk_store *self = poller->store;
+    simba_host *host = self->host;
+    simba__free(poller);
+    host->enter(host);
+    self->pending--;
+    simba__zk_maybe_closed(self);
+    host->leave(host);
+}
+
+static void drop_poller(zk_store *self)
+{
+    if (!self->session.poller)
+        return;
+    uv_close((uv_handle_t *)&self->session.poller->poll, poller_gone);
+    self->session.poller = NULL;
+}
+
+static void on_socket(uv_poll_t *poll, int status, int events);
+
+static bool have_poller(zk_store *self, int fd)
+{
+    zk_session *session = &self->session;
+    if (session->poller && session->poller->fd == fd)
+        return true;
+    drop_poller(self);
+    zk_poller *poller = simba__calloc(1, sizeof *poller);
+    if (!poller)
+        return false;
+    poller->store = self;
+    poller->fd = fd;
+    if (uv_poll_init(self->host->loop, &poller->poll, fd) != 0) {
+        simba__free(poller);
+        return false;
+    }
+    self->pending++;
+    session->poller = poller;
+    return true;
+}
+
+/* The library closes and opens sockets as it likes, and the new one may have the number of the old one: no call that may
+ * do so is made while libuv watches. */
+static void stop_listening(zk_store *self)
+{
+    if (self->session.poller)
+        uv_poll_stop(&self->session.poller->poll);
+}
+
+static void listen_to(zk_store *self, int fd, int interest)
+{
+    const int events = (interest & ZOOKEEPER_READ ? UV_READABLE : 0) | (interest & ZOOKEEPER_WRITE ? UV_WRITABLE : 0);
+    if (fd < 0)
+        drop_poller(self);
+    else if (have_poller(self, fd))
+        uv_poll_start(&self->session.poller->poll, events, on_socket);
+}
+
+/* --- the states of a session ------------------------------------------------------------------------- */
+
+static void note_failure(zk_store *self, int error)
+{
+    zk_session *session = &self->session;
+    session->failures++;
+    snprintf(session->cause, sizeof session->cause, "%s", error ? strerror(error) : "connection lost");
+}
+
+static void set_beat(zk_store *self, simba_local now)
+{
+    const zk_session *session = &self->session;
+    const int64_t timeout_ms = session->connected ? session->timeout_ms : self->options.session_ms;
+    self->host->timer_set(self->host, &self->session.beat, after(now, timeout_ms * MS / 8));
+}
+
+static void connected(zk_store *self)
+{
+    zk_session *session = &self->session;
+    simba_host *host = self->host;
+    session->connected = true;
+    session->failures = 0;
+    session->sent = session->answered = 0;
+    session->timeout_ms = zoo_recv_timeout(session->zh);
+    session->proven = session->attempt;
+    host->session(host, session->proven, session->timeout_ms);
+    if (session->timeout_ms < self->options.session_ms)
+        host->log(host, SIMBA_LOG_WARN, "zookeeper %s: the server grants a session timeout of %lld ms, not %d",
+                  self->options.where, (long long)session->timeout_ms, self->options.session_ms);
+    set_beat(self, host->now(host));
+    simba__zk_ops_connected(self);
+    if (session->lost) {
+        session->lost = false;
+        simba__zk_topics_connected(self);
+        host->push(host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_BACK});
+    }
+}
+
+/* The server says that the session is over. */
+static void over(zk_store *self, int state)
+{
+    zk_session *session = &self->session;
+    simba_host *host = self->host;
+    host->log(host, SIMBA_LOG_WARN, "zookeeper %s: %s", self->options.where,
+              state == ZOO_AUTH_FAILED_STATE ? "authentication failed" : "the session has expired");
+    session->connected = false;
+    session->lost = true;
+    drop_poller(self);
+    close_handle(self);
+    simba__zk_nodes_drop(self);
+    simba__zk_watches_drop(self);
+    host->push(host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
+    /* Not at once, should the server refuse us each time. */
+    host->timer_set(host, &session->timer, after(host->now(host), state == ZOO_AUTH_FAILED_STATE ? 1000 * MS : 0));
+}
+
+/* What has become of it in the last call? False: there is no handle any more. */
+static bool look_at_state(zk_store *self)
+{
+    zk_session *session = &self->session;
+    const int state = zoo_state(session->zh);
+    const bool up = state == ZOO_CONNECTED_STATE;
+    if (state < 0) {
+        over(self, state);
+        return false;
+    }
+    if (up && !session->connected) {
+        connected(self);
+    } else if (!up && session->connected) {
+        session->connected = false;
+        /* A call that cannot send closes the socket and leaves all calls in flight without an answer. The next
+         * connection's end brings them back. */
+        session->purge = simba__zk_ops_in_flight(self);
+    }
+    return true;
+}
+
+/* --- driving the library ---------------------------------------------------------------------------- */
+
+static bool is_down(const zk_session *session)
+{
+    const int state = zoo_state(session->zh);
+    return state != ZOO_CONNECTED_STATE && state != ZOO_CONNECTING_STATE && state != ZOO_ASSOCIATING_STATE;
+}
+
+/* All servers were tried: whoever waits gets to know. Their names may mean something else by now. */
+static void look_at_failures(zk_store *self)
+{
+    zk_session *session = &self->session;
+    if (session->connected || session->failures < session->addresses)
+        return;
+    session->failures = 0;
+    simba__zk_ops_unavailable(self);
+    if (!session->resolver)
+        simba__zk_resolve(self);
+}
+
+/* Ask the library what it waits for, which is also when it connects and notices that it waited too long. */
+static void pump(zk_store *self)
+{
+    zk_session *session = &self->session;
+    if (!session->zh || self->closing)
+        return;
+    stop_listening(self);
+    const simba_local now = self->host->now(self->host);
+    const bool down = is_down(session);
+    int fd = -1;
+    int interest = 0;
+    struct timeval wait = {0};
+    errno = 0;
+    const int rc = zookeeper_interest(session->zh, &fd, &interest, &wait);
+    if (down && !is_down(session)) {
+        session->attempt = now;
+        set_beat(self, now);
+    }
+    if (rc != ZOK)
+        note_failure(self, errno);
+    if (!look_at_state(self))
+        return;
+    if (session->purge && rc == ZOK && fd >= 0) {
+        session->purge = false;
+        shutdown(fd, SHUT_RDWR);
+    }
+    listen_to(self, rc == ZOK ? fd : -1, interest);
+    const int64_t wait_ns = wait.tv_sec * INT64_C(1000000000) + wait.tv_usec * INT64_C(1000);
+    self->host->timer_set(self->host, &session->timer, after(now, wait_ns > MS ? wait_ns : MS));
+    look_at_failures(self);
+}
+
+/* One call takes one message off the socket. */
+static void process(zk_store *self, int events)
+{
+    int rc = ZOK;
+    while (rc == ZOK && self->session.zh && !self->closing) {
+        errno = 0;
+        rc = zookeeper_process(self->session.zh, events);
+        if (rc != ZOK && rc != ZNOTHING)
+            note_failure(self, errno);
+        if (!look_at_state(self))
+            return;
+        events = ZOOKEEPER_READ;
+    }
+}
+
+static void on_socket(uv_poll_t *poll, int status, int events)
+{
+    zk_store *self = ((zk_poller *)(void *)poll)->store;
+    simba_host *host = self->host;
+    const int both = ZOOKEEPER_READ | ZOOKEEPER_WRITE;
+    host->enter(host);
+    stop_listening(self);
+    process(self, status < 0
+                      ? both
+                      : (events & UV_READABLE ? ZOOKEEPER_READ : 0) | (events & UV_WRITABLE ? ZOOKEEPER_WRITE : 0));
+    pump(self);
+    host->leave(host);
+}
+
+static void begin(zk_store *self)
+{
+    if (self->session.resolver || self->closing)
+        return;
+    if (!simba__zk_resolve(self))
+        self->host->timer_set(self->host, &self->session.timer, after(self->host->now(self->host), 100 * MS));
+}
+
+static void on_timer(simba_timer *timer, simba_local now)
+{
+    zk_store *self = (zk_store *)(void *)((char *)timer - offsetof(zk_store, session.timer));
+    (void)now;
+    if (self->session.zh)
+        pump(self);
+    else
+        begin(self);
+}
+
+/* --- signs of life ----------------------------------------------------------------------------------- */
+
+static simba_local beat(const zk_session *session, unsigned long long number)
+{
+    return session->beats[number % ZK_BEATS];
+}
+
+/* A beat that was sent long enough before one that is answered is known to the leader. */
+static void on_beat(int rc, const char *value, const void *data)
+{
+    (void)value;
+    if (rc != ZOK)
+        return; /* also when the store is no more */
+    zk_store *self = (zk_store *)(uintptr_t)data;
+    zk_session *session = &self->session;
+    const unsigned long long number = session->answered++;
+    const int64_t quarter_ns = session->timeout_ms * MS / 4;
+    for (unsigned long long i = number; i > 0 && number - i < ZK_BEATS - 1; i--) {
+        if (beat(session, i - 1).ns + quarter_ns > beat(session, number).ns)
+            continue;
+        if (beat(session, i - 1).ns > session->proven.ns)
+            session->proven = beat(session, i - 1);
+        break;
+    }
+    self->host->session(self->host, session->proven, session->timeout_ms);
+}
+
+/* The library waits for two thirds of the timeout before it tries another server. That is too long for us. */
+static void give_up_connection(zk_store *self)
+{
+    self->host->log(self->host, SIMBA_LOG_INFO, "zookeeper %s: the server is silent, trying another",
+                    self->options.where);
+    if (self->session.poller)
+        shutdown(self->session.poller->fd, SHUT_RDWR);
+}
+
+static void on_beat_due(simba_timer *timer, simba_local now)
+{
+    zk_store *self = (zk_store *)(void *)((char *)timer - offsetof(zk_store, session.beat));
+    zk_session *session = &self->session;
+    if (!session->zh)
+        return;
+    if (!session->connected) {
+        if (!is_down(session) && now.ns - session->attempt.ns > self->options.session_ms * MS / 5)
+            give_up_connection(self);
+    } else if (session->sent > session->answered &&
+               now.ns - beat(session, session->answered).ns > session->timeout_ms * MS / 3) {
+        give_up_connection(self);
+    } else if (session->sent - session->answered < ZK_BEATS / 2) {
+        session->beats[session->sent % ZK_BEATS] = now;
+        simba__zk_library_lock();
+        const int rc = zoo_async(session->zh, "/", on_beat, self);
+        simba__zk_library_unlock();
+        session->sent += rc == ZOK;
+        pump(self);
+    }
+    if (session->zh)
+        set_beat(self, now);
+}
+
+/* --- beginning and end -------------------------------------------------------------------------------- */
+
+static void drop_log(const char *message)
+{
+    (void)message; /* what matters in it is told in our own words */
+}
+
+static void ignore_event(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+    (void)zh, (void)type, (void)state, (void)path, (void)context; /* see look_at_state */
+}
+
+void simba__zk_session_resolved(zk_store *self, const char *servers, size_t count, const char *cause)
+{
+    zk_session *session = &self->session;
+    simba_host *host = self->host;
+    if (self->closing) {
+        simba__zk_maybe_closed(self);
+        return;
+    }
+    if (servers && session->zh) {
+        session->addresses = count;
+        zoo_set_servers(session->zh, servers);
+    } else if (servers) {
+        session->addresses = count;
+        session->zh = zookeeper_init2(servers, ignore_event, self->options.session_ms, NULL, NULL, ZOO_NO_LOG_CLIENTENV,
+                                      drop_log);
+        cause = "out of memory";
+        if (session->zh && self->options.digest)
+            zoo_add_auth(session->zh, "digest", self->options.digest, (int)strlen(self->options.digest), NULL, NULL);
+    }
+    if (!session->zh) {
+        snprintf(session->cause, sizeof session->cause, "%s", cause);
+        simba__zk_ops_unavailable(self);
+        host->timer_set(host, &session->timer, after(host->now(host), 500 * MS));
+        return;
+    }
+    zoo_set_servers_resolution_delay(session->zh, -1);
+    pump(self);
+}
+
+void simba__zk_session_want(zk_store *self)
+{
+    if (self->session.wanted)
+        return;
+    self->session.wanted = true;
+    begin(self);
+}
+
+void simba__zk_session_flush(zk_store *self)
+{
+    if (self->session.zh && self->session.connected)
+        pump(self);
+}
+
+bool simba__zk_session_direct(const zk_store *self)
+{
+    return self->session.connected && !self->closing;
+}
+
+int simba__zk_session_init(zk_store *self)
+{
+    self->session.timer.fire = on_timer;
+    self->session.beat.fire = on_beat_due;
+    const int rc = self->host->timer_add(self->host, &self->session.timer);
+    return rc < 0 ? rc : self->host->timer_add(self->host, &self->session.beat);
+}
+
+void simba__zk_session_close(zk_store *self)
+{
+    zk_session *session = &self->session;
+    self->host->timer_clear(self->host, &session->timer);
+    self->host->timer_clear(self->host, &session->beat);
+    session->connected = false;
+    drop_poller(self);
+    if (session->resolver)
+        uv_cancel((uv_req_t *)session->resolver);
+    if (session->zh)
+        close_handle(self);
+}

@@ -1,0 +1,300 @@
+/* The parts of the ZooKeeper store, for one another.
+ *
+ *   options.c   what the URL says                        names.c     mutexes and incarnations as names of nodes
+ *   session.c   the connection, and what it proves       resolve.c   names of hosts
+ *   ops.c       procedures of several calls each         nodes.c     our own places in the queues
+ *   contend.c   ACQUIRE, RENEW, RELEASE                  look.c      READ, LIST, FORCE_RELEASE; observers
+ *   backend.c   the table of functions
+ *
+ * libzookeeper_st is used from one thread at a time, in turns; what concerns libuv happens on the loop thread.
+ */
+#ifndef SIMBA_BACKENDS_ZOOKEEPER_H
+#define SIMBA_BACKENDS_ZOOKEEPER_H
+
+#include <simba/backend.h>
+#include <uv.h>
+#include <zookeeper/zookeeper.h>
+
+extern const simba_backend simba__backend_zookeeper;
+
+typedef struct zk_store zk_store;
+typedef struct zk_op zk_op;
+typedef struct zk_node zk_node;
+typedef struct zk_watch zk_watch;
+typedef struct zk_topic zk_topic;
+
+/* --- options ---------------------------------------------------------------------------------------- */
+
+typedef struct zk_host {
+    char *name;
+    int port;
+} zk_host;
+
+typedef enum zk_acl {
+    ZK_ACL_OPEN,    /* everybody may do everything */
+    ZK_ACL_CREATOR, /* only who has the credentials of whoever made it */
+    ZK_ACL_READ,    /* and everybody may look */
+} zk_acl;
+
+typedef struct zk_options {
+    zk_host *hosts;
+    size_t host_count;
+    char *root;   /* "/chroot/simba" */
+    char *digest; /* "user:password"; NULL: none */
+    zk_acl acl;
+    int session_ms;
+    char where[128]; /* for messages */
+} zk_options;
+
+int simba__zk_options_parse(const simba_url *url, zk_options *ret_options, simba_error *err);
+void simba__zk_options_free(zk_options *options);
+
+/* --- names ------------------------------------------------------------------------------------------ */
+
+/* ROOT/MUTEX, with what ZooKeeper does not take in a name escaped. Free it; NULL: out of memory. */
+char *simba__zk_mutex_path(const char *root, const char *mutex);
+/* The mutex that the last part of such a path stands for. Free it; NULL: out of memory. */
+char *simba__zk_mutex_of(const char *name);
+/* PATH/CHILD. Free it; NULL: out of memory. */
+char *simba__zk_child_path(const char *path, const char *child);
+
+enum { ZK_PREFIX_MAX = 48 };
+/* What the child of an incarnation begins with: "_c_{uuid}-latch-". */
+void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_MAX]);
+/* Which of two children comes first? Like strcmp. */
+int simba__zk_order(const char *a, const char *b);
+
+/* --- the session ------------------------------------------------------------------------------------ */
+
+enum { ZK_BEATS = 8 };
+
+typedef struct zk_poller zk_poller;
+typedef struct zk_resolver zk_resolver;
+
+typedef struct zk_session {
+    zhandle_t *zh; /* NULL: no session yet, or none any more */
+    zk_poller *poller;
+    zk_resolver *resolver; /* at work */
+    simba_timer timer;     /* the library wants to be asked */
+    simba_timer beat;
+    bool wanted;                 /* somebody has asked for something */
+    bool connected;              /* requests can be sent */
+    bool lost;                   /* there was one before: whoever waits has to be told when there is another */
+    bool purge;                  /* calls of a connection that is gone wait for an answer */
+    int64_t timeout_ms;          /* as the server granted it */
+    simba_local attempt;         /* when the connection, or the attempt at one, began */
+    simba_local proven;          /* the session cannot have ended before this and the timeout */
+    simba_local beats[ZK_BEATS]; /* when the latest signs of life were sent */
+    unsigned long long sent, answered;
+    size_t addresses;  /* how many there are to be tried */
+    unsigned failures; /* connections lost or not made, since the last that was */
+    char cause[128];   /* of the latest */
+} zk_session;
+
+/* Have a session, now or later. On the loop thread. */
+void simba__zk_session_want(zk_store *self);
+/* Calls were made: see to it that they go out, and that the answers are heard. On the loop thread. */
+void simba__zk_session_flush(zk_store *self);
+/* May calls be made on any thread? */
+bool simba__zk_session_direct(const zk_store *self);
+int simba__zk_session_init(zk_store *self);
+/* Begin to close. When nothing is left, simba__zk_maybe_closed. */
+void simba__zk_session_close(zk_store *self);
+
+/* Names of hosts were looked up. `servers` as the library takes them; NULL: `cause` says why not. */
+void simba__zk_session_resolved(zk_store *self, const char *servers, size_t count, const char *cause);
+/* resolve.c. False: out of memory. */
+bool simba__zk_resolve(zk_store *self);
+
+/* --- procedures ------------------------------------------------------------------------------------- */
+
+/* Something that takes several calls. Calls that are in flight together are a step. When all of a step are answered the
+ * next one begins; when the connection was lost, the procedure waits for it and begins anew. */
+struct zk_op {
+    zk_op *previous, *next;
+    zk_op *parked_previous, *parked_next;
+    zk_store *store;             /* NULL: closed; the calls in flight are all that is left of it */
+    simba_request *request;      /* NULL: nobody waits for it, or not any more */
+    void (*run)(zk_op *op);      /* from the beginning */
+    void (*step)(zk_op *op);     /* what comes after the calls in flight */
+    void (*finished)(zk_op *op); /* before it is freed; may be NULL */
+    bool persists;               /* goes on without a request */
+    bool parked;                 /* waits for a connection */
+    bool lost;                   /* so was a call of this step */
+    bool ended;
+    unsigned calls;    /* in flight */
+    unsigned rows;     /* of a list, under way */
+    bool refused;      /* the parents could not be made */
+    bool make_parents; /* they are missing */
+    bool led;          /* what is released was the first */
+    bool busy;         /* a list is going through its names */
+    unsigned rounds;   /* begun anew for other reasons */
+    int error;         /* of a call, as the library has it, when nobody expects it */
+    bool no_memory;
+
+    /* What the calls found. */
+    bool missing;  /* the mutex has no node */
+    bool vanished; /* a node that was there a moment ago is not any more */
+    size_t children;
+    char *leader, *before; /* the first child, and the one before ours */
+    bool found;            /* ours */
+    simba_owner owner;
+
+    zk_node *node;   /* of contenders */
+    zk_watch *watch; /* about to be set */
+    zk_topic *topic; /* of observers */
+    zk_op *parent;   /* of a row of a list */
+    char *path;      /* of the mutex */
+    char **names;    /* of a list */
+    size_t name_count, name_next;
+};
+
+zk_op *simba__zk_op_new(zk_store *self, simba_request *request, void (*run)(zk_op *op));
+/* Run it, or wait for a connection with it. */
+void simba__zk_op_start(zk_op *op);
+/* Nothing more is to be done: free it, at once or when its calls are answered. */
+void simba__zk_op_end(zk_op *op);
+/* Answer its request, if there is one, and end it. */
+void simba__zk_op_complete(zk_op *op, simba_outcome outcome, const simba_owner *owner);
+void simba__zk_op_fail(zk_op *op, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The step is made of the calls that follow; `then` comes after them. */
+void simba__zk_op_step(zk_op *op, void (*then)(zk_op *op));
+/* All calls of a step are made. */
+void simba__zk_op_go(zk_op *op);
+/* False: something went wrong that nobody expects, and the operation was failed for it. */
+bool simba__zk_op_good(zk_op *op);
+bool simba__zk_ops_in_flight(const zk_store *self);
+void simba__zk_ops_connected(zk_store *self);
+void simba__zk_ops_expire(zk_store *self, simba_local now);
+/* Fail all that have a request, because there is no connection. */
+void simba__zk_ops_unavailable(zk_store *self);
+/* The store closes: no call comes back to it. */
+void simba__zk_ops_close(zk_store *self);
+
+/* The library draws the numbers of requests from one counter for all handles of the process, without a lock of its own. */
+void simba__zk_library_lock(void);
+void simba__zk_library_unlock(void);
+
+/* The calls. Each counts as one of the step's. */
+void simba__zk_call_sync(zk_op *op);
+void simba__zk_call_make_parents(zk_op *op, const char *path);
+void simba__zk_call_enter(zk_op *op);                      /* make op->node's child */
+void simba__zk_call_children(zk_op *op, const char *path); /* leader, before, found, children, missing */
+void simba__zk_call_names(zk_op *op, const char *path);    /* names */
+void simba__zk_call_children_watch(zk_op *op, const char *path, zk_watch *watch);
+void simba__zk_call_exists_watch(zk_op *op, const char *path, zk_watch *watch); /* missing */
+void simba__zk_call_owner(zk_op *op, const char *path);                         /* of op->leader: owner, vanished */
+void simba__zk_call_stand_behind(zk_op *op, zk_watch *watch); /* of op->before: vanished, and owner if it leads */
+void simba__zk_call_own(zk_op *op, zk_watch *watch); /* token and time of op->node, vanished; watch may be NULL */
+void simba__zk_call_delete(zk_op *op, const char *path, const char *child); /* vanished */
+
+/* --- watches ---------------------------------------------------------------------------------------- */
+
+/* What the library calls when a node changes. It belongs to the session: it goes when it has fired, or with that. */
+struct zk_watch {
+    zk_watch *previous, *next;
+    zk_store *store;
+    void (*fired)(zk_watch *watch, int type);
+    zk_node *node;   /* NULL: not of interest any more */
+    zk_topic *topic; /* likewise */
+};
+
+zk_watch *simba__zk_watch_new(zk_store *self, void (*fired)(zk_watch *watch, int type));
+void simba__zk_watch_free(zk_watch *watch);
+void simba__zk_watches_drop(zk_store *self);
+
+/* --- our places in the queues ------------------------------------------------------------------------ */
+
+typedef enum zk_place {
+    ZK_ABSENT,   /* there is no child */
+    ZK_ENTERING, /* it is being made */
+    ZK_UNSURE,   /* there may be one */
+    ZK_HERE,     /* there is */
+    ZK_LEADS,    /* and it is the first */
+    ZK_REVOKED,  /* it was the first, and somebody took it away */
+} zk_place;
+
+struct zk_node {
+    zk_node *next; /* in its bucket */
+    zk_node *unguarded_previous, *unguarded_next;
+    zk_store *store;
+    uint64_t nonce;
+    char *mutex, *id;
+    char *path; /* of the mutex */
+    char *name; /* of the child, once it is known */
+    char prefix[ZK_PREFIX_MAX];
+    zk_place place;
+    unsigned refs; /* procedures that are about it, and the table */
+    bool in_table;
+    bool unwanted;    /* to be removed */
+    bool behind_lead; /* the one before it was the first of all */
+    bool called;      /* the one before it has gone, and nobody has looked since */
+    bool unguarded;   /* leads, but would not hear of being taken away */
+    simba_local since;
+    zk_op *op;               /* the latest procedure about it */
+    zk_watch *before;        /* of the one before it */
+    zk_watch *guard;         /* of its own child */
+    int64_t czxid, ctime_ms; /* 0: not known */
+};
+
+zk_node *simba__zk_node_find(zk_store *self, const simba_request *request);
+zk_node *simba__zk_node_new(zk_store *self, const simba_request *request); /* NULL: out of memory */
+/* Take it out of the table. */
+void simba__zk_node_drop(zk_node *node);
+void simba__zk_node_ref(zk_node *node);
+void simba__zk_node_unref(zk_node *node);
+/* The session is over, and with it everything that it had made. */
+void simba__zk_nodes_drop(zk_store *self);
+void simba__zk_nodes_fini(zk_store *self);
+simba_owner simba__zk_node_owner(const zk_node *node);
+/* It leads, and will be guarded if that lasts; it is, or has no need any more. */
+void simba__zk_node_unguarded(zk_node *node);
+void simba__zk_node_guarded(zk_node *node);
+
+/* --- the store -------------------------------------------------------------------------------------- */
+
+struct zk_store {
+    simba_host *host;
+    zk_options options;
+    bool closing, closed;
+    bool off_loop;    /* the next flush is on a thread of the application */
+    unsigned pending; /* things of libuv's that are yet to end */
+
+    zk_session session;
+    zk_op *ops, *parked_first, *parked_last;
+    simba_timer deadlines;
+    zk_watch *watches;
+    zk_topic *topics;
+
+    zk_node **buckets;
+    size_t node_count, node_capacity;
+    zk_node *unguarded_first, *unguarded_last;
+    simba_timer guard;
+
+    bool no_containers; /* the server is too old for them */
+    int64_t clock_ms;   /* the server's clock, less ours, as far as is known */
+};
+
+/* Nothing is left to be ended: tell the host. */
+void simba__zk_maybe_closed(zk_store *self);
+/* The store's now. */
+int64_t simba__zk_now_ms(const zk_store *self);
+const struct ACL_vector *simba__zk_acl(const zk_store *self);
+
+/* contend.c */
+void simba__zk_acquire(zk_store *self, simba_request *request);
+void simba__zk_renew(zk_store *self, simba_request *request);
+void simba__zk_release(zk_store *self, simba_request *request);
+void simba__zk_guard_some(simba_timer *timer, simba_local now);
+
+/* look.c */
+void simba__zk_read(zk_store *self, simba_request *request);
+void simba__zk_list(zk_store *self, simba_request *request);
+void simba__zk_force_release(zk_store *self, simba_request *request);
+int simba__zk_observe(zk_store *self, simba_topic *topic);
+void simba__zk_unobserve(zk_store *self, simba_topic *topic);
+/* There is a new session: set the watches anew. */
+void simba__zk_topics_connected(zk_store *self);
+void simba__zk_topics_fini(zk_store *self);
+
+#endif

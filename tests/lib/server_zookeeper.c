@@ -1,0 +1,118 @@
+/* ZooKeeper servers, see server.h. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "lib/server.h"
+
+bool server_has_zookeeper(void)
+{
+    return server_has("java") && access("/usr/share/java/zookeeper.jar", R_OK) == 0;
+}
+
+size_t server_ask_zookeeper(const server *s, const char *word, char *out, size_t size)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)s->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct timeval patience = {.tv_sec = 2};
+    size_t length = 0;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
+        send(fd, word, strlen(word), MSG_NOSIGNAL) == (ssize_t)strlen(word))
+        for (ssize_t got = 1; got > 0 && length<size - 1; length += got> 0 ? (size_t)got : 0)
+            got = recv(fd, out + length, size - 1 - length, 0);
+    close(fd);
+    out[length] = '\0';
+    return length;
+}
+
+/* The port takes connections before it serves. */
+static bool serves(const server *s)
+{
+    char text[2048];
+    for (int i = 0; i < 1000; i++) {
+        if (server_ask_zookeeper(s, "srvr", text, sizeof text) > 0 && strstr(text, "Mode: "))
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+static bool write_file(const char *folder, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static bool write_file(const char *folder, const char *name, const char *format, ...)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return false;
+    va_list args;
+    va_start(args, format);
+    vfprintf(file, format, args);
+    va_end(args);
+    return fclose(file) == 0 && chmod(path, 0644) == 0;
+}
+
+static bool start_java(server *s, const char *ensemble)
+{
+    static const char *const java[] = {"java",
+                                       "-Xmx128m",
+                                       "-Xshare:auto",
+                                       "-XX:+UseSerialGC",
+                                       "-XX:TieredStopAtLevel=1",
+                                       "-Djava.net.preferIPv4Stack=true",
+                                       "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                                       "-Dzookeeper.jmx.log4j.disable=true",
+                                       "-cp",
+                                       "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar",
+                                       "org.apache.zookeeper.server.quorum.QuorumPeerMain"};
+    snprintf(s->config, sizeof s->config, "%s/zoo.cfg", s->folder);
+    if (!write_file(s->folder, "zoo.cfg",
+                    "tickTime=500\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
+                    "4lw.commands.whitelist=*\nminSessionTimeout=1000\nmaxClientCnxns=0\n%s",
+                    s->folder, s->port, ensemble))
+        return false;
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof java / sizeof *java; i++)
+        s->argv[n++] = java[i];
+    s->argv[n++] = s->config;
+    s->argv[n] = NULL;
+    return server_start(s);
+}
+
+bool server_start_zookeeper(server *s)
+{
+    return start_java(s, "") && serves(s);
+}
+
+bool server_start_ensemble(server servers[SERVER_ENSEMBLE])
+{
+    char text[512] = "initLimit=20\nsyncLimit=10\n";
+    for (int i = 0; i < SERVER_ENSEMBLE; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "server.%d=127.0.0.1:%d:%d\n", i + 1,
+                 server_free_port(), server_free_port());
+    for (int i = 0; i < SERVER_ENSEMBLE; i++)
+        if (!write_file(servers[i].folder, "myid", "%d\n", i + 1) || !start_java(&servers[i], text))
+            return false;
+    for (int i = 0; i < SERVER_ENSEMBLE; i++)
+        if (!serves(&servers[i]))
+            return false;
+    return true;
+}
+
+bool server_restart_zookeeper(server *s)
+{
+    return server_start(s) && serves(s);
+}
+
+const server_kind server_kind_zookeeper = {"zookeeper", "java", server_start_zookeeper};
