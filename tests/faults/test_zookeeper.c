@@ -1,0 +1,373 @@
+/* Contenders on a real ZooKeeper server, each behind a network of its own that the test breaks, and the server killed under
+ * them. Whatever happens, the referee must have nothing to complain about: one leader at a time, tokens that grow, callbacks
+ * that alternate. */
+#include <poll.h>
+#include <signal.h>
+#include <simba.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/cm.h"
+#include "lib/proxy.h"
+#include "lib/referee.h"
+#include "lib/server.h"
+
+#if SIMBA_WITH_ZOOKEEPER
+#include "backends/zookeeper/zookeeper.h"
+#include "runtime/client.h"
+
+#define LONG_MS (ref_scaled_ms(20000))
+#define SESSION_MS (ref_scaled_ms(2000))
+#define OP_TIMEOUT_MS (ref_scaled_ms(300))
+#define LONG_SESSION_MS (ref_scaled_ms(8000))
+
+enum { N = 2, WATCHDOG_S = 100 };
+
+static server zookeeper;
+static proxy networks[N];
+static simba_client *clients[N], *outside;
+static ref_arena arena;
+static char mutex[32];
+static unsigned round_number;
+
+static simba_client *open_client(int port, int64_t session_ms)
+{
+    char url[128];
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.op_timeout_ms = OP_TIMEOUT_MS;
+    simba_client *client = NULL;
+    simba_error err = {0};
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/faults?session-timeout=%lldms", port, (long long)session_ms);
+    if (simba_client_open(url, &options, &err, &client) < 0)
+        fail_msg("%s", err.text);
+    return client;
+}
+
+static void count_waiters(const simba_listing *row, void *user)
+{
+    if (!simba_owner_is_none(row->owner))
+        *(int64_t *)user = row->waiters + 1;
+}
+
+/* How many children the mutex has, as one sees it who has no part in it. -1: the server does not say. */
+static int64_t contenders_in_store(void)
+{
+    int64_t count = 0;
+    return simba_client_list(outside, mutex, count_waiters, &count, NULL) < 0 ? -1 : count;
+}
+
+static void start_contender(unsigned i)
+{
+    assert_int_equal(ref_start(&arena.contenders[i]), 0);
+}
+
+static void begin(int64_t session_ms)
+{
+    ref_arena_init(&arena);
+    ref_watchdog(WATCHDOG_S);
+    snprintf(mutex, sizeof mutex, "orders-%u", ++round_number);
+    outside = open_client(zookeeper.port, LONG_SESSION_MS);
+    for (unsigned i = 0; i < N; i++) {
+        simba_error err = {0};
+        proxy_start(&networks[i], zookeeper.port);
+        clients[i] = open_client(networks[i].port, session_ms);
+        const simba_contender_options options = ref_options(&arena, i);
+        assert_int_equal(simba_contender_new(clients[i], mutex, &options, &err, &arena.contenders[i].handle), 0);
+    }
+    start_contender(0);
+    assert_true(REF_WITHIN(LONG_MS, arena.inside == &arena.contenders[0]));
+    start_contender(1);
+    assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    begin(SESSION_MS);
+    return 0;
+}
+
+static int setup_long(void **state)
+{
+    (void)state;
+    begin(LONG_SESSION_MS);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < N; i++) {
+        ref_stop(&arena.contenders[i]);
+        ref_free(&arena.contenders[i]);
+        simba_client_close(clients[i]);
+        proxy_stop(&networks[i]);
+    }
+    simba_client_close(outside);
+    ref_arena_check_end(&arena);
+    ref_watchdog(0);
+    return 0;
+}
+
+static bool keeps_leading(unsigned grants)
+{
+    ref_lock();
+    const bool kept = arena.grants == grants && arena.inside == &arena.contenders[0];
+    ref_unlock();
+    return kept;
+}
+
+/* Let the leader of now go, and see the other one follow; and back. */
+static void assert_hands_over(void)
+{
+    for (int i = 0; i < 2; i++) {
+        assert_true(REF_WITHIN(LONG_MS, arena.inside != NULL));
+        ref_lock();
+        ref_contender *leader = &arena.contenders[arena.inside == &arena.contenders[0] ? 0 : 1];
+        const unsigned grants = arena.grants;
+        ref_unlock();
+        assert_int_equal(ref_stop(leader), 0);
+        assert_true(REF_WITHIN(LONG_MS, arena.grants > grants && arena.inside != NULL));
+        assert_int_equal(ref_start(leader), 0);
+        assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
+    }
+    assert_int_equal(ref_complaints(), 0);
+}
+
+/* The network of the holder stands still for less than the session can bear: nobody loses anything. */
+static void test_short_freeze(void **state)
+{
+    (void)state;
+    ref_scene("short freeze");
+    const unsigned grants = arena.grants;
+    for (int i = 0; i < 2; i++) {
+        proxy_set(&networks[0], PROXY_FREEZE);
+        usleep((unsigned)(SESSION_MS * 300));
+        proxy_set(&networks[0], PROXY_PASS);
+        usleep((unsigned)(SESSION_MS * 300));
+        assert_true(keeps_leading(grants));
+    }
+    assert_hands_over();
+}
+
+/* Connections break and come back: the session goes on. */
+static void test_connections_break(void **state)
+{
+    (void)state;
+    ref_scene("connections break");
+    const unsigned grants = arena.grants;
+    for (int i = 0; i < 10; i++)
+        for (unsigned n = 0; n < N; n++) {
+            const unsigned before = networks[n].accepted;
+            proxy_set(&networks[n], PROXY_CUT);
+            proxy_set(&networks[n], PROXY_PASS);
+            assert_true(REF_WITHIN(LONG_MS, networks[n].accepted > before));
+        }
+    assert_true(keeps_leading(grants));
+    assert_hands_over();
+}
+
+/* For longer than the session: the holder is told before the other one leads, which the referee watches, and enters the
+ * queue again when the network is back. */
+static void test_long_freeze(void **state)
+{
+    (void)state;
+    ref_scene("long freeze");
+    proxy_set(&networks[0], PROXY_FREEZE);
+    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    ref_lock();
+    const simba_reason reason = arena.contenders[0].reason;
+    const bool alone = arena.contenders[1].acquired == 0;
+    ref_unlock();
+    assert_int_equal(reason, SIMBA_REASON_SESSION_LOST);
+    assert_true(alone);
+    assert_int_equal(simba_contender_held_for_ms(arena.contenders[0].handle), 0);
+    assert_true(REF_WITHIN(LONG_MS, arena.inside == &arena.contenders[1]));
+    proxy_set(&networks[0], PROXY_PASS);
+    assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
+    assert_hands_over();
+}
+
+/* The session is good again before the server has ended it, but too late for the holder, who was told. What it held is
+ * given back, not forgotten. */
+static void test_freeze_between(void **state)
+{
+    (void)state;
+    ref_scene("told, but not expired");
+    proxy_set(&networks[0], PROXY_FREEZE);
+    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    proxy_set(&networks[0], PROXY_PASS);
+    assert_true(REF_WITHIN(LONG_MS, arena.contenders[1].acquired == 1));
+    assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
+    assert_hands_over();
+}
+
+/* Answers are lost, among them those to creates and deletes; nothing stays behind. */
+static void test_lost_answers(void **state)
+{
+    (void)state;
+    ref_scene("lost answers");
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(ref_stop(&arena.contenders[1]), 0);
+        const unsigned before = networks[1].accepted;
+        proxy_set(&networks[1], PROXY_DEAF);
+        start_contender(1); /* its child is made, and it does not know */
+        assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
+        if (i % 2) {
+            ref_stop(&arena.contenders[1]); /* it gives up before it can know */
+            assert_true(REF_WITHIN(LONG_MS, contenders_in_store() <= 2));
+        }
+        proxy_set(&networks[1], PROXY_CUT);
+        proxy_set(&networks[1], PROXY_PASS);
+        assert_true(REF_WITHIN(LONG_MS, networks[1].accepted > before));
+        if (i % 2) {
+            assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 1));
+            start_contender(1);
+        }
+        assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
+    }
+    assert_hands_over();
+}
+
+/* The server dies and comes back with its data, soon enough for everybody. */
+static void test_quick_restart(void **state)
+{
+    (void)state;
+    ref_scene("quick restart");
+    const unsigned grants = arena.grants;
+    server_signal(&zookeeper, SIGKILL);
+    assert_true(server_restart_zookeeper(&zookeeper));
+    assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
+    assert_true(keeps_leading(grants));
+    assert_hands_over();
+}
+
+/* And too late. */
+static void test_slow_restart(void **state)
+{
+    (void)state;
+    ref_scene("slow restart");
+    server_signal(&zookeeper, SIGKILL);
+    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    assert_int_equal(arena.contenders[0].reason, SIMBA_REASON_SESSION_LOST);
+    assert_true(server_restart_zookeeper(&zookeeper));
+    assert_true(REF_WITHIN(LONG_MS, arena.inside != NULL));
+    assert_hands_over();
+}
+
+static clientid_t session_of(simba_client *client)
+{
+    simba__enter(client);
+    const clientid_t id = *zoo_client_id(((zk_store *)client->store)->session.zh);
+    simba__leave(client);
+    return id;
+}
+
+static void ignore_event(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+    (void)zh, (void)type, (void)state, (void)path, (void)context;
+}
+
+static void ignore_log(const char *message)
+{
+    (void)message;
+}
+
+/* Somebody takes over a session by its id and password, and ends it. */
+static void end_session(const clientid_t *id)
+{
+    char address[32];
+    snprintf(address, sizeof address, "127.0.0.1:%d", zookeeper.port);
+    zhandle_t *thief = zookeeper_init2(address, ignore_event, 4000, id, NULL, ZOO_NO_LOG_CLIENTENV, ignore_log);
+    assert_non_null(thief);
+    while (zoo_state(thief) != ZOO_CONNECTED_STATE) {
+        int fd;
+        int interest;
+        struct timeval wait;
+        assert_int_equal(zookeeper_interest(thief, &fd, &interest, &wait), ZOK);
+        struct pollfd poll_fd = {.fd = fd, .events = (short)(interest & ZOOKEEPER_WRITE ? POLLIN | POLLOUT : POLLIN)};
+        poll(&poll_fd, 1, 100);
+        zookeeper_process(thief, (poll_fd.revents & POLLIN ? ZOOKEEPER_READ : 0) |
+                                     (poll_fd.revents & POLLOUT ? ZOOKEEPER_WRITE : 0));
+    }
+    zookeeper_close(thief);
+}
+
+/* While it is cut off, so that it does not take it back. */
+static void steal_session_of(unsigned nth)
+{
+    const clientid_t id = session_of(clients[nth]);
+    proxy_set(&networks[nth], PROXY_CUT);
+    end_session(&id);
+    proxy_set(&networks[nth], PROXY_PASS);
+}
+
+/* The holder's session is ended behind its back. The other leads at once, and that cannot be helped; the holder learns when
+ * it is connected again, and everybody goes on. */
+static void test_stolen_session(void **state)
+{
+    (void)state;
+    ref_scene("stolen session");
+    ref_force(&arena);
+    steal_session_of(0);
+    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    assert_true(arena.contenders[0].reason == SIMBA_REASON_SESSION_LOST);
+    assert_true(REF_WITHIN(LONG_MS, ref_settled(&arena)));
+    assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
+    assert_hands_over();
+    /* That of one who waits, too. */
+    assert_true(REF_WITHIN(LONG_MS, arena.inside != NULL));
+    steal_session_of(arena.inside == &arena.contenders[0] ? 1 : 0);
+    assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
+    assert_hands_over();
+}
+
+/* Forced away: the holder hears of it by a push, and enters anew. */
+static void test_revoked(void **state)
+{
+    (void)state;
+    ref_scene("revoked");
+    simba_error err = {0};
+    ref_force(&arena);
+    assert_int_equal(simba_client_force_release(outside, mutex, &err), 0);
+    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    assert_int_equal(arena.contenders[0].reason, SIMBA_REASON_REVOKED);
+    assert_true(REF_WITHIN(LONG_MS, ref_settled(&arena)));
+    assert_true(REF_WITHIN(LONG_MS, contenders_in_store() == 2));
+    assert_hands_over();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_short_freeze, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_connections_break, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_long_freeze, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_freeze_between, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost_answers, setup_long, teardown),
+        cmocka_unit_test_setup_teardown(test_revoked, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stolen_session, setup_long, teardown),
+        cmocka_unit_test_setup_teardown(test_quick_restart, setup_long, teardown),
+        cmocka_unit_test_setup_teardown(test_slow_restart, setup, teardown),
+    };
+    if (!server_has_zookeeper()) {
+        puts("1..0 # SKIP ZooKeeper and java are not installed");
+        return 0;
+    }
+    server_init(&zookeeper);
+    if (!server_start_zookeeper(&zookeeper)) {
+        puts("Bail out! ZooKeeper does not start");
+        return 1;
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    server_fini(&zookeeper);
+    return failed;
+}
+#else
+int main(void)
+{
+    puts("1..0 # SKIP built without zookeeper");
+    return 0;
+}
+#endif

@@ -1,0 +1,137 @@
+/* See proxy.h. */
+#include "lib/proxy.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct sockaddr_in address_of(int port)
+{
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+static void hang_up(proxy *p, int i)
+{
+    close(p->links[i][0]);
+    close(p->links[i][1]);
+    p->links[i][0] = p->links[i][1] = -1;
+}
+
+static void accept_one(proxy *p)
+{
+    const int on = 1;
+    const struct sockaddr_in target = address_of(p->target);
+    const int client = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (client < 0)
+        return;
+    p->accepted++;
+    int i = 0;
+    while (i < PROXY_LINKS && p->links[i][0] >= 0)
+        i++;
+    const int server = p->mode == PROXY_CUT || i == PROXY_LINKS ? -1 : socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (server < 0 || connect(server, (const struct sockaddr *)&target, sizeof target) != 0) {
+        if (server >= 0)
+            close(server);
+        close(client);
+        return;
+    }
+    setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    p->links[i][0] = client;
+    p->links[i][1] = server;
+}
+
+/* One piece from one side to the other. The pieces of a lock's protocol are small: the other side takes them at once. */
+static void carry(proxy *p, int i, int from)
+{
+    char piece[65536];
+    const ssize_t length = recv(p->links[i][from], piece, sizeof piece, MSG_DONTWAIT);
+    if (length <= 0 || send(p->links[i][!from], piece, (size_t)length, MSG_NOSIGNAL) != length)
+        hang_up(p, i);
+}
+
+/* Does anything pass from this side? */
+static int passes(const proxy *p, int from)
+{
+    return p->mode == PROXY_PASS || (p->mode == PROXY_DEAF && from == 0);
+}
+
+static void *run(void *arg)
+{
+    proxy *p = arg;
+    pthread_mutex_lock(&p->lock);
+    while (!p->quit) {
+        struct pollfd fds[2 + 2 * PROXY_LINKS];
+        fds[0] = (struct pollfd){.fd = p->bell[0], .events = POLLIN};
+        fds[1] = (struct pollfd){.fd = p->listener, .events = POLLIN};
+        for (int i = 0; i < PROXY_LINKS; i++)
+            for (int from = 0; from < 2; from++)
+                fds[2 + 2 * i + from] =
+                    (struct pollfd){.fd = passes(p, from) ? p->links[i][from] : -1, .events = POLLIN};
+        pthread_mutex_unlock(&p->lock);
+        poll(fds, sizeof fds / sizeof *fds, -1);
+        pthread_mutex_lock(&p->lock);
+        char rings[64];
+        if (fds[0].revents)
+            (void)!read(p->bell[0], rings, sizeof rings);
+        if (fds[1].revents)
+            accept_one(p);
+        for (int i = 0; i < PROXY_LINKS; i++)
+            for (int from = 0; from < 2; from++)
+                if (fds[2 + 2 * i + from].revents && passes(p, from) && p->links[i][from] >= 0)
+                    carry(p, i, from);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+void proxy_start(proxy *p, int target)
+{
+    struct sockaddr_in address = address_of(0);
+    socklen_t size = sizeof address;
+    memset(p, 0, sizeof *p);
+    memset(p->links, -1, sizeof p->links);
+    p->target = target;
+    p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (p->listener < 0 || bind(p->listener, (struct sockaddr *)&address, size) != 0 || listen(p->listener, 64) != 0 ||
+        getsockname(p->listener, (struct sockaddr *)&address, &size) != 0 || pipe2(p->bell, O_CLOEXEC) != 0)
+        abort();
+    p->port = ntohs(address.sin_port);
+    pthread_mutex_init(&p->lock, NULL);
+    if (pthread_create(&p->thread, NULL, run, p) != 0)
+        abort();
+}
+
+void proxy_set(proxy *p, proxy_mode mode)
+{
+    pthread_mutex_lock(&p->lock);
+    p->mode = mode;
+    for (int i = 0; i < PROXY_LINKS && mode == PROXY_CUT; i++)
+        if (p->links[i][0] >= 0)
+            hang_up(p, i);
+    pthread_mutex_unlock(&p->lock);
+    (void)!write(p->bell[1], "", 1);
+}
+
+void proxy_stop(proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->quit = 1;
+    pthread_mutex_unlock(&p->lock);
+    (void)!write(p->bell[1], "", 1);
+    pthread_join(p->thread, NULL);
+    for (int i = 0; i < PROXY_LINKS; i++)
+        if (p->links[i][0] >= 0)
+            hang_up(p, i);
+    close(p->listener);
+    close(p->bell[0]);
+    close(p->bell[1]);
+    pthread_mutex_destroy(&p->lock);
+}

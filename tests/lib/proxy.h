@@ -1,0 +1,35 @@
+/* A network that a test can break: a TCP proxy in a thread of the test's own, between one client and one server. */
+#ifndef TESTS_LIB_PROXY_H
+#define TESTS_LIB_PROXY_H
+
+#include <pthread.h>
+
+typedef enum proxy_mode {
+    PROXY_PASS,
+    PROXY_FREEZE, /* connections stand, and new ones are accepted, but no byte passes in either direction */
+    PROXY_DEAF,   /* what the client says passes, the answers do not */
+    PROXY_CUT,    /* connections are closed, and new ones too */
+} proxy_mode;
+
+enum { PROXY_LINKS = 16 };
+
+typedef struct proxy {
+    int port; /* to connect to */
+    int target;
+    int listener;
+    int bell[2];
+    pthread_t thread;
+    pthread_mutex_t lock;
+    proxy_mode mode;
+    unsigned accepted; /* connections so far */
+    int quit;
+    int links[PROXY_LINKS][2]; /* client, server; -1: unused */
+} proxy;
+
+/* Aborts when the system refuses. `target` is a port of this host. */
+void proxy_start(proxy *p, int target);
+/* From the return of this on, what is in the new mode is. What was frozen passes after a thaw. */
+void proxy_set(proxy *p, proxy_mode mode);
+void proxy_stop(proxy *p);
+
+#endif
