@@ -120,6 +120,14 @@ void proxy_set(proxy *p, proxy_mode mode)
     (void)!write(p->bell[1], "", 1);
 }
 
+unsigned proxy_accepted(proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    const unsigned accepted = p->accepted;
+    pthread_mutex_unlock(&p->lock);
+    return accepted;
+}
+
 void proxy_stop(proxy *p)
 {
     pthread_mutex_lock(&p->lock);

@@ -21,7 +21,7 @@ typedef struct proxy {
     pthread_t thread;
     pthread_mutex_t lock;
     proxy_mode mode;
-    unsigned accepted; /* connections so far */
+    unsigned accepted;
     int quit;
     int links[PROXY_LINKS][2]; /* client, server; -1: unused */
 } proxy;
@@ -30,6 +30,8 @@ typedef struct proxy {
 void proxy_start(proxy *p, int target);
 /* From the return of this on, what is in the new mode is. What was frozen passes after a thaw. */
 void proxy_set(proxy *p, proxy_mode mode);
+/* How many connections there were so far. */
+unsigned proxy_accepted(proxy *p);
 void proxy_stop(proxy *p);
 
 #endif

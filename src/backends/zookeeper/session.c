@@ -11,10 +11,13 @@
  *
  * An answer to anything else proves little: a server that has lost its leader goes on answering reads for a while. */
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "backends/zookeeper/zookeeper.h"
 #include "util/clock.h"
@@ -26,6 +29,7 @@ struct zk_poller {
     uv_poll_t poll;
     zk_store *store;
     int fd;
+    int events;
 };
 
 struct closing {
@@ -97,49 +101,44 @@ static void poller_gone(uv_handle_t *handle)
 
 static void drop_poller(zk_store *self)
 {
-    if (!self->session.poller)
+    zk_poller *poller = self->session.poller;
+    if (!poller)
         return;
-    uv_close((uv_handle_t *)&self->session.poller->poll, poller_gone);
     self->session.poller = NULL;
+    uv_close((uv_handle_t *)&poller->poll, poller_gone);
+    close(poller->fd);
 }
 
 static void on_socket(uv_poll_t *poll, int status, int events);
 
-static bool have_poller(zk_store *self, int fd)
+/* The library closes sockets behind our back, and the next one may have the number of the last. So libuv watches a
+ * descriptor of our own, until a connection is over. */
+static bool make_poller(zk_store *self, int fd)
 {
-    zk_session *session = &self->session;
-    if (session->poller && session->poller->fd == fd)
-        return true;
-    drop_poller(self);
     zk_poller *poller = simba__calloc(1, sizeof *poller);
     if (!poller)
         return false;
     poller->store = self;
-    poller->fd = fd;
-    if (uv_poll_init(self->host->loop, &poller->poll, fd) != 0) {
+    poller->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (poller->fd < 0 || uv_poll_init(self->host->loop, &poller->poll, poller->fd) != 0) {
+        if (poller->fd >= 0)
+            close(poller->fd);
         simba__free(poller);
         return false;
     }
     self->pending++;
-    session->poller = poller;
+    self->session.poller = poller;
     return true;
-}
-
-/* The library closes and opens sockets as it likes, and the new one may have the number of the old one: no call that may
- * do so is made while libuv watches. */
-static void stop_listening(zk_store *self)
-{
-    if (self->session.poller)
-        uv_poll_stop(&self->session.poller->poll);
 }
 
 static void listen_to(zk_store *self, int fd, int interest)
 {
     const int events = (interest & ZOOKEEPER_READ ? UV_READABLE : 0) | (interest & ZOOKEEPER_WRITE ? UV_WRITABLE : 0);
-    if (fd < 0)
-        drop_poller(self);
-    else if (have_poller(self, fd))
-        uv_poll_start(&self->session.poller->poll, events, on_socket);
+    if (!self->session.poller && !make_poller(self, fd))
+        return; /* the timer comes back to it */
+    zk_poller *poller = self->session.poller;
+    if (poller->events != events && uv_poll_start(&poller->poll, events, on_socket) == 0)
+        poller->events = events;
 }
 
 /* --- the states of a session ------------------------------------------------------------------------- */
@@ -245,7 +244,6 @@ static void pump(zk_store *self)
     zk_session *session = &self->session;
     if (!session->zh || self->closing)
         return;
-    stop_listening(self);
     const simba_local now = self->host->now(self->host);
     const bool down = is_down(session);
     int fd = -1;
@@ -259,13 +257,16 @@ static void pump(zk_store *self)
     }
     if (rc != ZOK)
         note_failure(self, errno);
+    if (down || rc != ZOK)
+        drop_poller(self);
     if (!look_at_state(self))
         return;
     if (session->purge && rc == ZOK && fd >= 0) {
         session->purge = false;
         shutdown(fd, SHUT_RDWR);
     }
-    listen_to(self, rc == ZOK ? fd : -1, interest);
+    if (rc == ZOK && fd >= 0)
+        listen_to(self, fd, interest);
     const int64_t wait_ns = wait.tv_sec * INT64_C(1000000000) + wait.tv_usec * INT64_C(1000);
     self->host->timer_set(self->host, &session->timer, after(now, wait_ns > MS ? wait_ns : MS));
     look_at_failures(self);
@@ -292,7 +293,6 @@ static void on_socket(uv_poll_t *poll, int status, int events)
     simba_host *host = self->host;
     const int both = ZOOKEEPER_READ | ZOOKEEPER_WRITE;
     host->enter(host);
-    stop_listening(self);
     process(self, status < 0
                       ? both
                       : (events & UV_READABLE ? ZOOKEEPER_READ : 0) | (events & UV_WRITABLE ? ZOOKEEPER_WRITE : 0));
@@ -380,9 +380,10 @@ static void on_beat_due(simba_timer *timer, simba_local now)
 
 /* --- beginning and end -------------------------------------------------------------------------------- */
 
-static void drop_log(const char *message)
+/* Its log is written to standard error, through buffers that all threads share. What matters in it is told in our words. */
+static void silence_library(void)
 {
-    (void)message; /* what matters in it is told in our own words */
+    zoo_set_debug_level((ZooLogLevel)0);
 }
 
 static void ignore_event(zhandle_t *zh, int type, int state, const char *path, void *context)
@@ -403,8 +404,9 @@ void simba__zk_session_resolved(zk_store *self, const char *servers, size_t coun
         zoo_set_servers(session->zh, servers);
     } else if (servers) {
         session->addresses = count;
-        session->zh = zookeeper_init2(servers, ignore_event, self->options.session_ms, NULL, NULL, ZOO_NO_LOG_CLIENTENV,
-                                      drop_log);
+        static pthread_once_t once = PTHREAD_ONCE_INIT;
+        pthread_once(&once, silence_library);
+        session->zh = zookeeper_init(servers, ignore_event, self->options.session_ms, NULL, NULL, ZOO_NO_LOG_CLIENTENV);
         cause = "out of memory";
         if (session->zh && self->options.digest)
             zoo_add_auth(session->zh, "digest", self->options.digest, (int)strlen(self->options.digest), NULL, NULL);
