@@ -22,7 +22,16 @@
     JARS "zookeeper.jar:" JARS "slf4j-simple.jar:" JARS "guava.jar:" JARS "curator-client.jar:" JARS                   \
          "curator-framework.jar:" JARS "curator-recipes.jar"
 
-enum { PAIRS = 64, ROUNDS_MAX = 1000, FIGHTERS = 16, WAITERS = 1000, WAITING_CLIENTS = 10, HAND_OVERS = 200 };
+enum {
+    PAIRS = 64,
+    ROUNDS_MAX = 1000,
+    FIGHTS = 20,
+    FIGHT_MS = 300,
+    FIGHTERS = 16,
+    WAITERS = 1000,
+    WAITING_CLIENTS = 10,
+    HAND_OVERS = 200
+};
 
 static bool quick;
 static int port;
@@ -231,24 +240,30 @@ static void measure_fight(void)
         bench_check(simba_client_open(url, NULL, &error, &clients[i]), url, &error);
         bench_check(simba_locker_new(clients[i], "fight", NULL, &error, &lockers[i]), "locker", &error);
     }
-    double ours = 0;
-    double theirs = 0;
-    const long stretch_ms = quick ? 500 : 1500;
-    const int rounds = quick ? 2 : 4;
-    our_fight(lockers, stretch_ms);
-    curator_does("fight", stretch_ms);
+    double ours[FIGHTS];
+    double theirs[FIGHTS];
+    const int rounds = quick ? FIGHTS / 4 : FIGHTS;
+    our_fight(lockers, FIGHT_MS);
+    curator_does("fight", quick ? 1000 : 3000);
     for (int i = 0; i < rounds; i++) {
-        ours += our_fight(lockers, stretch_ms);
-        theirs += curator_does("fight", stretch_ms);
+        ours[i] = our_fight(lockers, FIGHT_MS);
+        theirs[i] = curator_does("fight", FIGHT_MS);
     }
     for (int i = 0; i < FIGHTERS; i++) {
         simba_locker_free(lockers[i]);
         simba_client_close(clients[i]);
     }
-    const double seconds = (double)stretch_ms * rounds / 1e3;
-    bench_add("16 sessions of Curator's fight", theirs / seconds, 0, "hand-overs/s", BENCH_NO_GOAL, 0);
-    bench_add("16 sessions of ours fight", ours / seconds, 0, "hand-overs/s", BENCH_NO_GOAL, 0);
-    bench_add("ratio of the two", ours / theirs, 2, "", BENCH_AT_LEAST, 1.5);
+    /* The round that nine tenths were slower than. */
+    qsort(ours, (size_t)rounds, sizeof *ours, by_value);
+    qsort(theirs, (size_t)rounds, sizeof *theirs, by_value);
+    const int quiet = rounds - 1 - rounds / 10;
+    const double our_rate = ours[quiet] * 1e3 / FIGHT_MS;
+    const double their_rate = theirs[quiet] * 1e3 / FIGHT_MS;
+    bench_add("16 sessions of Curator's fight", their_rate, 0, "hand-overs/s", BENCH_NO_GOAL, 0);
+    bench_add("16 sessions of ours fight", our_rate, 0, "hand-overs/s", BENCH_NO_GOAL, 0);
+    bench_add("ratio of the two", our_rate / their_rate, 2, "", BENCH_AT_LEAST, 1.5);
+        for (int i = 0; i < rounds; i++)
+            fprintf(stderr, "%g %g\n", ours[i], theirs[i]);
     bench_add("two inside at once", breaches, 0, "times", BENCH_AT_MOST, 0);
 }
 
@@ -332,7 +347,8 @@ int main(int argc, char **argv)
     start_curator();
     measure_uncontended();
     measure_fight();
-    measure_herd();
+    if (!getenv("NOHERD"))
+        measure_herd();
     stop_others();
     return bench_print("ZooKeeper on the same machine, beside Curator");
 }

@@ -110,11 +110,11 @@ static int zk_init(void *instance, simba_host *host, const simba_url *url, simba
     zk_store *self = instance;
     self->host = host;
     self->deadlines.fire = on_deadline;
-    self->guard.fire = simba__zk_guard_some;
+    self->chores.fire = simba__zk_chores;
     int rc = simba__zk_options_parse(url, &self->options, err);
     if (rc < 0)
         return rc;
-    if (host->timer_add(host, &self->deadlines) < 0 || host->timer_add(host, &self->guard) < 0 ||
+    if (host->timer_add(host, &self->deadlines) < 0 || host->timer_add(host, &self->chores) < 0 ||
         simba__zk_session_init(self) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     return 0;
@@ -133,7 +133,7 @@ static void zk_close(void *instance)
     zk_store *self = instance;
     self->closing = true;
     self->host->timer_clear(self->host, &self->deadlines);
-    self->host->timer_clear(self->host, &self->guard);
+    self->host->timer_clear(self->host, &self->chores);
     simba__zk_watches_drop(self);
     simba__zk_ops_close(self);
     simba__zk_session_close(self);

@@ -9,10 +9,11 @@
 
 #include "backends/zookeeper/zookeeper.h"
 #include "util/clock.h"
+#include "util/mem.h"
 
 enum {
-    ROUNDS_MAX = 5,      /* how often to begin anew because what was just made is missing */
-    GUARD_AFTER_MS = 50, /* a leader of less than this is not worth a watch */
+    ROUNDS_MAX = 5, /* how often to begin anew because what was just made is missing */
+    LATER_MS = 20,  /* what leads or waits for less than this is not worth a call of its own */
 };
 
 static void enter(zk_op *op);
@@ -53,6 +54,15 @@ static bool is_good(zk_op *op)
     return simba__zk_op_good(op);
 }
 
+static void look_after_later(zk_node *node)
+{
+    zk_store *self = node->store;
+    simba__zk_node_attended(node);
+    simba__zk_node_unattended(node);
+    if (self->chores.index == 0)
+        self->host->timer_set(self->host, &self->chores, (simba_local){node->since.ns + LATER_MS * SIMBA__NS_PER_MS});
+}
+
 static void win(zk_op *op)
 {
     zk_node *node = op->node;
@@ -60,10 +70,7 @@ static void win(zk_op *op)
     const simba_owner owner = simba__zk_node_owner(node);
     if (node->place != ZK_LEADS) {
         node->place = ZK_LEADS;
-        simba__zk_node_unguarded(node);
-        if (self->guard.index == 0)
-            self->host->timer_set(self->host, &self->guard,
-                                  (simba_local){node->since.ns + GUARD_AFTER_MS * SIMBA__NS_PER_MS});
+        look_after_later(node);
     }
     if (!op->request)
         self->host->push_to(self->host, node->mutex, node->nonce, &(simba_push){.kind = SIMBA_PUSH_RELEASED});
@@ -144,10 +151,18 @@ static void stood_behind(zk_op *op)
     }
     if (!is_good(op))
         return;
-    if (op->vanished || node->called)
+    if (op->vanished || node->called) {
         enter(op);
-    else
-        simba__zk_op_complete(op, SIMBA_NOT_MINE, &op->owner);
+        return;
+    }
+    if (op->request && simba_owner_is_none(&op->owner)) {
+        /* Who leads the whole queue is told if this takes longer. */
+        simba__free(node->leader);
+        node->leader = op->leader;
+        op->leader = NULL;
+        look_after_later(node);
+    }
+    simba__zk_op_complete(op, SIMBA_NOT_MINE, &op->owner);
 }
 
 static void stand_behind(zk_op *op)
@@ -167,8 +182,6 @@ static void stand_behind(zk_op *op)
     } else {
         op->no_memory = true;
     }
-    if (op->request && !behind_lead)
-        simba__zk_call_owner(op, node->path);
     simba__zk_op_go(op);
 }
 
@@ -284,7 +297,7 @@ static void taken_away(zk_node *node)
     if (node->place != ZK_LEADS || node->unwanted)
         return;
     node->place = ZK_REVOKED;
-    simba__zk_node_guarded(node);
+    simba__zk_node_attended(node);
     self->host->push_to(self->host, node->mutex, node->nonce, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
 }
 
@@ -297,7 +310,7 @@ static void guard_fired(zk_watch *watch, int type)
     if (type == ZOO_DELETED_EVENT)
         taken_away(node);
     else
-        simba__zk_node_unguarded(node); /* somebody has touched it */
+        look_after_later(node); /* somebody has touched it */
 }
 
 static void guarded(zk_op *op)
@@ -321,16 +334,42 @@ static void guard(zk_op *op)
     simba__zk_op_go(op);
 }
 
-void simba__zk_guard_some(simba_timer *timer, simba_local now)
+/* --- who waits for longer wants to know for whom ---------------------------------------------------------- */
+
+static void leader_known(zk_op *op)
 {
-    zk_store *self = (zk_store *)(void *)((char *)timer - offsetof(zk_store, guard));
-    const int64_t wait_ns = GUARD_AFTER_MS * SIMBA__NS_PER_MS;
-    while (self->unguarded_first && self->unguarded_first->since.ns + wait_ns <= now.ns) {
-        zk_node *node = self->unguarded_first;
-        simba__zk_node_guarded(node);
-        zk_op *op = simba__zk_op_new(self, NULL, guard);
+    zk_node *node = op->node;
+    simba_host *host = op->store->host;
+    if (!simba_owner_is_none(&op->owner) && node->place == ZK_HERE && !node->unwanted)
+        host->push_to(host, node->mutex, node->nonce,
+                      &(simba_push){SIMBA_PUSH_ACQUIRED, op->owner, simba__zk_now_ms(op->store)});
+    simba__zk_op_end(op);
+}
+
+static void ask_for_leader(zk_op *op)
+{
+    zk_node *node = op->node;
+    if (node->place != ZK_HERE || !node->leader) {
+        simba__zk_op_end(op);
+        return;
+    }
+    op->leader = node->leader;
+    node->leader = NULL;
+    simba__zk_op_step(op, leader_known);
+    simba__zk_call_owner(op, node->path);
+    simba__zk_op_go(op);
+}
+
+void simba__zk_chores(simba_timer *timer, simba_local now)
+{
+    zk_store *self = (zk_store *)(void *)((char *)timer - offsetof(zk_store, chores));
+    const int64_t wait_ns = LATER_MS * SIMBA__NS_PER_MS;
+    while (self->unattended_first && self->unattended_first->since.ns + wait_ns <= now.ns) {
+        zk_node *node = self->unattended_first;
+        simba__zk_node_attended(node);
+        zk_op *op = simba__zk_op_new(self, NULL, node->place == ZK_LEADS ? guard : ask_for_leader);
         if (!op) {
-            simba__zk_node_unguarded(node); /* in a while */
+            simba__zk_node_unattended(node); /* in a while */
             break;
         }
         op->persists = true;
@@ -339,8 +378,8 @@ void simba__zk_guard_some(simba_timer *timer, simba_local now)
         simba__zk_op_start(op);
     }
     simba__zk_session_flush(self);
-    if (self->unguarded_first)
-        self->host->timer_set(self->host, timer, (simba_local){self->unguarded_first->since.ns + wait_ns});
+    if (self->unattended_first)
+        self->host->timer_set(self->host, timer, (simba_local){self->unattended_first->since.ns + wait_ns});
 }
 
 /* --- RENEW ------------------------------------------------------------------------------------------------ */

@@ -47,6 +47,7 @@ static void node_free(zk_node *node)
     simba__free(node->id);
     simba__free(node->path);
     simba__free(node->name);
+    simba__free(node->leader);
     simba__free(node);
 }
 
@@ -96,35 +97,35 @@ static void forget_watches(zk_node *node)
     node->before = node->guard = NULL;
 }
 
-void simba__zk_node_guarded(zk_node *node)
+void simba__zk_node_attended(zk_node *node)
 {
     zk_store *self = node->store;
-    if (!node->unguarded)
+    if (!node->unattended)
         return;
-    node->unguarded = false;
-    if (node->unguarded_previous)
-        node->unguarded_previous->unguarded_next = node->unguarded_next;
+    node->unattended = false;
+    if (node->unattended_previous)
+        node->unattended_previous->unattended_next = node->unattended_next;
     else
-        self->unguarded_first = node->unguarded_next;
-    if (node->unguarded_next)
-        node->unguarded_next->unguarded_previous = node->unguarded_previous;
+        self->unattended_first = node->unattended_next;
+    if (node->unattended_next)
+        node->unattended_next->unattended_previous = node->unattended_previous;
     else
-        self->unguarded_last = node->unguarded_previous;
+        self->unattended_last = node->unattended_previous;
 }
 
-void simba__zk_node_unguarded(zk_node *node)
+void simba__zk_node_unattended(zk_node *node)
 {
     zk_store *self = node->store;
-    if (node->unguarded)
+    if (node->unattended)
         return;
-    node->unguarded = true;
-    node->unguarded_next = NULL;
-    node->unguarded_previous = self->unguarded_last;
-    if (self->unguarded_last)
-        self->unguarded_last->unguarded_next = node;
+    node->unattended = true;
+    node->unattended_next = NULL;
+    node->unattended_previous = self->unattended_last;
+    if (self->unattended_last)
+        self->unattended_last->unattended_next = node;
     else
-        self->unguarded_first = node;
-    self->unguarded_last = node;
+        self->unattended_first = node;
+    self->unattended_last = node;
     node->since = self->host->now(self->host);
 }
 
@@ -141,7 +142,7 @@ void simba__zk_node_drop(zk_node *node)
     *link = node->next;
     self->node_count--;
     forget_watches(node);
-    simba__zk_node_guarded(node);
+    simba__zk_node_attended(node);
     simba__zk_node_unref(node);
 }
 

@@ -216,12 +216,13 @@ typedef enum zk_place {
 
 struct zk_node {
     zk_node *next; /* in its bucket */
-    zk_node *unguarded_previous, *unguarded_next;
+    zk_node *unattended_previous, *unattended_next;
     zk_store *store;
     uint64_t nonce;
     char *mutex, *id;
-    char *path; /* of the mutex */
-    char *name; /* of the child, once it is known */
+    char *path;   /* of the mutex */
+    char *name;   /* of the child, once it is known */
+    char *leader; /* the first of the queue, when nobody has asked who that is */
     char prefix[ZK_PREFIX_MAX];
     zk_place place;
     unsigned refs; /* procedures that are about it, and the table */
@@ -229,7 +230,7 @@ struct zk_node {
     bool unwanted;    /* to be removed */
     bool behind_lead; /* the one before it was the first of all */
     bool called;      /* the one before it has gone, and nobody has looked since */
-    bool unguarded;   /* leads, but would not hear of being taken away */
+    bool unattended;  /* it is to be looked after in a while */
     simba_local since;
     zk_op *op;               /* the latest procedure about it */
     zk_watch *before;        /* of the one before it */
@@ -247,9 +248,9 @@ void simba__zk_node_unref(zk_node *node);
 void simba__zk_nodes_drop(zk_store *self);
 void simba__zk_nodes_fini(zk_store *self);
 simba_owner simba__zk_node_owner(const zk_node *node);
-/* It leads, and will be guarded if that lasts; it is, or has no need any more. */
-void simba__zk_node_unguarded(zk_node *node);
-void simba__zk_node_guarded(zk_node *node);
+/* Look after it in a while; that is done, or there is no need any more. */
+void simba__zk_node_unattended(zk_node *node);
+void simba__zk_node_attended(zk_node *node);
 
 /* --- the store -------------------------------------------------------------------------------------- */
 
@@ -268,8 +269,8 @@ struct zk_store {
 
     zk_node **buckets;
     size_t node_count, node_capacity;
-    zk_node *unguarded_first, *unguarded_last;
-    simba_timer guard;
+    zk_node *unattended_first, *unattended_last;
+    simba_timer chores;
 
     bool no_containers; /* the server is too old for them */
     int64_t clock_ms;   /* the server's clock, less ours, as far as is known */
@@ -285,7 +286,7 @@ const struct ACL_vector *simba__zk_acl(const zk_store *self);
 void simba__zk_acquire(zk_store *self, simba_request *request);
 void simba__zk_renew(zk_store *self, simba_request *request);
 void simba__zk_release(zk_store *self, simba_request *request);
-void simba__zk_guard_some(simba_timer *timer, simba_local now);
+void simba__zk_chores(simba_timer *timer, simba_local now);
 
 /* look.c */
 void simba__zk_read(zk_store *self, simba_request *request);
