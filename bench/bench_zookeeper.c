@@ -262,8 +262,8 @@ static void measure_fight(void)
     bench_add("16 sessions of Curator's fight", their_rate, 0, "hand-overs/s", BENCH_NO_GOAL, 0);
     bench_add("16 sessions of ours fight", our_rate, 0, "hand-overs/s", BENCH_NO_GOAL, 0);
     bench_add("ratio of the two", our_rate / their_rate, 2, "", BENCH_AT_LEAST, 1.5);
-        for (int i = 0; i < rounds; i++)
-            fprintf(stderr, "%g %g\n", ours[i], theirs[i]);
+    for (int i = 0; i < rounds; i++)
+        fprintf(stderr, "%g %g\n", ours[i], theirs[i]);
     bench_add("two inside at once", breaches, 0, "times", BENCH_AT_MOST, 0);
 }
 

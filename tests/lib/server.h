@@ -65,11 +65,11 @@ bool server_await_redis(const server *s, const char *command, const char *part);
 bool server_start_mariadb(server *s, const char *const *more);
 
 bool server_has_zookeeper(void);
-/* One ZooKeeper server; one that was stopped, with its data; and three that make an ensemble, each after server_init. */
+/* One ZooKeeper server; one that was stopped, with its data; and a group of three that are an ensemble. */
 bool server_start_zookeeper(server *s);
 bool server_restart_zookeeper(server *s);
 enum { SERVER_ENSEMBLE = 3 };
-bool server_start_ensemble(server servers[SERVER_ENSEMBLE]);
+bool server_start_ensemble(server *s);
 /* The answer to one of ZooKeeper's words of four letters. Returns its length; 0: there was none. */
 size_t server_ask_zookeeper(const server *s, const char *word, char *out, size_t size);
 

@@ -95,17 +95,23 @@ bool server_start_zookeeper(server *s)
     return start_java(s, "") && serves(s);
 }
 
-bool server_start_ensemble(server servers[SERVER_ENSEMBLE])
+bool server_start_ensemble(server *s)
 {
     char text[512] = "initLimit=20\nsyncLimit=10\n";
-    for (int i = 0; i < SERVER_ENSEMBLE; i++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), "server.%d=127.0.0.1:%d:%d\n", i + 1,
+    server_add(s);
+    server_add(s);
+    for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "server.%u=127.0.0.1:%d:%d\n", i + 1,
                  server_free_port(), server_free_port());
-    for (int i = 0; i < SERVER_ENSEMBLE; i++)
-        if (!write_file(servers[i].folder, "myid", "%d\n", i + 1) || !start_java(&servers[i], text))
+    snprintf(s->hosts, sizeof s->hosts, "127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", s->port, server_nth(s, 1)->port,
+             server_nth(s, 2)->port);
+    for (unsigned i = 0; i < SERVER_ENSEMBLE; i++) {
+        server *member = server_nth(s, i);
+        if (!write_file(member->folder, "myid", "%u\n", i + 1) || !start_java(member, text))
             return false;
-    for (int i = 0; i < SERVER_ENSEMBLE; i++)
-        if (!serves(&servers[i]))
+    }
+    for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
+        if (!serves(server_nth(s, i)))
             return false;
     return true;
 }
