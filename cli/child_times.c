@@ -7,6 +7,7 @@
 
 #define TTL_DEFAULT_MS 10000
 #define TRANSITION_DEFAULT_MS 6000
+#define SESSION_DEFAULT_MS 10000
 #define LEAD_MIN_MS 2
 #define LEAD_MAX_MS 250
 
@@ -26,12 +27,33 @@ static int64_t longest_grace(int64_t ttl_ms, int64_t transition_ms)
     return (window - 2) / 2 - lead_for(ttl_ms + transition_ms);
 }
 
+/* The same where the lease is a session. */
+static int64_t longest_grace_in_session(int64_t session_ms)
+{
+    return session_ms / 3 - lead_for(session_ms);
+}
+
+static int choose_in_session(const char *command, int64_t session_ms, int64_t grace_ms, child_times *ret_times)
+{
+    const int64_t longest = longest_grace_in_session(session_ms);
+    if (grace_ms > longest)
+        return cli_usage_error(command,
+                               "a --grace of %" PRId64 " ms does not fit: with a session-timeout of %" PRId64
+                               " ms at most %" PRId64 " ms do",
+                               grace_ms, session_ms, longest);
+    *ret_times = (child_times){.grace_ms = grace_ms < 0 ? longest / 2 : grace_ms, .lead_ms = lead_for(session_ms)};
+    return CLI_GO;
+}
+
 int child_times_choose(const char *command, cli_globals *globals, int64_t grace_ms, child_times *ret_times)
 {
     const int configured = config_apply(command, globals);
     if (configured != CLI_GO)
         return configured;
     const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
+    if (cli_has_sessions(url))
+        return choose_in_session(command, cli_duration(SIMBA_INHERIT, url, "session-timeout", SESSION_DEFAULT_MS),
+                                 grace_ms, ret_times);
     const int64_t ttl_ms = cli_duration(globals->ttl_ms, url, "ttl", TTL_DEFAULT_MS);
     const int64_t transition_ms = cli_duration(globals->transition_ms, url, "transition", TRANSITION_DEFAULT_MS);
     const int64_t longest = longest_grace(ttl_ms, transition_ms);

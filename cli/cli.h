@@ -136,5 +136,7 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url);
 /* For commands with a default of their own for "ttl" or "transition": the option, otherwise what the URL says, which
  * the library does not let anybody contradict, otherwise the default. */
 int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_t fallback_ms);
+/* Are leases in the store of this URL, which may be NULL, sessions? Then they have no ttl and transition of their own. */
+bool cli_has_sessions(const char *url);
 
 #endif

@@ -168,14 +168,39 @@ static void check_clock(doctor *d)
              (int64_t)llabs(offset_ms));
 }
 
+static void check_grace(doctor *d, const cli_globals *globals, const char *longer)
+{
+    cli_globals copy = *globals;
+    child_times times;
+    if (child_times_choose(COMMAND, &copy, -1, &times) == CLI_GO)
+        find(d, times.grace_ms < 100 ? SIMBA_VERDICT_WARNING : SIMBA_VERDICT_OK, "grace",
+             times.grace_ms < 100 ? longer : NULL, "`simba run` gives commands %" PRId64 " ms from SIGTERM to SIGKILL.",
+             times.grace_ms);
+}
+
+static void check_session(doctor *d, const cli_globals *globals, const char *url)
+{
+    const int64_t session_ms = cli_duration(SIMBA_INHERIT, url, "session-timeout", 10000);
+    const int64_t needed_ms = d->round_trip_ns * 20 / 1000000 + 1;
+    if (session_ms < needed_ms)
+        find(d, SIMBA_VERDICT_WARNING, "session", "Make the session-timeout longer.",
+             "%" PRId64 " ms is short for this latency.", session_ms);
+    else
+        find(d, SIMBA_VERDICT_OK, "session", NULL,
+             "%" PRId64 " ms, if the server grants that; a dead leader is replaced after about as long.", session_ms);
+    check_grace(d, globals, "Make the session-timeout longer if commands need time to tidy up.");
+}
+
 static void check_settings(doctor *d, const cli_globals *globals)
 {
     const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
+    if (cli_has_sessions(url)) {
+        check_session(d, globals, url);
+        return;
+    }
     const int64_t ttl_ms = cli_duration(globals->ttl_ms, url, "ttl", 10000);
     const int64_t transition_ms = cli_duration(globals->transition_ms, url, "transition", 6000);
     const int64_t needed_ms = d->round_trip_ns * 10 / 1000000 + 1;
-    cli_globals copy = *globals;
-    child_times times;
     if (transition_ms == 0)
         find(d, SIMBA_VERDICT_WARNING, "transition", "Set a transition of a second or more.",
              "There is none: one lost answer at the wrong moment costs the leadership.");
@@ -191,10 +216,7 @@ static void check_settings(doctor *d, const cli_globals *globals)
     else
         find(d, SIMBA_VERDICT_OK, "ttl", NULL, "%" PRId64 " ms; a dead leader is replaced after about %" PRId64 " ms.",
              ttl_ms, ttl_ms + transition_ms);
-    if (child_times_choose(COMMAND, &copy, -1, &times) == CLI_GO)
-        find(d, times.grace_ms < 100 ? SIMBA_VERDICT_WARNING : SIMBA_VERDICT_OK, "grace",
-             times.grace_ms < 100 ? "Make the transition longer if commands need time to tidy up." : NULL,
-             "`simba run` gives commands %" PRId64 " ms from SIGTERM to SIGKILL.", times.grace_ms);
+    check_grace(d, globals, "Make the transition longer if commands need time to tidy up.");
 }
 
 /* Where the URL comes from, which is what people wonder about first. */

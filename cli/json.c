@@ -41,9 +41,12 @@ void json_string(FILE *stream, const char *text)
     fputc('"', stream);
 }
 
-static int64_t left_ms(int64_t at_ms, int64_t now_ms)
+static void json_left(FILE *stream, const char *name, int64_t at_ms, int64_t now_ms)
 {
-    return at_ms > now_ms ? at_ms - now_ms : 0;
+    if (at_ms == INT64_MAX)
+        fprintf(stream, ",\"%s\":null", name); /* a session: it has no end of its own */
+    else
+        fprintf(stream, ",\"%s\":%" PRId64, name, at_ms > now_ms ? at_ms - now_ms : 0);
 }
 
 void json_owner(FILE *stream, const simba_owner *owner, int64_t now_ms)
@@ -55,9 +58,7 @@ void json_owner(FILE *stream, const simba_owner *owner, int64_t now_ms)
     }
     fputs("\"owner\":", stream);
     json_string(stream, owner->id);
-    fprintf(stream,
-            ",\"token\":\"%" PRIu64 "\",\"held_ms\":%" PRId64 ",\"ttl_left_ms\":%" PRId64
-            ",\"transition_left_ms\":%" PRId64,
-            owner->token, now_ms - owner->acquired_at_ms, left_ms(owner->ttl_at_ms, now_ms),
-            left_ms(owner->transition_at_ms, now_ms));
+    fprintf(stream, ",\"token\":\"%" PRIu64 "\",\"held_ms\":%" PRId64, owner->token, now_ms - owner->acquired_at_ms);
+    json_left(stream, "ttl_left_ms", owner->ttl_at_ms, now_ms);
+    json_left(stream, "transition_left_ms", owner->transition_at_ms, now_ms);
 }

@@ -103,9 +103,10 @@ typedef struct widths {
     bool waiters;       /* the store knows them */
 } widths;
 
+/* A session has no end of its own: nothing can be said about what is left of it. */
 static int64_t left_ms(int64_t at_ms, int64_t now_ms)
 {
-    return at_ms > now_ms ? at_ms - now_ms : 0;
+    return at_ms > now_ms && at_ms != INT64_MAX ? at_ms - now_ms : 0;
 }
 
 static widths measure(const listing *list)
@@ -147,8 +148,10 @@ static void print_entry(const term *t, const widths *w, const entry *e, bool bar
     const int64_t transition_ms = owned ? left_ms(e->owner.transition_at_ms, e->now_ms) : 0;
     if (owned) {
         format_span(held, sizeof held, e->now_ms - e->owner.acquired_at_ms);
-        format_span(ttl, sizeof ttl, ttl_ms);
-        format_span(transition, sizeof transition, transition_ms);
+        if (e->owner.transition_at_ms != INT64_MAX) {
+            format_span(ttl, sizeof ttl, ttl_ms);
+            format_span(transition, sizeof transition, transition_ms);
+        }
         snprintf(token, sizeof token, "%" PRIu64, e->owner.token);
     }
     print_padded(e->mutex, w->mutex);

@@ -128,3 +128,8 @@ int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_
     }
     return fallback_ms;
 }
+
+bool cli_has_sessions(const char *url)
+{
+    return url != NULL && strncmp(url, "zookeeper:", 10) == 0;
+}

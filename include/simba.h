@@ -91,7 +91,8 @@ SIMBA_API const char *simba_error_text(int code);
 #define SIMBA_TTL_MIN_MS 10                      /* shortest time to live */
 #define SIMBA_LEASE_MAX_MS INT64_C(315360000000) /* longest ttl + transition: ten years */
 
-/* Who owns a mutex. Nobody: id "" and zeroes. Times are on the store's clock. */
+/* Who owns a mutex. Nobody: id "" and zeroes. Times are on the store's clock. Where leases are sessions, the two ends are
+ * INT64_MAX: as long as the session lives. */
 typedef struct simba_owner {
     char id[SIMBA_ID_MAX + 1];
     int64_t acquired_at_ms;
