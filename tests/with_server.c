@@ -19,8 +19,9 @@
 
 #include "lib/server.h"
 
-static const server_kind *const kinds[] = {&server_kind_redis, &server_kind_redis_tls, &server_kind_redis_sentinel,
-                                           &server_kind_redis_cluster, &server_kind_mariadb, &server_kind_zookeeper};
+static const server_kind *const kinds[] = {&server_kind_redis,          &server_kind_redis_tls,
+                                           &server_kind_redis_sentinel, &server_kind_redis_cluster,
+                                           &server_kind_mariadb,        &server_kind_zookeeper};
 
 static const server_kind *kind_named(const char *name)
 {
