@@ -165,7 +165,7 @@ static void nothing_else(void **state)
     simba_client *client = client_open(NULL);
     struct witness *witness = witness_start(client, "m");
     AWAIT(witness->calls == 1);
-    const simba_timing timing = lease(60, 60);
+    const simba_timing timing = lease(60, 5000);
     struct player *here = player_new(client, "m", NULL, &timing);
     struct player *elsewhere = player_start(client, "elsewhere");
     assert_rc(0, simba_contender_start(here->contender));
