@@ -224,7 +224,7 @@ static void close_waits_for_callbacks(void **state)
     (void)state;
     simba_client *other = client_open(NULL);
     simba_client *client = client_open(NULL);
-    const simba_timing timing = lease(60, 60);
+    const simba_timing timing = lease(60, 5000);
     struct player *slow = player_new(client, "m", NULL, &timing);
     slow->in_released = dawdle;
     assert_rc(0, simba_contender_start(slow->contender));
