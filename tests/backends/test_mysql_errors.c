@@ -246,6 +246,13 @@ static void test_frozen(void **state)
     assert_int_equal(simba_client_close(client), 0);
 }
 
+static int thaw(void **state)
+{
+    (void)state;
+    server_signal(&mariadb, SIGCONT);
+    return 0;
+}
+
 /* --- locks ------------------------------------------------------------------------------------------------- */
 
 /* Somebody keeps a row locked: requests for others go on, that one waits until its time is over. */
@@ -444,7 +451,7 @@ int main(void)
         cmocka_unit_test_setup(test_read_only, setup),
         cmocka_unit_test_setup(test_killed, setup),
         cmocka_unit_test_setup(test_silent, setup),
-        cmocka_unit_test_setup(test_frozen, setup),
+        cmocka_unit_test_setup_teardown(test_frozen, setup, thaw),
         cmocka_unit_test_setup(test_locked_row, setup),
         cmocka_unit_test_setup(test_deadlock, setup),
         cmocka_unit_test_setup(test_small_packets, setup),

@@ -108,6 +108,8 @@ void server_signal(server *s, int number)
     if (s->pid == 0)
         return;
     kill(s->pid, number);
+    if (number == SIGSTOP)
+        waitpid(s->pid, NULL, WUNTRACED); /* until all of its threads stand still */
     if (number == SIGSTOP || number == SIGCONT)
         return;
     waitpid(s->pid, NULL, 0);
