@@ -19,7 +19,7 @@
 bool server_has(const char *program)
 {
     char command[128];
-    snprintf(command, sizeof command, "command -v %s >/dev/null", program);
+    snprintf(command, sizeof command, "PATH=$PATH:/usr/sbin; command -v %s >/dev/null", program);
     return system(command) == 0; // NOLINT(cert-env33-c): a fixed word
 }
 
@@ -80,6 +80,9 @@ static void become_server(const server *s, pid_t parent)
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which would undo it */
     if (getppid() != parent || !freopen(path, "a", stdout) || dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
         _exit(126);
+    char places[4096]; /* some servers are not where everybody looks */
+    snprintf(places, sizeof places, "%s:/usr/sbin", getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+    setenv("PATH", places, 1);
     execvp(s->argv[0], (char *const *)(void *)s->argv);
     _exit(127);
 }

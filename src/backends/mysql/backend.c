@@ -9,6 +9,7 @@
  * has gone the connection is cut, which ends the job. */
 #include "backends/mysql/mysql.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -518,6 +519,15 @@ static void my_unwatch(void *self, simba_topic *topic)
     topic->backend_data = NULL;
 }
 
+static pthread_once_t library_once = PTHREAD_ONCE_INIT;
+static int library_code;
+
+/* It does so by itself, but not when two threads come at once. */
+static void start_library(void)
+{
+    library_code = mysql_library_init(0, NULL, NULL);
+}
+
 static int my_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
 {
     store *s = self;
@@ -532,7 +542,8 @@ static int my_init(void *self, simba_host *host, const simba_url *url, simba_err
         return rc;
     if (host->timer_add(host, &s->deadline) < 0 || host->timer_add(host, &s->look) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "mysql: out of memory");
-    if (mysql_library_init(0, NULL, NULL) != 0)
+    pthread_once(&library_once, start_library);
+    if (library_code != 0)
         return simba__fail(err, SIMBA_ESYSTEM, "mysql: the client library does not start");
     for (; s->lane_count < s->options.connections; s->lane_count++) {
         lane *l = &s->lanes[s->lane_count];

@@ -48,6 +48,9 @@ static int fail(simba__my_conn *conn, unsigned number, const char *text, simba_e
     if (number == ER_NO_SUCH_TABLE)
         return simba__fail(err, code, "mysql %s: the table %s is gone; run `simba init`", conn->options->where,
                            conn->options->table);
+    /* The library's text has the number of the wrong error in it. */
+    if (number == CR_CONNECTION_ERROR || number == CR_CONN_HOST_ERROR)
+        text = "there is no server, or it cannot be reached";
     return simba__fail(err, code, "mysql %s: %s (%u)", conn->options->where, text, number);
 }
 
