@@ -148,6 +148,15 @@ if(TARGET simba_tck)
     set_target_properties(tck_runner with_server PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 endif()
 
+# simba_processes_store(<name> <url> ON <kind>): tests/faults/test_processes.c on another store, as faults.processes_<name>.
+function(simba_processes_store name url)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "ON" "")
+    if(TARGET test_faults_processes AND name IN_LIST SIMBA_BACKENDS)
+        _simba_add_test(faults processes_${name}
+            COMMAND $<TARGET_FILE:with_server> ${arg_ON} ${_launcher} $<TARGET_FILE:test_faults_processes> ${url})
+    endif()
+endfunction()
+
 # simba_tck_store(<name> <url> [AS <test>] [ON <kind>]): run the conformance kit against a store as tck.<name>, or
 # tck.<test>, if that store is built. ON: with a server of this kind, whose port and folder are filled into the URL, see
 # tests/with_server.c.

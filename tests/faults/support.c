@@ -32,9 +32,18 @@ const char *database(void)
     return in_folder("store.db");
 }
 
+static const char *other_store;
+
+void use_store(const char *url)
+{
+    other_store = url;
+}
+
 const char *store_url(void)
 {
     static char url[REF_FOLDER_MAX + 60];
+    if (other_store)
+        return other_store;
     snprintf(url, sizeof url, "sqlite://%s", database());
     return url;
 }

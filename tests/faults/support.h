@@ -43,6 +43,8 @@ int setup(void **state);
 int teardown(void **state);
 void allow_conflicts(void);
 
+/* Another store than the database of our own. */
+void use_store(const char *url);
 /* Of the store. */
 const char *database(void);
 const char *store_url(void);

@@ -1,5 +1,5 @@
-/* Leases between real processes, over SQLite: what becomes of a mutex when its holder, or somebody who waits for it, is
- * killed or frozen. No process here knows that anything happens to another. */
+/* Leases between real processes, over SQLite or the store of the URL that is given: what becomes of a mutex when its
+ * holder, or somebody who waits for it, is killed or frozen. No process here knows that anything happens to another. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -198,11 +198,39 @@ static void twins(void **state)
     process_end(a);
 }
 
+/* Ten processes that add to a number in a file under a lock: not one of the additions gets lost. */
+static void ten_count(void **state)
+{
+    (void)state;
+    enum { TIMES = 20 };
+    char times[12];
+    snprintf(times, sizeof times, "%d", TIMES);
+    const char *const args[] = {"--puppet", "counter", store_url(), "number", in_folder("number"), times, NULL};
+    for (int i = 0; i < CAST; i++)
+        process_start(&cast[i], args);
+    for (int i = 0; i < CAST; i++)
+        process_await(&cast[i], "ready", LONG_MS);
+    for (int i = 0; i < CAST; i++)
+        process_say(&cast[i], "go");
+    for (int i = 0; i < CAST; i++)
+        assert_string_equal("well", process_await(&cast[i], "counted", 3 * LONG_MS));
+    for (int i = 0; i < CAST; i++)
+        process_end(&cast[i]);
+    FILE *file = fopen(in_folder("number"), "re");
+    assert_non_null(file);
+    char text[32] = "";
+    assert_non_null(fgets(text, sizeof text, file));
+    fclose(file);
+    assert_int_equal(CAST * TIMES, strtol(text, NULL, 10));
+}
+
 int main(int argc, char **argv)
 {
     int status;
     if (puppet_main(argc, argv, &status))
         return status;
+    if (argc > 1)
+        use_store(argv[1]);
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(killed_holder),
@@ -213,6 +241,7 @@ int main(int argc, char **argv)
         TEST(dead_waiter),
         TEST(frozen_waiter),
         TEST(twins),
+        TEST(ten_count),
     };
     return cmocka_run_group_tests_name("processes", tests, NULL, NULL);
 }

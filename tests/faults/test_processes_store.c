@@ -98,32 +98,6 @@ static void killed_with_lock(void **state)
     process_end(a);
 }
 
-/* Ten processes that add to a number in a file under a lock: not one of the additions gets lost. */
-static void ten_count(void **state)
-{
-    (void)state;
-    enum { TIMES = 20 };
-    char times[12];
-    snprintf(times, sizeof times, "%d", TIMES);
-    const char *const args[] = {"--puppet", "counter", store_url(), "number", in_folder("number"), times, NULL};
-    for (int i = 0; i < CAST; i++)
-        process_start(&cast[i], args);
-    for (int i = 0; i < CAST; i++)
-        process_await(&cast[i], "ready", LONG_MS);
-    for (int i = 0; i < CAST; i++)
-        process_say(&cast[i], "go");
-    for (int i = 0; i < CAST; i++)
-        assert_string_equal("well", process_await(&cast[i], "counted", 3 * LONG_MS));
-    for (int i = 0; i < CAST; i++)
-        process_end(&cast[i]);
-    FILE *file = fopen(in_folder("number"), "re");
-    assert_non_null(file);
-    char text[32] = "";
-    assert_non_null(fgets(text, sizeof text, file));
-    fclose(file);
-    assert_int_equal(CAST * TIMES, strtol(text, NULL, 10));
-}
-
 static void delete_database(void)
 {
     static const char *const names[] = {"store.db", "store.db-wal", "store.db-shm", "store.db-notify"};
@@ -225,7 +199,7 @@ int main(int argc, char **argv)
         return status;
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(lock_held_briefly), TEST(lock_held_for_long), TEST(killed_with_lock), TEST(ten_count),
+        TEST(lock_held_briefly), TEST(lock_held_for_long), TEST(killed_with_lock),
         TEST(deleted_file),      TEST(full_disk),          TEST(other_clock),
     };
     return cmocka_run_group_tests_name("processes_store", tests, NULL, NULL);
