@@ -28,7 +28,7 @@ static void free_memory(simba__my_batch *batch)
     batch->order = NULL;
     batch->rows = NULL;
     batch->firsts = NULL;
-    batch->capacity = batch->texts_capacity = batch->scratch_capacity = 0;
+    batch->capacity = batch->texts_capacity = 0;
 }
 
 void simba__my_batch_fini(simba__my_batch *batch)

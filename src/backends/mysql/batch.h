@@ -50,7 +50,6 @@ typedef struct simba__my_batch {
     simba__my_row *rows;    /* one for each name */
     size_t *firsts;         /* of each row, the first in `order`; and one more for the end */
     size_t row_count;
-    size_t scratch_capacity;
     uint64_t seed;
 } simba__my_batch;
 

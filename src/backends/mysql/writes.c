@@ -321,6 +321,24 @@ static void settle_around_locks(const stretch *s)
     settle_one_by_one(s, rc < 0 ? NULL : is_skipped);
 }
 
+/* After something went wrong. */
+typedef enum course { AGAIN, LATER, ONE_BY_ONE, AROUND_LOCKS, FAIL } course;
+
+static course choose(const stretch *s, int code, unsigned tries, bool reused)
+{
+    simba__my_conn *conn = &s->batch->conn;
+    const bool one = s->to - s->from == 1;
+    if (!conn->mysql)
+        return may_put_off(conn, reused) ? LATER : FAIL;
+    if (conn->remedy == SIMBA__MY_RETRY)
+        return tries < DEADLOCKS_MAX ? AGAIN : one ? FAIL : ONE_BY_ONE;
+    if (conn->remedy != SIMBA__MY_SPLIT)
+        return FAIL;
+    if (code == SIMBA_ETIMEDOUT) /* a lock */
+        return one ? AGAIN : AROUND_LOCKS;
+    return one ? FAIL : ONE_BY_ONE;
+}
+
 static void settle(stretch s)
 {
     simba__my_conn *conn = &s.batch->conn;
@@ -330,30 +348,28 @@ static void settle(stretch s)
             put_off(&s); /* another stretch has lost it */
             return;
         }
+        const bool reused = conn->reused;
         conn->remedy = SIMBA__MY_TELL;
         const int code = carry_out(&s, &why);
         if (code == 0)
             return;
-        const bool reused = conn->reused;
         simba__my_batch_undo(s.batch);
-        if (!conn->mysql && may_put_off(conn, reused)) {
+        switch (choose(&s, code, tries, reused)) {
+        case AGAIN:
+            if (conn->remedy == SIMBA__MY_RETRY)
+                pause_briefly(s.batch, tries);
+            break;
+        case LATER:
             put_off(&s);
             return;
-        }
-        const bool one = s.to - s.from == 1;
-        const bool locked = conn->remedy == SIMBA__MY_SPLIT && code == SIMBA_ETIMEDOUT;
-        if (!conn->mysql || conn->remedy == SIMBA__MY_TELL || (one && conn->remedy == SIMBA__MY_SPLIT && !locked) ||
-            (one && tries >= DEADLOCKS_MAX && !locked)) {
-            fail_stretch(&s, &why);
+        case ONE_BY_ONE:
+            settle_one_by_one(&s, NULL);
             return;
-        }
-        if (conn->remedy == SIMBA__MY_RETRY && tries < DEADLOCKS_MAX) {
-            pause_briefly(s.batch, tries);
-        } else if (!one) {
-            if (locked)
-                settle_around_locks(&s);
-            else
-                settle_one_by_one(&s, NULL);
+        case AROUND_LOCKS:
+            settle_around_locks(&s);
+            return;
+        case FAIL:
+            fail_stretch(&s, &why);
             return;
         }
     }
