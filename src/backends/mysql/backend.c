@@ -267,16 +267,16 @@ static bool look_is_due(const store *s, simba_local now)
 
 static void start_reads(store *s, lane *l, simba_local now)
 {
-    const bool looks = look_is_due(s, now);
-    size_t bytes = looks ? s->watches.count * (SIMBA_MUTEX_BYTES + 1) : 0;
-    const size_t count = measure(&s->reads, &bytes) + (looks ? s->watches.count : 0);
+    const size_t looks = look_is_due(s, now) ? simba__my_watches_count(&s->watches, now) : 0;
+    size_t bytes = looks * (SIMBA_MUTEX_BYTES + 1);
+    const size_t count = measure(&s->reads, &bytes) + looks;
     if (!simba__my_batch_reserve(&l->batch, count, bytes)) {
         fail_all(s, &s->reads, SIMBA_ENOMEM, "mysql: out of memory");
         return;
     }
     add_requests(l, &s->reads, now);
     l->looks = false;
-    if (looks) {
+    if (looks > 0) {
         simba__my_watches_take(&s->watches, now, add_look, l);
         s->looking = l->looks;
         if (l->looks)

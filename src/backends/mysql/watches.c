@@ -30,8 +30,9 @@ void simba__my_watches_fini(simba__my_watches *watches)
 
 /* --- the ladder --------------------------------------------------------------------------------------- */
 
-static void leave_rung(simba__my_watched *w)
+static void leave_rung(simba__my_watches *watches, simba__my_watched *w)
 {
+    watches->counts[w->rung]--;
     *w->rung_link = w->rung_next;
     if (w->rung_next)
         w->rung_next->rung_link = w->rung_link;
@@ -48,6 +49,7 @@ static void enter_rung(simba__my_watches *watches, simba__my_watched *w, unsigne
     const simba_local due = next_due(watches, rung, now);
     if (!watches->rungs[rung] || due.ns < watches->due[rung].ns)
         watches->due[rung] = due;
+    watches->counts[rung]++;
     w->rung = rung;
     w->looks = 0;
     w->rung_next = watches->rungs[rung];
@@ -59,7 +61,7 @@ static void enter_rung(simba__my_watches *watches, simba__my_watched *w, unsigne
 
 static void move(simba__my_watches *watches, simba__my_watched *w, unsigned rung, simba_local now)
 {
-    leave_rung(w);
+    leave_rung(watches, w);
     enter_rung(watches, w, rung, now);
 }
 
@@ -72,12 +74,26 @@ simba_local simba__my_watches_due(const simba__my_watches *watches)
     return due;
 }
 
+/* What would be due before long comes along. */
+static bool is_due(const simba__my_watches *watches, unsigned rung, simba_local now)
+{
+    return watches->rungs[rung] && watches->due[rung].ns <= now.ns + rung_ns[rung] / 2;
+}
+
+size_t simba__my_watches_count(const simba__my_watches *watches, simba_local now)
+{
+    size_t count = 0;
+    for (unsigned rung = 0; rung < SIMBA__MY_RUNGS; rung++)
+        if (is_due(watches, rung, now))
+            count += watches->counts[rung];
+    return count;
+}
+
 void simba__my_watches_take(simba__my_watches *watches, simba_local now,
                             void (*each)(void *user, simba__my_watched *watched), void *user)
 {
     for (unsigned rung = 0; rung < SIMBA__MY_RUNGS; rung++) {
-        /* What would be due before long comes along. */
-        if (!watches->rungs[rung] || watches->due[rung].ns > now.ns + rung_ns[rung] / 2)
+        if (!is_due(watches, rung, now))
             continue;
         watches->due[rung] = next_due(watches, rung, now);
         for (simba__my_watched *w = watches->rungs[rung]; w; w = w->rung_next)
@@ -141,7 +157,7 @@ void simba__my_watches_remove(simba__my_watches *watches, simba__my_watched *w)
     while (*link != w)
         link = &(*link)->next;
     *link = w->next;
-    leave_rung(w);
+    leave_rung(watches, w);
     watches->count--;
     simba__free(w);
 }

@@ -40,6 +40,7 @@ typedef struct simba__my_watches {
     simba__my_watched **buckets;
     size_t count, capacity;
     simba__my_watched *rungs[SIMBA__MY_RUNGS];
+    size_t counts[SIMBA__MY_RUNGS];
     simba_local due[SIMBA__MY_RUNGS]; /* of those that are not empty */
     uint64_t clock;                   /* counts jobs that begin and answers that are taken in */
     uint64_t seed;
@@ -55,7 +56,9 @@ simba__my_watched *simba__my_watches_find(const simba__my_watches *watches, cons
 
 /* When the next look is due; INT64_MAX: there is nothing to look at. */
 simba_local simba__my_watches_due(const simba__my_watches *watches);
-/* Call `each` for all that are to be looked at now; when they will be next is settled by this. */
+/* How many are to be looked at now. */
+size_t simba__my_watches_count(const simba__my_watches *watches, simba_local now);
+/* Call `each` for all of them; when they will be next is settled by this. */
 void simba__my_watches_take(simba__my_watches *watches, simba_local now,
                             void (*each)(void *user, simba__my_watched *watched), void *user);
 
