@@ -134,6 +134,7 @@ static void zk_close(void *instance)
     self->closing = true;
     self->host->timer_clear(self->host, &self->deadlines);
     self->host->timer_clear(self->host, &self->chores);
+    simba__zk_queues_forget(self);
     simba__zk_watches_drop(self);
     simba__zk_ops_close(self);
     simba__zk_session_close(self);
@@ -145,6 +146,7 @@ static void zk_fini(void *instance)
     zk_store *self = instance;
     simba__zk_topics_fini(self);
     simba__zk_nodes_fini(self);
+    simba__zk_queues_fini(self);
     simba__zk_options_free(&self->options);
 }
 

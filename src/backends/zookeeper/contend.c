@@ -1,6 +1,7 @@
 /* ACQUIRE, RENEW and RELEASE: standing in the queue of a mutex.
  *
- *   enter     make our child and list all, in flight together: for a free mutex that is all
+ *   enter     make our child and list all, in flight together: for a free mutex that is all. Where nobody else has come since
+ *             we last led, making it is enough (see zk_queue)
  *   wait      watch the child before ours, and look again when it goes
  *   leave     remove our child, whatever is known or not known about it
  *
@@ -70,6 +71,7 @@ static void win(zk_op *op)
     const simba_owner owner = simba__zk_node_owner(node);
     if (node->place != ZK_LEADS) {
         node->place = ZK_LEADS;
+        simba__zk_queue_led(node->queue, node->name);
         look_after_later(node);
     }
     if (!op->request)
@@ -205,8 +207,8 @@ static void tried(zk_op *op)
 static void try_and_leave(zk_op *op)
 {
     simba__zk_op_step(op, tried);
-    simba__zk_call_owner(op, op->node->path);
-    simba__zk_call_delete(op, op->node->path, op->node->name);
+    simba__zk_call_owner(op, op->node->queue->path);
+    simba__zk_call_delete(op, op->node->queue->path, op->node->name);
     simba__zk_op_go(op);
 }
 
@@ -234,6 +236,12 @@ static void entered(zk_op *op)
         simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
     } else if (!is_good(op)) {
         return;
+    } else if (op->unlisted && node->place == ZK_HERE) {
+        op->unlisted = false;
+        if (simba__zk_queue_is_first(node->queue, node->name))
+            win(op);
+        else
+            enter(op); /* others have come meanwhile */
     } else if (op->found && !op->before) {
         win_or_ask_token(op);
     } else if (op->found && op->request && !op->request->queue) {
@@ -264,6 +272,7 @@ static void enter(zk_op *op)
         return;
     }
     simba__zk_op_step(op, entered);
+    op->found = false;
     if (node->place == ZK_ABSENT || node->place == ZK_REVOKED) {
         if (op->rounds++ >= ROUNDS_MAX) {
             give_up_looking(op);
@@ -272,12 +281,17 @@ static void enter(zk_op *op)
             return;
         }
         if (op->make_parents)
-            simba__zk_call_make_parents(op, node->path);
+            simba__zk_call_make_parents(op, node->queue->path);
         simba__zk_call_enter(op);
+        op->unlisted = !op->make_parents && simba__zk_queue_may_be_empty(node->queue);
+        if (op->unlisted) {
+            simba__zk_op_go(op);
+            return;
+        }
     } else if (node->place == ZK_UNSURE) {
         simba__zk_call_sync(op);
     }
-    simba__zk_call_children(op, node->path);
+    simba__zk_call_children(op, node->queue->path);
     simba__zk_op_go(op);
 }
 
@@ -356,7 +370,7 @@ static void ask_for_leader(zk_op *op)
     op->leader = node->leader;
     node->leader = NULL;
     simba__zk_op_step(op, leader_known);
-    simba__zk_call_owner(op, node->path);
+    simba__zk_call_owner(op, node->queue->path);
     simba__zk_op_go(op);
 }
 
@@ -439,6 +453,8 @@ static void left(zk_op *op)
     if (!simba__zk_op_good(op))
         return;
     const bool led = op->led && !op->vanished;
+    if (op->led)
+        simba__zk_queue_left(op->node->queue, op->node->name);
     simba__zk_node_drop(op->node);
     simba__zk_op_complete(op, led ? SIMBA_MINE : SIMBA_NOT_MINE, NULL);
 }
@@ -471,11 +487,11 @@ static void leave(zk_op *op)
     simba__zk_op_step(op, known ? left : looked_for);
     if (known) {
         op->vanished = false;
-        simba__zk_call_delete(op, node->path, node->name);
+        simba__zk_call_delete(op, node->queue->path, node->name);
     } else {
         if (node->place == ZK_UNSURE)
             simba__zk_call_sync(op);
-        simba__zk_call_children(op, node->path); /* is answered after what is still being made */
+        simba__zk_call_children(op, node->queue->path); /* is answered after what is still being made */
     }
     simba__zk_op_go(op);
 }

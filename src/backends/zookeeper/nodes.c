@@ -45,7 +45,8 @@ static void node_free(zk_node *node)
 {
     simba__free(node->mutex);
     simba__free(node->id);
-    simba__free(node->path);
+    if (node->queue)
+        simba__zk_queue_put(node->queue);
     simba__free(node->name);
     simba__free(node->leader);
     simba__free(node);
@@ -62,8 +63,8 @@ zk_node *simba__zk_node_new(zk_store *self, const simba_request *request)
     node->nonce = request->nonce;
     node->mutex = simba__strdup(request->mutex);
     node->id = simba__strdup(request->id);
-    node->path = simba__zk_mutex_path(self->options.root, request->mutex);
-    if (!node->mutex || !node->id || !node->path) {
+    node->queue = simba__zk_queue_get(self, request->mutex);
+    if (!node->mutex || !node->id || !node->queue) {
         node_free(node);
         return NULL;
     }

@@ -461,7 +461,7 @@ static void on_entered(int rc, const char *value, const struct Stat *stat, const
 void simba__zk_call_enter(zk_op *op)
 {
     zk_node *node = op->node;
-    char *path = child_path(op, node->path, node->prefix);
+    char *path = child_path(op, node->queue->path, node->prefix);
     if (!path)
         return;
     node->place = ZK_ENTERING;
@@ -705,7 +705,7 @@ static void on_before(int rc, const char *value, int length, const struct Stat *
 void simba__zk_call_stand_behind(zk_op *op, zk_watch *watch)
 {
     const unsigned calls = op->calls;
-    char *path = child_path(op, op->node->path, op->before);
+    char *path = child_path(op, op->node->queue->path, op->before);
     op->watch = watch;
     if (path)
         CALL(op, zoo_awget(handle_of(op), path, on_watch, watch, on_before, op));
@@ -736,12 +736,33 @@ static void on_own(int rc, const char *value, int length, const struct Stat *sta
 void simba__zk_call_own(zk_op *op, zk_watch *watch)
 {
     const unsigned calls = op->calls;
-    char *path = child_path(op, op->node->path, op->node->name);
+    char *path = child_path(op, op->node->queue->path, op->node->name);
     op->watch = watch;
     if (path)
         CALL(op, zoo_awget(handle_of(op), path, watch ? on_watch : NULL, watch, on_own, op));
     watch_made(op, calls);
     simba__free(path);
+}
+
+static void on_queue(int rc, const char *value, int length, const struct Stat *stat, const void *data)
+{
+    (void)value, (void)length, (void)stat;
+    zk_op *op = answered(data);
+    if (!op)
+        return;
+    zk_watch *watch = taken(op, rc == ZOK);
+    if (watch && watch->queue)
+        watch->queue->watch = watch;
+    note(op, rc);
+    settle(op);
+}
+
+void simba__zk_call_queue_watch(zk_op *op, zk_watch *watch)
+{
+    const unsigned calls = op->calls;
+    op->watch = watch;
+    CALL(op, zoo_awget(handle_of(op), op->queue->path, on_watch, watch, on_queue, op));
+    watch_made(op, calls);
 }
 
 static void on_watched_children(int rc, const struct String_vector *strings, const void *data)

@@ -191,6 +191,7 @@ static void over(zk_store *self, int state)
     drop_poller(self);
     close_handle(self);
     simba__zk_nodes_drop(self);
+    simba__zk_queues_forget(self);
     simba__zk_watches_drop(self);
     host->push(host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
     /* Not at once, should the server refuse us each time. */
@@ -211,6 +212,7 @@ static bool look_at_state(zk_store *self)
         connected(self);
     } else if (!up && session->connected) {
         session->connected = false;
+        simba__zk_queues_forget(self);
         /* A call that cannot send closes the socket and leaves all calls in flight without an answer. The next
          * connection's end brings them back. */
         session->purge = simba__zk_ops_in_flight(self);

@@ -3,8 +3,8 @@
  *   options.c   what the URL says                        names.c     mutexes and incarnations as names of nodes
  *   session.c   the connection, and what it proves       resolve.c   names of hosts
  *   ops.c       procedures of several calls each         nodes.c     our own places in the queues
- *   contend.c   ACQUIRE, RENEW, RELEASE                  look.c      READ, LIST, FORCE_RELEASE; observers
- *   backend.c   the table of functions
+ *   queues.c    what is known about whole queues         contend.c   ACQUIRE, RENEW, RELEASE
+ *   look.c      READ, LIST, FORCE_RELEASE; observers     backend.c   the table of functions
  *
  * libzookeeper_st is used from one thread at a time, in turns; what concerns libuv happens on the loop thread.
  */
@@ -21,6 +21,7 @@ typedef struct zk_store zk_store;
 typedef struct zk_op zk_op;
 typedef struct zk_node zk_node;
 typedef struct zk_watch zk_watch;
+typedef struct zk_queue zk_queue;
 typedef struct zk_topic zk_topic;
 
 /* --- options ---------------------------------------------------------------------------------------- */
@@ -143,6 +144,8 @@ struct zk_op {
     zk_node *node;   /* of contenders */
     zk_watch *watch; /* about to be set */
     zk_topic *topic; /* of observers */
+    zk_queue *queue; /* whose watch is to be set */
+    bool unlisted;   /* the queue was not asked for, being empty for all we know */
     zk_op *parent;   /* of a row of a list */
     char *path;      /* of the mutex */
     char **names;    /* of a list */
@@ -182,6 +185,7 @@ void simba__zk_call_enter(zk_op *op);                      /* make op->node's ch
 void simba__zk_call_children(zk_op *op, const char *path); /* leader, before, found, children, missing */
 void simba__zk_call_names(zk_op *op, const char *path);    /* names */
 void simba__zk_call_children_watch(zk_op *op, const char *path, zk_watch *watch);
+void simba__zk_call_queue_watch(zk_op *op, zk_watch *watch);                    /* of op->queue */
 void simba__zk_call_exists_watch(zk_op *op, const char *path, zk_watch *watch); /* missing */
 void simba__zk_call_owner(zk_op *op, const char *path);                         /* of op->leader: owner, vanished */
 void simba__zk_call_stand_behind(zk_op *op, zk_watch *watch); /* of op->before: vanished, and owner if it leads */
@@ -197,6 +201,7 @@ struct zk_watch {
     void (*fired)(zk_watch *watch, int type);
     zk_node *node;   /* NULL: not of interest any more */
     zk_topic *topic; /* likewise */
+    zk_queue *queue; /* likewise */
 };
 
 zk_watch *simba__zk_watch_new(zk_store *self, void (*fired)(zk_watch *watch, int type));
@@ -220,7 +225,7 @@ struct zk_node {
     zk_store *store;
     uint64_t nonce;
     char *mutex, *id;
-    char *path;   /* of the mutex */
+    zk_queue *queue;
     char *name;   /* of the child, once it is known */
     char *leader; /* the first of the queue, when nobody has asked who that is */
     char prefix[ZK_PREFIX_MAX];
@@ -252,6 +257,38 @@ simba_owner simba__zk_node_owner(const zk_node *node);
 void simba__zk_node_unattended(zk_node *node);
 void simba__zk_node_attended(zk_node *node);
 
+/* --- what is known about whole queues ----------------------------------------------------------------- */
+
+/* Children are numbered in the order in which they are made. So when ours has led and is gone, all up to its number are; and
+ * if the next one that we make has the next number, it leads, and nobody needs to be asked. That holds as long as the node of
+ * the mutex is the same: should it go and be made anew, numbers begin at 0 again. A watch tells of that, before any answer
+ * that comes after it. */
+struct zk_queue {
+    zk_queue *next; /* in its bucket */
+    zk_queue *idle_previous, *idle_next;
+    zk_store *store;
+    char *path;    /* of the mutex */
+    unsigned refs; /* nodes of ours, and the procedure that sets the watch */
+    unsigned wins;
+    bool idle;       /* nobody refers to it; it is kept for a while */
+    bool arming;     /* the watch is being set */
+    zk_watch *watch; /* NULL: not set, and then nothing is known */
+    int64_t gone;    /* all up to this number are; -1: not known */
+};
+
+/* Find or make; NULL: out of memory. */
+zk_queue *simba__zk_queue_get(zk_store *self, const char *mutex);
+void simba__zk_queue_put(zk_queue *queue);
+/* A child of this name leads; it is gone after it has led. */
+void simba__zk_queue_led(zk_queue *queue, const char *name);
+void simba__zk_queue_left(zk_queue *queue, const char *name);
+/* Would a child that is made now be the first, if it gets the next number? And did it? */
+bool simba__zk_queue_may_be_empty(const zk_queue *queue);
+bool simba__zk_queue_is_first(const zk_queue *queue, const char *name);
+/* The connection is lost: nothing is known any more. */
+void simba__zk_queues_forget(zk_store *self);
+void simba__zk_queues_fini(zk_store *self);
+
 /* --- the store -------------------------------------------------------------------------------------- */
 
 struct zk_store {
@@ -269,6 +306,10 @@ struct zk_store {
 
     zk_node **buckets;
     size_t node_count, node_capacity;
+    zk_queue **queues;
+    size_t queue_count, queue_capacity;
+    zk_queue *idle_first, *idle_last; /* the longest idle first */
+    size_t idle_count;
     zk_node *unattended_first, *unattended_last;
     simba_timer chores;
 
