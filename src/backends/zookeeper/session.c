@@ -256,6 +256,7 @@ static void pump(zk_store *self)
     if (down && !is_down(session)) {
         session->attempt = now;
         set_beat(self, now);
+        fcntl(fd, F_SETFD, FD_CLOEXEC); /* the library may be built not to */
     }
     if (rc != ZOK)
         note_failure(self, errno);

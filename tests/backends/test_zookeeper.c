@@ -1,0 +1,363 @@
+/* The ZooKeeper store by itself: what its URL may say, how names become nodes, who may touch them, what it costs the server.
+ * One real server for all. */
+#include <dirent.h>
+#include <simba.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/cm.h"
+#include "lib/proxy.h"
+#include "lib/raw_zookeeper.h"
+#include "lib/referee.h"
+#include "lib/server.h"
+
+#if SIMBA_WITH_ZOOKEEPER
+#include "backends/zookeeper/zookeeper.h"
+#include "util/mem.h"
+
+#define LONG_MS (ref_scaled_ms(20000))
+
+static server zookeeper;
+
+static simba_client *open_client(const char *login, const char *rest)
+{
+    char url[256];
+    simba_client *client = NULL;
+    simba_error err = {0};
+    snprintf(url, sizeof url, "zookeeper://%s127.0.0.1:%d%s", login, zookeeper.port, rest);
+    if (simba_client_open(url, NULL, &err, &client) < 0)
+        fail_msg("%s: %s", url, err.text);
+    return client;
+}
+
+static simba_locker *new_locker(simba_client *client, const char *mutex)
+{
+    simba_locker *locker = NULL;
+    assert_int_equal(simba_locker_new(client, mutex, NULL, NULL, &locker), 0);
+    return locker;
+}
+
+/* --- what the URL may say ------------------------------------------------------------------------------- */
+
+static void test_bad_urls(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *says;
+    } cases[] = {
+        {"zookeeper://h:99999", "port \"99999\""},
+        {"zookeeper://h:", "port"},
+        {"zookeeper://h1,,h2", "host is missing"},
+        {"zookeeper://::1", "brackets"},
+        {"zookeeper://[::1", "brackets"},
+        {"zookeeper://user@h", "without the other"},
+        {"zookeeper://h/a//b", "empty"},
+        {"zookeeper://h/a/../b", "\"..\""},
+        {"zookeeper://h?acl=mine", "acl"},
+        {"zookeeper://h?acl=creator", "acl=creator needs a user"},
+        {"zookeeper://h?session-timeout=1ms", "session-timeout"},
+        {"zookeeper://h?session-timeout=soon", "session-timeout"},
+        {"zookeeper://h?ttl=5s", "ttl does not apply"},
+        {"zookeeper://h?transition=5s", "transition does not apply"},
+        {"zookeeper://h?stop-margin=4s", "stop margin"},
+        {"zookeeper://h?timeout=4s", "\"timeout\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        simba_client *client = NULL;
+        simba_error err = {0};
+        const int rc = simba_client_open(cases[i].url, NULL, &err, &client);
+        if (rc >= 0 || !strstr(err.text, cases[i].says))
+            fail_msg("%s: %d %s", cases[i].url, rc, err.text);
+    }
+}
+
+/* ttl and transition as options of the program: an error that names the one. */
+static void test_lease_options(void **state)
+{
+    (void)state;
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    simba_client *client = NULL;
+    simba_error err = {0};
+    options.timing.transition_ms = 1000;
+    assert_int_equal(simba_client_open("zookeeper://h", &options, &err, &client), SIMBA_EURL);
+    assert_non_null(strstr(err.text, "transition does not apply"));
+    client = open_client("", "");
+    simba_contender_options contender = SIMBA_CONTENDER_OPTIONS_INIT;
+    simba_contender *handle = NULL;
+    contender.timing.ttl_ms = 1000;
+    assert_int_equal(simba_contender_new(client, "m", &contender, &err, &handle), SIMBA_EINVAL);
+    assert_non_null(strstr(err.text, "ttl does not apply"));
+    contender.timing.ttl_ms = SIMBA_INHERIT;
+    contender.timing.stop_margin_ms = 9000;
+    assert_int_equal(simba_contender_new(client, "m", &contender, &err, &handle), SIMBA_EINVAL);
+    assert_non_null(strstr(err.text, "stop margin"));
+    simba_client_close(client);
+}
+
+/* A name that leads nowhere, and a server that is not there: words, and no password in them. */
+static void test_unreachable(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {"zookeeper://u:topsecret@nowhere.invalid",
+                                       "zookeeper://u:topsecret@127.0.0.1:1"};
+    for (size_t i = 0; i < 2; i++) {
+        simba_client *client = NULL;
+        simba_error err = {0};
+        assert_int_equal(simba_client_open(urls[i], NULL, &err, &client), 0);
+        simba_locker *locker = new_locker(client, "m");
+        assert_int_equal(simba_locker_acquire(locker, 0, &err), SIMBA_EUNAVAILABLE);
+        assert_non_null(strstr(err.text, "zookeeper"));
+        assert_null(strstr(err.text, "topsecret"));
+        simba_locker_free(locker);
+        simba_client_close(client);
+    }
+}
+
+/* --- names ------------------------------------------------------------------------------------------------ */
+
+static void test_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *mutex, *path;
+    } cases[] = {
+        {"orders", "/simba/orders"},
+        {"a b%c:{d}", "/simba/a b%c:{d}"},
+        {"50%", "/simba/50%"},
+        {"a/b", "/simba/a%2Fb"},
+        {"a%2Fb", "/simba/a%252Fb"},
+        {"%/", "/simba/%%2F"},
+        {".", "/simba/%2E"},
+        {"..", "/simba/%2E%2E"},
+        {"...", "/simba/..."},
+        {"a\x7f"
+         "b",
+         "/simba/a%7Fb"},
+        {"caf\xc3\xa9", "/simba/caf\xc3\xa9"},
+        {"\xc2\x85", "/simba/%C2%85"},
+        {"\xee\x80\x80", "/simba/%EE%80%80"},
+        {"\xef\xbf\xbd", "/simba/%EF%BF%BD"},
+        {"\xf0\x9f\xa6\x81", "/simba/%F0%9F%A6%81"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *path = simba__zk_mutex_path("/simba", cases[i].mutex);
+        assert_string_equal(path, cases[i].path);
+        char *mutex = simba__zk_mutex_of(strrchr(path, '/') + 1);
+        assert_string_equal(mutex, cases[i].mutex);
+        simba__free(path);
+        simba__free(mutex);
+    }
+    char one[ZK_PREFIX_MAX];
+    char other[ZK_PREFIX_MAX];
+    simba__zk_prefix(UINT64_C(0x0123456789abcdef), "x", one);
+    assert_int_equal(strncmp(one, "_c_01234567-89ab-cdef-", 22), 0);
+    assert_int_equal(strlen(one), strlen("_c_") + 36 + strlen("-latch-"));
+    simba__zk_prefix(UINT64_C(0x0123456789abcdef), "y", other);
+    assert_string_not_equal(one, other);
+    assert_true(simba__zk_order("_c_z-latch-0000000001", "_c_a-latch-0000000002") < 0);
+    assert_true(simba__zk_order("_c_latch-9-latch-0000000010", "_c_a-latch-0000000009") > 0);
+}
+
+/* --- rights ------------------------------------------------------------------------------------------------- */
+
+static void test_rights(void **state)
+{
+    (void)state;
+    simba_error err = {0};
+    simba_client *owner = open_client("app:secret@", "/closed?acl=creator");
+    simba_client *friend = open_client("app:secret@", "/closed?acl=creator");
+    simba_client *stranger = open_client("app:wrong@", "/closed");
+    simba_locker *held = new_locker(owner, "m");
+    simba_locker *waiting = new_locker(friend, "m");
+    simba_locker *refused = new_locker(stranger, "m");
+    assert_int_equal(simba_locker_acquire(held, 5000, &err), 0);
+    assert_int_equal(simba_locker_acquire(waiting, 0, &err), SIMBA_ETIMEDOUT);
+    assert_non_null(strstr(err.text, simba_locker_id(held)));
+    assert_int_equal(simba_locker_acquire(refused, 5000, &err), SIMBA_EPERM);
+    assert_null(strstr(err.text, "wrong"));
+    assert_int_equal(simba_client_force_release(stranger, "m", &err), SIMBA_EPERM);
+    assert_int_equal(simba_locker_release(held, &err), 0);
+    simba_locker_free(held);
+    simba_locker_free(waiting);
+    simba_locker_free(refused);
+    simba_client_close(owner);
+    simba_client_close(friend);
+    simba_client_close(stranger);
+}
+
+/* --- what it costs the server -------------------------------------------------------------------------------- */
+
+static double counter(const char *name)
+{
+    static char text[65536];
+    server_ask_zookeeper(&zookeeper, "mntr", text, sizeof text);
+    const char *line = strstr(text, name);
+    if (!line)
+        fail_msg("the server does not count %s", name);
+    return strtod(line + strlen(name), NULL);
+}
+
+static unsigned grants;
+static simba_contender *leader;
+
+static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
+{
+    (void)state, (void)user;
+    ref_lock();
+    leader = contender;
+    grants++;
+    ref_unlock();
+}
+
+/* Thirty contenders of one client share one session, and a hand-over between them fires one watch. */
+static void test_no_herd(void **state)
+{
+    (void)state;
+    enum { N = 30, HAND_OVERS = 20 };
+    simba_contender *contenders[N];
+    const double sessions = counter("zk_global_sessions");
+    simba_client *client = open_client("", "/herd");
+    for (int i = 0; i < N; i++) {
+        simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+        options.on_acquired = on_acquired;
+        assert_int_equal(simba_contender_new(client, "m", &options, NULL, &contenders[i]), 0);
+        assert_int_equal(simba_contender_start(contenders[i]), 0);
+    }
+    assert_true(REF_WITHIN(LONG_MS, counter("zk_watch_count") >= N - 1));
+    assert_true(counter("zk_global_sessions") == sessions + 1);
+    const double fired = counter("zk_sum_node_deleted_watch_count");
+    for (unsigned i = 1; i <= HAND_OVERS; i++) {
+        assert_int_equal(simba_contender_stop(leader), 0);
+        assert_true(REF_WITHIN(LONG_MS, grants > i));
+    }
+    assert_true(REF_WITHIN(LONG_MS, counter("zk_sum_node_deleted_watch_count") >= fired + HAND_OVERS));
+    assert_true(counter("zk_sum_node_deleted_watch_count") == fired + HAND_OVERS);
+    for (int i = N - 1; i >= 0; i--)
+        simba_contender_free(contenders[i]);
+    simba_client_close(client);
+}
+
+/* Sockets are not handed on to programs that are started. */
+static void test_close_on_exec(void **state)
+{
+    (void)state;
+    simba_client *client = open_client("", "");
+    simba_locker *locker = new_locker(client, "fd");
+    assert_int_equal(simba_locker_acquire(locker, 5000, NULL), 0);
+    unsigned sockets = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        char path[300];
+        char text[400] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        if (strtol(entry->d_name, NULL, 10) <= STDERR_FILENO || readlink(path, text, sizeof text - 1) < 0 ||
+            strncmp(text, "socket:", 7) != 0)
+            continue;
+        sockets++;
+        snprintf(path, sizeof path, "/proc/self/fdinfo/%s", entry->d_name);
+        FILE *info = fopen(path, "r");
+        unsigned flags = 0;
+        while (info && fgets(text, sizeof text, info))
+            if (sscanf(text, "flags: %o", &flags) == 1)
+                break;
+        if (info)
+            fclose(info);
+        if (!(flags & 02000000))
+            REF_COMPLAIN("descriptor %s stays open", entry->d_name);
+    }
+    closedir(dir);
+    assert_int_equal(ref_complaints(), 0);
+    assert_true(sockets > 0);
+    simba_locker_free(locker);
+    simba_client_close(client);
+}
+
+/* --- what is known about a queue ------------------------------------------------------------------------------ */
+
+/* Numbers begin at 0 again when the node of the mutex was removed. Whoever has led before must not take the next number for
+ * the first place. */
+static void test_numbers_begin_anew(void **state)
+{
+    (void)state;
+    enum { TURNS = 3, OTHERS = 4 };
+    simba_error err = {0};
+    simba_client *client = open_client("", "/anew");
+    simba_locker *locker = new_locker(client, "m");
+    for (int i = 0; i < TURNS + 1; i++) {
+        assert_int_equal(simba_locker_acquire(locker, 5000, &err), 0);
+        assert_int_equal(simba_locker_release(locker, &err), 0);
+    }
+    zhandle_t *raw = raw_zookeeper_open(zookeeper.port, NULL);
+    assert_int_equal(raw_zookeeper_delete(raw, "/anew/simba/m"), ZOK);
+    zookeeper_close(raw);
+    simba_client *rival = open_client("", "/anew");
+    simba_locker *holder = new_locker(rival, "m");
+    assert_int_equal(simba_locker_acquire(holder, 5000, &err), 0); /* number 0 */
+    for (int i = 0; i < OTHERS - 1; i++) {
+        simba_locker *passing = new_locker(rival, "m");
+        assert_int_equal(simba_locker_acquire(passing, 0, &err), SIMBA_ETIMEDOUT);
+        simba_locker_free(passing);
+    }
+    /* The next number is just the one after the last of ours. */
+    assert_int_equal(simba_locker_acquire(locker, 0, &err), SIMBA_ETIMEDOUT);
+    assert_non_null(strstr(err.text, simba_locker_id(holder)));
+    simba_locker_free(holder);
+    simba_locker_free(locker);
+    simba_client_close(rival);
+    simba_client_close(client);
+}
+
+/* --- the end --------------------------------------------------------------------------------------------------- */
+
+/* A server that has fallen silent does not keep a client from closing. */
+static void test_close_in_silence(void **state)
+{
+    (void)state;
+    char url[64];
+    proxy network;
+    simba_client *client = NULL;
+    proxy_start(&network, zookeeper.port);
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d", network.port);
+    assert_int_equal(simba_client_open(url, NULL, NULL, &client), 0);
+    simba_locker *locker = new_locker(client, "silence");
+    assert_int_equal(simba_locker_acquire(locker, 5000, NULL), 0);
+    assert_int_equal(simba_locker_release(locker, NULL), 0);
+    proxy_set(&network, PROXY_FREEZE);
+    const int64_t before_ms = ref_now_ms();
+    simba_locker_free(locker);
+    simba_client_close(client);
+    assert_true(ref_now_ms() - before_ms < LONG_MS / 2);
+    proxy_stop(&network);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_urls),         cmocka_unit_test(test_lease_options),
+        cmocka_unit_test(test_unreachable),      cmocka_unit_test(test_names),
+        cmocka_unit_test(test_rights),           cmocka_unit_test(test_no_herd),
+        cmocka_unit_test(test_close_on_exec),    cmocka_unit_test(test_numbers_begin_anew),
+        cmocka_unit_test(test_close_in_silence),
+    };
+    if (!server_has_zookeeper()) {
+        puts("1..0 # SKIP ZooKeeper and java are not installed");
+        return 0;
+    }
+    server_init(&zookeeper);
+    if (!server_start_zookeeper(&zookeeper)) {
+        puts("Bail out! ZooKeeper does not start");
+        return 1;
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    server_fini(&zookeeper);
+    return failed;
+}
+#else
+int main(void)
+{
+    puts("1..0 # SKIP built without zookeeper");
+    return 0;
+}
+#endif
