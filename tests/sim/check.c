@@ -23,25 +23,36 @@ void check_broken(sim *s, const char *promise, const char *format, ...)
 void check_trouble(sim *s, unsigned process, int64_t from, int64_t to)
 {
     if (s->checks.troubles < SIM_TROUBLES)
-        s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, from, to};
+        s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, false, from, to};
+}
+
+void check_jump(sim *s, unsigned process, int64_t ns)
+{
+    check_trouble(s, process, s->now - ns, s->now);
+    if (s->checks.troubles > 0)
+        s->checks.trouble[s->checks.troubles - 1].jump = true;
 }
 
 /* How long, between the two moments, this process or the store may not have been itself: from the beginning of the first
- * trouble to the end of the last. Negative: there was none. */
+ * trouble to the end of the last, and what the clock has skipped. Negative: there was none. */
 static int64_t trouble_ns(const sim *s, unsigned process, int64_t from, int64_t to)
 {
-    int64_t first = INT64_MAX, last = INT64_MIN;
+    int64_t first = INT64_MAX, last = INT64_MIN, skipped = 0;
     for (unsigned i = 0; i < s->checks.troubles; i++) {
         const sim_trouble *trouble = &s->checks.trouble[i];
         if ((trouble->process != process && trouble->process != SIM_PROCESSES) || trouble->to < from ||
             trouble->from > to)
             continue;
+        if (trouble->jump) {
+            skipped += trouble->to - trouble->from;
+            continue;
+        }
         first = trouble->from < first ? trouble->from : first;
         last = trouble->to > last ? trouble->to : last;
     }
     if (first == INT64_MAX)
-        return -1;
-    return (last < to ? last : to) - (first > from ? first : from);
+        return skipped > 0 ? skipped : -1;
+    return (last < to ? last : to) - (first > from ? first : from) + skipped;
 }
 
 static bool was_revoked(const sim *s, unsigned mutex, uint64_t token)

@@ -23,6 +23,11 @@ int64_t sim_clock_when(const sim_clock *clock, int64_t shown)
     return at;
 }
 
+void sim_clock_jump(sim_clock *clock, int64_t ns)
+{
+    clock->base_shown += ns;
+}
+
 void sim_clock_set_rate(sim_clock *clock, int64_t at, int64_t ppm)
 {
     clock->base_shown = sim_clock_read(clock, at);

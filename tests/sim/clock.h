@@ -18,6 +18,7 @@ typedef struct sim_clock {
 int64_t sim_clock_read(const sim_clock *clock, int64_t at);
 /* The first moment at which the clock shows at least `shown`. */
 int64_t sim_clock_when(const sim_clock *clock, int64_t shown);
+void sim_clock_jump(sim_clock *clock, int64_t ns);
 void sim_clock_set_rate(sim_clock *clock, int64_t at, int64_t ppm);
 
 #endif

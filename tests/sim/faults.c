@@ -138,6 +138,9 @@ void fault_item(sim *s, const sim_event *event)
     case SIM_ITEM_RATE:
         process_set_rate(s, item->who, item->arg);
         break;
+    case SIM_ITEM_JUMP:
+        process_jump(s, item->who, item->arg * SIM_MS);
+        break;
     case SIM_ITEM_UNSUBSCRIBE:
         memset(s->store.subscribed[item->who], 0, sizeof s->store.subscribed[item->who]);
         sim_plan_event(s, EV_RESUBSCRIBE, item->who, s->now + min64(item->for_ns, 3 * SIM_S), process->boot, 0);

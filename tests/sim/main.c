@@ -28,7 +28,7 @@ static const char usage[] =
     "  --jobs N         how many threads (1)\n"
     "  --broken WHAT    break an assumption, drift or lost-writes, and expect to find out\n"
     "  --trace          print the event log of --seed, in the format of `simba timeline`\n"
-    "  --svg FILE       draw --seed, or the first seed that breaks a promise\n"
+    "  --svg FILE       draw --seed, or the first seed that breaks a promise (simba-sim-SEED-STORE.svg)\n"
     "  --story NAME     draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
     "  --help           this text\n"
     "\n"

@@ -113,6 +113,7 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
         SIM_ITEM_RATE,    SIM_ITEM_LOSE,      SIM_ITEM_LOSE,        SIM_ITEM_DELAY,       SIM_ITEM_DELAY,
         SIM_ITEM_REPEAT,  SIM_ITEM_CUT,       SIM_ITEM_CUT,         SIM_ITEM_UNSUBSCRIBE, SIM_ITEM_FREEZE,
         SIM_ITEM_RESTART, SIM_ITEM_FAIL_OVER, SIM_ITEM_FORCE,       SIM_ITEM_STORE_RATE,  SIM_ITEM_STORE_EPOCH,
+        SIM_ITEM_JUMP,
     };
     const int64_t lease_ns = (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
@@ -135,6 +136,10 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
         case SIM_ITEM_RATE:
         case SIM_ITEM_STORE_RATE:
             item->arg = pick(seed, -most, most);
+            break;
+        case SIM_ITEM_JUMP:
+            item->arg = spread(seed, 1, 2 * lease_ns / SIM_MS);
+            item->for_ns = 0;
             break;
         case SIM_ITEM_STORE_EPOCH:
             item->arg = pick(seed, -100000, 100000);

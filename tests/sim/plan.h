@@ -40,6 +40,7 @@ typedef enum sim_broken {
     X(STALL, "stall")                 /* who: process; between reading the clock and acting on it, in its next turn */ \
     X(KILL, "kill")                   /* who: process; restarted with the same ids after `for`, never if that is 0 */  \
     X(RATE, "clock-rate")             /* who: process; arg: ppm */                                                     \
+    X(JUMP, "clock-jump")             /* who: process; arg: ms forward, as after a machine has slept */                \
     X(STORE_RATE, "store-clock-rate") /* arg: ppm */                                                                   \
     X(STORE_EPOCH, "store-wall-clock")   /* arg: ms that it jumps */                                                   \
     X(LOSE, "lose")                      /* who: process; arg: per mille of messages lost, either way */               \

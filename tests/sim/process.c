@@ -558,10 +558,10 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
         sim_plan_event(s, EV_PROCESS_UP, p, s->now + back_after_ns, process->boot, 0);
 }
 
-void process_set_rate(sim *s, unsigned p, int64_t ppm)
+/* The clock is another one now: what was planned by it comes at another time. */
+static void plan_anew(sim *s, unsigned p)
 {
     sim_process *process = &s->process[p];
-    sim_clock_set_rate(&process->clock, s->now, ppm);
     for (unsigned i = 0; i < s->parties; i++) {
         sim_party *party = &s->party[i];
         if (party->process != p || !process->alive)
@@ -572,6 +572,22 @@ void process_set_rate(sim *s, unsigned p, int64_t ppm)
     }
     if (process->session)
         plan_local(s, EV_SESSION_OVER, p, process, process->session_until, ++process->session_version);
+}
+
+void process_set_rate(sim *s, unsigned p, int64_t ppm)
+{
+    sim_clock_set_rate(&s->process[p].clock, s->now, ppm);
+    plan_anew(s, p);
+}
+
+void process_jump(sim *s, unsigned p, int64_t ns)
+{
+    sim_clock_jump(&s->process[p].clock, ns);
+    plan_anew(s, p);
+    /* That much of a lease is gone at once, and nobody could be told meanwhile. */
+    check_jump(s, p, ns);
+    if (s->process[p].paused_until < s->now)
+        s->process[p].paused_until = s->now;
 }
 
 /* --- events ------------------------------------------------------------------------------------------ */

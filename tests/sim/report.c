@@ -72,8 +72,10 @@ static void draw(sim *s, const sim_plan *plan, const char *svg, FILE *out)
     if (timeline_log_draw(lines, from_ms, end_ms, &line)) {
         fprintf(out, "from %" PRId64 ".%03d s on:\n", from_ms / 1000, (int)(from_ms % 1000));
         timeline_print(&line, &t);
-        if (svg)
+        if (svg) {
             draw_svg(&line, plan, svg);
+            fprintf(out, "drawn: %s\n", svg);
+        }
     }
     timeline_log_free(lines);
 }
@@ -81,6 +83,11 @@ static void draw(sim *s, const sim_plan *plan, const char *svg, FILE *out)
 void sim_report(sim *s, const sim_plan *plan, const sim_verdict *verdict, const char *svg, FILE *out)
 {
     sim_plan smallest = *plan;
+    char path[96];
+    if (!svg && verdict->promise) {
+        snprintf(path, sizeof path, "simba-sim-%" PRIu64 "-%s.svg", plan->seed, stores[plan->store]);
+        svg = path;
+    }
     print_command(plan, out);
     if (verdict->promise) {
         sim_verdict again;

@@ -7,7 +7,7 @@
 /* The whole scenario as SVG. */
 void sim_draw(sim *sim, const sim_plan *plan, const char *title, FILE *svg);
 
-/* `svg`: also draw it into this file; NULL: do not. */
+/* `svg`: the file to draw it into as well; NULL: one that is named after the seed, if a promise was broken. */
 void sim_report(sim *sim, const sim_plan *plan, const sim_verdict *verdict, const char *svg, FILE *out);
 
 #endif

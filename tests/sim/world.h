@@ -212,6 +212,7 @@ typedef struct sim_store {
 
 typedef struct sim_trouble {
     uint8_t process; /* or SIM_PROCESSES: everybody's */
+    bool jump;       /* the clock skipped that much */
     int64_t from, to;
 } sim_trouble;
 
@@ -281,6 +282,7 @@ bool process_is_paused(const sim *s, const sim_process *process);
 void process_start(sim *s, unsigned process);
 void process_kill(sim *s, unsigned process, int64_t back_after_ns);
 void process_set_rate(sim *s, unsigned process, int64_t ppm);
+void process_jump(sim *s, unsigned process, int64_t ns); /* its clock, forward */
 void process_event(sim *s, const sim_event *event);
 /* The application's calls. */
 void party_start(sim *s, sim_party *party);
@@ -318,6 +320,7 @@ void fault_heal(sim *s);
 
 void check_broken(sim *s, const char *promise, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void check_trouble(sim *s, unsigned process, int64_t from, int64_t to);
+void check_jump(sim *s, unsigned process, int64_t ns);
 void check_step(sim *s, sim_party *party, const simba__contention *before, const simba__event *event,
                 const simba__actions *actions);
 void check_submit(sim *s, const sim_party *party, const simba__actions *actions);
