@@ -11,6 +11,7 @@
 
 #define DRIFT_PPM 10000
 #define OP_TIMEOUT_MS 4000
+#define EVENTS_MAX 3000000 /* a hundred times what the busiest run needs */
 
 sim *sim_new(void)
 {
@@ -253,7 +254,8 @@ void sim_run(sim *s, const sim_plan *plan, FILE *log, sim_verdict *ret_verdict)
     const int64_t end = plan->horizon_ns + 2 * sim_settle_ns(s);
     while (!s->verdict.promise && sim_events_next(&s->events, &event) && event.at <= end) {
         s->now = event.at;
-        s->verdict.events++;
+        if (++s->verdict.events > EVENTS_MAX)
+            check_broken(s, "L1", "it does not come to an end");
         happen(s, &event);
     }
     if (!s->verdict.promise) {
