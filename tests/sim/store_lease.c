@@ -156,6 +156,16 @@ static void queue_up(sim *s, const sim_message *message, bool won)
     }
 }
 
+/* How many come before it, plus one. */
+static int64_t place_of(const sim *s, const sim_message *message)
+{
+    const sim_waiting *waiting = &s->store.waiting[message->mutex];
+    for (unsigned i = 0; i < waiting->count; i++)
+        if (same_id(s, waiting->party[i], message->party))
+            return i + 1;
+    return 0;
+}
+
 static void refuse_for_the_invited(sim *s, sim_message *message)
 {
     simba_reply *reply = &message->request.reply;
@@ -194,6 +204,7 @@ void lease_request(sim *s, sim_message *message)
     sim_message copy = *message; /* pushes may move the messages */
     const bool did = simba__row_apply(row, store_now(s), &copy.request);
     queue_up(s, &copy, did);
+    copy.request.reply.place = copy.request.op == SIMBA_OP_ACQUIRE && !did ? place_of(s, &copy) : 0;
     if (did)
         changed(s, m, &before, copy.party, straggler);
     answer(s, &copy);
