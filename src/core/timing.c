@@ -198,7 +198,11 @@ int64_t simba__period_last_ns(const simba__timing *timing)
 
 int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures, uint64_t *seed)
 {
-    return growing_ns(timing->jitter_max_ns / 16, failures - 1, timing->jitter_max_ns, seed);
+    /* Not less for want of jitter: a store that is away is not to be asked without a pause. */
+    const int64_t usual =
+        min64(simba__timing_defaults.jitter_max_ms * MS, (timing->ttl_ns + timing->transition_ns) / 10);
+    const int64_t most = max64(timing->jitter_max_ns, usual);
+    return growing_ns(most / 16, failures - 1, most, seed);
 }
 
 int64_t simba__period_op_timeout_ns(const simba__timing *timing, simba_op op)

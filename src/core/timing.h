@@ -60,8 +60,8 @@ int64_t simba__period_retry_ns(const simba__timing *timing, unsigned failures, u
  * as the transition to be over, early enough for an answer. */
 int64_t simba__period_last_ns(const simba__timing *timing);
 
-/* The pause after the given number of failed acquires: grows up to the upper bound of the jitter, so that a store that
- * comes back is found as fast as a mutex that becomes free. */
+/* The pause after the given number of failed acquires: grows up to the upper bound of the jitter, or what is usual for
+ * that, so that a store that comes back is found as fast as a mutex that becomes free. */
 int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures, uint64_t *seed);
 
 /* How long a waiter waits: until the owner's transition is over; never below 0. Give or take the jitter; or, for one that

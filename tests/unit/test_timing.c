@@ -236,6 +236,17 @@ static void answers_are_not_waited_for_too_long(void **state)
     assert_true(simba__period_op_timeout_ns(&timing, SIMBA_OP_ACQUIRE) <= 4000 * MS);
 }
 
+/* Who has no jitter still pauses: a store that is away is not asked a thousand times a second. */
+static void backs_off_also_without_jitter(void **state)
+{
+    (void)state;
+    simba__timing timing = resolved(10000, 6000);
+    timing.jitter_min_ns = timing.jitter_max_ns = 0;
+    uint64_t seed = 1;
+    assert_in_range(simba__period_backoff_ns(&timing, 1, &seed), 40 * MS, 80 * MS);
+    assert_in_range(simba__period_backoff_ns(&timing, 20, &seed), 750 * MS, 1250 * MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +262,7 @@ int main(void)
         cmocka_unit_test(a_wait_is_never_negative),
         cmocka_unit_test(waiters_come_by_their_place),
         cmocka_unit_test(answers_are_not_waited_for_too_long),
+        cmocka_unit_test(backs_off_also_without_jitter),
     };
     return cmocka_run_group_tests_name("timing", tests, NULL, NULL);
 }
