@@ -11,7 +11,7 @@
 
 #define DRIFT_PPM 10000
 #define OP_TIMEOUT_MS 4000
-#define EVENTS_MAX 3000000 /* a hundred times what the busiest run needs */
+#define EVENTS_MAX 500000 /* ten times what the busiest run needs */
 
 sim *sim_new(void)
 {

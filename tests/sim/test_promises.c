@@ -63,7 +63,7 @@ static void a_fixed_set(void **state)
 {
     (void)state;
     for (int store = 0; store < SIM_STORES; store++)
-        keeps_promises((sim_store_kind)store, 1, seeds(3000));
+        keeps_promises((sim_store_kind)store, 1, seeds(2000));
 }
 
 static void fresh_seeds(void **state)
@@ -73,7 +73,7 @@ static void fresh_seeds(void **state)
     assert_int_equal(simba__random_bytes(&first, sizeof first), 0);
     first >>= 16;
     for (int store = 0; store < SIM_STORES; store++)
-        keeps_promises((sim_store_kind)store, first, seeds(3000));
+        keeps_promises((sim_store_kind)store, first, seeds(2000));
 }
 
 int main(void)
