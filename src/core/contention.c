@@ -107,7 +107,7 @@ static simba_local last_chance(const machine *m)
 
 static simba_local shortly_before(const machine *m, simba_local last)
 {
-    return simba__local_add(last, -simba__period_last_ns(m->timing));
+    return simba__local_add(last, -2 * simba__period_last_ns(m->timing));
 }
 
 /* Half of what is left at most: neither the pause nor the wait may use up the end. What would end shortly before the last

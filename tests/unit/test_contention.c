@@ -245,6 +245,22 @@ static void a_swallowed_answer_is_not_waited_for_beyond_the_last_chance(void **s
     assert_true(trace_held_ms(&t) > 15000);
 }
 
+/* L3: near the end an answer still gets the time that it may need: a wait that would be over shortly before the last chance
+ * lasts until then. */
+static void a_late_attempt_waits_until_the_last_chance(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_at(&t, 9250);
+    trace_pass(&t, 14800);
+    trace_fails(&t, SIMBA_ETIMEDOUT);
+    trace_at(&t, timer_ms(&t)); /* half of what is left until 15589 */
+    assert_true(t.actions.submit);
+    assert_in_range(t.now_ms, 14900, 15200);
+    assert_in_range((t.actions.deadline.ns - INT64_C(5000000000000)) / 1000000, 15588, 15590);
+}
+
 /* S2: nothing is heard from the store, and yet the holder is told, before the lease can end on the store's clock. */
 static void an_unreachable_holder_is_told_by_its_own_clock(void **state)
 {
@@ -880,6 +896,7 @@ int main(void)
         cmocka_unit_test(retries_a_failed_renewal_inside_the_window),
         cmocka_unit_test(an_outage_as_long_as_the_transition_costs_nothing),
         cmocka_unit_test(a_swallowed_answer_is_not_waited_for_beyond_the_last_chance),
+        cmocka_unit_test(a_late_attempt_waits_until_the_last_chance),
         cmocka_unit_test(an_unreachable_holder_is_told_by_its_own_clock),
         cmocka_unit_test(the_lease_allows_for_drift),
         cmocka_unit_test(after_a_suspend_the_clock_comes_first),
