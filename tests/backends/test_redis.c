@@ -453,6 +453,7 @@ static void test_ways(void **state)
     char path[96];
     snprintf(path, sizeof path, "%s/redis.sock", other.folder);
     assert_true(server_start_redis(&other, (const char *const[]){"--unixsocket", path, NULL}));
+    assert_true(server_await_redis(&other, "PING", "PONG")); /* the socket file comes after the port */
     snprintf(urls[0], sizeof urls[0], "redis+unix://%s?db=3", path);
     snprintf(urls[1], sizeof urls[1], "redis://[::1]:%d/3", redis.port);
     snprintf(urls[2], sizeof urls[2], "redis://localhost:%d/3", redis.port);

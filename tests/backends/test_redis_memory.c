@@ -97,7 +97,7 @@ static void test_cluster(void **state)
     char url[256];
     (void)state;
     server_init(&group);
-    assert_true(server_start_redis_cluster(&group));
+    assert_true(server_start_calm_redis_cluster(&group));
     snprintf(url, sizeof url, "redis+cluster://%s", group.hosts);
     sweep(url, FAILING_SIMBA);
 }

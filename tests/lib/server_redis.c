@@ -61,7 +61,8 @@ static bool start_plain(server *s)
 {
     char path[96];
     snprintf(path, sizeof path, "%s/redis.sock", s->folder);
-    return server_start_redis(s, (const char *const[]){"--unixsocket", path, NULL});
+    return server_start_redis(s, (const char *const[]){"--unixsocket", path, NULL}) &&
+           server_await_redis(s, "PING", "PONG"); /* the socket file comes after the port */
 }
 
 static bool start_tls(server *s)
@@ -203,6 +204,15 @@ bool server_start_redis_cluster(server *s)
     return true;
 }
 
+bool server_start_calm_redis_cluster(server *s)
+{
+    if (!server_start_redis_cluster(s))
+        return false;
+    for (unsigned i = 0; i < 3; i++)
+        server_tell_redis(server_nth(s, i), "CONFIG SET cluster-node-timeout 30000");
+    return true;
+}
+
 bool server_start_redis_replica(server *s, const server *master)
 {
     char id[48] = "";
@@ -221,4 +231,4 @@ bool server_start_redis_replica(server *s, const server *master)
 const server_kind server_kind_redis = {"redis", "redis-server", start_plain};
 const server_kind server_kind_redis_tls = {"redis-tls", "redis-server", start_tls};
 const server_kind server_kind_redis_sentinel = {"redis-sentinel", "redis-server", server_start_redis_sentinel};
-const server_kind server_kind_redis_cluster = {"redis-cluster", "redis-server", server_start_redis_cluster};
+const server_kind server_kind_redis_cluster = {"redis-cluster", "redis-server", server_start_calm_redis_cluster};
