@@ -144,6 +144,29 @@ static void test_examine(void **state)
     testhost_close(&a);
 }
 
+/* An invitation that overtakes the answer which makes its contender wait is for that contender, not for whoever of the
+ * client comes first. */
+static void test_invitation_before_the_answer(void **state)
+{
+    (void)state;
+    open_store(&a);
+    simba_topic topic = {.mutex = "orders"};
+    acquire(&a, "orders", "me", 1);
+    acquire_or_wait(&a, "orders", "you", 2);
+    acquire_or_wait(&a, "orders", "they", 3);
+    watch(&a, &topic);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "you", 2, 0);
+    say("PUBLISH simba:{orders}:you released@@me");
+    assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
+    a.push_count = 0;
+    acquire_or_wait(&a, "orders", "you", 5);
+    assert_int_equal(a.push_count, 1);
+    assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_CHANGED);
+    assert_int_equal(a.pushes[0].nonce, 5);
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
 /* All mutexes, by name, owned or not, with how many wait; or those that match a shell pattern. Also those of JVM
  * contenders. */
 static void test_list(void **state)
@@ -503,6 +526,7 @@ int main(void)
         cmocka_unit_test_setup(test_acquire_and_release, setup),
         cmocka_unit_test_setup(test_renew, setup),
         cmocka_unit_test_setup(test_examine, setup),
+        cmocka_unit_test_setup(test_invitation_before_the_answer, setup),
         cmocka_unit_test_setup(test_incarnations, setup),
         cmocka_unit_test_setup(test_tokens_grow, setup),
         cmocka_unit_test_setup(test_force_release, setup),

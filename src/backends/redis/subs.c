@@ -431,8 +431,12 @@ void simba__redis_subs_waits(redis_store *self, const simba_request *request)
         return;
     kept->here = true;
     kept->nonce = request->nonce;
-    if (strcmp(watch->invited, request->id) == 0)
-        make_stale(self, watch); /* its invitation came before the answer that made it wait */
+    if (strcmp(watch->invited, request->id) == 0) {
+        /* Its invitation came before the answer that made it wait. This one has to ask: to any other the mutex is kept for
+         * somebody else. */
+        const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
+        self->host->push_to(self->host, request->mutex, request->nonce, &push);
+    }
 }
 
 static void forget_waiter(redis_store *self, redis_watch *watch, redis_waiter **link)
