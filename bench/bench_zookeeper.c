@@ -111,6 +111,7 @@ static void start_curator(void)
     int from[2];
     snprintf(command, sizeof command, "javac -d %s -cp " CLASSES " " BENCH_SOURCES "/CuratorBench.java",
              bench_temp_dir());
+    // NOLINTNEXTLINE(cert-env33-c): made of what is ours
     if (system(command) != 0 || pipe(to) != 0 || pipe(from) != 0)
         bench_fail("Curator", "cannot be compiled");
     snprintf(class_path, sizeof class_path, "%s:" CLASSES, bench_temp_dir());
@@ -341,6 +342,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (access("/dev/shm", W_OK) == 0)
         setenv("TMPDIR", "/dev/shm", 0); /* the clients are to be measured, not the disk */
+    // NOLINTNEXTLINE(cert-env33-c): a fixed word
     if (access(JARS "curator-recipes.jar", R_OK) != 0 || system("command -v javac >/dev/null") != 0)
         bench_fail("bench_zookeeper", "needs javac, ZooKeeper and Curator (Debian: libcurator-recipes-java)");
     start_server();

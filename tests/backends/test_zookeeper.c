@@ -194,9 +194,7 @@ static double counter(const char *name)
     static char text[65536];
     server_ask_zookeeper(&zookeeper, "mntr", text, sizeof text);
     const char *line = strstr(text, name);
-    if (!line)
-        fail_msg("the server does not count %s", name);
-    return strtod(line + strlen(name), NULL);
+    return line ? strtod(line + strlen(name), NULL) : -1;
 }
 
 static unsigned grants;

@@ -46,12 +46,10 @@ static size_t look_at(const char *text, bool *ret_refused)
 
 char *simba__zk_mutex_path(const char *root, const char *mutex)
 {
-    const size_t root_length = strlen(root);
-    char *path = simba__malloc(root_length + 1 + 3 * strlen(mutex) + 1);
+    char *path = simba__malloc(strlen(root) + 1 + 3 * strlen(mutex) + 1);
     if (!path)
         return NULL;
-    memcpy(path, root, root_length);
-    char *out = path + root_length;
+    char *out = stpcpy(path, root);
     *out++ = '/';
     const bool dots = strcmp(mutex, ".") == 0 || strcmp(mutex, "..") == 0;
     while (*mutex) {

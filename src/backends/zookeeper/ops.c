@@ -98,9 +98,8 @@ static void park(zk_op *op)
     self->parked_last = op;
 }
 
-static void unpark(zk_op *op)
+static void unpark(zk_store *self, zk_op *op)
 {
-    zk_store *self = op->store;
     if (!op->parked)
         return;
     op->parked = false;
@@ -114,13 +113,13 @@ static void unpark(zk_op *op)
         self->parked_last = op->parked_previous;
 }
 
-static void unlink_op(zk_op *op)
+static void unlink_op(zk_store *self, zk_op *op)
 {
-    unpark(op);
+    unpark(self, op);
     if (op->previous)
         op->previous->next = op->next;
     else
-        op->store->ops = op->next;
+        self->ops = op->next;
     if (op->next)
         op->next->previous = op->previous;
 }
@@ -134,7 +133,7 @@ void simba__zk_op_end(zk_op *op)
     }
     if (op->calls > 0 || op->rows > 0)
         return;
-    unlink_op(op);
+    unlink_op(op->store, op);
     op_free(op);
 }
 
@@ -251,7 +250,7 @@ void simba__zk_ops_connected(zk_store *self)
         count++;
     for (; count > 0 && self->parked_first && self->session.connected; count--) {
         zk_op *op = self->parked_first;
-        unpark(op);
+        unpark(self, op);
         simba__zk_op_start(op);
     }
 }
@@ -306,7 +305,7 @@ void simba__zk_ops_close(zk_store *self)
             self->host->fail(self->host, op->request, SIMBA_ECLOSED, "zookeeper: the store closes");
         op->request = NULL;
         op->finished = NULL;
-        unlink_op(op);
+        unlink_op(self, op);
         if (op->node && op->node->op == op)
             op->node->op = NULL;
         op->store = NULL;
