@@ -122,8 +122,12 @@ static simba_local by_half(const machine *m, simba_local now, simba_local at)
 static simba_local renew_deadline(const machine *m, simba_local now, simba_local deadline)
 {
     const simba_local last = last_chance(m);
+    const simba_local due = renew_at(m);
     if (m->timing->session || simba__local_reached(now, shortly_before(m, last)))
         return deadline;
+    /* Asked early, because of a push: that must not be in the way of the renewal itself. */
+    if (!simba__local_reached(now, shortly_before(m, due)))
+        return simba__local_min(deadline, due);
     return simba__local_min(deadline, by_half(m, now, deadline));
 }
 
@@ -134,6 +138,9 @@ static simba_local retry_at(machine *m, simba_local now)
     const simba_local at = simba__local_add(now, simba__period_retry_ns(m->timing, m->failures, &m->seed));
     if (m->timing->session || simba__local_reached(m->sent_at, last))
         return at; /* that was it */
+    const simba_local due = renew_at(m);
+    if (!simba__local_reached(m->sent_at, due))
+        return simba__local_reached(now, due) ? now : simba__local_min(at, due);
     return simba__local_reached(now, last) ? now : by_half(m, now, at);
 }
 

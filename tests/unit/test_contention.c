@@ -245,6 +245,27 @@ static void a_swallowed_answer_is_not_waited_for_beyond_the_last_chance(void **s
     assert_true(trace_held_ms(&t) > 15000);
 }
 
+/* L3: what a holder asks early, because of a push, is not in the way of the renewal, however often it fails. */
+static void a_look_between_is_not_in_the_way_of_the_renewal(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    trace_pass(&t, 4000);
+    TRACE("renew", strstr(trace_push(&t, SIMBA_PUSH_CHANGED), "renew") ? "renew" : t.text);
+    while (t.now_ms < 9250) {
+        assert_true(t.actions.submit);
+        const int64_t deadline = (t.actions.deadline.ns - INT64_C(5000000000000) + 999999) / 1000000;
+        assert_in_range(deadline, t.now_ms + 1, 9250);
+        trace_pass(&t, deadline);
+        trace_fails(&t, SIMBA_ETIMEDOUT);
+        assert_in_range(timer_ms(&t), t.now_ms, 9250);
+        trace_at(&t, timer_ms(&t));
+    }
+    assert_true(t.actions.submit);
+    assert_int_equal(t.now_ms, 9250);
+}
+
 /* L3: near the end an answer still gets the time that it may need: a wait that would be over shortly before the last chance
  * lasts until then. */
 static void a_late_attempt_waits_until_the_last_chance(void **state)
@@ -896,6 +917,7 @@ int main(void)
         cmocka_unit_test(retries_a_failed_renewal_inside_the_window),
         cmocka_unit_test(an_outage_as_long_as_the_transition_costs_nothing),
         cmocka_unit_test(a_swallowed_answer_is_not_waited_for_beyond_the_last_chance),
+        cmocka_unit_test(a_look_between_is_not_in_the_way_of_the_renewal),
         cmocka_unit_test(a_late_attempt_waits_until_the_last_chance),
         cmocka_unit_test(an_unreachable_holder_is_told_by_its_own_clock),
         cmocka_unit_test(the_lease_allows_for_drift),
