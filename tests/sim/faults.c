@@ -130,7 +130,10 @@ void fault_item(sim *s, const sim_event *event)
             member_item(s, item);
         break;
     case SIM_ITEM_OBSERVE:
-        observe(s, item);
+        if (process_is_paused(s, process))
+            sim_plan_event(s, EV_ITEM, 0, process->paused_until + 2000, 0, event->arg);
+        else
+            observe(s, item);
         break;
     case SIM_ITEM_KILL:
         process_kill(s, item->who, item->for_ns);

@@ -227,7 +227,7 @@ static void step(sim *s, sim_party *party, simba__event *event)
     sim_mix(s, (uint64_t)index_of(s, party) << 32 | (uint64_t)event->kind << 24 | (uint64_t)party->machine.phase << 16 |
                    (uint64_t)actions.op << 8 | (uint64_t)actions.submit << 3 | (uint64_t)actions.acquired << 2 |
                    (uint64_t)actions.released << 1 | actions.done);
-    if (process->stall_ns > 0 && process->alive && !s->healed) {
+    if (process->stall_ns > 0 && process->alive && !s->healed && !process_is_paused(s, process)) {
         /* The clock was read, and now the process does not get on. */
         const int64_t until = s->now + process->stall_ns;
         process->paused_until = until < s->plan->horizon_ns ? until : s->plan->horizon_ns;
