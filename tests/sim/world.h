@@ -21,7 +21,7 @@ enum {
     SIM_SESSIONS = 64,
     SIM_CHILDREN = 48,
     SIM_REVOKED = 32,
-    SIM_TROUBLES = 128,
+    SIM_TROUBLES = 1024,
     SIM_UNDO = 512,
     SIM_NOBODY = 0xffff,
 };
