@@ -311,8 +311,9 @@ static void check_observers(sim *s)
         const sim_party *party = &s->party[i];
         simba_owner owner;
         /* A push may be lost; the next reading is not. */
-        if (party->is_member || !party->running ||
-            s->now - s->checks.changed_at[party->mutex] < SIM_OBSERVER_POLL_NS + sim_hand_over_ns(s))
+        const int64_t enough = SIM_OBSERVER_POLL_NS + s->timing.op_timeout_ns + sim_hand_over_ns(s);
+        if (party->is_member || !party->running || s->now - s->checks.changed_at[party->mutex] < enough ||
+            s->now - party->started_at < 2 * enough)
             continue;
         store_has_owner(s, party->mutex, &owner);
         if (party->observation.owner.token != owner.token || strcmp(party->observation.owner.id, owner.id) != 0)
