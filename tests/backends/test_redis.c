@@ -112,6 +112,12 @@ static size_t list(testhost *h, const char *pattern)
     return h->listed_count;
 }
 
+/* Somebody has waited for so long: for less than a day, after which waiters are forgotten. */
+static void queue_up(const char *id, int seconds)
+{
+    say("ZADD simba:{orders}:contender %lld %s", (long long)time(NULL) - seconds, id);
+}
+
 static simba_verdict examined(testhost *h, const char *what)
 {
     h->found_count = 0;
@@ -267,7 +273,8 @@ static void test_release_wakes_a_live_waiter(void **state)
     const simba_reply won = acquire(&a, "orders", "me", 1);
     simba_topic topic = {.mutex = "orders"};
     acquire_or_wait(&b, "orders", "you", 2);
-    say("ZADD simba:{orders}:contender 1 dead-1 2 dead-2");
+    queue_up("dead-1", 3);
+    queue_up("dead-2", 2);
     watch(&b, &topic);
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
     assert_string_equal(say("EXISTS simba:{orders}:contender"), "0");
@@ -289,7 +296,7 @@ static void test_invitation_ignored(void **state)
     redisContext *frozen = redisConnect("127.0.0.1", redis.port);
     freeReplyObject(redisCommand(frozen, "SUBSCRIBE simba:{orders}:frozen"));
     acquire_or_wait(&b, "orders", "you", 2);
-    say("ZADD simba:{orders}:contender 1 frozen");
+    queue_up("frozen", 3);
     simba_topic topic = {.mutex = "orders"};
     watch(&b, &topic);
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
@@ -318,7 +325,8 @@ static void test_standby_for_many_hand_overs(void **state)
     acquire(&a, "orders", "me", 1);
     redisContext *quick = listen_as("quick");
     redisContext *frozen = listen_as("frozen");
-    say("ZADD simba:{orders}:contender 1 quick 2 frozen");
+    queue_up("quick", 3);
+    queue_up("frozen", 2);
     acquire_or_wait(&b, "orders", "you", 2);
     simba_topic topic = {.mutex = "orders"};
     watch(&b, &topic);
