@@ -92,12 +92,10 @@ static void publish(simba__member *member)
     int64_t valid_until_ns = simba__contention_valid_until(machine).ns;
     int64_t ttl_until_ns = simba__contention_ttl_until(machine).ns;
     if (machine->timing->session && valid_until_ns)
-        valid_until_ns = ttl_until_ns = INT64_MAX; /* the session's end moves without us: whoever reads looks at that */
-    const bool warned = machine->timing->session && machine->phase == SIMBA__HOLD;
-    const int64_t margin_ns = warned ? machine->timing->stop_margin_ns : 0;
+        valid_until_ns = ttl_until_ns =
+            INT64_MAX - (machine->phase == SIMBA__HOLD ? machine->timing->stop_margin_ns : 0);
     atomic_store_explicit(&member->token, valid_until_ns ? machine->token : 0, memory_order_relaxed);
     atomic_store_explicit(&member->ttl_until_ns, ttl_until_ns, memory_order_relaxed);
-    atomic_store_explicit(&member->margin_ns, margin_ns, memory_order_relaxed);
     atomic_store_explicit(&member->valid_until_ns, valid_until_ns, memory_order_release);
 }
 
@@ -211,10 +209,13 @@ static int64_t left_ns(const simba__member *member, const _Atomic int64_t *until
     const simba_client *client = member->party.client;
     if (simba__client_forked(client, NULL) < 0)
         return 0;
-    const int64_t margin_ns = atomic_load_explicit(&member->margin_ns, memory_order_relaxed);
-    const simba_local until_at = {atomic_load_explicit(until, memory_order_acquire)};
-    const simba_local session_at = {atomic_load_explicit(&client->session_until_ns, memory_order_relaxed)};
-    return simba__lease_left_ns(until_at, simba__local_add(session_at, -margin_ns), simba__clock_boot());
+    simba_local until_at = {atomic_load_explicit(until, memory_order_acquire)};
+    simba_local session_at = {atomic_load_explicit(&client->session_until_ns, memory_order_relaxed)};
+    if (client->timing.session && until_at.ns) {
+        session_at = simba__local_add(session_at, until_at.ns - INT64_MAX); /* less the margin */
+        until_at = SIMBA__NEVER;
+    }
+    return simba__lease_left_ns(until_at, session_at, simba__clock_boot());
 }
 
 int64_t simba__member_held_for_ns(const simba__member *member)

@@ -19,10 +19,9 @@ struct simba__member {
     simba__contention machine;
     simba__timing *own_timing; /* NULL: the client's */
     char *id;
-    /* For reading without the lock. */
+    /* For reading without the lock. Where leases are sessions, whose end moves without us, INT64_MAX stands for that. */
     _Atomic int64_t valid_until_ns;
     _Atomic int64_t ttl_until_ns;
-    _Atomic int64_t margin_ns; /* session stores: how long before the end of the session these two come */
     _Atomic uint64_t token;
 };
 

@@ -36,10 +36,10 @@ struct simba__party {
     unsigned refs;       /* the handle, and whoever has the strand */
     unsigned starts;     /* how often it was started: tells one life from the next */
     uint8_t strand;
-    bool handed;   /* the executor has the strand */
-    bool running;  /* started and not yet stopped */
-    bool wants;    /* counts in the topic's interest */
-    bool orphaned; /* freed inside its own callback: goes when it has stopped */
+    bool handed : 1;   /* the executor has the strand */
+    bool running : 1;  /* started and not yet stopped */
+    bool wants : 1;    /* counts in the topic's interest */
+    bool orphaned : 1; /* freed inside its own callback: goes when it has stopped */
 };
 
 /* In a turn. Names are checked already. SIMBA_ENOMEM, SIMBA_ECLOSED. After success the party belongs to the client's
