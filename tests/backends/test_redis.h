@@ -10,10 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/asking.h"
 #include "backends/redis/redis.h"
-#include "lib/cm.h"
 #include "lib/server.h"
-#include "lib/testhost.h"
 #include "util/clock.h"
 
 static server redis;
@@ -115,22 +114,6 @@ static inline void open_store(testhost *h)
     open_at(h, redis_url);
 }
 
-/* One request, answered; the reply is copied. */
-static inline simba_reply ask(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
-                              uint64_t token)
-{
-    testhost_request r = testhost_request_of(h, op, mutex, id, nonce, token);
-    testhost_ask(h, &r);
-    if (r.request.reply.status < 0)
-        fail_msg("%s", r.error.text);
-    return r.request.reply;
-}
-
-static inline simba_reply acquire(testhost *h, const char *mutex, const char *id, uint64_t nonce)
-{
-    return ask(h, SIMBA_OP_ACQUIRE, mutex, id, nonce, 0);
-}
-
 /* Acquire, and wait in the queue if that fails. */
 static inline simba_reply acquire_or_wait(testhost *h, const char *mutex, const char *id, uint64_t nonce)
 {
@@ -149,17 +132,6 @@ static inline simba_error refused(testhost *h, simba_op op, const char *mutex)
     testhost_ask(h, &r);
     assert_true(r.request.reply.status < 0);
     return r.error;
-}
-
-static inline void assert_mine(simba_reply reply)
-{
-    assert_int_equal(reply.outcome, SIMBA_MINE);
-}
-
-static inline void assert_owned_by(simba_reply reply, const char *id)
-{
-    assert_int_equal(reply.outcome, SIMBA_NOT_MINE);
-    assert_string_equal(reply.owner.id, id);
 }
 
 /* Watch, and wait until that is in force. */
