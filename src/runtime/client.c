@@ -293,7 +293,7 @@ static void stop_parties(simba_client *client)
     }
     for (;;) {
         bool helped = false;
-        bool busy = client->running > 0 || client->calls > 0;
+        bool busy = client->running > 0 || client->calls > 0 || simba__inputs_are_read(&client->inputs);
         for (simba__party *party = client->parties; party && !helped; party = party->next) {
             busy |= party->strand != SIMBA__STRAND_IDLE;
             helped = simba__dispatch_help(client, party);

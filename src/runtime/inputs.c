@@ -127,6 +127,11 @@ bool simba__inputs_claim(simba__inputs *inputs)
     return true;
 }
 
+bool simba__inputs_are_read(const simba__inputs *inputs)
+{
+    return inputs->awaited != NULL;
+}
+
 void simba__inputs_begin(simba__inputs *inputs, const pthread_cond_t *cond)
 {
     assert(!inputs->awaited && !inputs->gate_open);

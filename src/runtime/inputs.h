@@ -60,6 +60,9 @@ void simba__inputs_ring(simba__inputs *inputs, const pthread_cond_t *cond);
 /* The turn ends, and this thread is not going to read: if nobody does, the loop thread is to. */
 void simba__inputs_mind(simba__inputs *inputs);
 
+/* Is there a reader? */
+bool simba__inputs_are_read(const simba__inputs *inputs);
+
 /* On the loop thread, in a turn: let go of the loop. And when that has ended, in none: of the rest. Also if there never was
  * an input. */
 void simba__inputs_close(simba__inputs *inputs);

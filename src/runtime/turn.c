@@ -216,6 +216,8 @@ static bool read_inputs(simba_client *client, pthread_cond_t *cond, simba_local 
     const simba__arrivals arrivals = simba__inputs_wait(&client->inputs, timeout_ms(until));
     simba__enter(client);
     simba__inputs_end(&client->inputs, &arrivals);
+    if (client->closing)
+        pthread_cond_broadcast(&client->changed); /* who closes waits for us to be out of there */
     return arrivals.count != 0;
 }
 
