@@ -11,6 +11,7 @@
 #include "lib/proxy.h"
 #include "lib/raw_zookeeper.h"
 #include "lib/referee.h"
+#include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
 #if SIMBA_WITH_ZOOKEEPER
@@ -339,18 +340,7 @@ int main(void)
         cmocka_unit_test(test_close_on_exec),    cmocka_unit_test(test_numbers_begin_anew),
         cmocka_unit_test(test_close_in_silence),
     };
-    if (!server_has_zookeeper()) {
-        puts("1..0 # SKIP ZooKeeper and java are not installed");
-        return 0;
-    }
-    server_init(&zookeeper);
-    if (!server_start_zookeeper(&zookeeper)) {
-        puts("Bail out! ZooKeeper does not start");
-        return 1;
-    }
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    server_fini(&zookeeper);
-    return failed;
+    return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }
 #else
 int main(void)

@@ -9,19 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/cm.h"
-#include "lib/referee.h"
+#include "faults/arena.h"
 #include "lib/server.h"
 
-#define LONG_MS (ref_scaled_ms(20000))
 #define TTL_MS (ref_scaled_ms(500))
 #define TRANSITION_MS (ref_scaled_ms(1500))
 
-enum { N = 3, WATCHDOG_S = 100 };
-
 static server mariadb;
-static simba_client *clients[N];
-static ref_arena arena;
 
 static void start_mariadb(void)
 {
@@ -68,57 +62,15 @@ static int setup(void **state)
     char url[128];
     snprintf(url, sizeof url, "mysql://worker@127.0.0.1:%d/simba?create=yes&connect-timeout=1s&timeout=1s",
              mariadb.port);
-    ref_arena_init(&arena);
-    ref_watchdog(WATCHDOG_S);
-    for (unsigned i = 0; i < N; i++) {
-        simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-        simba_error err = {0};
-        options.timing.ttl_ms = TTL_MS;
-        options.timing.transition_ms = TRANSITION_MS;
-        if (simba_client_open(url, &options, &err, &clients[i]) < 0)
-            fail_msg("%s", err.text);
-        const simba_contender_options contender = ref_options(&arena, i);
-        assert_int_equal(simba_contender_new(clients[i], "orders", &contender, &err, &arena.contenders[i].handle), 0);
-        assert_int_equal(ref_start(&arena.contenders[i]), 0);
-        if (i == 0)
-            assert_true(REF_WITHIN(LONG_MS, arena.inside == &arena.contenders[0]));
-    }
+    open_arena(url, arena_timing(TTL_MS, TRANSITION_MS));
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < N; i++) {
-        ref_stop(&arena.contenders[i]);
-        ref_free(&arena.contenders[i]);
-        simba_client_close(clients[i]);
-    }
-    ref_arena_check_end(&arena);
-    ref_watchdog(0);
+    close_arena();
     return 0;
-}
-
-static bool someone_leads(void)
-{
-    return REF_WITHIN(LONG_MS, arena.inside != NULL);
-}
-
-/* Let the leader of now go, and see another one follow. */
-static void assert_hands_over(void)
-{
-    assert_true(someone_leads());
-    ref_lock();
-    ref_contender *leader = NULL;
-    for (unsigned i = 0; i < N; i++)
-        if (arena.inside == &arena.contenders[i])
-            leader = &arena.contenders[i];
-    const unsigned grants = arena.grants;
-    ref_unlock();
-    assert_non_null(leader);
-    ref_stop(leader);
-    assert_true(REF_WITHIN(LONG_MS, arena.grants > grants && arena.inside != NULL));
-    ref_start(leader);
 }
 
 static void assert_kept(unsigned grants)
@@ -152,7 +104,7 @@ static void test_long_freeze(void **state)
     (void)state;
     ref_scene("long freeze");
     server_signal(&mariadb, SIGSTOP);
-    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.contenders[0].released == 1));
     ref_lock();
     const simba_reason reason = arena.contenders[0].reason;
     ref_unlock();
@@ -199,7 +151,7 @@ static void test_read_only(void **state)
     usleep((unsigned)(TTL_MS * 1000));
     assert_kept(grants);
     SAY("set global read_only = 1");
-    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.contenders[0].released == 1));
     SAY("set global read_only = 0");
     assert_true(someone_leads());
     assert_hands_over();
@@ -217,7 +169,7 @@ static void test_row_locked(void **state)
     assert_non_null(mysql_real_connect(mysql, "127.0.0.1", "root", "", "simba", (unsigned)mariadb.port, NULL, 0));
     assert_int_equal(mysql_query(mysql, "begin"), 0);
     assert_int_equal(mysql_query(mysql, "update simba_mutex set version = version where mutex = 'orders'"), 0);
-    assert_true(REF_WITHIN(LONG_MS, arena.contenders[0].released == 1));
+    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.contenders[0].released == 1));
     mysql_close(mysql);
     assert_true(someone_leads());
     assert_hands_over();

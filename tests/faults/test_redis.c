@@ -22,7 +22,7 @@ static int setup(void **state)
     server_init(&redis);
     start_redis();
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", redis.port);
-    open_arena(url);
+    open_redis_arena(url);
     await_queue(&redis);
     return 0;
 }

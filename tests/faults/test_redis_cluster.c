@@ -21,7 +21,7 @@ static void contend(const char *settings)
 {
     char url[256];
     snprintf(url, sizeof url, "redis+cluster://%s%s", group.hosts, settings);
-    open_arena(url);
+    open_redis_arena(url);
     await_queue(home);
 }
 

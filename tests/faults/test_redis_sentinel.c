@@ -18,7 +18,7 @@ static int setup(void **state)
     master = server_nth(&group, 3);
     replica = server_nth(&group, 4);
     snprintf(url, sizeof url, "redis+sentinel://%s/orders?replicas=1", group.hosts);
-    open_arena(url);
+    open_redis_arena(url);
     await_queue(master);
     return 0;
 }

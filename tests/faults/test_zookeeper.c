@@ -12,6 +12,7 @@
 #include "lib/proxy.h"
 #include "lib/raw_zookeeper.h"
 #include "lib/referee.h"
+#include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
 #if SIMBA_WITH_ZOOKEEPER
@@ -349,18 +350,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_quick_restart, setup_long, teardown),
         cmocka_unit_test_setup_teardown(test_slow_restart, setup_brief, teardown),
     };
-    if (!server_has_zookeeper()) {
-        puts("1..0 # SKIP ZooKeeper and java are not installed");
-        return 0;
-    }
-    server_init(&zookeeper);
-    if (!server_start_zookeeper(&zookeeper)) {
-        puts("Bail out! ZooKeeper does not start");
-        return 1;
-    }
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    server_fini(&zookeeper);
-    return failed;
+    return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }
 #else
 int main(void)
