@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/client.h"
 #include "support.h"
 
 enum { MANY = 8 };
@@ -162,6 +163,37 @@ static bool readable(simba_client *client, int patience_ms)
             assert_true(simba_client_dispatch(client) > 0);                                                            \
         }                                                                                                              \
     } while (0)
+
+static uint64_t lapsed_token;
+
+static void expect_another_token(struct player *player)
+{
+    EXPECT(player->acquired_state.after.token != lapsed_token);
+}
+
+/* S2: a process that did not run for longer than its lease, here because nobody gets a turn, is not told to lead by whoever
+ * is the first to go on: a timer that would find out may come second. */
+static void nobody_is_told_of_a_lapsed_lease(void **state)
+{
+    (void)state;
+    simba_client *client = client_open_form(SIMBA_DISPATCH_FD);
+    const simba_timing timing = lease(60, 60);
+    for (int i = 0; i < 5; i++) {
+        struct player *player = player_new(client, "m", NULL, &timing);
+        player->in_acquired = expect_another_token;
+        assert_rc(0, simba_contender_start(player->contender));
+        AWAIT(simba_contender_held_for_ms(player->contender) > 0);
+        simba__enter(client);
+        lapsed_token = simba_contender_token(player->contender);
+        const int64_t over_ms = now_ms() + simba_contender_held_for_ms(player->contender) + 2;
+        while (now_ms() < over_ms)
+            ; /* this is how long the fault lasts */
+        simba__leave(client);
+        simba_client_dispatch(client);
+        player_free(player);
+    }
+    client_close(client);
+}
 
 /* The descriptor is readable while callbacks wait and not otherwise; nothing runs before it is asked to. */
 static void fd_tells_when_callbacks_wait(void **state)
@@ -596,6 +628,7 @@ int main(void)
         TEST(slow_callback_delays_nobody),
         TEST(stop_tells_on_its_own_thread),
         TEST(churn_keeps_the_order),
+        TEST(nobody_is_told_of_a_lapsed_lease),
         TEST(fd_tells_when_callbacks_wait),
         TEST(fd_is_quiet_after_dispatch),
         TEST(fd_stays_readable_while_others_wait),

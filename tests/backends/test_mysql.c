@@ -518,7 +518,7 @@ static void test_watch(void **state)
     assert_int_equal(a.push_count, 2);
     assert_int_equal(a.pushes[1].push.kind, SIMBA_PUSH_ACQUIRED);
     assert_string_equal(a.pushes[1].push.owner.id, "you");
-    usleep(2000);
+    await_tick();
     assert_mine(ask(&b, SIMBA_OP_RENEW, "b", "you", 2, 1));
     pass(&a, 1000);
     assert_int_equal(a.push_count, 3);

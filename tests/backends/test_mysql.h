@@ -154,6 +154,15 @@ static inline void watch(testhost *h, simba_topic *topic)
     h->push_count = 0;
 }
 
+/* Until the server's clock, which leases are written down by, shows another millisecond. */
+static inline void await_tick(void)
+{
+    char before[32];
+    snprintf(before, sizeof before, "%s", say("select current_timestamp(3)"));
+    while (strcmp(say("select current_timestamp(3)"), before) == 0)
+        ;
+}
+
 /* The lease of a mutex is over. */
 static inline void expire(const char *mutex)
 {

@@ -137,7 +137,7 @@ static void test_jvm_releases_to_us(void **state)
     jvm_acquire("orders", "jvm", 10000, 6000);
     simba_topic topic = {.mutex = "orders"};
     watch(&a, &topic);
-    usleep(2000); /* so that the renewal ends later */
+    await_tick(); /* so that the renewal ends later */
     jvm_acquire("orders", "jvm", 10000, 6000);
     testhost_advance(&a, 45);
     assert_int_equal(a.push_count, 1);
