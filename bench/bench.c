@@ -116,6 +116,18 @@ void bench_sleep_ms(int64_t ms)
     nanosleep(&pause, NULL);
 }
 
+static int by_value(const void *left, const void *right)
+{
+    const int64_t a = *(const int64_t *)left;
+    const int64_t b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+void bench_sort(int64_t *values, size_t count)
+{
+    qsort(values, count, sizeof *values, by_value);
+}
+
 /* --- files -------------------------------------------------------------------------------------- */
 
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)

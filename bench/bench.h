@@ -5,6 +5,7 @@
 
 #include <simba.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum bench_goal {
@@ -26,6 +27,9 @@ int bench_print(const char *title);
 /* CLOCK_BOOTTIME, which all processes of a host share. */
 int64_t bench_now_ns(void);
 void bench_sleep_ms(int64_t ms);
+
+/* The smallest first. */
+void bench_sort(int64_t *values, size_t count);
 
 /* A fresh directory under $TMPDIR or /tmp, removed at exit by the process that made it. */
 const char *bench_temp_dir(void);

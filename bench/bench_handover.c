@@ -84,13 +84,6 @@ static void play(shared *s, int me, const char *url, int64_t until_ns)
     exit(0);
 }
 
-static int by_value(const void *left, const void *right)
-{
-    const int64_t a = *(const int64_t *)left;
-    const int64_t b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
 static bool await_players(shared *s, const pid_t *players)
 {
     bool worked = true;
@@ -112,7 +105,7 @@ static void report(shared *s)
     if (passed < 2)
         bench_fail("hand-over", "the mutex never changed hands");
     const unsigned count = passed - 1;
-    qsort(s->samples, count, sizeof s->samples[0], by_value);
+    bench_sort(s->samples, count);
     bench_add("hand-overs", count, 0, "", BENCH_NO_GOAL, 0);
     bench_add("fastest", (double)s->samples[0] / 1e6, 3, "ms", BENCH_NO_GOAL, 0);
     const unsigned middle = count / 2;

@@ -3,7 +3,6 @@
  * that no implementation could do without, in turns within one run, because machines have moods. */
 #include <sqlite3.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "bench.h"
 
@@ -32,18 +31,11 @@ static void run_round(side *s)
     s->rounds_ns[s->count++] = bench_now_ns() - start_ns;
 }
 
-static int by_value(const void *left, const void *right)
-{
-    const int64_t a = *(const int64_t *)left;
-    const int64_t b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
 /* Pairs per second, by the round that nine tenths were slower than: what the machine does when it is left alone, but
  * not one stroke of luck. */
 static double quiet_rate(side *s)
 {
-    qsort(s->rounds_ns, s->count, sizeof s->rounds_ns[0], by_value);
+    bench_sort(s->rounds_ns, s->count);
     const size_t tenth = s->count / 10;
     return PAIRS * 1e9 / (double)s->rounds_ns[tenth];
 }

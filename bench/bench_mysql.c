@@ -216,17 +216,10 @@ typedef struct side {
     int64_t rounds_ns[ROUNDS_MAX];
 } side;
 
-static int by_value(const void *left, const void *right)
-{
-    const int64_t a = *(const int64_t *)left;
-    const int64_t b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
 /* Pairs per second in the middle one of the rounds. */
 static double usual_rate(side *s)
 {
-    qsort(s->rounds_ns, s->count, sizeof s->rounds_ns[0], by_value);
+    bench_sort(s->rounds_ns, s->count);
     const size_t middle = s->count / 2;
     return PAIRS * 1e9 / (double)s->rounds_ns[middle];
 }
@@ -406,7 +399,7 @@ static void measure_crowd(void)
         bench_sleep_ms(100);
     }
     elapsed = (double)(bench_now_ns() - from_ns) / 1e9;
-    qsort(times_ns, count, sizeof times_ns[0], by_value);
+    bench_sort(times_ns, count);
     const size_t middle = count / 2;
     bench_add("hand-over among 200, the middle one", (double)times_ns[middle] / 1e6, 2, "ms", BENCH_NO_GOAL, 0);
     bench_add("hand-over among 200, the slowest", count ? (double)times_ns[count - 1] / 1e6 : 0, 2, "ms", BENCH_AT_MOST,

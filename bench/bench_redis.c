@@ -118,17 +118,10 @@ typedef struct side {
     int64_t rounds_ns[ROUNDS_MAX];
 } side;
 
-static int by_value(const void *left, const void *right)
-{
-    const int64_t x = *(const int64_t *)left;
-    const int64_t y = *(const int64_t *)right;
-    return (x > y) - (x < y);
-}
-
 /* Pairs per second, by the round that nine tenths were slower than. */
 static double quiet_rate(side *s)
 {
-    qsort(s->rounds_ns, s->count, sizeof s->rounds_ns[0], by_value);
+    bench_sort(s->rounds_ns, s->count);
     const size_t tenth = s->count / 10;
     return PAIRS * 1e9 / (double)s->rounds_ns[tenth];
 }

@@ -64,13 +64,6 @@ typedef struct series {
     int64_t rounds_ns[ROUNDS_MAX];
 } series;
 
-static int by_value(const void *left, const void *right)
-{
-    const int64_t a = *(const int64_t *)left;
-    const int64_t b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
 static void measure_wall_time(int rounds)
 {
     char url[700];
@@ -93,7 +86,7 @@ static void measure_wall_time(int rounds)
             all[i].rounds_ns[round] = time_of(all[i].argv);
     }
     for (size_t i = 0; i < 4; i++) {
-        qsort(all[i].rounds_ns, (size_t)rounds, sizeof all[i].rounds_ns[0], by_value);
+        bench_sort(all[i].rounds_ns, (size_t)rounds);
         const int64_t median_ns = all[i].rounds_ns[rounds / 2];
         bench_add(all[i].what, (double)median_ns / 1e6, 1, "ms", all[i].goal, 15);
     }
