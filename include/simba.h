@@ -383,7 +383,9 @@ SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const si
 /* Block until the mutex is ours. `timeout_ms` 0: try once; -1: for ever. While held, the lease is renewed behind the
  * scenes. Errors: ETIMEDOUT (owned by somebody else all the while; the text names whom), ECANCELED, ESTATE (a second
  * acquire while held or waiting; it is not re-entrant), EUNAVAILABLE (the only or last try found no store), and at
- * once whatever permanent error the store answers. */
+ * once whatever permanent error the store answers. When the time is over or it is cancelled, acquire returns within
+ * 100 ms, also if the store does not answer: what it may have got is then given back in the background, which the next
+ * acquire of this locker, free and close wait for. */
 SIMBA_API int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err);
 
 /* Give it back. SIMBA_ELOST: leadership had ended before, and the text says why; the locker can be used again.

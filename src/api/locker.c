@@ -8,6 +8,9 @@
 #include "util/mem.h"
 #include "util/text.h"
 
+/* How long an attempt that is given up may take to give back what it got, before acquire returns without that. */
+enum { LEAVE_MS = 100 };
+
 struct simba_locker {
     simba__member member; /* first */
     pthread_cond_t changed;
@@ -100,7 +103,8 @@ static void send_stop(simba_locker *locker)
 }
 
 /* In a turn: until it is ours, or has come to an end. When the time is over or somebody cancels, the machine is told to
- * stop, and gives back what it may get meanwhile. */
+ * stop, and gives back what it may get meanwhile. A store that answers has that done in no time; one that does not is not
+ * waited for, and the machine goes on by itself. */
 static void wait_for_it(simba_locker *locker, simba_local until)
 {
     simba_client *client = locker->member.party.client;
@@ -108,11 +112,23 @@ static void wait_for_it(simba_locker *locker, simba_local until)
     while (locker->member.party.running && !locker->held) {
         if (!stopping && (locker->cancelled || simba__local_reached(client->now, until))) {
             stopping = true;
+            until = simba__local_add(client->now, LEAVE_MS * SIMBA__NS_PER_MS);
             send_stop(locker);
-            continue;
+        } else if (stopping && simba__local_reached(client->now, until)) {
+            break;
+        } else {
+            simba__turn_await(client, &locker->changed, until);
         }
-        simba__turn_await(client, &locker->changed, stopping ? SIMBA__NEVER : until);
     }
+}
+
+/* In a turn: the attempt before this one may still be giving back what it got. False: it goes on to. */
+static bool is_through(simba_locker *locker, simba_local until)
+{
+    simba_client *client = locker->member.party.client;
+    while (locker->member.party.running && !locker->cancelled && !simba__local_reached(client->now, until))
+        simba__turn_await(client, &locker->changed, until);
+    return !locker->member.party.running;
 }
 
 static int explain(simba_locker *locker, int64_t timeout_ms, simba_error *err)
@@ -155,8 +171,14 @@ static int acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
     locker->waiting = true;
     locker->cancelled = false;
     locker->reason = SIMBA_REASON_NONE;
-    simba__member_start(&locker->member, until);
-    wait_for_it(locker, until);
+    const simba_local at_once = simba__local_add(client->now, LEAVE_MS * SIMBA__NS_PER_MS);
+    if (!is_through(locker, timeout_ms == 0 ? at_once : until)) {
+        simba__fail(&locker->acquire_error, SIMBA_EUNAVAILABLE,
+                    "acquire %s: the store has not answered yet to the end of the attempt before this one", mutex);
+    } else if (!client->closing) {
+        simba__member_start(&locker->member, until);
+        wait_for_it(locker, until);
+    }
     locker->waiting = false;
     return locker->held ? 0 : explain(locker, timeout_ms, err);
 }

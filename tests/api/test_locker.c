@@ -308,6 +308,56 @@ static void store_out_of_reach(void **state)
     tck_fault_free(fault);
 }
 
+/* A store that does not answer holds nobody up: acquire returns when its time is over or it is cancelled, and what it may
+ * have got is given back behind the scenes. The attempt after it waits for that, and for no longer than it may. */
+static void given_up_on_a_silent_store(void **state)
+{
+    (void)state;
+    tck_fault *fault;
+    simba_error err = {0};
+    struct attempt waits;
+    simba_client *other = client_open(NULL);
+    simba_locker *next = locker_new(other, "the-mutex", NULL, NULL);
+    simba_client *client = open_faulty(&fault, 4 * PATIENCE_MS); /* so none of what follows waits for an answer */
+    simba_locker *locker = locker_new(client, "the-mutex", NULL, NULL);
+    tck_fault_hold(fault, SIMBA_OP_ACQUIRE);
+    tck_fault_hold(fault, SIMBA_OP_RELEASE);
+    assert_rc(SIMBA_EUNAVAILABLE, simba_locker_acquire(locker, 20, &err));
+    assert_int_equal(1, tck_fault_count(fault, SIMBA_OP_RELEASE, TCK_HELD));
+    assert_rc(SIMBA_ESTATE, simba_locker_release(locker, NULL));
+    for (int timeout_ms = 0; timeout_ms <= 20; timeout_ms += 20) {
+        assert_rc(SIMBA_EUNAVAILABLE, simba_locker_acquire(locker, timeout_ms, &err));
+        assert_non_null(strstr(err.text, "the-mutex"));
+        assert_non_null(strstr(err.text, "the attempt before"));
+    }
+    attempt_start(&waits, locker, -1);
+    AWAIT((simba_locker_cancel(locker), waits.runner.done));
+    runner_join(&waits.runner);
+    assert_rc(SIMBA_ECANCELED, waits.rc);
+    attempt_start(&waits, locker, -1);
+    tck_fault_let_go(fault, SIMBA_OP_ACQUIRE);
+    tck_fault_let_go(fault, SIMBA_OP_RELEASE);
+    runner_join(&waits.runner);
+    assert_rc(0, waits.rc);
+    assert_rc(0, simba_locker_release(locker, NULL));
+
+    /* Cancelled with the attempt itself unanswered, which comes to be ours after all: nobody keeps it. */
+    tck_fault_hold(fault, SIMBA_OP_ACQUIRE);
+    attempt_start(&waits, locker, -1);
+    AWAIT(tck_fault_count(fault, SIMBA_OP_ACQUIRE, TCK_HELD) == 1);
+    assert_rc(0, simba_locker_cancel(locker));
+    runner_join(&waits.runner);
+    assert_rc(SIMBA_ECANCELED, waits.rc);
+    tck_fault_let_go(fault, SIMBA_OP_ACQUIRE);
+    assert_rc(0, simba_locker_acquire(next, PATIENCE_MS, NULL));
+    assert_int_equal(0, simba_locker_held_for_ms(locker));
+    simba_locker_free(locker);
+    client_close(client);
+    tck_fault_free(fault);
+    simba_locker_free(next);
+    client_close(other);
+}
+
 /* A store that comes back in time is no error. */
 static void store_comes_back(void **state)
 {
@@ -686,6 +736,7 @@ int main(void)
         TEST(lost_unawares),
         TEST(lost_by_hold_limit),
         TEST(store_out_of_reach),
+        TEST(given_up_on_a_silent_store),
         TEST(store_comes_back),
         TEST(permanent_error),
         TEST(waiter_gets_it),
