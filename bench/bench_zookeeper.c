@@ -349,8 +349,7 @@ int main(int argc, char **argv)
     start_curator();
     measure_uncontended();
     measure_fight();
-    if (!getenv("NOHERD"))
-        measure_herd();
+    measure_herd();
     stop_others();
     return bench_print("ZooKeeper on the same machine, beside Curator");
 }

@@ -143,10 +143,11 @@ void simba__member_step(simba__party *party, simba__event *event)
 void simba__member_start(simba__member *member, simba_local give_up)
 {
     simba_client *client = member->party.client;
+    const uint64_t seed = member->machine.seed; /* goes on from where it is: asking the kernel is a system call */
     simba__event event = {
         .kind = SIMBA__EV_START,
         .now = client->now,
-        .seed = client->host.random(&client->host),
+        .seed = seed ? seed : client->host.random(&client->host),
         .give_up = give_up,
     };
     simba__party_started(&member->party);

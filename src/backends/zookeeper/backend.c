@@ -61,15 +61,13 @@ static bool zk_direct(void *instance)
     return self->off_loop;
 }
 
-/* Each call has sent itself as far as the socket took it. Should it not have, the loop sees to the rest: now if the
- * connection broke, and otherwise when the answers to what fills the socket come. */
 static void zk_flush(void *instance)
 {
     zk_store *self = instance;
-    if (!self->off_loop)
+    if (self->off_loop)
+        simba__zk_session_send(self);
+    else
         simba__zk_session_flush(self);
-    else if (zoo_state(self->session.zh) != ZOO_CONNECTED_STATE)
-        self->host->wake(self->host);
     self->off_loop = false;
 }
 

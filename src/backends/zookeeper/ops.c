@@ -234,14 +234,6 @@ bool simba__zk_op_good(zk_op *op)
 
 /* --- all of them --------------------------------------------------------------------------------------- */
 
-bool simba__zk_ops_in_flight(const zk_store *self)
-{
-    for (const zk_op *op = self->ops; op; op = op->next)
-        if (op->calls > 0)
-            return true;
-    return false;
-}
-
 void simba__zk_ops_connected(zk_store *self)
 {
     /* As many as wait now: one that loses its connection at once goes to the end. */
@@ -316,9 +308,10 @@ void simba__zk_ops_close(zk_store *self)
 
 /* --- calls ---------------------------------------------------------------------------------------------- */
 
-/* Made under the library's lock, which `made` lets go. */
+/* Made under the library's lock. */
 #define CALL(op, call)                                                                                                 \
     do {                                                                                                               \
+        simba__zk_session_gather((op)->store);                                                                         \
         simba__zk_library_lock();                                                                                      \
         const int rc_ = (call);                                                                                        \
         simba__zk_library_unlock();                                                                                    \
@@ -349,10 +342,12 @@ static void note(zk_op *op, int rc)
 
 static void made(zk_op *op, int rc)
 {
-    if (rc == ZOK)
+    if (rc == ZOK) {
         op->calls++;
-    else
+        op->store->session.calls++;
+    } else {
         note(op, rc);
+    }
 }
 
 /* The answer to a call is there. NULL: there is nobody any more who would care. */
@@ -360,8 +355,10 @@ static zk_op *answered(const void *data)
 {
     zk_op *op = (zk_op *)(uintptr_t)data;
     op->calls--;
-    if (op->store)
+    if (op->store) {
+        op->store->session.calls--;
         return op;
+    }
     if (op->calls == 0)
         op_free(op);
     return NULL;

@@ -12,6 +12,8 @@
  * An answer to anything else proves little: a server that has lost its leader goes on answering reads for a while. */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +29,8 @@
 
 struct zk_poller {
     uv_poll_t poll;
+    simba_input input; /* while there is a session: answers are read by whoever waits for them */
+    bool has_input;
     zk_store *store;
     int fd;
     int events;
@@ -99,12 +103,41 @@ static void poller_gone(uv_handle_t *handle)
     host->leave(host);
 }
 
+/* The library sends the length of a request and the request itself as two packets, and then those of the next request. A
+ * server that wakes up for each of them is half as fast. So the socket is corked for good, and what has gathered is pushed
+ * out: setting TCP_NODELAY again does that in one system call, also under a cork. */
+static void set_option(const zk_store *self, int option, int value)
+{
+    setsockopt(self->session.poller->fd, IPPROTO_TCP, option, &value, sizeof value);
+}
+
+void simba__zk_session_gather(zk_store *self)
+{
+    zk_session *session = &self->session;
+    session->gathered = true;
+    if (session->corked || !session->poller)
+        return;
+    session->corked = true;
+    set_option(self, TCP_CORK, 1);
+}
+
+static void push_out(zk_store *self)
+{
+    if (self->session.gathered && self->session.corked)
+        set_option(self, TCP_NODELAY, 1);
+    self->session.gathered = false;
+}
+
 static void drop_poller(zk_store *self)
 {
     zk_poller *poller = self->session.poller;
     if (!poller)
         return;
+    if (self->session.corked)
+        set_option(self, TCP_CORK, 0); /* the library is going to say good-bye */
     self->session.poller = NULL;
+    self->session.corked = false;
+    self->host->input_remove(self->host, &poller->input);
     uv_close((uv_handle_t *)&poller->poll, poller_gone);
     close(poller->fd);
 }
@@ -133,11 +166,15 @@ static bool make_poller(zk_store *self, int fd)
 
 static void listen_to(zk_store *self, int fd, int interest)
 {
-    const int events = (interest & ZOOKEEPER_READ ? UV_READABLE : 0) | (interest & ZOOKEEPER_WRITE ? UV_WRITABLE : 0);
     if (!self->session.poller && !make_poller(self, fd))
         return; /* the timer comes back to it */
     zk_poller *poller = self->session.poller;
-    if (poller->events != events && uv_poll_start(&poller->poll, events, on_socket) == 0)
+    const int readable = interest & ZOOKEEPER_READ && !poller->has_input ? UV_READABLE : 0;
+    const int events = readable | (interest & ZOOKEEPER_WRITE ? UV_WRITABLE : 0);
+    if (poller->events == events)
+        return;
+    const int rc = events ? uv_poll_start(&poller->poll, events, on_socket) : uv_poll_stop(&poller->poll);
+    if (rc == 0)
         poller->events = events;
 }
 
@@ -157,11 +194,25 @@ static void set_beat(zk_store *self, simba_local now)
     self->host->timer_set(self->host, &self->session.beat, after(now, timeout_ms * MS / 8));
 }
 
+static void on_input(simba_input *input);
+
+/* Should there be no memory for that, the loop thread goes on reading. */
+static void share_reading(zk_store *self)
+{
+    zk_poller *poller = self->session.poller;
+    if (!poller || poller->has_input)
+        return;
+    poller->input.fd = poller->fd;
+    poller->input.ready = on_input;
+    poller->has_input = self->host->input_add(self->host, &poller->input) == 0;
+}
+
 static void connected(zk_store *self)
 {
     zk_session *session = &self->session;
     simba_host *host = self->host;
     session->connected = true;
+    share_reading(self);
     session->failures = 0;
     session->sent = session->answered = 0;
     session->timeout_ms = zoo_recv_timeout(session->zh);
@@ -215,7 +266,7 @@ static bool look_at_state(zk_store *self)
         simba__zk_queues_forget(self);
         /* A call that cannot send closes the socket and leaves all calls in flight without an answer. The next
          * connection's end brings them back. */
-        session->purge = simba__zk_ops_in_flight(self);
+        session->purge = session->calls > 0;
     }
     return true;
 }
@@ -272,6 +323,8 @@ static void pump(zk_store *self)
         listen_to(self, fd, interest);
     const int64_t wait_ns = wait.tv_sec * INT64_C(1000000000) + wait.tv_usec * INT64_C(1000);
     self->host->timer_set(self->host, &session->timer, after(now, wait_ns > MS ? wait_ns : MS));
+    session->gathered = true; /* the library may have had something to say itself */
+    push_out(self);
     look_at_failures(self);
 }
 
@@ -301,6 +354,34 @@ static void on_socket(uv_poll_t *poll, int status, int events)
                       : (events & UV_READABLE ? ZOOKEEPER_READ : 0) | (events & UV_WRITABLE ? ZOOKEEPER_WRITE : 0));
     pump(self);
     host->leave(host);
+}
+
+/* There may be requests that the socket did not take, and only the library knows. Fewer than these it takes. */
+enum { MANY_CALLS = 16 };
+
+void simba__zk_session_send(zk_store *self)
+{
+    zk_session *session = &self->session;
+    push_out(self);
+    if (session->zh && (session->calls > MANY_CALLS || zoo_state(session->zh) != ZOO_CONNECTED_STATE))
+        self->host->wake(self->host);
+}
+
+/* On any thread: take what has come. Whatever else is to be done is for the loop thread. */
+static void on_input(simba_input *input)
+{
+    zk_store *self = ((zk_poller *)(void *)((char *)input - offsetof(zk_poller, input)))->store;
+    zk_session *session = &self->session;
+    int rc = ZOK;
+    errno = 0;
+    /* As many messages as are expected, or one that is not. Should there be more, the descriptor stays readable. */
+    for (unsigned left = session->calls ? session->calls : 1; left > 0 && rc == ZOK && !self->closing; left--)
+        rc = zookeeper_process(session->zh, ZOOKEEPER_READ);
+    if (rc != ZOK && rc != ZNOTHING)
+        note_failure(self, errno);
+    if (zoo_state(session->zh) != ZOO_CONNECTED_STATE)
+        self->host->input_remove(self->host, input); /* it would be readable until the loop thread comes */
+    simba__zk_session_send(self);
 }
 
 static void begin(zk_store *self)

@@ -82,6 +82,9 @@ typedef struct zk_session {
     bool connected;              /* requests can be sent */
     bool lost;                   /* there was one before: whoever waits has to be told when there is another */
     bool purge;                  /* calls of a connection that is gone wait for an answer */
+    bool corked;                 /* what is sent is gathered */
+    bool gathered;               /* there may be some */
+    unsigned calls;              /* in flight, of procedures */
     int64_t timeout_ms;          /* as the server granted it */
     simba_local attempt;         /* when the connection, or the attempt at one, began */
     simba_local proven;          /* the session cannot have ended before this and the timeout */
@@ -94,8 +97,11 @@ typedef struct zk_session {
 
 /* Have a session, now or later. On the loop thread. */
 void simba__zk_session_want(zk_store *self);
-/* Calls were made: see to it that they go out, and that the answers are heard. On the loop thread. */
+/* A call is about to be made: have it go out together with those that follow it. */
+void simba__zk_session_gather(zk_store *self);
+/* Calls were made: see to it that they go out, and that the answers are heard. On the loop thread; on any thread. */
 void simba__zk_session_flush(zk_store *self);
+void simba__zk_session_send(zk_store *self);
 /* May calls be made on any thread? */
 bool simba__zk_session_direct(const zk_store *self);
 int simba__zk_session_init(zk_store *self);
@@ -166,7 +172,6 @@ void simba__zk_op_step(zk_op *op, void (*then)(zk_op *op));
 void simba__zk_op_go(zk_op *op);
 /* False: something went wrong that nobody expects, and the operation was failed for it. */
 bool simba__zk_op_good(zk_op *op);
-bool simba__zk_ops_in_flight(const zk_store *self);
 void simba__zk_ops_connected(zk_store *self);
 void simba__zk_ops_expire(zk_store *self, simba_local now);
 /* Fail all that have a request, because there is no connection. */
