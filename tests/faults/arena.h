@@ -16,8 +16,8 @@ enum { N = 3, ARENA_WATCHDOG_S = 100 };
 static simba_client *clients[N];
 static ref_arena arena;
 
-/* All of them, with this timing; the first one leads. */
-static inline void open_arena(const char *url, simba_timing timing)
+/* Each by a way of its own, with this timing; the first one leads. */
+static inline void open_arena_by(const char *const urls[N], simba_timing timing)
 {
     ref_arena_init(&arena);
     ref_watchdog(ARENA_WATCHDOG_S);
@@ -25,7 +25,7 @@ static inline void open_arena(const char *url, simba_timing timing)
         simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
         simba_error err = {0};
         options.timing = timing;
-        if (simba_client_open(url, &options, &err, &clients[i]) < 0)
+        if (simba_client_open(urls[i], &options, &err, &clients[i]) < 0)
             fail_msg("%s", err.text);
         const simba_contender_options contender = ref_options(&arena, i);
         assert_int_equal(simba_contender_new(clients[i], "orders", &contender, &err, &arena.contenders[i].handle), 0);
@@ -33,6 +33,12 @@ static inline void open_arena(const char *url, simba_timing timing)
         if (i == 0)
             assert_true(REF_WITHIN(ARENA_LONG_MS, arena.inside == &arena.contenders[0]));
     }
+}
+
+/* All of them by the same. */
+static inline void open_arena(const char *url, simba_timing timing)
+{
+    open_arena_by((const char *const[N]){url, url, url}, timing);
 }
 
 static inline simba_timing arena_timing(int64_t ttl_ms, int64_t transition_ms)

@@ -78,10 +78,15 @@ static void test_leader_killed(void **state)
     }
 }
 
+static bool start(server *s)
+{
+    return server_start_ensemble(s, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_leader_killed, setup, teardown)};
-    return RUN_ZOOKEEPER_TESTS(tests, &ensemble, server_start_ensemble);
+    return RUN_ZOOKEEPER_TESTS(tests, &ensemble, start);
 }
 #else
 int main(void)

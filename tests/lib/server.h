@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "lib/proxy.h"
+
 enum { SERVER_ARGS = 48 };
 
 typedef struct server server;
@@ -67,11 +69,13 @@ bool server_await_redis(const server *s, const char *command, const char *part);
 bool server_start_mariadb(server *s, const char *const *more);
 
 bool server_has_zookeeper(void);
-/* One ZooKeeper server; one that was stopped, with its data; and a group of three that are an ensemble. */
+/* One ZooKeeper server; one that was stopped, with its data; and a group of three that are an ensemble. If there are two
+ * networks, the first of the three follows each of the others by one of them, so that it can be cut off. It is not elected,
+ * since of equals the last one is, as long as nobody dies. */
 bool server_start_zookeeper(server *s);
 bool server_restart_zookeeper(server *s);
 enum { SERVER_ENSEMBLE = 3 };
-bool server_start_ensemble(server *s);
+bool server_start_ensemble(server *s, proxy *networks);
 /* The answer to one of ZooKeeper's words of four letters. Returns its length; 0: there was none. */
 size_t server_ask_zookeeper(const server *s, const char *word, char *out, size_t size);
 

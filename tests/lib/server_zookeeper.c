@@ -95,21 +95,38 @@ bool server_start_zookeeper(server *s)
     return start_java(s, "") && serves(s);
 }
 
-bool server_start_ensemble(server *s)
+/* What one of them is told about all. */
+static bool start_member(server *s, unsigned nth, const int followed[SERVER_ENSEMBLE],
+                         const int elected[SERVER_ENSEMBLE])
 {
-    char text[512] = "initLimit=20\nsyncLimit=10\n";
-    server_add(s);
-    server_add(s);
+    server *member = server_nth(s, nth);
+    char text[512] = "initLimit=20\nsyncLimit=60\n";
     for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), "server.%u=127.0.0.1:%d:%d\n", i + 1,
-                 server_free_port(), server_free_port());
+        snprintf(text + strlen(text), sizeof text - strlen(text), "server.%u=127.0.0.1:%d:%d\n", i + 1, followed[i],
+                 elected[i]);
+    return write_file(member->folder, "myid", "%u\n", nth + 1) && start_java(member, text);
+}
+
+bool server_start_ensemble(server *s, proxy *networks)
+{
+    int followed[SERVER_ENSEMBLE]; /* the port of the leader, should it be this one */
+    int by_first[SERVER_ENSEMBLE];
+    int elected[SERVER_ENSEMBLE];
+    server_add(s);
+    server_add(s);
+    for (unsigned i = 0; i < SERVER_ENSEMBLE; i++) {
+        followed[i] = by_first[i] = server_free_port();
+        elected[i] = server_free_port();
+        if (i == 0 || !networks)
+            continue;
+        proxy_start(&networks[i - 1], followed[i]);
+        by_first[i] = networks[i - 1].port;
+    }
     snprintf(s->hosts, sizeof s->hosts, "127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", s->port, server_nth(s, 1)->port,
              server_nth(s, 2)->port);
-    for (unsigned i = 0; i < SERVER_ENSEMBLE; i++) {
-        server *member = server_nth(s, i);
-        if (!write_file(member->folder, "myid", "%u\n", i + 1) || !start_java(member, text))
+    for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
+        if (!start_member(s, i, i == 0 ? by_first : followed, elected))
             return false;
-    }
     for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
         if (!serves(server_nth(s, i)))
             return false;
