@@ -157,15 +157,5 @@ int simba_contender_owner(simba_contender *contender, simba_owner *ret_owner)
 {
     if (!contender || !ret_owner)
         return SIMBA_EINVAL;
-    simba_client *client = contender->member.party.client;
-    int rc = simba__client_forked(client, NULL);
-    if (rc < 0)
-        return rc;
-    simba__enter(client);
-    if (client->closed)
-        rc = SIMBA_ECLOSED;
-    else
-        *ret_owner = contender->member.machine.owner;
-    simba__leave(client);
-    return rc;
+    return simba__party_owner(&contender->member.party, &contender->member.machine.owner, ret_owner);
 }

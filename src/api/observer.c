@@ -219,15 +219,5 @@ int simba_observer_owner(simba_observer *observer, simba_owner *ret_owner)
 {
     if (!observer || !ret_owner)
         return SIMBA_EINVAL;
-    simba_client *client = observer->party.client;
-    int rc = simba__client_forked(client, NULL);
-    if (rc < 0)
-        return rc;
-    simba__enter(client);
-    if (client->closed)
-        rc = SIMBA_ECLOSED;
-    else
-        *ret_owner = observer->machine.owner;
-    simba__leave(client);
-    return rc;
+    return simba__party_owner(&observer->party, &observer->machine.owner, ret_owner);
 }

@@ -189,3 +189,18 @@ void simba__party_free(simba__party *party)
         simba__party_unref(party);
     simba__leave(client);
 }
+
+int simba__party_owner(simba__party *party, const simba_owner *owner, simba_owner *ret_owner)
+{
+    simba_client *client = party->client;
+    int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    simba__enter(client);
+    if (client->closed)
+        rc = SIMBA_ECLOSED;
+    else
+        *ret_owner = *owner;
+    simba__leave(client);
+    return rc;
+}

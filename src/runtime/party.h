@@ -62,4 +62,7 @@ void simba__party_stop(simba__party *party);
 /* Not in a turn: stop, let go, free; later, if inside the party's own callback. */
 void simba__party_free(simba__party *party);
 
+/* Not in a turn: a copy of the owner that its machine knows. SIMBA_ECLOSED, SIMBA_EFORKED. */
+int simba__party_owner(simba__party *party, const simba_owner *owner, simba_owner *ret_owner);
+
 #endif
