@@ -1,19 +1,10 @@
-/* The contention machine, as traces: what goes in, what must come out. Times are in ms since the start. With ttl 10 s,
- * transition 6 s and a drift bound of 1 % a lease is good for 15.84 s of our own clock, and is renewed on the grid of
- * 250 ms before 9.4 s. */
+/* The contention machine with a lease, as traces: what goes in, what must come out. Times are in ms since the start.
+ * With ttl 10 s, transition 6 s and a drift bound of 1 % a lease is good for 15.84 s of our own clock, and is renewed
+ * on the grid of 250 ms before 9.4 s. Stopping is in test_contention_stop.c, what only some stores do in
+ * test_contention_stores.c. */
 #include <string.h>
 
-#include "lib/cm.h"
-#include "lib/trace.h"
-
-#define TRACE(expected, call) assert_string_equal(call, expected)
-
-static void lead(trace *t, uint64_t token)
-{
-    trace_init(t, 10000, 6000);
-    TRACE("acquire", trace_start(t));
-    TRACE("acquired changed wake@9250", trace_mine(t, token));
-}
+#include "unit/contention.h"
 
 /* --- gaining ------------------------------------------------------------------------------------- */
 
@@ -52,19 +43,6 @@ static void waits_for_the_end_of_the_transition(void **state)
     TRACE("wake@4000", trace_at(&t, 3999));
     TRACE("acquire", trace_at(&t, 4000));
     TRACE("wake@20000", trace_owned(&t, "other", 5, 16000));
-}
-
-/* Who knows its place in the queue comes when those before it have had their chance. */
-static void waits_for_its_turn(void **state)
-{
-    (void)state;
-    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_min_ms = -200, .jitter_max_ms = 1000};
-    trace t;
-    trace_init_with(&t, &ms, false, true);
-    TRACE("acquire", trace_start(&t));
-    TRACE("changed wake@4002", trace_owned_and_queued(&t, "other", 5, 4000, 1));
-    TRACE("acquire", trace_at(&t, 4002));
-    TRACE("wake@8040", trace_owned_and_queued(&t, "other", 5, 4000, 4));
 }
 
 /* The store said no although nobody owns it: ask again soon, and do not spin. */
@@ -156,6 +134,21 @@ static void every_start_has_a_nonce_of_its_own(void **state)
     assert_int_not_equal(t.actions.nonce, first);
 }
 
+/* A reply of an older generation changes nothing. */
+static void a_stale_reply_changes_nothing(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_owned(&t, "other", 5, 4000);
+    trace_at(&t, 4000);
+    TRACE("", trace_stale_mine(&t, 9));
+    assert_int_equal(trace_held_ms(&t), 0);
+    TRACE("acquired changed wake@13250", trace_mine(&t, 6));
+    TRACE("wake@13250", trace_mine(&t, 6));
+}
+
 /* --- keeping ------------------------------------------------------------------------------------- */
 
 /* The owner renews just before the end of its ttl, under the same token, and the lease moves on. */
@@ -201,11 +194,6 @@ static void retries_a_failed_renewal_inside_the_window(void **state)
     assert_int_equal(trace_held_ms(&t), 15839);
 }
 
-static int64_t timer_ms(const trace *t)
-{
-    return (t->actions.timer.ns - INT64_C(5000000000000) + 999999) / 1000000;
-}
-
 /* L3: the store refuses for exactly as long as the transition lasts, and one attempt falls into what is left. */
 static void an_outage_as_long_as_the_transition_costs_nothing(void **state)
 {
@@ -243,27 +231,6 @@ static void a_swallowed_answer_is_not_waited_for_beyond_the_last_chance(void **s
     assert_in_range(t.now_ms, 15250, 15700);
     trace_mine(&t, 7);
     assert_true(trace_held_ms(&t) > 15000);
-}
-
-/* L3: what a holder asks early, because of a push, is not in the way of the renewal, however often it fails. */
-static void a_look_between_is_not_in_the_way_of_the_renewal(void **state)
-{
-    (void)state;
-    trace t;
-    lead(&t, 7);
-    trace_pass(&t, 4000);
-    TRACE("renew", strstr(trace_push(&t, SIMBA_PUSH_CHANGED), "renew") ? "renew" : t.text);
-    while (t.now_ms < 9250) {
-        assert_true(t.actions.submit);
-        const int64_t deadline = (t.actions.deadline.ns - INT64_C(5000000000000) + 999999) / 1000000;
-        assert_in_range(deadline, t.now_ms + 1, 9250);
-        trace_pass(&t, deadline);
-        trace_fails(&t, SIMBA_ETIMEDOUT);
-        assert_in_range(timer_ms(&t), t.now_ms, 9250);
-        trace_at(&t, timer_ms(&t));
-    }
-    assert_true(t.actions.submit);
-    assert_int_equal(t.now_ms, 9250);
 }
 
 /* L3: near the end an answer still gets the time that it may need: a wait that would be over shortly before the last chance
@@ -416,508 +383,23 @@ static void the_hold_limit_ends_leadership(void **state)
     TRACE("acquire", trace_at(&t, 6001));
 }
 
-/* Whoever has had its time leaves an invitation to the next, and asks after its pause even if somebody else has the mutex
- * by then: it is in no queue yet, and would never be invited. */
-static void the_hold_limit_lets_others_go_first(void **state)
-{
-    (void)state;
-    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .hold_limit_ms = 5000, .jitter_max_ms = 1000};
-    trace t;
-    trace_init_with(&t, &ms, false, true);
-    trace_start(&t);
-    trace_mine(&t, 7);
-    trace_at(&t, 5000);
-    trace_ack(&t);
-    TRACE("wake@6000", trace_nobody(&t));
-    TRACE("wake@6000", trace_push(&t, SIMBA_PUSH_RELEASED));
-    assert_false(t.actions.used);
-    TRACE("changed wake@6000", trace_push_acquired(&t, "other", 8, 16000));
-    TRACE("acquire", trace_at(&t, 6001));
-    trace_owned(&t, "other", 8, 9000);
-    TRACE("changed acquire", trace_push(&t, SIMBA_PUSH_RELEASED));
-    assert_true(t.actions.used);
-}
-
-/* --- stopping ------------------------------------------------------------------------------------ */
-
-/* S6: a graceful stop tells first, renews as long as on_released runs, and only then gives back. */
-static void a_stop_renews_until_on_released_has_returned(void **state)
-{
-    (void)state;
-    trace t;
-    lead(&t, 7);
-    TRACE("released(stopped) changed wake@9250", trace_stop(&t));
-    assert_int_equal(simba__contention_status(&t.machine), SIMBA_STOPPING);
-    assert_true(trace_held_ms(&t) > 15000);
-    TRACE("renew wake@15839", trace_at(&t, 9250));
-    TRACE("wake@18500", trace_mine(&t, 7));
-    TRACE("renew wake@25089", trace_at(&t, 18500));
-    TRACE("wake@27750", trace_mine(&t, 7));
-    TRACE("release", trace_ack(&t));
-    assert_int_equal(trace_held_ms(&t), 0);
-    TRACE("done", trace_nobody(&t));
-    assert_int_equal(simba__contention_status(&t.machine), SIMBA_INITIAL);
-}
-
-/* on_released returns while a renewal is under way: its answer is awaited, then comes the release. */
-static void a_stop_waits_for_the_renewal_in_flight(void **state)
-{
-    (void)state;
-    trace t;
-    lead(&t, 7);
-    trace_stop(&t);
-    trace_at(&t, 9250);
-    TRACE("", trace_ack(&t));
-    TRACE("release", trace_mine(&t, 7));
-    TRACE("done", trace_nobody(&t));
-}
-
-/* Stop before the initial delay is over: nothing was asked, nothing is left. */
-static void a_stop_during_the_initial_delay_is_over_at_once(void **state)
-{
-    (void)state;
-    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .initial_delay_ms = 300, .jitter_max_ms = 1};
-    trace t;
-    trace_init_with(&t, &ms, false, false);
-    trace_start(&t);
-    TRACE("done", trace_stop(&t));
-}
-
-/* Stop while waiting: nothing of a waiter is in the store. */
-static void a_stop_while_waiting_is_over_at_once(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
-    trace_owned(&t, "other", 5, 4000);
-    TRACE("done", trace_stop(&t));
-}
-
-/* Unless the store keeps a queue: then the waiter leaves it. */
-static void a_stop_while_queued_leaves_the_queue(void **state)
-{
-    (void)state;
-    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1};
-    trace t;
-    trace_init_with(&t, &ms, false, true);
-    trace_start(&t);
-    trace_owned(&t, "other", 5, 4000);
-    TRACE("release", trace_stop(&t));
-    TRACE("done", trace_owned(&t, "other", 5, 4000));
-}
-
-/* S5: a win that arrives after stop is given back and never told. */
-static void a_late_win_after_stop_is_given_back(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
-    TRACE("", trace_stop(&t));
-    TRACE("late release", trace_mine(&t, 9));
-    TRACE("done", trace_nobody(&t));
-}
-
-/* S5: stop when it is not known whether the last acquire won: give back whatever there may be. */
-static void a_stop_after_a_lost_reply_gives_back_what_may_be(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
-    const uint64_t nonce = t.actions.nonce;
-    trace_fails(&t, SIMBA_ETIMEDOUT);
-    TRACE("release", trace_stop(&t));
-    assert_int_equal(t.actions.nonce, nonce);
-    assert_int_equal(t.actions.token, 0);
-    TRACE("done", trace_nobody(&t));
-}
-
-/* A store that is away does not keep anybody from stopping: a few tries, then the lease ends by itself. */
-static void a_stop_is_bounded_when_the_store_is_away(void **state)
-{
-    (void)state;
-    trace t;
-    lead(&t, 7);
-    trace_stop(&t);
-    TRACE("release", trace_ack(&t));
-    int tries = 1;
-    while (!t.actions.done) {
-        trace_fails(&t, SIMBA_EUNAVAILABLE);
-        if (t.actions.done)
-            break;
-        trace_at(&t, t.now_ms + 2000);
-        assert_true(t.actions.submit);
-        assert_int_equal(t.actions.op, SIMBA_OP_RELEASE);
-        assert_true(++tries <= 5);
-    }
-    assert_int_equal(tries, 3);
-    assert_int_equal(t.machine.last_error, SIMBA_EUNAVAILABLE);
-}
-
-/* While on_released runs after a stop and the store is away, the lease ends; nothing is told twice. */
-static void the_lease_may_end_during_a_stop(void **state)
-{
-    (void)state;
-    trace t;
-    lead(&t, 7);
-    trace_stop(&t);
-    trace_at(&t, 9250);
-    TRACE("", trace_at(&t, 15840));
-    assert_int_equal(trace_held_ms(&t), 0);
-    TRACE("", trace_ack(&t));
-    TRACE("release", trace_fails(&t, SIMBA_ETIMEDOUT));
-    TRACE("done", trace_nobody(&t));
-}
-
-/* A machine that has stopped can be started again, under a new nonce. */
-static void it_can_be_started_again(void **state)
-{
-    (void)state;
-    trace t;
-    lead(&t, 7);
-    trace_stop(&t);
-    trace_ack(&t);
-    TRACE("done", trace_nobody(&t));
-    TRACE("acquire", trace_start(&t));
-    TRACE("acquired changed wake@9250", trace_mine(&t, 8));
-}
-
-/* Stopping what was never started is over at once. */
-static void stopping_an_idle_machine_is_done_at_once(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    TRACE("done", trace_stop(&t));
-}
-
-/* --- pushes and replies out of order --------------------------------------------------------------- */
-
-/* L2: a release is pushed to a waiter, and it tries at once. */
-static void a_pushed_release_is_tried_at_once(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
-    trace_owned(&t, "other", 5, 4000);
-    TRACE("changed acquire", trace_push(&t, SIMBA_PUSH_RELEASED));
-    assert_true(t.actions.used);
-}
-
-/* It was freed, and somebody else was invited: a waiter sleeps on. A holder looks after itself, unless the news is of a
- * grant before its own. */
-static void an_invitation_of_another_is_left_to_it(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
-    trace_owned(&t, "other", 5, 4000);
-    TRACE("wake@4000", trace_push(&t, SIMBA_PUSH_FREED));
-    assert_false(t.actions.used);
-    trace_at(&t, 4000);
-    trace_mine(&t, 6);
-    trace_push(&t, SIMBA_PUSH_FREED); /* token 0: an old one */
-    assert_false(t.actions.submit);
-    const simba_push push = {.kind = SIMBA_PUSH_FREED, .owner = {.token = 6}};
-    const simba__event event = {.kind = SIMBA__EV_PUSH, .now = t.machine.sent_at, .push = &push};
-    simba__contention_step(&t.machine, &event, &t.actions);
-    assert_true(t.actions.submit && t.actions.op == SIMBA_OP_RENEW);
-}
-
-/* News of a new owner postpones the next request, but not where there is a queue, in which the place may have been lost. */
-static void a_queue_is_joined_again_now_and_then(void **state)
-{
-    (void)state;
-    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000};
-    for (int queue = 0; queue < 2; queue++) {
-        trace t;
-        trace_init_with(&t, &ms, false, queue);
-        trace_start(&t);
-        TRACE("changed wake@4000", trace_owned(&t, "other", 5, 4000));
-        trace_pass(&t, 1000);
-        TRACE(queue ? "changed wake@4000" : "changed wake@17000", trace_push_acquired(&t, "third", 6, 16000));
-    }
-}
-
-/* L2: a push that arrives while a request is in flight is not lost: that answer may be older than the push. */
-static void a_push_during_a_request_is_not_lost(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
-    TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
-    assert_true(t.actions.used);
-    TRACE("changed acquire", trace_owned(&t, "other", 5, 4000));
-    TRACE("wake@4000", trace_owned(&t, "other", 5, 4000));
-}
-
-/* L2: who cannot use a wake-up says so, and it moves on to the next waiter. */
-static void a_stopping_waiter_does_not_swallow_the_wake_up(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
-    trace_stop(&t);
-    TRACE("", trace_push(&t, SIMBA_PUSH_RELEASED));
-    assert_false(t.actions.used);
-}
-
-/* News of another owner moves the alarm; older news than what is known does not. */
-static void pushed_news_moves_the_alarm(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
-    trace_owned(&t, "other", 5, 4000);
-    trace_pass(&t, 1000);
-    TRACE("changed wake@17000", trace_push_acquired(&t, "third", 6, 16000));
-    TRACE("wake@17000", trace_push_acquired(&t, "other", 5, 2000));
-}
-
-/* A holder hears that somebody else has it: the store decides, at once. News of its own grant is none. */
-static void a_holder_checks_what_it_hears(void **state)
-{
-    (void)state;
-    trace t;
-    lead(&t, 7);
-    TRACE("wake@9250", trace_push_acquired(&t, "me", 7, 16000));
-    TRACE("renew wake@15839", trace_push_acquired(&t, "other", 8, 16000));
-    TRACE("released(superseded) changed", trace_owned(&t, "other", 8, 16000));
-}
-
-/* A push during a renewal may be younger than its answer: ask once more. */
-static void a_push_during_a_renewal_is_checked_again(void **state)
-{
-    (void)state;
-    trace t;
-    lead(&t, 7);
-    trace_at(&t, 9250);
-    trace_push(&t, SIMBA_PUSH_RELEASED);
-    TRACE("renew wake@25089", trace_mine(&t, 7));
-    TRACE("released(revoked) changed", trace_revoked(&t));
-}
-
-/* A reply of an older generation changes nothing. */
-static void a_stale_reply_changes_nothing(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    trace_start(&t);
-    trace_owned(&t, "other", 5, 4000);
-    trace_at(&t, 4000);
-    TRACE("", trace_stale_mine(&t, 9));
-    assert_int_equal(trace_held_ms(&t), 0);
-    TRACE("acquired changed wake@13250", trace_mine(&t, 6));
-    TRACE("wake@13250", trace_mine(&t, 6));
-}
-
-/* --- lockers ------------------------------------------------------------------------------------- */
-
-/* Try once: one answer, then done, and nothing stays behind. */
-static void a_try_is_one_answer(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    t.machine.once = t.machine.try_once = true;
-    TRACE("acquire", trace_start(&t));
-    assert_false(t.actions.queue);
-    TRACE("changed done", trace_owned(&t, "other", 5, 4000));
-}
-
-/* A try that got no answer may have won: that is given back. */
-static void a_try_without_an_answer_is_given_back(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    t.machine.once = t.machine.try_once = true;
-    trace_start(&t);
-    TRACE("release", trace_fails(&t, SIMBA_ETIMEDOUT));
-    TRACE("done", trace_nobody(&t));
-}
-
-/* A locker leads once: after a loss it does not contend again behind the caller's back. */
-static void a_locker_leads_once(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    t.machine.once = true;
-    trace_start(&t);
-    trace_mine(&t, 7);
-    trace_at(&t, 9250);
-    TRACE("released(superseded) changed", trace_owned(&t, "other", 8, 16000));
-    TRACE("done", trace_ack(&t));
-}
-
-/* A permanent error ends a locker's wait at once; a transient one does not. */
-static void a_permanent_error_ends_a_lockers_wait(void **state)
-{
-    (void)state;
-    trace t;
-    trace_init(&t, 10000, 6000);
-    t.machine.once = true;
-    trace_start(&t);
-    trace_fails(&t, SIMBA_EUNAVAILABLE);
-    assert_false(t.actions.submit);
-    trace_at(&t, 3000);
-    TRACE("release", trace_fails(&t, SIMBA_ECORRUPT));
-    TRACE("done", trace_fails(&t, SIMBA_ECORRUPT));
-}
-
-/* --- session stores ------------------------------------------------------------------------------ */
-
-/* Nothing of a session is renewed; its loss is told, with its own reason, and nothing of it is left to give back. */
-static void a_session_lease_ends_with_the_session(void **state)
-{
-    (void)state;
-    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
-    trace t;
-    trace_init_with(&t, &ms, true, false);
-    TRACE("acquire", trace_start(&t));
-    TRACE("acquired changed", trace_mine(&t, 7));
-    TRACE("", trace_at(&t, 100000));
-    TRACE("released(session lost) changed", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
-    TRACE("acquire", trace_ack(&t));
-    TRACE("changed", trace_owned(&t, "other", 8, 0));
-    TRACE("acquire", trace_push(&t, SIMBA_PUSH_SESSION_BACK));
-}
-
-static void session(trace *t)
-{
-    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
-    trace_init_with(t, &ms, true, true);
-    TRACE("acquire", trace_start(t));
-}
-
-/* When the session is lost, there is nothing left to give back. */
-static void a_lost_session_leaves_nothing_to_give_back(void **state)
-{
-    (void)state;
-    trace t;
-    session(&t);
-    trace_mine(&t, 7);
-    trace_stop(&t);
-    TRACE("release", trace_ack(&t));
-    TRACE("", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
-    TRACE("done", trace_fails(&t, SIMBA_EUNAVAILABLE));
-    session(&t);
-    trace_mine(&t, 8);
-    trace_stop(&t);
-    trace_ack(&t);
-    trace_fails(&t, SIMBA_EUNAVAILABLE);
-    TRACE("done", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
-}
-
-/* S5: what was won by a request that was under way when the session was lost is given back by stop like anything else. */
-static void a_win_after_a_lost_session_is_given_back_too(void **state)
-{
-    (void)state;
-    trace t;
-    session(&t);
-    TRACE("", trace_push(&t, SIMBA_PUSH_SESSION_LOST));
-    trace_push(&t, SIMBA_PUSH_SESSION_BACK);
-    TRACE("acquired changed", trace_mine(&t, 7));
-    TRACE("released(stopped) changed", trace_stop(&t));
-    TRACE("release", trace_ack(&t));
-}
-
-/* S2: the end of the session by our own clock comes before whatever anybody says. */
-static void our_own_clock_ends_a_session_first(void **state)
-{
-    (void)state;
-    trace t;
-    session(&t);
-    t.session_until_ms = 5000;
-    trace_mine(&t, 7);
-    trace_pass(&t, 4999);
-    TRACE("renew wake@5000", trace_push(&t, SIMBA_PUSH_CHANGED));
-    trace_pass(&t, 5000);
-    TRACE("released(session lost) changed", trace_mine(&t, 7));
-    TRACE("release", trace_ack(&t)); /* the session may have lasted after all */
-    session(&t);
-    t.session_until_ms = 5000;
-    trace_pass(&t, 5000);
-    TRACE("late release", trace_mine(&t, 8));
-}
-
-/* A holder that hears nothing is told when the session can have ended by our own clock, less the margin. The session may
- * live on in the store, so what it held is given back before anything new is begun. */
-static void a_session_that_may_have_ended_is_told(void **state)
-{
-    (void)state;
-    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .stop_margin_ms = 500, .jitter_max_ms = 1000};
-    trace t;
-    trace_init_with(&t, &ms, true, true);
-    t.session_until_ms = 5000;
-    TRACE("acquire", trace_start(&t));
-    TRACE("acquired changed wake@4500", trace_mine(&t, 7));
-    assert_int_equal(trace_held_ms(&t), 4500);
-    t.session_until_ms = 7000; /* it was heard of */
-    TRACE("wake@6500", trace_at(&t, 4500));
-    TRACE("released(session lost) changed", trace_at(&t, 6500));
-    TRACE("release", trace_ack(&t));
-    t.session_until_ms = 12000;
-    TRACE("acquire", trace_nobody(&t));
-    TRACE("acquired changed wake@11500", trace_mine(&t, 8));
-}
-
-/* A session that has ended cannot hold what it has just won. */
-static void a_win_after_the_session_is_given_back(void **state)
-{
-    (void)state;
-    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
-    trace t;
-    trace_init_with(&t, &ms, true, true);
-    t.session_until_ms = 1000;
-    TRACE("acquire", trace_start(&t));
-    trace_pass(&t, 1000);
-    TRACE("late release", trace_mine(&t, 7));
-}
-
-/* Being asked to look again is no reason to renew a session from then on. */
-static void a_session_lease_is_not_renewed(void **state)
-{
-    (void)state;
-    const simba_timing ms = {.ttl_ms = 10000, .transition_ms = 6000, .jitter_max_ms = 1000};
-    trace t;
-    trace_init_with(&t, &ms, true, true);
-    TRACE("acquire", trace_start(&t));
-    TRACE("acquired changed", trace_mine(&t, 7));
-    TRACE("renew", trace_push(&t, SIMBA_PUSH_CHANGED));
-    TRACE("", trace_mine(&t, 7));
-    TRACE("", trace_at(&t, 100000));
-    TRACE("renew", trace_push(&t, SIMBA_PUSH_CHANGED));
-    TRACE("released(revoked) changed", trace_revoked(&t));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_a_free_mutex_at_once),
         cmocka_unit_test(waits_out_the_initial_delay),
         cmocka_unit_test(waits_for_the_end_of_the_transition),
-        cmocka_unit_test(waits_for_its_turn),
         cmocka_unit_test(backs_off_when_a_free_mutex_is_refused),
         cmocka_unit_test(keeps_trying_while_the_store_is_away),
         cmocka_unit_test(counts_the_lease_from_the_request),
         cmocka_unit_test(gives_back_a_win_that_comes_too_late),
         cmocka_unit_test(a_lost_reply_is_asked_for_again_under_the_same_nonce),
         cmocka_unit_test(every_start_has_a_nonce_of_its_own),
+        cmocka_unit_test(a_stale_reply_changes_nothing),
         cmocka_unit_test(renews_before_the_ttl_is_over),
         cmocka_unit_test(retries_a_failed_renewal_inside_the_window),
         cmocka_unit_test(an_outage_as_long_as_the_transition_costs_nothing),
         cmocka_unit_test(a_swallowed_answer_is_not_waited_for_beyond_the_last_chance),
-        cmocka_unit_test(a_look_between_is_not_in_the_way_of_the_renewal),
         cmocka_unit_test(a_late_attempt_waits_until_the_last_chance),
         cmocka_unit_test(an_unreachable_holder_is_told_by_its_own_clock),
         cmocka_unit_test(the_lease_allows_for_drift),
@@ -929,38 +411,6 @@ int main(void)
         cmocka_unit_test(a_renewal_never_changes_the_token),
         cmocka_unit_test(after_a_gap_it_begins_anew),
         cmocka_unit_test(the_hold_limit_ends_leadership),
-        cmocka_unit_test(the_hold_limit_lets_others_go_first),
-        cmocka_unit_test(a_stop_renews_until_on_released_has_returned),
-        cmocka_unit_test(a_stop_waits_for_the_renewal_in_flight),
-        cmocka_unit_test(a_stop_during_the_initial_delay_is_over_at_once),
-        cmocka_unit_test(a_stop_while_waiting_is_over_at_once),
-        cmocka_unit_test(a_stop_while_queued_leaves_the_queue),
-        cmocka_unit_test(a_late_win_after_stop_is_given_back),
-        cmocka_unit_test(a_stop_after_a_lost_reply_gives_back_what_may_be),
-        cmocka_unit_test(a_stop_is_bounded_when_the_store_is_away),
-        cmocka_unit_test(the_lease_may_end_during_a_stop),
-        cmocka_unit_test(it_can_be_started_again),
-        cmocka_unit_test(stopping_an_idle_machine_is_done_at_once),
-        cmocka_unit_test(a_pushed_release_is_tried_at_once),
-        cmocka_unit_test(an_invitation_of_another_is_left_to_it),
-        cmocka_unit_test(a_queue_is_joined_again_now_and_then),
-        cmocka_unit_test(a_push_during_a_request_is_not_lost),
-        cmocka_unit_test(a_stopping_waiter_does_not_swallow_the_wake_up),
-        cmocka_unit_test(pushed_news_moves_the_alarm),
-        cmocka_unit_test(a_holder_checks_what_it_hears),
-        cmocka_unit_test(a_push_during_a_renewal_is_checked_again),
-        cmocka_unit_test(a_stale_reply_changes_nothing),
-        cmocka_unit_test(a_try_is_one_answer),
-        cmocka_unit_test(a_try_without_an_answer_is_given_back),
-        cmocka_unit_test(a_locker_leads_once),
-        cmocka_unit_test(a_permanent_error_ends_a_lockers_wait),
-        cmocka_unit_test(a_session_lease_ends_with_the_session),
-        cmocka_unit_test(a_lost_session_leaves_nothing_to_give_back),
-        cmocka_unit_test(a_win_after_a_lost_session_is_given_back_too),
-        cmocka_unit_test(our_own_clock_ends_a_session_first),
-        cmocka_unit_test(a_session_that_may_have_ended_is_told),
-        cmocka_unit_test(a_win_after_the_session_is_given_back),
-        cmocka_unit_test(a_session_lease_is_not_renewed),
     };
     return cmocka_run_group_tests_name("contention", tests, NULL, NULL);
 }
