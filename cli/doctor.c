@@ -119,8 +119,6 @@ static const char *remedy_for(int code)
         return "Check the user, the password and what that user may do.";
     case SIMBA_EURL:
         return "simba-url(5) has the form of every URL and its options.";
-    case SIMBA_ENOTBUILT:
-        return "Install or build simba with this store.";
     default:
         return NULL;
     }

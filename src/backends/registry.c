@@ -5,20 +5,23 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/schemes.h"
 #include "util/error.h"
 
 #define BUILT(name) extern const simba_backend simba__backend_##name;
-#define LEFT_OUT(name)
+#define LEFT_OUT(name, option)
 #include "stores.inc"
 #undef BUILT
 #undef LEFT_OUT
 
 static const struct {
-    const char *name; /* of its folder; its schemes begin with it */
+    const char *name;   /* of its folder */
+    const char *option; /* of the build, which has left it out */
+    const char *const *schemes;
     const simba_backend *backend;
 } own[] = {
-#define BUILT(name) {#name, &simba__backend_##name},
-#define LEFT_OUT(name) {#name, NULL},
+#define BUILT(name) {#name, NULL, (const char *const[]){SIMBA__SCHEMES_##name, NULL}, &simba__backend_##name},
+#define LEFT_OUT(name, option) {#name, #option, (const char *const[]){SIMBA__SCHEMES_##name, NULL}, NULL},
 #include "stores.inc"
 #undef BUILT
 #undef LEFT_OUT
@@ -29,9 +32,9 @@ static const simba_backend *others[OTHERS_MAX];
 static size_t other_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool has_scheme(const simba_backend *backend, const char *scheme)
+static bool has_scheme(const char *const *schemes, const char *scheme)
 {
-    for (const char *const *s = backend->schemes; *s; s++)
+    for (const char *const *s = schemes; *s; s++)
         if (strcmp(*s, scheme) == 0)
             return true;
     return false;
@@ -40,7 +43,7 @@ static bool has_scheme(const simba_backend *backend, const char *scheme)
 static const simba_backend *find_other(const char *scheme)
 {
     for (size_t i = 0; i < other_count; i++)
-        if (has_scheme(others[i], scheme))
+        if (has_scheme(others[i]->schemes, scheme))
             return others[i];
     return NULL;
 }
@@ -50,7 +53,7 @@ const simba_backend *simba_backend_find(const char *scheme)
     if (!scheme)
         return NULL;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (own[i].backend && has_scheme(own[i].backend, scheme))
+        if (own[i].backend && has_scheme(own[i].schemes, scheme))
             return own[i].backend;
     pthread_mutex_lock(&lock);
     const simba_backend *backend = find_other(scheme);
@@ -68,8 +71,11 @@ int simba__registry_find(const char *scheme, simba_error *err, const simba_backe
     char known[128] = "";
     size_t length = 0;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
-        if (!own[i].backend && strncmp(own[i].name, scheme, strlen(own[i].name)) == 0)
-            return simba__fail(err, SIMBA_ENOTBUILT, "this simba was built without %s", own[i].name);
+        if (!own[i].backend && has_scheme(own[i].schemes, scheme))
+            return simba__fail(err, SIMBA_ENOTBUILT,
+                               "%s:// needs the %s store, which this simba was built without; take one that has it, or "
+                               "build it with -D%s=ON",
+                               scheme, own[i].name, own[i].option);
         if (own[i].backend && length < sizeof known)
             length +=
                 (size_t)snprintf(known + length, sizeof known - length, "%s%s://", length ? ", " : "", own[i].name);

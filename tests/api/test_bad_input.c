@@ -407,15 +407,49 @@ static void contradictions(void **state)
     client_close(agreed);
 }
 
-/* A store that was left out of the build is named, and told from a store that nobody has heard of. */
+/* A store that was left out of the build is named, whichever of its schemes is used, and what to do about it is said. That
+ * is told from a store that nobody has heard of. */
 static void store_not_built(void **state)
 {
     (void)state;
-#ifdef SIMBA_WITH_SQLITE
-    skip();
-#else
-    refuse_open("sqlite:///nowhere/x.db", NULL, SIMBA_ENOTBUILT, "sqlite");
+    static const struct {
+        const char *scheme, *option;
+    } left_out[] = {
+#if !SIMBA_WITH_SQLITE
+        {"sqlite", "SIMBA_WITH_SQLITE=ON"},
 #endif
+#if !SIMBA_WITH_REDIS
+        {"redis", "SIMBA_WITH_REDIS=ON"},
+        {"rediss", "SIMBA_WITH_REDIS=ON"},
+        {"redis+unix", "SIMBA_WITH_REDIS=ON"},
+        {"redis+sentinel", "SIMBA_WITH_REDIS=ON"},
+        {"rediss+sentinel", "SIMBA_WITH_REDIS=ON"},
+        {"redis+cluster", "SIMBA_WITH_REDIS=ON"},
+        {"rediss+cluster", "SIMBA_WITH_REDIS=ON"},
+#endif
+#if !SIMBA_WITH_MYSQL
+        {"mysql", "SIMBA_WITH_MYSQL=ON"},
+        {"mariadb", "SIMBA_WITH_MYSQL=ON"},
+#endif
+#if !SIMBA_WITH_ZOOKEEPER
+        {"zookeeper", "SIMBA_WITH_ZOOKEEPER=ON"},
+#endif
+        {NULL, NULL},
+    };
+    for (size_t i = 0; left_out[i].scheme; i++) {
+        char url[64];
+        snprintf(url, sizeof url, "%s://host/x", left_out[i].scheme);
+        char begin[64];
+        snprintf(begin, sizeof begin, "%s:// needs the ", left_out[i].scheme);
+        refuse_open(url, NULL, SIMBA_ENOTBUILT, begin);
+        refuse_open(url, NULL, SIMBA_ENOTBUILT, left_out[i].option);
+    }
+    static const char *const unheard_of[] = {"redisx", "redis+", "mysqlx", "maria", "sqlite3", "zookeepers"};
+    for (size_t i = 0; i < sizeof unheard_of / sizeof *unheard_of; i++) {
+        char url[64];
+        snprintf(url, sizeof url, "%s://host/x", unheard_of[i]);
+        refuse_open(url, NULL, SIMBA_EURL, unheard_of[i]);
+    }
 }
 
 /* Options of a client are checked, enumerations among them. */

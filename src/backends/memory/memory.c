@@ -5,6 +5,7 @@
 #include <simba/backend.h>
 #include <string.h>
 
+#include "backends/schemes.h"
 #include "core/row.h"
 #include "util/error.h"
 #include "util/hash.h"
@@ -395,7 +396,7 @@ static void memory_fini(void *instance)
         close_store(self->store);
 }
 
-static const char *const schemes[] = {"memory", NULL};
+static const char *const schemes[] = {SIMBA__SCHEMES_memory, NULL};
 static const char *const keys[] = {NULL};
 
 extern const simba_backend simba__backend_memory;

@@ -18,6 +18,7 @@
 #include "backends/mysql/books.h"
 #include "backends/mysql/options.h"
 #include "backends/mysql/watches.h"
+#include "backends/schemes.h"
 #include "util/clock.h"
 #include "util/error.h"
 
@@ -580,7 +581,7 @@ static void my_fini(void *self)
     simba__my_options_free(&s->options);
 }
 
-static const char *const schemes[] = {"mysql", "mariadb", NULL};
+static const char *const schemes[] = {SIMBA__SCHEMES_mysql, NULL};
 
 const simba_backend simba__backend_mysql = {
     .version = SIMBA_BACKEND_VERSION,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/redis/tls.h"
+#include "backends/schemes.h"
 #include "util/error.h"
 
 static void look_whether_closed(redis_store *self)
@@ -120,8 +121,7 @@ static int redis_accepts(const simba_url *url, const char *mutex, simba_error *e
         "a mutex name that begins with \"}\" cannot be used in a Redis Cluster: its keys would lie apart");
 }
 
-static const char *const schemes[] = {"redis",           "rediss",        "redis+unix",     "redis+sentinel",
-                                      "rediss+sentinel", "redis+cluster", "rediss+cluster", NULL};
+static const char *const schemes[] = {SIMBA__SCHEMES_redis, NULL};
 static const char *const keys[] = {"db",
                                    "connect-timeout",
                                    "timeout",

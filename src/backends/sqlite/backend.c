@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "backends/schemes.h"
 #include "backends/sqlite/batch.h"
 #include "backends/sqlite/news.h"
 #include "backends/sqlite/notify.h"
@@ -539,7 +540,7 @@ static void sqlite_fini(void *self)
         close(s->inotify);
 }
 
-static const char *const schemes[] = {"sqlite", NULL};
+static const char *const schemes[] = {SIMBA__SCHEMES_sqlite, NULL};
 static const char *const keys[] = {"sync", NULL};
 
 const simba_backend simba__backend_sqlite = {

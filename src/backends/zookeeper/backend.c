@@ -1,6 +1,7 @@
 /* zookeeper://: the table of functions. See zookeeper.h for who does what. */
 #include "backends/zookeeper/zookeeper.h"
 
+#include "backends/schemes.h"
 #include "util/error.h"
 
 int64_t simba__zk_now_ms(const zk_store *self)
@@ -148,7 +149,7 @@ static void zk_fini(void *instance)
     simba__zk_options_free(&self->options);
 }
 
-static const char *const schemes[] = {"zookeeper", NULL};
+static const char *const schemes[] = {SIMBA__SCHEMES_zookeeper, NULL};
 static const char *const keys[] = {"session-timeout", "acl", NULL};
 
 const simba_backend simba__backend_zookeeper = {

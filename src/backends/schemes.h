@@ -1,0 +1,13 @@
+/* How the URLs of our own stores begin, by the name of the store's folder. Not in the stores, since a library that was built
+ * without one still says whose scheme it is. */
+#ifndef SIMBA_BACKENDS_SCHEMES_H
+#define SIMBA_BACKENDS_SCHEMES_H
+
+#define SIMBA__SCHEMES_memory "memory"
+#define SIMBA__SCHEMES_sqlite "sqlite"
+#define SIMBA__SCHEMES_redis                                                                                           \
+    "redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"
+#define SIMBA__SCHEMES_mysql "mysql", "mariadb"
+#define SIMBA__SCHEMES_zookeeper "zookeeper"
+
+#endif
