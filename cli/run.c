@@ -98,7 +98,7 @@ static int64_t held_for_ms(void *user)
     return simba_locker_held_for_ms(user);
 }
 
-/* Give it back. What the words should say about an end that came before is in `ret_reason`. */
+/* Give it back. Returns what the words should say about an end that came before; NULL: there was none. */
 static const char *give_back(simba_locker *locker, simba_error *error)
 {
     const int code = simba_locker_release(locker, error);

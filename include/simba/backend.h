@@ -217,13 +217,13 @@ SIMBA_API const char *simba_url_query(const simba_url *url, const char *key); /*
 SIMBA_API const char *simba_url_shown(const simba_url *url); /* as it was written, with *** for the password */
 
 /* Where leases are sessions, ttl and transition do not apply and nothing is renewed. Every waiter has its own place in the
- * store's line, so contenders are told by push_to, and `watch` is for observers alone. The times at
- * which an owner's lease ends are INT64_MAX. A RELEASE is carried out in the end if the session lives, also after it has failed: unlike a lease, a session
- * goes on for the others that have to do with it. */
+ * store's line, so contenders are told by push_to, and `watch` is for observers alone. The times at which an owner's lease
+ * ends are INT64_MAX. A RELEASE is carried out in the end if the session lives, also after it has failed: unlike a lease, a
+ * session goes on for the others that have to do with it. */
 enum {
     SIMBA_CAP_PUSH = 1 << 0,        /* a release is pushed to waiters */
     SIMBA_CAP_PUSH_EVERY = 1 << 1,  /* observers see every single change */
-    SIMBA_CAP_SESSION = 1 << 2,     /* leases are sessions, see below */
+    SIMBA_CAP_SESSION = 1 << 2,     /* leases are sessions, see above */
     SIMBA_CAP_STORE_CLOCK = 1 << 3, /* leases are judged on a clock of the store */
     SIMBA_CAP_QUEUE = 1 << 4,       /* a waiter leaves something in the store and has to RELEASE it */
     SIMBA_CAP_LOOP_THREAD = 1 << 5, /* call submit, watch, unwatch and flush on the loop thread only */

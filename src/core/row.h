@@ -1,6 +1,6 @@
-/* What a store that keeps one row per mutex does with it. The memory and SQLite stores and the models of the simulator
- * all call these functions, so there is one place that says who may have a mutex. Pure: the caller brings the row, the
- * time and the request, and keeps the row if it changed. */
+/* What a store that keeps one row per mutex does with it. The memory, SQLite and MySQL stores and the models of the
+ * simulator all call these functions, so there is one place that says who may have a mutex. Pure: the caller brings the
+ * row, the time and the request, and keeps the row if it changed. */
 #ifndef SIMBA_CORE_ROW_H
 #define SIMBA_CORE_ROW_H
 

@@ -58,7 +58,7 @@ struct simba_client {
     simba__party *parties;
     simba__party *dead; /* to be freed at the end of the turn */
     unsigned running;   /* parties that are started and not yet stopped */
-    unsigned calls;     /* list and force_release under way */
+    unsigned calls;     /* of calls.h, under way */
     bool closing;       /* nothing new is begun */
     bool closed;        /* and nothing is left to be ended */
     bool store_close_wanted, store_close_begun, store_closed;
@@ -114,7 +114,7 @@ void simba__log(simba_client *client, simba_log_level level, const char *format,
 
 /* --- lifetime (client.c) ----------------------------------------------------------------------------- */
 
-/* 0, SIMBA_EFORKED or SIMBA_ECLOSED; any thread, in a turn or not. */
+/* 0 or SIMBA_EFORKED; any thread, in a turn or not. */
 int simba__client_forked(const simba_client *client, simba_error *err);
 /* Is this a name for a mutex, also for the store? Any thread. SIMBA_EINVAL. */
 int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err);

@@ -64,7 +64,7 @@ int simba__my_conn_query(simba__my_conn *conn, const char *sql, MYSQL_RES **ret_
 
 /* Room for so many parameters, all zeroed. NULL: out of memory. */
 MYSQL_BIND *simba__my_conn_binds(simba__my_conn *conn, size_t count);
-/* Execute a prepared statement for `rows` rows, which is one of the sizes, with the parameters in conn->binds. */
+/* Execute a prepared statement for 2^size rows, with the parameters in conn->binds. */
 int simba__my_conn_execute(simba__my_conn *conn, simba__my_statement which, size_t size, MYSQL_STMT **ret_statement,
                            simba_error *err);
 /* The next row of its result, in conn->columns. 1, 0 at the end, or an error. */

@@ -32,9 +32,9 @@ typedef struct shape {
 #define PUT_TAIL_OURS                                                                                                  \
     ", nonce = values(nonce), nonce_version = values(nonce_version), revoked_version = values(revoked_version)"
 
-/* The parameters of ACQUIRE: ttl, ttl + transition, id, floor twice (once without our columns), nonce, mutex, floor, the
- * greatest version. All assignments see the old version, in whichever order the server makes them. What is free is as in core/row.c: no owner, or
- * past the end; and, as on the JVM, the very last millisecond is nobody's to take. */
+/* The parameters of ACQUIRE: ttl, ttl + transition, id, with our columns floor and nonce, then floor, mutex, floor, the
+ * greatest version. All assignments see the old version, in whichever order the server makes them. What is free is as in
+ * core/row.c: no owner, or past the end; and, as on the JVM, the very last millisecond is nobody's to take. */
 #define NEXT "greatest(version, ?) + 1"
 #define ACQUIRE(ours)                                                                                                  \
     "update `$TABLE` set acquired_at = " NOW ", ttl_at = " NOW " + ?, transition_at = " NOW " + ?, owner_id = ?" ours  \

@@ -19,7 +19,7 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-enum { BACKOFF_FIRST_MS = 20, BACKOFF_MOST_MS = 1000, BACKOFF_DOUBLINGS = 6 };
+enum { BACKOFF_FIRST_MS = 20, BACKOFF_DOUBLINGS = 5 };
 
 struct redis_link {
     redis_conn *conn; /* NULL: given up */
@@ -143,10 +143,8 @@ static void let_go(redis_conn *conn)
 static int64_t backoff_ns(redis_conn *conn)
 {
     int64_t ms = BACKOFF_FIRST_MS;
-    for (unsigned i = 1; i < conn->failures && i < BACKOFF_DOUBLINGS; i++)
+    for (unsigned i = 1; i < conn->failures && i <= BACKOFF_DOUBLINGS; i++)
         ms *= 2;
-    if (ms > BACKOFF_MOST_MS)
-        ms = BACKOFF_MOST_MS;
     return (ms * 3 / 4) * SIMBA__NS_PER_MS +
            (int64_t)(conn->host->random(conn->host) % (uint64_t)(ms * SIMBA__NS_PER_MS / 2));
 }

@@ -8,6 +8,7 @@
  *   confirm.c   replicas=N
  *   subs.c      the subscription connections         watches.c  what they listen for
  *   single.c, sentinel.c, cluster.c   topologies: which server a mutex is on, and how to find that out
+ *   slots.c     which slot of a cluster a mutex is in
  *   examine.c   how the server is set up
  *   inquiry.c   a question to several servers, one after the other
  *   backend.c   the table of functions

@@ -15,7 +15,7 @@ void simba__redis_tls_free(redis_tls *tls);
 /* Bytes came from the socket. False: out of memory. */
 bool simba__redis_tls_feed(redis_tls *tls, const char *data, size_t length);
 /* Go on with the handshake. 1: it is over, 0: more bytes are needed, SIMBA_EPERM or SIMBA_EUNAVAILABLE: it failed, and
- * `why` has the cause. */
+ * `ret_why` has the cause. */
 int simba__redis_tls_handshake(redis_tls *tls, const char **ret_why);
 /* Plain bytes, at most `size`. 0: no more for now, negative: the connection is over. */
 int simba__redis_tls_read(redis_tls *tls, char *out, size_t size);

@@ -1,8 +1,8 @@
 /* The database: one connection with its prepared statements, rows in and out, transactions. What a row means is said in
  * core/row.h, when a transaction runs in backend.c.
  *
- * Everything here blocks and belongs to one thread at a time: the one that opens the client, then its worker. Functions
- * return 0 or a negative SIMBA_E… code, with "sqlite: <path>: <cause>" in *err. */
+ * Everything here blocks and belongs to one thread at a time: the one that opens the client, then whichever runs the job.
+ * Functions return 0 or a negative SIMBA_E… code, with "sqlite: <path>: <cause>" in *err. */
 #ifndef SIMBA_BACKENDS_SQLITE_DB_H
 #define SIMBA_BACKENDS_SQLITE_DB_H
 
