@@ -67,8 +67,9 @@ static void test_server_cut_off(void **state)
         assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside));
         assert_true(server_ask_zookeeper(&ensemble, "srvr", text, sizeof text) > 0 && strstr(text, "Mode: follower"));
         ref_lock();
-        assert_int_equal(arena.contenders[0].reason, SIMBA_REASON_SESSION_LOST);
+        const simba_reason reason = arena.contenders[0].reason;
         ref_unlock();
+        assert_int_equal(reason, SIMBA_REASON_SESSION_LOST);
         set_networks(PROXY_PASS);
         /* It comes back, stands in the queue, and leads again. */
         const int64_t deadline_ms = ref_now_ms() + ARENA_LONG_MS;
