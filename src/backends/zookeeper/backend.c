@@ -133,6 +133,7 @@ static void zk_close(void *instance)
     self->closing = true;
     self->host->timer_clear(self->host, &self->deadlines);
     self->host->timer_clear(self->host, &self->chores);
+    simba__zk_nodes_drop(self);
     simba__zk_queues_forget(self);
     simba__zk_watches_drop(self);
     simba__zk_ops_close(self);
