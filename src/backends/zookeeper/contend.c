@@ -55,13 +55,18 @@ static bool is_good(zk_op *op)
     return simba__zk_op_good(op);
 }
 
+void simba__zk_chores_later(zk_store *self)
+{
+    const simba_local now = self->host->now(self->host);
+    if (self->chores.index == 0)
+        self->host->timer_set(self->host, &self->chores, (simba_local){now.ns + LATER_MS * SIMBA__NS_PER_MS});
+}
+
 static void look_after_later(zk_node *node)
 {
-    zk_store *self = node->store;
     simba__zk_node_attended(node);
     simba__zk_node_unattended(node);
-    if (self->chores.index == 0)
-        self->host->timer_set(self->host, &self->chores, (simba_local){node->since.ns + LATER_MS * SIMBA__NS_PER_MS});
+    simba__zk_chores_later(node->store);
 }
 
 static void win(zk_op *op)
@@ -331,20 +336,26 @@ static void guarded(zk_op *op)
 {
     if (op->vanished)
         taken_away(op->node);
+    else if (op->no_memory && op->node->place == ZK_LEADS)
+        look_after_later(op->node);
     simba__zk_op_end(op);
 }
 
 static void guard(zk_op *op)
 {
     zk_node *node = op->node;
-    zk_watch *watch = node->place == ZK_LEADS && !node->guard ? simba__zk_watch_new(op->store, guard_fired) : NULL;
-    if (!watch) {
+    if (node->place != ZK_LEADS || node->guard) {
         simba__zk_op_end(op);
         return;
     }
-    watch->node = node;
     simba__zk_op_step(op, guarded);
-    simba__zk_call_own(op, watch);
+    zk_watch *watch = simba__zk_watch_new(op->store, guard_fired);
+    if (watch) {
+        watch->node = node;
+        simba__zk_call_own(op, watch);
+    } else {
+        op->no_memory = true;
+    }
     simba__zk_op_go(op);
 }
 
@@ -357,6 +368,11 @@ static void leader_known(zk_op *op)
     if (!simba_owner_is_none(&op->owner) && node->place == ZK_HERE && !node->unwanted)
         host->push_to(host, node->mutex, node->nonce,
                       &(simba_push){SIMBA_PUSH_ACQUIRED, op->owner, simba__zk_now_ms(op->store)});
+    if (op->no_memory && node->place == ZK_HERE && !node->leader) {
+        node->leader = op->leader;
+        op->leader = NULL;
+        look_after_later(node);
+    }
     simba__zk_op_end(op);
 }
 
@@ -372,28 +388,6 @@ static void ask_for_leader(zk_op *op)
     simba__zk_op_step(op, leader_known);
     simba__zk_call_owner(op, node->queue->path);
     simba__zk_op_go(op);
-}
-
-void simba__zk_chores(simba_timer *timer, simba_local now)
-{
-    zk_store *self = (zk_store *)(void *)((char *)timer - offsetof(zk_store, chores));
-    const int64_t wait_ns = LATER_MS * SIMBA__NS_PER_MS;
-    while (self->unattended_first && self->unattended_first->since.ns + wait_ns <= now.ns) {
-        zk_node *node = self->unattended_first;
-        simba__zk_node_attended(node);
-        zk_op *op = simba__zk_op_new(self, NULL, node->place == ZK_LEADS ? guard : ask_for_leader);
-        if (!op) {
-            simba__zk_node_unattended(node); /* in a while */
-            break;
-        }
-        op->persists = true;
-        op->node = node;
-        simba__zk_node_ref(node);
-        simba__zk_op_start(op);
-    }
-    simba__zk_session_flush(self);
-    if (self->unattended_first)
-        self->host->timer_set(self->host, timer, (simba_local){self->unattended_first->since.ns + wait_ns});
 }
 
 /* --- RENEW ------------------------------------------------------------------------------------------------ */
@@ -444,13 +438,21 @@ void simba__zk_renew(zk_store *self, simba_request *request)
 
 static void leave(zk_op *op);
 
+/* What is not wanted any more must go: where there is no memory for that, in a while. */
+static bool is_good_or_later(zk_op *op)
+{
+    if (op->no_memory && op->node->in_table)
+        look_after_later(op->node);
+    return simba__zk_op_good(op);
+}
+
 static void left(zk_op *op)
 {
     if (is_superseded(op)) {
         simba__zk_op_end(op);
         return;
     }
-    if (!simba__zk_op_good(op))
+    if (!is_good_or_later(op))
         return;
     const bool led = op->led && !op->vanished;
     if (op->led)
@@ -464,7 +466,7 @@ static void looked_for(zk_op *op)
 {
     if (is_superseded(op)) {
         simba__zk_op_end(op);
-    } else if (!simba__zk_op_good(op)) {
+    } else if (!is_good_or_later(op)) {
         return;
     } else if (op->found) {
         op->led = !op->before;
@@ -497,17 +499,14 @@ static void leave(zk_op *op)
 }
 
 /* Goes on without its request, should that take too long: what this session has made must not stay. */
-void simba__zk_release(zk_store *self, simba_request *request)
+static void remove_node(zk_node *node, simba_request *request)
 {
-    zk_op *op = simba__zk_op_new(self, request, leave);
-    if (!op)
-        return;
-    zk_node *node = simba__zk_node_find(self, request);
-    if (!node || (request->token && node->czxid && (uint64_t)node->czxid != request->token)) {
-        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
+    zk_op *op = simba__zk_op_new(node->store, request, leave);
+    node->unwanted = true;
+    if (!op) {
+        look_after_later(node);
         return;
     }
-    node->unwanted = true;
     op->persists = true;
     op->led = node->place == ZK_LEADS;
     take_node(op, node);
@@ -515,4 +514,51 @@ void simba__zk_release(zk_store *self, simba_request *request)
         leave(op); /* also without a connection */
     else
         simba__zk_op_start(op);
+}
+
+void simba__zk_release(zk_store *self, simba_request *request)
+{
+    zk_node *node = simba__zk_node_find(self, request);
+    if (node && !(request->token && node->czxid && (uint64_t)node->czxid != request->token)) {
+        remove_node(node, request);
+        return;
+    }
+    zk_op *op = simba__zk_op_new(self, request, leave);
+    if (op)
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
+}
+
+/* --- what has time ---------------------------------------------------------------------------------------- */
+
+static void look_after_node(zk_node *node)
+{
+    if (node->unwanted) {
+        if (!node->op || node->op->run != leave) /* otherwise it is about to go */
+            remove_node(node, NULL);
+        return;
+    }
+    zk_op *op = simba__zk_op_new(node->store, NULL, node->place == ZK_LEADS ? guard : ask_for_leader);
+    if (!op) {
+        look_after_later(node);
+        return;
+    }
+    op->persists = true;
+    op->node = node;
+    simba__zk_node_ref(node);
+    simba__zk_op_start(op);
+}
+
+void simba__zk_chores(simba_timer *timer, simba_local now)
+{
+    zk_store *self = (zk_store *)(void *)((char *)timer - offsetof(zk_store, chores));
+    const int64_t wait_ns = LATER_MS * SIMBA__NS_PER_MS;
+    while (self->unattended_first && self->unattended_first->since.ns + wait_ns <= now.ns) {
+        zk_node *node = self->unattended_first;
+        simba__zk_node_attended(node);
+        look_after_node(node);
+    }
+    simba__zk_topics_chores(self);
+    simba__zk_session_flush(self);
+    if (self->unattended_first)
+        self->host->timer_set(self->host, timer, (simba_local){self->unattended_first->since.ns + wait_ns});
 }

@@ -184,11 +184,12 @@ static bool begin_row(zk_op *list, const char *name)
     return true;
 }
 
-static bool is_listed(const zk_op *list, const char *name)
+static bool is_listed(zk_op *list, const char *name)
 {
     if (!list->request->mutex)
         return true;
     char *mutex = simba__zk_mutex_of(name);
+    list->no_memory |= !mutex;
     const bool listed = mutex && fnmatch(list->request->mutex, mutex, 0) == 0;
     simba__free(mutex);
     return listed;
@@ -247,6 +248,7 @@ struct zk_topic {
     char *leader; /* as told last; NULL: nobody */
     bool known;
     bool again; /* something happened while a procedure was under way */
+    bool later; /* there was no memory for one */
     zk_op *op;  /* under way */
 };
 
@@ -266,6 +268,20 @@ static void topic_free(zk_topic *topic)
 static void observe(zk_op *op);
 static void observed(zk_op *op);
 
+static void forget_watches(const zk_topic *topic)
+{
+    for (zk_watch *watch = topic->store->watches; watch; watch = watch->next)
+        if (watch->topic == topic)
+            watch->topic = NULL;
+}
+
+static void observe_later(zk_topic *topic)
+{
+    topic->later = true;
+    forget_watches(topic);
+    simba__zk_chores_later(topic->store);
+}
+
 static void begin_to_observe(zk_topic *topic)
 {
     if (!topic->topic)
@@ -275,8 +291,10 @@ static void begin_to_observe(zk_topic *topic)
         return;
     }
     zk_op *op = simba__zk_op_new(topic->store, NULL, observe);
-    if (!op)
-        return; /* the observer reads now and then */
+    if (!op) {
+        observe_later(topic);
+        return;
+    }
     op->persists = true;
     op->finished = observed;
     op->topic = topic;
@@ -292,6 +310,8 @@ static void observed(zk_op *op)
     op->topic = NULL;
     if (!topic->topic)
         topic_free(topic);
+    else if (op->no_memory)
+        observe_later(topic);
     else if (topic->again)
         begin_to_observe(topic);
 }
@@ -417,12 +437,11 @@ int simba__zk_observe(zk_store *self, simba_topic *topic)
 
 void simba__zk_unobserve(zk_store *self, simba_topic *topic)
 {
+    (void)self;
     zk_topic *ours = topic->backend_data;
     topic->backend_data = NULL;
     ours->topic = NULL;
-    for (zk_watch *watch = self->watches; watch; watch = watch->next)
-        if (watch->topic == ours)
-            watch->topic = NULL;
+    forget_watches(ours);
     if (!ours->op)
         topic_free(ours);
 }
@@ -432,6 +451,16 @@ void simba__zk_topics_connected(zk_store *self)
     for (zk_topic *topic = self->topics; topic; topic = topic->next) {
         topic->known = false;
         begin_to_observe(topic);
+    }
+}
+
+void simba__zk_topics_chores(zk_store *self)
+{
+    for (zk_topic *topic = self->topics; topic; topic = topic->next) {
+        const bool later = topic->later;
+        topic->later = false;
+        if (later)
+            begin_to_observe(topic);
     }
 }
 

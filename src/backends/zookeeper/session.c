@@ -27,6 +27,8 @@
 
 #define MS SIMBA__NS_PER_MS
 
+enum { AGAIN_MS = 100 }; /* to what there was no memory for */
+
 struct zk_poller {
     uv_poll_t poll;
     simba_input input; /* while there is a session: answers are read by whoever waits for them */
@@ -164,18 +166,20 @@ static bool make_poller(zk_store *self, int fd)
     return true;
 }
 
-static void listen_to(zk_store *self, int fd, int interest)
+/* False: not yet. */
+static bool listen_to(zk_store *self, int fd, int interest)
 {
     if (!self->session.poller && !make_poller(self, fd))
-        return; /* the timer comes back to it */
+        return false;
     zk_poller *poller = self->session.poller;
     const int readable = interest & ZOOKEEPER_READ && !poller->has_input ? UV_READABLE : 0;
     const int events = readable | (interest & ZOOKEEPER_WRITE ? UV_WRITABLE : 0);
     if (poller->events == events)
-        return;
+        return true;
     const int rc = events ? uv_poll_start(&poller->poll, events, on_socket) : uv_poll_stop(&poller->poll);
     if (rc == 0)
         poller->events = events;
+    return rc == 0;
 }
 
 /* --- the states of a session ------------------------------------------------------------------------- */
@@ -319,9 +323,9 @@ static void pump(zk_store *self)
         session->purge = false;
         shutdown(fd, SHUT_RDWR);
     }
-    if (rc == ZOK && fd >= 0)
-        listen_to(self, fd, interest);
-    const int64_t wait_ns = wait.tv_sec * INT64_C(1000000000) + wait.tv_usec * INT64_C(1000);
+    int64_t wait_ns = wait.tv_sec * INT64_C(1000000000) + wait.tv_usec * INT64_C(1000);
+    if (rc == ZOK && fd >= 0 && !listen_to(self, fd, interest) && wait_ns > AGAIN_MS * MS)
+        wait_ns = AGAIN_MS * MS;
     self->host->timer_set(self->host, &session->timer, after(now, wait_ns > MS ? wait_ns : MS));
     session->gathered = true; /* the library may have had something to say itself */
     push_out(self);
@@ -389,7 +393,7 @@ static void begin(zk_store *self)
     if (self->session.resolver || self->closing)
         return;
     if (!simba__zk_resolve(self))
-        self->host->timer_set(self->host, &self->session.timer, after(self->host->now(self->host), 100 * MS));
+        self->host->timer_set(self->host, &self->session.timer, after(self->host->now(self->host), AGAIN_MS * MS));
 }
 
 static void on_timer(simba_timer *timer, simba_local now)

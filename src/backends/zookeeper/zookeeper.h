@@ -332,7 +332,9 @@ const struct ACL_vector *simba__zk_acl(const zk_store *self);
 void simba__zk_acquire(zk_store *self, simba_request *request);
 void simba__zk_renew(zk_store *self, simba_request *request);
 void simba__zk_release(zk_store *self, simba_request *request);
+/* What has time, also because there was no memory for it; and have that done in a while. */
 void simba__zk_chores(simba_timer *timer, simba_local now);
+void simba__zk_chores_later(zk_store *self);
 
 /* look.c */
 void simba__zk_read(zk_store *self, simba_request *request);
@@ -340,8 +342,9 @@ void simba__zk_list(zk_store *self, simba_request *request);
 void simba__zk_force_release(zk_store *self, simba_request *request);
 int simba__zk_observe(zk_store *self, simba_topic *topic);
 void simba__zk_unobserve(zk_store *self, simba_topic *topic);
-/* There is a new session: set the watches anew. */
+/* There is a new session: set the watches anew. There may be memory again: likewise, where it was missing. */
 void simba__zk_topics_connected(zk_store *self);
+void simba__zk_topics_chores(zk_store *self);
 void simba__zk_topics_fini(zk_store *self);
 
 #endif
