@@ -95,7 +95,8 @@ static int host_found(simba_host *host, simba_request *request, const simba_find
 static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
 {
     testhost *h = of(host);
-    assert(h->push_count < TESTHOST_PUSHES);
+    if (h->push_count == TESTHOST_PUSHES)
+        h->push_count--; /* processes that fight can push for ever: the last place has the latest */
     h->pushes[h->push_count++] = (testhost_push){topic, 0, *push};
 }
 
