@@ -70,8 +70,8 @@ bool server_start_mariadb(server *s, const char *const *more);
 
 bool server_has_zookeeper(void);
 /* One ZooKeeper server; one that was stopped, with its data; and a group of three that are an ensemble. If there are two
- * networks, the first of the three follows each of the others by one of them, so that it can be cut off. It is not elected,
- * since of equals the last one is, as long as nobody dies. */
+ * networks, the first of the three follows each of the others by one of them, so that it can be cut off. It comes last, so
+ * as long as nobody dies it is not elected. */
 bool server_start_zookeeper(server *s);
 bool server_restart_zookeeper(server *s);
 enum { SERVER_ENSEMBLE = 3 };

@@ -124,13 +124,14 @@ bool server_start_ensemble(server *s, proxy *networks)
     }
     snprintf(s->hosts, sizeof s->hosts, "127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", s->port, server_nth(s, 1)->port,
              server_nth(s, 2)->port);
-    for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
-        if (!start_member(s, i, i == 0 ? by_first : followed, elected))
+    /* The first one when the others have a leader: a network without anybody behind it would keep it waiting. */
+    for (unsigned i = 1; i < SERVER_ENSEMBLE; i++)
+        if (!start_member(s, i, followed, elected))
             return false;
-    for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
+    for (unsigned i = 1; i < SERVER_ENSEMBLE; i++)
         if (!serves(server_nth(s, i)))
             return false;
-    return true;
+    return start_member(s, 0, by_first, elected) && serves(s);
 }
 
 bool server_restart_zookeeper(server *s)
