@@ -1,5 +1,4 @@
-/* Procedures: see zk_op. Here are their life, and the calls of the library that they are made of. */
-#include <pthread.h>
+/* Procedures: see zk_op. Here is their life; calls.c has what they are made of. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,33 +6,6 @@
 #include "backends/zookeeper/zookeeper.h"
 #include "util/mem.h"
 #include "util/text.h"
-
-/* --- the library's counter --------------------------------------------------------------------------- */
-
-static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-/* Somebody may have it while a thread forks; in the child nobody has. */
-static void forked(void)
-{
-    pthread_mutex_init(&library_mutex, NULL);
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, forked);
-}
-
-void simba__zk_library_lock(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&library_mutex);
-}
-
-void simba__zk_library_unlock(void)
-{
-    pthread_mutex_unlock(&library_mutex);
-}
 
 /* --- life --------------------------------------------------------------------------------------------- */
 
@@ -58,7 +30,7 @@ zk_op *simba__zk_op_new(zk_store *self, simba_request *request, void (*run)(zk_o
     return op;
 }
 
-static void forget_findings(zk_op *op)
+void simba__zk_op_forget(zk_op *op)
 {
     simba__free(op->leader);
     simba__free(op->before);
@@ -70,7 +42,7 @@ static void forget_findings(zk_op *op)
 
 static void op_free(zk_op *op)
 {
-    forget_findings(op);
+    simba__zk_op_forget(op);
     for (size_t i = 0; i < op->name_count; i++)
         simba__free(op->names[i]);
     simba__free(op->names);
@@ -178,12 +150,13 @@ void simba__zk_op_start(zk_op *op)
         self->host->wake(self->host); /* this may be a thread that cannot connect */
         return;
     }
-    forget_findings(op);
+    simba__zk_op_forget(op);
     op->error = 0;
+    op->no_memory = false;
     op->run(op);
 }
 
-static void settle(zk_op *op)
+void simba__zk_op_go(zk_op *op)
 {
     if (op->calls > 0)
         return;
@@ -202,9 +175,17 @@ void simba__zk_op_step(zk_op *op, void (*then)(zk_op *op))
     op->step = then;
 }
 
-void simba__zk_op_go(zk_op *op)
+zk_op *simba__zk_op_answered(const void *data)
 {
-    settle(op);
+    zk_op *op = (zk_op *)(uintptr_t)data;
+    op->calls--;
+    if (op->store) {
+        op->store->session.calls--;
+        return op;
+    }
+    if (op->calls == 0)
+        op_free(op);
+    return NULL;
 }
 
 static int code_of(int error)
@@ -304,504 +285,4 @@ void simba__zk_ops_close(zk_store *self)
         if (op->calls == 0)
             op_free(op);
     }
-}
-
-/* --- calls ---------------------------------------------------------------------------------------------- */
-
-/* Made under the library's lock. */
-#define CALL(op, call)                                                                                                 \
-    do {                                                                                                               \
-        simba__zk_session_gather((op)->store);                                                                         \
-        simba__zk_library_lock();                                                                                      \
-        const int rc_ = (call);                                                                                        \
-        simba__zk_library_unlock();                                                                                    \
-        made((op), rc_);                                                                                               \
-    } while (0)
-
-static zhandle_t *handle_of(const zk_op *op)
-{
-    return op->store->session.zh;
-}
-
-static bool is_loss(int rc)
-{
-    return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZSESSIONEXPIRED || rc == ZSESSIONMOVED ||
-           rc == ZCLOSING || rc == ZINVALIDSTATE || rc == ZRUNTIMEINCONSISTENCY || rc == ZAUTHFAILED;
-}
-
-/* An answer that nobody is prepared for. */
-static void note(zk_op *op, int rc)
-{
-    if (is_loss(rc))
-        op->lost = true;
-    else if (rc == ZMARSHALLINGERROR || rc == ZSYSTEMERROR)
-        op->no_memory = true;
-    else if (rc != ZOK && !op->error)
-        op->error = rc;
-}
-
-static void made(zk_op *op, int rc)
-{
-    if (rc == ZOK) {
-        op->calls++;
-        op->store->session.calls++;
-    } else {
-        note(op, rc);
-    }
-}
-
-/* The answer to a call is there. NULL: there is nobody any more who would care. */
-static zk_op *answered(const void *data)
-{
-    zk_op *op = (zk_op *)(uintptr_t)data;
-    op->calls--;
-    if (op->store) {
-        op->store->session.calls--;
-        return op;
-    }
-    if (op->calls == 0)
-        op_free(op);
-    return NULL;
-}
-
-static char *keep(zk_op *op, const char *text)
-{
-    char *copy = simba__strdup(text);
-    op->no_memory |= !copy;
-    return copy;
-}
-
-static char *child_path(zk_op *op, const char *path, const char *child)
-{
-    char *text = simba__zk_child_path(path, child);
-    op->no_memory |= !text;
-    return text;
-}
-
-static void on_synced(int rc, const char *value, const void *data)
-{
-    (void)value;
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    note(op, rc);
-    settle(op);
-}
-
-void simba__zk_call_sync(zk_op *op)
-{
-    CALL(op, zoo_async(handle_of(op), "/", on_synced, op));
-}
-
-/* Whether they are there is shown by what comes after. */
-static void on_parent(int rc, const char *value, const void *data)
-{
-    (void)value;
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    if (rc == ZUNIMPLEMENTED)
-        op->store->no_containers = true;
-    else if (rc == ZNOAUTH)
-        op->refused = true; /* it may be there all the same */
-    else if (rc != ZNODEEXISTS && rc != ZNONODE)
-        note(op, rc);
-    settle(op);
-}
-
-void simba__zk_call_make_parents(zk_op *op, const char *path)
-{
-    const int mode = op->store->no_containers ? ZOO_PERSISTENT : ZOO_CONTAINER;
-    char *part = keep(op, path);
-    if (!part)
-        return;
-    for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
-        if (slash)
-            *slash = '\0';
-        CALL(op, zoo_acreate(handle_of(op), part, "", 0, simba__zk_acl(op->store), mode, on_parent, op));
-        if (!slash)
-            break;
-        *slash = '/';
-    }
-    simba__free(part);
-}
-
-static void entered(zk_op *op, zk_node *node, const char *path, const struct Stat *stat)
-{
-    zk_store *self = op->store;
-    simba__free(node->name);
-    node->name = keep(op, strrchr(path, '/') + 1);
-    node->place = node->name ? ZK_HERE : ZK_UNSURE;
-    node->czxid = stat->czxid;
-    node->ctime_ms = stat->ctime;
-    self->clock_ms = stat->ctime - self->host->epoch_us(self->host) / 1000;
-}
-
-static void on_entered(int rc, const char *value, const struct Stat *stat, const void *data)
-{
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    zk_node *node = op->node;
-    if (rc == ZOK && node->in_table) {
-        entered(op, node, value, stat);
-    } else {
-        node->place = is_loss(rc) ? ZK_UNSURE : ZK_ABSENT;
-        op->missing |= rc == ZNONODE;
-        if (rc != ZNONODE)
-            note(op, rc);
-    }
-    settle(op);
-}
-
-void simba__zk_call_enter(zk_op *op)
-{
-    zk_node *node = op->node;
-    char *path = child_path(op, node->queue->path, node->prefix);
-    if (!path)
-        return;
-    node->place = ZK_ENTERING;
-    const unsigned before = op->calls;
-    CALL(op, zoo_acreate2(handle_of(op), path, node->id, (int)strlen(node->id), simba__zk_acl(op->store),
-                          ZOO_EPHEMERAL_SEQUENTIAL, on_entered, op));
-    if (op->calls == before)
-        node->place = ZK_ABSENT;
-    simba__free(path);
-}
-
-/* Is this child ours? Its whole name is known, or else the uuid in it tells. */
-static bool is_ours(const zk_node *node, const char *child)
-{
-    return node->name && (node->place == ZK_HERE || node->place == ZK_LEADS)
-               ? strcmp(child, node->name) == 0
-               : strncmp(child, node->prefix, strlen(node->prefix)) == 0;
-}
-
-static const char *first_of_ours(const zk_node *node, const struct String_vector *children)
-{
-    const char *ours = NULL;
-    for (int32_t i = 0; node && i < children->count; i++)
-        if (is_ours(node, children->data[i]) && (!ours || simba__zk_order(children->data[i], ours) < 0))
-            ours = children->data[i];
-    return ours;
-}
-
-static void look_at_children(zk_op *op, const struct String_vector *children)
-{
-    zk_node *node = op->node;
-    const char *ours = first_of_ours(node, children);
-    const char *leader = NULL;
-    const char *before = NULL;
-    for (int32_t i = 0; i < children->count; i++) {
-        const char *child = children->data[i];
-        if (!leader || simba__zk_order(child, leader) < 0)
-            leader = child;
-        if (ours && simba__zk_order(child, ours) < 0 && (!before || simba__zk_order(child, before) > 0))
-            before = child;
-    }
-    op->children = (size_t)children->count;
-    op->leader = leader ? keep(op, leader) : NULL;
-    op->before = before ? keep(op, before) : NULL;
-    op->found = ours != NULL;
-    if (ours && node->place != ZK_HERE && node->place != ZK_LEADS) {
-        /* The answer to its making was lost. */
-        simba__free(node->name);
-        node->name = keep(op, ours);
-        node->place = node->name ? ZK_HERE : ZK_UNSURE;
-        node->czxid = 0;
-    }
-}
-
-static void on_children(int rc, const struct String_vector *strings, const void *data)
-{
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    forget_findings(op);
-    if (rc == ZOK)
-        look_at_children(op, strings);
-    else if (rc == ZNONODE)
-        op->missing = true;
-    else
-        note(op, rc);
-    settle(op);
-}
-
-void simba__zk_call_children(zk_op *op, const char *path)
-{
-    CALL(op, zoo_aget_children(handle_of(op), path, 0, on_children, op));
-}
-
-static void on_names(int rc, const struct String_vector *strings, const void *data)
-{
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    if (rc == ZOK && strings->count > 0) {
-        op->names = simba__calloc((size_t)strings->count, sizeof *op->names);
-        op->no_memory |= !op->names;
-        for (int32_t i = 0; op->names && i < strings->count; i++) {
-            op->names[i] = keep(op, strings->data[i]);
-            op->name_count += op->names[i] != NULL;
-            if (!op->names[i])
-                break;
-        }
-    } else if (rc != ZOK && rc != ZNONODE) {
-        note(op, rc);
-    }
-    settle(op);
-}
-
-void simba__zk_call_names(zk_op *op, const char *path)
-{
-    CALL(op, zoo_aget_children(handle_of(op), path, 0, on_names, op));
-}
-
-/* --- calls about one node --------------------------------------------------------------------------------- */
-
-static void show_owner(zk_op *op, const char *child, const char *id, int length, const struct Stat *stat)
-{
-    op->owner = (simba_owner){.acquired_at_ms = stat->ctime,
-                              .ttl_at_ms = INT64_MAX,
-                              .transition_at_ms = INT64_MAX,
-                              .token = (uint64_t)stat->czxid};
-    char text[SIMBA_ID_MAX + 8] = "";
-    if (length > 0)
-        memcpy(text, id, (size_t)length < sizeof text - 1 ? (size_t)length : sizeof text - 1);
-    /* A latch of Curator's need not have an id, and yet it leads. */
-    const char *shown = text[0] ? text : child;
-    memcpy(op->owner.id, shown, (size_t)simba__text_cut(shown, SIMBA_ID_MAX));
-}
-
-static void on_owner(int rc, const char *value, int length, const struct Stat *stat, const void *data)
-{
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    if (rc == ZOK)
-        show_owner(op, op->leader, value, length, stat);
-    else if (rc == ZNONODE)
-        op->vanished = true;
-    else
-        note(op, rc);
-    settle(op);
-}
-
-void simba__zk_call_owner(zk_op *op, const char *path)
-{
-    char *child = child_path(op, path, op->leader);
-    if (!child)
-        return;
-    CALL(op, zoo_aget(handle_of(op), child, 0, on_owner, op));
-    simba__free(child);
-}
-
-static void on_deleted(int rc, const void *data)
-{
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    if (rc == ZNONODE)
-        op->vanished = true;
-    else
-        note(op, rc);
-    settle(op);
-}
-
-void simba__zk_call_delete(zk_op *op, const char *path, const char *child)
-{
-    char *whole = child_path(op, path, child);
-    if (!whole)
-        return;
-    CALL(op, zoo_adelete(handle_of(op), whole, -1, on_deleted, op));
-    simba__free(whole);
-}
-
-/* --- watches ------------------------------------------------------------------------------------------------ */
-
-zk_watch *simba__zk_watch_new(zk_store *self, void (*fired)(zk_watch *watch, int type))
-{
-    zk_watch *watch = simba__calloc(1, sizeof *watch);
-    if (!watch)
-        return NULL;
-    watch->store = self;
-    watch->fired = fired;
-    watch->next = self->watches;
-    if (watch->next)
-        watch->next->previous = watch;
-    self->watches = watch;
-    return watch;
-}
-
-void simba__zk_watch_free(zk_watch *watch)
-{
-    if (watch->previous)
-        watch->previous->next = watch->next;
-    else
-        watch->store->watches = watch->next;
-    if (watch->next)
-        watch->next->previous = watch->previous;
-    simba__free(watch);
-}
-
-void simba__zk_watches_drop(zk_store *self)
-{
-    for (zk_op *op = self->ops; op; op = op->next)
-        op->watch = NULL;
-    while (self->watches)
-        simba__zk_watch_free(self->watches);
-}
-
-static void on_watch(zhandle_t *zh, int type, int state, const char *path, void *context)
-{
-    (void)zh, (void)state, (void)path;
-    zk_watch *watch = context;
-    if (type == ZOO_SESSION_EVENT)
-        return; /* every watch is told, and stays */
-    watch->fired(watch, type);
-    simba__zk_watch_free(watch);
-}
-
-/* The watch that was to be set with the call: is it? */
-static zk_watch *taken(zk_op *op, bool set)
-{
-    zk_watch *watch = op->watch;
-    op->watch = NULL;
-    if (watch && !set) {
-        simba__zk_watch_free(watch);
-        watch = NULL;
-    }
-    return watch;
-}
-
-/* The call could not be made: neither is the watch set. */
-static void watch_made(zk_op *op, unsigned calls_before)
-{
-    if (op->calls == calls_before)
-        taken(op, false);
-}
-
-static void on_before(int rc, const char *value, int length, const struct Stat *stat, const void *data)
-{
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    zk_watch *watch = taken(op, rc == ZOK);
-    if (watch && watch->node)
-        watch->node->before = watch;
-    if (rc == ZOK && op->leader && strcmp(op->leader, op->before) == 0)
-        show_owner(op, op->leader, value, length, stat);
-    else if (rc == ZNONODE)
-        op->vanished = true;
-    else if (rc != ZOK)
-        note(op, rc);
-    settle(op);
-}
-
-void simba__zk_call_stand_behind(zk_op *op, zk_watch *watch)
-{
-    const unsigned calls = op->calls;
-    char *path = child_path(op, op->node->queue->path, op->before);
-    op->watch = watch;
-    if (path)
-        CALL(op, zoo_awget(handle_of(op), path, on_watch, watch, on_before, op));
-    watch_made(op, calls);
-    simba__free(path);
-}
-
-static void on_own(int rc, const char *value, int length, const struct Stat *stat, const void *data)
-{
-    (void)value, (void)length;
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    zk_watch *watch = taken(op, rc == ZOK);
-    if (watch && watch->node)
-        watch->node->guard = watch;
-    if (rc == ZOK) {
-        op->node->czxid = stat->czxid;
-        op->node->ctime_ms = stat->ctime;
-    } else if (rc == ZNONODE) {
-        op->vanished = true;
-    } else {
-        note(op, rc);
-    }
-    settle(op);
-}
-
-void simba__zk_call_own(zk_op *op, zk_watch *watch)
-{
-    const unsigned calls = op->calls;
-    char *path = child_path(op, op->node->queue->path, op->node->name);
-    op->watch = watch;
-    if (path)
-        CALL(op, zoo_awget(handle_of(op), path, watch ? on_watch : NULL, watch, on_own, op));
-    watch_made(op, calls);
-    simba__free(path);
-}
-
-static void on_queue(int rc, const char *value, int length, const struct Stat *stat, const void *data)
-{
-    (void)value, (void)length, (void)stat;
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    zk_watch *watch = taken(op, rc == ZOK);
-    if (watch && watch->queue)
-        watch->queue->watch = watch;
-    note(op, rc);
-    settle(op);
-}
-
-void simba__zk_call_queue_watch(zk_op *op, zk_watch *watch)
-{
-    const unsigned calls = op->calls;
-    op->watch = watch;
-    CALL(op, zoo_awget(handle_of(op), op->queue->path, on_watch, watch, on_queue, op));
-    watch_made(op, calls);
-}
-
-static void on_watched_children(int rc, const struct String_vector *strings, const void *data)
-{
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    forget_findings(op);
-    taken(op, rc == ZOK);
-    if (rc == ZOK)
-        look_at_children(op, strings);
-    else if (rc == ZNONODE)
-        op->missing = true;
-    else
-        note(op, rc);
-    settle(op);
-}
-
-void simba__zk_call_children_watch(zk_op *op, const char *path, zk_watch *watch)
-{
-    const unsigned calls = op->calls;
-    op->watch = watch;
-    CALL(op, zoo_awget_children(handle_of(op), path, on_watch, watch, on_watched_children, op));
-    watch_made(op, calls);
-}
-
-static void on_watched_exists(int rc, const struct Stat *stat, const void *data)
-{
-    (void)stat;
-    zk_op *op = answered(data);
-    if (!op)
-        return;
-    taken(op, rc == ZOK || rc == ZNONODE);
-    op->missing = rc == ZNONODE;
-    if (rc != ZNONODE)
-        note(op, rc);
-    settle(op);
-}
-
-void simba__zk_call_exists_watch(zk_op *op, const char *path, zk_watch *watch)
-{
-    const unsigned calls = op->calls;
-    op->watch = watch;
-    CALL(op, zoo_awexists(handle_of(op), path, on_watch, watch, on_watched_exists, op));
-    watch_made(op, calls);
 }

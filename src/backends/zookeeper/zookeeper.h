@@ -2,9 +2,10 @@
  *
  *   options.c   what the URL says                        names.c     mutexes and incarnations as names of nodes
  *   session.c   the connection, and what it proves       resolve.c   names of hosts
- *   ops.c       procedures of several calls each         nodes.c     our own places in the queues
- *   queues.c    what is known about whole queues         contend.c   ACQUIRE, RENEW, RELEASE
- *   look.c      READ, LIST, FORCE_RELEASE; observers     backend.c   the table of functions
+ *   ops.c       procedures of several calls each         calls.c     the calls, and watches
+ *   nodes.c     our own places in the queues             queues.c    what is known about whole queues
+ *   contend.c   ACQUIRE, RENEW, RELEASE                  look.c      READ, LIST, FORCE_RELEASE; observers
+ *   backend.c   the table of functions
  *
  * libzookeeper_st is used from one thread at a time, in turns; what concerns libuv happens on the loop thread.
  */
@@ -168,8 +169,12 @@ void simba__zk_op_complete(zk_op *op, simba_outcome outcome, const simba_owner *
 void simba__zk_op_fail(zk_op *op, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The step is made of the calls that follow; `then` comes after them. */
 void simba__zk_op_step(zk_op *op, void (*then)(zk_op *op));
-/* All calls of a step are made. */
+/* All calls of a step are made, or one is answered: go on, if none is in flight. */
 void simba__zk_op_go(zk_op *op);
+/* The answer to a call of this procedure is there. NULL: there is nobody any more who would care. */
+zk_op *simba__zk_op_answered(const void *op);
+/* What its calls have found is of no use any more. */
+void simba__zk_op_forget(zk_op *op);
 /* False: something went wrong that nobody expects, and the operation was failed for it. */
 bool simba__zk_op_good(zk_op *op);
 void simba__zk_ops_connected(zk_store *self);
