@@ -52,7 +52,9 @@ static void the_hold_limit_ends_the_family(void **state)
 static void grace_is_for_tidying_up(void **state)
 {
     (void)state;
-    assert_int_equal(RUN("run", "--max-hold", "100ms", "--grace", "400ms", "m", "--", "sh", "-c",
+    char hold[24];
+    snprintf(hold, sizeof hold, "%" PRId64 "ms", ref_scaled_ms(300)); /* the trap has to be set by then */
+    assert_int_equal(RUN("run", "--max-hold", hold, "--grace", "400ms", "m", "--", "sh", "-c",
                          "trap 'echo tidied; exit 3' TERM; sleep 1000 & wait"),
                      79);
     assert_string_equal(out_of(&last), "tidied\n");

@@ -64,7 +64,8 @@ static void assert_not_in_process_list(void)
         if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || atoi(entry->d_name) == redis.pid)
             continue;
         const char *shown = proc_text(entry->d_name, "cmdline");
-        if (strstr(shown, PASSWORD) != NULL)
+        /* Valgrind cannot hide what it runs. */
+        if (strstr(shown, PASSWORD) != NULL && strncmp(shown, "valgrind", strlen("valgrind")) != 0)
             fail_msg("process %s shows it: %s", entry->d_name, shown);
     }
     closedir(processes);

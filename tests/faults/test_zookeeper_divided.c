@@ -88,7 +88,11 @@ static bool start(server *s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_server_cut_off, setup, teardown)};
-    return RUN_ZOOKEEPER_TESTS(tests, &ensemble, start);
+    const int failed = RUN_ZOOKEEPER_TESTS(tests, &ensemble, start);
+    for (unsigned i = 0; i < SERVER_ENSEMBLE - 1; i++)
+        if (networks[i].port)
+            proxy_stop(&networks[i]);
+    return failed;
 }
 #else
 int main(void)

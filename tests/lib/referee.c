@@ -128,7 +128,7 @@ void ref_watchdog(unsigned seconds)
 {
     memcpy(watched_scene, scene, sizeof watched_scene);
     signal(SIGALRM, bark);
-    alarm(seconds);
+    alarm((unsigned)ref_scaled_ms(seconds));
 }
 
 unsigned ref_entries(const char *directory)

@@ -50,7 +50,7 @@ unsigned ref_complaints(void);
 
 /* What this thread is about, for complaints and for the watchdog. */
 void ref_scene(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* End the program, and say in which scene, unless called again within this time; 0: no more. */
+/* End the program, and say in which scene, unless called again within this time, scaled; 0: no more. */
 void ref_watchdog(unsigned seconds);
 
 /* How many entries a directory has, such as /proc/self/fd or /proc/self/task. */
