@@ -88,6 +88,11 @@ static void test_no_master(void **state)
     const simba_error error = refused(&a, SIMBA_OP_READ, "orders");
     assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
     assert_says(&error, "this is no master");
+    /* It is asked less and less often, although it answers. */
+    const redis_conn *conn = &((redis_store *)a.store)->nodes->commands;
+    for (int i = 0; i < 1000 && conn->failures < 3; i++)
+        testhost_pump(&a, NULL, 10);
+    assert_true(conn->failures >= 3);
     testhost_close(&a);
     server_tell_redis(&group, "SENTINEL REMOVE wrong");
 }

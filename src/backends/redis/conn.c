@@ -228,11 +228,13 @@ static void take_replies(redis_conn *conn, redis_link *link)
         if (!object)
             return;
         redisReply *reply = object;
-        if (reply->type != REDIS_REPLY_ERROR)
-            conn->failures = 0;
-        if (conn->greeting > 0)
+        const bool greets = conn->greeting > 0;
+        if (greets)
             take_greeting(conn, reply);
-        else
+        /* Not before the greeting is over: a server that is none for us may be so for a while. */
+        if (conn->link == link && conn->greeting == 0 && reply->type != REDIS_REPLY_ERROR)
+            conn->failures = 0;
+        if (!greets)
             conn->events->answer(conn, reply);
         freeReplyObject(reply);
     }
