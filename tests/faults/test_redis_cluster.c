@@ -75,11 +75,9 @@ static void test_slot_moves(void **state)
         assert_hands_over();
     }
     ref_scene("master killed");
-    const unsigned grants = grants_now();
     server_signal(home, SIGKILL);
     usleep((unsigned)(ARENA_TTL_MS * 1000 / 2));
     assert_true(server_start_redis_master(home));
-    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside != NULL));
     assert_hands_over();
     assert_int_equal(ref_complaints(), 0);
 }
@@ -102,20 +100,16 @@ static void test_failover(void **state)
         assert_true(server_await_redis(server_nth(&group, i), "CLUSTER NODES", "slave"));
     contend("?replicas=1&timeout=1m"); /* not by a connection's silence does one learn of a frozen server */
     ref_scene("failover");
-    unsigned grants = grants_now();
     server_signal(home, SIGKILL);
     await_successor(replica);
     assert_true(server_start_redis_master(home));
-    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside != NULL));
     assert_hands_over();
 
     ref_scene("failover from a frozen master");
     assert_true(server_await_redis(home, "INFO replication", "master_link_status:up"));
-    grants = grants_now();
     server_signal(replica, SIGSTOP);
     await_successor(home);
     server_signal(replica, SIGCONT);
-    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside != NULL));
     assert_hands_over();
     assert_int_equal(ref_complaints(), 0);
 }

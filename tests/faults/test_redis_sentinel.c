@@ -45,28 +45,25 @@ static void await_failover(void)
     replica = old;
 }
 
-/* Killed for good, and then frozen and back as one of two that believe to be it. */
+/* Killed for good, and then frozen and back as one of two that believe to be it. Whether whoever led goes on depends on how
+ * long that takes; and the mutex goes on to the next one in any case. */
 static void test_failovers(void **state)
 {
     (void)state;
     ref_scene("master killed");
-    unsigned grants = grants_now();
     server_signal(master, SIGKILL);
     await_failover();
     /* Without a replica nothing is granted. */
     assert_true(
         server_start_redis(replica, (const char *const[]){"--replicaof", "127.0.0.1", master->port_text, NULL}));
-    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside != NULL));
     assert_hands_over();
 
     ref_scene("master frozen");
-    grants = grants_now();
     server_signal(master, SIGSTOP);
     await_failover();
     server_signal(replica, SIGCONT); /* which takes itself for the master */
     usleep((unsigned)(ARENA_TTL_MS * 1000));
     server_tell_redis(replica, "REPLICAOF 127.0.0.1 %d", master->port);
-    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside != NULL));
     assert_hands_over();
     assert_int_equal(ref_complaints(), 0);
 }

@@ -60,9 +60,7 @@ static void test_server_cut_off(void **state)
     char text[2048];
     assert_true(server_ask_zookeeper(&ensemble, "srvr", text, sizeof text) > 0 && strstr(text, "Mode: follower"));
     for (int i = 0; i < 2; i++) {
-        ref_lock();
-        const unsigned grants = arena.grants;
-        ref_unlock();
+        const unsigned grants = grants_now();
         set_networks(PROXY_FREEZE);
         assert_true(REF_WITHIN(ARENA_LONG_MS, arena.grants > grants && arena.inside));
         assert_true(server_ask_zookeeper(&ensemble, "srvr", text, sizeof text) > 0 && strstr(text, "Mode: follower"));
