@@ -171,8 +171,8 @@ void simba__zk_op_fail(zk_op *op, int code, const char *format, ...) __attribute
 void simba__zk_op_step(zk_op *op, void (*then)(zk_op *op));
 /* All calls of a step are made, or one is answered: go on, if none is in flight. */
 void simba__zk_op_go(zk_op *op);
-/* The answer to a call of this procedure is there. NULL: there is nobody any more who would care. */
-zk_op *simba__zk_op_answered(const void *op);
+/* The answer to a call of the procedure `data` is there. NULL: there is nobody any more who would care. */
+zk_op *simba__zk_op_answered(const void *data);
 /* What its calls have found is of no use any more. */
 void simba__zk_op_forget(zk_op *op);
 /* False: something went wrong that nobody expects, and the operation was failed for it. */
