@@ -97,6 +97,65 @@ static void test_no_master(void **state)
     server_tell_redis(&group, "SENTINEL REMOVE wrong");
 }
 
+static bool is_listened_to(const server *sentinel)
+{
+    for (int i = 0; i < 100; i++) {
+        testhost_pump(&a, NULL, 5);
+        if (strstr(server_tell_redis(sentinel, "CLIENT LIST"), "sub=1"))
+            return true;
+    }
+    return false;
+}
+
+/* Of two sentinels one does the failover, and the other one never hears of it: whoever does is not led astray by it, although
+ * the master of before still says that it is one. */
+static void test_outdated_sentinel(void **state)
+{
+    char hosts[64];
+    server old;
+    server new;
+    (void)state;
+    server_init(&old);
+    server_init(&new);
+    assert_true(server_start_redis(&old, NULL));
+    assert_true(server_start_redis(&new, (const char *const[]){"--replicaof", "127.0.0.1", old.port_text, NULL}));
+    assert_true(server_await_redis(&new, "INFO replication", "master_link_status:up"));
+    for (unsigned i = 0; i < 2; i++)
+        server_tell_redis(server_nth(&group, i), "SENTINEL MONITOR pair 127.0.0.1 %d 1", old.port);
+    server_tell_redis(server_nth(&group, 1),
+                      "SENTINEL SET pair auth-user nobody auth-pass wrong"); /* it hears nothing */
+    snprintf(hosts, sizeof hosts, "127.0.0.1:%d,127.0.0.1:%d", port_of(0), port_of(1));
+    for (int i = 0; i < 50; i++) { /* it listens to any of them */
+        open_at(&a, url_of(hosts, "pair"));
+        assert_mine(acquire(&a, "before", "me", 1));
+        if (is_listened_to(&group))
+            break;
+        testhost_close(&a);
+    }
+    assert_true(is_listened_to(&group));
+    /* It has to know the replica, which takes it a moment. */
+    for (int i = 0; i < 2000 && !strstr(server_tell_redis(&group, "SENTINEL FAILOVER pair"), "+OK"); i++)
+        testhost_pump(&a, NULL, 5);
+    for (int i = 0; i < 2000 && !strstr(server_tell_redis(&new, "ROLE"), "master"); i++)
+        testhost_pump(&a, NULL, 5);
+    assert_non_null(strstr(server_tell_redis(&new, "ROLE"), "master"));
+    simba_reply reply = {.status = -1};
+    for (int i = 0; i < 2000 && !strstr(server_tell_redis(&new, "EXISTS simba:{after}"), ":1"); i++) {
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "after", "me", 1, 0);
+        testhost_ask(&a, &r);
+        reply = r.request.reply;
+        testhost_pump(&a, NULL, 5);
+    }
+    assert_int_equal(reply.status, 0);
+    assert_non_null(strstr(server_tell_redis(&new, "EXISTS simba:{after}"), ":1"));
+    assert_non_null(strstr(server_tell_redis(&old, "ROLE"), "master"));
+    testhost_close(&a);
+    for (unsigned i = 0; i < 2; i++)
+        server_tell_redis(server_nth(&group, i), "SENTINEL REMOVE pair");
+    server_fini(&new);
+    server_fini(&old);
+}
+
 /* A sentinel may want a password of its own, which comes from a file and is shown nowhere. */
 static void test_sentinel_password(void **state)
 {
@@ -190,11 +249,9 @@ static void test_failover(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_urls),
-        cmocka_unit_test(test_sentinels_down),
-        cmocka_unit_test(test_nobody_knows),
-        cmocka_unit_test(test_no_master),
-        cmocka_unit_test(test_sentinel_password),
+        cmocka_unit_test(test_bad_urls),          cmocka_unit_test(test_sentinels_down),
+        cmocka_unit_test(test_nobody_knows),      cmocka_unit_test(test_no_master),
+        cmocka_unit_test(test_outdated_sentinel), cmocka_unit_test(test_sentinel_password),
         cmocka_unit_test(test_failover), /* last: the replica is the master after it */
     };
     if (!server_has("redis-server")) {

@@ -3,7 +3,10 @@
  * Whenever a connection is to be made the sentinels are asked, in turn, where the master is; and who is reached has to
  * say itself that it is one (ROLE), because sentinels hear of a failover one after the other. A connection to one sentinel
  * listens for "+switch-master". When it had to be made anew something may have been missed, so then they are asked, too.
- * A master that has changed is news for a connection that seems to be well: it may lead to a server that was cut off. */
+ * A master that has changed is news for a connection that seems to be well: it may lead to a server that was cut off.
+ *
+ * The master of before goes on saying that it is one until the sentinels turn to it, which takes them seconds. So a sentinel
+ * that has not heard yet, and names it, is not believed for a while. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +15,15 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-enum { PING_MS = 10000 };
+enum { PING_MS = 10000, OUTDATED_MS = 10000 };
 
 typedef struct redis_sentinel {
     redis_store *store;
     redis_inquiry inquiry;
     const char *question[3];
     redis_endpoint master; /* the latest answer */
+    redis_endpoint former; /* the master of before, as the listener heard */
+    simba_local outdated;  /* until then whoever names that one has not heard */
 
     redis_conn listener;
     size_t listens_to;
@@ -40,20 +45,29 @@ static bool set_endpoint(redis_endpoint *endpoint, const char *host, const char 
            simba__redis_endpoint_set(endpoint, host, strlen(host), (int)number);
 }
 
+static bool is_outdated(const redis_sentinel *sentinel, const redis_endpoint *named)
+{
+    simba_host *host = sentinel->store->host;
+    return host->now(host).ns < sentinel->outdated.ns && simba__redis_endpoint_is_same(named, &sentinel->former);
+}
+
 /* The answer to SENTINEL get-master-addr-by-name. */
 static bool take_address(redis_inquiry *inquiry, const redisReply *reply, char *why, size_t size)
 {
     redis_sentinel *sentinel = inquiry->owner;
+    redis_endpoint named = {0};
     if (reply->type == REDIS_REPLY_NIL) {
         snprintf(why, size, "this sentinel does not know \"%.60s\"", sentinel->question[2]);
         return false;
     }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
         reply->element[1]->type != REDIS_REPLY_STRING ||
-        !set_endpoint(&sentinel->master, reply->element[0]->str, reply->element[1]->str)) {
+        !set_endpoint(&named, reply->element[0]->str, reply->element[1]->str)) {
         snprintf(why, size, "an odd answer for a sentinel");
         return false;
     }
+    if (!is_outdated(sentinel, &named))
+        sentinel->master = named;
     return true;
 }
 
@@ -117,12 +131,17 @@ static void hear_switch(redis_sentinel *sentinel, const char *text)
 {
     const char *service = sentinel->question[2];
     const size_t length = strlen(service);
+    char old_host[256];
+    char old_port[8];
     char host[256];
     char port[8];
     if (strncmp(text, service, length) != 0 || text[length] != ' ' ||
-        sscanf(text + length, " %*s %*s %255s %7s", host, port) != 2 || !set_endpoint(&sentinel->master, host, port))
+        sscanf(text + length, " %255s %7s %255s %7s", old_host, old_port, host, port) != 4 ||
+        !set_endpoint(&sentinel->master, host, port))
         return;
     redis_node *node = sentinel->store->nodes;
+    if (set_endpoint(&sentinel->former, old_host, old_port))
+        sentinel->outdated.ns = node->host->now(node->host).ns + OUTDATED_MS * SIMBA__NS_PER_MS;
     lead_to_master(sentinel, &node->commands, sentinel->listener.at.where);
     lead_to_master(sentinel, &node->pushes, sentinel->listener.at.where);
 }
