@@ -114,14 +114,19 @@ static void on_changed(simba_contender *contender, const simba_state *state, voi
     say("changed %s %" PRIu64, state->after.id[0] ? state->after.id : "-", state->after.token);
 }
 
-/* What was looked up between `before` and `after` counts from `before`: a claim is never longer than the lease. */
-static void claim(int64_t before, int64_t held_ms, int64_t after)
+/* What was looked up after `before` counts from there: a claim is never longer than the lease. This process may be frozen
+ * at any point in here, so it is after the look at the other one's claim that both have to hold. */
+static void claim(int64_t before, int64_t held_ms)
 {
+    const int64_t until_ns = before + held_ms * 1000000;
     atomic_store(&me.score->slots[me.slot].token, simba_contender_token(me.contender));
-    atomic_store(&me.score->slots[me.slot].valid_until_ns, before + held_ms * 1000000);
-    for (unsigned i = 0; i < SCORE_SLOTS; i++)
-        if (i != me.slot && atomic_load(&me.score->slots[i].valid_until_ns) > after)
+    atomic_store(&me.score->slots[me.slot].valid_until_ns, until_ns);
+    for (unsigned i = 0; i < SCORE_SLOTS; i++) {
+        const int64_t other_ns = i != me.slot ? atomic_load(&me.score->slots[i].valid_until_ns) : 0;
+        const int64_t now_ns = score_now_ns();
+        if (until_ns > now_ns && other_ns > now_ns)
             atomic_fetch_add(&me.score->conflicts, 1);
+    }
 }
 
 /* Look at what we hold, all the time. */
@@ -134,7 +139,7 @@ static void *look(void *arg)
         const int64_t held_ms = simba_contender_held_for_ms(me.contender);
         const int64_t after = score_now_ns();
         if (held_ms > 0 && me.leads)
-            claim(before, held_ms, after);
+            claim(before, held_ms);
         pthread_mutex_unlock(&me.lock);
         if (before - last > GAP_MS * INT64_C(1000000))
             say("thawed %" PRId64 " %" PRIu64 " %" PRId64, held_ms, simba_contender_token(me.contender),
