@@ -18,10 +18,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/sqlite/file.h"
 #include "backends/sqlite/schema.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -216,9 +218,13 @@ static int check_whole(simba__db *db, simba_error *err)
     sqlite3_finalize(statement);
     if (rc != SQLITE_ROW)
         return fail(db, rc, err);
-    if (stat(simba__db_real_path(db), &status) == 0 && page > 0 && status.st_size % page != 0)
-        return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: its last page is cut off", db->path);
-    return 0;
+    /* Another process may be in the middle of writing its last page: what is cut off stays so. */
+    for (int looks = 0; looks < 50; looks++) {
+        if (stat(simba__db_real_path(db), &status) != 0 || page <= 0 || status.st_size % page == 0)
+            return 0;
+        nanosleep(&(struct timespec){.tv_nsec = SIMBA__NS_PER_MS}, NULL);
+    }
+    return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: its last page is cut off", db->path);
 }
 
 /* Read a row, if there is one: damage that the header does not show had better be found now than at the first lock. */
