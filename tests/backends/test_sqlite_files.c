@@ -336,6 +336,41 @@ static void test_creation_race(void **state)
     }
 }
 
+static fixture *racing;
+
+/* A statement begins. Pages are what a store thinks of after it has seen that the file is empty: another one is faster. */
+static int on_statement(unsigned event, void *handle, void *statement, void *text)
+{
+    (void)event;
+    (void)text;
+    if (strncmp(sqlite3_sql(statement), "PRAGMA page_size", 16) != 0)
+        return 0;
+    sqlite3_trace_v2(handle, 0, NULL, NULL);
+    open_store(racing, &racing->b);
+    return 0;
+}
+
+static int listen_to_store(sqlite3 *handle, char **message, const struct sqlite3_api_routines *routines)
+{
+    (void)message;
+    (void)routines;
+    sqlite3_reset_auto_extension();
+    return sqlite3_trace_v2(handle, SQLITE_TRACE_STMT, on_statement, handle);
+}
+
+/* One store finds an empty file, and before it goes on another one has made it. */
+static void test_created_meanwhile(void **state)
+{
+    fixture *f = racing = *state;
+    sqlite3_auto_extension((void (*)(void))listen_to_store);
+    open_store(f, &f->a);
+    assert_non_null(f->b.store);
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    assert_owned_by(acquire(&f->a, "orders", "a", 1), "b");
+    testhost_close(&f->a);
+    testhost_close(&f->b);
+}
+
 /* The file is deleted under two stores, with or without the files beside it: both go on, with a new file, together. */
 static void test_deleted_underneath(void **state)
 {
@@ -513,6 +548,7 @@ int main(void)
         TEST(test_no_permission),
         TEST(test_no_folder),
         TEST(test_creation_race),
+        TEST(test_created_meanwhile),
         TEST(test_deleted_underneath),
         TEST(test_deleted_under_an_idle_store),
         TEST(test_replaced_underneath),
