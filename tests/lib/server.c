@@ -87,6 +87,23 @@ static void become_server(const server *s, pid_t parent)
     _exit(127);
 }
 
+/* Whether it has ended without having been told to; then with the last words of it and of its log, for whoever wants to know
+ * why a test fails. */
+static bool has_ended(server *s)
+{
+    int status = 0;
+    if (s->pid == 0 || waitpid(s->pid, &status, WNOHANG) != s->pid)
+        return false;
+    s->pid = 0;
+    fprintf(stderr, "%s ended by itself, by %s %d; its log ends with\n", s->argv[0],
+            WIFSIGNALED(status) ? "signal" : "exit status",
+            WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    char command[128];
+    snprintf(command, sizeof command, "tail -n 40 %s/log >&2", s->folder);
+    (void)!system(command); // NOLINT(cert-env33-c): a path of our own
+    return true;
+}
+
 bool server_start(server *s)
 {
     const pid_t parent = getpid();
@@ -98,8 +115,8 @@ bool server_start(server *s)
     for (int i = 0; i < 1000; i++) {
         if (takes_connections(s->port))
             return true;
-        if (waitpid(s->pid, NULL, WNOHANG) == s->pid)
-            break;
+        if (has_ended(s))
+            return false;
         usleep(10000);
     }
     server_stop(s);
@@ -121,7 +138,7 @@ void server_signal(server *s, int number)
 
 void server_stop(server *s)
 {
-    if (s->pid == 0)
+    if (s->pid == 0 || has_ended(s))
         return;
     kill(s->pid, SIGCONT);
     server_signal(s, SIGKILL);

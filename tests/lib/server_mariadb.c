@@ -24,12 +24,13 @@ static const char *as_nobody(void)
     return geteuid() == 0 ? "setpriv --reuid=nobody --regid=nogroup --clear-groups" : "";
 }
 
-/* In `folder`, which is the server's. */
+/* In `folder`, which is the server's. So are its temporary tables: a server that starts deletes all that it finds where it
+ * keeps them, also those of others that run, which get errors or fall over by that. */
 static bool install(const char *folder)
 {
     return run(
-        "%s mariadb-install-db --no-defaults --datadir=%s --auth-root-authentication-method=normal --skip-test-db "
-        "--skip-name-resolve --innodb-log-file-size=8M --innodb-data-file-path=ibdata1:4M:autoextend "
+        "%1$s mariadb-install-db --no-defaults --datadir=%2$s --tmpdir=%2$s --auth-root-authentication-method=normal "
+        "--skip-test-db --skip-name-resolve --innodb-log-file-size=8M --innodb-data-file-path=ibdata1:4M:autoextend "
         ">/dev/null 2>&1",
         as_nobody(), folder);
 }
@@ -75,6 +76,8 @@ bool server_start_mariadb(server *s, const char *const *more)
     const char *const ours[] = {"mariadbd",
                                 "--no-defaults",
                                 "--datadir",
+                                s->folder,
+                                "--tmpdir",
                                 s->folder,
                                 "--port",
                                 s->port_text,
