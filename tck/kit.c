@@ -167,11 +167,30 @@ void *tck_alloc(tck *t, size_t size)
     return memory;
 }
 
-static void log_as_comment(void *user, simba_log_level level, const char *text)
+static void on_log(void *user, simba_log_level level, const char *text)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     tck *t = user;
-    fprintf(t->out, "# %s: %s\n", names[level], text);
+    if (t->verbose)
+        fprintf(t->out, "# %s: %s\n", names[level], text);
+    if (level > SIMBA_LOG_WARN)
+        return;
+    char said[sizeof *t->said.texts];
+    snprintf(said, sizeof said, "%s: %s", names[level], text);
+    pthread_mutex_lock(&t->said.lock);
+    const size_t most = TCK_COUNT_OF(t->said.texts);
+    if (t->said.count == 0 || strcmp(t->said.texts[(t->said.count - 1) % most], said) != 0)
+        strcpy(t->said.texts[t->said.count++ % most], said);
+    pthread_mutex_unlock(&t->said.lock);
+}
+
+void tck_said_dump(tck *t)
+{
+    const unsigned most = TCK_COUNT_OF(t->said.texts);
+    pthread_mutex_lock(&t->said.lock);
+    for (unsigned i = t->said.count > most ? t->said.count - most : 0; i < t->said.count; i++)
+        fprintf(t->out, "#   a client said: %s\n", t->said.texts[i % most]);
+    pthread_mutex_unlock(&t->said.lock);
 }
 
 static tck_client *open_client(tck *t, const char *url, tck_fault *fault, int64_t op_timeout_ms)
@@ -180,11 +199,10 @@ static tck_client *open_client(tck *t, const char *url, tck_fault *fault, int64_
     options.timing = tck_timing_option(t, tck_timing(t));
     if (op_timeout_ms > 0)
         options.op_timeout_ms = op_timeout_ms;
-    if (t->verbose) {
-        options.log = log_as_comment;
-        options.log_user = t;
+    options.log = on_log;
+    options.log_user = t;
+    if (t->verbose)
         options.log_level = SIMBA_LOG_DEBUG;
-    }
     simba_error err = {0};
     simba_client *handle;
     const int rc = simba_client_open(url, &options, &err, &handle);
@@ -300,6 +318,8 @@ void tck_begin(tck *t, const char *name)
     pthread_cond_init(&t->bell, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&t->lock, NULL);
+    pthread_mutex_init(&t->said.lock, NULL);
+    t->said.count = 0;
     t->name = name;
     t->began_ns = tck_now_ns();
     t->ending = t->failed = false;
@@ -377,5 +397,6 @@ void tck_end(tck *t)
     tck_probes_forget(t);
     run_cleanups(t, true);
     pthread_cond_destroy(&t->bell);
+    pthread_mutex_destroy(&t->said.lock);
     pthread_mutex_destroy(&t->lock);
 }

@@ -2,7 +2,8 @@
  * give up at any line; checks that record the first failure; waits that are bounded by the patience; clients.
  *
  * Locks. `tck.lock` guards all that cases and callbacks share. It may be held while calling functions of the library
- * that do not wait; callbacks of the library take it, except the log, which runs inside the library's own locks. */
+ * that do not wait; callbacks of the library take it, except the log, which runs inside the library's own locks and takes
+ * `tck_said.lock`. */
 #ifndef TCK_KIT_H
 #define TCK_KIT_H
 
@@ -23,6 +24,13 @@ typedef struct tck_probe tck_probe;
 typedef struct tck_cleanup tck_cleanup;
 typedef struct tck_thread tck_thread;
 
+/* The last warnings of a case's clients: where the store is to blame they say it. */
+typedef struct tck_said {
+    pthread_mutex_t lock;
+    unsigned count;
+    char texts[8][160];
+} tck_said;
+
 struct tck {
     /* What is judged and how; the same during a whole run. */
     const char *url;
@@ -40,6 +48,7 @@ struct tck {
     bool ending;         /* callbacks that wait for something have to return */
     bool failed;
     char failure[700];
+    tck_said said;
     tck_client *clients;
     tck_probe *probes;
     tck_cleanup *cleanups;
@@ -215,6 +224,7 @@ const char *tck_mutex(tck *t, const char *suffix);
 void tck_begin(tck *t, const char *name);
 /* Undo what the case made, except for memory: its failure and its records can still be read. */
 void tck_settle(tck *t);
+void tck_said_dump(tck *t);
 void tck_end(tck *t);
 
 #endif

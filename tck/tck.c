@@ -142,6 +142,7 @@ static void run_case(const tck_case *wanted, void *user)
     if (t->failed) {
         fprintf(t->out, "not ok %u - %s\n#   %s\n", run->number, wanted->name, t->failure);
         tck_probes_dump(t);
+        tck_said_dump(t);
         run->result.failed++;
     } else {
         fprintf(t->out, "ok %u - %s\n", run->number, wanted->name);
@@ -171,17 +172,39 @@ static int check_options(const simba_tck_options *options, simba_error *err)
     return 0;
 }
 
-/* What the store behind the URL is capable of. */
-/* Opened once for its words: what is wrong with a URL should be said once, and not by every case. */
-static int find_caps(const char *url, simba_error *err, unsigned *ret_caps)
+/* A mutex can be had and given back. */
+static int try_mutex(simba_client *client, const tck *t, simba_error *err)
 {
-    simba_client *client;
-    int rc = simba_client_open(url, NULL, err, &client);
+    char mutex[40];
+    snprintf(mutex, sizeof mutex, "tck-%s-first", t->random);
+    simba_locker *locker;
+    int rc = simba_locker_new(client, mutex, NULL, err, &locker);
     if (rc < 0)
         return rc;
+    rc = simba_locker_acquire(locker, 0, err); /* nobody else knows the name */
+    if (rc == 0)
+        rc = simba_locker_release(locker, err);
+    simba_locker_free(locker);
+    return rc;
+}
+
+/* What is wrong with a URL, or that there is no store behind it, should be said once, and not by every case. */
+static int try_store(const tck *t, simba_error *err)
+{
+    simba_client *client;
+    int rc = simba_client_open(t->url, NULL, err, &client);
+    if (rc < 0)
+        return rc;
+    rc = try_mutex(client, t, err);
     simba_client_close(client);
+    return rc;
+}
+
+/* What the store behind the URL is capable of. */
+static int find_caps(const char *url, simba_error *err, unsigned *ret_caps)
+{
     simba_url *parsed;
-    rc = simba_url_parse(url, err, &parsed);
+    const int rc = simba_url_parse(url, err, &parsed);
     if (rc < 0)
         return rc;
     *ret_caps = simba_backend_find(simba_url_scheme(parsed))->caps;
@@ -203,14 +226,10 @@ int simba_tck_run(const char *url, const simba_tck_options *options, simba_error
         return fail(err, SIMBA_EINVAL, "the kit needs a URL");
 
     struct run run = {.only = options->only};
-    char random[SIMBA_ID_MAX + 1];
-    rc = find_caps(url, err, &run.kit.caps);
-    if (rc == 0)
-        rc = simba_id_uuid(random);
-    if (rc < 0)
-        return rc == SIMBA_ESYSTEM ? fail(err, rc, "no randomness") : rc;
-
     tck *t = &run.kit;
+    char random[SIMBA_ID_MAX + 1];
+    if (simba_id_uuid(random) < 0)
+        return fail(err, SIMBA_ESYSTEM, "no randomness");
     snprintf(t->random, sizeof t->random, "%.8s", random);
     t->url = url;
     t->out = options->out ? options->out : stdout;
@@ -218,6 +237,11 @@ int simba_tck_run(const char *url, const simba_tck_options *options, simba_error
     t->transition_ms = options->transition_ms;
     t->patience_ms = options->patience_ms;
     t->verbose = options->verbose;
+    rc = try_store(t, err);
+    if (rc == 0)
+        rc = find_caps(url, err, &t->caps);
+    if (rc < 0)
+        return rc;
 
     if (!start_watchdog(&run.dog, t))
         return fail(err, SIMBA_ESYSTEM, "cannot start a thread");

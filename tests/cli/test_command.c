@@ -125,6 +125,15 @@ static void a_bad_store_is_explained(void **state)
     assert_non_null(strstr(err, "colour"));
 }
 
+/* No store at all: 69, said once, and not by every case of the kit. */
+static void a_store_that_is_not_there_is_said_once(void **state)
+{
+    (void)state;
+    assert_int_equal(SIMBA("tck", "redis://127.0.0.1:1"), 69);
+    assert_non_null(strstr(err, "127.0.0.1:1"));
+    assert_string_equal(out, "");
+}
+
 /* The kit by the command: TAP on stdout, 0 when all is well. */
 static void tck_prints_tap(void **state)
 {
@@ -139,7 +148,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(demo_shows_and_checks),    cmocka_unit_test(help_fits_on_a_screen),
         cmocka_unit_test(version_is_printed),       cmocka_unit_test(wrong_use_is_explained),
-        cmocka_unit_test(a_bad_store_is_explained), cmocka_unit_test(tck_prints_tap),
+        cmocka_unit_test(a_bad_store_is_explained), cmocka_unit_test(a_store_that_is_not_there_is_said_once),
+        cmocka_unit_test(tck_prints_tap),
     };
     return cmocka_run_group_tests_name("command", tests, NULL, NULL);
 }
