@@ -120,7 +120,7 @@ static unsigned count_of(const char *text, const char *part)
 
 static bool knows_all_names(const server *s)
 {
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 3000; i++) {
         if (count_of(server_tell_redis(s, "CLUSTER NODES"), ",localhost") == 3)
             return true;
         usleep(10000);
@@ -248,7 +248,7 @@ static void test_slot_moves(void **state)
         server_tell_redis(server_nth(&group, i), "CLUSTER SETSLOT %u NODE %s", slot, new_id);
     assert_true(renews(granted)); /* by MOVED */
     assert_owned_by(acquire_or_wait(&b, "orders", "you", 2), "me");
-    for (int i = 0; i < 500 && !strstr(server_tell_redis(to, "PUBSUB CHANNELS"), "simba:{orders}:you"); i++)
+    for (int i = 0; i < 3000 && !strstr(server_tell_redis(to, "PUBSUB CHANNELS"), "simba:{orders}:you"); i++)
         testhost_pump(&b, NULL, 10);
     assert_says(server_tell_redis(to, "PUBSUB CHANNELS"), "simba:{orders}:you"); /* the subscription has moved, too */
     assert_null(strstr(server_tell_redis(from, "PUBSUB CHANNELS"), "simba:{orders}:you"));
@@ -276,7 +276,7 @@ static void test_slot_lost(void **state)
     assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
     server_tell_redis(home, "CLUSTER ADDSLOTS %u", slot);
     bool works = false;
-    for (int i = 0; i < 500 && !works; i++) {
+    for (int i = 0; i < 3000 && !works; i++) {
         testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "invoices", "me", 1, 0);
         testhost_ask(&a, &r);
         works = r.request.reply.status == 0;

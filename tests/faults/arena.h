@@ -11,7 +11,7 @@
 
 #define ARENA_LONG_MS (ref_scaled_ms(30000)) /* for what must happen at some time */
 
-enum { N = 3, ARENA_WATCHDOG_S = 100 };
+enum { N = 3, ARENA_WATCHDOG_S = 200 };
 
 static simba_client *clients[N];
 static ref_arena arena;

@@ -21,7 +21,7 @@ static inline void await_queue(const server *s)
 {
     char queued[16];
     snprintf(queued, sizeof queued, ":%d\r\n", N - 1);
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 6000; i++) {
         if (strcmp(server_tell_redis(s, "ZCARD simba:{orders}:contender"), queued) == 0)
             return;
         usleep(5000);

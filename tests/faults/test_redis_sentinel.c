@@ -35,10 +35,12 @@ static int teardown(void **state)
 static void await_failover(void)
 {
     bool promoted = false;
-    for (int i = 0; i < 3000 && !promoted; i++) {
+    for (int i = 0; i < 12000 && !promoted; i++) {
         promoted = strstr(server_tell_redis(replica, "ROLE"), "master") != NULL;
         usleep(5000);
     }
+    for (unsigned i = 0; i < 3 && !promoted; i++)
+        server_show_log(server_nth(&group, i));
     assert_true(promoted);
     server *old = master;
     master = replica;

@@ -87,20 +87,23 @@ static void become_server(const server *s, pid_t parent)
     _exit(127);
 }
 
-/* Whether it has ended without having been told to; then with the last words of it and of its log, for whoever wants to know
- * why a test fails. */
+void server_show_log(const server *s)
+{
+    char command[128];
+    snprintf(command, sizeof command, "echo \"%s:\" >&2; tail -n 40 %s/log >&2", s->argv[0], s->folder);
+    (void)!system(command); // NOLINT(cert-env33-c): words of our own
+}
+
+/* Whether it has ended without having been told to. Then that is said, for whoever wants to know why a test fails. */
 static bool has_ended(server *s)
 {
     int status = 0;
     if (s->pid == 0 || waitpid(s->pid, &status, WNOHANG) != s->pid)
         return false;
     s->pid = 0;
-    fprintf(stderr, "%s ended by itself, by %s %d; its log ends with\n", s->argv[0],
-            WIFSIGNALED(status) ? "signal" : "exit status",
+    fprintf(stderr, "%s ended by itself, by %s %d\n", s->argv[0], WIFSIGNALED(status) ? "signal" : "exit status",
             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    char command[128];
-    snprintf(command, sizeof command, "tail -n 40 %s/log >&2", s->folder);
-    (void)!system(command); // NOLINT(cert-env33-c): a path of our own
+    server_show_log(s);
     return true;
 }
 

@@ -33,6 +33,8 @@ bool server_start(server *s);
 void server_signal(server *s, int number);
 /* Stop it if it runs. The folder stays. */
 void server_stop(server *s);
+/* The end of its log, on stderr. */
+void server_show_log(const server *s);
 /* Stop it and those that belong to it, and remove their folders. */
 void server_fini(server *s);
 /* A new one that belongs to it; and the nth of them, the 0th being itself. */

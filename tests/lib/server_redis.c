@@ -100,7 +100,7 @@ const char *server_tell_redis(const server *s, const char *format, ...)
 
 bool server_await_redis(const server *s, const char *command, const char *part)
 {
-    for (int i = 0; i < 1500; i++) {
+    for (int i = 0; i < 3000; i++) {
         if (strstr(server_tell_redis(s, "%s", command), part))
             return true;
         usleep(20000);
@@ -133,7 +133,8 @@ static bool start_sentinel(server *s, const server *master)
     chmod(path, 0666); // NOLINT(cert-err33-c): it rewrites it, as nobody
     const char *const argv[] = {"redis-server", path, "--sentinel", NULL};
     memcpy(s->argv, argv, sizeof argv);
-    return server_start(s);
+    /* Where a machine, or its disk, stood still for two seconds, it does nothing for half a minute. */
+    return server_start(s) && server_await_redis(s, "SENTINEL DEBUG tilt-period 1000", "+OK");
 }
 
 bool server_start_redis_sentinel(server *s)
