@@ -4,6 +4,9 @@
 
 #include "probe.h"
 
+/* So many may take a slow machine longer than one transition: how many they get. */
+enum { TRANSITIONS = 8 };
+
 /* How many of the probes have been told so far. With the lock. */
 static unsigned sum(tck_probe **probes, unsigned count, bool released)
 {
@@ -19,9 +22,8 @@ static bool start_numbered(tck *t, tck_client *client, tck_probe **probes, unsig
         char suffix[16];
         snprintf(suffix, sizeof suffix, "%04u", i);
         probes[i] = tck_probe_new(tck_arena_new(t, suffix), client);
-        /* So many may take a slow machine longer than one transition. */
         if (probes[i]->timing.transition_ms != SIMBA_INHERIT)
-            probes[i]->timing.transition_ms *= 3;
+            probes[i]->timing.transition_ms *= TRANSITIONS;
         if (!tck_probe_start(probes[i]))
             return false;
     }
@@ -37,7 +39,7 @@ static void thousand(tck *t)
     tck_probe **probes = tck_alloc(t, MANY * sizeof *probes);
     TCK_REQUIRE(t, start_numbered(t, client, probes, MANY));
     TCK_AWAIT(t, sum(probes, MANY, false) == MANY);
-    TCK_NEVER(t, sum(probes, MANY, true) > 0, t->ttl_ms + 3 * t->transition_ms + 1);
+    TCK_NEVER(t, sum(probes, MANY, true) > 0, t->ttl_ms + TRANSITIONS * t->transition_ms + 1);
     for (unsigned i = 0; i < MANY; i++)
         TCK_REQUIRE(t, simba_contender_is_owner(probes[i]->contender));
     for (unsigned i = 0; i < MANY; i++)
