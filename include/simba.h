@@ -231,7 +231,8 @@ SIMBA_API int simba_client_open(const char *url, const simba_client_options *opt
 /* Stop everything that hangs off the client as its own stop would, close the store, end the threads. Takes as long
  * as callbacks in progress take, plus at most a few answers of the store. Contenders, lockers, schedulers and
  * observers stay to be freed by their owners; all else they answer with SIMBA_ECLOSED.
- * Not inside a callback: SIMBA_ESTATE there, and nothing happened. */
+ * Not inside a callback: SIMBA_ESTATE there, and nothing happened. A process that ends with a client open gives nothing back:
+ * others have to wait for the end of its leases. */
 SIMBA_API int simba_client_close(simba_client *client);
 
 /* The URL as opened, without passwords. Valid until close. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/registry.h"
@@ -14,14 +15,18 @@
 #include "util/text.h"
 #include "util/url.h"
 
-/* --- fork ----------------------------------------------------------------------------------------- */
+/* --- fork and exit -------------------------------------------------------------------------------- */
 
 static _Atomic unsigned fork_generation;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static simba_client *open_first;
 
 static void forked(void)
 {
     atomic_fetch_add(&fork_generation, 1);
+    pthread_mutex_init(&open_lock, NULL); /* somebody may have had it */
+    open_first = NULL;
 }
 
 static void watch_forks(void)
@@ -34,6 +39,50 @@ int simba__client_forked(const simba_client *client, simba_error *err)
     if (client->fork_generation == atomic_load_explicit(&fork_generation, memory_order_relaxed))
         return 0;
     return simba__fail(err, SIMBA_EFORKED, "this client belongs to the parent process; open another one here");
+}
+
+static void enlist(simba_client *client)
+{
+    pthread_mutex_lock(&open_lock);
+    client->open_next = open_first;
+    if (open_first)
+        open_first->open_previous = client;
+    open_first = client;
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void delist(simba_client *client)
+{
+    pthread_mutex_lock(&open_lock);
+    if (client->open_previous)
+        client->open_previous->open_next = client->open_next;
+    else
+        open_first = client->open_next;
+    if (client->open_next)
+        client->open_next->open_previous = client->open_previous;
+    pthread_mutex_unlock(&open_lock);
+}
+
+static bool lock_until(pthread_mutex_t *lock, int64_t until_ns)
+{
+    while (pthread_mutex_trylock(lock) != 0) {
+        if (simba__clock_mono_ns() >= until_ns)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = SIMBA__NS_PER_MS}, NULL);
+    }
+    return true;
+}
+
+/* A process may end with clients open. libuv then takes its threads down, and aborts the process if a loop wants one of them
+ * afterwards, to look a name up. This comes before, being what depends on libuv: from here on no client gets another turn. A
+ * turn is short, unless the process ends in one. */
+__attribute__((destructor)) static void stand_still(void)
+{
+    const int64_t until_ns = simba__clock_mono_ns() + 1000 * SIMBA__NS_PER_MS;
+    if (!lock_until(&open_lock, until_ns))
+        return;
+    for (simba_client *client = open_first; client; client = client->open_next)
+        (void)lock_until(&client->lock, until_ns);
 }
 
 int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err)
@@ -277,6 +326,7 @@ int simba_client_open(const char *url, const simba_client_options *options, simb
         simba__client_unref(client);
         return rc;
     }
+    enlist(client);
     *ret_client = client;
     return 0;
 }
@@ -328,6 +378,7 @@ int simba_client_close(simba_client *client)
     simba__dispatcher_fini(client);
     close_store(client);
     tear_down(client);
+    delist(client);
     simba__client_unref(client);
     return 0;
 }

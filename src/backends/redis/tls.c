@@ -2,22 +2,80 @@
 #include "backends/redis/tls.h"
 
 #include <limits.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "util/error.h"
 #include "util/mem.h"
 
+/* What could not be freed any more, first in its struct. */
+typedef struct rest {
+    struct rest *next;
+} rest;
+
 struct redis_tls_context {
+    rest rest;
     SSL_CTX *ssl;
 };
 
 struct redis_tls {
+    rest rest;
     SSL *ssl;
     BIO *in, *out; /* belong to ssl */
 };
+
+/* --- the end of the process -------------------------------------------------------------------------- */
+
+/* At exit OpenSSL takes itself down, although threads of ours may be in it: those are waited for, and others do not get in
+ * any more. For them the connection is over. What they would free stays, in a list so that nobody takes it for lost. */
+static atomic_uint inside;
+static atomic_bool over;
+static _Atomic(rest *) kept;
+
+static bool begin(void)
+{
+    atomic_fetch_add(&inside, 1);
+    if (!atomic_load(&over))
+        return true;
+    atomic_fetch_sub(&inside, 1);
+    return false;
+}
+
+static void end(void)
+{
+    atomic_fetch_sub(&inside, 1);
+}
+
+static void keep(rest *what)
+{
+    what->next = atomic_exchange(&kept, what);
+}
+
+static void shut(void)
+{
+    atomic_store(&over, true);
+    while (atomic_load(&inside) > 0)
+        sched_yield(); /* nobody waits for anything in there */
+}
+
+static void forked(void)
+{
+    atomic_store(&inside, 0); /* those were threads of the parent */
+}
+
+static void watch_end(void)
+{
+    OPENSSL_atexit(shut);
+    pthread_atfork(NULL, NULL, forked);
+}
+
+/* --- contexts ---------------------------------------------------------------------------------------- */
 
 static const char *reason(void)
 {
@@ -42,17 +100,29 @@ static int load_files(SSL_CTX *ssl, const redis_options *options, simba_error *e
     return 0;
 }
 
+static int set_up(redis_tls_context *context, const redis_options *options, simba_error *err)
+{
+    context->ssl = SSL_CTX_new(TLS_client_method());
+    if (!context->ssl)
+        return simba__fail(err, SIMBA_ENOMEM, "cannot set up TLS: %s", reason());
+    SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
+    SSL_CTX_set_verify(context->ssl, options->verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
+    return load_files(context->ssl, options, err);
+}
+
 int simba__redis_tls_context_new(const redis_options *options, simba_error *err, redis_tls_context **ret_context)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_end);
     redis_tls_context *context = simba__calloc(1, sizeof *context);
     if (!context)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    context->ssl = SSL_CTX_new(TLS_client_method());
-    int rc = context->ssl ? 0 : simba__fail(err, SIMBA_ENOMEM, "cannot set up TLS: %s", reason());
-    if (rc == 0) {
-        SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
-        SSL_CTX_set_verify(context->ssl, options->verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
-        rc = load_files(context->ssl, options, err);
+    int rc = SIMBA_ESYSTEM;
+    if (begin()) {
+        rc = set_up(context, options, err);
+        end();
+    } else {
+        simba__fail(err, rc, "cannot set up TLS: the process ends");
     }
     if (rc < 0) {
         simba__redis_tls_context_free(context);
@@ -66,9 +136,16 @@ void simba__redis_tls_context_free(redis_tls_context *context)
 {
     if (!context)
         return;
+    if (!begin()) {
+        keep(&context->rest);
+        return;
+    }
     SSL_CTX_free(context->ssl);
+    end();
     simba__free(context);
 }
+
+/* --- connections ------------------------------------------------------------------------------------- */
 
 /* The certificate has to be for the host that was asked for, which may be an address. */
 static bool expect_host(SSL *ssl, const char *host)
@@ -81,42 +158,59 @@ static bool expect_host(SSL *ssl, const char *host)
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-redis_tls *simba__redis_tls_new(redis_tls_context *context, const char *host)
+static bool connect_bios(redis_tls *tls, const redis_tls_context *context)
 {
-    redis_tls *tls = simba__calloc(1, sizeof *tls);
-    if (!tls)
-        return NULL;
     tls->ssl = SSL_new(context->ssl);
     tls->in = BIO_new(BIO_s_mem());
     tls->out = BIO_new(BIO_s_mem());
     if (!tls->ssl || !tls->in || !tls->out) {
         BIO_free(tls->in);
         BIO_free(tls->out);
-        SSL_free(tls->ssl);
-        simba__free(tls);
-        ERR_clear_error();
-        return NULL;
+        return false;
     }
     SSL_set_bio(tls->ssl, tls->in, tls->out);
-    SSL_set_connect_state(tls->ssl);
-    if (!expect_host(tls->ssl, host)) {
-        simba__redis_tls_free(tls);
+    return true;
+}
+
+redis_tls *simba__redis_tls_new(redis_tls_context *context, const char *host)
+{
+    redis_tls *tls = simba__calloc(1, sizeof *tls);
+    if (!tls || !begin()) {
+        simba__free(tls);
         return NULL;
     }
-    return tls;
+    const bool good = connect_bios(tls, context) && expect_host(tls->ssl, host);
+    if (good)
+        SSL_set_connect_state(tls->ssl);
+    else
+        ERR_clear_error();
+    end();
+    if (good)
+        return tls;
+    simba__redis_tls_free(tls);
+    return NULL;
 }
 
 void simba__redis_tls_free(redis_tls *tls)
 {
     if (!tls)
         return;
+    if (!begin()) {
+        keep(&tls->rest);
+        return;
+    }
     SSL_free(tls->ssl);
+    end();
     simba__free(tls);
 }
 
 bool simba__redis_tls_feed(redis_tls *tls, const char *data, size_t length)
 {
-    return BIO_write(tls->in, data, (int)length) == (int)length;
+    if (!begin())
+        return false;
+    const bool fed = BIO_write(tls->in, data, (int)length) == (int)length;
+    end();
+    return fed;
 }
 
 static bool wants_more(const redis_tls *tls, int result)
@@ -125,7 +219,7 @@ static bool wants_more(const redis_tls *tls, int result)
     return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
 }
 
-int simba__redis_tls_handshake(redis_tls *tls, const char **ret_why)
+static int shake_hands(redis_tls *tls, const char **ret_why)
 {
     ERR_clear_error();
     const int result = SSL_do_handshake(tls->ssl);
@@ -143,29 +237,49 @@ int simba__redis_tls_handshake(redis_tls *tls, const char **ret_why)
     return SIMBA_EUNAVAILABLE;
 }
 
+int simba__redis_tls_handshake(redis_tls *tls, const char **ret_why)
+{
+    *ret_why = "the process ends";
+    if (!begin())
+        return SIMBA_EUNAVAILABLE;
+    const int rc = shake_hands(tls, ret_why);
+    end();
+    return rc;
+}
+
 int simba__redis_tls_read(redis_tls *tls, char *out, size_t size)
 {
+    if (!begin())
+        return -1;
     ERR_clear_error();
-    const int result = SSL_read(tls->ssl, out, size > INT_MAX ? INT_MAX : (int)size);
-    if (result > 0)
-        return result;
-    const bool more = wants_more(tls, result);
-    ERR_clear_error();
-    return more ? 0 : -1;
+    int result = SSL_read(tls->ssl, out, size > INT_MAX ? INT_MAX : (int)size);
+    if (result <= 0) {
+        result = wants_more(tls, result) ? 0 : -1;
+        ERR_clear_error();
+    }
+    end();
+    return result;
 }
 
 bool simba__redis_tls_write(redis_tls *tls, const char *data, size_t length)
 {
     size_t written = 0;
+    if (!begin())
+        return false;
     ERR_clear_error();
-    return SSL_write_ex(tls->ssl, data, length, &written) == 1 && written == length;
+    const bool good = SSL_write_ex(tls->ssl, data, length, &written) == 1 && written == length;
+    end();
+    return good;
 }
 
 void simba__redis_tls_take(redis_tls *tls, redis_buffer *wire)
 {
     char *data = NULL;
+    if (!begin())
+        return;
     const long length = BIO_get_mem_data(tls->out, &data);
     if (length > 0)
         simba__redis_put_bytes(wire, data, (size_t)length);
     (void)BIO_reset(tls->out);
+    end();
 }
