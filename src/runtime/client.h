@@ -30,7 +30,7 @@ struct simba_client {
     simba_client_options options;
     unsigned fork_generation;
     simba_client *open_previous, *open_next; /* under a lock of client.c */
-    _Atomic unsigned refs; /* the handle, and one for every party */
+    _Atomic unsigned refs;                   /* the handle, and one for every party */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a party stopped, a strand ended, a call was answered */
