@@ -31,18 +31,6 @@ static const server_kind *kind_named(const char *name)
     return NULL;
 }
 
-/* Another process may take the port first: then the server ends, and the next port is tried. */
-static bool start(const server_kind *kind, server *s)
-{
-    for (int i = 0; i < 5; i++) {
-        server_init(s);
-        if (kind->start(s))
-            return true;
-        server_fini(s);
-    }
-    return false;
-}
-
 /* The word with what its placeholders stand for. */
 static char *filled_in(const char *word, const server *s)
 {
@@ -114,8 +102,11 @@ int main(int argc, char **argv)
         return 0;
     }
     server s;
-    if (!start(kind, &s)) {
+    server_init(&s);
+    if (!kind->start(&s)) {
         fprintf(stderr, "Bail out! %s does not start\n", kind->program);
+        server_show_log(&s);
+        server_fini(&s);
         return 1;
     }
     for (int i = 2; i < argc; i++)

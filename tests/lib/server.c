@@ -29,18 +29,20 @@ static struct sockaddr_in address_of(int port)
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-int server_free_port(void)
+/* Other programs look for free ports at the same time, some servers take a second before they take theirs, and some are
+ * restarted. A socket that is bound and does not listen is in nobody's way who sets SO_REUSEADDR, as servers do; the system
+ * gives its port to nobody who does not ask for it. */
+int server_keep_port(server *s)
 {
     struct sockaddr_in address = address_of(0);
     socklen_t size = sizeof address;
+    const int yes = 1;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int port = 0;
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &size) == 0)
-        port = ntohs(address.sin_port);
-    if (fd >= 0)
-        close(fd);
-    return port;
+    if (fd < 0 || s->port_count == SERVER_PORTS || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        bind(fd, (struct sockaddr *)&address, size) != 0 || getsockname(fd, (struct sockaddr *)&address, &size) != 0)
+        abort();
+    s->ports[s->port_count++] = fd;
+    return ntohs(address.sin_port);
 }
 
 static bool takes_connections(int port)
@@ -64,7 +66,7 @@ void server_init(server *s)
     if (nobody && chown(s->folder, nobody->pw_uid, nobody->pw_gid) != 0)
         abort();
     chmod(s->folder, 0755); // NOLINT(cert-err33-c)
-    s->port = server_free_port();
+    s->port = server_keep_port(s);
     snprintf(s->port_text, sizeof s->port_text, "%d", s->port);
     snprintf(s->hosts, sizeof s->hosts, "127.0.0.1:%d", s->port);
 }
@@ -158,6 +160,8 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
 void server_fini(server *s)
 {
     server_stop(s);
+    while (s->port_count > 0)
+        close(s->ports[--s->port_count]);
     nftw(s->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     if (s->also)
         server_fini(s->also);

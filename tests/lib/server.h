@@ -9,13 +9,16 @@
 
 #include "lib/proxy.h"
 
-enum { SERVER_ARGS = 48 };
+enum { SERVER_ARGS = 48, SERVER_PORTS = 8 };
 
 typedef struct server server;
 struct server {
     pid_t pid; /* 0: not running */
     int port;
+    int bus_port; /* of a member of a cluster, for the talk between them */
     char port_text[12];
+    int ports[SERVER_PORTS]; /* sockets that keep its ports for it */
+    size_t port_count;
     char folder[64];               /* owned by whom it runs as */
     char config[96];               /* its file, for those that have one */
     const char *argv[SERVER_ARGS]; /* what it was started with, ended by NULL */
@@ -25,7 +28,7 @@ struct server {
 
 /* Is there such a program? */
 bool server_has(const char *program);
-/* A folder and a port that was free a moment ago. */
+/* A folder and a port. */
 void server_init(server *s);
 /* Run s->argv, and wait until the port takes connections. False: it does not. */
 bool server_start(server *s);
@@ -40,8 +43,8 @@ void server_fini(server *s);
 /* A new one that belongs to it; and the nth of them, the 0th being itself. */
 server *server_add(server *s);
 server *server_nth(server *s, unsigned nth);
-/* One that was free a moment ago. */
-int server_free_port(void);
+/* A port that nobody else gets before the server's end, whether it runs or not. */
+int server_keep_port(server *s);
 
 /* A certificate authority, and a certificate of it for the name "localhost" alone: FOLDER/{ca,cert,key}.pem. */
 bool server_make_certificates(const char *folder);

@@ -158,16 +158,12 @@ bool server_start_redis_sentinel(server *s)
     return true;
 }
 
-/* Of the talk between the servers: has to be the same after a restart. */
-static int bus_port(const server *s)
-{
-    return s->port < 40000 ? s->port + 20000 : s->port - 20000;
-}
-
 bool server_start_redis_master(server *s)
 {
     char bus[12];
-    snprintf(bus, sizeof bus, "%d", bus_port(s));
+    if (s->bus_port == 0) /* it has to be the same after a restart */
+        s->bus_port = server_keep_port(s);
+    snprintf(bus, sizeof bus, "%d", s->bus_port);
     const char *const more[] = {"--cluster-enabled",
                                 "yes",
                                 "--cluster-config-file",
@@ -197,7 +193,7 @@ bool server_start_redis_cluster(server *s)
         server_tell_redis(master, "CLUSTER SET-CONFIG-EPOCH %u", i + 1);
     }
     for (unsigned i = 1; i < 3; i++)
-        server_tell_redis(s, "CLUSTER MEET 127.0.0.1 %d %d", server_nth(s, i)->port, bus_port(server_nth(s, i)));
+        server_tell_redis(s, "CLUSTER MEET 127.0.0.1 %d %d", server_nth(s, i)->port, server_nth(s, i)->bus_port);
     for (unsigned i = 0; i < 3; i++)
         if (!server_await_redis(server_nth(s, i), "CLUSTER INFO", "cluster_known_nodes:3") ||
             !server_await_redis(server_nth(s, i), "CLUSTER INFO", "cluster_state:ok"))
@@ -221,7 +217,7 @@ bool server_start_redis_replica(server *s, const server *master)
     if (!server_start_redis_master(s))
         return false;
     sscanf(server_tell_redis(master, "CLUSTER MYID"), "$40\r\n%40s", id);
-    server_tell_redis(s, "CLUSTER MEET 127.0.0.1 %d %d", master->port, bus_port(master));
+    server_tell_redis(s, "CLUSTER MEET 127.0.0.1 %d %d", master->port, master->bus_port);
     snprintf(command, sizeof command, "CLUSTER REPLICATE %s", id);
     return server_await_redis(s, "CLUSTER NODES", id) && server_await_redis(s, command, "+OK") &&
            server_await_redis(s, "INFO replication", "master_link_status:up") &&

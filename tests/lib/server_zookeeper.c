@@ -115,8 +115,8 @@ bool server_start_ensemble(server *s, proxy *networks)
     server_add(s);
     server_add(s);
     for (unsigned i = 0; i < SERVER_ENSEMBLE; i++) {
-        followed[i] = by_first[i] = server_free_port();
-        elected[i] = server_free_port();
+        followed[i] = by_first[i] = server_keep_port(s);
+        elected[i] = server_keep_port(s);
         if (i == 0 || !networks)
             continue;
         proxy_start(&networks[i - 1], followed[i]);
