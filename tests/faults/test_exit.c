@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -111,6 +112,7 @@ static pid_t start(const char *role, const char *url, const char *more)
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         const char *given = getenv("TSAN_OPTIONS");
         char tsan[1024];
         snprintf(tsan, sizeof tsan, "%s:atexit_sleep_ms=0",
@@ -167,7 +169,7 @@ static void while_no_server_is_there(void **state)
 }
 
 /* OpenSSL takes itself down at the end. */
-static void while_tls_is_spoken(void **state)
+static void while_redis_speaks_tls(void **state)
 {
     (void)state;
     server s;
@@ -179,6 +181,23 @@ static void while_tls_is_spoken(void **state)
     assert_true(server_start_redis_tls(&s, s.folder, "secret", NULL));
     snprintf(url, sizeof url, "rediss://:secret@localhost:%d?ca=%s/ca.pem&ttl=50ms&transition=3s", s.port, s.folder);
     assert_all_end_well(url, 5000);
+    server_fini(&s);
+}
+
+static void while_mysql_speaks_tls(void **state)
+{
+    (void)state;
+    server s;
+    char url[160];
+    if (!simba_backend_find("mysql") || !server_has("mariadbd"))
+        skip();
+    server_init(&s);
+    assert_true(server_make_certificates(s.folder));
+    assert_true(server_start_mariadb(
+        &s, (const char *const[]){"--ssl-ca=ca.pem", "--ssl-cert=cert.pem", "--ssl-key=key.pem", NULL}));
+    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?create=yes&tls=yes&verify=no&ttl=50ms&transition=3s",
+             s.port);
+    assert_all_end_well(url, 20000);
     server_fini(&s);
 }
 
@@ -208,9 +227,8 @@ int main(int argc, char **argv)
     if (argc > 2)
         play(argv + 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(while_no_server_is_there),
-        cmocka_unit_test(while_tls_is_spoken),
-        cmocka_unit_test(in_the_middle_of_a_turn),
+        cmocka_unit_test(while_no_server_is_there),   cmocka_unit_test(while_redis_speaks_tls),
+        cmocka_unit_test(while_mysql_speaks_tls),     cmocka_unit_test(in_the_middle_of_a_turn),
         cmocka_unit_test(with_a_handler_that_closes),
     };
     return cmocka_run_group_tests_name("exit", tests, NULL, NULL);

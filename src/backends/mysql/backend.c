@@ -9,6 +9,7 @@
  * has gone the connection is cut, which ends the job. */
 #include "backends/mysql/mysql.h"
 
+#include <openssl/crypto.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -523,9 +524,11 @@ static void my_unwatch(void *self, simba_topic *topic)
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 static int library_code;
 
-/* It does so by itself, but not when two threads come at once. */
+/* It does so by itself, but not when two threads come at once. OpenSSL, which it uses, would take itself down at the end of
+ * the process, under the feet of a job that is at work then; unless the program itself was there before, it does not. */
 static void start_library(void)
 {
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     library_code = mysql_library_init(0, NULL, NULL);
 }
 
