@@ -255,7 +255,16 @@ static int thaw(void **state)
 
 /* --- locks ------------------------------------------------------------------------------------------------- */
 
-/* Somebody keeps a row locked: requests for others go on, that one waits until its time is over. */
+static const testhost_request *neighbour, *locked;
+static bool told_in_time; /* the neighbour had its answer while the locked one still waited */
+
+static void look_at_neighbour(testhost *h)
+{
+    (void)h;
+    told_in_time |= neighbour->done && !locked->done;
+}
+
+/* Somebody keeps a row locked: requests for others go on, and are answered; that one waits until its time is over. */
 static void test_locked_row(void **state)
 {
     (void)state;
@@ -265,20 +274,28 @@ static void test_locked_row(void **state)
     MYSQL *other = connect_raw();
     say_on(other, "begin");
     say_on(other, "select * from simba_mutex where mutex = 'b' for update");
-    testhost_request r[3] = {
+    testhost_request r[4] = {
         testhost_request_of(&a, SIMBA_OP_RENEW, "a", "me", 1, 1),
         testhost_request_of(&a, SIMBA_OP_RENEW, "b", "me", 1, 1),
         testhost_request_of(&a, SIMBA_OP_RENEW, "c", "me", 1, 1),
+        testhost_request_of(&a, SIMBA_OP_ACQUIRE, "d", "me", 1, 0), /* there is no such row yet */
     };
-    for (int i = 0; i < 3; i++) {
-        r[i].request.deadline.ns -= 2500 * SIMBA__NS_PER_MS;
+    for (int i = 0; i < 4; i++) {
+        r[i].request.deadline.ns -= 1500 * SIMBA__NS_PER_MS;
         testhost_submit(&a, &r[i]);
     }
+    neighbour = &r[0];
+    locked = &r[1];
+    told_in_time = false;
+    a.on_now = look_at_neighbour;
     testhost_flush(&a);
     testhost_run_jobs(&a);
+    a.on_now = NULL;
+    assert_true(told_in_time);
     assert_mine(r[0].request.reply);
     assert_int_equal(r[1].error.code, SIMBA_ETIMEDOUT);
     assert_mine(r[2].request.reply);
+    assert_mine(r[3].request.reply);
     say_on(other, "rollback");
     assert_mine(ask(&a, SIMBA_OP_RENEW, "b", "me", 1, 1));
     mysql_close(other);

@@ -298,27 +298,39 @@ static bool may_put_off(simba__my_conn *conn, bool reused)
 
 static void settle(stretch s);
 
-static void settle_one_by_one(const stretch *s, bool (*wanted)(const simba__my_row *row))
+static void settle_one_by_one(const stretch *s)
 {
     for (size_t i = s->from; i < s->to; i++)
-        if (!wanted || wanted(&s->batch->rows[i]))
-            settle((stretch){s->batch, i, i + 1});
+        settle((stretch){s->batch, i, i + 1});
 }
 
-static bool is_skipped(const simba__my_row *row)
+/* What is locked is for another job: those who have their answers by now are told when this one ends, and must not wait for
+ * the lock meanwhile. What is only missing is made. */
+static void settle_skipped(const stretch *s)
 {
-    return row->skipped;
+    for (size_t i = s->from; i < s->to; i++) {
+        const stretch one = {s->batch, i, i + 1};
+        simba_error ignored;
+        if (!s->batch->rows[i].skipped)
+            continue;
+        if (s->batch->conn.mysql && read_row(&one, &ignored) == 0 && s->batch->rows[i].found)
+            put_off(&one);
+        else
+            settle(one);
+    }
 }
 
-/* Some row is locked by somebody who keeps it for long: first those that are not, in one go, then each of the others. */
+/* Some row is locked by somebody who keeps it for long: first those that are not, in one go, then the others. */
 static void settle_around_locks(const stretch *s)
 {
     simba_error why = {0};
     s->batch->conn.remedy = SIMBA__MY_TELL;
-    const int rc = transact(s, SIMBA__MY_LOCK_FREE, &why);
-    if (rc < 0)
-        simba__my_batch_undo(s->batch); /* an old server does not know how, or it is about something else: one by one */
-    settle_one_by_one(s, rc < 0 ? NULL : is_skipped);
+    if (transact(s, SIMBA__MY_LOCK_FREE, &why) == 0) {
+        settle_skipped(s);
+        return;
+    }
+    simba__my_batch_undo(s->batch); /* an old server does not know how, or it is about something else: one by one */
+    settle_one_by_one(s);
 }
 
 /* After something went wrong. */
@@ -363,7 +375,7 @@ static void settle(stretch s)
             put_off(&s);
             return;
         case ONE_BY_ONE:
-            settle_one_by_one(&s, NULL);
+            settle_one_by_one(&s);
             return;
         case AROUND_LOCKS:
             settle_around_locks(&s);
