@@ -302,6 +302,37 @@ static void test_locked_row(void **state)
     testhost_close(&a);
 }
 
+/* As many rows are locked as there are connections: that keeps nobody else waiting for long. */
+static void test_locked_rows(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"b", "c", "a"};
+    testhost_request r[3];
+    open_store(&a);
+    for (int i = 0; i < 3; i++)
+        acquire(&a, names[i], "me", 1);
+    MYSQL *other = connect_raw();
+    say_on(other, "begin");
+    say_on(other, "select * from simba_mutex where mutex in ('b', 'c') for update");
+    for (int i = 0; i < 3; i++) {
+        r[i] = testhost_request_of(&a, SIMBA_OP_RENEW, names[i], "me", 1, 1);
+        testhost_submit(&a, &r[i]);
+        testhost_flush(&a); /* each by itself */
+    }
+    locked = &r[0];
+    neighbour = &r[2];
+    told_in_time = false;
+    a.on_now = look_at_neighbour;
+    testhost_run_jobs(&a);
+    a.on_now = NULL;
+    assert_true(told_in_time);
+    assert_int_equal(r[0].error.code, SIMBA_ETIMEDOUT);
+    assert_int_equal(r[1].error.code, SIMBA_ETIMEDOUT);
+    assert_mine(r[2].request.reply);
+    mysql_close(other);
+    testhost_close(&a);
+}
+
 /* Holds b with a transaction that has done much, waits until somebody waits for b, and then wants a. */
 static void *want_backwards(void *arg)
 {
@@ -468,6 +499,7 @@ int main(void)
         cmocka_unit_test_setup(test_silent, setup),
         cmocka_unit_test_setup_teardown(test_frozen, setup, thaw),
         cmocka_unit_test_setup(test_locked_row, setup),
+        cmocka_unit_test_setup(test_locked_rows, setup),
         cmocka_unit_test_setup(test_deadlock, setup),
         cmocka_unit_test_setup(test_small_packets, setup),
         cmocka_unit_test_setup(test_ways, setup),

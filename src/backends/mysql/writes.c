@@ -346,8 +346,8 @@ static course choose(const stretch *s, int code, unsigned tries, bool reused)
         return tries < DEADLOCKS_MAX ? AGAIN : one ? FAIL : ONE_BY_ONE;
     if (conn->remedy != SIMBA__MY_SPLIT)
         return FAIL;
-    if (code == SIMBA_ETIMEDOUT) /* a lock */
-        return one ? AGAIN : AROUND_LOCKS;
+    if (code == SIMBA_ETIMEDOUT) /* a lock: others may need the connection meanwhile */
+        return one ? LATER : AROUND_LOCKS;
     return one ? FAIL : ONE_BY_ONE;
 }
 
@@ -368,8 +368,7 @@ static void settle(stretch s)
         simba__my_batch_undo(s.batch);
         switch (choose(&s, code, tries, reused)) {
         case AGAIN:
-            if (conn->remedy == SIMBA__MY_RETRY)
-                pause_briefly(s.batch, tries);
+            pause_briefly(s.batch, tries);
             break;
         case LATER:
             put_off(&s);
