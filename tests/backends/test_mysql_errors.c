@@ -177,6 +177,30 @@ static void test_killed(void **state)
     testhost_close(&a);
 }
 
+/* Connecting takes longer than a request has time. The next one finds the connection made. */
+static void test_slow_to_connect(void **state)
+{
+    (void)state;
+    open_store(&a);
+    testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    testhost_submit(&a, &r);
+    testhost_flush(&a);
+    /* Its worker is busy with that while time passes. */
+    simba_job *job = a.first_job;
+    a.first_job = NULL;
+    a.last_job = &a.first_job;
+    for (int i = 0; i < 20; i++)
+        testhost_advance(&a, 500);
+    assert_int_equal(r.error.code, SIMBA_ETIMEDOUT);
+    a.first_job = job;
+    a.last_job = &job->next;
+    testhost_run_jobs(&a);
+    const long long before = counter("Connections");
+    assert_mine(acquire(&a, "orders", "me", 1));
+    assert_int_equal(counter("Connections"), before);
+    testhost_close(&a);
+}
+
 /* The server is gone, and comes back. */
 static void test_restart(void **state)
 {
@@ -496,6 +520,7 @@ int main(void)
         cmocka_unit_test_setup(test_too_many, setup),
         cmocka_unit_test_setup(test_read_only, setup),
         cmocka_unit_test_setup(test_killed, setup),
+        cmocka_unit_test_setup(test_slow_to_connect, setup),
         cmocka_unit_test_setup(test_silent, setup),
         cmocka_unit_test_setup_teardown(test_frozen, setup, thaw),
         cmocka_unit_test_setup(test_locked_row, setup),

@@ -139,9 +139,8 @@ static int64_t fail_late_items(lane *l, simba_local now)
         l->cut_at.ns = now.ns + GRACE_NS;
     if (now.ns < l->cut_at.ns)
         return l->cut_at.ns;
-    l->cut_at.ns = INT64_MAX;
-    simba__my_conn_interrupt(&l->batch.conn);
-    return INT64_MAX;
+    l->cut_at.ns = simba__my_conn_cut(&l->batch.conn) ? INT64_MAX : now.ns + GRACE_NS;
+    return l->cut_at.ns;
 }
 
 static int64_t min64(int64_t a, int64_t b)

@@ -80,18 +80,42 @@ static void set_fd(simba__my_conn *conn, int fd)
 {
     pthread_mutex_lock(&conn->lock);
     conn->fd = fd;
+    conn->open = false;
     if (fd >= 0 && atomic_load(&conn->over))
         shutdown(fd, SHUT_RDWR); /* it was interrupted while it connected */
     pthread_mutex_unlock(&conn->lock);
 }
 
-void simba__my_conn_interrupt(simba__my_conn *conn)
+static void set_open(simba__my_conn *conn)
 {
     pthread_mutex_lock(&conn->lock);
+    conn->open = true;
+    pthread_mutex_unlock(&conn->lock);
+}
+
+/* With the lock. */
+static void interrupt(simba__my_conn *conn)
+{
     atomic_store(&conn->over, true);
     if (conn->fd >= 0)
         shutdown(conn->fd, SHUT_RDWR);
+}
+
+void simba__my_conn_interrupt(simba__my_conn *conn)
+{
+    pthread_mutex_lock(&conn->lock);
+    interrupt(conn);
     pthread_mutex_unlock(&conn->lock);
+}
+
+bool simba__my_conn_cut(simba__my_conn *conn)
+{
+    pthread_mutex_lock(&conn->lock);
+    const bool open = conn->open;
+    if (open)
+        interrupt(conn);
+    pthread_mutex_unlock(&conn->lock);
+    return open;
 }
 
 void simba__my_conn_resume(simba__my_conn *conn)
@@ -190,6 +214,8 @@ static int open_conn(simba__my_conn *conn, simba_error *err)
         rc = look_at_table(conn, err);
     if (rc < 0)
         simba__my_conn_end(conn);
+    else
+        set_open(conn);
     return rc;
 }
 

@@ -41,8 +41,9 @@ typedef struct simba__my_conn {
     MYSQL_BIND *binds;         /* parameters of a statement */
     size_t bind_capacity;
 
-    pthread_mutex_t lock; /* of `fd` */
+    pthread_mutex_t lock; /* of `fd` and `open` */
     int fd;               /* -1: none */
+    bool open;            /* all that belongs to connecting is done */
     atomic_bool over;     /* who waited for the job does not wait any more */
 } simba__my_conn;
 
@@ -57,6 +58,9 @@ void simba__my_conn_end(simba__my_conn *conn);
 /* Any thread: end what it waits for. `resume`, before the next job. */
 void simba__my_conn_interrupt(simba__my_conn *conn);
 void simba__my_conn_resume(simba__my_conn *conn);
+/* The same as `interrupt`, but for one that is being opened: whoever comes next would only have to begin anew, and never get
+ * one where that takes longer than a request has time. False: nothing was done. */
+bool simba__my_conn_cut(simba__my_conn *conn);
 
 /* A statement of its own, without parameters; its result, if it has one, is for the caller to free. */
 int simba__my_conn_say(simba__my_conn *conn, const char *sql, simba_error *err);
