@@ -468,6 +468,44 @@ static void test_ways(void **state)
     testhost_close(&a);
 }
 
+static volatile sig_atomic_t pipes_broken;
+
+static void on_broken_pipe(int number)
+{
+    (void)number;
+    pipes_broken++;
+}
+
+/* A connection of the store is gone, and nobody has noticed yet. */
+static void break_connections(void)
+{
+    struct sockaddr_in peer;
+    for (int fd = 3; fd < 256; fd++) {
+        socklen_t size = sizeof peer;
+        if (fd != (int)mysql_get_socket(raw) && getpeername(fd, (struct sockaddr *)&peer, &size) == 0 &&
+            peer.sin_family == AF_INET && ntohs(peer.sin_port) == mariadb.port)
+            shutdown(fd, SHUT_RDWR);
+    }
+}
+
+/* Over TLS a connection that is gone means no signal, neither to a job nor when the client is closed. */
+static void test_no_signal(void **state)
+{
+    (void)state;
+    char url[128];
+    snprintf(url, sizeof url, "mysql://root@localhost:%d/simba?create=yes&verify=no", mariadb.port);
+    open_at(&a, url);
+    pipes_broken = 0;
+    signal(SIGPIPE, on_broken_pipe);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    break_connections();
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    break_connections();
+    testhost_close(&a);
+    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(pipes_broken, 0);
+}
+
 /* What is wrong with a URL is said before anything is sent. */
 static void test_urls(void **state)
 {
@@ -528,6 +566,7 @@ int main(void)
         cmocka_unit_test_setup(test_deadlock, setup),
         cmocka_unit_test_setup(test_small_packets, setup),
         cmocka_unit_test_setup(test_ways, setup),
+        cmocka_unit_test_setup(test_no_signal, setup),
         cmocka_unit_test(test_urls),
         cmocka_unit_test_setup(test_restart, setup),
     };

@@ -576,8 +576,11 @@ static void my_close(void *self)
 static void my_fini(void *self)
 {
     store *s = self;
+    sigpipe_guard guarded;
+    sigpipe_block(&guarded); /* connections say good-bye */
     for (unsigned i = 0; i < s->lane_count; i++)
         simba__my_batch_fini(&s->lanes[i].batch);
+    sigpipe_restore(&guarded);
     simba__my_watches_fini(&s->watches);
     simba__my_books_fini(&s->books);
     simba__my_options_free(&s->options);
