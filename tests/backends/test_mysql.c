@@ -552,6 +552,26 @@ static void test_watch_own(void **state)
     testhost_close(&a);
 }
 
+/* A look is for worker threads, which have time; what somebody waits for may be done by who waits. */
+static void test_watch_is_patient(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "a"};
+    open_store(&a);
+    acquire(&a, "a", "me", 1);
+    ask(&a, SIMBA_OP_READ, "a", NULL, 0, 0); /* both are connected now */
+    testhost_request r = testhost_request_of(&a, SIMBA_OP_READ, "a", NULL, 0, 0);
+    testhost_submit(&a, &r);
+    testhost_flush(&a);
+    assert_false(a.first_job->patient);
+    testhost_run_jobs(&a);
+    assert_int_equal(testhost_watch(&a, &topic), 0);
+    assert_true(a.first_job->patient);
+    testhost_run_jobs(&a);
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
 /* --- what the client remembers --------------------------------------------------------------------------------------- */
 
 /* A replica that was promoted has an older row: tokens go on from what was seen here, and while one of ours holds the mutex
@@ -672,6 +692,7 @@ int main(void)
         cmocka_unit_test_setup(test_inexact_names, setup),
         cmocka_unit_test_setup(test_watch, setup),
         cmocka_unit_test_setup(test_watch_own, setup),
+        cmocka_unit_test_setup(test_watch_is_patient, setup),
         cmocka_unit_test_setup(test_older_row, setup),
         cmocka_unit_test_setup(test_clock_steps_back, setup),
         cmocka_unit_test_setup(test_agrees_with_the_model, setup),

@@ -193,7 +193,8 @@ static void post(lane *l, bool reads)
 {
     l->running = true;
     l->reads = reads;
-    l->job.patient = !l->batch.conn.mysql;
+    /* A look has more time than who waits in a call: on a connection that has gone silent it would keep that thread. */
+    l->job.patient = !l->batch.conn.mysql || l->looks;
     l->s->read_last = reads;
     l->began = ++l->s->watches.clock;
     l->cut_at = (simba_local){0};
