@@ -468,6 +468,50 @@ static void test_ways(void **state)
     testhost_close(&a);
 }
 
+/* Greets one client as the server does, and hangs up when that begins to talk TLS. */
+static void *greet_and_go(void *arg)
+{
+    const int listener = *(const int *)arg;
+    char bytes[1024];
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)mariadb.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int upstream = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int client = accept(listener, NULL, NULL);
+    bool done = connect(upstream, (struct sockaddr *)&address, sizeof address) == 0;
+    const ssize_t length = recv(upstream, bytes, sizeof bytes, 0);
+    done = done && length > 0 && send(client, bytes, (size_t)length, MSG_NOSIGNAL) == length;
+    done = done && recv(client, bytes, 36, MSG_WAITALL) == 36 && recv(client, bytes, sizeof bytes, 0) > 0;
+    shutdown(client, SHUT_WR);
+    while (recv(client, bytes, sizeof bytes, 0) > 0)
+        ;
+    close(client);
+    close(upstream);
+    return done ? NULL : "failed";
+}
+
+/* A server that goes away in the middle of a TLS handshake is unavailable: nobody was refused anything. */
+static void test_lost_handshake(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(listener, 10), 0);
+    getsockname(listener, (struct sockaddr *)&address, &size);
+    pthread_t thread;
+    void *failed;
+    assert_int_equal(pthread_create(&thread, NULL, greet_and_go, &listener), 0);
+    char url[128];
+    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?tls=yes&verify=no", ntohs(address.sin_port));
+    open_at(&a, url);
+    assert_refused(&a, SIMBA_EUNAVAILABLE, "TLS");
+    pthread_join(thread, &failed);
+    assert_null(failed);
+    close(listener);
+    testhost_close(&a);
+}
+
 static volatile sig_atomic_t pipes_broken;
 
 static void on_broken_pipe(int number)
@@ -566,6 +610,7 @@ int main(void)
         cmocka_unit_test_setup(test_deadlock, setup),
         cmocka_unit_test_setup(test_small_packets, setup),
         cmocka_unit_test_setup(test_ways, setup),
+        cmocka_unit_test_setup(test_lost_handshake, setup),
         cmocka_unit_test_setup(test_no_signal, setup),
         cmocka_unit_test(test_urls),
         cmocka_unit_test_setup(test_restart, setup),

@@ -2,8 +2,10 @@
 #include "backends/mysql/conn.h"
 
 #include <errmsg.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <mysqld_error.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -40,11 +42,23 @@ void simba__my_conn_fini(simba__my_conn *conn)
 
 /* --- errors ----------------------------------------------------------------------------------------- */
 
+/* The library has one number for whatever ends a TLS handshake. That the connection was lost on the way is no matter of who
+ * may, and passes; only the text tells, by what OpenSSL says or by the system's number at its end. */
+static bool is_lost_handshake(unsigned number, const char *text)
+{
+    const char *open = strrchr(text, '(');
+    const long cause = open ? strtol(open + 1, NULL, 10) : 0;
+    return number == CR_SSL_CONNECTION_ERROR && (strstr(text, "unexpected eof") || cause == ETIMEDOUT ||
+                                                 cause == ECONNRESET || cause == ECONNABORTED || cause == EPIPE);
+}
+
 /* Texts of the server and of the library name users and hosts, never passwords. */
 static int fail(simba__my_conn *conn, unsigned number, const char *text, simba_error *err)
 {
     conn->number = number;
-    const int code = simba__my_error_code(number, &conn->remedy);
+    int code = simba__my_error_code(number, &conn->remedy);
+    if (is_lost_handshake(number, text))
+        code = SIMBA_EUNAVAILABLE;
     if (number == ER_NO_SUCH_TABLE)
         return simba__fail(err, code, "mysql %s: the table %s is gone; run `simba init`", conn->options->where,
                            conn->options->table);

@@ -19,7 +19,8 @@
  *   1317 1969 3024 query interrupted                      EUNAVAILABLE
  *   1044 1045 1129 1130 1142 1143 1227 1251 1698 1820     EPERM          connect again later: somebody may put it right.
  *     1862 not allowed                                                   The text has no password
- *   2026 2061 TLS, authentication plugins                 EPERM          the same
+ *   2026 2059 TLS, authentication plugins                 EPERM          the same
+ *   2026 the connection was lost in the TLS handshake     EUNAVAILABLE   connect again
  *   1049 no such database                                 ESTORE         the same
  *   1146 no such table                                    ESTORE         look for it anew at the next request; the text
  *                                                                        says `simba init`
