@@ -407,6 +407,23 @@ static void test_neighbours(void **state)
     testhost_close(&a);
 }
 
+/* Whatever the server does with transactions that end: a grant that was told is committed, and locks nothing. */
+static void test_chained_commits(void **state)
+{
+    (void)state;
+    char url[160];
+    say("set global completion_type = 'CHAIN'");
+    snprintf(url, sizeof url, "%s&connections=1", mysql_url);
+    open_at(&a, url);
+    acquire(&a, "orders", "me", 1); /* by a transaction: there is no row yet */
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
+    assert_mine(acquire(&a, "orders", "you", 2)); /* by a statement alone */
+    say("set global completion_type = 'NO_CHAIN'");
+    assert_string_equal(say("select owner_id from simba_mutex where mutex = 'orders'"), "you");
+    testhost_close(&a);
+}
+
 /* --- tables of other kinds ------------------------------------------------------------------------------------------ */
 
 /* The table of the JVM, as it is: it works, ids that do not fit are not sent, and nothing is added behind anybody's
@@ -687,6 +704,7 @@ int main(void)
         cmocka_unit_test_setup(test_fresh_row, setup),
         cmocka_unit_test_setup(test_order_in_batch, setup),
         cmocka_unit_test_setup(test_neighbours, setup),
+        cmocka_unit_test_setup(test_chained_commits, setup),
         cmocka_unit_test_setup(test_jvm_table, setup),
         cmocka_unit_test_setup(test_upgrade, setup),
         cmocka_unit_test_setup(test_inexact_names, setup),

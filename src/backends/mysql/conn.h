@@ -3,6 +3,8 @@
  *
  * Settings of every session, and why:
  *   sql_mode STRICT_ALL_TABLES    a value that does not fit is an error, not another value
+ *   autocommit 1                  what is one statement is committed when it is answered
+ *   completion_type 0             the same after a commit: no transaction begins by itself, and the connection stays
  *   REPEATABLE READ               works with every format of the binary log; all that matters is read with a lock
  *   innodb_lock_wait_timeout 1    the shortest there is: others of the batch wait as well
  *   lock_wait_timeout 1           the same for the lock of a table
