@@ -424,6 +424,31 @@ static void test_chained_commits(void **state)
     testhost_close(&a);
 }
 
+/* Nor does it matter how many rows the server shows who does not say: holders are not told that theirs are gone. */
+static void test_select_limit(void **state)
+{
+    (void)state;
+    enum { N = 12 };
+    testhost_request r[N];
+    char mutexes[N][8];
+    say("set global sql_select_limit = 10");
+    open_store(&a);
+    for (int i = 0; i < N; i++) {
+        snprintf(mutexes[i], sizeof mutexes[i], "m%d", i);
+        assert_mine(acquire(&a, mutexes[i], "me", 1));
+    }
+    for (int i = 0; i < N; i++) {
+        r[i] = testhost_request_of(&a, SIMBA_OP_RENEW, mutexes[i], "me", 1, 1);
+        testhost_submit(&a, &r[i]);
+    }
+    testhost_flush(&a);
+    testhost_run_jobs(&a);
+    say("set global sql_select_limit = 18446744073709551615");
+    for (int i = 0; i < N; i++)
+        assert_mine(r[i].request.reply);
+    testhost_close(&a);
+}
+
 /* --- tables of other kinds ------------------------------------------------------------------------------------------ */
 
 /* The table of the JVM, as it is: it works, ids that do not fit are not sent, and nothing is added behind anybody's
@@ -705,6 +730,7 @@ int main(void)
         cmocka_unit_test_setup(test_order_in_batch, setup),
         cmocka_unit_test_setup(test_neighbours, setup),
         cmocka_unit_test_setup(test_chained_commits, setup),
+        cmocka_unit_test_setup(test_select_limit, setup),
         cmocka_unit_test_setup(test_jvm_table, setup),
         cmocka_unit_test_setup(test_upgrade, setup),
         cmocka_unit_test_setup(test_inexact_names, setup),

@@ -20,7 +20,7 @@ enum { ROW_BYTES = 512 }; /* the most that a row takes in a packet: name, id, nu
 
 static const char settings_sql[] =
     "set sql_mode = 'STRICT_ALL_TABLES', autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, "
-    "lock_wait_timeout = 1"
+    "lock_wait_timeout = 1, sql_select_limit = 18446744073709551615"
     "/*M!100300 , idle_transaction_timeout = 2 */ /*!50700 , wait_timeout = 60 */";
 static const char isolation_sql[] = "set session transaction isolation level repeatable read";
 

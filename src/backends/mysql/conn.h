@@ -8,6 +8,7 @@
  *   REPEATABLE READ               works with every format of the binary log; all that matters is read with a lock
  *   innodb_lock_wait_timeout 1    the shortest there is: others of the batch wait as well
  *   lock_wait_timeout 1           the same for the lock of a table
+ *   sql_select_limit              none: a row that is not shown would be taken for one that there is not
  *   idle_transaction_timeout 2    MariaDB: a process that freezes inside of a transaction does not keep its rows
  *   wait_timeout 60               MySQL, which does not have that: the same after a minute */
 #ifndef SIMBA_BACKENDS_MYSQL_CONN_H
