@@ -385,6 +385,24 @@ static void test_close_early(void **state)
     }
 }
 
+/* Given up by a thread that cannot touch the loop, while its name is looked up: the answer comes before the loop has got
+ * round to closing it. */
+static void test_given_up_while_looked_up(void **state)
+{
+    (void)state;
+    open_at(&a, "redis://localhost:1");
+    redis_store *store = a.store;
+    testhost_request r = testhost_request_of(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    testhost_submit(&a, &r);
+    testhost_flush(&a);
+    assert_int_equal(store->links, 1);
+    simba__redis_conn_fail(&store->nodes->commands, SIMBA_EUNAVAILABLE, "given up");
+    assert_true(r.done);
+    uv_run(&a.loop, UV_RUN_DEFAULT);
+    assert_int_equal(store->links, 0);
+    testhost_close(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +420,7 @@ int main(void)
         cmocka_unit_test_setup(test_subscription_cut, setup),
         cmocka_unit_test_setup(test_frozen, setup),
         cmocka_unit_test_setup(test_close_early, setup),
+        cmocka_unit_test_setup(test_given_up_while_looked_up, setup),
     };
     return RUN_REDIS_TESTS(tests);
 }

@@ -32,6 +32,7 @@ struct redis_link {
         uv_pipe_t pipe;
     } u;
     bool has_handle, resolving;
+    bool closing; /* the loop thread has seen that it is given up: it is in the store's list no more */
     bool blocked; /* the socket did not take all of `wire`: libuv is to write the rest, */
     bool writing; /* or does */
     simba_input input;
@@ -70,7 +71,7 @@ static redis_link *link_new(redis_conn *conn)
 /* In a turn. */
 static void link_free(redis_link *link)
 {
-    if (link->has_handle || link->resolving)
+    if (!link->closing || link->has_handle || link->resolving)
         return;
     redisReaderFree(link->reader);
     simba__redis_tls_free(link->tls);
@@ -103,6 +104,7 @@ static void link_abandon(redis_link *link)
 /* On the loop thread. */
 static void link_close(redis_link *link)
 {
+    link->closing = true;
     if (link->resolving)
         uv_cancel((uv_req_t *)&link->resolver);
     if (link->has_handle)
