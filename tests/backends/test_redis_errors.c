@@ -151,6 +151,26 @@ static void test_login(void **state)
     say("CONFIG SET requirepass %s", "");
 }
 
+/* A server that lets us in but does not let us listen: the pauses grow, and it is said once. */
+static void test_no_channels(void **state)
+{
+    char url[160];
+    (void)state;
+    say("ACL SETUSER deaf on >s3cr3t ~* resetchannels +@all");
+    snprintf(url, sizeof url, "redis://deaf:s3cr3t@127.0.0.1:%d", redis.port);
+    open_at(&a, url);
+    const redis_store *store = a.store;
+    simba_topic topic = {.mutex = "orders"};
+    assert_int_equal(testhost_watch(&a, &topic), 0);
+    for (int i = 0; i < 200 && store->nodes->pushes.failures < 4; i++)
+        testhost_pump(&a, NULL, 10);
+    assert_int_equal(store->nodes->pushes.failures, 4);
+    assert_int_equal(a.warnings, 1);
+    assert_non_null(strstr(a.log, "NOPERM"));
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
 static void test_refused_connection(void **state)
 {
     (void)state;
@@ -412,6 +432,7 @@ int main(void)
         cmocka_unit_test_setup(test_busy, setup),
         cmocka_unit_test_setup(test_wrong_type, setup),
         cmocka_unit_test_setup(test_login, setup),
+        cmocka_unit_test_setup(test_no_channels, setup),
         cmocka_unit_test_setup(test_refused_connection, setup),
         cmocka_unit_test_setup(test_odd_servers, setup),
         cmocka_unit_test_setup(test_odd_guides, setup),

@@ -233,11 +233,11 @@ static void take_replies(redis_conn *conn, redis_link *link)
         const bool greets = conn->greeting > 0;
         if (greets)
             take_greeting(conn, reply);
-        /* Not before the greeting is over: a server that is none for us may be so for a while. */
-        if (conn->link == link && conn->greeting == 0 && reply->type != REDIS_REPLY_ERROR)
-            conn->failures = 0;
-        if (!greets)
+        else
             conn->events->answer(conn, reply);
+        /* Not for the greeting alone: a server that is none for us may be so for a while, and greet us all the same. */
+        if (!greets && conn->link == link && reply->type != REDIS_REPLY_ERROR)
+            conn->failures = 0;
         freeReplyObject(reply);
     }
 }
