@@ -344,6 +344,24 @@ static void test_loading(void **state)
     start_redis(NULL);
 }
 
+/* A server that does not know AUTH repeats what it was told. */
+static void test_login_unknown(void **state)
+{
+    char url[160];
+    (void)state;
+    server_signal(&redis, SIGKILL);
+    start_redis((const char *const[]){"--rename-command", "AUTH", "LOGIN", NULL});
+    snprintf(url, sizeof url, "redis://app:s3cr3t@127.0.0.1:%d", redis.port);
+    open_at(&a, url);
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+    assert_non_null(strstr(error.text, "unknown command 'AUTH'"));
+    assert_null(strstr(error.text, "s3cr3t"));
+    assert_null(strstr(a.log, "s3cr3t"));
+    testhost_close(&a);
+    server_signal(&redis, SIGKILL);
+    start_redis(NULL);
+}
+
 /* Only the subscription is cut: it comes back, and says that something may have been missed. */
 static void test_subscription_cut(void **state)
 {
@@ -438,6 +456,7 @@ int main(void)
         cmocka_unit_test_setup(test_odd_guides, setup),
         cmocka_unit_test_setup(test_restart, setup),
         cmocka_unit_test_setup(test_loading, setup),
+        cmocka_unit_test_setup(test_login_unknown, setup),
         cmocka_unit_test_setup(test_subscription_cut, setup),
         cmocka_unit_test_setup(test_frozen, setup),
         cmocka_unit_test_setup(test_close_early, setup),

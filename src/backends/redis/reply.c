@@ -95,6 +95,14 @@ static const char *refusal(const char *text)
     return "the server does not accept the user or the password";
 }
 
+/* How much of an error is shown. A server that does not know AUTH repeats, behind a comma, what came with it. */
+static int shown(const char *text)
+{
+    const bool repeats = strncmp(text, "ERR unknown command", 19) == 0;
+    const size_t length = strcspn(text, repeats ? "," : "");
+    return length < 120 ? (int)length : 120;
+}
+
 int simba__redis_error(const redis_endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop)
 {
     const int code = simba__redis_error_code(text, ret_drop);
@@ -107,7 +115,7 @@ int simba__redis_error(const redis_endpoint *at, const char *text, simba_error *
                          "redis %s: this is a Redis Cluster, for which there is redis+cluster://: %.80s", at->where,
                          text);
     else
-        simba__error_set(ret_error, code, "redis %s: %.120s", at->where, text);
+        simba__error_set(ret_error, code, "redis %s: %.*s", at->where, shown(text), text);
     return code;
 }
 
