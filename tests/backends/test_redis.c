@@ -70,6 +70,26 @@ static void test_incarnations(void **state)
     testhost_close(&a);
 }
 
+/* What was given back because no replica had it may be asked for again, on another connection. If that is quicker, the grant
+ * is not the one any more that was given back. */
+static void test_given_back_late(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const redis_store *store = a.store;
+    testhost_request first = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    assert_mine(*testhost_ask(&a, &first));
+    usleep(2000);
+    const simba_reply again = acquire(&a, "orders", "me", 1);
+    assert_mine(again);
+    simba__redis_calls_give_back(store->nodes, &first.request);
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, again.owner.token));
+    first.request.reply = acquire(&a, "orders", "me", 1);
+    simba__redis_calls_give_back(store->nodes, &first.request);
+    assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "");
+    testhost_close(&a);
+}
+
 /* Tokens grow, even if all keys are lost in between. */
 static void test_tokens_grow(void **state)
 {
@@ -536,6 +556,7 @@ int main(void)
         cmocka_unit_test_setup(test_examine, setup),
         cmocka_unit_test_setup(test_invitation_before_the_answer, setup),
         cmocka_unit_test_setup(test_incarnations, setup),
+        cmocka_unit_test_setup(test_given_back_late, setup),
         cmocka_unit_test_setup(test_tokens_grow, setup),
         cmocka_unit_test_setup(test_force_release, setup),
         cmocka_unit_test_setup(test_list, setup),

@@ -386,9 +386,11 @@ static void take_load(redis_node *self, redis_script script, const redisReply *r
 void simba__redis_calls_give_back(redis_node *self, const simba_request *request)
 {
     char nonce[24];
+    char ends_at[24];
     snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
+    snprintf(ends_at, sizeof ends_at, "%" PRId64, request->reply.owner.transition_at_ms);
     if (simba__redis_calls_ready(self) && append(self, CALL_REQUEST))
-        put_script(self, REDIS_RELEASE, request->mutex, 3, (const char *const[]){request->id, nonce, "0"});
+        put_script(self, REDIS_RELEASE, request->mutex, 4, (const char *const[]){request->id, nonce, "0", ends_at});
 }
 
 static void on_answer(redis_conn *conn, const redisReply *reply)

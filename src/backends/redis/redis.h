@@ -312,7 +312,7 @@ bool simba__redis_calls_forward(redis_node *to, simba_request *request, bool ask
 /* The topology has changed: what was not sent yet may belong elsewhere. */
 void simba__redis_calls_reroute(redis_node *self);
 
-/* Release what an acquire was granted, whatever becomes of it. */
+/* Release what an acquire was granted, as its reply says, whatever becomes of it. */
 void simba__redis_calls_give_back(redis_node *self, const simba_request *request);
 
 /* confirm.c */

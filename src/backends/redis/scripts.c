@@ -148,9 +148,12 @@ static const char renew[] =
 "end\n"
 "return answer(ARGV[3] ~= '0' and f[7] == ARGV[3] and 2 or 0)\n";
 
-/* Whoever leaves without having been in the queue has just been invited: the invitation goes on to the next. */
+/* What no replica had is given back by us, under a nonce that may ask again. That may be quicker, on another connection: so
+ * only the grant that ends when that one did. Whoever leaves without having been in the queue has just been invited: the
+ * invitation goes on to the next. */
 static const char release[] =
-"local id = ARGV[1]\n"
+"local id, ends_at = ARGV[1], ARGV[4]\n"
+"if ends_at and not (mine(id, ARGV[2], ARGV[3]) and f[6] == ends_at) then return answer(0) end\n"
 "local was_queued = redis.call('ZREM', queue, id) == 1\n"
 "stand_down(id)\n"
 "if mine(id, ARGV[2], ARGV[3]) then\n"
