@@ -283,6 +283,34 @@ static void test_stale_waiters_disappear(void **state)
     testhost_close(&a);
 }
 
+/* Whoever still asks is not forgotten, however long it waits; nor is anybody who will not ask before a long lease ends. */
+static void test_patient_waiters_stay(void **state)
+{
+    enum { DAY = 86400 };
+    (void)state;
+    open_store(&a);
+    testhost_request leader = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    acquire(&a, "orders", "me", 1);
+    queue_up("first", 2 * DAY);
+    acquire_or_wait(&a, "orders", "first", 2);
+    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "first");
+
+    leader.request.ttl_ms = INT64_C(3000) * DAY;
+    assert_mine(*testhost_ask(&a, &leader));
+    queue_up("second", 2 * DAY);
+    for (int i = 0; i < 200; i++) {
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "first", 2, 0);
+        r.request.ttl_ms = leader.request.ttl_ms;
+        r.request.queue = true;
+        testhost_ask(&a, &r);
+    }
+    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "second first");
+    simba__redis_calls_queue_up(((redis_store *)a.store)->nodes, "orders", "third");
+    ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    assert_true(atoi(say("TTL simba:{orders}:contender")) > 3 * DAY);
+    testhost_close(&a);
+}
+
 /* A release wakes the first waiter that is there; those in front of it that are not are dropped. Until that one has
  * come, nobody else is let in. */
 static void test_release_wakes_a_live_waiter(void **state)
@@ -563,6 +591,7 @@ int main(void)
         cmocka_unit_test_setup(test_one_write_per_flush, setup),
         cmocka_unit_test_setup(test_queue, setup),
         cmocka_unit_test_setup(test_stale_waiters_disappear, setup),
+        cmocka_unit_test_setup(test_patient_waiters_stay, setup),
         cmocka_unit_test_setup(test_release_wakes_a_live_waiter, setup),
         cmocka_unit_test_setup(test_invitation_ignored, setup),
         cmocka_unit_test_setup(test_standby_for_many_hand_overs, setup),

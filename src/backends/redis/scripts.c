@@ -131,12 +131,18 @@ static const char acquire[] =
 "local told = answer(0)\n"
 "if reserved then told = {0, now, f[8], 0, 0, tonumber(f[9]), tonumber(f[9])} end\n"
 "if waits ~= '1' then return told end\n"
-"redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), id)\n"
+"local score = string.format('%d.%06d', time[1], time[2])\n"
+"redis.call('ZADD', queue, 'NX', score, id)\n"
+/* Who still asks is not to be taken for one that never came back. */
+"local waits_since = tonumber(redis.call('ZSCORE', queue, id))\n"
+"if waits_since < time[1] - QUEUE_KEPT / 2 then redis.call('ZADD', queue, score, id) end\n"
 "local before = redis.call('ZRANK', queue, id)\n"
-/* Some of those that join a queue tidy it up: there is no hurry, and a hand-over has no time to lose. */
+/* Some of those that join a queue tidy it up: there is no hurry, and a hand-over has no time to lose. Nobody needs to
+ * ask before the lease that it was told of has ended. */
 "if before == 0 or time[2] % 16 == 0 then\n"
-"  redis.call('ZREMRANGEBYSCORE', queue, '-inf', num(time[1] - QUEUE_KEPT))\n"
-"  redis.call('EXPIRE', queue, QUEUE_KEPT)\n"
+"  local kept = QUEUE_KEPT + math.ceil(math.max(left, ttl + transition) / 1000)\n"
+"  redis.call('ZREMRANGEBYSCORE', queue, '-inf', num(time[1] - kept))\n"
+"  redis.call('EXPIRE', queue, num(kept))\n"
 "end\n"
 "told[8] = stands_by(id) and 1 or before + 1\n"
 "return told\n";
@@ -167,7 +173,7 @@ static const char release[] =
 static const char queue_up[] =
 "if owner ~= ARGV[1] then\n"
 "  redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), ARGV[1])\n"
-"  redis.call('EXPIRE', queue, QUEUE_KEPT)\n"
+"  redis.call('EXPIRE', queue, num(math.max(QUEUE_KEPT + math.ceil(left / 1000), redis.call('TTL', queue))))\n"
 "end\n"
 "return answer(0)\n";
 
