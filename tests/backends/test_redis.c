@@ -122,6 +122,10 @@ static void test_force_release(void **state)
     assert_mine(ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0));
     assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token).outcome, SIMBA_REVOKED);
     assert_mine(acquire(&a, "orders", "you", 2));
+    /* Somebody else's leaves nothing behind that would stay for ever. */
+    say("SET simba:{invoices} jvm PX 10000");
+    assert_mine(ask(&a, SIMBA_OP_FORCE_RELEASE, "invoices", NULL, 0, 0));
+    assert_string_equal(say("EXISTS simba:{invoices}:fence"), "0");
     testhost_close(&a);
 }
 

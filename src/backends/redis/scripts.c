@@ -96,7 +96,7 @@ static const char common[] =
 "local function vacate()\n"
 "  local from, token = owner, ours and f[3] or '0'\n"
 "  redis.call('DEL', lock)\n"
-"  redis.call('HSET', fence, 'id', '', 'nonce', '')\n"
+"  if f[1] then redis.call('HSET', fence, 'id', '', 'nonce', '') end\n"
 "  owner = false\n"
 "  wake(from, token)\n"
 "end\n";
