@@ -423,6 +423,20 @@ static void test_close_early(void **state)
     }
 }
 
+/* Closing when a server is just about to be connected to for a list: that does not happen any more. */
+static void test_close_before_connecting(void **state)
+{
+    (void)state;
+    open_store(&a);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    testhost_unwatch(&a, &topic);
+    testhost_request r = testhost_request_of(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    testhost_submit(&a, &r);
+    testhost_close(&a);
+    assert_true(r.done);
+}
+
 /* Given up by a thread that cannot touch the loop, while its name is looked up: the answer comes before the loop has got
  * round to closing it. */
 static void test_given_up_while_looked_up(void **state)
@@ -460,6 +474,7 @@ int main(void)
         cmocka_unit_test_setup(test_subscription_cut, setup),
         cmocka_unit_test_setup(test_frozen, setup),
         cmocka_unit_test_setup(test_close_early, setup),
+        cmocka_unit_test_setup(test_close_before_connecting, setup),
         cmocka_unit_test_setup(test_given_up_while_looked_up, setup),
     };
     return RUN_REDIS_TESTS(tests);

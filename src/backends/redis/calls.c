@@ -564,6 +564,7 @@ void simba__redis_calls_close(redis_node *self, const simba_error *why)
     simba__redis_conn_close(&self->commands);
     self->commands.error = *why;
     self->loaded = 0;
+    self->wanted = false;
     self->host->timer_clear(self->host, &self->deadlines);
     fail_all(self, why);
 }
