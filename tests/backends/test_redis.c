@@ -453,6 +453,34 @@ static void test_invitation_used_by_another(void **state)
     testhost_close(&b);
 }
 
+/* The databases of a server share their channels: what happens to a mutex of the same name in another one is no news. */
+static void test_databases(void **state)
+{
+    char url[96];
+    (void)state;
+    snprintf(url, sizeof url, "%s/2", redis_url);
+    const char *const urls[] = {redis_url, url};
+    for (int i = 0; i < 2; i++) {
+        open_at(&a, urls[i]);
+        open_at(&b, urls[1 - i]);
+        simba_topic topic = {.mutex = "orders"};
+        watch(&b, &topic);
+        assert_mine(acquire(&a, "orders", "me", 1));
+        assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
+        const simba_reply won = acquire(&b, "orders", "you", 2);
+        assert_true(pushed(&b, SIMBA_PUSH_ACQUIRED, 5000));
+        for (size_t j = 0; j < b.push_count; j++)
+            if (b.pushes[j].push.kind != SIMBA_PUSH_CHANGED)
+                assert_int_equal(b.pushes[j].push.owner.token, won.owner.token);
+        b.push_count = 0;
+        assert_mine(ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0));
+        assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
+        testhost_unwatch(&b, &topic);
+        testhost_close(&a);
+        testhost_close(&b);
+    }
+}
+
 /* A watcher hears of grants, with all there is to know about them, and of releases. */
 static void test_observing(void **state)
 {
@@ -601,6 +629,7 @@ int main(void)
         cmocka_unit_test_setup(test_standby_for_many_hand_overs, setup),
         cmocka_unit_test_setup(test_invitation_passed_on, setup),
         cmocka_unit_test_setup(test_invitation_used_by_another, setup),
+        cmocka_unit_test_setup(test_databases, setup),
         cmocka_unit_test_setup(test_observing, setup),
         cmocka_unit_test_setup(test_subscription_lingers, setup),
         cmocka_unit_test_setup(test_braces, setup),

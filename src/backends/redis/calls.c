@@ -237,7 +237,7 @@ static void load_scripts(redis_node *self)
 {
     self->loaded = 0;
     for (int script = 0; script < REDIS_SCRIPTS; script++) {
-        char *text = simba__redis_script_text((redis_script)script);
+        char *text = simba__redis_script_text((redis_script)script, self->options->login.db);
         redis_call *call = text ? append(self, CALL_LOAD) : NULL;
         if (call) {
             call->script = (redis_script)script;

@@ -153,8 +153,8 @@ typedef enum redis_script {
     REDIS_SCRIPTS,
 } redis_script;
 
-/* The whole text. Free it with simba__free; NULL: out of memory. */
-char *simba__redis_script_text(redis_script script);
+/* The whole text, for this database. Free it with simba__free; NULL: out of memory. */
+char *simba__redis_script_text(redis_script script, long db);
 
 /* --- answers ---------------------------------------------------------------------------------------- */
 

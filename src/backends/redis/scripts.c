@@ -20,6 +20,7 @@
  *   simba:{M}:ID     released@@OWNER   shared: ID is next
  *   simba:{M}@@      ours, for observers: "acquired TOKEN ACQUIRED_AT TTL_AT UNTIL NOW ID", and "released TOKEN NEXT",
  *                    where NEXT is who was invited, or nothing. No id has "@@" in it: this is no contender's channel.
+ *                    All databases of a server share their channels: in database 2 it is "acquired/2", "released/2".
  *   simba:{M}@@ID    ours: "standby NEXT": ID is to look after the mutex, should NEXT or one after it not come
  *
  * A release takes waiters off the queue until a message to one of them has reached somebody, and keeps the mutex for
@@ -29,6 +30,7 @@
  * ask when it is over. All the others sleep on. They are told once for all hand-overs of that moment, and are those at the
  * end of the queue, who are going to wait for the longest: to wake two processes for every hand-over would be a good part
  * of what it costs. Who stands by and leaves, or wins, says so, and the next release tells others. */
+#include <stdio.h>
 #include <string.h>
 
 #include "backends/redis/redis.h"
@@ -79,7 +81,7 @@ static const char common[] =
 "    redis.call('HSET', fence, 'next', chosen, 'next_until', num(now + RESERVED))\n"
 "    redis.call('PEXPIRE', fence, num(FENCE_KEPT))\n"
 "  end\n"
-"  redis.call('PUBLISH', lock .. '@@', 'released ' .. token .. ' ' .. chosen)\n"
+"  redis.call('PUBLISH', lock .. '@@', 'released' .. db .. ' ' .. token .. ' ' .. chosen)\n"
 "  if chosen == '' or (standby ~= '' and not stands_by(chosen)) then return end\n"
 "  local told, n = '@@', 0\n"
 "  for _, id in ipairs(redis.call('ZREVRANGE', queue, 0, 7)) do\n"
@@ -123,8 +125,8 @@ static const char acquire[] =
 "  if invited ~= '' and invited ~= id then\n"
 "    redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), invited)\n"
 "  end\n"
-"  redis.call('PUBLISH', lock .. '@@', table.concat({'acquired', num(token), num(now), num(f[5]), num(now + left),"
-" num(now), id}, ' '))\n"
+"  redis.call('PUBLISH', lock .. '@@', table.concat({'acquired' .. db, num(token), num(now), num(f[5]),"
+" num(now + left), num(now), id}, ' '))\n"
 "  redis.call('PUBLISH', lock, 'acquired@@' .. id)\n"
 "  return answer(1)\n"
 "end\n"
@@ -189,7 +191,7 @@ static const char force_release[] =
 "return answer(1)\n";
 /* clang-format on */
 
-char *simba__redis_script_text(redis_script script)
+char *simba__redis_script_text(redis_script script, long db)
 {
     static const char *const own[REDIS_SCRIPTS] = {
         [REDIS_ACQUIRE] = acquire,
@@ -199,9 +201,13 @@ char *simba__redis_script_text(redis_script script)
         [REDIS_FORCE_RELEASE] = force_release,
         [REDIS_QUEUE_UP] = queue_up,
     };
-    char *text = simba__malloc(sizeof common + strlen(own[script]));
+    char first[48] = "local db = ''\n";
+    if (db != 0)
+        snprintf(first, sizeof first, "local db = '/%ld'\n", db);
+    char *text = simba__malloc(strlen(first) + sizeof common + strlen(own[script]));
     if (text) {
-        strcpy(text, common);
+        strcpy(text, first);
+        strcat(text, common);
         strcat(text, own[script]);
     }
     return text;

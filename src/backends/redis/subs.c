@@ -119,13 +119,13 @@ static bool is_waited_for(const redis_watch *watch)
 
 /* --- messages --------------------------------------------------------------------------------------- */
 
-/* "acquired TOKEN ACQUIRED_AT TTL_AT UNTIL NOW ID" */
+/* "TOKEN ACQUIRED_AT TTL_AT UNTIL NOW ID" */
 static void hear_grant(redis_store *self, redis_watch *watch, const char *text)
 {
     simba_push push = {.kind = SIMBA_PUSH_ACQUIRED};
     simba_owner *owner = &push.owner;
     int length = 0;
-    if (sscanf(text, "acquired %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 "%n", &owner->token,
+    if (sscanf(text, "%" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 "%n", &owner->token,
                &owner->acquired_at_ms, &owner->ttl_at_ms, &owner->transition_at_ms, &push.now_ms, &length) != 5 ||
         text[length] != ' ')
         return;
@@ -137,12 +137,12 @@ static void hear_grant(redis_store *self, redis_watch *watch, const char *text)
     tell(self, watch, &push);
 }
 
-/* "released TOKEN NEXT" */
+/* "TOKEN NEXT" */
 static void hear_release(redis_store *self, redis_watch *watch, const char *text)
 {
     simba_push push = {.kind = SIMBA_PUSH_FREED};
     int length = 0;
-    if (sscanf(text, "released %" SCNu64 "%n", &push.owner.token, &length) != 1 || text[length] != ' ')
+    if (sscanf(text, "%" SCNu64 "%n", &push.owner.token, &length) != 1 || text[length] != ' ')
         return;
     const char *next = text + length + 1;
     if (push.owner.token != 0 && push.owner.token < watch->latest)
@@ -161,12 +161,24 @@ static void hear_standby(redis_store *self, redis_watch *watch, const char *text
         begin_grace(self, watch);
 }
 
+/* What follows the word, if that is about our database. NULL: it is not, or it is another word. */
+static const char *behind(const redis_store *self, const char *text, const char *word)
+{
+    char first[48];
+    const long db = self->options.login.db;
+    const int length =
+        db == 0 ? snprintf(first, sizeof first, "%s ", word) : snprintf(first, sizeof first, "%s/%ld ", word, db);
+    return strncmp(text, first, (size_t)length) == 0 ? text + length : NULL;
+}
+
 static void hear_ours(redis_store *self, redis_watch *watch, const char *text)
 {
-    if (strncmp(text, "acquired ", 9) == 0)
-        hear_grant(self, watch, text);
-    else if (strncmp(text, "released ", 9) == 0)
-        hear_release(self, watch, text);
+    const char *grant = behind(self, text, "acquired");
+    const char *release = behind(self, text, "released");
+    if (grant)
+        hear_grant(self, watch, grant);
+    else if (release)
+        hear_release(self, watch, release);
 }
 
 /* What a JVM contender announces comes without the end of its lease. */
