@@ -192,6 +192,8 @@ static struct {
     int fd;
     int port;
     const char *says; /* for whatever it gets; NULL: nothing */
+    int pause_us;     /* before it does */
+    int times;        /* that the URL names it, and once more */
 } fake;
 
 /* False: it has gone. */
@@ -200,6 +202,7 @@ static bool serve_fake(int fd)
     char bytes[65536];
     if (read(fd, bytes, sizeof bytes) <= 0)
         return false;
+    usleep((useconds_t)fake.pause_us);
     return !fake.says || write(fd, fake.says, strlen(fake.says)) >= 0;
 }
 
@@ -231,14 +234,17 @@ static void against_fake_by(const char *scheme, const char *says, int code, cons
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     pthread_t thread;
-    char url[96];
+    char hosts[4096] = "";
+    char url[5000];
     fake.fd = socket(AF_INET, SOCK_STREAM, 0);
     fake.says = says;
     assert_int_equal(bind(fake.fd, (struct sockaddr *)&address, size), 0);
     assert_int_equal(getsockname(fake.fd, (struct sockaddr *)&address, &size), 0);
     assert_int_equal(listen(fake.fd, 8), 0);
     assert_int_equal(pthread_create(&thread, NULL, run_fake, NULL), 0);
-    snprintf(url, sizeof url, "%s://127.0.0.1:%d%s?timeout=500ms&connect-timeout=500ms", scheme,
+    for (int i = 0; i < fake.times; i++)
+        snprintf(hosts + strlen(hosts), sizeof hosts - strlen(hosts), "127.0.0.1:%d,", ntohs(address.sin_port));
+    snprintf(url, sizeof url, "%s://%s127.0.0.1:%d%s?timeout=500ms&connect-timeout=500ms", scheme, hosts,
              ntohs(address.sin_port), strstr(scheme, "sentinel") ? "/orders" : "");
     open_at(&a, url);
     assert_refused(&a, code, word);
@@ -280,6 +286,17 @@ static void test_odd_guides(void **state)
     against_fake_by("redis+sentinel", "*2\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n", SIMBA_EUNAVAILABLE, "127.0.0.1:1");
     against_fake_by("redis+sentinel", "-NOAUTH Authentication required.\r\n", SIMBA_EPERM, "wants a password");
     against_fake_by("redis+sentinel", NULL, SIMBA_EUNAVAILABLE, "no answer");
+}
+
+/* However many there are to be asked, each is given the time to answer. */
+static void test_many_guides(void **state)
+{
+    (void)state;
+    fake.pause_us = 10000;
+    fake.times = 200;
+    against_fake_by("redis+cluster", "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$-1\r\n:1\r\n", SIMBA_EUNAVAILABLE,
+                    "127.0.0.1:1: cannot connect");
+    fake.pause_us = fake.times = 0;
 }
 
 static void test_odd_servers(void **state)
@@ -468,6 +485,7 @@ int main(void)
         cmocka_unit_test_setup(test_refused_connection, setup),
         cmocka_unit_test_setup(test_odd_servers, setup),
         cmocka_unit_test_setup(test_odd_guides, setup),
+        cmocka_unit_test_setup(test_many_guides, setup),
         cmocka_unit_test_setup(test_restart, setup),
         cmocka_unit_test_setup(test_loading, setup),
         cmocka_unit_test_setup(test_login_unknown, setup),

@@ -7,6 +7,9 @@
 #include "backends/redis/redis.h"
 #include "util/error.h"
 
+/* Asked at a time, the others the next time: they share a connect-timeout, and each needs enough of it to answer. */
+enum { MOST = 8 };
+
 static redis_inquiry *of(redis_conn *conn)
 {
     return conn->owner;
@@ -23,7 +26,8 @@ static void ask_next(redis_inquiry *inquiry)
 {
     redis_conn *conn = &inquiry->conn;
     simba__redis_conn_close(conn);
-    if (inquiry->asked == inquiry->count) {
+    if (inquiry->asked == inquiry->most) {
+        inquiry->first += inquiry->asked;
         end(inquiry, &inquiry->error);
         return;
     }
@@ -97,8 +101,9 @@ void simba__redis_inquiry_start(redis_inquiry *inquiry, const redis_endpoint *ca
     inquiry->candidates = candidates;
     inquiry->count = count;
     inquiry->asked = 0;
+    inquiry->most = count < MOST ? count : MOST;
     inquiry->error = (simba_error){0};
-    conn->connect_timeout_ns = conn->options->connect_timeout_ns / (int64_t)count;
+    conn->connect_timeout_ns = conn->options->connect_timeout_ns / (int64_t)inquiry->most;
     ask_next(inquiry);
 }
 

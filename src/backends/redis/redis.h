@@ -236,6 +236,7 @@ struct redis_inquiry {
     bool running;
     const redis_endpoint *candidates; /* stay put while it runs */
     size_t count, first, asked;
+    size_t most;       /* of them are asked this time */
     simba_local until; /* so long for this one */
     simba_error error;
 };
