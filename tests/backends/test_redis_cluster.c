@@ -152,6 +152,21 @@ static void test_announcements(void **state)
     }
 }
 
+/* A map on which no server has a name: a list is refused at once, and the cluster is not asked again and again for it. */
+static void test_list_without_names(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 3; i++)
+        server_tell_redis(server_nth(&group, i), "CONFIG SET cluster-preferred-endpoint-type hostname");
+    open_at(&a, url_of(""));
+    const simba_error error = refused(&a, SIMBA_OP_LIST, NULL);
+    assert_string_equal(simba_error_name(error.code), simba_error_name(SIMBA_EUNAVAILABLE));
+    assert_says(error.text, "no server of the cluster has the slot");
+    testhost_close(&a);
+    for (unsigned i = 0; i < 3; i++)
+        server_tell_redis(server_nth(&group, i), "CONFIG SET cluster-preferred-endpoint-type ip");
+}
+
 /* However many mutexes and waiters there are, two connections to each server. LIST finds them all, also when the scripts
  * are lost on the way. */
 static void test_many(void **state)
@@ -312,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_slots),
         cmocka_unit_test(test_names),
         cmocka_unit_test_setup(test_seeds, empty),
+        cmocka_unit_test_setup(test_list_without_names, empty), /* nobody has been given one yet */
         cmocka_unit_test_setup(test_announcements, empty),
         cmocka_unit_test_setup(test_many, empty),
         cmocka_unit_test_setup(test_ping_pong, empty),

@@ -152,10 +152,12 @@ static void empty_limbo(redis_cluster *cluster)
     redis_conn *commands = &cluster->limbo->commands;
     redis_conn *pushes = &cluster->limbo->pushes;
     static const char nobody[] = "redis: no server of the cluster has the slot";
-    if (seeks(commands) && cluster->limbo->waiting_first)
+    if (seeks(commands) && (cluster->limbo->waiting_first || cluster->limbo->wanted)) { /* by a request, or by a list */
+        cluster->limbo->wanted = false;
         simba__redis_conn_fail(commands, SIMBA_EUNAVAILABLE, nobody);
-    else if (seeks(commands))
+    } else if (seeks(commands)) {
         simba__redis_conn_close(commands);
+    }
     if (seeks(pushes) && simba__redis_subs_needs(cluster->limbo))
         simba__redis_conn_fail(pushes, SIMBA_EUNAVAILABLE, nobody);
     else if (seeks(pushes))
@@ -169,6 +171,7 @@ static void settle(redis_cluster *cluster)
     for (redis_node *node = self->nodes; node; node = node->next)
         simba__redis_calls_reroute(node);
     simba__redis_subs_moved(self);
+    cluster->limbo->wanted = false; /* by lists: those that have to stay there say so again */
     simba__redis_lists_moved(self);
     empty_limbo(cluster);
     for (redis_node *node = self->nodes; node; node = node->next)
