@@ -139,6 +139,13 @@ static void test_login(void **state)
     testhost_unwatch(&a, &topic);
     testhost_close(&a);
 
+    /* A user of this name, not whoever one is without one. */
+    say("ACL SETUSER anybody on nopass ~* &* +@all");
+    snprintf(url, sizeof url, "redis://anybody:@127.0.0.1:%d", redis.port);
+    open_at(&a, url);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+
     snprintf(url, sizeof url, "redis://:hunt3r@127.0.0.1:%d", redis.port);
     open_at(&a, url);
     assert_mine(acquire(&a, "orders", "me", 1));

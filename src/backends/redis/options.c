@@ -141,7 +141,7 @@ static int parse_login(redis_options *options, const simba_url *url, simba_error
         if (!options->login.user)
             return out_of_memory(err);
     }
-    if (password && password[0] != '\0') {
+    if (password && (password[0] != '\0' || options->login.user)) { /* a user may have none, and is still to be named */
         options->login.password = simba__strdup(password);
         if (!options->login.password)
             return out_of_memory(err);
