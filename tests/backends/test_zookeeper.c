@@ -1,7 +1,10 @@
 /* The ZooKeeper store by itself: what its URL may say, how names become nodes, who may touch them, what it costs the server.
  * One real server for all. */
 #include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
 #include <simba.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +19,7 @@
 
 #if SIMBA_WITH_ZOOKEEPER
 #include "backends/zookeeper/zookeeper.h"
+#include "runtime/client.h"
 #include "util/mem.h"
 
 #define LONG_MS (ref_scaled_ms(20000))
@@ -308,6 +312,63 @@ static void test_numbers_begin_anew(void **state)
     simba_client_close(client);
 }
 
+/* --- who reads answers ------------------------------------------------------------------------------------------ */
+
+static atomic_uint made_elsewhere;
+
+/* Instead of libuv's own: are its handles made by the loop thread alone? */
+int uv_poll_init(uv_loop_t *loop, uv_poll_t *handle, int fd)
+{
+    const simba_client *client = (simba_client *)(void *)((char *)loop - offsetof(simba_client, loop));
+    int (*real)(uv_loop_t *, uv_poll_t *, int);
+    *(void **)&real = dlsym(RTLD_NEXT, "uv_poll_init");
+    made_elsewhere += client->loop_started && !simba__on_loop_thread(client);
+    return real(loop, handle, fd);
+}
+
+static void ignore_row(const simba_listing *row, void *user)
+{
+    (void)row, (void)user;
+}
+
+static void *list_all(void *client)
+{
+    simba_client_list(client, NULL, ignore_row, NULL, NULL); /* may fail when the connection does */
+    return NULL;
+}
+
+static bool is_read_from(simba_client *client)
+{
+    simba__enter(client);
+    const bool read = simba__inputs_are_read(&client->inputs);
+    simba__leave(client);
+    return read;
+}
+
+/* The connection breaks under a thread that waits for an answer and reads it itself. The next one is for the loop thread. */
+static void test_breaks_under_a_reader(void **state)
+{
+    (void)state;
+    char url[64];
+    proxy network;
+    pthread_t thread;
+    simba_client *client = NULL;
+    proxy_start(&network, zookeeper.port);
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d", network.port);
+    assert_int_equal(simba_client_open(url, NULL, NULL, &client), 0);
+    list_all(client);
+    proxy_set(&network, PROXY_FREEZE);
+    assert_int_equal(pthread_create(&thread, NULL, list_all, client), 0);
+    assert_true(REF_WITHIN(LONG_MS, is_read_from(client)));
+    proxy_set(&network, PROXY_CUT);
+    proxy_set(&network, PROXY_PASS);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(REF_WITHIN(LONG_MS, simba_client_list(client, NULL, ignore_row, NULL, NULL) == 0));
+    assert_int_equal(made_elsewhere, 0);
+    simba_client_close(client);
+    proxy_stop(&network);
+}
+
 /* --- the end --------------------------------------------------------------------------------------------------- */
 
 /* A server that has fallen silent does not keep a client from closing. */
@@ -334,10 +395,15 @@ static void test_close_in_silence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_urls),         cmocka_unit_test(test_lease_options),
-        cmocka_unit_test(test_unreachable),      cmocka_unit_test(test_names),
-        cmocka_unit_test(test_rights),           cmocka_unit_test(test_no_herd),
-        cmocka_unit_test(test_close_on_exec),    cmocka_unit_test(test_numbers_begin_anew),
+        cmocka_unit_test(test_bad_urls),
+        cmocka_unit_test(test_lease_options),
+        cmocka_unit_test(test_unreachable),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_rights),
+        cmocka_unit_test(test_no_herd),
+        cmocka_unit_test(test_close_on_exec),
+        cmocka_unit_test(test_numbers_begin_anew),
+        cmocka_unit_test(test_breaks_under_a_reader),
         cmocka_unit_test(test_close_in_silence),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);

@@ -75,6 +75,7 @@ static void zk_flush(void *instance)
 static void zk_woken(void *instance)
 {
     zk_store *self = instance;
+    self->session.for_loop = false; /* this is the loop thread */
     if (self->closing)
         return;
     if (self->ops)

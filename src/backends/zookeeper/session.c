@@ -367,8 +367,10 @@ void simba__zk_session_send(zk_store *self)
 {
     zk_session *session = &self->session;
     push_out(self);
-    if (session->zh && (session->calls > MANY_CALLS || zoo_state(session->zh) != ZOO_CONNECTED_STATE))
-        self->host->wake(self->host);
+    if (!session->zh || (session->calls <= MANY_CALLS && zoo_state(session->zh) == ZOO_CONNECTED_STATE))
+        return;
+    session->for_loop = true;
+    self->host->wake(self->host);
 }
 
 /* On any thread: take what has come. Whatever else is to be done is for the loop thread. */
@@ -525,7 +527,7 @@ void simba__zk_session_flush(zk_store *self)
 
 bool simba__zk_session_direct(const zk_store *self)
 {
-    return self->session.connected && !self->closing;
+    return self->session.connected && !self->session.for_loop && !self->closing;
 }
 
 int simba__zk_session_init(zk_store *self)

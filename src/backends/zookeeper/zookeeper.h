@@ -85,6 +85,7 @@ typedef struct zk_session {
     bool purge;                  /* calls of a connection that is gone wait for an answer */
     bool corked;                 /* what is sent is gathered */
     bool gathered;               /* there may be some */
+    bool for_loop;               /* the loop thread was asked to come, and has not yet */
     unsigned calls;              /* in flight, of procedures */
     int64_t timeout_ms;          /* as the server granted it */
     simba_local attempt;         /* when the connection, or the attempt at one, began */
