@@ -1,11 +1,13 @@
 /* Contenders on a real ZooKeeper server, each behind a network of its own that the test breaks, and the server killed under
  * them. Whatever happens, the referee must have nothing to complain about: one leader at a time, tokens that grow, callbacks
  * that alternate. */
+#include <poll.h>
 #include <signal.h>
 #include <simba.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "lib/cm.h"
@@ -178,6 +180,49 @@ static void test_connections_break(void **state)
     assert_hands_over();
 }
 
+/* In a turn: have the loop thread fire the timer of the next beat as soon as that is over, and not look at anything else
+ * before. It has read the descriptor then. */
+static void hold_up_before_beat(simba_client *client)
+{
+    zk_store *store = client->store;
+    struct itimerspec left = {.it_value.tv_sec = 1};
+    struct pollfd timer = {.fd = client->timer_fd, .events = POLLIN};
+    client->host.timer_set(&client->host, &store->session.beat, client->now);
+    simba__loop_arm(client);
+    while (left.it_value.tv_sec || left.it_value.tv_nsec || poll(&timer, 1, 0) > 0) {
+        usleep(1000);
+        timerfd_gettime(client->timer_fd, &left);
+    }
+}
+
+static bool has_beaten(simba_client *client, unsigned long long times)
+{
+    simba__enter(client);
+    const zk_session *session = &((zk_store *)client->store)->session;
+    const bool beaten = session->connected && session->sent >= session->answered && session->answered >= times;
+    simba__leave(client);
+    return beaten;
+}
+
+/* The connection breaks just before a sign of life is due: that belongs to neither this connection nor the next. */
+static void test_breaks_before_beat(void **state)
+{
+    (void)state;
+    ref_scene("breaks before a beat");
+    const unsigned grants = arena.grants;
+    simba__enter(clients[0]);
+    hold_up_before_beat(clients[0]);
+    struct pollfd socket = {.fd = clients[0]->inputs.first->fd, .events = POLLRDHUP};
+    proxy_set(&networks[0], PROXY_CUT);
+    const int hung_up = poll(&socket, 1, (int)LONG_MS);
+    proxy_set(&networks[0], PROXY_PASS);
+    simba__leave(clients[0]);
+    assert_int_equal(hung_up, 1);
+    assert_true(REF_WITHIN(LONG_MS, has_beaten(clients[0], ZK_BEATS + 2)));
+    assert_true(keeps_leading(grants));
+    assert_hands_over();
+}
+
 /* For longer than the session: the holder is told before the other one leads, which the referee watches, and enters the
  * queue again when the network is back. */
 static void test_long_freeze(void **state)
@@ -342,6 +387,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_short_freeze, setup, teardown),
         cmocka_unit_test_setup_teardown(test_connections_break, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_breaks_before_beat, setup, teardown),
         cmocka_unit_test_setup_teardown(test_long_freeze, setup_brief, teardown),
         cmocka_unit_test_setup_teardown(test_freeze_between, setup_brief, teardown),
         cmocka_unit_test_setup_teardown(test_lost_answers, setup_long, teardown),

@@ -268,9 +268,9 @@ static bool look_at_state(zk_store *self)
     } else if (!up && session->connected) {
         session->connected = false;
         simba__zk_queues_forget(self);
-        /* A call that cannot send closes the socket and leaves all calls in flight without an answer. The next
+        /* A call that cannot send closes the socket and leaves all calls in flight without an answer, beats too. The next
          * connection's end brings them back. */
-        session->purge = session->calls > 0;
+        session->purge = session->calls > 0 || session->sent > session->answered;
     }
     return true;
 }
@@ -419,10 +419,12 @@ static simba_local beat(const zk_session *session, unsigned long long number)
 static void on_beat(int rc, const char *value, const void *data)
 {
     (void)value;
-    if (rc != ZOK)
-        return; /* also when the store is no more */
     zk_store *self = (zk_store *)(uintptr_t)data;
     zk_session *session = &self->session;
+    if (rc != ZOK) {
+        session->sent = session->answered; /* lost with the connection, as are all others */
+        return;
+    }
     const unsigned long long number = session->answered++;
     const int64_t quarter_ns = session->timeout_ms * MS / 4;
     for (unsigned long long i = number; i > 0 && number - i < ZK_BEATS - 1; i--) {
