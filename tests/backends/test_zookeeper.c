@@ -312,6 +312,60 @@ static void test_numbers_begin_anew(void **state)
     simba_client_close(client);
 }
 
+static void copy_name_of_child(simba_client *client, char ret_name[ZK_PREFIX_MAX + 16])
+{
+    simba__enter(client);
+    const zk_store *store = client->store;
+    for (size_t i = 0; i < store->node_capacity; i++)
+        if (store->buckets[i])
+            snprintf(ret_name, ZK_PREFIX_MAX + 16, "%s", store->buckets[i]->name);
+    simba__leave(client);
+}
+
+static bool is_watched(simba_client *client, const char *mutex)
+{
+    simba__enter(client);
+    zk_queue *queue = simba__zk_queue_get(client->store, mutex);
+    const bool watched = queue->watch;
+    simba__zk_queue_put(queue);
+    simba__leave(client);
+    return watched;
+}
+
+/* Somebody has removed the child that leads, and the node of the mutex. Whoever gives that child back learns nothing about
+ * the new node, although it has a child of the same number. */
+static void test_child_of_another_node(void **state)
+{
+    (void)state;
+    char path[160] = "/another/simba/m/";
+    simba_error err = {0};
+    simba_client *client = open_client("", "/another");
+    simba_locker *robbed = new_locker(client, "m");
+    simba_locker *holder = new_locker(client, "m");
+    zhandle_t *raw = raw_zookeeper_open(zookeeper.port, NULL);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(simba_locker_acquire(robbed, 5000, &err), 0);
+        assert_int_equal(simba_locker_release(robbed, &err), 0);
+    }
+    assert_int_equal(raw_zookeeper_delete(raw, "/another/simba/m"), ZOK);
+    /* It is not to notice that it is robbed. */
+    simba__enter(client);
+    client->host.timer_set(&client->host, &((zk_store *)client->store)->chores, (simba_local){INT64_MAX - 1});
+    simba__leave(client);
+    assert_int_equal(simba_locker_acquire(robbed, 5000, &err), 0); /* number 0 */
+    copy_name_of_child(client, path + strlen(path));
+    assert_int_equal(raw_zookeeper_delete(raw, path), ZOK);
+    assert_int_equal(raw_zookeeper_delete(raw, "/another/simba/m"), ZOK);
+    zookeeper_close(raw);
+    assert_int_equal(simba_locker_acquire(holder, 5000, &err), 0); /* number 0 again */
+    assert_true(REF_WITHIN(LONG_MS, is_watched(client, "m")));
+    simba_locker_release(robbed, NULL);
+    assert_int_equal(simba_locker_acquire(robbed, 0, &err), SIMBA_ETIMEDOUT);
+    simba_locker_free(holder);
+    simba_locker_free(robbed);
+    simba_client_close(client);
+}
+
 /* --- who reads answers ------------------------------------------------------------------------------------------ */
 
 static atomic_uint made_elsewhere;
@@ -403,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_no_herd),
         cmocka_unit_test(test_close_on_exec),
         cmocka_unit_test(test_numbers_begin_anew),
+        cmocka_unit_test(test_child_of_another_node),
         cmocka_unit_test(test_breaks_under_a_reader),
         cmocka_unit_test(test_close_in_silence),
     };

@@ -454,8 +454,8 @@ static void left(zk_op *op)
     }
     if (!is_good_or_later(op))
         return;
-    const bool led = op->led && !op->vanished;
-    if (op->led)
+    const bool led = op->led && !op->vanished; /* otherwise it may have been a child of an earlier node of the mutex */
+    if (led)
         simba__zk_queue_left(op->node->queue, op->node->name);
     simba__zk_node_drop(op->node);
     simba__zk_op_complete(op, led ? SIMBA_MINE : SIMBA_NOT_MINE, NULL);
