@@ -366,6 +366,43 @@ static void test_child_of_another_node(void **state)
     simba_client_close(client);
 }
 
+static atomic_bool numbers_used_up;
+
+/* Instead of the library's own: a server whose numbers are used up gives everybody the last one. */
+int zoo_acreate2(zhandle_t *zh, const char *path, const char *value, int length, const struct ACL_vector *acl, int mode,
+                 string_stat_completion_t completion, const void *data)
+{
+    char name[256];
+    int (*real)(zhandle_t *, const char *, const char *, int, const struct ACL_vector *, int, string_stat_completion_t,
+                const void *);
+    *(void **)&real = dlsym(RTLD_NEXT, "zoo_acreate2");
+    snprintf(name, sizeof name, "%s%s", path, numbers_used_up ? "2147483647" : "");
+    return real(zh, name, value, length, acl, numbers_used_up ? ZOO_EPHEMERAL : mode, completion, data);
+}
+
+/* Nobody leads then, because nobody can know who was first; and nothing stays behind. */
+static void test_numbers_used_up(void **state)
+{
+    (void)state;
+    simba_error err = {0};
+    simba_client *client = open_client("", "/used-up");
+    simba_locker *one = new_locker(client, "m");
+    simba_locker *other = new_locker(client, "m");
+    assert_int_equal(simba_locker_acquire(one, 5000, &err), 0);
+    assert_int_equal(simba_locker_release(one, &err), 0);
+    numbers_used_up = true;
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(simba_locker_acquire(one, 0, &err), SIMBA_ESTORE);
+        assert_non_null(strstr(err.text, "no numbers are left"));
+        assert_int_equal(simba_locker_acquire(other, 0, &err), SIMBA_ESTORE);
+    }
+    numbers_used_up = false;
+    assert_int_equal(simba_locker_acquire(other, 5000, &err), 0);
+    simba_locker_free(one);
+    simba_locker_free(other);
+    simba_client_close(client);
+}
+
 /* --- who reads answers ------------------------------------------------------------------------------------------ */
 
 static atomic_uint made_elsewhere;
@@ -458,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_close_on_exec),
         cmocka_unit_test(test_numbers_begin_anew),
         cmocka_unit_test(test_child_of_another_node),
+        cmocka_unit_test(test_numbers_used_up),
         cmocka_unit_test(test_breaks_under_a_reader),
         cmocka_unit_test(test_close_in_silence),
     };

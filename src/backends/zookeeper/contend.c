@@ -217,6 +217,35 @@ static void try_and_leave(zk_op *op)
     simba__zk_op_go(op);
 }
 
+/* --- when there are no numbers left --------------------------------------------------------------------- */
+
+/* The server counts children up to 2147483647. What comes after that has the same number, or one below 0, depending on its
+ * version, and says nothing about who was first. */
+static bool is_numbered(const zk_node *node)
+{
+    const char *number = node->name + strlen(node->prefix);
+    return strlen(number) == 10 && number[0] != '-' && strcmp(number, "2147483647") < 0;
+}
+
+static void left_unnumbered(zk_op *op)
+{
+    if (is_superseded(op)) {
+        simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
+        return;
+    }
+    if (!is_good(op))
+        return;
+    simba__zk_node_drop(op->node);
+    simba__zk_op_fail(op, SIMBA_ESTORE, "no numbers are left below %s, which has to be removed", op->node->queue->path);
+}
+
+static void leave_unnumbered(zk_op *op)
+{
+    simba__zk_op_step(op, left_unnumbered);
+    simba__zk_call_delete(op, op->node->queue->path, op->node->name);
+    simba__zk_op_go(op);
+}
+
 /* --- entering ------------------------------------------------------------------------------------------- */
 
 /* What the procedure of a request needs that has lost its node, or never had one. */
@@ -241,6 +270,8 @@ static void entered(zk_op *op)
         simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
     } else if (!is_good(op)) {
         return;
+    } else if (op->request && node->place == ZK_HERE && !is_numbered(node)) {
+        leave_unnumbered(op);
     } else if (op->unlisted && node->place == ZK_HERE) {
         op->unlisted = false;
         if (simba__zk_queue_is_first(node->queue, node->name))
