@@ -81,6 +81,8 @@ bool server_start_zookeeper(server *s);
 bool server_restart_zookeeper(server *s);
 enum { SERVER_ENSEMBLE = 3 };
 bool server_start_ensemble(server *s, proxy *networks);
+/* Likewise, but the last of the three leads, and each of the others follows it by a network of its own. */
+bool server_start_ensemble_led(server *s, proxy *networks);
 /* The answer to one of ZooKeeper's words of four letters. Returns its length; 0: there was none. */
 size_t server_ask_zookeeper(const server *s, const char *word, char *out, size_t size);
 

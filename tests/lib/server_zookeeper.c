@@ -134,6 +134,31 @@ bool server_start_ensemble(server *s, proxy *networks)
     return start_member(s, 0, by_first, elected) && serves(s);
 }
 
+bool server_start_ensemble_led(server *s, proxy *networks)
+{
+    int followed[SERVER_ENSEMBLE];
+    int by_others[SERVER_ENSEMBLE - 1][SERVER_ENSEMBLE];
+    int elected[SERVER_ENSEMBLE];
+    server_add(s);
+    server_add(s);
+    for (unsigned i = 0; i < SERVER_ENSEMBLE; i++) {
+        followed[i] = server_keep_port(s);
+        elected[i] = server_keep_port(s);
+    }
+    for (unsigned i = 0; i < SERVER_ENSEMBLE - 1; i++) {
+        memcpy(by_others[i], followed, sizeof followed);
+        proxy_start(&networks[i], followed[SERVER_ENSEMBLE - 1]);
+        by_others[i][SERVER_ENSEMBLE - 1] = networks[i].port;
+    }
+    /* The last one has the greatest number, and leads when two are there. As long as it does not, a network would keep the
+     * others waiting: so the second goes without at first. */
+    if (!start_member(s, 1, followed, elected) || !start_member(s, 2, followed, elected) || !serves(server_nth(s, 1)) ||
+        !serves(server_nth(s, 2)) || !start_member(s, 0, by_others[0], elected) || !serves(s))
+        return false;
+    server_signal(server_nth(s, 1), SIGKILL);
+    return start_member(s, 1, by_others[1], elected) && serves(server_nth(s, 1));
+}
+
 bool server_restart_zookeeper(server *s)
 {
     return server_start(s) && serves(s);

@@ -1,15 +1,17 @@
 /* The connection to ZooKeeper, and what it proves about the session.
  *
  * The server ends a session when it has not heard of it for the session timeout. We count the same span from signs of life
- * that were answered, from the moment at which they were sent. Two of them count:
+ * that were answered, from the moment at which they were sent. What counts is what most servers of the ensemble have agreed to:
  *
- *   - The handshake of a connection: the leader of the ensemble itself has said yes to it.
- *   - A `sync`, which goes through the leader. But it is the server that we are connected to which tells the leader who
- *     has been heard of, about twice per tick; should it die in between, the leader never learns. So a sync counts only when
- *     one that was sent a quarter of the timeout later has been answered too: a timeout is two ticks at least, and what the
- *     server had to tell by then went to the leader before that later sync.
+ *   - The handshake that makes a session.
+ *   - A beat: a write that changes nothing, because it asks for a version that there is not. Once one is answered, the
+ *     handshake of its connection counts too, to which only the leader said yes. But it is the server that we are connected
+ *     to which tells the leader who has been heard of, about twice per tick; should it die in between, the leader never
+ *     learns. So a beat itself counts only when one that was sent a quarter of the timeout later has been answered too: a
+ *     timeout is two ticks at least, and what the server had to tell by then went to the leader before that later beat.
  *
- * An answer to anything else proves little: a server that has lost its leader goes on answering reads for a while. */
+ * An answer to anything else proves little. A server that has lost its leader goes on answering reads for a while; and a
+ * leader that the others have replaced without its knowledge answers a sync, or another handshake, by itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -220,12 +222,17 @@ static void connected(zk_store *self)
     session->failures = 0;
     session->sent = session->answered = 0;
     session->timeout_ms = zoo_recv_timeout(session->zh);
-    session->proven = session->attempt;
+    if (session->is_new)
+        session->proven = session->attempt;
     host->session(host, session->proven, session->timeout_ms);
     if (session->timeout_ms < self->options.session_ms)
         host->log(host, SIMBA_LOG_WARN, "zookeeper %s: the server grants a session timeout of %lld ms, not %d",
                   self->options.where, (long long)session->timeout_ms, self->options.session_ms);
-    set_beat(self, host->now(host));
+    if (session->is_new)
+        set_beat(self, host->now(host));
+    else
+        host->timer_set(host, &session->beat, host->now(host)); /* the sooner it is proven, the better */
+    session->is_new = false;
     simba__zk_ops_connected(self);
     if (session->lost) {
         session->lost = false;
@@ -416,17 +423,21 @@ static simba_local beat(const zk_session *session, unsigned long long number)
 }
 
 /* A beat that was sent long enough before one that is answered is known to the leader. */
-static void on_beat(int rc, const char *value, const void *data)
+static void on_beat(int rc, const struct Stat *stat, const void *data)
 {
-    (void)value;
+    (void)stat;
     zk_store *self = (zk_store *)(uintptr_t)data;
     zk_session *session = &self->session;
-    if (rc != ZOK) {
+    if (zoo_state(session->zh) != ZOO_CONNECTED_STATE) {
         session->sent = session->answered; /* lost with the connection, as are all others */
         return;
     }
     const unsigned long long number = session->answered++;
+    if (rc != ZBADVERSION && rc != ZNOAUTH)
+        return; /* it was not even tried */
     const int64_t quarter_ns = session->timeout_ms * MS / 4;
+    if (session->attempt.ns > session->proven.ns)
+        session->proven = session->attempt;
     for (unsigned long long i = number; i > 0 && number - i < ZK_BEATS - 1; i--) {
         if (beat(session, i - 1).ns + quarter_ns > beat(session, number).ns)
             continue;
@@ -461,7 +472,7 @@ static void on_beat_due(simba_timer *timer, simba_local now)
     } else if (session->sent - session->answered < ZK_BEATS / 2) {
         session->beats[session->sent % ZK_BEATS] = now;
         simba__zk_library_lock();
-        const int rc = zoo_async(session->zh, "/", on_beat, self);
+        const int rc = zoo_aset(session->zh, "/", "", 0, INT32_MIN, on_beat, self);
         simba__zk_library_unlock();
         session->sent += rc == ZOK;
         pump(self);
@@ -500,6 +511,7 @@ void simba__zk_session_resolved(zk_store *self, const char *servers, size_t coun
         pthread_once(&once, silence_library);
         session->zh = zookeeper_init(servers, ignore_event, self->options.session_ms, NULL, NULL, ZOO_NO_LOG_CLIENTENV);
         cause = "out of memory";
+        session->is_new = true;
         if (session->zh && self->options.digest)
             zoo_add_auth(session->zh, "digest", self->options.digest, (int)strlen(self->options.digest), NULL, NULL);
     }

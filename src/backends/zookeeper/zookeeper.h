@@ -82,6 +82,7 @@ typedef struct zk_session {
     bool wanted;                 /* somebody has asked for something */
     bool connected;              /* requests can be sent */
     bool lost;                   /* there was one before: whoever waits has to be told when there is another */
+    bool is_new;                 /* and not yet made */
     bool purge;                  /* calls of a connection that is gone wait for an answer */
     bool corked;                 /* what is sent is gathered */
     bool gathered;               /* there may be some */
