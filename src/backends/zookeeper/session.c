@@ -29,7 +29,10 @@
 
 #define MS SIMBA__NS_PER_MS
 
-enum { AGAIN_MS = 100 }; /* to what there was no memory for */
+enum {
+    AGAIN_MS = 100,  /* to what there was no memory for */
+    IN_VAIN_MAX = 8, /* connections that were lost before anything was proven by them */
+};
 
 struct zk_poller {
     uv_poll_t poll;
@@ -241,13 +244,20 @@ static void connected(zk_store *self)
     }
 }
 
-/* The server says that the session is over. */
+static const char *end_of(int state)
+{
+    if (state == ZOO_AUTH_FAILED_STATE)
+        return "authentication failed";
+    return state < 0 ? "the session has expired"
+                     : "each connection of this session is broken off; are there too many watches for the server?";
+}
+
+/* The server says that the session is over, or it is of no use. */
 static void over(zk_store *self, int state)
 {
     zk_session *session = &self->session;
     simba_host *host = self->host;
-    host->log(host, SIMBA_LOG_WARN, "zookeeper %s: %s", self->options.where,
-              state == ZOO_AUTH_FAILED_STATE ? "authentication failed" : "the session has expired");
+    host->log(host, SIMBA_LOG_WARN, "zookeeper %s: %s", self->options.where, end_of(state));
     session->connected = false;
     session->lost = true;
     drop_poller(self);
@@ -260,13 +270,24 @@ static void over(zk_store *self, int state)
     host->timer_set(host, &session->timer, after(host->now(host), state == ZOO_AUTH_FAILED_STATE ? 1000 * MS : 0));
 }
 
+/* With each connection the library sends all watches in one packet, and a server that finds it too large closes the
+ * connection. It keeps the session nevertheless, for it has heard of it; so that would go on for ever, and what the session has
+ * made would stay. When nobody can hold anything by it any more, another session is better: that has no watches yet. */
+static bool is_of_no_use(zk_store *self)
+{
+    const zk_session *session = &self->session;
+    const int64_t since_ns = self->host->now(self->host).ns - session->proven.ns;
+    return !session->is_new && session->in_vain >= IN_VAIN_MAX && since_ns > session->timeout_ms * MS &&
+           session->calls == 0 && session->sent == session->answered;
+}
+
 /* What has become of it in the last call? False: there is no handle any more. */
 static bool look_at_state(zk_store *self)
 {
     zk_session *session = &self->session;
     const int state = zoo_state(session->zh);
     const bool up = state == ZOO_CONNECTED_STATE;
-    if (state < 0) {
+    if (state < 0 || (up && !session->connected && is_of_no_use(self))) {
         over(self, state);
         return false;
     }
@@ -274,6 +295,7 @@ static bool look_at_state(zk_store *self)
         connected(self);
     } else if (!up && session->connected) {
         session->connected = false;
+        session->in_vain++;
         simba__zk_queues_forget(self);
         /* A call that cannot send closes the socket and leaves all calls in flight without an answer, beats too. The next
          * connection's end brings them back. */
@@ -432,6 +454,7 @@ static void on_beat(int rc, const struct Stat *stat, const void *data)
         session->sent = session->answered; /* lost with the connection, as are all others */
         return;
     }
+    session->in_vain = 0;
     const unsigned long long number = session->answered++;
     if (rc != ZBADVERSION && rc != ZNOAUTH)
         return; /* it was not even tried */
@@ -512,6 +535,7 @@ void simba__zk_session_resolved(zk_store *self, const char *servers, size_t coun
         session->zh = zookeeper_init(servers, ignore_event, self->options.session_ms, NULL, NULL, ZOO_NO_LOG_CLIENTENV);
         cause = "out of memory";
         session->is_new = true;
+        session->in_vain = 0;
         if (session->zh && self->options.digest)
             zoo_add_auth(session->zh, "digest", self->options.digest, (int)strlen(self->options.digest), NULL, NULL);
     }

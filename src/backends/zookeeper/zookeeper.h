@@ -95,6 +95,7 @@ typedef struct zk_session {
     unsigned long long sent, answered;
     size_t addresses;  /* how many there are to be tried */
     unsigned failures; /* connections lost or not made, since the last that was */
+    unsigned in_vain;  /* connections lost since a beat was answered */
     char cause[128];   /* of the latest */
 } zk_session;
 
