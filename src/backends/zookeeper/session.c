@@ -450,6 +450,8 @@ static void on_beat(int rc, const struct Stat *stat, const void *data)
     (void)stat;
     zk_store *self = (zk_store *)(uintptr_t)data;
     zk_session *session = &self->session;
+    if (rc == ZCLOSING)
+        return; /* on the thread that closes the handle, while another session may be under way */
     if (zoo_state(session->zh) != ZOO_CONNECTED_STATE) {
         session->sent = session->answered; /* lost with the connection, as are all others */
         return;
