@@ -237,7 +237,7 @@ int child_run(const child_plan *plan, child_end *ret_end)
     n.tick_ms = clamp64(lease_ms / 50, TICK_MIN_MS, TICK_MAX_MS);
     if (plan->times.max_hold_ms > 0)
         n.hold_end_ns = now_ns + plan->times.max_hold_ms * MS;
-    n.has_terminal = wants_terminal();
+    n.has_terminal = !plan->keeps_terminal && wants_terminal();
 
     const watchdog_plan start = {
         .argv = plan->argv,

@@ -28,6 +28,8 @@ typedef struct child_plan {
     char *const *envp;
     child_times times;
     cli_signals *signals;
+    /* What is typed at the terminal is for us, and is passed on: we go on when the command has ended. */
+    bool keeps_terminal;
     /* How long until leadership has to end, 0: it has ended. Asked often. */
     int64_t (*held_for_ms)(void *user);
     void *user;

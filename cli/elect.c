@@ -85,7 +85,14 @@ static void run_hook(elect *e, const char *script, uint64_t token, const char *r
 {
     char *argv[] = {"sh", "-c", (char *)script, NULL};
     const bool leased = simba_contender_held_for_ms(e->contender) > 0;
-    child_plan plan = {.argv = argv, .times = e->times, .signals = &e->signals, .held_for_ms = look, .user = e};
+    child_plan plan = {
+        .argv = argv,
+        .times = e->times,
+        .signals = &e->signals,
+        .keeps_terminal = true,
+        .held_for_ms = look,
+        .user = e,
+    };
     child_end end;
     if (!leased) {
         plan.times.grace_ms = 0;

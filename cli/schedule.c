@@ -73,6 +73,7 @@ static void run_once(schedule *s)
         .envp = environment,
         .times = s->times,
         .signals = &s->signals,
+        .keeps_terminal = true,
         .held_for_ms = held_for_ms,
         .user = s->contender,
     };

@@ -66,6 +66,20 @@ static void schedule_moves_to_the_next_leader(void **state)
     assert_true(number_in(in_dir("child")) < number_in(in_dir("next")));
 }
 
+/* Ctrl-C while a command runs is for both: the command ends, and what would start it again does too. */
+static void ctrl_c_ends_it_all(void **state)
+{
+    (void)state;
+    const char *const script = "echo on; exec sleep 1000";
+    for (int i = 0; i < 2; i++) {
+        terminal t = i == 0 ? START_ON_TERMINAL("schedule", "--every", "10ms", "m", "--", "sh", "-c", script)
+                            : START_ON_TERMINAL("elect", "m", "--on-acquired", script);
+        await_shown(&t, "on\r\n");
+        assert_int_equal(write(t.fd, "\003", 1), 1);
+        assert_int_equal(finish_terminal(&t), 0);
+    }
+}
+
 static void schedule_explains_wrong_use(void **state)
 {
     (void)state;
@@ -148,7 +162,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(schedule_runs_again_and_again),     TEST(schedule_begins_later),          TEST(schedule_never_overlaps),
         TEST(schedule_moves_to_the_next_leader), TEST(schedule_explains_wrong_use),    TEST(elect_tells_scripts),
-        TEST(elect_status_has_an_end),           TEST(elect_releases_without_a_store),
+        TEST(elect_status_has_an_end),           TEST(elect_releases_without_a_store), TEST(ctrl_c_ends_it_all),
     };
     return cmocka_run_group_tests_name("service", tests, NULL, NULL);
 }
