@@ -11,6 +11,7 @@
 
 #include "cli.h"
 #include "demo.h"
+#include "secret.h"
 
 #define LEASE_MS 1000    /* ttl and transition, unless the options or the URL say otherwise */
 #define PATIENCE_MS 5000 /* for what should take milliseconds */
@@ -74,6 +75,7 @@ static int choose_store(demo *d, const cli_globals *globals)
     }
     snprintf(d->mutex, sizeof d->mutex, "demo-%.12s", id);
     setenv("SIMBA_URL", globals->url, 1);
+    secret_hide((char *)globals->url); /* among the arguments of this process it would be on show as well */
     return CLI_GO;
 }
 

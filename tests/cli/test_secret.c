@@ -91,6 +91,20 @@ static void a_url_on_the_command_line(void **state)
     assert_not_said(&p);
 }
 
+/* The same for the demonstration and the processes that it starts. */
+static void a_url_for_the_demo(void **state)
+{
+    (void)state;
+    if (!running)
+        skip();
+    process p = START("demo", "--url", full_url);
+    await_text_in(p.out_path, "leads");
+    assert_not_in_process_list();
+    kill(p.pid, SIGTERM);
+    assert_int_equal(finish(&p), 128 + SIGTERM);
+    assert_not_said(&p);
+}
+
 /* From a variable, from a file that one names, and from a file or a variable that the configuration names. */
 static void from_elsewhere(void **state)
 {
@@ -136,6 +150,7 @@ static void a_wrong_one(void **state)
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
-    const struct CMUnitTest tests[] = {TEST(a_url_on_the_command_line), TEST(from_elsewhere), TEST(a_wrong_one)};
+    const struct CMUnitTest tests[] = {TEST(a_url_on_the_command_line), TEST(a_url_for_the_demo), TEST(from_elsewhere),
+                                       TEST(a_wrong_one)};
     return cmocka_run_group_tests_name("secret", tests, group_setup, group_teardown);
 }
