@@ -83,14 +83,14 @@ char *secret_into_url(const char *url, const char *password)
     return made;
 }
 
+/* Not only in the authority: a URL whose password has a "/" that was not escaped is refused, but is shown. In none that
+ * is accepted do a ":" and then an "@" stand further on. */
 void secret_hide(char *url)
 {
-    size_t from;
-    size_t to;
-    if (!find_authority(url, &from, &to))
-        return;
-    const char *at = find_at(url, from, to);
-    const char *colon = at != NULL ? memchr(url + from, ':', (size_t)(at - url) - from) : NULL;
+    char *scheme = strstr(url, "://");
+    char *from = scheme != NULL ? scheme + 3 : url;
+    const char *at = strrchr(from, '@');
+    char *colon = at != NULL ? memchr(from, ':', (size_t)(at - from)) : NULL;
     if (colon != NULL)
-        memset(url + (colon - url) + 1, '*', (size_t)(at - colon) - 1);
+        memset(colon + 1, '*', (size_t)(at - colon) - 1);
 }

@@ -108,9 +108,19 @@ static void passwords_go_into_urls(void **state)
         assert_string_equal(made, cases[i].made);
         free(made);
     }
-    char shown[] = "redis://me:own@host/1";
-    secret_hide(shown);
-    assert_string_equal(shown, "redis://me:***@host/1");
+    struct {
+        char url[40];
+        const char *shown;
+    } hidden[] = {
+        {"redis://me:own@host/1", "redis://me:***@host/1"},
+        {"redis://:a/b?c@host/1", "redis://:*****@host/1"},
+        {"redis//me:own@host/1", "redis//me:***@host/1"},
+        {"sqlite:///a:b/c", "sqlite:///a:b/c"},
+    };
+    for (size_t i = 0; i < COUNT_OF(hidden); i++) {
+        secret_hide(hidden[i].url);
+        assert_string_equal(hidden[i].url, hidden[i].shown);
+    }
 
     const char *secret = NULL;
     const char *path = NULL;
