@@ -104,6 +104,11 @@ static int read_lines(config *c, FILE *file)
         else
             code = read_line(c, text, line);
     }
+    /* A folder, for instance, can be opened but not read; going on would mean another store than was meant. */
+    if (code == CLI_GO && ferror(file)) {
+        fprintf(stderr, "simba %s: %s cannot be read: %s.\n", c->command, c->path, strerror(errno));
+        code = CLI_CONFIG;
+    }
     return code;
 }
 
@@ -138,6 +143,8 @@ static int choose_store(const config *c, size_t *ret_store)
             return code;
         if (!enabled || c->of[s][KEY_URL].value == NULL)
             continue;
+        if (c->of[s][KEY_URL].value[0] == '\0')
+            return complain(c, c->of[s][KEY_URL].line, "simba.%s.url is empty", stores[s]);
         if (chosen < STORES)
             return complain(c, c->of[s][KEY_URL].line, "there are two stores, %s and %s; disable one of them",
                             stores[chosen], stores[s]);

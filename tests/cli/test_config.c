@@ -73,6 +73,7 @@ static void config_mistakes_are_named(void **state)
         {"simba.sqlite.url=sqlite://%s\nsimba.redis.url=redis://x\n", "simba.conf:2: there are two stores"},
         {"simba.enabled=false\n", "simba.conf:1: simba.enabled is false"},
         {"simba.enabled=maybe\n", "simba.conf:1: \"maybe\""},
+        {"simba.redis.url =\n", "simba.conf:1: simba.redis.url is empty"},
         {"simba.sqlite.url=sqlite://%s\nsimba.sqlite.ttl=5\n", "simba.conf:2: \"5\" is not a duration"},
         {"simba.sqlite.ttl=5s\n", "simba.conf:1: simba.sqlite.ttl has no use"},
         {"hello\n", "simba.conf:1: this is neither"},
@@ -87,6 +88,8 @@ static void config_mistakes_are_named(void **state)
             fail_msg("%s: %s", cases[i].complaint, err_of(&last));
     }
     assert_int_equal(RUN("--config", "/no/such/file", "list"), 78);
+    assert_int_equal(RUN("--config", "/", "list"), 78);
+    assert_non_null(strstr(err_of(&last), "/ cannot be read"));
     assert_int_equal(RUN("--config", file, "version"), 64);
 }
 
