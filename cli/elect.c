@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "child.h"
@@ -104,7 +105,7 @@ static void run_hook(elect *e, const char *script, uint64_t token, const char *r
         fprintf(stderr, "simba elect: no process could be started for \"%s\".\n", script);
     } else {
         const int code = child_explain(COMMAND, e->mutex, &plan, &end, NULL);
-        if (end.why == CHILD_ENDED && code != 0 && code < CLI_SIGNAL)
+        if (end.why == CHILD_ENDED && code != 0 && WIFEXITED(end.status))
             fprintf(stderr, "simba elect: \"%s\" exited with %d.\n", script, code);
         if (end.ending != 0)
             e->exit_code = CLI_OK;

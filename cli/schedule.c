@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "child.h"
 #include "cli.h"
@@ -57,7 +58,7 @@ static void explain(schedule *s, const child_plan *plan, const child_end *end)
     const int code = child_explain(COMMAND, s->mutex, plan, end, NULL);
     if (end->why == CHILD_NO_EXEC)
         s->exit_code = code;
-    else if (end->why == CHILD_ENDED && code != 0 && code < CLI_SIGNAL)
+    else if (end->why == CHILD_ENDED && code != 0 && WIFEXITED(end->status))
         fprintf(stderr, "simba schedule: the command exited with %d.\n", code);
     if (end->ending != 0)
         s->exit_code = CLI_OK;

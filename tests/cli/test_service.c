@@ -50,6 +50,19 @@ static void schedule_never_overlaps(void **state)
     assert_null(strstr(err_of(&p), "File exists"));
 }
 
+/* That a command failed is said, also if its code is one that a signal could have caused. */
+static void high_exit_codes_are_said(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        process p = i == 0 ? START("schedule", "--every", "10ms", "m", "--", "sh", "-c", "exit 200")
+                           : START("elect", "m", "--on-acquired", "exit 200");
+        await_text_in(p.err_path, "exited with 200");
+        kill(p.pid, SIGTERM);
+        assert_int_equal(finish(&p), 0);
+    }
+}
+
 /* Of two only one runs it; when that is killed, its command dies, and the other goes on. */
 static void schedule_moves_to_the_next_leader(void **state)
 {
@@ -163,6 +176,7 @@ int main(int argc, char **argv)
         TEST(schedule_runs_again_and_again),     TEST(schedule_begins_later),          TEST(schedule_never_overlaps),
         TEST(schedule_moves_to_the_next_leader), TEST(schedule_explains_wrong_use),    TEST(elect_tells_scripts),
         TEST(elect_status_has_an_end),           TEST(elect_releases_without_a_store), TEST(ctrl_c_ends_it_all),
+        TEST(high_exit_codes_are_said),
     };
     return cmocka_run_group_tests_name("service", tests, NULL, NULL);
 }
