@@ -1,6 +1,7 @@
 /* How arguments are read. Not getopt: here every option is one row of a table, from which both the parsing and the
  * text of --help come, and a mistake is answered by a whole sentence that names it. */
 #include <assert.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -129,6 +130,10 @@ static int store_value(const cli_syntax *syntax, const cli_option *option, const
         if (simba_duration_parse(text, option->value) < 0)
             return cli_usage_error(syntax->command, "--%s wants a duration such as 500ms, 10s or 2m, not \"%s\"",
                                    option->name, text);
+        /* So that it can be counted in nanoseconds, from now on. */
+        if (*(int64_t *)option->value > SIMBA_LEASE_MAX_MS)
+            return cli_usage_error(syntax->command, "--%s wants at most ten years (%" PRId64 "h), not \"%s\"",
+                                   option->name, SIMBA_LEASE_MAX_MS / 3600000, text);
         break;
     }
     return CLI_GO;
