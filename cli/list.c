@@ -277,6 +277,7 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
         fprintf(stderr, "simba list: signals cannot be listened to: %s.\n", strerror(errno));
         return CLI_FAILED;
     }
+    globals->quiet = true; /* what fails is said once, or drawn */
     simba_client *client = NULL;
     const int opened = cli_open(COMMAND, globals, &client);
     if (opened != CLI_GO)

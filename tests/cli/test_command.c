@@ -134,6 +134,11 @@ static void a_store_that_is_not_there_is_said_once(void **state)
     assert_int_equal(SIMBA("tck", "redis://127.0.0.1:1"), 69);
     assert_non_null(strstr(err, "127.0.0.1:1"));
     assert_string_equal(out, "");
+    const char *const commands[] = {"list", "init", "bench"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        assert_int_equal(SIMBA(commands[i], "--url", "redis://127.0.0.1:1"), 69);
+        assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1); /* one line */
+    }
 }
 
 /* The kit by the command: TAP on stdout, 0 when all is well. */
