@@ -36,6 +36,10 @@ static int64_t longest_grace_in_session(int64_t session_ms)
 static int choose_in_session(const char *command, int64_t session_ms, int64_t grace_ms, child_times *ret_times)
 {
     const int64_t longest = longest_grace_in_session(session_ms);
+    if (longest < 0)
+        return cli_usage_error(
+            command, "a session-timeout of %" PRId64 " ms leaves no time to stop a command in; make it longer",
+            session_ms);
     if (grace_ms > longest)
         return cli_usage_error(command,
                                "a --grace of %" PRId64 " ms does not fit: with a session-timeout of %" PRId64

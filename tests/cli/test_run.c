@@ -35,6 +35,8 @@ static void wrong_use_is_explained(void **state)
     assert_int_equal(RUN("run", "--wait", "1s", "--no-wait", "m", "--", "true"), 64);
     assert_int_equal(RUN("run", "--grace", "1m", "m", "--", "true"), 64);
     assert_non_null(strstr(err_of(&last), "at most 419 ms"));
+    assert_int_equal(RUN("--url", "zookeeper://127.0.0.1:1?session-timeout=1ms", "run", "m", "--", "true"), 64);
+    assert_non_null(strstr(err_of(&last), "a session-timeout of 1 ms leaves no time"));
     assert_int_equal(RUN("--url", "nosuch://x", "run", "m", "--", "true"), 78);
     assert_int_equal(RUN("run", "", "--", "true"), 78);
 }
