@@ -189,7 +189,8 @@ static void on_signal(nurse *n)
     int number;
     while ((number = signals_read(n->plan->signals)) != 0) {
         n->suspend = n->suspend || number == SIGTSTP;
-        n->end.passed_on = number;
+        if (number != SIGCONT) /* it follows others, to wake up who should hear them */
+            n->end.passed_on = number;
         if (signals_is_ending(number))
             n->end.ending = number;
         watchdog_signal(&n->dog, number);

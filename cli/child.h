@@ -52,7 +52,7 @@ typedef struct child_end {
     bool killed;   /* SIGTERM was not enough */
     bool left;     /* it left processes behind, which were ended */
     bool immortal; /* something of it could not be killed */
-    int passed_on; /* the last signal that was, or 0 */
+    int passed_on; /* the last signal that was, other than SIGCONT, or 0 */
     int ending;    /* the last of those that was to end a program, or 0 */
 } child_end;
 

@@ -163,7 +163,9 @@ static void signals_are_passed_on(void **state)
     }
     process p = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; exec sleep 1000", in_dir("plain"));
     await_file(in_dir("plain"));
+    kill(p.pid, SIGSTOP);
     kill(p.pid, SIGTERM);
+    kill(p.pid, SIGCONT); /* as timeout(1) and systemd do it */
     assert_int_equal(finish(&p), 128 + SIGTERM);
     assert_string_equal(err_of(&p), ""); /* no news to whoever sent it */
 }
