@@ -195,7 +195,6 @@ static int open_and_run(elect *e, cli_globals *globals)
         return CLI_FAILED;
     }
     globals->dispatch = SIMBA_DISPATCH_FD;
-    globals->quiet = true;
     int code = cli_open(COMMAND, globals, &e->client);
     if (code == CLI_GO) {
         options.id = globals->id;

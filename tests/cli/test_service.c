@@ -103,6 +103,16 @@ static void schedule_explains_wrong_use(void **state)
 
 /* --- elect ------------------------------------------------------------------------------------------- */
 
+/* A store that cannot be reached is waited for, and that is said. */
+static void an_absent_store_is_said(void **state)
+{
+    (void)state;
+    process p = START("--url", "redis://127.0.0.1:1", "elect", "m");
+    await_text_in(p.err_path, "127.0.0.1:1");
+    kill(p.pid, SIGTERM);
+    assert_int_equal(finish(&p), 0);
+}
+
 /* Leadership comes and goes: on standard output, in the status file, by the two commands. The next one leads only after
  * the release command of the first has ended. */
 static void elect_tells_scripts(void **state)
@@ -176,7 +186,7 @@ int main(int argc, char **argv)
         TEST(schedule_runs_again_and_again),     TEST(schedule_begins_later),          TEST(schedule_never_overlaps),
         TEST(schedule_moves_to_the_next_leader), TEST(schedule_explains_wrong_use),    TEST(elect_tells_scripts),
         TEST(elect_status_has_an_end),           TEST(elect_releases_without_a_store), TEST(ctrl_c_ends_it_all),
-        TEST(high_exit_codes_are_said),
+        TEST(an_absent_store_is_said),           TEST(high_exit_codes_are_said),
     };
     return cmocka_run_group_tests_name("service", tests, NULL, NULL);
 }
