@@ -261,6 +261,9 @@ int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **
     code = refuse_unused(syntax, globals);
     if (code != CLI_GO)
         return code;
+    /* A variable of a script that was never set: the default would be another store than was meant. */
+    if (globals->url != NULL && globals->url[0] == '\0')
+        return cli_usage_error(syntax->command, "--url is empty");
     if (syntax->max_operands >= 0 && operands > syntax->max_operands)
         return cli_usage_error(syntax->command, "\"%s\" is one argument too many", argv[syntax->max_operands]);
     if (operands < syntax->min_operands)

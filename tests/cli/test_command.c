@@ -112,6 +112,8 @@ static void wrong_use_is_explained(void **state)
     assert_non_null(strstr(err, "5"));
     assert_int_equal(SIMBA("run", "--max-hold", "9223372036854775807ms", "m", "--", "true"), 64);
     assert_non_null(strstr(err, "ten years"));
+    assert_int_equal(SIMBA("list", "--url", ""), 64);
+    assert_non_null(strstr(err, "--url is empty"));
     assert_int_equal(SIMBA("demo", "--ttl"), 64);
     assert_string_equal(out, "");
 }
