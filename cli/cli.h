@@ -128,6 +128,9 @@ int cli_exit_code(int code);
 int cli_open(const char *command, cli_globals *globals, simba_client **ret_client);
 /* The same, but what the library says when it cannot open the store is left to the caller: then *ret_client is NULL. */
 int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_error, simba_client **ret_client);
+/* Whether the library's warnings are shown from now on, beginning with the last that was not; they are if more is asked
+ * for. */
+void cli_show_warnings(bool show);
 
 /* The URL of that store, with its password wherever that comes from; NULL: the library's own default. A password on the
  * command line is taken out of sight. Returns CLI_GO or an exit code, and then all has been said. free() it. */

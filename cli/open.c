@@ -2,21 +2,28 @@
  * log into lines on standard error. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "config.h"
 #include "secret.h"
 
+enum { REPEATED_S = 60 }; /* what was said is not said again for so long */
+
 /* Where the log of the one client goes. */
 static struct {
     const char *command;
-    simba_log_level shown; /* on standard error */
-    int events;            /* descriptor of the event log, -1: none */
-} journal = {.events = -1};
+    _Atomic simba_log_level shown; /* on standard error */
+    int events;                    /* descriptor of the event log, -1: none */
+    pthread_mutex_t lock;          /* of what follows */
+    char said[300], kept_back[300];
+    time_t said_at;
+} journal = {.events = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Several processes may share an event log: a line is one write. */
 static void add_event(const char *text)
@@ -27,15 +34,47 @@ static void add_event(const char *text)
         (void)!write(journal.events, line, (size_t)length);
 }
 
+/* With the lock. */
+static void say(const char *line)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const bool verbose = journal.shown > SIMBA_LOG_WARN;
+    if (!verbose && strcmp(line, journal.said) == 0 && now.tv_sec - journal.said_at < REPEATED_S)
+        return;
+    snprintf(journal.said, sizeof journal.said, "%s", line);
+    journal.said_at = now.tv_sec;
+    fprintf(stderr, "simba %s: %s\n", journal.command, line);
+}
+
 static void print_log(void *user, simba_log_level level, const char *text)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     const unsigned known = (unsigned)level < 4 ? (unsigned)level : 3;
+    char line[sizeof journal.said];
     (void)user;
-    if (level == SIMBA_LOG_EVENT)
+    if (level == SIMBA_LOG_EVENT) {
         add_event(text);
-    else if (level <= journal.shown)
-        fprintf(stderr, "simba %s: %s: %s\n", journal.command, names[known], text);
+        return;
+    }
+    snprintf(line, sizeof line, "%s: %s", names[known], text);
+    pthread_mutex_lock(&journal.lock);
+    if (level <= journal.shown)
+        say(line);
+    else if (level == SIMBA_LOG_WARN)
+        memcpy(journal.kept_back, line, sizeof line);
+    pthread_mutex_unlock(&journal.lock);
+}
+
+void cli_show_warnings(bool show)
+{
+    pthread_mutex_lock(&journal.lock);
+    if (journal.shown <= SIMBA_LOG_WARN) /* otherwise more was asked for */
+        journal.shown = show ? SIMBA_LOG_WARN : SIMBA_LOG_ERROR;
+    if (show && journal.kept_back[0] != '\0')
+        say(journal.kept_back);
+    journal.kept_back[0] = '\0';
+    pthread_mutex_unlock(&journal.lock);
 }
 
 static int open_event_log(const char *command, const char *path)
@@ -90,12 +129,12 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
     options.timing.transition_ms = globals->transition_ms;
     options.dispatch = globals->dispatch;
     options.log = print_log;
-    if (globals->quiet)
-        options.log_level = SIMBA_LOG_ERROR;
     if (globals->verbose > 0)
         options.log_level = globals->verbose > 1 ? SIMBA_LOG_DEBUG : SIMBA_LOG_INFO;
     journal.command = command;
     journal.shown = options.log_level;
+    if (globals->quiet)
+        cli_show_warnings(false);
     if (globals->event_log != NULL)
         options.log_level = SIMBA_LOG_EVENT;
     (void)simba_client_open(url, &options, ret_error, ret_client);

@@ -22,6 +22,9 @@ typedef struct run_wish {
 
 /* --- taking it ---------------------------------------------------------------------------------- */
 
+/* Who waits for longer is told what is wrong with the store meanwhile. Before that, what fails is said once, at the end. */
+enum { SILENT_MS = 1000 };
+
 /* The wait happens on a thread of its own, so that this one can listen to signals meanwhile. */
 typedef struct waiting {
     simba_locker *locker;
@@ -64,7 +67,13 @@ static int acquire(waiting *w, const cli_signals *signals)
         return SIMBA_ESYSTEM;
     }
     struct pollfd fds[] = {{.fd = w->done, .events = POLLIN}, {.fd = signals->fd, .events = POLLIN}};
-    while (poll(fds, 2, -1) < 0 || fds[0].revents == 0) {
+    int patience_ms = SILENT_MS;
+    for (int ready; (ready = poll(fds, 2, patience_ms)) <= 0 || fds[0].revents == 0;) {
+        if (ready == 0) {
+            patience_ms = -1;
+            cli_show_warnings(true);
+            continue;
+        }
         if (ended_by == 0)
             ended_by = listen_while_waiting(signals);
         if (ended_by != 0) {
@@ -72,6 +81,7 @@ static int acquire(waiting *w, const cli_signals *signals)
             break;
         }
     }
+    cli_show_warnings(false);
     pthread_join(thread, NULL);
     if (eventfd_read(w->done, &count) == 0)
         close(w->done);

@@ -142,6 +142,19 @@ static void a_signal_ends_the_wait(void **state)
     assert_int_not_equal(access(in_dir("next"), F_OK), 0);
 }
 
+/* Who waits for a store that is not there is told so, while it waits; who gives up soon, once. */
+static void waiting_for_no_store_is_said(void **state)
+{
+    (void)state;
+    process p = START("--url", "redis://127.0.0.1:1", "run", "m", "--", "true");
+    await_text_in(p.err_path, "127.0.0.1:1: cannot connect");
+    kill(p.pid, SIGTERM);
+    assert_int_equal(finish(&p), 128 + SIGTERM);
+    assert_int_equal(RUN("--url", "redis://127.0.0.1:1", "run", "--no-wait", "m", "--", "true"), 69);
+    const char *said = err_of(&last);
+    assert_ptr_equal(strchr(said, '\n') + 1, said + strlen(said)); /* one line */
+}
+
 /* Signals reach the command, which decides what they mean. */
 static void signals_are_passed_on(void **state)
 {
@@ -282,6 +295,7 @@ int main(int argc, char **argv)
         TEST(a_taken_mutex_is_not_obtained),
         TEST(a_waiter_comes_next),
         TEST(a_signal_ends_the_wait),
+        TEST(waiting_for_no_store_is_said),
         TEST(signals_are_passed_on),
         TEST(an_ignored_hangup_stays_ignored),
         TEST(nothing_is_left_behind),
