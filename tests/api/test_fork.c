@@ -1,5 +1,6 @@
 /* After fork() the handles of the parent answer the child that they are not its own, at once, whatever the parent's
  * threads were doing; the parent notices nothing; and the child can open a client of its own. */
+#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,29 @@ struct child {
             _exit(1);                                                                                                  \
         }                                                                                                              \
     } while (0)
+
+/* Until all other threads sleep, so that none of them has a lock of the allocator: a child that is to allocate needs that
+ * where a sanitizer's stays locked in it. */
+static void await_sleep(void)
+{
+    for (bool busy = true; busy;) {
+        DIR *tasks = opendir("/proc/self/task");
+        EXPECT(tasks);
+        busy = false;
+        for (const struct dirent *task = readdir(tasks); task; task = readdir(tasks)) {
+            char path[300];
+            char state = 'S';
+            snprintf(path, sizeof path, "/proc/self/task/%s/stat", task->d_name);
+            FILE *file = task->d_name[0] != '.' && atoi(task->d_name) != gettid() ? fopen(path, "re") : NULL;
+            if (file && fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+                state = '?';
+            if (file)
+                fclose(file);
+            busy |= state != 'S';
+        }
+        closedir(tasks);
+    }
+}
 
 static struct child child_start(void (*run)(void *arg), void *arg)
 {
@@ -308,7 +332,9 @@ static void own_client_in_the_child(void **state)
         skip();
     struct family family;
     family_make(&family);
+    await_sleep();
     assert_true(child_end(child_start(open_own, &family)));
+    await_sleep();
     assert_true(child_end(child_start(fork_again, &family)));
     assert_true(simba_contender_is_owner(family.held->contender));
     family_free(&family);
@@ -316,6 +342,7 @@ static void own_client_in_the_child(void **state)
 
 static void fork_in_callback(struct player *player)
 {
+    await_sleep();
     const struct child child = child_start(player->user, player->other->user);
     EXPECT(child_end(child));
 }
