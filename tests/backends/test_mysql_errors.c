@@ -523,7 +523,7 @@ static void on_broken_pipe(int number)
 /* A connection of the store is gone, and nobody has noticed yet. */
 static void break_connections(void)
 {
-    struct sockaddr_in peer;
+    struct sockaddr_in peer = {0};
     for (int fd = 3; fd < 256; fd++) {
         socklen_t size = sizeof peer;
         if (fd != (int)mysql_get_socket(raw) && getpeername(fd, (struct sockaddr *)&peer, &size) == 0 &&

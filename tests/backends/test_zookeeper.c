@@ -369,15 +369,15 @@ static void test_child_of_another_node(void **state)
 static atomic_bool numbers_used_up;
 
 /* Instead of the library's own: a server whose numbers are used up gives everybody the last one. */
-int zoo_acreate2(zhandle_t *zh, const char *path, const char *value, int length, const struct ACL_vector *acl, int mode,
-                 string_stat_completion_t completion, const void *data)
+int zoo_acreate2(zhandle_t *zh, const char *path, const char *value, int valuelen, const struct ACL_vector *acl,
+                 int mode, string_stat_completion_t completion, const void *data)
 {
     char name[256];
     int (*real)(zhandle_t *, const char *, const char *, int, const struct ACL_vector *, int, string_stat_completion_t,
                 const void *);
     *(void **)&real = dlsym(RTLD_NEXT, "zoo_acreate2");
     snprintf(name, sizeof name, "%s%s", path, numbers_used_up ? "2147483647" : "");
-    return real(zh, name, value, length, acl, numbers_used_up ? ZOO_EPHEMERAL : mode, completion, data);
+    return real(zh, name, value, valuelen, acl, numbers_used_up ? ZOO_EPHEMERAL : mode, completion, data);
 }
 
 /* Nobody leads then, because nobody can know who was first; and nothing stays behind. */
