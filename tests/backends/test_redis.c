@@ -79,8 +79,9 @@ static void test_given_back_late(void **state)
     const redis_store *store = a.store;
     testhost_request first = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
     assert_mine(*testhost_ask(&a, &first));
-    usleep(2000);
-    const simba_reply again = acquire(&a, "orders", "me", 1);
+    testhost_request second = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    second.request.transition_ms += 1000; /* another end of the lease, as a moment later it would be */
+    const simba_reply again = *testhost_ask(&a, &second);
     assert_mine(again);
     simba__redis_calls_give_back(store->nodes, &first.request);
     assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, again.owner.token));

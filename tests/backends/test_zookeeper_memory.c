@@ -9,7 +9,6 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#if SIMBA_WITH_ZOOKEEPER
 #include "backends/asking.h"
 #include "backends/zookeeper/zookeeper.h"
 #include "lib/failing_alloc.h"
@@ -313,10 +312,3 @@ int main(void)
     failing_install();
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }
-#else
-int main(void)
-{
-    puts("1..0 # SKIP built without zookeeper");
-    return 0;
-}
-#endif

@@ -9,8 +9,6 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#if SIMBA_WITH_ZOOKEEPER
-
 #define SESSION_MS (ref_scaled_ms(2500))
 #define LONG_SESSION_MS 10000
 
@@ -79,15 +77,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_leader_cut_off, setup, teardown)};
     const int failed = RUN_ZOOKEEPER_TESTS(tests, &ensemble, start);
-    for (unsigned i = 0; i < SERVER_ENSEMBLE - 1; i++)
-        if (networks[i].port)
-            proxy_stop(&networks[i]);
+    server_stop_networks(networks);
     return failed;
 }
-#else
-int main(void)
-{
-    puts("1..0 # SKIP built without zookeeper");
-    return 0;
-}
-#endif

@@ -10,8 +10,6 @@
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
 
-#if SIMBA_WITH_ZOOKEEPER
-
 #define SESSION_MS (ref_scaled_ms(12000))
 
 static server ensemble;
@@ -88,10 +86,3 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_leader_killed, setup, teardown)};
     return RUN_ZOOKEEPER_TESTS(tests, &ensemble, start);
 }
-#else
-int main(void)
-{
-    puts("1..0 # SKIP built without zookeeper");
-    return 0;
-}
-#endif

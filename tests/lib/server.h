@@ -83,8 +83,12 @@ enum { SERVER_ENSEMBLE = 3 };
 bool server_start_ensemble(server *s, proxy *networks);
 /* Likewise, but the last of the three leads, and each of the others follows it by a network of its own. */
 bool server_start_ensemble_led(server *s, proxy *networks);
+/* Stop those of the networks that were started. */
+void server_stop_networks(proxy *networks);
 /* The answer to one of ZooKeeper's words of four letters. Returns its length; 0: there was none. */
 size_t server_ask_zookeeper(const server *s, const char *word, char *out, size_t size);
+/* One of its numbers, by its name in "mntr"; -1: there is none of that name, or no answer. */
+double server_zookeeper_counter(const server *s, const char *name);
 
 /* What tests/with_server can start, by name. */
 typedef struct server_kind {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -32,6 +33,14 @@ size_t server_ask_zookeeper(const server *s, const char *word, char *out, size_t
     close(fd);
     out[length] = '\0';
     return length;
+}
+
+double server_zookeeper_counter(const server *s, const char *name)
+{
+    static char text[65536];
+    server_ask_zookeeper(s, "mntr", text, sizeof text);
+    const char *line = strstr(text, name);
+    return line ? strtod(line + strlen(name), NULL) : -1;
 }
 
 /* The port takes connections before it serves. */
@@ -157,6 +166,13 @@ bool server_start_ensemble_led(server *s, proxy *networks)
         return false;
     server_signal(server_nth(s, 1), SIGKILL);
     return start_member(s, 1, by_others[1], elected) && serves(server_nth(s, 1));
+}
+
+void server_stop_networks(proxy *networks)
+{
+    for (unsigned i = 0; i < SERVER_ENSEMBLE - 1; i++)
+        if (networks[i].port)
+            proxy_stop(&networks[i]);
 }
 
 bool server_restart_zookeeper(server *s)
