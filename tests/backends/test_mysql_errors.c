@@ -280,12 +280,16 @@ static int thaw(void **state)
 /* --- locks ------------------------------------------------------------------------------------------------- */
 
 static const testhost_request *neighbour, *locked;
-static bool told_in_time; /* the neighbour had its answer while the locked one still waited */
+static bool told_in_time;    /* the neighbour had its answer while the locked one still waited */
+static long long waits_then; /* how often anybody had waited for a lock by then */
 
 static void look_at_neighbour(testhost *h)
 {
     (void)h;
-    told_in_time |= neighbour->done && !locked->done;
+    if (told_in_time || !neighbour->done || locked->done)
+        return;
+    told_in_time = true;
+    waits_then = counter("Innodb_row_lock_waits");
 }
 
 /* Somebody keeps a row locked: requests for others go on, and are answered; that one waits until its time is over. */
@@ -311,11 +315,13 @@ static void test_locked_row(void **state)
     neighbour = &r[0];
     locked = &r[1];
     told_in_time = false;
+    const long long waits_before = counter("Innodb_row_lock_waits");
     a.on_now = look_at_neighbour;
     testhost_flush(&a);
     testhost_run_jobs(&a);
     a.on_now = NULL;
     assert_true(told_in_time);
+    assert_int_equal(waits_then, waits_before + 1); /* that of all of them together */
     assert_mine(r[0].request.reply);
     assert_int_equal(r[1].error.code, SIMBA_ETIMEDOUT);
     assert_mine(r[2].request.reply);
