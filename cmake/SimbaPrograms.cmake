@@ -1,11 +1,11 @@
 # The command, the benchmarks and the examples. All of them see the public headers and the shared libraries only.
 
 # --- the command: <build directory>/simba ---------------------------------------------------------
-simba_glob(_sources cli/*.c)
+simba_glob(_sources cli/*.c cli/*/*.c)
 if(SIMBA_CLI AND _sources)
     add_executable(simba ${_sources})
     target_include_directories(simba PRIVATE "${PROJECT_SOURCE_DIR}/cli")
-    target_link_libraries(simba PRIVATE simba_flags simba_shared PkgConfig::LIBUV)
+    target_link_libraries(simba PRIVATE simba_flags simba_shared)
     if(TARGET simba_tck)
         target_link_libraries(simba PRIVATE simba_tck)
     endif()

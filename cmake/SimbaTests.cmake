@@ -125,7 +125,7 @@ endforeach()
 # The simulator, for its tests and for <build directory>/simba-sim, the long run.
 simba_glob(_sources tests/sim/*.c)
 list(FILTER _sources EXCLUDE REGEX "/(main|test_[a-z_]+)\\.c$")
-simba_glob(_timeline cli/timeline*.c cli/term.c)
+simba_glob(_timeline cli/timeline/*.c cli/term.c)
 add_library(simba_sim STATIC ${_sources} ${_timeline})
 target_include_directories(simba_sim PRIVATE "${PROJECT_SOURCE_DIR}/cli")
 target_link_libraries(simba_sim PUBLIC simba_test_base)

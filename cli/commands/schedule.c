@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "child.h"
+#include "child/child.h"
+#include "child/watchdog.h"
 #include "cli.h"
-#include "watchdog.h"
 
 #define COMMAND "schedule"
 #define MS INT64_C(1000000)

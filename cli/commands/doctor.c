@@ -6,13 +6,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "child.h"
+#include "child/child.h"
+#include "child/watchdog.h"
 #include "cli.h"
 #include "config.h"
 #include "json.h"
 #include "secret.h"
 #include "term.h"
-#include "watchdog.h"
 
 #define COMMAND "doctor"
 #define MUTEX "simba-doctor"

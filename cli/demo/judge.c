@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "demo.h"
+#include "demo/demo.h"
 
 #define JITTER_MAX_MS 1000 /* the library's default, before it is scaled down for short leases */
 #define SLACK_MS 1000      /* for a busy machine */

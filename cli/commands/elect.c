@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "child.h"
+#include "child/child.h"
+#include "child/watchdog.h"
 #include "cli.h"
 #include "json.h"
-#include "watchdog.h"
 
 #define COMMAND "elect"
 #define MS INT64_C(1000000)

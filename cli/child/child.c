@@ -1,5 +1,5 @@
 /* See child.h. */
-#include "child.h"
+#include "child/child.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child/watchdog.h"
 #include "cli.h"
-#include "watchdog.h"
 
 #define MS INT64_C(1000000)
 #define TICK_MIN_MS 5

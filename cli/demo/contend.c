@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "demo.h"
+#include "demo/demo.h"
 
 #define LEASE_LOOK_MS 20 /* how often to look whether the lease was renewed */
 #define LEASE_STEP_NS INT64_C(5000000)

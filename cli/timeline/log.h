@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "timeline.h"
+#include "timeline/timeline.h"
 
 typedef struct timeline_log timeline_log;
 

@@ -1,5 +1,5 @@
 /* See timeline_log.h. */
-#include "timeline_log.h"
+#include "timeline/log.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

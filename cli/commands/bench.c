@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "child/watchdog.h"
 #include "cli.h"
-#include "watchdog.h"
 
 #define COMMAND "bench"
 #define ROUNDS_MAX 200000

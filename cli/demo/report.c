@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "demo.h"
-#include "timeline.h"
+#include "demo/demo.h"
+#include "timeline/timeline.h"
 
 #define SPANS_MAX 32
 #define WORD_COLUMN 10 /* wide enough for the longest word and a gap */

@@ -2,7 +2,7 @@
  * red ground behind it, callbacks as a bar below it, requests as ticks above it. */
 #include <inttypes.h>
 
-#include "timeline.h"
+#include "timeline/timeline.h"
 
 #define WIDTH 1000
 #define LEFT 130

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "demo.h"
+#include "demo/demo.h"
 
 #define BATCH_MAX 64
 

@@ -1,5 +1,5 @@
 /* See timeline.h. */
-#include "timeline.h"
+#include "timeline/timeline.h"
 
 #include <string.h>
 

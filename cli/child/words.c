@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "child.h"
+#include "child/child.h"
 #include "cli.h"
 
 /* --- before ------------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "demo.h"
+#include "demo/demo.h"
 #include "secret.h"
 
 #define LEASE_MS 1000    /* ttl and transition, unless the options or the URL say otherwise */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli.h"
-#include "timeline_log.h"
+#include "timeline/log.h"
 
 #define COMMAND "timeline"
 

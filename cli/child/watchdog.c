@@ -1,6 +1,6 @@
 /* See watchdog.h. Everything that runs after fork here keeps to what is allowed between fork and exec: this process had
  * threads, and their locks may be held for ever. */
-#include "watchdog.h"
+#include "child/watchdog.h"
 
 #include <errno.h>
 #include <fcntl.h>

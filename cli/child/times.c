@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "child.h"
+#include "child/child.h"
 #include "config.h"
 
 #define TTL_DEFAULT_MS 10000
