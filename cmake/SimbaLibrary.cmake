@@ -68,7 +68,7 @@ function(_simba_static_library name objects output)
 endfunction()
 
 # --- libsimba -------------------------------------------------------------------------------------
-simba_glob(_sources src/core/*.c src/runtime/*.c src/api/*.c src/util/*.c src/backends/*.c)
+simba_glob(_sources src/core/*.c src/runtime/*.c src/net/*.c src/api/*.c src/util/*.c src/backends/*.c)
 _simba_object_library(simba_objects ${_sources})
 target_include_directories(simba_objects PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_BINARY_DIR}/generated")
 target_link_libraries(simba_objects PRIVATE PkgConfig::LIBUV)

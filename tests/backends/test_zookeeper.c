@@ -51,7 +51,7 @@ static void test_bad_urls(void **state)
     static const struct {
         const char *url, *says;
     } cases[] = {
-        {"zookeeper://h:99999", "port \"99999\""},
+        {"zookeeper://h:99999", "port of \"h:99999\""},
         {"zookeeper://h:", "port"},
         {"zookeeper://h1,,h2", "host is missing"},
         {"zookeeper://::1", "brackets"},

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/endpoint.h"
 #include "util/error.h"
 #include "util/mem.h"
 #include "util/url.h"
@@ -57,31 +58,19 @@ static int parse_flag(const simba_url *url, const char *key, bool *ret_flag, sim
 
 static int parse_host(simba__my_options *options, const char *authority, simba_error *err)
 {
-    const char *bracket = strchr(authority, ']');
-    const char *colon = strrchr(authority, ':');
-    if (bracket && colon && colon < bracket)
-        colon = NULL;
-    if (strchr(authority, ','))
-        return simba__fail(err, SIMBA_EURL, "mysql: the URL names one host");
-    if ((authority[0] == '[') != (bracket != NULL) || (!bracket && colon && strchr(authority, ':') != colon) ||
-        (bracket && bracket[1] != '\0' && bracket[1] != ':'))
-        return simba__fail(err, SIMBA_EURL,
-                           "mysql: an IPv6 address in the URL stands in brackets, as in mysql://[::1]/db");
-    char *end = NULL;
-    const long port = colon ? strtol(colon + 1, &end, 10) : 3306;
-    if (colon && (colon[1] < '0' || colon[1] > '9' || *end != '\0' || port < 1 || port > 65535))
-        return simba__fail(err, SIMBA_EURL, "mysql: the port of the URL is not a number from 1 to 65535");
-    const char *from = bracket ? authority + 1 : authority;
-    const size_t length = bracket ? (size_t)(bracket - from) : colon ? (size_t)(colon - from) : strlen(from);
-    options->port = (unsigned)port;
-    options->host = simba__strdup(length ? from : "127.0.0.1");
-    if (!options->host)
-        return out_of_memory(err);
-    if (length)
-        options->host[length] = '\0';
-    snprintf(options->where, sizeof options->where, strchr(options->host, ':') ? "[%.100s]:%u" : "%.100s:%u",
-             options->host, options->port);
-    return 0;
+    simba__endpoint *endpoints;
+    size_t count;
+    int rc = simba__endpoints_parse("mysql", authority, 3306, err, &endpoints, &count);
+    if (rc < 0)
+        return rc;
+    if (count > 1)
+        rc = simba__fail(err, SIMBA_EURL, "mysql: the URL names one host");
+    options->port = (unsigned)endpoints[0].port;
+    snprintf(options->where, sizeof options->where, "%s", endpoints[0].where);
+    if (rc == 0)
+        rc = copy(endpoints[0].host, &options->host, err);
+    simba__free(endpoints);
+    return rc;
 }
 
 static int parse_place(simba__my_options *options, const simba_url *url, simba_error *err)

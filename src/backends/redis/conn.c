@@ -418,7 +418,7 @@ static void begin_to_talk(redis_conn *conn, redis_link *link)
     if (rc == 0 && conn->host->input_add(conn->host, &link->input) < 0)
         rc = UV_ENOMEM;
     if (rc == 0 && conn->options->tls) {
-        link->tls = simba__redis_tls_new(conn->store->tls, conn->at.name);
+        link->tls = simba__redis_tls_new(conn->store->tls, conn->at.host);
         rc = link->tls ? 0 : UV_ENOMEM;
     }
     if (rc < 0)
@@ -507,7 +507,7 @@ static void on_resolved(uv_getaddrinfo_t *resolver, int status, struct addrinfo 
     host->leave(host);
 }
 
-static int begin(redis_link *link, const redis_endpoint *at)
+static int begin(redis_link *link, const simba__endpoint *at)
 {
     union {
         struct sockaddr any;
@@ -515,13 +515,13 @@ static int begin(redis_link *link, const redis_endpoint *at)
         struct sockaddr_in6 v6;
     } address;
     if (at->port == 0)
-        return connect_to_socket(link, at->name);
-    if (uv_ip4_addr(at->name, at->port, &address.v4) == 0 || uv_ip6_addr(at->name, at->port, &address.v6) == 0)
+        return connect_to_socket(link, at->host);
+    if (uv_ip4_addr(at->host, at->port, &address.v4) == 0 || uv_ip6_addr(at->host, at->port, &address.v6) == 0)
         return connect_to(link, &address.any);
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     char port[8];
     snprintf(port, sizeof port, "%d", at->port);
-    const int rc = uv_getaddrinfo(link->host->loop, &link->resolver, on_resolved, at->name, port, &hints);
+    const int rc = uv_getaddrinfo(link->host->loop, &link->resolver, on_resolved, at->host, port, &hints);
     link->resolving = rc == 0;
     return rc;
 }

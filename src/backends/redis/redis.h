@@ -24,6 +24,8 @@
 #include <simba/backend.h>
 #include <uv.h>
 
+#include "net/endpoint.h"
+
 extern const simba_backend simba__backend_redis;
 
 typedef struct redis_store redis_store;
@@ -31,13 +33,6 @@ typedef struct redis_node redis_node;
 typedef struct redis_topology redis_topology;
 
 /* --- options ---------------------------------------------------------------------------------------- */
-
-/* Where a server is. */
-typedef struct redis_endpoint {
-    char name[256];  /* a host, or the path of a socket file */
-    int port;        /* 0: a socket file */
-    char where[128]; /* for messages */
-} redis_endpoint;
 
 /* What is said first on a connection. */
 typedef struct redis_login {
@@ -48,7 +43,7 @@ typedef struct redis_login {
 
 typedef struct redis_options {
     const redis_topology *topology;
-    redis_endpoint *endpoints; /* of the URL */
+    simba__endpoint *endpoints; /* of the URL */
     size_t endpoint_count;
     redis_login login;
     char *service; /* by which sentinels know the master */
@@ -62,9 +57,6 @@ typedef struct redis_options {
 
 int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err);
 void simba__redis_options_free(redis_options *options);
-bool simba__redis_endpoint_is_same(const redis_endpoint *left, const redis_endpoint *right);
-/* False: the name is too long. */
-bool simba__redis_endpoint_set(redis_endpoint *endpoint, const char *host, size_t length, int port);
 
 /* --- bytes on their way out ------------------------------------------------------------------------- */
 
@@ -110,7 +102,7 @@ struct redis_conn {
     const redis_login *login;
     const redis_conn_events *events;
     void *owner;
-    redis_endpoint at;
+    simba__endpoint at;
     /* NULL: `at` is right. Otherwise called whenever it is to connect: set `at` and call …_found, now or later, or call
      * …_fail. It has to come to an end. */
     void (*find)(redis_conn *conn);
@@ -161,7 +153,7 @@ char *simba__redis_script_text(redis_script script, long db);
 /* What the text of an error reply means, as a code of ours. `ret_drop`: this connection is of no use any more. */
 int simba__redis_error_code(const char *text, bool *ret_drop);
 /* The same with words about it; never any that the server could have repeated from a password. */
-int simba__redis_error(const redis_endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop);
+int simba__redis_error(const simba__endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop);
 /* The answer of a script, and the number at its end: READ: how many wait; ACQUIRE: its place among those; otherwise 0.
  * False: it is none. */
 bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_more);
@@ -234,7 +226,7 @@ struct redis_inquiry {
     void (*over)(redis_inquiry *inquiry, const simba_error *error);
 
     bool running;
-    const redis_endpoint *candidates; /* stay put while it runs */
+    const simba__endpoint *candidates; /* stay put while it runs */
     size_t count, first, asked;
     size_t most;       /* of them are asked this time */
     simba_local until; /* so long for this one */
@@ -243,7 +235,7 @@ struct redis_inquiry {
 
 int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_store *store, const redis_login *login);
 /* `over` follows, now or later: no later than a connect-timeout, all candidates together. */
-void simba__redis_inquiry_start(redis_inquiry *inquiry, const redis_endpoint *candidates, size_t count);
+void simba__redis_inquiry_start(redis_inquiry *inquiry, const simba__endpoint *candidates, size_t count);
 void simba__redis_inquiry_close(redis_inquiry *inquiry);
 void simba__redis_inquiry_fini(redis_inquiry *inquiry);
 
@@ -283,7 +275,7 @@ bool simba__redis_never_redirected(redis_node *node, simba_request *request, con
 void simba__redis_lost_for_now(redis_node *node);
 
 /* node.c. It lives as long as the store. NULL: out of memory. */
-redis_node *simba__redis_node_new(redis_store *self, const redis_endpoint *at);
+redis_node *simba__redis_node_new(redis_store *self, const simba__endpoint *at);
 /* The first of a list that has mutexes; NULL: none. */
 redis_node *simba__redis_node_serving(redis_node *first);
 /* The one that a request goes to: that of its mutex; if it has none, the first. If that is not known, what stands for it. */

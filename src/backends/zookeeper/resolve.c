@@ -44,11 +44,11 @@ static void look_up_next(zk_resolver *r)
     const zk_options *options = &r->store->options;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP};
     while (r->next < options->host_count && !r->store->closing) {
-        const zk_host *host = &options->hosts[r->next];
-        const int rc = uv_getaddrinfo(r->store->host->loop, &r->lookup, on_found, host->name, NULL, &hints);
+        const simba__endpoint *host = &options->hosts[r->next];
+        const int rc = uv_getaddrinfo(r->store->host->loop, &r->lookup, on_found, host->host, NULL, &hints);
         if (rc == 0)
             return;
-        snprintf(r->cause, sizeof r->cause, "%.60s: %s", host->name, uv_strerror(rc));
+        snprintf(r->cause, sizeof r->cause, "%.60s: %s", host->host, uv_strerror(rc));
         r->next++;
     }
     end(r);
@@ -59,9 +59,9 @@ static void on_found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *foun
     zk_resolver *r = (zk_resolver *)(void *)lookup;
     simba_host *host = r->store->host;
     host->enter(host);
-    const zk_host *looked_up = &r->store->options.hosts[r->next++];
+    const simba__endpoint *looked_up = &r->store->options.hosts[r->next++];
     if (status < 0)
-        snprintf(r->cause, sizeof r->cause, "%.60s: %s", looked_up->name, uv_strerror(status));
+        snprintf(r->cause, sizeof r->cause, "%.60s: %s", looked_up->host, uv_strerror(status));
     for (const struct addrinfo *a = found; a; a = a->ai_next)
         append(r, a->ai_addr, looked_up->port);
     uv_freeaddrinfo(found);

@@ -16,6 +16,8 @@
 #include <uv.h>
 #include <zookeeper/zookeeper.h>
 
+#include "net/endpoint.h"
+
 extern const simba_backend simba__backend_zookeeper;
 
 typedef struct zk_store zk_store;
@@ -27,11 +29,6 @@ typedef struct zk_topic zk_topic;
 
 /* --- options ---------------------------------------------------------------------------------------- */
 
-typedef struct zk_host {
-    char *name;
-    int port;
-} zk_host;
-
 typedef enum zk_acl {
     ZK_ACL_OPEN,    /* everybody may do everything */
     ZK_ACL_CREATOR, /* only who has the credentials of whoever made it */
@@ -39,7 +36,7 @@ typedef enum zk_acl {
 } zk_acl;
 
 typedef struct zk_options {
-    zk_host *hosts;
+    simba__endpoint *hosts;
     size_t host_count;
     char *root;   /* "/chroot/simba" */
     char *digest; /* "user:password"; NULL: none */
