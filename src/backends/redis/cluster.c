@@ -143,7 +143,7 @@ static bool take_map(redis_inquiry *inquiry, const redisReply *reply, char *why,
 
 static bool seeks(const redis_conn *conn)
 {
-    return conn->state == REDIS_CONNECTING && !conn->link;
+    return simba__redis_conn_seeks(conn);
 }
 
 /* Those that wait for the map have it, or what they want is not on it. */
