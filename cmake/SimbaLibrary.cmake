@@ -9,7 +9,6 @@
 find_package(PkgConfig REQUIRED)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
-pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.40)
 
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
@@ -68,21 +67,18 @@ function(_simba_static_library name objects output)
 endfunction()
 
 # --- libsimba -------------------------------------------------------------------------------------
-simba_glob(_sources src/core/*.c src/runtime/*.c src/net/*.c src/api/*.c src/util/*.c src/backends/*.c)
+simba_glob(_sources src/core/*.c src/net/*.c src/runtime/*.c src/api/*.c src/util/*.c src/backends/*.c)
 _simba_object_library(simba_objects ${_sources})
 target_include_directories(simba_objects PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_BINARY_DIR}/generated")
-target_link_libraries(simba_objects PRIVATE PkgConfig::LIBUV)
 # For src/backends/registry.c: a line for every store that was built or left out.
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/generated/stores.inc"
     CONTENT "$<JOIN:$<TARGET_PROPERTY:simba_objects,SIMBA_STORES>,\n>\n")
 _simba_shared_library(simba_shared simba_objects simba)
 set_target_properties(simba_shared PROPERTIES EXPORT_NAME simba)
-target_link_libraries(simba_shared PRIVATE $<BUILD_INTERFACE:PkgConfig::LIBUV>)
 add_library(simba::simba ALIAS simba_shared)
 _simba_static_library(simba_static simba_objects simba)
-target_link_libraries(simba_static PRIVATE PkgConfig::LIBUV)
-set(SIMBA_PC_REQUIRES "libuv >= 1.40") # for simba.pc
-set(SIMBA_PC_LIBS -pthread)            # and those that have no pkg-config file
+set(SIMBA_PC_REQUIRES "")   # for simba.pc
+set(SIMBA_PC_LIBS -pthread) # and those that have no pkg-config file
 
 set(SIMBA_BACKENDS "") # those that are built
 

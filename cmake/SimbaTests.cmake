@@ -18,7 +18,7 @@ set(_test_environment
     "HOME=${PROJECT_BINARY_DIR}/tests/home"
     "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1"
     "UBSAN_OPTIONS=print_stacktrace=1"
-    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp")
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
 set(_test_environment_changes
     SIMBA_URL=unset: XDG_DATA_HOME=unset: XDG_STATE_HOME=unset: XDG_CONFIG_HOME=unset: XDG_RUNTIME_DIR=unset:)
 
@@ -54,7 +54,7 @@ add_library(simba_test_base INTERFACE)
 target_include_directories(simba_test_base INTERFACE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
 target_compile_options(simba_test_base INTERFACE -UNDEBUG)
 target_compile_definitions(simba_test_base INTERFACE "SIMBA_TEST_SOURCES=\"${PROJECT_SOURCE_DIR}/tests\"")
-target_link_libraries(simba_test_base INTERFACE simba_flags PkgConfig::CMOCKA PkgConfig::LIBUV)
+target_link_libraries(simba_test_base INTERFACE simba_flags PkgConfig::CMOCKA)
 if(TARGET simba_tck_static)
     target_link_libraries(simba_test_base INTERFACE simba_tck_static)
 endif()

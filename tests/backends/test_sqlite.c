@@ -349,7 +349,7 @@ static void test_deadlines_are_their_own(void **state)
     f->a.last_job = &f->a.first_job;
     job->run(job);
     job->done(job);
-    f->a.host.leave(&f->a.host);
+    testhost_end_turn(&f->a);
     f->a.on_now = NULL;
     assert_true(hasty.done);
     assert_int_equal(hasty.request.reply.status, SIMBA_ETIMEDOUT);

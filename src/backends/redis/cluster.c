@@ -84,7 +84,8 @@ static bool is_range(const redisReply *range)
     const long long last = range->element[1]->integer;
     return first >= 0 && first <= last && last < REDIS_SLOTS && master->elements >= 2 &&
            (master->element[0]->type == REDIS_REPLY_STRING || master->element[0]->type == REDIS_REPLY_NIL) &&
-           master->element[1]->type == REDIS_REPLY_INTEGER;
+           master->element[1]->type == REDIS_REPLY_INTEGER && master->element[1]->integer > 0 &&
+           master->element[1]->integer < 65536;
 }
 
 /* A server that does not know its own address means that by which it was reached. */
@@ -142,7 +143,7 @@ static bool take_map(redis_inquiry *inquiry, const redisReply *reply, char *why,
 
 static bool seeks(const redis_conn *conn)
 {
-    return conn->state == REDIS_CONNECTING && !conn->link;
+    return simba__redis_conn_seeks(conn);
 }
 
 /* Those that wait for the map have it, or what they want is not on it. */

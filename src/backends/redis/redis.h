@@ -13,16 +13,15 @@
  *   inquiry.c   a question to several servers, one after the other
  *   backend.c   the table of functions
  *
- * Everything runs in turns: what touches libuv on the loop thread (simba__redis_catch_up), all the rest on whatever thread
- * has something to ask or to read. hiredis is used for its parser alone.
+ * Everything runs in turns, on whatever thread has something to ask or to read. hiredis is used for its parser alone.
  */
 #ifndef SIMBA_BACKENDS_REDIS_H
 #define SIMBA_BACKENDS_REDIS_H
 
 #include <hiredis/hiredis.h>
-#include <pthread.h>
 #include <simba/backend.h>
-#include <uv.h>
+
+#include "net/resolve.h"
 
 #include "net/endpoint.h"
 
@@ -74,7 +73,6 @@ void simba__redis_buffer_free(redis_buffer *buffer);
 /* --- a connection ----------------------------------------------------------------------------------- */
 
 typedef struct redis_conn redis_conn;
-typedef struct redis_link redis_link;
 typedef struct redis_tls redis_tls;
 typedef struct redis_tls_context redis_tls_context;
 
@@ -108,15 +106,18 @@ struct redis_conn {
     void (*find)(redis_conn *conn);
     int64_t connect_timeout_ns;
 
-    redis_link *link;
-    redis_conn *loop_next;
-    bool wants_loop; /* it is in the store's list */
-    bool found;      /* and `at` is where to connect to */
     redis_conn_state state;
+    unsigned life;         /* how many sockets there have been */
+    simba__lookup *lookup; /* at work */
     struct addrinfo *addresses, *next_address;
-    unsigned greeting; /* answers to the greeting that are still to come */
-    unsigned failures; /* in a row */
-    simba_error error; /* why it is down */
+    int refused;         /* the system's error, for which there is no socket; the timer is about to tell */
+    simba_watch socket;  /* fd is -1: there is none */
+    redisReader *reader; /* since it is connected */
+    redis_tls *tls;      /* NULL: plain */
+    redis_buffer wire;   /* on its way to the socket */
+    unsigned greeting;   /* answers to the greeting that are still to come */
+    unsigned failures;   /* in a row */
+    simba_error error;   /* why it is down */
     simba_timer timer;
     redis_buffer out;
 };
@@ -124,14 +125,14 @@ struct redis_conn {
 int simba__redis_conn_init(redis_conn *conn, redis_store *store, const redis_conn_events *events, void *owner);
 void simba__redis_conn_open(redis_conn *conn);
 void simba__redis_conn_found(redis_conn *conn);
+/* Does it wait for …_found? */
+bool simba__redis_conn_seeks(const redis_conn *conn);
 /* Send what is in conn->out, if it is up. */
 void simba__redis_conn_flush(redis_conn *conn);
 /* Give it up, tell the owner, and try again later. */
 void simba__redis_conn_fail(redis_conn *conn, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void simba__redis_conn_close(redis_conn *conn);
 void simba__redis_conn_fini(redis_conn *conn);
-/* On the loop thread: all that could not be done elsewhere. */
-void simba__redis_catch_up(redis_store *self);
 
 /* --- scripts ---------------------------------------------------------------------------------------- */
 
@@ -244,17 +245,11 @@ struct redis_store {
     redis_options options;
     redis_tls_context *tls;
     bool closing, closed;
-    unsigned links; /* that libuv has not given back */
+    unsigned lookups; /* of names, under way */
     redis_node *nodes;
     void *topology; /* its own affair */
     redis_list *lists;
     simba_timer lists_deadline;
-
-    /* What only the loop thread may do: see simba__redis_catch_up. */
-    redis_conn *for_loop;  /* to be connected, or to be written to */
-    redis_link *abandoned; /* to be closed */
-    pthread_t loop_thread; /* known once libuv has called */
-    bool has_loop_thread;
 
     /* What is listened for. */
     redis_watch **buckets;
@@ -265,8 +260,8 @@ struct redis_store {
     simba_timer chores;
 };
 
-/* backend.c: a link is gone, perhaps the last one. */
-void simba__redis_link_gone(redis_store *self);
+/* backend.c: something has ended, perhaps the last that the end had to wait for. */
+void simba__redis_look_whether_closed(redis_store *self);
 
 extern const redis_topology simba__redis_single, simba__redis_sentinel, simba__redis_cluster;
 /* For those that have one server at a time. */

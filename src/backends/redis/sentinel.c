@@ -72,7 +72,7 @@ static bool take_address(redis_inquiry *inquiry, const redisReply *reply, char *
 
 static void lead_to_master(redis_sentinel *sentinel, redis_conn *conn, const char *sayer)
 {
-    if (conn->state == REDIS_CONNECTING && !conn->link) {
+    if (simba__redis_conn_seeks(conn)) {
         conn->at = sentinel->master;
         simba__redis_conn_found(conn);
     } else if (conn->state != REDIS_CLOSED && !simba__endpoint_is_same(&conn->at, &sentinel->master)) {
@@ -89,7 +89,7 @@ static void found(redis_inquiry *inquiry, const simba_error *error)
     for (size_t i = 0; i < 2; i++)
         if (!error)
             lead_to_master(sentinel, conns[i], inquiry->conn.at.where);
-        else if (conns[i]->state == REDIS_CONNECTING && !conns[i]->link)
+        else if (simba__redis_conn_seeks(conns[i]))
             simba__redis_conn_fail(conns[i], error->code, "no sentinel knows a master: %s", error->text);
 }
 

@@ -7,13 +7,12 @@
  *   contend.c   ACQUIRE, RENEW, RELEASE                  look.c      READ, LIST, FORCE_RELEASE; observers
  *   backend.c   the table of functions
  *
- * libzookeeper_st is used from one thread at a time, in turns; what concerns libuv happens on the loop thread.
+ * libzookeeper_st is used from one thread at a time, in turns.
  */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_H
 #define SIMBA_BACKENDS_ZOOKEEPER_H
 
 #include <simba/backend.h>
-#include <uv.h>
 #include <zookeeper/zookeeper.h>
 
 #include "net/endpoint.h"
@@ -67,12 +66,11 @@ int simba__zk_order(const char *a, const char *b);
 
 enum { ZK_BEATS = 8 };
 
-typedef struct zk_poller zk_poller;
 typedef struct zk_resolver zk_resolver;
 
 typedef struct zk_session {
-    zhandle_t *zh; /* NULL: no session yet, or none any more */
-    zk_poller *poller;
+    zhandle_t *zh;         /* NULL: no session yet, or none any more */
+    simba_watch socket;    /* a descriptor of our own for the library's socket; -1: there is none */
     zk_resolver *resolver; /* at work */
     simba_timer timer;     /* the library wants to be asked */
     simba_timer beat;
@@ -83,7 +81,6 @@ typedef struct zk_session {
     bool purge;                  /* calls of a connection that is gone wait for an answer */
     bool corked;                 /* what is sent is gathered */
     bool gathered;               /* there may be some */
-    bool for_loop;               /* the loop thread was asked to come, and has not yet */
     unsigned calls;              /* in flight, of procedures */
     int64_t timeout_ms;          /* as the server granted it */
     simba_local attempt;         /* when the connection, or the attempt at one, began */
@@ -96,15 +93,12 @@ typedef struct zk_session {
     char cause[128];   /* of the latest */
 } zk_session;
 
-/* Have a session, now or later. On the loop thread. */
+/* Have a session, now or later. */
 void simba__zk_session_want(zk_store *self);
 /* A call is about to be made: have it go out together with those that follow it. */
 void simba__zk_session_gather(zk_store *self);
-/* Calls were made: see to it that they go out, and that the answers are heard. On the loop thread; on any thread. */
+/* Calls were made: see to it that they go out, and that the answers are heard. */
 void simba__zk_session_flush(zk_store *self);
-void simba__zk_session_send(zk_store *self);
-/* May calls be made on any thread? */
-bool simba__zk_session_direct(const zk_store *self);
 int simba__zk_session_init(zk_store *self);
 /* Begin to close. When nothing is left, simba__zk_maybe_closed. */
 void simba__zk_session_close(zk_store *self);
@@ -113,6 +107,8 @@ void simba__zk_session_close(zk_store *self);
 void simba__zk_session_resolved(zk_store *self, const char *servers, size_t count, const char *cause);
 /* resolve.c. False: out of memory. */
 bool simba__zk_resolve(zk_store *self);
+/* It ends the sooner. */
+void simba__zk_resolve_give_up(zk_resolver *resolver);
 
 /* --- procedures ------------------------------------------------------------------------------------- */
 
@@ -305,8 +301,7 @@ struct zk_store {
     simba_host *host;
     zk_options options;
     bool closing, closed;
-    bool off_loop;    /* the next flush is on a thread of the application */
-    unsigned pending; /* things of libuv's that are yet to end */
+    unsigned pending; /* jobs that are yet to end */
 
     zk_session session;
     zk_op *ops, *parked_first, *parked_last;
