@@ -132,6 +132,15 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
  * for. */
 void cli_show_warnings(bool show);
 
+/* The warnings that were not shown since the last call, for a command that shows them in its own place: "warning: …". */
+#define CLI_WARNINGS 8
+#define CLI_WARNING_SIZE 600
+typedef struct cli_warnings {
+    unsigned count; /* of all; of more than CLI_WARNINGS there are the first, and the last one */
+    char lines[CLI_WARNINGS][CLI_WARNING_SIZE];
+} cli_warnings;
+void cli_take_warnings(cli_warnings *ret_warnings);
+
 /* The URL of that store, with its password wherever that comes from; NULL: the library's own default. A password on the
  * command line is taken out of sight. Returns CLI_GO or an exit code, and then all has been said. free() it. */
 int cli_url(const char *command, cli_globals *globals, char **ret_url);

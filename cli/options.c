@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "util/escape.h"
 
 #define GLOBAL_OPTIONS 7
 #define HELP_COLUMN 24
@@ -66,12 +67,13 @@ static void print_help(const cli_syntax *syntax)
 
 int cli_usage_error(const char *command, const char *format, ...)
 {
+    char text[SIMBA__FORMAT_MAX];
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "simba%s%s: ", command != NULL ? " " : "", command != NULL ? command : "");
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "; see `simba %s%s--help`.\n", command != NULL ? command : "", command != NULL ? " " : "");
+    simba__escape_format(text, sizeof text, format, args);
     va_end(args);
+    fprintf(stderr, "simba%s%s: %s; see `simba %s%s--help`.\n", command != NULL ? " " : "",
+            command != NULL ? command : "", text, command != NULL ? command : "", command != NULL ? " " : "");
     return CLI_USAGE;
 }
 

@@ -13,6 +13,7 @@
 #include "json.h"
 #include "secret.h"
 #include "term.h"
+#include "util/escape.h"
 
 #define COMMAND "doctor"
 #define MUTEX "simba-doctor"
@@ -61,7 +62,7 @@ find(doctor *d, simba_verdict v, const char *what, const char *remedy, const cha
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    simba__escape_format(text, sizeof text, format, args);
     va_end(args);
     print_finding(&(simba_finding){v, what, text, remedy}, d);
 }
