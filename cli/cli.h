@@ -31,6 +31,7 @@ typedef struct cli_globals {
     bool quiet;              /* the command itself says what the library would warn of */
     simba_dispatch dispatch; /* where the command wants its callbacks */
     bool configured;         /* the configuration file was looked at */
+    const char *config_used; /* the one that names the store; NULL: none does */
     const char *password;    /* from there, for a URL without one */
 } cli_globals;
 
@@ -47,6 +48,8 @@ typedef struct cli_command {
 extern const cli_command cli_commands[];
 
 const cli_command *cli_find_command(const char *name);
+/* Says that there is none of this name, and which one may have been meant. Returns CLI_USAGE. */
+int cli_no_command(const char *name);
 
 int cmd_bench(cli_globals *globals, int argc, char **argv);
 int cmd_contend(cli_globals *globals, int argc, char **argv);

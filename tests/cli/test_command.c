@@ -114,6 +114,18 @@ static void wrong_use_is_explained(void **state)
     assert_non_null(strstr(err, "ten years"));
     assert_int_equal(SIMBA("list", "--url", ""), 64);
     assert_non_null(strstr(err, "--url is empty"));
+    assert_int_equal(SIMBA("lsit"), 64);
+    assert_non_null(strstr(err, "did you mean \"list\"?"));
+    assert_int_equal(SIMBA("help", "timelin"), 64);
+    assert_non_null(strstr(err, "did you mean \"timeline\"?"));
+    assert_int_equal(SIMBA("demo", "--tll", "5s"), 64);
+    assert_non_null(strstr(err, "did you mean --ttl?"));
+    assert_int_equal(SIMBA("list", "--jsno=x"), 64);
+    assert_non_null(strstr(err, "did you mean --json?"));
+    assert_int_equal(SIMBA("list", "--url", "redsi://host"), 78);
+    assert_non_null(strstr(err, "did you mean redis://?"));
+    assert_int_equal(SIMBA("list", "--url", "postgres://host"), 78);
+    assert_null(strstr(err, "did you mean"));
     assert_int_equal(SIMBA("demo", "--ttl"), 64);
     assert_string_equal(out, "");
 }
