@@ -1,10 +1,13 @@
-# The command, the benchmarks and the examples. All of them see the public headers and the shared libraries only.
+# The command, the benchmarks and the examples. All of them see the public headers and the shared libraries only, but for
+# two files that the command and the library both compile: how text from outside is escaped, and what was meant by a name
+# that there is not.
 
 # --- the command: <build directory>/simba ---------------------------------------------------------
 simba_glob(_sources cli/*.c cli/*/*.c)
 if(SIMBA_CLI AND _sources)
-    add_executable(simba ${_sources})
-    target_include_directories(simba PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+    simba_glob(_common src/util/escape.c src/util/guess.c)
+    add_executable(simba ${_sources} ${_common})
+    target_include_directories(simba PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/src")
     target_link_libraries(simba PRIVATE simba_flags simba_shared)
     if(TARGET simba_tck)
         target_link_libraries(simba PRIVATE simba_tck)

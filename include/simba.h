@@ -145,7 +145,8 @@ typedef enum simba_status {
 
 SIMBA_API const char *simba_status_name(simba_status status);
 
-/* "500ms", "10s", "2m", "1h"; a unit is required, fractions are not taken. SIMBA_EINVAL otherwise. */
+/* "500ms", "10s", "1.5m", "1h"; a unit is required, and a fraction has to come to whole milliseconds. SIMBA_EINVAL
+ * otherwise. */
 SIMBA_API int simba_duration_parse(const char *text, int64_t *ret_ms);
 
 /* --- contender ids ------------------------------------------------------------------------------ */

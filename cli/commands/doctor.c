@@ -13,6 +13,7 @@
 #include "json.h"
 #include "secret.h"
 #include "term.h"
+#include "util/escape.h"
 
 #define COMMAND "doctor"
 #define MUTEX "simba-doctor"
@@ -61,7 +62,7 @@ find(doctor *d, simba_verdict v, const char *what, const char *remedy, const cha
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    simba__escape_format(text, sizeof text, format, args);
     va_end(args);
     print_finding(&(simba_finding){v, what, text, remedy}, d);
 }
@@ -176,44 +177,84 @@ static void check_grace(doctor *d, const cli_globals *globals, const char *longe
              times.grace_ms);
 }
 
-static void check_session(doctor *d, const cli_globals *globals, const char *url)
+/* Whom the store can keep apart: what somebody with a second machine had better know before. */
+typedef enum reach { REACH_PROCESS, REACH_HOST, REACH_NETWORK } reach;
+
+static reach reach_of(const simba_client *client)
+{
+    const char *url = simba_client_url(client);
+    return strncmp(url, "memory:", 7) == 0   ? REACH_PROCESS
+           : strncmp(url, "sqlite:", 7) == 0 ? REACH_HOST
+                                             : REACH_NETWORK;
+}
+
+static void check_reach(doctor *d, reach r)
+{
+    switch (r) {
+    case REACH_PROCESS:
+        find(d, SIMBA_VERDICT_WARNING, "reach", "For several processes use sqlite://, for several hosts a server.",
+             "This store covers one process only: no other one sees its mutexes.");
+        break;
+    case REACH_HOST:
+        find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers this host only; several hosts need a server.");
+        break;
+    case REACH_NETWORK:
+        find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers all hosts that use the same server.");
+        break;
+    }
+}
+
+/* The shortest ttl and transition that survive an ordinary day. Several tries have to fit in; and apart from how long an
+ * answer takes usually, now and then a process is not run for a while, or a packet is lost, which is sent again after up
+ * to a second. */
+static int64_t shortest_ms(const doctor *d, reach r)
+{
+    const int64_t tries_ms = d->round_trip_ns * 10 / 1000000 + 1;
+    const int64_t least_ms = r == REACH_NETWORK ? 1000 : 500;
+    return tries_ms > least_ms ? tries_ms : least_ms;
+}
+
+static void check_session(doctor *d, const cli_globals *globals, const char *url, int64_t needed_ms)
 {
     const int64_t session_ms = cli_duration(SIMBA_INHERIT, url, "session-timeout", 10000);
-    const int64_t needed_ms = d->round_trip_ns * 20 / 1000000 + 1;
-    if (session_ms < needed_ms)
+    if (session_ms < 2 * needed_ms)
         find(d, SIMBA_VERDICT_WARNING, "session", "Make the session-timeout longer.",
-             "%" PRId64 " ms is short for this latency.", session_ms);
+             "%" PRId64 " ms is short for this store; %" PRId64 " ms would do.", session_ms, 2 * needed_ms);
     else
         find(d, SIMBA_VERDICT_OK, "session", NULL,
              "%" PRId64 " ms, if the server grants that; a dead leader is replaced after about as long.", session_ms);
     check_grace(d, globals, "Make the session-timeout longer if commands need time to tidy up.");
 }
 
-static void check_settings(doctor *d, const cli_globals *globals)
+static void check_lease(doctor *d, int64_t ttl_ms, int64_t transition_ms, int64_t needed_ms)
 {
-    const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
-    if (cli_has_sessions(url)) {
-        check_session(d, globals, url);
-        return;
-    }
-    const int64_t ttl_ms = cli_duration(globals->ttl_ms, url, "ttl", 10000);
-    const int64_t transition_ms = cli_duration(globals->transition_ms, url, "transition", 6000);
-    const int64_t needed_ms = d->round_trip_ns * 10 / 1000000 + 1;
     if (transition_ms == 0)
         find(d, SIMBA_VERDICT_WARNING, "transition", "Set a transition of a second or more.",
              "There is none: one lost answer at the wrong moment costs the leadership.");
     else if (transition_ms < needed_ms)
         find(d, SIMBA_VERDICT_WARNING, "transition", "Make the transition longer.",
-             "%" PRId64 " ms leave no room for several tries at this latency; %" PRId64 " ms would.", transition_ms,
+             "%" PRId64 " ms leave no room for several tries on this store; %" PRId64 " ms would.", transition_ms,
              needed_ms);
     else
         find(d, SIMBA_VERDICT_OK, "transition", NULL, "%" PRId64 " ms have room for several tries.", transition_ms);
     if (ttl_ms < needed_ms)
-        find(d, SIMBA_VERDICT_WARNING, "ttl", "Make the ttl longer.", "%" PRId64 " ms is short for this latency.",
-             ttl_ms);
+        find(d, SIMBA_VERDICT_WARNING, "ttl", "Make the ttl longer.",
+             "%" PRId64 " ms is short for this store; %" PRId64 " ms would do.", ttl_ms, needed_ms);
     else
         find(d, SIMBA_VERDICT_OK, "ttl", NULL, "%" PRId64 " ms; a dead leader is replaced after about %" PRId64 " ms.",
              ttl_ms, ttl_ms + transition_ms);
+}
+
+static void check_settings(doctor *d, const cli_globals *globals, reach r)
+{
+    const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
+    const int64_t needed_ms = shortest_ms(d, r);
+    if (cli_has_sessions(url)) {
+        check_session(d, globals, url, needed_ms);
+        return;
+    }
+    check_lease(d, cli_duration(globals->ttl_ms, url, "ttl", 10000),
+                cli_duration(globals->transition_ms, url, "transition", 6000), needed_ms);
     check_grace(d, globals, "Make the transition longer if commands need time to tidy up.");
 }
 
@@ -222,19 +263,19 @@ static void check_source(doctor *d, const char *option, const cli_globals *globa
 {
     const char *variable = getenv("SIMBA_URL");
     const bool has_variable = variable != NULL && variable[0] != '\0';
-    const char *source = option != NULL         ? "--url"
-                         : has_variable         ? "SIMBA_URL"
-                         : globals->url != NULL ? "the configuration file"
-                                                : "the default";
+    const char *source = option != NULL                 ? "--url"
+                         : has_variable                 ? "SIMBA_URL"
+                         : globals->config_used != NULL ? "the configuration file"
+                                                        : "the default";
     const char *written = globals->url != NULL ? globals->url : has_variable ? variable : "the embedded store";
     char *shown = strdup(written);
     if (shown != NULL)
         secret_hide(shown);
-    find(d, SIMBA_VERDICT_OK, "configuration", NULL, "%s, from %s.",
+    find(d, SIMBA_VERDICT_OK, "configuration", NULL, "%s, from %s%s%s.",
          client != NULL  ? simba_client_url(client)
          : shown != NULL ? shown
                          : "the store",
-         source);
+         source, globals->config_used != NULL ? " " : "", globals->config_used != NULL ? globals->config_used : "");
     free(shown);
 }
 
@@ -266,8 +307,10 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
     check_source(&d, option, globals, client);
     const int reached = client != NULL ? check_store(&d, client) : store_is_broken(&d, &error);
     if (reached == 0) {
+        const reach r = reach_of(client);
+        check_reach(&d, r);
         check_clock(&d);
-        check_settings(&d, globals);
+        check_settings(&d, globals, r);
     }
     if (d.json)
         fputs("]\n", stdout);

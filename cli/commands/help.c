@@ -40,6 +40,6 @@ int cmd_help(cli_globals *globals, int argc, char **argv)
     }
     const cli_command *command = cli_find_command(argv[0]);
     if (command == NULL)
-        return cli_usage_error(NULL, "there is no command \"%s\"", argv[0]);
+        return cli_no_command(argv[0]);
     return command->run(globals, 2, (char *[]){argv[0], "--help", NULL});
 }

@@ -1,4 +1,5 @@
 /* `simba list`: who has which mutex, and for how much longer. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -9,11 +10,12 @@
 
 #include "cli.h"
 #include "json.h"
+#include "lease.h"
 #include "signals.h"
 #include "term.h"
+#include "util/escape.h"
 
 #define COMMAND "list"
-#define BAR_COLUMNS 20
 #define FOLLOW_MS 1000
 
 typedef struct entry {
@@ -70,121 +72,177 @@ static void print_json(const listing *list)
 
 /* --- for people ------------------------------------------------------------------------------------ */
 
+#define GAP 2 /* columns between two columns of the table */
+#define SPAN_COLUMNS 6
+#define BAR_MIN 8
+#define BAR_MAX 20
+#define WAITERS_COLUMNS 7
+#define NAME_MIN 5 /* "MUTEX", "OWNER" and "TOKEN" have to fit */
+
+/* In SPAN_COLUMNS. */
 static void format_span(char *text, size_t size, int64_t ms)
 {
-    if (ms < 10000)
+    const int64_t days = ms / 86400000;
+    if (ms == LEASE_UNKNOWN)
+        snprintf(text, size, "-");
+    else if (ms < 10000)
         snprintf(text, size, "%" PRId64 ".%" PRId64 "s", ms / 1000, ms % 1000 / 100);
     else if (ms < 120000)
         snprintf(text, size, "%" PRId64 "s", ms / 1000);
     else if (ms < 7200000)
         snprintf(text, size, "%" PRId64 "m", ms / 60000);
-    else
+    else if (days < 4)
         snprintf(text, size, "%" PRId64 "h", ms / 3600000);
+    else
+        snprintf(text, size, days > 9999 ? ">9999d" : "%" PRId64 "d", days);
 }
 
-/* Columns that a text takes on the screen, near enough: its characters. */
-static int columns_of(const char *text)
-{
-    int columns = 0;
-    for (; *text != '\0'; text++)
-        columns += ((unsigned char)*text & 0xc0) != 0x80;
-    return columns;
-}
-
-static void print_padded(const char *text, int width)
-{
-    printf("%s%*s  ", text, width > columns_of(text) ? width - columns_of(text) : 0, "");
-}
-
-typedef struct widths {
-    int mutex;
-    int owner;
+/* How the table is laid out: what there is to show, and what there is room for. */
+typedef struct layout {
+    int mutex, owner, bar, token; /* columns; 0: left out */
+    bool waiters;
     int64_t longest_ms; /* what a whole bar stands for */
-    bool waiters;       /* the store knows them */
-} widths;
+} layout;
 
-/* A session has no end of its own: nothing can be said about what is left of it. */
-static int64_t left_ms(int64_t at_ms, int64_t now_ms)
+static int at_least(int least, int value)
 {
-    return at_ms > now_ms && at_ms != INT64_MAX ? at_ms - now_ms : 0;
+    return value > least ? value : least;
 }
 
-static widths measure(const listing *list)
+static int shown_columns(const char *text)
 {
-    widths w = {.mutex = 5, .owner = 5, .longest_ms = 1};
+    char shown[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
+    return term_columns(simba__escape(text, shown, sizeof shown));
+}
+
+static layout measure(const listing *list)
+{
+    layout l = {.mutex = NAME_MIN, .owner = NAME_MIN, .token = NAME_MIN, .longest_ms = 1};
     for (size_t i = 0; i < list->count; i++) {
         const entry *e = &list->entries[i];
-        const int64_t left = left_ms(e->owner.transition_at_ms, e->now_ms);
-        w.mutex = columns_of(e->mutex) > w.mutex ? columns_of(e->mutex) : w.mutex;
-        w.owner = columns_of(e->owner.id) > w.owner ? columns_of(e->owner.id) : w.owner;
-        w.longest_ms = left > w.longest_ms ? left : w.longest_ms;
-        w.waiters |= e->waiters >= 0;
+        const lease_view lease = lease_look(&e->owner, e->now_ms);
+        l.mutex = at_least(l.mutex, shown_columns(e->mutex));
+        l.owner = at_least(l.owner, shown_columns(e->owner.id));
+        l.token = at_least(l.token, snprintf(NULL, 0, "%" PRIu64, e->owner.token));
+        l.longest_ms = lease.left_ms > l.longest_ms ? lease.left_ms : l.longest_ms;
+        l.waiters |= e->waiters >= 0;
     }
-    return w;
+    return l;
+}
+
+static int columns_without_names(const layout *l)
+{
+    return 3 * (SPAN_COLUMNS + GAP) + (l->bar > 0 ? l->bar + GAP : 0) + (l->waiters ? WAITERS_COLUMNS + GAP : 0) +
+           l->token;
+}
+
+static int columns(const layout *l)
+{
+    return l->mutex + GAP + l->owner + GAP + columns_without_names(l);
+}
+
+/* A line that is too long for its terminal breaks, and takes the next ones out of their places: the bar takes what the
+ * rest leaves to it, and goes first. */
+static void add_bar(layout *l, int width)
+{
+    const int room = width - columns(l) - GAP;
+    l->bar = room < BAR_MIN ? 0 : room > BAR_MAX ? BAR_MAX : room;
+}
+
+/* A picture that is drawn in place may have no line that breaks: it does without numbers, then names are cut. */
+static void squeeze(layout *l, int width)
+{
+    if (columns(l) > width)
+        l->token = 0;
+    if (columns(l) > width)
+        l->waiters = false;
+    const int room = at_least(2 * NAME_MIN, width - columns_without_names(l) - 2 * GAP);
+    if (l->mutex + l->owner <= room)
+        return;
+    /* Who needs less than half leaves the rest to the other. */
+    const int half = room / 2;
+    if (l->mutex <= half)
+        l->owner = room - l->mutex;
+    else if (l->owner <= half)
+        l->mutex = room - l->owner;
+    else
+        l->mutex = l->owner = half;
+}
+
+static void print_name(const term *t, const char *text, int width)
+{
+    char shown[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
+    term_cell(t, simba__escape(text, shown, sizeof shown), width);
+    printf("%*s", GAP, "");
 }
 
 /* What is left of the ttl, and behind it of the transition. */
-static void print_bar(const term *t, const widths *w, int64_t ttl_ms, int64_t transition_ms)
+static void print_bar(const term *t, const layout *l, const lease_view *lease)
 {
-    const int ttl = (int)(ttl_ms * BAR_COLUMNS / w->longest_ms);
-    const int all = (int)(transition_ms * BAR_COLUMNS / w->longest_ms);
+    int ttl = 0;
+    int all = 0;
+    if (lease->left_ms != LEASE_UNKNOWN) {
+        ttl = (int)((double)lease->ttl_left_ms / (double)l->longest_ms * l->bar);
+        all = (int)((double)lease->left_ms / (double)l->longest_ms * l->bar);
+    }
+    assert(ttl <= all && all <= l->bar);
     fputs(term_on(t, TERM_GREEN), stdout);
     for (int i = 0; i < ttl; i++)
         fputs(term_pick(t, "█", "#"), stdout);
     printf("%s%s", term_off(t), term_on(t, TERM_YELLOW));
     for (int i = ttl; i < all; i++)
         fputs(term_pick(t, "▒", "="), stdout);
-    printf("%s%*s  ", term_off(t), BAR_COLUMNS - all, "");
+    printf("%s%*s", term_off(t), l->bar - all + GAP, "");
 }
 
-static void print_entry(const term *t, const widths *w, const entry *e, bool bars)
+static void print_span(int64_t ms)
 {
-    char held[32] = "-";
-    char ttl[32] = "-";
-    char transition[32] = "-";
-    char token[32] = "-";
-    const bool owned = simba_owner_has_owner(&e->owner, e->now_ms);
-    const int64_t ttl_ms = owned ? left_ms(e->owner.ttl_at_ms, e->now_ms) : 0;
-    const int64_t transition_ms = owned ? left_ms(e->owner.transition_at_ms, e->now_ms) : 0;
-    if (owned) {
-        format_span(held, sizeof held, e->now_ms - e->owner.acquired_at_ms);
-        if (e->owner.transition_at_ms != INT64_MAX) {
-            format_span(ttl, sizeof ttl, ttl_ms);
-            format_span(transition, sizeof transition, transition_ms);
-        }
-        snprintf(token, sizeof token, "%" PRIu64, e->owner.token);
-    }
-    print_padded(e->mutex, w->mutex);
-    print_padded(owned ? e->owner.id : "-", w->owner);
-    printf("%6s  %6s  %6s  ", held, ttl, transition);
-    if (bars)
-        print_bar(t, w, ttl_ms, transition_ms);
-    if (w->waiters)
-        printf("%7" PRId64 "  ", e->waiters);
-    printf("%s\n", token);
+    char text[32];
+    format_span(text, sizeof text, ms);
+    printf("%*s%*s", SPAN_COLUMNS, text, GAP, "");
+}
+
+static void print_entry(const term *t, const layout *l, const entry *e)
+{
+    const lease_view lease = lease_look(&e->owner, e->now_ms);
+    print_name(t, e->mutex, l->mutex);
+    print_name(t, lease.owned ? e->owner.id : "-", l->owner);
+    print_span(lease.held_ms);
+    print_span(lease.ttl_left_ms);
+    print_span(lease.left_ms);
+    if (l->bar > 0)
+        print_bar(t, l, &lease);
+    if (l->waiters)
+        printf("%*" PRId64 "%*s", WAITERS_COLUMNS, e->waiters, GAP, "");
+    if (l->token > 0 && lease.owned)
+        printf("%" PRIu64, e->owner.token);
+    else if (l->token > 0)
+        fputc('-', stdout);
+    fputc('\n', stdout);
+}
+
+static void print_head(const term *t, const layout *l)
+{
+    fputs(term_on(t, TERM_BOLD), stdout);
+    print_name(t, "MUTEX", l->mutex);
+    print_name(t, "OWNER", l->owner);
+    printf("%6s  %6s  %6s  ", "SINCE", "TTL", "UNTIL");
+    if (l->bar > 0)
+        print_name(t, "TTL, TRANSITION", l->bar);
+    if (l->waiters)
+        printf("WAITERS%*s", GAP, "");
+    printf("%s%s\n", l->token > 0 ? "TOKEN" : "", term_off(t));
 }
 
 /* At most so many of them. */
-static void print_table(const listing *list, size_t most)
+static void print_table(const term *t, const listing *list, const layout *l, size_t most)
 {
-    term t;
-    term_open(stdout, &t);
-    const bool bars = t.is_terminal;
-    const widths w = measure(list);
     const size_t shown = list->count < most ? list->count : most;
     if (list->count == 0)
         return;
-    fputs(term_on(&t, TERM_BOLD), stdout);
-    print_padded("MUTEX", w.mutex);
-    print_padded("OWNER", w.owner);
-    printf("%6s  %6s  %6s  ", "SINCE", "TTL", "UNTIL");
-    if (bars)
-        printf("%-*s  ", BAR_COLUMNS, "TTL, TRANSITION");
-    if (w.waiters)
-        printf("WAITERS  ");
-    printf("TOKEN%s\n", term_off(&t));
+    print_head(t, l);
     for (size_t i = 0; i < shown; i++)
-        print_entry(&t, &w, &list->entries[i], bars);
+        print_entry(t, l, &list->entries[i]);
     if (shown < list->count)
         printf("and %zu more\n", list->count - shown);
 }
@@ -202,6 +260,21 @@ static int ask(simba_client *client, const char *pattern, listing *list, simba_e
     return code;
 }
 
+/* What the store could not show, such as a damaged row: the list is of the others. */
+static void print_warnings(const term *t)
+{
+    cli_warnings warnings;
+    cli_take_warnings(&warnings);
+    for (unsigned i = 0; i < warnings.count && i < CLI_WARNINGS; i++) {
+        if (t != NULL)
+            term_wrap(t, TERM_YELLOW, 0, warnings.lines[i]);
+        else
+            fprintf(stderr, "simba list: %s\n", warnings.lines[i]);
+    }
+    if (t == NULL && warnings.count > CLI_WARNINGS)
+        fprintf(stderr, "simba list: and %u more warnings\n", warnings.count - CLI_WARNINGS);
+}
+
 /* One picture in place of the one before. */
 static void draw(const listing *list, const simba_error *error)
 {
@@ -209,10 +282,15 @@ static void draw(const listing *list, const simba_error *error)
     term_open(stdout, &t);
     fputs("\033[H\033[J", stdout);
     if (error->code < 0)
-        printf("%s%s%s\n", term_on(&t, TERM_RED), error->text, term_off(&t));
+        term_wrap(&t, TERM_RED, 0, error->text);
     else if (list->count == 0)
         puts("No mutex.");
-    print_table(list, t.height > 4 ? t.height - 3 : 1);
+    layout l = measure(list);
+    add_bar(&l, (int)t.width);
+    squeeze(&l, (int)t.width);
+    print_table(&t, list, &l, t.height > 4 ? t.height - 3 : 1);
+    if (error->code == 0)
+        print_warnings(&t);
     fflush(stdout);
 }
 
@@ -239,10 +317,17 @@ static int print_once(simba_client *client, const char *pattern, listing *list, 
     simba_error error = {0, ""};
     if (ask(client, pattern, list, &error) < 0)
         return cli_failure(COMMAND, &error);
-    if (json)
+    print_warnings(NULL);
+    if (json) {
         print_json(list);
-    else
-        print_table(list, SIZE_MAX);
+        return CLI_OK;
+    }
+    term t;
+    term_open(stdout, &t);
+    layout l = measure(list);
+    if (t.is_terminal)
+        add_bar(&l, (int)t.width);
+    print_table(&t, list, &l, SIZE_MAX);
     return CLI_OK;
 }
 

@@ -17,8 +17,8 @@ int cmd_tck(cli_globals *globals, int argc, char **argv)
         .operands = "[URL]",
         .about = "Runs the conformance kit against a store and prints TAP. The kit opens clients\n"
                  "on the store, makes them fight, cuts them off, and checks that the promises\n"
-                 "hold. It uses mutexes whose names begin with \"tck-\" and leaves none of them\n"
-                 "owned. A slow store wants a longer --ttl and --transition than the kit's 400ms.",
+                 "hold. It uses mutexes whose names begin with \"tck-\", the same ones in every\n"
+                 "run, and leaves none of them owned. A slow store wants a longer --ttl and --transition than the kit's 400ms.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_URL | CLI_TAKES_TIMING,
@@ -53,6 +53,8 @@ int cmd_tck(cli_globals *globals, int argc, char **argv)
     options.transition_ms = cli_duration(globals->transition_ms, url, "transition", options.transition_ms);
     const int code = simba_tck_run(url, &options, &error, &result);
     free(url);
+    if (code == SIMBA_ENOTFOUND)
+        return cli_usage_error("tck", "no case matches \"%s\"; `simba tck --list` names them", only);
     if (code < 0)
         return cli_failure("tck", &error);
     return code == 0 ? CLI_OK : CLI_FAILED;

@@ -16,9 +16,15 @@ static int read_file(timeline_log *log, const char *path)
         fprintf(stderr, "simba timeline: %s cannot be read: %s.\n", path, strerror(errno));
         return CLI_USAGE;
     }
+    errno = 0;
     const unsigned bad = timeline_log_read(log, in);
+    const int failure = ferror(in) ? errno : 0; /* a folder can be opened, and not be read */
     if (!is_stdin)
         fclose(in);
+    if (failure != 0) {
+        fprintf(stderr, "simba timeline: %s cannot be read: %s.\n", path, strerror(failure));
+        return CLI_USAGE;
+    }
     if (bad == 0)
         return CLI_GO;
     fprintf(stderr, "simba timeline: line %u of %s is not a line of an event log (TIME ROW EVENT ...).\n", bad, path);

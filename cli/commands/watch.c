@@ -11,8 +11,10 @@
 #include "json.h"
 #include "signals.h"
 #include "term.h"
+#include "util/escape.h"
 
 #define COMMAND "watch"
+#define SHOWN_SIZE SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES) /* an id is shorter */
 
 typedef struct watcher {
     term t;
@@ -59,12 +61,15 @@ static void print_line(const watcher *w, const char *mutex, const simba_state *s
     char now[64];
     const bool none = simba_owner_is_none(&state->after);
     format_now(now, sizeof now, "%H:%M:%S");
-    printf("%s%s%s  %-*s  ", term_on(&w->t, TERM_DIM), now, term_off(&w->t), w->width, mutex);
+    char name[SHOWN_SIZE];
+    char id[SHOWN_SIZE];
+    printf("%s%s%s  ", term_on(&w->t, TERM_DIM), now, term_off(&w->t));
+    term_cell(&w->t, simba__escape(mutex, name, sizeof name), w->width);
     if (none)
-        printf("%sfree%s\n", term_on(&w->t, TERM_YELLOW), term_off(&w->t));
+        printf("  %sfree%s\n", term_on(&w->t, TERM_YELLOW), term_off(&w->t));
     else
-        printf("%s%s%s  token %" PRIu64 "\n", term_on(&w->t, TERM_GREEN), state->after.id, term_off(&w->t),
-               state->after.token);
+        printf("  %s%s%s  token %" PRIu64 "\n", term_on(&w->t, TERM_GREEN),
+               simba__escape(state->after.id, id, sizeof id), term_off(&w->t), state->after.token);
 }
 
 static void on_changed(simba_observer *observer, const simba_state *state, void *user)
@@ -160,7 +165,10 @@ int cmd_watch(cli_globals *globals, int argc, char **argv)
     if (parsed != CLI_GO)
         return parsed;
     term_open(stdout, &w.t);
-    for (int i = 0; i < argc; i++)
-        w.width = (int)strlen(argv[i]) > w.width ? (int)strlen(argv[i]) : w.width;
+    for (int i = 0; i < argc; i++) {
+        char name[SHOWN_SIZE];
+        const int columns = term_columns(simba__escape(argv[i], name, sizeof name));
+        w.width = columns > w.width ? columns : w.width;
+    }
     return watch(globals, &w, argv, (size_t)argc);
 }

@@ -1,11 +1,14 @@
-/* See timeline_log.h. */
+/* See log.h. */
 #include "timeline/log.h"
 
-#include <inttypes.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/escape.h"
+
 #define MS INT64_C(1000000)
+#define TIME_MAX (INT64_C(1) << 62) /* 146 years: differences and small sums do not overflow */
 
 typedef struct entry {
     int64_t at_ns;
@@ -18,6 +21,7 @@ typedef struct entry {
 
 /* What is known of a row while the lines are gone through. */
 typedef struct state {
+    int64_t heard_at;     /* of the last line */
     int64_t waiting_from; /* -1: does not */
     int64_t lease_from;   /* -1: has none */
     int64_t ttl_ns, until_ns;
@@ -89,30 +93,51 @@ void timeline_log_free(timeline_log *log)
 static char *next_word(char **rest)
 {
     char *word = *rest + strspn(*rest, " ");
-    char *end = word + strcspn(word, " \n");
+    char *end = word + strcspn(word, " ");
     *rest = *end != '\0' ? end + 1 : end;
     *end = '\0';
     return word;
+}
+
+/* A moment on the clock of the log. *ret_end is behind it, or `text` if there is none. */
+static int64_t parse_time(const char *text, const char **ret_end)
+{
+    char *end;
+    errno = 0;
+    const long long ns = strtoll(text, &end, 10);
+    const bool good = end != text && errno == 0 && ns >= 0 && ns <= TIME_MAX;
+    *ret_end = good ? end : text;
+    return good ? ns : 0;
 }
 
 static bool parse(timeline_log *log, char *line)
 {
     entry e = {.text = line, .order = log->count};
     char *rest = line;
-    char *end;
+    const char *end;
     const char *time = next_word(&rest);
-    e.at_ns = strtoll(time, &end, 10);
+    e.at_ns = parse_time(time, &end);
     if (end == time || *end != '\0')
         return false;
     e.row = next_word(&rest);
     e.event = next_word(&rest);
-    rest[strcspn(rest, "\n")] = '\0';
     e.arguments = rest;
     if (e.event[0] == '\0')
         return false;
     log->entries = grown(log->entries, &log->capacity, log->count, sizeof *log->entries);
     log->entries[log->count++] = e;
     return true;
+}
+
+/* Anybody may have written the line, and it is going to be shown. */
+static char *escaped(const char *line)
+{
+    const size_t size = SIMBA__ESCAPED_SIZE(strlen(line)) + 8;
+    char *copy = malloc(size);
+    if (copy == NULL)
+        abort();
+    simba__escape(line, copy, size);
+    return copy;
 }
 
 unsigned timeline_log_read(timeline_log *log, FILE *in)
@@ -125,9 +150,8 @@ unsigned timeline_log_read(timeline_log *log, FILE *in)
         number++;
         if (line[0] == '\n' || line[0] == '#')
             continue;
-        char *copy = strdup(line);
-        if (copy == NULL)
-            abort();
+        line[strcspn(line, "\n")] = '\0';
+        char *copy = escaped(line);
         if (!parse(log, copy)) {
             free(copy);
             bad = number;
@@ -230,16 +254,17 @@ static void end_callback(timeline_log *log, size_t row, int64_t at_ns)
 static void begin_lease(timeline_log *log, size_t row, const entry *e)
 {
     state *s = &log->states[row];
-    unsigned long long token = 0;
-    int64_t ttl_ns;
-    int64_t until_ns;
-    if (sscanf(e->arguments, "%" SCNd64 " %" SCNd64 " %llu", &ttl_ns, &until_ns, &token) < 2)
+    const char *ttl_end;
+    const char *until_end;
+    const int64_t ttl_ns = parse_time(e->arguments, &ttl_end);
+    const int64_t until_ns = parse_time(ttl_end, &until_end);
+    if (ttl_end == e->arguments || until_end == ttl_end)
         return;
     end_lease(log, row, e->at_ns);
     s->lease_from = e->at_ns;
     s->ttl_ns = ttl_ns;
     s->until_ns = until_ns;
-    snprintf(s->lease_text, sizeof s->lease_text, "token %llu", token);
+    snprintf(s->lease_text, sizeof s->lease_text, "token%.40s", until_end[0] != '\0' ? until_end : " 0");
 }
 
 static void callback(timeline_log *log, size_t row, const entry *e)
@@ -255,9 +280,11 @@ static void callback(timeline_log *log, size_t row, const entry *e)
 static void fault(timeline_log *log, size_t row, const entry *e)
 {
     char name[64];
-    int64_t until_ns = 0;
-    if (sscanf(e->arguments, "%63s %" SCNd64, name, &until_ns) < 1)
+    int at = 0;
+    if (sscanf(e->arguments, "%63s%n", name, &at) < 1)
         return;
+    const char *end;
+    const int64_t until_ns = parse_time(e->arguments + at, &end);
     add_segment(log, row, e->at_ns, until_ns > e->at_ns ? until_ns : e->at_ns + MS, TIMELINE_FAULT,
                 keep(log, name, ""));
 }
@@ -269,10 +296,32 @@ static void end_all(timeline_log *log, size_t row, int64_t at_ns)
     end_callback(log, row, at_ns);
 }
 
+/* The process is dead since then; its lease remains until it is over. */
+static void die(timeline_log *log, size_t row, int64_t at_ns, const char *text)
+{
+    const state *s = &log->states[row];
+    const bool lived = s->waiting_from >= 0 || s->lease_from >= 0;
+    if (s->lease_from >= 0)
+        add_segment(log, row, at_ns, s->until_ns, TIMELINE_REMAINS, "the lease of a dead owner");
+    end_all(log, row, at_ns);
+    if (lived)
+        add_mark(log, row, at_ns, TIMELINE_KILLED, text);
+}
+
+/* A living owner says when it renews, and when its lease is over. One that has said neither by then was killed, and
+ * nobody wrote that down. When, is not known: not before its last line. */
+static void notice_silence(timeline_log *log, size_t row, int64_t now_ns)
+{
+    const state *s = &log->states[row];
+    if (s->lease_from >= 0 && s->until_ns < now_ns)
+        die(log, row, s->heard_at, "was not heard of again");
+}
+
 static void apply(timeline_log *log, size_t row, const entry *e)
 {
     const char *event = e->event;
     if (strcmp(event, "start") == 0) {
+        notice_silence(log, row, e->at_ns);
         end_waiting(log, row, e->at_ns);
         log->states[row].waiting_from = e->at_ns;
     } else if (strcmp(event, "lease") == 0) {
@@ -298,14 +347,9 @@ static void apply(timeline_log *log, size_t row, const entry *e)
     } else if (strcmp(event, "stopped") == 0) {
         end_all(log, row, e->at_ns);
     } else if (strcmp(event, "killed") == 0) {
-        const state *s = &log->states[row];
-        const bool lived = s->waiting_from >= 0 || s->lease_from >= 0;
-        if (s->lease_from >= 0)
-            add_segment(log, row, e->at_ns, s->until_ns, TIMELINE_REMAINS, "the lease of a dead owner");
-        end_all(log, row, e->at_ns);
-        if (lived)
-            add_mark(log, row, e->at_ns, TIMELINE_KILLED, "killed");
+        die(log, row, e->at_ns, "killed");
     }
+    log->states[row].heard_at = e->at_ns;
 }
 
 static size_t find_row(const timeline_log *log, const char *name)
@@ -349,8 +393,10 @@ bool timeline_log_draw(timeline_log *log, int64_t from_ms, int64_t to_ms, timeli
     find_rows(log);
     for (size_t i = 0; i < log->count && log->entries[i].at_ns <= end_ns; i++)
         apply(log, find_row(log, log->entries[i].row), &log->entries[i]);
-    for (size_t row = 0; row < log->row_count; row++)
+    for (size_t row = 0; row < log->row_count; row++) {
+        notice_silence(log, row, end_ns);
         end_all(log, row, end_ns);
+    }
     *ret_line = (timeline){
         .rows = log->rows,
         .row_count = log->row_count,

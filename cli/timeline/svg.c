@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "timeline/timeline.h"
+#include "util/escape.h"
 
 #define WIDTH 1000
 #define LEFT 130
@@ -11,15 +12,18 @@
 #define ROW 44
 #define BAND 16 /* height of a lease */
 #define TICKS 10
+#define TEXT_SIZE 1200 /* a row's name, with all of it escaped twice, or what there is room for on any screen */
 
 typedef struct drawing {
     const timeline *line;
     FILE *out;
 } drawing;
 
+/* XML has no way to write most control characters, and no file of it may have other bytes than UTF-8. */
 static void escape(FILE *out, const char *text)
 {
-    for (; text && *text; text++) {
+    char shown[TEXT_SIZE];
+    for (text = simba__escape(text, shown, sizeof shown); *text; text++) {
         switch (*text) {
         case '&':
             fputs("&amp;", out);

@@ -64,10 +64,10 @@ int64_t timeline_tick_ms(int64_t to_ms, int64_t most)
 
 static unsigned longest_name(const timeline *line)
 {
-    size_t longest = 0;
+    int longest = 0;
     for (size_t i = 0; i < line->row_count; i++) {
-        const size_t length = strlen(line->rows[i].name);
-        longest = length > longest ? length : longest;
+        const int columns = term_columns(line->rows[i].name);
+        longest = columns > longest ? columns : longest;
     }
     return (unsigned)longest;
 }
@@ -186,8 +186,9 @@ static void print_row(const canvas *c, size_t index)
         if (cells[column] != CELL_EMPTY && cells[column] != CELL_KIND + TIMELINE_DEAD)
             last = column + 1;
     }
-    fprintf(c->t->stream, "%*s%s%-*s%s", INDENT, "", term_on(c->t, row->style), (int)(c->margin - INDENT), row->name,
-            term_off(c->t));
+    fprintf(c->t->stream, "%*s%s", INDENT, "", term_on(c->t, row->style));
+    term_cell(c->t, row->name, (int)c->margin - INDENT);
+    fputs(term_off(c->t), c->t->stream);
     for (unsigned column = 0; column < last; column++)
         print_cell(c, row, cells[column]);
     fputc('\n', c->t->stream);

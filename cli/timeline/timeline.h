@@ -30,7 +30,7 @@ typedef enum timeline_sign {
 } timeline_sign;
 
 typedef struct timeline_row {
-    const char *name; /* ASCII */
+    const char *name; /* escaped, see util/escape.h */
     term_style style;
 } timeline_row;
 
@@ -62,7 +62,7 @@ typedef struct timeline {
 /* Marks hide segments, a weightier mark a lighter one. What lies outside of the picture is cut off. */
 void timeline_print(const timeline *line, const term *t);
 
-/* The same for people who want to see more: a file that any browser shows, on a light ground. (timeline_svg.c) */
+/* The same for people who want to see more: a file that any browser shows, on a light ground. (svg.c) */
 void timeline_svg(const timeline *line, const char *title, FILE *out);
 
 /* The shortest of 1, 2, 5, 10, 20, 50 … ms of which at most `most` fit, and how a multiple of it is written. */

@@ -1,6 +1,5 @@
 /* The host that back ends see: the runtime's side of simba/backend.h. */
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/delivery.h"
@@ -8,6 +7,7 @@
 #include "runtime/member.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/escape.h"
 #include "util/random.h"
 
 static simba_client *of(simba_host *host)
@@ -28,7 +28,7 @@ void simba__log(simba_client *client, simba_log_level level, const char *format,
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    simba__escape_format(text, sizeof text, format, args);
     va_end(args);
     log_text(client, level, text);
 }
@@ -38,7 +38,7 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    simba__escape_format(text, sizeof text, format, args);
     va_end(args);
     log_text(of(host), level, text);
 }
@@ -103,7 +103,7 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     simba_error error = {.code = code};
     va_list args;
     va_start(args, format);
-    vsnprintf(error.text, sizeof error.text, format, args);
+    simba__escape_format(error.text, sizeof error.text, format, args);
     va_end(args);
     const simba_log_level level = complaint_level(client, &error);
     simba__wrap(&error, code, "%s%s%s", op_name(request->op), request->mutex ? " " : "",

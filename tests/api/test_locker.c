@@ -43,6 +43,25 @@ static void attempt_start(struct attempt *self, simba_locker *locker, int64_t ti
 /* Until the thread waits inside acquire: a second acquire is then refused, and changes nothing. */
 #define AWAIT_WAITING(locker) AWAIT(simba_locker_acquire(locker, 0, NULL) == SIMBA_ESTATE)
 
+/* The text names who has it, and an id cannot do more than be shown: not even one that a name may have. */
+static void owners_are_shown_not_obeyed(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *one = locker_new(client, "m",
+                                   "a\xC2\x9B"
+                                   "31m\u202Ez",
+                                   NULL);
+    simba_locker *other = locker_new(client, "m", "other", NULL);
+    simba_error err = {0};
+    assert_rc(0, simba_locker_acquire(one, -1, NULL));
+    assert_rc(SIMBA_ETIMEDOUT, simba_locker_acquire(other, 0, &err));
+    assert_string_equal(err.text, "acquire m: owned by a\\xC2\\x9B31m\\xE2\\x80\\xAEz");
+    simba_locker_free(other);
+    simba_locker_free(one);
+    simba_client_close(client);
+}
+
 /* --- one thread ----------------------------------------------------------------------------------- */
 
 /* Acquire, look, release, and again with a greater token. */
@@ -726,6 +745,7 @@ static void lock_inside_a_callback(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(owners_are_shown_not_obeyed),
         TEST(acquire_and_release),
         TEST(wrong_state),
         TEST(owned_by_somebody_else),
