@@ -93,16 +93,17 @@ static void test_acquire_statement(void **state)
 {
     (void)state;
     simba_error err = {0};
-    uint64_t token = 0;
     int64_t now_ms = 0;
+    simba__my_row row = {.mutex = "m"};
     open_conn();
     simba_request mine = request_of(SIMBA_OP_ACQUIRE, "m", "me", UINT64_C(0xFEDCBA9876543210), 0);
     simba_request yours = request_of(SIMBA_OP_ACQUIRE, "m", "you", 2, 0);
-    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &token, &err), 0); /* there is no row */
+    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &err), 0); /* there is no row */
     assert_int_equal(simba__my_init_row(&conn, "m", &err), 0);
-    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &token, &err), 1);
-    assert_int_equal(token, 1);
-    assert_int_equal(simba__my_acquire(&conn, &yours, 0, &token, &err), 0);
+    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &err), 1);
+    assert_int_equal(simba__my_get_rows(&conn, &row, 1, SIMBA__MY_GET, &err), 0);
+    assert_int_equal(row.last_insert_id, 1);
+    assert_int_equal(simba__my_acquire(&conn, &yours, 0, &err), 0);
     assert_string_equal(say("select owner_id, version, nonce, nonce_version, ttl_at - acquired_at, "
                             "transition_at - acquired_at from simba_mutex"),
                         "me 1 18364758544493064720 1 10000 16000");
@@ -117,8 +118,9 @@ static void test_acquire_statement(void **state)
     assert_int_equal(simba__my_release(&conn, &mine, &now_ms, &err), 0);
     assert_string_equal(say("select acquired_at, ttl_at, transition_at, owner_id, version from simba_mutex"),
                         "0 0 0  2");
-    assert_int_equal(simba__my_acquire(&conn, &yours, 40, &token, &err), 1); /* above what was seen */
-    assert_int_equal(token, 41);
+    assert_int_equal(simba__my_acquire(&conn, &yours, 40, &err), 1); /* above what was seen */
+    assert_int_equal(simba__my_get_rows(&conn, &row, 1, SIMBA__MY_GET, &err), 0);
+    assert_int_equal(row.last_insert_id, 41);
     close_conn();
 }
 
@@ -194,6 +196,53 @@ static void test_renew(void **state)
 }
 
 #define SERVER_NOW "timestampdiff(microsecond, '1970-01-01', utc_timestamp(3)) div 1000"
+
+static void assert_now(const simba_reply *reply)
+{
+    const int64_t now_ms = a.host.epoch_us(&a.host) / 1000;
+    assert_in_range(reply->now_ms, now_ms - 5000, now_ms + 5000);
+}
+
+/* Triggers on the table, whatever they do, disturb nothing: neither a request by itself nor several at once. */
+static void test_triggers(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "before update on simba_mutex for each row set new.owner_id = new.owner_id",
+        "before update on simba_mutex for each row set @id = last_insert_id(99)",
+        "before update on simba_mutex for each row insert into audit (what) values (1)",
+        "after update on simba_mutex for each row insert into audit (what) values (1)",
+    };
+    open_store(&a);
+    acquire(&a, "other", "me", 1);
+    say("create table audit (id bigint auto_increment primary key, what int) auto_increment = 1000");
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        say("create trigger meddler %s", bodies[i]);
+        for (int round = 0; round < 2; round++) { /* at first there is no row */
+            const simba_reply won = acquire(&a, "orders", "me", 1);
+            assert_mine(won);
+            assert_string_equal(won.owner.id, "me");
+            const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+            assert_mine(renewed);
+            assert_int_equal(renewed.owner.token, won.owner.token);
+            const simba_reply released = ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+            assert_mine(released);
+            assert_now(&released);
+        }
+        testhost_request r[2] = {testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0),
+                                 testhost_request_of(&a, SIMBA_OP_RENEW, "other", "me", 1, 1)};
+        for (int k = 0; k < 2; k++)
+            testhost_submit(&a, &r[k]);
+        testhost_flush(&a);
+        testhost_run_jobs(&a);
+        assert_mine(r[0].request.reply);
+        assert_mine(r[1].request.reply);
+        assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, r[0].request.reply.owner.token));
+        say("drop trigger meddler");
+    }
+    say("drop table audit");
+    testhost_close(&a);
+}
 
 /* A lease is good until its last millisecond, and over after it: for a request by itself, and for two at once. */
 static void test_lease_end(void **state)
@@ -721,6 +770,7 @@ int main(void)
         cmocka_unit_test_setup(test_put, setup),
         cmocka_unit_test_setup(test_acquire_and_release, setup),
         cmocka_unit_test_setup(test_renew, setup),
+        cmocka_unit_test_setup(test_triggers, setup),
         cmocka_unit_test_setup(test_lease_end, setup),
         cmocka_unit_test_setup(test_incarnations, setup),
         cmocka_unit_test_setup(test_force_release, setup),

@@ -577,6 +577,7 @@ static void test_urls(void **state)
         {"mysql://root@host/db?create=maybe", "yes or no"},
         {"mysql://root@host/db?tls=no&ca=/x", "tls=no"},
         {"mysql://root@host/db?cert=/x", "go together"},
+        {"mysql://root@/db?socket=/x&tls=yes", "TLS and for a socket"},
         {"mysql://root@host/db?timeout=2h", "1h"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -139,7 +139,7 @@ static int64_t fail_late_items(lane *l, simba_local now)
         l->cut_at.ns = now.ns + GRACE_NS;
     if (now.ns < l->cut_at.ns)
         return l->cut_at.ns;
-    l->cut_at.ns = simba__my_conn_cut(&l->batch.conn) ? INT64_MAX : now.ns + GRACE_NS;
+    l->cut_at.ns = simba__my_conn_cut(&l->batch.conn, now) ? INT64_MAX : now.ns + GRACE_NS;
     return l->cut_at.ns;
 }
 
@@ -326,7 +326,8 @@ static void start(store *s)
         arm_look(s, now);
 }
 
-/* Over TLS a connection that is gone may mean a signal, and it might be a thread of the application that runs the job. */
+/* Over TLS a connection that is gone may mean a signal, and it might be a thread of the application that runs the job. Without
+ * TLS the library sends in a way that means none. */
 typedef struct sigpipe_guard {
     sigset_t before;
     bool was_pending;
@@ -524,12 +525,16 @@ static void my_unwatch(void *self, simba_topic *topic)
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 static int library_code;
 
-/* It does so by itself, but not when two threads come at once. OpenSSL, which it uses, would take itself down at the end of
- * the process, under the feet of a job that is at work then; unless the program itself was there before, it does not. */
+/* It does so by itself, but not when two threads come at once. It has the whole process ignore SIGPIPE, which is the
+ * program's to decide: we put that back. OpenSSL, which it uses, would take itself down at the end of the process, under the
+ * feet of a job that is at work then; unless the program itself was there before, it does not. */
 static void start_library(void)
 {
+    struct sigaction before;
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+    sigaction(SIGPIPE, NULL, &before);
     library_code = mysql_library_init(0, NULL, NULL);
+    sigaction(SIGPIPE, &before, NULL);
 }
 
 static int my_init(void *self, simba_host *host, const simba_url *url, simba_error *err)

@@ -2,8 +2,8 @@
  * backend.c. What is done with requests that write is in writes.c, with the others in reads.c.
  *
  * A job connects at its beginning or not at all. It may be run by a thread of the application, which must not be kept for
- * longer than it wants to wait, and connecting cannot be interrupted. So what was lost with a connection on the way is put
- * off: it becomes part of another job, which connects, on a thread that has time.
+ * longer than it wants to wait, and connecting takes its time. So what was lost with a connection on the way is put off: it
+ * becomes part of another job, which connects, on a thread that has time.
  *
  * A request may be answered, because its time is over, while the worker still has its item: so an item is a copy. */
 #ifndef SIMBA_BACKENDS_MYSQL_BATCH_H

@@ -12,7 +12,8 @@
 
 const char *const simba__my_keys[] = {
     "socket", "table",  "connections", "create", "connect-timeout", "timeout",     "tls",         "verify",
-    "ca",     "capath", "cert",        "key",    "cipher",          "tls-version", "fingerprint", NULL,
+    "ca",     "capath", "cert",        "key",    "cipher",          "tls-version", "fingerprint", "server-public-key",
+    NULL,
 };
 
 static int out_of_memory(simba_error *err)
@@ -113,15 +114,15 @@ static int parse_table(simba__my_options *options, const simba_url *url, simba_e
 
 /* --- how to talk to it ------------------------------------------------------------------------------- */
 
-static int parse_seconds(const simba_url *url, const char *key, unsigned *ret_seconds, simba_error *err)
+static int parse_ms(const simba_url *url, const char *key, unsigned *ret_ms, simba_error *err)
 {
-    int64_t ms = *ret_seconds * INT64_C(1000);
+    int64_t ms = *ret_ms;
     const int rc = simba__url_duration(url, key, &ms, err);
     if (rc < 0)
         return rc;
     if (ms < 1 || ms > 3600000)
         return simba__fail(err, SIMBA_EURL, "mysql: %s is from 1ms to 1h", key);
-    *ret_seconds = (unsigned)((ms + 999) / 1000);
+    *ret_ms = (unsigned)ms;
     return 0;
 }
 
@@ -156,6 +157,10 @@ static int parse_tls(simba__my_options *options, const simba_url *url, simba_err
         return simba__fail(err, SIMBA_EURL, "mysql: tls=no, and yet there are options for TLS");
     if (!options->cert != !options->key)
         return simba__fail(err, SIMBA_EURL, "mysql: cert and key go together");
+    if (options->tls && options->socket)
+        return simba__fail(err, SIMBA_EURL,
+                           "mysql: the URL asks for TLS and for a socket file, through which there is "
+                           "none; leave one of them out");
     return 0;
 }
 
@@ -163,8 +168,8 @@ int simba__my_options_parse(const simba_url *url, simba__my_options *ret_options
 {
     simba__my_options *options = ret_options;
     options->connections = 2;
-    options->connect_timeout_s = 2;
-    options->timeout_s = 4;
+    options->connect_timeout_ms = 2000;
+    unsigned timeout_ms = 4000;
     int rc = parse_place(options, url, err);
     if (rc == 0)
         rc = parse_table(options, url, err);
@@ -177,9 +182,12 @@ int simba__my_options_parse(const simba_url *url, simba__my_options *ret_options
     if (rc == 0)
         rc = parse_flag(url, "create", &options->create, err);
     if (rc == 0)
-        rc = parse_seconds(url, "connect-timeout", &options->connect_timeout_s, err);
+        rc = parse_ms(url, "connect-timeout", &options->connect_timeout_ms, err);
     if (rc == 0)
-        rc = parse_seconds(url, "timeout", &options->timeout_s, err);
+        rc = parse_ms(url, "timeout", &timeout_ms, err);
+    options->timeout_s = (timeout_ms + 999) / 1000;
+    if (rc == 0)
+        rc = copy(simba_url_query(url, "server-public-key"), &options->public_key, err);
     if (rc == 0)
         rc = parse_tls(options, url, err);
     return rc;
@@ -189,10 +197,10 @@ void simba__my_options_free(simba__my_options *options)
 {
     if (options->password)
         explicit_bzero(options->password, strlen(options->password));
-    char *const texts[] = {options->host,       options->socket, options->user,   options->password,
-                           options->database,   options->table,  options->ca,     options->capath,
-                           options->cert,       options->key,    options->cipher, options->tls_version,
-                           options->fingerprint};
+    char *const texts[] = {options->host,        options->socket,    options->user,   options->password,
+                           options->database,    options->table,     options->ca,     options->capath,
+                           options->cert,        options->key,       options->cipher, options->tls_version,
+                           options->fingerprint, options->public_key};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         simba__free(texts[i]);
     memset(options, 0, sizeof *options);

@@ -87,6 +87,7 @@ static void decode(const simba__my_columns *c, const simba__my_schema *schema, s
     row->changed = false;
     row->now_ms = c->now_ms;
     row->version = c->version;
+    row->last_insert_id = c->last_insert_id;
     row->version_max = schema->version_max;
     row->nonce_known = !c->nonce_null && !c->nonce_version_null && c->nonce_version == c->version;
     row->foreign = schema->has_nonce && !row->nonce_known && c->owner_length > 0;
@@ -313,8 +314,7 @@ static int execute_one(simba__my_conn *conn, simba__my_statement which, uint64_t
     return mysql_stmt_affected_rows(statement) > 0;
 }
 
-int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, uint64_t *ret_token,
-                      simba_error *err)
+int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, simba_error *err)
 {
     const int64_t lease_ms = request->ttl_ms + request->transition_ms;
     MYSQL_BIND *bind = simba__my_conn_binds(conn, 9);
@@ -331,7 +331,7 @@ int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64
     bind_text(bind++, request->mutex);
     bind_number(bind++, &floor);
     bind_number(bind++, &conn->schema.version_max);
-    return execute_one(conn, SIMBA__MY_ACQUIRE, ret_token, err);
+    return execute_one(conn, SIMBA__MY_ACQUIRE, NULL, err);
 }
 
 /* The parameters that name a grant. */

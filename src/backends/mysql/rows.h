@@ -21,6 +21,7 @@ typedef struct simba__my_row {
     uint64_t version; /* as stored; the token of the grant, as long as there is one */
     uint64_t version_max;
     uint64_t nonce_version;
+    uint64_t last_insert_id; /* of the session, when the row was read: after simba__my_acquire, the token it gave */
     simba__row row;
 } simba__my_row;
 
@@ -47,12 +48,12 @@ bool simba__my_apply(simba__my_row *row, simba_request *request, uint64_t floor)
 /* Write the rows that have changed. They must be locked. */
 int simba__my_put_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err);
 
-/* Grant the mutex if it is free: 1 and the token; 0: it is not, or there is no row. */
-int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, uint64_t *ret_token,
-                      simba_error *err);
+/* Grant the mutex if it is free: 1, and the token is the last_insert_id of the row that is read next; 0: it is not, or there
+ * is no row. */
+int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, simba_error *err);
 /* Extend the lease of this id, nonce and token: 1; 0: there is no such grant. */
 int simba__my_renew(simba__my_conn *conn, const simba_request *request, simba_error *err);
-/* End it: 1 and the server's now; 0: there is no such grant. */
+/* End it: 1, and the server's now, or 0 where a trigger keeps it from us; 0: there is no such grant. */
 int simba__my_release(simba__my_conn *conn, const simba_request *request, int64_t *ret_now_ms, simba_error *err);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct shape {
     size_t params;
 } shape;
 
-#define SELECT(ours) "select " SHARED ours ", " NOW " from `$TABLE`"
+#define SELECT(ours) "select " SHARED ours ", " NOW ", last_insert_id() from `$TABLE`"
 #define BY_NAME " where mutex in ("
 #define ROW_IS_EMPTY "(?, 0, 0, 0, '', 0)"
 #define FILL "insert into `$TABLE` (" SHARED ") values "
@@ -34,7 +34,10 @@ typedef struct shape {
 
 /* The parameters of ACQUIRE: ttl, ttl + transition, id, with our columns floor and nonce, then floor, mutex, floor, the
  * greatest version. All assignments see the old version, in whichever order the server makes them. What is free is as in
- * core/row.c: no owner, or past the end; and, as on the JVM, the very last millisecond is nobody's to take. */
+ * core/row.c: no owner, or past the end; and, as on the JVM, the very last millisecond is nobody's to take.
+ *
+ * The token is left in last_insert_id() for the SELECT that follows. The answer to the UPDATE has it too, but not where the
+ * table has triggers; what LAST_INSERT_ID(expr) leaves behind survives them, whatever they do. */
 #define NEXT "greatest(version, ?) + 1"
 #define ACQUIRE(ours)                                                                                                  \
     "update `$TABLE` set acquired_at = " NOW ", ttl_at = " NOW " + ?, transition_at = " NOW " + ?, owner_id = ?" ours  \
@@ -133,4 +136,5 @@ void simba__my_columns_bind(simba__my_columns *c, MYSQL_BIND binds[SIMBA__MY_COL
     binds[7] = number(&c->nonce_version, true, &c->nonce_version_null);
     binds[8] = number(&c->revoked_version, true, &c->revoked_null);
     binds[9] = number(&c->now_ms, false, NULL);
+    binds[10] = number(&c->last_insert_id, true, NULL);
 }

@@ -16,9 +16,9 @@ typedef enum simba__my_statement {
     SIMBA__MY_INIT,      /* make a row that must not exist */
     SIMBA__MY_TRY_INIT,  /* make rows, some of which may exist */
     SIMBA__MY_PUT,       /* write rows that are locked */
-    SIMBA__MY_ACQUIRE,   /* one row: grant it if it is free. Its insert id is the token */
+    SIMBA__MY_ACQUIRE,   /* one row: grant it if it is free. The token is the last insert id of a GET after it */
     SIMBA__MY_RENEW,     /* one row: extend the lease of a grant */
-    SIMBA__MY_RELEASE,   /* one row: end a grant. Its insert id is the server's now */
+    SIMBA__MY_RELEASE,   /* one row: end a grant. Its insert id is the server's now, unless there is a trigger */
     SIMBA__MY_STATEMENTS,
 } simba__my_statement;
 
@@ -30,7 +30,7 @@ typedef struct simba__my_columns {
     char owner_id[1024];
     unsigned long mutex_length, owner_length;
     int64_t acquired_at, ttl_at, transition_at, now_ms;
-    uint64_t version, nonce, nonce_version, revoked_version;
+    uint64_t version, nonce, nonce_version, revoked_version, last_insert_id;
     my_bool nonce_null, nonce_version_null, revoked_null;
     my_bool mutex_cut, owner_cut;
 } simba__my_columns;
@@ -44,7 +44,7 @@ char *simba__my_statement_text(simba__my_statement which, size_t size, const cha
 
 /* Does it have a result? Then bind it. */
 bool simba__my_statement_has_result(simba__my_statement which);
-enum { SIMBA__MY_COLUMNS = 10 };
+enum { SIMBA__MY_COLUMNS = 11 };
 void simba__my_columns_bind(simba__my_columns *columns, MYSQL_BIND binds[SIMBA__MY_COLUMNS]);
 
 #endif

@@ -99,8 +99,7 @@ static void answer_granted(const simba__my_row *row, simba__my_item *item, uint6
 static int acquire_alone(const stretch *s, simba__my_item *item, simba_error *err)
 {
     simba__my_row *row = &s->batch->rows[s->from];
-    uint64_t token = 0;
-    int rc = simba__my_acquire(&s->batch->conn, &item->ask, item->floor, &token, err);
+    int rc = simba__my_acquire(&s->batch->conn, &item->ask, item->floor, err);
     if (rc < 0)
         return rc;
     const bool won = rc == 1;
@@ -108,7 +107,7 @@ static int acquire_alone(const stretch *s, simba__my_item *item, simba_error *er
     if (rc < 0)
         return rc;
     if (won) {
-        answer_granted(row, item, token);
+        answer_granted(row, item, row->last_insert_id);
         return 1;
     }
     simba__my_row tried = *row;
@@ -132,12 +131,16 @@ static int renew_alone(const stretch *s, simba__my_item *item, simba_error *err)
 static int release_alone(const stretch *s, simba__my_item *item, simba_error *err)
 {
     int64_t now_ms = 0;
-    const int rc = simba__my_release(&s->batch->conn, &item->ask, &now_ms, err);
-    if (rc == 1) {
-        item->ask.reply = (simba_reply){.outcome = SIMBA_MINE, .now_ms = now_ms};
-        item->version = item->ask.token + 1;
+    int rc = simba__my_release(&s->batch->conn, &item->ask, &now_ms, err);
+    if (rc != 1)
+        return rc;
+    if (now_ms == 0) {
+        rc = read_row(s, err);
+        now_ms = s->batch->rows[s->from].now_ms;
     }
-    return rc;
+    item->ask.reply = (simba_reply){.outcome = SIMBA_MINE, .now_ms = now_ms};
+    item->version = item->ask.token + 1;
+    return rc < 0 ? rc : 1;
 }
 
 static int try_alone(const stretch *s, simba_error *err)
