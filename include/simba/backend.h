@@ -125,13 +125,21 @@ typedef struct simba_push {
     int64_t now_ms;    /* ACQUIRED: the store's clock */
 } simba_push;
 
+/* How long may a job take, and so, whom may it keep? A thread that has a time limit, or that can be called off, cannot be got
+ * out of a job. */
+typedef enum simba_job_length {
+    SIMBA_JOB_BRIEF,   /* some 10 ms, whoever else has to be waited for: for any thread that waits for the outcome */
+    SIMBA_JOB_LONG,    /* as long as its requests have: for threads that wait without a limit */
+    SIMBA_JOB_PATIENT, /* longer than that: for worker threads only */
+} simba_job_length;
+
 /* Work that may block. `run` is called outside any turn, on a worker thread or on a thread of the application that waits
  * for the outcome; `done` in a turn after it. The back end owns the job and leaves it alone in between. */
 typedef struct simba_job simba_job;
 struct simba_job {
     void (*run)(simba_job *job);
     void (*done)(simba_job *job);
-    bool patient; /* may block for longer than who waits for it would: for worker threads only */
+    simba_job_length length;
     simba_job *next;
 };
 

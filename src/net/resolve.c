@@ -58,7 +58,7 @@ simba__lookup *simba__lookup_start(simba_host *host, const char *name, int port,
     simba__lookup *lookup = simba__calloc(1, sizeof *lookup + strlen(name) + 1);
     if (!lookup)
         return NULL;
-    lookup->job = (simba_job){.run = look_up, .done = looked_up, .patient = true};
+    lookup->job = (simba_job){.run = look_up, .done = looked_up, .length = SIMBA_JOB_PATIENT};
     lookup->host = host;
     lookup->over = over;
     lookup->owner = owner;

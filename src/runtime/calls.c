@@ -111,7 +111,7 @@ static int ask(struct call *call, unsigned cap, simba_error *err)
         call->request.deadline = simba__local_add(client->now, client->timing.op_timeout_ns);
         simba__submit(client, &call->request);
         while (!call->answered)
-            simba__turn_await(client, &client->changed, SIMBA__NEVER);
+            simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
         client->calls--; /* and not before: a client that closes waits for us to have left */
         simba__turn_signal(client, &client->changed);
         rc = call->request.reply.status;

@@ -238,7 +238,7 @@ static void close_store(simba_client *client)
     simba__topics_settle(&client->topics, client->backend, client->store, false);
     client->backend->close(client->store);
     while (!client->store_closed)
-        simba__turn_await(client, &client->changed, SIMBA__NEVER);
+        simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
     simba__leave(client);
 }
 
@@ -293,7 +293,7 @@ static void stop_parties(simba_client *client)
         if (!busy)
             return;
         if (!helped)
-            simba__turn_await(client, &client->changed, SIMBA__NEVER);
+            simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
     }
 }
 

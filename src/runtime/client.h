@@ -74,9 +74,9 @@ void simba__leave(simba_client *client);
 /* In a turn: wait until `cond` is signalled or `until` has come (SIMBA__NEVER: no limit). False: it came. Like any
  * condition variable it may return for no reason. */
 bool simba__turn_wait(simba_client *client, pthread_cond_t *cond, simba_local until);
-/* The same, for a thread that waits for the store's answer: if that takes a job, or has to be read from somewhere, it may
- * as well do it itself. */
-bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until);
+/* The same, for a thread that waits for the store's answer: if that has to be read from somewhere, or takes a job that is not
+ * longer than `longest`, it may as well do it itself. */
+bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until, simba_job_length longest);
 /* In a turn: what is waited for by this condition may have come about. */
 void simba__turn_signal(simba_client *client, pthread_cond_t *cond);
 /* In a turn: leave it, and come back. For calling the application. */

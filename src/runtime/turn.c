@@ -226,11 +226,11 @@ static bool may_lead(const simba_client *client)
     return !client->led_for && (client->reactor.answering > 0 || !client->keeper.started);
 }
 
-bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until)
+bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until, simba_job_length longest)
 {
     if (settle(client))
         return true; /* what was waited for may have happened in here */
-    simba_job *job = simba__worker_take(&client->worker);
+    simba_job *job = simba__worker_take(&client->worker, longest);
     if (job) {
         run_job(client, job);
         return true;

@@ -654,10 +654,10 @@ static void test_watch_is_patient(void **state)
     testhost_request r = testhost_request_of(&a, SIMBA_OP_READ, "a", NULL, 0, 0);
     testhost_submit(&a, &r);
     testhost_flush(&a);
-    assert_false(a.first_job->patient);
+    assert_false(a.first_job->length == SIMBA_JOB_PATIENT);
     testhost_run_jobs(&a);
     assert_int_equal(testhost_watch(&a, &topic), 0);
-    assert_true(a.first_job->patient);
+    assert_true(a.first_job->length == SIMBA_JOB_PATIENT);
     testhost_run_jobs(&a);
     testhost_unwatch(&a, &topic);
     testhost_close(&a);

@@ -194,7 +194,7 @@ static void post(lane *l, bool reads)
     l->running = true;
     l->reads = reads;
     /* A look has more time than who waits in a call: on a connection that has gone silent it would keep that thread. */
-    l->job.patient = !l->batch.conn.mysql || l->looks;
+    l->job.length = !l->batch.conn.mysql || l->looks ? SIMBA_JOB_PATIENT : SIMBA_JOB_LONG;
     l->s->read_last = reads;
     l->began = ++l->s->watches.clock;
     l->cut_at = (simba_local){0};

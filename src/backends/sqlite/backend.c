@@ -20,6 +20,8 @@
 #include "util/mem.h"
 
 #define PROBE_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
+#define BRIEF_NS (10 * SIMBA__NS_PER_MS)  /* so long anybody may be kept who waits, by a batch that */
+#define BRIEF_REQUESTS 64                 /* has no more than so many requests */
 #define POLL_NS (1000 * SIMBA__NS_PER_MS) /* behind the bell */
 #define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
 
@@ -30,7 +32,8 @@ typedef struct store {
     bool closing;
 
     simba_job job;
-    bool running; /* the batch is the worker's */
+    bool running;   /* the batch is the worker's */
+    bool contended; /* somebody had the file for longer than a brief job lasts */
     simba__batch batch;
 
     simba__news news;
@@ -141,9 +144,11 @@ static void start(store *s)
     fail_late(s, now);
     simba_local until = {s->pending ? INT64_MAX : now.ns + PROBE_PATIENCE_NS};
     size_t count = 0;
+    bool brief = !s->contended && !s->refresh_wanted;
     s->batch.writes = false;
     for (const simba_request *r = s->pending; r; r = r->next, count++) {
         s->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST;
+        brief &= r->op != SIMBA_OP_LIST && count < BRIEF_REQUESTS;
         if (r->deadline.ns < until.ns)
             until = r->deadline;
     }
@@ -154,6 +159,9 @@ static void start(store *s)
     }
     s->batch.requests = requests;
     s->batch.count = count;
+    s->job.length = brief ? SIMBA_JOB_BRIEF : SIMBA_JOB_LONG;
+    if (brief && until.ns > now.ns + BRIEF_NS)
+        until.ns = now.ns + BRIEF_NS; /* if that does not do, it is tried again, for longer and elsewhere */
     simba__patience_set(&s->batch.db.patience, until);
     s->refresh_wanted = false;
     s->running = true;
@@ -424,6 +432,7 @@ static void batch_done(simba_job *job)
                      s->batch.db.path);
     if (renewed)
         adopt_fresh(s);
+    s->contended = s->batch.error.code == SIMBA_ETIMEDOUT;
     if (s->batch.error.code < 0)
         fail_batch(s);
     else

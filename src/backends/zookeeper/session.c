@@ -73,7 +73,7 @@ static void close_handle(zk_store *self)
         zookeeper_close(zh);
         return;
     }
-    *closing = (struct closing){{.run = run_close, .done = handle_closed, .patient = true}, self, zh};
+    *closing = (struct closing){{.run = run_close, .done = handle_closed, .length = SIMBA_JOB_PATIENT}, self, zh};
     self->pending++;
     self->host->work(self->host, &closing->job);
 }
