@@ -224,11 +224,11 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
 /* From here on the store is open, and has to be closed before anything is torn down. */
 static int start_threads(simba_client *client, simba_error *err)
 {
-    int rc = simba__keeper_start(client, err);
-    if (rc == 0)
-        rc = simba__worker_start(&client->worker, client, client->host.workers, err);
+    int rc = simba__worker_start(&client->worker, client, client->host.workers, err);
     if (rc == 0)
         rc = simba__dispatcher_init(client, err);
+    if (rc == 0)
+        rc = simba__keeper_start(client, err); /* the last, for it begins to take turns at once */
     return rc;
 }
 

@@ -89,12 +89,13 @@ int simba__keeper_start(simba_client *client, simba_error *err)
     simba__keeper *keeper = &client->keeper;
     if (simba__cond_init(&keeper->hushed) != 0)
         return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
-    if (simba__thread_create(&keeper->thread, keep, client) != 0) {
-        pthread_cond_destroy(&keeper->hushed);
-        return simba__fail(err, SIMBA_ESYSTEM, "cannot start the client's thread");
-    }
-    keeper->started = true;
-    return 0;
+    simba__enter(client); /* others may be in turns already, and look whether there is one */
+    keeper->started = simba__thread_create(&keeper->thread, keep, client) == 0;
+    simba__leave(client);
+    if (keeper->started)
+        return 0;
+    pthread_cond_destroy(&keeper->hushed);
+    return simba__fail(err, SIMBA_ESYSTEM, "cannot start the client's thread");
 }
 
 void simba__keeper_stop(simba_client *client)
