@@ -27,6 +27,9 @@
 /* A job that nobody waits for any more may be about to end. To cut its connection makes a slow server slower. */
 #define GRACE_NS (250 * SIMBA__NS_PER_MS)
 
+/* How many rows that a LIST leaves out are named. */
+enum { FLAWS_TOLD = 10 };
+
 typedef struct store store;
 
 typedef struct lane {
@@ -419,16 +422,32 @@ static void tell_news(lane *l, simba_local now)
     }
 }
 
+/* The first ones by name, the others by their number. */
+static void log_flaw(store *s, const simba__my_found *found, size_t *count)
+{
+    if (++*count <= FLAWS_TOLD)
+        s->host->log(s->host, SIMBA_LOG_WARN, "mysql %s: a row of %s is not listed: %s", s->options.where,
+                     s->options.table, found->text);
+}
+
 /* What a LIST or an EXAMINE found, before it completes. */
 static int tell_found(store *s, simba_request *request, const simba__my_item *item)
 {
     int rc = 0;
+    size_t flaws = 0;
     for (const simba__my_found *found = item->found; found && rc == 0; found = found->next) {
+        if (found->is_flawed) {
+            log_flaw(s, found, &flaws);
+            continue;
+        }
         const simba_listing listing = {found->text, &found->owner, found->now_ms, -1};
         const simba_finding finding = {found->verdict, found->what, found->text, found->remedy};
         rc = request->op == SIMBA_OP_LIST ? s->host->listed(s->host, request, &listing)
                                           : s->host->found(s->host, request, &finding);
     }
+    if (flaws > FLAWS_TOLD)
+        s->host->log(s->host, SIMBA_LOG_WARN, "mysql %s: %zu more rows of %s are not listed", s->options.where,
+                     flaws - FLAWS_TOLD, s->options.table);
     return rc;
 }
 

@@ -21,7 +21,8 @@ struct simba__my_found {
     simba_verdict verdict;
     const char *remedy;
     const char *what;
-    char text[]; /* the mutex, or the text of a finding */
+    bool is_flawed; /* LIST: a row that cannot be ours, for the log */
+    char text[];    /* the mutex; what is wrong with the row; or the text of a finding */
 };
 
 typedef struct simba__my_item {

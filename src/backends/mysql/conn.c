@@ -329,7 +329,7 @@ int simba__my_conn_execute(simba__my_conn *conn, simba__my_statement which, size
 int simba__my_conn_fetch(simba__my_conn *conn, MYSQL_STMT *statement, simba_error *err)
 {
     const int rc = mysql_stmt_fetch(statement);
-    if (rc == 0 || rc == MYSQL_DATA_TRUNCATED) /* see mutex_cut and owner_cut */
+    if (rc == 0 || rc == MYSQL_DATA_TRUNCATED) /* see is_cut */
         return 1;
     if (rc == MYSQL_NO_DATA) {
         mysql_stmt_free_result(statement);
