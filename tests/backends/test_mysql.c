@@ -741,6 +741,31 @@ static void test_watch_is_patient(void **state)
     testhost_close(&a);
 }
 
+/* A renewal that has got no answer in time is asked for again by the other connection, while the first still waits; and the
+ * late answer of that does no harm. */
+static void test_renewal_by_another_connection(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    testhost_request late = testhost_request_of(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    testhost_submit(&a, &late);
+    testhost_flush(&a);
+    simba_job *job = a.first_job; /* its worker waits for the server while time passes */
+    assert_non_null(job);
+    a.first_job = NULL;
+    a.last_job = &a.first_job;
+    testhost_advance(&a, 4100);
+    assert_int_equal(late.error.code, SIMBA_ETIMEDOUT);
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    a.first_job = job;
+    a.last_job = &job->next;
+    testhost_run_jobs(&a);
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
+    assert_mine(acquire(&a, "orders", "you", 2));
+    testhost_close(&a);
+}
+
 /* --- what the client remembers --------------------------------------------------------------------------------------- */
 
 /* A replica that was promoted has an older row: tokens go on from what was seen here, and while one of ours holds the mutex
@@ -867,6 +892,7 @@ int main(void)
         cmocka_unit_test_setup(test_watch, setup),
         cmocka_unit_test_setup(test_watch_own, setup),
         cmocka_unit_test_setup(test_watch_is_patient, setup),
+        cmocka_unit_test_setup(test_renewal_by_another_connection, setup),
         cmocka_unit_test_setup(test_older_row, setup),
         cmocka_unit_test_setup(test_clock_steps_back, setup),
         cmocka_unit_test_setup(test_agrees_with_the_model, setup),

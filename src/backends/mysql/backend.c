@@ -93,6 +93,11 @@ static void fail_all(store *s, queue *q, int code, const char *text)
     }
 }
 
+static unsigned number_of(const lane *l)
+{
+    return (unsigned)(l - l->s->lanes) + 1;
+}
+
 /* --- deadlines ------------------------------------------------------------------------------------------- */
 
 static void fail_late_request(store *s, simba_request *request)
@@ -116,6 +121,17 @@ static int64_t fail_late_queue(store *s, queue *q, simba_local now)
     return earliest_ns;
 }
 
+/* Whoever wanted to renew may ask again by another connection: this one may be waiting for packets that got lost. A renewal
+ * that is carried out late does no harm, also after another one or a release; an acquire might. */
+static void give_up(lane *l, simba__my_item *item)
+{
+    fail_late_request(l->s, item->request);
+    item->request = NULL;
+    item->is_given_up = item->ask.op == SIMBA_OP_RENEW;
+    if (item->is_given_up)
+        simba__my_books_finish(&l->s->books, item->ask.mutex, number_of(l));
+}
+
 /* The worker still has the items: they only lose those who wait for them. */
 static int64_t fail_late_items(lane *l, simba_local now)
 {
@@ -130,10 +146,9 @@ static int64_t fail_late_items(lane *l, simba_local now)
             continue;
         }
         if (item->request)
-            fail_late_request(l->s, item->request);
+            give_up(l, item);
         if (item->watched)
             ((simba__my_watched *)item->watched)->look = NULL;
-        item->request = NULL;
         item->watched = NULL;
     }
     if (earliest_ns != INT64_MAX || l->cut_at.ns == INT64_MAX)
@@ -211,11 +226,6 @@ static size_t measure(const queue *q, size_t *bytes)
     for (const simba_request *r = q->first; r; r = r->next, count++)
         *bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0);
     return count;
-}
-
-static unsigned number_of(const lane *l)
-{
-    return (unsigned)(l - l->s->lanes) + 1;
 }
 
 /* What another lane is at work on stays in the queue. */
@@ -490,7 +500,7 @@ static void done(simba_job *job)
         s->looking = l->looks = false;
     tell_news(l, now);
     for (size_t i = 0; i < l->batch.count; i++) {
-        if (!l->reads)
+        if (!l->reads && !l->batch.items[i].is_given_up)
             simba__my_books_finish(&s->books, l->batch.items[i].ask.mutex, number_of(l));
         answer(s, &l->batch.items[i]);
     }
