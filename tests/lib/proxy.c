@@ -3,9 +3,11 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -46,6 +48,17 @@ static void accept_one(proxy *p)
     setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     p->links[i][0] = client;
     p->links[i][1] = server;
+}
+
+/* The kernel drops what comes in for a socket whose filter lets nothing pass, before TCP has seen it. Sockets that are
+ * accepted have the filter of their listener. */
+static void lose(int fd, bool loses)
+{
+    struct sock_filter nothing[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+    const struct sock_fprog program = {.len = 1, .filter = nothing};
+    if (fd >= 0 &&
+        setsockopt(fd, SOL_SOCKET, loses ? SO_ATTACH_FILTER : SO_DETACH_FILTER, &program, sizeof program) != 0 && loses)
+        abort();
 }
 
 /* One piece from one side to the other. The pieces of a lock's protocol are small: the other side takes them at once. */
@@ -113,6 +126,9 @@ void proxy_set(proxy *p, proxy_mode mode)
 {
     pthread_mutex_lock(&p->lock);
     p->mode = mode;
+    lose(p->listener, mode == PROXY_LOSS);
+    for (int i = 0; i < PROXY_LINKS; i++)
+        lose(p->links[i][0], mode == PROXY_LOSS);
     for (int i = 0; i < PROXY_LINKS && mode == PROXY_CUT; i++)
         if (p->links[i][0] >= 0)
             hang_up(p, i);

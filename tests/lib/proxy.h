@@ -9,6 +9,7 @@ typedef enum proxy_mode {
     PROXY_FREEZE, /* connections stand, and new ones are accepted, but no byte passes in either direction */
     PROXY_DEAF,   /* what the client says passes, the answers do not */
     PROXY_CUT,    /* connections are closed, and new ones too */
+    PROXY_LOSS, /* every packet gets lost: the client's kernel repeats them, in pauses that grow, also those to connect */
 } proxy_mode;
 
 enum { PROXY_LINKS = 16 };

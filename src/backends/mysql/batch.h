@@ -21,7 +21,8 @@ struct simba__my_found {
     simba_verdict verdict;
     const char *remedy;
     const char *what;
-    char text[]; /* the mutex, or the text of a finding */
+    bool is_flawed; /* LIST: a row that cannot be ours, for the log */
+    char text[];    /* the mutex; what is wrong with the row; or the text of a finding */
 };
 
 typedef struct simba__my_item {
@@ -33,6 +34,7 @@ typedef struct simba__my_item {
     bool kept_back;         /* and yet it was free in the table */
     bool is_refused;        /* it was not even sent */
     bool put_off;           /* to be done by another job */
+    bool is_given_up;       /* RENEW: nobody waits for it any more; other lanes may work on its mutex. In turns only */
     uint64_t version;       /* of the row, afterwards */
     simba_error *error;     /* NULL: the reply counts */
     simba__my_found *found;

@@ -13,7 +13,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 
-#define FIRST_REACH_NS (250 * SIMBA__NS_PER_MS)
+#define LEAST_REACH_NS (250 * SIMBA__NS_PER_MS)
 /* The library runs its call on a stack of its own; the system's resolver and OpenSSL want some room there. */
 static const size_t stack_bytes = 256 * 1024;
 
@@ -293,8 +293,10 @@ int simba__my_connect(simba__my_conn *conn, simba_error *err)
     const int rc = check_public_key(conn, err);
     if (rc < 0)
         return rc;
-    for (int64_t reach_ns = FIRST_REACH_NS;; reach_ns *= 2) {
-        attempt a = {.conn = conn, .reach_ns = reach_ns};
+    const int64_t began_ns = conn->host->now(conn->host).ns;
+    for (;;) {
+        const int64_t half_ns = (conn->host->now(conn->host).ns - began_ns) / 2;
+        attempt a = {.conn = conn, .reach_ns = half_ns > LEAST_REACH_NS ? half_ns : LEAST_REACH_NS};
         conn->mysql = mysql_init(NULL);
         if (!conn->mysql)
             return out_of_memory(conn, err);

@@ -6,8 +6,8 @@
  *   - we wait for the descriptor ourselves, with one deadline over all steps, and show it to whoever has to interrupt us.
  *     Only the TLS handshake waits inside of the library; the store cuts the descriptor when the deadline has passed;
  *   - where TLS is wanted we read the server's greeting before the library does, and end the connection if it offers none;
- *   - an attempt to reach the server that has had no answer is given up and made anew, after 250 ms, 500 ms and so on. The
- *     kernel would repeat a packet that was lost after a second only.
+ *   - an attempt to reach the server that has had no answer for 250 ms, or for half as long as we have tried, is given up and
+ *     made anew. The kernel would repeat a packet that was lost after a second only.
  *
  * How the server may ask for the password:
  *   mysql_native_password, client_ed25519   always: the password itself is not sent
