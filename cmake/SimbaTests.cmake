@@ -191,7 +191,8 @@ endforeach()
 # A consumer of a sanitized library would have to be sanitized too: not what is to be shown here.
 if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
     _simba_add_test(install consumer
-        COMMAND "${PROJECT_SOURCE_DIR}/tests/install/run" "${PROJECT_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_C_COMPILER}")
+        COMMAND "${PROJECT_SOURCE_DIR}/tests/install/run" "${PROJECT_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_C_COMPILER}"
+        $<CONFIG>)
     _simba_add_test(install docs
         COMMAND "${PROJECT_SOURCE_DIR}/tests/docs/run" "${PROJECT_SOURCE_DIR}" "${CMAKE_C_COMPILER}")
 endif()

@@ -85,7 +85,8 @@ int simba__registry_find(const char *scheme, simba_error *err, const simba_backe
                 (size_t)snprintf(known + length, sizeof known - length, "%s%s://", length ? ", " : "", own[i].name);
     }
     return simba__fail(err, SIMBA_EURL, "unknown scheme \"%.40s\" in the store URL%s%s%s; there is %s", scheme,
-                       meant.name ? " (did you mean " : "", meant.name ? meant.name : "", meant.name ? "://?)" : "", known);
+                       meant.name ? " (did you mean " : "", meant.name ? meant.name : "", meant.name ? "://?)" : "",
+                       known);
 }
 
 static bool is_complete(const simba_backend *backend)

@@ -717,13 +717,8 @@ static void durations(void **state)
     static const struct {
         const char *text;
         int64_t ms;
-    } good[] = {{"0ms", 0},
-                {"500ms", 500},
-                {"10s", 10000},
-                {"2m", 120000},
-                {"1h", 3600000},
-                {"007s", 7000},
-                {"9223372036854775807ms", INT64_MAX}};
+    } good[] = {{"0ms", 0},      {"500ms", 500}, {"10s", 10000}, {"2m", 120000},
+                {"1h", 3600000}, {"007s", 7000}, {"1.5s", 1500}, {"9223372036854775807ms", INT64_MAX}};
     (void)state;
     int64_t ms = 42;
     assert_rc(SIMBA_EINVAL, simba_duration_parse(NULL, &ms));

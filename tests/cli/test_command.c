@@ -190,9 +190,8 @@ static void tck_uses_its_mutexes_again(void **state)
     assert_in_range(rows, 2, 40);
     assert_int_equal(SIMBA("tck", url, "--only", "names-are-exact"), 0);
     assert_int_equal(rows_of(url), rows);
-    assert_int_equal(SIMBA("run", "tck-lane-0", "--url", url, "--", SIMBA_TEST_COMMAND, "tck", url, "--only",
-                           "names-are-exact"),
-                     0);
+    assert_int_equal(
+        SIMBA("run", "tck-lane-0", "--url", url, "--", SIMBA_TEST_COMMAND, "tck", url, "--only", "names-are-exact"), 0);
     assert_int_equal(rows_of(url), 2 * rows);
     static const char *const suffixes[] = {"", "-wal", "-shm", "-notify"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {

@@ -21,6 +21,8 @@ static void real_runs_are_drawn(void **state)
     assert_non_null(strstr(out_of(&last), "  m/first%20one  "));
     assert_non_null(strstr(out_of(&last), "owner"));
     assert_int_equal(RUN("timeline", in_dir("events"), "--svg", in_dir("a.svg"), "--title", "1 < 2"), 0);
+    assert_int_equal(RUN("run", "--event-log", in_dir("evil"), "--id", "\302\233x\342\200\256", "m", "--", "true"), 0);
+    assert_non_null(strstr(contents(in_dir("evil")), " m/%c2%9bx%e2%80%ae start\n"));
     const char *svg = contents(in_dir("a.svg"));
     assert_non_null(strstr(svg, "<svg xmlns"));
     assert_non_null(strstr(svg, "1 &lt; 2"));

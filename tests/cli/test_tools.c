@@ -84,8 +84,7 @@ static void doctor_says_where_it_looked(void **state)
     assert_int_equal(RUN("doctor", "--url", "memory://x"), 0);
     assert_non_null(strstr(out_of(&last), "This store covers one process only"));
     char text[600];
-    snprintf(text, sizeof text, "simba.sqlite.url = sqlite://%s\n",
-             in_dir("other.db"));
+    snprintf(text, sizeof text, "simba.sqlite.url = sqlite://%s\n", in_dir("other.db"));
     write_file(in_dir("my.conf"), text);
     unsetenv("SIMBA_URL");
     assert_int_equal(RUN("doctor", "--config", in_dir("my.conf")), 0);
@@ -161,7 +160,7 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(init_needs_to_write),  TEST(doctor_finds_short_leases), TEST(doctor_says_where_it_looked),
+        TEST(init_needs_to_write),  TEST(doctor_finds_short_leases),  TEST(doctor_says_where_it_looked),
         TEST(init_makes_the_store), TEST(doctor_finds_what_is_wrong), TEST(doctor_explains_what_cannot_be_opened),
         TEST(bench_prints_numbers), TEST(every_command_is_explained),
     };
