@@ -9,7 +9,9 @@
  * Completion. Every request that was submitted completes exactly once, by host->complete or host->fail, at the latest
  * at its deadline. Completing may happen inside `submit`: it only queues, and the runtime looks at the queue after the
  * call has returned. "Somebody else owns it" is an outcome, never an error. An error means: whether it was carried
- * out is not known. `text` of an error names the store and the cause, never a password.
+ * out is not known. `text` of an error names the store and the cause, never a password. The runtime checks every reply:
+ * a grant or renewal (MINE) that does not name the request's id, has no token, has another token than the one to be
+ * renewed, or has a lease that is over at the reply's own now_ms, becomes an error.
  *
  * Memory. The runtime allocates the instance (`instance_size`, zeroed) and frees it after `fini`; a back end frees
  * only what it made. A request and all it points to belong to the runtime and stay put until completion. A topic
@@ -24,7 +26,7 @@
  *   RENEW          extends only a live grant of this id, nonce and token, and never changes the token.
  *                  REVOKED when the grant was forced away, NOT_MINE otherwise.
  *   RELEASE        ends a grant of this id and nonce (and token, if that is not 0), and leaves any queue of waiters.
- *                  MINE when there was one, NOT_MINE otherwise.
+ *                  MINE when there was one, REVOKED when it was forced away, NOT_MINE otherwise.
  *   READ           the owner.
  *   LIST           every mutex whose name matches `mutex`, a shell pattern or NULL, through host->listed.
  *   FORCE_RELEASE  ends any grant. MINE when there was one, NOT_MINE when nobody owned it.
@@ -66,7 +68,7 @@ typedef enum simba_op {
 typedef enum simba_outcome {
     SIMBA_NOT_MINE, /* somebody else's, nobody's, or no longer mine */
     SIMBA_MINE,     /* granted, renewed, released as asked */
-    SIMBA_REVOKED,  /* RENEW: it was forced away from us */
+    SIMBA_REVOKED,  /* RENEW, RELEASE: it was forced away from us */
 } simba_outcome;
 
 typedef struct simba_reply {

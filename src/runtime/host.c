@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/delivery.h"
+#include "core/reply.h"
 #include "runtime/calls.h"
 #include "runtime/member.h"
 #include "util/clock.h"
@@ -79,9 +80,8 @@ static uint64_t host_random(simba_host *host)
 
 /* --- requests -------------------------------------------------------------------------------------- */
 
-static void host_complete(simba_host *host, simba_request *request)
+static void queue_answer(simba_client *client, simba_request *request)
 {
-    simba_client *client = of(host);
     request->queue_next = NULL;
     *client->completed_last = request;
     client->completed_last = &request->queue_next;
@@ -114,7 +114,19 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
         *request->err = error;
     memset(&request->reply, 0, sizeof request->reply);
     request->reply.status = code;
-    host_complete(host, request);
+    queue_answer(client, request);
+}
+
+/* Every answer of every store goes through the check. */
+static void host_complete(simba_host *host, simba_request *request)
+{
+    simba_client *client = of(host);
+    simba_error fault;
+    const int code = simba__reply_check(request, client->timing.session, &fault);
+    if (code < 0)
+        host_fail(host, request, code, "%s: %s", simba_url_scheme(client->url), fault.text);
+    else
+        queue_answer(client, request);
 }
 
 /* --- pushes ---------------------------------------------------------------------------------------- */
@@ -137,7 +149,8 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
     simba_client *client = of(host);
     client->stats.pushes++;
     if (topic) {
-        deliver(client, (simba__topic *)(void *)topic, push);
+        const simba_push sound = simba__push_check(push);
+        deliver(client, (simba__topic *)(void *)topic, &sound);
         return;
     }
     if (push->kind == SIMBA_PUSH_SESSION_LOST)
@@ -154,12 +167,13 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
 {
     simba_client *client = of(host);
     client->stats.pushes++;
+    const simba_push sound = simba__push_check(push);
     const simba__topic *topic = simba__topics_find(&client->topics, mutex);
     for (simba__party *party = topic ? topic->first : NULL; party; party = party->topic_next) {
         const simba__member *member = (const simba__member *)(const void *)party;
         if (!party->type->is_member || member->machine.nonce != nonce)
             continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = &sound};
         party->type->event(party, &event);
         return;
     }

@@ -6,6 +6,7 @@
 
 #include "core/chronicle.h"
 #include "core/delivery.h"
+#include "core/reply.h"
 #include "sim/world.h"
 
 static void step(sim *s, sim_party *party, simba__event *event);
@@ -342,8 +343,11 @@ static void locker_event(sim *s, sim_party *party, sim_event_kind kind)
 static void deliver_reply(sim *s, const sim_message *message)
 {
     sim_party *party = &s->party[message->party];
-    const simba_reply reply = message->request.reply;
+    simba_reply reply = message->request.reply;
     simba__event event = {.kind = SIMBA__EV_REPLY, .generation = message->generation, .reply = &reply};
+    const int fault = simba__reply_check(&message->request, s->plan->store == SIM_STORE_SESSION, NULL);
+    if (fault < 0)
+        reply = (simba_reply){.status = fault};
     if (!party->running && !party->outstanding)
         return;
     /* A session store's client fails what an earlier session has not answered. */

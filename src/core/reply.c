@@ -1,0 +1,63 @@
+/* See reply.h. */
+#include "core/reply.h"
+
+#include <string.h>
+
+#include "util/error.h"
+
+static bool is_terminated(const simba_owner *owner)
+{
+    return memchr(owner->id, '\0', sizeof owner->id) != NULL;
+}
+
+/* REVOKED answers whoever thought to hold it. MINE answers whatever can be granted or ended. */
+static bool fits(simba_op op, simba_outcome outcome)
+{
+    switch (outcome) {
+    case SIMBA_NOT_MINE:
+        return true;
+    case SIMBA_MINE:
+        return op == SIMBA_OP_ACQUIRE || op == SIMBA_OP_RENEW || op == SIMBA_OP_RELEASE || op == SIMBA_OP_FORCE_RELEASE;
+    case SIMBA_REVOKED:
+        return op == SIMBA_OP_RENEW || op == SIMBA_OP_RELEASE;
+    }
+    return false;
+}
+
+static int check_grant(const simba_request *request, bool session, simba_error *err)
+{
+    const simba_owner *owner = &request->reply.owner;
+    if (strcmp(owner->id, request->id) != 0)
+        return simba__fail(err, SIMBA_ESTORE, "the store says that we own it, and names %s as the owner",
+                           owner->id[0] ? "somebody else" : "nobody");
+    if (owner->token == 0)
+        return simba__fail(err, SIMBA_ESTORE, "the store says that we own it, without a token");
+    if (request->op == SIMBA_OP_RENEW && owner->token != request->token)
+        return simba__fail(err, SIMBA_ESTORE, "the store renewed token %llu under token %llu",
+                           (unsigned long long)request->token, (unsigned long long)owner->token);
+    if (!session && owner->transition_at_ms <= request->reply.now_ms)
+        return simba__fail(err, SIMBA_ETIMEDOUT, "the lease was over when the store answered");
+    return 0;
+}
+
+int simba__reply_check(const simba_request *request, bool session, simba_error *err)
+{
+    const simba_reply *reply = &request->reply;
+    if (reply->status != 0)
+        return reply->status < 0 ? 0
+                                 : simba__fail(err, SIMBA_ESTORE, "the store answered with status %d", reply->status);
+    if (!is_terminated(&reply->owner))
+        return simba__fail(err, SIMBA_ESTORE, "the store names an owner with an id of more than %d bytes",
+                           SIMBA_ID_MAX);
+    if (!fits(request->op, reply->outcome))
+        return simba__fail(err, SIMBA_ESTORE, "the store answered with outcome %d, which does not fit the request",
+                           (int)reply->outcome);
+    const bool grants = request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW;
+    return grants && reply->outcome == SIMBA_MINE ? check_grant(request, session, err) : 0;
+}
+
+simba_push simba__push_check(const simba_push *push)
+{
+    const bool sound = is_terminated(&push->owner) && push->owner.id[0] != '\0';
+    return push->kind != SIMBA_PUSH_ACQUIRED || sound ? *push : (simba_push){.kind = SIMBA_PUSH_CHANGED};
+}

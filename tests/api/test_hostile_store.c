@@ -1,0 +1,300 @@
+/* What a store says is checked before anybody acts on it: a store that is broken, or not what the URL says it is, must not
+ * make anyone lead. The store here grants everything, and garbles its answers as a test tells it to. */
+#include <simba/backend.h>
+#include <stdatomic.h>
+
+#include "api/support.h"
+
+enum { TTL_MS = 120, TRANSITION_MS = 80 };
+
+typedef void (*garble_fn)(const simba_request *request, simba_reply *reply);
+
+static _Atomic(garble_fn) garble_grant, garble_renewal;
+static atomic_uint acquires, renewals, releases;
+
+/* --- the store ------------------------------------------------------------------------------------ */
+
+struct hostile {
+    simba_host *host;
+    simba_topic *topic;
+    simba_owner owner;
+    uint64_t token;
+};
+
+static struct hostile *opened;
+
+static int hostile_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
+{
+    (void)url;
+    (void)err;
+    opened = self;
+    opened->host = host;
+    opened->token = 6;
+    return 0;
+}
+
+static void grant(struct hostile *store, const simba_request *request, simba_reply *reply)
+{
+    if (request->op == SIMBA_OP_ACQUIRE)
+        store->token++;
+    memset(&store->owner, 0, sizeof store->owner);
+    strcpy(store->owner.id, request->id);
+    store->owner.token = store->token;
+    store->owner.ttl_at_ms = reply->now_ms + request->ttl_ms;
+    store->owner.transition_at_ms = store->owner.ttl_at_ms + request->transition_ms;
+    reply->owner = store->owner;
+    reply->outcome = SIMBA_MINE;
+}
+
+static void hostile_submit(void *self, simba_request *request)
+{
+    struct hostile *store = self;
+    const simba_reply fresh = {.now_ms = store->host->epoch_us(store->host) / 1000};
+    request->reply = fresh;
+    garble_fn garble = NULL;
+    if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW) {
+        const bool renews = request->op == SIMBA_OP_RENEW;
+        grant(store, request, &request->reply);
+        garble = atomic_load(renews ? &garble_renewal : &garble_grant);
+        atomic_fetch_add(renews ? &renewals : &acquires, 1);
+    } else if (request->op == SIMBA_OP_RELEASE) {
+        request->reply.outcome = SIMBA_MINE;
+        atomic_fetch_add(&releases, 1);
+    }
+    if (garble)
+        garble(request, &request->reply);
+    store->host->complete(store->host, request);
+}
+
+static void hostile_flush(void *self)
+{
+    (void)self;
+}
+
+static int hostile_watch(void *self, simba_topic *topic)
+{
+    struct hostile *store = self;
+    store->topic = topic;
+    return 0;
+}
+
+static void hostile_unwatch(void *self, simba_topic *topic)
+{
+    struct hostile *store = self;
+    (void)topic;
+    store->topic = NULL;
+}
+
+static void hostile_close(void *self)
+{
+    struct hostile *store = self;
+    store->host->closed(store->host);
+}
+
+/* Says, in a turn, that somebody has it who cannot. */
+static void hostile_woken(void *self)
+{
+    struct hostile *store = self;
+    const simba_push push = {.kind = SIMBA_PUSH_ACQUIRED, .owner = {.token = 1}};
+    if (store->topic)
+        store->host->push(store->host, store->topic, &push);
+}
+
+static int register_store(void **state)
+{
+    (void)state;
+    static const char *const schemes[] = {"hostile", NULL};
+    static const char *const keys[] = {NULL};
+    static const simba_backend backend = {
+        .version = SIMBA_BACKEND_VERSION,
+        .schemes = schemes,
+        .keys = keys,
+        .instance_size = sizeof(struct hostile),
+        .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE,
+        .init = hostile_init,
+        .submit = hostile_submit,
+        .flush = hostile_flush,
+        .watch = hostile_watch,
+        .unwatch = hostile_unwatch,
+        .woken = hostile_woken,
+        .close = hostile_close,
+        .fini = hostile_flush,
+    };
+    return simba_backend_register(&backend);
+}
+
+static simba_client *open_hostile(void)
+{
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    simba_client *client = NULL;
+    simba_error err = {0};
+    options.timing = lease(TTL_MS, TRANSITION_MS);
+    atomic_store(&garble_grant, NULL);
+    atomic_store(&garble_renewal, NULL);
+    atomic_store(&acquires, 0);
+    atomic_store(&renewals, 0);
+    atomic_store(&releases, 0);
+    if (simba_client_open("hostile://here", &options, &err, &client) < 0)
+        fail_msg("%s", err.text);
+    return client;
+}
+
+/* --- ways to be wrong ------------------------------------------------------------------------------ */
+
+static void names_nobody(const simba_request *request, simba_reply *reply)
+{
+    (void)request;
+    memset(&reply->owner, 0, sizeof reply->owner);
+}
+
+static void names_another(const simba_request *request, simba_reply *reply)
+{
+    (void)request;
+    strcpy(reply->owner.id, "somebody-else");
+}
+
+static void names_without_end(const simba_request *request, simba_reply *reply)
+{
+    (void)request;
+    memset(reply->owner.id, 'x', sizeof reply->owner.id);
+}
+
+static void has_no_token(const simba_request *request, simba_reply *reply)
+{
+    (void)request;
+    reply->owner.token = 0;
+}
+
+static void is_long_past(const simba_request *request, simba_reply *reply)
+{
+    (void)request;
+    reply->owner.ttl_at_ms = reply->now_ms - 5000;
+    reply->owner.transition_at_ms = reply->now_ms - 2000;
+}
+
+static void ends_now(const simba_request *request, simba_reply *reply)
+{
+    (void)request;
+    reply->owner.transition_at_ms = reply->now_ms;
+}
+
+static void has_another_outcome(const simba_request *request, simba_reply *reply)
+{
+    (void)request;
+    reply->outcome = (simba_outcome)7;
+}
+
+static void has_another_token(const simba_request *request, simba_reply *reply)
+{
+    (void)request;
+    reply->owner.token++;
+}
+
+static const struct {
+    garble_fn garble;
+    int code;
+    const char *text; /* part of what is said */
+} wrong_grants[] = {
+    {names_nobody, SIMBA_ESTORE, "names nobody as the owner"},
+    {names_another, SIMBA_ESTORE, "names somebody else as the owner"},
+    {names_without_end, SIMBA_ESTORE, "more than 128 bytes"},
+    {has_no_token, SIMBA_ESTORE, "without a token"},
+    {is_long_past, SIMBA_EUNAVAILABLE, "over when the store answered"},
+    {ends_now, SIMBA_EUNAVAILABLE, "over when the store answered"},
+    {has_another_outcome, SIMBA_ESTORE, "outcome 7"},
+};
+
+/* --- tests ----------------------------------------------------------------------------------------- */
+
+/* A locker does not take such a grant, says what is wrong with it, and gives back what the store may have granted. */
+static void a_locker_takes_no_malformed_grant(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(wrong_grants); i++) {
+        simba_client *client = open_hostile();
+        simba_locker *locker = NULL;
+        simba_error err = {0};
+        assert_rc(0, simba_locker_new(client, "m", NULL, &err, &locker));
+        atomic_store(&garble_grant, wrong_grants[i].garble);
+        assert_rc(wrong_grants[i].code, simba_locker_acquire(locker, 0, &err));
+        if (!strstr(err.text, wrong_grants[i].text))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, wrong_grants[i].text);
+        assert_int_equal(simba_locker_held_for_ms(locker), 0);
+        assert_int_equal(atomic_load(&releases), 1);
+
+        atomic_store(&garble_grant, NULL);
+        assert_rc(0, simba_locker_acquire(locker, 0, &err));
+        assert_rc(0, simba_locker_release(locker, &err));
+        simba_locker_free(locker);
+        client_close(client);
+    }
+}
+
+/* A contender asks again, and leads when the store has come to its senses. */
+static void a_contender_does_not_lead_on_a_malformed_grant(void **state)
+{
+    (void)state;
+    simba_client *client = open_hostile();
+    atomic_store(&garble_grant, names_another);
+    struct player *player = player_start(client, "m");
+    AWAIT(atomic_load(&acquires) >= 3);
+    assert_int_equal(simba_contender_held_for_ms(player->contender), 0);
+    board_lock();
+    assert_int_equal(player->acquired, 0);
+    board_unlock();
+    atomic_store(&garble_grant, NULL);
+    AWAIT(player->acquired == 1);
+    player_free(player);
+    client_close(client);
+}
+
+/* A renewal that is none does not move the end of the lease: the holder is told by its own clock. */
+static void a_malformed_renewal_renews_nothing(void **state)
+{
+    (void)state;
+    static const garble_fn wrong[] = {names_another, has_no_token, has_another_token, is_long_past};
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        simba_client *client = open_hostile();
+        atomic_store(&garble_renewal, wrong[i]);
+        struct player *player = player_start(client, "m");
+        AWAIT(player->released >= 1);
+        board_lock();
+        assert_int_equal(player->reason, SIMBA_REASON_EXPIRED);
+        assert_true(player->released_at - player->acquired_at <= TTL_MS + TRANSITION_MS + 100);
+        board_unlock();
+        assert_true(atomic_load(&renewals) >= 1);
+        player_free(player);
+        client_close(client);
+    }
+}
+
+/* News of an owner who cannot be one is a reason to ask, and is not told to anybody. */
+static void a_push_without_an_owner_is_a_reason_to_ask(void **state)
+{
+    (void)state;
+    simba_client *client = open_hostile();
+    const simba_timing patient =
+        lease(100 * PATIENCE_MS, PATIENCE_MS); /* nothing is renewed meanwhile but for the push */
+    struct player *player = player_new(client, "m", NULL, &patient);
+    assert_rc(0, simba_contender_start(player->contender));
+    AWAIT(player->acquired == 1);
+    const unsigned before = atomic_load(&renewals);
+    opened->host->wake(opened->host);
+    assert_true(WITHIN(PATIENCE_MS, atomic_load(&renewals) > before));
+    board_lock();
+    assert_int_equal(player->released, 0);
+    board_unlock();
+    player_free(player);
+    client_close(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_locker_takes_no_malformed_grant),
+        TEST(a_contender_does_not_lead_on_a_malformed_grant),
+        TEST(a_malformed_renewal_renews_nothing),
+        TEST(a_push_without_an_owner_is_a_reason_to_ask),
+    };
+    return cmocka_run_group_tests(tests, register_store, NULL);
+}
