@@ -5,6 +5,7 @@
 
 #include "util/clock.h"
 #include "util/random.h"
+#include "util/saturate.h"
 
 typedef simba__observation machine;
 typedef simba__actions actions;
@@ -41,7 +42,8 @@ static void rest(machine *m, simba_local now, int64_t now_ms)
 {
     int64_t ns = m->poll_ns;
     if (!simba_owner_is_none(&m->owner)) {
-        const int64_t left_ms = m->owner.transition_at_ms - now_ms; /* for ever, where leases are sessions */
+        const int64_t left_ms =
+            simba__sat_sub(m->owner.transition_at_ms, now_ms); /* for ever, where leases are sessions */
         if (left_ms < ns / SIMBA__NS_PER_MS)
             ns = left_ms > 0 ? (left_ms + 1) * SIMBA__NS_PER_MS : SIMBA__NS_PER_MS;
     }

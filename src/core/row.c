@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "util/clock.h"
+#include "util/saturate.h"
 
 bool simba__row_is_free(const simba__row *row, simba__row_now now)
 {
@@ -19,8 +20,9 @@ void simba__row_show(const simba__row *row, simba__row_now now, simba_owner *ret
     }
     *ret_owner = row->owner;
     /* Counted back from the end of the lease: the wall clock may have been set since the grant, the lease has not. */
-    const int64_t left_ns = row->until_ns - now.ns;
-    *ret_now_ms = row->owner.transition_at_ms - (left_ns + SIMBA__NS_PER_MS - 1) / SIMBA__NS_PER_MS;
+    const int64_t left_ns = simba__sat_sub(row->until_ns, now.ns);
+    const int64_t left_ms = left_ns / SIMBA__NS_PER_MS + (left_ns % SIMBA__NS_PER_MS != 0);
+    *ret_now_ms = simba__sat_sub(row->owner.transition_at_ms, left_ms);
 }
 
 /* Who lost the reply to an acquire does not know the token; the nonce tells. Who renews knows it. */
@@ -39,9 +41,10 @@ static bool is_the_holders(simba_op op)
 static void extend(simba__row *row, simba__row_now now, const simba_request *request)
 {
     const int64_t now_ms = now.epoch_us / 1000;
-    row->owner.ttl_at_ms = now_ms + request->ttl_ms;
-    row->owner.transition_at_ms = row->owner.ttl_at_ms + request->transition_ms;
-    row->until_ns = now.ns + (request->ttl_ms + request->transition_ms) * SIMBA__NS_PER_MS;
+    const int64_t lease_ms = simba__sat_add(request->ttl_ms, request->transition_ms);
+    row->owner.ttl_at_ms = simba__sat_add(now_ms, request->ttl_ms);
+    row->owner.transition_at_ms = simba__sat_add(now_ms, lease_ms);
+    row->until_ns = simba__sat_add(now.ns, simba__sat_mul(lease_ms, SIMBA__NS_PER_MS));
     row->version++;
 }
 
@@ -49,7 +52,7 @@ static void grant(simba__row *row, simba__row_now now, const simba_request *requ
 {
     /* The clock is a floor: should the row be lost with the power, later tokens are still greater. */
     const uint64_t next = row->token + 1;
-    const uint64_t floor = row->counts_tokens ? 0 : (uint64_t)now.epoch_us;
+    const uint64_t floor = row->counts_tokens || now.epoch_us < 0 ? 0 : (uint64_t)now.epoch_us;
     row->token = next > floor ? next : floor;
     memset(&row->owner, 0, sizeof row->owner);
     strncpy(row->owner.id, request->id, SIMBA_ID_MAX);
@@ -59,12 +62,22 @@ static void grant(simba__row *row, simba__row_now now, const simba_request *requ
     extend(row, now, request);
 }
 
+static bool was_revoked(const simba__row *row, const simba_request *request)
+{
+    return request->token != 0 && row->revoked_token == request->token;
+}
+
 static void vacate(simba__row *row)
 {
     memset(&row->owner, 0, sizeof row->owner);
     row->nonce = 0;
     row->until_ns = 0;
     row->version++;
+}
+
+static bool has_tokens_left(const simba__row *row)
+{
+    return row->token < SIMBA__TOKEN_MAX;
 }
 
 bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *request)
@@ -78,22 +91,26 @@ bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *reques
     reply->outcome = SIMBA_NOT_MINE;
     switch (request->op) {
     case SIMBA_OP_ACQUIRE:
-        if (is_free)
+        if (is_free && !has_tokens_left(row))
+            reply->status = SIMBA_ESTORE;
+        else if (is_free)
             grant(row, now, request);
         else if (mine)
             extend(row, now, request);
-        changed = is_free || mine;
+        changed = reply->status == 0 && (is_free || mine);
         break;
     case SIMBA_OP_RENEW:
         if (mine)
             extend(row, now, request);
-        else if (request->token != 0 && row->revoked_token == request->token)
+        else if (was_revoked(row, request))
             reply->outcome = SIMBA_REVOKED;
         changed = mine;
         break;
     case SIMBA_OP_RELEASE:
         if (mine)
             vacate(row);
+        else if (was_revoked(row, request))
+            reply->outcome = SIMBA_REVOKED;
         changed = mine;
         break;
     case SIMBA_OP_FORCE_RELEASE:

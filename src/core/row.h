@@ -6,6 +6,9 @@
 
 #include <simba/backend.h>
 
+/* The greatest token that is granted: every store and every language has room for it. */
+#define SIMBA__TOKEN_MAX ((uint64_t)INT64_MAX)
+
 typedef struct simba__row {
     simba_owner owner;      /* of the grant, live or ended; zeroes after a release. For people, and for replies */
     uint64_t nonce;         /* incarnation that the grant belongs to */
@@ -24,7 +27,8 @@ typedef struct simba__row_now {
 
 bool simba__row_is_free(const simba__row *row, simba__row_now now);
 
-/* Carry out ACQUIRE, RENEW, RELEASE, READ or FORCE_RELEASE and fill request->reply. True: the row changed. */
+/* Carry out ACQUIRE, RENEW, RELEASE, READ or FORCE_RELEASE and fill request->reply. True: the row changed. A status of
+ * SIMBA_ESTORE in the reply: the mutex is free, but its tokens are used up, and a grant needs a greater one. */
 bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *request);
 
 /* The owner as a reply shows it (nobody, if the lease has ended), and the store's now on the scale of the owner's

@@ -4,6 +4,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/random.h"
+#include "util/saturate.h"
 
 #define MS SIMBA__NS_PER_MS
 
@@ -136,7 +137,7 @@ int64_t simba__lease_left_ns(simba_local until, simba_local session_until, simba
 
 int64_t simba__session_ns(const simba__timing *timing, int64_t ms)
 {
-    return less_drift(timing, ms * MS);
+    return less_drift(timing, simba__sat_mul(max64(ms, 0), MS));
 }
 
 int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_error *err)
@@ -232,7 +233,8 @@ static int64_t turn_ns(const simba__timing *timing, int64_t place, uint64_t *see
 int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *owner, int64_t now_ms, int64_t place,
                               uint64_t *seed)
 {
-    const int64_t left_ms = min64(owner->transition_at_ms - now_ms, SIMBA_LEASE_MAX_MS);
+    const int64_t left_ms =
+        max64(min64(simba__sat_sub(owner->transition_at_ms, now_ms), SIMBA_LEASE_MAX_MS), -SIMBA_LEASE_MAX_MS);
     const int64_t later = place > 0 ? turn_ns(timing, place, seed)
                                     : simba__random_range(seed, timing->jitter_min_ns, timing->jitter_max_ns);
     return max64(left_ms * MS + later, 0);
@@ -242,8 +244,7 @@ int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *ow
 
 simba_local simba__local_add(simba_local at, int64_t ns)
 {
-    int64_t sum;
-    return (simba_local){__builtin_add_overflow(at.ns, ns, &sum) ? INT64_MAX : sum};
+    return (simba_local){simba__sat_add(at.ns, ns)};
 }
 
 simba_local simba__local_min(simba_local a, simba_local b)

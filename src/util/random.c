@@ -33,5 +33,5 @@ int64_t simba__random_range(uint64_t *seed, int64_t low, int64_t high)
     if (high <= low)
         return low;
     const uint64_t span = (uint64_t)high - (uint64_t)low;
-    return low + (int64_t)(simba__random_next(seed) % span);
+    return (int64_t)((uint64_t)low + simba__random_next(seed) % span);
 }

@@ -217,6 +217,24 @@ static void an_overtaken_end_is_no_news(void **state)
     assert_string_equal(f.machine.owner.id, "");
 }
 
+/* Whatever times a stored or pushed owner has, it is read again within the polling interval. */
+static void any_stored_time_is_waited_for(void **state)
+{
+    (void)state;
+    static const int64_t ends[] = {INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX};
+    enum { ENDS = sizeof ends / sizeof *ends };
+    for (size_t i = 0; i < ENDS * ENDS; i++) {
+        struct fixture f;
+        start(&f, 1000);
+        const simba_reply reply = {.owner = owner_of("you", 1, ends[i % ENDS]), .now_ms = ends[i / ENDS]};
+        step(&f, (simba__event){.kind = SIMBA__EV_REPLY, .generation = f.machine.generation, .reply = &reply});
+        assert_in_range(timer_ms(&f), 1, 1000);
+        const simba_push pushed = {.kind = SIMBA_PUSH_ACQUIRED, .owner = reply.owner, .now_ms = reply.now_ms};
+        step(&f, (simba__event){.kind = SIMBA__EV_PUSH, .push = &pushed});
+        assert_in_range(timer_ms(&f), 1, 1000);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +248,7 @@ int main(void)
         cmocka_unit_test(stop_is_over_soon),
         cmocka_unit_test(an_owner_without_an_end_is_read_now_and_then),
         cmocka_unit_test(an_overtaken_end_is_no_news),
+        cmocka_unit_test(any_stored_time_is_waited_for),
     };
     return cmocka_run_group_tests_name("observation", tests, NULL, NULL);
 }

@@ -244,7 +244,7 @@ static void a_release_after_the_end_is_not_one(void **state)
     assert_int_equal(apply(&row, end, SIMBA_OP_RELEASE, "alice", 11, token).outcome, SIMBA_NOT_MINE);
 }
 
-/* Forcing frees the mutex, and its holder learns the reason when it renews, also if somebody else owns it by then. */
+/* Forcing frees the mutex, and its holder learns the reason when it renews or gives it back, also if somebody else owns it by then. */
 static void a_forced_release_is_told_to_its_holder(void **state)
 {
     (void)state;
@@ -254,6 +254,8 @@ static void a_forced_release_is_told_to_its_holder(void **state)
     assert_int_equal(forced.outcome, SIMBA_MINE);
     assert_nobody(&forced.owner);
     assert_int_equal(apply(&row, start, SIMBA_OP_RENEW, "alice", 11, token).outcome, SIMBA_REVOKED);
+    assert_int_equal(apply(&row, start, SIMBA_OP_RELEASE, "alice", 11, token).outcome, SIMBA_REVOKED);
+    assert_int_equal(apply(&row, start, SIMBA_OP_RELEASE, "alice", 11, 0).outcome, SIMBA_NOT_MINE);
 
     const uint64_t next = acquire(&row, start, "bob", 12).owner.token;
     assert_true(next > token);
@@ -399,6 +401,82 @@ static void a_short_id_replaces_a_long_one(void **state)
         assert_int_equal(reply.owner.id[i], '\0');
 }
 
+/* --- what nobody would store ------------------------------------------------------------------------ */
+
+/* The clock before 1970 is no floor for tokens. */
+static void tokens_count_without_a_sensible_clock(void **state)
+{
+    (void)state;
+    simba__row row = {0};
+    const simba__row_now now = {.ns = 1, .epoch_us = -1};
+    assert_int_equal(acquire(&row, now, "alice", 11).owner.token, 1);
+}
+
+/* The last token is granted once; then the mutex stays free rather than having one token twice. */
+static void tokens_are_used_up_some_day(void **state)
+{
+    (void)state;
+    simba__row row = {.token = SIMBA__TOKEN_MAX - 1};
+    assert_int_equal(acquire(&row, start, "alice", 11).owner.token, SIMBA__TOKEN_MAX);
+    assert_int_equal(apply(&row, start, SIMBA_OP_RELEASE, "alice", 11, 0).outcome, SIMBA_MINE);
+    for (int i = 0; i < 2; i++) {
+        const simba__row before = row;
+        simba_request request = ask(SIMBA_OP_ACQUIRE, "bob", 12, 0);
+        assert_false(simba__row_apply(&row, start, &request));
+        assert_int_equal(request.reply.status, SIMBA_ESTORE);
+        assert_int_equal(request.reply.outcome, SIMBA_NOT_MINE);
+        assert_true(same_row(&before, &row));
+        row.token = UINT64_MAX;
+    }
+}
+
+static int64_t extreme(uint64_t *seed)
+{
+    static const int64_t ends[] = {INT64_MIN, INT64_MIN + 1, -1, 0, 1, 999999, 1000000, INT64_MAX - 1, INT64_MAX};
+    const uint64_t drawn = simba__random_next(seed);
+    return drawn % 4 ? ends[drawn / 4 % (sizeof ends / sizeof *ends)] : (int64_t)simba__random_next(seed);
+}
+
+/* Whatever is stored, nothing overflows (the sanitizers look at that), a live lease is not taken from its holder, and what
+ * is shown of it has time left. */
+static void extreme_rows_do_no_harm(void **state)
+{
+    (void)state;
+    static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW, SIMBA_OP_RELEASE, SIMBA_OP_FORCE_RELEASE,
+                                   SIMBA_OP_READ};
+    uint64_t seed = 18;
+    for (int i = 0; i < 200000; i++) {
+        simba__row row = {
+            .token = (uint64_t)extreme(&seed),
+            .revoked_token = (uint64_t)extreme(&seed),
+            .version = (uint64_t)extreme(&seed),
+            .until_ns = extreme(&seed),
+            .nonce = 11,
+            .counts_tokens = simba__random_next(&seed) % 2,
+        };
+        const uint64_t drawn = simba__random_next(&seed);
+        strcpy(row.owner.id, drawn % 3 == 0 ? "" : drawn % 3 == 1 ? "alice" : "bob");
+        row.owner.token = row.token;
+        row.owner.acquired_at_ms = extreme(&seed);
+        row.owner.ttl_at_ms = extreme(&seed);
+        row.owner.transition_at_ms = extreme(&seed);
+        const simba__row_now now = {extreme(&seed), extreme(&seed)};
+        simba_request request = ask(ops[simba__random_next(&seed) % 5], "alice", 11, row.token);
+        request.ttl_ms = extreme(&seed);
+        request.transition_ms = extreme(&seed);
+        const simba__row before = row;
+        const bool changed = simba__row_apply(&row, now, &request);
+        const bool was_free = simba__row_is_free(&before, now);
+        if (!was_free && strcmp(before.owner.id, "bob") == 0)
+            assert_true(!changed || request.op == SIMBA_OP_FORCE_RELEASE);
+        if (!changed && !was_free)
+            assert_true(request.reply.owner.transition_at_ms > request.reply.now_ms ||
+                        request.reply.now_ms == INT64_MIN);
+        if (changed && request.op == SIMBA_OP_ACQUIRE && was_free)
+            assert_true(row.token > before.token && row.token <= SIMBA__TOKEN_MAX);
+    }
+}
+
 /* --- random histories ----------------------------------------------------------------------------- */
 
 enum { PEOPLE = 4, STEPS = 400, HISTORIES = 300 };
@@ -477,6 +555,15 @@ static simba_outcome expect_acquire(model *m, const simba_request *request, size
     return SIMBA_MINE;
 }
 
+/* A row remembers the latest grant that was forced away, and only that. */
+static simba_outcome expect_forced(const model *m, const simba_request *request)
+{
+    for (size_t i = m->count; i-- > 0;)
+        if (m->grants[i].forced)
+            return request->token && m->grants[i].token == request->token ? SIMBA_REVOKED : SIMBA_NOT_MINE;
+    return SIMBA_NOT_MINE;
+}
+
 static simba_outcome expect_renew(model *m, const simba_request *request)
 {
     grant *g = live(m);
@@ -484,11 +571,7 @@ static simba_outcome expect_renew(model *m, const simba_request *request)
         g->until_ns = m->now.ns + (request->ttl_ms + request->transition_ms) * MS;
         return SIMBA_MINE;
     }
-    /* A row remembers the latest grant that was forced away, and only that. */
-    for (size_t i = m->count; i-- > 0;)
-        if (m->grants[i].forced)
-            return m->grants[i].token == request->token ? SIMBA_REVOKED : SIMBA_NOT_MINE;
-    return SIMBA_NOT_MINE;
+    return expect_forced(m, request);
 }
 
 static simba_outcome expect_release(model *m, const simba_request *request)
@@ -496,7 +579,7 @@ static simba_outcome expect_release(model *m, const simba_request *request)
     grant *g = live(m);
     if (!g || strcmp(names[g->who], request->id) != 0 || g->nonce != request->nonce ||
         (request->token != 0 && g->token != request->token))
-        return SIMBA_NOT_MINE;
+        return expect_forced(m, request);
     g->released = true;
     return SIMBA_MINE;
 }
@@ -612,6 +695,9 @@ int main(void)
         cmocka_unit_test(a_forced_release_is_told_to_its_holder),
         cmocka_unit_test(forcing_nobody_does_nothing),
         cmocka_unit_test(no_token_is_not_a_revoked_one),
+        cmocka_unit_test(tokens_count_without_a_sensible_clock),
+        cmocka_unit_test(tokens_are_used_up_some_day),
+        cmocka_unit_test(extreme_rows_do_no_harm),
         cmocka_unit_test(reading_changes_nothing),
         cmocka_unit_test(tokens_survive_the_loss_of_the_row),
         cmocka_unit_test(tokens_survive_a_clock_that_was_set_back),

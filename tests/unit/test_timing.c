@@ -247,6 +247,43 @@ static void backs_off_also_without_jitter(void **state)
     assert_in_range(simba__period_backoff_ns(&timing, 20, &seed), 750 * MS, 1250 * MS);
 }
 
+/* What another wrote into the store may be any number: the wait is never negative, never beyond the longest lease, and
+ * nothing overflows. */
+static void waits_for_any_stored_time(void **state)
+{
+    (void)state;
+    static const int64_t ends[] = {INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX};
+    enum { ENDS = sizeof ends / sizeof *ends };
+    const simba__timing timing = resolved(10000, 6000);
+    uint64_t seed = 5;
+    for (size_t i = 0; i < ENDS * ENDS * ENDS; i++) {
+        const simba_owner owner = {.id = "you", .transition_at_ms = ends[i % ENDS]};
+        const int64_t now_ms = ends[i / ENDS % ENDS];
+        const int64_t wait = simba__period_wait_ns(&timing, &owner, now_ms, ends[i / ENDS / ENDS], &seed);
+        assert_true(wait >= 0 && wait <= SIMBA_LEASE_MAX_MS * MS + timing.jitter_max_ns);
+        if (owner.transition_at_ms <= now_ms)
+            assert_true(wait <= timing.jitter_max_ns);
+    }
+}
+
+/* A server may say of a session what it likes. */
+static void sessions_of_any_length(void **state)
+{
+    (void)state;
+    const simba__timing timing = resolved(10000, 6000);
+    assert_true(simba__session_ns(&timing, INT64_MAX) > 0);
+    assert_true(simba__session_ns(&timing, INT64_MIN) <= 0);
+    assert_true(simba__session_ns(&timing, 0) <= 0);
+}
+
+static void points_in_time_end_where_numbers_do(void **state)
+{
+    (void)state;
+    assert_int_equal(simba__local_add((simba_local){INT64_MAX}, 1).ns, INT64_MAX);
+    assert_int_equal(simba__local_add((simba_local){INT64_MIN}, -1).ns, INT64_MIN);
+    assert_int_equal(simba__local_add((simba_local){INT64_MAX}, INT64_MIN).ns, -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +300,9 @@ int main(void)
         cmocka_unit_test(waiters_come_by_their_place),
         cmocka_unit_test(answers_are_not_waited_for_too_long),
         cmocka_unit_test(backs_off_also_without_jitter),
+        cmocka_unit_test(waits_for_any_stored_time),
+        cmocka_unit_test(sessions_of_any_length),
+        cmocka_unit_test(points_in_time_end_where_numbers_do),
     };
     return cmocka_run_group_tests_name("timing", tests, NULL, NULL);
 }

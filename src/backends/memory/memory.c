@@ -308,6 +308,7 @@ static simba__row_now store_now(simba_host *host)
 
 static int list(struct instance *self, simba_request *request)
 {
+    memset(&request->reply, 0, sizeof request->reply);
     const simba__row_now now = store_now(self->host);
     for (size_t i = 0; i < self->store->capacity; i++)
         for (struct row *row = self->store->buckets[i]; row; row = row->next) {
@@ -344,7 +345,7 @@ static int apply(struct instance *self, simba_request *request, simba_topic **re
         *ret_direct = spread(self, row, ret_push);
     }
     drop_if_idle(self->store, row);
-    return 0;
+    return request->reply.status;
 }
 
 static void memory_submit(void *instance, simba_request *request)
@@ -356,10 +357,10 @@ static void memory_submit(void *instance, simba_request *request)
     const int rc = request->op == SIMBA_OP_LIST ? list(self, request) : apply(self, request, &direct, &push);
     pthread_mutex_unlock(&self->store->lock);
     if (rc < 0) {
-        self->host->fail(self->host, request, rc, "memory: out of memory");
+        self->host->fail(self->host, request, rc,
+                         rc == SIMBA_ENOMEM ? "memory: out of memory" : "memory: no token left");
         return;
     }
-    request->reply.status = 0;
     self->host->complete(self->host, request);
     if (direct)
         self->host->push(self->host, direct, &push);

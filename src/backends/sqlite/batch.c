@@ -105,6 +105,13 @@ static int carry_out_list(simba__batch *batch, simba__row_now now, simba_request
     return rc == SIMBA_ENOMEM ? simba__fail(&batch->row_error, rc, "sqlite: out of memory") : rc;
 }
 
+/* A failure of one request: the transaction goes on without it. */
+static int fail_row(simba__batch *batch, const simba_request *request, const char *what)
+{
+    batch->db.row_failed = true;
+    return simba__fail(&batch->row_error, request->reply.status, "sqlite: %s: %s", batch->db.path, what);
+}
+
 /* News for others, unlike a renewal. */
 static bool is_handover(const simba_request *request, uint64_t token_before, const simba__row *row)
 {
@@ -129,6 +136,8 @@ static int carry_out(simba__batch *batch, simba__row_now now, simba_request *req
                 simba__notify_value(effect->hash, row.owner.id[0] == '\0', simba__random_next(&batch->seed));
     }
     effect->after = row.version;
+    if (rc == 0 && request->reply.status < 0)
+        rc = fail_row(batch, request, "no greater token is left for it");
     return rc;
 }
 
