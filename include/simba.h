@@ -153,8 +153,12 @@ SIMBA_API int simba_duration_parse(const char *text, int64_t *ret_ms);
 
 /* --- contender ids ------------------------------------------------------------------------------ */
 
-/* "{counter}:{pid}@{address of this host}", the default; and 32 hex digits. Both fill SIMBA_ID_MAX + 1 bytes.
- * SIMBA_ESYSTEM when the system has no randomness to give. */
+/* simba_id_host, the default: "{host}.{pid}.{number}", such as web-3.1742.k7f2q9ab: ASCII, at most 32 characters, and
+ * different in every process, also of containers that share a host name and a pid. simba_id_uuid: 32 hexadecimal digits;
+ * SIMBA_ESYSTEM when the system has no randomness to give. Both write at most SIMBA_ID_MAX + 1 bytes.
+ *
+ * Simba on the JVM calls its contenders {counter}:{pid}@{address}, or by 32 hexadecimal digits. An id of the first form may
+ * be given here too, but a JVM contender can have the same one, and under one id the two do not exclude each other. */
 SIMBA_API void simba_id_host(char ret_id[SIMBA_ID_MAX + 1]);
 SIMBA_API int simba_id_uuid(char ret_id[SIMBA_ID_MAX + 1]);
 

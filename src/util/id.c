@@ -1,76 +1,96 @@
-/* Generators of contender ids, in the two forms that a mixed fleet already has in its stores. */
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <inttypes.h>
-#include <net/if.h>
-#include <netinet/in.h>
+/* Generators of contender ids.
+ *
+ * The default names the host and the process, for people, and a number that no other process has, for the store: two
+ * containers can have the same host name and the same pid. It has at most 32 characters, lower-case letters, digits and
+ * "-", "~" and ".", so every store has room for it, also an old table of the JVM's whose column is char(32), and one that
+ * compares without regard to case. The JVM's own ids are "{counter}:{pid}@{address}" or 32 hexadecimal digits: no id that is
+ * made here has a ":" or is without a ".", so the two never meet. */
+#include <ctype.h>
+#include <pthread.h>
 #include <simba.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/random.h"
 
-enum { ADDRESS_SIZE = INET6_ADDRSTRLEN };
+enum {
+    HOST_MAX = 14,   /* characters of the host's name */
+    TAIL = 6,        /* of those, how many come from its end if it is longer */
+    NUMBER_SIZE = 8, /* digits of 5 bits */
+};
 
-/* Higher is better: a person wants to recognise the host by it. */
-static int rank(const struct ifaddrs *entry)
+/* The next number of this process, or 0 before the first. Numbers go up by one from a random beginning, so they differ
+ * within a process for certain, and between processes by all chance. */
+static _Atomic uint64_t next_number;
+
+/* A child begins anew: in a pid namespace of its own it may have its parent's pid. */
+static void forked(void)
 {
-    if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP) || (entry->ifa_flags & IFF_LOOPBACK))
-        return 0;
-    if (entry->ifa_addr->sa_family == AF_INET)
-        return 3;
-    if (entry->ifa_addr->sa_family != AF_INET6)
-        return 0;
-    const struct sockaddr_in6 *address = (const void *)entry->ifa_addr;
-    return IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr) ? 1 : 2;
+    atomic_store(&next_number, 0);
 }
 
-/* From the interfaces and not from the host's name: that might ask a name server, and wait for it. False: there is none
- * but the loopback one. */
-static bool find_address(char out[ADDRESS_SIZE])
+static void watch_forks(void)
 {
-    strcpy(out, "127.0.0.1");
-    struct ifaddrs *all = NULL;
-    if (getifaddrs(&all) != 0)
-        return false;
-    const struct ifaddrs *best = NULL;
-    for (const struct ifaddrs *entry = all; entry; entry = entry->ifa_next)
-        if (rank(entry) > (best ? rank(best) : 0))
-            best = entry;
-    if (best && best->ifa_addr->sa_family == AF_INET)
-        inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)best->ifa_addr)->sin_addr, out, ADDRESS_SIZE);
-    else if (best)
-        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)best->ifa_addr)->sin6_addr, out, ADDRESS_SIZE);
-    freeifaddrs(all);
-    return best != NULL;
+    pthread_atfork(NULL, NULL, forked);
 }
 
-/* Asking the kernel costs more than all else about a new contender, so a good answer is kept. Without a lock: a child of
- * fork() would find it held for ever. */
-static void host_address(char out[ADDRESS_SIZE])
+static uint64_t random_beginning(void)
 {
-    enum { NONE, WRITING, KEPT };
-    static _Atomic int state;
-    static char kept[ADDRESS_SIZE];
-    if (atomic_load_explicit(&state, memory_order_acquire) == KEPT) {
-        memcpy(out, kept, sizeof kept);
-        return;
+    uint64_t value;
+    if (simba__random_bytes(&value, sizeof value) < 0) {
+        /* Only where the kernel has no randomness at all. */
+        value = (uint64_t)simba__clock_mono_ns() ^ (uint64_t)simba__clock_epoch_us() << 20;
+        value = simba__random_next(&value);
     }
-    int none = NONE;
-    if (find_address(out) && atomic_compare_exchange_strong(&state, &none, WRITING)) {
-        memcpy(kept, out, sizeof kept);
-        atomic_store_explicit(&state, KEPT, memory_order_release);
-    }
+    return value | 1; /* never 0; the numbers after it may be even */
+}
+
+static uint64_t draw_number(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    uint64_t none = 0;
+    if (atomic_load(&next_number) == 0)
+        atomic_compare_exchange_strong(&next_number, &none, random_beginning());
+    return atomic_fetch_add(&next_number, 1);
+}
+
+/* 40 bits, without letters that are taken for others. */
+static void write_number(uint64_t number, char out[NUMBER_SIZE + 1])
+{
+    static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
+    for (size_t i = NUMBER_SIZE; i-- > 0; number >>= 5)
+        out[i] = digits[number % 32];
+    out[NUMBER_SIZE] = '\0';
+}
+
+/* The first label of the host's name. Of a long one the beginning and the end, which is where the names of containers
+ * differ. From the kernel alone: a name server might not answer. */
+static void write_host(char out[HOST_MAX + 1])
+{
+    char name[256] = "";
+    if (gethostname(name, sizeof name - 1) != 0)
+        name[0] = '\0';
+    name[strcspn(name, ".")] = '\0';
+    for (char *c = name; *c; c++)
+        *c = (char)(isascii((unsigned char)*c) && isalnum((unsigned char)*c) ? tolower((unsigned char)*c) : '-');
+    const size_t length = strlen(name);
+    if (length > HOST_MAX)
+        snprintf(out, HOST_MAX + 1, "%.*s~%s", HOST_MAX - TAIL - 1, name, name + length - TAIL);
+    else
+        snprintf(out, HOST_MAX + 1, "%s", length ? name : "host");
 }
 
 void simba_id_host(char ret_id[SIMBA_ID_MAX + 1])
 {
-    static _Atomic uint64_t counter;
-    char address[ADDRESS_SIZE];
-    host_address(address);
-    snprintf(ret_id, SIMBA_ID_MAX + 1, "%" PRIu64 ":%ld@%s", atomic_fetch_add(&counter, 1), (long)getpid(), address);
+    char host[HOST_MAX + 1];
+    char number[NUMBER_SIZE + 1];
+    write_host(host);
+    write_number(draw_number(), number);
+    snprintf(ret_id, SIMBA_ID_MAX + 1, "%s.%ld.%s", host, (long)getpid(), number);
 }
 
 int simba_id_uuid(char ret_id[SIMBA_ID_MAX + 1])

@@ -2,6 +2,7 @@
  * crash. Every test goes through a table of bad values, so that a new setting needs one line here. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "support.h"
 
@@ -764,11 +765,11 @@ static void generated_ids(void **state)
     char hosts[2][SIMBA_ID_MAX + 1];
     char uuids[2][SIMBA_ID_MAX + 1];
     for (int i = 0; i < 2; i++) {
-        unsigned long counter;
+        char host[33], number[33];
         long pid;
-        char address[SIMBA_ID_MAX + 1];
         simba_id_host(hosts[i]);
-        assert_int_equal(3, sscanf(hosts[i], "%lu:%ld@%128s", &counter, &pid, address));
+        assert_int_equal(3, sscanf(hosts[i], "%32[^.].%ld.%32s", host, &pid, number));
+        assert_int_equal(getpid(), pid);
         assert_rc(0, simba_id_uuid(uuids[i]));
         assert_int_equal(32, strlen(uuids[i]));
         assert_int_equal(32, strspn(uuids[i], "0123456789abcdef"));
