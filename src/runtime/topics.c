@@ -7,25 +7,14 @@
 #include "util/hash.h"
 #include "util/mem.h"
 
-static bool grow(simba__topics *topics)
+static simba__topic *of_node(simba__node *node)
 {
-    const size_t capacity = topics->capacity ? topics->capacity * 2 : 16;
-    simba__topic **buckets = simba__calloc(capacity, sizeof *buckets);
-    if (!buckets)
-        return false;
-    for (size_t i = 0; i < topics->capacity; i++) {
-        while (topics->buckets[i]) {
-            simba__topic *topic = topics->buckets[i];
-            topics->buckets[i] = topic->next;
-            simba__topic **bucket = &buckets[simba__hash(topic->mutex) & (capacity - 1)];
-            topic->next = *bucket;
-            *bucket = topic;
-        }
-    }
-    simba__free(topics->buckets);
-    topics->buckets = buckets;
-    topics->capacity = capacity;
-    return true;
+    return node ? SIMBA__OF_NODE(node, simba__topic, node) : NULL;
+}
+
+static bool is_named(const simba__node *node, const void *mutex)
+{
+    return strcmp(SIMBA__OF_NODE(node, const simba__topic, node)->mutex, mutex) == 0;
 }
 
 static void soil(simba__topics *topics, simba__topic *topic)
@@ -39,10 +28,7 @@ static void soil(simba__topics *topics, simba__topic *topic)
 
 simba__topic *simba__topics_find(const simba__topics *topics, const char *mutex)
 {
-    simba__topic *topic = topics->capacity ? topics->buckets[simba__hash(mutex) & (topics->capacity - 1)] : NULL;
-    while (topic && strcmp(topic->mutex, mutex) != 0)
-        topic = topic->next;
-    return topic;
+    return of_node(simba__table_find(&topics->table, simba__hash(mutex), is_named, mutex));
 }
 
 simba__topic *simba__topics_get(simba__topics *topics, const char *mutex)
@@ -52,7 +38,7 @@ simba__topic *simba__topics_get(simba__topics *topics, const char *mutex)
         topic->handles++;
         return topic;
     }
-    if (topics->count >= topics->capacity && !grow(topics))
+    if (!simba__table_reserve(&topics->table))
         return NULL;
     topic = simba__calloc(1, sizeof *topic + strlen(mutex) + 1);
     if (!topic)
@@ -60,10 +46,7 @@ simba__topic *simba__topics_get(simba__topics *topics, const char *mutex)
     strcpy(topic->mutex, mutex);
     topic->shown.mutex = topic->mutex;
     topic->handles = 1;
-    simba__topic **bucket = &topics->buckets[simba__hash(mutex) & (topics->capacity - 1)];
-    topic->next = *bucket;
-    *bucket = topic;
-    topics->count++;
+    simba__table_add(&topics->table, &topic->node, simba__hash(mutex));
     return topic;
 }
 
@@ -95,11 +78,7 @@ void simba__topic_retry(simba__topics *topics, simba__topic *topic)
 
 static void forget(simba__topics *topics, simba__topic *topic)
 {
-    simba__topic **link = &topics->buckets[simba__hash(topic->mutex) & (topics->capacity - 1)];
-    while (*link != topic)
-        link = &(*link)->next;
-    *link = topic->next;
-    topics->count--;
+    simba__table_remove(&topics->table, &topic->node);
     simba__free(topic);
 }
 
@@ -127,18 +106,15 @@ void simba__topics_settle(simba__topics *topics, const simba_backend *backend, v
 void simba__topics_unwatch_all(simba__topics *topics)
 {
     topics->ending = true;
-    for (size_t i = 0; i < topics->capacity; i++)
-        for (simba__topic *topic = topics->buckets[i]; topic; topic = topic->next)
-            soil(topics, topic);
+    for (simba__node *node = simba__table_first(&topics->table); node; node = simba__table_next(&topics->table, node))
+        soil(topics, of_node(node));
 }
 
 void simba__topics_fini(simba__topics *topics)
 {
-    for (size_t i = 0; i < topics->capacity; i++)
-        while (topics->buckets[i]) {
-            simba__topic *topic = topics->buckets[i];
-            topics->buckets[i] = topic->next;
-            simba__free(topic);
-        }
-    simba__free(topics->buckets);
+    for (simba__node *node = simba__table_first(&topics->table), *next; node; node = next) {
+        next = simba__table_next(&topics->table, node);
+        forget(topics, of_node(node));
+    }
+    simba__table_fini(&topics->table);
 }

@@ -5,12 +5,14 @@
 
 #include <simba/backend.h>
 
+#include "util/table.h"
+
 struct simba__party;
 
 typedef struct simba__topic simba__topic;
 struct simba__topic {
-    simba_topic shown;  /* first: what the back end sees */
-    simba__topic *next; /* in its bucket */
+    simba_topic shown; /* first: what the back end sees */
+    simba__node node;
     simba__topic *dirty_next;
     struct simba__party *first, *last; /* started ones, in the order in which they started */
     unsigned handles;                  /* parties that name it, started or not */
@@ -21,9 +23,7 @@ struct simba__topic {
 };
 
 typedef struct simba__topics {
-    simba__topic **buckets;
-    size_t count;
-    size_t capacity; /* a power of two, or 0 */
+    simba__table table; /* by name */
     simba__topic *dirty;
     bool ending; /* watch nothing any more */
 } simba__topics;

@@ -125,7 +125,7 @@ static void a_name_has_one_topic(void **state)
     assert_int_equal(a->handles, 2);
     assert_ptr_not_equal(get("b"), a);
     assert_ptr_not_equal(get("A"), a);
-    assert_int_equal(f.topics.count, 3);
+    assert_int_equal(f.topics.table.count, 3);
     assert_string_equal(a->shown.mutex, "a");
 }
 
@@ -159,15 +159,15 @@ static void many_topics_stay_put(void **state)
         assert_ptr_equal(get(name), all[i]);
         put(all[i]);
     }
-    assert_int_equal(f.topics.count, MANY);
-    assert_true(f.topics.capacity >= MANY);
+    assert_int_equal(f.topics.table.count, MANY);
+    assert_true(f.topics.table.capacity >= MANY);
     for (size_t i = 0; i < MANY; i++) {
         unwant(all[i]);
         put(all[i]);
     }
     settle(false);
     assert_told(MANY, MANY);
-    assert_int_equal(f.topics.count, 0);
+    assert_int_equal(f.topics.table.count, 0);
 }
 
 /* A topic goes when the last who names it is gone, and no earlier than the next settling. */
@@ -178,11 +178,11 @@ static void the_last_handle_frees(void **state)
     get("a");
     put(a);
     settle(false);
-    assert_int_equal(f.topics.count, 1);
+    assert_int_equal(f.topics.table.count, 1);
     put(a);
-    assert_int_equal(f.topics.count, 1);
+    assert_int_equal(f.topics.table.count, 1);
     settle(false);
-    assert_int_equal(f.topics.count, 0);
+    assert_int_equal(f.topics.table.count, 0);
     assert_told(0, 0);
 }
 
@@ -194,7 +194,7 @@ static void a_topic_is_revived(void **state)
     put(a);
     assert_ptr_equal(get("a"), a);
     settle(false);
-    assert_int_equal(f.topics.count, 1);
+    assert_int_equal(f.topics.table.count, 1);
     assert_string_equal(a->shown.mutex, "a");
 }
 
@@ -285,7 +285,7 @@ static void kept_topics_stay_watched(void **state)
     put(a);
     settle(true);
     assert_told(1, 1);
-    assert_int_equal(f.topics.count, 0);
+    assert_int_equal(f.topics.table.count, 0);
 }
 
 /* A topic is unwatched before it is freed, also when both happen in one turn. */
@@ -300,7 +300,7 @@ static void a_topic_is_unwatched_before_it_goes(void **state)
     settle(false);
     assert_told(1, 1);
     assert_int_equal(f.store.count, 0);
-    assert_int_equal(f.topics.count, 0);
+    assert_int_equal(f.topics.table.count, 0);
 }
 
 /* A store that cannot watch is not told to unwatch; the next who waits makes it try again. */
@@ -363,7 +363,7 @@ static void ending_unwatches_everything(void **state)
     assert_told(2, 2);
     assert_int_equal(f.store.count, 0);
     /* Names stay for their owners to put. */
-    assert_int_equal(f.topics.count, 3);
+    assert_int_equal(f.topics.table.count, 3);
 }
 
 /* After the end nobody is heard any more, and handles can still be put. */
@@ -380,7 +380,7 @@ static void nothing_is_watched_after_the_end(void **state)
     unwant(a);
     put(a);
     settle(false);
-    assert_int_equal(f.topics.count, 0);
+    assert_int_equal(f.topics.table.count, 0);
 }
 
 /* Ending without a single topic is fine too. */
@@ -417,7 +417,7 @@ static void every_allocation_may_fail(void **state)
             if (simba__topics_get(&f.topics, name))
                 break;
             assert_true(enough < 2);
-            assert_int_equal(f.topics.count, count);
+            assert_int_equal(f.topics.table.count, count);
         }
         allocations_left = 0;
         for (size_t i = 0; i <= count; i++) { /* finding needs none */
@@ -451,7 +451,7 @@ static void settle_agrees(expectation *all, bool keep)
         if (e->handles > 0)
             assert_int_equal(is_watched(&f.store, e->topic), e->watched);
     }
-    assert_int_equal(f.topics.count, named);
+    assert_int_equal(f.topics.table.count, named);
     assert_int_equal(f.store.count, watched);
 }
 

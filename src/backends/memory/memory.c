@@ -10,11 +10,12 @@
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"
+#include "util/table.h"
 
 struct watch;
 
 struct row {
-    struct row *next; /* in its bucket */
+    simba__node node;
     struct watch *watches;
     simba__row data;
     char mutex[];
@@ -25,8 +26,7 @@ struct store {
     pthread_mutex_t lock;
     unsigned clients;     /* guarded by stores_lock */
     uint64_t token_floor; /* tokens of rows that were dropped */
-    struct row **buckets;
-    size_t count, capacity;
+    simba__table rows;    /* by mutex */
     char name[];
 };
 
@@ -52,6 +52,11 @@ struct instance {
     struct store *store;
     struct watch *inbox; /* watches with news; guarded by the store's lock */
 };
+
+static struct row *row_of(simba__node *node)
+{
+    return SIMBA__OF_NODE(node, struct row, node);
+}
 
 static pthread_mutex_t stores_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct store *stores;
@@ -107,63 +112,35 @@ static void close_store(struct store *store)
     pthread_mutex_unlock(&stores_lock);
     if (!last)
         return;
-    for (size_t i = 0; i < store->capacity; i++)
-        while (store->buckets[i]) {
-            struct row *row = store->buckets[i];
-            store->buckets[i] = row->next;
-            simba__free(row);
-        }
-    simba__free(store->buckets);
+    for (simba__node *node = simba__table_first(&store->rows), *next; node; node = next) {
+        next = simba__table_next(&store->rows, node);
+        simba__free(row_of(node));
+    }
+    simba__table_fini(&store->rows);
     pthread_mutex_destroy(&store->lock);
     simba__free(store);
 }
 
 /* --- rows ----------------------------------------------------------------------------------------- */
 
-static bool grow(struct store *store)
+static bool is_named(const simba__node *node, const void *mutex)
 {
-    const size_t capacity = store->capacity ? store->capacity * 2 : 16;
-    struct row **buckets = simba__calloc(capacity, sizeof *buckets);
-    if (!buckets)
-        return false;
-    for (size_t i = 0; i < store->capacity; i++)
-        while (store->buckets[i]) {
-            struct row *row = store->buckets[i];
-            store->buckets[i] = row->next;
-            row->next = buckets[simba__hash(row->mutex) & (capacity - 1)];
-            buckets[simba__hash(row->mutex) & (capacity - 1)] = row;
-        }
-    simba__free(store->buckets);
-    store->buckets = buckets;
-    store->capacity = capacity;
-    return true;
-}
-
-static struct row **find_row(struct store *store, const char *mutex)
-{
-    static struct row *none;
-    if (store->capacity == 0)
-        return &none;
-    struct row **link = &store->buckets[simba__hash(mutex) & (store->capacity - 1)];
-    while (*link && strcmp((*link)->mutex, mutex) != 0)
-        link = &(*link)->next;
-    return link;
+    return strcmp(SIMBA__OF_NODE(node, const struct row, node)->mutex, mutex) == 0;
 }
 
 static struct row *make_row(struct store *store, const char *mutex)
 {
-    struct row *row = *find_row(store, mutex);
-    if (row)
-        return row;
-    if (store->count >= store->capacity && !grow(store))
+    simba__node *found = simba__table_find(&store->rows, simba__hash(mutex), is_named, mutex);
+    if (found)
+        return row_of(found);
+    if (!simba__table_reserve(&store->rows))
         return NULL;
-    row = simba__calloc(1, sizeof *row + strlen(mutex) + 1);
+    struct row *row = simba__calloc(1, sizeof *row + strlen(mutex) + 1);
     if (!row)
         return NULL;
     strcpy(row->mutex, mutex);
     row->data.token = store->token_floor;
-    *find_row(store, mutex) = row;
-    store->count++;
+    simba__table_add(&store->rows, &row->node, simba__hash(mutex));
     return row;
 }
 
@@ -174,9 +151,7 @@ static void drop_if_idle(struct store *store, struct row *row)
     const bool revoked = row->data.token != 0 && row->data.token == row->data.revoked_token;
     if (row->watches || row->data.owner.id[0] != '\0' || revoked)
         return;
-    struct row **link = find_row(store, row->mutex);
-    *link = row->next;
-    store->count--;
+    simba__table_remove(&store->rows, &row->node);
     if (row->data.token > store->token_floor)
         store->token_floor = row->data.token;
     simba__free(row);
@@ -310,18 +285,19 @@ static int list(struct instance *self, simba_request *request)
 {
     memset(&request->reply, 0, sizeof request->reply);
     const simba__row_now now = store_now(self->host);
-    for (size_t i = 0; i < self->store->capacity; i++)
-        for (struct row *row = self->store->buckets[i]; row; row = row->next) {
-            if (row->data.version == 0 || (request->mutex && fnmatch(request->mutex, row->mutex, 0) != 0))
-                continue;
-            simba_owner owner;
-            int64_t now_ms;
-            simba__row_show(&row->data, now, &owner, &now_ms);
-            const simba_listing listing = {row->mutex, &owner, now_ms, -1};
-            const int rc = self->host->listed(self->host, request, &listing);
-            if (rc < 0)
-                return rc;
-        }
+    const simba__table *rows = &self->store->rows;
+    for (simba__node *node = simba__table_first(rows); node; node = simba__table_next(rows, node)) {
+        const struct row *row = row_of(node);
+        if (row->data.version == 0 || (request->mutex && fnmatch(request->mutex, row->mutex, 0) != 0))
+            continue;
+        simba_owner owner;
+        int64_t now_ms;
+        simba__row_show(&row->data, now, &owner, &now_ms);
+        const simba_listing listing = {row->mutex, &owner, now_ms, -1};
+        const int rc = self->host->listed(self->host, request, &listing);
+        if (rc < 0)
+            return rc;
+    }
     return 0;
 }
 
