@@ -278,6 +278,52 @@ static void test_revocation_reaches_the_holder(void **state)
     close_both(f, &topic);
 }
 
+/* The holder is told although it watches nothing: another process, or this one, forces its mutex away. */
+static void test_revocation_is_told_without_a_watch(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    testhost *const by[] = {&f->b, &f->a};
+    for (size_t i = 0; i < 2; i++) {
+        const simba_reply won = acquire(&f->a, "orders", "a", 11);
+        assert_mine(acquire(&f->a, "invoices", "a", 12));
+        assert_mine(ask(by[i], SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0));
+        assert_true(testhost_await_pushes(&f->a, 1));
+        assert_told(&f->a, 0, SIMBA_PUSH_CHANGED, NULL);
+        assert_int_equal(f->a.pushes[0].nonce, 11);
+        assert_int_equal(ask(&f->a, SIMBA_OP_RENEW, "orders", "a", 11, won.owner.token).outcome, SIMBA_REVOKED);
+        testhost_settle(&f->a);
+        assert_int_equal(f->a.push_count, 1);
+        f->a.push_count = 0;
+    }
+    /* Nor does anybody remember what was given back. */
+    assert_mine(acquire(&f->a, "orders", "a", 11));
+    assert_mine(ask(&f->a, SIMBA_OP_RELEASE, "orders", "a", 11, 0));
+    assert_mine(acquire(&f->b, "orders", "b", 21));
+    assert_mine(ask(&f->b, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0));
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 0);
+    testhost_close(&f->a);
+    testhost_close(&f->b);
+}
+
+/* Somebody else takes it at once, before the holder that lost it has looked: it is told all the same. */
+static void test_revoked_and_taken(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    open_store(f, &f->b);
+    assert_mine(acquire(&f->a, "orders", "a", 11));
+    assert_mine(ask(&f->b, SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0));
+    assert_mine(acquire(&f->b, "orders", "b", 21));
+    assert_true(testhost_await_pushes(&f->a, 1));
+    assert_told(&f->a, 0, SIMBA_PUSH_CHANGED, NULL);
+    assert_int_equal(f->a.pushes[0].nonce, 11);
+    testhost_close(&f->a);
+    testhost_close(&f->b);
+}
+
 /* Where the bell is not heard the slots are looked at now and then. */
 static void test_poll_behind_the_bell(void **state)
 {
@@ -292,6 +338,15 @@ static void test_poll_behind_the_bell(void **state)
     close_both(f, &topic);
 }
 
+static uint64_t mark(simba__notify *notify, uint64_t hash, bool released)
+{
+    const simba__notify_marking marking = simba__notify_begin(notify);
+    const uint64_t replaced =
+        simba__notify_mark(&marking, simba__notify_slot(hash), simba__notify_value(hash, released, 12345));
+    simba__notify_end(&marking, 54321);
+    return replaced;
+}
+
 /* A late mark of an old release is believed for a moment, and put right by the row. */
 static void test_late_mark(void **state)
 {
@@ -302,7 +357,7 @@ static void test_late_mark(void **state)
     simba__notify *notify = NULL;
     assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
     const uint64_t hash = simba__notify_hash("orders");
-    simba__notify_mark(notify, simba__notify_slot(hash), simba__notify_value(hash, true, 12345));
+    mark(notify, hash, true);
     simba__notify_ring(notify);
     simba__notify_close(notify);
     assert_true(testhost_await_pushes(&f->a, 2));
@@ -347,6 +402,48 @@ static void test_notify_file_deleted(void **state)
     assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
     assert_mine(acquire(&f->b, "orders", "b", 2));
     assert_true(testhost_await_pushes(&f->a, 2)); /* by the bell of the new one */
+    close_both(f, &topic);
+}
+
+static void truncate_notify(const fixture *f, off_t size)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s-notify", f->path);
+    assert_int_equal(truncate(path, size), 0);
+}
+
+/* Somebody truncates the notify file: nobody dies of it, and what is released after it is told. */
+static void test_notify_file_truncated(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    truncate_notify(f, 0);
+    assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));
+    assert_true(testhost_await_pushes(&f->a, 1));
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    truncate_notify(f, 1);
+    testhost_advance(&f->a, 1001);
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    assert_true(testhost_await_pushes(&f->a, 2));
+    close_both(f, &topic);
+}
+
+/* It is truncated right after a mark, before the waiter has looked at a slot that was never used: found within a second. */
+static void test_truncated_after_a_mark(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    truncate_notify(f, 0);
+    testhost_settle(&f->a);
+    testhost_advance(&f->a, 1001);
+    f->a.push_count = 0;
+    assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));
+    truncate_notify(f, 0);
+    testhost_advance(&f->a, 2002);
+    assert_true(f->a.push_count >= 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
     close_both(f, &topic);
 }
 
@@ -402,12 +499,6 @@ static void test_failed_look(void **state)
     close_both(f, &topic);
 }
 
-static bool heard(int inotify)
-{
-    char events[4096];
-    return read(inotify, events, sizeof events) > 0;
-}
-
 /* The bell is rung only if somebody else listens, and who dies listening does not count. */
 static void test_bell_without_listeners(void **state)
 {
@@ -415,18 +506,21 @@ static void test_bell_without_listeners(void **state)
     simba_error err;
     simba__notify *one = NULL;
     simba__notify *two = NULL;
+    simba__notify *ear = NULL; /* hears, and is not counted */
     assert_int_equal(simba__notify_open(f->path, &err, &one), 0);
     assert_int_equal(simba__notify_open(f->path, &err, &two), 0);
-    const int inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    assert_true(inotify_add_watch(inotify, one->path, IN_MODIFY) >= 0);
+    assert_int_equal(simba__notify_open(f->path, &err, &ear), 0);
+    const int inotify = simba__notify_inotify();
+    assert_true(inotify_add_watch(inotify, one->path, IN_ATTRIB) >= 0);
+    mark(one, 1, true);
     simba__notify_ring(one);
-    assert_false(heard(inotify));
+    assert_false(simba__notify_drain(inotify).marks);
     simba__notify_listen(one, -1);
     simba__notify_ring(one); /* only for itself */
-    assert_false(heard(inotify));
+    assert_false(simba__notify_drain(inotify).marks);
     simba__notify_ring(two);
-    assert_true(heard(inotify));
-    simba__notify_unlisten(one, -1);
+    assert_true(simba__notify_drain(inotify).marks);
+    simba__notify_leave(one, -1);
     const pid_t child = fork();
     if (child == 0) {
         simba__notify *three = NULL;
@@ -434,17 +528,125 @@ static void test_bell_without_listeners(void **state)
             _exit(1);
         simba__notify_listen(three, -1);
         simba__notify_ring(one);
-        _exit(heard(inotify) ? 0 : 2);
+        _exit(simba__notify_drain(inotify).marks ? 0 : 2);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    heard(inotify);
+    simba__notify_drain(inotify);
     simba__notify_ring(two);
-    assert_false(heard(inotify));
+    assert_false(simba__notify_drain(inotify).marks);
     close(inotify);
     simba__notify_close(one);
     simba__notify_close(two);
+    simba__notify_close(ear);
+}
+
+/* Who only attends sleeps through everything but revocations; who listens hears both. */
+static void test_two_bells(void **state)
+{
+    fixture *f = *state;
+    simba_error err;
+    simba__notify *holder = NULL;
+    simba__notify *waiter = NULL;
+    simba__notify *writer = NULL;
+    assert_int_equal(simba__notify_open(f->path, &err, &holder), 0);
+    assert_int_equal(simba__notify_open(f->path, &err, &waiter), 0);
+    assert_int_equal(simba__notify_open(f->path, &err, &writer), 0);
+    const int holds = simba__notify_inotify();
+    const int waits = simba__notify_inotify();
+    simba__notify_attend(holder, holds);
+    assert_true(simba__notify_listen(waiter, waits));
+    mark(writer, 1, true);
+    simba__notify_ring(writer);
+    char byte;
+    assert_int_equal(read(holds, &byte, 1), -1); /* not woken at all */
+    assert_true(simba__notify_drain(waits).marks);
+
+    const uint64_t before = simba__notify_revocations(holder);
+    simba__notify_ring_revoked(writer, 4711);
+    assert_int_not_equal(simba__notify_revocations(holder), before);
+    assert_true(simba__notify_drain(holds).revocations);
+    const simba__notify_heard heard = simba__notify_drain(waits);
+    assert_true(heard.revocations && !heard.marks);
+
+    simba__notify_unlisten(waiter, waits);
+    simba__notify_ring(writer);
+    simba__notify_ring_revoked(writer, 4712);
+    assert_false(simba__notify_drain(waits).marks);
+    close(holds);
+    close(waits);
+    simba__notify_close(holder);
+    simba__notify_close(waiter);
+    simba__notify_close(writer);
+}
+
+/* A mark knows what it replaced, also from another process's hand; without the lock it does not claim to. */
+static void test_marks_know_what_they_replace(void **state)
+{
+    fixture *f = *state;
+    simba_error err;
+    simba__notify *one = NULL;
+    simba__notify *two = NULL;
+    assert_int_equal(simba__notify_open(f->path, &err, &one), 0);
+    assert_int_equal(simba__notify_open(f->path, &err, &two), 0);
+    assert_int_equal(mark(one, 5, false), 0);
+    assert_int_equal(mark(two, 5, true), simba__notify_value(5, false, 12345));
+    simba__notify_cells cells;
+    simba__notify_read_all(one, &cells);
+    assert_int_equal(cells.slots[5], simba__notify_value(5, true, 12345));
+    assert_int_equal(cells.disorder, 0);
+
+    const simba__notify_marking frozen = simba__notify_begin(one);
+    assert_true(frozen.locked);
+    assert_int_equal(mark(two, 5, false), SIMBA__NOTIFY_UNSEEN);
+    simba__notify_read_all(one, &cells);
+    assert_int_equal(cells.slots[5], simba__notify_value(5, false, 12345));
+    assert_int_equal(cells.disorder, 54321);
+    simba__notify_end(&frozen, 1);
+    simba__notify_close(one);
+    assert_int_equal(mark(two, 5, true), simba__notify_value(5, false, 12345)); /* the lock went with its holder */
+    simba__notify_close(two);
+}
+
+/* A process is frozen in the middle of marking: others are not held up, and a waiter hears of the release. */
+static void test_marker_is_frozen(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    simba_error err;
+    simba__notify *notify = NULL;
+    assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
+    const simba__notify_marking frozen = simba__notify_begin(notify);
+    assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));
+    assert_true(testhost_await_pushes(&f->a, 1));
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    simba__notify_end(&frozen, 1);
+    simba__notify_close(notify);
+    close_both(f, &topic);
+}
+
+/* A mark was lost between two others, and whoever made it said so: all that is watched is looked at. */
+static void test_disorder(void **state)
+{
+    fixture *f = *state;
+    simba_topic topic = {.mutex = "orders"};
+    b_holds_a_waits(f, &topic);
+    raw_once(f, "UPDATE simba_mutex SET owner_id = '', version = version + 1"); /* without a mark */
+    simba_error err;
+    simba__notify *notify = NULL;
+    assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
+    simba__notify_ring(notify);
+    testhost_settle(&f->a);
+    assert_int_equal(f->a.push_count, 0);
+    const simba__notify_marking unlocked = {.notify = notify};
+    simba__notify_end(&unlocked, 77);
+    simba__notify_ring(notify);
+    assert_true(testhost_await_pushes(&f->a, 1));
+    assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
+    simba__notify_close(notify);
+    close_both(f, &topic);
 }
 
 int main(void)
@@ -467,10 +669,18 @@ int main(void)
         TEST(test_late_mark),
         TEST(test_unwatched_meanwhile),
         TEST(test_notify_file_deleted),
+        TEST(test_notify_file_truncated),
+        TEST(test_truncated_after_a_mark),
+        TEST(test_revocation_is_told_without_a_watch),
+        TEST(test_revoked_and_taken),
         TEST(test_database_deleted_under_a_waiter),
         TEST(test_database_deleted_frees),
         TEST(test_failed_look),
         TEST(test_bell_without_listeners),
+        TEST(test_two_bells),
+        TEST(test_marks_know_what_they_replace),
+        TEST(test_marker_is_frozen),
+        TEST(test_disorder),
     };
     return cmocka_run_group_tests_name("sqlite notify", tests, NULL, NULL);
 }

@@ -192,6 +192,51 @@ static void other_clock(void **state)
     process_end(b);
 }
 
+enum { PATIENT_MS = 60000 }; /* a ttl in which nobody renews by himself */
+
+/* A holder is told at once that its mutex was forced away, long before it would have renewed, and the next one leads. */
+static void forced_away(void **state)
+{
+    (void)state;
+    allow_conflicts(); /* until the first one hears of it, there are two */
+    process *a = contender(0, NULL, PATIENT_MS, PATIENT_MS);
+    process *b = contender(1, NULL, PATIENT_MS, PATIENT_MS);
+    lead(a);
+    stand_behind(b);
+    simba_client *client = NULL;
+    assert_int_equal(simba_client_open(store_url(), NULL, NULL, &client), 0);
+    const int64_t forced_ns = score_now_ns();
+    assert_int_equal(simba_client_force_release(client, "orders", NULL), 0);
+    const loss told = await_released(a);
+    assert_string_equal("revoked", told.reason);
+    assert_true(told.at_ns - forced_ns <= SLACK_MS * MS);
+    assert_true(await_acquired(b, LONG_MS).at_ns - forced_ns <= SLACK_MS * MS);
+    simba_client_close(client);
+    process_end(a);
+    process_end(b);
+}
+
+/* Somebody truncates the notify file, again and again: nobody dies of it, and the next waiter is told of a release. */
+static void truncated_notify(void **state)
+{
+    (void)state;
+    process *a = contender(0, NULL, PATIENT_MS, PATIENT_MS);
+    process *b = contender(1, NULL, PATIENT_MS, PATIENT_MS);
+    lead(a);
+    stand_behind(b);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(truncate(in_folder("store.db-notify"), i * 100), 0);
+        process *const from = i % 2 ? b : a;
+        process *const to = i % 2 ? a : b;
+        stop(from);
+        await_acquired(to, ref_scaled_ms(5000));
+        process_say(from, "start");
+        process_await(from, "started", LONG_MS);
+    }
+    process_end(a);
+    process_end(b);
+}
+
 int main(int argc, char **argv)
 {
     int status;
@@ -199,8 +244,8 @@ int main(int argc, char **argv)
         return status;
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(lock_held_briefly), TEST(lock_held_for_long), TEST(killed_with_lock),
-        TEST(deleted_file),      TEST(full_disk),          TEST(other_clock),
+        TEST(lock_held_briefly), TEST(lock_held_for_long), TEST(killed_with_lock), TEST(deleted_file),
+        TEST(full_disk),         TEST(other_clock),        TEST(forced_away),      TEST(truncated_notify),
     };
     return cmocka_run_group_tests_name("processes_store", tests, NULL, NULL);
 }

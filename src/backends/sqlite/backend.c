@@ -7,17 +7,20 @@
 #include "backends/sqlite/sqlite.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backends/schemes.h"
 #include "backends/sqlite/batch.h"
+#include "backends/sqlite/held.h"
 #include "backends/sqlite/news.h"
 #include "backends/sqlite/notify.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/url.h"
 
 #define PROBE_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
 #define BRIEF_NS (10 * SIMBA__NS_PER_MS)  /* so long anybody may be kept who waits, by a batch that */
@@ -37,6 +40,7 @@ typedef struct store {
     simba__batch batch;
 
     simba__news news;
+    simba__held held;
     simba_timer tick;
     int inotify; /* -1: there is none */
     simba_watch bell;
@@ -278,6 +282,8 @@ static void answer_batch(store *s)
     const simba__effect *effect = s->batch.effects;
     for (simba_request *r = s->batch.requests, *next; r; r = next, effect++) {
         next = r->next;
+        if (effect->code == 0)
+            simba__held_note(&s->held, effect, r);
         complete(s, r, effect);
     }
 }
@@ -357,11 +363,14 @@ static void end_listening(store *s)
 static void adopt_fresh(store *s)
 {
     const bool listening = s->listening;
-    end_listening(s);
+    s->listening = false;
+    simba__notify_leave(s->batch.notify, s->inotify);
     simba__notify_close(s->batch.notify);
     s->batch.notify = s->batch.fresh;
     s->batch.fresh = NULL;
+    simba__notify_attend(s->batch.notify, s->inotify);
     simba__news_forget(&s->news);
+    simba__held_ask_all(&s->held);
     if (listening)
         begin_listening(s);
 }
@@ -370,8 +379,11 @@ static void on_bell(simba_watch *bell, unsigned events)
 {
     (void)events;
     store *s = (store *)(void *)((char *)bell - offsetof(store, bell));
-    simba__notify_drain(s->inotify);
-    scan(s);
+    const simba__notify_heard heard = simba__notify_drain(s->inotify);
+    if (heard.marks)
+        scan(s);
+    if (heard.revocations)
+        simba__held_scan(&s->held, s->batch.notify);
 }
 
 /* The slow poll behind the bell, while something is watched. It also lets go of the bell, a while after the last one
@@ -447,16 +459,34 @@ static void batch_done(simba_job *job)
     closed_if_idle(s);
 }
 
+/* The URL has a host. What was meant is a path, of which a slash is missing, or one that begins in the current folder. */
+static int refuse_host(const simba_url *url, simba_error *err)
+{
+    char here[PATH_MAX];
+    char path[PATH_MAX + 512];
+    char relative[1024];
+    char absolute[1024];
+    const char *authority = simba_url_authority(url);
+    if (!getcwd(here, sizeof here) || here[0] != '/')
+        here[0] = '\0';
+    snprintf(path, sizeof path, "%s/%s%s", strcmp(here, "/") == 0 ? "" : here, authority, simba_url_path(url));
+    simba__url_of_path("sqlite", path, relative, sizeof relative);
+    snprintf(path, sizeof path, "/%s%s", authority, simba_url_path(url));
+    simba__url_of_path("sqlite", path, absolute, sizeof absolute);
+    if (simba_url_path(url)[0] == '\0')
+        return simba__fail(err, SIMBA_EURL, "sqlite: the path has to be absolute; for a file in this folder write %s",
+                           relative);
+    return simba__fail(err, SIMBA_EURL, "sqlite: the path has to be absolute, with three slashes: write %s, or %s",
+                       absolute, relative);
+}
+
 static int read_url(const simba_url *url, const char **ret_path, bool *ret_sync_full, simba_error *err)
 {
     const char *authority = simba_url_authority(url);
     const char *path = simba_url_path(url);
     const char *sync = simba_url_query(url, "sync");
     if (*authority || simba_url_user(url))
-        return simba__fail(err, SIMBA_EURL,
-                           "sqlite: \"%s\" stands where other stores have a host; three slashes are needed: "
-                           "sqlite:///%s%s",
-                           authority, authority, path);
+        return refuse_host(url, err);
     if (!*path || path[strlen(path) - 1] == '/')
         return simba__fail(err, SIMBA_EURL, "sqlite: the URL names no file: sqlite:///absolute/path");
     if (sync && strcmp(sync, "normal") != 0 && strcmp(sync, "full") != 0)
@@ -476,8 +506,10 @@ static void hang_bell(store *s)
         error = ENOMEM;
         close(s->inotify);
     }
-    if (error == 0)
+    if (error == 0) {
+        simba__notify_attend(s->batch.notify, s->inotify);
         return;
+    }
     s->inotify = -1;
     s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: no inotify (%s): releases by other processes are polled for",
                  strerror(error));
@@ -493,6 +525,7 @@ static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba
     s->job.done = batch_done;
     s->tick.fire = on_tick;
     simba__news_init(&s->news, host);
+    simba__held_init(&s->held, host);
 
     const char *path = NULL;
     bool sync_full = false;
@@ -513,7 +546,7 @@ static void sqlite_close(void *self)
     simba__patience_end(&s->batch.db.patience);
     fail_all(s, take_pending(s), SIMBA_ECANCELED, "sqlite: the client closes");
     s->host->timer_clear(s->host, &s->tick);
-    end_listening(s);
+    simba__notify_leave(s->batch.notify, s->inotify);
     s->host->watch_remove(s->host, &s->bell);
     closed_if_idle(s);
 }
@@ -524,6 +557,7 @@ static void sqlite_fini(void *self)
     for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++)
         while (s->news.watched[slot])
             simba__news_remove(&s->news, s->news.watched[slot]);
+    simba__held_fini(&s->held);
     simba__batch_fini(&s->batch);
     if (s->inotify >= 0)
         close(s->inotify);

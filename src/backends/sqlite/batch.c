@@ -176,16 +176,24 @@ static int carry_out_all(simba__batch *batch)
 static void notify_others(simba__batch *batch)
 {
     simba__notify *notify = current_notify(batch);
-    bool any = false;
-    for (size_t i = 0; i < batch->count; i++) {
-        simba__effect *effect = &batch->effects[i];
+    bool revokes = false;
+    size_t marks = 0;
+    for (size_t i = 0; i < batch->count; i++)
+        marks += batch->effects[i].code == 0 && batch->effects[i].marked;
+    if (marks == 0)
+        return;
+    const simba__notify_marking marking = simba__notify_begin(notify);
+    simba__effect *effect = batch->effects;
+    for (const simba_request *r = batch->requests; r; r = r->next, effect++) {
         if (effect->code < 0 || !effect->marked)
             continue;
-        effect->replaced = simba__notify_mark(notify, simba__notify_slot(effect->hash), effect->marked);
-        any = true;
+        effect->replaced = simba__notify_mark(&marking, simba__notify_slot(effect->hash), effect->marked);
+        revokes |= r->op == SIMBA_OP_FORCE_RELEASE;
     }
-    if (any)
-        simba__notify_ring(notify);
+    simba__notify_end(&marking, simba__random_next(&batch->seed));
+    simba__notify_ring(notify);
+    if (revokes)
+        simba__notify_ring_revoked(notify, simba__random_next(&batch->seed));
 }
 
 void simba__batch_run(simba__batch *batch)

@@ -5,7 +5,6 @@
 
 #include "util/mem.h"
 
-#define UNSEEN UINT64_C(1) /* no slot ever has this value */
 #define UNKNOWN_VERSION UINT64_MAX
 
 void simba__news_init(simba__news *news, simba_host *host)
@@ -18,7 +17,7 @@ void simba__news_forget(simba__news *news)
 {
     for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++) {
         for (simba__watched *w = news->watched[slot]; w; w = w->next) {
-            w->known = UNSEEN;
+            w->known = SIMBA__NOTIFY_UNSEEN;
             w->version = UNKNOWN_VERSION;
         }
     }
@@ -41,7 +40,7 @@ simba__watched *simba__news_add(simba__news *news, simba_topic *topic)
     w->topic = topic;
     w->hash = simba__notify_hash(topic->mutex);
     const size_t slot = simba__notify_slot(w->hash);
-    w->known = UNSEEN;
+    w->known = SIMBA__NOTIFY_UNSEEN;
     w->version = UNKNOWN_VERSION;
     w->next = news->watched[slot];
     news->watched[slot] = w;
@@ -107,10 +106,14 @@ static void believe(simba__news *news, simba__watched *watched)
 
 void simba__news_scan(simba__news *news, const simba__notify *notify, simba__news_look look, void *user)
 {
+    simba__notify_read_all(notify, &news->cells);
+    if (news->cells.disorder != news->disorder)
+        simba__news_forget(news);
+    news->disorder = news->cells.disorder;
     const bool all = news->rescan;
     news->rescan = false;
     for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++) {
-        const uint64_t value = simba__notify_read(notify, slot);
+        const uint64_t value = news->cells.slots[slot];
         if (value == news->scanned[slot] && !all)
             continue;
         news->scanned[slot] = value;

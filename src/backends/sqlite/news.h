@@ -13,8 +13,10 @@
  *     marked by then had been committed before, and the transaction saw it; what is committed later is marked later,
  *     and makes the slot differ.
  *   - After a mark of our own, from the value that it replaced to the value that it wrote, for all mutexes of the slot.
- *     The exchange is atomic, so nothing was marked between the two. Had somebody else marked the slot before, then
- *     `known` is not the value that was replaced, stays, and the mutex is looked at.
+ *     The two are read and written under a lock, so nothing was marked between them. Had somebody else marked the slot
+ *     before, then `known` is not the value that was replaced, stays, and the mutex is looked at. Somebody who did not
+ *     get the lock may have marked the slot between the two after all; he changes the cell `disorder` then, before he
+ *     rings, and whoever finds that changed forgets all that is known.
  *
  * All in a turn. */
 #ifndef SIMBA_BACKENDS_SQLITE_NEWS_H
@@ -40,8 +42,10 @@ struct simba__watched {
 typedef struct simba__news {
     simba_host *host;
     size_t count;
-    bool rescan; /* look into slots that have not changed as well */
+    bool rescan;       /* look into slots that have not changed as well */
+    uint64_t disorder; /* as the cell was when the slots were last looked into */
     simba__watched *watched[SIMBA__NOTIFY_SLOTS];
+    simba__notify_cells cells;             /* as they were read for the scan at hand */
     uint64_t scanned[SIMBA__NOTIFY_SLOTS]; /* what was in the slot when it was last looked into */
 } simba__news;
 

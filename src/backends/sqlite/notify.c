@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,9 +16,9 @@
 #include "util/mem.h"
 
 enum {
-    SLOTS_BYTES = SIMBA__NOTIFY_SLOTS * sizeof(uint64_t),
-    BELL_AT = SLOTS_BYTES, /* where to write for others to hear it; behind the slots, so that it disturbs none */
-    FILE_BYTES = SLOTS_BYTES + 1,
+    LISTEN_BYTE = 0, /* a listener holds a read lock on it */
+    MARK_BYTE = 1,   /* whoever marks holds a write lock on it */
+    MARK_TRIES = 100,
 };
 
 /* --- the file ------------------------------------------------------------------------------------- */
@@ -48,8 +48,8 @@ static int open_file(const char *path, const char *database)
     return fd;
 }
 
-/* Space on the disk has to be there before the memory is touched: a full disk would be a signal, not an error. */
-static int map(simba__notify *notify)
+/* Space on the disk is asked for now: a mark that does not fit would be lost. */
+static int make_whole(simba__notify *notify)
 {
     struct stat status;
     if (fstat(notify->fd, &status) != 0)
@@ -58,14 +58,8 @@ static int map(simba__notify *notify)
     notify->inode = status.st_ino;
     if (!S_ISREG(status.st_mode))
         return EINVAL;
-    const int number = status.st_size < FILE_BYTES ? posix_fallocate(notify->fd, 0, FILE_BYTES) : 0;
-    if (number != 0)
-        return number;
-    void *slots = mmap(NULL, SLOTS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, notify->fd, 0);
-    if (slots == MAP_FAILED)
-        return errno;
-    notify->slots = slots;
-    return 0;
+    const off_t size = sizeof(simba__notify_cells);
+    return status.st_size < size ? posix_fallocate(notify->fd, 0, size) : 0;
 }
 
 int simba__notify_open(const char *database, simba_error *err, simba__notify **ret_notify)
@@ -78,7 +72,7 @@ int simba__notify_open(const char *database, simba_error *err, simba__notify **r
     snprintf(notify->path, size, "%s%s", database, ending);
     notify->watch = -1;
     notify->fd = open_file(notify->path, database);
-    const int number = notify->fd < 0 ? errno : map(notify);
+    const int number = notify->fd < 0 ? errno : make_whole(notify);
     if (number != 0) {
         const int code = simba__file_fail(notify->path, "cannot be used", number, err);
         simba__notify_close(notify);
@@ -92,8 +86,6 @@ void simba__notify_close(simba__notify *notify)
 {
     if (!notify)
         return;
-    if (notify->slots)
-        munmap(notify->slots, SLOTS_BYTES);
     if (notify->fd >= 0)
         close(notify->fd);
     simba__free(notify);
@@ -102,7 +94,39 @@ void simba__notify_close(simba__notify *notify)
 bool simba__notify_is_current(const simba__notify *notify)
 {
     struct stat status;
-    return stat(notify->path, &status) == 0 && status.st_dev == notify->device && status.st_ino == notify->inode;
+    return stat(notify->path, &status) == 0 && status.st_dev == notify->device && status.st_ino == notify->inode &&
+           status.st_size >= (off_t)sizeof(simba__notify_cells);
+}
+
+/* What lies behind the end of the file is 0. */
+static void read_cells(const simba__notify *notify, size_t offset, void *out, size_t size)
+{
+    memset(out, 0, size);
+    (void)!pread(notify->fd, out, size, (off_t)offset);
+}
+
+static void write_cell(const simba__notify *notify, size_t offset, uint64_t value)
+{
+    (void)!pwrite(notify->fd, &value, sizeof value, (off_t)offset);
+}
+
+uint64_t simba__notify_read(const simba__notify *notify, size_t slot)
+{
+    uint64_t value;
+    read_cells(notify, slot * sizeof value, &value, sizeof value);
+    return value;
+}
+
+void simba__notify_read_all(const simba__notify *notify, simba__notify_cells *ret_cells)
+{
+    read_cells(notify, 0, ret_cells, sizeof *ret_cells);
+}
+
+uint64_t simba__notify_revocations(const simba__notify *notify)
+{
+    uint64_t value;
+    read_cells(notify, offsetof(simba__notify_cells, revocations), &value, sizeof value);
+    return value;
 }
 
 /* --- values --------------------------------------------------------------------------------------- */
@@ -124,45 +148,108 @@ bool simba__notify_says_released(uint64_t value, uint64_t hash)
     return value >> 33 == hash >> 33 && (value & 1);
 }
 
-/* --- the bell ------------------------------------------------------------------------------------- */
+/* --- locks ---------------------------------------------------------------------------------------- */
 
-/* Listeners hold a read lock on the first byte. Unlike a counter in the file it goes away with its process. The lock is
- * of the open file, not of the process, so that two clients in one process see each other. */
-static int lock_call(const simba__notify *notify, int command, short type, short *ret_type)
+/* Locks go away with their process, unlike anything written into the file. They are of the open file, not of the process,
+ * so that two clients in one process see each other. */
+static int lock_call(const simba__notify *notify, int command, short type, off_t byte, short *ret_type)
 {
-    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
     const int rc = fcntl(notify->fd, command, &lock);
     if (ret_type)
         *ret_type = lock.l_type;
     return rc;
 }
 
+/* --- marks ---------------------------------------------------------------------------------------- */
+
+simba__notify_marking simba__notify_begin(simba__notify *notify)
+{
+    simba__notify_marking marking = {.notify = notify};
+    /* Others have it for a microsecond or two. Who has it for longer does not run. */
+    for (int i = 0; i < MARK_TRIES && !marking.locked; i++) {
+        if (i > 0)
+            sched_yield();
+        marking.locked = lock_call(notify, F_OFD_SETLK, F_WRLCK, MARK_BYTE, NULL) == 0;
+    }
+    return marking;
+}
+
+uint64_t simba__notify_mark(const simba__notify_marking *marking, size_t slot, uint64_t value)
+{
+    const uint64_t replaced = marking->locked ? simba__notify_read(marking->notify, slot) : SIMBA__NOTIFY_UNSEEN;
+    write_cell(marking->notify, slot * sizeof value, value);
+    return replaced;
+}
+
+void simba__notify_end(const simba__notify_marking *marking, uint64_t random)
+{
+    if (marking->locked)
+        (void)lock_call(marking->notify, F_OFD_SETLK, F_UNLCK, MARK_BYTE, NULL);
+    else /* after the marks: whoever sees this sees them */
+        write_cell(marking->notify, offsetof(simba__notify_cells, disorder), random);
+}
+
+/* --- the bells ------------------------------------------------------------------------------------ */
+
 void simba__notify_ring(simba__notify *notify)
 {
-    /* The exchange in the slot came before this question, and a listener takes its lock before it looks at the slots:
-     * either we see the lock, or it sees the value. */
+    /* The mark came before this question, and a listener takes its lock before it looks at the slots: either we see the
+     * lock, or it sees the value. */
     short found;
-    if (lock_call(notify, F_OFD_GETLK, F_WRLCK, &found) == 0 && found == F_UNLCK)
+    if (lock_call(notify, F_OFD_GETLK, F_WRLCK, LISTEN_BYTE, &found) == 0 && found == F_UNLCK)
         return;
-    static const char byte;
-    (void)!pwrite(notify->fd, &byte, 1, BELL_AT);
+    (void)futimens(notify->fd, NULL);
+}
+
+/* This very file, whatever is at its path by now. */
+typedef struct self_path {
+    char text[32];
+} self_path;
+
+static self_path path_of(const simba__notify *notify)
+{
+    self_path path;
+    snprintf(path.text, sizeof path.text, "/proc/self/fd/%d", notify->fd);
+    return path;
+}
+
+void simba__notify_ring_revoked(simba__notify *notify, uint64_t random)
+{
+    write_cell(notify, offsetof(simba__notify_cells, revocations), random);
+    const int fd = open(path_of(notify).text, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd); /* this is the bell */
+}
+
+static void watch(simba__notify *notify, int inotify, uint32_t events)
+{
+    if (inotify >= 0)
+        notify->watch = inotify_add_watch(inotify, path_of(notify).text, events);
+}
+
+void simba__notify_attend(simba__notify *notify, int inotify)
+{
+    watch(notify, inotify, IN_CLOSE_WRITE);
 }
 
 bool simba__notify_listen(simba__notify *notify, int inotify)
 {
-    /* This very file, whatever is at its path by now. */
-    char self[32];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", notify->fd);
-    if (inotify >= 0)
-        notify->watch = inotify_add_watch(inotify, self, IN_MODIFY);
+    watch(notify, inotify, IN_CLOSE_WRITE | IN_ATTRIB);
     /* Writers whose question fails ring anyhow, so where there are no such locks nothing is lost. */
-    (void)lock_call(notify, F_OFD_SETLK, F_RDLCK, NULL);
+    (void)lock_call(notify, F_OFD_SETLK, F_RDLCK, LISTEN_BYTE, NULL);
     return notify->watch >= 0;
 }
 
 void simba__notify_unlisten(simba__notify *notify, int inotify)
 {
-    (void)lock_call(notify, F_OFD_SETLK, F_UNLCK, NULL);
+    (void)lock_call(notify, F_OFD_SETLK, F_UNLCK, LISTEN_BYTE, NULL);
+    simba__notify_attend(notify, inotify);
+}
+
+void simba__notify_leave(simba__notify *notify, int inotify)
+{
+    (void)lock_call(notify, F_OFD_SETLK, F_UNLCK, LISTEN_BYTE, NULL);
     if (notify->watch >= 0)
         inotify_rm_watch(inotify, notify->watch);
     notify->watch = -1;
@@ -174,9 +261,20 @@ int simba__notify_inotify(void)
     return fd < 0 ? -errno : fd;
 }
 
-void simba__notify_drain(int inotify)
+simba__notify_heard simba__notify_drain(int inotify)
 {
-    char events[4096];
-    while (read(inotify, events, sizeof events) > 0)
-        ;
+    _Alignas(struct inotify_event) char events[4096];
+    uint32_t mask = 0;
+    for (ssize_t got; (got = read(inotify, events, sizeof events)) > 0;) {
+        const struct inotify_event *event;
+        for (const char *at = events; at < events + got; at += sizeof *event + event->len) {
+            event = (const void *)at;
+            mask |= event->mask;
+        }
+    }
+    const bool lost = mask & IN_Q_OVERFLOW; /* some were dropped, of whatever kind */
+    return (simba__notify_heard){
+        .marks = lost || (mask & IN_ATTRIB),
+        .revocations = lost || (mask & IN_CLOSE_WRITE),
+    };
 }

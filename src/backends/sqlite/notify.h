@@ -1,25 +1,38 @@
 /* The notify file: how a process learns that another one changed a mutex. It lies beside the database as
- * <database>-notify, is mapped by every process, and has 4,096 slots; a mutex has its slot by its hash. After a commit
- * that granted or released a mutex the writer puts a fresh value into its slot and then, if some other process listens,
- * writes a byte of the file, which the kernel reports to all who have an inotify watch on it.
+ * <database>-notify and has 4,096 slots; a mutex has its slot by its hash. After a commit that granted or released a mutex
+ * the writer puts a fresh value into its slot and then rings, which the kernel reports to all who have an inotify watch on
+ * the file.
  *
- * SQLite's own files do not do as a bell: they change before the commit can be seen. The slots are shared memory rather
- * than file contents because a writer has to know what it replaced (see news.h), which takes an atomic exchange. That
- * asks nothing of the file system that SQLite's write-ahead log does not ask as well, and has the same weakness: whoever
- * truncates the file under us kills us.
+ * SQLite's own files do not do as a bell: they change before the commit can be seen.
+ *
+ * The file is read and written, never mapped: whoever truncated it under a mapping would kill us. A slot that was cut off
+ * reads as 0, a file that is too short is made whole when somebody looks (is_current).
+ *
+ * A writer has to know what its value replaced (see news.h). So it takes a lock, reads the slot, writes it, and lets go.
+ * It never waits for the lock, since its holder may be frozen: who does not get it marks without, and changes the cell
+ * `disorder` as well, which tells everybody that what they know of the slots may be too new.
+ *
+ * There are two bells, because the many who hold a mutex need not wake up for the hand-overs of others:
+ *   - Every mark rings for those who listen: the file's times are set (IN_ATTRIB). Only if somebody else listens.
+ *   - A revocation changes the cell `revocations` and rings for all who have the file open (IN_CLOSE_WRITE).
  *
  * There are so many slots because one that two mutexes share makes each other's watchers look for nothing. */
 #ifndef SIMBA_BACKENDS_SQLITE_NOTIFY_H
 #define SIMBA_BACKENDS_SQLITE_NOTIFY_H
 
 #include <simba.h>
-#include <stdatomic.h>
 #include <sys/types.h>
 
 enum { SIMBA__NOTIFY_SLOTS = 4096 };
 
+/* What is in the file. */
+typedef struct simba__notify_cells {
+    uint64_t slots[SIMBA__NOTIFY_SLOTS];
+    uint64_t disorder;    /* changed by whoever marked without the lock */
+    uint64_t revocations; /* changed by every revocation */
+} simba__notify_cells;
+
 typedef struct simba__notify {
-    _Atomic uint64_t *slots;
     int fd;
     int watch; /* descriptor in the inotify instance; -1: none */
     dev_t device;
@@ -30,7 +43,7 @@ typedef struct simba__notify {
 /* Open, and create if need be, the one of this database. SIMBA_EPERM, SIMBA_EUNAVAILABLE, SIMBA_ENOMEM. */
 int simba__notify_open(const char *database, simba_error *err, simba__notify **ret_notify);
 void simba__notify_close(simba__notify *notify); /* takes NULL */
-/* Is it still the file at its path? */
+/* Is it still the file at its path, and whole? */
 bool simba__notify_is_current(const simba__notify *notify);
 
 /* The same in every process. */
@@ -40,32 +53,48 @@ static inline size_t simba__notify_slot(uint64_t hash)
     return hash % SIMBA__NOTIFY_SLOTS;
 }
 
-static inline uint64_t simba__notify_read(const simba__notify *notify, size_t slot)
-{
-    return atomic_load(&notify->slots[slot]);
-}
+uint64_t simba__notify_read(const simba__notify *notify, size_t slot);
+void simba__notify_read_all(const simba__notify *notify, simba__notify_cells *ret_cells);
+uint64_t simba__notify_revocations(const simba__notify *notify);
 
 /* A value for the slot of this mutex, which tells whether it was released; `random` makes it fresh. Never 0, which is
- * in a slot that nobody has used. */
+ * in a slot that nobody has used, nor SIMBA__NOTIFY_UNSEEN. */
 uint64_t simba__notify_value(uint64_t hash, bool released, uint64_t random);
 /* Does the value say that this very mutex was released? */
 bool simba__notify_says_released(uint64_t value, uint64_t hash);
+#define SIMBA__NOTIFY_UNSEEN UINT64_C(1) /* no slot ever has this value */
 
-/* Put a value into its slot; what it replaced. */
-static inline uint64_t simba__notify_mark(simba__notify *notify, size_t slot, uint64_t value)
-{
-    return atomic_exchange(&notify->slots[slot], value);
-}
+/* Put values into slots: begin, mark as often as need be, end. A mark returns the value that it replaced;
+ * SIMBA__NOTIFY_UNSEEN: that is not known. `random` makes the cell `disorder` fresh, should it have to be changed. */
+typedef struct simba__notify_marking {
+    simba__notify *notify;
+    bool locked;
+} simba__notify_marking;
+simba__notify_marking simba__notify_begin(simba__notify *notify);
+uint64_t simba__notify_mark(const simba__notify_marking *marking, size_t slot, uint64_t value);
+void simba__notify_end(const simba__notify_marking *marking, uint64_t random);
+
 /* Wake every other process that listens. Costs one system call when there is none. */
 void simba__notify_ring(simba__notify *notify);
+/* Wake every process that attends. `random` makes the cell `revocations` fresh. */
+void simba__notify_ring_revoked(simba__notify *notify, uint64_t random);
 
-/* Listen through `inotify` (-1: just be counted as a listener). What was marked before this returns may not be heard:
- * look at the slots afterwards. False: the bell cannot be heard, the slots have to be polled. */
+/* Hear of revocations through `inotify` (-1: nothing is heard). */
+void simba__notify_attend(simba__notify *notify, int inotify);
+/* Hear of all marks as well, and be counted as a listener. What was marked before this returns may not be heard: look at
+ * the slots afterwards. False: the bell cannot be heard, the slots have to be polled. */
 bool simba__notify_listen(simba__notify *notify, int inotify);
 void simba__notify_unlisten(simba__notify *notify, int inotify);
+/* Hear nothing any more. */
+void simba__notify_leave(simba__notify *notify, int inotify);
 
-/* The inotify instance: non-blocking, or a negative errno; and emptying it. */
+/* The inotify instance: non-blocking, or a negative errno. */
 int simba__notify_inotify(void);
-void simba__notify_drain(int inotify);
+/* Empty it, and say which bells were rung. */
+typedef struct simba__notify_heard {
+    bool marks;
+    bool revocations;
+} simba__notify_heard;
+simba__notify_heard simba__notify_drain(int inotify);
 
 #endif

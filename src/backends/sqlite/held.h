@@ -1,0 +1,29 @@
+/* What this client was granted, so that a holder can be told at once when another process forces its mutex away. Holders
+ * watch nothing: they would wake up for every hand-over of every mutex in the file. A revocation has a bell of its own,
+ * and when it rings every grant is compared with its slot. A slot that is not as our own grant left it is a reason to ask
+ * the store. All in a turn. */
+#ifndef SIMBA_BACKENDS_SQLITE_HELD_H
+#define SIMBA_BACKENDS_SQLITE_HELD_H
+
+#include "backends/sqlite/news.h"
+#include "util/table.h"
+
+typedef struct simba__held {
+    simba_host *host;
+    simba__table grants;  /* by mutex */
+    uint64_t revocations; /* as the cell was when the grants were last compared */
+} simba__held;
+
+void simba__held_init(simba__held *held, simba_host *host);
+void simba__held_fini(simba__held *held);
+
+/* After a transaction: the request has succeeded. A grant for which there is no memory is not remembered; its holder
+ * learns of a revocation when it renews. */
+void simba__held_note(simba__held *held, const simba__effect *effect, const simba_request *request);
+
+/* The bell of revocations has rung, perhaps for nothing: any process that lets go of the file rings it. */
+void simba__held_scan(simba__held *held, const simba__notify *notify);
+/* Another file is behind it: have every holder ask. */
+void simba__held_ask_all(simba__held *held);
+
+#endif
