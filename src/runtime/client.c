@@ -10,6 +10,7 @@
 #include "runtime/party.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/folders.h"
 #include "util/mem.h"
 #include "util/text.h"
 #include "util/url.h"
@@ -130,6 +131,7 @@ static int default_url(char *out, size_t size, simba_error *err)
                            "should be");
     if ((size_t)length >= sizeof path || !simba__url_of_path("sqlite", path, out, size))
         return simba__fail(err, SIMBA_EURL, "the path of the embedded store is too long");
+    (void)simba__folders_make(path); /* if that fails, the store says which one is missing */
     return 0;
 }
 

@@ -20,12 +20,12 @@ static void refuse(const char *url, int code, const char *word)
         fail_msg("\"%s\" does not say \"%s\"", err.text, word);
 }
 
-/* A file of the store's own: in write-ahead mode, marked as ours, of version 1, in folders that only we may enter. */
+/* A file of the store's own: in write-ahead mode, marked as ours, of version 1, in a folder that only we may enter. */
 static void test_created(void **state)
 {
     fixture *f = *state;
     struct stat status;
-    snprintf(f->path, sizeof f->path, "%s/new/folder/simba.db", f->folder);
+    snprintf(f->path, sizeof f->path, "%s/new/simba.db", f->folder);
     snprintf(f->url, sizeof f->url, "sqlite://%s", f->path);
     open_store(f, &f->a);
     testhost_close(&f->a);
@@ -63,8 +63,13 @@ static void test_bad_urls(void **state)
 {
     fixture *f = *state;
     char url[160];
-    refuse("sqlite://simba.db", SIMBA_EURL, "three slashes");
-    refuse("sqlite://host/path/simba.db", SIMBA_EURL, "three slashes");
+    refuse("sqlite://host/path/simba.db", SIMBA_EURL,
+           "three slashes: write sqlite:///host/path/simba.db, or sqlite:///");
+    assert_int_equal(chdir(f->folder), 0);
+    snprintf(url, sizeof url, "for a file in this folder write sqlite://%s/relative.db", f->folder);
+    refuse("sqlite://relative.db", SIMBA_EURL, url);
+    assert_int_equal(chdir("/"), 0);
+    refuse("sqlite://relative.db", SIMBA_EURL, "write sqlite:///relative.db");
     refuse("sqlite://", SIMBA_EURL, "names no file");
     refuse("sqlite:///", SIMBA_EURL, "names no file");
     snprintf(url, sizeof url, "sqlite://%s/", f->folder);
@@ -290,6 +295,19 @@ static void test_no_folder(void **state)
     write_file(f->path, "x", 1);
     snprintf(url, sizeof url, "sqlite://%s/below/simba.db", f->path);
     refuse(url, SIMBA_EUNAVAILABLE, f->path);
+}
+
+/* A path with a mistake in the middle makes no folders: the one that is missing is named. */
+static void test_mistyped_folder(void **state)
+{
+    fixture *f = *state;
+    char url[160];
+    char missing[96];
+    snprintf(url, sizeof url, "sqlite://%s/mistyped/folder/simba.db", f->folder);
+    snprintf(missing, sizeof missing, "there is no folder %s/mistyped", f->folder);
+    refuse(url, SIMBA_EURL, missing);
+    snprintf(missing, sizeof missing, "%s/mistyped", f->folder);
+    assert_int_equal(access(missing, F_OK), -1);
 }
 
 /* In a child: open, ask for the mutex, close. */
@@ -547,6 +565,7 @@ int main(void)
         TEST(test_missing_table),
         TEST(test_no_permission),
         TEST(test_no_folder),
+        TEST(test_mistyped_folder),
         TEST(test_creation_race),
         TEST(test_created_meanwhile),
         TEST(test_deleted_underneath),

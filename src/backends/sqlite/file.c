@@ -34,22 +34,20 @@ static int folder_of(const char *path, char out[PATH_MAX], simba_error *err)
     return 0;
 }
 
-static int make_folders(const char *folder, simba_error *err)
+/* The last folder at most: a path that is mistyped in the middle must not become a store that nobody else uses. */
+static int make_folder(const char *folder, simba_error *err)
 {
-    char part[PATH_MAX];
     struct stat status;
     if (stat(folder, &status) == 0)
         return S_ISDIR(status.st_mode) ? 0 : simba__file_fail(folder, "cannot be used", ENOTDIR, err);
-    const size_t length = strlen(folder);
-    for (size_t i = 1; i <= length; i++) {
-        if (folder[i] != '/' && folder[i] != '\0')
-            continue;
-        memcpy(part, folder, i);
-        part[i] = '\0';
-        if (mkdir(part, 0700) != 0 && errno != EEXIST)
-            return simba__file_fail(part, "this folder cannot be made", errno, err);
-    }
-    return 0;
+    if (mkdir(folder, 0700) == 0 || errno == EEXIST)
+        return 0;
+    if (errno != ENOENT)
+        return simba__file_fail(folder, "this folder cannot be made", errno, err);
+    char above[PATH_MAX];
+    const int rc = folder_of(folder, above, err);
+    return rc < 0 ? rc
+                  : simba__fail(err, SIMBA_EURL, "sqlite: there is no folder %s; make it, or correct the URL", above);
 }
 
 /* Two hosts do not see each other's boot-time clocks, and SQLite's shared memory does not reach from one to the other:
@@ -151,7 +149,7 @@ int simba__file_prepare(const char *path, simba__patience *patience, simba_error
     char folder[PATH_MAX];
     int rc = folder_of(path, folder, err);
     if (rc == 0)
-        rc = make_folders(folder, err);
+        rc = make_folder(folder, err);
     if (rc == 0)
         rc = check_local(path, folder, err);
     if (rc == 0 && faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)

@@ -7,9 +7,9 @@
 
 #include "backends/sqlite/patience.h"
 
-/* Make sure that `path` is a regular file that we may read and write, in a folder that we may write; make the folders
- * (mode 0700) and an empty file if they are missing. What exists is not touched.
- * SIMBA_EPERM, SIMBA_EURL (not a file), SIMBA_ENOTSUP (a network file system), SIMBA_EUNAVAILABLE, SIMBA_ETIMEDOUT. */
+/* Make sure that `path` is a regular file that we may read and write, in a folder that we may write; make that folder (mode
+ * 0700, and none above it) and an empty file if they are missing. What exists is not touched.
+ * SIMBA_EPERM, SIMBA_EURL (not a file, or no folder to make it in), SIMBA_ENOTSUP (a network file system), SIMBA_EUNAVAILABLE, SIMBA_ETIMEDOUT. */
 int simba__file_prepare(const char *path, simba__patience *patience, simba_error *err);
 
 /* "sqlite: <path>: <what>: <errno in words>", as SIMBA_EPERM or SIMBA_EUNAVAILABLE. */
