@@ -400,6 +400,119 @@ static void test_damaged_row(void **state)
     testhost_close(&f->a);
 }
 
+/* SQLite keeps anything in any column. A row that we cannot have written is nobody's to take, and each request hears what
+ * is wrong with its own; the others of the batch are carried out. */
+static void test_rows_of_wrong_types(void **state)
+{
+    static const struct {
+        const char *set, *says;
+    } cases[] = {
+        {"until_boot_ns = 'zz'", "until_boot_ns is not a number"},
+        {"until_boot_ns = 1.5", "until_boot_ns is not a number"},
+        {"transition_at = 'soon'", "transition_at is not a number"},
+        {"version = x'00'", "version is not a number"},
+        {"token = -1", "token is negative"},
+        {"revoked_token = -5", "revoked_token is negative"},
+        {"owner_id = x'6d65'", "owner_id is not a text"},
+        {"owner_id = 'm' || char(0) || 'e'", "owner_id has a zero byte"},
+        {"owner_id = hex(zeroblob(500000))", "owner_id is too long"},
+        {"boot_id = 7.5 + 0", NULL}, /* the column makes a text of it, of another boot */
+        {"boot_id = x'00'", "boot_id is not a text"},
+    };
+    fixture *f = *state;
+    open_store(f, &f->a);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char sql[160];
+        raw_once(f, "DELETE FROM simba_mutex");
+        assert_mine(acquire(&f->a, "bad", "me", 1));
+        assert_mine(acquire(&f->a, "worse", "me", 1));
+        snprintf(sql, sizeof sql, "UPDATE simba_mutex SET %s WHERE mutex = 'bad'", cases[i].set);
+        raw_once(f, sql);
+        raw_once(f, "UPDATE simba_mutex SET nonce = 'x' WHERE mutex = 'worse'");
+        testhost_request bad = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "bad", "you", 2, 0);
+        testhost_request worse = testhost_request_of(&f->a, SIMBA_OP_READ, "worse", NULL, 0, 0);
+        testhost_request good = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "good", "you", 2, 0);
+        testhost_submit(&f->a, &bad);
+        testhost_submit(&f->a, &worse);
+        testhost_submit(&f->a, &good);
+        testhost_flush(&f->a);
+        testhost_run_jobs(&f->a);
+        if (cases[i].says) {
+            assert_int_equal(bad.request.reply.status, SIMBA_ECORRUPT);
+            if (!strstr(bad.error.text, cases[i].says))
+                fail_msg("\"%s\" does not say \"%s\"", bad.error.text, cases[i].says);
+        } else {
+            assert_mine(bad.request.reply);
+        }
+        assert_int_equal(worse.request.reply.status, SIMBA_ECORRUPT);
+        assert_non_null(strstr(worse.error.text, "mutex worse: nonce is not a number"));
+        assert_mine(good.request.reply);
+    }
+    testhost_close(&f->a);
+}
+
+/* Whatever numbers are stored, they are shown, and nothing overflows. */
+static void test_extreme_numbers(void **state)
+{
+    static const char *const numbers[] = {"-9223372036854775807 - 1", "-1", "0", "9223372036854775807"};
+    fixture *f = *state;
+    open_store(f, &f->a);
+    for (int i = 0; i < 4 * 4 * 4; i++) {
+        char sql[400];
+        raw_once(f, "DELETE FROM simba_mutex");
+        assert_mine(acquire(&f->a, "orders", "me", 1));
+        snprintf(sql, sizeof sql,
+                 "UPDATE simba_mutex SET until_boot_ns = %s, transition_at = %s, acquired_at = %s, ttl_at = %s, "
+                 "version = %s",
+                 numbers[i % 4], numbers[i / 4 % 4], numbers[i / 16], numbers[i % 4], numbers[i / 4 % 4]);
+        raw_once(f, sql);
+        const bool held = i % 4 == 3;
+        assert_int_equal(list(&f->a, NULL), 1);
+        const simba_reply seen = acquire(&f->a, "orders", "you", 2);
+        assert_int_equal(seen.outcome, held ? SIMBA_NOT_MINE : SIMBA_MINE);
+    }
+    raw_once(f, "UPDATE simba_mutex SET token = 9223372036854775807, owner_id = ''");
+    testhost_request last = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "orders", "you", 3, 0);
+    assert_int_equal(testhost_ask(&f->a, &last)->status, SIMBA_ESTORE);
+    assert_non_null(strstr(last.error.text, "no greater token is left"));
+    testhost_close(&f->a);
+}
+
+/* Rows that cannot be read are named in the log, and the others are listed. */
+static void test_list_with_damaged_rows(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    assert_mine(acquire(&f->a, "a", "me", 1));
+    assert_mine(acquire(&f->a, "b", "me", 1));
+    assert_mine(acquire(&f->a, "c", "me", 1));
+    raw_once(f, "UPDATE simba_mutex SET until_boot_ns = 'zz' WHERE mutex = 'b'");
+    const unsigned warnings = f->a.warnings;
+    assert_int_equal(list(&f->a, NULL), 2);
+    assert_string_equal(f->a.listed[0].mutex, "a");
+    assert_string_equal(f->a.listed[1].mutex, "c");
+    assert_int_equal(f->a.warnings, warnings + 1);
+    assert_non_null(strstr(f->a.log, "mutex b: until_boot_ns is not a number"));
+    assert_int_equal(list(&f->a, "c"), 1); /* what was not asked for is not complained about */
+    assert_int_equal(f->a.warnings, warnings + 1);
+
+    raw_once(f, "UPDATE simba_mutex SET owner_id = hex(zeroblob(500000)) WHERE mutex = 'a'");
+    raw_once(f, "INSERT INTO simba_mutex (mutex) VALUES (hex(zeroblob(500000)))");
+    raw_once(f, "INSERT INTO simba_mutex (mutex) VALUES (x'0102')");
+    assert_int_equal(list(&f->a, NULL), 1);
+    assert_int_equal(f->a.warnings, warnings + 5);
+    assert_true(strlen(f->a.log) < 400);
+
+    /* However many there are, the log does not drown in them. */
+    raw_once(f, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) "
+                "INSERT INTO simba_mutex (mutex, token) SELECT 'x' || i, 'x' FROM n");
+    const unsigned before = f->a.warnings;
+    assert_int_equal(list(&f->a, NULL), 1);
+    assert_int_equal(f->a.warnings, before + 11);
+    assert_non_null(strstr(f->a.log, "494 more mutexes are damaged"));
+    testhost_close(&f->a);
+}
+
 /* Closing answers what waits, and lets the batch of the worker come to its end. */
 static void test_close_answers_everything(void **state)
 {
@@ -515,6 +628,9 @@ int main(void)
         TEST(test_deadlines_are_their_own),
         TEST(test_bad_row_fails_alone),
         TEST(test_damaged_row),
+        TEST(test_rows_of_wrong_types),
+        TEST(test_extreme_numbers),
+        TEST(test_list_with_damaged_rows),
         TEST(test_close_answers_everything),
         TEST(test_close_ends_waiting),
         TEST(test_out_of_memory),

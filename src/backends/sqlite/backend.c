@@ -28,6 +28,8 @@
 #define POLL_NS (1000 * SIMBA__NS_PER_MS) /* behind the bell */
 #define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
 
+enum { FAULTS_NAMED = 10 }; /* damaged rows of one list that the log names */
+
 typedef struct store {
     simba_host *host;
     simba_request *pending, **pending_end;
@@ -227,13 +229,23 @@ static void sqlite_woken(void *self)
     start(self);
 }
 
+/* Rows that cannot be read are named in the log, and do not keep the others from being shown. */
 static void complete_list(store *s, simba_request *request)
 {
     int rc = 0;
+    unsigned faults = 0;
     for (const simba__listing *found = request->backend_data; found && rc == 0; found = found->next) {
-        const simba_listing listing = {found->mutex, &found->owner, found->now_ms, -1};
+        if (found->fault) {
+            if (faults++ < FAULTS_NAMED)
+                s->host->log(s->host, SIMBA_LOG_WARN, "%s; it is not listed", found->fault);
+            continue;
+        }
+        const simba_listing listing = {found->text, &found->owner, found->now_ms, -1};
         rc = s->host->listed(s->host, request, &listing);
     }
+    if (faults > FAULTS_NAMED)
+        s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: %s: %u more mutexes are damaged and not listed",
+                     s->batch.db.path, faults - FAULTS_NAMED);
     free_listings(request);
     memset(&request->reply, 0, sizeof request->reply);
     if (rc < 0)
@@ -248,7 +260,7 @@ static void complete(store *s, simba_request *request, const simba__effect *effe
 {
     probe *p = probe_of(request);
     if (effect->code < 0) {
-        fail_request(s, request, effect->code, s->batch.row_error.text);
+        fail_request(s, request, effect->code, effect->fault ? effect->fault : "sqlite: out of memory");
     } else if (p) {
         simba__watched *watched = p->watched;
         free_probe(s, p, false);
@@ -449,7 +461,7 @@ static void batch_done(simba_job *job)
         fail_batch(s);
     else
         answer_batch(s);
-    s->batch.requests = NULL;
+    simba__batch_answered(&s->batch);
     if (renewed && !s->closing)
         scan(s);
     if (s->closing)

@@ -50,6 +50,14 @@ void simba__batch_fini(simba__batch *batch)
     simba__free(batch->effects);
 }
 
+void simba__batch_answered(simba__batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++)
+        simba__free(batch->effects[i].fault);
+    batch->requests = NULL;
+    batch->count = 0;
+}
+
 /* Make sure that the files are those at their paths. The database is looked at every time, for a grant in a file that
  * nobody else sees would be worth nothing; the notify file now and then, since that costs at worst a late wake-up. */
 static int refresh(simba__batch *batch)
@@ -82,34 +90,37 @@ typedef struct list_arg {
     simba__row_now now;
 } list_arg;
 
-static int list_one(void *user, const char *mutex, const simba__row *row)
+static int list_one(void *user, const char *mutex, const simba__row *row, const simba_error *fault)
 {
     list_arg *arg = user;
-    simba__listing *found = simba__malloc(sizeof *found + strlen(mutex) + 1);
+    const char *text = row ? mutex : fault->text;
+    simba__listing *found = simba__calloc(1, sizeof *found + strlen(text) + 1);
     if (!found)
         return SIMBA_ENOMEM;
-    found->next = NULL;
-    strcpy(found->mutex, mutex);
-    simba__row_show(row, arg->now, &found->owner, &found->now_ms);
+    strcpy(found->text, text);
+    if (row)
+        simba__row_show(row, arg->now, &found->owner, &found->now_ms);
+    else
+        found->fault = found->text;
     *arg->end = found;
     arg->end = &found->next;
     return 0;
 }
 
-static int carry_out_list(simba__batch *batch, simba__row_now now, simba_request *request)
+static int carry_out_list(simba__batch *batch, simba__row_now now, simba_request *request, simba_error *err)
 {
     simba__listing *first = NULL;
     list_arg arg = {&first, now};
-    const int rc = simba__db_list(&batch->db, request->mutex, list_one, &arg, &batch->row_error);
+    const int rc = simba__db_list(&batch->db, request->mutex, list_one, &arg, err);
     request->backend_data = first;
-    return rc == SIMBA_ENOMEM ? simba__fail(&batch->row_error, rc, "sqlite: out of memory") : rc;
+    return rc == SIMBA_ENOMEM ? simba__fail(err, rc, "sqlite: out of memory") : rc;
 }
 
 /* A failure of one request: the transaction goes on without it. */
-static int fail_row(simba__batch *batch, const simba_request *request, const char *what)
+static int fail_row(simba__batch *batch, const simba_request *request, const char *what, simba_error *err)
 {
     batch->db.row_failed = true;
-    return simba__fail(&batch->row_error, request->reply.status, "sqlite: %s: %s", batch->db.path, what);
+    return simba__fail(err, request->reply.status, "sqlite: %s: %s", batch->db.path, what);
 }
 
 /* News for others, unlike a renewal. */
@@ -118,26 +129,27 @@ static bool is_handover(const simba_request *request, uint64_t token_before, con
     return request->op == SIMBA_OP_RELEASE || request->op == SIMBA_OP_FORCE_RELEASE || row->token != token_before;
 }
 
-static int carry_out(simba__batch *batch, simba__row_now now, simba_request *request, simba__effect *effect)
+static int carry_out(simba__batch *batch, simba__row_now now, simba_request *request, simba__effect *effect,
+                     simba_error *err)
 {
     if (request->op == SIMBA_OP_LIST)
-        return carry_out_list(batch, now, request);
+        return carry_out_list(batch, now, request, err);
     simba__row row;
     bool exists;
-    int rc = simba__db_load(&batch->db, request->mutex, &row, &exists, &batch->row_error);
+    int rc = simba__db_load(&batch->db, request->mutex, &row, &exists, err);
     if (rc < 0)
         return rc;
     const uint64_t token_before = row.token;
     effect->before = row.version;
     if (simba__row_apply(&row, now, request)) {
-        rc = simba__db_store(&batch->db, request->mutex, &row, exists, &batch->row_error);
+        rc = simba__db_store(&batch->db, request->mutex, &row, exists, err);
         if (is_handover(request, token_before, &row))
             effect->marked =
                 simba__notify_value(effect->hash, row.owner.id[0] == '\0', simba__random_next(&batch->seed));
     }
     effect->after = row.version;
     if (rc == 0 && request->reply.status < 0)
-        rc = fail_row(batch, request, "no greater token is left for it");
+        rc = fail_row(batch, request, "no greater token is left for it", err);
     return rc;
 }
 
@@ -146,7 +158,6 @@ static void read_slots(simba__batch *batch)
     const simba__notify *notify = current_notify(batch);
     simba__effect *effect = batch->effects;
     for (const simba_request *r = batch->requests; r; r = r->next, effect++) {
-        memset(effect, 0, sizeof *effect);
         if (r->op == SIMBA_OP_LIST)
             continue;
         effect->hash = simba__notify_hash(r->mutex);
@@ -163,11 +174,14 @@ static int carry_out_all(simba__batch *batch)
                                 .epoch_us = batch->host->epoch_us(batch->host)};
     simba__effect *effect = batch->effects;
     for (simba_request *r = batch->requests; r; r = r->next, effect++) {
-        effect->code = carry_out(batch, now, r, effect);
+        simba_error error;
+        effect->code = carry_out(batch, now, r, effect, &error);
         if (effect->code < 0 && !batch->db.row_failed) {
-            batch->error = batch->row_error;
+            batch->error = error;
             return effect->code;
         }
+        if (effect->code < 0)
+            effect->fault = simba__strdup(error.text);
     }
     return 0;
 }
@@ -198,6 +212,7 @@ static void notify_others(simba__batch *batch)
 
 void simba__batch_run(simba__batch *batch)
 {
+    memset(batch->effects, 0, batch->count * sizeof *batch->effects);
     int rc = refresh(batch);
     if (rc == 0 && batch->requests) {
         rc = simba__db_begin(&batch->db, batch->writes, &batch->error);

@@ -25,9 +25,8 @@ typedef struct simba__batch {
     simba_error error;      /* code 0, or what the whole batch failed with */
     simba__effect *effects; /* otherwise: one for each request, in their order */
     size_t capacity;
-    simba_error row_error; /* what the latest of the requests that failed alone failed with */
-    bool opened;           /* the file was opened anew */
-    simba__notify *fresh;  /* and with it another notify file */
+    bool opened;          /* the file was opened anew */
+    simba__notify *fresh; /* and with it another notify file */
 } simba__batch;
 
 /* What a LIST found: a chain at its request's backend_data, which the batch leaves behind whatever came of it. */
@@ -36,7 +35,8 @@ struct simba__listing {
     simba__listing *next;
     int64_t now_ms;
     simba_owner owner;
-    char mutex[];
+    const char *fault; /* NULL, or what is wrong with the row: it is not to be shown */
+    char text[];       /* the mutex, or the fault */
 };
 
 /* Open the store. May block. */
@@ -49,5 +49,7 @@ bool simba__batch_reserve(simba__batch *batch, size_t count);
 
 /* On the worker. Waits for other processes as long as the patience of the database allows. */
 void simba__batch_run(simba__batch *batch);
+/* Its requests have been answered, and their effects are not needed any more. */
+void simba__batch_answered(simba__batch *batch);
 
 #endif

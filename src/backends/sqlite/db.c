@@ -24,6 +24,7 @@
 #include "backends/sqlite/schema.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/text.h"
 
 enum statement { BEGIN_READ, BEGIN_WRITE, COMMIT, ROLLBACK, LOAD, INSERT, UPDATE, LIST };
 
@@ -46,7 +47,7 @@ static const char *const sql[SIMBA__DB_STATEMENTS] = {
 
 /* Parameters, one more than the column of a result. */
 enum { P_OWNER = 4, P_BOOT_ID = 10, P_MUTEX = 11 };
-enum { C_OWNER = 3, C_BOOT_ID = 9, C_MUTEX = 10 };
+enum { C_MUTEX = 10 };
 
 /* --- errors --------------------------------------------------------------------------------------- */
 
@@ -376,40 +377,69 @@ void simba__db_rollback(simba__db *db)
 
 /* --- rows ----------------------------------------------------------------------------------------- */
 
-static int copy_id(simba__db *db, sqlite3_stmt *statement, simba_owner *owner, simba_error *err)
+/* In the order of COLUMNS. */
+static const char *const columns[] = {"acquired_at", "ttl_at", "transition_at", "owner_id",      "version",
+                                      "token",       "nonce",  "revoked_token", "until_boot_ns", "boot_id"};
+enum { C_ACQUIRED_AT, C_TTL_AT, C_TRANSITION_AT, C_OWNER, C_VERSION, C_TOKEN, C_NONCE, C_REVOKED, C_UNTIL, C_BOOT_ID };
+
+/* A row that nobody of us can have written. The statement and the transaction are good. */
+static int damaged(simba__db *db, const char *mutex, const char *column, const char *what, simba_error *err)
 {
-    const unsigned char *id = sqlite3_column_text(statement, C_OWNER);
-    const int length = sqlite3_column_bytes(statement, C_OWNER);
-    if (!id)
-        return fail(db, SQLITE_NOMEM, err);
-    if (length > SIMBA_ID_MAX) {
-        db->row_failed = true;
-        return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: an owner_id has %d bytes", db->path, length);
+    db->row_failed = true;
+    return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: mutex %.*s: %s %s", db->path, simba__text_cut(mutex, 66),
+                       mutex, column, what);
+}
+
+/* SQLite keeps anything in any column, and makes a 0 of a text that is no number: a lease that has ended. */
+static int check_types(simba__db *db, sqlite3_stmt *statement, const char *mutex, simba_error *err)
+{
+    for (int i = 0; i <= C_BOOT_ID; i++) {
+        const bool is_text = i == C_OWNER || i == C_BOOT_ID;
+        if (sqlite3_column_type(statement, i) != (is_text ? SQLITE_TEXT : SQLITE_INTEGER))
+            return damaged(db, mutex, columns[i], is_text ? "is not a text" : "is not a number", err);
+        if ((i == C_TOKEN || i == C_REVOKED) && sqlite3_column_int64(statement, i) < 0)
+            return damaged(db, mutex, columns[i], "is negative", err);
     }
-    memcpy(owner->id, id, (size_t)length + 1);
     return 0;
 }
 
-static int decode(simba__db *db, sqlite3_stmt *statement, simba__row *ret_row, simba_error *err)
+static int copy_id(simba__db *db, sqlite3_stmt *statement, const char *mutex, simba_owner *owner, simba_error *err)
 {
+    const unsigned char *id = sqlite3_column_text(statement, C_OWNER);
+    const size_t length = (size_t)sqlite3_column_bytes(statement, C_OWNER);
+    if (!id)
+        return fail(db, SQLITE_NOMEM, err);
+    if (length > SIMBA_ID_MAX)
+        return damaged(db, mutex, columns[C_OWNER], "is too long", err);
+    if (strlen((const char *)id) != length)
+        return damaged(db, mutex, columns[C_OWNER], "has a zero byte in it", err);
+    memcpy(owner->id, id, length + 1);
+    return 0;
+}
+
+static int decode(simba__db *db, sqlite3_stmt *statement, const char *mutex, simba__row *ret_row, simba_error *err)
+{
+    int code = check_types(db, statement, mutex, err);
+    if (code < 0)
+        return code;
     simba__row row = {
-        .version = (uint64_t)sqlite3_column_int64(statement, 4),
-        .token = (uint64_t)sqlite3_column_int64(statement, 5),
-        .revoked_token = (uint64_t)sqlite3_column_int64(statement, 7),
+        .version = (uint64_t)sqlite3_column_int64(statement, C_VERSION),
+        .token = (uint64_t)sqlite3_column_int64(statement, C_TOKEN),
+        .revoked_token = (uint64_t)sqlite3_column_int64(statement, C_REVOKED),
     };
     const unsigned char *boot_id = sqlite3_column_text(statement, C_BOOT_ID);
-    if (!boot_id) /* the column is never NULL: there was no memory to read it, and an unread lease is not a free one */
+    if (!boot_id) /* the column is a text: there was no memory to read it, and an unread lease is not a free one */
         return fail(db, SQLITE_NOMEM, err);
     if (strcmp((const char *)boot_id, db->boot_id) == 0) {
-        const int code = copy_id(db, statement, &row.owner, err);
+        code = copy_id(db, statement, mutex, &row.owner, err);
         if (code < 0)
             return code;
-        row.owner.acquired_at_ms = sqlite3_column_int64(statement, 0);
-        row.owner.ttl_at_ms = sqlite3_column_int64(statement, 1);
-        row.owner.transition_at_ms = sqlite3_column_int64(statement, 2);
+        row.owner.acquired_at_ms = sqlite3_column_int64(statement, C_ACQUIRED_AT);
+        row.owner.ttl_at_ms = sqlite3_column_int64(statement, C_TTL_AT);
+        row.owner.transition_at_ms = sqlite3_column_int64(statement, C_TRANSITION_AT);
         row.owner.token = row.owner.id[0] ? row.token : 0;
-        row.nonce = (uint64_t)sqlite3_column_int64(statement, 6);
-        row.until_ns = sqlite3_column_int64(statement, 8);
+        row.nonce = (uint64_t)sqlite3_column_int64(statement, C_NONCE);
+        row.until_ns = sqlite3_column_int64(statement, C_UNTIL);
     }
     *ret_row = row;
     return 0;
@@ -422,7 +452,7 @@ int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *
     const int rc = sqlite3_step(statement);
     int code = 0;
     if (rc == SQLITE_ROW)
-        code = decode(db, statement, ret_row, err);
+        code = decode(db, statement, mutex, ret_row, err);
     else if (rc == SQLITE_DONE)
         memset(ret_row, 0, sizeof *ret_row);
     else
@@ -450,23 +480,35 @@ int simba__db_store(simba__db *db, const char *mutex, const simba__row *row, boo
     return run(db, which, err);
 }
 
-int simba__db_list(simba__db *db, const char *pattern,
-                   int (*each)(void *user, const char *mutex, const simba__row *row), void *user, simba_error *err)
+/* A name that no client can ask for; NULL is one that there was no memory to read. */
+static bool is_name(sqlite3_stmt *statement, const char *mutex)
+{
+    const size_t length = (size_t)sqlite3_column_bytes(statement, C_MUTEX);
+    return sqlite3_column_type(statement, C_MUTEX) == SQLITE_TEXT && length <= SIMBA_MUTEX_BYTES &&
+           strlen(mutex) == length;
+}
+
+int simba__db_list(simba__db *db, const char *pattern, simba__db_each each, void *user, simba_error *err)
 {
     sqlite3_stmt *statement = db->statements[LIST];
     int code = 0;
     int rc = sqlite3_step(statement);
     for (; rc == SQLITE_ROW && code == 0; rc = sqlite3_step(statement)) {
+        const bool is_text = sqlite3_column_type(statement, C_MUTEX) == SQLITE_TEXT;
         const char *mutex = (const char *)sqlite3_column_text(statement, C_MUTEX);
         simba__row row;
-        if (!mutex)
+        if (!mutex && is_text) {
             code = fail(db, SQLITE_NOMEM, err);
-        else if (!pattern || fnmatch(pattern, mutex, 0) == 0)
-            code = decode(db, statement, &row, err);
-        else
             continue;
-        if (code == 0) {
-            code = each(user, mutex, &row);
+        }
+        if (mutex && pattern && fnmatch(pattern, mutex, 0) != 0)
+            continue;
+        if (!mutex || !is_text || !is_name(statement, mutex))
+            code = damaged(db, mutex ? mutex : "", "its name", "is none", err);
+        else
+            code = decode(db, statement, mutex, &row, err);
+        if (code == 0 || code == SIMBA_ECORRUPT) {
+            code = each(user, mutex ? mutex : "", code == 0 ? &row : NULL, err);
             db->row_failed = code < 0;
         }
     }

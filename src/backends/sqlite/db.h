@@ -44,13 +44,13 @@ int simba__db_commit(simba__db *db, simba_error *err);
 void simba__db_rollback(simba__db *db);
 
 /* The row of a mutex; zeroes, and *ret_exists false, if there is none. A lease of an earlier boot has ended: the row
- * comes without it. */
+ * comes without it. SIMBA_ECORRUPT: nobody of us can have written it; the transaction can go on without it. */
 int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *ret_exists, simba_error *err);
 int simba__db_store(simba__db *db, const char *mutex, const simba__row *row, bool exists, simba_error *err);
 
 /* Call `each` for every mutex that matches the shell pattern (NULL: all), ordered by name, until it returns a negative
- * code; that is then the result. */
-int simba__db_list(simba__db *db, const char *pattern,
-                   int (*each)(void *user, const char *mutex, const simba__row *row), void *user, simba_error *err);
+ * code; that is then the result. A row that cannot be read is NULL, and `fault` says what is wrong with it. */
+typedef int (*simba__db_each)(void *user, const char *mutex, const simba__row *row, const simba_error *fault);
+int simba__db_list(simba__db *db, const char *pattern, simba__db_each each, void *user, simba_error *err);
 
 #endif

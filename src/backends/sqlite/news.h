@@ -56,6 +56,7 @@ typedef struct simba__effect {
     uint64_t before, after;    /* versions of the row */
     uint64_t replaced, marked; /* in the slot, after the commit; `marked` 0: nothing to notify */
     int code;                  /* negative: this one failed, and nothing above counts */
+    char *fault;               /* then: why. NULL: there was no memory to keep it */
 } simba__effect;
 
 /* Called for a mutex whose row has to be read. */
