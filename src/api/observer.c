@@ -90,7 +90,7 @@ static int run_one(simba__party *party)
 {
     simba_observer *observer = (simba_observer *)(void *)party;
     simba_state state = {.before = observer->told};
-    if (observer->machine.stop) {
+    if (simba__observation_is_over(&observer->machine)) {
         drop_queue(observer);
         return -1;
     }

@@ -1,9 +1,9 @@
 /* See contention.h. */
 #include "core/contention.h"
 
-#include <assert.h>
 #include <string.h>
 
+#include "util/assert.h"
 #include "util/error.h"
 #include "util/random.h"
 
@@ -144,6 +144,71 @@ static simba_local retry_at(machine *m, simba_local now)
     return simba__local_reached(now, last) ? now : by_half(m, now, at);
 }
 
+/* --- phases -------------------------------------------------------------------------------------- */
+
+#define TO(phase) (1U << SIMBA__##phase)
+
+/* The picture in contention.h, as a table: where a phase may lead. SEEK leads to itself: it asks again. */
+static const unsigned moves[] = {
+    [SIMBA__IDLE] = TO(DELAY) | TO(SEEK),
+    [SIMBA__DELAY] = TO(SEEK) | TO(IDLE),
+    [SIMBA__SEEK] = TO(SEEK) | TO(HOLD) | TO(GIVE_BACK) | TO(IDLE),
+    [SIMBA__HOLD] = TO(TIDY),
+    [SIMBA__TIDY] = TO(GIVE_BACK) | TO(SEEK) | TO(IDLE),
+    [SIMBA__GIVE_BACK] = TO(SEEK) | TO(IDLE),
+};
+
+static void move(machine *m, simba__phase phase)
+{
+    SIMBA__ASSERT(moves[m->phase] & (1U << phase));
+    m->phase = (uint8_t)phase;
+}
+
+/* What holds of a phase whenever a step is over. */
+static void check_phase(const machine *m, simba_local now)
+{
+    const bool asks = m->in_flight;
+    switch ((simba__phase)m->phase) {
+    case SIMBA__IDLE:
+        SIMBA__ASSERT(!asks && m->wake.ns == INT64_MAX);
+        SIMBA__ASSERT(!m->maybe_granted && !m->queued && m->token == 0);
+        break;
+    case SIMBA__DELAY:
+        SIMBA__ASSERT(!asks && !m->stop && m->wake.ns != INT64_MAX);
+        SIMBA__ASSERT(!m->maybe_granted && !m->queued && m->token == 0);
+        break;
+    case SIMBA__SEEK:
+        SIMBA__ASSERT(m->token == 0 && (asks ? m->op == SIMBA_OP_ACQUIRE : !m->stop));
+        /* Whoever does not ask will; where leases are sessions, when the store says so. */
+        SIMBA__ASSERT(asks || m->wake.ns != INT64_MAX || m->timing->session);
+        break;
+    case SIMBA__HOLD:
+        SIMBA__ASSERT(m->token != 0 && m->maybe_granted && !m->queued && !m->stop);
+        SIMBA__ASSERT(!asks || m->op == SIMBA_OP_RENEW);
+        SIMBA__ASSERT(!simba__local_reached(now, guard(m)));
+        break;
+    case SIMBA__TIDY:
+        SIMBA__ASSERT(m->reason != SIMBA_REASON_NONE && !m->queued);
+        SIMBA__ASSERT(asks ? m->op == SIMBA_OP_RENEW : !m->acked);
+        break;
+    case SIMBA__GIVE_BACK:
+        SIMBA__ASSERT(asks ? m->op == SIMBA_OP_RELEASE : m->wake.ns != INT64_MAX);
+        break;
+    }
+}
+
+/* Checked after every step, in every build. */
+static void check_invariant(const machine *m, simba_local now, const actions *out)
+{
+    check_phase(m, now);
+    SIMBA__ASSERT(!m->in_flight || m->wake.ns == INT64_MAX);
+    SIMBA__ASSERT(!out->submit || (m->in_flight && out->generation == m->generation));
+    SIMBA__ASSERT(!out->acquired || (m->phase == SIMBA__HOLD && !out->released));
+    SIMBA__ASSERT(!out->released || (m->phase == SIMBA__TIDY && !m->acked));
+    SIMBA__ASSERT(!out->done || m->phase == SIMBA__IDLE);
+    SIMBA__ASSERT(!leased(m) || out->timer.ns <= guard(m).ns);
+}
+
 /* --- moves --------------------------------------------------------------------------------------- */
 
 static void learn(machine *m, const simba_owner *owner, actions *out)
@@ -155,7 +220,7 @@ static void learn(machine *m, const simba_owner *owner, actions *out)
 
 static void submit(machine *m, simba_op op, simba_local now, actions *out)
 {
-    assert(!m->in_flight);
+    SIMBA__ASSERT(!m->in_flight);
     m->in_flight = true;
     m->op = (uint8_t)op;
     m->generation++;
@@ -181,7 +246,7 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
 
 static void seek(machine *m, simba_local now, actions *out)
 {
-    m->phase = SIMBA__SEEK;
+    move(m, SIMBA__SEEK);
     m->reason = SIMBA_REASON_NONE;
     submit(m, SIMBA_OP_ACQUIRE, now, out);
 }
@@ -194,7 +259,7 @@ static void finish(machine *m, simba_local now, actions *out)
     m->queued = false;
     m->failures = 0;
     if (m->stop) {
-        m->phase = SIMBA__IDLE;
+        move(m, SIMBA__IDLE);
         m->wake = SIMBA__NEVER;
         out->done = true;
         return;
@@ -203,7 +268,7 @@ static void finish(machine *m, simba_local now, actions *out)
     m->nonce = simba__random_next(&m->seed);
     if (m->reason == SIMBA_REASON_HOLD_LIMIT) {
         /* Whoever waits goes first. */
-        m->phase = SIMBA__SEEK;
+        move(m, SIMBA__SEEK);
         m->wake = simba__local_add(now, m->timing->jitter_max_ns + 1);
         return;
     }
@@ -212,11 +277,10 @@ static void finish(machine *m, simba_local now, actions *out)
 
 static void give_back(machine *m, simba_local now, actions *out)
 {
-    m->phase = SIMBA__GIVE_BACK;
+    move(m, SIMBA__GIVE_BACK);
     m->failures = 0;
     m->wake = SIMBA__NEVER;
-    if (!m->in_flight)
-        submit(m, SIMBA_OP_RELEASE, now, out);
+    submit(m, SIMBA_OP_RELEASE, now, out);
 }
 
 static void give_back_or_finish(machine *m, simba_local now, actions *out)
@@ -230,7 +294,7 @@ static void give_back_or_finish(machine *m, simba_local now, actions *out)
 static void tell_released(machine *m, simba_reason reason, const simba_owner *owner, bool graceful, actions *out)
 {
     static const simba_owner nobody;
-    m->phase = SIMBA__TIDY;
+    move(m, SIMBA__TIDY);
     m->reason = (uint8_t)reason;
     m->graceful = graceful;
     m->acked = false;
@@ -294,7 +358,7 @@ static void acquire_won(machine *m, const simba_reply *reply, simba_local now, a
         return;
     }
     learn(m, &reply->owner, out);
-    m->phase = SIMBA__HOLD;
+    move(m, SIMBA__HOLD);
     m->held_since = now;
     m->wake = renew_at(m);
     out->acquired = true;
@@ -409,7 +473,7 @@ static void on_reply(machine *m, const simba__event *event, actions *out)
         on_release_reply(m, event->reply, event->now, out);
         break;
     default:
-        assert(!"a contender asks for nothing else");
+        SIMBA__ASSERT(!"a contender asks for nothing else");
     }
     if (m->phase == SIMBA__TIDY && m->acked && !m->in_flight)
         give_back_or_finish(m, event->now, out);
@@ -420,7 +484,7 @@ static void on_reply(machine *m, const simba__event *event, actions *out)
 static void on_start(machine *m, const simba__event *event, actions *out)
 {
     static const simba_owner nobody;
-    assert(m->phase == SIMBA__IDLE && !m->in_flight);
+    SIMBA__ASSERT(m->phase == SIMBA__IDLE);
     m->seed = event->seed;
     m->nonce = simba__random_next(&m->seed);
     m->give_up = event->give_up;
@@ -430,7 +494,7 @@ static void on_start(machine *m, const simba__event *event, actions *out)
     m->failures = 0;
     m->last_error = 0;
     if (m->timing->initial_delay_ns > 0) {
-        m->phase = SIMBA__DELAY;
+        move(m, SIMBA__DELAY);
         m->wake = simba__local_add(event->now, m->timing->initial_delay_ns);
     } else {
         seek(m, event->now, out);
@@ -582,4 +646,5 @@ void simba__contention_step(machine *m, const simba__event *event, actions *ret_
         break;
     }
     ret_actions->timer = next_timer(m);
+    check_invariant(m, event->now, ret_actions);
 }

@@ -16,6 +16,8 @@
  *   - At most one request is in flight. A reply that does not carry the generation of that request is not ours.
  *   - on_released is told once per on_acquired. Nothing new is begun until it has returned (the ACK event).
  *   - A grant that may exist in the store (`maybe_granted`) is given back before the contender stops or begins anew.
+ * The moves between phases are a table in contention.c, and what holds in each of them is checked after every step, in
+ * release builds too.
  */
 #ifndef SIMBA_CORE_CONTENTION_H
 #define SIMBA_CORE_CONTENTION_H

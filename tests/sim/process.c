@@ -163,7 +163,7 @@ static void act(sim *s, sim_party *party, const simba__actions *actions)
         else if (simba__telling_note(&party->telling, actions, true))
             post(s, party);
     } else {
-        want(s, party, party->observation.running);
+        want(s, party, party->observation.phase != SIMBA__OBSERVES_NOT);
     }
     if (actions->done) {
         party->running = false;
