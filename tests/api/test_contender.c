@@ -727,6 +727,27 @@ static void without_callbacks(void **state)
     client_close(client);
 }
 
+/* Renewals are no news: whoever waits for a mutex that stays owned is left in peace. */
+static void renewals_disturb_nobody(void **state)
+{
+    (void)state;
+    simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
+    const simba_timing timing = lease(30, 30000);
+    struct player *holder = player_new(clients[0], "m", "holder", &timing);
+    assert_rc(0, simba_contender_start(holder->contender));
+    AWAIT(holder->acquired == 1);
+    struct player *waiter = player_start(clients[1], "m");
+    AWAIT(waiter->changed == 1);
+    const simba_stats before = client_stats(clients[0]);
+    const uint64_t pushes = client_stats(clients[1]).pushes;
+    AWAIT(client_stats(clients[0]).renewals >= before.renewals + 5);
+    assert_int_equal(client_stats(clients[1]).pushes, pushes);
+    player_free(waiter);
+    player_free(holder);
+    client_close(clients[1]);
+    client_close(clients[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -756,6 +777,7 @@ int main(void)
         TEST(stop_returns_although_it_was_started_again),
         TEST(graceful_stop_hands_over),
         TEST(without_callbacks),
+        TEST(renewals_disturb_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

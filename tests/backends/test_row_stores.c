@@ -130,12 +130,48 @@ static void test_sqlite(void **state)
     agree(&simba__backend_sqlite, f->url, &f->a, &f->b);
 }
 
+static void *no_memory(size_t size)
+{
+    (void)size;
+    return NULL;
+}
+
+static void *no_more_memory(void *pointer, size_t size)
+{
+    (void)pointer;
+    (void)size;
+    return NULL;
+}
+
+/* A waiter of another client cannot be told of a release, since there is no memory for the news: it is told to ask. */
+static void test_memory_news_without_memory(void **state)
+{
+    fixture *f = *state;
+    simba_error err = {0};
+    simba_topic topic = {.mutex = "orders"};
+    assert_int_equal(testhost_open(&f->a, &simba__backend_memory, "memory://missed", &err), 0);
+    assert_int_equal(testhost_open(&f->b, &simba__backend_memory, "memory://missed", &err), 0);
+    assert_mine(acquire(&f->b, "orders", "b", 2));
+    assert_int_equal(testhost_watch(&f->a, &topic), 0);
+    testhost_settle(&f->a);
+    f->a.push_count = 0;
+    assert_int_equal(simba_set_allocator(no_memory, no_more_memory, free), 0);
+    const simba_reply released = ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0);
+    assert_int_equal(simba_set_allocator(NULL, NULL, NULL), 0);
+    assert_mine(released);
+    testhost_flush(&f->a); /* a turn, at whose end it is woken */
+    assert_int_equal(f->a.push_count, 1);
+    assert_told(&f->a, 0, SIMBA_PUSH_CHANGED, NULL);
+    close_both(f, &topic);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_memory),
         TEST(test_sqlite),
+        TEST(test_memory_news_without_memory),
     };
     return cmocka_run_group_tests_name("row stores", tests, NULL, NULL);
 }

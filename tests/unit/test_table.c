@@ -11,8 +11,8 @@
 enum { THINGS = 500 };
 
 typedef struct thing {
-    unsigned name;
     simba__node node;
+    unsigned name;
     bool in;
 } thing;
 
