@@ -56,8 +56,9 @@ int simba__reply_check(const simba_request *request, bool session, simba_error *
     return grants && reply->outcome == SIMBA_MINE ? check_grant(request, session, err) : 0;
 }
 
-simba_push simba__push_check(const simba_push *push)
+const simba_push *simba__push_check(const simba_push *push)
 {
+    static const simba_push ask = {.kind = SIMBA_PUSH_CHANGED};
     const bool sound = is_terminated(&push->owner) && push->owner.id[0] != '\0';
-    return push->kind != SIMBA_PUSH_ACQUIRED || sound ? *push : (simba_push){.kind = SIMBA_PUSH_CHANGED};
+    return push->kind != SIMBA_PUSH_ACQUIRED || sound ? push : &ask;
 }

@@ -15,8 +15,8 @@
  * what every error of a request means: whether the store carried it out is not known. */
 int simba__reply_check(const simba_request *request, bool session, simba_error *err);
 
-/* A push can be forged or garbled as well. The sound form of it: the same, or CHANGED ("ask the store") for one that names
- * an owner who cannot be one. */
-simba_push simba__push_check(const simba_push *push);
+/* A push can be forged or garbled as well. What to deliver instead of it: the same, or CHANGED ("ask the store") for one
+ * that names an owner who cannot be one. */
+const simba_push *simba__push_check(const simba_push *push);
 
 #endif

@@ -149,8 +149,7 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
     simba_client *client = of(host);
     client->stats.pushes++;
     if (topic) {
-        const simba_push sound = simba__push_check(push);
-        deliver(client, (simba__topic *)(void *)topic, &sound);
+        deliver(client, (simba__topic *)(void *)topic, simba__push_check(push));
         return;
     }
     if (push->kind == SIMBA_PUSH_SESSION_LOST)
@@ -167,13 +166,13 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
 {
     simba_client *client = of(host);
     client->stats.pushes++;
-    const simba_push sound = simba__push_check(push);
+    push = simba__push_check(push);
     const simba__topic *topic = simba__topics_find(&client->topics, mutex);
     for (simba__party *party = topic ? topic->first : NULL; party; party = party->topic_next) {
         const simba__member *member = (const simba__member *)(const void *)party;
         if (!party->type->is_member || member->machine.nonce != nonce)
             continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = &sound};
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
         party->type->event(party, &event);
         return;
     }

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "backends/sqlite/news.h"
 #include "backends/sqlite/notify.h"
 #include "backends/test_sqlite.h"
 
@@ -600,7 +601,7 @@ static void test_marks_know_what_they_replace(void **state)
 
     const simba__notify_marking frozen = simba__notify_begin(one);
     assert_true(frozen.locked);
-    assert_int_equal(mark(two, 5, false), SIMBA__NOTIFY_UNSEEN);
+    assert_int_equal(mark(two, 5, false), SIMBA__NOTIFY_UNSURE);
     simba__notify_read_all(one, &cells);
     assert_int_equal(cells.slots[5], simba__notify_value(5, false, 12345));
     assert_int_equal(cells.disorder, 54321);
@@ -626,6 +627,20 @@ static void test_marker_is_frozen(void **state)
     simba__notify_end(&frozen, 1);
     simba__notify_close(notify);
     close_both(f, &topic);
+}
+
+/* A mark of ours that does not know what it replaced says nothing about what a watcher has seen. */
+static void test_unsure_mark_makes_nothing_known(void **state)
+{
+    fixture *f = *state;
+    static simba__news news;
+    simba_topic topic = {.mutex = "orders"};
+    simba__news_init(&news, &f->a.host);
+    simba__watched *watched = simba__news_add(&news, &topic);
+    const simba__effect effect = {.hash = watched->hash, .replaced = SIMBA__NOTIFY_UNSURE, .marked = 2};
+    simba__news_rang(&news, &effect);
+    assert_int_equal(watched->known, SIMBA__NOTIFY_UNSEEN);
+    simba__news_remove(&news, watched);
 }
 
 /* A mark was lost between two others, and whoever made it said so: all that is watched is looked at. */
@@ -681,6 +696,7 @@ int main(void)
         TEST(test_two_bells),
         TEST(test_marks_know_what_they_replace),
         TEST(test_marker_is_frozen),
+        TEST(test_unsure_mark_makes_nothing_known),
         TEST(test_disorder),
     };
     return cmocka_run_group_tests_name("sqlite notify", tests, NULL, NULL);

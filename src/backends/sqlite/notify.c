@@ -177,7 +177,7 @@ simba__notify_marking simba__notify_begin(simba__notify *notify)
 
 uint64_t simba__notify_mark(const simba__notify_marking *marking, size_t slot, uint64_t value)
 {
-    const uint64_t replaced = marking->locked ? simba__notify_read(marking->notify, slot) : SIMBA__NOTIFY_UNSEEN;
+    const uint64_t replaced = marking->locked ? simba__notify_read(marking->notify, slot) : SIMBA__NOTIFY_UNSURE;
     write_cell(marking->notify, slot * sizeof value, value);
     return replaced;
 }

@@ -58,14 +58,16 @@ void simba__notify_read_all(const simba__notify *notify, simba__notify_cells *re
 uint64_t simba__notify_revocations(const simba__notify *notify);
 
 /* A value for the slot of this mutex, which tells whether it was released; `random` makes it fresh. Never 0, which is
- * in a slot that nobody has used, nor SIMBA__NOTIFY_UNSEEN. */
+ * in a slot that nobody has used. */
 uint64_t simba__notify_value(uint64_t hash, bool released, uint64_t random);
 /* Does the value say that this very mutex was released? */
 bool simba__notify_says_released(uint64_t value, uint64_t hash);
-#define SIMBA__NOTIFY_UNSEEN UINT64_C(1) /* no slot ever has this value */
+/* No slot ever has one of these: for a watcher that has seen none, and for a mark that does not know what it replaced. */
+#define SIMBA__NOTIFY_UNSEEN UINT64_C(1)
+#define SIMBA__NOTIFY_UNSURE UINT64_C(4)
 
 /* Put values into slots: begin, mark as often as need be, end. A mark returns the value that it replaced;
- * SIMBA__NOTIFY_UNSEEN: that is not known. `random` makes the cell `disorder` fresh, should it have to be changed. */
+ * SIMBA__NOTIFY_UNSURE: that is not known. `random` makes the cell `disorder` fresh, should it have to be changed. */
 typedef struct simba__notify_marking {
     simba__notify *notify;
     bool locked;
