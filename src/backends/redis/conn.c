@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "backends/redis/reader.h"
 #include "backends/redis/tls.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -42,7 +43,7 @@ static void let_go(redis_conn *conn)
         freeaddrinfo(conn->addresses);
     conn->addresses = conn->next_address = NULL;
     drop_socket(conn);
-    redisReaderFree(conn->reader);
+    simba__redis_reader_free(conn->reader);
     conn->reader = NULL;
     simba__redis_tls_free(conn->tls);
     conn->tls = NULL;
@@ -127,15 +128,14 @@ static void take_replies(redis_conn *conn)
 {
     const unsigned life = conn->life;
     while (conn->life == life) {
-        void *object = NULL;
-        if (redisReaderGetReply(conn->reader, &object) != REDIS_OK) {
+        redisReply *reply = NULL;
+        if (simba__redis_reader_next(conn->reader, &reply) < 0) {
             simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: what came is not Redis's protocol",
                                    conn->at.where);
             return;
         }
-        if (!object)
+        if (!reply)
             return;
-        redisReply *reply = object;
         const bool greets = conn->greeting > 0;
         if (greets)
             take_greeting(conn, reply);
@@ -152,10 +152,13 @@ static void come_up(redis_conn *conn);
 
 static bool feed_reader(redis_conn *conn, const char *data, size_t length)
 {
-    if (redisReaderFeed(conn->reader, data, length) == REDIS_OK)
-        return true;
-    simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->at.where);
-    return false;
+    const int rc = simba__redis_reader_feed(conn->reader, data, length);
+    if (rc == SIMBA_ENOMEM)
+        simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->at.where);
+    else if (rc < 0)
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: an answer is larger than any that was asked for",
+                               conn->at.where);
+    return rc == 0;
 }
 
 /* Through TLS: first the handshake, then what is in the records. */
@@ -317,7 +320,7 @@ static void come_up(redis_conn *conn)
 
 static void begin_to_talk(redis_conn *conn)
 {
-    conn->reader = redisReaderCreate();
+    conn->reader = simba__redis_reader_new();
     if (conn->reader && conn->options->tls)
         conn->tls = simba__redis_tls_new(conn->store->tls, conn->at.host);
     conn->socket.ready = on_talk;

@@ -2,6 +2,7 @@
  *
  *   options.c   what the URL says                    buffer.c   bytes on their way out, and commands in them
  *   conn.c      one connection: names, sockets, greeting, silence, backoff         tls.c   what rediss:// adds to it
+ *   reader.c    replies out of bytes, within bounds
  *   scripts.c   the Lua scripts                      reply.c    what an answer or a refusal means
  *   node.c      one server: a command connection and a subscription connection
  *   calls.c     requests on the command connection   list.c     LIST, which takes many commands
@@ -73,6 +74,7 @@ void simba__redis_buffer_free(redis_buffer *buffer);
 /* --- a connection ----------------------------------------------------------------------------------- */
 
 typedef struct redis_conn redis_conn;
+typedef struct redis_reader redis_reader;
 typedef struct redis_tls redis_tls;
 typedef struct redis_tls_context redis_tls_context;
 
@@ -112,7 +114,7 @@ struct redis_conn {
     struct addrinfo *addresses, *next_address;
     int refused;         /* the system's error, for which there is no socket; the timer is about to tell */
     simba_watch socket;  /* fd is -1: there is none */
-    redisReader *reader; /* since it is connected */
+    redis_reader *reader; /* since it is connected */
     redis_tls *tls;      /* NULL: plain */
     redis_buffer wire;   /* on its way to the socket */
     unsigned greeting;   /* answers to the greeting that are still to come */
