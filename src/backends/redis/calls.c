@@ -237,7 +237,7 @@ static void load_scripts(redis_node *self)
 {
     self->loaded = 0;
     for (int script = 0; script < REDIS_SCRIPTS; script++) {
-        char *text = simba__redis_script_text((redis_script)script, self->options->login.db);
+        char *text = simba__redis_script_text((redis_script)script, self->options);
         redis_call *call = text ? append(self, CALL_LOAD) : NULL;
         if (call) {
             call->script = (redis_script)script;
@@ -275,13 +275,18 @@ void simba__redis_calls_queue_up(redis_node *self, const char *mutex, const char
 
 static void answered(redis_node *self, simba_request *request, simba_local sent_at)
 {
-    simba__redis_subs_heard(self->store, request->mutex, request->reply.owner.token);
-    if (request->op == SIMBA_OP_ACQUIRE && request->reply.outcome == SIMBA_MINE)
+    const simba_reply *reply = &request->reply;
+    const bool holds =
+        reply->outcome == SIMBA_MINE && (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW);
+    if (holds && request->op == SIMBA_OP_ACQUIRE)
         simba__redis_subs_left(self->store, request);
     else if (request->op == SIMBA_OP_ACQUIRE && request->queue)
         simba__redis_subs_waits(self->store, request);
-    if (self->options->replicas > 0 && request->reply.outcome == SIMBA_MINE &&
-        (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW)) {
+    if (holds)
+        simba__redis_subs_holds(self);
+    else if (reply->owner.id[0] && reply->owner.token == 0)
+        simba__redis_subs_foreign(self->store, request->mutex, reply, reply->place);
+    if (holds && self->options->replicas > 0) {
         simba__redis_confirm_hold(self, request, sent_at);
         return;
     }

@@ -148,8 +148,8 @@ typedef enum redis_script {
     REDIS_SCRIPTS,
 } redis_script;
 
-/* The whole text, for this database. Free it with simba__free; NULL: out of memory. */
-char *simba__redis_script_text(redis_script script, long db);
+/* The whole text, for the database and the kind of servers. Free it with simba__free; NULL: out of memory. */
+char *simba__redis_script_text(redis_script script, const redis_options *options);
 
 /* --- answers ---------------------------------------------------------------------------------------- */
 
@@ -257,7 +257,7 @@ struct redis_store {
     redis_watch **buckets;
     size_t watch_count, watch_capacity;
     redis_watch *idle_first, *idle_last; /* not watched any more, subscription kept for a moment; oldest first */
-    redis_watch *grace;                  /* somebody was invited and has not been heard of */
+    redis_watch *looks;                  /* to be looked at, at a time of their own */
     redis_watch *stale;                  /* CHANGED is to be pushed */
     simba_timer chores;
 };
@@ -338,7 +338,10 @@ void simba__redis_subs_unwatch(redis_store *self, simba_topic *topic);
 /* What the answers to requests say about who waits here for what. */
 void simba__redis_subs_waits(redis_store *self, const simba_request *request);
 void simba__redis_subs_left(redis_store *self, const simba_request *request);
-void simba__redis_subs_heard(redis_store *self, const char *mutex, uint64_t token);
+/* Somebody here holds a mutex of this node: listen, should it be forced away. */
+void simba__redis_subs_holds(redis_node *node);
+/* The owner of this mutex is a JVM contender: look again before its lease ends, the later the more wait in front. */
+void simba__redis_subs_foreign(redis_store *self, const char *mutex, const simba_reply *reply, int64_t place);
 /* Somebody reads it, and will watch it for that. */
 void simba__redis_subs_observed(redis_store *self, const char *mutex);
 /* Whose invitation to this mutex came here; "": none did. */

@@ -11,6 +11,7 @@
  *   max number of clients reached               EUNAVAILABLE     connect again
  *   NOAUTH, WRONGPASS, NOPERM, no password set  EPERM            connect again later: somebody may put it right
  *   WRONGTYPE                                   ECORRUPT         a key of ours is somebody else's
+ *   BADFENCE (from our scripts)                 ECORRUPT         somebody has to delete the fence
  *   MOVED, ASK                                  -                redis+cluster: send it there, a few times at most;
  *                                               ESTORE           otherwise it is another kind of URL that is needed
  *   CROSSSLOT                                   ESTORE           likewise
@@ -45,6 +46,7 @@ static const struct {
     {"ERR AUTH", SIMBA_EPERM, true},
     {"ERR invalid password", SIMBA_EPERM, true},
     {"WRONGTYPE", SIMBA_ECORRUPT, false},
+    {"BADFENCE", SIMBA_ECORRUPT, false},
     {"NOSCRIPT", SIMBA_EUNAVAILABLE, true},
     {"MOVED", SIMBA_ESTORE, false},
     {"ASK", SIMBA_ESTORE, false},
@@ -100,7 +102,7 @@ static int shown(const char *text)
 {
     const bool repeats = strncmp(text, "ERR unknown command", 19) == 0;
     const size_t length = strcspn(text, repeats ? "," : "");
-    return length < 120 ? (int)length : 120;
+    return length < 180 ? (int)length : 180;
 }
 
 int simba__redis_error(const simba__endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop)
