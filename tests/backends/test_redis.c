@@ -231,6 +231,41 @@ static void test_list(void **state)
     testhost_close(&a);
 }
 
+/* Mutexes whose keys somebody has damaged: each is named in the log, and all the others are shown. */
+static void test_list_damaged(void **state)
+{
+    static const char *const bad[] = {"bad-fence", "bad-lock", "bad-owner", "bad-queue", "bad-type"};
+    (void)state;
+    open_store(&a);
+    acquire(&a, "a-good-one", "me", 1);
+    acquire(&a, "good-too", "me", 1);
+    say("LPUSH simba:{bad-lock} x");
+    say("LPUSH simba:{bad-type}:fence x");
+    say("HSET simba:{bad-fence}:fence until zz");
+    say("EVAL %s 1 simba:{bad-owner}", "redis.call('SET', KEYS[1], string.rep('x', 1048576), 'PX', 60000)");
+    say("SET simba:{bad-queue} jvm PX 60000");
+    say("SET simba:{bad-queue}:contender x");
+    say("EVAL %s 1 simba:{for-ever}", "redis.call('SET', KEYS[1], 'jvm', 'PX', '9000000000000000000')");
+    say("HSET simba:{half}:fence id jvm");
+    say("SET simba:{half} jvm PX 60000");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(list(&a, bad[i]), 0);
+        assert_int_equal(a.warnings, i + 1);
+        if (!strstr(a.log, bad[i]))
+            fail_msg("\"%s\" does not name %s", a.log, bad[i]);
+    }
+    a.warnings = 0;
+    assert_int_equal(list(&a, NULL), 4);
+    assert_int_equal(a.warnings, sizeof bad / sizeof *bad);
+    assert_string_equal(a.listed[0].mutex, "a-good-one");
+    assert_string_equal(a.listed[1].mutex, "for-ever");
+    assert_true(a.listed[1].owner.transition_at_ms > a.listed[1].now_ms);
+    assert_string_equal(a.listed[2].mutex, "good-too");
+    assert_string_equal(a.listed[3].mutex, "half");
+    assert_int_equal(a.listed[3].owner.token, 0);
+    testhost_close(&a);
+}
+
 /* Everything of a flush goes out in one write: the server sees hundreds of commands in one piece. */
 static void test_one_write_per_flush(void **state)
 {
@@ -684,6 +719,7 @@ int main(void)
         cmocka_unit_test_setup(test_tokens_grow, setup),
         cmocka_unit_test_setup(test_force_release, setup),
         cmocka_unit_test_setup(test_list, setup),
+        cmocka_unit_test_setup(test_list_damaged, setup),
         cmocka_unit_test_setup(test_one_write_per_flush, setup),
         cmocka_unit_test_setup(test_queue, setup),
         cmocka_unit_test_setup(test_stale_waiters_disappear, setup),

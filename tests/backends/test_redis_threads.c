@@ -280,6 +280,25 @@ static void test_more_than_the_socket_takes(void **state)
     server_fini(&other);
 }
 
+/* A holder whose mutex is forced away is told at once: long before the next renewal, at which it would find out. */
+static void test_holder_is_told(void **state)
+{
+    (void)state;
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    simba_contender *holder;
+    simba_error err = {0};
+    options.timing.ttl_ms = 60000;
+    assert_int_equal(simba_contender_new(client, "orders", &options, &err, &holder), 0);
+    assert_int_equal(simba_contender_start(holder), 0);
+    assert_true(REF_WITHIN(LONG_MS, simba_contender_held_for_ms(holder) > 0));
+    assert_true(REF_WITHIN(LONG_MS, strcmp(say("PUBSUB NUMSUB simba:@@revoked"), "simba:@@revoked 1") == 0));
+    simba_client *administrator = open_at_url(redis_url);
+    assert_int_equal(simba_client_force_release(administrator, "orders", &err), 0);
+    assert_true(REF_WITHIN(ref_scaled_ms(1000), stats().losses[SIMBA_REASON_REVOKED] == 1));
+    simba_client_close(administrator);
+    simba_contender_free(holder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +308,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_keeper_reads_again, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_threads_read_for_one_another, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_more_than_the_socket_takes, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_holder_is_told, open_client, close_client),
     };
     return RUN_REDIS_TESTS(tests);
 }
