@@ -143,7 +143,7 @@ static void take_replies(redis_conn *conn)
             conn->events->answer(conn, reply);
         /* Not for the greeting alone: a server that is none for us may be so for a while, and greet us all the same. */
         if (!greets && conn->life == life && reply->type != REDIS_REPLY_ERROR)
-            conn->failures = 0;
+            conn->failures = conn->hurries = 0;
         freeReplyObject(reply);
     }
 }
@@ -433,6 +433,24 @@ void simba__redis_conn_open(redis_conn *conn)
         simba__redis_conn_found(conn);
 }
 
+/* In an outage the first packet of a connection gets lost, and the kernel repeats it after a second. A new attempt does not
+ * wait for that. The first few attempts are given little time; then one has to be left alone, or a server that is far away
+ * would never be reached. */
+void simba__redis_conn_hurry(redis_conn *conn)
+{
+    enum { FIRST_MS = 100, MORE_MS = 50, MOST = 4 };
+    const int64_t patience_ns = (FIRST_MS + MORE_MS * (int64_t)conn->hurries) * SIMBA__NS_PER_MS;
+    const simba_local now = conn->host->now(conn->host);
+    if (conn->state != REDIS_WAITING && conn->state != REDIS_CONNECTING)
+        return;
+    if (conn->hurries >= MOST || now.ns - conn->begun_at.ns < patience_ns)
+        return;
+    conn->hurries++;
+    let_go(conn);
+    conn->state = REDIS_WAITING;
+    simba__redis_conn_open(conn);
+}
+
 bool simba__redis_conn_seeks(const redis_conn *conn)
 {
     return conn->state == REDIS_CONNECTING && !conn->lookup && conn->socket.fd < 0 && !conn->refused;
@@ -444,6 +462,7 @@ void simba__redis_conn_found(redis_conn *conn)
     if (!simba__redis_conn_seeks(conn))
         return;
     const simba_local now = conn->host->now(conn->host);
+    conn->begun_at = now;
     conn->refused = begin(conn);
     conn->host->timer_set(conn->host, &conn->timer,
                           (simba_local){now.ns + (conn->refused ? 0 : conn->connect_timeout_ns)});

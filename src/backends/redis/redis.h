@@ -112,14 +112,16 @@ struct redis_conn {
     unsigned life;         /* how many sockets there have been */
     simba__lookup *lookup; /* at work */
     struct addrinfo *addresses, *next_address;
-    int refused;         /* the system's error, for which there is no socket; the timer is about to tell */
-    simba_watch socket;  /* fd is -1: there is none */
+    int refused;          /* the system's error, for which there is no socket; the timer is about to tell */
+    simba_watch socket;   /* fd is -1: there is none */
     redis_reader *reader; /* since it is connected */
-    redis_tls *tls;      /* NULL: plain */
-    redis_buffer wire;   /* on its way to the socket */
-    unsigned greeting;   /* answers to the greeting that are still to come */
-    unsigned failures;   /* in a row */
-    simba_error error;   /* why it is down */
+    redis_tls *tls;       /* NULL: plain */
+    redis_buffer wire;    /* on its way to the socket */
+    unsigned greeting;    /* answers to the greeting that are still to come */
+    unsigned failures;    /* in a row */
+    unsigned hurries;     /* attempts in a row that were cut short for another one */
+    simba_local begun_at; /* the latest attempt */
+    simba_error error;    /* why it is down */
     simba_timer timer;
     redis_buffer out;
 };
@@ -127,6 +129,8 @@ struct redis_conn {
 int simba__redis_conn_init(redis_conn *conn, redis_store *store, const redis_conn_events *events, void *owner);
 void simba__redis_conn_open(redis_conn *conn);
 void simba__redis_conn_found(redis_conn *conn);
+/* Somebody is about to lose a lease: try now, if it pauses or the attempt under way may be stuck. */
+void simba__redis_conn_hurry(redis_conn *conn);
 /* Does it wait for …_found? */
 bool simba__redis_conn_seeks(const redis_conn *conn);
 /* Send what is in conn->out, if it is up. */
@@ -193,10 +197,12 @@ struct redis_node {
     simba_request *waiting_first, **waiting_last; /* submitted, not sent */
     redis_call *calls_first, **calls_last;        /* sent, not answered */
     redis_call *spare;                            /* to be used again */
+    uint64_t answers;                             /* that came so far, on any connection */
     simba_timer deadlines;
-    redis_held *held; /* granted, but the replicas have not said so */
-    bool confirming;  /* a WAIT is under way, */
-    bool unconfirmed; /* and something was sent after it that needs another one */
+    redis_held *held;       /* granted, but the replicas have not said so */
+    bool confirming;        /* a WAIT is under way, */
+    bool unconfirmed;       /* and something was sent after it that needs another one */
+    bool short_of_replicas; /* something was refused for want of them, and nothing confirmed since */
 
     /* Pushes. */
     redis_conn pushes;
