@@ -510,6 +510,7 @@ static void test_databases(void **state)
         assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
         say("PUBLISH simba:{orders} acquired@@fence"); /* comes after whatever the release has published */
         assert_true(testhost_await_pushes(&b, 1));
+        testhost_pump(&b, NULL, 30);
         assert_int_equal(b.push_count, 1);
         b.push_count = 0;
         assert_mine(ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0));

@@ -10,7 +10,7 @@
 #include "lib/server.h"
 #include "lib/silence.h"
 
-enum { CLIENTS = 2, HOLDERS = 24, ROUNDS = 4 };
+enum { CLIENTS = 2, HOLDERS = 40, ROUNDS = 4 };
 #define TTL_MS ref_scaled_ms(1000)
 #define TRANSITION_MS ref_scaled_ms(1000)
 #define OUTAGE_LEAST_MS ref_scaled_ms(650)
@@ -115,6 +115,8 @@ static void test_outages(void **state)
     ref_watchdog(100);
     open_holders();
     for (int round = 0; round < ROUNDS; round++) {
+        /* An outage brings the holders into step. The next one begins shortly before they renew. */
+        usleep((unsigned)TTL_MS * (750 + 50 * (unsigned)round));
         silence_set(true);
         usleep((unsigned)(OUTAGE_LEAST_MS + OUTAGE_MORE_MS * round / (ROUNDS - 1)) * 1000);
         silence_set(false);
