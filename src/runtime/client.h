@@ -62,6 +62,7 @@ struct simba_client {
     simba_stats stats;
     simba_error last_cause; /* the latest complaint about the store, so that 100,000 contenders do not all repeat it */
     simba_local last_cause_at;
+    uint64_t last_cause_successes; /* grants and renewals until then */
 };
 
 /* --- turns (turn.c) -------------------------------------------------------------------------------- */

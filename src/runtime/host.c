@@ -44,14 +44,18 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
     log_text(of(host), level, text);
 }
 
-/* What every contender finds out at the same time is said once a second. */
+/* A cause is said when it is new: another one than before, or something was granted or renewed in between. Every contender
+ * finds it out, again and again while it lasts; that is said once a minute. */
 static simba_log_level complaint_level(simba_client *client, const simba_error *cause)
 {
-    if (strcmp(client->last_cause.text, cause->text) == 0 &&
-        client->now.ns - client->last_cause_at.ns < 1000 * SIMBA__NS_PER_MS)
+    enum { SAME_CAUSE_MS = 60000 };
+    const uint64_t successes = client->stats.grants + client->stats.renewals;
+    if (strcmp(client->last_cause.text, cause->text) == 0 && successes == client->last_cause_successes &&
+        client->now.ns - client->last_cause_at.ns < SAME_CAUSE_MS * SIMBA__NS_PER_MS)
         return SIMBA_LOG_DEBUG;
     client->last_cause = *cause;
     client->last_cause_at = client->now;
+    client->last_cause_successes = successes;
     return SIMBA_LOG_WARN;
 }
 

@@ -39,10 +39,12 @@ static void test_renew(void **state)
     (void)state;
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
-    say("PEXPIRE simba:{orders} 1000");
+    testhost_pump(&a, NULL, 20);
     const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
     assert_mine(renewed);
     assert_int_equal(renewed.owner.token, won.owner.token);
+    assert_in_range(renewed.owner.ttl_at_ms - won.owner.ttl_at_ms, 20, 5000);
+    assert_int_equal(renewed.owner.transition_at_ms - renewed.now_ms, won.owner.transition_at_ms - won.now_ms);
     assert_in_range(atoi(say("PTTL simba:{orders}")), 15000, 16000);
     assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 2, won.owner.token), "me");
     assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token + 1), "me");
@@ -226,6 +228,41 @@ static void test_list(void **state)
     assert_int_equal(a.listed[0].waiters, 2);
     assert_int_equal(list(&a, "orders-[1-9]"), 2);
     assert_int_equal(list(&a, "order"), 0);
+    testhost_close(&a);
+}
+
+/* Mutexes whose keys somebody has damaged: each is named in the log, and all the others are shown. */
+static void test_list_damaged(void **state)
+{
+    static const char *const bad[] = {"bad-fence", "bad-lock", "bad-owner", "bad-queue", "bad-type"};
+    (void)state;
+    open_store(&a);
+    acquire(&a, "a-good-one", "me", 1);
+    acquire(&a, "good-too", "me", 1);
+    say("LPUSH simba:{bad-lock} x");
+    say("LPUSH simba:{bad-type}:fence x");
+    say("HSET simba:{bad-fence}:fence until zz");
+    say("EVAL %s 1 simba:{bad-owner}", "redis.call('SET', KEYS[1], string.rep('x', 1048576), 'PX', 60000)");
+    say("SET simba:{bad-queue} jvm PX 60000");
+    say("SET simba:{bad-queue}:contender x");
+    say("EVAL %s 1 simba:{for-ever}", "redis.call('SET', KEYS[1], 'jvm', 'PX', '9000000000000000000')");
+    say("HSET simba:{half}:fence id jvm");
+    say("SET simba:{half} jvm PX 60000");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(list(&a, bad[i]), 0);
+        assert_int_equal(a.warnings, i + 1);
+        if (!strstr(a.log, bad[i]))
+            fail_msg("\"%s\" does not name %s", a.log, bad[i]);
+    }
+    a.warnings = 0;
+    assert_int_equal(list(&a, NULL), 4);
+    assert_int_equal(a.warnings, sizeof bad / sizeof *bad);
+    assert_string_equal(a.listed[0].mutex, "a-good-one");
+    assert_string_equal(a.listed[1].mutex, "for-ever");
+    assert_true(a.listed[1].owner.transition_at_ms > a.listed[1].now_ms);
+    assert_string_equal(a.listed[2].mutex, "good-too");
+    assert_string_equal(a.listed[3].mutex, "half");
+    assert_int_equal(a.listed[3].owner.token, 0);
     testhost_close(&a);
 }
 
@@ -454,7 +491,7 @@ static void test_invitation_used_by_another(void **state)
     testhost_close(&b);
 }
 
-/* The databases of a server share their channels: what happens to a mutex of the same name in another one is no news. */
+/* The databases of a server share their channels: a release of a mutex of the same name in another one is no news. */
 static void test_databases(void **state)
 {
     char url[96];
@@ -467,22 +504,24 @@ static void test_databases(void **state)
         simba_topic topic = {.mutex = "orders"};
         watch(&b, &topic);
         assert_mine(acquire(&a, "orders", "me", 1));
+        assert_mine(acquire(&b, "orders", "you", 2));
+        assert_true(testhost_await_pushes(&b, 2)); /* both announced by the message that JVM contenders get */
+        b.push_count = 0;
         assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
-        const simba_reply won = acquire(&b, "orders", "you", 2);
-        assert_true(pushed(&b, SIMBA_PUSH_ACQUIRED, 5000));
-        for (size_t j = 0; j < b.push_count; j++)
-            if (b.pushes[j].push.kind != SIMBA_PUSH_CHANGED)
-                assert_int_equal(b.pushes[j].push.owner.token, won.owner.token);
+        say("PUBLISH simba:{orders} acquired@@fence"); /* comes after whatever the release has published */
+        assert_true(testhost_await_pushes(&b, 1));
+        testhost_pump(&b, NULL, 30);
+        assert_int_equal(b.push_count, 1);
         b.push_count = 0;
         assert_mine(ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0));
-        assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
+        assert_true(testhost_await_pushes(&b, 1));
         testhost_unwatch(&b, &topic);
         testhost_close(&a);
         testhost_close(&b);
     }
 }
 
-/* A watcher hears of grants, with all there is to know about them, and of releases. */
+/* A watcher is given a reason to look at each grant and at each release, and nothing else. */
 static void test_observing(void **state)
 {
     (void)state;
@@ -491,22 +530,21 @@ static void test_observing(void **state)
     simba_topic topic = {.mutex = "orders"};
     watch(&b, &topic);
     const simba_reply won = acquire(&a, "orders", "me and myself", 1);
-    assert_true(pushed(&b, SIMBA_PUSH_ACQUIRED, 5000));
-    assert_int_equal(b.push_count, 1); /* not a second time for the message that JVM contenders get */
-    const simba_push *heard = &b.pushes[0].push;
-    assert_string_equal(heard->owner.id, "me and myself");
-    assert_int_equal(heard->owner.token, won.owner.token);
-    assert_int_equal(heard->owner.transition_at_ms, won.owner.transition_at_ms);
-    assert_int_equal(heard->now_ms, won.now_ms);
-    b.push_count = 0;
+    assert_true(testhost_await_pushes(&b, 1));
+    const simba_reply seen = ask(&b, SIMBA_OP_READ, "orders", NULL, 0, 0);
+    assert_owned_by(seen, "me and myself");
+    assert_int_equal(seen.owner.token, won.owner.token);
     acquire_or_wait(&a, "orders", "you", 2);
     simba_topic waited = {.mutex = "orders"};
     watch(&a, &waited);
     ask(&a, SIMBA_OP_RELEASE, "orders", "me and myself", 1, won.owner.token);
-    assert_true(pushed(&b, SIMBA_PUSH_FREED, 5000));
+    assert_true(testhost_await_pushes(&b, 2));
     assert_mine(acquire_or_wait(&a, "orders", "you", 2));
+    assert_true(testhost_await_pushes(&b, 3));
     ask(&a, SIMBA_OP_RELEASE, "orders", "you", 2, 0);
-    assert_true(pushed(&b, SIMBA_PUSH_RELEASED, 5000));
+    assert_true(testhost_await_pushes(&b, 4));
+    for (size_t i = 0; i < b.push_count; i++)
+        assert_int_equal(b.pushes[i].push.kind, SIMBA_PUSH_CHANGED);
     assert_int_equal(a.push_count, 1); /* who waits hears of its invitation alone */
     testhost_unwatch(&a, &waited);
     testhost_unwatch(&b, &topic);
@@ -519,7 +557,7 @@ static void test_subscription_lingers(void **state)
 {
     (void)state;
     open_store(&a);
-    acquire(&a, "orders", "me", 1);
+    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0), "");
     assert_string_equal(say("PUBSUB CHANNELS"), "");
     simba_topic topic = {.mutex = "orders"};
     watch(&a, &topic);
@@ -530,14 +568,75 @@ static void test_subscription_lingers(void **state)
     assert_int_equal(a.push_count, 0); /* nothing was missed */
     testhost_unwatch(&a, &topic);
     acquire(&a, "other", "me", 1);
-    say("PUBLISH simba:{orders}@@ %s", "released 1 ");
+    say("PUBLISH simba:{orders}@@ released");
     testhost_pump(&a, NULL, 50);
     assert_int_equal(testhost_watch(&a, &topic), 0);
     testhost_pump(&a, NULL, 50);
     assert_int_equal(a.push_count, 1); /* something was */
     testhost_unwatch(&a, &topic);
     testhost_pump(&a, NULL, 1500);
-    assert_string_equal(say("PUBSUB CHANNELS"), "");
+    assert_string_equal(say("PUBSUB CHANNELS"), "simba:@@revoked"); /* for as long as the client is there */
+    testhost_close(&a);
+}
+
+/* Whoever holds it is told at once when it is forced away, and learns why when it asks. */
+static void test_revocation_is_pushed(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    const simba_reply won = acquire(&a, "orders for two", "me", 7);
+    for (int i = 0; i < 1000 && strcmp(say("PUBSUB NUMSUB simba:@@revoked"), "simba:@@revoked 1") != 0; i++)
+        testhost_pump(&a, NULL, 5);
+    assert_mine(ask(&b, SIMBA_OP_FORCE_RELEASE, "orders for two", NULL, 0, 0));
+    assert_true(testhost_await_pushes(&a, 1));
+    assert_int_equal(a.pushes[0].nonce, 7);
+    assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_CHANGED);
+    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders for two", "me", 7, won.owner.token).outcome, SIMBA_REVOKED);
+    assert_int_equal(b.push_count, 0);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* Tokens grow by one and stay whole up to the last one that a script can tell from the next; then nothing is granted, and
+ * the error says which key is to be deleted. So it is with numbers that are none. */
+static void test_damaged_fence(void **state)
+{
+    static const char *const bad[][2] = {
+        {"token", "9007199254740991"},
+        {"token", "9007199254740992"},
+        {"token", "18446744073709551615"},
+        {"token", "1e300"},
+        {"token", "x"},
+        {"token", "-1"},
+        {"token", "1.5"},
+        {"token", "nan"},
+        {"until", "zz"},
+        {"ttl_at", ""},
+        {"next_until", "zz"},
+        {"standby_until", "inf"},
+    };
+    (void)state;
+    open_store(&a);
+    say("HSET simba:{orders}:fence token 9007199254740989");
+    assert_int_equal(acquire(&a, "orders", "me", 1).owner.token, INT64_C(9007199254740990));
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
+    const uint64_t last = acquire(&a, "orders", "me", 2).owner.token;
+    assert_int_equal(last, INT64_C(9007199254740991));
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 2, last));
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 2, last));
+    assert_int_equal(refused(&a, SIMBA_OP_ACQUIRE, "orders").code, SIMBA_ECORRUPT);
+    say("FLUSHALL");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        say("HSET simba:{orders}:fence %s %s", bad[i][0], bad[i][1]);
+        const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+        assert_int_equal(error.code, SIMBA_ECORRUPT);
+        assert_non_null(strstr(error.text, "delete"));
+        assert_non_null(strstr(error.text, "simba:{orders}:fence"));
+        assert_string_equal(say("EXISTS simba:{orders}"), "0");
+        say("DEL simba:{orders}:fence");
+    }
+    assert_mine(acquire(&a, "orders", "me", 1));
     testhost_close(&a);
 }
 
@@ -621,6 +720,7 @@ int main(void)
         cmocka_unit_test_setup(test_tokens_grow, setup),
         cmocka_unit_test_setup(test_force_release, setup),
         cmocka_unit_test_setup(test_list, setup),
+        cmocka_unit_test_setup(test_list_damaged, setup),
         cmocka_unit_test_setup(test_one_write_per_flush, setup),
         cmocka_unit_test_setup(test_queue, setup),
         cmocka_unit_test_setup(test_stale_waiters_disappear, setup),
@@ -633,6 +733,8 @@ int main(void)
         cmocka_unit_test_setup(test_databases, setup),
         cmocka_unit_test_setup(test_observing, setup),
         cmocka_unit_test_setup(test_subscription_lingers, setup),
+        cmocka_unit_test_setup(test_revocation_is_pushed, setup),
+        cmocka_unit_test_setup(test_damaged_fence, setup),
         cmocka_unit_test_setup(test_braces, setup),
         cmocka_unit_test_setup(test_ways, setup),
         cmocka_unit_test_setup(test_bad_urls, setup),

@@ -321,6 +321,39 @@ static void test_ping_pong(void **state)
     testhost_close(&a);
 }
 
+/* A master that is frozen does not refuse, and its connection does not break: silence alone makes the client ask the others
+ * who has the slot now. The take-over is played: the others are told that one of them has it. */
+static void test_frozen_master(void **state)
+{
+    const unsigned slot = simba__redis_slot("ledger");
+    server *home = home_of("ledger");
+    (void)state;
+    open_at(&a, url_of("?timeout=60s&connect-timeout=1s"));
+    assert_mine(acquire(&a, "ledger", "me", 1));
+    server *others[2];
+    for (unsigned i = 0, n = 0; i < 3; i++)
+        if (server_nth(&group, i) != home)
+            others[n++] = server_nth(&group, i);
+    const char *new_id = id_of(others[0]);
+    server_signal(home, SIGSTOP);
+    for (unsigned i = 0; i < 2; i++)
+        assert_string_equal(server_tell_redis(others[i], "CLUSTER SETSLOT %u NODE %s", slot, new_id), "+OK\r\n");
+    testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "ledger", "you", 2, 0);
+    r.request.deadline.ns = simba__clock_boot().ns + 200 * SIMBA__NS_PER_MS;
+    testhost_ask(&a, &r);
+    assert_int_equal(r.error.code, SIMBA_ETIMEDOUT);
+    bool won = false;
+    for (int i = 0; i < 20 && !won; i++) {
+        r = testhost_request_of(&a, SIMBA_OP_READ, "ledger", NULL, 0, 0);
+        r.request.deadline.ns = simba__clock_boot().ns + 200 * SIMBA__NS_PER_MS;
+        testhost_ask(&a, &r);
+        won = r.request.reply.status == 0;
+    }
+    server_signal(home, SIGCONT);
+    assert_true(won); /* long before the connection would have been given up */
+    testhost_close(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,7 +365,8 @@ int main(void)
         cmocka_unit_test_setup(test_many, empty),
         cmocka_unit_test_setup(test_ping_pong, empty),
         cmocka_unit_test_setup(test_slot_lost, empty),
-        cmocka_unit_test_setup(test_slot_moves, empty), /* last: it is elsewhere after it */
+        cmocka_unit_test_setup(test_slot_moves, empty),    /* late: it is elsewhere after it */
+        cmocka_unit_test_setup(test_frozen_master, empty), /* last: the servers do not agree after it */
     };
     if (!server_has("redis-server")) {
         puts("1..0 # SKIP redis-server is not installed");

@@ -398,7 +398,7 @@ static void test_subscription_cut(void **state)
     assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
     a.push_count = 0;
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
-    assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
+    assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
     testhost_unwatch(&a, &topic);
     testhost_close(&a);
 }

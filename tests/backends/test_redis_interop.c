@@ -66,6 +66,58 @@ static void test_jvm_holds_after_our_end(void **state)
     testhost_close(&a);
 }
 
+/* A JVM contender under our id finds itself in the lock and renews it. From then on the grant is not ours: otherwise both
+ * would lead, and renew it in turn. Whatever its lease is: as long as ours, longer, or shorter. */
+static void test_jvm_renews_under_our_id(void **state)
+{
+    static const int lengths[] = {16000, 16900, 15100, 3000};
+    (void)state;
+    open_store(&a);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        say("DEL simba:{orders}");
+        const simba_reply won = acquire(&a, "orders", "me", 1);
+        assert_mine(won);
+        testhost_pump(&a, NULL, 5); /* in the very same millisecond its renewal would look like ours */
+        jvm(jvm_guard, "orders", "me", lengths[i]);
+        assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "me");
+        const simba_reply seen = acquire(&a, "orders", "me", 1);
+        assert_owned_by(seen, "me");
+        assert_int_equal(seen.owner.token, 0);
+        assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token), "me");
+        assert_string_equal(say("GET simba:{orders}"), "me");
+    }
+    testhost_close(&a);
+}
+
+/* The same over some time, with renewals of both sides that follow one another closely. */
+static void test_jvm_and_we_renew_in_turn(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    unsigned both = 0;
+    for (int i = 0; i < 20; i++) {
+        jvm(jvm_guard, "orders", "me", 16000);
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+        if (testhost_ask(&a, &r)->outcome != SIMBA_MINE)
+            break;
+        both++;
+    }
+    assert_true(both < 10); /* each needs the same millisecond on both sides */
+    testhost_close(&a);
+}
+
+/* Renewals of our own keep the grant, however many and however quick. */
+static void test_we_renew_often(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    for (int i = 0; i < 3000; i++)
+        assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    testhost_close(&a);
+}
+
 /* A JVM contender releases: the waiter of ours that is next hears it on its own channel. */
 static void test_jvm_releases_to_us(void **state)
 {
@@ -79,6 +131,101 @@ static void test_jvm_releases_to_us(void **state)
     assert_true(pushed(&a, SIMBA_PUSH_RELEASED, 5000));
     assert_mine(acquire_or_wait(&a, "orders", "you", 2));
     testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* How long it takes until this contender of ours, which waits, has it. The runtime's part, asking when it is pushed, is
+ * played here. */
+static int64_t ms_until_won(testhost *h, const char *id, uint64_t nonce)
+{
+    const int64_t start_ns = simba__clock_boot().ns;
+    while (simba__clock_boot().ns - start_ns < 8000 * SIMBA__NS_PER_MS) {
+        testhost_pump(h, NULL, 5);
+        if (h->push_count == 0)
+            continue;
+        h->push_count = 0;
+        if (acquire_or_wait(h, "orders", id, nonce).outcome == SIMBA_MINE)
+            break;
+    }
+    return (simba__clock_boot().ns - start_ns) / SIMBA__NS_PER_MS;
+}
+
+/* A JVM release tells the first in the queue, alive or not, and nobody else. If that one is dead, the next of ours finds
+ * out by itself: long before the lease would have ended. */
+static void test_jvm_releases_to_a_dead_waiter(void **state)
+{
+    (void)state;
+    open_store(&a);
+    jvm(jvm_acquire, "orders", "1:2@jvm", 60000);
+    say("ZADD simba:{orders}:contender %ld dead", atol(say("TIME")) - 10);
+    assert_owned_by(acquire_or_wait(&a, "orders", "you", 2), "1:2@jvm");
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    acquire_or_wait(&a, "orders", "you", 2);
+    assert_string_equal(jvm(jvm_release, "orders", "1:2@jvm", 0), "1");
+    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "you"); /* the dead one has swallowed it */
+    assert_true(ms_until_won(&a, "you", 2) < 2000);
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* A JVM contender that won by its timer stands in the queue still, and would tell itself of its own release. */
+static void test_jvm_releases_to_itself(void **state)
+{
+    (void)state;
+    open_store(&a);
+    jvm(jvm_acquire, "orders", "1:2@jvm", 60000);
+    say("ZADD simba:{orders}:contender %ld 1:2@jvm", atol(say("TIME")) - 10);
+    assert_owned_by(acquire_or_wait(&a, "orders", "you", 2), "1:2@jvm");
+    assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "you");
+    testhost_close(&a);
+}
+
+/* Nobody tells a watcher of a JVM release. It looks. */
+static void test_jvm_releases_under_a_watcher(void **state)
+{
+    (void)state;
+    open_store(&a);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    jvm(jvm_acquire, "orders", "1:2@jvm", 60000);
+    assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 5000));
+    const int64_t start_ns = simba__clock_boot().ns;
+    for (int i = 0; i < 3; i++) { /* again and again, as long as it is foreign */
+        a.push_count = 0;
+        assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "1:2@jvm");
+        assert_true(pushed(&a, SIMBA_PUSH_CHANGED, 2000));
+    }
+    jvm(jvm_release, "orders", "1:2@jvm", 0);
+    a.push_count = 0;
+    assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "");
+    assert_true(simba__clock_boot().ns - start_ns < 4000 * SIMBA__NS_PER_MS);
+    testhost_pump(&a, NULL, 400);
+    assert_int_equal(a.push_count, 0); /* and not when it is free */
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+static double server_seconds(void)
+{
+    double seconds = 0;
+    double us = 0;
+    assert_int_equal(sscanf(say("TIME"), "%lf %lf", &seconds, &us), 2);
+    return seconds + us / 1e6;
+}
+
+/* JVM contenders leave out the fraction of the second at which they came, and so stand half a second too far in front, on
+ * average. Ours stand there, too. */
+static void test_queue_is_fair(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "orders", "me", 1);
+    const double before = server_seconds();
+    acquire_or_wait(&a, "orders", "you", 2);
+    const double after = server_seconds();
+    const double came = strtod(say("ZSCORE simba:{orders}:contender you"), NULL) + 0.5;
+    assert_true(came >= before - 1e-5 && came <= after + 1e-5);
     testhost_close(&a);
 }
 
@@ -175,6 +322,57 @@ static void test_garbage(void **state)
     testhost_close(&a);
 }
 
+/* Somebody publishes a grant of the greatest token there can be: watchers look, and go on to hear of what really happens. */
+static void test_forged_news(void **state)
+{
+    (void)state;
+    open_store(&a);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    say("PUBLISH simba:{orders}@@ %s", "acquired 18446744073709551615 1 2 9223372036854775807 1 nobody");
+    say("PUBLISH simba:{orders}@@ %s", "released 18446744073709551615 nobody");
+    say("PUBLISH simba:{orders} %s", "acquired@@nobody");
+    assert_true(testhost_await_pushes(&a, 1));
+    for (size_t i = 0; i < a.push_count; i++)
+        assert_int_equal(a.pushes[i].push.kind, SIMBA_PUSH_CHANGED);
+    a.push_count = 0;
+    assert_mine(acquire(&a, "orders", "me", 1));
+    assert_true(testhost_await_pushes(&a, 1));
+    a.push_count = 0;
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0));
+    assert_true(testhost_await_pushes(&a, 1));
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* A forged revocation makes the holder ask, and nothing more; one that is malformed does not even do that. */
+static void test_forged_revocation(void **state)
+{
+    static const char *const texts[] = {"",
+                                        "revoked",
+                                        "revoked ",
+                                        "revoked 1",
+                                        "revoked x orders",
+                                        "revoked/2 1 orders",
+                                        "revoked -1 orders",
+                                        "revoked  1 orders",
+                                        "revokedX 1 orders"};
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    for (int i = 0; i < 1000 && strcmp(say("PUBSUB NUMSUB simba:@@revoked"), "simba:@@revoked 1") != 0; i++)
+        testhost_pump(&a, NULL, 5);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        say("PUBLISH simba:@@revoked %s", texts[i]);
+    say("PUBLISH simba:@@revoked %s", "revoked 1 orders");
+    assert_true(testhost_await_pushes(&a, 1));
+    assert_int_equal(a.push_count, 1);
+    assert_int_equal(a.pushes[0].nonce, 1);
+    assert_int_equal(a.pushes[0].push.kind, SIMBA_PUSH_CHANGED);
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    testhost_close(&a);
+}
+
 /* --- a fight ---------------------------------------------------------------------------------------- */
 
 static atomic_int inside;
@@ -249,10 +447,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_jvm_holds, setup),
         cmocka_unit_test_setup(test_jvm_holds_after_our_end, setup),
+        cmocka_unit_test_setup(test_jvm_renews_under_our_id, setup),
+        cmocka_unit_test_setup(test_jvm_and_we_renew_in_turn, setup),
+        cmocka_unit_test_setup(test_we_renew_often, setup),
         cmocka_unit_test_setup(test_jvm_releases_to_us, setup),
+        cmocka_unit_test_setup(test_jvm_releases_to_a_dead_waiter, setup),
+        cmocka_unit_test_setup(test_jvm_releases_to_itself, setup),
+        cmocka_unit_test_setup(test_jvm_releases_under_a_watcher, setup),
+        cmocka_unit_test_setup(test_queue_is_fair, setup),
         cmocka_unit_test_setup(test_we_release_to_jvm, setup),
         cmocka_unit_test_setup(test_jvm_acquires, setup),
         cmocka_unit_test_setup(test_garbage, setup),
+        cmocka_unit_test_setup(test_forged_news, setup),
+        cmocka_unit_test_setup(test_forged_revocation, setup),
         cmocka_unit_test_setup(test_fight, setup),
     };
     return RUN_REDIS_TESTS(tests);

@@ -1,5 +1,6 @@
 /* redis+sentinel:// on a real master with a replica and three sentinels: finding the master, whichever sentinel is down,
  * ignorant or silent, and following it. What contenders make of a failover is in tests/faults. */
+#include "backends/fake_redis.h"
 #include "backends/test_redis.h"
 
 static server group;
@@ -156,6 +157,41 @@ static void test_outdated_sentinel(void **state)
     server_fini(&old);
 }
 
+/* The master changes while nobody listens, and the one of before is well and knows nothing of it. Whoever listens again asks,
+ * and does not wait until something fails. */
+static void test_deaf_during_failover(void **state)
+{
+    char replies[2][64];
+    char hosts[32];
+    server masters[2];
+    fake_redis sentinel = {0};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        server_init(&masters[i]);
+        assert_true(server_start_redis(&masters[i], NULL));
+        snprintf(replies[i], sizeof replies[i], "*2\r\n$9\r\n127.0.0.1\r\n$%zu\r\n%s\r\n", strlen(masters[i].port_text),
+                 masters[i].port_text);
+    }
+    atomic_store(&sentinel.sentinel, replies[0]);
+    fake_start(&sentinel);
+    snprintf(hosts, sizeof hosts, "127.0.0.1:%d", sentinel.port);
+    open_at(&a, url_of(hosts, "pair"));
+    assert_mine(acquire(&a, "before", "me", 1));
+    testhost_pump(&a, NULL, 50); /* it listens by now */
+    atomic_store(&sentinel.sentinel, replies[1]);
+    fake_hang_up(&sentinel);
+    const redis_conn *conn = &((redis_store *)a.store)->nodes->commands;
+    const int64_t end_ns =
+        simba__clock_boot().ns + 5000 * SIMBA__NS_PER_MS; /* it would notice silence after ten seconds */
+    while (conn->at.port != masters[1].port && simba__clock_boot().ns < end_ns)
+        testhost_pump(&a, NULL, 5);
+    assert_int_equal(conn->at.port, masters[1].port);
+    testhost_close(&a);
+    fake_stop(&sentinel);
+    for (size_t i = 0; i < 2; i++)
+        server_fini(&masters[i]);
+}
+
 /* A sentinel may want a password of its own, which comes from a file and is shown nowhere. */
 static void test_sentinel_password(void **state)
 {
@@ -248,9 +284,13 @@ static void test_failover(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_urls),          cmocka_unit_test(test_sentinels_down),
-        cmocka_unit_test(test_nobody_knows),      cmocka_unit_test(test_no_master),
-        cmocka_unit_test(test_outdated_sentinel), cmocka_unit_test(test_sentinel_password),
+        cmocka_unit_test(test_bad_urls),
+        cmocka_unit_test(test_sentinels_down),
+        cmocka_unit_test(test_nobody_knows),
+        cmocka_unit_test(test_no_master),
+        cmocka_unit_test(test_outdated_sentinel),
+        cmocka_unit_test(test_deaf_during_failover),
+        cmocka_unit_test(test_sentinel_password),
         cmocka_unit_test(test_failover), /* last: the replica is the master after it */
     };
     if (!server_has("redis-server")) {

@@ -280,6 +280,57 @@ static void test_more_than_the_socket_takes(void **state)
     server_fini(&other);
 }
 
+/* A holder whose mutex is forced away is told at once: long before the next renewal, at which it would find out. */
+static void test_holder_is_told(void **state)
+{
+    (void)state;
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    simba_contender *holder;
+    simba_error err = {0};
+    options.timing.ttl_ms = 60000;
+    assert_int_equal(simba_contender_new(client, "orders", &options, &err, &holder), 0);
+    assert_int_equal(simba_contender_start(holder), 0);
+    assert_true(REF_WITHIN(LONG_MS, simba_contender_held_for_ms(holder) > 0));
+    assert_true(REF_WITHIN(LONG_MS, strcmp(say("PUBSUB NUMSUB simba:@@revoked"), "simba:@@revoked 1") == 0));
+    simba_client *administrator = open_at_url(redis_url);
+    assert_int_equal(simba_client_force_release(administrator, "orders", &err), 0);
+    assert_true(REF_WITHIN(ref_scaled_ms(1000), stats().losses[SIMBA_REASON_REVOKED] == 1));
+    simba_client_close(administrator);
+    simba_contender_free(holder);
+}
+
+static atomic_uint refusals;
+
+static void count_refusals(void *user, simba_log_level level, const char *text)
+{
+    (void)user;
+    if (level == SIMBA_LOG_WARN && strstr(text, "0 of 1 replicas confirmed it"))
+        atomic_fetch_add(&refusals, 1);
+}
+
+/* A cause that lasts is said once, however often it is met. */
+static void test_refusals_are_said_once(void **state)
+{
+    char url[160];
+    (void)state;
+    simba_client_options logged = SIMBA_CLIENT_OPTIONS_INIT;
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    simba_client *refused_one;
+    simba_contender *seeker;
+    simba_error err = {0};
+    simba_stats now;
+    logged.log = count_refusals;
+    options.timing.ttl_ms = options.timing.transition_ms = 200;
+    snprintf(url, sizeof url, "%s?replicas=1", redis_url);
+    assert_int_equal(simba_client_open(url, &logged, &err, &refused_one), 0);
+    assert_int_equal(simba_contender_new(refused_one, "orders", &options, &err, &seeker), 0);
+    assert_int_equal(simba_contender_start(seeker), 0);
+    assert_true(REF_WITHIN(LONG_MS, (simba_client_stats(refused_one, &now), now.errors >= 12)));
+    simba_contender_free(seeker);
+    simba_client_close(refused_one);
+    assert_int_equal(atomic_load(&refusals), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +340,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_keeper_reads_again, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_threads_read_for_one_another, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_more_than_the_socket_takes, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_holder_is_told, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_refusals_are_said_once, open_client, close_client),
     };
     return RUN_REDIS_TESTS(tests);
 }

@@ -247,7 +247,11 @@ static void test_replicas(void **state)
     assert_true(testhost_pump(&a, &slow.done, 5000));
     assert_int_equal(slow.error.code, SIMBA_EUNAVAILABLE);
     server_signal(&replica, SIGCONT);
-    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    a.warnings = 0;
+    for (int i = 0; i < 2; i++)
+        assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    assert_int_equal(a.warnings, 1); /* that it is over, once */
+    assert_non_null(strstr(a.log, "confirm grants again"));
     testhost_close(&a);
 }
 

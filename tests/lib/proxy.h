@@ -12,7 +12,7 @@ typedef enum proxy_mode {
     PROXY_LOSS, /* every packet gets lost: the client's kernel repeats them, in pauses that grow, also those to connect */
 } proxy_mode;
 
-enum { PROXY_LINKS = 16 };
+enum { PROXY_LINKS = 64 };
 
 typedef struct proxy {
     int port; /* to connect to */

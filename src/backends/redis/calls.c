@@ -41,6 +41,7 @@ struct redis_call {
     redis_answer *answer;   /* OWN */
     void *user;
     simba_local sent_at;
+    uint64_t answers; /* that had come when it was sent */
 };
 
 static redis_node *of(redis_conn *conn)
@@ -59,7 +60,7 @@ static redis_call *append(redis_node *self, call_kind kind)
         call = simba__malloc(sizeof *call);
     if (!call)
         return NULL;
-    *call = (redis_call){.kind = kind, .sent_at = self->host->now(self->host)};
+    *call = (redis_call){.kind = kind, .sent_at = self->host->now(self->host), .answers = self->answers};
     *self->calls_last = call;
     self->calls_last = &call->next;
     if (self->commands.timer.index == 0)
@@ -237,7 +238,7 @@ static void load_scripts(redis_node *self)
 {
     self->loaded = 0;
     for (int script = 0; script < REDIS_SCRIPTS; script++) {
-        char *text = simba__redis_script_text((redis_script)script, self->options->login.db);
+        char *text = simba__redis_script_text((redis_script)script, self->options);
         redis_call *call = text ? append(self, CALL_LOAD) : NULL;
         if (call) {
             call->script = (redis_script)script;
@@ -275,13 +276,18 @@ void simba__redis_calls_queue_up(redis_node *self, const char *mutex, const char
 
 static void answered(redis_node *self, simba_request *request, simba_local sent_at)
 {
-    simba__redis_subs_heard(self->store, request->mutex, request->reply.owner.token);
-    if (request->op == SIMBA_OP_ACQUIRE && request->reply.outcome == SIMBA_MINE)
+    const simba_reply *reply = &request->reply;
+    const bool holds =
+        reply->outcome == SIMBA_MINE && (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW);
+    if (holds && request->op == SIMBA_OP_ACQUIRE)
         simba__redis_subs_left(self->store, request);
     else if (request->op == SIMBA_OP_ACQUIRE && request->queue)
         simba__redis_subs_waits(self->store, request);
-    if (self->options->replicas > 0 && request->reply.outcome == SIMBA_MINE &&
-        (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW)) {
+    if (holds)
+        simba__redis_subs_holds(self);
+    else if (reply->owner.id[0] && reply->owner.token == 0)
+        simba__redis_subs_foreign(self->store, request->mutex, reply, reply->place);
+    if (holds && self->options->replicas > 0) {
         simba__redis_confirm_hold(self, request, sent_at);
         return;
     }
@@ -405,6 +411,7 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
         return;
     }
     const redis_call call = take(self);
+    self->answers++;
     switch (call.kind) {
     case CALL_REQUEST:
         take_request(self, &call, reply);
@@ -504,10 +511,12 @@ static void on_deadline(simba_timer *timer, simba_local now)
     expire_list(self, &self->waiting_first, &self->waiting_last, now, &earliest);
     min_deadline(&earliest, simba__redis_confirm_expire(self, now));
     bool silent = false;
+    bool stuck = false;
     for (redis_call *call = self->calls_first; call; call = call->next) {
         if (!call->request)
             continue;
         if (call->request->deadline.ns <= now.ns) {
+            stuck |= call->request->op == SIMBA_OP_RENEW && call->answers == self->answers;
             expire(self, call->request);
             call->request = NULL;
             silent = true;
@@ -519,6 +528,11 @@ static void on_deadline(simba_timer *timer, simba_local now)
         self->store->options.topology->lost(self);
     if (earliest.ns != INT64_MAX)
         self->host->timer_set(self->host, timer, earliest);
+    /* Nothing came since that renewal was sent. TCP repeats what was lost in pauses that double: when the outage is over
+     * the connection may be stuck for as long again, and with it all renewals. */
+    if (stuck)
+        simba__redis_conn_fail(&self->commands, SIMBA_EUNAVAILABLE, "redis %s: no answer in time, so connecting anew",
+                               self->commands.at.where);
 }
 
 /* --- the store's side --------------------------------------------------------------------------------- */
@@ -537,6 +551,14 @@ void simba__redis_calls_submit(redis_node *self, simba_request *request)
     put_waiting(self, request);
 }
 
+static bool has_renewal(const redis_node *self)
+{
+    for (const simba_request *request = self->waiting_first; request; request = request->next)
+        if (request->op == SIMBA_OP_RENEW)
+            return true;
+    return false;
+}
+
 void simba__redis_calls_flush(redis_node *self)
 {
     switch (self->commands.state) {
@@ -546,6 +568,8 @@ void simba__redis_calls_flush(redis_node *self)
         self->wanted = false;
         break;
     case REDIS_CONNECTING:
+        if (has_renewal(self))
+            simba__redis_conn_hurry(&self->commands);
         break;
     case REDIS_UP:
         if (simba__redis_calls_ready(self))
@@ -553,6 +577,10 @@ void simba__redis_calls_flush(redis_node *self)
         simba__redis_conn_flush(&self->commands);
         break;
     case REDIS_WAITING:
+        if (has_renewal(self))
+            simba__redis_conn_hurry(&self->commands);
+        if (self->commands.state != REDIS_WAITING)
+            break;
         for (simba_request *request = take_waiting(self); request; request = take_waiting(self))
             fail_with(self, request, &self->commands.error);
         break;

@@ -54,13 +54,21 @@ static void on_confirmed(redis_node *self, void *user, const redisReply *reply)
     else
         snprintf(why, sizeof why, "replicas cannot be waited for: %.40s",
                  reply->type == REDIS_REPLY_ERROR ? reply->str : "an odd answer");
-    for (redis_held **link = &self->held; *link;)
-        if (enough)
+    if (enough && self->short_of_replicas)
+        self->host->log(self->host, SIMBA_LOG_WARN, "redis %s: %ld replicas confirm grants again",
+                        self->commands.at.where, self->options->replicas);
+    if (enough)
+        self->short_of_replicas = false;
+    for (redis_held **link = &self->held; *link;) {
+        if (enough) {
             self->host->complete(self->host, let_go(link));
-        else if (!answered || now.ns >= (*link)->give_up.ns)
+        } else if (!answered || now.ns >= (*link)->give_up.ns) {
+            self->short_of_replicas = true;
             refuse(self, let_go(link), SIMBA_EUNAVAILABLE, why);
-        else
+        } else {
             link = &(*link)->next;
+        }
+    }
     if (self->held || self->unconfirmed)
         put_wait(self);
 }

@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "backends/redis/reader.h"
 #include "backends/redis/tls.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -42,7 +43,7 @@ static void let_go(redis_conn *conn)
         freeaddrinfo(conn->addresses);
     conn->addresses = conn->next_address = NULL;
     drop_socket(conn);
-    redisReaderFree(conn->reader);
+    simba__redis_reader_free(conn->reader);
     conn->reader = NULL;
     simba__redis_tls_free(conn->tls);
     conn->tls = NULL;
@@ -127,15 +128,14 @@ static void take_replies(redis_conn *conn)
 {
     const unsigned life = conn->life;
     while (conn->life == life) {
-        void *object = NULL;
-        if (redisReaderGetReply(conn->reader, &object) != REDIS_OK) {
+        redisReply *reply = NULL;
+        if (simba__redis_reader_next(conn->reader, &reply) < 0) {
             simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: what came is not Redis's protocol",
                                    conn->at.where);
             return;
         }
-        if (!object)
+        if (!reply)
             return;
-        redisReply *reply = object;
         const bool greets = conn->greeting > 0;
         if (greets)
             take_greeting(conn, reply);
@@ -143,7 +143,7 @@ static void take_replies(redis_conn *conn)
             conn->events->answer(conn, reply);
         /* Not for the greeting alone: a server that is none for us may be so for a while, and greet us all the same. */
         if (!greets && conn->life == life && reply->type != REDIS_REPLY_ERROR)
-            conn->failures = 0;
+            conn->failures = conn->hurries = 0;
         freeReplyObject(reply);
     }
 }
@@ -152,10 +152,13 @@ static void come_up(redis_conn *conn);
 
 static bool feed_reader(redis_conn *conn, const char *data, size_t length)
 {
-    if (redisReaderFeed(conn->reader, data, length) == REDIS_OK)
-        return true;
-    simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->at.where);
-    return false;
+    const int rc = simba__redis_reader_feed(conn->reader, data, length);
+    if (rc == SIMBA_ENOMEM)
+        simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->at.where);
+    else if (rc < 0)
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: an answer is larger than any that was asked for",
+                               conn->at.where);
+    return rc == 0;
 }
 
 /* Through TLS: first the handshake, then what is in the records. */
@@ -317,7 +320,7 @@ static void come_up(redis_conn *conn)
 
 static void begin_to_talk(redis_conn *conn)
 {
-    conn->reader = redisReaderCreate();
+    conn->reader = simba__redis_reader_new();
     if (conn->reader && conn->options->tls)
         conn->tls = simba__redis_tls_new(conn->store->tls, conn->at.host);
     conn->socket.ready = on_talk;
@@ -430,6 +433,24 @@ void simba__redis_conn_open(redis_conn *conn)
         simba__redis_conn_found(conn);
 }
 
+/* In an outage the first packet of a connection gets lost, and the kernel repeats it after a second. A new attempt does not
+ * wait for that. The first few attempts are given little time; then one has to be left alone, or a server that is far away
+ * would never be reached. */
+void simba__redis_conn_hurry(redis_conn *conn)
+{
+    enum { FIRST_MS = 100, MORE_MS = 50, MOST = 4 };
+    const int64_t patience_ns = (FIRST_MS + MORE_MS * (int64_t)conn->hurries) * SIMBA__NS_PER_MS;
+    const simba_local now = conn->host->now(conn->host);
+    if (conn->state != REDIS_WAITING && conn->state != REDIS_CONNECTING)
+        return;
+    if (conn->hurries >= MOST || now.ns - conn->begun_at.ns < patience_ns)
+        return;
+    conn->hurries++;
+    let_go(conn);
+    conn->state = REDIS_WAITING;
+    simba__redis_conn_open(conn);
+}
+
 bool simba__redis_conn_seeks(const redis_conn *conn)
 {
     return conn->state == REDIS_CONNECTING && !conn->lookup && conn->socket.fd < 0 && !conn->refused;
@@ -441,6 +462,7 @@ void simba__redis_conn_found(redis_conn *conn)
     if (!simba__redis_conn_seeks(conn))
         return;
     const simba_local now = conn->host->now(conn->host);
+    conn->begun_at = now;
     conn->refused = begin(conn);
     conn->host->timer_set(conn->host, &conn->timer,
                           (simba_local){now.ns + (conn->refused ? 0 : conn->connect_timeout_ns)});

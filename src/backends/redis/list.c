@@ -174,12 +174,27 @@ static redis_list *give_back(simba_request *row)
     return list;
 }
 
+/* One damaged mutex is no reason not to show the others. */
+static void skip_row(redis_store *self, simba_request *row, const char *why)
+{
+    self->host->log(self->host, SIMBA_LOG_WARN, "mutex %.*s is not listed: %s", SIMBA_MUTEX_BYTES, row->mutex, why);
+    redis_list *list = give_back(row);
+    if (list->request)
+        read_more(self, list);
+    else
+        list_end(self, list, NULL);
+}
+
 bool simba__redis_list_row(redis_store *self, simba_request *request, const redisReply *reply)
 {
     simba_reply parsed;
     int64_t waiters;
     if (!simba__redis_parse(reply, &parsed, &waiters))
         return false;
+    if (reply->element[2]->len > SIMBA_ID_MAX) {
+        skip_row(self, request, "the id of its owner is longer than an id can be");
+        return true;
+    }
     const simba_listing listing = {request->mutex, &parsed.owner, parsed.now_ms, waiters};
     redis_list *list = give_back(request);
     if (!list->request)
@@ -193,7 +208,10 @@ bool simba__redis_list_row(redis_store *self, simba_request *request, const redi
 
 void simba__redis_list_row_failed(redis_store *self, simba_request *request, const simba_error *error)
 {
-    list_end(self, give_back(request), error);
+    if (error->code == SIMBA_ECORRUPT)
+        skip_row(self, request, error->text);
+    else
+        list_end(self, give_back(request), error);
 }
 
 /* --- scanning --------------------------------------------------------------------------------------- */

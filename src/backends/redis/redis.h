@@ -2,6 +2,7 @@
  *
  *   options.c   what the URL says                    buffer.c   bytes on their way out, and commands in them
  *   conn.c      one connection: names, sockets, greeting, silence, backoff         tls.c   what rediss:// adds to it
+ *   reader.c    replies out of bytes, within bounds
  *   scripts.c   the Lua scripts                      reply.c    what an answer or a refusal means
  *   node.c      one server: a command connection and a subscription connection
  *   calls.c     requests on the command connection   list.c     LIST, which takes many commands
@@ -73,6 +74,7 @@ void simba__redis_buffer_free(redis_buffer *buffer);
 /* --- a connection ----------------------------------------------------------------------------------- */
 
 typedef struct redis_conn redis_conn;
+typedef struct redis_reader redis_reader;
 typedef struct redis_tls redis_tls;
 typedef struct redis_tls_context redis_tls_context;
 
@@ -110,14 +112,16 @@ struct redis_conn {
     unsigned life;         /* how many sockets there have been */
     simba__lookup *lookup; /* at work */
     struct addrinfo *addresses, *next_address;
-    int refused;         /* the system's error, for which there is no socket; the timer is about to tell */
-    simba_watch socket;  /* fd is -1: there is none */
-    redisReader *reader; /* since it is connected */
-    redis_tls *tls;      /* NULL: plain */
-    redis_buffer wire;   /* on its way to the socket */
-    unsigned greeting;   /* answers to the greeting that are still to come */
-    unsigned failures;   /* in a row */
-    simba_error error;   /* why it is down */
+    int refused;          /* the system's error, for which there is no socket; the timer is about to tell */
+    simba_watch socket;   /* fd is -1: there is none */
+    redis_reader *reader; /* since it is connected */
+    redis_tls *tls;       /* NULL: plain */
+    redis_buffer wire;    /* on its way to the socket */
+    unsigned greeting;    /* answers to the greeting that are still to come */
+    unsigned failures;    /* in a row */
+    unsigned hurries;     /* attempts in a row that were cut short for another one */
+    simba_local begun_at; /* the latest attempt */
+    simba_error error;    /* why it is down */
     simba_timer timer;
     redis_buffer out;
 };
@@ -125,6 +129,8 @@ struct redis_conn {
 int simba__redis_conn_init(redis_conn *conn, redis_store *store, const redis_conn_events *events, void *owner);
 void simba__redis_conn_open(redis_conn *conn);
 void simba__redis_conn_found(redis_conn *conn);
+/* Somebody is about to lose a lease: try now, if it pauses or the attempt under way may be stuck. */
+void simba__redis_conn_hurry(redis_conn *conn);
 /* Does it wait for …_found? */
 bool simba__redis_conn_seeks(const redis_conn *conn);
 /* Send what is in conn->out, if it is up. */
@@ -146,8 +152,8 @@ typedef enum redis_script {
     REDIS_SCRIPTS,
 } redis_script;
 
-/* The whole text, for this database. Free it with simba__free; NULL: out of memory. */
-char *simba__redis_script_text(redis_script script, long db);
+/* The whole text, for the database and the kind of servers. Free it with simba__free; NULL: out of memory. */
+char *simba__redis_script_text(redis_script script, const redis_options *options);
 
 /* --- answers ---------------------------------------------------------------------------------------- */
 
@@ -191,10 +197,12 @@ struct redis_node {
     simba_request *waiting_first, **waiting_last; /* submitted, not sent */
     redis_call *calls_first, **calls_last;        /* sent, not answered */
     redis_call *spare;                            /* to be used again */
+    uint64_t answers;                             /* that came so far, on any connection */
     simba_timer deadlines;
-    redis_held *held; /* granted, but the replicas have not said so */
-    bool confirming;  /* a WAIT is under way, */
-    bool unconfirmed; /* and something was sent after it that needs another one */
+    redis_held *held;       /* granted, but the replicas have not said so */
+    bool confirming;        /* a WAIT is under way, */
+    bool unconfirmed;       /* and something was sent after it that needs another one */
+    bool short_of_replicas; /* something was refused for want of them, and nothing confirmed since */
 
     /* Pushes. */
     redis_conn pushes;
@@ -255,7 +263,7 @@ struct redis_store {
     redis_watch **buckets;
     size_t watch_count, watch_capacity;
     redis_watch *idle_first, *idle_last; /* not watched any more, subscription kept for a moment; oldest first */
-    redis_watch *grace;                  /* somebody was invited and has not been heard of */
+    redis_watch *looks;                  /* to be looked at, at a time of their own */
     redis_watch *stale;                  /* CHANGED is to be pushed */
     simba_timer chores;
 };
@@ -336,7 +344,10 @@ void simba__redis_subs_unwatch(redis_store *self, simba_topic *topic);
 /* What the answers to requests say about who waits here for what. */
 void simba__redis_subs_waits(redis_store *self, const simba_request *request);
 void simba__redis_subs_left(redis_store *self, const simba_request *request);
-void simba__redis_subs_heard(redis_store *self, const char *mutex, uint64_t token);
+/* Somebody here holds a mutex of this node: listen, should it be forced away. */
+void simba__redis_subs_holds(redis_node *node);
+/* The owner of this mutex is a JVM contender: look again before its lease ends, the later the more wait in front. */
+void simba__redis_subs_foreign(redis_store *self, const char *mutex, const simba_reply *reply, int64_t place);
 /* Somebody reads it, and will watch it for that. */
 void simba__redis_subs_observed(redis_store *self, const char *mutex);
 /* Whose invitation to this mutex came here; "": none did. */

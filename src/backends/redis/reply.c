@@ -11,6 +11,7 @@
  *   max number of clients reached               EUNAVAILABLE     connect again
  *   NOAUTH, WRONGPASS, NOPERM, no password set  EPERM            connect again later: somebody may put it right
  *   WRONGTYPE                                   ECORRUPT         a key of ours is somebody else's
+ *   BADFENCE (from our scripts)                 ECORRUPT         somebody has to delete the fence
  *   MOVED, ASK                                  -                redis+cluster: send it there, a few times at most;
  *                                               ESTORE           otherwise it is another kind of URL that is needed
  *   CROSSSLOT                                   ESTORE           likewise
@@ -45,6 +46,7 @@ static const struct {
     {"ERR AUTH", SIMBA_EPERM, true},
     {"ERR invalid password", SIMBA_EPERM, true},
     {"WRONGTYPE", SIMBA_ECORRUPT, false},
+    {"BADFENCE", SIMBA_ECORRUPT, false},
     {"NOSCRIPT", SIMBA_EUNAVAILABLE, true},
     {"MOVED", SIMBA_ESTORE, false},
     {"ASK", SIMBA_ESTORE, false},
@@ -100,7 +102,7 @@ static int shown(const char *text)
 {
     const bool repeats = strncmp(text, "ERR unknown command", 19) == 0;
     const size_t length = strcspn(text, repeats ? "," : "");
-    return length < 120 ? (int)length : 120;
+    return length < 180 ? (int)length : 180;
 }
 
 int simba__redis_error(const simba__endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop)
@@ -119,35 +121,56 @@ int simba__redis_error(const simba__endpoint *at, const char *text, simba_error 
     return code;
 }
 
-static bool take_integer(const redisReply *reply, int64_t *ret_number)
+/* --- the answers of the scripts ----------------------------------------------------------------------- */
+
+/* The numbers of a script are doubles, which are whole up to here. Nobody computes with anything beyond. */
+static const int64_t number_end = INT64_C(1) << 53;
+
+static bool take_number(const redisReply *reply, int64_t *ret_number)
 {
-    if (reply->type != REDIS_REPLY_INTEGER)
+    if (reply->type != REDIS_REPLY_INTEGER || reply->integer < 0 || reply->integer >= number_end)
         return false;
     *ret_number = reply->integer;
     return true;
 }
 
+/* An id that a JVM contender was given may be longer than ours can be. */
+static bool take_id(const redisReply *reply, char ret_id[SIMBA_ID_MAX + 1])
+{
+    if (reply->type != REDIS_REPLY_STRING)
+        return false;
+    const size_t length = (size_t)reply->len;
+    memcpy(ret_id, reply->str, length < SIMBA_ID_MAX ? length : SIMBA_ID_MAX);
+    return true;
+}
+
+/* Nobody has neither token nor lease; everybody else's ttl ends no later than the transition. */
+static bool is_consistent(const simba_owner *owner)
+{
+    if (owner->id[0] == '\0')
+        return owner->token == 0 && owner->acquired_at_ms == 0 && owner->ttl_at_ms == 0 && owner->transition_at_ms == 0;
+    return owner->ttl_at_ms <= owner->transition_at_ms;
+}
+
 bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_more)
 {
     simba_reply parsed = {0};
+    simba_owner *owner = &parsed.owner;
     int64_t outcome;
     int64_t token;
     int64_t more = 0;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->element[2]->type != REDIS_REPLY_STRING)
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->elements > 8)
         return false;
-    if (!take_integer(reply->element[0], &outcome) || !take_integer(reply->element[1], &parsed.now_ms) ||
-        !take_integer(reply->element[3], &token) || !take_integer(reply->element[4], &parsed.owner.acquired_at_ms) ||
-        !take_integer(reply->element[5], &parsed.owner.ttl_at_ms) ||
-        !take_integer(reply->element[6], &parsed.owner.transition_at_ms) ||
-        (reply->elements > 7 && !take_integer(reply->element[7], &more)))
-        return false;
-    if (outcome < SIMBA_NOT_MINE || outcome > SIMBA_REVOKED)
+    redisReply *const *part = reply->element;
+    if (!take_number(part[0], &outcome) || !take_number(part[1], &parsed.now_ms) || !take_id(part[2], owner->id) ||
+        !take_number(part[3], &token) || !take_number(part[4], &owner->acquired_at_ms) ||
+        !take_number(part[5], &owner->ttl_at_ms) || !take_number(part[6], &owner->transition_at_ms) ||
+        (reply->elements > 7 && !take_number(part[7], &more)))
         return false;
     parsed.outcome = (simba_outcome)outcome;
-    parsed.owner.token = (uint64_t)token;
-    /* An id that a JVM contender was given may be longer than ours can be. */
-    const size_t length = (size_t)reply->element[2]->len;
-    memcpy(parsed.owner.id, reply->element[2]->str, length < SIMBA_ID_MAX ? length : SIMBA_ID_MAX);
+    owner->token = (uint64_t)token;
+    if (outcome > SIMBA_REVOKED || parsed.now_ms == 0 || !is_consistent(owner))
+        return false;
     *ret_reply = parsed;
     *ret_more = more;
     return true;

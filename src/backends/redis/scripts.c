@@ -8,8 +8,13 @@
  *   KEYS[3]  simba:{M}:contender   zset    who waits, by the second at which they began to. Shared. Not for renewals: while
  *                                          a cluster moves a slot, a script is refused if one of its keys does not exist.
  *
- * A grant is one of ours if the lock names the id that the fence does and does not end later than we said. Otherwise it
- * is a JVM contender's: it has no token, and is owned by somebody else whatever its id.
+ * A grant is ours if the lock names the id that the fence names and the two keys end FENCE_KEPT apart, as our scripts let
+ * them end. A JVM contender that renews or takes the lock, also under our id, moves the end of the lock alone: from then on
+ * the grant is the JVM contender's. It has no token, and is owned by somebody else whatever its id. The distance is exact to
+ * the millisecond, except in a cluster: a slot moves with the time that each of its keys has left, and not with their ends.
+ *
+ * The numbers of Lua are doubles. A fence whose numbers are not whole or not below 2^53 is damaged: no script computes
+ * with it, because two grants could get one token. The scripts refuse until somebody deletes the key.
  *
  * Every mutex M stands between braces, which is Redis Cluster's rule for keys that belong together: what is hashed is
  * the text between the first "{" and the first "}" after it. A "}" inside of M only shortens that text, the same way for
@@ -18,10 +23,14 @@
  * Messages:
  *   simba:{M}        acquired@@ID      shared
  *   simba:{M}:ID     released@@OWNER   shared: ID is next
- *   simba:{M}@@      ours, for observers: "acquired TOKEN ACQUIRED_AT TTL_AT UNTIL NOW ID", and "released TOKEN NEXT",
- *                    where NEXT is who was invited, or nothing. No id has "@@" in it: this is no contender's channel.
- *                    All databases of a server share their channels: in database 2 it is "acquired/2", "released/2".
+ *   simba:{M}@@      ours, for observers: "released". No id has "@@" in it: this is no contender's channel.
  *   simba:{M}@@ID    ours: "standby NEXT": ID is to look after the mutex, should NEXT or one after it not come
+ *   simba:@@revoked  ours, for whoever holds any mutex: "revoked NONCE M". The grant of that nonce was forced away.
+ * All databases of a server share their channels: in database 2 it is "released/2", "revoked/2". Anybody can publish on
+ * them, so a message is only a reason to ask the store.
+ *
+ * Waiters stand in the queue by the time at which they came, in seconds. JVM contenders leave out the fraction, and so stand
+ * half a second too far in front, on average: ours stand half a second further in front, too.
  *
  * A release takes waiters off the queue until a message to one of them has reached somebody, and keeps the mutex for
  * that one for a moment: otherwise whoever releases and asks again, being nearest, would always win.
@@ -30,6 +39,7 @@
  * ask when it is over. All the others sleep on. They are told once for all hand-overs of that moment, and are those at the
  * end of the queue, who are going to wait for the longest: to wake two processes for every hand-over would be a good part
  * of what it costs. Who stands by and leaves, or wins, says so, and the next release tells others. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,37 +50,62 @@
 static const char common[] =
 "local lock, fence, queue = KEYS[1], KEYS[2], KEYS[3]\n"
 "local RESERVED, FENCE_KEPT, QUEUE_KEPT = 100, 2592000000, 86400\n" /* ms; ms, 30 days; s, one day */
+"local TOKEN_END = 9007199254740992\n"
 "local time = redis.call('TIME')\n"
 "local us = time[1] * 1000000 + time[2]\n"
 "local now = math.floor(us / 1000)\n"
+"local score = string.format('%.6f', us / 1000000 - 0.5)\n"
 "local function num(n) return string.format('%.0f', n) end\n"
 "local owner = redis.call('GET', lock)\n"
 "local f = redis.call('HMGET', fence, 'id', 'nonce', 'token', 'acquired_at', 'ttl_at', 'until', 'revoked', 'next',"
 " 'next_until', 'standby', 'standby_until')\n"
-"local left = owner and redis.call('PTTL', lock) or 0\n"
-"if left == -2 then owner = false end\n"
+"local function whole(text)\n"
+"  local n = tonumber(text)\n"
+"  return text == false or (n and n >= 0 and n < TOKEN_END and n % 1 == 0)\n"
+"end\n"
+"local function damaged()\n"
+"  return redis.error_reply('BADFENCE a number in ' .. fence .. ' is not whole or not below 2^53:"
+" delete that key while nobody holds the mutex')\n"
+"end\n"
+"if not (whole(f[3]) and whole(f[4]) and whole(f[5]) and whole(f[6]) and whole(f[9]) and whole(f[11])) then\n"
+"  return damaged()\n"
+"end\n"
+"local left, ours = 0, false\n"
+/* The clock may tick between the two readings, before Redis 7.2 also in a script. */
+"for _ = 1, owner and 5 or 0 do\n"
+"  left = redis.call('PTTL', lock)\n"
+"  if f[1] ~= owner or not f[3] then break end\n"
+"  ours = math.abs(redis.call('PTTL', fence) - FENCE_KEPT - left) <= ENDS_DIFFER\n"
+"  if ours then break end\n"
+"end\n"
+"if left == -2 then owner, ours = false, false end\n"
 /* Somebody made it without an end: ask again in an hour. */
 "if left < 0 then left = 3600000 end\n"
-"local ours = owner and f[1] == owner and now + left <= tonumber(f[6]) + 1000\n"
+"left = math.min(left, 3153600000000)\n" /* a hundred years, should somebody have made it for longer */
+"local function shown(id) return string.sub(id, 1, 256) end\n"
 "local function answer(outcome)\n"
 "  if not owner then return {outcome, now, '', 0, 0, 0, 0} end\n"
-"  if not ours then return {outcome, now, owner, 0, 0, now + left, now + left} end\n"
-"  return {outcome, now, owner, tonumber(f[3]), tonumber(f[4]), tonumber(f[5]), now + left}\n"
+"  if not ours then return {outcome, now, shown(owner), 0, 0, now + left, now + left} end\n"
+"  local ttl_at = math.min(tonumber(f[5] or 0), now + left)\n"
+"  return {outcome, now, owner, tonumber(f[3]), tonumber(f[4] or 0), ttl_at, now + left}\n"
 "end\n"
 "local function mine(id, nonce, token)\n"
 "  return ours and owner == id and f[2] == nonce and (token == '0' or f[3] == token)\n"
 "end\n"
+"local function end_both(at)\n"
+"  redis.call('PEXPIREAT', lock, num(at))\n"
+"  redis.call('PEXPIREAT', fence, num(at + FENCE_KEPT))\n"
+"end\n"
 "local function extend(ttl, transition)\n"
 "  left = ttl + transition\n"
 "  f[5] = now + ttl\n"
-"  redis.call('PEXPIRE', lock, num(left))\n"
 "  redis.call('HSET', fence, 'ttl_at', num(f[5]), 'until', num(now + left))\n"
-"  redis.call('PEXPIRE', fence, num(left + FENCE_KEPT))\n"
+"  end_both(now + left)\n"
 "end\n"
-"local reserved = not owner and f[8] and f[8] ~= '' and tonumber(f[9]) > now\n"
-"local standby = f[10] and tonumber(f[11]) > now and f[10] or ''\n"
+"local reserved = not owner and f[8] and f[8] ~= '' and tonumber(f[9] or 0) > now\n"
+"local standby = f[10] and tonumber(f[11] or 0) > now and f[10] or ''\n"
 "local function stands_by(id) return string.find(standby, '@@' .. id .. '@@', 1, true) end\n"
-"local function wake(from, token)\n"
+"local function wake(from)\n"
 "  local chosen = ''\n"
 "  for _ = 1, 1000 do\n"
 "    local head = redis.call('ZPOPMIN', queue)[1]\n"
@@ -81,7 +116,7 @@ static const char common[] =
 "    redis.call('HSET', fence, 'next', chosen, 'next_until', num(now + RESERVED))\n"
 "    redis.call('PEXPIRE', fence, num(FENCE_KEPT))\n"
 "  end\n"
-"  redis.call('PUBLISH', lock .. '@@', 'released' .. db .. ' ' .. token .. ' ' .. chosen)\n"
+"  redis.call('PUBLISH', lock .. '@@', 'released' .. db)\n"
 "  if chosen == '' or (standby ~= '' and not stands_by(chosen)) then return end\n"
 "  local told, n = '@@', 0\n"
 "  for _, id in ipairs(redis.call('ZREVRANGE', queue, 0, 7)) do\n"
@@ -96,11 +131,11 @@ static const char common[] =
 "  if stands_by(id) then redis.call('HSET', fence, 'standby', '') standby = '' end\n"
 "end\n"
 "local function vacate()\n"
-"  local from, token = owner, ours and f[3] or '0'\n"
+"  local from = owner\n"
 "  redis.call('DEL', lock)\n"
 "  if f[1] then redis.call('HSET', fence, 'id', '', 'nonce', '') end\n"
 "  owner = false\n"
-"  wake(from, token)\n"
+"  wake(from)\n"
 "end\n";
 
 static const char acquire[] =
@@ -113,27 +148,27 @@ static const char acquire[] =
 "end\n"
 "if not owner and (not reserved or f[8] == id or f[8] == invited) then\n"
 "  local token = math.max(tonumber(f[3] or 0) + 1, us)\n"
+"  if token >= TOKEN_END then return damaged() end\n"
 "  owner, ours, left = id, true, ttl + transition\n"
 "  f[3], f[4], f[5] = token, now, now + ttl\n"
 "  redis.call('SET', lock, id, 'PX', num(left))\n"
 "  redis.call('HSET', fence, 'id', id, 'nonce', nonce, 'token', num(token), 'acquired_at', num(now), 'ttl_at',"
 " num(f[5]), 'until', num(now + left), 'next', '')\n"
-"  redis.call('PEXPIRE', fence, num(left + FENCE_KEPT))\n"
+"  end_both(now + left)\n"
 "  redis.call('ZREM', queue, id)\n"
 "  stand_down(id)\n"
 /* Another contender of the same client was quicker than the one that was invited, which still waits. */
 "  if invited ~= '' and invited ~= id then\n"
-"    redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), invited)\n"
+"    redis.call('ZADD', queue, 'NX', score, invited)\n"
 "  end\n"
-"  redis.call('PUBLISH', lock .. '@@', table.concat({'acquired' .. db, num(token), num(now), num(f[5]),"
-" num(now + left), num(now), id}, ' '))\n"
 "  redis.call('PUBLISH', lock, 'acquired@@' .. id)\n"
 "  return answer(1)\n"
 "end\n"
 "local told = answer(0)\n"
-"if reserved then told = {0, now, f[8], 0, 0, tonumber(f[9]), tonumber(f[9])} end\n"
+"if reserved then told = {0, now, shown(f[8]), 0, 0, tonumber(f[9]), tonumber(f[9])} end\n"
 "if waits ~= '1' then return told end\n"
-"local score = string.format('%d.%06d', time[1], time[2])\n"
+/* An owner does not wait. A JVM contender that won by its timer stands in the queue, and would swallow its own release. */
+"if owner and not ours then redis.call('ZREM', queue, owner) end\n"
 "redis.call('ZADD', queue, 'NX', score, id)\n"
 /* Who still asks is not to be taken for one that never came back. */
 "local waits_since = tonumber(redis.call('ZSCORE', queue, id))\n"
@@ -168,13 +203,13 @@ static const char release[] =
 "  vacate()\n"
 "  return answer(1)\n"
 "end\n"
-"if not owner and (f[8] == id or not (was_queued or reserved)) then wake(id, f[3] or '0') end\n"
+"if not owner and (f[8] == id or not (was_queued or reserved)) then wake(id) end\n"
 "return answer(0)\n";
 
 /* A waiter whose channel was not subscribed yet may have been taken for dead. */
 static const char queue_up[] =
 "if owner ~= ARGV[1] then\n"
-"  redis.call('ZADD', queue, 'NX', string.format('%d.%06d', time[1], time[2]), ARGV[1])\n"
+"  redis.call('ZADD', queue, 'NX', score, ARGV[1])\n"
 "  redis.call('EXPIRE', queue, num(math.max(QUEUE_KEPT + math.ceil(left / 1000), redis.call('TTL', queue))))\n"
 "end\n"
 "return answer(0)\n";
@@ -186,12 +221,15 @@ static const char read_owner[] =
 
 static const char force_release[] =
 "if not owner then return answer(0) end\n"
-"if ours then redis.call('HSET', fence, 'revoked', f[3]) end\n"
+"if ours then\n"
+"  redis.call('HSET', fence, 'revoked', f[3])\n"
+"  redis.call('PUBLISH', 'simba:@@revoked', 'revoked' .. db .. ' ' .. f[2] .. ' ' .. string.sub(lock, 8, -2))\n"
+"end\n"
 "vacate()\n"
 "return answer(1)\n";
 /* clang-format on */
 
-char *simba__redis_script_text(redis_script script, long db)
+char *simba__redis_script_text(redis_script script, const redis_options *options)
 {
     static const char *const own[REDIS_SCRIPTS] = {
         [REDIS_ACQUIRE] = acquire,
@@ -201,10 +239,15 @@ char *simba__redis_script_text(redis_script script, long db)
         [REDIS_FORCE_RELEASE] = force_release,
         [REDIS_QUEUE_UP] = queue_up,
     };
-    char first[48] = "local db = ''\n";
-    if (db != 0)
-        snprintf(first, sizeof first, "local db = '/%ld'\n", db);
-    char *text = simba__malloc(strlen(first) + sizeof common + strlen(own[script]));
+    char db[24] = "";
+    if (options->login.db != 0)
+        snprintf(db, sizeof db, "/%ld", options->login.db);
+    /* How far apart a move of the slot may bring the ends of two keys, in ms. */
+    const int ends_differ = options->topology == &simba__redis_cluster ? 5 : 0;
+    char first[96];
+    const int length = snprintf(first, sizeof first, "local db, ENDS_DIFFER = '%s', %d\n", db, ends_differ);
+    assert(length > 0 && (size_t)length < sizeof first);
+    char *text = simba__malloc((size_t)length + sizeof common + strlen(own[script]));
     if (text) {
         strcpy(text, first);
         strcat(text, common);

@@ -106,6 +106,9 @@ static void find_master(redis_conn *conn)
     if (conn->failures > 0 && !sentinel->inquiry.running)
         sentinel->inquiry.first++; /* another one may know better */
     ask(sentinel);
+    /* There is no time to wait for them, who may be behind the same outage. They tell if it is another one now. */
+    if (conn->hurries > 0 && sentinel->master.port != 0)
+        lead_to_master(sentinel, conn, sentinel->master.where);
     if (sentinel->listener.state == REDIS_CLOSED)
         simba__redis_conn_open(&sentinel->listener);
 }

@@ -1,17 +1,20 @@
 /* The subscription connections: that to a server is made when a mutex of it is first watched, and then one for all.
  *
- * scripts.c has the names of the channels. Of a mutex that is observed we hear what is told about every grant and release
- * of ours, and the announcements of JVM contenders. A contender that waits hears only of its own invitation, and that it
- * comes next: if a fleet of waiters woke up at every hand-over, that would be most of what it costs. A mutex is observed
- * if somebody has asked to READ it, which contenders do not do.
+ * scripts.c has the names of the channels. Of a mutex that is observed we hear of every grant and of every release of ours.
+ * A contender that waits hears only of its own invitation, and that it comes next: if a fleet of waiters woke up at every
+ * hand-over, that would be most of what it costs. A mutex is observed if somebody has asked to READ it, which contenders do
+ * not do. A client that holds anything hears of every grant that is forced away, which is rare.
+ *
+ * A JVM contender tells nobody of its release but the first in the queue, which may be dead. So while a grant is foreign,
+ * waiters and observers look at it now and then.
  *
  * A PING behind every SUBSCRIBE carries the name of the mutex, so its echo says that the subscription is in force: what
  * happened before it may have been missed, hence CHANGED.
  *
  * Whoever is invited usually wins and stops watching, and often waits again soon. So a subscription is kept for a moment
  * after nobody watches any more. That deceives nobody: who does not wait is not in the queue, and is not invited. */
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/redis/watches.h"
@@ -20,10 +23,13 @@
 enum {
     GRACE_MS = 105,     /* a little longer than the scripts keep a mutex for whom they invited */
     GRACE_MORE_MS = 45, /* at most, by chance, so that not all come at once */
+    LOOK_MS = 250,      /* between looks at a foreign grant; more for those that come later in the queue */
     PING_MS = 10000,    /* of silence */
     GONE_MOST = 64,     /* channels of contenders that do not wait any more, per mutex */
     CHANNEL_SIZE = SIMBA_MUTEX_BYTES + SIMBA_ID_MAX + 32,
 };
+
+static const char revocations[] = "simba:@@revoked";
 
 /* --- channels --------------------------------------------------------------------------------------- */
 
@@ -89,16 +95,21 @@ static void tell_kind(redis_store *self, redis_watch *watch, simba_push_kind kin
     tell(self, watch, &push);
 }
 
+static void look_at(redis_store *self, redis_watch *watch, simba_local at)
+{
+    watch->look_at = at;
+    if (!watch->will_look) {
+        watch->will_look = true;
+        watch->look_next = self->looks;
+        self->looks = watch;
+    }
+    simba__redis_watch_chores(self, at);
+}
+
 static void begin_grace(redis_store *self, redis_watch *watch)
 {
-    const simba_local now = self->host->now(self->host);
-    watch->grace_at = simba__redis_later(now, GRACE_MS + (int64_t)(self->host->random(self->host) % GRACE_MORE_MS));
-    if (!watch->in_grace) {
-        watch->in_grace = true;
-        watch->grace_next = self->grace;
-        self->grace = watch;
-    }
-    simba__redis_watch_chores(self, watch->grace_at);
+    const int64_t ms = GRACE_MS + (int64_t)(self->host->random(self->host) % GRACE_MORE_MS);
+    look_at(self, watch, simba__redis_later(self->host->now(self->host), ms));
 }
 
 static bool waits_here(const redis_watch *watch, const char *id)
@@ -119,41 +130,6 @@ static bool is_waited_for(const redis_watch *watch)
 
 /* --- messages --------------------------------------------------------------------------------------- */
 
-/* "TOKEN ACQUIRED_AT TTL_AT UNTIL NOW ID" */
-static void hear_grant(redis_store *self, redis_watch *watch, const char *text)
-{
-    simba_push push = {.kind = SIMBA_PUSH_ACQUIRED};
-    simba_owner *owner = &push.owner;
-    int length = 0;
-    if (sscanf(text, "%" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 "%n", &owner->token,
-               &owner->acquired_at_ms, &owner->ttl_at_ms, &owner->transition_at_ms, &push.now_ms, &length) != 5 ||
-        text[length] != ' ')
-        return;
-    snprintf(owner->id, sizeof owner->id, "%s", text + length + 1);
-    snprintf(watch->echo, sizeof watch->echo, "%s", owner->id);
-    if (owner->token < watch->latest || owner->id[0] == '\0')
-        return;
-    watch->latest = owner->token;
-    tell(self, watch, &push);
-}
-
-/* "TOKEN NEXT" */
-static void hear_release(redis_store *self, redis_watch *watch, const char *text)
-{
-    simba_push push = {.kind = SIMBA_PUSH_FREED};
-    int length = 0;
-    if (sscanf(text, "%" SCNu64 "%n", &push.owner.token, &length) != 1 || text[length] != ' ')
-        return;
-    const char *next = text + length + 1;
-    if (push.owner.token != 0 && push.owner.token < watch->latest)
-        return; /* overtaken by an answer */
-    if (*next == '\0') {
-        tell_kind(self, watch, SIMBA_PUSH_RELEASED);
-        return;
-    }
-    tell(self, watch, &push);
-}
-
 /* Whoever of ours it is that stands by, and however often the mutex changes hands meanwhile: in a moment one of us asks. */
 static void hear_standby(redis_store *self, redis_watch *watch, const char *text)
 {
@@ -167,30 +143,35 @@ static const char *behind(const redis_store *self, const char *text, const char 
     char first[48];
     const long db = self->options.login.db;
     const int length =
-        db == 0 ? snprintf(first, sizeof first, "%s ", word) : snprintf(first, sizeof first, "%s/%ld ", word, db);
+        db == 0 ? snprintf(first, sizeof first, "%s", word) : snprintf(first, sizeof first, "%s/%ld", word, db);
     return strncmp(text, first, (size_t)length) == 0 ? text + length : NULL;
 }
 
-static void hear_ours(redis_store *self, redis_watch *watch, const char *text)
+/* Anybody can publish. So what is heard is never told on: it is a reason to ask the store, whose answer is. */
+static void hear_release(redis_store *self, redis_watch *watch, const char *text)
 {
-    const char *grant = behind(self, text, "acquired");
-    const char *release = behind(self, text, "released");
-    if (grant)
-        hear_grant(self, watch, grant);
-    else if (release)
-        hear_release(self, watch, release);
+    const char *rest = behind(self, text, "released");
+    if (rest && *rest == '\0')
+        tell_kind(self, watch, SIMBA_PUSH_CHANGED);
 }
 
-/* What a JVM contender announces comes without the end of its lease. */
-static void hear_shared(redis_store *self, redis_watch *watch, const char *text)
+static void hear_grant(redis_store *self, redis_watch *watch, const char *text)
 {
-    if (strncmp(text, "acquired@@", 10) != 0)
+    if (strncmp(text, "acquired@@", 10) == 0)
+        tell_kind(self, watch, SIMBA_PUSH_CHANGED);
+}
+
+/* " NONCE MUTEX" */
+static void hear_revocation(redis_store *self, const char *text)
+{
+    const char *rest = behind(self, text, "revoked");
+    char *end;
+    if (!rest || *rest != ' ' || rest[1] < '0' || rest[1] > '9')
         return;
-    const bool is_echo = strcmp(text + 10, watch->echo) == 0;
-    watch->echo[0] = '\0';
-    if (is_echo)
-        return;
-    tell_kind(self, watch, SIMBA_PUSH_CHANGED);
+    const uint64_t nonce = strtoull(rest + 1, &end, 10);
+    const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
+    if (*end == ' ' && strlen(end + 1) <= SIMBA_MUTEX_BYTES)
+        self->host->push_to(self->host, end + 1, nonce, &push);
 }
 
 static void hear_invitation(redis_store *self, redis_watch *watch, const char *id, const char *text)
@@ -216,6 +197,8 @@ static redis_watch *find_named(redis_store *self, const char *from, size_t lengt
 static void hear(redis_store *self, const char *channel, const char *text)
 {
     static const char prefix[] = "simba:{";
+    if (strcmp(channel, revocations) == 0)
+        hear_revocation(self, text);
     if (strncmp(channel, prefix, sizeof prefix - 1) != 0)
         return;
     const char *name = channel + sizeof prefix - 1;
@@ -224,12 +207,12 @@ static void hear(redis_store *self, const char *channel, const char *text)
     for (const char *at = strstr(name, "}@@"); at; at = strstr(at + 1, "}@@")) {
         watch = find_named(self, name, (size_t)(at - name));
         if (watch && at[3] == '\0')
-            hear_ours(self, watch, text);
+            hear_release(self, watch, text);
         else if (watch)
             hear_standby(self, watch, text);
     }
     if (length > 1 && name[length - 1] == '}' && (watch = find_named(self, name, length - 1)) != NULL)
-        hear_shared(self, watch, text);
+        hear_grant(self, watch, text);
     for (const char *at = strstr(name, "}:"); at; at = strstr(at + 1, "}:")) {
         watch = find_named(self, name, (size_t)(at - name));
         if (watch)
@@ -305,6 +288,7 @@ static void on_up(redis_conn *conn)
 {
     redis_node *node = conn->owner;
     node->pinged = false;
+    simba__redis_put(&conn->out, 2, (const char *const[]){"SUBSCRIBE", revocations});
     each(node, subscribe_again);
     conn->host->timer_set(conn->host, &conn->timer, simba__redis_later(conn->host->now(conn->host), PING_MS));
 }
@@ -339,19 +323,19 @@ static void send_all(redis_store *self)
 
 /* --- chores ------------------------------------------------------------------------------------------- */
 
-static void look_at_graces(redis_store *self, simba_local now)
+static void look_at_those_due(redis_store *self, simba_local now)
 {
-    redis_watch **link = &self->grace;
+    redis_watch **link = &self->looks;
     while (*link) {
         redis_watch *watch = *link;
-        if (watch->grace_at.ns > now.ns) {
-            simba__redis_watch_chores(self, watch->grace_at);
-            link = &watch->grace_next;
+        if (watch->look_at.ns > now.ns) {
+            simba__redis_watch_chores(self, watch->look_at);
+            link = &watch->look_next;
             continue;
         }
-        *link = watch->grace_next;
-        watch->in_grace = false;
-        if (is_waited_for(watch))
+        *link = watch->look_next;
+        watch->will_look = false;
+        if (watch->observed || is_waited_for(watch))
             tell_kind(self, watch, SIMBA_PUSH_CHANGED);
     }
 }
@@ -375,7 +359,7 @@ static void look_at_idle(redis_store *self, simba_local now)
 static void on_chores(simba_timer *timer, simba_local now)
 {
     redis_store *self = (redis_store *)(void *)((char *)timer - offsetof(redis_store, chores));
-    look_at_graces(self, now);
+    look_at_those_due(self, now);
     look_at_idle(self, now);
 }
 
@@ -481,11 +465,21 @@ void simba__redis_subs_left(redis_store *self, const simba_request *request)
         }
 }
 
-void simba__redis_subs_heard(redis_store *self, const char *mutex, uint64_t token)
+void simba__redis_subs_foreign(redis_store *self, const char *mutex, const simba_reply *reply, int64_t place)
 {
     redis_watch *watch = simba__redis_watch_find(self, mutex);
-    if (watch && token > watch->latest)
-        watch->latest = token;
+    const int64_t ms = LOOK_MS * (place > 0 ? place : 1);
+    if (!watch || !watch->topic || reply->owner.transition_at_ms - reply->now_ms <= ms)
+        return; /* whoever waits asks then anyway */
+    const simba_local at = simba__redis_later(self->host->now(self->host), ms);
+    if (!watch->will_look || at.ns < watch->look_at.ns)
+        look_at(self, watch, at);
+}
+
+void simba__redis_subs_holds(redis_node *node)
+{
+    if (node->pushes.state == REDIS_CLOSED)
+        simba__redis_conn_open(&node->pushes);
 }
 
 void simba__redis_subs_observed(redis_store *self, const char *mutex)

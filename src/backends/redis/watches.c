@@ -106,7 +106,7 @@ void simba__redis_watch_drop(redis_store *self, redis_watch *watch)
     simba__redis_watch_busy(self, watch);
     unlink_from(&self->buckets[simba__hash(watch->mutex) & (self->watch_capacity - 1)], watch,
                 offsetof(redis_watch, next));
-    unlink_from(&self->grace, watch, offsetof(redis_watch, grace_next));
+    unlink_from(&self->looks, watch, offsetof(redis_watch, look_next));
     unlink_from(&self->stale, watch, offsetof(redis_watch, stale_next));
     self->watch_count--;
     while (watch->waiters) {

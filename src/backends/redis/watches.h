@@ -26,13 +26,11 @@ struct redis_watch {
     bool confirmed; /* and is in force */
     bool observed;  /* and not only waited for */
     bool missed;    /* something was heard that nobody was told */
-    bool is_idle, in_grace, is_stale;
+    bool is_idle, will_look, is_stale;
     redis_watch *idle_prev, *idle_next;
-    redis_watch *grace_next, *stale_next;
-    simba_local idle_since, grace_at;
-    uint64_t latest;                /* greatest token that was heard of */
+    redis_watch *look_next, *stale_next;
+    simba_local idle_since, look_at;
     char invited[SIMBA_ID_MAX + 1]; /* of our waiters */
-    char echo[SIMBA_ID_MAX + 1];    /* the shared channel is about to tell what ours has told */
     char mutex[];
 };
 
