@@ -151,6 +151,12 @@ static void zk_fini(void *instance)
     simba__zk_options_free(&self->options);
 }
 
+static int zk_accepts(const simba_url *url, const char *mutex, simba_error *err)
+{
+    (void)url;
+    return simba__zk_check_mutex(mutex, err);
+}
+
 static const char *const schemes[] = {SIMBA__SCHEMES_zookeeper, NULL};
 static const char *const keys[] = {"session-timeout", "acl", NULL};
 
@@ -169,5 +175,6 @@ const simba_backend simba__backend_zookeeper = {
     .close = zk_close,
     .fini = zk_fini,
     .direct = zk_direct,
+    .accepts = zk_accepts,
     .session_ms = zk_session_ms,
 };

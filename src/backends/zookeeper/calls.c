@@ -204,11 +204,27 @@ void simba__zk_call_make_parents(zk_op *op, const char *path)
     simba__free(part);
 }
 
+/* The path of the child that the server has made: that of the call, and a number. NULL: it is something else. */
+static const char *name_of_made(const zk_node *node, const char *path)
+{
+    const size_t length = strlen(node->queue->path);
+    if (!path || strncmp(path, node->queue->path, length) != 0 || path[length] != '/')
+        return NULL;
+    const char *name = path + length + 1;
+    return strncmp(name, node->prefix, strlen(node->prefix)) == 0 && !strchr(name, '/') ? name : NULL;
+}
+
 static void entered(zk_op *op, zk_node *node, const char *path, const struct Stat *stat)
 {
     zk_store *self = op->store;
+    const char *name = name_of_made(node, path);
+    if (!name || !stat || stat->czxid <= 0) {
+        node->place = ZK_UNSURE;
+        note(op, ZK_MALFORMED);
+        return;
+    }
     simba__free(node->name);
-    node->name = keep(op, strrchr(path, '/') + 1);
+    node->name = keep(op, name);
     node->place = node->name ? ZK_HERE : ZK_UNSURE;
     node->czxid = stat->czxid;
     node->ctime_ms = stat->ctime;
@@ -264,20 +280,35 @@ static const char *first_of_ours(const zk_node *node, const struct String_vector
     return ours;
 }
 
+/* What a server says that nobody has checked before: names of nodes, each not empty and without a slash. */
+static bool are_names(zk_op *op, const struct String_vector *strings)
+{
+    bool good = strings && strings->count >= 0 && (strings->count == 0 || strings->data);
+    for (int32_t i = 0; good && i < strings->count; i++)
+        good = strings->data[i] && strings->data[i][0] && !strchr(strings->data[i], '/');
+    if (!good)
+        note(op, ZK_MALFORMED);
+    return good;
+}
+
 static void look_at_children(zk_op *op, const struct String_vector *children)
 {
     zk_node *node = op->node;
     const char *ours = first_of_ours(node, children);
     const char *leader = NULL;
     const char *before = NULL;
+    size_t contenders = 0;
     for (int32_t i = 0; i < children->count; i++) {
         const char *child = children->data[i];
+        if (!simba__zk_is_contender(child))
+            continue;
+        contenders++;
         if (!leader || simba__zk_order(child, leader) < 0)
             leader = child;
         if (ours && simba__zk_order(child, ours) < 0 && (!before || simba__zk_order(child, before) > 0))
             before = child;
     }
-    op->children = (size_t)children->count;
+    op->children = contenders;
     op->leader = leader ? keep(op, leader) : NULL;
     op->before = before ? keep(op, before) : NULL;
     op->found = ours != NULL;
@@ -297,12 +328,12 @@ static void on_children(int rc, const struct String_vector *strings, const void 
         return;
     simba__zk_op_forget(op);
     taken(op, rc == ZOK);
-    if (rc == ZOK)
-        look_at_children(op, strings);
-    else if (rc == ZNONODE)
+    if (rc == ZNONODE)
         op->missing = true;
-    else
+    else if (rc != ZOK)
         note(op, rc);
+    else if (are_names(op, strings))
+        look_at_children(op, strings);
     simba__zk_op_go(op);
 }
 
@@ -316,24 +347,42 @@ static void on_names(int rc, const struct String_vector *strings, const void *da
     zk_op *op = simba__zk_op_answered(data);
     if (!op)
         return;
-    if (rc == ZOK && strings->count > 0) {
-        op->names = simba__calloc((size_t)strings->count, sizeof *op->names);
-        op->no_memory |= !op->names;
-        for (int32_t i = 0; op->names && i < strings->count; i++) {
-            op->names[i] = keep(op, strings->data[i]);
-            op->name_count += op->names[i] != NULL;
-            if (!op->names[i])
-                break;
-        }
-    } else if (rc != ZOK && rc != ZNONODE) {
+    const bool good = rc == ZOK && are_names(op, strings);
+    for (int32_t i = 0; good && i < strings->count; i++)
+        if (!simba__zk_op_add_name(op, NULL, strings->data[i]))
+            break;
+    if (rc != ZOK && rc != ZNONODE)
         note(op, rc);
-    }
     simba__zk_op_go(op);
 }
 
 void simba__zk_call_names(zk_op *op, const char *path)
 {
     CALL(op, zoo_aget_children(handle_of(op), path, 0, on_names, op));
+}
+
+static void on_row(int rc, const struct String_vector *strings, const void *data)
+{
+    zk_op *op = simba__zk_op_answered(data);
+    if (!op)
+        return;
+    simba__zk_op_forget(op);
+    if (rc == ZNONODE)
+        op->missing = true;
+    else if (rc != ZOK)
+        note(op, rc);
+    else if (are_names(op, strings)) {
+        look_at_children(op, strings);
+        for (int32_t i = 0; i < strings->count; i++)
+            if (!simba__zk_is_contender(strings->data[i]) && !simba__zk_op_add_name(op, NULL, strings->data[i]))
+                break;
+    }
+    simba__zk_op_go(op);
+}
+
+void simba__zk_call_row(zk_op *op, const char *path)
+{
+    CALL(op, zoo_aget_children(handle_of(op), path, 0, on_row, op));
 }
 
 /* --- calls about one node --------------------------------------------------------------------------------- */
@@ -345,7 +394,7 @@ static void show_owner(zk_op *op, const char *child, const char *id, int length,
                               .transition_at_ms = INT64_MAX,
                               .token = (uint64_t)stat->czxid};
     char text[SIMBA_ID_MAX + 8] = "";
-    if (length > 0)
+    if (id && length > 0)
         memcpy(text, id, (size_t)length < sizeof text - 1 ? (size_t)length : sizeof text - 1);
     /* A latch of Curator's need not have an id, and yet it leads. */
     const char *shown = text[0] ? text : child;
@@ -357,12 +406,12 @@ static void on_owner(int rc, const char *value, int length, const struct Stat *s
     zk_op *op = simba__zk_op_answered(data);
     if (!op)
         return;
-    if (rc == ZOK)
+    if (rc == ZOK && op->leader && stat)
         show_owner(op, op->leader, value, length, stat);
     else if (rc == ZNONODE)
         op->vanished = true;
     else
-        note(op, rc);
+        note(op, rc == ZOK ? ZK_MALFORMED : rc);
     simba__zk_op_go(op);
 }
 
@@ -406,7 +455,7 @@ static void on_before(int rc, const char *value, int length, const struct Stat *
     zk_watch *watch = taken(op, rc == ZOK);
     if (watch && watch->node)
         watch->node->before = watch;
-    if (rc == ZOK && op->leader && strcmp(op->leader, op->before) == 0)
+    if (rc == ZOK && stat && op->leader && strcmp(op->leader, op->before) == 0)
         show_owner(op, op->leader, value, length, stat);
     else if (rc == ZNONODE)
         op->vanished = true;
@@ -435,13 +484,13 @@ static void on_own(int rc, const char *value, int length, const struct Stat *sta
     zk_watch *watch = taken(op, rc == ZOK);
     if (watch && watch->node)
         watch->node->guard = watch;
-    if (rc == ZOK) {
+    if (rc == ZOK && stat && stat->czxid > 0) {
         op->node->czxid = stat->czxid;
         op->node->ctime_ms = stat->ctime;
     } else if (rc == ZNONODE) {
         op->vanished = true;
     } else {
-        note(op, rc);
+        note(op, rc == ZOK ? ZK_MALFORMED : rc);
     }
     simba__zk_op_go(op);
 }

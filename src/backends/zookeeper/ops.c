@@ -40,12 +40,41 @@ void simba__zk_op_forget(zk_op *op)
     memset(&op->owner, 0, sizeof op->owner);
 }
 
-static void op_free(zk_op *op)
+static void drop_names(zk_op *op)
 {
-    simba__zk_op_forget(op);
     for (size_t i = 0; i < op->name_count; i++)
         simba__free(op->names[i]);
     simba__free(op->names);
+    op->names = NULL;
+    op->name_count = op->name_room = op->name_next = 0;
+}
+
+bool simba__zk_op_add_name(zk_op *op, const char *parent, const char *name)
+{
+    if (op->name_count >= ZK_NAMES_MAX) {
+        op->error = ZK_TOO_MANY;
+        return false;
+    }
+    if (op->name_count == op->name_room) {
+        const size_t room = op->name_room ? op->name_room * 2 : 16;
+        char **names = simba__realloc(op->names, room * sizeof *names);
+        op->no_memory |= !names;
+        if (!names)
+            return false;
+        op->names = names;
+        op->name_room = room;
+    }
+    char *copy = parent ? simba__zk_child_path(parent, name) : simba__strdup(name);
+    op->no_memory |= !copy;
+    if (copy)
+        op->names[op->name_count++] = copy;
+    return copy != NULL;
+}
+
+static void op_free(zk_op *op)
+{
+    simba__zk_op_forget(op);
+    drop_names(op);
     simba__free(op->path);
     if (op->node) {
         if (op->node->op == op)
@@ -151,6 +180,7 @@ void simba__zk_op_start(zk_op *op)
         return;
     }
     simba__zk_op_forget(op);
+    drop_names(op);
     op->error = 0;
     op->no_memory = false;
     op->run(op);
@@ -202,12 +232,24 @@ static int code_of(int error)
     }
 }
 
+static const char *text_of(int error)
+{
+    switch (error) {
+    case ZK_MALFORMED:
+        return "the server's answer makes no sense; is it a ZooKeeper?";
+    case ZK_TOO_MANY:
+        return "there are more than 1000000 nodes to list";
+    default:
+        return zerror(error);
+    }
+}
+
 bool simba__zk_op_good(zk_op *op)
 {
     if (op->no_memory)
         simba__zk_op_fail(op, SIMBA_ENOMEM, "out of memory");
     else if (op->error)
-        simba__zk_op_fail(op, code_of(op->error), "%s", zerror(op->error));
+        simba__zk_op_fail(op, code_of(op->error), "%s", text_of(op->error));
     else
         return true;
     return false;

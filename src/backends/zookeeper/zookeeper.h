@@ -53,16 +53,18 @@ void simba__zk_options_free(zk_options *options);
 
 /* --- names ------------------------------------------------------------------------------------------ */
 
-/* ROOT/MUTEX, with what ZooKeeper does not take in a name escaped. Free it; NULL: out of memory. */
-char *simba__zk_mutex_path(const char *root, const char *mutex);
-/* The mutex that the last part of such a path stands for. Free it; NULL: out of memory. */
-char *simba__zk_mutex_of(const char *name);
-/* PATH/CHILD. Free it; NULL: out of memory. */
+/* Can ZooKeeper have a node of this name, which is a good one by our own rules? SIMBA_EINVAL says why not. */
+int simba__zk_check_mutex(const char *mutex, simba_error *err);
+/* Is this child of a mutex's node a contender? Others are parts of the names of other mutexes. */
+bool simba__zk_is_contender(const char *child);
+/* PATH/CHILD; ROOT/MUTEX is the node of a mutex. Free it; NULL: out of memory. */
 char *simba__zk_child_path(const char *path, const char *child);
 
 enum { ZK_PREFIX_MAX = 48 };
 /* What the child of an incarnation begins with: "_c_{uuid}-latch-". */
 void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_MAX]);
+/* Was this child, whose data is `id`, made by a contender of this library? */
+bool simba__zk_is_made_by_us(const char *child, const char *id);
 /* Which of two children comes first? Like strcmp. */
 int simba__zk_order(const char *a, const char *b);
 
@@ -119,6 +121,13 @@ bool simba__zk_resolve(zk_store *self);
 
 /* --- procedures ------------------------------------------------------------------------------------- */
 
+/* Errors of ours beside those of the library, which are not positive. */
+enum {
+    ZK_MALFORMED = 1, /* the answer is not one to what was asked */
+    ZK_TOO_MANY,      /* nodes to list */
+};
+enum { ZK_NAMES_MAX = 1000000 }; /* of a list */
+
 /* Something that takes several calls. Calls that are in flight together are a step. When all of a step are answered the
  * next one begins; when the connection was lost, the procedure waits for it and begins anew. */
 struct zk_op {
@@ -147,7 +156,7 @@ struct zk_op {
     bool missing;  /* the mutex has no node */
     bool vanished; /* a node that was there a moment ago is not any more */
     size_t children;
-    char *leader, *before; /* the first child, and the one before ours */
+    char *leader, *before; /* the first contender, and the one before ours */
     bool found;            /* ours */
     simba_owner owner;
 
@@ -158,8 +167,8 @@ struct zk_op {
     bool unlisted;   /* the queue was not asked for, being empty for all we know */
     zk_op *parent;   /* of a row of a list */
     char *path;      /* of the mutex */
-    char **names;    /* of a list */
-    size_t name_count, name_next;
+    char **names;    /* of a list: mutexes; of a row of it: children that are no contenders */
+    size_t name_count, name_room, name_next;
 };
 
 zk_op *simba__zk_op_new(zk_store *self, simba_request *request, void (*run)(zk_op *op));
@@ -191,12 +200,17 @@ void simba__zk_ops_close(zk_store *self);
 void simba__zk_library_lock(void);
 void simba__zk_library_unlock(void);
 
+/* Keep a copy of a name. Returns false, and sets no_memory or error, if there is no room for it. */
+bool simba__zk_op_add_name(zk_op *op, const char *parent, const char *name);
+
 /* The calls. Each counts as one of the step's. */
 void simba__zk_call_sync(zk_op *op);
 void simba__zk_call_make_parents(zk_op *op, const char *path);
 void simba__zk_call_enter(zk_op *op);                      /* make op->node's child */
 void simba__zk_call_children(zk_op *op, const char *path); /* leader, before, found, children, missing */
-void simba__zk_call_names(zk_op *op, const char *path);    /* names */
+void simba__zk_call_names(zk_op *op, const char *path);    /* names of all children */
+void simba__zk_call_row(zk_op *op,
+                        const char *path); /* like call_children, and names of those that are no contenders */
 void simba__zk_call_children_watch(zk_op *op, const char *path, zk_watch *watch);
 void simba__zk_call_queue_watch(zk_op *op, zk_watch *watch);                    /* of op->queue */
 void simba__zk_call_exists_watch(zk_op *op, const char *path, zk_watch *watch); /* missing */
