@@ -148,6 +148,7 @@ static void zk_fini(void *instance)
     simba__zk_topics_fini(self);
     simba__zk_nodes_fini(self);
     simba__zk_queues_fini(self);
+    simba__zk_expected_fini(&self->session.expected);
     simba__zk_options_free(&self->options);
 }
 

@@ -100,15 +100,26 @@ static void watch_made(zk_op *op, unsigned calls_before)
 
 /* --- calls ---------------------------------------------------------------------------------------------- */
 
-/* Made under the library's lock. */
-#define CALL(op, call)                                                                                                 \
+/* Made under the library's lock. `reply` is what the answer consists of. */
+#define CALL(op, reply, call)                                                                                          \
     do {                                                                                                               \
-        simba__zk_session_gather((op)->store);                                                                         \
+        if (!about_to_call((op), (reply)))                                                                             \
+            break;                                                                                                     \
         simba__zk_library_lock();                                                                                      \
         const int rc_ = (call);                                                                                        \
         simba__zk_library_unlock();                                                                                    \
         made((op), rc_);                                                                                               \
     } while (0)
+
+static bool about_to_call(zk_op *op, zk_reply reply)
+{
+    if (!simba__zk_expect(&op->store->session.expected, reply)) {
+        op->no_memory = true;
+        return false;
+    }
+    simba__zk_session_gather(op->store);
+    return true;
+}
 
 static zhandle_t *handle_of(const zk_op *op)
 {
@@ -138,6 +149,7 @@ static void made(zk_op *op, int rc)
         op->calls++;
         op->store->session.calls++;
     } else {
+        simba__zk_expect_not(&op->store->session.expected);
         note(op, rc);
     }
 }
@@ -168,7 +180,7 @@ static void on_synced(int rc, const char *value, const void *data)
 
 void simba__zk_call_sync(zk_op *op)
 {
-    CALL(op, zoo_async(handle_of(op), "/", on_synced, op));
+    CALL(op, ZK_REPLY_PATH, zoo_async(handle_of(op), "/", on_synced, op));
 }
 
 /* Whether they are there is shown by what comes after. */
@@ -196,7 +208,7 @@ void simba__zk_call_make_parents(zk_op *op, const char *path)
     for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
         if (slash)
             *slash = '\0';
-        CALL(op, zoo_acreate(handle_of(op), part, "", 0, simba__zk_acl(op->store), mode, on_parent, op));
+        CALL(op, ZK_REPLY_PATH, zoo_acreate(handle_of(op), part, "", 0, simba__zk_acl(op->store), mode, on_parent, op));
         if (!slash)
             break;
         *slash = '/';
@@ -256,8 +268,9 @@ void simba__zk_call_enter(zk_op *op)
         return;
     node->place = ZK_ENTERING;
     const unsigned before = op->calls;
-    CALL(op, zoo_acreate2(handle_of(op), path, node->id, (int)strlen(node->id), simba__zk_acl(op->store),
-                          ZOO_EPHEMERAL_SEQUENTIAL, on_entered, op));
+    CALL(op, ZK_REPLY_PATH_STAT,
+         zoo_acreate2(handle_of(op), path, node->id, (int)strlen(node->id), simba__zk_acl(op->store),
+                      ZOO_EPHEMERAL_SEQUENTIAL, on_entered, op));
     if (op->calls == before)
         node->place = ZK_ABSENT;
     simba__free(path);
@@ -339,7 +352,7 @@ static void on_children(int rc, const struct String_vector *strings, const void 
 
 void simba__zk_call_children(zk_op *op, const char *path)
 {
-    CALL(op, zoo_aget_children(handle_of(op), path, 0, on_children, op));
+    CALL(op, ZK_REPLY_NAMES, zoo_aget_children(handle_of(op), path, 0, on_children, op));
 }
 
 static void on_names(int rc, const struct String_vector *strings, const void *data)
@@ -358,7 +371,7 @@ static void on_names(int rc, const struct String_vector *strings, const void *da
 
 void simba__zk_call_names(zk_op *op, const char *path)
 {
-    CALL(op, zoo_aget_children(handle_of(op), path, 0, on_names, op));
+    CALL(op, ZK_REPLY_NAMES, zoo_aget_children(handle_of(op), path, 0, on_names, op));
 }
 
 static void on_row(int rc, const struct String_vector *strings, const void *data)
@@ -382,7 +395,7 @@ static void on_row(int rc, const struct String_vector *strings, const void *data
 
 void simba__zk_call_row(zk_op *op, const char *path)
 {
-    CALL(op, zoo_aget_children(handle_of(op), path, 0, on_row, op));
+    CALL(op, ZK_REPLY_NAMES, zoo_aget_children(handle_of(op), path, 0, on_row, op));
 }
 
 /* --- calls about one node --------------------------------------------------------------------------------- */
@@ -420,7 +433,7 @@ void simba__zk_call_owner(zk_op *op, const char *path)
     char *child = child_path(op, path, op->leader);
     if (!child)
         return;
-    CALL(op, zoo_aget(handle_of(op), child, 0, on_owner, op));
+    CALL(op, ZK_REPLY_DATA_STAT, zoo_aget(handle_of(op), child, 0, on_owner, op));
     simba__free(child);
 }
 
@@ -441,7 +454,7 @@ void simba__zk_call_delete(zk_op *op, const char *path, const char *child)
     char *whole = child_path(op, path, child);
     if (!whole)
         return;
-    CALL(op, zoo_adelete(handle_of(op), whole, -1, on_deleted, op));
+    CALL(op, ZK_REPLY_EMPTY, zoo_adelete(handle_of(op), whole, -1, on_deleted, op));
     simba__free(whole);
 }
 
@@ -470,7 +483,7 @@ void simba__zk_call_stand_behind(zk_op *op, zk_watch *watch)
     char *path = child_path(op, op->node->queue->path, op->before);
     op->watch = watch;
     if (path)
-        CALL(op, zoo_awget(handle_of(op), path, on_watch, watch, on_before, op));
+        CALL(op, ZK_REPLY_DATA_STAT, zoo_awget(handle_of(op), path, on_watch, watch, on_before, op));
     watch_made(op, calls);
     simba__free(path);
 }
@@ -501,7 +514,7 @@ void simba__zk_call_own(zk_op *op, zk_watch *watch)
     char *path = child_path(op, op->node->queue->path, op->node->name);
     op->watch = watch;
     if (path)
-        CALL(op, zoo_awget(handle_of(op), path, watch ? on_watch : NULL, watch, on_own, op));
+        CALL(op, ZK_REPLY_DATA_STAT, zoo_awget(handle_of(op), path, watch ? on_watch : NULL, watch, on_own, op));
     watch_made(op, calls);
     simba__free(path);
 }
@@ -523,7 +536,7 @@ void simba__zk_call_queue_watch(zk_op *op, zk_watch *watch)
 {
     const unsigned calls = op->calls;
     op->watch = watch;
-    CALL(op, zoo_awget(handle_of(op), op->queue->path, on_watch, watch, on_queue, op));
+    CALL(op, ZK_REPLY_DATA_STAT, zoo_awget(handle_of(op), op->queue->path, on_watch, watch, on_queue, op));
     watch_made(op, calls);
 }
 
@@ -531,7 +544,7 @@ void simba__zk_call_children_watch(zk_op *op, const char *path, zk_watch *watch)
 {
     const unsigned calls = op->calls;
     op->watch = watch;
-    CALL(op, zoo_awget_children(handle_of(op), path, on_watch, watch, on_children, op));
+    CALL(op, ZK_REPLY_NAMES, zoo_awget_children(handle_of(op), path, on_watch, watch, on_children, op));
     watch_made(op, calls);
 }
 
@@ -552,6 +565,6 @@ void simba__zk_call_exists_watch(zk_op *op, const char *path, zk_watch *watch)
 {
     const unsigned calls = op->calls;
     op->watch = watch;
-    CALL(op, zoo_awexists(handle_of(op), path, on_watch, watch, on_watched_exists, op));
+    CALL(op, ZK_REPLY_STAT, zoo_awexists(handle_of(op), path, on_watch, watch, on_watched_exists, op));
     watch_made(op, calls);
 }

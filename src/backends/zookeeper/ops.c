@@ -211,6 +211,7 @@ zk_op *simba__zk_op_answered(const void *data)
     op->calls--;
     if (op->store) {
         op->store->session.calls--;
+        simba__zk_expected_answered(&op->store->session.expected);
         return op;
     }
     if (op->calls == 0)

@@ -30,8 +30,12 @@
 #define MS SIMBA__NS_PER_MS
 
 enum {
-    AGAIN_MS = 100,  /* to what there was no memory for */
-    IN_VAIN_MAX = 8, /* connections that were lost before anything was proven by them */
+    AGAIN_MS = 100,           /* to what there was no memory for */
+    IN_VAIN_MAX = 8,          /* connections that were lost before anything was proven by them */
+    PAUSES = 60,              /* the pause when all servers were tried is a part of the timeout */
+    MESSAGES_AT_ONCE = 64,    /* then others have their turn */
+    SESSION_MIN_MS = 10,      /* no server grants less than this, */
+    SESSION_MAX_MS = 1 << 29, /* nor more than a week */
 };
 
 struct zk_poller {
@@ -216,11 +220,22 @@ static void share_reading(zk_store *self)
     poller->has_input = self->host->input_add(self->host, &poller->input) == 0;
 }
 
+/* A server that can be worked with is one that can write, and grants a time that makes sense. */
+static bool is_server_of_use(zk_store *self)
+{
+    const zk_session *session = &self->session;
+    const int timeout_ms = zoo_recv_timeout(session->zh);
+    return zoo_state(session->zh) == ZOO_CONNECTED_STATE && timeout_ms >= SESSION_MIN_MS &&
+           timeout_ms <= SESSION_MAX_MS;
+}
+
 static void connected(zk_store *self)
 {
     zk_session *session = &self->session;
     simba_host *host = self->host;
     session->connected = true;
+    session->inside = false;
+    session->low_water = 1;
     share_reading(self);
     session->failures = 0;
     session->sent = session->answered = 0;
@@ -291,8 +306,11 @@ static bool look_at_state(zk_store *self)
         over(self, state);
         return false;
     }
-    if (up && !session->connected) {
-        connected(self);
+    if ((up || state == ZOO_READONLY_STATE) && !session->connected) {
+        if (is_server_of_use(self))
+            connected(self);
+        else if (session->poller)
+            simba__zk_dissolve(session->poller->fd);
     } else if (!up && session->connected) {
         session->connected = false;
         session->in_vain++;
@@ -324,6 +342,12 @@ static void look_at_failures(zk_store *self)
         simba__zk_resolve(self);
 }
 
+/* Connections that are lost as soon as they are made are not worth making at full speed. */
+static int64_t pause_ns(const zk_session *session)
+{
+    return session->in_vain < 2 ? 0 : session->in_vain < IN_VAIN_MAX ? session->in_vain * 10 * MS : AGAIN_MS * MS;
+}
+
 /* Ask the library what it waits for, which is also when it connects and notices that it waited too long. */
 static void pump(zk_store *self)
 {
@@ -332,6 +356,12 @@ static void pump(zk_store *self)
         return;
     const simba_local now = self->host->now(self->host);
     const bool down = is_down(session);
+    const simba_local next = after(session->attempt, pause_ns(session));
+    if (down && now.ns < next.ns) {
+        drop_poller(self);
+        self->host->timer_set(self->host, &session->timer, next);
+        return;
+    }
     int fd = -1;
     int interest = 0;
     struct timeval wait = {0};
@@ -350,24 +380,27 @@ static void pump(zk_store *self)
         return;
     if (session->purge && rc == ZOK && fd >= 0) {
         session->purge = false;
-        shutdown(fd, SHUT_RDWR);
+        simba__zk_dissolve(fd);
     }
     int64_t wait_ns = wait.tv_sec * INT64_C(1000000000) + wait.tv_usec * INT64_C(1000);
     if (rc == ZOK && fd >= 0 && !listen_to(self, fd, interest) && wait_ns > AGAIN_MS * MS)
         wait_ns = AGAIN_MS * MS;
+    /* The library pauses for a part of the timeout that the last server named, whatever that was. */
+    if (fd < 0 && wait_ns > self->options.session_ms * MS / PAUSES)
+        wait_ns = self->options.session_ms * MS / PAUSES;
     self->host->timer_set(self->host, &session->timer, after(now, wait_ns > MS ? wait_ns : MS));
     session->gathered = true; /* the library may have had something to say itself */
     push_out(self);
     look_at_failures(self);
 }
 
-/* One call takes one message off the socket. */
+/* One call takes one message off the socket. Should there be more of them, the descriptor stays readable. */
 static void process(zk_store *self, int events)
 {
     int rc = ZOK;
-    while (rc == ZOK && self->session.zh && !self->closing) {
+    for (int left = MESSAGES_AT_ONCE; left > 0 && rc == ZOK && self->session.zh && !self->closing; left--) {
         errno = 0;
-        rc = zookeeper_process(self->session.zh, events);
+        rc = simba__zk_take_in(self, self->session.poller->fd, events);
         if (rc != ZOK && rc != ZNOTHING)
             note_failure(self, errno);
         if (!look_at_state(self))
@@ -409,9 +442,9 @@ static void on_input(simba_input *input)
     zk_session *session = &self->session;
     int rc = ZOK;
     errno = 0;
-    /* As many messages as are expected, or one that is not. Should there be more, the descriptor stays readable. */
+    /* As many messages as are expected, or one that is not. */
     for (unsigned left = session->calls ? session->calls : 1; left > 0 && rc == ZOK && !self->closing; left--)
-        rc = zookeeper_process(session->zh, ZOOKEEPER_READ);
+        rc = simba__zk_take_in(self, input->fd, ZOOKEEPER_READ);
     if (rc != ZOK && rc != ZNOTHING)
         note_failure(self, errno);
     if (zoo_state(session->zh) != ZOO_CONNECTED_STATE)
@@ -452,6 +485,7 @@ static void on_beat(int rc, const struct Stat *stat, const void *data)
     zk_session *session = &self->session;
     if (rc == ZCLOSING)
         return; /* on the thread that closes the handle, while another session may be under way */
+    simba__zk_expected_answered(&session->expected);
     if (zoo_state(session->zh) != ZOO_CONNECTED_STATE) {
         session->sent = session->answered; /* lost with the connection, as are all others */
         return;
@@ -479,7 +513,20 @@ static void give_up_connection(zk_store *self)
     self->host->log(self->host, SIMBA_LOG_INFO, "zookeeper %s: the server is silent, trying another",
                     self->options.where);
     if (self->session.poller)
-        shutdown(self->session.poller->fd, SHUT_RDWR);
+        simba__zk_dissolve(self->session.poller->fd);
+}
+
+static bool send_beat(zk_store *self)
+{
+    zk_session *session = &self->session;
+    if (!simba__zk_expect(&session->expected, ZK_REPLY_STAT))
+        return false; /* the next one will do */
+    simba__zk_library_lock();
+    const int rc = zoo_aset(session->zh, "/", "", 0, INT32_MIN, on_beat, self);
+    simba__zk_library_unlock();
+    if (rc != ZOK)
+        simba__zk_expect_not(&session->expected);
+    return rc == ZOK;
 }
 
 static void on_beat_due(simba_timer *timer, simba_local now)
@@ -496,10 +543,7 @@ static void on_beat_due(simba_timer *timer, simba_local now)
         give_up_connection(self);
     } else if (session->sent - session->answered < ZK_BEATS / 2) {
         session->beats[session->sent % ZK_BEATS] = now;
-        simba__zk_library_lock();
-        const int rc = zoo_aset(session->zh, "/", "", 0, INT32_MIN, on_beat, self);
-        simba__zk_library_unlock();
-        session->sent += rc == ZOK;
+        session->sent += send_beat(self);
         pump(self);
     }
     if (session->zh)
@@ -538,6 +582,7 @@ void simba__zk_session_resolved(zk_store *self, const char *servers, size_t coun
         cause = "out of memory";
         session->is_new = true;
         session->in_vain = 0;
+        session->expected.count = 0;
         if (session->zh && self->options.digest)
             zoo_add_auth(session->zh, "digest", self->options.digest, (int)strlen(self->options.digest), NULL, NULL);
     }

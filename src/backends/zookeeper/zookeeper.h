@@ -2,6 +2,7 @@
  *
  *   options.c   what the URL says                        names.c     mutexes and incarnations as names of nodes
  *   session.c   the connection, and what it proves       resolve.c   names of hosts
+ *   frames.c    which messages the library may see       intake.c    how it comes to see them
  *   ops.c       procedures of several calls each         calls.c     the calls, and watches
  *   nodes.c     our own places in the queues             queues.c    what is known about whole queues
  *   contend.c   ACQUIRE, RENEW, RELEASE                  look.c      READ, LIST, FORCE_RELEASE; observers
@@ -15,6 +16,8 @@
 #include <simba/backend.h>
 #include <uv.h>
 #include <zookeeper/zookeeper.h>
+
+#include "backends/zookeeper/frames.h"
 
 extern const simba_backend simba__backend_zookeeper;
 
@@ -90,6 +93,9 @@ typedef struct zk_session {
     bool gathered;               /* there may be some */
     bool for_loop;               /* the loop thread was asked to come, and has not yet */
     unsigned calls;              /* in flight, of procedures */
+    zk_expected expected;        /* replies, to these and to beats */
+    bool inside;                 /* the library has read a part of a message */
+    int low_water;               /* bytes that make the socket readable */
     int64_t timeout_ms;          /* as the server granted it */
     simba_local attempt;         /* when the connection, or the attempt at one, began */
     simba_local proven;          /* the session cannot have ended before this and the timeout */
@@ -100,6 +106,11 @@ typedef struct zk_session {
     unsigned in_vain;  /* connections lost since a beat was answered */
     char cause[128];   /* of the latest */
 } zk_session;
+
+/* intake.c. zookeeper_process for one message of the session's socket `fd`, if that message is a good one. Any thread. */
+int simba__zk_take_in(zk_store *self, int fd, int events);
+/* End a connection, and forget what has come by it. */
+void simba__zk_dissolve(int fd);
 
 /* Have a session, now or later. On the loop thread. */
 void simba__zk_session_want(zk_store *self);
@@ -126,7 +137,7 @@ enum {
     ZK_MALFORMED = 1, /* the answer is not one to what was asked */
     ZK_TOO_MANY,      /* nodes to list */
 };
-enum { ZK_NAMES_MAX = 1000000 }; /* of a list */
+enum { ZK_NAMES_MAX = ZK_FRAME_NAMES_MAX }; /* of a list */
 
 /* Something that takes several calls. Calls that are in flight together are a step. When all of a step are answered the
  * next one begins; when the connection was lost, the procedure waits for it and begins anew. */
