@@ -186,6 +186,7 @@ static void hold_up_before_beat(simba_client *client)
     zk_store *store = client->store;
     struct itimerspec left = {.it_value.tv_sec = 1};
     struct pollfd timer = {.fd = client->timer_fd, .events = POLLIN};
+    store->session.live.beat_at = client->now;
     client->host.timer_set(&client->host, &store->session.beat, client->now);
     simba__loop_arm(client);
     while (left.it_value.tv_sec || left.it_value.tv_nsec || poll(&timer, 1, 0) > 0) {
@@ -197,8 +198,8 @@ static void hold_up_before_beat(simba_client *client)
 static bool has_beaten(simba_client *client, unsigned long long times)
 {
     simba__enter(client);
-    const zk_session *session = &((zk_store *)client->store)->session;
-    const bool beaten = session->connected && session->sent >= session->answered && session->answered >= times;
+    const zk_liveness *live = &((zk_store *)client->store)->session.live;
+    const bool beaten = live->link == ZK_CONNECTED && live->answered >= times;
     simba__leave(client);
     return beaten;
 }

@@ -70,7 +70,7 @@ static void *run(void *arg)
     while (!p->quit) {
         struct pollfd fds[2 + 2 * PROXY_LINKS];
         fds[0] = (struct pollfd){.fd = p->bell[0], .events = POLLIN};
-        fds[1] = (struct pollfd){.fd = p->listener, .events = POLLIN};
+        fds[1] = (struct pollfd){.fd = p->mode == PROXY_LOSE ? -1 : p->listener, .events = POLLIN};
         for (int i = 0; i < PROXY_LINKS; i++)
             for (int from = 0; from < 2; from++)
                 fds[2 + 2 * i + from] =
@@ -81,7 +81,7 @@ static void *run(void *arg)
         char rings[64];
         if (fds[0].revents)
             (void)!read(p->bell[0], rings, sizeof rings);
-        if (fds[1].revents)
+        if (fds[1].revents && p->mode != PROXY_LOSE)
             accept_one(p);
         for (int i = 0; i < PROXY_LINKS; i++)
             for (int from = 0; from < 2; from++)
@@ -109,9 +109,36 @@ void proxy_start(proxy *p, int target)
         abort();
 }
 
+/* The kernel drops the first packet of a connection when those that were not accepted yet are too many. */
+static void plug(proxy *p)
+{
+    const struct sockaddr_in address = address_of(p->port);
+    listen(p->listener, 0);
+    for (int i = 0; i < PROXY_PLUGS; i++) {
+        p->plugs[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        connect(p->plugs[i], (const struct sockaddr *)&address, sizeof address);
+    }
+}
+
+/* Somebody else may have got in between the plugs, and finds the connection closed. */
+static void unplug(proxy *p)
+{
+    for (int i = 0; i < PROXY_PLUGS; i++)
+        close(p->plugs[i]);
+    memset(p->plugs, 0, sizeof p->plugs);
+    struct pollfd waiting = {.fd = p->listener, .events = POLLIN};
+    while (poll(&waiting, 1, 0) > 0)
+        close(accept4(p->listener, NULL, NULL, SOCK_CLOEXEC));
+    listen(p->listener, 64);
+}
+
 void proxy_set(proxy *p, proxy_mode mode)
 {
     pthread_mutex_lock(&p->lock);
+    if (mode == PROXY_LOSE && p->mode != PROXY_LOSE)
+        plug(p);
+    else if (mode != PROXY_LOSE && p->mode == PROXY_LOSE)
+        unplug(p);
     p->mode = mode;
     for (int i = 0; i < PROXY_LINKS && mode == PROXY_CUT; i++)
         if (p->links[i][0] >= 0)
@@ -135,6 +162,8 @@ void proxy_stop(proxy *p)
     pthread_mutex_unlock(&p->lock);
     (void)!write(p->bell[1], "", 1);
     pthread_join(p->thread, NULL);
+    if (p->mode == PROXY_LOSE)
+        unplug(p);
     for (int i = 0; i < PROXY_LINKS; i++)
         if (p->links[i][0] >= 0)
             hang_up(p, i);

@@ -174,7 +174,7 @@ void simba__zk_op_fail(zk_op *op, int code, const char *format, ...)
 void simba__zk_op_start(zk_op *op)
 {
     zk_store *self = op->store;
-    if (!self->session.connected) {
+    if (!simba__zk_is_connected(&self->session)) {
         park(op);
         self->host->wake(self->host); /* this may be a thread that cannot connect */
         return;
@@ -264,7 +264,7 @@ void simba__zk_ops_connected(zk_store *self)
     size_t count = 0;
     for (const zk_op *op = self->parked_first; op; op = op->parked_next)
         count++;
-    for (; count > 0 && self->parked_first && self->session.connected; count--) {
+    for (; count > 0 && self->parked_first && simba__zk_is_connected(&self->session); count--) {
         zk_op *op = self->parked_first;
         unpark(self, op);
         simba__zk_op_start(op);
@@ -286,7 +286,7 @@ void simba__zk_ops_expire(zk_store *self, simba_local now)
             continue;
         }
         op->request = NULL;
-        if (self->session.connected)
+        if (simba__zk_is_connected(&self->session))
             host->fail(host, request, SIMBA_ETIMEDOUT, "zookeeper %s: no answer in time", self->options.where);
         else
             host->fail(host, request, SIMBA_EUNAVAILABLE, "zookeeper %s: not connected: %s", self->options.where,

@@ -1,7 +1,8 @@
 /* The parts of the ZooKeeper store, for one another.
  *
  *   options.c   what the URL says                        names.c     mutexes and incarnations as names of nodes
- *   session.c   the connection, and what it proves       resolve.c   names of hosts
+ *   session.c   the connection                           resolve.c   names of hosts
+ *   liveness.c  what it proves, and for how long to try
  *   frames.c    which messages the library may see       intake.c    how it comes to see them
  *   ops.c       procedures of several calls each         calls.c     the calls, and watches
  *   nodes.c     our own places in the queues             queues.c    what is known about whole queues
@@ -18,6 +19,7 @@
 #include <zookeeper/zookeeper.h>
 
 #include "backends/zookeeper/frames.h"
+#include "backends/zookeeper/liveness.h"
 
 extern const simba_backend simba__backend_zookeeper;
 
@@ -73,39 +75,37 @@ int simba__zk_order(const char *a, const char *b);
 
 /* --- the session ------------------------------------------------------------------------------------ */
 
-enum { ZK_BEATS = 8 };
-
 typedef struct zk_poller zk_poller;
 typedef struct zk_resolver zk_resolver;
 
 typedef struct zk_session {
     zhandle_t *zh; /* NULL: no session yet, or none any more */
+    zk_liveness live;
     zk_poller *poller;
     zk_resolver *resolver; /* at work */
     simba_timer timer;     /* the library wants to be asked */
-    simba_timer beat;
-    bool wanted;                 /* somebody has asked for something */
-    bool connected;              /* requests can be sent */
-    bool lost;                   /* there was one before: whoever waits has to be told when there is another */
-    bool is_new;                 /* and not yet made */
-    bool purge;                  /* calls of a connection that is gone wait for an answer */
-    bool corked;                 /* what is sent is gathered */
-    bool gathered;               /* there may be some */
-    bool for_loop;               /* the loop thread was asked to come, and has not yet */
-    unsigned calls;              /* in flight, of procedures */
-    zk_expected expected;        /* replies, to these and to beats */
-    bool inside;                 /* the library has read a part of a message */
-    int low_water;               /* bytes that make the socket readable */
-    int64_t timeout_ms;          /* as the server granted it */
-    simba_local attempt;         /* when the connection, or the attempt at one, began */
-    simba_local proven;          /* the session cannot have ended before this and the timeout */
-    simba_local beats[ZK_BEATS]; /* when the latest signs of life were sent */
-    unsigned long long sent, answered;
-    size_t addresses;  /* how many there are to be tried */
-    unsigned failures; /* connections lost or not made, since the last that was */
-    unsigned in_vain;  /* connections lost since a beat was answered */
-    char cause[128];   /* of the latest */
+    simba_timer beat;      /* so does live */
+    bool wanted;           /* somebody has asked for something */
+    bool lost;             /* there was one before: whoever waits has to be told when there is another */
+    bool purge;            /* calls of a connection that is gone wait for an answer */
+    bool corked;           /* what is sent is gathered */
+    bool gathered;         /* there may be some */
+    bool for_loop;         /* the loop thread was asked to come, and has not yet */
+    unsigned calls;        /* in flight, of procedures */
+    zk_expected expected;  /* replies, to these and to beats */
+    bool inside;           /* the library has read a part of a message */
+    int low_water;         /* bytes that make the socket readable */
+    size_t addresses;      /* how many there are to be tried */
+    unsigned failures;     /* connections lost or not made, since the last that was */
+    unsigned in_vain;      /* connections lost since a beat was answered */
+    char cause[128];       /* of the latest */
 } zk_session;
+
+/* Can requests be sent? */
+static inline bool simba__zk_is_connected(const zk_session *session)
+{
+    return session->live.link == ZK_CONNECTED;
+}
 
 /* intake.c. zookeeper_process for one message of the session's socket `fd`, if that message is a good one. Any thread. */
 int simba__zk_take_in(zk_store *self, int fd, int events);
