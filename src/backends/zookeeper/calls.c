@@ -64,7 +64,7 @@ void simba__zk_watch_free(zk_watch *watch)
 void simba__zk_watches_drop(zk_store *self)
 {
     for (zk_op *op = self->ops; op; op = op->next)
-        op->watch = NULL;
+        op->watch = op->guard = NULL;
     while (self->watches)
         simba__zk_watch_free(self->watches);
 }
@@ -79,16 +79,21 @@ static void on_watch(zhandle_t *zh, int type, int state, const char *path, void 
     simba__zk_watch_free(watch);
 }
 
-/* The watch that was to be set with the call, if there was one: is it? */
-static zk_watch *taken(zk_op *op, bool set)
+/* The watch in this place, which was to be set with the call, if there was one: is it? */
+static zk_watch *taken_from(zk_watch **place, bool set)
 {
-    zk_watch *watch = op->watch;
-    op->watch = NULL;
+    zk_watch *watch = *place;
+    *place = NULL;
     if (watch && !set) {
         simba__zk_watch_free(watch);
         watch = NULL;
     }
     return watch;
+}
+
+static zk_watch *taken(zk_op *op, bool set)
+{
+    return taken_from(&op->watch, set);
 }
 
 /* The call could not be made: neither is the watch set. */
@@ -494,9 +499,9 @@ static void on_own(int rc, const char *value, int length, const struct Stat *sta
     zk_op *op = simba__zk_op_answered(data);
     if (!op)
         return;
-    zk_watch *watch = taken(op, rc == ZOK);
-    if (watch && watch->node)
-        watch->node->guard = watch;
+    zk_watch *guard = taken_from(&op->guard, rc == ZOK);
+    if (guard && guard->node)
+        guard->node->guard = guard;
     if (rc == ZOK && stat && stat->czxid > 0) {
         op->node->czxid = stat->czxid;
         op->node->ctime_ms = stat->ctime;
@@ -508,14 +513,15 @@ static void on_own(int rc, const char *value, int length, const struct Stat *sta
     simba__zk_op_go(op);
 }
 
-void simba__zk_call_own(zk_op *op, zk_watch *watch)
+void simba__zk_call_own(zk_op *op, zk_watch *guard)
 {
     const unsigned calls = op->calls;
     char *path = child_path(op, op->node->queue->path, op->node->name);
-    op->watch = watch;
+    op->guard = guard;
     if (path)
-        CALL(op, ZK_REPLY_DATA_STAT, zoo_awget(handle_of(op), path, watch ? on_watch : NULL, watch, on_own, op));
-    watch_made(op, calls);
+        CALL(op, ZK_REPLY_DATA_STAT, zoo_awget(handle_of(op), path, guard ? on_watch : NULL, guard, on_own, op));
+    if (op->calls == calls)
+        taken_from(&op->guard, false);
     simba__free(path);
 }
 

@@ -173,6 +173,7 @@ struct zk_op {
 
     zk_node *node;   /* of contenders */
     zk_watch *watch; /* about to be set */
+    zk_watch *guard; /* likewise, of op->node's own child */
     zk_topic *topic; /* of observers */
     zk_queue *queue; /* whose watch is to be set */
     bool unlisted;   /* the queue was not asked for, being empty for all we know */
@@ -227,7 +228,7 @@ void simba__zk_call_queue_watch(zk_op *op, zk_watch *watch);                    
 void simba__zk_call_exists_watch(zk_op *op, const char *path, zk_watch *watch); /* missing */
 void simba__zk_call_owner(zk_op *op, const char *path);                         /* of op->leader: owner, vanished */
 void simba__zk_call_stand_behind(zk_op *op, zk_watch *watch); /* of op->before: vanished, and owner if it leads */
-void simba__zk_call_own(zk_op *op, zk_watch *watch); /* token and time of op->node, vanished; watch may be NULL */
+void simba__zk_call_own(zk_op *op, zk_watch *guard); /* token and time of op->node, vanished; guard may be NULL */
 void simba__zk_call_delete(zk_op *op, const char *path, const char *child); /* vanished */
 
 /* --- watches ---------------------------------------------------------------------------------------- */
@@ -272,12 +273,12 @@ struct zk_node {
     bool in_table;
     bool unwanted;    /* to be removed */
     bool behind_lead; /* the one before it was the first of all */
-    bool called;      /* the one before it has gone, and nobody has looked since */
+    bool called;      /* the one before it has gone, or its own child, and nobody has looked since */
     bool unattended;  /* it is to be looked after in a while */
     simba_local since;
     zk_op *op;               /* the latest procedure about it */
     zk_watch *before;        /* of the one before it */
-    zk_watch *guard;         /* of its own child */
+    zk_watch *guard;         /* of its own child: set when it leads, or is the next to lead */
     int64_t czxid, ctime_ms; /* 0: not known */
 };
 
