@@ -483,68 +483,6 @@ static void on_timer(simba_timer *timer, simba_local now)
 
 /* --- signs of life ----------------------------------------------------------------------------------- */
 
-/* A beat under way. */
-struct beat {
-    zk_store *store;
-    unsigned connection;
-};
-
-static zk_answer answer_of(int rc)
-{
-    switch (rc) {
-    case ZBADVERSION:
-    case ZNOAUTH:
-        return ZK_ANSWER_AGREED;
-    case ZCONNECTIONLOSS:
-    case ZOPERATIONTIMEOUT:
-    case ZSESSIONEXPIRED:
-    case ZSESSIONMOVED:
-    case ZRUNTIMEINCONSISTENCY:
-    case ZAUTHFAILED:
-        return ZK_ANSWER_LOST;
-    default:
-        return ZK_ANSWER_REFUSED;
-    }
-}
-
-static void on_beat(int rc, const struct Stat *stat, const void *data)
-{
-    (void)stat;
-    struct beat *sent = (struct beat *)(uintptr_t)data;
-    const struct beat beat = *sent;
-    simba__free(sent);
-    if (rc == ZCLOSING)
-        return; /* on the thread that closes the handle, while another session may be under way */
-    zk_session *session = &beat.store->session;
-    simba_host *host = beat.store->host;
-    simba__zk_expected_answered(&session->expected);
-    if (answer_of(rc) != ZK_ANSWER_LOST)
-        session->in_vain = 0;
-    if (simba__zk_live_answer(&session->live, beat.connection, answer_of(rc)))
-        host->session(host, session->live.proven, session->live.timeout_ns / MS);
-}
-
-static void send_beat(zk_store *self, simba_local now)
-{
-    zk_session *session = &self->session;
-    struct beat *beat = simba__malloc(sizeof *beat);
-    if (!beat || !simba__zk_expect(&session->expected, ZK_REPLY_STAT)) {
-        simba__free(beat);
-        return; /* set_beat comes back */
-    }
-    beat->store = self;
-    beat->connection = session->live.connection;
-    simba__zk_library_lock();
-    const int rc = zoo_aset(session->zh, "/", "", 0, INT32_MIN, on_beat, beat);
-    simba__zk_library_unlock();
-    if (rc == ZOK) {
-        simba__zk_live_beat(&session->live, now);
-    } else {
-        simba__zk_expect_not(&session->expected);
-        simba__free(beat);
-    }
-}
-
 /* The library waits for two thirds of the timeout before it tries another server. That is too long for us. */
 static void give_up_connection(zk_store *self)
 {
@@ -566,7 +504,7 @@ static void on_beat_due(simba_timer *timer, simba_local now)
     case ZK_WAIT:
         break;
     case ZK_SEND_BEAT:
-        send_beat(self, now);
+        simba__zk_send_beat(self, now);
         break;
     case ZK_GIVE_UP:
         give_up_connection(self);

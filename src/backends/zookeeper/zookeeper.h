@@ -6,7 +6,8 @@
  *   frames.c    which messages the library may see       intake.c    how it comes to see them
  *   ops.c       procedures of several calls each         calls.c     the calls, and watches
  *   nodes.c     our own places in the queues             queues.c    what is known about whole queues
- *   contend.c   ACQUIRE, RENEW, RELEASE                  look.c      READ, LIST, FORCE_RELEASE; observers
+ *   contend.c   ACQUIRE, RELEASE                         look.c      READ, LIST, FORCE_RELEASE; observers
+ *   renew.c     RENEW                                    beats.c     signs of life
  *   backend.c   the table of functions
  *
  * libzookeeper_st is used from one thread at a time, in turns; what concerns libuv happens on the loop thread.
@@ -106,6 +107,9 @@ static inline bool simba__zk_is_connected(const zk_session *session)
 {
     return session->live.link == ZK_CONNECTED;
 }
+
+/* beats.c. If there is no memory, none is sent. */
+void simba__zk_send_beat(zk_store *self, simba_local now);
 
 /* intake.c. zookeeper_process for one message of the session's socket `fd`, if that message is a good one. Any thread. */
 int simba__zk_take_in(zk_store *self, int fd, int events);
@@ -364,11 +368,13 @@ const struct ACL_vector *simba__zk_acl(const zk_store *self);
 
 /* contend.c */
 void simba__zk_acquire(zk_store *self, simba_request *request);
-void simba__zk_renew(zk_store *self, simba_request *request);
 void simba__zk_release(zk_store *self, simba_request *request);
 /* What has time, also because there was no memory for it; and have that done in a while. */
 void simba__zk_chores(simba_timer *timer, simba_local now);
 void simba__zk_chores_later(zk_store *self);
+
+/* renew.c */
+void simba__zk_renew(zk_store *self, simba_request *request);
 
 /* look.c */
 void simba__zk_read(zk_store *self, simba_request *request);
