@@ -159,6 +159,7 @@ static void test_answers(void **state)
         {.what = "less than no children", .odd = {FAKE_CHILDREN, FAKE_REPLY, BODY("\x80\0\0\0")}},
         {.what = "more children than there are", .odd = {FAKE_CHILDREN, FAKE_REPLY, BODY("\0\0\0\3\0\0\0\1m")}},
         {.what = "a child without a name", .odd = {FAKE_CHILDREN, FAKE_REPLY, BODY("\0\0\0\2" NONE "\0\0\0\1m")}},
+        {.what = "children without names", .odd = {FAKE_CHILDREN, FAKE_REPLY, BODY("\0\0\0\2" NONE "\0\0\0\6abcdef")}},
         {.what = "a child with an empty name", .odd = {FAKE_CHILDREN, FAKE_REPLY, BODY("\0\0\0\1\0\0\0\0")}},
         {.what = "a child with a slash", .odd = {FAKE_CHILDREN, FAKE_REPLY, BODY("\0\0\0\1\0\0\0\3a/b")}},
         {.what = "a child that is too long", .odd = {FAKE_CHILDREN, FAKE_REPLY, BODY("\0\0\0\1" MOST "m")}},

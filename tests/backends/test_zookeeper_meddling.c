@@ -118,6 +118,13 @@ static void ignore_row(const simba_listing *row, void *user)
     (void)row, (void)user;
 }
 
+static bool has_another_node(unsigned i, const char *than)
+{
+    char path[2 * NAME_MAX_HERE];
+    node_of(i, path);
+    return path[0] != '\0' && strcmp(path, than) != 0;
+}
+
 /* Write to a node, and wait until all who watch it have heard of it and watch again. */
 static void touch_node_of(unsigned i)
 {
@@ -166,7 +173,10 @@ static void test_removed_waiter(void **state)
 {
     (void)state;
     ref_scene("a waiter's node is removed");
+    char before[2 * NAME_MAX_HERE];
+    node_of(1, before);
     remove_node_of(1);
+    assert_true(REF_WITHIN(SOON_MS, has_another_node(1, before)));
     ref_stop(&arena.contenders[0]);
     assert_true(REF_WITHIN(SOON_MS, arena.grants == 2));
     assert_true(leads(2));
