@@ -109,7 +109,8 @@ static void assert_survived(trial *t)
 {
     const int code = end(t);
     const bool stopped = t->kind == STOPS && code == 1000 + SIGTERM; /* before it had a handler */
-    if ((code >= 1000 && !stopped) || strstr(said, "it-ran"))
+    const bool crashed = strstr(said, "runtime error") || strstr(said, "Sanitizer"); /* in builds that look for it */
+    if ((code >= 1000 && !stopped) || crashed || strstr(said, "it-ran"))
         REF_COMPLAIN("%s, %s: %d: %s", t->what, kinds[t->kind], code, said);
 }
 
