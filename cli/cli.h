@@ -31,6 +31,7 @@ typedef struct cli_globals {
     bool quiet;              /* the command itself says what the library would warn of */
     simba_dispatch dispatch; /* where the command wants its callbacks */
     bool configured;         /* the configuration file was looked at */
+    const char *config_used; /* the one that names the store; NULL: none does */
     const char *password;    /* from there, for a URL without one */
 } cli_globals;
 
@@ -47,6 +48,8 @@ typedef struct cli_command {
 extern const cli_command cli_commands[];
 
 const cli_command *cli_find_command(const char *name);
+/* Says that there is none of this name, and which one may have been meant. Returns CLI_USAGE. */
+int cli_no_command(const char *name);
 
 int cmd_bench(cli_globals *globals, int argc, char **argv);
 int cmd_contend(cli_globals *globals, int argc, char **argv);
@@ -131,6 +134,15 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
 /* Whether the library's warnings are shown from now on, beginning with the last that was not; they are if more is asked
  * for. */
 void cli_show_warnings(bool show);
+
+/* The warnings that were not shown since the last call, for a command that shows them in its own place: "warning: …". */
+#define CLI_WARNINGS 8
+#define CLI_WARNING_SIZE 600
+typedef struct cli_warnings {
+    unsigned count; /* of all; of more than CLI_WARNINGS there are the first, and the last one */
+    char lines[CLI_WARNINGS][CLI_WARNING_SIZE];
+} cli_warnings;
+void cli_take_warnings(cli_warnings *ret_warnings);
 
 /* The URL of that store, with its password wherever that comes from; NULL: the library's own default. A password on the
  * command line is taken out of sight. Returns CLI_GO or an exit code, and then all has been said. free() it. */

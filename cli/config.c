@@ -210,6 +210,9 @@ static int apply(config *c, cli_globals *globals)
         static char kept[LINE_MAX_BYTES]; /* for as long as the process runs */
         snprintf(kept, sizeof kept, "%s", of[KEY_URL].value);
         globals->url = kept;
+        static char used[4096];
+        snprintf(used, sizeof used, "%s", c->path);
+        globals->config_used = used;
     }
     return code;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "util/guess.h"
 
 const cli_command cli_commands[] = {
     {"run", "Run a command while holding a mutex", cmd_run},
@@ -31,6 +32,17 @@ const cli_command *cli_find_command(const char *name)
             return command;
     }
     return NULL;
+}
+
+int cli_no_command(const char *name)
+{
+    simba__guess meant = {0};
+    for (const cli_command *command = cli_commands; command->name != NULL; command++)
+        if (command->help != NULL)
+            simba__guess_offer(&meant, name, strlen(name), command->name);
+    if (meant.name != NULL)
+        return cli_usage_error(NULL, "there is no command \"%s\", did you mean \"%s\"?", name, meant.name);
+    return cli_usage_error(NULL, "there is no command \"%s\"", name);
 }
 
 /* What could not be written was not delivered, whatever the command thinks. */
@@ -73,6 +85,6 @@ int main(int argc, char **argv)
 
     const cli_command *command = cli_find_command(argv[0]);
     if (command == NULL)
-        return cli_usage_error(NULL, "there is no command \"%s\"", argv[0]);
+        return cli_no_command(argv[0]);
     return finish(command->run(&globals, argc, argv));
 }

@@ -12,6 +12,7 @@
 #include "cli.h"
 #include "config.h"
 #include "secret.h"
+#include "util/escape.h"
 
 enum { REPEATED_S = 60 }; /* what was said is not said again for so long */
 
@@ -21,8 +22,9 @@ static struct {
     _Atomic simba_log_level shown; /* on standard error */
     int events;                    /* descriptor of the event log, -1: none */
     pthread_mutex_t lock;          /* of what follows */
-    char said[300], kept_back[300];
+    char said[CLI_WARNING_SIZE];
     time_t said_at;
+    cli_warnings kept_back; /* those that were not shown, the first and the last */
 } journal = {.events = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Several processes may share an event log: a line is one write. */
@@ -32,6 +34,15 @@ static void add_event(const char *text)
     const int length = snprintf(line, sizeof line, "%s\n", text);
     if (journal.events >= 0 && length < (int)sizeof line)
         (void)!write(journal.events, line, (size_t)length);
+}
+
+/* With the lock. The last one is always there: it tells the state of things. */
+static void keep_back(const char *line)
+{
+    cli_warnings *kept = &journal.kept_back;
+    const unsigned at = kept->count < CLI_WARNINGS ? kept->count : CLI_WARNINGS - 1;
+    memcpy(kept->lines[at], line, sizeof kept->lines[0]);
+    kept->count++;
 }
 
 /* With the lock. */
@@ -51,18 +62,20 @@ static void print_log(void *user, simba_log_level level, const char *text)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     const unsigned known = (unsigned)level < 4 ? (unsigned)level : 3;
-    char line[sizeof journal.said];
+    char whole[2 * CLI_WARNING_SIZE];
+    char line[CLI_WARNING_SIZE];
     (void)user;
     if (level == SIMBA_LOG_EVENT) {
         add_event(text);
         return;
     }
-    snprintf(line, sizeof line, "%s: %s", names[known], text);
+    snprintf(whole, sizeof whole, "%s: %s", names[known], text);
+    simba__escape(whole, line, sizeof line); /* marks what does not fit */
     pthread_mutex_lock(&journal.lock);
     if (level <= journal.shown)
         say(line);
     else if (level == SIMBA_LOG_WARN)
-        memcpy(journal.kept_back, line, sizeof line);
+        keep_back(line);
     pthread_mutex_unlock(&journal.lock);
 }
 
@@ -71,9 +84,18 @@ void cli_show_warnings(bool show)
     pthread_mutex_lock(&journal.lock);
     if (journal.shown <= SIMBA_LOG_WARN) /* otherwise more was asked for */
         journal.shown = show ? SIMBA_LOG_WARN : SIMBA_LOG_ERROR;
-    if (show && journal.kept_back[0] != '\0')
-        say(journal.kept_back);
-    journal.kept_back[0] = '\0';
+    const unsigned kept = journal.kept_back.count;
+    if (show && kept > 0)
+        say(journal.kept_back.lines[kept <= CLI_WARNINGS ? kept - 1 : CLI_WARNINGS - 1]);
+    journal.kept_back.count = 0;
+    pthread_mutex_unlock(&journal.lock);
+}
+
+void cli_take_warnings(cli_warnings *ret_warnings)
+{
+    pthread_mutex_lock(&journal.lock);
+    *ret_warnings = journal.kept_back;
+    journal.kept_back.count = 0;
     pthread_mutex_unlock(&journal.lock);
 }
 

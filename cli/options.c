@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "cli.h"
+#include "util/escape.h"
+#include "util/guess.h"
 
 #define GLOBAL_OPTIONS 7
 #define HELP_COLUMN 24
@@ -66,12 +68,13 @@ static void print_help(const cli_syntax *syntax)
 
 int cli_usage_error(const char *command, const char *format, ...)
 {
+    char text[SIMBA__FORMAT_MAX];
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "simba%s%s: ", command != NULL ? " " : "", command != NULL ? command : "");
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "; see `simba %s%s--help`.\n", command != NULL ? command : "", command != NULL ? " " : "");
+    simba__escape_format(text, sizeof text, format, args);
     va_end(args);
+    fprintf(stderr, "simba%s%s: %s; see `simba %s%s--help`.\n", command != NULL ? " " : "",
+            command != NULL ? command : "", text, command != NULL ? command : "", command != NULL ? " " : "");
     return CLI_USAGE;
 }
 
@@ -128,7 +131,7 @@ static int store_value(const cli_syntax *syntax, const cli_option *option, const
         break;
     case CLI_DURATION:
         if (simba_duration_parse(text, option->value) < 0)
-            return cli_usage_error(syntax->command, "--%s wants a duration such as 500ms, 10s or 2m, not \"%s\"",
+            return cli_usage_error(syntax->command, "--%s wants a duration such as 500ms, 1.5s or 2m, not \"%s\"",
                                    option->name, text);
         /* So that it can be counted in nanoseconds, from now on. */
         if (*(int64_t *)option->value > SIMBA_LEASE_MAX_MS)
@@ -151,6 +154,19 @@ typedef struct reader {
     int at; /* the argument that is read now */
 } reader;
 
+static int no_such_option(const reader *r, const char *name, size_t length)
+{
+    simba__guess meant = {0};
+    for (size_t i = 0; i < r->own_count; i++)
+        simba__guess_offer(&meant, name, length, r->own[i].name);
+    for (size_t i = 0; i < r->global_count; i++)
+        simba__guess_offer(&meant, name, length, r->globals[i].name);
+    if (meant.name != NULL)
+        return cli_usage_error(r->syntax->command, "there is no option --%.*s, did you mean --%s?", (int)length, name,
+                               meant.name);
+    return cli_usage_error(r->syntax->command, "there is no option --%.*s", (int)length, name);
+}
+
 /* "--name", "--name=value" or "--name value". */
 static int read_long(reader *r)
 {
@@ -160,7 +176,7 @@ static int read_long(reader *r)
     if (option == NULL)
         option = find_option(r->globals, r->global_count, name, length);
     if (option == NULL)
-        return cli_usage_error(r->syntax->command, "there is no option --%.*s", (int)length, name);
+        return no_such_option(r, name, length);
     if (option->argument == NULL) {
         if (name[length] == '=')
             return cli_usage_error(r->syntax->command, "--%s takes no value", option->name);

@@ -6,6 +6,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <wchar.h>
+
+#include "util/escape.h"
 
 #define WIDTH_ELSEWHERE 80
 #define WIDTH_MIN 40
@@ -57,6 +60,43 @@ const char *term_off(const term *t)
 const char *term_pick(const term *t, const char *fancy, const char *plain)
 {
     return t->utf8 ? fancy : plain;
+}
+
+/* Of the first character, whose length is left in *ret_length. */
+static int columns_of_next(const char *text, size_t *ret_length)
+{
+    uint32_t code = 0;
+    const size_t length = simba__utf8_next(text, &code);
+    const int columns = length > 0 ? wcwidth((wchar_t)code) : -1;
+    *ret_length = length > 0 ? length : 1;
+    return columns >= 0 ? columns : 1; /* what the locale does not know */
+}
+
+int term_columns(const char *text)
+{
+    int columns = 0;
+    for (size_t length; *text != '\0'; text += length)
+        columns += columns_of_next(text, &length);
+    return columns;
+}
+
+void term_cell(const term *t, const char *text, int width)
+{
+    const int columns = term_columns(text);
+    if (columns <= width) {
+        fprintf(t->stream, "%s%*s", text, width - columns, "");
+        return;
+    }
+    int used = 0;
+    size_t length;
+    for (const char *at = text; *at != '\0'; at += length) {
+        const int next = columns_of_next(at, &length);
+        if (used + next > width - 1)
+            break;
+        fwrite(at, 1, length, t->stream);
+        used += next;
+    }
+    fprintf(t->stream, "%s%*s", term_pick(t, "…", "~"), width - 1 - used, "");
 }
 
 void term_wrap(const term *t, term_style style, unsigned indent, const char *text)

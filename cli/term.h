@@ -37,6 +37,12 @@ const char *term_off(const term *t);
 /* `fancy` where the locale has UTF-8, `plain` elsewhere. */
 const char *term_pick(const term *t, const char *fancy, const char *plain);
 
+/* Columns that a text takes on the screen. The text is escaped already, see util/escape.h. */
+int term_columns(const char *text);
+
+/* Print escaped text in exactly so many columns: filled up with blanks, or cut off and marked. */
+void term_cell(const term *t, const char *text, int width);
+
 /* Print ASCII text in `style`, broken between words, every line indented. */
 void term_wrap(const term *t, term_style style, unsigned indent, const char *text);
 

@@ -17,13 +17,26 @@ if(TARGET simba)
 endif()
 
 install(TARGETS ${_shared} EXPORT simba-targets)
-install(TARGETS ${_static})
+install(TARGETS ${_static} EXPORT simba-static-targets)
+
+# All that is installed, and nothing else: what ./run builds.
+add_custom_target(installed DEPENDS ${_shared} ${_static})
+if(TARGET simba)
+    add_dependencies(installed simba)
+endif()
 install(FILES include/simba.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/simba DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
 # --- find_package(simba) --------------------------------------------------------------------------
 set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/simba)
 install(EXPORT simba-targets NAMESPACE simba:: DESTINATION ${_package_dir})
+install(EXPORT simba-static-targets NAMESPACE simba:: DESTINATION ${_package_dir})
+# Whoever links the static library links what it uses, which the package looks for there and then.
+target_link_libraries(simba_static INTERFACE "$<INSTALL_INTERFACE:${SIMBA_PC_LIBS}>")
+list(JOIN SIMBA_PC_REQUIRES " " _static_requires)
+if(_static_requires)
+    target_link_libraries(simba_static INTERFACE $<INSTALL_INTERFACE:PkgConfig::SIMBA_STATIC>)
+endif()
 configure_package_config_file(packaging/simba-config.cmake.in "${PROJECT_BINARY_DIR}/packaging/simba-config.cmake"
     INSTALL_DESTINATION ${_package_dir})
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/packaging/simba-config-version.cmake"

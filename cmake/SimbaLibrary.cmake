@@ -9,7 +9,6 @@
 find_package(PkgConfig REQUIRED)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
-pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.40)
 
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
@@ -34,6 +33,8 @@ else()
     # A sanitizer's runtime is only in the program: then the library has symbols that are undefined, and rightly so.
     set(_no_undefined -Wl,--no-undefined)
 endif()
+
+include(SimbaHardening)
 
 # simba_glob(<variable> <pattern>…): the matching files of the source tree, none if there is no such directory.
 function(simba_glob variable)
@@ -63,26 +64,26 @@ endfunction()
 function(_simba_static_library name objects output)
     add_library(${name} STATIC $<TARGET_OBJECTS:${objects}>)
     set_target_properties(${name} PROPERTIES OUTPUT_NAME ${output} LINKER_LANGUAGE C)
-    target_include_directories(${name} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>")
-    target_link_libraries(${name} PRIVATE simba_flags)
+    target_include_directories(${name} PUBLIC
+        "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+    target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:simba_flags>)
+    target_compile_definitions(${name} INTERFACE $<INSTALL_INTERFACE:SIMBA_STATIC>)
 endfunction()
 
 # --- libsimba -------------------------------------------------------------------------------------
-simba_glob(_sources src/core/*.c src/runtime/*.c src/api/*.c src/util/*.c src/backends/*.c)
+simba_glob(_sources src/core/*.c src/net/*.c src/runtime/*.c src/api/*.c src/util/*.c src/backends/*.c)
 _simba_object_library(simba_objects ${_sources})
 target_include_directories(simba_objects PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_BINARY_DIR}/generated")
-target_link_libraries(simba_objects PRIVATE PkgConfig::LIBUV)
 # For src/backends/registry.c: a line for every store that was built or left out.
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/generated/stores.inc"
     CONTENT "$<JOIN:$<TARGET_PROPERTY:simba_objects,SIMBA_STORES>,\n>\n")
 _simba_shared_library(simba_shared simba_objects simba)
 set_target_properties(simba_shared PROPERTIES EXPORT_NAME simba)
-target_link_libraries(simba_shared PRIVATE $<BUILD_INTERFACE:PkgConfig::LIBUV>)
 add_library(simba::simba ALIAS simba_shared)
 _simba_static_library(simba_static simba_objects simba)
-target_link_libraries(simba_static PRIVATE PkgConfig::LIBUV)
-set(SIMBA_PC_REQUIRES "libuv >= 1.40") # for simba.pc
-set(SIMBA_PC_LIBS -pthread)            # and those that have no pkg-config file
+set_target_properties(simba_static PROPERTIES EXPORT_NAME static)
+set(SIMBA_PC_REQUIRES "")   # for simba.pc
+set(SIMBA_PC_LIBS -pthread) # and those that have no pkg-config file
 
 set(SIMBA_BACKENDS "") # those that are built
 
@@ -100,7 +101,7 @@ function(simba_backend name)
     simba_glob(sources src/backends/${name}/*.c)
     target_sources(simba_objects PRIVATE ${sources})
     set_property(TARGET simba_objects APPEND PROPERTY SIMBA_STORES "BUILT(${name})")
-    target_compile_definitions(simba_static INTERFACE SIMBA_WITH_${upper}=1)
+    target_compile_definitions(simba_static INTERFACE $<BUILD_INTERFACE:SIMBA_WITH_${upper}=1>)
     if(arg_PKG)
         pkg_check_modules(${upper} IMPORTED_TARGET ${arg_PKG})
         if(NOT ${upper}_FOUND)
@@ -109,8 +110,10 @@ function(simba_backend name)
         endif()
         target_link_libraries(simba_objects PRIVATE PkgConfig::${upper})
         target_link_libraries(simba_shared PRIVATE $<BUILD_INTERFACE:PkgConfig::${upper}>)
-        target_link_libraries(simba_static PRIVATE PkgConfig::${upper})
-        set(SIMBA_PC_REQUIRES ${SIMBA_PC_REQUIRES} ${arg_PKG} PARENT_SCOPE)
+        target_link_libraries(simba_static PRIVATE $<BUILD_INTERFACE:PkgConfig::${upper}>)
+        list(APPEND SIMBA_PC_REQUIRES ${arg_PKG})
+        list(REMOVE_DUPLICATES SIMBA_PC_REQUIRES) # two stores may need the same
+        set(SIMBA_PC_REQUIRES ${SIMBA_PC_REQUIRES} PARENT_SCOPE)
     endif()
     if(arg_LIB)
         find_library(SIMBA_${upper}_LIBRARY ${arg_LIB})
@@ -125,7 +128,7 @@ function(simba_backend name)
         target_include_directories(simba_${name}_client SYSTEM INTERFACE "${SIMBA_${upper}_INCLUDE_DIR}")
         target_link_libraries(simba_objects PRIVATE simba_${name}_client)
         target_link_libraries(simba_shared PRIVATE $<BUILD_INTERFACE:simba_${name}_client>)
-        target_link_libraries(simba_static PRIVATE simba_${name}_client)
+        target_link_libraries(simba_static PRIVATE $<BUILD_INTERFACE:simba_${name}_client>)
         set(SIMBA_PC_LIBS ${SIMBA_PC_LIBS} -l${arg_LIB} PARENT_SCOPE)
     endif()
     set(SIMBA_BACKENDS ${SIMBA_BACKENDS} ${name} PARENT_SCOPE)
@@ -142,5 +145,6 @@ if(_sources)
     target_link_libraries(simba_tck PUBLIC simba_shared)
     add_library(simba::tck ALIAS simba_tck)
     _simba_static_library(simba_tck_static simba_tck_objects simba-tck)
+    set_target_properties(simba_tck_static PROPERTIES EXPORT_NAME tck_static)
     target_link_libraries(simba_tck_static PUBLIC simba_static)
 endif()

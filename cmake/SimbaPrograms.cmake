@@ -1,11 +1,14 @@
-# The command, the benchmarks and the examples. All of them see the public headers and the shared libraries only.
+# The command, the benchmarks and the examples. All of them see the public headers and the shared libraries only, but for
+# two files that the command and the library both compile: how text from outside is escaped, and what was meant by a name
+# that there is not.
 
 # --- the command: <build directory>/simba ---------------------------------------------------------
-simba_glob(_sources cli/*.c)
+simba_glob(_sources cli/*.c cli/*/*.c)
 if(SIMBA_CLI AND _sources)
-    add_executable(simba ${_sources})
-    target_include_directories(simba PRIVATE "${PROJECT_SOURCE_DIR}/cli")
-    target_link_libraries(simba PRIVATE simba_flags simba_shared PkgConfig::LIBUV)
+    simba_glob(_common src/util/escape.c src/util/guess.c)
+    add_executable(simba ${_sources} ${_common})
+    target_include_directories(simba PRIVATE "${PROJECT_SOURCE_DIR}/cli" "${PROJECT_SOURCE_DIR}/src")
+    target_link_libraries(simba PRIVATE simba_flags simba_shared)
     if(TARGET simba_tck)
         target_link_libraries(simba PRIVATE simba_tck)
     endif()
@@ -26,14 +29,14 @@ if(SIMBA_BENCH AND _programs AND TARGET PkgConfig::SQLITE)
         if(TARGET PkgConfig::${_upper})
             add_executable(bench_${_store} ${_source} ${_shared})
             target_include_directories(bench_${_store} PRIVATE "${PROJECT_SOURCE_DIR}/src")
-            target_link_libraries(bench_${_store} PRIVATE simba_flags simba_static PkgConfig::LIBUV PkgConfig::${_upper})
+            target_link_libraries(bench_${_store} PRIVATE simba_flags simba_static PkgConfig::${_upper})
             set_target_properties(bench_${_store} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
         endif()
     endforeach()
     foreach(_source IN LISTS _programs)
         get_filename_component(_name ${_source} NAME_WE)
         add_executable(${_name} ${_source} ${_shared})
-        target_link_libraries(${_name} PRIVATE simba_flags simba_shared PkgConfig::LIBUV PkgConfig::SQLITE)
+        target_link_libraries(${_name} PRIVATE simba_flags simba_shared PkgConfig::SQLITE)
         target_compile_definitions(${_name} PRIVATE "BENCH_SOURCES=\"${PROJECT_SOURCE_DIR}/bench\"")
         set_target_properties(${_name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
     endforeach()

@@ -18,7 +18,7 @@ set(_test_environment
     "HOME=${PROJECT_BINARY_DIR}/tests/home"
     "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1"
     "UBSAN_OPTIONS=print_stacktrace=1"
-    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp")
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
 set(_test_environment_changes
     SIMBA_URL=unset: XDG_DATA_HOME=unset: XDG_STATE_HOME=unset: XDG_CONFIG_HOME=unset: XDG_RUNTIME_DIR=unset:)
 
@@ -54,7 +54,7 @@ add_library(simba_test_base INTERFACE)
 target_include_directories(simba_test_base INTERFACE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
 target_compile_options(simba_test_base INTERFACE -UNDEBUG)
 target_compile_definitions(simba_test_base INTERFACE "SIMBA_TEST_SOURCES=\"${PROJECT_SOURCE_DIR}/tests\"")
-target_link_libraries(simba_test_base INTERFACE simba_flags PkgConfig::CMOCKA PkgConfig::LIBUV)
+target_link_libraries(simba_test_base INTERFACE simba_flags PkgConfig::CMOCKA)
 if(TARGET simba_tck_static)
     target_link_libraries(simba_test_base INTERFACE simba_tck_static)
 endif()
@@ -125,7 +125,7 @@ endforeach()
 # The simulator, for its tests and for <build directory>/simba-sim, the long run.
 simba_glob(_sources tests/sim/*.c)
 list(FILTER _sources EXCLUDE REGEX "/(main|test_[a-z_]+)\\.c$")
-simba_glob(_timeline cli/timeline*.c cli/term.c)
+simba_glob(_timeline cli/timeline/*.c cli/term.c)
 add_library(simba_sim STATIC ${_sources} ${_timeline})
 target_include_directories(simba_sim PRIVATE "${PROJECT_SOURCE_DIR}/cli")
 target_link_libraries(simba_sim PUBLIC simba_test_base)
@@ -191,7 +191,8 @@ endforeach()
 # A consumer of a sanitized library would have to be sanitized too: not what is to be shown here.
 if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
     _simba_add_test(install consumer
-        COMMAND "${PROJECT_SOURCE_DIR}/tests/install/run" "${PROJECT_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_C_COMPILER}")
+        COMMAND "${PROJECT_SOURCE_DIR}/tests/install/run" "${PROJECT_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_C_COMPILER}"
+        $<CONFIG>)
     _simba_add_test(install docs
         COMMAND "${PROJECT_SOURCE_DIR}/tests/docs/run" "${PROJECT_SOURCE_DIR}" "${CMAKE_C_COMPILER}")
 endif()

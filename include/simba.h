@@ -73,7 +73,8 @@ enum {
 #undef SIMBA_ERROR_ENUM
 };
 
-/* Where a failing call leaves its words. The caller owns it; nothing is remembered behind its back. */
+/* Where a failing call leaves its words. The caller owns it; nothing is remembered behind its back. The text is UTF-8 that a
+ * terminal can show: control characters in what a store answered appear as \xNN, here and in the log. */
 typedef struct simba_error {
     int code;
     char text[256];
@@ -91,7 +92,8 @@ SIMBA_API const char *simba_error_text(int code);
 #define SIMBA_TTL_MIN_MS 10                      /* shortest time to live */
 #define SIMBA_LEASE_MAX_MS INT64_C(315360000000) /* longest ttl + transition: ten years */
 
-/* Who owns a mutex. Nobody: id "" and zeroes. Times are on the store's clock. Where leases are sessions, the two ends are
+/* Who owns a mutex. Nobody: id "" and zeroes. The id is what the store has, whoever wrote that: it may be no UTF-8, and is
+ * not for a terminal as it stands. Times are on the store's clock, and 0 if unknown. Where leases are sessions, the two ends are
  * INT64_MAX: as long as the session lives. */
 typedef struct simba_owner {
     char id[SIMBA_ID_MAX + 1];
@@ -145,7 +147,8 @@ typedef enum simba_status {
 
 SIMBA_API const char *simba_status_name(simba_status status);
 
-/* "500ms", "10s", "2m", "1h"; a unit is required, fractions are not taken. SIMBA_EINVAL otherwise. */
+/* "500ms", "10s", "1.5m", "1h"; a unit is required, and a fraction has to come to whole milliseconds. SIMBA_EINVAL
+ * otherwise. */
 SIMBA_API int simba_duration_parse(const char *text, int64_t *ret_ms);
 
 /* --- contender ids ------------------------------------------------------------------------------ */

@@ -235,28 +235,22 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
     outer->timer_clear(outer, timer);
 }
 
-static int host_input_add(simba_host *host, simba_input *input)
+static int host_watch_add(simba_host *host, simba_watch *watch)
 {
     simba_host *outer = of_host(host)->outer;
-    return outer->input_add(outer, input);
+    return outer->watch_add(outer, watch);
 }
 
-static void host_input_remove(simba_host *host, simba_input *input)
+static int host_watch_change(simba_host *host, simba_watch *watch, unsigned interest)
 {
     simba_host *outer = of_host(host)->outer;
-    outer->input_remove(outer, input);
+    return outer->watch_change(outer, watch, interest);
 }
 
-static void host_enter(simba_host *host)
+static void host_watch_remove(simba_host *host, simba_watch *watch)
 {
     simba_host *outer = of_host(host)->outer;
-    outer->enter(outer);
-}
-
-static void host_leave(simba_host *host)
-{
-    simba_host *outer = of_host(host)->outer;
-    outer->leave(outer);
+    outer->watch_remove(outer, watch);
 }
 
 static void host_closed(simba_host *host)
@@ -269,7 +263,6 @@ static void make_host(struct wrapper *wrapper, simba_host *outer)
 {
     wrapper->outer = outer;
     wrapper->host = (simba_host){
-        .loop = outer->loop,
         .workers = outer->workers,
         .now = host_now,
         .epoch_us = host_epoch_us,
@@ -287,10 +280,9 @@ static void make_host(struct wrapper *wrapper, simba_host *outer)
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
-        .input_add = host_input_add,
-        .input_remove = host_input_remove,
-        .enter = host_enter,
-        .leave = host_leave,
+        .watch_add = host_watch_add,
+        .watch_change = host_watch_change,
+        .watch_remove = host_watch_remove,
         .closed = host_closed,
     };
 }
@@ -430,12 +422,6 @@ static int64_t wrapper_session_ms(void *self)
     return wrapper->inner->session_ms(wrapper->inner_self);
 }
 
-static bool wrapper_direct(void *self)
-{
-    struct wrapper *wrapper = self;
-    return wrapper->inner->direct(wrapper->inner_self);
-}
-
 simba_backend tck_fault_wrapper_table(const simba_backend *inner)
 {
     static const char *const keys[] = {"inner", NULL};
@@ -455,6 +441,5 @@ simba_backend tck_fault_wrapper_table(const simba_backend *inner)
         .fini = wrapper_fini,
         .accepts = wrapper_accepts,
         .session_ms = wrapper_session_ms,
-        .direct = inner->direct ? wrapper_direct : NULL,
     };
 }

@@ -304,7 +304,7 @@ void tck_threads_join(tck *t)
 const char *tck_mutex(tck *t, const char *suffix)
 {
     char *name = tck_alloc(t, SIMBA_MUTEX_BYTES + 1);
-    snprintf(name, SIMBA_MUTEX_BYTES + 1, "tck-%s-%s%s%s", t->random, t->name, suffix ? "-" : "", suffix ? suffix : "");
+    snprintf(name, SIMBA_MUTEX_BYTES + 1, "tck-%s-%s%s%s", t->lane, t->name, suffix ? "-" : "", suffix ? suffix : "");
     return name;
 }
 

@@ -38,7 +38,7 @@ struct tck {
     int64_t ttl_ms, transition_ms, patience_ms;
     FILE *out;
     bool verbose;
-    char random[9];
+    char lane[4]; /* a part of the names of our mutexes that no other run has now, see tck.c */
 
     /* The case that runs now. */
     const char *name;

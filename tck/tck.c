@@ -172,32 +172,66 @@ static int check_options(const simba_tck_options *options, simba_error *err)
     return 0;
 }
 
-/* A mutex can be had and given back. */
-static int try_mutex(simba_client *client, const tck *t, simba_error *err)
+/* --- lanes -----------------------------------------------------------------------------------------
+ * A store keeps a row for every mutex that it has ever seen, and the kit uses more than a thousand. So that a second run
+ * uses the same ones again, while two at the same time do not, a run has a lane, which is a part of its mutexes' names,
+ * and holds the lane's own mutex until it is over. */
+
+#define LANES 8
+
+struct lane {
+    simba_client *client;
+    simba_locker *locker;
+};
+
+/* The lane of a run that was killed stays taken for as long as any lease that the run may have left behind. */
+static simba_timing lane_timing(const tck *t)
+{
+    simba_timing timing = tck_timing_long(t);
+    timing.stop_margin_ms = 0;
+    timing.transition_ms = 2 * t->patience_ms;
+    return tck_timing_option(t, timing);
+}
+
+static int try_lane(tck *t, unsigned number, struct lane *lane, simba_error *err)
 {
     char mutex[40];
-    snprintf(mutex, sizeof mutex, "tck-%s-first", t->random);
-    simba_locker *locker;
-    int rc = simba_locker_new(client, mutex, NULL, err, &locker);
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    options.timing = lane_timing(t);
+    snprintf(t->lane, sizeof t->lane, "%u", number);
+    snprintf(mutex, sizeof mutex, "tck-lane-%s", t->lane);
+    int rc = simba_locker_new(lane->client, mutex, &options, err, &lane->locker);
     if (rc < 0)
         return rc;
-    rc = simba_locker_acquire(locker, 0, err); /* nobody else knows the name */
+    rc = simba_locker_acquire(lane->locker, 0, err);
     if (rc == 0)
-        rc = simba_locker_release(locker, err);
-    simba_locker_free(locker);
+        return 0;
+    simba_locker_free(lane->locker);
+    lane->locker = NULL;
     return rc;
 }
 
-/* What is wrong with a URL, or that there is no store behind it, should be said once, and not by every case. */
-static int try_store(const tck *t, simba_error *err)
+/* What is wrong with a URL, or that there is no store behind it, is said here, and not by every case. */
+static int take_lane(tck *t, struct lane *lane, simba_error *err)
 {
-    simba_client *client;
-    int rc = simba_client_open(t->url, NULL, err, &client);
+    int rc = simba_client_open(t->url, NULL, err, &lane->client);
     if (rc < 0)
         return rc;
-    rc = try_mutex(client, t, err);
-    simba_client_close(client);
+    simba_error taken = {0};
+    for (unsigned i = 0; i < LANES; i++) {
+        rc = try_lane(t, i, lane, &taken);
+        if (rc != SIMBA_ETIMEDOUT)
+            break;
+    }
+    if (rc < 0 && err)
+        *err = taken;
     return rc;
+}
+
+static void leave_lane(struct lane *lane)
+{
+    simba_locker_free(lane->locker);
+    simba_client_close(lane->client);
 }
 
 /* What the store behind the URL is capable of. */
@@ -207,7 +241,8 @@ static int find_caps(const char *url, simba_error *err, unsigned *ret_caps)
     const int rc = simba_url_parse(url, err, &parsed);
     if (rc < 0)
         return rc;
-    *ret_caps = simba_backend_find(simba_url_scheme(parsed))->caps;
+    const simba_backend *backend = simba_backend_find(simba_url_scheme(parsed));
+    *ret_caps = backend ? backend->caps : 0; /* opening it says what is wrong */
     simba_url_free(parsed);
     return 0;
 }
@@ -226,29 +261,30 @@ int simba_tck_run(const char *url, const simba_tck_options *options, simba_error
         return fail(err, SIMBA_EINVAL, "the kit needs a URL");
 
     struct run run = {.only = options->only};
+    struct lane lane = {NULL, NULL};
     tck *t = &run.kit;
-    char random[SIMBA_ID_MAX + 1];
-    if (simba_id_uuid(random) < 0)
-        return fail(err, SIMBA_ESYSTEM, "no randomness");
-    snprintf(t->random, sizeof t->random, "%.8s", random);
+    each_case(count_case, &run);
+    if (run.selected == 0)
+        return fail(err, SIMBA_ENOTFOUND, "no case has a name that matches");
     t->url = url;
     t->out = options->out ? options->out : stdout;
     t->ttl_ms = options->ttl_ms;
     t->transition_ms = options->transition_ms;
     t->patience_ms = options->patience_ms;
     t->verbose = options->verbose;
-    rc = try_store(t, err);
+    rc = find_caps(url, err, &t->caps);
     if (rc == 0)
-        rc = find_caps(url, err, &t->caps);
-    if (rc < 0)
+        rc = take_lane(t, &lane, err);
+    if (rc == 0 && !start_watchdog(&run.dog, t))
+        rc = fail(err, SIMBA_ESYSTEM, "cannot start a thread");
+    if (rc < 0) {
+        leave_lane(&lane);
         return rc;
-
-    if (!start_watchdog(&run.dog, t))
-        return fail(err, SIMBA_ESYSTEM, "cannot start a thread");
-    each_case(count_case, &run);
+    }
     fprintf(t->out, "1..%u\n", run.selected);
     each_case(run_case, &run);
     stop_watchdog(&run.dog);
+    leave_lane(&lane);
     if (ret_result)
         *ret_result = run.result;
     return run.result.failed > 0;

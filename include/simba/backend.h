@@ -2,11 +2,9 @@
  *
  * Threads. A client works in turns. A turn is a stretch of code that holds the client's turn lock: at any moment at
  * most one thread is in a turn of a given client. Every function of the table except `init` and `fini` is called in a
- * turn, on whatever thread runs it; with SIMBA_CAP_LOOP_THREAD only on the loop thread, unless `direct` says otherwise.
- * Every function of the host table must be called in a turn too, except those marked "any thread". Back ends that use
- * libuv handles (host->loop) touch them on the loop thread only, and their libuv callbacks open a turn with host->enter
- * and close it with host->leave. No function of the host table calls back into the back end before it returns, except
- * leave.
+ * turn, on whatever thread runs it: no thread is special. Every function of the host table must be called in a turn too,
+ * except those marked "any thread". No function of the host table calls back into the back end before it returns. A turn
+ * must not block: what may block is a job (host->work).
  *
  * Completion. Every request that was submitted completes exactly once, by host->complete or host->fail, at the latest
  * at its deadline. Completing may happen inside `submit`: it only queues, and the runtime looks at the queue after the
@@ -46,9 +44,7 @@
 extern "C" {
 #endif
 
-#define SIMBA_BACKEND_VERSION 1
-
-struct uv_loop_s;
+#define SIMBA_BACKEND_VERSION 2
 
 /* A point on this host's boot-time clock, which counts suspended time and never steps. A type of its own, so that the
  * compiler refuses to mix it with the store's clock. */
@@ -129,24 +125,38 @@ typedef struct simba_push {
     int64_t now_ms;    /* ACQUIRED: the store's clock */
 } simba_push;
 
+/* How long may a job take, and so, whom may it keep? A thread that has a time limit, or that can be called off, cannot be got
+ * out of a job. */
+typedef enum simba_job_length {
+    SIMBA_JOB_BRIEF,   /* some 10 ms, whoever else has to be waited for: for any thread that waits for the outcome */
+    SIMBA_JOB_LONG,    /* as long as its requests have: for threads that wait without a limit */
+    SIMBA_JOB_PATIENT, /* longer than that: for worker threads only */
+} simba_job_length;
+
 /* Work that may block. `run` is called outside any turn, on a worker thread or on a thread of the application that waits
  * for the outcome; `done` in a turn after it. The back end owns the job and leaves it alone in between. */
 typedef struct simba_job simba_job;
 struct simba_job {
     void (*run)(simba_job *job);
     void (*done)(simba_job *job);
-    bool patient; /* may block for longer than who waits for it would: for worker threads only */
+    simba_job_length length;
     simba_job *next;
 };
 
-/* A descriptor from which answers and pushes come. It is watched by the loop thread, or by a thread of the application
- * that waits for an answer, which saves that answer the way over the loop thread. */
-typedef struct simba_input simba_input;
-struct simba_input {
-    /* In a turn, on whatever thread has noticed: read, and do not block. There may be nothing to read. */
-    void (*ready)(simba_input *input);
+/* A descriptor that is watched, by whatever thread waits: in the best case the one that waits for the answer. */
+enum { SIMBA_READABLE = 1 << 0, SIMBA_WRITABLE = 1 << 1 };
+typedef struct simba_watch simba_watch;
+struct simba_watch {
+    /* In a turn: `events` of those that were asked for have come about, or an error has. Each is reported once, and then
+     * again only when more has come: go on until the descriptor would block, and do not block. There may be nothing. */
+    void (*ready)(simba_watch *watch, unsigned events);
     int fd;
-    simba_input *next; /* the runtime's */
+    unsigned interest; /* SIMBA_READABLE, SIMBA_WRITABLE: as at first, and then as set by watch_change */
+    bool answers;      /* answers to requests come here, so who waits for one is to read it itself */
+
+    /* The runtime's. */
+    simba_watch *next;
+    unsigned looked;
 };
 
 typedef struct simba_timer simba_timer;
@@ -159,7 +169,6 @@ struct simba_timer {
 /* What the runtime offers a back end. */
 typedef struct simba_host simba_host;
 struct simba_host {
-    struct uv_loop_s *loop;
     unsigned workers; /* how many threads there will be for `work`; `init` may change it */
 
     simba_local (*now)(simba_host *host);  /* any thread */
@@ -190,14 +199,12 @@ struct simba_host {
     void (*timer_set)(simba_host *host, simba_timer *timer, simba_local at);
     void (*timer_clear)(simba_host *host, simba_timer *timer);
 
-    /* On the loop thread. SIMBA_ENOMEM, SIMBA_ESYSTEM. The input stays put until it is removed: on any thread, and before
-     * its descriptor is closed. Removing one that is not there does nothing. */
-    int (*input_add)(simba_host *host, simba_input *input);
-    void (*input_remove)(simba_host *host, simba_input *input);
-
-    /* Open and close a turn, for libuv callbacks. */
-    void (*enter)(simba_host *host);
-    void (*leave)(simba_host *host);
+    /* SIMBA_ENOMEM, SIMBA_ESYSTEM. The watch stays put until it is removed, which is before its descriptor is closed.
+     * Removing one that is not there does nothing. What is there already when it is added, or when its interest is
+     * changed, is reported too. */
+    int (*watch_add)(simba_host *host, simba_watch *watch);
+    int (*watch_change)(simba_host *host, simba_watch *watch, unsigned interest);
+    void (*watch_remove)(simba_host *host, simba_watch *watch);
 
     /* `close` is over: nothing of the back end will run any more. */
     void (*closed)(simba_host *host);
@@ -226,11 +233,10 @@ enum {
     SIMBA_CAP_SESSION = 1 << 2,     /* leases are sessions, see above */
     SIMBA_CAP_STORE_CLOCK = 1 << 3, /* leases are judged on a clock of the store */
     SIMBA_CAP_QUEUE = 1 << 4,       /* a waiter leaves something in the store and has to RELEASE it */
-    SIMBA_CAP_LOOP_THREAD = 1 << 5, /* call submit, watch, unwatch and flush on the loop thread only */
-    SIMBA_CAP_WATCH_FREE = 1 << 6,  /* watching costs nothing: watch also what we hold, to learn of a revocation */
-    SIMBA_CAP_LIST = 1 << 7,        /* LIST and FORCE_RELEASE work */
-    SIMBA_CAP_EXAMINE = 1 << 8,     /* EXAMINE works */
-    SIMBA_CAP_PREPARE = 1 << 9,     /* PREPARE works: opening the store does not make everything by itself */
+    SIMBA_CAP_WATCH_FREE = 1 << 5,  /* watching costs nothing: watch also what we hold, to learn of a revocation */
+    SIMBA_CAP_LIST = 1 << 6,        /* LIST and FORCE_RELEASE work */
+    SIMBA_CAP_EXAMINE = 1 << 7,     /* EXAMINE works */
+    SIMBA_CAP_PREPARE = 1 << 8,     /* PREPARE works: opening the store does not make everything by itself */
 };
 
 typedef struct simba_backend {
@@ -241,7 +247,7 @@ typedef struct simba_backend {
     unsigned caps;
     unsigned workers; /* threads for host->work, see there */
 
-    /* On the thread that opens the client, before its loop runs; may block. */
+    /* On the thread that opens the client, in no turn and before there are any; may block. */
     int (*init)(void *self, simba_host *host, const simba_url *url, simba_error *err);
     void (*submit)(void *self, simba_request *request);
     /* The turn is over: send what was submitted, in one go. */
@@ -252,16 +258,11 @@ typedef struct simba_backend {
     int (*watch)(void *self, simba_topic *topic);
     void (*unwatch)(void *self, simba_topic *topic);
     void (*woken)(void *self);
-    /* On the loop thread. Complete what is outstanding, stop every handle and timer, then call host->closed, now or
-     * later. Nothing is submitted after this. */
+    /* Complete what is outstanding, remove every watch, clear every timer, then call host->closed, now or later. Nothing is
+     * submitted after this. */
     void (*close)(void *self);
-    /* After the loop and the workers have ended. */
+    /* After the client's threads have ended. */
     void (*fini)(void *self);
-    /* With SIMBA_CAP_LOOP_THREAD only, and may be NULL: could you be called on this thread right now, without touching the
-     * loop? If so, one of submit with flush, watch with unwatch, or woken is called here, which saves the caller the way
-     * over the loop thread. What turns out to need the loop after all is left to `woken`, by host->wake; until that has
-     * been called there, the answer is no. */
-    bool (*direct)(void *self);
     /* May be NULL: can a mutex have this name, which is a good one by our own rules, in a store of this URL? Otherwise
      * SIMBA_EINVAL and a sentence. Any thread, in a turn or not. */
     int (*accepts)(const simba_url *url, const char *mutex, simba_error *err);

@@ -1,9 +1,10 @@
 /* The conformance kit: judges a store by its URL.
  *
  * It opens clients on the URL, makes them fight, cuts them off from the store, loses replies, and checks that the
- * promises hold. It needs no test framework and writes TAP. The store may hold other data, and several kits may run on
- * it at once: the mutexes of a run have names that begin with "tck-" and a random part (but for one, which needs all of
- * its 66 characters to be of four bytes), and none of them stays owned. A case that hangs in the library ends the
+ * promises hold. It needs no test framework and writes TAP. The store may hold other data, and up to eight kits may run
+ * on it at once: the mutexes of a run have names that begin with "tck-" and the number of a lane that the run has to itself
+ * (but for one, which needs all of its 66 characters to be of four bytes). None of them stays owned. Stores that keep a row
+ * of every mutex keep those of the kit, about 1,150; a later run uses them again. A case that hangs in the library ends the
  * process, with "Bail out!" and its name, when ten times the patience is over. */
 #ifndef SIMBA_TCK_H
 #define SIMBA_TCK_H
@@ -35,7 +36,8 @@ typedef struct simba_tck_result {
 } simba_tck_result;
 
 /* Run the cases against `url` (NULL: $SIMBA_URL). Returns 0 when none failed, 1 when one did, and a negative code with
- * words in `err` when the kit itself could not run. `options` and `ret_result` may be NULL. */
+ * words in `err` when the kit itself could not run: SIMBA_ENOTFOUND if `only` matches no case, SIMBA_ETIMEDOUT if eight kits
+ * run on the store already. `options` and `ret_result` may be NULL. */
 SIMBA_API int simba_tck_run(const char *url, const simba_tck_options *options, simba_error *err,
                             simba_tck_result *ret_result);
 

@@ -8,8 +8,9 @@
 #include "util/mem.h"
 #include "util/text.h"
 
-/* How long an attempt that is given up may take to give back what it got, before acquire returns without that. */
-enum { LEAVE_MS = 100 };
+/* How long an attempt that is given up may take to give back what it got, before acquire returns without that; and how long
+ * one that tries once waits for the attempt before it. Acquire has promised to be back within 100 ms. */
+enum { LEAVE_MS = 50, ONCE_MS = 80 };
 
 struct simba_locker {
     simba__member member; /* first */
@@ -117,7 +118,7 @@ static void wait_for_it(simba_locker *locker, simba_local until)
         } else if (stopping && simba__local_reached(client->now, until)) {
             break;
         } else {
-            simba__turn_await(client, &locker->changed, until);
+            simba__turn_await(client, &locker->changed, until, SIMBA_JOB_BRIEF);
         }
     }
 }
@@ -127,7 +128,7 @@ static bool is_through(simba_locker *locker, simba_local until)
 {
     simba_client *client = locker->member.party.client;
     while (locker->member.party.running && !locker->cancelled && !simba__local_reached(client->now, until))
-        simba__turn_await(client, &locker->changed, until);
+        simba__turn_await(client, &locker->changed, until, SIMBA_JOB_BRIEF);
     return !locker->member.party.running;
 }
 
@@ -171,7 +172,7 @@ static int acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
     locker->waiting = true;
     locker->cancelled = false;
     locker->reason = SIMBA_REASON_NONE;
-    const simba_local at_once = simba__local_add(client->now, LEAVE_MS * SIMBA__NS_PER_MS);
+    const simba_local at_once = simba__local_add(client->now, ONCE_MS * SIMBA__NS_PER_MS);
     if (!is_through(locker, timeout_ms == 0 ? at_once : until)) {
         simba__fail(&locker->acquire_error, SIMBA_EUNAVAILABLE,
                     "acquire %s: the store has not answered yet to the end of the attempt before this one", mutex);
@@ -215,7 +216,7 @@ static int release(simba_locker *locker, simba_error *err)
     locker->unsure = false;
     send_stop(locker);
     while (locker->member.party.running)
-        simba__turn_await(client, &locker->changed, SIMBA__NEVER);
+        simba__turn_await(client, &locker->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
     locker->held = false;
     locker->releasing = false;
     if (client->closing)

@@ -7,6 +7,7 @@
 
 #include "backends/schemes.h"
 #include "util/error.h"
+#include "util/guess.h"
 
 #define BUILT(name) extern const simba_backend simba__backend_##name;
 #define LEFT_OUT(name, option)
@@ -70,7 +71,10 @@ int simba__registry_find(const char *scheme, simba_error *err, const simba_backe
     }
     char known[128] = "";
     size_t length = 0;
+    simba__guess meant = {0};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        for (const char *const *name = own[i].schemes; *name; name++)
+            simba__guess_offer(&meant, scheme, strlen(scheme), *name);
         if (!own[i].backend && has_scheme(own[i].schemes, scheme))
             return simba__fail(err, SIMBA_ENOTBUILT,
                                "%s:// needs the %s store, which this simba was built without; take one that has it, or "
@@ -80,7 +84,9 @@ int simba__registry_find(const char *scheme, simba_error *err, const simba_backe
             length +=
                 (size_t)snprintf(known + length, sizeof known - length, "%s%s://", length ? ", " : "", own[i].name);
     }
-    return simba__fail(err, SIMBA_EURL, "unknown scheme \"%.40s\" in the store URL; there is %s", scheme, known);
+    return simba__fail(err, SIMBA_EURL, "unknown scheme \"%.40s\" in the store URL%s%s%s; there is %s", scheme,
+                       meant.name ? " (did you mean " : "", meant.name ? meant.name : "", meant.name ? "://?)" : "",
+                       known);
 }
 
 static bool is_complete(const simba_backend *backend)

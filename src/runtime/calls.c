@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "util/error.h"
+#include "util/escape.h"
 #include "util/mem.h"
 #include "util/text.h"
 
@@ -55,13 +56,20 @@ int simba__call_listed(simba_host *host, simba_request *request, const simba_lis
     return 0;
 }
 
+/* Room for a text, escaped: stores quote their servers. */
+static size_t text_room(const char *text)
+{
+    return text ? SIMBA__ESCAPED_SIZE(strlen(text)) + 8 : 0;
+}
+
 /* Put a text behind the others. */
 static const char *add_text(char **end, const char *text)
 {
     char *at = *end;
     if (!text)
         return NULL;
-    *end = stpcpy(at, text) + 1;
+    simba__escape(text, at, text_room(text));
+    *end = at + strlen(at) + 1;
     return at;
 }
 
@@ -69,8 +77,7 @@ int simba__call_found(simba_host *host, simba_request *request, const simba_find
 {
     (void)host;
     struct call *call = request->owner;
-    const size_t size =
-        strlen(finding->what) + strlen(finding->text) + (finding->remedy ? strlen(finding->remedy) : 0) + 3;
+    const size_t size = text_room(finding->what) + text_room(finding->text) + text_room(finding->remedy);
     struct finding *made = simba__malloc(sizeof *made + size);
     if (!made)
         return SIMBA_ENOMEM;
@@ -104,7 +111,7 @@ static int ask(struct call *call, unsigned cap, simba_error *err)
         call->request.deadline = simba__local_add(client->now, client->timing.op_timeout_ns);
         simba__submit(client, &call->request);
         while (!call->answered)
-            simba__turn_await(client, &client->changed, SIMBA__NEVER);
+            simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
         client->calls--; /* and not before: a client that closes waits for us to have left */
         simba__turn_signal(client, &client->changed);
         rc = call->request.reply.status;

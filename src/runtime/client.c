@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backends/registry.h"
@@ -15,18 +14,14 @@
 #include "util/text.h"
 #include "util/url.h"
 
-/* --- fork and exit -------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------------ */
 
 static _Atomic unsigned fork_generation;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static simba_client *open_first;
 
 static void forked(void)
 {
     atomic_fetch_add(&fork_generation, 1);
-    pthread_mutex_init(&open_lock, NULL); /* somebody may have had it */
-    open_first = NULL;
 }
 
 static void watch_forks(void)
@@ -39,50 +34,6 @@ int simba__client_forked(const simba_client *client, simba_error *err)
     if (client->fork_generation == atomic_load_explicit(&fork_generation, memory_order_relaxed))
         return 0;
     return simba__fail(err, SIMBA_EFORKED, "this client belongs to the parent process; open another one here");
-}
-
-static void enlist(simba_client *client)
-{
-    pthread_mutex_lock(&open_lock);
-    client->open_next = open_first;
-    if (open_first)
-        open_first->open_previous = client;
-    open_first = client;
-    pthread_mutex_unlock(&open_lock);
-}
-
-static void delist(simba_client *client)
-{
-    pthread_mutex_lock(&open_lock);
-    if (client->open_previous)
-        client->open_previous->open_next = client->open_next;
-    else
-        open_first = client->open_next;
-    if (client->open_next)
-        client->open_next->open_previous = client->open_previous;
-    pthread_mutex_unlock(&open_lock);
-}
-
-static bool lock_until(pthread_mutex_t *lock, int64_t until_ns)
-{
-    while (pthread_mutex_trylock(lock) != 0) {
-        if (simba__clock_mono_ns() >= until_ns)
-            return false;
-        nanosleep(&(struct timespec){.tv_nsec = SIMBA__NS_PER_MS}, NULL);
-    }
-    return true;
-}
-
-/* A process may end with clients open. libuv then takes its threads down, and aborts the process if a loop wants one of them
- * afterwards, to look a name up. This comes before, being what depends on libuv: from here on no client gets another turn. A
- * turn is short, unless the process ends in one. */
-__attribute__((destructor)) static void stand_still(void)
-{
-    const int64_t until_ns = simba__clock_mono_ns() + 1000 * SIMBA__NS_PER_MS;
-    if (!lock_until(&open_lock, until_ns))
-        return;
-    for (simba_client *client = open_first; client; client = client->open_next)
-        (void)lock_until(&client->lock, until_ns);
 }
 
 int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err)
@@ -208,12 +159,13 @@ static void tear_down(simba_client *client)
 {
     simba__dispatcher_fini(client);
     simba__worker_stop(&client->worker);
-    simba__loop_fini(client);
+    simba__keeper_stop(client);
     if (client->store) {
         client->backend->fini(client->store);
         simba__free(client->store);
         client->store = NULL;
     }
+    simba__reactor_fini(&client->reactor);
 }
 
 void simba__client_unref(simba_client *client)
@@ -237,7 +189,7 @@ static int make(const simba_client_options *options, simba_error *err, simba_cli
     client->fork_generation = atomic_load(&fork_generation);
     client->outbox_last = &client->outbox_first;
     client->completed_last = &client->completed_first;
-    client->timers_armed = SIMBA__NEVER;
+    client->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
     client->store_closed = true; /* until it has opened */
     atomic_init(&client->refs, 1);
     pthread_mutex_init(&client->lock, NULL);
@@ -256,7 +208,7 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
     if (rc == 0)
         rc = resolve_timing(client, err);
     if (rc == 0)
-        rc = simba__loop_init(client, err);
+        rc = simba__reactor_init(&client->reactor, err);
     if (rc < 0)
         return rc;
     simba__host_init(client);
@@ -272,31 +224,22 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
 /* From here on the store is open, and has to be closed before anything is torn down. */
 static int start_threads(simba_client *client, simba_error *err)
 {
-    int rc = simba__loop_start(client, err);
-    if (rc == 0)
-        rc = simba__worker_start(&client->worker, client, client->host.workers, err);
+    int rc = simba__worker_start(&client->worker, client, client->host.workers, err);
     if (rc == 0)
         rc = simba__dispatcher_init(client, err);
+    if (rc == 0)
+        rc = simba__keeper_start(client, err); /* the last, for it begins to take turns at once */
     return rc;
 }
 
 static void close_store(simba_client *client)
 {
-    if (!client->loop_started) {
-        /* The loop never ran: this thread stands in for it. */
-        simba__enter(client);
-        client->backend->close(client->store);
-        simba__leave(client);
-        return;
-    }
     simba__enter(client);
-    client->store_close_wanted = true;
+    simba__topics_settle(&client->topics, client->backend, client->store, false);
+    client->backend->close(client->store);
+    while (!client->store_closed)
+        simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
     simba__leave(client);
-    simba__loop_wake(client);
-    /* The loop ends by itself when the store has closed. */
-    pthread_join(client->loop_thread, NULL);
-    client->loop_started = false;
-    client->loop_handles = false;
 }
 
 int simba_client_open(const char *url, const simba_client_options *options, simba_error *err, simba_client **ret_client)
@@ -326,7 +269,6 @@ int simba_client_open(const char *url, const simba_client_options *options, simb
         simba__client_unref(client);
         return rc;
     }
-    enlist(client);
     *ret_client = client;
     return 0;
 }
@@ -343,7 +285,7 @@ static void stop_parties(simba_client *client)
     }
     for (;;) {
         bool helped = false;
-        bool busy = client->running > 0 || client->calls > 0 || simba__inputs_are_read(&client->inputs);
+        bool busy = client->running > 0 || client->calls > 0 || client->led_for != NULL;
         for (simba__party *party = client->parties; party && !helped; party = party->next) {
             busy |= party->strand != SIMBA__STRAND_IDLE;
             helped = simba__dispatch_help(client, party);
@@ -351,7 +293,7 @@ static void stop_parties(simba_client *client)
         if (!busy)
             return;
         if (!helped)
-            simba__turn_await(client, &client->changed, SIMBA__NEVER);
+            simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
     }
 }
 
@@ -378,7 +320,6 @@ int simba_client_close(simba_client *client)
     simba__dispatcher_fini(client);
     close_store(client);
     tear_down(client);
-    delist(client);
     simba__client_unref(client);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* The client's insides, for the rest of the runtime and the four doors.
  *
  * One lock per client, the turn lock, guards everything in here that is not atomic. Whoever holds it is "in a turn":
- * the loop thread for timers and I/O, a worker that brings results, or an application's thread in a call. That is why
- * a blocking lock on a fast store costs no trip through the loop thread. No callback of the application runs in a turn.
+ * the keeper for timers and I/O, a worker that brings results, or an application's thread in a call. That is why a blocking
+ * lock on a fast store costs no trip through another thread. No callback of the application runs in a turn.
  */
 #ifndef SIMBA_RUNTIME_CLIENT_H
 #define SIMBA_RUNTIME_CLIENT_H
@@ -10,11 +10,10 @@
 #include <pthread.h>
 #include <simba/backend.h>
 #include <stdatomic.h>
-#include <uv.h>
 
 #include "core/contention.h"
 #include "runtime/dispatcher.h"
-#include "runtime/inputs.h"
+#include "runtime/keeper.h"
 #include "runtime/timers.h"
 #include "runtime/topics.h"
 #include "runtime/worker.h"
@@ -29,23 +28,17 @@ struct simba_client {
     simba__timing timing;
     simba_client_options options;
     unsigned fork_generation;
-    simba_client *open_previous, *open_next; /* under a lock of client.c */
-    _Atomic unsigned refs;                   /* the handle, and one for every party */
+    _Atomic unsigned refs; /* the handle, and one for every party */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a party stopped, a strand ended, a call was answered */
     simba_local now;        /* of this turn */
 
-    uv_loop_t loop;
-    uv_async_t async;
-    uv_poll_t timer_poll;
-    int timer_fd;
-    pthread_t loop_thread;
-    bool loop_ready, loop_handles, loop_started;
+    simba__reactor reactor;
+    simba__keeper keeper;
+    const pthread_cond_t *led_for; /* a thread of the application waits at the reactor, for this; NULL: none does */
     int64_t boot_minus_mono_ns;
-    simba_local timers_armed; /* what the timerfd is set to */
 
-    simba__inputs inputs;
     simba__timers timers;
     simba__topics topics;
     simba__dispatcher dispatcher;
@@ -62,7 +55,7 @@ struct simba_client {
     unsigned calls;     /* of calls.h, under way */
     bool closing;       /* nothing new is begun */
     bool closed;        /* and nothing is left to be ended */
-    bool store_close_wanted, store_close_begun, store_closed;
+    bool store_closed;
 
     _Atomic int64_t session_until_ns; /* INT64_MAX where leases are not sessions */
 
@@ -81,9 +74,9 @@ void simba__leave(simba_client *client);
 /* In a turn: wait until `cond` is signalled or `until` has come (SIMBA__NEVER: no limit). False: it came. Like any
  * condition variable it may return for no reason. */
 bool simba__turn_wait(simba_client *client, pthread_cond_t *cond, simba_local until);
-/* The same, for a thread that waits for the store's answer: if that takes a job, or has to be read from somewhere, it may
- * as well do it itself. */
-bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until);
+/* The same, for a thread that waits for the store's answer: if that has to be read from somewhere, or takes a job that is not
+ * longer than `longest`, it may as well do it itself. */
+bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until, simba_job_length longest);
 /* In a turn: what is waited for by this condition may have come about. */
 void simba__turn_signal(simba_client *client, pthread_cond_t *cond);
 /* In a turn: leave it, and come back. For calling the application. */
@@ -91,19 +84,6 @@ void simba__turn_pause(simba_client *client);
 void simba__turn_resume(simba_client *client);
 void simba__submit(simba_client *client, simba_request *request);
 int simba__cond_init(pthread_cond_t *cond);
-
-/* --- the loop thread (loop.c) ------------------------------------------------------------------------ */
-
-int simba__loop_init(simba_client *client, simba_error *err);
-int simba__loop_start(simba_client *client, simba_error *err);
-/* After the store has closed. Joins the thread if there is one. */
-void simba__loop_fini(simba_client *client);
-bool simba__on_loop_thread(const simba_client *client);
-/* Have the loop thread run a turn. Any thread. */
-void simba__loop_wake(simba_client *client);
-/* In a turn: have the timer fire at the earliest deadline. */
-void simba__loop_arm(simba_client *client);
-
 /* A thread of ours: takes no signals, so that they go to the application's threads. */
 int simba__thread_create(pthread_t *thread, void *(*run)(void *), void *arg);
 

@@ -6,6 +6,7 @@
 
 #include "core/chronicle.h"
 #include "util/clock.h"
+#include "util/escape.h"
 
 static bool is_wanted(const simba__member *member)
 {
@@ -13,14 +14,19 @@ static bool is_wanted(const simba__member *member)
     return options->log && options->log_level >= SIMBA_LOG_EVENT;
 }
 
-/* A word of a line has no blanks in it. */
+/* A word of a line has no blanks in it, and nothing that cannot be shown. */
 static size_t add_word(char *line, size_t size, size_t at, const char *text)
 {
-    for (; *text && at + 4 < size; text++)
-        if ((unsigned char)*text <= ' ' || *text == '%')
-            at += (size_t)snprintf(line + at, size - at, "%%%02x", (unsigned char)*text);
-        else
-            line[at++] = *text;
+    while (*text && at + 4 < size) {
+        uint32_t code;
+        size_t length = simba__utf8_next(text, &code);
+        if (length > 0 && simba__is_printable(code) && *text != ' ' && *text != '%') {
+            for (; length > 0; length--)
+                line[at++] = *text++;
+        } else {
+            at += (size_t)snprintf(line + at, size - at, "%%%02x", (unsigned char)*text++);
+        }
+    }
     line[at] = '\0';
     return at;
 }

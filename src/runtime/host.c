@@ -1,6 +1,5 @@
 /* The host that back ends see: the runtime's side of simba/backend.h. */
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/delivery.h"
@@ -8,6 +7,7 @@
 #include "runtime/member.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/escape.h"
 #include "util/random.h"
 
 static simba_client *of(simba_host *host)
@@ -28,7 +28,7 @@ void simba__log(simba_client *client, simba_log_level level, const char *format,
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    simba__escape_format(text, sizeof text, format, args);
     va_end(args);
     log_text(client, level, text);
 }
@@ -38,7 +38,7 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    simba__escape_format(text, sizeof text, format, args);
     va_end(args);
     log_text(of(host), level, text);
 }
@@ -103,7 +103,7 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     simba_error error = {.code = code};
     va_list args;
     va_start(args, format);
-    vsnprintf(error.text, sizeof error.text, format, args);
+    simba__escape_format(error.text, sizeof error.text, format, args);
     va_end(args);
     const simba_log_level level = complaint_level(client, &error);
     simba__wrap(&error, code, "%s%s%s", op_name(request->op), request->mutex ? " " : "",
@@ -179,7 +179,7 @@ static void host_wake(simba_host *host)
 {
     simba_client *client = of(host);
     if (!atomic_exchange(&client->wake_wanted, true) && !simba__in_turn(client))
-        simba__loop_wake(client); /* a turn of our own sees it before it ends */
+        simba__reactor_ring(&client->reactor); /* a turn of our own sees it before it ends */
 }
 
 static void host_work(simba_host *host, simba_job *job)
@@ -203,38 +203,32 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
     simba__timers_clear(&of(host)->timers, timer);
 }
 
-static int host_input_add(simba_host *host, simba_input *input)
+static int host_watch_add(simba_host *host, simba_watch *watch)
 {
-    return simba__inputs_add(&of(host)->inputs, host->loop, input);
+    return simba__reactor_add(&of(host)->reactor, watch);
 }
 
-static void host_input_remove(simba_host *host, simba_input *input)
+static int host_watch_change(simba_host *host, simba_watch *watch, unsigned interest)
 {
-    simba__inputs_remove(&of(host)->inputs, input);
+    return simba__reactor_change(&of(host)->reactor, watch, interest);
 }
 
-static void host_enter(simba_host *host)
+static void host_watch_remove(simba_host *host, simba_watch *watch)
 {
-    simba__enter(of(host));
-}
-
-static void host_leave(simba_host *host)
-{
-    simba__leave(of(host));
+    simba__reactor_remove(&of(host)->reactor, watch);
 }
 
 static void host_closed(simba_host *host)
 {
     simba_client *client = of(host);
     client->store_closed = true;
-    simba__loop_wake(client); /* to end the loop */
+    simba__turn_signal(client, &client->changed);
 }
 
 void simba__host_init(simba_client *client)
 {
     atomic_init(&client->session_until_ns, client->timing.session ? 0 : INT64_MAX);
     client->host = (simba_host){
-        .loop = &client->loop,
         .workers = client->backend->workers,
         .now = host_now,
         .epoch_us = host_epoch_us,
@@ -252,10 +246,9 @@ void simba__host_init(simba_client *client)
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
-        .input_add = host_input_add,
-        .input_remove = host_input_remove,
-        .enter = host_enter,
-        .leave = host_leave,
+        .watch_add = host_watch_add,
+        .watch_change = host_watch_change,
+        .watch_remove = host_watch_remove,
         .closed = host_closed,
     };
 }

@@ -173,7 +173,7 @@ void simba__party_stop(simba__party *party)
     const unsigned starts = party->starts;
     while (party->starts == starts && (party->running || party->strand != SIMBA__STRAND_IDLE))
         if (!simba__dispatch_help(client, party))
-            simba__turn_await(client, &client->changed, SIMBA__NEVER);
+            simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
 }
 
 void simba__party_free(simba__party *party)

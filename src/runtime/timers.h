@@ -1,5 +1,5 @@
-/* Deadlines on the boot-time clock, in a binary heap. libuv's own timers run on the monotonic clock, which stands still
- * while a machine sleeps: a suspended leader would wake up and believe that no time had passed. */
+/* Deadlines on the boot-time clock, in a binary heap. The monotonic clock would stand still while a machine sleeps: a
+ * suspended leader would wake up and believe that no time had passed. */
 #ifndef SIMBA_RUNTIME_TIMERS_H
 #define SIMBA_RUNTIME_TIMERS_H
 

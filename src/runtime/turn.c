@@ -1,6 +1,7 @@
 /* Turns: how a client's threads take their turns, and what is settled before one ends. See client.h. */
 #include <assert.h>
 #include <limits.h>
+#include <signal.h>
 #include <time.h>
 
 #include "runtime/party.h"
@@ -23,6 +24,17 @@ int simba__cond_init(pthread_cond_t *cond)
     if (rc == 0)
         rc = pthread_cond_init(cond, &attr);
     pthread_condattr_destroy(&attr);
+    return rc;
+}
+
+int simba__thread_create(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int rc = pthread_create(thread, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
 
@@ -65,27 +77,15 @@ static bool send_outbox(simba_client *client)
     return true;
 }
 
-/* May this thread call the store? */
-static bool is_served_here(const simba_client *client)
-{
-    return !(client->backend->caps & SIMBA_CAP_LOOP_THREAD) || simba__on_loop_thread(client) ||
-           (client->backend->direct && client->backend->direct(client->store));
-}
-
 static bool wants_store(simba_client *client)
 {
     return client->topics.dirty || client->outbox_first || atomic_load(&client->wake_wanted);
 }
 
-/* One thing at a time: each may make the store want its loop for the next. */
 static bool deal_with_store(simba_client *client)
 {
     if (client->store_closed || !wants_store(client))
         return false;
-    if (!is_served_here(client)) {
-        simba__loop_wake(client);
-        return false;
-    }
     if (client->topics.dirty)
         simba__topics_settle(&client->topics, client->backend, client->store,
                              client->backend->caps & SIMBA_CAP_WATCH_FREE);
@@ -106,7 +106,7 @@ static bool settle(simba_client *client)
         any |= more;
     }
     client->settling = false;
-    simba__loop_arm(client);
+    simba__keeper_arm(client);
     return any;
 }
 
@@ -127,13 +127,6 @@ static void free_dead(simba_client *client, simba__party *dead)
     }
 }
 
-/* This thread leaves the turn: others are to do what it could have done itself. */
-static void leave_it_to_others(simba_client *client)
-{
-    simba__worker_announce(&client->worker);
-    simba__inputs_mind(&client->inputs);
-}
-
 void simba__leave(simba_client *client)
 {
     settle(client);
@@ -142,7 +135,7 @@ void simba__leave(simba_client *client)
     if (hands_over)
         atomic_fetch_add(&client->refs, 1);
     simba__dispatch_hand_over(client);
-    leave_it_to_others(client);
+    simba__worker_announce(&client->worker);
     simba__party *dead = client->dead;
     client->dead = NULL;
     turn_of = NULL;
@@ -155,7 +148,7 @@ void simba__leave(simba_client *client)
 void simba__turn_pause(simba_client *client)
 {
     settle(client);
-    leave_it_to_others(client);
+    simba__worker_announce(&client->worker);
     turn_of = NULL;
     pthread_mutex_unlock(&client->lock);
 }
@@ -182,7 +175,7 @@ bool simba__turn_wait(simba_client *client, pthread_cond_t *cond, simba_local un
     const bool settled = settle(client);
     if (simba__dispatch_hand_over(client) || settled)
         return true;
-    leave_it_to_others(client);
+    simba__worker_announce(&client->worker);
     const int rc = wait_until(client, cond, until);
     client->now = simba__clock_boot();
     return rc == 0;
@@ -206,38 +199,52 @@ static int timeout_ms(simba_local until)
     return left_ns <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
-/* In a settled turn. */
-static bool read_inputs(simba_client *client, pthread_cond_t *cond, simba_local until)
+/* In a settled turn: wait at the reactor, and take what comes there. */
+static bool lead(simba_client *client, pthread_cond_t *cond, simba_local until)
 {
-    simba__inputs_begin(&client->inputs, cond);
+    assert(!client->led_for);
+    client->led_for = cond;
     simba__worker_announce(&client->worker);
     turn_of = NULL;
     pthread_mutex_unlock(&client->lock);
-    const simba__arrivals arrivals = simba__inputs_wait(&client->inputs, timeout_ms(until));
+    const simba__arrivals arrivals = simba__reactor_wait(&client->reactor, timeout_ms(until));
     simba__enter(client);
-    simba__inputs_end(&client->inputs, &arrivals);
+    client->led_for = NULL;
+    if (arrivals.bell || client->reactor.rung)
+        simba__reactor_hush(&client->reactor);
+    if (client->keeper.aside)
+        pthread_cond_signal(&client->keeper.hushed);
+    simba__keeper_take(client, &arrivals);
     if (client->closing)
         pthread_cond_broadcast(&client->changed); /* who closes waits for us to be out of there */
-    return arrivals.count != 0;
+    return arrivals.any;
 }
 
-bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until)
+/* One thread at a time, and only where answers come in at the reactor: a condition is quicker to be signalled. */
+static bool may_lead(const simba_client *client)
 {
-    const bool reads = !simba__on_loop_thread(client) && simba__inputs_claim(&client->inputs);
+    return !client->led_for && (client->reactor.answering > 0 || !client->keeper.started);
+}
+
+bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until, simba_job_length longest)
+{
     if (settle(client))
         return true; /* what was waited for may have happened in here */
-    simba_job *job = simba__worker_take(&client->worker);
+    simba_job *job = simba__worker_take(&client->worker, longest);
     if (job) {
         run_job(client, job);
         return true;
     }
     if (simba__dispatch_hand_over(client))
         return true;
-    return reads ? read_inputs(client, cond, until) : simba__turn_wait(client, cond, until);
+    return may_lead(client) ? lead(client, cond, until) : simba__turn_wait(client, cond, until);
 }
 
 void simba__turn_signal(simba_client *client, pthread_cond_t *cond)
 {
     pthread_cond_broadcast(cond);
-    simba__inputs_ring(&client->inputs, cond);
+    if (client->led_for != cond || client->reactor.rung)
+        return;
+    client->reactor.rung = true;
+    simba__reactor_ring(&client->reactor);
 }

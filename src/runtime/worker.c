@@ -64,14 +64,14 @@ void simba__worker_announce(simba__worker *worker)
         pthread_cond_signal(&worker->wanted);
 }
 
-simba_job *simba__worker_take(simba__worker *worker)
+simba_job *simba__worker_take(simba__worker *worker, simba_job_length longest)
 {
     if (worker->unannounced == 0)
         return NULL;
     simba_job *job = NULL;
     pthread_mutex_lock(&worker->lock);
     simba_job **link = &worker->first; /* a worker that was busy may have come by */
-    while (*link && (*link)->patient)
+    while (*link && (*link)->length > longest)
         link = &(*link)->next;
     if (*link)
         job = unlink_job(worker, link);

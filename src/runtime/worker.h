@@ -26,9 +26,9 @@ int simba__worker_start(simba__worker *worker, simba_client *client, unsigned th
 /* In a turn. */
 void simba__worker_post(simba__worker *worker, simba_job *job);
 void simba__worker_announce(simba__worker *worker);
-/* In a turn: take a job that no worker has been told of and that is not patient; NULL: there is none. Whoever takes it runs
- * it out of the turn, and calls its `done` in one. */
-simba_job *simba__worker_take(simba__worker *worker);
+/* In a turn: take a job that no worker has been told of and that is no longer than this; NULL: there is none. Whoever takes
+ * it runs it out of the turn, and calls its `done` in one. */
+simba_job *simba__worker_take(simba__worker *worker, simba_job_length longest);
 /* After the last job has been brought back. Also after a start that failed or never was. */
 void simba__worker_stop(simba__worker *worker);
 

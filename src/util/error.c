@@ -2,25 +2,8 @@
 #include "util/error.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
-/* vsnprintf that marks a cut, without leaving half a UTF-8 character before the mark. */
-static void format_text(char *out, size_t size, const char *format, va_list args)
-{
-    static const char mark[] = "…";
-    const int length = vsnprintf(out, size, format, args);
-    if (length < 0) {
-        out[0] = '\0';
-        return;
-    }
-    if ((size_t)length < size)
-        return;
-    size_t end = size - sizeof mark;
-    while (end > 0 && ((unsigned char)out[end] & 0xC0) == 0x80)
-        end--;
-    memcpy(out + end, mark, sizeof mark);
-}
+#include "util/escape.h"
 
 void simba__error_set(simba_error *err, int code, const char *format, ...)
 {
@@ -29,7 +12,7 @@ void simba__error_set(simba_error *err, int code, const char *format, ...)
     err->code = code;
     va_list args;
     va_start(args, format);
-    format_text(err->text, sizeof err->text, format, args);
+    simba__escape_format(err->text, sizeof err->text, format, args);
     va_end(args);
 }
 
@@ -38,7 +21,7 @@ static void join(simba_error *err, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    format_text(err->text, sizeof err->text, format, args);
+    simba__escape_format(err->text, sizeof err->text, format, args);
     va_end(args);
 }
 
@@ -49,7 +32,7 @@ int simba__wrap(simba_error *err, int code, const char *format, ...)
     char prefix[sizeof err->text];
     va_list args;
     va_start(args, format);
-    format_text(prefix, sizeof prefix, format, args);
+    simba__escape_format(prefix, sizeof prefix, format, args);
     va_end(args);
 
     const simba_error inner = *err;

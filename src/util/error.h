@@ -5,7 +5,8 @@
 
 #include <simba.h>
 
-/* Set *err, which may be NULL. An over-long text ends in "…". */
+/* Set *err, which may be NULL. An over-long text ends in "…"; what cannot be shown is escaped, see util/escape.h: the
+ * arguments may come from a server. */
 void simba__error_set(simba_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 static inline int simba__error_code(int code)

@@ -4,40 +4,7 @@
 #include <string.h>
 
 #include "util/error.h"
-
-/* Length of the UTF-8 character at `s`, or 0 if there is none: truncated, over-long, a surrogate, or past U+10FFFF. */
-static size_t utf8_length(const unsigned char *s)
-{
-    static const struct {
-        unsigned char mask, lead, low, high; /* range of the second byte, in two cases narrower than 80..BF */
-    } forms[] = {{0x80, 0x00, 0, 0}, {0xE0, 0xC0, 0x80, 0xBF}, {0xF0, 0xE0, 0x80, 0xBF}, {0xF8, 0xF0, 0x80, 0xBF}};
-
-    for (size_t form = 0; form < 4; form++) {
-        if ((s[0] & forms[form].mask) != forms[form].lead)
-            continue;
-        if (form == 0)
-            return 1;
-        unsigned char low = forms[form].low;
-        unsigned char high = forms[form].high;
-        if (s[0] < 0xC2 || s[0] > 0xF4)
-            return 0;
-        if (s[0] == 0xE0)
-            low = 0xA0;
-        if (s[0] == 0xED)
-            high = 0x9F;
-        if (s[0] == 0xF0)
-            low = 0x90;
-        if (s[0] == 0xF4)
-            high = 0x8F;
-        if (s[1] < low || s[1] > high)
-            return 0;
-        for (size_t i = 2; i <= form; i++)
-            if ((s[i] & 0xC0) != 0x80)
-                return 0;
-        return form + 1;
-    }
-    return 0;
-}
+#include "util/escape.h"
 
 int simba__text_cut(const char *text, size_t most)
 {
@@ -59,14 +26,13 @@ static int check_name(const char *what, const char *name, size_t *ret_characters
         return simba__fail(err, SIMBA_EINVAL, "%s is empty", what);
 
     size_t characters = 0;
-    for (const unsigned char *s = (const unsigned char *)name; *s;) {
-        const size_t length = utf8_length(s);
+    for (const char *s = name; *s;) {
+        uint32_t code;
+        const size_t length = simba__utf8_next(s, &code);
         if (length == 0)
-            return simba__fail(err, SIMBA_EINVAL, "%s is not valid UTF-8 at byte %zu", what,
-                               (size_t)(s - (const unsigned char *)name));
-        if (*s < 0x20 || *s == 0x7F)
-            return simba__fail(err, SIMBA_EINVAL, "%s has a control character at byte %zu", what,
-                               (size_t)(s - (const unsigned char *)name));
+            return simba__fail(err, SIMBA_EINVAL, "%s is not valid UTF-8 at byte %zu", what, (size_t)(s - name));
+        if (code < 0x20 || code == 0x7F)
+            return simba__fail(err, SIMBA_EINVAL, "%s has a control character at byte %zu", what, (size_t)(s - name));
         s += length;
         characters++;
     }

@@ -350,7 +350,7 @@ static void bad_urls(void **state)
         {"memory://x?ttl=5", "ttl=5"},
         {"memory://x?ttl=", "ttl"},
         {"memory://x?ttl=-5s", "ttl=-5s"},
-        {"memory://x?ttl=1.5s", "ttl=1.5s"},
+        {"memory://x?ttl=1.5ms", "ttl=1.5ms"},
         {"memory://x?ttl=5s ", "ttl=5s "},
         {"memory://x?ttl=5S", "ttl=5S"},
         {"memory://x?ttl=99999999999999999999s", "ttl"},
@@ -704,7 +704,7 @@ static void durations(void **state)
                                       "10 s",
                                       " 10s",
                                       "10s ",
-                                      "1.5s",
+                                      "1.5ms",
                                       "-1s",
                                       "+1s",
                                       "1e3s",
@@ -717,13 +717,8 @@ static void durations(void **state)
     static const struct {
         const char *text;
         int64_t ms;
-    } good[] = {{"0ms", 0},
-                {"500ms", 500},
-                {"10s", 10000},
-                {"2m", 120000},
-                {"1h", 3600000},
-                {"007s", 7000},
-                {"9223372036854775807ms", INT64_MAX}};
+    } good[] = {{"0ms", 0},      {"500ms", 500}, {"10s", 10000}, {"2m", 120000},
+                {"1h", 3600000}, {"007s", 7000}, {"1.5s", 1500}, {"9223372036854775807ms", INT64_MAX}};
     (void)state;
     int64_t ms = 42;
     assert_rc(SIMBA_EINVAL, simba_duration_parse(NULL, &ms));

@@ -93,16 +93,17 @@ static void test_acquire_statement(void **state)
 {
     (void)state;
     simba_error err = {0};
-    uint64_t token = 0;
     int64_t now_ms = 0;
+    simba__my_row row = {.mutex = "m"};
     open_conn();
     simba_request mine = request_of(SIMBA_OP_ACQUIRE, "m", "me", UINT64_C(0xFEDCBA9876543210), 0);
     simba_request yours = request_of(SIMBA_OP_ACQUIRE, "m", "you", 2, 0);
-    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &token, &err), 0); /* there is no row */
+    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &err), 0); /* there is no row */
     assert_int_equal(simba__my_init_row(&conn, "m", &err), 0);
-    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &token, &err), 1);
-    assert_int_equal(token, 1);
-    assert_int_equal(simba__my_acquire(&conn, &yours, 0, &token, &err), 0);
+    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &err), 1);
+    assert_int_equal(simba__my_get_rows(&conn, &row, 1, SIMBA__MY_GET, &err), 0);
+    assert_int_equal(row.last_insert_id, 1);
+    assert_int_equal(simba__my_acquire(&conn, &yours, 0, &err), 0);
     assert_string_equal(say("select owner_id, version, nonce, nonce_version, ttl_at - acquired_at, "
                             "transition_at - acquired_at from simba_mutex"),
                         "me 1 18364758544493064720 1 10000 16000");
@@ -117,8 +118,9 @@ static void test_acquire_statement(void **state)
     assert_int_equal(simba__my_release(&conn, &mine, &now_ms, &err), 0);
     assert_string_equal(say("select acquired_at, ttl_at, transition_at, owner_id, version from simba_mutex"),
                         "0 0 0  2");
-    assert_int_equal(simba__my_acquire(&conn, &yours, 40, &token, &err), 1); /* above what was seen */
-    assert_int_equal(token, 41);
+    assert_int_equal(simba__my_acquire(&conn, &yours, 40, &err), 1); /* above what was seen */
+    assert_int_equal(simba__my_get_rows(&conn, &row, 1, SIMBA__MY_GET, &err), 0);
+    assert_int_equal(row.last_insert_id, 41);
     close_conn();
 }
 
@@ -194,6 +196,53 @@ static void test_renew(void **state)
 }
 
 #define SERVER_NOW "timestampdiff(microsecond, '1970-01-01', utc_timestamp(3)) div 1000"
+
+static void assert_now(const simba_reply *reply)
+{
+    const int64_t now_ms = a.host.epoch_us(&a.host) / 1000;
+    assert_in_range(reply->now_ms, now_ms - 5000, now_ms + 5000);
+}
+
+/* Triggers on the table, whatever they do, disturb nothing: neither a request by itself nor several at once. */
+static void test_triggers(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "before update on simba_mutex for each row set new.owner_id = new.owner_id",
+        "before update on simba_mutex for each row set @id = last_insert_id(99)",
+        "before update on simba_mutex for each row insert into audit (what) values (1)",
+        "after update on simba_mutex for each row insert into audit (what) values (1)",
+    };
+    open_store(&a);
+    acquire(&a, "other", "me", 1);
+    say("create table audit (id bigint auto_increment primary key, what int) auto_increment = 1000");
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        say("create trigger meddler %s", bodies[i]);
+        for (int round = 0; round < 2; round++) { /* at first there is no row */
+            const simba_reply won = acquire(&a, "orders", "me", 1);
+            assert_mine(won);
+            assert_string_equal(won.owner.id, "me");
+            const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+            assert_mine(renewed);
+            assert_int_equal(renewed.owner.token, won.owner.token);
+            const simba_reply released = ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+            assert_mine(released);
+            assert_now(&released);
+        }
+        testhost_request r[2] = {testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0),
+                                 testhost_request_of(&a, SIMBA_OP_RENEW, "other", "me", 1, 1)};
+        for (int k = 0; k < 2; k++)
+            testhost_submit(&a, &r[k]);
+        testhost_flush(&a);
+        testhost_run_jobs(&a);
+        assert_mine(r[0].request.reply);
+        assert_mine(r[1].request.reply);
+        assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, r[0].request.reply.owner.token));
+        say("drop trigger meddler");
+    }
+    say("drop table audit");
+    testhost_close(&a);
+}
 
 /* A lease is good until its last millisecond, and over after it: for a request by itself, and for two at once. */
 static void test_lease_end(void **state)
@@ -271,6 +320,84 @@ static void test_list(void **state)
     assert_string_equal(a.listed[0].owner.id, "me");
     assert_int_equal(a.listed[0].owner.token, won.owner.token);
     testhost_close(&a);
+}
+
+/* A row that cannot be ours is left out of the list and named in the log, without what it has for terminals; the others are
+ * listed. */
+static void test_list_beside_bad_rows(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    say("alter table simba_mutex modify owner_id longtext null, modify ttl_at bigint unsigned null, "
+        "modify mutex varchar(200) not null");
+    static const char *const bad[][2] = {
+        {"('no-owner', 1, 2, 3, null, 4, null, null, null)", "no-owner: owner_id is null"},
+        {"('no-ttl', 1, null, 3, 'me', 4, null, null, null)", "no-ttl: ttl_at is null"},
+        {"('far', 1, 2, 18446744073709551615, 'me', 4, null, null, null)", "far: transition_at is out of range"},
+        {"(concat('bell', char(7)), 1, 2, 3, 'me', 4, null, null, null)", "bell\\x07: mutex name has a control"},
+        {"(repeat('n', 200), 1, 2, 3, 'me', 4, null, null, null)", "nnn…: mutex name"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        say("insert into simba_mutex values %s", bad[i][0]);
+        a.listed_count = a.warnings = 0;
+        ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+        assert_int_equal(a.listed_count, 1);
+        assert_string_equal(a.listed[0].mutex, "orders");
+        assert_int_equal(a.warnings, 1);
+        assert_in(a.log, bad[i][1]);
+        say("delete from simba_mutex where mutex <> 'orders'");
+    }
+    /* A megabyte of an owner is shown as far as an id goes. */
+    say("insert into simba_mutex values ('long', 1, 2, " SERVER_NOW
+        " + 9000, repeat('x', 1000000), 4, null, null, null)");
+    a.listed_count = 0;
+    ask(&a, SIMBA_OP_LIST, "long", NULL, 0, 0);
+    assert_int_equal(a.listed_count, 1);
+    assert_int_equal(strlen(a.listed[0].owner.id), SIMBA_ID_MAX);
+    /* Many are counted, not all named. */
+    say("insert into simba_mutex select concat('bad-', seq), 1, null, 3, 'me', 4, null, null, null from seq_1_to_500");
+    a.listed_count = a.warnings = 0;
+    ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(a.listed_count, 2);
+    assert_in_range(a.warnings, 2, 20);
+    assert_in(a.log, "490 more");
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    testhost_close(&a);
+}
+
+/* Times that no clock shows are nobody's undoing: a lease that seems to last for ever is not taken, by itself or in a batch,
+ * and one that ended before time began is. */
+static void test_times_out_of_range(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type, *time;
+        bool is_free;
+    } rows[] = {
+        {"bigint unsigned", "18446744073709551615", false}, {"bigint unsigned", "9223372036854775808", false},
+        {"bigint unsigned", "9223372036854775807", false},  {"bigint", "9223372036854775807", false},
+        {"bigint", "-9223372036854775808", true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int together = 0; together < 2; together++) {
+            say("drop table if exists simba_mutex");
+            open_store(&a);
+            acquire(&a, "n", "me", 1);
+            say("alter table simba_mutex modify transition_at %s not null", rows[i].type);
+            say("insert into simba_mutex values ('m', 1, 2, %s, 'you', 7, null, null, null)", rows[i].time);
+            testhost_request r[2] = {testhost_request_of(&a, SIMBA_OP_ACQUIRE, "m", "me", 1, 0),
+                                     testhost_request_of(&a, SIMBA_OP_RENEW, "n", "me", 1, 1)};
+            for (int k = 0; k <= together; k++)
+                testhost_submit(&a, &r[k]);
+            testhost_flush(&a);
+            testhost_run_jobs(&a);
+            assert_int_equal(r[0].request.reply.status == 0 && r[0].request.reply.outcome == SIMBA_MINE,
+                             rows[i].is_free);
+            if (together)
+                assert_mine(r[1].request.reply);
+            testhost_close(&a);
+        }
 }
 
 /* --- batches --------------------------------------------------------------------------------------------------- */
@@ -605,12 +732,37 @@ static void test_watch_is_patient(void **state)
     testhost_request r = testhost_request_of(&a, SIMBA_OP_READ, "a", NULL, 0, 0);
     testhost_submit(&a, &r);
     testhost_flush(&a);
-    assert_false(a.first_job->patient);
+    assert_false(a.first_job->length == SIMBA_JOB_PATIENT);
     testhost_run_jobs(&a);
     assert_int_equal(testhost_watch(&a, &topic), 0);
-    assert_true(a.first_job->patient);
+    assert_true(a.first_job->length == SIMBA_JOB_PATIENT);
     testhost_run_jobs(&a);
     testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+}
+
+/* A renewal that has got no answer in time is asked for again by the other connection, while the first still waits; and the
+ * late answer of that does no harm. */
+static void test_renewal_by_another_connection(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    testhost_request late = testhost_request_of(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    testhost_submit(&a, &late);
+    testhost_flush(&a);
+    simba_job *job = a.first_job; /* its worker waits for the server while time passes */
+    assert_non_null(job);
+    a.first_job = NULL;
+    a.last_job = &a.first_job;
+    testhost_advance(&a, 4100);
+    assert_int_equal(late.error.code, SIMBA_ETIMEDOUT);
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    a.first_job = job;
+    a.last_job = &job->next;
+    testhost_run_jobs(&a);
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token));
+    assert_mine(acquire(&a, "orders", "you", 2));
     testhost_close(&a);
 }
 
@@ -721,10 +873,13 @@ int main(void)
         cmocka_unit_test_setup(test_put, setup),
         cmocka_unit_test_setup(test_acquire_and_release, setup),
         cmocka_unit_test_setup(test_renew, setup),
+        cmocka_unit_test_setup(test_triggers, setup),
         cmocka_unit_test_setup(test_lease_end, setup),
         cmocka_unit_test_setup(test_incarnations, setup),
         cmocka_unit_test_setup(test_force_release, setup),
         cmocka_unit_test_setup(test_list, setup),
+        cmocka_unit_test_setup(test_list_beside_bad_rows, setup),
+        cmocka_unit_test_setup(test_times_out_of_range, setup),
         cmocka_unit_test_setup(test_few_statements, setup),
         cmocka_unit_test_setup(test_fresh_row, setup),
         cmocka_unit_test_setup(test_order_in_batch, setup),
@@ -737,6 +892,7 @@ int main(void)
         cmocka_unit_test_setup(test_watch, setup),
         cmocka_unit_test_setup(test_watch_own, setup),
         cmocka_unit_test_setup(test_watch_is_patient, setup),
+        cmocka_unit_test_setup(test_renewal_by_another_connection, setup),
         cmocka_unit_test_setup(test_older_row, setup),
         cmocka_unit_test_setup(test_clock_steps_back, setup),
         cmocka_unit_test_setup(test_agrees_with_the_model, setup),

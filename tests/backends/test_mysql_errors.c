@@ -110,6 +110,36 @@ static void test_login(void **state)
     say("drop user worker@'%%'");
 }
 
+/* `simba init` and `simba doctor` as a user who lacks a right say which, also where the table is there already; and they change
+ * no row. */
+static void test_missing_rights(void **state)
+{
+    (void)state;
+    static const char *const rights[] = {"select", "insert", "update"};
+    open_store(&b);
+    acquire(&b, "other", "me", 1);
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        say("create or replace user worker@'%%'");
+        say("grant select, insert, update on simba.* to worker@'%%'");
+        open_at(&a, url_of("worker", "simba"));
+        ask(&a, SIMBA_OP_PREPARE, NULL, NULL, 0, 0);
+        say("revoke %s on simba.* from worker@'%%'", rights[i]);
+        const simba_error error = refused(&a, SIMBA_OP_PREPARE, NULL, NULL);
+        assert_int_equal(error.code, SIMBA_EPERM);
+        assert_non_null(strcasestr(error.text, rights[i]));
+        a.found_count = 0;
+        ask(&a, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
+        assert_true(a.found_count > 0);
+        const testhost_found *last = &a.found[a.found_count - 1];
+        assert_int_equal(last->verdict, SIMBA_VERDICT_BROKEN);
+        assert_non_null(strcasestr(last->text, rights[i]));
+        testhost_close(&a);
+    }
+    assert_string_equal(say("select count(*), sum(version) from simba_mutex"), "1 1");
+    testhost_close(&b);
+    say("drop user worker@'%%'");
+}
+
 /* More connections than the server grants: unavailable, until there are fewer. */
 static void test_too_many(void **state)
 {
@@ -577,6 +607,7 @@ static void test_urls(void **state)
         {"mysql://root@host/db?create=maybe", "yes or no"},
         {"mysql://root@host/db?tls=no&ca=/x", "tls=no"},
         {"mysql://root@host/db?cert=/x", "go together"},
+        {"mysql://root@/db?socket=/x&tls=yes", "TLS and for a socket"},
         {"mysql://root@host/db?timeout=2h", "1h"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -602,23 +633,15 @@ static int tls_setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_no_table, setup),
-        cmocka_unit_test_setup(test_odd_tables, setup),
-        cmocka_unit_test_setup(test_login, setup),
-        cmocka_unit_test_setup(test_too_many, setup),
-        cmocka_unit_test_setup(test_read_only, setup),
-        cmocka_unit_test_setup(test_killed, setup),
-        cmocka_unit_test_setup(test_slow_to_connect, setup),
-        cmocka_unit_test_setup(test_silent, setup),
-        cmocka_unit_test_setup_teardown(test_frozen, setup, thaw),
-        cmocka_unit_test_setup(test_locked_row, setup),
-        cmocka_unit_test_setup(test_locked_rows, setup),
-        cmocka_unit_test_setup(test_deadlock, setup),
-        cmocka_unit_test_setup(test_small_packets, setup),
-        cmocka_unit_test_setup(test_ways, setup),
-        cmocka_unit_test_setup(test_lost_handshake, setup),
-        cmocka_unit_test_setup(test_no_signal, setup),
-        cmocka_unit_test(test_urls),
+        cmocka_unit_test_setup(test_no_table, setup),   cmocka_unit_test_setup(test_odd_tables, setup),
+        cmocka_unit_test_setup(test_login, setup),      cmocka_unit_test_setup(test_missing_rights, setup),
+        cmocka_unit_test_setup(test_too_many, setup),   cmocka_unit_test_setup(test_read_only, setup),
+        cmocka_unit_test_setup(test_killed, setup),     cmocka_unit_test_setup(test_slow_to_connect, setup),
+        cmocka_unit_test_setup(test_silent, setup),     cmocka_unit_test_setup_teardown(test_frozen, setup, thaw),
+        cmocka_unit_test_setup(test_locked_row, setup), cmocka_unit_test_setup(test_locked_rows, setup),
+        cmocka_unit_test_setup(test_deadlock, setup),   cmocka_unit_test_setup(test_small_packets, setup),
+        cmocka_unit_test_setup(test_ways, setup),       cmocka_unit_test_setup(test_lost_handshake, setup),
+        cmocka_unit_test_setup(test_no_signal, setup),  cmocka_unit_test(test_urls),
         cmocka_unit_test_setup(test_restart, setup),
     };
     if (!server_has("mariadbd")) {

@@ -151,6 +151,39 @@ static void test_jvm_releases_to_us(void **state)
     testhost_close(&a);
 }
 
+/* On the JVM's own table, which has no place for our nonces, its renewals are no new grants either, and its grants have no
+ * token. */
+static void test_jvm_renews_on_its_table(void **state)
+{
+    (void)state;
+    char url[128];
+    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba", mariadb.port);
+    open_at(&a, url);
+    jvm_acquire("orders", "jvm", 10000, 6000);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    assert_int_equal(a.pushes[0].push.owner.token, 0);
+    for (size_t i = 0; i < 3; i++) {
+        await_tick();
+        jvm_acquire("orders", "jvm", 10000, 6000);
+        testhost_advance(&a, 45);
+        assert_int_equal(a.push_count, i + 1);
+        assert_int_equal(a.pushes[i].push.kind, SIMBA_PUSH_ACQUIRED);
+        assert_int_equal(a.pushes[i].push.owner.token, 0);
+    }
+    ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(a.listed_count, 1);
+    assert_string_equal(a.listed[0].owner.id, "jvm");
+    assert_int_equal(a.listed[0].owner.token, 0);
+    testhost_unwatch(&a, &topic);
+    jvm_release("orders", "jvm");
+    const simba_reply won = acquire(&a, "orders", "me", 1); /* what we hold has one */
+    assert_mine(won);
+    assert_true(won.owner.token > 0);
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    testhost_close(&a);
+}
+
 /* --- a fight ------------------------------------------------------------------------------------------- */
 
 enum { ROUNDS = 40 };
@@ -239,6 +272,7 @@ int main(void)
         cmocka_unit_test_setup(test_we_hold, jvm_setup),
         cmocka_unit_test_setup(test_jvm_under_our_id, jvm_setup),
         cmocka_unit_test_setup(test_jvm_releases_to_us, jvm_setup),
+        cmocka_unit_test_setup(test_jvm_renews_on_its_table, jvm_setup),
         cmocka_unit_test_setup(test_fight, jvm_setup),
     };
     return RUN_MYSQL_TESTS(tests);

@@ -32,16 +32,13 @@ static void assert_works(void)
     fail_msg("it does not recover");
 }
 
-/* With the nth allocation of this kind failing, and the two after it. False: there were not so many. */
-static bool play(const char *url, failing_kind kind, unsigned nth)
+/* With the nth allocation failing, and the two after it. False: there were not so many. */
+static bool play(const char *url, unsigned nth)
 {
     simba_error err = {0};
-    if (kind == FAILING_SIMBA)
-        failing_arm(kind, nth, 3);
+    failing_arm(FAILING_SIMBA, nth, 3);
     while (testhost_open(&a, &simba__backend_redis, url, &err) < 0)
         assert_int_equal(err.code, SIMBA_ENOMEM);
-    if (kind == FAILING_UV) /* its loop is the test's */
-        failing_arm(kind, nth, 3);
     ask_whatever(SIMBA_OP_ACQUIRE, "orders", 1);
     ask_whatever(SIMBA_OP_ACQUIRE, "orders", 2);
     simba_topic topic = {.mutex = "orders"};
@@ -60,13 +57,13 @@ static bool play(const char *url, failing_kind kind, unsigned nth)
     return failed;
 }
 
-static void sweep(const char *url, failing_kind kind)
+static void sweep(const char *url)
 {
-    play(url, kind, 1000000); /* what is made once in a program is made now */
-    const long before = failing_live(kind);
+    play(url, 1000000); /* what is made once in a program is made now */
+    const long before = failing_live(FAILING_SIMBA);
     unsigned nth = 1;
-    for (; play(url, kind, nth); nth++)
-        assert_int_equal(failing_live(kind), before);
+    for (; play(url, nth); nth++)
+        assert_int_equal(failing_live(FAILING_SIMBA), before);
     print_message("# %s: %u rounds\n", url, nth);
 }
 
@@ -77,9 +74,9 @@ static void test_single(void **state)
     server_init(&group);
     assert_true(server_start_redis(&group, NULL));
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", group.port);
-    sweep(url, FAILING_SIMBA);
+    sweep(url);
     snprintf(url, sizeof url, "redis://localhost:%d", group.port);
-    sweep(url, FAILING_UV);
+    sweep(url);
 }
 
 static void test_sentinel(void **state)
@@ -89,7 +86,7 @@ static void test_sentinel(void **state)
     server_init(&group);
     assert_true(server_start_redis_sentinel(&group));
     snprintf(url, sizeof url, "redis+sentinel://%s/orders?replicas=1", group.hosts);
-    sweep(url, FAILING_SIMBA);
+    sweep(url);
 }
 
 static void test_cluster(void **state)
@@ -99,7 +96,7 @@ static void test_cluster(void **state)
     server_init(&group);
     assert_true(server_start_calm_redis_cluster(&group));
     snprintf(url, sizeof url, "redis+cluster://%s", group.hosts);
-    sweep(url, FAILING_SIMBA);
+    sweep(url);
 }
 
 static int stop_group(void **state)

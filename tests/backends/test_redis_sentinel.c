@@ -65,7 +65,7 @@ static void test_nobody_knows(void **state)
     open_at(&a, url_of(hosts, "invoices"));
     const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
     assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
-    assert_says(&error, "127.0.0.1:1: cannot connect: connection refused");
+    assert_says(&error, "127.0.0.1:1: cannot connect: Connection refused");
     assert_says(&error, where);
     assert_says(&error, "does not know \"invoices\"");
     testhost_close(&a);

@@ -20,6 +20,7 @@ expect() {
             sleep 0.05
         fi
     done
+    before=${seen%%$1*}
     seen=${seen#*$1}
 }
 
@@ -33,3 +34,16 @@ typed $'1s nigh\t'
 expect nightly-backup
 typed $'-- ech\t'
 expect echo
+
+# What goes elsewhere: a file, a URL, and nothing at all where a duration goes.
+typed $'\C-usimba --config ni\t'
+expect night-plan
+typed $'\C-usimba timeline ni\t'
+expect night-plan
+typed $'\C-usimba tck redi\t'
+expect redis://
+typed $'\C-usimba list --url=redi\t'
+expect redis://
+typed $'\C-usimba run --ttl ni\t\C-uprint no"thi"ng\n'
+expect nothing
+[[ $before != *nightly* ]] || { print -r -- "# a mutex where a duration goes: ${(V)before}"; exit 1 }

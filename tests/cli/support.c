@@ -233,8 +233,13 @@ const char *err_of(const process *p)
 
 terminal start_on_terminal_with(const char *const arguments[])
 {
+    return start_on_terminal_of(77, arguments);
+}
+
+terminal start_on_terminal_of(unsigned columns, const char *const arguments[])
+{
     terminal t = {.text = ""};
-    const struct winsize size = {.ws_row = 33, .ws_col = 77};
+    const struct winsize size = {.ws_row = 33, .ws_col = (unsigned short)columns};
     t.pid = forkpty(&t.fd, NULL, NULL, &size);
     assert_true(t.pid >= 0);
     if (t.pid == 0)

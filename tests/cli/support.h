@@ -58,7 +58,7 @@ const char *err_of(const process *p);
     })
 extern process last;
 
-/* The same on a terminal of its own, of 33 rows and 77 columns. */
+/* The same on a terminal of its own, of 33 rows and 77 columns, or as many as are asked for. */
 typedef struct terminal {
     pid_t pid;
     int fd;
@@ -66,6 +66,7 @@ typedef struct terminal {
 } terminal;
 
 terminal start_on_terminal_with(const char *const arguments[]);
+terminal start_on_terminal_of(unsigned columns, const char *const arguments[]);
 #define START_ON_TERMINAL(...) start_on_terminal_with((const char *const[]){__VA_ARGS__, NULL})
 /* Until the terminal has shown it. */
 void await_shown(terminal *t, const char *text);

@@ -114,6 +114,18 @@ static void wrong_use_is_explained(void **state)
     assert_non_null(strstr(err, "ten years"));
     assert_int_equal(SIMBA("list", "--url", ""), 64);
     assert_non_null(strstr(err, "--url is empty"));
+    assert_int_equal(SIMBA("lsit"), 64);
+    assert_non_null(strstr(err, "did you mean \"list\"?"));
+    assert_int_equal(SIMBA("help", "timelin"), 64);
+    assert_non_null(strstr(err, "did you mean \"timeline\"?"));
+    assert_int_equal(SIMBA("demo", "--tll", "5s"), 64);
+    assert_non_null(strstr(err, "did you mean --ttl?"));
+    assert_int_equal(SIMBA("list", "--jsno=x"), 64);
+    assert_non_null(strstr(err, "did you mean --json?"));
+    assert_int_equal(SIMBA("list", "--url", "redsi://host"), 78);
+    assert_non_null(strstr(err, "did you mean redis://?"));
+    assert_int_equal(SIMBA("list", "--url", "postgres://host"), 78);
+    assert_null(strstr(err, "did you mean"));
     assert_int_equal(SIMBA("demo", "--ttl"), 64);
     assert_string_equal(out, "");
 }
@@ -150,6 +162,43 @@ static void tck_prints_tap(void **state)
     assert_int_equal(SIMBA("tck", "memory://command", "--only", "start-stop"), 0);
     assert_non_null(strstr(out, "1..1\n"));
     assert_non_null(strstr(out, "ok 1 - start-stop"));
+    assert_int_equal(SIMBA("tck", "memory://command", "--only", "nosuch*"), 64);
+    assert_string_equal(out, "");
+    assert_non_null(strstr(err, "no case matches \"nosuch*\""));
+}
+
+static unsigned rows_of(const char *url)
+{
+    unsigned rows = 0;
+    assert_int_equal(SIMBA("list", "--json", "--url", url), 0);
+    for (const char *at = out; (at = strstr(at, "\"mutex\"")) != NULL; at++)
+        rows++;
+    return rows;
+}
+
+/* A second run of the kit uses the mutexes of the first, and two at once do not. */
+static void tck_uses_its_mutexes_again(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/simba-tck-XXXXXX";
+    char url[64];
+    char file[64];
+    assert_non_null(mkdtemp(dir));
+    snprintf(url, sizeof url, "sqlite://%s/a.db", dir);
+    assert_int_equal(SIMBA("tck", url, "--only", "names-are-exact"), 0);
+    const unsigned rows = rows_of(url);
+    assert_in_range(rows, 2, 40);
+    assert_int_equal(SIMBA("tck", url, "--only", "names-are-exact"), 0);
+    assert_int_equal(rows_of(url), rows);
+    assert_int_equal(
+        SIMBA("run", "tck-lane-0", "--url", url, "--", SIMBA_TEST_COMMAND, "tck", url, "--only", "names-are-exact"), 0);
+    assert_int_equal(rows_of(url), 2 * rows);
+    static const char *const suffixes[] = {"", "-wal", "-shm", "-notify"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        snprintf(file, sizeof file, "%s/a.db%s", dir, suffixes[i]);
+        unlink(file);
+    }
+    rmdir(dir);
 }
 
 int main(void)
@@ -158,7 +207,7 @@ int main(void)
         cmocka_unit_test(demo_shows_and_checks),    cmocka_unit_test(help_fits_on_a_screen),
         cmocka_unit_test(version_is_printed),       cmocka_unit_test(wrong_use_is_explained),
         cmocka_unit_test(a_bad_store_is_explained), cmocka_unit_test(a_store_that_is_not_there_is_said_once),
-        cmocka_unit_test(tck_prints_tap),
+        cmocka_unit_test(tck_prints_tap),           cmocka_unit_test(tck_uses_its_mutexes_again),
     };
     return cmocka_run_group_tests_name("command", tests, NULL, NULL);
 }

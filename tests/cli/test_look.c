@@ -73,6 +73,31 @@ static void list_follows_on_a_terminal(void **state)
     assert_int_equal(finish(&one), 0);
 }
 
+/* No line of the picture is longer than the terminal is wide, whatever has to be left out or cut. */
+static void list_fits_its_terminal(void **state)
+{
+    (void)state;
+    process one = hold("an-owner-whose-id-is-longer-than-most", "nightly-reports-of-the-billing-department");
+    static const unsigned widths[] = {40, 60, 77, 100, 160};
+    for (size_t i = 0; i < COUNT_OF(widths); i++) {
+        setenv("NO_COLOR", "1", 1);
+        setenv("LC_ALL", "C", 1);
+        terminal t = start_on_terminal_of(widths[i], (const char *const[]){"list", "--follow", NULL});
+        unsetenv("NO_COLOR");
+        unsetenv("LC_ALL");
+        await_shown(&t, "\nnight");
+        await_shown(&t, "s  ");
+        assert_int_equal(write(t.fd, "\003", 1), 1);
+        assert_int_equal(finish_terminal(&t), 128 + SIGINT);
+        for (const char *line = strstr(t.text, "MUTEX"); *line != '\0' && *line != '^'; line += strspn(line, "\r\n")) {
+            const size_t length = strcspn(line, "\r\n");
+            assert_in_range(length, 1, line[0] == '\033' ? widths[i] + 6 : widths[i]);
+            line += length;
+        }
+    }
+    assert_int_equal(finish(&one), 0);
+}
+
 /* Changes come as they happen, beginning with what is; a signal ends it. */
 static void watch_tells_changes(void **state)
 {
@@ -124,8 +149,9 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(list_shows_owners),   TEST(list_draws_bars_on_a_terminal), TEST(list_follows_on_a_terminal),
-        TEST(watch_tells_changes), TEST(release_takes_it_away),         TEST(release_asks),
+        TEST(list_shows_owners),      TEST(list_draws_bars_on_a_terminal), TEST(list_follows_on_a_terminal),
+        TEST(list_fits_its_terminal), TEST(watch_tells_changes),           TEST(release_takes_it_away),
+        TEST(release_asks),
     };
     return cmocka_run_group_tests_name("look", tests, NULL, NULL);
 }

@@ -21,6 +21,8 @@ static void real_runs_are_drawn(void **state)
     assert_non_null(strstr(out_of(&last), "  m/first%20one  "));
     assert_non_null(strstr(out_of(&last), "owner"));
     assert_int_equal(RUN("timeline", in_dir("events"), "--svg", in_dir("a.svg"), "--title", "1 < 2"), 0);
+    assert_int_equal(RUN("run", "--event-log", in_dir("evil"), "--id", "\302\233x\342\200\256", "m", "--", "true"), 0);
+    assert_non_null(strstr(contents(in_dir("evil")), " m/%c2%9bx%e2%80%ae start\n"));
     const char *svg = contents(in_dir("a.svg"));
     assert_non_null(strstr(svg, "<svg xmlns"));
     assert_non_null(strstr(svg, "1 &lt; 2"));
@@ -54,6 +56,62 @@ static void all_that_can_happen_is_drawn(void **state)
     assert_null(strstr(out_of(&last), "#"));
 }
 
+/* Who was killed is not drawn as somebody who waits, though no line says that it is dead. */
+static void silence_is_noticed(void **state)
+{
+    (void)state;
+    setenv("LC_ALL", "C", 1);
+    write_file(in_dir("log"), "0 a start\n0 a request acquire\n0 a lease 3000000000 5000000000 7\n"
+                              "3000000000 a request renew\n3000000000 a lease 6000000000 8000000000 7\n"
+                              "0 b start\n8000000000 b lease 11000000000 13000000000 8\n16000000000 b stopped\n");
+    assert_int_equal(RUN("timeline", in_dir("log")), 0);
+    char row[200];
+    snprintf(row, sizeof row, "%.*s", (int)strcspn(strstr(out_of(&last), "  a  "), "\n"),
+             strstr(out_of(&last), "  a  "));
+    assert_non_null(strstr(row, "##X---"));
+    assert_null(strchr(row, '.'));
+    /* It comes back under its name: what it waits for now is drawn again. */
+    write_file(in_dir("more"), "12000000000 a start\n");
+    assert_int_equal(RUN("timeline", in_dir("log"), in_dir("more")), 0);
+    snprintf(row, sizeof row, "%.*s", (int)strcspn(strstr(out_of(&last), "  a  "), "\n"),
+             strstr(out_of(&last), "  a  "));
+    assert_non_null(strstr(row, "##X---"));
+    assert_non_null(strstr(row, "-   "));
+    assert_non_null(strstr(row, " ...."));
+    /* The picture ends before the lease does: it may well live. */
+    assert_int_equal(RUN("timeline", in_dir("log"), "--to", "7s"), 0);
+    assert_null(strchr(strstr(out_of(&last), "  a  "), 'X'));
+    unsetenv("LC_ALL");
+}
+
+/* Anybody can write a log: what stands in it is shown and has no effect, and times cannot overflow. */
+static void hostile_logs_are_drawn(void **state)
+{
+    (void)state;
+    write_file(in_dir("log"), "0 a\033[31m\377<b>&\"/x start\n5 a\033[31m\377<b>&\"/x failed \033]0;\001]]>\302\233\n"
+                              "6 c fault \033x -9223372036854775808\n7 c fault x 9223372036854775807\n"
+                              "8 c lease 9223372036854775807 -9223372036854775808 1\n"
+                              "9 c lease 4611686018427387904 4611686018427387904 99999999999999999999\n"
+                              "4611686018427387904 c stopped\n");
+    assert_int_equal(RUN("timeline", in_dir("log")), 0);
+    assert_null(strpbrk(out_of(&last), "\033\377\001"));
+    assert_non_null(strstr(out_of(&last), "  a\\x1B[31m\\xFF<b>&\"/x  "));
+    assert_int_equal(RUN("timeline", in_dir("log"), "--svg", in_dir("a.svg"), "--title", "\033\302\233\377 & <"), 0);
+    const char *svg = contents(in_dir("a.svg"));
+    assert_null(strpbrk(svg, "\033\377\001\233"));
+    assert_non_null(strstr(svg, "a\\x1B[31m\\xFF&lt;b&gt;&amp;"));
+    assert_non_null(strstr(svg, "\\x1B\\xC2\\x9B\\xFF &amp; &lt;"));
+    assert_int_equal(RUN("timeline", in_dir("log"), "--from", "3650d", "--to", "87600h"), 64);
+    assert_int_equal(RUN("timeline", in_dir("log"), "--from", "87599h", "--to", "87600h"), 0);
+    static const char *const bad[] = {"-1 a start\n", "9223372036854775807 a start\n",
+                                      "99999999999999999999 a start\n"};
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        write_file(in_dir("bad"), bad[i]);
+        assert_int_equal(RUN("timeline", in_dir("bad")), 64);
+        assert_non_null(strstr(err_of(&last), "line 1 of "));
+    }
+}
+
 /* A mistake is named. */
 static void mistakes_are_named(void **state)
 {
@@ -66,6 +124,8 @@ static void mistakes_are_named(void **state)
     assert_non_null(strstr(err_of(&last), "nothing to draw"));
     assert_int_equal(RUN("timeline", in_dir("missing")), 64);
     assert_non_null(strstr(err_of(&last), "missing cannot be read"));
+    assert_int_equal(RUN("timeline", "/tmp"), 64);
+    assert_non_null(strstr(err_of(&last), "/tmp cannot be read: Is a directory."));
     write_file(in_dir("good"), "1 a start\n2 a stopped\n");
     assert_int_equal(RUN("timeline", in_dir("good"), "--svg", "/proc/no/such.svg"), 1);
     assert_non_null(strstr(err_of(&last), "/proc/no/such.svg cannot be written"));
@@ -78,9 +138,8 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(real_runs_are_drawn),
-        TEST(all_that_can_happen_is_drawn),
-        TEST(mistakes_are_named),
+        TEST(real_runs_are_drawn),    TEST(all_that_can_happen_is_drawn), TEST(silence_is_noticed),
+        TEST(hostile_logs_are_drawn), TEST(mistakes_are_named),
     };
     return cmocka_run_group_tests_name("timeline", tests, NULL, NULL);
 }

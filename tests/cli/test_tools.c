@@ -1,7 +1,11 @@
 /* The tools around a store: `simba init`, `simba doctor`, `simba bench`. */
+#include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support.h"
@@ -16,6 +20,76 @@ static void init_makes_the_store(void **state)
     assert_int_equal(RUN("init"), 0);
     assert_non_null(strstr(out_of(&last), "has 1 mutex."));
     assert_int_equal(RUN("init", "--url", "sqlite:///proc/no/such.db"), 69);
+}
+
+/* Run `simba init` on this URL as a user who owns nothing; its exit code, and its words in the file. */
+static int init_as_nobody(const char *url, const char *words)
+{
+    int status;
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        dup2(open(words, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDERR_FILENO);
+        if (geteuid() == 0 && (setgroups(0, NULL) != 0 || setgid(65534) != 0 || setuid(65534) != 0))
+            _exit(99);
+        execl(SIMBA_TEST_COMMAND, "simba", "init", "--url", url, (char *)NULL);
+        _exit(98);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* Whoever may only read is told so, by the name of the file or folder: that store is not ready. */
+static void init_needs_to_write(void **state)
+{
+    (void)state;
+    char url[400];
+    assert_int_equal(RUN("init"), 0);
+    snprintf(url, sizeof url, "sqlite://%s", in_dir("store.db"));
+    assert_int_equal(chmod(in_dir("store.db"), 0444), 0);
+    assert_int_equal(chmod(in_dir("."), 0777), 0);
+    assert_int_not_equal(init_as_nobody(url, in_dir("words")), 0);
+    assert_non_null(strstr(contents(in_dir("words")), "store.db: cannot be read and written"));
+    assert_int_equal(chmod(in_dir("store.db"), 0666), 0);
+    assert_int_equal(chmod(in_dir("."), 0555), 0);
+    assert_int_not_equal(init_as_nobody(url, in_dir("words")), 0);
+    assert_non_null(strstr(contents(in_dir("words")), "this folder cannot be written to"));
+    assert_int_equal(chmod(in_dir("."), 0700), 0);
+}
+
+/* A ttl that no machine can keep to is found on any store, however fast it answers. */
+static void doctor_finds_short_leases(void **state)
+{
+    (void)state;
+    static const char *const ttls[] = {"10ms", "100ms", "499ms"};
+    unsetenv("SIMBA_URL");
+    char url[400];
+    snprintf(url, sizeof url, "sqlite://%s", in_dir("store.db"));
+    for (size_t i = 0; i < COUNT_OF(ttls); i++) {
+        assert_int_equal(RUN("doctor", "--url", url, "--ttl", ttls[i]), 0);
+        assert_non_null(strstr(out_of(&last), "warning  ttl "));
+        assert_null(strstr(out_of(&last), "warning  transition "));
+    }
+    assert_int_equal(RUN("doctor", "--url", url, "--ttl", "2s", "--transition", "100ms"), 0);
+    assert_null(strstr(out_of(&last), "warning  ttl "));
+    assert_non_null(strstr(out_of(&last), "warning  transition "));
+}
+
+/* Whom the store keeps apart, and which file named it. */
+static void doctor_says_where_it_looked(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("doctor"), 0);
+    assert_non_null(strstr(out_of(&last), "This store covers this host only"));
+    assert_int_equal(RUN("doctor", "--url", "memory://x"), 0);
+    assert_non_null(strstr(out_of(&last), "This store covers one process only"));
+    char text[600];
+    snprintf(text, sizeof text, "simba.sqlite.url = sqlite://%s\n", in_dir("other.db"));
+    write_file(in_dir("my.conf"), text);
+    unsetenv("SIMBA_URL");
+    assert_int_equal(RUN("doctor", "--config", in_dir("my.conf")), 0);
+    snprintf(text, sizeof text, "from the configuration file %s.", in_dir("my.conf"));
+    assert_non_null(strstr(out_of(&last), text));
 }
 
 /* All is well, something is doubtful, something is broken. */
@@ -86,6 +160,7 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
+        TEST(init_needs_to_write),  TEST(doctor_finds_short_leases),  TEST(doctor_says_where_it_looked),
         TEST(init_makes_the_store), TEST(doctor_finds_what_is_wrong), TEST(doctor_explains_what_cannot_be_opened),
         TEST(bench_prints_numbers), TEST(every_command_is_explained),
     };

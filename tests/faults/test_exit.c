@@ -155,7 +155,7 @@ static void assert_all_end_well(const char *url, long step_us)
     }
 }
 
-/* They look the name up again and again, with threads that libuv takes down at the end. */
+/* They look the name up again and again. */
 static void while_no_server_is_there(void **state)
 {
     (void)state;

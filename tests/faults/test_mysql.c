@@ -6,11 +6,13 @@
 #include <signal.h>
 #include <simba.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "faults/arena.h"
 #include "lib/server.h"
+#include "util/random.h"
 
 #define TTL_MS (ref_scaled_ms(500))
 #define TRANSITION_MS (ref_scaled_ms(1500))
@@ -158,6 +160,52 @@ static void test_read_only(void **state)
     assert_int_equal(ref_complaints(), 0);
 }
 
+/* --- packets that get lost -------------------------------------------------------------------------------- */
+
+static proxy network;
+
+static int lossy_setup(void **state)
+{
+    (void)state;
+    char url[128];
+    proxy_start(&network, mariadb.port);
+    snprintf(url, sizeof url, "mysql://worker@127.0.0.1:%d/simba?create=yes", network.port);
+    open_arena(url, arena_timing(ref_scaled_ms(1000), ref_scaled_ms(1000)));
+    return 0;
+}
+
+static int lossy_teardown(void **state)
+{
+    proxy_set(&network, PROXY_PASS);
+    teardown(state);
+    proxy_stop(&network);
+    return 0;
+}
+
+/* Outages in which all packets get lost, and that end a quarter of a second before the transition of a second does: nobody
+ * loses anything (L3), although TCP repeats what was lost in pauses. SIMBA_TEST_OUTAGES says how many there are. */
+static void test_lossy_outages(void **state)
+{
+    (void)state;
+    ref_scene("lossy outages");
+    const char *wanted = getenv("SIMBA_TEST_OUTAGES");
+    const int count = wanted ? atoi(wanted) : 5;
+    const unsigned grants = arena.grants;
+    uint64_t seed = (uint64_t)getpid();
+    for (int i = 0; i < count; i++) {
+        usleep((unsigned)(ref_scaled_ms(simba__random_range(&seed, 300, 1300)) * 1000));
+        proxy_set(&network, PROXY_LOSS);
+        usleep((unsigned)(ref_scaled_ms(simba__random_range(&seed, 600, 750)) * 1000));
+        proxy_set(&network, PROXY_PASS);
+        if (wanted)
+            fprintf(stderr, "outage %d: %u grants\n", i, grants_now());
+    }
+    usleep((unsigned)(ref_scaled_ms(1000) * 1000));
+    assert_kept(grants);
+    assert_hands_over();
+    assert_int_equal(ref_complaints(), 0);
+}
+
 /* An administrator's transaction keeps the row locked for longer than the lease. */
 static void test_row_locked(void **state)
 {
@@ -185,6 +233,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_connections_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),
         cmocka_unit_test_setup_teardown(test_row_locked, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lossy_outages, lossy_setup, lossy_teardown),
     };
     if (!server_has("mariadbd")) {
         puts("1..0 # SKIP mariadbd is not installed");

@@ -3,7 +3,7 @@
  * could not be made is made again, so the scenario always runs to its end: one failed allocation may cost time, never
  * more.
  *
- * The same with a row of allocations that fail, and with those of the libraries beneath. */
+ * The same with a row of allocations that fail, and with those of SQLite. */
 #include <simba.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -40,8 +40,7 @@ static char folder[REF_FOLDER_MAX];
 
 static bool is_want_of_memory(int rc)
 {
-    /* libuv has one code for all that the system refuses. */
-    return rc == SIMBA_ENOMEM || rc == SIMBA_ESYSTEM;
+    return rc == SIMBA_ENOMEM;
 }
 
 /* After a constructor: true when there is something to go on with, false to try again. */
@@ -384,13 +383,6 @@ static void memory_in_rows(void **state)
     run_sweep("memory", FAILING_SIMBA, 20, 7);
 }
 
-/* Each allocation of libuv. */
-static void memory_libuv(void **state)
-{
-    (void)state;
-    run_sweep("memory", FAILING_UV, 1, 1);
-}
-
 /* Each single allocation of the library, over SQLite. */
 static void sqlite_one_by_one(void **state)
 {
@@ -403,13 +395,6 @@ static void sqlite_in_rows(void **state)
 {
     (void)state;
     run_sweep("sqlite", FAILING_SIMBA, 10, 7);
-}
-
-/* Each allocation of libuv, whose handles SQLite's store uses as well. */
-static void sqlite_libuv(void **state)
-{
-    (void)state;
-    run_sweep("sqlite", FAILING_UV, 1, 1);
 }
 
 /* The allocations of SQLite itself: a sample of them, as there are thousands; all with SIMBA_SWEEP_ALL=1. */
@@ -431,9 +416,8 @@ int main(void)
     failing_install();
     ref_make_folder(folder);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_one_by_one), cmocka_unit_test(memory_in_rows),        cmocka_unit_test(memory_libuv),
-        cmocka_unit_test(sqlite_one_by_one), cmocka_unit_test(sqlite_in_rows),        cmocka_unit_test(sqlite_libuv),
-        cmocka_unit_test(sqlite_inside),     cmocka_unit_test(sqlite_inside_in_rows),
+        cmocka_unit_test(memory_one_by_one), cmocka_unit_test(memory_in_rows), cmocka_unit_test(sqlite_one_by_one),
+        cmocka_unit_test(sqlite_in_rows),    cmocka_unit_test(sqlite_inside),  cmocka_unit_test(sqlite_inside_in_rows),
     };
     const int failed = cmocka_run_group_tests_name("sweep_alloc", tests, NULL, NULL);
     ref_delete_folder(folder);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "lib/cm.h"
@@ -179,20 +178,15 @@ static void test_connections_break(void **state)
     assert_hands_over();
 }
 
-/* In a turn: have the loop thread fire the timer of the next beat as soon as that is over, and not look at anything else
- * before. It has read the descriptor then. */
-static void hold_up_before_beat(simba_client *client)
+/* In a turn: the next beat is due as soon as that is over. */
+static bool beat_next(simba_client *client)
 {
     zk_store *store = client->store;
-    struct itimerspec left = {.it_value.tv_sec = 1};
-    struct pollfd timer = {.fd = client->timer_fd, .events = POLLIN};
+    struct pollfd timer = {.fd = client->reactor.timer, .events = POLLIN};
     store->session.live.beat_at = client->now;
     client->host.timer_set(&client->host, &store->session.beat, client->now);
-    simba__loop_arm(client);
-    while (left.it_value.tv_sec || left.it_value.tv_nsec || poll(&timer, 1, 0) > 0) {
-        usleep(1000);
-        timerfd_gettime(client->timer_fd, &left);
-    }
+    simba__keeper_arm(client);
+    return poll(&timer, 1, (int)LONG_MS) == 1;
 }
 
 static bool has_beaten(simba_client *client, unsigned long long times)
@@ -211,12 +205,13 @@ static void test_breaks_before_beat(void **state)
     ref_scene("breaks before a beat");
     const unsigned grants = arena.grants;
     simba__enter(clients[0]);
-    hold_up_before_beat(clients[0]);
-    struct pollfd socket = {.fd = clients[0]->inputs.first->fd, .events = POLLRDHUP};
+    const bool due = beat_next(clients[0]);
+    struct pollfd socket = {.fd = clients[0]->reactor.first->fd, .events = POLLRDHUP};
     proxy_set(&networks[0], PROXY_CUT);
     const int hung_up = poll(&socket, 1, (int)LONG_MS);
     proxy_set(&networks[0], PROXY_PASS);
     simba__leave(clients[0]);
+    assert_true(due);
     assert_int_equal(hung_up, 1);
     assert_true(REF_WITHIN(LONG_MS, has_beaten(clients[0], ZK_BEATS + 2)));
     assert_true(keeps_leading(grants));

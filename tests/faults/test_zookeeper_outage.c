@@ -55,7 +55,7 @@ static void test_outages(void **state)
         const int64_t begun_ns = now_ns(client);
         assert_true(REF_WITHIN(LONG_MS, is_proven_since(client, begun_ns)));
         usleep((unsigned)(SESSION_MS * 1000 / 8 * i / 7)); /* anywhere between two beats */
-        proxy_set(&network, PROXY_LOSE);
+        proxy_set(&network, PROXY_LOSS);
         usleep((unsigned)(SESSION_MS * lengths[i])); /* the length of the outage */
         proxy_set(&network, PROXY_PASS);
         const int64_t over_ns = now_ns(client);

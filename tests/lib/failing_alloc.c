@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <uv.h>
 
 static struct {
     atomic_uint calls;
@@ -64,28 +63,6 @@ static void simba_free(void *pointer)
     release(FAILING_SIMBA, pointer);
 }
 
-/* --- libuv ---------------------------------------------------------------------------------------- */
-
-static void *uv_malloc(size_t size)
-{
-    return may(FAILING_UV) ? counted(FAILING_UV, malloc(size)) : NULL;
-}
-
-static void *uv_realloc(void *pointer, size_t size)
-{
-    return grown(FAILING_UV, pointer, size);
-}
-
-static void *uv_calloc(size_t count, size_t size)
-{
-    return may(FAILING_UV) ? counted(FAILING_UV, calloc(count, size)) : NULL;
-}
-
-static void uv_free(void *pointer)
-{
-    release(FAILING_UV, pointer);
-}
-
 /* --- SQLite --------------------------------------------------------------------------------------- */
 
 static void *sqlite_malloc(int size)
@@ -132,7 +109,6 @@ void failing_install(void)
                                                 sqlite_roundup, sqlite_init, sqlite_shutdown, NULL};
     /* Without the cache of small blocks that each connection has, so that every allocation comes here. */
     if (simba_set_allocator(simba_malloc, simba_realloc, simba_free) != 0 ||
-        uv_replace_allocator(uv_malloc, uv_realloc, uv_calloc, uv_free) != 0 ||
         sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) != SQLITE_OK ||
         sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0) != SQLITE_OK) {
         fputs("Bail out! the allocators cannot be replaced\n", stdout);

@@ -1,4 +1,4 @@
-/* An allocator that fails on command, for the library and for the two libraries beneath it, and that knows how many of
+/* An allocator that fails on command, for the library and for SQLite, and that knows how many of
  * its allocations are alive. What is said of running out of memory can only be believed where it was tried, at every
  * single allocation. */
 #ifndef TESTS_LIB_FAILING_ALLOC_H
@@ -6,7 +6,6 @@
 
 typedef enum failing_kind {
     FAILING_SIMBA,
-    FAILING_UV, /* its reallocations are never failed: libuv 1.44 calls abort() then */
     FAILING_SQLITE,
     FAILING_KINDS,
 } failing_kind;

@@ -3,9 +3,11 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -48,6 +50,17 @@ static void accept_one(proxy *p)
     p->links[i][1] = server;
 }
 
+/* The kernel drops what comes in for a socket whose filter lets nothing pass, before TCP has seen it. Sockets that are
+ * accepted have the filter of their listener. */
+static void lose(int fd, bool loses)
+{
+    struct sock_filter nothing[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+    const struct sock_fprog program = {.len = 1, .filter = nothing};
+    if (fd >= 0 &&
+        setsockopt(fd, SOL_SOCKET, loses ? SO_ATTACH_FILTER : SO_DETACH_FILTER, &program, sizeof program) != 0 && loses)
+        abort();
+}
+
 /* One piece from one side to the other. The pieces of a lock's protocol are small: the other side takes them at once. */
 static void carry(proxy *p, int i, int from)
 {
@@ -70,7 +83,7 @@ static void *run(void *arg)
     while (!p->quit) {
         struct pollfd fds[2 + 2 * PROXY_LINKS];
         fds[0] = (struct pollfd){.fd = p->bell[0], .events = POLLIN};
-        fds[1] = (struct pollfd){.fd = p->mode == PROXY_LOSE ? -1 : p->listener, .events = POLLIN};
+        fds[1] = (struct pollfd){.fd = p->listener, .events = POLLIN};
         for (int i = 0; i < PROXY_LINKS; i++)
             for (int from = 0; from < 2; from++)
                 fds[2 + 2 * i + from] =
@@ -81,7 +94,7 @@ static void *run(void *arg)
         char rings[64];
         if (fds[0].revents)
             (void)!read(p->bell[0], rings, sizeof rings);
-        if (fds[1].revents && p->mode != PROXY_LOSE)
+        if (fds[1].revents)
             accept_one(p);
         for (int i = 0; i < PROXY_LINKS; i++)
             for (int from = 0; from < 2; from++)
@@ -109,37 +122,13 @@ void proxy_start(proxy *p, int target)
         abort();
 }
 
-/* The kernel drops the first packet of a connection when those that were not accepted yet are too many. */
-static void plug(proxy *p)
-{
-    const struct sockaddr_in address = address_of(p->port);
-    listen(p->listener, 0);
-    for (int i = 0; i < PROXY_PLUGS; i++) {
-        p->plugs[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        connect(p->plugs[i], (const struct sockaddr *)&address, sizeof address);
-    }
-}
-
-/* Somebody else may have got in between the plugs, and finds the connection closed. */
-static void unplug(proxy *p)
-{
-    for (int i = 0; i < PROXY_PLUGS; i++)
-        close(p->plugs[i]);
-    memset(p->plugs, 0, sizeof p->plugs);
-    struct pollfd waiting = {.fd = p->listener, .events = POLLIN};
-    while (poll(&waiting, 1, 0) > 0)
-        close(accept4(p->listener, NULL, NULL, SOCK_CLOEXEC));
-    listen(p->listener, 64);
-}
-
 void proxy_set(proxy *p, proxy_mode mode)
 {
     pthread_mutex_lock(&p->lock);
-    if (mode == PROXY_LOSE && p->mode != PROXY_LOSE)
-        plug(p);
-    else if (mode != PROXY_LOSE && p->mode == PROXY_LOSE)
-        unplug(p);
     p->mode = mode;
+    lose(p->listener, mode == PROXY_LOSS);
+    for (int i = 0; i < PROXY_LINKS; i++)
+        lose(p->links[i][0], mode == PROXY_LOSS);
     for (int i = 0; i < PROXY_LINKS && mode == PROXY_CUT; i++)
         if (p->links[i][0] >= 0)
             hang_up(p, i);
@@ -162,8 +151,6 @@ void proxy_stop(proxy *p)
     pthread_mutex_unlock(&p->lock);
     (void)!write(p->bell[1], "", 1);
     pthread_join(p->thread, NULL);
-    if (p->mode == PROXY_LOSE)
-        unplug(p);
     for (int i = 0; i < PROXY_LINKS; i++)
         if (p->links[i][0] >= 0)
             hang_up(p, i);

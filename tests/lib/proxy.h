@@ -9,10 +9,10 @@ typedef enum proxy_mode {
     PROXY_FREEZE, /* connections stand, and new ones are accepted, but no byte passes in either direction */
     PROXY_DEAF,   /* what the client says passes, the answers do not */
     PROXY_CUT,    /* connections are closed, and new ones too */
-    PROXY_LOSE,   /* as if every packet got lost: like FREEZE, and nobody answers who wants to connect */
+    PROXY_LOSS, /* every packet gets lost: the client's kernel repeats them, in pauses that grow, also those to connect */
 } proxy_mode;
 
-enum { PROXY_LINKS = 16, PROXY_PLUGS = 4 };
+enum { PROXY_LINKS = 16 };
 
 typedef struct proxy {
     int port; /* to connect to */
@@ -25,7 +25,6 @@ typedef struct proxy {
     unsigned accepted;
     int quit;
     int links[PROXY_LINKS][2]; /* client, server; -1: unused */
-    int plugs[PROXY_PLUGS];    /* LOSE: they fill the queue of those who want to connect; 0: none */
 } proxy;
 
 /* Aborts when the system refuses. `target` is a port of this host. */

@@ -148,24 +148,24 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
     timer->index = 0;
 }
 
-static int host_input_add(simba_host *host, simba_input *input)
+static int host_watch_add(simba_host *host, simba_watch *watch)
 {
-    return simba__inputs_add(&of(host)->inputs, host->loop, input);
+    return simba__reactor_add(&of(host)->reactor, watch);
 }
 
-static void host_input_remove(simba_host *host, simba_input *input)
+static int host_watch_change(simba_host *host, simba_watch *watch, unsigned interest)
 {
-    simba__inputs_remove(&of(host)->inputs, input);
+    return simba__reactor_change(&of(host)->reactor, watch, interest);
 }
 
-static void host_enter(simba_host *host)
+static void host_watch_remove(simba_host *host, simba_watch *watch)
 {
-    (void)host;
+    simba__reactor_remove(&of(host)->reactor, watch);
 }
 
-static void host_leave(simba_host *host)
+/* The turn is over. */
+void testhost_end_turn(testhost *h)
 {
-    testhost *h = of(host);
     while (h->wake_wanted) {
         h->wake_wanted = false;
         h->backend->woken(h->store);
@@ -176,15 +176,6 @@ static void host_closed(simba_host *host)
 {
     assert(!of(host)->closed);
     of(host)->closed = true;
-    simba__inputs_close(&of(host)->inputs);
-}
-
-static void on_inputs(simba__inputs *inputs)
-{
-    testhost *h = (testhost *)(void *)((char *)inputs - offsetof(testhost, inputs));
-    host_enter(&h->host);
-    simba__inputs_take(inputs);
-    host_leave(&h->host);
 }
 
 int testhost_open(testhost *h, const simba_backend *backend, const char *url, simba_error *err)
@@ -193,7 +184,6 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
     h->backend = backend;
     h->last_job = &h->first_job;
     h->host = (simba_host){
-        .loop = &h->loop,
         .workers = backend->workers,
         .now = host_now,
         .epoch_us = host_epoch_us,
@@ -211,47 +201,40 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
-        .input_add = host_input_add,
-        .input_remove = host_input_remove,
-        .enter = host_enter,
-        .leave = host_leave,
+        .watch_add = host_watch_add,
+        .watch_change = host_watch_change,
+        .watch_remove = host_watch_remove,
         .closed = host_closed,
     };
     simba_url *parsed = NULL;
     int rc = simba_url_parse(url, err, &parsed);
     if (rc < 0)
         return rc;
-    uv_loop_init(&h->loop);
-    h->inputs.readable = on_inputs;
+    rc = simba__reactor_init(&h->reactor, err);
+    assert(rc == 0);
     h->store = calloc(1, backend->instance_size);
     rc = backend->init(h->store, &h->host, parsed, err);
     simba_url_free(parsed);
     if (rc < 0) {
         backend->fini(h->store);
         free(h->store);
-        const int busy = uv_loop_close(&h->loop);
-        assert(busy == 0);
-        (void)busy;
+        simba__reactor_fini(&h->reactor);
     }
     return rc;
 }
 
 void testhost_close(testhost *h)
 {
-    host_enter(&h->host);
     h->backend->close(h->store);
-    host_leave(&h->host);
+    testhost_end_turn(h);
     testhost_run_jobs(h);
-    uv_run(&h->loop, UV_RUN_DEFAULT);
     assert(h->closed);
+    assert(!h->reactor.first);
     for (size_t i = 0; i < h->timer_count; i++)
         assert(h->timers[i]->index == 0);
     h->backend->fini(h->store);
     free(h->store);
-    const int busy = uv_loop_close(&h->loop);
-    assert(busy == 0);
-    (void)busy;
-    simba__inputs_fini(&h->inputs);
+    simba__reactor_fini(&h->reactor);
 }
 
 testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
@@ -275,9 +258,8 @@ void testhost_submit(testhost *h, testhost_request *r)
 
 void testhost_flush(testhost *h)
 {
-    host_enter(&h->host);
     h->backend->flush(h->store);
-    host_leave(&h->host);
+    testhost_end_turn(h);
 }
 
 void testhost_run_jobs(testhost *h)
@@ -289,9 +271,8 @@ void testhost_run_jobs(testhost *h)
             h->last_job = &h->first_job;
         h->jobs_run++;
         job->run(job);
-        host_enter(&h->host);
         job->done(job);
-        host_leave(&h->host);
+        testhost_end_turn(h);
     }
 }
 
@@ -303,32 +284,29 @@ static void fire_timers(testhost *h)
         if (timer->index == 0 || timer->at.ns > now.ns)
             continue;
         timer->index = 0;
-        host_enter(&h->host);
         timer->fire(timer, now);
-        host_leave(&h->host);
+        testhost_end_turn(h);
     }
 }
 
-static void do_nothing(uv_timer_t *timer)
+/* Wait for what comes by descriptors. */
+static void look(testhost *h, int timeout_ms)
 {
-    (void)timer;
+    const simba__arrivals arrivals = simba__reactor_wait(&h->reactor, timeout_ms);
+    simba__reactor_take(&h->reactor, &arrivals);
+    testhost_end_turn(h);
 }
 
 bool testhost_pump(testhost *h, const bool *until, int64_t ms)
 {
     const int64_t end_ns = simba__clock_boot().ns + ms * SIMBA__NS_PER_MS;
-    uv_timer_t pulse;
-    uv_timer_init(&h->loop, &pulse);
-    uv_timer_start(&pulse, do_nothing, 1, 1);
     while (!(until && *until) && simba__clock_boot().ns < end_ns) {
         fire_timers(h);
         testhost_run_jobs(h);
         if (!(until && *until))
-            uv_run(&h->loop, UV_RUN_ONCE);
+            look(h, 1);
     }
-    uv_close((uv_handle_t *)&pulse, NULL);
-    uv_run(&h->loop, UV_RUN_NOWAIT);
-    testhost_run_jobs(h);
+    testhost_settle(h);
     return until && *until;
 }
 
@@ -337,7 +315,7 @@ const simba_reply *testhost_ask(testhost *h, testhost_request *r)
     testhost_submit(h, r);
     testhost_flush(h);
     testhost_run_jobs(h);
-    if (!r->done && (h->backend->caps & SIMBA_CAP_LOOP_THREAD))
+    if (!r->done)
         testhost_pump(h, &r->done, 10000);
     assert(r->done);
     return &r->request.reply;
@@ -345,17 +323,15 @@ const simba_reply *testhost_ask(testhost *h, testhost_request *r)
 
 int testhost_watch(testhost *h, simba_topic *topic)
 {
-    host_enter(&h->host);
     const int rc = h->backend->watch(h->store, topic);
-    host_leave(&h->host);
+    testhost_end_turn(h);
     return rc;
 }
 
 void testhost_unwatch(testhost *h, simba_topic *topic)
 {
-    host_enter(&h->host);
     h->backend->unwatch(h->store, topic);
-    host_leave(&h->host);
+    testhost_end_turn(h);
 }
 
 void testhost_advance(testhost *h, int64_t ms)
@@ -365,32 +341,21 @@ void testhost_advance(testhost *h, int64_t ms)
     testhost_run_jobs(h);
 }
 
-static void give_up(uv_timer_t *timer)
-{
-    *(bool *)timer->data = true;
-}
-
 bool testhost_await_pushes(testhost *h, size_t count)
 {
-    bool late = false;
-    uv_timer_t guard;
-    uv_timer_init(&h->loop, &guard);
-    guard.data = &late;
-    uv_timer_start(&guard, give_up, 10000, 0);
+    const int64_t end_ns = simba__clock_boot().ns + 10000 * SIMBA__NS_PER_MS;
     testhost_run_jobs(h);
-    while (h->push_count < count && !late) {
-        uv_run(&h->loop, UV_RUN_ONCE);
+    while (h->push_count < count && simba__clock_boot().ns < end_ns) {
+        look(h, 10);
         testhost_run_jobs(h);
     }
-    uv_close((uv_handle_t *)&guard, NULL);
-    uv_run(&h->loop, UV_RUN_NOWAIT);
-    testhost_run_jobs(h);
+    testhost_settle(h);
     return h->push_count >= count;
 }
 
 void testhost_settle(testhost *h)
 {
     testhost_run_jobs(h);
-    uv_run(&h->loop, UV_RUN_NOWAIT);
+    look(h, 0);
     testhost_run_jobs(h);
 }

@@ -1,13 +1,12 @@
-/* A stand-in for the runtime, with which a test drives a back end at the level of its contract: one thread, a libuv
- * loop that runs only when the test says so, jobs that run only when the test says so, and clocks that the test can
+/* A stand-in for the runtime, with which a test drives a back end at the level of its contract: one thread, a
+ * reactor that is looked at only when the test says so, jobs that run only when the test says so, and clocks that the test can
  * shift. The store behind the back end is the real one. */
 #ifndef SIMBA_TESTS_LIB_TESTHOST_H
 #define SIMBA_TESTS_LIB_TESTHOST_H
 
 #include <simba/backend.h>
-#include <uv.h>
 
-#include "runtime/inputs.h"
+#include "net/reactor.h"
 
 enum { TESTHOST_TIMERS = 32, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOST_FOUND = 16 };
 
@@ -33,8 +32,7 @@ typedef struct testhost_found {
 typedef struct testhost testhost;
 struct testhost {
     simba_host host; /* first */
-    uv_loop_t loop;
-    simba__inputs inputs;
+    simba__reactor reactor;
     const simba_backend *backend;
     void *store;
 
@@ -81,7 +79,9 @@ testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex
 void testhost_submit(testhost *h, testhost_request *r);
 void testhost_flush(testhost *h);
 void testhost_run_jobs(testhost *h);
-/* All three, and the request must be done then; with a store that works on the loop, run that too. Returns its reply. */
+/* After a call of the back end by the test itself: what it wants woken is. */
+void testhost_end_turn(testhost *h);
+/* All three, and then the reactor until the request is done. Returns its reply. */
 const simba_reply *testhost_ask(testhost *h, testhost_request *r);
 
 int testhost_watch(testhost *h, simba_topic *topic);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "timeline_log.h"
+#include "timeline/log.h"
 
 static const char *const stores[] = {"push", "poll", "session"};
 

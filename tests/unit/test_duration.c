@@ -50,12 +50,36 @@ static void a_unit_is_required(void **state)
 static void everything_else_is_refused(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"",     "s",     "ms",    " 10s",  "10s ", "10 s",  "-10s", "+10s", "1.5s",
-                                        "1,5s", "1e3s",  "0x10s", "10S",   "10Ms", "10sec", "10d",  "10us", "10ss",
-                                        "1h2m", "10s\n", "\t10s", "10s10", "१s",   "ten s", "10µs", "--1s", "10m s"};
+    static const char *const texts[] = {"",     "s",     "ms",    " 10s",   "10s ",  "10 s",  "-10s",  "+10s", "1.s",
+                                        "1,5s", "1e3s",  "0x10s", "10S",    "10Ms",  "10sec", "10d",   "10us", "10ss",
+                                        "1h2m", "10s\n", "\t10s", "10s10",  "१s",    "ten s", "10µs",  "--1s", "10m s",
+                                        ".5s",  "1..5s", "1.5",   "1.5.5s", "1.-5s", "1. 5s", "1.5e3s"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         assert_refused(texts[i]);
     assert_refused(NULL);
+}
+
+/* Part of a unit, as long as it comes to whole milliseconds: rounding would be guessing. */
+static void fractions_are_understood(void **state)
+{
+    (void)state;
+    assert_is("1.5s", 1500);
+    assert_is("0.25s", 250);
+    assert_is("0.001s", 1);
+    assert_is("1.0ms", 1);
+    assert_is("2.50000000000000000000s", 2500);
+    assert_is("1.5m", 90000);
+    assert_is("0.00005m", 3);
+    assert_is("0.5h", 1800000);
+    assert_is("0.0000025h", 9); /* no digit of it does */
+    assert_is("010.010s", 10010);
+    assert_refused("1.5ms");
+    assert_refused("0.0001s");
+    assert_refused("0.00001m");
+    assert_refused("0.000055m");
+    assert_refused("0.3333333333333333333333333333333h");
+    assert_is("9223372036854775.807s", INT64_MAX);
+    assert_refused("9223372036854775.808s");
 }
 
 /* What does not fit is refused instead of wrapped around or clamped. */
@@ -87,11 +111,23 @@ static bool read_slowly(const char *text, int64_t *ret_ms)
     for (; text[digits] >= '0' && text[digits] <= '9'; digits++)
         if (number <= INT64_MAX)
             number = number * 10 + (text[digits] - '0');
-    for (size_t i = 0; digits > 0 && i < 4; i++)
-        if (strcmp(text + digits, units[i].name) == 0 && number * units[i].ms <= INT64_MAX) {
-            *ret_ms = (int64_t)(number * units[i].ms);
+    size_t end = digits;
+    wide scale = 1;
+    if (text[digits] == '.' && text[digits + 1] >= '0' && text[digits + 1] <= '9') {
+        for (end++; text[end] >= '0' && text[end] <= '9'; end++) {
+            if (scale > (wide)1 << 62) /* more of them than the random texts have */
+                abort();
+            scale *= 10;
+            number = number * 10 + (text[end] - '0');
+        }
+    }
+    for (size_t i = 0; digits > 0 && i < 4; i++) {
+        const wide scaled = number * units[i].ms;
+        if (strcmp(text + end, units[i].name) == 0 && scaled % scale == 0 && scaled / scale <= INT64_MAX) {
+            *ret_ms = (int64_t)(scaled / scale);
             return true;
         }
+    }
     return false;
 }
 
@@ -99,11 +135,11 @@ static bool read_slowly(const char *text, int64_t *ret_ms)
 static void random_texts_agree_with_the_grammar(void **state)
 {
     (void)state;
-    static const char alphabet[] = "0123456789012345678901234567899smh ms.-+x";
+    static const char alphabet[] = "012345678901234567890000567.899smh ms.-+x";
     uint64_t seed = 42;
     size_t fine = 0;
     for (int round = 0; round < 200000; round++) {
-        const size_t length = simba__random_next(&seed) % 24;
+        const size_t length = simba__random_next(&seed) % 18;
         char *text = malloc(length + 3); /* on the heap, where a step too far is noticed */
         assert_non_null(text);
         for (size_t i = 0; i < length; i++) {
@@ -128,11 +164,9 @@ static void random_texts_agree_with_the_grammar(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(units_are_understood),
-        cmocka_unit_test(a_unit_is_required),
-        cmocka_unit_test(everything_else_is_refused),
-        cmocka_unit_test(overflow_is_refused),
-        cmocka_unit_test(random_texts_agree_with_the_grammar),
+        cmocka_unit_test(units_are_understood),       cmocka_unit_test(a_unit_is_required),
+        cmocka_unit_test(everything_else_is_refused), cmocka_unit_test(fractions_are_understood),
+        cmocka_unit_test(overflow_is_refused),        cmocka_unit_test(random_texts_agree_with_the_grammar),
     };
     return cmocka_run_group_tests_name("duration", tests, NULL, NULL);
 }

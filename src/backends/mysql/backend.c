@@ -27,6 +27,9 @@
 /* A job that nobody waits for any more may be about to end. To cut its connection makes a slow server slower. */
 #define GRACE_NS (250 * SIMBA__NS_PER_MS)
 
+/* How many rows that a LIST leaves out are named. */
+enum { FLAWS_TOLD = 10 };
+
 typedef struct store store;
 
 typedef struct lane {
@@ -90,6 +93,11 @@ static void fail_all(store *s, queue *q, int code, const char *text)
     }
 }
 
+static unsigned number_of(const lane *l)
+{
+    return (unsigned)(l - l->s->lanes) + 1;
+}
+
 /* --- deadlines ------------------------------------------------------------------------------------------- */
 
 static void fail_late_request(store *s, simba_request *request)
@@ -113,6 +121,17 @@ static int64_t fail_late_queue(store *s, queue *q, simba_local now)
     return earliest_ns;
 }
 
+/* Whoever wanted to renew may ask again by another connection: this one may be waiting for packets that got lost. A renewal
+ * that is carried out late does no harm, also after another one or a release; an acquire might. */
+static void give_up(lane *l, simba__my_item *item)
+{
+    fail_late_request(l->s, item->request);
+    item->request = NULL;
+    item->is_given_up = item->ask.op == SIMBA_OP_RENEW;
+    if (item->is_given_up)
+        simba__my_books_finish(&l->s->books, item->ask.mutex, number_of(l));
+}
+
 /* The worker still has the items: they only lose those who wait for them. */
 static int64_t fail_late_items(lane *l, simba_local now)
 {
@@ -127,10 +146,9 @@ static int64_t fail_late_items(lane *l, simba_local now)
             continue;
         }
         if (item->request)
-            fail_late_request(l->s, item->request);
+            give_up(l, item);
         if (item->watched)
             ((simba__my_watched *)item->watched)->look = NULL;
-        item->request = NULL;
         item->watched = NULL;
     }
     if (earliest_ns != INT64_MAX || l->cut_at.ns == INT64_MAX)
@@ -139,7 +157,7 @@ static int64_t fail_late_items(lane *l, simba_local now)
         l->cut_at.ns = now.ns + GRACE_NS;
     if (now.ns < l->cut_at.ns)
         return l->cut_at.ns;
-    l->cut_at.ns = simba__my_conn_cut(&l->batch.conn) ? INT64_MAX : now.ns + GRACE_NS;
+    l->cut_at.ns = simba__my_conn_cut(&l->batch.conn, now) ? INT64_MAX : now.ns + GRACE_NS;
     return l->cut_at.ns;
 }
 
@@ -194,7 +212,7 @@ static void post(lane *l, bool reads)
     l->running = true;
     l->reads = reads;
     /* A look has more time than who waits in a call: on a connection that has gone silent it would keep that thread. */
-    l->job.patient = !l->batch.conn.mysql || l->looks;
+    l->job.length = !l->batch.conn.mysql || l->looks ? SIMBA_JOB_PATIENT : SIMBA_JOB_LONG;
     l->s->read_last = reads;
     l->began = ++l->s->watches.clock;
     l->cut_at = (simba_local){0};
@@ -208,11 +226,6 @@ static size_t measure(const queue *q, size_t *bytes)
     for (const simba_request *r = q->first; r; r = r->next, count++)
         *bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0);
     return count;
-}
-
-static unsigned number_of(const lane *l)
-{
-    return (unsigned)(l - l->s->lanes) + 1;
 }
 
 /* What another lane is at work on stays in the queue. */
@@ -326,7 +339,8 @@ static void start(store *s)
         arm_look(s, now);
 }
 
-/* Over TLS a connection that is gone may mean a signal, and it might be a thread of the application that runs the job. */
+/* Over TLS a connection that is gone may mean a signal, and it might be a thread of the application that runs the job. Without
+ * TLS the library sends in a way that means none. */
 typedef struct sigpipe_guard {
     sigset_t before;
     bool was_pending;
@@ -418,16 +432,32 @@ static void tell_news(lane *l, simba_local now)
     }
 }
 
+/* The first ones by name, the others by their number. */
+static void log_flaw(store *s, const simba__my_found *found, size_t *count)
+{
+    if (++*count <= FLAWS_TOLD)
+        s->host->log(s->host, SIMBA_LOG_WARN, "mysql %s: a row of %s is not listed: %s", s->options.where,
+                     s->options.table, found->text);
+}
+
 /* What a LIST or an EXAMINE found, before it completes. */
 static int tell_found(store *s, simba_request *request, const simba__my_item *item)
 {
     int rc = 0;
+    size_t flaws = 0;
     for (const simba__my_found *found = item->found; found && rc == 0; found = found->next) {
+        if (found->is_flawed) {
+            log_flaw(s, found, &flaws);
+            continue;
+        }
         const simba_listing listing = {found->text, &found->owner, found->now_ms, -1};
         const simba_finding finding = {found->verdict, found->what, found->text, found->remedy};
         rc = request->op == SIMBA_OP_LIST ? s->host->listed(s->host, request, &listing)
                                           : s->host->found(s->host, request, &finding);
     }
+    if (flaws > FLAWS_TOLD)
+        s->host->log(s->host, SIMBA_LOG_WARN, "mysql %s: %zu more rows of %s are not listed", s->options.where,
+                     flaws - FLAWS_TOLD, s->options.table);
     return rc;
 }
 
@@ -470,7 +500,7 @@ static void done(simba_job *job)
         s->looking = l->looks = false;
     tell_news(l, now);
     for (size_t i = 0; i < l->batch.count; i++) {
-        if (!l->reads)
+        if (!l->reads && !l->batch.items[i].is_given_up)
             simba__my_books_finish(&s->books, l->batch.items[i].ask.mutex, number_of(l));
         answer(s, &l->batch.items[i]);
     }
@@ -524,12 +554,16 @@ static void my_unwatch(void *self, simba_topic *topic)
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 static int library_code;
 
-/* It does so by itself, but not when two threads come at once. OpenSSL, which it uses, would take itself down at the end of
- * the process, under the feet of a job that is at work then; unless the program itself was there before, it does not. */
+/* It does so by itself, but not when two threads come at once. It has the whole process ignore SIGPIPE, which is the
+ * program's to decide: we put that back. OpenSSL, which it uses, would take itself down at the end of the process, under the
+ * feet of a job that is at work then; unless the program itself was there before, it does not. */
 static void start_library(void)
 {
+    struct sigaction before;
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+    sigaction(SIGPIPE, NULL, &before);
     library_code = mysql_library_init(0, NULL, NULL);
+    sigaction(SIGPIPE, &before, NULL);
 }
 
 static int my_init(void *self, simba_host *host, const simba_url *url, simba_error *err)

@@ -2,8 +2,8 @@
  * backend.c. What is done with requests that write is in writes.c, with the others in reads.c.
  *
  * A job connects at its beginning or not at all. It may be run by a thread of the application, which must not be kept for
- * longer than it wants to wait, and connecting cannot be interrupted. So what was lost with a connection on the way is put
- * off: it becomes part of another job, which connects, on a thread that has time.
+ * longer than it wants to wait, and connecting takes its time. So what was lost with a connection on the way is put off: it
+ * becomes part of another job, which connects, on a thread that has time.
  *
  * A request may be answered, because its time is over, while the worker still has its item: so an item is a copy. */
 #ifndef SIMBA_BACKENDS_MYSQL_BATCH_H
@@ -21,7 +21,8 @@ struct simba__my_found {
     simba_verdict verdict;
     const char *remedy;
     const char *what;
-    char text[]; /* the mutex, or the text of a finding */
+    bool is_flawed; /* LIST: a row that cannot be ours, for the log */
+    char text[];    /* the mutex; what is wrong with the row; or the text of a finding */
 };
 
 typedef struct simba__my_item {
@@ -33,6 +34,7 @@ typedef struct simba__my_item {
     bool kept_back;         /* and yet it was free in the table */
     bool is_refused;        /* it was not even sent */
     bool put_off;           /* to be done by another job */
+    bool is_given_up;       /* RENEW: nobody waits for it any more; other lanes may work on its mutex. In turns only */
     uint64_t version;       /* of the row, afterwards */
     simba_error *error;     /* NULL: the reply counts */
     simba__my_found *found;

@@ -5,10 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <mysqld_error.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include "backends/mysql/connect.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -29,6 +33,7 @@ void simba__my_conn_init(simba__my_conn *conn, simba_host *host, const simba__my
     conn->host = host;
     conn->options = options;
     conn->fd = -1;
+    conn->open_by.ns = INT64_MAX;
     conn->most_rows = SIMBA__MY_ROWS_MAX;
     pthread_mutex_init(&conn->lock, NULL);
     atomic_init(&conn->over, false);
@@ -54,7 +59,7 @@ static bool is_lost_handshake(unsigned number, const char *text)
 }
 
 /* Texts of the server and of the library name users and hosts, never passwords. */
-static int fail(simba__my_conn *conn, unsigned number, const char *text, simba_error *err)
+int simba__my_conn_fail(simba__my_conn *conn, unsigned number, const char *text, simba_error *err)
 {
     conn->number = number;
     int code = simba__my_error_code(number, &conn->remedy);
@@ -71,7 +76,7 @@ static int fail(simba__my_conn *conn, unsigned number, const char *text, simba_e
 
 static int fail_mysql(simba__my_conn *conn, simba_error *err)
 {
-    return fail(conn, mysql_errno(conn->mysql), mysql_error(conn->mysql), err);
+    return simba__my_conn_fail(conn, mysql_errno(conn->mysql), mysql_error(conn->mysql), err);
 }
 
 static int fail_statement(simba__my_conn *conn, MYSQL_STMT *statement, simba_error *err)
@@ -79,7 +84,7 @@ static int fail_statement(simba__my_conn *conn, MYSQL_STMT *statement, simba_err
     /* What goes wrong between the rows of a result is known to the connection alone. */
     if (mysql_stmt_errno(statement) == 0)
         return fail_mysql(conn, err);
-    return fail(conn, mysql_stmt_errno(statement), mysql_stmt_error(statement), err);
+    return simba__my_conn_fail(conn, mysql_stmt_errno(statement), mysql_stmt_error(statement), err);
 }
 
 static int out_of_memory(simba__my_conn *conn, simba_error *err)
@@ -91,20 +96,59 @@ static int out_of_memory(simba__my_conn *conn, simba_error *err)
 
 /* --- opening and closing ------------------------------------------------------------------------------ */
 
+/* In place of the one before, which is closed. */
 static void set_fd(simba__my_conn *conn, int fd)
 {
     pthread_mutex_lock(&conn->lock);
+    const int before = conn->fd;
     conn->fd = fd;
-    conn->open = false;
+    conn->is_open = false;
     if (fd >= 0 && atomic_load(&conn->over))
-        shutdown(fd, SHUT_RDWR); /* it was interrupted while it connected */
+        shutdown(fd, SHUT_RDWR); /* it was interrupted before it was known */
     pthread_mutex_unlock(&conn->lock);
+    if (before >= 0)
+        close(before);
+}
+
+/* After packets were lost the kernel repeats the last one in pauses that double. For a connection with so little to say it
+ * may do so in equal ones, for a while: 200 ms, where the server is near. Fails where there is no TCP, and nobody minds. */
+static void repeat_evenly(int fd)
+{
+#ifdef TCP_THIN_LINEAR_TIMEOUTS
+    const int yes = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &yes, sizeof yes);
+#else
+    (void)fd;
+#endif
+}
+
+bool simba__my_conn_show(simba__my_conn *conn, int fd)
+{
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    repeat_evenly(fd);
+    const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    set_fd(conn, own);
+    return own >= 0;
+}
+
+static void set_open_by(simba__my_conn *conn, int64_t ns)
+{
+    pthread_mutex_lock(&conn->lock);
+    conn->open_by.ns = ns;
+    pthread_mutex_unlock(&conn->lock);
+}
+
+/* How long the next step of opening may take. */
+static void allow_ms(simba__my_conn *conn, int64_t ms)
+{
+    set_open_by(conn, conn->host->now(conn->host).ns + ms * SIMBA__NS_PER_MS);
 }
 
 static void set_open(simba__my_conn *conn)
 {
     pthread_mutex_lock(&conn->lock);
-    conn->open = true;
+    conn->is_open = true;
+    conn->open_by.ns = INT64_MAX;
     pthread_mutex_unlock(&conn->lock);
 }
 
@@ -123,14 +167,14 @@ void simba__my_conn_interrupt(simba__my_conn *conn)
     pthread_mutex_unlock(&conn->lock);
 }
 
-bool simba__my_conn_cut(simba__my_conn *conn)
+bool simba__my_conn_cut(simba__my_conn *conn, simba_local now)
 {
     pthread_mutex_lock(&conn->lock);
-    const bool open = conn->open;
-    if (open)
+    const bool may = conn->is_open || conn->open_by.ns <= now.ns;
+    if (may)
         interrupt(conn);
     pthread_mutex_unlock(&conn->lock);
-    return open;
+    return may;
 }
 
 void simba__my_conn_resume(simba__my_conn *conn)
@@ -155,58 +199,15 @@ void simba__my_conn_end(simba__my_conn *conn)
     conn->reused = false;
 }
 
-static void set_tls(MYSQL *mysql, const simba__my_options *options)
+static int connect_and_set_up(simba__my_conn *conn, simba_error *err)
 {
-    const my_bool yes = 1;
-    const my_bool verify = options->verify;
-    if (!options->tls)
-        return;
-    mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
-    mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
-    const struct {
-        enum mysql_option option;
-        const char *value;
-    } texts[] = {{MYSQL_OPT_SSL_CA, options->ca},
-                 {MYSQL_OPT_SSL_CAPATH, options->capath},
-                 {MYSQL_OPT_SSL_CERT, options->cert},
-                 {MYSQL_OPT_SSL_KEY, options->key},
-                 {MYSQL_OPT_SSL_CIPHER, options->cipher},
-                 {MARIADB_OPT_TLS_VERSION, options->tls_version},
-                 {MARIADB_OPT_TLS_PEER_FP, options->fingerprint}};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].value)
-            mysql_optionsv(mysql, texts[i].option, texts[i].value);
-}
-
-static void set_options(MYSQL *mysql, const simba__my_options *options)
-{
-    const unsigned protocol = options->socket ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
-    const unsigned no = 0;
-    const my_bool never = 0;
-    mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol);
-    mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &options->connect_timeout_s);
-    mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &options->timeout_s);
-    mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &options->timeout_s);
-    mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no); /* a server must not ask us for files */
-    mysql_options(mysql, MYSQL_OPT_RECONNECT, &never); /* behind our back, without the settings */
-    mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    set_tls(mysql, options);
-}
-
-static int connect_mysql(simba__my_conn *conn, simba_error *err)
-{
-    const simba__my_options *options = conn->options;
-    conn->mysql = mysql_init(NULL);
-    if (!conn->mysql)
-        return out_of_memory(conn, err);
-    set_options(conn->mysql, options);
-    if (!mysql_real_connect(conn->mysql, options->host, options->user, options->password, options->database,
-                            options->port, options->socket, CLIENT_FOUND_ROWS))
-        return fail_mysql(conn, err);
-    const int fd = (int)mysql_get_socket(conn->mysql);
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    set_fd(conn, fd);
-    const int rc = simba__my_conn_say(conn, settings_sql, err);
+    allow_ms(conn, conn->options->connect_timeout_ms);
+    int rc = simba__my_connect(conn, err);
+    allow_ms(conn, conn->options->timeout_s * INT64_C(1000));
+    if (rc == 0 && !simba__my_conn_show(conn, (int)mysql_get_socket(conn->mysql)))
+        rc = simba__my_conn_fail(conn, CR_SERVER_LOST, "interrupted", err);
+    if (rc == 0)
+        rc = simba__my_conn_say(conn, settings_sql, err);
     return rc < 0 ? rc : simba__my_conn_say(conn, isolation_sql, err);
 }
 
@@ -224,13 +225,15 @@ static int look_at_table(simba__my_conn *conn, simba_error *err)
 
 static int open_conn(simba__my_conn *conn, simba_error *err)
 {
-    int rc = connect_mysql(conn, err);
+    int rc = connect_and_set_up(conn, err);
     if (rc == 0)
         rc = look_at_table(conn, err);
-    if (rc < 0)
+    if (rc < 0) {
         simba__my_conn_end(conn);
-    else
+        set_open_by(conn, INT64_MAX);
+    } else {
         set_open(conn);
+    }
     return rc;
 }
 
@@ -341,7 +344,7 @@ int simba__my_conn_execute(simba__my_conn *conn, simba__my_statement which, size
 int simba__my_conn_fetch(simba__my_conn *conn, MYSQL_STMT *statement, simba_error *err)
 {
     const int rc = mysql_stmt_fetch(statement);
-    if (rc == 0 || rc == MYSQL_DATA_TRUNCATED) /* see mutex_cut and owner_cut */
+    if (rc == 0 || rc == MYSQL_DATA_TRUNCATED) /* see is_cut */
         return 1;
     if (rc == MYSQL_NO_DATA) {
         mysql_stmt_free_result(statement);

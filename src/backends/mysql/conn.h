@@ -44,10 +44,12 @@ typedef struct simba__my_conn {
     MYSQL_BIND *binds;         /* parameters of a statement */
     size_t bind_capacity;
 
-    pthread_mutex_t lock; /* of `fd` and `open` */
-    int fd;               /* -1: none */
-    bool open;            /* all that belongs to connecting is done */
-    atomic_bool over;     /* who waited for the job does not wait any more */
+    pthread_mutex_t lock; /* of the three that follow */
+    /* A descriptor of our own for the connection's socket, -1: none. The library closes its own whenever it likes. */
+    int fd;
+    bool is_open;        /* it is set up, and the table was looked at */
+    simba_local open_by; /* while it is being opened: by when the present step has to be done. INT64_MAX: it is not */
+    atomic_bool over;    /* who waited for the job does not wait any more */
 } simba__my_conn;
 
 void simba__my_conn_init(simba__my_conn *conn, simba_host *host, const simba__my_options *options);
@@ -61,9 +63,13 @@ void simba__my_conn_end(simba__my_conn *conn);
 /* Any thread: end what it waits for. `resume`, before the next job. */
 void simba__my_conn_interrupt(simba__my_conn *conn);
 void simba__my_conn_resume(simba__my_conn *conn);
-/* The same as `interrupt`, but for one that is being opened: whoever comes next would only have to begin anew, and never get
- * one where that takes longer than a request has time. False: nothing was done. */
-bool simba__my_conn_cut(simba__my_conn *conn);
+/* The same as `interrupt`, except that a connection which is being opened in time is left alone: whoever comes next would only
+ * have to begin anew, and never get one where that takes longer than a request has time. False: it was. */
+bool simba__my_conn_cut(simba__my_conn *conn, simba_local now);
+/* On the thread that has the connection: from now on this is the socket to interrupt. False: there are no descriptors left. */
+bool simba__my_conn_show(simba__my_conn *conn, int fd);
+/* An error of the server or of the library, by its number and text. */
+int simba__my_conn_fail(simba__my_conn *conn, unsigned number, const char *text, simba_error *err);
 
 /* A statement of its own, without parameters; its result, if it has one, is for the caller to free. */
 int simba__my_conn_say(simba__my_conn *conn, const char *sql, simba_error *err);

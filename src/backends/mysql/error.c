@@ -19,7 +19,7 @@
  *   1317 1969 3024 query interrupted                      EUNAVAILABLE
  *   1044 1045 1129 1130 1142 1143 1227 1251 1698 1820     EPERM          connect again later: somebody may put it right.
  *     1862 not allowed                                                   The text has no password
- *   2026 2059 TLS, authentication plugins                 EPERM          the same
+ *   2026 2059 5010 TLS, authentication plugins            EPERM          the same
  *   2026 the connection was lost in the TLS handshake     EUNAVAILABLE   connect again
  *   1049 no such database                                 ESTORE         the same
  *   1146 no such table                                    ESTORE         look for it anew at the next request; the text
@@ -72,6 +72,7 @@ static const struct {
     {CR_NET_PACKET_TOO_LARGE, SIMBA_ESTORE, SIMBA__MY_SHRINK},
     {CR_OUT_OF_MEMORY, SIMBA_ENOMEM, SIMBA__MY_RECONNECT},
     {CR_SSL_CONNECTION_ERROR, SIMBA_EPERM, SIMBA__MY_RECONNECT},
+    {CR_PLUGIN_NOT_ALLOWED, SIMBA_EPERM, SIMBA__MY_RECONNECT},
     {CR_AUTH_PLUGIN_CANNOT_LOAD, SIMBA_EPERM, SIMBA__MY_RECONNECT},
     {ER_DISK_FULL, SIMBA_EUNAVAILABLE, SIMBA__MY_TELL},
     {ER_CHECKREAD, SIMBA_ETIMEDOUT, SIMBA__MY_RETRY},

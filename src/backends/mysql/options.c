@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/endpoint.h"
 #include "util/error.h"
 #include "util/mem.h"
 #include "util/url.h"
 
 const char *const simba__my_keys[] = {
     "socket", "table",  "connections", "create", "connect-timeout", "timeout",     "tls",         "verify",
-    "ca",     "capath", "cert",        "key",    "cipher",          "tls-version", "fingerprint", NULL,
+    "ca",     "capath", "cert",        "key",    "cipher",          "tls-version", "fingerprint", "server-public-key",
+    NULL,
 };
 
 static int out_of_memory(simba_error *err)
@@ -57,31 +59,19 @@ static int parse_flag(const simba_url *url, const char *key, bool *ret_flag, sim
 
 static int parse_host(simba__my_options *options, const char *authority, simba_error *err)
 {
-    const char *bracket = strchr(authority, ']');
-    const char *colon = strrchr(authority, ':');
-    if (bracket && colon && colon < bracket)
-        colon = NULL;
-    if (strchr(authority, ','))
-        return simba__fail(err, SIMBA_EURL, "mysql: the URL names one host");
-    if ((authority[0] == '[') != (bracket != NULL) || (!bracket && colon && strchr(authority, ':') != colon) ||
-        (bracket && bracket[1] != '\0' && bracket[1] != ':'))
-        return simba__fail(err, SIMBA_EURL,
-                           "mysql: an IPv6 address in the URL stands in brackets, as in mysql://[::1]/db");
-    char *end = NULL;
-    const long port = colon ? strtol(colon + 1, &end, 10) : 3306;
-    if (colon && (colon[1] < '0' || colon[1] > '9' || *end != '\0' || port < 1 || port > 65535))
-        return simba__fail(err, SIMBA_EURL, "mysql: the port of the URL is not a number from 1 to 65535");
-    const char *from = bracket ? authority + 1 : authority;
-    const size_t length = bracket ? (size_t)(bracket - from) : colon ? (size_t)(colon - from) : strlen(from);
-    options->port = (unsigned)port;
-    options->host = simba__strdup(length ? from : "127.0.0.1");
-    if (!options->host)
-        return out_of_memory(err);
-    if (length)
-        options->host[length] = '\0';
-    snprintf(options->where, sizeof options->where, strchr(options->host, ':') ? "[%.100s]:%u" : "%.100s:%u",
-             options->host, options->port);
-    return 0;
+    simba__endpoint *endpoints;
+    size_t count;
+    int rc = simba__endpoints_parse("mysql", authority, 3306, err, &endpoints, &count);
+    if (rc < 0)
+        return rc;
+    if (count > 1)
+        rc = simba__fail(err, SIMBA_EURL, "mysql: the URL names one host");
+    options->port = (unsigned)endpoints[0].port;
+    snprintf(options->where, sizeof options->where, "%s", endpoints[0].where);
+    if (rc == 0)
+        rc = copy(endpoints[0].host, &options->host, err);
+    simba__free(endpoints);
+    return rc;
 }
 
 static int parse_place(simba__my_options *options, const simba_url *url, simba_error *err)
@@ -124,15 +114,15 @@ static int parse_table(simba__my_options *options, const simba_url *url, simba_e
 
 /* --- how to talk to it ------------------------------------------------------------------------------- */
 
-static int parse_seconds(const simba_url *url, const char *key, unsigned *ret_seconds, simba_error *err)
+static int parse_ms(const simba_url *url, const char *key, unsigned *ret_ms, simba_error *err)
 {
-    int64_t ms = *ret_seconds * INT64_C(1000);
+    int64_t ms = *ret_ms;
     const int rc = simba__url_duration(url, key, &ms, err);
     if (rc < 0)
         return rc;
     if (ms < 1 || ms > 3600000)
         return simba__fail(err, SIMBA_EURL, "mysql: %s is from 1ms to 1h", key);
-    *ret_seconds = (unsigned)((ms + 999) / 1000);
+    *ret_ms = (unsigned)ms;
     return 0;
 }
 
@@ -167,6 +157,10 @@ static int parse_tls(simba__my_options *options, const simba_url *url, simba_err
         return simba__fail(err, SIMBA_EURL, "mysql: tls=no, and yet there are options for TLS");
     if (!options->cert != !options->key)
         return simba__fail(err, SIMBA_EURL, "mysql: cert and key go together");
+    if (options->tls && options->socket)
+        return simba__fail(err, SIMBA_EURL,
+                           "mysql: the URL asks for TLS and for a socket file, through which there is "
+                           "none; leave one of them out");
     return 0;
 }
 
@@ -174,8 +168,8 @@ int simba__my_options_parse(const simba_url *url, simba__my_options *ret_options
 {
     simba__my_options *options = ret_options;
     options->connections = 2;
-    options->connect_timeout_s = 2;
-    options->timeout_s = 4;
+    options->connect_timeout_ms = 2000;
+    unsigned timeout_ms = 4000;
     int rc = parse_place(options, url, err);
     if (rc == 0)
         rc = parse_table(options, url, err);
@@ -188,9 +182,12 @@ int simba__my_options_parse(const simba_url *url, simba__my_options *ret_options
     if (rc == 0)
         rc = parse_flag(url, "create", &options->create, err);
     if (rc == 0)
-        rc = parse_seconds(url, "connect-timeout", &options->connect_timeout_s, err);
+        rc = parse_ms(url, "connect-timeout", &options->connect_timeout_ms, err);
     if (rc == 0)
-        rc = parse_seconds(url, "timeout", &options->timeout_s, err);
+        rc = parse_ms(url, "timeout", &timeout_ms, err);
+    options->timeout_s = (timeout_ms + 999) / 1000;
+    if (rc == 0)
+        rc = copy(simba_url_query(url, "server-public-key"), &options->public_key, err);
     if (rc == 0)
         rc = parse_tls(options, url, err);
     return rc;
@@ -200,10 +197,10 @@ void simba__my_options_free(simba__my_options *options)
 {
     if (options->password)
         explicit_bzero(options->password, strlen(options->password));
-    char *const texts[] = {options->host,       options->socket, options->user,   options->password,
-                           options->database,   options->table,  options->ca,     options->capath,
-                           options->cert,       options->key,    options->cipher, options->tls_version,
-                           options->fingerprint};
+    char *const texts[] = {options->host,        options->socket,    options->user,   options->password,
+                           options->database,    options->table,     options->ca,     options->capath,
+                           options->cert,        options->key,       options->cipher, options->tls_version,
+                           options->fingerprint, options->public_key};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         simba__free(texts[i]);
     memset(options, 0, sizeof *options);

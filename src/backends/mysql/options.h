@@ -20,11 +20,12 @@ typedef struct simba__my_options {
     char *database;
     char *table;
     unsigned connections;
-    /* The client library counts in seconds. */
-    unsigned connect_timeout_s; /* for each step of connecting */
-    unsigned timeout_s;         /* a connection that owes an answer for longer is given up */
-    bool create;                /* make the table if there is none */
+    unsigned connect_timeout_ms; /* for the whole of it, from the first packet until we are logged in */
+    unsigned
+        timeout_s; /* a connection that owes an answer for longer is given up; the client library counts in seconds */
+    bool create;   /* make the table if there is none */
     bool tls, verify;
+    char *public_key; /* of the server, for caching_sha2_password: a file */
     char *ca, *capath, *cert, *key, *cipher, *tls_version, *fingerprint;
     char where[160]; /* for messages */
 } simba__my_options;

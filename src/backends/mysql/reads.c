@@ -1,10 +1,12 @@
 /* What a job does with requests that only read, and with those about the table itself. */
 #include <fnmatch.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backends/mysql/batch.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/text.h"
 
 typedef struct found_arg {
     simba__my_item *item;
@@ -22,11 +24,37 @@ static simba__my_found *add_found(found_arg *arg, const char *text)
     return found;
 }
 
+/* For the log: the beginning of a name that may have anything in it. */
+static void show_name(const char *mutex, char *out, size_t size)
+{
+    size_t n = 0;
+    for (; *mutex && n + sizeof "\\xFF…" <= size; mutex++) {
+        const unsigned char byte = (unsigned char)*mutex;
+        n += (size_t)snprintf(out + n, size - n, byte < 0x20 || byte >= 0x7F ? "\\x%02x" : "%c", byte);
+    }
+    snprintf(out + n, size - n, *mutex ? "…" : "");
+}
+
+static int complain_of(found_arg *arg, const char *mutex, const char *flaw)
+{
+    char name[80], text[400];
+    show_name(mutex, name, sizeof name);
+    snprintf(text, sizeof text, "%s: %s", name, flaw);
+    simba__my_found *found = add_found(arg, text);
+    if (!found)
+        return SIMBA_ENOMEM;
+    found->is_flawed = true;
+    return 0;
+}
+
 static int list_one(void *user, const simba__my_row *row)
 {
     found_arg *arg = user;
+    simba_error why = {0};
     if (arg->item->ask.mutex && fnmatch(arg->item->ask.mutex, row->mutex, 0) != 0)
         return 0;
+    if (row->flaw || simba__check_mutex(row->mutex, &why) < 0)
+        return complain_of(arg, row->mutex, row->flaw ? row->flaw : why.text);
     simba__my_found *found = add_found(arg, row->mutex);
     if (!found)
         return SIMBA_ENOMEM;
@@ -61,6 +89,10 @@ static int look_around(simba__my_conn *conn, simba__my_item *item, simba_error *
         return rc < 0 ? rc : simba__my_list_rows(conn, list_one, &arg, err);
     case SIMBA_OP_PREPARE:
         rc = simba__my_schema_prepare(conn, err);
+        if (rc == 0)
+            rc = simba__my_schema_check(conn, err);
+        if (rc == 0)
+            rc = simba__my_schema_check_rights(conn, err);
         simba__my_conn_end(conn); /* statements that were prepared for the table as it was */
         return rc;
     default:
@@ -71,6 +103,18 @@ static int look_around(simba__my_conn *conn, simba__my_item *item, simba_error *
     }
 }
 
+static void read_row(const simba__my_batch *batch, simba__my_row *row, simba__my_item *item)
+{
+    if (row->flaw) {
+        simba_error why = {0};
+        simba__my_row_fail(&batch->conn, row, &why);
+        simba__my_item_fail(item, &why);
+        return;
+    }
+    simba__my_apply(row, &item->ask, 0);
+    item->version = row->version;
+}
+
 static int read_rows(simba__my_batch *batch, simba_error *err)
 {
     int rc = simba__my_conn_ready(&batch->conn, false, err);
@@ -79,10 +123,8 @@ static int read_rows(simba__my_batch *batch, simba_error *err)
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < batch->row_count; i++)
-        for (size_t k = batch->firsts[i]; k < batch->firsts[i + 1]; k++) {
-            simba__my_apply(&batch->rows[i], &batch->order[k]->ask, 0);
-            batch->order[k]->version = batch->rows[i].version;
-        }
+        for (size_t k = batch->firsts[i]; k < batch->firsts[i + 1]; k++)
+            read_row(batch, &batch->rows[i], batch->order[k]);
     return 0;
 }
 

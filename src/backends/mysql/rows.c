@@ -1,6 +1,7 @@
 /* See rows.h. */
 #include "backends/mysql/rows.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,33 +81,80 @@ static void bind_name(MYSQL_BIND *binds, const simba__my_row *row)
 
 /* --- reading ------------------------------------------------------------------------------------------ */
 
-static void decode(const simba__my_columns *c, const simba__my_schema *schema, simba__my_row *row)
+/* Later times are not believed: in nanoseconds, and with a lease added to them, they have to be numbers still. */
+#define TIME_MAX_MS (INT64_MAX / SIMBA__NS_PER_MS / 2)
+
+/* What is wrong with a row that was read; NULL: nothing. */
+static const char *flaw_of(const simba__my_columns *c)
+{
+    static const char *const null[SIMBA__MY_SHARED_COLUMNS] = {"mutex is null",    "acquired_at is null",
+                                                               "ttl_at is null",   "transition_at is null",
+                                                               "owner_id is null", "version is null"};
+    for (size_t i = 0; i < SIMBA__MY_SHARED_COLUMNS; i++)
+        if (c->is_null[i])
+            return null[i];
+    if (c->is_cut[SIMBA__MY_ACQUIRED_AT] || c->acquired_at > TIME_MAX_MS)
+        return "acquired_at is out of range";
+    if (c->is_cut[SIMBA__MY_TTL_AT] || c->ttl_at > TIME_MAX_MS)
+        return "ttl_at is out of range";
+    if (c->is_cut[SIMBA__MY_TRANSITION_AT] || c->transition_at > TIME_MAX_MS)
+        return "transition_at is out of range";
+    if (c->is_cut[SIMBA__MY_VERSION])
+        return "version is out of range";
+    if (c->is_null[SIMBA__MY_NOW] || c->now_ms < 0 || c->now_ms > TIME_MAX_MS)
+        return "the server's clock is out of range";
+    return NULL;
+}
+
+static int64_t since_epoch(int64_t ms)
+{
+    return ms < 0 ? 0 : ms;
+}
+
+static void decode_owner(const simba__my_columns *c, simba__my_row *row)
 {
     simba_owner *owner = &row->row.owner;
-    row->found = true;
-    row->changed = false;
-    row->now_ms = c->now_ms;
-    row->version = c->version;
-    row->version_max = schema->version_max;
-    row->nonce_known = !c->nonce_null && !c->nonce_version_null && c->nonce_version == c->version;
-    row->foreign = schema->has_nonce && !row->nonce_known && c->owner_length > 0;
-    memset(&row->row, 0, sizeof row->row);
-    row->row.counts_tokens = true;
-    row->row.token = c->version;
-    row->row.nonce = row->nonce_known ? c->nonce : 0;
-    row->row.revoked_token = c->revoked_null ? 0 : c->revoked_version;
     /* An id that a JVM contender was given may be longer than ours can be. */
     const size_t length = c->owner_length < SIMBA_ID_MAX ? c->owner_length : SIMBA_ID_MAX;
     memcpy(owner->id, c->owner_id, length);
     if (length == 0)
         return;
-    owner->acquired_at_ms = c->acquired_at;
-    owner->ttl_at_ms = c->ttl_at;
-    owner->transition_at_ms = c->transition_at;
+    owner->acquired_at_ms = since_epoch(c->acquired_at);
+    owner->ttl_at_ms = since_epoch(c->ttl_at);
+    owner->transition_at_ms = since_epoch(c->transition_at);
     owner->token = c->version;
     /* Others may have it when transition_at is past, not when it is reached. */
-    row->row.until_ns =
-        c->transition_at < INT64_MAX / SIMBA__NS_PER_MS - 1 ? (c->transition_at + 1) * SIMBA__NS_PER_MS : INT64_MAX;
+    row->row.until_ns = (owner->transition_at_ms + 1) * SIMBA__NS_PER_MS;
+}
+
+static void decode(const simba__my_columns *c, const simba__my_schema *schema, simba__my_row *row)
+{
+    row->found = true;
+    row->changed = false;
+    memset(&row->row, 0, sizeof row->row);
+    row->row.counts_tokens = true;
+    row->flaw = flaw_of(c);
+    if (row->flaw)
+        return;
+    row->now_ms = c->now_ms;
+    row->version = c->version;
+    row->last_insert_id = c->last_insert_id;
+    row->version_max = schema->version_max;
+    row->nonce_known =
+        !c->is_null[SIMBA__MY_NONCE] && !c->is_null[SIMBA__MY_NONCE_VERSION] && c->nonce_version == c->version;
+    row->foreign = !row->nonce_known && c->owner_length > 0;
+    row->row.token = c->version;
+    row->row.nonce = row->nonce_known ? c->nonce : 0;
+    row->row.revoked_token = c->is_null[SIMBA__MY_REVOKED_VERSION] ? 0 : c->revoked_version;
+    decode_owner(c, row);
+}
+
+/* Also one that was cut ends, somewhere. */
+static const char *end_mutex(simba__my_columns *c)
+{
+    const size_t most = sizeof c->mutex - 1;
+    c->mutex[c->is_null[SIMBA__MY_MUTEX] ? 0 : c->mutex_length < most ? c->mutex_length : most] = '\0';
+    return c->mutex;
 }
 
 static bool is_any(const simba__my_row *row)
@@ -127,11 +175,8 @@ static int get_some(simba__my_conn *conn, simba__my_row **rows, size_t count, si
     if (rc < 0)
         return rc;
     while ((rc = simba__my_conn_fetch(conn, statement, err)) == 1) {
-        conn->columns.mutex[conn->columns.mutex_length < sizeof conn->columns.mutex ? conn->columns.mutex_length
-                                                                                    : sizeof conn->columns.mutex - 1] =
-            '\0';
         /* A name that only the column takes for one of ours is not found here. */
-        simba__my_row **row = bsearch(conn->columns.mutex, rows, count, sizeof *rows, by_name);
+        simba__my_row **row = bsearch(end_mutex(&conn->columns), rows, count, sizeof *rows, by_name);
         if (row)
             decode(&conn->columns, &conn->schema, *row);
     }
@@ -163,17 +208,21 @@ int simba__my_list_rows(simba__my_conn *conn, int (*each)(void *user, const simb
         return rc;
     int failed = 0;
     while ((rc = simba__my_conn_fetch(conn, statement, err)) == 1) {
-        simba__my_columns *c = &conn->columns;
-        if (c->mutex_length > SIMBA_MUTEX_BYTES || failed < 0)
+        if (failed < 0)
             continue; /* to the end, or the connection could not be used again */
-        c->mutex[c->mutex_length] = '\0';
-        simba__my_row row = {.mutex = c->mutex};
-        decode(c, &conn->schema, &row);
+        simba__my_row row = {.mutex = end_mutex(&conn->columns)};
+        decode(&conn->columns, &conn->schema, &row);
         failed = each(user, &row);
     }
     if (rc == 0 && failed < 0)
         rc = out_of_memory(conn, err);
     return rc;
+}
+
+int simba__my_row_fail(const simba__my_conn *conn, const simba__my_row *row, simba_error *err)
+{
+    return simba__fail(err, SIMBA_ECORRUPT, "mysql %s: the row of this mutex in %s cannot be right: %s",
+                       conn->options->where, conn->options->table, row->flaw);
 }
 
 /* --- making ------------------------------------------------------------------------------------------- */
@@ -237,6 +286,7 @@ static void number_change(simba__my_row *row, uint64_t token_before)
 
 bool simba__my_apply(simba__my_row *row, simba_request *request, uint64_t floor)
 {
+    assert(!row->flaw);
     const simba__row_now now = {row->now_ms * SIMBA__NS_PER_MS, row->now_ms * 1000};
     const bool is_free = simba__row_is_free(&row->row, now);
     if (request->op == SIMBA_OP_ACQUIRE && is_free) {
@@ -313,8 +363,7 @@ static int execute_one(simba__my_conn *conn, simba__my_statement which, uint64_t
     return mysql_stmt_affected_rows(statement) > 0;
 }
 
-int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, uint64_t *ret_token,
-                      simba_error *err)
+int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, simba_error *err)
 {
     const int64_t lease_ms = request->ttl_ms + request->transition_ms;
     MYSQL_BIND *bind = simba__my_conn_binds(conn, 9);
@@ -331,7 +380,7 @@ int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64
     bind_text(bind++, request->mutex);
     bind_number(bind++, &floor);
     bind_number(bind++, &conn->schema.version_max);
-    return execute_one(conn, SIMBA__MY_ACQUIRE, ret_token, err);
+    return execute_one(conn, SIMBA__MY_ACQUIRE, NULL, err);
 }
 
 /* The parameters that name a grant. */

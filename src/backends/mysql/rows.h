@@ -14,13 +14,15 @@ typedef struct simba__my_row {
     const char *mutex;
     bool found;
     bool nonce_known; /* the columns of ours belong to the grant that the row shows */
-    bool foreign;     /* they do not: somebody else's grant, without a token */
+    bool foreign;     /* they do not, or there are none: perhaps a JVM contender's grant, which has no token */
     bool changed;     /* to be put */
     bool skipped;     /* by LOCK_FREE: not found */
+    const char *flaw; /* why the row cannot be one of ours or of the JVM's; NULL: it can */
     int64_t now_ms;   /* of the server, when the row was read */
     uint64_t version; /* as stored; the token of the grant, as long as there is one */
     uint64_t version_max;
     uint64_t nonce_version;
+    uint64_t last_insert_id; /* of the session, when the row was read: after simba__my_acquire, the token it gave */
     simba__row row;
 } simba__my_row;
 
@@ -36,23 +38,26 @@ int simba__my_get_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, 
                        simba_error *err);
 /* The same, and those that are missing are made first, and that is committed. Not in a transaction, and without locks. */
 int simba__my_ensure_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err);
-/* Every row there is, in any order. */
+/* Every row there is, in any order, with flaws or without; names are cut to about a thousand bytes. */
 int simba__my_list_rows(simba__my_conn *conn, int (*each)(void *user, const simba__my_row *row), void *user,
                         simba_error *err);
 
-/* Carry out a request on a row that was read: core/row.c decides, except that a grant whose nonce is not known is
+/* The error of a request about a row with a flaw. */
+int simba__my_row_fail(const simba__my_conn *conn, const simba__my_row *row, simba_error *err);
+
+/* Carry out a request on a row that was read, and has no flaw: core/row.c decides, except that a grant whose nonce is not known is
  * somebody's that can show its token. `floor`: the least that a new token may be, less one. False: the version has come
  * to the end of its type, and nothing was done. */
 bool simba__my_apply(simba__my_row *row, simba_request *request, uint64_t floor);
 /* Write the rows that have changed. They must be locked. */
 int simba__my_put_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err);
 
-/* Grant the mutex if it is free: 1 and the token; 0: it is not, or there is no row. */
-int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, uint64_t *ret_token,
-                      simba_error *err);
+/* Grant the mutex if it is free: 1, and the token is the last_insert_id of the row that is read next; 0: it is not, or there
+ * is no row. */
+int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, simba_error *err);
 /* Extend the lease of this id, nonce and token: 1; 0: there is no such grant. */
 int simba__my_renew(simba__my_conn *conn, const simba_request *request, simba_error *err);
-/* End it: 1 and the server's now; 0: there is no such grant. */
+/* End it: 1, and the server's now, or 0 where a trigger keeps it from us; 0: there is no such grant. */
 int simba__my_release(simba__my_conn *conn, const simba_request *request, int64_t *ret_now_ms, simba_error *err);
 
 #endif

@@ -159,6 +159,27 @@ int simba__my_schema_check(const simba__my_conn *conn, simba_error *err)
     return 0;
 }
 
+/* As simba writes them, but for no row. */
+static const char *const rights_sql[] = {
+    "select mutex from `%s` where false for update",
+    "insert into `%s` (mutex, acquired_at, ttl_at, transition_at, owner_id, version) "
+    "select '', 0, 0, 0, '', 0 from dual where false",
+    "update `%s` set version = version where false",
+};
+
+int simba__my_schema_check_rights(simba__my_conn *conn, simba_error *err)
+{
+    for (size_t i = 0; i < sizeof rights_sql / sizeof *rights_sql; i++) {
+        char sql[512];
+        snprintf(sql, sizeof sql, rights_sql[i], conn->options->table); // NOLINT(clang-diagnostic-format-nonliteral)
+        int rc = simba__my_conn_say(conn, sql, err);
+        if (rc < 0)
+            return rc;
+        mysql_free_result(mysql_store_result(conn->mysql));
+    }
+    return 0;
+}
+
 /* --- making ----------------------------------------------------------------------------------------- */
 
 static int create(simba__my_conn *conn, simba_error *err)
@@ -228,8 +249,7 @@ static simba_finding about_durability(const simba__my_schema *schema, char *text
                            fine ? NULL : "Set it to 1: a crash of the server may undo grants of the last second."};
 }
 
-int simba__my_schema_examine(const simba__my_conn *conn, int (*found)(void *user, const simba_finding *finding),
-                             void *user)
+int simba__my_schema_examine(simba__my_conn *conn, int (*found)(void *user, const simba_finding *finding), void *user)
 {
     char text[256];
     simba_error why = {0};
@@ -255,7 +275,12 @@ int simba__my_schema_examine(const simba__my_conn *conn, int (*found)(void *user
     if (rc == 0 && conn->schema.read_only) {
         const simba_finding refused = {SIMBA_VERDICT_BROKEN, "writing", "The server is read-only, perhaps a replica.",
                                        "Name the primary in the URL."};
-        rc = found(user, &refused);
+        return found(user, &refused);
+    }
+    if (rc == 0 && simba__my_schema_check_rights(conn, &why) < 0) {
+        const simba_finding refused = {SIMBA_VERDICT_BROKEN, "rights", why.text,
+                                       "Grant this user select, insert and update on the table."};
+        return found(user, &refused);
     }
     return rc;
 }

@@ -34,11 +34,14 @@ typedef struct simba__my_schema {
 int simba__my_schema_look(struct simba__my_conn *conn, simba__my_schema *ret_schema, simba_error *err);
 /* Make the table, or the columns that it lacks. */
 int simba__my_schema_prepare(struct simba__my_conn *conn, simba_error *err);
+/* May this user do with the table what simba does? By statements that change nothing; the error names the right that is
+ * missing. */
+int simba__my_schema_check_rights(struct simba__my_conn *conn, simba_error *err);
 /* 0, or why it cannot be used. */
 int simba__my_schema_check(const struct simba__my_conn *conn, simba_error *err);
 
 /* What is to be said about it: calls `found` until that returns an error, which is returned. */
-int simba__my_schema_examine(const struct simba__my_conn *conn, int (*found)(void *user, const simba_finding *finding),
+int simba__my_schema_examine(struct simba__my_conn *conn, int (*found)(void *user, const simba_finding *finding),
                              void *user);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct shape {
     size_t params;
 } shape;
 
-#define SELECT(ours) "select " SHARED ours ", " NOW " from `$TABLE`"
+#define SELECT(ours) "select " SHARED ours ", " NOW ", last_insert_id() from `$TABLE`"
 #define BY_NAME " where mutex in ("
 #define ROW_IS_EMPTY "(?, 0, 0, 0, '', 0)"
 #define FILL "insert into `$TABLE` (" SHARED ") values "
@@ -34,7 +34,10 @@ typedef struct shape {
 
 /* The parameters of ACQUIRE: ttl, ttl + transition, id, with our columns floor and nonce, then floor, mutex, floor, the
  * greatest version. All assignments see the old version, in whichever order the server makes them. What is free is as in
- * core/row.c: no owner, or past the end; and, as on the JVM, the very last millisecond is nobody's to take. */
+ * core/row.c: no owner, or past the end; and, as on the JVM, the very last millisecond is nobody's to take.
+ *
+ * The token is left in last_insert_id() for the SELECT that follows. The answer to the UPDATE has it too, but not where the
+ * table has triggers; what LAST_INSERT_ID(expr) leaves behind survives them, whatever they do. */
 #define NEXT "greatest(version, ?) + 1"
 #define ACQUIRE(ours)                                                                                                  \
     "update `$TABLE` set acquired_at = " NOW ", ttl_at = " NOW " + ?, transition_at = " NOW " + ?, owner_id = ?" ours  \
@@ -110,27 +113,38 @@ bool simba__my_statement_has_result(simba__my_statement which)
     return which == SIMBA__MY_GET || which == SIMBA__MY_LOCK || which == SIMBA__MY_LOCK_FREE || which == SIMBA__MY_LIST;
 }
 
-static MYSQL_BIND number(void *at, bool is_unsigned, my_bool *null)
-{
-    return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_LONGLONG, .buffer = at, .is_unsigned = is_unsigned, .is_null = null};
-}
-
-static MYSQL_BIND text(char *at, size_t size, unsigned long *length, my_bool *cut)
-{
-    return (MYSQL_BIND){
-        .buffer_type = MYSQL_TYPE_STRING, .buffer = at, .buffer_length = size, .length = length, .error = cut};
-}
-
 void simba__my_columns_bind(simba__my_columns *c, MYSQL_BIND binds[SIMBA__MY_COLUMNS])
 {
-    binds[0] = text(c->mutex, sizeof c->mutex, &c->mutex_length, &c->mutex_cut);
-    binds[1] = number(&c->acquired_at, false, NULL);
-    binds[2] = number(&c->ttl_at, false, NULL);
-    binds[3] = number(&c->transition_at, false, NULL);
-    binds[4] = text(c->owner_id, sizeof c->owner_id, &c->owner_length, &c->owner_cut);
-    binds[5] = number(&c->version, true, NULL);
-    binds[6] = number(&c->nonce, true, &c->nonce_null);
-    binds[7] = number(&c->nonce_version, true, &c->nonce_version_null);
-    binds[8] = number(&c->revoked_version, true, &c->revoked_null);
-    binds[9] = number(&c->now_ms, false, NULL);
+    const struct {
+        void *at;
+        bool is_unsigned;
+    } numbers[SIMBA__MY_COLUMNS] = {
+        [SIMBA__MY_ACQUIRED_AT] = {&c->acquired_at, false},
+        [SIMBA__MY_TTL_AT] = {&c->ttl_at, false},
+        [SIMBA__MY_TRANSITION_AT] = {&c->transition_at, false},
+        [SIMBA__MY_VERSION] = {&c->version, true},
+        [SIMBA__MY_NONCE] = {&c->nonce, true},
+        [SIMBA__MY_NONCE_VERSION] = {&c->nonce_version, true},
+        [SIMBA__MY_REVOKED_VERSION] = {&c->revoked_version, true},
+        [SIMBA__MY_NOW] = {&c->now_ms, false},
+        [SIMBA__MY_LAST_INSERT_ID] = {&c->last_insert_id, true},
+    };
+    for (size_t i = 0; i < SIMBA__MY_COLUMNS; i++)
+        binds[i] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_LONGLONG,
+                                .buffer = numbers[i].at,
+                                .is_unsigned = numbers[i].is_unsigned,
+                                .is_null = &c->is_null[i],
+                                .error = &c->is_cut[i]};
+    binds[SIMBA__MY_MUTEX] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
+                                          .buffer = c->mutex,
+                                          .buffer_length = sizeof c->mutex - 1,
+                                          .length = &c->mutex_length,
+                                          .is_null = &c->is_null[SIMBA__MY_MUTEX],
+                                          .error = &c->is_cut[SIMBA__MY_MUTEX]};
+    binds[SIMBA__MY_OWNER_ID] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
+                                             .buffer = c->owner_id,
+                                             .buffer_length = sizeof c->owner_id,
+                                             .length = &c->owner_length,
+                                             .is_null = &c->is_null[SIMBA__MY_OWNER_ID],
+                                             .error = &c->is_cut[SIMBA__MY_OWNER_ID]};
 }

@@ -99,20 +99,19 @@ static void answer_granted(const simba__my_row *row, simba__my_item *item, uint6
 static int acquire_alone(const stretch *s, simba__my_item *item, simba_error *err)
 {
     simba__my_row *row = &s->batch->rows[s->from];
-    uint64_t token = 0;
-    int rc = simba__my_acquire(&s->batch->conn, &item->ask, item->floor, &token, err);
+    int rc = simba__my_acquire(&s->batch->conn, &item->ask, item->floor, err);
     if (rc < 0)
         return rc;
     const bool won = rc == 1;
     rc = read_row(s, err);
     if (rc < 0)
         return rc;
-    if (won) {
-        answer_granted(row, item, token);
+    if (won && !row->flaw) {
+        answer_granted(row, item, row->last_insert_id);
         return 1;
     }
     simba__my_row tried = *row;
-    if (!row->found || !simba__my_apply(&tried, &item->ask, item->floor) || tried.changed)
+    if (!row->found || row->flaw || !simba__my_apply(&tried, &item->ask, item->floor) || tried.changed)
         return 0;
     item->version = row->version;
     return 1;
@@ -124,20 +123,25 @@ static int renew_alone(const stretch *s, simba__my_item *item, simba_error *err)
     if (rc != 1)
         return rc;
     rc = read_row(s, err);
-    if (rc == 0)
-        answer_granted(&s->batch->rows[s->from], item, item->ask.token);
-    return rc < 0 ? rc : 1;
+    if (rc < 0 || s->batch->rows[s->from].flaw)
+        return rc;
+    answer_granted(&s->batch->rows[s->from], item, item->ask.token);
+    return 1;
 }
 
 static int release_alone(const stretch *s, simba__my_item *item, simba_error *err)
 {
     int64_t now_ms = 0;
-    const int rc = simba__my_release(&s->batch->conn, &item->ask, &now_ms, err);
-    if (rc == 1) {
-        item->ask.reply = (simba_reply){.outcome = SIMBA_MINE, .now_ms = now_ms};
-        item->version = item->ask.token + 1;
+    int rc = simba__my_release(&s->batch->conn, &item->ask, &now_ms, err);
+    if (rc != 1)
+        return rc;
+    if (now_ms == 0) {
+        rc = read_row(s, err);
+        now_ms = s->batch->rows[s->from].now_ms;
     }
-    return rc;
+    item->ask.reply = (simba_reply){.outcome = SIMBA_MINE, .now_ms = now_ms};
+    item->version = item->ask.token + 1;
+    return rc < 0 ? rc : 1;
 }
 
 static int try_alone(const stretch *s, simba_error *err)
@@ -208,6 +212,8 @@ static void apply_item(const stretch *s, simba__my_row *row, simba__my_item *ite
                              ? "mysql %s: the row of this mutex in %s was deleted just now"
                              : "mysql %s: the column mutex of %s takes this name for another; make it utf8mb4_bin",
                          conn->options->where, conn->options->table);
+    } else if (row->flaw) {
+        simba__my_row_fail(conn, row, &why);
     } else if (item->guarded && !row->changed && simba__row_is_free(&row->row, now)) {
         item->ask.op = SIMBA_OP_READ;
         simba__my_apply(row, &item->ask, 0);

@@ -6,17 +6,22 @@
 #include "backends/schemes.h"
 #include "util/error.h"
 
-static void look_whether_closed(redis_store *self)
+void simba__redis_look_whether_closed(redis_store *self)
 {
-    if (self->closing && self->links == 0 && !self->closed) {
+    if (self->closing && self->lookups == 0 && !self->closed) {
         self->closed = true;
         self->host->closed(self->host);
     }
 }
 
-void simba__redis_link_gone(redis_store *self)
+/* Workers look names up. Where all that we ever connect to is an address, there is nothing for them to do. */
+static unsigned workers_for(const redis_options *options)
 {
-    look_whether_closed(self);
+    simba__address address;
+    if (options->topology != &simba__redis_single)
+        return 2;
+    const simba__endpoint *at = &options->endpoints[0];
+    return at->port == 0 || simba__address_parse(at->host, at->port, &address) ? 0 : 1;
 }
 
 static int redis_init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
@@ -26,6 +31,7 @@ static int redis_init(void *instance, simba_host *host, const simba_url *url, si
     int rc = simba__redis_options_parse(url, &self->options, err);
     if (rc < 0)
         return rc;
+    host->workers = workers_for(&self->options);
     if (self->options.tls)
         rc = simba__redis_tls_context_new(&self->options, err, &self->tls);
     if (rc < 0)
@@ -54,16 +60,6 @@ static void redis_flush(void *instance)
         simba__redis_calls_flush(node);
 }
 
-static bool wants_loop(const redis_store *self)
-{
-    return self->for_loop || self->abandoned;
-}
-
-static bool redis_direct(void *instance)
-{
-    return !wants_loop(instance);
-}
-
 static int redis_watch_topic(void *instance, simba_topic *topic)
 {
     return simba__redis_subs_watch(instance, topic);
@@ -77,8 +73,6 @@ static void redis_unwatch_topic(void *instance, simba_topic *topic)
 static void redis_woken(void *instance)
 {
     redis_store *self = instance;
-    if (wants_loop(self)) /* then this is the loop thread; what comes to be wanted below leads to another call */
-        simba__redis_catch_up(self);
     redis_flush(self);
     simba__redis_subs_woken(self);
 }
@@ -93,8 +87,7 @@ static void redis_close(void *instance)
     simba__redis_lists_close(self);
     self->options.topology->close(self);
     simba__redis_subs_close(self);
-    simba__redis_catch_up(self);
-    look_whether_closed(self);
+    simba__redis_look_whether_closed(self);
 }
 
 static void redis_fini(void *instance)
@@ -139,8 +132,8 @@ const simba_backend simba__backend_redis = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(redis_store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LOOP_THREAD | SIMBA_CAP_LIST |
-            SIMBA_CAP_EXAMINE,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE,
+    .workers = 2,
     .init = redis_init,
     .submit = redis_submit,
     .flush = redis_flush,
@@ -149,6 +142,5 @@ const simba_backend simba__backend_redis = {
     .woken = redis_woken,
     .close = redis_close,
     .fini = redis_fini,
-    .direct = redis_direct,
     .accepts = redis_accepts,
 };

@@ -27,7 +27,7 @@ typedef struct redis_cluster {
     redis_node *slots[REDIS_SLOTS]; /* NULL: nobody knows */
 
     redis_inquiry inquiry;
-    redis_endpoint *candidates;
+    simba__endpoint *candidates;
     simba_timer refresh;
     simba_local asked_at;
 } redis_cluster;
@@ -47,11 +47,11 @@ static bool is_free(const redis_cluster *cluster, const redis_node *node)
 }
 
 /* The node at this address. NULL: out of memory. */
-static redis_node *node_at(redis_cluster *cluster, const redis_endpoint *at)
+static redis_node *node_at(redis_cluster *cluster, const simba__endpoint *at)
 {
     redis_node *unused = NULL;
     for (redis_node *node = cluster->store->nodes; node; node = node->next)
-        if (node != cluster->limbo && simba__redis_endpoint_is_same(&node->commands.at, at))
+        if (node != cluster->limbo && simba__endpoint_is_same(&node->commands.at, at))
             return node;
         else if (is_free(cluster, node))
             unused = node;
@@ -89,23 +89,23 @@ static bool is_range(const redisReply *range)
 }
 
 /* A server that does not know its own address means that by which it was reached. */
-static bool set_endpoint(redis_endpoint *endpoint, const redisReply *master, const redis_endpoint *asked)
+static bool set_endpoint(simba__endpoint *endpoint, const redisReply *master, const simba__endpoint *asked)
 {
     const redisReply *host = master->element[0];
     const bool is_named = host->type == REDIS_REPLY_STRING && host->len > 0;
-    const char *name = is_named ? host->str : asked->name;
-    return simba__redis_endpoint_set(endpoint, name, strlen(name), (int)master->element[1]->integer);
+    const char *name = is_named ? host->str : asked->host;
+    return simba__endpoint_set(endpoint, name, strlen(name), master->element[1]->integer);
 }
 
 /* A server whose name has not got about yet is announced as this. */
-static bool is_unknown(const redis_endpoint *at)
+static bool is_unknown(const simba__endpoint *at)
 {
-    return strcmp(at->name, "?") == 0;
+    return strcmp(at->host, "?") == 0;
 }
 
 static bool take_range(redis_cluster *cluster, const redisReply *range)
 {
-    redis_endpoint at;
+    simba__endpoint at;
     if (!set_endpoint(&at, range->element[2], &cluster->inquiry.conn.at))
         return false;
     if (is_unknown(&at))
@@ -143,7 +143,7 @@ static bool take_map(redis_inquiry *inquiry, const redisReply *reply, char *why,
 
 static bool seeks(const redis_conn *conn)
 {
-    return conn->state == REDIS_CONNECTING && !conn->link;
+    return simba__redis_conn_seeks(conn);
 }
 
 /* Those that wait for the map have it, or what they want is not on it. */
@@ -201,7 +201,7 @@ static size_t gather_candidates(redis_cluster *cluster)
     size_t count = options->endpoint_count;
     for (const redis_node *node = cluster->store->nodes; node; node = node->next)
         count += node->serves;
-    redis_endpoint *candidates = simba__realloc(cluster->candidates, count * sizeof *candidates);
+    simba__endpoint *candidates = simba__realloc(cluster->candidates, count * sizeof *candidates);
     if (!candidates)
         return 0;
     cluster->candidates = candidates;
@@ -249,7 +249,7 @@ static void refresh(redis_cluster *cluster)
 /* --- redirections ------------------------------------------------------------------------------------- */
 
 /* "MOVED SLOT HOST:PORT", "ASK SLOT HOST:PORT": the host may be missing, and an IPv6 address comes without brackets. */
-static bool parse_redirection(const redis_node *from, const char *text, unsigned *ret_slot, redis_endpoint *ret_at)
+static bool parse_redirection(const redis_node *from, const char *text, unsigned *ret_slot, simba__endpoint *ret_at)
 {
     char *end;
     const char *blank = strchr(text, ' ');
@@ -260,18 +260,16 @@ static bool parse_redirection(const redis_node *from, const char *text, unsigned
     const char *host = end + 1;
     const long port = strtol(colon + 1, NULL, 10);
     *ret_slot = (unsigned)slot;
-    if (port <= 0 || port > 65535)
-        return false;
     if (host == colon)
-        return simba__redis_endpoint_set(ret_at, from->commands.at.name, strlen(from->commands.at.name), (int)port);
-    return simba__redis_endpoint_set(ret_at, host, (size_t)(colon - host), (int)port);
+        return simba__endpoint_set(ret_at, from->commands.at.host, strlen(from->commands.at.host), port);
+    return simba__endpoint_set(ret_at, host, (size_t)(colon - host), port);
 }
 
 static bool cluster_redirected(redis_node *node, simba_request *request, const char *error)
 {
     redis_cluster *cluster = of(node->store);
     const bool moved = strncmp(error, "MOVED ", 6) == 0;
-    redis_endpoint at;
+    simba__endpoint at;
     unsigned slot;
     if (strncmp(error, "CLUSTERDOWN", 11) == 0)
         refresh(cluster);
@@ -326,7 +324,7 @@ static int cluster_init(redis_store *self)
     cluster->inquiry.words = 2;
     cluster->inquiry.take = take_map;
     cluster->inquiry.over = over;
-    const redis_endpoint nowhere = {.where = "cluster"};
+    const simba__endpoint nowhere = {.where = "cluster"};
     cluster->limbo = simba__redis_node_new(self, &nowhere);
     if (!cluster->limbo)
         return SIMBA_ENOMEM;

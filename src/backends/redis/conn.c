@@ -1,18 +1,18 @@
 /* One connection to the server: finds its address, connects, says who we are, hands whole replies to its owner, and when
  * it breaks says so and tries again by itself, at growing intervals and not in step with everybody else.
  *
- * A `link` is one attempt and what came of it. libuv gives memory back only when a handle has closed and a name lookup
- * has returned, so a link outlives the moment it is given up; the connection goes on with another one.
- *
- * libuv connects and closes, and writes what the socket does not take at once. That is for the loop thread, and put aside
- * for simba__redis_catch_up. All the rest is done on whatever thread is in a turn. */
+ * Whatever the owner is told, it may give the connection up over it, and even begin another. So each has a number, its
+ * life: who has called the owner looks whether that is still the same before it goes on. */
 #include <assert.h>
 #include <errno.h>
-#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "backends/redis/tls.h"
 #include "util/clock.h"
@@ -21,125 +21,35 @@
 
 enum { BACKOFF_FIRST_MS = 20, BACKOFF_DOUBLINGS = 5 };
 
-struct redis_link {
-    redis_conn *conn; /* NULL: given up */
-    simba_host *host;
-    redis_store *store;
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } u;
-    bool has_handle, resolving;
-    bool closing; /* the loop thread has seen that it is given up: it is in the store's list no more */
-    bool blocked; /* the socket did not take all of `wire`: libuv is to write the rest, */
-    bool writing; /* or does */
-    simba_input input;
-    redis_link *abandoned_next;
-    uv_getaddrinfo_t resolver;
-    uv_connect_t connect;
-    uv_write_t write;
-    redisReader *reader;
-    redis_tls *tls;    /* NULL: plain */
-    redis_buffer wire; /* handed to libuv */
-    char bytes[16384];
-};
-
-/* --- links ---------------------------------------------------------------------------------------- */
-
-static redis_link *link_new(redis_conn *conn)
-{
-    redis_link *link = simba__calloc(1, sizeof *link);
-    if (!link)
-        return NULL;
-    link->reader = redisReaderCreate();
-    if (!link->reader) {
-        simba__free(link);
-        return NULL;
-    }
-    link->conn = conn;
-    link->host = conn->host;
-    link->store = conn->store;
-    link->resolver.data = link;
-    link->connect.data = link;
-    link->write.data = link;
-    link->store->links++;
-    return link;
-}
-
-/* In a turn. */
-static void link_free(redis_link *link)
-{
-    if (!link->closing || link->has_handle || link->resolving)
-        return;
-    redisReaderFree(link->reader);
-    simba__redis_tls_free(link->tls);
-    simba__redis_buffer_free(&link->wire);
-    link->store->links--;
-    simba__redis_link_gone(link->store);
-    simba__free(link);
-}
-
-static void on_closed(uv_handle_t *handle)
-{
-    redis_link *link = handle->data;
-    simba_host *host = link->host;
-    host->enter(host);
-    link->has_handle = false;
-    link_free(link);
-    host->leave(host);
-}
-
-static void link_abandon(redis_link *link)
-{
-    redis_store *store = link->store;
-    link->host->input_remove(link->host, &link->input);
-    link->conn = NULL;
-    link->abandoned_next = store->abandoned;
-    store->abandoned = link;
-    link->host->wake(link->host);
-}
-
-/* On the loop thread. */
-static void link_close(redis_link *link)
-{
-    link->closing = true;
-    if (link->resolving)
-        uv_cancel((uv_req_t *)&link->resolver);
-    if (link->has_handle)
-        uv_close(&link->u.handle, on_closed);
-    else
-        link_free(link);
-}
-
-/* Have simba__redis_catch_up look at it. */
-static void want_loop(redis_conn *conn)
-{
-    redis_store *store = conn->store;
-    conn->host->wake(conn->host);
-    if (conn->wants_loop)
-        return;
-    conn->wants_loop = true;
-    conn->loop_next = store->for_loop;
-    store->for_loop = conn;
-}
-
 /* --- failing and trying again --------------------------------------------------------------------- */
+
+static void drop_socket(redis_conn *conn)
+{
+    if (conn->socket.fd < 0)
+        return;
+    conn->host->watch_remove(conn->host, &conn->socket);
+    close(conn->socket.fd);
+    conn->socket.fd = -1;
+}
 
 static void let_go(redis_conn *conn)
 {
-    redis_link *link = conn->link;
-    conn->link = NULL;
-    if (link)
-        link_abandon(link);
+    conn->life++;
+    if (conn->lookup)
+        simba__lookup_give_up(conn->lookup);
+    conn->lookup = NULL;
     if (conn->addresses)
-        uv_freeaddrinfo(conn->addresses);
+        freeaddrinfo(conn->addresses);
     conn->addresses = conn->next_address = NULL;
-    conn->out.length = 0;
-    conn->out.failed = false;
+    drop_socket(conn);
+    redisReaderFree(conn->reader);
+    conn->reader = NULL;
+    simba__redis_tls_free(conn->tls);
+    conn->tls = NULL;
+    conn->wire.length = conn->out.length = 0;
+    conn->wire.failed = conn->out.failed = false;
     conn->greeting = 0;
-    conn->found = false;
+    conn->refused = 0;
 }
 
 static int64_t backoff_ns(redis_conn *conn)
@@ -184,11 +94,6 @@ static bool is_transient(int error)
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
-static const char *reason(int error)
-{
-    return uv_strerror(uv_translate_sys_error(error));
-}
-
 static void fail_lost(redis_conn *conn, const char *why)
 {
     simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: connection lost: %s", conn->at.where, why);
@@ -217,12 +122,13 @@ static void take_greeting(redis_conn *conn, const redisReply *reply)
     }
 }
 
-/* Whole replies, as far as there are any. The owner may give the link up over one. */
-static void take_replies(redis_conn *conn, redis_link *link)
+/* Whole replies, as far as there are any. The owner may give the connection up over one. */
+static void take_replies(redis_conn *conn)
 {
-    while (conn->link == link) {
+    const unsigned life = conn->life;
+    while (conn->life == life) {
         void *object = NULL;
-        if (redisReaderGetReply(link->reader, &object) != REDIS_OK) {
+        if (redisReaderGetReply(conn->reader, &object) != REDIS_OK) {
             simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: what came is not Redis's protocol",
                                    conn->at.where);
             return;
@@ -236,7 +142,7 @@ static void take_replies(redis_conn *conn, redis_link *link)
         else
             conn->events->answer(conn, reply);
         /* Not for the greeting alone: a server that is none for us may be so for a while, and greet us all the same. */
-        if (!greets && conn->link == link && reply->type != REDIS_REPLY_ERROR)
+        if (!greets && conn->life == life && reply->type != REDIS_REPLY_ERROR)
             conn->failures = 0;
         freeReplyObject(reply);
     }
@@ -244,21 +150,22 @@ static void take_replies(redis_conn *conn, redis_link *link)
 
 static void come_up(redis_conn *conn);
 
-static bool feed_reader(redis_conn *conn, redis_link *link, const char *data, size_t length)
+static bool feed_reader(redis_conn *conn, const char *data, size_t length)
 {
-    if (redisReaderFeed(link->reader, data, length) == REDIS_OK)
+    if (redisReaderFeed(conn->reader, data, length) == REDIS_OK)
         return true;
     simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->at.where);
     return false;
 }
 
 /* Through TLS: first the handshake, then what is in the records. */
-static void take_records(redis_conn *conn, redis_link *link)
+static void take_records(redis_conn *conn)
 {
     char plain[16384];
     const char *why = NULL;
+    const unsigned life = conn->life;
     if (conn->state == REDIS_CONNECTING) {
-        const int rc = simba__redis_tls_handshake(link->tls, &why);
+        const int rc = simba__redis_tls_handshake(conn->tls, &why);
         if (rc < 0)
             simba__redis_conn_fail(conn, rc, "redis %s: cannot connect by TLS: %s", conn->at.where, why);
         else if (rc > 0)
@@ -266,116 +173,113 @@ static void take_records(redis_conn *conn, redis_link *link)
         else
             simba__redis_conn_flush(conn);
     }
-    while (conn->link == link && conn->state == REDIS_UP) {
-        const int length = simba__redis_tls_read(link->tls, plain, sizeof plain);
+    while (conn->life == life && conn->state == REDIS_UP) {
+        const int length = simba__redis_tls_read(conn->tls, plain, sizeof plain);
         if (length == 0)
             break;
         if (length < 0)
             fail_lost(conn, "TLS has ended");
-        else if (feed_reader(conn, link, plain, (size_t)length))
-            take_replies(conn, link);
+        else if (feed_reader(conn, plain, (size_t)length))
+            take_replies(conn);
     }
 }
 
-static void take_bytes(redis_conn *conn, redis_link *link, const char *data, size_t length)
+static void take_bytes(redis_conn *conn, const char *data, size_t length)
 {
-    if (!link->tls) {
-        if (feed_reader(conn, link, data, length))
-            take_replies(conn, link);
-    } else if (simba__redis_tls_feed(link->tls, data, length)) {
-        take_records(conn, link);
+    if (!conn->tls) {
+        if (feed_reader(conn, data, length))
+            take_replies(conn);
+    } else if (simba__redis_tls_feed(conn->tls, data, length)) {
+        take_records(conn);
     } else {
         simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->at.where);
     }
 }
 
-static void on_ready(simba_input *input)
+/* All that there is, but not for ever, should a server talk faster than we listen: then what is left is reported anew. */
+static void read_socket(redis_conn *conn)
 {
-    redis_link *link = (redis_link *)(void *)((char *)input - offsetof(redis_link, input));
-    redis_conn *conn = link->conn;
-    const ssize_t length = recv(input->fd, link->bytes, sizeof link->bytes, MSG_DONTWAIT);
-    if (length < 0 && is_transient(errno))
-        return; /* another thread has read it */
-    if (length <= 0)
-        fail_lost(conn, length == 0 ? "the server closed it" : reason(errno));
-    else
-        take_bytes(conn, link, link->bytes, (size_t)length);
-    if (conn->link == link)
-        simba__redis_conn_flush(conn);
+    enum { MOST = 64 };
+    char bytes[16384];
+    const unsigned life = conn->life;
+    for (int i = 0; i < MOST && conn->life == life; i++) {
+        const ssize_t length = recv(conn->socket.fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (length > 0)
+            take_bytes(conn, bytes, (size_t)length);
+        else if (length == 0)
+            fail_lost(conn, "the server closed it");
+        else if (!is_transient(errno))
+            fail_lost(conn, strerror(errno));
+        else
+            return;
+    }
+    if (conn->life == life && conn->host->watch_change(conn->host, &conn->socket, conn->socket.interest) < 0)
+        fail_lost(conn, "out of memory");
 }
 
 /* --- writing -------------------------------------------------------------------------------------- */
 
-static void on_written(uv_write_t *write, int status)
+static bool is_blocked(const redis_conn *conn)
 {
-    redis_link *link = write->data;
-    simba_host *host = link->host;
-    host->enter(host);
-    link->writing = false;
-    link->wire.length = 0;
-    if (link->conn && status < 0)
-        fail_lost(link->conn, uv_strerror(status));
-    else if (link->conn)
-        simba__redis_conn_flush(link->conn);
-    host->leave(host);
+    return conn->socket.interest & SIMBA_WRITABLE;
 }
 
-/* As far as the socket takes it, which is nearly always all. */
-static void send_wire(redis_conn *conn, redis_link *link)
+/* As far as the socket takes it, which is nearly always all. The rest goes when it can be written to. */
+static void send_wire(redis_conn *conn)
 {
-    redis_buffer *wire = &link->wire;
-    const ssize_t sent = send(link->input.fd, wire->data, wire->length, MSG_DONTWAIT | MSG_NOSIGNAL);
+    redis_buffer *wire = &conn->wire;
+    const ssize_t sent = send(conn->socket.fd, wire->data, wire->length, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && !is_transient(errno)) {
-        fail_lost(conn, reason(errno));
+        fail_lost(conn, strerror(errno));
         return;
     }
     if (sent > 0) {
         wire->length -= (size_t)sent;
         memmove(wire->data, wire->data + sent, wire->length);
     }
-    link->blocked = wire->length > 0;
-    if (link->blocked)
-        want_loop(conn);
+    const unsigned interest = SIMBA_READABLE | (wire->length > 0 ? SIMBA_WRITABLE : 0);
+    if (interest != conn->socket.interest && conn->host->watch_change(conn->host, &conn->socket, interest) < 0)
+        fail_lost(conn, "out of memory");
 }
 
-/* On the loop thread. */
-static void write_rest(redis_conn *conn, redis_link *link)
+/* What goes to the socket next, into conn->wire. False: it cannot be made. */
+static bool fill_wire(redis_conn *conn)
 {
-    const uv_buf_t buf = uv_buf_init(link->wire.data, (unsigned)link->wire.length);
-    link->blocked = false;
-    link->writing = true;
-    const int rc = uv_write(&link->write, &link->u.stream, &buf, 1, on_written);
-    if (rc < 0)
-        fail_lost(conn, uv_strerror(rc));
-}
-
-/* What goes to the socket next, into link->wire. False: it cannot be made. */
-static bool fill_wire(redis_conn *conn, redis_link *link)
-{
-    if (link->tls) {
+    if (conn->tls) {
         if (conn->state == REDIS_UP && conn->out.length > 0 &&
-            !simba__redis_tls_write(link->tls, conn->out.data, conn->out.length))
+            !simba__redis_tls_write(conn->tls, conn->out.data, conn->out.length))
             return false;
         if (conn->state == REDIS_UP)
             conn->out.length = 0;
-        simba__redis_tls_take(link->tls, &link->wire);
+        simba__redis_tls_take(conn->tls, &conn->wire);
     } else if (conn->state == REDIS_UP) {
-        const redis_buffer empty = link->wire;
-        link->wire = conn->out;
+        const redis_buffer empty = conn->wire;
+        conn->wire = conn->out;
         conn->out = empty;
     }
-    return !link->wire.failed;
+    return !conn->wire.failed;
 }
 
 void simba__redis_conn_flush(redis_conn *conn)
 {
-    redis_link *link = conn->link;
-    if (!link || link->blocked || link->writing || (conn->state != REDIS_UP && !link->tls))
+    if (!conn->reader || is_blocked(conn) || (conn->state != REDIS_UP && !conn->tls))
         return;
-    if (conn->out.failed || !fill_wire(conn, link))
+    if (conn->out.failed || !fill_wire(conn))
         simba__redis_conn_fail(conn, SIMBA_ENOMEM, "redis %s: out of memory", conn->at.where);
-    else if (link->wire.length > 0)
-        send_wire(conn, link);
+    else if (conn->wire.length > 0)
+        send_wire(conn);
+}
+
+static void on_talk(simba_watch *socket, unsigned events)
+{
+    redis_conn *conn = (redis_conn *)(void *)((char *)socket - offsetof(redis_conn, socket));
+    const unsigned life = conn->life;
+    if (events & SIMBA_WRITABLE)
+        send_wire(conn);
+    if (conn->life == life && events & SIMBA_READABLE)
+        read_socket(conn);
+    if (conn->life == life)
+        simba__redis_conn_flush(conn);
 }
 
 /* --- connecting ----------------------------------------------------------------------------------- */
@@ -411,119 +315,107 @@ static void come_up(redis_conn *conn)
     simba__redis_conn_flush(conn);
 }
 
-static void begin_to_talk(redis_conn *conn, redis_link *link)
+static void begin_to_talk(redis_conn *conn)
 {
-    int rc = uv_fileno(&link->u.handle, &link->input.fd);
-    link->input.ready = on_ready;
-    if (rc == 0 && conn->host->input_add(conn->host, &link->input) < 0)
-        rc = UV_ENOMEM;
-    if (rc == 0 && conn->options->tls) {
-        link->tls = simba__redis_tls_new(conn->store->tls, conn->at.name);
-        rc = link->tls ? 0 : UV_ENOMEM;
-    }
-    if (rc < 0)
-        fail_to_connect(conn, uv_strerror(rc));
-    else if (link->tls)
-        take_records(conn, link);
+    conn->reader = redisReaderCreate();
+    if (conn->reader && conn->options->tls)
+        conn->tls = simba__redis_tls_new(conn->store->tls, conn->at.host);
+    conn->socket.ready = on_talk;
+    if (!conn->reader || (conn->options->tls && !conn->tls) ||
+        conn->host->watch_change(conn->host, &conn->socket, SIMBA_READABLE) < 0)
+        fail_to_connect(conn, "out of memory");
+    else if (conn->tls)
+        take_records(conn);
     else
         come_up(conn);
 }
 
-static void try_next_address(redis_conn *conn);
+static void try_next_address(redis_conn *conn, int error);
 
-static void on_connected(uv_connect_t *connect, int status)
+static void on_connected(simba_watch *socket, unsigned events)
 {
-    redis_link *link = connect->data;
-    simba_host *host = link->host;
-    host->enter(host);
-    link->store->loop_thread = pthread_self();
-    link->store->has_loop_thread = true;
-    redis_conn *conn = link->conn;
-    if (conn && status < 0 && conn->next_address) {
-        try_next_address(conn);
-    } else if (conn && status < 0) {
-        fail_to_connect(conn, uv_strerror(status));
-    } else if (conn) {
-        begin_to_talk(conn, link);
-    }
-    host->leave(host);
+    redis_conn *conn = (redis_conn *)(void *)((char *)socket - offsetof(redis_conn, socket));
+    int error = 0;
+    socklen_t length = sizeof error;
+    (void)events;
+    if (getsockopt(socket->fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
+        error = errno;
+    if (error)
+        try_next_address(conn, error);
+    else
+        begin_to_talk(conn);
 }
 
-static int connect_to(redis_link *link, const struct sockaddr *address)
+/* 0, or the system's error: then there is no socket. */
+static int connect_to(redis_conn *conn, const struct sockaddr *address, socklen_t length)
 {
-    int rc = uv_tcp_init(link->host->loop, &link->u.tcp);
-    if (rc < 0)
-        return rc;
-    link->has_handle = true;
-    link->u.handle.data = link;
-    uv_tcp_nodelay(&link->u.tcp, 1);
-    return uv_tcp_connect(&link->connect, &link->u.tcp, address, on_connected);
+    drop_socket(conn);
+    const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    if (address->sa_family != AF_UNIX)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    conn->socket = (simba_watch){.ready = on_connected, .fd = fd, .interest = SIMBA_WRITABLE, .answers = true};
+    int error = 0;
+    if (connect(fd, address, length) < 0 && errno != EINPROGRESS)
+        error = errno;
+    else if (conn->host->watch_add(conn->host, &conn->socket) < 0)
+        error = ENOMEM;
+    if (error)
+        drop_socket(conn);
+    return error;
 }
 
-static int connect_to_socket(redis_link *link, const char *path)
+static int connect_to_file(redis_conn *conn, const char *path)
 {
-    const int rc = uv_pipe_init(link->host->loop, &link->u.pipe, 0);
-    if (rc < 0)
-        return rc;
-    link->has_handle = true;
-    link->u.handle.data = link;
-    uv_pipe_connect(&link->connect, &link->u.pipe, path, on_connected);
-    return 0;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path)
+        return ENAMETOOLONG;
+    strcpy(address.sun_path, path);
+    return connect_to(conn, (const struct sockaddr *)(const void *)&address, sizeof address);
 }
 
 /* A name may have several addresses, and the first need not be the one that answers. */
-static void try_next_address(redis_conn *conn)
+static void try_next_address(redis_conn *conn, int error)
 {
-    int rc = UV_ENOMEM;
     while (conn->next_address) {
         const struct addrinfo *address = conn->next_address;
         conn->next_address = address->ai_next;
-        if (conn->link)
-            link_abandon(conn->link);
-        conn->link = link_new(conn);
-        rc = conn->link ? connect_to(conn->link, address->ai_addr) : UV_ENOMEM;
-        if (rc == 0)
+        error = connect_to(conn, address->ai_addr, address->ai_addrlen);
+        if (error == 0)
             return;
     }
-    fail_to_connect(conn, uv_strerror(rc));
+    fail_to_connect(conn, strerror(error));
 }
 
-static void on_resolved(uv_getaddrinfo_t *resolver, int status, struct addrinfo *addresses)
+static void on_looked_up(simba__lookup *lookup)
 {
-    redis_link *link = resolver->data;
-    simba_host *host = link->host;
-    host->enter(host);
-    link->resolving = false;
-    redis_conn *conn = link->conn;
-    if (!conn) {
-        uv_freeaddrinfo(addresses);
-        link_free(link);
-    } else if (status < 0) {
-        fail_to_connect(conn, uv_strerror(status));
-    } else {
-        conn->addresses = conn->next_address = addresses;
-        try_next_address(conn);
+    redis_conn *conn = lookup->owner;
+    conn->store->lookups--;
+    if (conn->lookup == lookup) {
+        conn->lookup = NULL;
+        conn->addresses = conn->next_address = lookup->found;
+        lookup->found = NULL;
+        if (conn->addresses)
+            try_next_address(conn, 0);
+        else
+            fail_to_connect(conn, lookup->why);
     }
-    host->leave(host);
+    simba__redis_look_whether_closed(conn->store);
 }
 
-static int begin(redis_link *link, const redis_endpoint *at)
+static int begin(redis_conn *conn)
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } address;
-    if (at->port == 0)
-        return connect_to_socket(link, at->name);
-    if (uv_ip4_addr(at->name, at->port, &address.v4) == 0 || uv_ip6_addr(at->name, at->port, &address.v6) == 0)
-        return connect_to(link, &address.any);
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    char port[8];
-    snprintf(port, sizeof port, "%d", at->port);
-    const int rc = uv_getaddrinfo(link->host->loop, &link->resolver, on_resolved, at->name, port, &hints);
-    link->resolving = rc == 0;
-    return rc;
+    simba__address address;
+    if (conn->at.port == 0)
+        return connect_to_file(conn, conn->at.host);
+    if (simba__address_parse(conn->at.host, conn->at.port, &address))
+        return connect_to(conn, (const struct sockaddr *)&address.at, address.length);
+    conn->lookup = simba__lookup_start(conn->host, conn->at.host, conn->at.port, on_looked_up, conn);
+    if (!conn->lookup)
+        return ENOMEM;
+    conn->store->lookups++;
+    return 0;
 }
 
 void simba__redis_conn_open(redis_conn *conn)
@@ -538,43 +430,20 @@ void simba__redis_conn_open(redis_conn *conn)
         simba__redis_conn_found(conn);
 }
 
+bool simba__redis_conn_seeks(const redis_conn *conn)
+{
+    return conn->state == REDIS_CONNECTING && !conn->lookup && conn->socket.fd < 0 && !conn->refused;
+}
+
+/* Who asks for a connection is not told inside of that call that there is none: the timer says so. */
 void simba__redis_conn_found(redis_conn *conn)
 {
-    if (conn->state != REDIS_CONNECTING || conn->link)
+    if (!simba__redis_conn_seeks(conn))
         return;
     const simba_local now = conn->host->now(conn->host);
-    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + conn->connect_timeout_ns});
-    conn->found = true;
-    want_loop(conn);
-}
-
-/* On the loop thread. */
-static void connect_now(redis_conn *conn)
-{
-    conn->found = false;
-    conn->link = link_new(conn);
-    const int rc = conn->link ? begin(conn->link, &conn->at) : UV_ENOMEM;
-    if (rc < 0)
-        fail_to_connect(conn, uv_strerror(rc));
-}
-
-void simba__redis_catch_up(redis_store *self)
-{
-    assert(!self->has_loop_thread || pthread_equal(self->loop_thread, pthread_self()));
-    while (self->for_loop) {
-        redis_conn *conn = self->for_loop;
-        self->for_loop = conn->loop_next;
-        conn->wants_loop = false;
-        if (conn->found)
-            connect_now(conn);
-        else if (conn->link && conn->link->blocked)
-            write_rest(conn, conn->link);
-    }
-    while (self->abandoned) {
-        redis_link *link = self->abandoned;
-        self->abandoned = link->abandoned_next;
-        link_close(link);
-    }
+    conn->refused = begin(conn);
+    conn->host->timer_set(conn->host, &conn->timer,
+                          (simba_local){now.ns + (conn->refused ? 0 : conn->connect_timeout_ns)});
 }
 
 /* --- lifetime ------------------------------------------------------------------------------------- */
@@ -584,7 +453,7 @@ static void on_timer(simba_timer *timer, simba_local now)
     redis_conn *conn = (redis_conn *)(void *)((char *)timer - offsetof(redis_conn, timer));
     switch (conn->state) {
     case REDIS_CONNECTING:
-        fail_to_connect(conn, "no answer");
+        fail_to_connect(conn, conn->refused ? strerror(conn->refused) : "no answer");
         break;
     case REDIS_UP:
         conn->events->tick(conn, now);
@@ -606,6 +475,7 @@ int simba__redis_conn_init(redis_conn *conn, redis_store *store, const redis_con
     conn->connect_timeout_ns = store->options.connect_timeout_ns;
     conn->events = events;
     conn->owner = owner;
+    conn->socket.fd = -1;
     conn->timer.fire = on_timer;
     return conn->host->timer_add(conn->host, &conn->timer);
 }
@@ -619,6 +489,7 @@ void simba__redis_conn_close(redis_conn *conn)
 
 void simba__redis_conn_fini(redis_conn *conn)
 {
-    assert(!conn->link);
+    assert(!conn->lookup && !conn->reader);
     simba__redis_buffer_free(&conn->out);
+    simba__redis_buffer_free(&conn->wire);
 }

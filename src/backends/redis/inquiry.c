@@ -94,7 +94,7 @@ int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_store *store, const 
     return rc;
 }
 
-void simba__redis_inquiry_start(redis_inquiry *inquiry, const redis_endpoint *candidates, size_t count)
+void simba__redis_inquiry_start(redis_inquiry *inquiry, const simba__endpoint *candidates, size_t count)
 {
     redis_conn *conn = &inquiry->conn;
     inquiry->running = true;

@@ -3,7 +3,7 @@
 #include "backends/redis/redis.h"
 #include "util/mem.h"
 
-redis_node *simba__redis_node_new(redis_store *self, const redis_endpoint *at)
+redis_node *simba__redis_node_new(redis_store *self, const simba__endpoint *at)
 {
     redis_node *node = simba__calloc(1, sizeof *node);
     if (!node)

@@ -6,8 +6,7 @@
  *   redis+cluster://[user:password@]host[:port],…
  *   rediss+sentinel://…, rediss+cluster://…  the same by TLS, sentinels included
  *
- * A host may be a name, an IPv4 address, or an IPv6 address in brackets. Without a port it is 6379, or 26379 for a
- * sentinel; without a host 127.0.0.1. "redis://:password@host" is a password without a user, as servers older than 6 have it. */
+ * net/endpoint.h says what a host is. Without a port it is 6379, or 26379 for a sentinel. "redis://:password@host" is a password without a user, as servers older than 6 have it. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -35,75 +34,6 @@ static bool parse_number(const char *text, long most, long *ret_number)
         return false;
     *ret_number = number;
     return true;
-}
-
-bool simba__redis_endpoint_is_same(const redis_endpoint *left, const redis_endpoint *right)
-{
-    return left->port == right->port && strcmp(left->name, right->name) == 0;
-}
-
-bool simba__redis_endpoint_set(redis_endpoint *endpoint, const char *host, size_t length, int port)
-{
-    if (length >= sizeof endpoint->name)
-        return false;
-    memcpy(endpoint->name, host, length);
-    endpoint->name[length] = '\0';
-    endpoint->port = port;
-    snprintf(endpoint->where, sizeof endpoint->where, strchr(endpoint->name, ':') ? "[%.100s]:%d" : "%.100s:%d",
-             endpoint->name, port);
-    return true;
-}
-
-/* The part of the authority from `text` to `end`. */
-static int parse_host(redis_endpoint *endpoint, const char *text, const char *end, int port, simba_error *err)
-{
-    const char *bracket = memchr(text, ']', (size_t)(end - text));
-    const char *colon = memrchr(bracket ? bracket : text, ':', (size_t)(end - (bracket ? bracket : text)));
-    if ((*text == '[') != (bracket != NULL) || (!bracket && colon && memchr(text, ':', (size_t)(colon - text))) ||
-        (bracket && bracket + 1 != end && bracket[1] != ':'))
-        return simba__fail(err, SIMBA_EURL, "an IPv6 address in a redis URL stands in brackets, as in redis://[::1]");
-    if (colon) {
-        char digits[8] = "";
-        long number;
-        if (end - colon <= (ptrdiff_t)sizeof digits)
-            memcpy(digits, colon + 1, (size_t)(end - colon - 1));
-        if (!parse_number(digits, 65535, &number) || number == 0)
-            return simba__fail(err, SIMBA_EURL, "the port of the redis URL is not a number from 1 to 65535");
-        port = (int)number;
-    }
-    const char *from = bracket ? text + 1 : text;
-    const char *until = bracket ? bracket : colon ? colon : end;
-    if (from == until)
-        from = "127.0.0.1", until = from + strlen(from);
-    if (!simba__redis_endpoint_set(endpoint, from, (size_t)(until - from), port))
-        return simba__fail(err, SIMBA_EURL, "the host of the redis URL is longer than a name can be");
-    return 0;
-}
-
-static int parse_hosts(redis_options *options, const simba_url *url, int port, simba_error *err)
-{
-    const char *text = simba_url_authority(url);
-    for (size_t i = 0; i < options->endpoint_count; i++) {
-        const char *end = text + strcspn(text, ",");
-        const int rc = parse_host(&options->endpoints[i], text, end, port, err);
-        if (rc < 0)
-            return rc;
-        text = end + 1;
-    }
-    return 0;
-}
-
-static int parse_socket(redis_options *options, const simba_url *url, simba_error *err)
-{
-    const char *path = simba_url_path(url);
-    if (simba_url_authority(url)[0] != '\0' || path[0] == '\0' || path[1] == '\0')
-        return simba__fail(err, SIMBA_EURL, "a redis+unix URL is redis+unix:///absolute/path/to.sock");
-    if (strlen(path) > 107) /* sun_path */
-        return simba__fail(err, SIMBA_EURL, "the path of the socket is longer than the system allows");
-    redis_endpoint *endpoint = &options->endpoints[0];
-    snprintf(endpoint->name, sizeof endpoint->name, "%s", path);
-    snprintf(endpoint->where, sizeof endpoint->where, "%s", path);
-    return 0;
 }
 
 /* What stands where redis:// has its database: the service that the sentinels watch. */
@@ -231,12 +161,25 @@ static int parse_sentinel_login(redis_options *options, const simba_url *url, si
     return rc;
 }
 
-static size_t count_hosts(const char *authority)
+static int parse_socket(redis_options *options, const simba_url *url, simba_error *err)
 {
-    size_t count = 1;
-    for (; *authority; authority++)
-        count += *authority == ',';
-    return count;
+    if (simba_url_authority(url)[0] != '\0')
+        return simba__fail(err, SIMBA_EURL, "a redis+unix URL is redis+unix:///absolute/path/to.sock");
+    options->endpoints = simba__calloc(1, sizeof *options->endpoints);
+    if (!options->endpoints)
+        return out_of_memory(err);
+    options->endpoint_count = 1;
+    return simba__endpoint_set_socket(&options->endpoints[0], "redis", simba_url_path(url), err);
+}
+
+static int parse_hosts(redis_options *options, const simba_url *url, int port, bool several, simba_error *err)
+{
+    const int rc = simba__endpoints_parse("redis", simba_url_authority(url), port, err, &options->endpoints,
+                                          &options->endpoint_count);
+    if (rc == 0 && options->endpoint_count > 1 && !several)
+        return simba__fail(err, SIMBA_EURL,
+                           "a redis URL names one host; for several there are redis+sentinel:// and redis+cluster://");
+    return rc;
 }
 
 /* Where the servers are, by the form that the scheme has for that. */
@@ -246,22 +189,12 @@ static int parse_place(redis_options *options, const simba_url *url, simba_error
     const bool is_socket = plus && strcmp(plus, "+unix") == 0;
     const bool is_sentinel = plus && strcmp(plus, "+sentinel") == 0;
     const bool is_cluster = plus && strcmp(plus, "+cluster") == 0;
-    options->endpoint_count = is_socket ? 1 : count_hosts(simba_url_authority(url));
-    options->endpoints = simba__calloc(options->endpoint_count, sizeof *options->endpoints);
-    if (!options->endpoints)
-        return out_of_memory(err);
     options->topology = is_sentinel  ? &simba__redis_sentinel
                         : is_cluster ? &simba__redis_cluster
                                      : &simba__redis_single;
     options->login.to_master = is_sentinel;
-    int rc;
-    if (is_socket)
-        rc = parse_socket(options, url, err);
-    else if (!is_sentinel && !is_cluster && options->endpoint_count > 1)
-        rc = simba__fail(err, SIMBA_EURL,
-                         "a redis URL names one host; for several there are redis+sentinel:// and redis+cluster://");
-    else
-        rc = parse_hosts(options, url, is_sentinel ? 26379 : 6379, err);
+    int rc = is_socket ? parse_socket(options, url, err)
+                       : parse_hosts(options, url, is_sentinel ? 26379 : 6379, is_sentinel || is_cluster, err);
     if (rc == 0 && is_sentinel)
         rc = parse_service(options, url, err);
     if (rc == 0)

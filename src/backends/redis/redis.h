@@ -13,16 +13,17 @@
  *   inquiry.c   a question to several servers, one after the other
  *   backend.c   the table of functions
  *
- * Everything runs in turns: what touches libuv on the loop thread (simba__redis_catch_up), all the rest on whatever thread
- * has something to ask or to read. hiredis is used for its parser alone.
+ * Everything runs in turns, on whatever thread has something to ask or to read. hiredis is used for its parser alone.
  */
 #ifndef SIMBA_BACKENDS_REDIS_H
 #define SIMBA_BACKENDS_REDIS_H
 
 #include <hiredis/hiredis.h>
-#include <pthread.h>
 #include <simba/backend.h>
-#include <uv.h>
+
+#include "net/resolve.h"
+
+#include "net/endpoint.h"
 
 extern const simba_backend simba__backend_redis;
 
@@ -31,13 +32,6 @@ typedef struct redis_node redis_node;
 typedef struct redis_topology redis_topology;
 
 /* --- options ---------------------------------------------------------------------------------------- */
-
-/* Where a server is. */
-typedef struct redis_endpoint {
-    char name[256];  /* a host, or the path of a socket file */
-    int port;        /* 0: a socket file */
-    char where[128]; /* for messages */
-} redis_endpoint;
 
 /* What is said first on a connection. */
 typedef struct redis_login {
@@ -48,7 +42,7 @@ typedef struct redis_login {
 
 typedef struct redis_options {
     const redis_topology *topology;
-    redis_endpoint *endpoints; /* of the URL */
+    simba__endpoint *endpoints; /* of the URL */
     size_t endpoint_count;
     redis_login login;
     char *service; /* by which sentinels know the master */
@@ -62,9 +56,6 @@ typedef struct redis_options {
 
 int simba__redis_options_parse(const simba_url *url, redis_options *ret_options, simba_error *err);
 void simba__redis_options_free(redis_options *options);
-bool simba__redis_endpoint_is_same(const redis_endpoint *left, const redis_endpoint *right);
-/* False: the name is too long. */
-bool simba__redis_endpoint_set(redis_endpoint *endpoint, const char *host, size_t length, int port);
 
 /* --- bytes on their way out ------------------------------------------------------------------------- */
 
@@ -82,7 +73,6 @@ void simba__redis_buffer_free(redis_buffer *buffer);
 /* --- a connection ----------------------------------------------------------------------------------- */
 
 typedef struct redis_conn redis_conn;
-typedef struct redis_link redis_link;
 typedef struct redis_tls redis_tls;
 typedef struct redis_tls_context redis_tls_context;
 
@@ -110,21 +100,24 @@ struct redis_conn {
     const redis_login *login;
     const redis_conn_events *events;
     void *owner;
-    redis_endpoint at;
+    simba__endpoint at;
     /* NULL: `at` is right. Otherwise called whenever it is to connect: set `at` and call …_found, now or later, or call
      * …_fail. It has to come to an end. */
     void (*find)(redis_conn *conn);
     int64_t connect_timeout_ns;
 
-    redis_link *link;
-    redis_conn *loop_next;
-    bool wants_loop; /* it is in the store's list */
-    bool found;      /* and `at` is where to connect to */
     redis_conn_state state;
+    unsigned life;         /* how many sockets there have been */
+    simba__lookup *lookup; /* at work */
     struct addrinfo *addresses, *next_address;
-    unsigned greeting; /* answers to the greeting that are still to come */
-    unsigned failures; /* in a row */
-    simba_error error; /* why it is down */
+    int refused;         /* the system's error, for which there is no socket; the timer is about to tell */
+    simba_watch socket;  /* fd is -1: there is none */
+    redisReader *reader; /* since it is connected */
+    redis_tls *tls;      /* NULL: plain */
+    redis_buffer wire;   /* on its way to the socket */
+    unsigned greeting;   /* answers to the greeting that are still to come */
+    unsigned failures;   /* in a row */
+    simba_error error;   /* why it is down */
     simba_timer timer;
     redis_buffer out;
 };
@@ -132,14 +125,14 @@ struct redis_conn {
 int simba__redis_conn_init(redis_conn *conn, redis_store *store, const redis_conn_events *events, void *owner);
 void simba__redis_conn_open(redis_conn *conn);
 void simba__redis_conn_found(redis_conn *conn);
+/* Does it wait for …_found? */
+bool simba__redis_conn_seeks(const redis_conn *conn);
 /* Send what is in conn->out, if it is up. */
 void simba__redis_conn_flush(redis_conn *conn);
 /* Give it up, tell the owner, and try again later. */
 void simba__redis_conn_fail(redis_conn *conn, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void simba__redis_conn_close(redis_conn *conn);
 void simba__redis_conn_fini(redis_conn *conn);
-/* On the loop thread: all that could not be done elsewhere. */
-void simba__redis_catch_up(redis_store *self);
 
 /* --- scripts ---------------------------------------------------------------------------------------- */
 
@@ -161,7 +154,7 @@ char *simba__redis_script_text(redis_script script, long db);
 /* What the text of an error reply means, as a code of ours. `ret_drop`: this connection is of no use any more. */
 int simba__redis_error_code(const char *text, bool *ret_drop);
 /* The same with words about it; never any that the server could have repeated from a password. */
-int simba__redis_error(const redis_endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop);
+int simba__redis_error(const simba__endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop);
 /* The answer of a script, and the number at its end: READ: how many wait; ACQUIRE: its place among those; otherwise 0.
  * False: it is none. */
 bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_more);
@@ -234,7 +227,7 @@ struct redis_inquiry {
     void (*over)(redis_inquiry *inquiry, const simba_error *error);
 
     bool running;
-    const redis_endpoint *candidates; /* stay put while it runs */
+    const simba__endpoint *candidates; /* stay put while it runs */
     size_t count, first, asked;
     size_t most;       /* of them are asked this time */
     simba_local until; /* so long for this one */
@@ -243,7 +236,7 @@ struct redis_inquiry {
 
 int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_store *store, const redis_login *login);
 /* `over` follows, now or later: no later than a connect-timeout, all candidates together. */
-void simba__redis_inquiry_start(redis_inquiry *inquiry, const redis_endpoint *candidates, size_t count);
+void simba__redis_inquiry_start(redis_inquiry *inquiry, const simba__endpoint *candidates, size_t count);
 void simba__redis_inquiry_close(redis_inquiry *inquiry);
 void simba__redis_inquiry_fini(redis_inquiry *inquiry);
 
@@ -252,17 +245,11 @@ struct redis_store {
     redis_options options;
     redis_tls_context *tls;
     bool closing, closed;
-    unsigned links; /* that libuv has not given back */
+    unsigned lookups; /* of names, under way */
     redis_node *nodes;
     void *topology; /* its own affair */
     redis_list *lists;
     simba_timer lists_deadline;
-
-    /* What only the loop thread may do: see simba__redis_catch_up. */
-    redis_conn *for_loop;  /* to be connected, or to be written to */
-    redis_link *abandoned; /* to be closed */
-    pthread_t loop_thread; /* known once libuv has called */
-    bool has_loop_thread;
 
     /* What is listened for. */
     redis_watch **buckets;
@@ -273,8 +260,8 @@ struct redis_store {
     simba_timer chores;
 };
 
-/* backend.c: a link is gone, perhaps the last one. */
-void simba__redis_link_gone(redis_store *self);
+/* backend.c: something has ended, perhaps the last that the end had to wait for. */
+void simba__redis_look_whether_closed(redis_store *self);
 
 extern const redis_topology simba__redis_single, simba__redis_sentinel, simba__redis_cluster;
 /* For those that have one server at a time. */
@@ -283,7 +270,7 @@ bool simba__redis_never_redirected(redis_node *node, simba_request *request, con
 void simba__redis_lost_for_now(redis_node *node);
 
 /* node.c. It lives as long as the store. NULL: out of memory. */
-redis_node *simba__redis_node_new(redis_store *self, const redis_endpoint *at);
+redis_node *simba__redis_node_new(redis_store *self, const simba__endpoint *at);
 /* The first of a list that has mutexes; NULL: none. */
 redis_node *simba__redis_node_serving(redis_node *first);
 /* The one that a request goes to: that of its mutex; if it has none, the first. If that is not known, what stands for it. */

@@ -103,7 +103,7 @@ static int shown(const char *text)
     return length < 120 ? (int)length : 120;
 }
 
-int simba__redis_error(const redis_endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop)
+int simba__redis_error(const simba__endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop)
 {
     const int code = simba__redis_error_code(text, ret_drop);
     /* Servers do not repeat passwords, but one that is none of ours might: of those errors only the first word. */

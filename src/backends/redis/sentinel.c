@@ -21,9 +21,9 @@ typedef struct redis_sentinel {
     redis_store *store;
     redis_inquiry inquiry;
     const char *question[3];
-    redis_endpoint master; /* the latest answer */
-    redis_endpoint former; /* the master of before, as the listener heard */
-    simba_local outdated;  /* until then whoever names that one has not heard */
+    simba__endpoint master; /* the latest answer */
+    simba__endpoint former; /* the master of before, as the listener heard */
+    simba_local outdated;   /* until then whoever names that one has not heard */
 
     redis_conn listener;
     size_t listens_to;
@@ -37,25 +37,24 @@ static redis_sentinel *of(redis_store *self)
 
 /* --- where the master is ------------------------------------------------------------------------------ */
 
-static bool set_endpoint(redis_endpoint *endpoint, const char *host, const char *port)
+static bool set_endpoint(simba__endpoint *endpoint, const char *host, const char *port)
 {
     char *end;
     const long number = strtol(port, &end, 10);
-    return *host && *end == '\0' && number > 0 && number < 65536 &&
-           simba__redis_endpoint_set(endpoint, host, strlen(host), (int)number);
+    return *end == '\0' && simba__endpoint_set(endpoint, host, strlen(host), number);
 }
 
-static bool is_outdated(const redis_sentinel *sentinel, const redis_endpoint *named)
+static bool is_outdated(const redis_sentinel *sentinel, const simba__endpoint *named)
 {
     simba_host *host = sentinel->store->host;
-    return host->now(host).ns < sentinel->outdated.ns && simba__redis_endpoint_is_same(named, &sentinel->former);
+    return host->now(host).ns < sentinel->outdated.ns && simba__endpoint_is_same(named, &sentinel->former);
 }
 
 /* The answer to SENTINEL get-master-addr-by-name. */
 static bool take_address(redis_inquiry *inquiry, const redisReply *reply, char *why, size_t size)
 {
     redis_sentinel *sentinel = inquiry->owner;
-    redis_endpoint named = {0};
+    simba__endpoint named = {0};
     if (reply->type == REDIS_REPLY_NIL) {
         snprintf(why, size, "this sentinel does not know \"%.60s\"", sentinel->question[2]);
         return false;
@@ -73,10 +72,10 @@ static bool take_address(redis_inquiry *inquiry, const redisReply *reply, char *
 
 static void lead_to_master(redis_sentinel *sentinel, redis_conn *conn, const char *sayer)
 {
-    if (conn->state == REDIS_CONNECTING && !conn->link) {
+    if (simba__redis_conn_seeks(conn)) {
         conn->at = sentinel->master;
         simba__redis_conn_found(conn);
-    } else if (conn->state != REDIS_CLOSED && !simba__redis_endpoint_is_same(&conn->at, &sentinel->master)) {
+    } else if (conn->state != REDIS_CLOSED && !simba__endpoint_is_same(&conn->at, &sentinel->master)) {
         simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: sentinel %s says that %s is the master now",
                                conn->at.where, sayer, sentinel->master.where);
     }
@@ -90,7 +89,7 @@ static void found(redis_inquiry *inquiry, const simba_error *error)
     for (size_t i = 0; i < 2; i++)
         if (!error)
             lead_to_master(sentinel, conns[i], inquiry->conn.at.where);
-        else if (conns[i]->state == REDIS_CONNECTING && !conns[i]->link)
+        else if (simba__redis_conn_seeks(conns[i]))
             simba__redis_conn_fail(conns[i], error->code, "no sentinel knows a master: %s", error->text);
 }
 
@@ -216,7 +215,7 @@ static int sentinel_init(redis_store *self)
     sentinel->listener.login = &options->sentinel_login;
     sentinel->listener.at = options->endpoints[sentinel->listens_to];
     /* Until it is found, messages say what is looked for. */
-    redis_endpoint nowhere = {.port = 1};
+    simba__endpoint nowhere = {.port = 1};
     snprintf(nowhere.where, sizeof nowhere.where, "%.100s", options->service);
     redis_node *node = simba__redis_node_new(self, &nowhere);
     if (!node)

@@ -1,4 +1,4 @@
-/* TLS for a connection whose bytes libuv carries: OpenSSL reads from and writes to memory, and never sees the socket. */
+/* TLS for a connection: OpenSSL reads from and writes to memory, and never sees the socket. */
 #ifndef SIMBA_BACKENDS_REDIS_TLS_H
 #define SIMBA_BACKENDS_REDIS_TLS_H
 

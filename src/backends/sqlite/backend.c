@@ -6,10 +6,10 @@
  * a lease of an earlier boot has ended. See db.c for durability, news.h for how waiters are woken. */
 #include "backends/sqlite/sqlite.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <uv.h>
 
 #include "backends/schemes.h"
 #include "backends/sqlite/batch.h"
@@ -20,6 +20,8 @@
 #include "util/mem.h"
 
 #define PROBE_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
+#define BRIEF_NS (10 * SIMBA__NS_PER_MS)  /* so long anybody may be kept who waits, by a batch that */
+#define BRIEF_REQUESTS 64                 /* has no more than so many requests */
 #define POLL_NS (1000 * SIMBA__NS_PER_MS) /* behind the bell */
 #define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
 
@@ -30,14 +32,14 @@ typedef struct store {
     bool closing;
 
     simba_job job;
-    bool running; /* the batch is the worker's */
+    bool running;   /* the batch is the worker's */
+    bool contended; /* somebody had the file for longer than a brief job lasts */
     simba__batch batch;
 
     simba__news news;
     simba_timer tick;
     int inotify; /* -1: there is none */
-    uv_poll_t poll;
-    bool polling; /* the handle exists */
+    simba_watch bell;
     bool listening;
     bool hears_bell;
 } store;
@@ -142,9 +144,11 @@ static void start(store *s)
     fail_late(s, now);
     simba_local until = {s->pending ? INT64_MAX : now.ns + PROBE_PATIENCE_NS};
     size_t count = 0;
+    bool brief = !s->contended && !s->refresh_wanted;
     s->batch.writes = false;
     for (const simba_request *r = s->pending; r; r = r->next, count++) {
         s->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST;
+        brief &= r->op != SIMBA_OP_LIST && count < BRIEF_REQUESTS;
         if (r->deadline.ns < until.ns)
             until = r->deadline;
     }
@@ -155,6 +159,9 @@ static void start(store *s)
     }
     s->batch.requests = requests;
     s->batch.count = count;
+    s->job.length = brief ? SIMBA_JOB_BRIEF : SIMBA_JOB_LONG;
+    if (brief && until.ns > now.ns + BRIEF_NS)
+        until.ns = now.ns + BRIEF_NS; /* if that does not do, it is tried again, for longer and elsewhere */
     simba__patience_set(&s->batch.db.patience, until);
     s->refresh_wanted = false;
     s->running = true;
@@ -359,16 +366,12 @@ static void adopt_fresh(store *s)
         begin_listening(s);
 }
 
-static void on_bell(uv_poll_t *poll, int status, int events)
+static void on_bell(simba_watch *bell, unsigned events)
 {
-    (void)status;
     (void)events;
-    store *s = poll->data;
+    store *s = (store *)(void *)((char *)bell - offsetof(store, bell));
     simba__notify_drain(s->inotify);
-    s->host->enter(s->host);
-    if (!s->closing)
-        scan(s);
-    s->host->leave(s->host);
+    scan(s);
 }
 
 /* The slow poll behind the bell, while something is watched. It also lets go of the bell, a while after the last one
@@ -415,7 +418,7 @@ static void sqlite_unwatch(void *self, simba_topic *topic)
 
 static void closed_if_idle(store *s)
 {
-    if (s->closing && !s->running && !s->polling)
+    if (s->closing && !s->running)
         s->host->closed(s->host);
 }
 
@@ -429,6 +432,7 @@ static void batch_done(simba_job *job)
                      s->batch.db.path);
     if (renewed)
         adopt_fresh(s);
+    s->contended = s->batch.error.code == SIMBA_ETIMEDOUT;
     if (s->batch.error.code < 0)
         fail_batch(s);
     else
@@ -466,22 +470,17 @@ static int read_url(const simba_url *url, const char **ret_path, bool *ret_sync_
 static void hang_bell(store *s)
 {
     s->inotify = simba__notify_inotify();
-    int rc = s->inotify;
-    if (rc >= 0)
-        rc = uv_poll_init(s->host->loop, &s->poll, s->inotify);
-    if (rc == 0) {
-        s->polling = true;
-        s->poll.data = s;
-        rc = uv_poll_start(&s->poll, UV_READABLE, on_bell);
-    }
-    if (rc == 0)
-        return;
-    s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: no inotify (%s): releases by other processes are polled for",
-                 uv_strerror(rc));
-    if (s->inotify >= 0 && !s->polling)
+    int error = s->inotify < 0 ? -s->inotify : 0;
+    s->bell = (simba_watch){.ready = on_bell, .fd = s->inotify, .interest = SIMBA_READABLE};
+    if (error == 0 && s->host->watch_add(s->host, &s->bell) < 0) {
+        error = ENOMEM;
         close(s->inotify);
-    if (!s->polling)
-        s->inotify = -1;
+    }
+    if (error == 0)
+        return;
+    s->inotify = -1;
+    s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: no inotify (%s): releases by other processes are polled for",
+                 strerror(error));
 }
 
 static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
@@ -503,17 +502,8 @@ static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba
     if (rc == 0 && host->timer_add(host, &s->tick) < 0)
         rc = simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
     if (rc == 0)
-        hang_bell(s); /* the last step: a handle of the loop could not be undone here */
+        hang_bell(s);
     return rc;
-}
-
-static void poll_closed(uv_handle_t *handle)
-{
-    store *s = handle->data;
-    s->host->enter(s->host);
-    s->polling = false;
-    closed_if_idle(s);
-    s->host->leave(s->host);
 }
 
 static void sqlite_close(void *self)
@@ -524,8 +514,7 @@ static void sqlite_close(void *self)
     fail_all(s, take_pending(s), SIMBA_ECANCELED, "sqlite: the client closes");
     s->host->timer_clear(s->host, &s->tick);
     end_listening(s);
-    if (s->polling)
-        uv_close((uv_handle_t *)&s->poll, poll_closed);
+    s->host->watch_remove(s->host, &s->bell);
     closed_if_idle(s);
 }
 

@@ -55,27 +55,14 @@ static void zk_submit(void *instance, simba_request *request)
     }
 }
 
-static bool zk_direct(void *instance)
-{
-    zk_store *self = instance;
-    self->off_loop = simba__zk_session_direct(self);
-    return self->off_loop;
-}
-
 static void zk_flush(void *instance)
 {
-    zk_store *self = instance;
-    if (self->off_loop)
-        simba__zk_session_send(self);
-    else
-        simba__zk_session_flush(self);
-    self->off_loop = false;
+    simba__zk_session_flush(instance);
 }
 
 static void zk_woken(void *instance)
 {
     zk_store *self = instance;
-    self->session.for_loop = false; /* this is the loop thread */
     if (self->closing)
         return;
     if (self->ops)
@@ -166,7 +153,8 @@ const simba_backend simba__backend_zookeeper = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(zk_store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE | SIMBA_CAP_LOOP_THREAD | SIMBA_CAP_LIST,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST,
+    .workers = 2,
     .init = zk_init,
     .submit = zk_submit,
     .flush = zk_flush,
@@ -175,7 +163,6 @@ const simba_backend simba__backend_zookeeper = {
     .woken = zk_woken,
     .close = zk_close,
     .fini = zk_fini,
-    .direct = zk_direct,
     .accepts = zk_accepts,
     .session_ms = zk_session_ms,
 };

@@ -56,11 +56,9 @@ static bool is_body(zk_reply reply, int32_t first, int64_t left)
     return false;
 }
 
-zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned char *head, size_t available,
-                                 size_t *ret_needed)
+zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned char *head, size_t available)
 {
     assert(available > 0);
-    *ret_needed = AT_BODY;
     if (available < LENGTH)
         return ZK_FRAME_SHORT;
     const int32_t length = int_at(head, 0);
@@ -76,8 +74,7 @@ zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned cha
     if (xid == XID_EVENT) {
         if (left < AT_EVENT_PATH + LENGTH - AT_BODY)
             return ZK_FRAME_BAD;
-        *ret_needed = AT_EVENT_PATH + LENGTH;
-        if (available < *ret_needed)
+        if (available < AT_EVENT_PATH + LENGTH)
             return ZK_FRAME_SHORT;
         const int32_t path = int_at(head, AT_EVENT_PATH);
         return verdict(int_at(head, AT_BODY) > 0 && path > 0 && fits(path, AT_EVENT_PATH - AT_BODY, left));
@@ -89,8 +86,7 @@ zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned cha
         return ZK_FRAME_GOOD;
     if (left < LENGTH)
         return ZK_FRAME_BAD;
-    *ret_needed = AT_BODY + LENGTH;
-    if (available < *ret_needed)
+    if (available < AT_BODY + LENGTH)
         return ZK_FRAME_SHORT;
     return verdict(is_body(reply, int_at(head, AT_BODY), left));
 }

@@ -39,9 +39,8 @@ typedef struct zk_expected {
     size_t room, first, count;
 } zk_expected;
 
-/* The first `available` bytes of a message, at least 1. SHORT: `ret_needed` says how many there must be. */
-zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned char *head, size_t available,
-                                 size_t *ret_needed);
+/* The first `available` bytes of a message, at least 1. */
+zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned char *head, size_t available);
 
 /* A call is about to be made. False: out of memory; do not make it. */
 bool simba__zk_expect(zk_expected *expected, zk_reply reply);

@@ -7,15 +7,6 @@
 
 #include "backends/zookeeper/zookeeper.h"
 
-/* The socket counts as readable when there are so many bytes: whoever waits does not wake for half a head. */
-static void wait_for_bytes(zk_session *session, int fd, int bytes)
-{
-    if (session->low_water == bytes)
-        return;
-    session->low_water = bytes;
-    setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
-}
-
 /* Unlike shutdown, this also drops what has been received and not been read. The library finds out when it reads. */
 void simba__zk_dissolve(int fd)
 {
@@ -29,17 +20,14 @@ static bool may_read(zk_store *self, int fd)
     zk_session *session = &self->session;
     static const zk_expected nothing = {0};
     unsigned char head[ZK_FRAME_HEAD];
-    size_t needed;
     const ssize_t available = recv(fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
     if (available <= 0) /* the library has to learn of an end */
         return available == 0 || (errno != EAGAIN && errno != EINTR);
-    switch (simba__zk_frame_judge(session->purge ? &nothing : &session->expected, head, (size_t)available, &needed)) {
+    switch (simba__zk_frame_judge(session->purge ? &nothing : &session->expected, head, (size_t)available)) {
     case ZK_FRAME_GOOD:
-        wait_for_bytes(session, fd, 1);
         return true;
     case ZK_FRAME_SHORT:
-        wait_for_bytes(session, fd, (int)needed);
-        return false;
+        return false; /* when more of it comes, that is reported */
     case ZK_FRAME_BAD:
         break;
     }

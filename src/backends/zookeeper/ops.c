@@ -176,7 +176,7 @@ void simba__zk_op_start(zk_op *op)
     zk_store *self = op->store;
     if (!simba__zk_is_connected(&self->session)) {
         park(op);
-        self->host->wake(self->host); /* this may be a thread that cannot connect */
+        self->host->wake(self->host); /* have a session: not inside of this call */
         return;
     }
     simba__zk_op_forget(op);

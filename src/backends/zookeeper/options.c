@@ -2,8 +2,7 @@
  *
  *   zookeeper://[user:password@]host[:port][,host[:port]…][/chroot][?session-timeout=10s][&acl=open|creator|creator+read]
  *
- * A host may be a name, an IPv4 address, or an IPv6 address in brackets. Without a port it is 2181, without a host
- * 127.0.0.1. User and password are those of ZooKeeper's digest authentication. */
+ * net/endpoint.h says what a host is. Without a port it is 2181. User and password are those of ZooKeeper's digest authentication. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,68 +17,10 @@ static int out_of_memory(simba_error *err)
     return simba__fail(err, SIMBA_ENOMEM, "out of memory");
 }
 
-static int parse_port(const char *text, size_t length, int *ret_port, simba_error *err)
-{
-    long port = 0;
-    for (size_t i = 0; i < length && port <= 65535; i++)
-        port = text[i] >= '0' && text[i] <= '9' ? port * 10 + text[i] - '0' : 65536;
-    if (port < 1 || port > 65535)
-        return simba__fail(err, SIMBA_EURL, "the port \"%.*s\" in the zookeeper URL is not a number from 1 to 65535",
-                           (int)(length < 20 ? length : 20), text);
-    *ret_port = (int)port;
-    return 0;
-}
-
-/* One host of the list, `length` bytes long. */
-static int parse_host(zk_host *host, const char *text, size_t length, simba_error *err)
-{
-    const char *end = text + length;
-    const char *name_end = end;
-    const char *colon = memrchr(text, ':', length);
-    const char *bracket = memchr(text, ']', length);
-    const bool bracketed = length > 0 && text[0] == '[';
-    if (bracketed != (bracket != NULL) || (bracket && bracket + 1 != end && bracket[1] != ':') ||
-        (!bracketed && colon && memchr(text, ':', length) != colon))
-        return simba__fail(err, SIMBA_EURL, "an IPv6 address in a zookeeper URL stands in brackets, as in [::1]:2181");
-    host->port = 2181;
-    if (colon && (!bracket || colon > bracket)) {
-        const int rc = parse_port(colon + 1, (size_t)(end - colon - 1), &host->port, err);
-        if (rc < 0)
-            return rc;
-        name_end = colon;
-    }
-    const char *name = bracketed ? text + 1 : text;
-    if (bracketed)
-        name_end = bracket;
-    if (name == name_end)
-        return simba__fail(err, SIMBA_EURL, "a host is missing in the zookeeper URL");
-    host->name = simba__calloc(1, (size_t)(name_end - name) + 1);
-    if (!host->name)
-        return out_of_memory(err);
-    memcpy(host->name, name, (size_t)(name_end - name));
-    return 0;
-}
-
 static int parse_hosts(zk_options *options, const char *authority, simba_error *err)
 {
-    if (authority[0] == '\0')
-        authority = "127.0.0.1";
-    size_t count = 1;
-    for (const char *c = authority; *c; c++)
-        count += *c == ',';
-    options->hosts = simba__calloc(count, sizeof *options->hosts);
-    if (!options->hosts)
-        return out_of_memory(err);
-    options->host_count = count;
-    snprintf(options->where, sizeof options->where, "%s", authority);
-    for (size_t i = 0; i < count; i++) {
-        const size_t length = strcspn(authority, ",");
-        const int rc = parse_host(&options->hosts[i], authority, length, err);
-        if (rc < 0)
-            return rc;
-        authority += length + 1;
-    }
-    return 0;
+    snprintf(options->where, sizeof options->where, "%s", authority[0] ? authority : "127.0.0.1");
+    return simba__endpoints_parse("zookeeper", authority, 2181, err, &options->hosts, &options->host_count);
 }
 
 static int parse_chroot(zk_options *options, const char *path, simba_error *err)
@@ -167,8 +108,6 @@ int simba__zk_options_parse(const simba_url *url, zk_options *ret_options, simba
 
 void simba__zk_options_free(zk_options *options)
 {
-    for (size_t i = 0; i < options->host_count; i++)
-        simba__free(options->hosts[i].name);
     simba__free(options->hosts);
     simba__free(options->root);
     if (options->digest)

@@ -1,23 +1,24 @@
-/* Names of hosts, looked up by libuv: the library would do it on the loop thread, and as often as it likes. It gets addresses. */
+/* Names of hosts, looked up by a worker: the library would do it in a turn, and as often as it likes. It gets addresses. */
 #include <stdio.h>
 #include <string.h>
 
 #include "backends/zookeeper/zookeeper.h"
+#include "net/resolve.h"
 #include "util/mem.h"
 
 struct zk_resolver {
-    uv_getaddrinfo_t lookup;
     zk_store *store;
-    size_t next;   /* host */
-    char *servers; /* found so far */
+    simba__lookup *lookup; /* at work */
+    size_t next;           /* host */
+    char *servers;         /* found so far */
     size_t length, count;
-    char cause[128];
+    char cause[160];
 };
 
-static void append(zk_resolver *r, const struct sockaddr *address, int port)
+static void append(zk_resolver *r, const struct sockaddr *address, socklen_t length, int port)
 {
-    char ip[INET6_ADDRSTRLEN + 16];
-    if (uv_ip_name(address, ip, sizeof ip) != 0)
+    char ip[64];
+    if (getnameinfo(address, length, ip, sizeof ip, NULL, 0, NI_NUMERICHOST) != 0)
         return;
     char *servers = simba__realloc(r->servers, r->length + strlen(ip) + 8);
     if (!servers)
@@ -37,36 +38,36 @@ static void end(zk_resolver *r)
     simba__free(r);
 }
 
-static void on_found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *found);
+static void on_looked_up(simba__lookup *lookup);
 
 static void look_up_next(zk_resolver *r)
 {
     const zk_options *options = &r->store->options;
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP};
-    while (r->next < options->host_count && !r->store->closing) {
-        const zk_host *host = &options->hosts[r->next];
-        const int rc = uv_getaddrinfo(r->store->host->loop, &r->lookup, on_found, host->name, NULL, &hints);
-        if (rc == 0)
+    for (; r->next < options->host_count && !r->store->closing; r->next++) {
+        const simba__endpoint *host = &options->hosts[r->next];
+        simba__address address;
+        if (simba__address_parse(host->host, host->port, &address)) {
+            append(r, (const struct sockaddr *)&address.at, address.length, host->port);
+            continue;
+        }
+        r->lookup = simba__lookup_start(r->store->host, host->host, host->port, on_looked_up, r);
+        if (r->lookup)
             return;
-        snprintf(r->cause, sizeof r->cause, "%.60s: %s", host->name, uv_strerror(rc));
-        r->next++;
+        snprintf(r->cause, sizeof r->cause, "%.60s: out of memory", host->host);
     }
     end(r);
 }
 
-static void on_found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *found)
+static void on_looked_up(simba__lookup *lookup)
 {
-    zk_resolver *r = (zk_resolver *)(void *)lookup;
-    simba_host *host = r->store->host;
-    host->enter(host);
-    const zk_host *looked_up = &r->store->options.hosts[r->next++];
-    if (status < 0)
-        snprintf(r->cause, sizeof r->cause, "%.60s: %s", looked_up->name, uv_strerror(status));
-    for (const struct addrinfo *a = found; a; a = a->ai_next)
-        append(r, a->ai_addr, looked_up->port);
-    uv_freeaddrinfo(found);
+    zk_resolver *r = lookup->owner;
+    r->lookup = NULL;
+    const simba__endpoint *host = &r->store->options.hosts[r->next++];
+    if (!lookup->found)
+        snprintf(r->cause, sizeof r->cause, "%.60s: %s", host->host, lookup->why);
+    for (const struct addrinfo *a = lookup->found; a; a = a->ai_next)
+        append(r, a->ai_addr, a->ai_addrlen, host->port);
     look_up_next(r);
-    host->leave(host);
 }
 
 bool simba__zk_resolve(zk_store *self)
@@ -80,4 +81,10 @@ bool simba__zk_resolve(zk_store *self)
     self->pending++;
     look_up_next(r);
     return true;
+}
+
+void simba__zk_resolve_give_up(zk_resolver *resolver)
+{
+    if (resolver->lookup)
+        simba__lookup_give_up(resolver->lookup);
 }

@@ -22,22 +22,12 @@ enum {
     AGAIN_MS = 100,           /* to what there was no memory for */
     IN_VAIN_MAX = 8,          /* connections that were lost before anything was proven by them */
     PAUSES = 60,              /* the pause when all servers were tried is a part of the timeout */
-    MESSAGES_AT_ONCE = 64,    /* then others have their turn */
     SESSION_MIN_MS = 10,      /* no server grants less than this, */
     SESSION_MAX_MS = 1 << 29, /* nor more than a week */
 };
 
-struct zk_poller {
-    uv_poll_t poll;
-    simba_input input; /* while there is a session: answers are read by whoever waits for them */
-    bool has_input;
-    zk_store *store;
-    int fd;
-    int events;
-};
-
 struct closing {
-    uv_work_t work;
+    simba_job job; /* first */
     zk_store *store;
     zhandle_t *zh;
 };
@@ -51,22 +41,18 @@ static simba_local after(simba_local at, int64_t ns)
 
 /* --- the end of a handle ---------------------------------------------------------------------------- */
 
-static void close_off_loop(uv_work_t *work)
+static void run_close(simba_job *job)
 {
-    zookeeper_close(((struct closing *)(void *)work)->zh);
+    zookeeper_close(((struct closing *)(void *)job)->zh);
 }
 
-static void handle_closed(uv_work_t *work, int status)
+static void handle_closed(simba_job *job)
 {
-    struct closing *closing = (struct closing *)(void *)work;
+    struct closing *closing = (struct closing *)(void *)job;
     zk_store *self = closing->store;
-    simba_host *host = self->host;
-    (void)status;
     simba__free(closing);
-    host->enter(host);
     self->pending--;
     simba__zk_maybe_closed(self);
-    host->leave(host);
 }
 
 /* It may take seconds: it waits for the server to say good-bye. */
@@ -79,43 +65,26 @@ static void close_handle(zk_store *self)
         zookeeper_close(zh);
         return;
     }
-    closing->store = self;
-    closing->zh = zh;
+    *closing = (struct closing){{.run = run_close, .done = handle_closed, .length = SIMBA_JOB_PATIENT}, self, zh};
     self->pending++;
-    if (uv_queue_work(self->host->loop, &closing->work, close_off_loop, handle_closed) != 0) {
-        self->pending--;
-        simba__free(closing);
-        zookeeper_close(zh);
-    }
+    self->host->work(self->host, &closing->job);
 }
 
 /* --- the socket ------------------------------------------------------------------------------------- */
-
-static void poller_gone(uv_handle_t *handle)
-{
-    zk_poller *poller = (zk_poller *)(void *)handle;
-    zk_store *self = poller->store;
-    simba_host *host = self->host;
-    simba__free(poller);
-    host->enter(host);
-    self->pending--;
-    simba__zk_maybe_closed(self);
-    host->leave(host);
-}
 
 /* The library sends the length of a request and the request itself as two packets, and then those of the next request. A
  * server that wakes up for each of them is half as fast. So the socket is corked for good, and what has gathered is pushed
  * out: setting TCP_NODELAY again does that in one system call, also under a cork. */
 static void set_option(const zk_store *self, int option, int value)
 {
-    setsockopt(self->session.poller->fd, IPPROTO_TCP, option, &value, sizeof value);
+    setsockopt(self->session.socket.fd, IPPROTO_TCP, option, &value, sizeof value);
 }
 
 void simba__zk_session_gather(zk_store *self)
 {
     zk_session *session = &self->session;
     session->gathered = true;
-    if (session->corked || !session->poller)
+    if (session->corked || session->socket.fd < 0)
         return;
     session->corked = true;
     set_option(self, TCP_CORK, 1);
@@ -128,56 +97,39 @@ static void push_out(zk_store *self)
     self->session.gathered = false;
 }
 
-static void drop_poller(zk_store *self)
+static void drop_socket(zk_store *self)
 {
-    zk_poller *poller = self->session.poller;
-    if (!poller)
+    zk_session *session = &self->session;
+    if (session->socket.fd < 0)
         return;
-    if (self->session.corked)
+    if (session->corked)
         set_option(self, TCP_CORK, 0); /* the library is going to say good-bye */
-    self->session.poller = NULL;
-    self->session.corked = false;
-    self->host->input_remove(self->host, &poller->input);
-    uv_close((uv_handle_t *)&poller->poll, poller_gone);
-    close(poller->fd);
+    session->corked = false;
+    self->host->watch_remove(self->host, &session->socket);
+    close(session->socket.fd);
+    session->socket.fd = -1;
 }
 
-static void on_socket(uv_poll_t *poll, int status, int events);
+static void on_socket(simba_watch *socket, unsigned events);
 
-/* The library closes sockets behind our back, and the next one may have the number of the last. So libuv watches a
- * descriptor of our own, until a connection is over. */
-static bool make_poller(zk_store *self, int fd)
-{
-    zk_poller *poller = simba__calloc(1, sizeof *poller);
-    if (!poller)
-        return false;
-    poller->store = self;
-    poller->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (poller->fd < 0 || uv_poll_init(self->host->loop, &poller->poll, poller->fd) != 0) {
-        if (poller->fd >= 0)
-            close(poller->fd);
-        simba__free(poller);
-        return false;
-    }
-    self->pending++;
-    self->session.poller = poller;
-    return true;
-}
-
-/* False: not yet. */
+/* False: not yet. The library closes sockets behind our back, and the next one, or something of the application's, may have
+ * the number of the last. So we watch and set options by a descriptor of our own, until a connection is over. */
 static bool listen_to(zk_store *self, int fd, int interest)
 {
-    if (!self->session.poller && !make_poller(self, fd))
+    simba_watch *socket = &self->session.socket;
+    const unsigned wanted =
+        (interest & ZOOKEEPER_READ ? SIMBA_READABLE : 0) | (interest & ZOOKEEPER_WRITE ? SIMBA_WRITABLE : 0);
+    if (socket->fd >= 0)
+        return socket->interest == wanted || self->host->watch_change(self->host, socket, wanted) == 0;
+    const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (own < 0)
         return false;
-    zk_poller *poller = self->session.poller;
-    const int readable = interest & ZOOKEEPER_READ && !poller->has_input ? UV_READABLE : 0;
-    const int events = readable | (interest & ZOOKEEPER_WRITE ? UV_WRITABLE : 0);
-    if (poller->events == events)
+    *socket = (simba_watch){.ready = on_socket, .fd = own, .interest = wanted, .answers = true};
+    if (self->host->watch_add(self->host, socket) == 0)
         return true;
-    const int rc = events ? uv_poll_start(&poller->poll, events, on_socket) : uv_poll_stop(&poller->poll);
-    if (rc == 0)
-        poller->events = events;
-    return rc == 0;
+    socket->fd = -1;
+    close(own);
+    return false;
 }
 
 /* --- the states of a session ------------------------------------------------------------------------- */
@@ -201,19 +153,6 @@ static void set_beat(zk_store *self)
         self->host->timer_set(self->host, &session->beat, next.ns > soon.ns ? next : soon);
 }
 
-static void on_input(simba_input *input);
-
-/* Should there be no memory for that, the loop thread goes on reading. */
-static void share_reading(zk_store *self)
-{
-    zk_poller *poller = self->session.poller;
-    if (!poller || poller->has_input)
-        return;
-    poller->input.fd = poller->fd;
-    poller->input.ready = on_input;
-    poller->has_input = self->host->input_add(self->host, &poller->input) == 0;
-}
-
 static void connected(zk_store *self)
 {
     zk_session *session = &self->session;
@@ -221,8 +160,6 @@ static void connected(zk_store *self)
     const int64_t timeout_ms = zoo_recv_timeout(session->zh);
     simba__zk_live_connect(&session->live, host->now(host), timeout_ms);
     session->inside = false;
-    session->low_water = 1;
-    share_reading(self);
     session->failures = 0;
     host->session(host, session->live.proven, timeout_ms);
     if (timeout_ms < self->options.session_ms)
@@ -267,7 +204,7 @@ static void over(zk_store *self, int state)
     host->log(host, SIMBA_LOG_WARN, "zookeeper %s: %s", self->options.where, end_of(state));
     simba__zk_live_lose(&session->live);
     session->lost = true;
-    drop_poller(self);
+    drop_socket(self);
     close_handle(self);
     simba__zk_nodes_drop(self);
     simba__zk_queues_forget(self);
@@ -308,8 +245,8 @@ static bool welcomed(zk_store *self)
     }
     if (is_server_of_use(session))
         connected(self);
-    else if (session->poller)
-        simba__zk_dissolve(session->poller->fd);
+    else if (session->socket.fd >= 0)
+        simba__zk_dissolve(session->socket.fd);
     return true;
 }
 
@@ -369,7 +306,7 @@ static void pump(zk_store *self)
     const bool down = is_down(session);
     const simba_local next = after(session->live.attempt, pause_ns(session));
     if (down && now.ns < next.ns) {
-        drop_poller(self);
+        drop_socket(self);
         self->host->timer_set(self->host, &session->timer, next);
         return;
     }
@@ -385,7 +322,7 @@ static void pump(zk_store *self)
     if (rc != ZOK)
         note_failure(self, errno);
     if (down || rc != ZOK)
-        drop_poller(self);
+        drop_socket(self);
     if (!look_at_state(self))
         return;
     if (session->purge && rc == ZOK && fd >= 0) {
@@ -405,62 +342,37 @@ static void pump(zk_store *self)
     look_at_failures(self);
 }
 
-/* One call takes one message off the socket. Should there be more of them, the descriptor stays readable. */
+/* One call takes one message off the socket. All that there are, but not for ever, should the server send more than we can
+ * take: then what is left is reported anew. */
 static void process(zk_store *self, int events)
 {
+    enum { MOST = 1000 };
     int rc = ZOK;
-    for (int left = MESSAGES_AT_ONCE; left > 0 && rc == ZOK && self->session.zh && !self->closing; left--) {
+    for (int i = 0; i < MOST && rc == ZOK && self->session.zh && !self->closing; i++) {
         errno = 0;
-        rc = simba__zk_take_in(self, self->session.poller->fd, events);
+        rc = simba__zk_take_in(self, self->session.socket.fd, events);
         if (rc != ZOK && rc != ZNOTHING)
             note_failure(self, errno);
         if (!look_at_state(self))
             return;
         events = ZOOKEEPER_READ;
     }
-}
-
-static void on_socket(uv_poll_t *poll, int status, int events)
-{
-    zk_store *self = ((zk_poller *)(void *)poll)->store;
-    simba_host *host = self->host;
-    const int both = ZOOKEEPER_READ | ZOOKEEPER_WRITE;
-    host->enter(host);
-    process(self, status < 0
-                      ? both
-                      : (events & UV_READABLE ? ZOOKEEPER_READ : 0) | (events & UV_WRITABLE ? ZOOKEEPER_WRITE : 0));
-    pump(self);
-    host->leave(host);
+    simba_watch *socket = &self->session.socket;
+    if (rc == ZOK && socket->fd >= 0)
+        (void)self->host->watch_change(self->host, socket, socket->interest);
 }
 
 /* There may be requests that the socket did not take, and only the library knows. Fewer than these it takes. */
 enum { MANY_CALLS = 16 };
 
-void simba__zk_session_send(zk_store *self)
+static void on_socket(simba_watch *socket, unsigned events)
 {
-    zk_session *session = &self->session;
-    push_out(self);
-    if (!session->zh || (session->calls <= MANY_CALLS && zoo_state(session->zh) == ZOO_CONNECTED_STATE))
-        return;
-    session->for_loop = true;
-    self->host->wake(self->host);
-}
-
-/* On any thread: take what has come. Whatever else is to be done is for the loop thread. */
-static void on_input(simba_input *input)
-{
-    zk_store *self = ((zk_poller *)(void *)((char *)input - offsetof(zk_poller, input)))->store;
-    zk_session *session = &self->session;
-    int rc = ZOK;
-    errno = 0;
-    /* As many messages as are expected, or one that is not. */
-    for (unsigned left = session->calls ? session->calls : 1; left > 0 && rc == ZOK && !self->closing; left--)
-        rc = simba__zk_take_in(self, input->fd, ZOOKEEPER_READ);
-    if (rc != ZOK && rc != ZNOTHING)
-        note_failure(self, errno);
-    if (zoo_state(session->zh) != ZOO_CONNECTED_STATE)
-        self->host->input_remove(self->host, input); /* it would be readable until the loop thread comes */
-    simba__zk_session_send(self);
+    zk_store *self = (zk_store *)(void *)((char *)socket - offsetof(zk_store, session.socket));
+    process(self, (events & SIMBA_READABLE ? ZOOKEEPER_READ : 0) | (events & SIMBA_WRITABLE ? ZOOKEEPER_WRITE : 0));
+    if (events & SIMBA_WRITABLE || !simba__zk_is_connected(&self->session))
+        pump(self);
+    else
+        simba__zk_session_flush(self);
 }
 
 static void begin(zk_store *self)
@@ -489,9 +401,9 @@ static void give_up_connection(zk_store *self)
     if (simba__zk_is_connected(&self->session))
         self->host->log(self->host, SIMBA_LOG_INFO, "zookeeper %s: the server is silent, trying another",
                         self->options.where);
-    if (!self->session.poller)
+    if (self->session.socket.fd < 0)
         return;
-    simba__zk_dissolve(self->session.poller->fd);
+    simba__zk_dissolve(self->session.socket.fd);
     process(self, ZOOKEEPER_READ | ZOOKEEPER_WRITE);
 }
 
@@ -569,17 +481,16 @@ void simba__zk_session_want(zk_store *self)
 
 void simba__zk_session_flush(zk_store *self)
 {
-    if (self->session.zh && simba__zk_is_connected(&self->session))
+    zk_session *session = &self->session;
+    push_out(self);
+    if (simba__zk_is_connected(session) &&
+        (session->calls > MANY_CALLS || zoo_state(session->zh) != ZOO_CONNECTED_STATE))
         pump(self);
-}
-
-bool simba__zk_session_direct(const zk_store *self)
-{
-    return simba__zk_is_connected(&self->session) && !self->session.for_loop && !self->closing;
 }
 
 int simba__zk_session_init(zk_store *self)
 {
+    self->session.socket.fd = -1;
     self->session.timer.fire = on_timer;
     self->session.beat.fire = on_beat_due;
     const int rc = self->host->timer_add(self->host, &self->session.timer);
@@ -593,9 +504,9 @@ void simba__zk_session_close(zk_store *self)
     self->host->timer_clear(self->host, &session->beat);
     if (session->zh)
         simba__zk_live_lose(&session->live);
-    drop_poller(self);
+    drop_socket(self);
     if (session->resolver)
-        uv_cancel((uv_req_t *)session->resolver);
+        simba__zk_resolve_give_up(session->resolver);
     if (session->zh)
         close_handle(self);
 }

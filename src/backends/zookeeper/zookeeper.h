@@ -10,17 +10,17 @@
  *   renew.c     RENEW                                    beats.c     signs of life
  *   backend.c   the table of functions
  *
- * libzookeeper_st is used from one thread at a time, in turns; what concerns libuv happens on the loop thread.
+ * libzookeeper_st is used from one thread at a time, in turns.
  */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_H
 #define SIMBA_BACKENDS_ZOOKEEPER_H
 
 #include <simba/backend.h>
-#include <uv.h>
 #include <zookeeper/zookeeper.h>
 
 #include "backends/zookeeper/frames.h"
 #include "backends/zookeeper/liveness.h"
+#include "net/endpoint.h"
 
 extern const simba_backend simba__backend_zookeeper;
 
@@ -33,11 +33,6 @@ typedef struct zk_topic zk_topic;
 
 /* --- options ---------------------------------------------------------------------------------------- */
 
-typedef struct zk_host {
-    char *name;
-    int port;
-} zk_host;
-
 typedef enum zk_acl {
     ZK_ACL_OPEN,    /* everybody may do everything */
     ZK_ACL_CREATOR, /* only who has the credentials of whoever made it */
@@ -45,7 +40,7 @@ typedef enum zk_acl {
 } zk_acl;
 
 typedef struct zk_options {
-    zk_host *hosts;
+    simba__endpoint *hosts;
     size_t host_count;
     char *root;   /* "/chroot/simba" */
     char *digest; /* "user:password"; NULL: none */
@@ -76,13 +71,12 @@ int simba__zk_order(const char *a, const char *b);
 
 /* --- the session ------------------------------------------------------------------------------------ */
 
-typedef struct zk_poller zk_poller;
 typedef struct zk_resolver zk_resolver;
 
 typedef struct zk_session {
     zhandle_t *zh; /* NULL: no session yet, or none any more */
     zk_liveness live;
-    zk_poller *poller;
+    simba_watch socket;    /* a descriptor of our own for the library's socket; -1: there is none */
     zk_resolver *resolver; /* at work */
     simba_timer timer;     /* the library wants to be asked */
     simba_timer beat;      /* so does live */
@@ -91,11 +85,9 @@ typedef struct zk_session {
     bool purge;            /* calls of a connection that is gone wait for an answer */
     bool corked;           /* what is sent is gathered */
     bool gathered;         /* there may be some */
-    bool for_loop;         /* the loop thread was asked to come, and has not yet */
     unsigned calls;        /* in flight, of procedures */
     zk_expected expected;  /* replies, to these and to beats */
     bool inside;           /* the library has read a part of a message */
-    int low_water;         /* bytes that make the socket readable */
     size_t addresses;      /* how many there are to be tried */
     unsigned failures;     /* connections lost or not made, since the last that was */
     unsigned in_vain;      /* connections lost since a beat was answered */
@@ -111,20 +103,17 @@ static inline bool simba__zk_is_connected(const zk_session *session)
 /* beats.c. If there is no memory, none is sent. */
 void simba__zk_send_beat(zk_store *self, simba_local now);
 
-/* intake.c. zookeeper_process for one message of the session's socket `fd`, if that message is a good one. Any thread. */
+/* intake.c. zookeeper_process for one message of the session's socket `fd`, if that message is a good one. */
 int simba__zk_take_in(zk_store *self, int fd, int events);
 /* End a connection, and forget what has come by it. */
 void simba__zk_dissolve(int fd);
 
-/* Have a session, now or later. On the loop thread. */
+/* Have a session, now or later. */
 void simba__zk_session_want(zk_store *self);
 /* A call is about to be made: have it go out together with those that follow it. */
 void simba__zk_session_gather(zk_store *self);
-/* Calls were made: see to it that they go out, and that the answers are heard. On the loop thread; on any thread. */
+/* Calls were made: see to it that they go out, and that the answers are heard. */
 void simba__zk_session_flush(zk_store *self);
-void simba__zk_session_send(zk_store *self);
-/* May calls be made on any thread? */
-bool simba__zk_session_direct(const zk_store *self);
 int simba__zk_session_init(zk_store *self);
 /* Begin to close. When nothing is left, simba__zk_maybe_closed. */
 void simba__zk_session_close(zk_store *self);
@@ -133,6 +122,8 @@ void simba__zk_session_close(zk_store *self);
 void simba__zk_session_resolved(zk_store *self, const char *servers, size_t count, const char *cause);
 /* resolve.c. False: out of memory. */
 bool simba__zk_resolve(zk_store *self);
+/* It ends the sooner. */
+void simba__zk_resolve_give_up(zk_resolver *resolver);
 
 /* --- procedures ------------------------------------------------------------------------------------- */
 
@@ -338,8 +329,7 @@ struct zk_store {
     simba_host *host;
     zk_options options;
     bool closing, closed;
-    bool off_loop;    /* the next flush is on a thread of the application */
-    unsigned pending; /* things of libuv's that are yet to end */
+    unsigned pending; /* jobs that are yet to end */
 
     zk_session session;
     zk_op *ops, *parked_first, *parked_last;

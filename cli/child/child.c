@@ -1,0 +1,266 @@
+/* See child.h. */
+#include "child/child.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "child/watchdog.h"
+#include "cli.h"
+
+#define MS INT64_C(1000000)
+#define TICK_MIN_MS 5
+#define TICK_MAX_MS 250
+#define IMMORTAL_MS 1000
+#define NEVER INT64_MAX
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t clamp64(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* --- the terminal ------------------------------------------------------------------------------- */
+
+static bool in_foreground(void)
+{
+    return isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) == getpgrp();
+}
+
+/* In a pipeline the terminal stays with all of it, until the command wants to read. */
+static bool wants_terminal(void)
+{
+    return in_foreground() && isatty(STDOUT_FILENO) == 1;
+}
+
+/* --- supervising -------------------------------------------------------------------------------- */
+
+typedef enum stage {
+    STAGE_RUNNING,
+    STAGE_TERM, /* was asked to end */
+    STAGE_KILL, /* was killed; what is left is to hear of it */
+} stage;
+
+typedef struct nurse {
+    const child_plan *plan;
+    watchdog dog;
+    child_end end;
+    pid_t group; /* 0: not started yet */
+    stage stage;
+    bool has_terminal;
+    bool suspend;   /* SIGTSTP was passed on: stop with the command */
+    bool ended;     /* the command itself has; others may be left */
+    bool gone;      /* all is over */
+    int64_t end_ns; /* of the lease, by our clock */
+    int64_t hold_end_ns;
+    int64_t kill_ns;    /* when to go from STAGE_TERM to STAGE_KILL */
+    int64_t give_up_ns; /* STAGE_KILL: until when to wait for the end */
+    int64_t tick_ms;
+} nurse;
+
+static void begin_stop(nurse *n, child_why why)
+{
+    const int64_t now_ns = watchdog_now_ns();
+    if (!n->ended)
+        n->end.why = why;
+    n->stage = STAGE_TERM;
+    n->kill_ns = min64(now_ns + n->plan->times.grace_ms * MS, n->end_ns - n->plan->times.lead_ms * MS);
+    watchdog_signal(&n->dog, SIGTERM);
+    watchdog_signal(&n->dog, SIGCONT); /* a stopped process would not hear it */
+}
+
+/* Look at the lease and at the clock. The clock is read first: what is promised is never later than the truth. */
+static void look(nurse *n)
+{
+    const child_times *times = &n->plan->times;
+    const int64_t now_ns = watchdog_now_ns();
+    const int64_t held_ms = min64(n->plan->held_for_ms(n->plan->user), SIMBA_LEASE_MAX_MS);
+    if (held_ms > 0 && n->end.why != CHILD_LOST) {
+        n->end_ns = now_ns + (held_ms + child_margin_ms(times)) * MS;
+        watchdog_set_deadline(&n->dog, n->end_ns - times->lead_ms * MS / 2);
+    } else if (n->stage == STAGE_RUNNING) {
+        begin_stop(n, CHILD_LOST);
+    } else if (n->end.why == CHILD_HOLD_LIMIT) {
+        n->kill_ns = min64(n->kill_ns, n->end_ns - times->lead_ms * MS);
+    }
+    if (n->stage == STAGE_RUNNING && now_ns >= n->hold_end_ns)
+        begin_stop(n, CHILD_HOLD_LIMIT);
+    if (n->stage == STAGE_TERM && now_ns >= n->kill_ns) {
+        n->stage = STAGE_KILL;
+        n->end.killed = true;
+        /* Much longer than the lease is not waited for a process that SIGKILL does not end. The lease may be long over,
+         * after we were frozen: hearing what became of the command takes a moment all the same. */
+        n->give_up_ns = max64(now_ns, n->end_ns) + IMMORTAL_MS * MS;
+        watchdog_kill(&n->dog);
+    }
+    if (n->stage == STAGE_KILL && now_ns >= n->give_up_ns) {
+        n->end.immortal = true;
+        n->gone = true;
+    }
+}
+
+/* The command was stopped by job control, and we with it, until somebody lets us go on. The watchdog does not stop: if
+ * that takes too long, the lease ends, and so does the command. */
+static void suspend(nurse *n)
+{
+    n->suspend = false;
+    if (n->has_terminal)
+        tcsetpgrp(STDIN_FILENO, getpgrp());
+    kill(0, SIGSTOP);
+    if (n->has_terminal && in_foreground())
+        tcsetpgrp(STDIN_FILENO, n->group);
+    watchdog_signal(&n->dog, SIGCONT);
+}
+
+static void on_stopped(nurse *n, int number)
+{
+    if ((number == SIGTTIN || number == SIGTTOU) && in_foreground()) {
+        n->has_terminal = true;
+        tcsetpgrp(STDIN_FILENO, n->group);
+        watchdog_signal(&n->dog, SIGCONT);
+    } else if (n->suspend || (n->has_terminal && number == SIGTSTP)) {
+        suspend(n);
+    }
+}
+
+/* The command has ended and the watchdog still has somebody to look after: end them as well, so that nothing of it is
+ * there when the mutex is given back. */
+static void end_leftovers(nurse *n)
+{
+    n->end.left = true;
+    if (n->stage == STAGE_RUNNING)
+        begin_stop(n, n->end.why);
+}
+
+static void on_report(nurse *n)
+{
+    watchdog_report report;
+    if (!watchdog_read(&n->dog, &report)) {
+        n->gone = true;
+        if (n->end.why == CHILD_NO_EXEC)
+            return;
+        /* Somebody killed the watchdog: the command died with it, and what that had started is ours now. */
+        const int status = watchdog_clear(n->group);
+        if (!n->ended) {
+            n->end.why = CHILD_UNGUARDED;
+            n->end.status = status;
+        }
+        return;
+    }
+    switch ((watchdog_word)report.word) {
+    case WATCHDOG_NO_EXEC:
+        n->end.why = CHILD_NO_EXEC;
+        n->end.error = report.value;
+        break;
+    case WATCHDOG_STARTED:
+        n->group = report.value;
+        break;
+    case WATCHDOG_STOPPED:
+        on_stopped(n, report.value);
+        break;
+    case WATCHDOG_ENDED:
+        n->ended = true;
+        n->end.status = report.value;
+        break;
+    case WATCHDOG_LEFT:
+        end_leftovers(n);
+        break;
+    case WATCHDOG_GONE:
+        n->gone = true;
+        if (report.value != 0 && (n->end.why == CHILD_ENDED || n->end.why == CHILD_LOST))
+            n->end.why = CHILD_TOO_LATE;
+        break;
+    }
+}
+
+static void on_signal(nurse *n)
+{
+    int number;
+    while ((number = signals_read(n->plan->signals)) != 0) {
+        n->suspend = n->suspend || number == SIGTSTP;
+        if (number != SIGCONT) /* it follows others, to wake up who should hear them */
+            n->end.passed_on = number;
+        if (signals_is_ending(number))
+            n->end.ending = number;
+        watchdog_signal(&n->dog, number);
+    }
+}
+
+static int pause_ms(const nurse *n)
+{
+    int64_t ms = n->tick_ms;
+    const int64_t now_ns = watchdog_now_ns();
+    if (n->stage == STAGE_RUNNING && n->hold_end_ns != NEVER)
+        ms = min64(ms, (n->hold_end_ns - now_ns) / MS + 1);
+    if (n->stage == STAGE_TERM)
+        ms = min64(ms, (n->kill_ns - now_ns) / MS + 1);
+    return (int)clamp64(ms, 1, TICK_MAX_MS);
+}
+
+static void supervise(nurse *n)
+{
+    while (!n->gone) {
+        struct pollfd fds[] = {{.fd = n->dog.reports, .events = POLLIN},
+                               {.fd = n->plan->signals->fd, .events = POLLIN}};
+        look(n);
+        if (n->gone || poll(fds, 2, pause_ms(n)) <= 0)
+            continue;
+        if (fds[0].revents != 0)
+            on_report(n);
+        if (fds[1].revents != 0)
+            on_signal(n);
+    }
+}
+
+int child_run(const child_plan *plan, child_end *ret_end)
+{
+    nurse n = {.plan = plan, .hold_end_ns = NEVER, .end = {.why = CHILD_ENDED}};
+    const int64_t now_ns = watchdog_now_ns();
+    const int64_t held_ms = min64(plan->held_for_ms(plan->user), SIMBA_LEASE_MAX_MS);
+    const int64_t lease_ms = held_ms + child_margin_ms(&plan->times);
+    if (held_ms <= 0) {
+        n.end.why = CHILD_LOST;
+        *ret_end = n.end;
+        return 0;
+    }
+    n.end_ns = now_ns + lease_ms * MS;
+    n.tick_ms = clamp64(lease_ms / 50, TICK_MIN_MS, TICK_MAX_MS);
+    if (plan->times.max_hold_ms > 0)
+        n.hold_end_ns = now_ns + plan->times.max_hold_ms * MS;
+    n.has_terminal = !plan->keeps_terminal && wants_terminal();
+
+    const watchdog_plan start = {
+        .argv = plan->argv,
+        .envp = plan->envp,
+        .mask = &plan->signals->original,
+        .foreground = n.has_terminal,
+        .deadline_ns = n.end_ns - plan->times.lead_ms * MS / 2,
+    };
+    const int code = watchdog_start(&start, &n.dog);
+    if (code < 0)
+        return code;
+    supervise(&n);
+    if (n.has_terminal)
+        tcsetpgrp(STDIN_FILENO, getpgrp());
+    watchdog_close(&n.dog);
+    if (!n.end.immortal)
+        waitpid(n.dog.pid, NULL, 0);
+    *ret_end = n.end;
+    return 0;
+}
+
+int child_exit_code(int status)
+{
+    return WIFSIGNALED(status) ? CLI_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+}

@@ -1,0 +1,343 @@
+/* See watchdog.h. Everything that runs after fork here keeps to what is allowed between fork and exec: this process had
+ * threads, and their locks may be held for ever. */
+#include "child/watchdog.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ORDER_KILL 0 /* any other order is the number of a signal */
+#define NS_PER_S INT64_C(1000000000)
+
+int64_t watchdog_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+/* --- killing ------------------------------------------------------------------------------------ */
+
+/* A child that has left for a group of its own takes that group along. */
+static void signal_child(pid_t child, int number)
+{
+    const pid_t group = getpgid(child);
+    if (group > 0 && group != getpgrp())
+        kill(-group, number);
+    else
+        kill(child, number);
+}
+
+/* Those that the kernel lists as ours: the command, and whatever lost its parent. */
+static void signal_children(int number)
+{
+    char text[512];
+    pid_t pid = 0;
+    ssize_t got;
+    const int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    while ((got = read(fd, text, sizeof text)) > 0) {
+        for (ssize_t i = 0; i < got; i++) {
+            if (text[i] >= '0' && text[i] <= '9') {
+                pid = pid * 10 + (text[i] - '0');
+            } else if (pid > 0) {
+                signal_child(pid, number);
+                pid = 0;
+            }
+        }
+    }
+    close(fd);
+}
+
+int watchdog_clear(pid_t group)
+{
+    int found = -1;
+    for (;;) {
+        int status;
+        /* As long as its first process was not waited for, the number of the group is not given to others. */
+        if (group > 0 && found < 0)
+            kill(-group, SIGKILL);
+        signal_children(SIGKILL);
+        /* Who dies leaves its children to us before it can be waited for: the next round has them. */
+        const pid_t pid = waitpid(-1, &status, 0);
+        if (pid < 0 && errno != EINTR)
+            return found;
+        if (pid == group && group > 0)
+            found = status;
+    }
+}
+
+/* --- the watchdog's side ------------------------------------------------------------------------ */
+
+typedef struct keeper {
+    const watchdog_plan *plan;
+    _Atomic int64_t *deadline_ns;
+    int orders;
+    int reports;
+    int children; /* signalfd for SIGCHLD */
+    int timer;
+    int failure; /* from the command until it has become one: its errno, or nothing; -1 afterwards */
+    pid_t command;
+    bool ended;
+    bool told_left;
+} keeper;
+
+static void report(const keeper *k, watchdog_word word, int value)
+{
+    const watchdog_report said = {word, value};
+    /* Nobody reads: then our owner is dead, and the orders say so too. */
+    if (write(k->reports, &said, sizeof said) < 0)
+        return;
+}
+
+static void finish(keeper *k, bool kill_all, bool too_late)
+{
+    if (kill_all) {
+        const int status = watchdog_clear(k->ended ? 0 : k->command);
+        if (!k->ended)
+            report(k, WATCHDOG_ENDED, status);
+    }
+    report(k, WATCHDOG_GONE, too_late);
+    _exit(0);
+}
+
+static void become_command(const keeper *k, pid_t parent, int failure)
+{
+    setpgid(0, 0);
+    /* We are in the background until this is done; SIGTTOU, which would be the answer, is blocked. */
+    if (k->plan->foreground)
+        tcsetpgrp(STDIN_FILENO, getpid());
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent || watchdog_now_ns() >= atomic_load(k->deadline_ns))
+        _exit(1);
+    sigprocmask(SIG_SETMASK, k->plan->mask, NULL);
+    execvpe(k->plan->argv[0], k->plan->argv, k->plan->envp);
+    const int error = errno;
+    if (write(failure, &error, sizeof error) < 0)
+        _exit(1);
+    _exit(127);
+}
+
+static void start_command(keeper *k)
+{
+    int ends[2];
+    const pid_t self = getpid();
+    /* Not fork(): libraries may have left word to close, in every child, descriptors that by now are other ones. */
+    k->command = pipe2(ends, O_CLOEXEC) == 0 ? _Fork() : -1;
+    if (k->command == 0)
+        become_command(k, self, ends[1]);
+    if (k->command < 0) {
+        report(k, WATCHDOG_NO_EXEC, errno);
+        _exit(1);
+    }
+    setpgid(k->command, k->command); /* whoever comes first: no order may find the group missing */
+    close(ends[1]);
+    k->failure = ends[0];
+}
+
+static void hear_of_exec(keeper *k)
+{
+    int error = 0;
+    if (k->failure < 0)
+        return;
+    if (read(k->failure, &error, sizeof error) == (ssize_t)sizeof error) {
+        report(k, WATCHDOG_NO_EXEC, error);
+        waitpid(k->command, NULL, 0);
+        _exit(1);
+    }
+    close(k->failure);
+    k->failure = -1;
+    report(k, WATCHDOG_STARTED, k->command);
+}
+
+static void take_orders(keeper *k)
+{
+    unsigned char orders[64];
+    const ssize_t got = read(k->orders, orders, sizeof orders);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0)
+        finish(k, true, false); /* our owner is gone */
+    for (ssize_t i = 0; i < got; i++) {
+        if (orders[i] == ORDER_KILL)
+            finish(k, true, false);
+        else if (!k->ended)
+            kill(-k->command, orders[i]);
+        else
+            signal_children(orders[i]);
+    }
+}
+
+static void reap(keeper *k)
+{
+    struct signalfd_siginfo info;
+    int status;
+    pid_t pid;
+    while (read(k->children, &info, sizeof info) > 0) {
+    }
+    while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+        if (pid != k->command)
+            continue;
+        hear_of_exec(k);
+        if (WIFSTOPPED(status)) {
+            report(k, WATCHDOG_STOPPED, WSTOPSIG(status));
+        } else {
+            k->ended = true;
+            report(k, WATCHDOG_ENDED, status);
+        }
+    }
+    if (pid < 0 && errno == ECHILD)
+        finish(k, false, false);
+    if (k->ended && !k->told_left)
+        report(k, WATCHDOG_LEFT, 0);
+    k->told_left = k->ended;
+}
+
+/* The deadline may have moved since the timer was set; it is looked at again before anything is done. */
+static void look_at_clock(keeper *k)
+{
+    const int64_t until_ns = atomic_load(k->deadline_ns);
+    uint64_t times;
+    if (watchdog_now_ns() >= until_ns)
+        finish(k, true, true);
+    if (read(k->timer, &times, sizeof times) < 0 && errno != EAGAIN)
+        finish(k, true, true); /* a watchdog without a clock is none */
+    const struct itimerspec at = {.it_value = {until_ns / NS_PER_S, until_ns % NS_PER_S}};
+    timerfd_settime(k->timer, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+static _Noreturn void keep(const watchdog_plan *plan, _Atomic int64_t *deadline_ns, int orders, int reports)
+{
+    keeper k = {.plan = plan, .deadline_ns = deadline_ns, .orders = orders, .reports = reports};
+    sigset_t all;
+    sigset_t child;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    /* Out of reach of what is typed at the terminal, and of who kills all that is called simba. */
+    setpgid(0, 0);
+    prctl(PR_SET_NAME, "run-watchdog");
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    /* Whoever started us may have had no interest in its children; here they are what matters. */
+    signal(SIGCHLD, SIG_DFL);
+
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    k.children = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    k.timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (k.children < 0 || k.timer < 0) {
+        report(&k, WATCHDOG_NO_EXEC, errno);
+        _exit(1);
+    }
+    start_command(&k);
+    for (;;) {
+        struct pollfd fds[] = {{.fd = k.timer, .events = POLLIN},
+                               {.fd = k.orders, .events = POLLIN},
+                               {.fd = k.children, .events = POLLIN},
+                               {.fd = k.failure, .events = POLLIN}};
+        look_at_clock(&k);
+        if (poll(fds, 4, -1) < 0)
+            continue;
+        if (fds[3].revents != 0)
+            hear_of_exec(&k);
+        if (fds[2].revents != 0)
+            reap(&k);
+        if (fds[1].revents != 0)
+            take_orders(&k);
+    }
+}
+
+/* --- our side ----------------------------------------------------------------------------------- */
+
+static void close_pair(const int ends[2])
+{
+    close(ends[0]);
+    close(ends[1]);
+}
+
+int watchdog_start(const watchdog_plan *plan, watchdog *ret_watchdog)
+{
+    int orders[2];
+    int reports[2];
+    /* A socket, because writing to a dead pipe is answered by a signal. */
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, orders) < 0)
+        return -errno;
+    if (pipe2(reports, O_CLOEXEC) < 0) {
+        const int error = errno;
+        close_pair(orders);
+        return -error;
+    }
+    _Atomic int64_t *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t pid = -1;
+    if (shared != MAP_FAILED) {
+        atomic_store(shared, plan->deadline_ns);
+        /* Should the watchdog be killed, what it kept becomes ours. */
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        pid = fork();
+    }
+    if (pid == 0) {
+        /* Only these: descriptors that were handed to us for the command must reach it. All others close on exec. */
+        close(orders[1]);
+        close(reports[0]);
+        keep(plan, shared, orders[0], reports[1]);
+    }
+    const int error = errno;
+    close(orders[0]);
+    close(reports[1]);
+    if (pid < 0) {
+        close(orders[1]);
+        close(reports[0]);
+        if (shared != MAP_FAILED)
+            munmap((void *)shared, sizeof *shared);
+        return -error;
+    }
+    *ret_watchdog = (watchdog){.pid = pid, .orders = orders[1], .reports = reports[0], .deadline_ns = shared};
+    return 0;
+}
+
+void watchdog_set_deadline(const watchdog *dog, int64_t deadline_ns)
+{
+    atomic_store(dog->deadline_ns, deadline_ns);
+}
+
+static void order(const watchdog *dog, unsigned char what)
+{
+    /* A dead watchdog is noticed where its reports are read. */
+    if (send(dog->orders, &what, 1, MSG_NOSIGNAL) < 0)
+        return;
+}
+
+void watchdog_signal(const watchdog *dog, int number)
+{
+    order(dog, (unsigned char)number);
+}
+
+void watchdog_kill(const watchdog *dog)
+{
+    order(dog, ORDER_KILL);
+}
+
+bool watchdog_read(const watchdog *dog, watchdog_report *ret_report)
+{
+    for (;;) {
+        const ssize_t got = read(dog->reports, ret_report, sizeof *ret_report);
+        if (got < 0 && errno == EINTR)
+            continue;
+        return got == (ssize_t)sizeof *ret_report;
+    }
+}
+
+void watchdog_close(watchdog *dog)
+{
+    close(dog->orders);
+    close(dog->reports);
+    munmap((void *)dog->deadline_ns, sizeof *dog->deadline_ns);
+}

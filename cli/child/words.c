@@ -1,0 +1,135 @@
+/* What a command is told about its lease, in its environment, and what is said about it when it has ended. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "child/child.h"
+#include "cli.h"
+
+/* --- before ------------------------------------------------------------------------------------- */
+
+#define OWN_VARIABLES 4
+
+static const char *const own_names[OWN_VARIABLES] = {"SIMBA_MUTEX=", "SIMBA_TOKEN=", "SIMBA_ID=", "SIMBA_REASON="};
+
+static bool is_own(const char *variable)
+{
+    for (size_t i = 0; i < OWN_VARIABLES; i++) {
+        if (strncmp(variable, own_names[i], strlen(own_names[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* One block: the array, and behind it the strings that are ours. */
+char **child_environment(const char *mutex, uint64_t token, const char *id, const char *reason)
+{
+    char number[32];
+    const char *const values[OWN_VARIABLES] = {mutex, number, id, reason};
+    size_t count = 0;
+    size_t room = 0;
+    snprintf(number, sizeof number, "%" PRIu64, token);
+    for (char **variable = environ; *variable != NULL; variable++)
+        count++;
+    for (size_t i = 0; i < OWN_VARIABLES; i++)
+        room += values[i] != NULL ? strlen(own_names[i]) + strlen(values[i]) + 1 : 0;
+
+    char **made = malloc((count + OWN_VARIABLES + 1) * sizeof *made + room);
+    if (made == NULL)
+        return NULL;
+    char *text = (char *)(made + count + OWN_VARIABLES + 1);
+    size_t at = 0;
+    for (char **variable = environ; *variable != NULL; variable++) {
+        if (!is_own(*variable))
+            made[at++] = *variable;
+    }
+    for (size_t i = 0; i < OWN_VARIABLES; i++) {
+        if (values[i] == NULL)
+            continue;
+        made[at++] = text;
+        text += sprintf(text, "%s%s", own_names[i], values[i]) + 1;
+    }
+    made[at] = NULL;
+    return made;
+}
+
+void child_environment_free(char **environment)
+{
+    free(environment);
+}
+
+/* --- after -------------------------------------------------------------------------------------- */
+
+/* One write, so that lines of several processes do not mix. */
+static void __attribute__((format(printf, 2, 3))) say(const char *command, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    const int start = snprintf(text, sizeof text - 1, "simba %s: ", command);
+    int length = vsnprintf(text + start, sizeof text - 1 - (size_t)start, format, args);
+    va_end(args);
+    const size_t room = sizeof text - 2 - (size_t)start;
+    length = length < 0 ? 0 : (size_t)length > room ? (int)room : length;
+    text[start + length] = '\n';
+    if (write(STDERR_FILENO, text, (size_t)(start + length) + 1) < 0)
+        return;
+}
+
+static const char *how(const child_end *end)
+{
+    return end->immortal ? "but something of it could not be killed"
+           : end->killed ? "with SIGKILL, for SIGTERM was not enough"
+                         : "with SIGTERM";
+}
+
+static int explain_no_exec(const char *command, const child_plan *plan, const child_end *end)
+{
+    say(command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
+    return end->error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXEC;
+}
+
+static int explain_end(const char *command, const char *mutex, const child_end *end, const char *reason)
+{
+    if (end->immortal)
+        say(command, "the command has ended, but something that it left behind could not be killed.");
+    else if (end->left)
+        say(command, "the command left processes behind; they were ended %s.", how(end));
+    else if (reason != NULL)
+        say(command, "leadership of %s ended before the command did (%s).", mutex, reason);
+    else if (WIFSIGNALED(end->status) && WTERMSIG(end->status) != end->passed_on)
+        say(command, "the command was ended by signal %d (%s).", WTERMSIG(end->status),
+            strsignal(WTERMSIG(end->status)));
+    return child_exit_code(end->status);
+}
+
+int child_explain(const char *command, const char *mutex, const child_plan *plan, const child_end *end,
+                  const char *reason)
+{
+    switch (end->why) {
+    case CHILD_NO_EXEC:
+        return explain_no_exec(command, plan, end);
+    case CHILD_ENDED:
+        return explain_end(command, mutex, end, reason);
+    case CHILD_LOST:
+        say(command, "leadership of %s ended (%s); the command was stopped, %s.", mutex,
+            reason != NULL ? reason : "the lease was over", how(end));
+        break;
+    case CHILD_HOLD_LIMIT:
+        say(command, "%s was held for %" PRId64 " ms, which is the limit; the command was stopped, %s.", mutex,
+            plan->times.max_hold_ms, how(end));
+        break;
+    case CHILD_TOO_LATE:
+        say(command, "leadership of %s ended while this process was not running; the command was killed.", mutex);
+        break;
+    case CHILD_UNGUARDED:
+        say(command, "the watchdog of the command was killed, and so the command was too.");
+        break;
+    }
+    return CLI_LOST;
+}

@@ -1,0 +1,98 @@
+/* `simba bench`: how fast the user's own store is, as far as a lock and an unlock on one thread tell. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "child/watchdog.h"
+#include "cli.h"
+
+#define COMMAND "bench"
+#define ROUNDS_MAX 200000
+
+static int by_value(const void *left, const void *right)
+{
+    const int64_t a = *(const int64_t *)left;
+    const int64_t b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static int measure(simba_client *client, const char *id, const char *mutex, int64_t until_ns, int64_t *rounds_ns,
+                   size_t *ret_count, simba_error *error)
+{
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *locker = NULL;
+    size_t count = 0;
+    options.id = id;
+    int code = simba_locker_new(client, mutex, &options, error, &locker);
+    while (code == 0 && count < ROUNDS_MAX) {
+        const int64_t start_ns = watchdog_now_ns();
+        if (start_ns >= until_ns && count > 0)
+            break;
+        code = simba_locker_acquire(locker, 5000, error);
+        if (code == 0)
+            code = simba_locker_release(locker, error);
+        rounds_ns[count++] = watchdog_now_ns() - start_ns;
+    }
+    simba_locker_free(locker);
+    *ret_count = count;
+    return code;
+}
+
+static void print_result(const char *url, int64_t *rounds_ns, size_t count, int64_t took_ns, bool json)
+{
+    qsort(rounds_ns, count, sizeof rounds_ns[0], by_value);
+    const double rate = (double)count * 1e9 / (double)took_ns;
+    const size_t half = count / 2;
+    const size_t nearly_all = count * 99 / 100;
+    const double median_ms = (double)rounds_ns[half] / 1e6;
+    const double late_ms = (double)rounds_ns[nearly_all] / 1e6;
+    const double worst_ms = (double)rounds_ns[count - 1] / 1e6;
+    if (json)
+        printf("{\"pairs\":%zu,\"pairs_per_s\":%.1f,\"median_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f}\n", count, rate,
+               median_ms, late_ms, worst_ms);
+    else
+        printf("%s\n  lock + unlock   %.0f a second\n  median          %.2f ms\n  99 of 100       %.2f ms\n"
+               "  longest         %.2f ms\n",
+               url, rate, median_ms, late_ms, worst_ms);
+}
+
+int cmd_bench(cli_globals *globals, int argc, char **argv)
+{
+    int64_t for_ms = 3000;
+    bool json = false;
+    const cli_option own[] = {
+        {"for", 0, CLI_DURATION, "D", "How long to measure; otherwise 3s", &for_ms},
+        {"json", 0, CLI_FLAG, NULL, "Print an object", &json},
+    };
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .operands = "[MUTEX]",
+        .about = "Locks and unlocks a mutex (otherwise \"simba-bench\") as fast as the store allows,\n"
+                 "on one thread, and prints how fast that was.",
+        .options = own,
+        .option_count = sizeof own / sizeof own[0],
+        .takes = CLI_TAKES_ALL,
+        .max_operands = 1,
+    };
+    const int parsed = cli_parse(&syntax, globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    globals->quiet = true; /* what fails is said once */
+    simba_client *client = NULL;
+    const int opened = cli_open(COMMAND, globals, &client);
+    if (opened != CLI_GO)
+        return opened;
+
+    simba_error error = {SIMBA_ENOMEM, ""};
+    size_t count = 0;
+    int64_t *rounds_ns = malloc(ROUNDS_MAX * sizeof *rounds_ns);
+    const int64_t start_ns = watchdog_now_ns();
+    if (rounds_ns != NULL)
+        error.code = measure(client, globals->id, argc > 0 ? argv[0] : "simba-bench", start_ns + for_ms * 1000000,
+                             rounds_ns, &count, &error);
+    if (error.code == 0)
+        print_result(simba_client_url(client), rounds_ns, count, watchdog_now_ns() - start_ns, json);
+    free(rounds_ns);
+    simba_client_close(client);
+    return error.code == 0 ? CLI_OK : cli_failure(COMMAND, &error);
+}

@@ -1,0 +1,321 @@
+/* `simba doctor`: is the store there, how fast is it, do clocks and settings fit together; and if not, what to do. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "child/child.h"
+#include "child/watchdog.h"
+#include "cli.h"
+#include "config.h"
+#include "json.h"
+#include "secret.h"
+#include "term.h"
+#include "util/escape.h"
+
+#define COMMAND "doctor"
+#define MUTEX "simba-doctor"
+#define ROUNDS 9
+#define OFFSET_MS 2000 /* a clock that is further off deserves a word */
+
+typedef struct doctor {
+    term t;
+    bool json;
+    int printed;
+    simba_verdict worst;
+    int64_t round_trip_ns;
+    int64_t store_now_ms; /* 0: not known */
+    int64_t our_now_ms;
+} doctor;
+
+static void print_finding(const simba_finding *finding, void *user)
+{
+    static const char *const words[] = {"ok", "warning", "broken"};
+    static const term_style styles[] = {TERM_GREEN, TERM_YELLOW, TERM_RED};
+    doctor *d = user;
+    const simba_verdict v = finding->verdict;
+    const char *what = finding->what;
+    const char *remedy = finding->remedy;
+    d->worst = v > d->worst ? v : d->worst;
+    if (d->json) {
+        printf("%s{\"check\":\"%s\",\"verdict\":\"%s\",\"text\":", d->printed++ > 0 ? ",\n " : "[", what, words[v]);
+        json_string(stdout, finding->text);
+        fputs(",\"remedy\":", stdout);
+        if (remedy != NULL)
+            json_string(stdout, remedy);
+        else
+            fputs("null", stdout);
+        fputc('}', stdout);
+        return;
+    }
+    printf("%s%-8s%s %-13s %s\n", term_on(&d->t, styles[v]), words[v], term_off(&d->t), what, finding->text);
+    if (remedy != NULL)
+        printf("%22s  %s\n", "", remedy);
+}
+
+/* One finding, and what to do about it, if anything. */
+static void __attribute__((format(printf, 5, 6)))
+find(doctor *d, simba_verdict v, const char *what, const char *remedy, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    simba__escape_format(text, sizeof text, format, args);
+    va_end(args);
+    print_finding(&(simba_finding){v, what, text, remedy}, d);
+}
+
+static int64_t wall_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+/* --- the store --------------------------------------------------------------------------------------- */
+
+static void look_at_row(const simba_listing *row, void *user)
+{
+    doctor *d = user;
+    d->store_now_ms = row->now_ms;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    const int64_t a = *(const int64_t *)left;
+    const int64_t b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Half of a lock and an unlock is one answer of the store. */
+static int measure(doctor *d, simba_client *client, simba_error *error)
+{
+    simba_locker *locker = NULL;
+    int64_t rounds_ns[ROUNDS];
+    int code = simba_locker_new(client, MUTEX, NULL, error, &locker);
+    for (size_t i = 0; code == 0 && i < ROUNDS; i++) {
+        const int64_t start_ns = watchdog_now_ns();
+        code = simba_locker_acquire(locker, 5000, error);
+        if (code == 0)
+            code = simba_locker_release(locker, error);
+        rounds_ns[i] = (watchdog_now_ns() - start_ns) / 2;
+    }
+    simba_locker_free(locker);
+    if (code == 0) {
+        qsort(rounds_ns, ROUNDS, sizeof rounds_ns[0], by_value);
+        d->round_trip_ns = rounds_ns[ROUNDS / 2];
+    }
+    return code;
+}
+
+static const char *remedy_for(int code)
+{
+    switch (code) {
+    case SIMBA_EUNAVAILABLE:
+    case SIMBA_ETIMEDOUT:
+        return "Is it there and running, is the address right, does a firewall let us through?";
+    case SIMBA_EPERM:
+        return "Check the user, the password and what that user may do.";
+    case SIMBA_EURL:
+        return "simba-url(5) has the form of every URL and its options.";
+    default:
+        return NULL;
+    }
+}
+
+static int store_is_broken(doctor *d, const simba_error *error)
+{
+    find(d, SIMBA_VERDICT_BROKEN, "store", remedy_for(error->code), "%s.",
+         error->text[0] != '\0' ? error->text : simba_error_text(error->code));
+    return error->code;
+}
+
+static int check_store(doctor *d, simba_client *client)
+{
+    simba_error error = {0, ""};
+    const int code = simba_client_examine(client, print_finding, d, &error);
+    if (code == SIMBA_ENOTSUP)
+        find(d, SIMBA_VERDICT_OK, "schema", NULL, "There is nothing to set up in this store.");
+    else if (code < 0)
+        return store_is_broken(d, &error);
+    if (measure(d, client, &error) < 0)
+        return store_is_broken(d, &error);
+    find(d, SIMBA_VERDICT_OK, "store", NULL, "A mutex could be taken and given back.");
+    find(d, SIMBA_VERDICT_OK, "latency", NULL, "One answer takes %.2f ms.", (double)d->round_trip_ns / 1e6);
+    d->our_now_ms = wall_ms();
+    simba_client_list(client, MUTEX, look_at_row, d, NULL);
+    return 0;
+}
+
+/* --- clocks and settings ------------------------------------------------------------------------------ */
+
+static void check_clock(doctor *d)
+{
+    if (d->store_now_ms == 0) {
+        find(d, SIMBA_VERDICT_OK, "clock", NULL, "The store does not tell its time; leases do not depend on it.");
+        return;
+    }
+    const int64_t offset_ms = d->store_now_ms - d->our_now_ms;
+    if (llabs(offset_ms) > OFFSET_MS)
+        find(d, SIMBA_VERDICT_WARNING, "clock",
+             "Leases do not depend on it, but logs of two machines will be hard to compare.",
+             "The clocks of the store and of this machine differ by %" PRId64 " ms.", offset_ms);
+    else
+        find(d, SIMBA_VERDICT_OK, "clock", NULL, "The store's clock is within %" PRId64 " ms of ours.",
+             (int64_t)llabs(offset_ms));
+}
+
+static void check_grace(doctor *d, const cli_globals *globals, const char *longer)
+{
+    cli_globals copy = *globals;
+    child_times times;
+    if (child_times_choose(COMMAND, &copy, -1, &times) == CLI_GO)
+        find(d, times.grace_ms < 100 ? SIMBA_VERDICT_WARNING : SIMBA_VERDICT_OK, "grace",
+             times.grace_ms < 100 ? longer : NULL, "`simba run` gives commands %" PRId64 " ms from SIGTERM to SIGKILL.",
+             times.grace_ms);
+}
+
+/* Whom the store can keep apart: what somebody with a second machine had better know before. */
+typedef enum reach { REACH_PROCESS, REACH_HOST, REACH_NETWORK } reach;
+
+static reach reach_of(const simba_client *client)
+{
+    const char *url = simba_client_url(client);
+    return strncmp(url, "memory:", 7) == 0   ? REACH_PROCESS
+           : strncmp(url, "sqlite:", 7) == 0 ? REACH_HOST
+                                             : REACH_NETWORK;
+}
+
+static void check_reach(doctor *d, reach r)
+{
+    switch (r) {
+    case REACH_PROCESS:
+        find(d, SIMBA_VERDICT_WARNING, "reach", "For several processes use sqlite://, for several hosts a server.",
+             "This store covers one process only: no other one sees its mutexes.");
+        break;
+    case REACH_HOST:
+        find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers this host only; several hosts need a server.");
+        break;
+    case REACH_NETWORK:
+        find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers all hosts that use the same server.");
+        break;
+    }
+}
+
+/* The shortest ttl and transition that survive an ordinary day. Several tries have to fit in; and apart from how long an
+ * answer takes usually, now and then a process is not run for a while, or a packet is lost, which is sent again after up
+ * to a second. */
+static int64_t shortest_ms(const doctor *d, reach r)
+{
+    const int64_t tries_ms = d->round_trip_ns * 10 / 1000000 + 1;
+    const int64_t least_ms = r == REACH_NETWORK ? 1000 : 500;
+    return tries_ms > least_ms ? tries_ms : least_ms;
+}
+
+static void check_session(doctor *d, const cli_globals *globals, const char *url, int64_t needed_ms)
+{
+    const int64_t session_ms = cli_duration(SIMBA_INHERIT, url, "session-timeout", 10000);
+    if (session_ms < 2 * needed_ms)
+        find(d, SIMBA_VERDICT_WARNING, "session", "Make the session-timeout longer.",
+             "%" PRId64 " ms is short for this store; %" PRId64 " ms would do.", session_ms, 2 * needed_ms);
+    else
+        find(d, SIMBA_VERDICT_OK, "session", NULL,
+             "%" PRId64 " ms, if the server grants that; a dead leader is replaced after about as long.", session_ms);
+    check_grace(d, globals, "Make the session-timeout longer if commands need time to tidy up.");
+}
+
+static void check_lease(doctor *d, int64_t ttl_ms, int64_t transition_ms, int64_t needed_ms)
+{
+    if (transition_ms == 0)
+        find(d, SIMBA_VERDICT_WARNING, "transition", "Set a transition of a second or more.",
+             "There is none: one lost answer at the wrong moment costs the leadership.");
+    else if (transition_ms < needed_ms)
+        find(d, SIMBA_VERDICT_WARNING, "transition", "Make the transition longer.",
+             "%" PRId64 " ms leave no room for several tries on this store; %" PRId64 " ms would.", transition_ms,
+             needed_ms);
+    else
+        find(d, SIMBA_VERDICT_OK, "transition", NULL, "%" PRId64 " ms have room for several tries.", transition_ms);
+    if (ttl_ms < needed_ms)
+        find(d, SIMBA_VERDICT_WARNING, "ttl", "Make the ttl longer.",
+             "%" PRId64 " ms is short for this store; %" PRId64 " ms would do.", ttl_ms, needed_ms);
+    else
+        find(d, SIMBA_VERDICT_OK, "ttl", NULL, "%" PRId64 " ms; a dead leader is replaced after about %" PRId64 " ms.",
+             ttl_ms, ttl_ms + transition_ms);
+}
+
+static void check_settings(doctor *d, const cli_globals *globals, reach r)
+{
+    const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
+    const int64_t needed_ms = shortest_ms(d, r);
+    if (cli_has_sessions(url)) {
+        check_session(d, globals, url, needed_ms);
+        return;
+    }
+    check_lease(d, cli_duration(globals->ttl_ms, url, "ttl", 10000),
+                cli_duration(globals->transition_ms, url, "transition", 6000), needed_ms);
+    check_grace(d, globals, "Make the transition longer if commands need time to tidy up.");
+}
+
+/* Where the URL comes from, which is what people wonder about first. */
+static void check_source(doctor *d, const char *option, const cli_globals *globals, simba_client *client)
+{
+    const char *variable = getenv("SIMBA_URL");
+    const bool has_variable = variable != NULL && variable[0] != '\0';
+    const char *source = option != NULL                 ? "--url"
+                         : has_variable                 ? "SIMBA_URL"
+                         : globals->config_used != NULL ? "the configuration file"
+                                                        : "the default";
+    const char *written = globals->url != NULL ? globals->url : has_variable ? variable : "the embedded store";
+    char *shown = strdup(written);
+    if (shown != NULL)
+        secret_hide(shown);
+    find(d, SIMBA_VERDICT_OK, "configuration", NULL, "%s, from %s%s%s.",
+         client != NULL  ? simba_client_url(client)
+         : shown != NULL ? shown
+                         : "the store",
+         source, globals->config_used != NULL ? " " : "", globals->config_used != NULL ? globals->config_used : "");
+    free(shown);
+}
+
+int cmd_doctor(cli_globals *globals, int argc, char **argv)
+{
+    doctor d = {.json = false};
+    const cli_option own[] = {{"json", 0, CLI_FLAG, NULL, "Print an array of objects", &d.json}};
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .about = "Looks at the store and at the settings: where they come from, whether the store\n"
+                 "can be reached and how fast it answers, how it is set up, its clock, and\n"
+                 "whether ttl, transition and grace fit together. Says what to do where something does not. Takes and\n"
+                 "gives back the mutex \"" MUTEX "\". Exits with 1 if something is broken.",
+        .options = own,
+        .option_count = sizeof own / sizeof own[0],
+        .takes = CLI_TAKES_URL | CLI_TAKES_TIMING,
+    };
+    const int parsed = cli_parse(&syntax, globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    globals->quiet = true;
+    const char *option = globals->url;
+    simba_client *client = NULL;
+    simba_error error;
+    const int opened = cli_try_open(COMMAND, globals, &error, &client);
+    if (opened != CLI_GO)
+        return opened;
+    term_open(stdout, &d.t);
+    check_source(&d, option, globals, client);
+    const int reached = client != NULL ? check_store(&d, client) : store_is_broken(&d, &error);
+    if (reached == 0) {
+        const reach r = reach_of(client);
+        check_reach(&d, r);
+        check_clock(&d);
+        check_settings(&d, globals, r);
+    }
+    if (d.json)
+        fputs("]\n", stdout);
+    simba_client_close(client);
+    if (reached < 0)
+        return cli_exit_code(reached);
+    return d.worst == SIMBA_VERDICT_BROKEN ? CLI_FAILED : CLI_OK;
+}

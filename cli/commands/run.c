@@ -1,0 +1,224 @@
+/* `simba run`: a command that runs while a mutex is held. */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "child/child.h"
+#include "cli.h"
+
+#define COMMAND "run"
+
+typedef struct run_wish {
+    const char *mutex;
+    char **argv;
+    int64_t wait_ms; /* -1: for ever, 0: try once */
+    child_times times;
+} run_wish;
+
+/* --- taking it ---------------------------------------------------------------------------------- */
+
+/* Who waits for longer is told what is wrong with the store meanwhile. Before that, what fails is said once, at the end. */
+enum { SILENT_MS = 1000 };
+
+/* The wait happens on a thread of its own, so that this one can listen to signals meanwhile. */
+typedef struct waiting {
+    simba_locker *locker;
+    int64_t wait_ms;
+    int done; /* eventfd */
+    int code;
+    simba_error error;
+} waiting;
+
+static void *wait_for_mutex(void *arg)
+{
+    waiting *w = arg;
+    w->code = simba_locker_acquire(w->locker, w->wait_ms, &w->error);
+    eventfd_write(w->done, 1);
+    return NULL;
+}
+
+/* What signals mean while there is no command yet. Returns the one that ends us, or 0. */
+static int listen_while_waiting(const cli_signals *signals)
+{
+    int number;
+    while ((number = signals_read(signals)) != 0) {
+        if (signals_is_ending(number))
+            return number;
+        if (number == SIGTSTP)
+            kill(0, SIGSTOP);
+    }
+    return 0;
+}
+
+/* Returns 0, the number of a signal that came first, or a negative code of the library with `w->error`. */
+static int acquire(waiting *w, const cli_signals *signals)
+{
+    pthread_t thread;
+    int ended_by = 0;
+    eventfd_t count;
+    w->done = eventfd(0, EFD_CLOEXEC);
+    if (w->done < 0 || pthread_create(&thread, NULL, wait_for_mutex, w) != 0) {
+        w->error = (simba_error){SIMBA_ESYSTEM, "no thread could be made to wait on"};
+        return SIMBA_ESYSTEM;
+    }
+    struct pollfd fds[] = {{.fd = w->done, .events = POLLIN}, {.fd = signals->fd, .events = POLLIN}};
+    int patience_ms = SILENT_MS;
+    for (int ready; (ready = poll(fds, 2, patience_ms)) <= 0 || fds[0].revents == 0;) {
+        if (ready == 0) {
+            patience_ms = -1;
+            cli_show_warnings(true);
+            continue;
+        }
+        if (ended_by == 0)
+            ended_by = listen_while_waiting(signals);
+        if (ended_by != 0) {
+            simba_locker_cancel(w->locker);
+            break;
+        }
+    }
+    cli_show_warnings(false);
+    pthread_join(thread, NULL);
+    if (eventfd_read(w->done, &count) == 0)
+        close(w->done);
+    return ended_by != 0 ? ended_by : w->code;
+}
+
+static int explain_not_acquired(const run_wish *wish, const waiting *w, int code)
+{
+    if (code > 0)
+        return CLI_SIGNAL + code; /* whoever sent it knows */
+    if (code != SIMBA_ETIMEDOUT)
+        return cli_failure(COMMAND, &w->error);
+    if (wish->wait_ms > 0)
+        fprintf(stderr, "simba run: not obtained within %" PRId64 " ms: %s.\n", wish->wait_ms, w->error.text);
+    else
+        fprintf(stderr, "simba run: not obtained: %s.\n", w->error.text);
+    return CLI_BUSY;
+}
+
+/* --- holding it --------------------------------------------------------------------------------- */
+
+static int64_t held_for_ms(void *user)
+{
+    return simba_locker_held_for_ms(user);
+}
+
+/* Give it back. Returns what the words should say about an end that came before; NULL: there was none. */
+static const char *give_back(simba_locker *locker, simba_error *error)
+{
+    const int code = simba_locker_release(locker, error);
+    if (code == SIMBA_ELOST) {
+        const char *colon = strrchr(error->text, ':');
+        return colon != NULL ? colon + 2 : error->text;
+    }
+    if (code < 0)
+        fprintf(stderr, "simba run: %s; it becomes free when its lease ends.\n", error->text);
+    return NULL;
+}
+
+static int run_held(const run_wish *wish, simba_locker *locker, cli_signals *signals)
+{
+    char **environment = child_environment(wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL);
+    const child_plan plan = {
+        .argv = wish->argv,
+        .envp = environment,
+        .times = wish->times,
+        .signals = signals,
+        .held_for_ms = held_for_ms,
+        .user = locker,
+    };
+    child_end end;
+    simba_error error;
+    const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
+    const char *reason = give_back(locker, &error);
+    child_environment_free(environment);
+    if (code < 0) {
+        fprintf(stderr, "simba run: no process could be started: %s.\n", strerror(-code));
+        return CLI_FAILED;
+    }
+    return child_explain(COMMAND, wish->mutex, &plan, &end, reason);
+}
+
+static int run_with(const run_wish *wish, const char *id, simba_client *client, cli_signals *signals)
+{
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    waiting w = {.wait_ms = wish->wait_ms};
+    options.id = id;
+    options.timing.stop_margin_ms = child_margin_ms(&wish->times);
+    if (simba_locker_new(client, wish->mutex, &options, &w.error, &w.locker) < 0)
+        return cli_failure(COMMAND, &w.error);
+    int code = acquire(&w, signals);
+    /* A signal may have come too late to keep us from getting it. */
+    if (code != 0 && simba_locker_held_for_ms(w.locker) > 0)
+        simba_locker_release(w.locker, NULL);
+    code = code == 0 ? run_held(wish, w.locker, signals) : explain_not_acquired(wish, &w, code);
+    simba_locker_free(w.locker);
+    return code;
+}
+
+/* --- what is asked for -------------------------------------------------------------------------- */
+
+static int run(const run_wish *wish, cli_globals *globals)
+{
+    cli_signals signals;
+    simba_client *client = NULL;
+    globals->quiet = true;
+    const int blocked = signals_open(&signals);
+    if (blocked < 0) {
+        fprintf(stderr, "simba run: signals cannot be listened to: %s.\n", strerror(-blocked));
+        return CLI_FAILED;
+    }
+    int code = cli_open(COMMAND, globals, &client);
+    if (code == CLI_GO) {
+        code = run_with(wish, globals->id, client, &signals);
+        simba_client_close(client);
+    }
+    signals_close(&signals);
+    return code;
+}
+
+int cmd_run(cli_globals *globals, int argc, char **argv)
+{
+    int64_t wait_ms = -1;
+    int64_t grace_ms = -1;
+    int64_t max_hold_ms = 0;
+    bool no_wait = false;
+    const cli_option own[] = {
+        {"wait", 0, CLI_DURATION, "D", "Give up after this long; otherwise wait for ever", &wait_ms},
+        {"no-wait", 'n', CLI_FLAG, NULL, "Give up at once if somebody else has it", &no_wait},
+        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &grace_ms},
+        {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &max_hold_ms},
+    };
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .operands = "MUTEX -- COMMAND [ARGUMENT...]",
+        .about = "Takes the mutex, runs the command, gives the mutex back, and exits with the\n"
+                 "command's code. If leadership ends first, the command and all that it started\n"
+                 "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
+                 "finds SIMBA_MUTEX, SIMBA_TOKEN and SIMBA_ID in its environment.\n\n"
+                 "Exit codes of its own: 75 not obtained in time, 79 leadership lost and the\n"
+                 "command stopped, 69 store unreachable, 64 usage, 78 configuration, 126 the\n"
+                 "command cannot be run, 127 not found, 128+N ended by signal N.",
+        .options = own,
+        .option_count = sizeof own / sizeof own[0],
+        .takes = CLI_TAKES_ALL,
+        .min_operands = 2,
+        .max_operands = -1,
+        .verbatim_from = 1,
+    };
+    const int parsed = cli_parse(&syntax, globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    if (no_wait && wait_ms >= 0)
+        return cli_usage_error(COMMAND, "--wait and --no-wait contradict each other");
+
+    run_wish wish = {.mutex = argv[0], .argv = argv + 1, .wait_ms = no_wait ? 0 : wait_ms};
+    const int fits = child_times_choose(COMMAND, globals, grace_ms, &wish.times);
+    wish.times.max_hold_ms = max_hold_ms;
+    return fits != CLI_GO ? fits : run(&wish, globals);
+}

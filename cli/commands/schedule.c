@@ -1,0 +1,194 @@
+/* `simba schedule`: a command that runs again and again, on the leader only. One thread does it all: while a command
+ * runs, it supervises that; otherwise it waits for leadership, for the next start, or for a signal. */
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "child/child.h"
+#include "child/watchdog.h"
+#include "cli.h"
+
+#define COMMAND "schedule"
+#define MS INT64_C(1000000)
+#define POLL_MAX_MS 60000
+
+typedef struct schedule {
+    const char *mutex;
+    char **argv;
+    int64_t every_ms; /* from start to start; 0: use after_ms */
+    int64_t after_ms; /* from end to start */
+    int64_t initial_delay_ms;
+    child_times times;
+    cli_signals signals;
+    simba_client *client;
+    simba_contender *contender;
+    bool leads;
+    int64_t next_ns; /* when to start, while it leads */
+    int exit_code;   /* CLI_GO: go on */
+} schedule;
+
+static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
+{
+    schedule *s = user;
+    (void)contender;
+    (void)state;
+    s->leads = true;
+    s->next_ns = watchdog_now_ns() + s->initial_delay_ms * MS;
+}
+
+static void on_released(simba_contender *contender, const simba_state *state, simba_reason reason, void *user)
+{
+    schedule *s = user;
+    (void)contender;
+    (void)state;
+    (void)reason;
+    s->leads = false;
+}
+
+static int64_t held_for_ms(void *user)
+{
+    return simba_contender_held_for_ms(user);
+}
+
+/* A command that fails will be started again: that is said, and no reason to end. One that cannot be started is. */
+static void explain(schedule *s, const child_plan *plan, const child_end *end)
+{
+    const int code = child_explain(COMMAND, s->mutex, plan, end, NULL);
+    if (end->why == CHILD_NO_EXEC)
+        s->exit_code = code;
+    else if (end->why == CHILD_ENDED && code != 0 && WIFEXITED(end->status))
+        fprintf(stderr, "simba schedule: the command exited with %d.\n", code);
+    if (end->ending != 0)
+        s->exit_code = CLI_OK;
+}
+
+static void run_once(schedule *s)
+{
+    const int64_t start_ns = watchdog_now_ns();
+    char **environment =
+        child_environment(s->mutex, simba_contender_token(s->contender), simba_contender_id(s->contender), NULL);
+    const child_plan plan = {
+        .argv = s->argv,
+        .envp = environment,
+        .times = s->times,
+        .signals = &s->signals,
+        .keeps_terminal = true,
+        .held_for_ms = held_for_ms,
+        .user = s->contender,
+    };
+    child_end end;
+    const int code = environment != NULL ? child_run(&plan, &end) : -1;
+    if (code < 0)
+        fprintf(stderr, "simba schedule: no process could be started; it is tried again.\n");
+    else
+        explain(s, &plan, &end);
+    child_environment_free(environment);
+
+    const int64_t now_ns = watchdog_now_ns();
+    if (s->every_ms > 0) {
+        /* Starts that fell into the run are skipped, and the beat is kept. */
+        const int64_t every_ns = s->every_ms * MS;
+        s->next_ns = start_ns + ((now_ns - start_ns) / every_ns + 1) * every_ns;
+    } else {
+        s->next_ns = now_ns + s->after_ms * MS;
+    }
+}
+
+static int pause_ms(const schedule *s)
+{
+    if (!s->leads)
+        return -1;
+    const int64_t left_ms = (s->next_ns - watchdog_now_ns()) / MS + 1;
+    return left_ms < 0 ? 0 : left_ms < POLL_MAX_MS ? (int)left_ms : POLL_MAX_MS;
+}
+
+static void listen(schedule *s)
+{
+    struct pollfd fds[] = {{.fd = simba_client_fd(s->client), .events = POLLIN},
+                           {.fd = s->signals.fd, .events = POLLIN}};
+    if (poll(fds, 2, pause_ms(s)) < 0)
+        return;
+    if (fds[0].revents != 0)
+        simba_client_dispatch(s->client);
+    const int number = fds[1].revents != 0 ? signals_read(&s->signals) : 0;
+    if (signals_is_ending(number))
+        s->exit_code = CLI_OK;
+    else if (number == SIGTSTP)
+        raise(SIGSTOP);
+}
+
+static int run(schedule *s)
+{
+    int code = simba_contender_start(s->contender);
+    while (code == 0 && s->exit_code == CLI_GO) {
+        listen(s);
+        if (s->exit_code == CLI_GO && s->leads && watchdog_now_ns() >= s->next_ns)
+            run_once(s);
+    }
+    simba_contender_stop(s->contender);
+    return code < 0 ? CLI_FAILED : s->exit_code;
+}
+
+static int open_and_run(schedule *s, cli_globals *globals)
+{
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    simba_error error = {0, ""};
+    if (signals_open(&s->signals) < 0) {
+        fprintf(stderr, "simba schedule: signals cannot be listened to.\n");
+        return CLI_FAILED;
+    }
+    globals->dispatch = SIMBA_DISPATCH_FD;
+    int code = cli_open(COMMAND, globals, &s->client);
+    if (code == CLI_GO) {
+        options.id = globals->id;
+        options.timing.stop_margin_ms = child_margin_ms(&s->times);
+        options.on_acquired = on_acquired;
+        options.on_released = on_released;
+        options.user = s;
+        code = simba_contender_new(s->client, s->mutex, &options, &error, &s->contender) < 0
+                   ? cli_failure(COMMAND, &error)
+                   : run(s);
+        simba_contender_free(s->contender);
+        simba_client_close(s->client);
+    }
+    signals_close(&s->signals);
+    return code;
+}
+
+int cmd_schedule(cli_globals *globals, int argc, char **argv)
+{
+    schedule s = {.exit_code = CLI_GO};
+    int64_t grace_ms = -1;
+    const cli_option own[] = {
+        {"every", 0, CLI_DURATION, "D", "Start it this often, counted from start to start", &s.every_ms},
+        {"after", 0, CLI_DURATION, "D", "Start it this long after it has ended", &s.after_ms},
+        {"initial-delay", 0, CLI_DURATION, "D", "From leadership to the first start; otherwise at once",
+         &s.initial_delay_ms},
+        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &grace_ms},
+    };
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .operands = "MUTEX -- COMMAND [ARGUMENT...]",
+        .about = "Contends for the mutex, and while it leads, runs the command periodically. One\n"
+                 "run never overlaps another, here or elsewhere: what is said of `simba run`\n"
+                 "about the end of leadership is true here too. It goes on until SIGTERM or\n"
+                 "SIGINT, which a running command gets as well, and then exits with 0.",
+        .options = own,
+        .option_count = sizeof own / sizeof own[0],
+        .takes = CLI_TAKES_ALL,
+        .min_operands = 2,
+        .max_operands = -1,
+        .verbatim_from = 1,
+    };
+    const int parsed = cli_parse(&syntax, globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    if ((s.every_ms > 0) == (s.after_ms > 0))
+        return cli_usage_error(COMMAND, "one of --every and --after is needed, longer than 0");
+    s.mutex = argv[0];
+    s.argv = argv + 1;
+    const int fits = child_times_choose(COMMAND, globals, grace_ms, &s.times);
+    return fits != CLI_GO ? fits : open_and_run(&s, globals);
+}

@@ -1,0 +1,90 @@
+/* `simba timeline`: event logs as a picture, in the terminal or as SVG. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "timeline/log.h"
+
+#define COMMAND "timeline"
+
+static int read_file(timeline_log *log, const char *path)
+{
+    const bool is_stdin = strcmp(path, "-") == 0;
+    FILE *in = is_stdin ? stdin : fopen(path, "re");
+    if (in == NULL) {
+        fprintf(stderr, "simba timeline: %s cannot be read: %s.\n", path, strerror(errno));
+        return CLI_USAGE;
+    }
+    errno = 0;
+    const unsigned bad = timeline_log_read(log, in);
+    const int failure = ferror(in) ? errno : 0; /* a folder can be opened, and not be read */
+    if (!is_stdin)
+        fclose(in);
+    if (failure != 0) {
+        fprintf(stderr, "simba timeline: %s cannot be read: %s.\n", path, strerror(failure));
+        return CLI_USAGE;
+    }
+    if (bad == 0)
+        return CLI_GO;
+    fprintf(stderr, "simba timeline: line %u of %s is not a line of an event log (TIME ROW EVENT ...).\n", bad, path);
+    return CLI_USAGE;
+}
+
+static int write_svg(const timeline *line, const char *title, const char *path)
+{
+    FILE *out = fopen(path, "we");
+    if (out != NULL) {
+        timeline_svg(line, title, out);
+        const bool failed = ferror(out) != 0;
+        if (fclose(out) == 0 && !failed)
+            return CLI_OK;
+    }
+    fprintf(stderr, "simba timeline: %s cannot be written: %s.\n", path, strerror(errno));
+    return CLI_FAILED;
+}
+
+int cmd_timeline(cli_globals *globals, int argc, char **argv)
+{
+    const char *svg = NULL;
+    const char *title = "simba timeline";
+    int64_t from_ms = 0;
+    int64_t to_ms = 0;
+    const cli_option own[] = {
+        {"svg", 0, CLI_TEXT, "FILE", "Draw into this file instead", &svg},
+        {"title", 0, CLI_TEXT, "TEXT", "What stands over the picture", &title},
+        {"from", 0, CLI_DURATION, "D", "Leave out what was earlier after the first line", &from_ms},
+        {"to", 0, CLI_DURATION, "D", "Leave out what was later after the first line", &to_ms},
+    };
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .operands = "FILE...",
+        .about = "Draws who led when, and what was asked, told and called meanwhile, from the logs\n"
+                 "that --event-log makes. Logs of several processes of one host may be given\n"
+                 "together. \"-\" is standard input.",
+        .options = own,
+        .option_count = sizeof own / sizeof own[0],
+        .takes = CLI_TAKES_NONE,
+        .min_operands = 1,
+        .max_operands = -1,
+    };
+    int code = cli_parse(&syntax, globals, &argc, argv);
+    timeline_log *log = timeline_log_new();
+    timeline line;
+    for (int i = 0; code == CLI_GO && i < argc; i++)
+        code = read_file(log, argv[i]);
+    if (code == CLI_GO && !timeline_log_draw(log, from_ms, to_ms, &line)) {
+        fprintf(stderr, "simba timeline: there is nothing to draw.\n");
+        code = CLI_FAILED;
+    }
+    if (code == CLI_GO && svg != NULL) {
+        code = write_svg(&line, title, svg);
+    } else if (code == CLI_GO) {
+        term t;
+        term_open(stdout, &t);
+        timeline_print(&line, &t);
+        code = CLI_OK;
+    }
+    timeline_log_free(log);
+    return code;
+}

@@ -1,0 +1,174 @@
+/* `simba watch`: changes of ownership as they happen, without contending. */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli.h"
+#include "json.h"
+#include "signals.h"
+#include "term.h"
+#include "util/escape.h"
+
+#define COMMAND "watch"
+#define SHOWN_SIZE SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES) /* an id is shorter */
+
+typedef struct watcher {
+    term t;
+    bool json;
+    int width; /* of the longest name */
+} watcher;
+
+static void format_now(char *text, size_t size, const char *format)
+{
+    struct timespec now;
+    struct tm parts;
+    char whole[64];
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &parts);
+    strftime(whole, sizeof whole, format, &parts);
+    const size_t at = strcspn(whole, "|");
+    snprintf(text, size, "%.*s.%03d%s", (int)at, whole, (int)(now.tv_nsec / 1000000),
+             whole[at] != '\0' ? whole + at + 1 : "");
+}
+
+static void print_json(const char *mutex, const simba_state *state)
+{
+    char now[64];
+    const simba_owner *after = &state->after;
+    format_now(now, sizeof now, "%Y-%m-%dT%H:%M:%S|%z");
+    printf("{\"time\":\"%s\",\"mutex\":", now);
+    json_string(stdout, mutex);
+    fputs(",\"before\":", stdout);
+    if (simba_owner_is_none(&state->before))
+        fputs("null", stdout);
+    else
+        json_string(stdout, state->before.id);
+    fputs(",\"owner\":", stdout);
+    if (simba_owner_is_none(after)) {
+        fputs("null,\"token\":null}\n", stdout);
+        return;
+    }
+    json_string(stdout, after->id);
+    printf(",\"token\":\"%" PRIu64 "\"}\n", after->token);
+}
+
+static void print_line(const watcher *w, const char *mutex, const simba_state *state)
+{
+    char now[64];
+    const bool none = simba_owner_is_none(&state->after);
+    format_now(now, sizeof now, "%H:%M:%S");
+    char name[SHOWN_SIZE];
+    char id[SHOWN_SIZE];
+    printf("%s%s%s  ", term_on(&w->t, TERM_DIM), now, term_off(&w->t));
+    term_cell(&w->t, simba__escape(mutex, name, sizeof name), w->width);
+    if (none)
+        printf("  %sfree%s\n", term_on(&w->t, TERM_YELLOW), term_off(&w->t));
+    else
+        printf("  %s%s%s  token %" PRIu64 "\n", term_on(&w->t, TERM_GREEN),
+               simba__escape(state->after.id, id, sizeof id), term_off(&w->t), state->after.token);
+}
+
+static void on_changed(simba_observer *observer, const simba_state *state, void *user)
+{
+    const watcher *w = user;
+    if (w->json)
+        print_json(simba_observer_mutex(observer), state);
+    else
+        print_line(w, simba_observer_mutex(observer), state);
+    fflush(stdout);
+}
+
+static int start_observers(simba_client *client, watcher *w, char **mutexes, size_t count, simba_observer **observers,
+                           simba_error *error)
+{
+    simba_observer_options options = SIMBA_OBSERVER_OPTIONS_INIT;
+    options.on_changed = on_changed;
+    options.user = w;
+    for (size_t i = 0; i < count; i++) {
+        int code = simba_observer_new(client, mutexes[i], &options, error, &observers[i]);
+        if (code == 0)
+            code = simba_observer_start(observers[i]);
+        if (code < 0) {
+            error->code = code;
+            return code;
+        }
+    }
+    return 0;
+}
+
+/* Until a signal ends it, or nobody reads. */
+static int listen(simba_client *client, const cli_signals *signals)
+{
+    struct pollfd fds[] = {{.fd = simba_client_fd(client), .events = POLLIN}, {.fd = signals->fd, .events = POLLIN}};
+    for (;;) {
+        if (poll(fds, 2, -1) < 0)
+            continue;
+        if (fds[0].revents != 0)
+            simba_client_dispatch(client);
+        const int number = fds[1].revents != 0 ? signals_read(signals) : 0;
+        if (signals_is_ending(number))
+            return CLI_SIGNAL + number;
+        if (number == SIGTSTP)
+            raise(SIGSTOP);
+        if (ferror(stdout))
+            return CLI_FAILED;
+    }
+}
+
+static int watch(cli_globals *globals, watcher *w, char **mutexes, size_t count)
+{
+    cli_signals signals;
+    simba_client *client = NULL;
+    simba_error error = {0, ""};
+    if (signals_open(&signals) < 0) {
+        fprintf(stderr, "simba watch: signals cannot be listened to: %s.\n", strerror(errno));
+        return CLI_FAILED;
+    }
+    globals->dispatch = SIMBA_DISPATCH_FD;
+    int code = cli_open(COMMAND, globals, &client);
+    if (code != CLI_GO)
+        return code;
+    simba_observer **observers = calloc(count, sizeof *observers);
+    if (observers == NULL)
+        error.code = SIMBA_ENOMEM;
+    else
+        start_observers(client, w, mutexes, count, observers, &error);
+    code = error.code == 0 ? listen(client, &signals) : cli_failure(COMMAND, &error);
+    for (size_t i = 0; observers != NULL && i < count; i++)
+        simba_observer_free(observers[i]);
+    free(observers);
+    simba_client_close(client);
+    signals_close(&signals);
+    return code;
+}
+
+int cmd_watch(cli_globals *globals, int argc, char **argv)
+{
+    watcher w = {.json = false, .width = 0};
+    const cli_option own[] = {{"json", 0, CLI_FLAG, NULL, "Print one object a line", &w.json}};
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .operands = "MUTEX...",
+        .about = "Prints who owns the mutexes, and every change of that as it happens, until it is\n"
+                 "interrupted. It does not contend.",
+        .options = own,
+        .option_count = sizeof own / sizeof own[0],
+        .takes = CLI_TAKES_URL,
+        .min_operands = 1,
+        .max_operands = -1,
+    };
+    const int parsed = cli_parse(&syntax, globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    term_open(stdout, &w.t);
+    for (int i = 0; i < argc; i++) {
+        char name[SHOWN_SIZE];
+        const int columns = term_columns(simba__escape(argv[i], name, sizeof name));
+        w.width = columns > w.width ? columns : w.width;
+    }
+    return watch(globals, &w, argv, (size_t)argc);
+}

@@ -1,0 +1,20 @@
+/* What can be said of a lease at the store's now. The times of an owner come from the store, where anybody may have
+ * written them: here they become spans that no longer overflow, and that say so where nothing is known. */
+#ifndef SIMBA_CLI_LEASE_H
+#define SIMBA_CLI_LEASE_H
+
+#include <simba.h>
+
+#define LEASE_UNKNOWN INT64_C(-1)
+
+typedef struct lease_view {
+    bool owned; /* otherwise the rest is LEASE_UNKNOWN */
+    int64_t held_ms;
+    int64_t
+        ttl_left_ms; /* at most what is left of all; unknown where the lease is a session, which has no end of its own */
+    int64_t left_ms;
+} lease_view;
+
+lease_view lease_look(const simba_owner *owner, int64_t now_ms);
+
+#endif

@@ -1,0 +1,410 @@
+/* See log.h. */
+#include "timeline/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/escape.h"
+
+#define MS INT64_C(1000000)
+#define TIME_MAX (INT64_C(1) << 62) /* 146 years: differences and small sums do not overflow */
+
+typedef struct entry {
+    int64_t at_ns;
+    size_t order; /* lines of one moment stay in the order in which they were read */
+    char *row;
+    char *event;
+    char *arguments; /* all of them, or "" */
+    char *text;
+} entry;
+
+/* What is known of a row while the lines are gone through. */
+typedef struct state {
+    int64_t heard_at;     /* of the last line */
+    int64_t waiting_from; /* -1: does not */
+    int64_t lease_from;   /* -1: has none */
+    int64_t ttl_ns, until_ns;
+    int64_t callback_from; /* -1: none runs */
+    const char *callback;
+    char lease_text[64];
+} state;
+
+struct timeline_log {
+    entry *entries;
+    size_t count, capacity;
+    timeline_row *rows;
+    state *states;
+    size_t row_count;
+    timeline_segment *segments;
+    size_t segment_count, segment_capacity;
+    timeline_mark *marks;
+    size_t mark_count, mark_capacity;
+    char **texts;
+    size_t text_count, text_capacity;
+    int64_t zero_ns;
+    int64_t from_ms, to_ms;
+};
+
+static void *grown(void *array, size_t *capacity, size_t count, size_t size)
+{
+    if (count < *capacity)
+        return array;
+    *capacity = *capacity ? *capacity * 2 : 64;
+    array = realloc(array, *capacity * size);
+    if (array == NULL)
+        abort();
+    return array;
+}
+
+timeline_log *timeline_log_new(void)
+{
+    timeline_log *log = calloc(1, sizeof *log);
+    if (log == NULL)
+        abort();
+    return log;
+}
+
+static void forget_picture(timeline_log *log)
+{
+    for (size_t i = 0; i < log->text_count; i++)
+        free(log->texts[i]);
+    log->text_count = log->segment_count = log->mark_count = log->row_count = 0;
+}
+
+void timeline_log_free(timeline_log *log)
+{
+    if (log == NULL)
+        return;
+    forget_picture(log);
+    for (size_t i = 0; i < log->count; i++)
+        free(log->entries[i].text);
+    free(log->entries);
+    free(log->rows);
+    free(log->states);
+    free(log->segments);
+    free(log->marks);
+    free(log->texts);
+    free(log);
+}
+
+/* --- reading ------------------------------------------------------------------------------------- */
+
+static char *next_word(char **rest)
+{
+    char *word = *rest + strspn(*rest, " ");
+    char *end = word + strcspn(word, " ");
+    *rest = *end != '\0' ? end + 1 : end;
+    *end = '\0';
+    return word;
+}
+
+/* A moment on the clock of the log. *ret_end is behind it, or `text` if there is none. */
+static int64_t parse_time(const char *text, const char **ret_end)
+{
+    char *end;
+    errno = 0;
+    const long long ns = strtoll(text, &end, 10);
+    const bool good = end != text && errno == 0 && ns >= 0 && ns <= TIME_MAX;
+    *ret_end = good ? end : text;
+    return good ? ns : 0;
+}
+
+static bool parse(timeline_log *log, char *line)
+{
+    entry e = {.text = line, .order = log->count};
+    char *rest = line;
+    const char *end;
+    const char *time = next_word(&rest);
+    e.at_ns = parse_time(time, &end);
+    if (end == time || *end != '\0')
+        return false;
+    e.row = next_word(&rest);
+    e.event = next_word(&rest);
+    e.arguments = rest;
+    if (e.event[0] == '\0')
+        return false;
+    log->entries = grown(log->entries, &log->capacity, log->count, sizeof *log->entries);
+    log->entries[log->count++] = e;
+    return true;
+}
+
+/* Anybody may have written the line, and it is going to be shown. */
+static char *escaped(const char *line)
+{
+    const size_t size = SIMBA__ESCAPED_SIZE(strlen(line)) + 8;
+    char *copy = malloc(size);
+    if (copy == NULL)
+        abort();
+    simba__escape(line, copy, size);
+    return copy;
+}
+
+unsigned timeline_log_read(timeline_log *log, FILE *in)
+{
+    char *line = NULL;
+    size_t size = 0;
+    unsigned number = 0;
+    unsigned bad = 0;
+    while (bad == 0 && getline(&line, &size, in) >= 0) {
+        number++;
+        if (line[0] == '\n' || line[0] == '#')
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        char *copy = escaped(line);
+        if (!parse(log, copy)) {
+            free(copy);
+            bad = number;
+        }
+    }
+    free(line);
+    return bad;
+}
+
+/* --- drawing ------------------------------------------------------------------------------------- */
+
+static int by_time(const void *a, const void *b)
+{
+    const entry *x = a;
+    const entry *y = b;
+    if (x->at_ns != y->at_ns)
+        return x->at_ns < y->at_ns ? -1 : 1;
+    return x->order < y->order ? -1 : 1;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const char *x = ((const timeline_row *)a)->name;
+    const char *y = ((const timeline_row *)b)->name;
+    const bool last_x = strcmp(x, "store") == 0;
+    const bool last_y = strcmp(y, "store") == 0;
+    return last_x != last_y ? last_x - last_y : strcmp(x, y);
+}
+
+static const char *keep(timeline_log *log, const char *a, const char *b)
+{
+    char *text = malloc(strlen(a) + strlen(b) + 2);
+    if (text == NULL)
+        abort();
+    sprintf(text, "%s%s%s", a, b[0] != '\0' ? " " : "", b);
+    log->texts = grown(log->texts, &log->text_capacity, log->text_count, sizeof *log->texts);
+    log->texts[log->text_count++] = text;
+    return text;
+}
+
+static int64_t ms_of(const timeline_log *log, int64_t ns)
+{
+    return (ns - log->zero_ns) / MS - log->from_ms;
+}
+
+static void add_segment(timeline_log *log, size_t row, int64_t from_ns, int64_t to_ns, timeline_kind kind,
+                        const char *text)
+{
+    int64_t from = ms_of(log, from_ns);
+    const int64_t to = ms_of(log, to_ns);
+    if (to_ns <= from_ns || (from < 0 && to <= 0))
+        return;
+    from = from > 0 ? from : 0;
+    log->segments = grown(log->segments, &log->segment_capacity, log->segment_count, sizeof *log->segments);
+    log->segments[log->segment_count++] = (timeline_segment){row, from, to > from ? to : from + 1, kind, text};
+}
+
+static void add_mark(timeline_log *log, size_t row, int64_t at_ns, timeline_sign sign, const char *text)
+{
+    const int64_t at = ms_of(log, at_ns);
+    if (at < 0)
+        return;
+    log->marks = grown(log->marks, &log->mark_capacity, log->mark_count, sizeof *log->marks);
+    log->marks[log->mark_count++] = (timeline_mark){row, at, sign, text};
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void end_lease(timeline_log *log, size_t row, int64_t at_ns)
+{
+    state *s = &log->states[row];
+    if (s->lease_from < 0)
+        return;
+    const int64_t ttl = min64(s->ttl_ns > s->lease_from ? s->ttl_ns : s->lease_from, at_ns);
+    const char *text = keep(log, s->lease_text, "");
+    add_segment(log, row, s->lease_from, ttl, TIMELINE_OWNER, text);
+    add_segment(log, row, ttl, min64(s->until_ns, at_ns), TIMELINE_TRANSITION, text);
+    s->lease_from = -1;
+}
+
+static void end_waiting(timeline_log *log, size_t row, int64_t at_ns)
+{
+    state *s = &log->states[row];
+    if (s->waiting_from >= 0)
+        add_segment(log, row, s->waiting_from, at_ns, TIMELINE_WAITING, NULL);
+    s->waiting_from = -1;
+}
+
+static void end_callback(timeline_log *log, size_t row, int64_t at_ns)
+{
+    state *s = &log->states[row];
+    if (s->callback_from >= 0)
+        add_segment(log, row, s->callback_from, at_ns, TIMELINE_CALLBACK, s->callback);
+    s->callback_from = -1;
+}
+
+static void begin_lease(timeline_log *log, size_t row, const entry *e)
+{
+    state *s = &log->states[row];
+    const char *ttl_end;
+    const char *until_end;
+    const int64_t ttl_ns = parse_time(e->arguments, &ttl_end);
+    const int64_t until_ns = parse_time(ttl_end, &until_end);
+    if (ttl_end == e->arguments || until_end == ttl_end)
+        return;
+    end_lease(log, row, e->at_ns);
+    s->lease_from = e->at_ns;
+    s->ttl_ns = ttl_ns;
+    s->until_ns = until_ns;
+    snprintf(s->lease_text, sizeof s->lease_text, "token%.40s", until_end[0] != '\0' ? until_end : " 0");
+}
+
+static void callback(timeline_log *log, size_t row, const entry *e)
+{
+    state *s = &log->states[row];
+    const bool acquired = strncmp(e->arguments, "acquired", 8) == 0;
+    end_callback(log, row, e->at_ns);
+    s->callback_from = e->at_ns;
+    s->callback = keep(log, acquired ? "on_acquired" : "on_released", "");
+    add_mark(log, row, e->at_ns, acquired ? TIMELINE_ACQUIRED : TIMELINE_RELEASED, s->callback);
+}
+
+static void fault(timeline_log *log, size_t row, const entry *e)
+{
+    char name[64];
+    int at = 0;
+    if (sscanf(e->arguments, "%63s%n", name, &at) < 1)
+        return;
+    const char *end;
+    const int64_t until_ns = parse_time(e->arguments + at, &end);
+    add_segment(log, row, e->at_ns, until_ns > e->at_ns ? until_ns : e->at_ns + MS, TIMELINE_FAULT,
+                keep(log, name, ""));
+}
+
+static void end_all(timeline_log *log, size_t row, int64_t at_ns)
+{
+    end_lease(log, row, at_ns);
+    end_waiting(log, row, at_ns);
+    end_callback(log, row, at_ns);
+}
+
+/* The process is dead since then; its lease remains until it is over. */
+static void die(timeline_log *log, size_t row, int64_t at_ns, const char *text)
+{
+    const state *s = &log->states[row];
+    const bool lived = s->waiting_from >= 0 || s->lease_from >= 0;
+    if (s->lease_from >= 0)
+        add_segment(log, row, at_ns, s->until_ns, TIMELINE_REMAINS, "the lease of a dead owner");
+    end_all(log, row, at_ns);
+    if (lived)
+        add_mark(log, row, at_ns, TIMELINE_KILLED, text);
+}
+
+/* A living owner says when it renews, and when its lease is over. One that has said neither by then was killed, and
+ * nobody wrote that down. When, is not known: not before its last line. */
+static void notice_silence(timeline_log *log, size_t row, int64_t now_ns)
+{
+    const state *s = &log->states[row];
+    if (s->lease_from >= 0 && s->until_ns < now_ns)
+        die(log, row, s->heard_at, "was not heard of again");
+}
+
+static void apply(timeline_log *log, size_t row, const entry *e)
+{
+    const char *event = e->event;
+    if (strcmp(event, "start") == 0) {
+        notice_silence(log, row, e->at_ns);
+        end_waiting(log, row, e->at_ns);
+        log->states[row].waiting_from = e->at_ns;
+    } else if (strcmp(event, "lease") == 0) {
+        begin_lease(log, row, e);
+    } else if (strcmp(event, "lost") == 0) {
+        end_lease(log, row, e->at_ns);
+        if (strcmp(e->arguments, "stopped") != 0)
+            add_mark(log, row, e->at_ns, TIMELINE_LOST, keep(log, event, e->arguments));
+    } else if (strcmp(event, "callback") == 0) {
+        callback(log, row, e);
+    } else if (strcmp(event, "returned") == 0) {
+        end_callback(log, row, e->at_ns);
+    } else if (strcmp(event, "request") == 0) {
+        if (strcmp(e->arguments, "release") == 0)
+            end_lease(log, row, e->at_ns);
+        add_mark(log, row, e->at_ns, TIMELINE_REQUEST, keep(log, "asks to", e->arguments));
+    } else if (strcmp(event, "failed") == 0) {
+        add_mark(log, row, e->at_ns, TIMELINE_FAILED, keep(log, "no answer:", e->arguments));
+    } else if (strcmp(event, "push") == 0) {
+        add_mark(log, row, e->at_ns, TIMELINE_PUSH, keep(log, "is told:", e->arguments));
+    } else if (strcmp(event, "fault") == 0) {
+        fault(log, row, e);
+    } else if (strcmp(event, "stopped") == 0) {
+        end_all(log, row, e->at_ns);
+    } else if (strcmp(event, "killed") == 0) {
+        die(log, row, e->at_ns, "killed");
+    }
+    log->states[row].heard_at = e->at_ns;
+}
+
+static size_t find_row(const timeline_log *log, const char *name)
+{
+    size_t i = 0;
+    while (i < log->row_count && strcmp(log->rows[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static void find_rows(timeline_log *log)
+{
+    static const term_style styles[] = {TERM_CYAN, TERM_MAGENTA, TERM_YELLOW, TERM_GREEN, TERM_BLUE};
+    free(log->rows);
+    free(log->states);
+    log->row_count = 0;
+    log->rows = calloc(log->count, sizeof *log->rows);
+    log->states = calloc(log->count, sizeof *log->states);
+    if (log->rows == NULL || log->states == NULL)
+        abort();
+    for (size_t i = 0; i < log->count; i++)
+        if (find_row(log, log->entries[i].row) == log->row_count)
+            log->rows[log->row_count++].name = log->entries[i].row;
+    qsort(log->rows, log->row_count, sizeof *log->rows, by_name);
+    for (size_t i = 0; i < log->row_count; i++) {
+        log->rows[i].style = styles[i % (sizeof styles / sizeof styles[0])];
+        log->states[i] = (state){.waiting_from = -1, .lease_from = -1, .callback_from = -1};
+    }
+}
+
+bool timeline_log_draw(timeline_log *log, int64_t from_ms, int64_t to_ms, timeline *ret_line)
+{
+    if (log->count == 0)
+        return false;
+    forget_picture(log);
+    qsort(log->entries, log->count, sizeof *log->entries, by_time);
+    log->zero_ns = log->entries[0].at_ns;
+    log->from_ms = from_ms;
+    const int64_t last_ns = log->entries[log->count - 1].at_ns;
+    const int64_t end_ns = to_ms > 0 ? min64(log->zero_ns + to_ms * MS, last_ns) : last_ns;
+    find_rows(log);
+    for (size_t i = 0; i < log->count && log->entries[i].at_ns <= end_ns; i++)
+        apply(log, find_row(log, log->entries[i].row), &log->entries[i]);
+    for (size_t row = 0; row < log->row_count; row++) {
+        notice_silence(log, row, end_ns);
+        end_all(log, row, end_ns);
+    }
+    *ret_line = (timeline){
+        .rows = log->rows,
+        .row_count = log->row_count,
+        .segments = log->segments,
+        .segment_count = log->segment_count,
+        .marks = log->marks,
+        .mark_count = log->mark_count,
+        .to_ms = ms_of(log, end_ns) > 0 ? ms_of(log, end_ns) : 1,
+    };
+    return true;
+}

@@ -1,0 +1,229 @@
+/* A timeline as SVG. One band per row: the lease in full colour within the ttl and hatched in the transition, faults as a
+ * red ground behind it, callbacks as a bar below it, requests as ticks above it. */
+#include <inttypes.h>
+
+#include "timeline/timeline.h"
+#include "util/escape.h"
+
+#define WIDTH 1000
+#define LEFT 130
+#define RIGHT 20
+#define TOP 58
+#define ROW 44
+#define BAND 16 /* height of a lease */
+#define TICKS 10
+#define TEXT_SIZE 1200 /* a row's name, with all of it escaped twice, or what there is room for on any screen */
+
+typedef struct drawing {
+    const timeline *line;
+    FILE *out;
+} drawing;
+
+/* XML has no way to write most control characters, and no file of it may have other bytes than UTF-8. */
+static void escape(FILE *out, const char *text)
+{
+    char shown[TEXT_SIZE];
+    for (text = simba__escape(text, shown, sizeof shown); *text; text++) {
+        switch (*text) {
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        default:
+            fputc(*text, out);
+        }
+    }
+}
+
+/* In tenths of a pixel, so that no locale and no rounding mode has a say. */
+static int64_t x10(const drawing *d, int64_t ms)
+{
+    const int64_t in = ms < 0 ? 0 : ms > d->line->to_ms ? d->line->to_ms : ms;
+    return LEFT * 10 + in * (WIDTH - LEFT - RIGHT) * 10 / d->line->to_ms;
+}
+
+static int middle(size_t row)
+{
+    return (int)(TOP + row * ROW + ROW / 2);
+}
+
+static void end_with_title(const drawing *d, const char *text)
+{
+    if (text == NULL || text[0] == '\0') {
+        fputs("/>\n", d->out);
+        return;
+    }
+    fputs("><title>", d->out);
+    escape(d->out, text);
+    fputs("</title></rect>\n", d->out);
+}
+
+static void rect(const drawing *d, const timeline_segment *segment, int y, int height, const char *class)
+{
+    const int64_t from = x10(d, segment->from_ms);
+    const int64_t to = x10(d, segment->to_ms);
+    const int64_t width = to - from > 8 ? to - from : 8;
+    fprintf(d->out,
+            "<rect class=\"%s\" x=\"%" PRId64 ".%" PRId64 "\" y=\"%d\" width=\"%" PRId64 ".%" PRId64 "\" height=\"%d\"",
+            class, from / 10, from % 10, y, width / 10, width % 10, height);
+    end_with_title(d, segment->text);
+}
+
+static void segment(const drawing *d, const timeline_segment *s)
+{
+    const int y = middle(s->row);
+    switch (s->kind) {
+    case TIMELINE_DEAD:
+        break;
+    case TIMELINE_WAITING:
+        rect(d, s, y - 1, 2, "waiting");
+        break;
+    case TIMELINE_FAULT:
+        rect(d, s, y - ROW / 2 + 2, ROW - 4, "fault");
+        break;
+    case TIMELINE_REMAINS:
+        rect(d, s, y - BAND / 2, BAND, "remains");
+        break;
+    case TIMELINE_TRANSITION:
+        rect(d, s, y - BAND / 2, BAND, "transition");
+        break;
+    case TIMELINE_OWNER:
+        rect(d, s, y - BAND / 2, BAND, "ttl");
+        break;
+    case TIMELINE_CALLBACK:
+        rect(d, s, y + BAND / 2 + 2, 4, "callback");
+        break;
+    }
+}
+
+static void sign_at(FILE *out, timeline_sign sign, int64_t x, int y, const char *text)
+{
+    static const char *const shapes[] = {
+        [TIMELINE_PUSH] = "<path class=\"push\" d=\"M-3,13 L3,13 L0,9 z\"/>",
+        [TIMELINE_REQUEST] = "<path class=\"request\" d=\"M0,-8 V-14\"/>",
+        [TIMELINE_FAILED] = "<path class=\"failed\" d=\"M-3,-17 L3,-11 M3,-17 L-3,-11\"/>",
+        [TIMELINE_ACQUIRED] = "<path class=\"acquired\" d=\"M-1,-9 L7,0 L-1,9 z\"/>",
+        [TIMELINE_RELEASED] = "<path class=\"released\" d=\"M1,-9 L-7,0 L1,9 z\"/>",
+        [TIMELINE_LOST] = "<path class=\"lost\" d=\"M0,-10 V10 M-4,-10 H4\"/>",
+        [TIMELINE_KILLED] = "<path class=\"killed\" d=\"M-6,-6 L6,6 M6,-6 L-6,6\"/>",
+    };
+    fprintf(out, "<g transform=\"translate(%" PRId64 ".%" PRId64 ",%d)\">", x / 10, x % 10, y);
+    fputs(shapes[sign], out);
+    if (text != NULL && text[0] != '\0') {
+        fputs("<title>", out);
+        escape(out, text);
+        fputs("</title>", out);
+    }
+    fputs("</g>\n", out);
+}
+
+static void axis(const drawing *d)
+{
+    const int bottom = TOP + (int)d->line->row_count * ROW;
+    const int64_t tick_ms = timeline_tick_ms(d->line->to_ms, TICKS);
+    for (int64_t ms = 0; ms <= d->line->to_ms; ms += tick_ms) {
+        char label[32];
+        const int64_t x = x10(d, ms);
+        timeline_label(label, sizeof label, ms, tick_ms);
+        fprintf(d->out, "<path class=\"grid\" d=\"M%" PRId64 ".%" PRId64 ",%d V%d\"/>\n", x / 10, x % 10, TOP - 6,
+                bottom);
+        fprintf(d->out, "<text class=\"tick\" x=\"%" PRId64 ".%" PRId64 "\" y=\"%d\">%s</text>\n", x / 10, x % 10,
+                TOP - 10, label);
+    }
+}
+
+static void legend(const drawing *d)
+{
+    static const struct {
+        int at;
+        const char *shape;
+        const char *text;
+    } entries[] = {
+        {LEFT, "<rect class=\"ttl\" x=\"0\" y=\"-8\" width=\"18\" height=\"12\"/>", "lease, within ttl"},
+        {LEFT + 140, "<rect class=\"transition\" x=\"0\" y=\"-8\" width=\"18\" height=\"12\"/>",
+         "lease, in transition"},
+        {LEFT + 300, "<rect class=\"waiting\" x=\"0\" y=\"-3\" width=\"18\" height=\"2\"/>", "waiting"},
+        {LEFT + 380, "<rect class=\"fault\" x=\"0\" y=\"-10\" width=\"18\" height=\"16\"/>", "fault"},
+        {LEFT + 440, "<rect class=\"callback\" x=\"0\" y=\"-4\" width=\"18\" height=\"4\"/>", "callback runs"},
+        {LEFT + 560, "<path class=\"request\" d=\"M8,-8 V2\"/>", "asks the store"},
+        {LEFT + 680, "<path class=\"push\" d=\"M5,2 L11,2 L8,-4 z\"/>", "is pushed to"},
+        {LEFT + 680, "<rect class=\"remains\" x=\"0\" y=\"16\" width=\"18\" height=\"12\"/>", ""},
+    };
+    static const struct {
+        int at;
+        timeline_sign sign;
+        const char *text;
+    } signs[] = {
+        {LEFT, TIMELINE_ACQUIRED, "on_acquired"},   {LEFT + 140, TIMELINE_RELEASED, "on_released"},
+        {LEFT + 300, TIMELINE_LOST, "lost"},        {LEFT + 380, TIMELINE_KILLED, "killed"},
+        {LEFT + 560, TIMELINE_FAILED, "no answer"},
+    };
+    const int y = TOP + (int)d->line->row_count * ROW + 26;
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++)
+        fprintf(d->out, "<g transform=\"translate(%d,%d)\">%s<text x=\"24\" y=\"2\">%s</text></g>\n", entries[i].at, y,
+                entries[i].shape, entries[i].text);
+    fprintf(d->out, "<text x=\"%d\" y=\"%d\">lease of a dead owner</text>\n", LEFT + 704, y + 26);
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        sign_at(d->out, signs[i].sign, (signs[i].at + 8) * 10, y + (signs[i].sign == TIMELINE_FAILED ? 36 : 22), NULL);
+        fprintf(d->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", signs[i].at + 24, y + 26, signs[i].text);
+    }
+}
+
+static void style(FILE *out)
+{
+    fputs("<style>\n"
+          "text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #333 }\n"
+          ".name { font: 12px ui-monospace, monospace } .title { font-size: 15px; fill: #111 }\n"
+          ".tick { text-anchor: middle; fill: #777; font-size: 11px } .grid { stroke: #e4e4e4 }\n"
+          ".ttl { fill: #2e7d5b } .transition { fill: url(#hatch); stroke: #2e7d5b; stroke-width: .6 }\n"
+          ".remains { fill: #fff; stroke: #2e7d5b; stroke-dasharray: 3 3 }\n"
+          ".waiting { fill: #b5b5b5 } .fault { fill: #e4572e; fill-opacity: .22 } .callback { fill: #3d5a98 }\n"
+          ".request { stroke: #555; stroke-width: 1.4; fill: none } .push { fill: #8a6fb0 }\n"
+          ".failed { stroke: #c0392b; stroke-width: 1.6; fill: none }\n"
+          ".acquired { fill: #14532d } .released { fill: #7a4a00 }\n"
+          ".lost { stroke: #c0392b; stroke-width: 2; fill: none } .killed { stroke: #c0392b; stroke-width: 3; fill: "
+          "none }\n"
+          "</style>\n"
+          "<defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\""
+          " patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#dcefe5\"/>"
+          "<rect width=\"2\" height=\"6\" fill=\"#8fc4aa\"/></pattern></defs>\n",
+          out);
+}
+
+void timeline_svg(const timeline *line, const char *title, FILE *out)
+{
+    static const timeline_kind order[] = {TIMELINE_FAULT,      TIMELINE_WAITING, TIMELINE_REMAINS,
+                                          TIMELINE_TRANSITION, TIMELINE_OWNER,   TIMELINE_CALLBACK};
+    const drawing d = {.line = line, .out = out};
+    const int height = TOP + (int)line->row_count * ROW + 68;
+    fprintf(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n",
+        WIDTH, height, WIDTH, height);
+    style(out);
+    fprintf(out, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n<text class=\"title\" x=\"12\" y=\"24\">", WIDTH,
+            height);
+    escape(out, title);
+    fputs("</text>\n", out);
+    axis(&d);
+    for (size_t k = 0; k < sizeof order / sizeof order[0]; k++)
+        for (size_t i = 0; i < line->segment_count; i++)
+            if (line->segments[i].kind == order[k] && line->segments[i].to_ms > line->segments[i].from_ms)
+                segment(&d, &line->segments[i]);
+    for (size_t i = 0; i < line->mark_count; i++)
+        if (line->marks[i].at_ms <= line->to_ms)
+            sign_at(out, line->marks[i].sign, x10(&d, line->marks[i].at_ms), middle(line->marks[i].row),
+                    line->marks[i].text);
+    for (size_t i = 0; i < line->row_count; i++) {
+        fprintf(out, "<text class=\"name\" x=\"12\" y=\"%d\">", middle(i) + 4);
+        escape(out, line->rows[i].name);
+        fputs("</text>\n", out);
+    }
+    legend(&d);
+    fputs("</svg>\n", out);
+}

@@ -1,0 +1,72 @@
+/* Draws who owned a mutex when: one row per contender, time to the right, in characters or as SVG. The demo, `simba
+ * timeline` and the simulator all draw with it. */
+#ifndef SIMBA_CLI_TIMELINE_H
+#define SIMBA_CLI_TIMELINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "term.h"
+
+/* The later hides the earlier where both fall into one column. */
+typedef enum timeline_kind {
+    TIMELINE_DEAD,
+    TIMELINE_WAITING,
+    TIMELINE_FAULT,      /* something is wrong with the process, the store or the way between them */
+    TIMELINE_REMAINS,    /* the lease of a dead owner, which nobody else may take yet */
+    TIMELINE_TRANSITION, /* owner, beyond its ttl */
+    TIMELINE_OWNER,
+    TIMELINE_CALLBACK, /* in SVG only */
+} timeline_kind;
+
+typedef enum timeline_sign {
+    TIMELINE_PUSH, /* in SVG only */
+    TIMELINE_REQUEST,
+    TIMELINE_FAILED,
+    TIMELINE_ACQUIRED,
+    TIMELINE_RELEASED,
+    TIMELINE_LOST, /* leads no more, not of its own will */
+    TIMELINE_KILLED,
+} timeline_sign;
+
+typedef struct timeline_row {
+    const char *name; /* escaped, see util/escape.h */
+    term_style style;
+} timeline_row;
+
+typedef struct timeline_segment {
+    size_t row;
+    int64_t from_ms;
+    int64_t to_ms;
+    timeline_kind kind;
+    const char *text; /* shown where there is a pointer; may be NULL */
+} timeline_segment;
+
+typedef struct timeline_mark {
+    size_t row;
+    int64_t at_ms;
+    timeline_sign sign;
+    const char *text; /* as above */
+} timeline_mark;
+
+typedef struct timeline {
+    const timeline_row *rows;
+    size_t row_count;
+    const timeline_segment *segments;
+    size_t segment_count;
+    const timeline_mark *marks;
+    size_t mark_count;
+    int64_t to_ms; /* the picture goes from 0 to here, at least 1 */
+} timeline;
+
+/* Marks hide segments, a weightier mark a lighter one. What lies outside of the picture is cut off. */
+void timeline_print(const timeline *line, const term *t);
+
+/* The same for people who want to see more: a file that any browser shows, on a light ground. (svg.c) */
+void timeline_svg(const timeline *line, const char *title, FILE *out);
+
+/* The shortest of 1, 2, 5, 10, 20, 50 … ms of which at most `most` fit, and how a multiple of it is written. */
+int64_t timeline_tick_ms(int64_t to_ms, int64_t most);
+void timeline_label(char *label, size_t size, int64_t ms, int64_t tick_ms);
+
+#endif

@@ -1,0 +1,313 @@
+/* See connect.h. */
+#include "backends/mysql/connect.h"
+
+#include <errmsg.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "backends/mysql/conn.h"
+#include "util/clock.h"
+#include "util/error.h"
+
+#define LEAST_REACH_NS (250 * SIMBA__NS_PER_MS)
+/* The library runs its call on a stack of its own; the system's resolver and OpenSSL want some room there. */
+static const size_t stack_bytes = 256 * 1024;
+
+/* --- options ------------------------------------------------------------------------------------------- */
+
+static void set_tls(MYSQL *mysql, const simba__my_options *options)
+{
+    const my_bool yes = 1;
+    const my_bool verify = options->verify;
+    if (!options->tls)
+        return;
+    mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
+    mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
+    const struct {
+        enum mysql_option option;
+        const char *value;
+    } texts[] = {{MYSQL_OPT_SSL_CA, options->ca},
+                 {MYSQL_OPT_SSL_CAPATH, options->capath},
+                 {MYSQL_OPT_SSL_CERT, options->cert},
+                 {MYSQL_OPT_SSL_KEY, options->key},
+                 {MYSQL_OPT_SSL_CIPHER, options->cipher},
+                 {MARIADB_OPT_TLS_VERSION, options->tls_version},
+                 {MARIADB_OPT_TLS_PEER_FP, options->fingerprint}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].value)
+            mysql_optionsv(mysql, texts[i].option, texts[i].value);
+}
+
+static bool is_verified(const simba__my_options *options)
+{
+    return options->tls && (options->verify || options->fingerprint);
+}
+
+/* The table is in connect.h. */
+static void restrict_plugins(MYSQL *mysql, const simba__my_options *options)
+{
+    const bool keeps_secret = options->tls || options->socket || options->public_key || !options->password;
+    char plugins[128];
+    snprintf(plugins, sizeof plugins, "mysql_native_password,client_ed25519%s%s",
+             keeps_secret ? ",caching_sha2_password" : "", is_verified(options) ? ",mysql_clear_password" : "");
+    mysql_optionsv(mysql, MARIADB_OPT_RESTRICTED_AUTH, plugins);
+    if (options->public_key)
+        mysql_optionsv(mysql, MYSQL_SERVER_PUBLIC_KEY, options->public_key);
+}
+
+static void set_options(MYSQL *mysql, const simba__my_options *options)
+{
+    const unsigned protocol = options->socket ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
+    const unsigned connect_timeout_s = (options->connect_timeout_ms + 999) / 1000;
+    const unsigned no = 0;
+    const my_bool never = 0;
+    mysql_options(mysql, MYSQL_OPT_NONBLOCK, &stack_bytes);
+    mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol);
+    mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_timeout_s);
+    mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &options->timeout_s);
+    mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &options->timeout_s);
+    mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no); /* a server must not ask us for files */
+    mysql_options(mysql, MYSQL_OPT_RECONNECT, &never); /* behind our back, without the settings */
+    mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    set_tls(mysql, options);
+    restrict_plugins(mysql, options);
+}
+
+/* --- the greeting ---------------------------------------------------------------------------------------- */
+
+typedef enum greeting {
+    GREETING_PARTIAL, /* there is more to come before we can tell */
+    GREETING_PLAIN,   /* the server does not offer TLS, or is none */
+    GREETING_TLS,     /* the server offers TLS */
+    GREETING_OTHER,   /* an error, or another version of the protocol: the library says which, and sends nothing */
+} greeting;
+
+enum {
+    PROTOCOL_10 = 10,
+    VERSION_BYTES_MAX = 255, /* of the server, with its NUL */
+    AFTER_VERSION_BYTES =
+        4 + 8 + 1, /* the connection's number, half of the scramble, a filler; then the capabilities */
+    GREETING_BYTES_MAX = 4 + 1 + VERSION_BYTES_MAX + AFTER_VERSION_BYTES + 2,
+};
+
+/* The first packet of the server: three bytes of length and one of number, then the version of the protocol, the server's
+ * version as a string, and after some bytes the lower half of its capabilities. */
+static greeting read_greeting(const unsigned char *bytes, size_t size)
+{
+    if (size < 5)
+        return GREETING_PARTIAL;
+    if (bytes[4] != PROTOCOL_10)
+        return GREETING_OTHER;
+    const size_t packet_end = 4 + (bytes[0] | (size_t)bytes[1] << 8 | (size_t)bytes[2] << 16);
+    const size_t seen = size < packet_end ? size : packet_end;
+    const unsigned char *version_end = memchr(bytes + 5, '\0', seen - 5);
+    const size_t capabilities =
+        version_end ? (size_t)(version_end - bytes) + 1 + AFTER_VERSION_BYTES : seen + 1 + AFTER_VERSION_BYTES;
+    if (capabilities + 2 > packet_end || capabilities + 2 > GREETING_BYTES_MAX)
+        return GREETING_PLAIN;
+    if (!version_end || capabilities + 2 > size)
+        return GREETING_PARTIAL;
+    return (bytes[capabilities] | bytes[capabilities + 1] << 8) & CLIENT_SSL ? GREETING_TLS : GREETING_PLAIN;
+}
+
+/* --- one attempt ------------------------------------------------------------------------------------------- */
+
+typedef enum phase {
+    REACHING,   /* no address of the server has accepted the connection yet */
+    LOGGING_IN, /* one has */
+} phase;
+
+typedef struct attempt {
+    simba__my_conn *conn;
+    int64_t reach_ns; /* an address that has not accepted by then is given up */
+    phase phase;
+    bool is_unreached; /* one was */
+    bool lacks_tls;    /* it was ended because the server offers no TLS */
+} attempt;
+
+static int wait_ms(const simba__my_conn *conn, simba_local until)
+{
+    const int64_t left_ns = until.ns - conn->host->now(conn->host).ns;
+    return left_ns <= 0 ? 0 : (int)((left_ns + SIMBA__NS_PER_MS - 1) / SIMBA__NS_PER_MS);
+}
+
+/* Wait for the descriptor, until that moment or an interruption. False: one of them has come. */
+static bool await_fd(const simba__my_conn *conn, int fd, short events, simba_local until)
+{
+    struct pollfd wanted = {.fd = fd, .events = events};
+    for (;;) {
+        const int ms = wait_ms(conn, until);
+        if (ms == 0 || atomic_load(&conn->over))
+            return false;
+        const int ready = poll(&wanted, 1, ms);
+        if (ready > 0)
+            return !atomic_load(&conn->over);
+        if (ready < 0 && errno != EINTR && errno != EAGAIN)
+            return false;
+    }
+}
+
+/* Read the greeting as far as we need it; it stays where it is for the library to read. With SO_RCVLOWAT the descriptor is
+ * readable when more has come than we have seen. */
+static greeting peek_greeting(const simba__my_conn *conn, int fd)
+{
+    unsigned char bytes[GREETING_BYTES_MAX];
+    greeting found = GREETING_PARTIAL;
+    int enough = 1;
+    while (found == GREETING_PARTIAL && await_fd(conn, fd, POLLIN, conn->open_by)) {
+        const ssize_t size = recv(fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+        if (size < enough)
+            break; /* the server has hung up */
+        found = read_greeting(bytes, (size_t)size);
+        enough = (int)size + 1;
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &enough, sizeof enough);
+    }
+    enough = 1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &enough, sizeof enough);
+    return found;
+}
+
+static bool is_connected(int fd)
+{
+    struct sockaddr_storage peer;
+    socklen_t size = sizeof peer;
+    return getpeername(fd, (struct sockaddr *)&peer, &size) == 0;
+}
+
+static short events_of(int wanted)
+{
+    return (short)((wanted & MYSQL_WAIT_READ ? POLLIN : 0) | (wanted & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
+                   (wanted & MYSQL_WAIT_EXCEPT ? POLLPRI : 0));
+}
+
+/* Wait for the server to accept. The library reads and sends as soon as it is told that the server did so, so this is the
+ * moment to look at the greeting: a connect without blocking, over TCP, never succeeds at once. */
+static bool reach(attempt *a, int fd, short events)
+{
+    simba__my_conn *conn = a->conn;
+    const int64_t now_ns = conn->host->now(conn->host).ns;
+    const int64_t left_ns = conn->open_by.ns - now_ns;
+    const simba_local until = {now_ns + (a->reach_ns < left_ns ? a->reach_ns : left_ns)};
+    a->is_unreached = !await_fd(conn, fd, events, until);
+    if (a->is_unreached)
+        return false;
+    if (!is_connected(fd))
+        return true; /* refused: the library finds out */
+    a->phase = LOGGING_IN;
+    if (!conn->options->tls)
+        return true;
+    const greeting found = peek_greeting(conn, fd);
+    a->lacks_tls = found == GREETING_PLAIN;
+    return found == GREETING_TLS || found == GREETING_OTHER;
+}
+
+/* Wait for what the library wants, and return what to tell it. MYSQL_WAIT_TIMEOUT ends what it is at: on its way to the
+ * server it goes on to the next address, if there is one, and otherwise it fails. */
+static int await_library(attempt *a, int wanted)
+{
+    const int fd = (int)mysql_get_socket(a->conn->mysql);
+    const short events = events_of(wanted);
+    if (!simba__my_conn_show(a->conn, fd))
+        return MYSQL_WAIT_TIMEOUT;
+    const bool is_ready = a->phase == REACHING ? reach(a, fd, events) : await_fd(a->conn, fd, events, a->conn->open_by);
+    return is_ready ? wanted & ~MYSQL_WAIT_TIMEOUT : MYSQL_WAIT_TIMEOUT;
+}
+
+/* True: connected. */
+static bool try_once(attempt *a)
+{
+    MYSQL *mysql = a->conn->mysql;
+    const simba__my_options *options = a->conn->options;
+    MYSQL *connected = NULL;
+    int wanted = mysql_real_connect_start(&connected, mysql, options->host, options->user, options->password,
+                                          options->database, options->port, options->socket, CLIENT_FOUND_ROWS);
+    while (wanted != 0)
+        wanted = mysql_real_connect_cont(&connected, mysql, await_library(a, wanted));
+    mysql_optionsv(mysql, MYSQL_SERVER_PUBLIC_KEY, NULL); /* which the library forgets to free */
+    return connected != NULL;
+}
+
+/* --- all of them ------------------------------------------------------------------------------------------- */
+
+/* The library does not tell which plugin it was: its text names the one of the greeting. */
+static int fail_plugin(simba__my_conn *conn, simba_error *err)
+{
+    const simba__my_options *options = conn->options;
+    conn->number = CR_PLUGIN_NOT_ALLOWED;
+    const int code = simba__my_error_code(CR_PLUGIN_NOT_ALLOWED, &conn->remedy);
+    if (is_verified(options))
+        return simba__fail(err, code,
+                           "mysql %s: the server wants another way to log in than simba has; give this user ed25519, "
+                           "mysql_native_password or caching_sha2_password",
+                           options->where);
+    return simba__fail(err, code,
+                       "mysql %s: the server wants the password in a way that may show it to whoever answers there; "
+                       "put tls=yes and ca=FILE into the URL%s",
+                       options->where, options->tls ? "" : ", or for caching_sha2_password server-public-key=FILE");
+}
+
+static int fail_late(simba__my_conn *conn, simba_error *err)
+{
+    conn->number = CR_SERVER_LOST;
+    return simba__fail(err, simba__my_error_code(CR_SERVER_LOST, &conn->remedy), "mysql %s: no connection within %u ms",
+                       conn->options->where, conn->options->connect_timeout_ms);
+}
+
+static int fail_attempt(const attempt *a, simba_error *err)
+{
+    simba__my_conn *conn = a->conn;
+    if (a->lacks_tls)
+        return simba__my_conn_fail(conn, CR_SSL_CONNECTION_ERROR,
+                                   "the URL asks for TLS, and the server does not offer it", err);
+    if (mysql_errno(conn->mysql) == CR_PLUGIN_NOT_ALLOWED)
+        return fail_plugin(conn, err);
+    if (wait_ms(conn, conn->open_by) == 0)
+        return fail_late(conn, err);
+    return simba__my_conn_fail(conn, mysql_errno(conn->mysql), mysql_error(conn->mysql), err);
+}
+
+/* A file that the library cannot read it would do without, and ask the server for its key instead. */
+static int check_public_key(simba__my_conn *conn, simba_error *err)
+{
+    const char *path = conn->options->public_key;
+    if (!path || access(path, R_OK) == 0)
+        return 0;
+    conn->number = CR_PLUGIN_NOT_ALLOWED;
+    return simba__fail(err, simba__my_error_code(CR_PLUGIN_NOT_ALLOWED, &conn->remedy),
+                       "mysql: server-public-key=%s cannot be read: %s", path, strerrordesc_np(errno));
+}
+
+static int out_of_memory(simba__my_conn *conn, simba_error *err)
+{
+    conn->number = CR_OUT_OF_MEMORY;
+    conn->remedy = SIMBA__MY_TELL;
+    return simba__fail(err, SIMBA_ENOMEM, "mysql: out of memory");
+}
+
+int simba__my_connect(simba__my_conn *conn, simba_error *err)
+{
+    const int rc = check_public_key(conn, err);
+    if (rc < 0)
+        return rc;
+    const int64_t began_ns = conn->host->now(conn->host).ns;
+    for (;;) {
+        const int64_t half_ns = (conn->host->now(conn->host).ns - began_ns) / 2;
+        attempt a = {.conn = conn, .reach_ns = half_ns > LEAST_REACH_NS ? half_ns : LEAST_REACH_NS};
+        conn->mysql = mysql_init(NULL);
+        if (!conn->mysql)
+            return out_of_memory(conn, err);
+        set_options(conn->mysql, conn->options);
+        if (try_once(&a)) {
+            if (conn->options->tls && !mysql_get_ssl_cipher(conn->mysql))
+                return simba__my_conn_fail(conn, CR_SSL_CONNECTION_ERROR, "the connection is not encrypted", err);
+            return 0;
+        }
+        if (!a.is_unreached || wait_ms(conn, conn->open_by) == 0 || atomic_load(&conn->over))
+            return fail_attempt(&a, err);
+        simba__my_conn_end(conn);
+    }
+}

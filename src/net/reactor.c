@@ -1,0 +1,218 @@
+/* See reactor.h. */
+#include "net/reactor.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "util/error.h"
+
+#define NEVER ((simba_local){INT64_MAX})
+
+static int code_of(int error)
+{
+    return error == ENOMEM ? SIMBA_ENOMEM : SIMBA_ESYSTEM;
+}
+
+/* --- lifetime ------------------------------------------------------------------------------------- */
+
+static int fail_system(const char *what, simba_error *err)
+{
+    const int error = errno;
+    return simba__fail(err, code_of(error), "cannot make %s: %s", what, strerror(error));
+}
+
+static bool put(const simba__reactor *reactor, int fd, const int *which)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = (void *)(uintptr_t)which};
+    return epoll_ctl(reactor->set, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+int simba__reactor_init(simba__reactor *reactor, simba_error *err)
+{
+    *reactor = (simba__reactor){.ready = true, .set = -1, .timer = -1, .bell = -1, .armed = NEVER};
+    reactor->set = epoll_create1(EPOLL_CLOEXEC);
+    if (reactor->set < 0)
+        return fail_system("an epoll instance", err);
+    reactor->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (reactor->timer < 0)
+        return fail_system("a timer", err);
+    reactor->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (reactor->bell < 0)
+        return fail_system("an eventfd", err);
+    if (!put(reactor, reactor->timer, &reactor->timer) || !put(reactor, reactor->bell, &reactor->bell))
+        return fail_system("an entry in an epoll instance", err);
+    return 0;
+}
+
+void simba__reactor_fini(simba__reactor *reactor)
+{
+    if (!reactor->ready)
+        return;
+    const int fds[] = {reactor->set, reactor->timer, reactor->bell};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    reactor->ready = false;
+}
+
+/* --- watches -------------------------------------------------------------------------------------- */
+
+static int control(const simba__reactor *reactor, int how, simba_watch *watch, unsigned interest)
+{
+    struct epoll_event event = {.events = EPOLLET, .data.ptr = watch};
+    event.events |= interest & SIMBA_READABLE ? (uint32_t)EPOLLIN : 0;
+    event.events |= interest & SIMBA_WRITABLE ? (uint32_t)EPOLLOUT : 0;
+    return epoll_ctl(reactor->set, how, watch->fd, &event) == 0 ? 0 : code_of(errno);
+}
+
+int simba__reactor_add(simba__reactor *reactor, simba_watch *watch)
+{
+    const int rc = control(reactor, EPOLL_CTL_ADD, watch, watch->interest);
+    if (rc < 0)
+        return rc;
+    watch->looked = reactor->looks;
+    watch->next = reactor->first;
+    reactor->first = watch;
+    reactor->answering += watch->answers;
+    return 0;
+}
+
+int simba__reactor_change(simba__reactor *reactor, simba_watch *watch, unsigned interest)
+{
+    const int rc = control(reactor, EPOLL_CTL_MOD, watch, interest);
+    if (rc == 0)
+        watch->interest = interest;
+    return rc;
+}
+
+static simba_watch **find(simba__reactor *reactor, const simba_watch *watch)
+{
+    simba_watch **link = &reactor->first;
+    while (*link && *link != watch)
+        link = &(*link)->next;
+    return link;
+}
+
+void simba__reactor_remove(simba__reactor *reactor, simba_watch *watch)
+{
+    simba_watch **link = find(reactor, watch);
+    if (!*link)
+        return;
+    *link = watch->next;
+    assert(reactor->answering >= watch->answers);
+    reactor->answering -= watch->answers;
+    /* Closing the descriptor would not do: a process that was forked off has it too. */
+    epoll_ctl(reactor->set, EPOLL_CTL_DEL, watch->fd, NULL);
+}
+
+/* --- the timer and the bell ----------------------------------------------------------------------- */
+
+bool simba__reactor_arm(simba__reactor *reactor, simba_local at)
+{
+    /* An earlier time than the wanted one needs no system call: the timer goes off for nothing, and is set then. */
+    if (at.ns >= reactor->armed.ns)
+        return true;
+    const int64_t ns = at.ns > 0 ? at.ns : 1; /* 0 would disarm it */
+    const struct itimerspec when = {.it_value = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)}};
+    if (timerfd_settime(reactor->timer, TFD_TIMER_ABSTIME, &when, NULL) < 0)
+        return false;
+    reactor->armed = at;
+    return true;
+}
+
+void simba__reactor_ring(simba__reactor *reactor)
+{
+    (void)!write(reactor->bell, &(uint64_t){1}, sizeof(uint64_t));
+}
+
+void simba__reactor_hush(simba__reactor *reactor)
+{
+    uint64_t count;
+    reactor->rung = false;
+    (void)!read(reactor->bell, &count, sizeof count);
+}
+
+/* --- waiting and taking --------------------------------------------------------------------------- */
+
+/* Who waits for anything else than trouble is told of trouble by that. */
+static unsigned readiness(bool in, bool out, bool trouble)
+{
+    return (in || trouble ? (unsigned)SIMBA_READABLE : 0) | (out || trouble ? (unsigned)SIMBA_WRITABLE : 0);
+}
+
+simba__arrivals simba__reactor_wait(const simba__reactor *reactor, int timeout_ms)
+{
+    struct epoll_event events[SIMBA__ARRIVALS_MOST];
+    const int count = epoll_wait(reactor->set, events, SIMBA__ARRIVALS_MOST, timeout_ms);
+    simba__arrivals arrivals = {.any = count != 0};
+    for (int i = 0; i < count; i++) {
+        const uint32_t what = events[i].events;
+        if (events[i].data.ptr == &reactor->timer) {
+            arrivals.timer = true;
+        } else if (events[i].data.ptr == &reactor->bell) {
+            arrivals.bell = true;
+        } else {
+            arrivals.watches[arrivals.count].watch = events[i].data.ptr;
+            arrivals.watches[arrivals.count++].events =
+                readiness(what & EPOLLIN, what & EPOLLOUT, what & (EPOLLERR | EPOLLHUP));
+        }
+    }
+    return arrivals;
+}
+
+/* A watch may have been removed since, and be gone: what is not in the list is not looked at. */
+static void tell(simba__reactor *reactor, const simba_watch *whom, unsigned events)
+{
+    simba_watch *watch = *find(reactor, whom);
+    if (watch && events & watch->interest)
+        watch->ready(watch, events & watch->interest);
+}
+
+void simba__reactor_take(simba__reactor *reactor, const simba__arrivals *arrivals)
+{
+    uint64_t expirations;
+    if (arrivals->timer && read(reactor->timer, &expirations, sizeof expirations) > 0)
+        reactor->armed = NEVER; /* otherwise another thread was quicker */
+    for (int i = 0; i < arrivals->count; i++)
+        tell(reactor, arrivals->watches[i].watch, arrivals->watches[i].events);
+}
+
+/* So many at a time; `ready` may add and remove as it likes. */
+enum { LOOK_AT = 32 };
+
+static nfds_t gather(simba__reactor *reactor, simba_watch **watches, struct pollfd *fds)
+{
+    nfds_t count = 0;
+    for (simba_watch *watch = reactor->first; watch && count < LOOK_AT; watch = watch->next) {
+        if (watch->looked == reactor->looks)
+            continue;
+        watch->looked = reactor->looks;
+        watches[count] = watch;
+        const int events =
+            (watch->interest & SIMBA_READABLE ? POLLIN : 0) | (watch->interest & SIMBA_WRITABLE ? POLLOUT : 0);
+        fds[count++] = (struct pollfd){.fd = watch->fd, .events = (short)events};
+    }
+    return count;
+}
+
+void simba__reactor_look(simba__reactor *reactor)
+{
+    simba_watch *watches[LOOK_AT];
+    struct pollfd fds[LOOK_AT];
+    reactor->looks++;
+    for (nfds_t count = gather(reactor, watches, fds); count > 0; count = gather(reactor, watches, fds)) {
+        if (poll(fds, count, 0) <= 0)
+            continue;
+        for (nfds_t i = 0; i < count; i++)
+            if (fds[i].revents)
+                tell(reactor, watches[i],
+                     readiness(fds[i].revents & POLLIN, fds[i].revents & POLLOUT,
+                               fds[i].revents & (POLLERR | POLLHUP | POLLNVAL)));
+    }
+}

@@ -1,0 +1,113 @@
+/* What a store says reaches people by errors, log lines and findings, and in none of them has it an effect: a store of our
+ * own, whose server is hostile. */
+#include <simba/backend.h>
+#include <stdio.h>
+
+#include "support.h"
+
+#define EVIL "red \033[31m\n\377\302\233 text"
+#define SHOWN "red \\x1B[31m\\x0A\\xFF\\xC2\\x9B text"
+
+static simba_host *host;
+
+static int loud_init(void *self, simba_host *given, const simba_url *url, simba_error *err)
+{
+    (void)self;
+    (void)url;
+    (void)err;
+    host = given;
+    return 0;
+}
+
+static void loud_submit(void *self, simba_request *request)
+{
+    (void)self;
+    host->log(host, SIMBA_LOG_INFO, "it says %s", EVIL);
+    if (request->op != SIMBA_OP_EXAMINE) {
+        (host->fail)(host, request, SIMBA_ESTORE, "loud: %s", EVIL);
+        return;
+    }
+    const simba_finding finding = {SIMBA_VERDICT_WARNING, "server", EVIL, EVIL EVIL};
+    host->found(host, request, &finding);
+    host->complete(host, request);
+}
+
+static void loud_nothing(void *self)
+{
+    (void)self;
+}
+
+static int loud_watch(void *self, simba_topic *topic)
+{
+    (void)self;
+    (void)topic;
+    return 0;
+}
+
+static void loud_unwatch(void *self, simba_topic *topic)
+{
+    (void)self;
+    (void)topic;
+}
+
+static void loud_close(void *self)
+{
+    (void)self;
+    host->closed(host);
+}
+
+static char lines[1024];
+
+static void note_line(void *user, simba_log_level level, const char *text)
+{
+    (void)user;
+    if (level < SIMBA_LOG_EVENT && strlen(lines) + strlen(text) + 2 < sizeof lines)
+        strcat(strcat(lines, text), "|");
+}
+
+static void note_finding(const simba_finding *finding, void *user)
+{
+    snprintf(user, 256, "%s|%s|%s", finding->what, finding->text, finding->remedy);
+}
+
+static void words_of_a_store_are_escaped(void **state)
+{
+    static const char *const schemes[] = {"loud", NULL};
+    static const simba_backend backend = {
+        .version = SIMBA_BACKEND_VERSION,
+        .caps = SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE,
+        .schemes = schemes,
+        .instance_size = 1,
+        .init = loud_init,
+        .submit = loud_submit,
+        .flush = loud_nothing,
+        .watch = loud_watch,
+        .unwatch = loud_unwatch,
+        .woken = loud_nothing,
+        .close = loud_close,
+        .fini = loud_nothing,
+    };
+    (void)state;
+    assert_int_equal(simba_backend_register(&backend), 0);
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.log = note_line;
+    options.log_level = SIMBA_LOG_DEBUG;
+    simba_client *client = NULL;
+    simba_error err = {0};
+    char found[256] = "";
+    assert_int_equal(simba_client_open("loud://x", &options, &err, &client), 0);
+    assert_int_equal(simba_client_force_release(client, "m", &err), SIMBA_ESTORE);
+    assert_string_equal(err.text, "force release m: loud: " SHOWN);
+    assert_int_equal(simba_client_examine(client, note_finding, found, &err), 0);
+    assert_string_equal(found, "server|" SHOWN "|" SHOWN SHOWN);
+    assert_non_null(strstr(lines, "it says " SHOWN "|"));
+    assert_non_null(strstr(lines, "force release m: loud: " SHOWN "|"));
+    assert_null(strpbrk(lines, "\033\n\377"));
+    assert_int_equal(simba_client_close(client), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {TEST(words_of_a_store_are_escaped)};
+    return cmocka_run_group_tests_name("words", tests, NULL, NULL);
+}

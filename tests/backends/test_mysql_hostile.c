@@ -1,0 +1,294 @@
+/* Servers that are not what they seem, or not what somebody between them and us makes of them: how they want the password,
+ * that they do without TLS, how slowly they speak. And what the client library does to the program around it. */
+#include <arpa/inet.h>
+#include <simba.h>
+#include <sys/socket.h>
+
+#include "backends/test_mysql.h"
+#include "lib/fake_mysql.h"
+
+#define SECRET "a-secret-word"
+
+static const char *url_at(int port, const char *rest)
+{
+    static char url[512];
+    snprintf(url, sizeof url, "mysql://app:" SECRET "@127.0.0.1:%d/simba%s", port, rest);
+    return url;
+}
+
+static int64_t now_ms(void)
+{
+    return simba__clock_boot().ns / SIMBA__NS_PER_MS;
+}
+
+/* What becomes of a request to this server. */
+static simba_error try_at(const fake_mysql *fake, const char *rest)
+{
+    open_at(&a, url_at(fake->port, rest));
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
+    testhost_close(&a);
+    return error;
+}
+
+/* --- signals ---------------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t pipes_broken;
+
+static void on_broken_pipe(int number)
+{
+    (void)number;
+    pipes_broken++;
+}
+
+static void assert_our_handler(void)
+{
+    struct sigaction now;
+    assert_int_equal(sigaction(SIGPIPE, NULL, &now), 0);
+    assert_ptr_equal(now.sa_handler, on_broken_pipe);
+}
+
+/* Every connection to the server is gone, and nobody has noticed yet. */
+static void break_connections(void)
+{
+    struct sockaddr_in peer = {0};
+    for (int fd = 3; fd < 256; fd++) {
+        socklen_t size = sizeof peer;
+        if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0 && peer.sin_family == AF_INET &&
+            ntohs(peer.sin_port) == mariadb.port)
+            shutdown(fd, SHUT_RDWR);
+    }
+}
+
+/* What the program wants to happen on SIGPIPE is its own matter, from before the client is opened to after it is closed;
+ * and a server that has gone sends it no such signal. First of all: the client library is started here. */
+static void test_sigpipe_is_the_programs(void **state)
+{
+    (void)state;
+    pipes_broken = 0;
+    signal(SIGPIPE, on_broken_pipe);
+    open_at(&a, mysql_url);
+    assert_our_handler();
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_our_handler();
+    break_connections();
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    break_connections();
+    testhost_close(&a);
+    assert_our_handler();
+    assert_int_equal(pipes_broken, 0);
+    signal(SIGPIPE, SIG_DFL);
+}
+
+/* --- how the server wants the password -------------------------------------------------------------------- */
+
+/* A server that wants the password itself does not get it, whether it says so at once or when we have logged in. */
+static void test_no_clear_password(void **state)
+{
+    (void)state;
+    for (int at_once = 0; at_once < 2; at_once++) {
+        fake_mysql fake = {.plugin = at_once ? "mysql_clear_password" : NULL, .switches = "mysql_clear_password"};
+        fake_mysql_start(&fake);
+        const simba_error error = try_at(&fake, "");
+        fake_mysql_stop(&fake);
+        assert_int_equal(error.code, SIMBA_EPERM);
+        assert_in(error.text, "tls=yes");
+        assert_false(fake_mysql_heard(&fake, SECRET));
+    }
+}
+
+/* Nor does one that asks questions: nothing of it is printed, and nobody's standard input is read. */
+static void test_no_dialog(void **state)
+{
+    (void)state;
+    fake_mysql fake = {.switches = "dialog", .question = "\4Your \033[31mpassword: "};
+    char command[1024], out[4096];
+    fake_mysql_start(&fake);
+    snprintf(command, sizeof command, "printf 'one\\ntwo\\n' | { '%s' list --url '%s' 2>&1; cat; }", SIMBA_TEST_COMMAND,
+             url_at(fake.port, ""));
+    FILE *pipe = popen(command, "r"); // NOLINT(cert-env33-c): words of our own
+    assert_non_null(pipe);
+    out[fread(out, 1, sizeof out - 1, pipe)] = '\0';
+    pclose(pipe);
+    fake_mysql_stop(&fake);
+    assert_in(out, "tls=yes");
+    assert_in(out, "one\ntwo\n");
+    assert_null(strstr(out, "password:"));
+    assert_false(fake_mysql_heard(&fake, "one"));
+    assert_false(fake_mysql_heard(&fake, SECRET));
+}
+
+/* caching_sha2_password, where the server may ask for the password encrypted with a key that it sends: on a connection that
+ * anybody may be at the other end of, that is as good as in clear. */
+static void test_no_key_of_the_servers(void **state)
+{
+    (void)state;
+    fake_mysql fake = {.switches = "caching_sha2_password", .then = "\1\4"};
+    fake_mysql_start(&fake);
+    const simba_error error = try_at(&fake, "");
+    fake_mysql_stop(&fake);
+    assert_int_equal(error.code, SIMBA_EPERM);
+    assert_in(error.text, "server-public-key=");
+}
+
+/* With a key of the server's that we were given the password goes out encrypted by that; the server is not asked for one.
+ * Without the file nothing goes out. */
+static void test_key_of_our_own(void **state)
+{
+    (void)state;
+    char command[256], rest[128];
+    fake_mysql fake = {.switches = "caching_sha2_password", .then = "\1\4"};
+    fake_mysql_start(&fake);
+    snprintf(rest, sizeof rest, "?server-public-key=%s/public.pem", mariadb.folder);
+    const simba_error missing = try_at(&fake, rest);
+    assert_int_equal(missing.code, SIMBA_EPERM);
+    assert_in(missing.text, "public.pem");
+    assert_int_equal(fake_mysql_heard_size(&fake), 0);
+    snprintf(command, sizeof command,
+             "cd %s && openssl genrsa 2048 2>/dev/null | openssl rsa -pubout -out public.pem 2>/dev/null",
+             mariadb.folder);
+    assert_int_equal(system(command), 0); // NOLINT(cert-env33-c): words of our own
+    try_at(&fake, rest);                  /* the server hangs up in the end */
+    fake_mysql_stop(&fake);
+    assert_int_equal(fake.last_size, 4 + 256); /* one block of RSA */
+    assert_false(fake_mysql_heard(&fake, SECRET));
+}
+
+/* --- TLS ---------------------------------------------------------------------------------------------------- */
+
+/* With TLS asked for in whatever way, a server that says it has none is not even sent a name. */
+static void test_no_way_without_tls(void **state)
+{
+    (void)state;
+    char certificate[256];
+    snprintf(certificate, sizeof certificate, "?verify=no&cert=%1$s/cert.pem&key=%1$s/key.pem", mariadb.folder);
+    const char *const ways[] = {"?tls=yes&verify=no", "?verify=no", "?tls=yes", certificate};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        for (int drip_ms = 0; drip_ms < 2; drip_ms++) {
+            fake_mysql fake = {.drip_ms = drip_ms};
+            fake_mysql_start(&fake);
+            const simba_error error = try_at(&fake, ways[i]);
+            fake_mysql_stop(&fake);
+            assert_int_equal(error.code, SIMBA_EPERM);
+            assert_in(error.text, "TLS");
+            assert_int_equal(fake_mysql_heard_size(&fake), 0);
+        }
+}
+
+/* The same on a real server that was started without it; and without TLS it works. */
+static void test_server_without_tls(void **state)
+{
+    (void)state;
+    char url[256];
+    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?create=yes&tls=yes&verify=no", mariadb.port);
+    open_at(&a, url);
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
+    assert_int_equal(error.code, SIMBA_EPERM);
+    assert_in(error.text, "TLS");
+    testhost_close(&a);
+    open_at(&a, mysql_url);
+    assert_mine(acquire(&a, "mails", "me", 1));
+    testhost_close(&a);
+}
+
+/* --- time --------------------------------------------------------------------------------------------------- */
+
+/* However slowly a server speaks, a connect is over when its time is; in clear, and where it should come to TLS. */
+static void test_slow_greeting(void **state)
+{
+    (void)state;
+    for (int tls = 0; tls < 2; tls++) {
+        fake_mysql fake = {.drip_ms = 150, .offers_tls = true};
+        fake_mysql_start(&fake);
+        const int64_t began_ms = now_ms();
+        const simba_error error = try_at(&fake, tls ? "?connect-timeout=400ms&verify=no" : "?connect-timeout=400ms");
+        assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
+        assert_in_range(now_ms() - began_ms, 390, 1200);
+        fake_mysql_stop(&fake);
+    }
+}
+
+/* A client whose server drips is closed at once, whatever it is dripping. */
+static void test_close_beside_a_slow_server(void **state)
+{
+    (void)state;
+    for (int later = 0; later < 2; later++) {
+        fake_mysql fake = {.drip_ms = later ? 0 : 1000, .lets_in = later};
+        simba_client *client;
+        simba_locker *locker;
+        simba_error err = {0};
+        fake_mysql_start(&fake);
+        assert_int_equal(
+            simba_client_open(url_at(fake.port, "?connect-timeout=1h&timeout=1h&ttl=400ms&transition=400ms"), NULL,
+                              &err, &client),
+            0);
+        assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
+        assert_true(simba_locker_acquire(locker, 100, &err) < 0);
+        simba_locker_free(locker);
+        const int64_t began_ms = now_ms();
+        assert_int_equal(simba_client_close(client), 0);
+        assert_in_range(now_ms() - began_ms, 0, 900);
+        assert_true(atomic_load(&fake.connections) > 0);
+        fake_mysql_stop(&fake);
+    }
+}
+
+/* A server that never gets done with its side of TLS: that connection is given up, and another one tried. */
+static void test_slow_handshake(void **state)
+{
+    (void)state;
+    fake_mysql fake = {.offers_tls = true, .drips_tls = true};
+    simba_client *client;
+    simba_locker *locker;
+    simba_error err = {0};
+    fake_mysql_start(&fake);
+    assert_int_equal(simba_client_open(url_at(fake.port, "?verify=no&connections=1&connect-timeout=300ms&ttl=400ms"
+                                                         "&transition=400ms"),
+                                       NULL, &err, &client),
+                     0);
+    assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
+    const int64_t began_ms = now_ms();
+    while (atomic_load(&fake.connections) < 2 && now_ms() - began_ms < 5000)
+        assert_true(simba_locker_acquire(locker, 300, &err) < 0);
+    assert_in_range(atomic_load(&fake.connections), 2, 1000);
+    simba_locker_free(locker);
+    const int64_t closes_ms = now_ms();
+    assert_int_equal(simba_client_close(client), 0);
+    assert_in_range(now_ms() - closes_ms, 0, 900);
+    fake_mysql_stop(&fake);
+}
+
+/* --- the program ---------------------------------------------------------------------------------------------- */
+
+/* A server without TLS, and certificates to name in URLs. Not by start_mariadb, which would start the client library. */
+static int hostile_setup(void **state)
+{
+    (void)state;
+    server_init(&mariadb);
+    snprintf(mysql_url, sizeof mysql_url, "mysql://root@127.0.0.1:%d/simba?create=yes", mariadb.port);
+    if (!server_make_certificates(mariadb.folder))
+        fail_msg("no certificates");
+    if (!server_start_mariadb(&mariadb, (const char *const[]){"--skip-ssl", NULL}))
+        fail_msg("mariadbd does not start; see %s/log", mariadb.folder);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sigpipe_is_the_programs),
+        cmocka_unit_test(test_no_clear_password),
+        cmocka_unit_test(test_no_dialog),
+        cmocka_unit_test(test_no_key_of_the_servers),
+        cmocka_unit_test(test_key_of_our_own),
+        cmocka_unit_test(test_no_way_without_tls),
+        cmocka_unit_test(test_server_without_tls),
+        cmocka_unit_test(test_slow_greeting),
+        cmocka_unit_test(test_slow_handshake),
+        cmocka_unit_test(test_close_beside_a_slow_server),
+    };
+    if (!server_has("mariadbd")) {
+        puts("1..0 # SKIP mariadbd is not installed");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, hostile_setup, group_teardown);
+}

@@ -1,0 +1,184 @@
+/* See fake_mysql.h. */
+#include "lib/fake_mysql.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/cm.h"
+
+enum {
+    CLIENT_LONG_PASSWORD = 1,
+    CLIENT_CONNECT_WITH_DB = 8,
+    CLIENT_PROTOCOL_41 = 0x200,
+    CLIENT_SSL = 0x800,
+    CLIENT_TRANSACTIONS = 0x2000,
+    CLIENT_SECURE_CONNECTION = 0x8000,
+    CLIENT_PLUGIN_AUTH = 0x80000,
+    PACKET_MAX = 1024,
+};
+
+static const char scramble[21] = "abcdefghijklmnopqrst";
+
+/* --- packets ------------------------------------------------------------------------------------------- */
+
+static bool send_bytes(fake_mysql *fake, int client, const unsigned char *bytes, size_t size, int drip_ms)
+{
+    const size_t step = drip_ms > 0 ? 1 : size;
+    for (size_t at = 0; at < size; at += step) {
+        if (send(client, bytes + at, step, MSG_NOSIGNAL) < 0)
+            return false;
+        struct pollfd gone = {.fd = client, .events = POLLRDHUP};
+        if (drip_ms > 0 && (atomic_load(&fake->stops) || (poll(&gone, 1, drip_ms) > 0 && gone.revents != 0)))
+            return false;
+    }
+    return true;
+}
+
+static bool send_packet(fake_mysql *fake, int client, unsigned char number, const void *payload, size_t size,
+                        int drip_ms)
+{
+    unsigned char packet[4 + PACKET_MAX] = {(unsigned char)size, (unsigned char)(size >> 8), 0, number};
+    memcpy(packet + 4, payload, size);
+    return send_bytes(fake, client, packet, size + 4, drip_ms);
+}
+
+static void keep(fake_mysql *fake, const unsigned char *bytes, size_t size)
+{
+    pthread_mutex_lock(&fake->lock);
+    const size_t room = sizeof fake->heard - fake->heard_size;
+    memcpy(fake->heard + fake->heard_size, bytes, size < room ? size : room);
+    fake->heard_size += size < room ? size : room;
+    fake->last_size = size;
+    pthread_mutex_unlock(&fake->lock);
+}
+
+/* Whatever comes next, up to a packet; false: the client has gone. */
+static bool hear(fake_mysql *fake, int client)
+{
+    unsigned char bytes[PACKET_MAX];
+    while (!atomic_load(&fake->stops)) {
+        struct pollfd some = {.fd = client, .events = POLLIN};
+        if (poll(&some, 1, 20) == 0)
+            continue;
+        const ssize_t size = recv(client, bytes, sizeof bytes, 0);
+        if (size > 0)
+            keep(fake, bytes, (size_t)size);
+        return size > 0;
+    }
+    return false;
+}
+
+/* --- a conversation -------------------------------------------------------------------------------------- */
+
+static bool greet(fake_mysql *fake, int client)
+{
+    unsigned char out[PACKET_MAX] = {10};
+    const unsigned capabilities = CLIENT_LONG_PASSWORD | CLIENT_CONNECT_WITH_DB | CLIENT_PROTOCOL_41 |
+                                  CLIENT_TRANSACTIONS | CLIENT_SECURE_CONNECTION | CLIENT_PLUGIN_AUTH |
+                                  (fake->offers_tls ? CLIENT_SSL : 0);
+    unsigned char *end = out + 1;
+    end = mempcpy(end, "5.5.5-10.11.0-MariaDB", 22);
+    end = mempcpy(end, "\1\0\0\0", 4);
+    end = mempcpy(end, scramble, 8);
+    *end++ = 0;
+    *end++ = (unsigned char)capabilities;
+    *end++ = (unsigned char)(capabilities >> 8);
+    *end++ = 45; /* utf8mb4 */
+    *end++ = 2;  /* autocommit */
+    *end++ = 0;
+    *end++ = (unsigned char)(capabilities >> 16);
+    *end++ = (unsigned char)(capabilities >> 24);
+    *end++ = 21;
+    end += 10;
+    end = mempcpy(end, scramble + 8, 13);
+    end = (unsigned char *)stpcpy((char *)end, fake->plugin ? fake->plugin : "mysql_native_password") + 1;
+    return send_packet(fake, client, 0, out, (size_t)(end - out), fake->drip_ms);
+}
+
+static bool ask_for_plugin(fake_mysql *fake, int client)
+{
+    unsigned char out[PACKET_MAX] = {254};
+    unsigned char *end = (unsigned char *)stpcpy((char *)out + 1, fake->switches) + 1;
+    end = fake->question ? mempcpy(end, fake->question, strlen(fake->question) + 1) : mempcpy(end, scramble, 21);
+    return send_packet(fake, client, 2, out, (size_t)(end - out), 0);
+}
+
+static void serve(fake_mysql *fake, int client)
+{
+    static const unsigned char ok[] = {0, 0, 0, 2, 0, 0, 0};
+    static const unsigned char record[5 + 0x4000] = {22, 3, 3, 0x40, 0, 2, 0, 0x3F, 0xFC, 3, 3};
+    if (!greet(fake, client) || !hear(fake, client))
+        return;
+    if (fake->drips_tls) {
+        send_bytes(fake, client, record, sizeof record, 50);
+        return;
+    }
+    if (fake->lets_in) {
+        if (send_packet(fake, client, 2, ok, sizeof ok, 0) && hear(fake, client))
+            send_packet(fake, client, 1, ok, sizeof ok, 1000);
+        return;
+    }
+    if (!fake->switches || !ask_for_plugin(fake, client) || !hear(fake, client))
+        return;
+    if (fake->then && send_packet(fake, client, 4, fake->then, strlen(fake->then), 0))
+        hear(fake, client);
+}
+
+static void *run(void *arg)
+{
+    fake_mysql *fake = arg;
+    while (!atomic_load(&fake->stops)) {
+        const int client = accept(fake->listener, NULL, NULL);
+        if (client < 0)
+            break;
+        atomic_fetch_add(&fake->connections, 1);
+        serve(fake, client);
+        close(client);
+    }
+    return NULL;
+}
+
+/* --- for tests --------------------------------------------------------------------------------------------- */
+
+void fake_mysql_start(fake_mysql *fake)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fake->listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(fake->listener, 10), 0);
+    assert_int_equal(getsockname(fake->listener, (struct sockaddr *)&address, &size), 0);
+    fake->port = ntohs(address.sin_port);
+    pthread_mutex_init(&fake->lock, NULL);
+    assert_int_equal(pthread_create(&fake->thread, NULL, run, fake), 0);
+}
+
+void fake_mysql_stop(fake_mysql *fake)
+{
+    atomic_store(&fake->stops, true);
+    shutdown(fake->listener, SHUT_RDWR);
+    pthread_join(fake->thread, NULL);
+    close(fake->listener);
+    pthread_mutex_destroy(&fake->lock);
+}
+
+bool fake_mysql_heard(fake_mysql *fake, const char *text)
+{
+    pthread_mutex_lock(&fake->lock);
+    const bool heard = memmem(fake->heard, fake->heard_size, text, strlen(text)) != NULL;
+    pthread_mutex_unlock(&fake->lock);
+    return heard;
+}
+
+size_t fake_mysql_heard_size(fake_mysql *fake)
+{
+    pthread_mutex_lock(&fake->lock);
+    const size_t size = fake->heard_size;
+    pthread_mutex_unlock(&fake->lock);
+    return size;
+}

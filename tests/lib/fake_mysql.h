@@ -1,0 +1,40 @@
+/* A server that speaks the beginning of MySQL's protocol as a hostile or broken one might: how it greets, how slowly, and
+ * how it wants the client to authenticate. It serves one connection after the other on a thread of its own, and keeps all
+ * that clients have sent. */
+#ifndef TESTS_LIB_FAKE_MYSQL_H
+#define TESTS_LIB_FAKE_MYSQL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct fake_mysql {
+    /* What it does; set before fake_mysql_start. */
+    bool offers_tls;      /* says that it can do TLS; it cannot */
+    const char *plugin;   /* of the greeting; NULL: mysql_native_password */
+    const char *switches; /* answers the login by asking for this plugin; NULL: it hangs up */
+    const char *question; /* what it sends with that; NULL: a scramble */
+    const char *then;     /* its next packet, after the client's answer; NULL: it hangs up */
+    int drip_ms;          /* the greeting comes one byte at a time, so many milliseconds apart; 0: all at once */
+    bool drips_tls;       /* begins with TLS when the client does, and never gets done */
+    bool lets_in;         /* accepts any login, and then drips the answer to the first statement */
+
+    int port;
+    int listener;
+    pthread_t thread;
+    atomic_bool stops;
+    atomic_int connections;    /* how many have come */
+    pthread_mutex_t lock;      /* of what follows */
+    unsigned char heard[8192]; /* all that clients have sent */
+    size_t heard_size;
+    size_t last_size; /* of what came last */
+} fake_mysql;
+
+void fake_mysql_start(fake_mysql *fake);
+void fake_mysql_stop(fake_mysql *fake);
+/* Has a client sent these bytes? How many has it sent in all? */
+bool fake_mysql_heard(fake_mysql *fake, const char *text);
+size_t fake_mysql_heard_size(fake_mysql *fake);
+
+#endif
