@@ -248,11 +248,13 @@ static void test_nested_names(void **state)
 
 static char warned[512];
 
+/* What was logged last at the level that `user` points to. */
 static void note_warning(void *user, simba_log_level level, const char *text)
 {
-    (void)user;
-    if (level == SIMBA_LOG_WARN)
+    ref_lock();
+    if (level == *(const simba_log_level *)user)
         snprintf(warned, sizeof warned, "%s", text);
+    ref_unlock();
 }
 
 /* Nobody tells a LeaderLatch that its node was removed, so whoever removes it is warned; not so for one of ours. */
@@ -263,7 +265,10 @@ static void test_warns_of_jvm_owner(void **state)
     simba_error err = {0};
     simba_client *client = NULL;
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    simba_log_level warning = SIMBA_LOG_WARN;
     options.log = note_warning;
+    options.log_user = &warning;
+    warned[0] = '\0';
     snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/warns", zookeeper.port);
     assert_int_equal(simba_client_open(url, &options, &err, &client), 0);
     simba_locker *locker = new_locker(client, "m");
@@ -277,6 +282,37 @@ static void test_warns_of_jvm_owner(void **state)
     assert_int_equal(simba_client_force_release(client, "m", &err), 0);
     assert_non_null(strstr(warned, "LeaderLatch"));
     zookeeper_close(raw);
+    simba_client_close(client);
+}
+
+/* The server grants less than was asked for, by its own limit of twenty ticks. Whose stop margin does not fit any more is told,
+ * and nobody can be made with such a margin from then on. */
+static void test_shorter_session(void **state)
+{
+    (void)state;
+    char url[96];
+    simba_error err = {0};
+    simba_client *client = NULL;
+    simba_contender *early = NULL;
+    simba_contender *late = NULL;
+    simba_log_level level = SIMBA_LOG_ERROR;
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    simba_contender_options contender = SIMBA_CONTENDER_OPTIONS_INIT;
+    options.log = note_warning;
+    options.log_user = &level;
+    contender.timing.stop_margin_ms = 9000;
+    warned[0] = '\0';
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/shorter?session-timeout=30s", zookeeper.port);
+    assert_int_equal(simba_client_open(url, &options, &err, &client), 0);
+    assert_int_equal(simba_contender_new(client, "m", &contender, &err, &early), 0);
+    assert_int_equal(simba_contender_start(early), 0);
+    assert_true(REF_WITHIN(LONG_MS, strstr(warned, "m cannot be led: the server grants a session of 10000 ms")));
+    assert_int_equal(simba_contender_new(client, "m", &contender, &err, &late), SIMBA_EINVAL);
+    assert_non_null(strstr(err.text, "10000 ms"));
+    contender.timing.stop_margin_ms = 3000;
+    assert_int_equal(simba_contender_new(client, "m", &contender, &err, &late), 0);
+    simba_contender_free(late);
+    simba_contender_free(early);
     simba_client_close(client);
 }
 
@@ -592,6 +628,7 @@ int main(void)
         cmocka_unit_test(test_excludes_jvm_for_any_name),
         cmocka_unit_test(test_nested_names),
         cmocka_unit_test(test_warns_of_jvm_owner),
+        cmocka_unit_test(test_shorter_session),
         cmocka_unit_test(test_rights),
         cmocka_unit_test(test_no_herd),
         cmocka_unit_test(test_close_on_exec),
