@@ -43,7 +43,10 @@ static int release(simba_client *client, const char *mutex, bool yes)
         return CLI_FAILED;
     }
     error.code = simba_client_force_release(client, mutex, &error);
-    return error.code == 0 ? CLI_OK : cli_failure(COMMAND, &error);
+    if (error.code < 0)
+        return cli_failure(COMMAND, &error);
+    cli_show_warnings(true); /* the store may know that the owner will not be told */
+    return CLI_OK;
 }
 
 int cmd_release(cli_globals *globals, int argc, char **argv)

@@ -218,9 +218,10 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
     if (!client->store)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     rc = client->backend->init(client->store, &client->host, client->url, err);
-    return rc < 0 || !client->timing.session
-               ? rc
-               : simba__timing_check_session(&client->timing, client->backend->session_ms(client->store), err);
+    if (rc < 0 || !client->timing.session)
+        return rc;
+    atomic_store(&client->session_ms, client->backend->session_ms(client->store));
+    return simba__timing_check_session(&client->timing, atomic_load(&client->session_ms), err);
 }
 
 /* From here on the store is open, and has to be closed before anything is torn down. */

@@ -58,6 +58,7 @@ struct simba_client {
     bool store_closed;
 
     _Atomic int64_t session_until_ns; /* INT64_MAX where leases are not sessions */
+    _Atomic int64_t session_ms;       /* where they are: how long one lasts, as asked for and later as granted */
 
     simba_stats stats;
     simba_error last_cause; /* the latest complaint about the store, so that 100,000 contenders do not all repeat it */

@@ -182,12 +182,28 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
     }
 }
 
+/* A server may grant a shorter session than was asked for. Contenders whose stop margin does not fit into it never lead, and
+ * whoever wonders why is told. */
+static void check_margins(simba_client *client, int64_t ms)
+{
+    for (const simba__party *party = client->parties; party; party = party->next) {
+        const simba__member *member = (const simba__member *)(const void *)party;
+        if (party->type->is_member && simba__timing_check_session(member->machine.timing, ms, NULL) < 0)
+            simba__log(client, SIMBA_LOG_ERROR,
+                       "%s cannot be led: the server grants a session of %lld ms, and a stop margin of %lld ms is more "
+                       "than a third of it; have the server grant more, or ask for less time to stop",
+                       party->topic->mutex, (long long)ms, (long long)member->machine.timing->ms.stop_margin_ms);
+    }
+}
+
 /* Holders find the new end when they look at the old one. */
 static void host_session(simba_host *host, simba_local from, int64_t ms)
 {
     simba_client *client = of(host);
     const simba_local until = simba__local_add(from, simba__session_ns(&client->timing, ms));
     atomic_store(&client->session_until_ns, until.ns);
+    if (atomic_exchange(&client->session_ms, ms) != ms)
+        check_margins(client, ms);
 }
 
 /* --- the rest -------------------------------------------------------------------------------------- */

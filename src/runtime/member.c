@@ -33,7 +33,7 @@ static int resolve_timing(simba__member *member, simba_client *client, const sim
                                          client->timing.session, err, member->own_timing);
     return rc < 0 || !client->timing.session
                ? rc
-               : simba__timing_check_session(member->own_timing, client->backend->session_ms(client->store), err);
+               : simba__timing_check_session(member->own_timing, atomic_load(&client->session_ms), err);
 }
 
 static int make_id(simba__member *member, const char *id, simba_error *err)

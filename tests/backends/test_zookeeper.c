@@ -121,37 +121,40 @@ static void test_unreachable(void **state)
 
 /* --- names ------------------------------------------------------------------------------------------------ */
 
+/* The node of a mutex is named as on the JVM; what cannot be a node is refused, with the reason. */
 static void test_names(void **state)
 {
     (void)state;
-    static const struct {
-        const char *mutex, *path;
-    } cases[] = {
-        {"orders", "/simba/orders"},
-        {"a b%c:{d}", "/simba/a b%c:{d}"},
-        {"50%", "/simba/50%"},
-        {"a/b", "/simba/a%2Fb"},
-        {"a%2Fb", "/simba/a%252Fb"},
-        {"%/", "/simba/%%2F"},
-        {".", "/simba/%2E"},
-        {"..", "/simba/%2E%2E"},
-        {"...", "/simba/..."},
-        {"a\x7f"
-         "b",
-         "/simba/a%7Fb"},
-        {"caf\xc3\xa9", "/simba/caf\xc3\xa9"},
-        {"\xc2\x85", "/simba/%C2%85"},
-        {"\xee\x80\x80", "/simba/%EE%80%80"},
-        {"\xef\xbf\xbd", "/simba/%EF%BF%BD"},
-        {"\xf0\x9f\xa6\x81", "/simba/%F0%9F%A6%81"},
+    static const char *const good[] = {
+        "orders", "a b%c:{d}",   "50%",       "a/b",         "a/b/c",     "a%2Fb",        "...",          "a/...",
+        ".a",     "caf\xc3\xa9", "x-latch-1", "x-latch-1/y", "\xc2\xa0x", "\xed\x9f\xbf", "\xef\xbf\xaf",
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *path = simba__zk_mutex_path("/simba", cases[i].mutex);
-        assert_string_equal(path, cases[i].path);
-        char *mutex = simba__zk_mutex_of(strrchr(path, '/') + 1);
-        assert_string_equal(mutex, cases[i].mutex);
-        simba__free(path);
-        simba__free(mutex);
+    static const struct {
+        const char *mutex, *says;
+    } bad[] = {
+        {"/", "slash"},
+        {"/a", "slash"},
+        {"a/", "slash"},
+        {"a//b", "slash"},
+        {".", "\".\""},
+        {"a/..", "\"..\""},
+        {"./a", "\".\""},
+        {"\xc2\x85", "character"},
+        {"a\xee\x80\x80", "character"},
+        {"\xef\xbf\xbd", "character"},
+        {"\xf0\x9f\xa6\x81", "character"},
+        {"a/x-latch-0000000001", "latch-"},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        simba_error err = {0};
+        if (simba__zk_check_mutex(good[i], &err) < 0)
+            fail_msg("%s: %s", good[i], err.text);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        simba_error err = {0};
+        assert_int_equal(simba__zk_check_mutex(bad[i].mutex, &err), SIMBA_EINVAL);
+        if (!strstr(err.text, bad[i].says) || !strstr(err.text, "ZooKeeper"))
+            fail_msg("%s: %s", bad[i].mutex, err.text);
     }
     char one[ZK_PREFIX_MAX];
     char other[ZK_PREFIX_MAX];
@@ -162,6 +165,155 @@ static void test_names(void **state)
     assert_string_not_equal(one, other);
     assert_true(simba__zk_order("_c_z-latch-0000000001", "_c_a-latch-0000000002") < 0);
     assert_true(simba__zk_order("_c_latch-9-latch-0000000010", "_c_a-latch-0000000009") > 0);
+    assert_true(simba__zk_is_contender(one));
+    assert_false(simba__zk_is_contender("b"));
+}
+
+struct seen {
+    unsigned rows;
+    char text[512]; /* "mutex=owner+waiters " of each */
+};
+
+static void note_row(const simba_listing *row, void *user)
+{
+    struct seen *seen = user;
+    const size_t length = strlen(seen->text);
+    seen->rows++;
+    snprintf(seen->text + length, sizeof seen->text - length, "%s=%s+%lld ", row->mutex, row->owner->id,
+             (long long)row->waiters);
+}
+
+static void assert_listed(simba_client *client, const char *pattern, const char *text)
+{
+    struct seen seen = {0};
+    simba_error err = {0};
+    if (simba_client_list(client, pattern, note_row, &seen, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(seen.text, text);
+}
+
+/* A contender of Simba on the JVM: the node of mutex `a/b` is /simba/a/b, and "%" means nothing special there. */
+static void test_excludes_jvm_for_any_name(void **state)
+{
+    (void)state;
+    static const char *const mutexes[] = {"plain", "a/b", "a%2Fb", "100%41"};
+    simba_error err = {0};
+    zhandle_t *raw = raw_zookeeper_open(zookeeper.port, NULL);
+    simba_client *client = open_client("", "/jvm");
+    raw_zookeeper_create(raw, "/jvm", "", ZOO_PERSISTENT);
+    raw_zookeeper_create(raw, "/jvm/simba", "", ZOO_PERSISTENT);
+    raw_zookeeper_create(raw, "/jvm/simba/a", "", ZOO_PERSISTENT);
+    for (size_t i = 0; i < sizeof mutexes / sizeof *mutexes; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "/jvm/simba/%s", mutexes[i]);
+        assert_int_equal(raw_zookeeper_create(raw, path, "", ZOO_PERSISTENT), ZOK);
+        strcat(path, "/_c_0-latch-");
+        assert_int_equal(raw_zookeeper_create(raw, path, "jvm", ZOO_EPHEMERAL_SEQUENTIAL), ZOK);
+        simba_locker *locker = new_locker(client, mutexes[i]);
+        assert_int_equal(simba_locker_acquire(locker, 0, &err), SIMBA_ETIMEDOUT);
+        assert_non_null(strstr(err.text, "jvm"));
+        simba_locker_free(locker);
+    }
+    zookeeper_close(raw);
+    simba_client_close(client);
+}
+
+/* `a` and `a/b` are two mutexes: neither is taken for a contender of the other, by those who lock and those who list. */
+static void test_nested_names(void **state)
+{
+    (void)state;
+    simba_error err = {0};
+    simba_client *client = open_client("", "/nested");
+    static const char *const names[] = {"a/b", "a", "a/0", "x/y/z"};
+    simba_locker *lockers[4];
+    for (size_t i = 0; i < 4; i++) {
+        simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+        options.id = names[i];
+        assert_int_equal(simba_locker_new(client, names[i], &options, NULL, &lockers[i]), 0);
+        assert_int_equal(simba_locker_acquire(lockers[i], 0, &err), 0);
+    }
+    assert_listed(client, "a", "a=a+0 ");
+    assert_listed(client, "*/b", "a/b=a/b+0 ");
+    assert_listed(client, "a/0", "a/0=a/0+0 ");
+    assert_listed(client, "x*", "x/y/z=x/y/z+0 "); /* x and x/y have no contenders */
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(simba_locker_release(lockers[i], &err), 0);
+        assert_int_equal(simba_locker_acquire(lockers[i], 0, &err), 0);
+        simba_locker_free(lockers[i]);
+    }
+    assert_listed(client, "a", ""); /* only a/b and a/0 show that it may have been one */
+    assert_listed(client, "a/b", "a/b=+0 ");
+    simba_client_close(client);
+}
+
+static char warned[512];
+
+/* What was logged last at the level that `user` points to. */
+static void note_warning(void *user, simba_log_level level, const char *text)
+{
+    ref_lock();
+    if (level == *(const simba_log_level *)user)
+        snprintf(warned, sizeof warned, "%s", text);
+    ref_unlock();
+}
+
+/* Nobody tells a LeaderLatch that its node was removed, so whoever removes it is warned; not so for one of ours. */
+static void test_warns_of_jvm_owner(void **state)
+{
+    (void)state;
+    char url[64];
+    simba_error err = {0};
+    simba_client *client = NULL;
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    simba_log_level warning = SIMBA_LOG_WARN;
+    options.log = note_warning;
+    options.log_user = &warning;
+    warned[0] = '\0';
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/warns", zookeeper.port);
+    assert_int_equal(simba_client_open(url, &options, &err, &client), 0);
+    simba_locker *locker = new_locker(client, "m");
+    assert_int_equal(simba_locker_acquire(locker, 0, &err), 0);
+    assert_int_equal(simba_client_force_release(client, "m", &err), 0);
+    assert_string_equal(warned, "");
+    simba_locker_free(locker);
+    zhandle_t *raw = raw_zookeeper_open(zookeeper.port, NULL);
+    const char latch[] = "/warns/simba/m/_c_3c3a3b34-8f3a-4b6e-9d5a-3f7a0c4f5e11-latch-";
+    assert_int_equal(raw_zookeeper_create(raw, latch, "jvm", ZOO_EPHEMERAL_SEQUENTIAL), ZOK);
+    assert_int_equal(simba_client_force_release(client, "m", &err), 0);
+    assert_non_null(strstr(warned, "LeaderLatch"));
+    zookeeper_close(raw);
+    simba_client_close(client);
+}
+
+/* The server grants less than was asked for, by its own limit of twenty ticks. Whose stop margin does not fit any more is told,
+ * and nobody can be made with such a margin from then on. */
+static void test_shorter_session(void **state)
+{
+    (void)state;
+    char url[96];
+    simba_error err = {0};
+    simba_client *client = NULL;
+    simba_contender *early = NULL;
+    simba_contender *late = NULL;
+    simba_log_level level = SIMBA_LOG_ERROR;
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    simba_contender_options contender = SIMBA_CONTENDER_OPTIONS_INIT;
+    options.log = note_warning;
+    options.log_user = &level;
+    contender.timing.stop_margin_ms = 9000;
+    warned[0] = '\0';
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/shorter?session-timeout=30s", zookeeper.port);
+    assert_int_equal(simba_client_open(url, &options, &err, &client), 0);
+    assert_int_equal(simba_contender_new(client, "m", &contender, &err, &early), 0);
+    assert_int_equal(simba_contender_start(early), 0);
+    assert_true(REF_WITHIN(LONG_MS, strstr(warned, "m cannot be led: the server grants a session of 10000 ms")));
+    assert_int_equal(simba_contender_new(client, "m", &contender, &err, &late), SIMBA_EINVAL);
+    assert_non_null(strstr(err.text, "10000 ms"));
+    contender.timing.stop_margin_ms = 3000;
+    assert_int_equal(simba_contender_new(client, "m", &contender, &err, &late), 0);
+    simba_contender_free(late);
+    simba_contender_free(early);
+    simba_client_close(client);
 }
 
 /* --- rights ------------------------------------------------------------------------------------------------- */
@@ -473,6 +625,10 @@ int main(void)
         cmocka_unit_test(test_lease_options),
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_excludes_jvm_for_any_name),
+        cmocka_unit_test(test_nested_names),
+        cmocka_unit_test(test_warns_of_jvm_owner),
+        cmocka_unit_test(test_shorter_session),
         cmocka_unit_test(test_rights),
         cmocka_unit_test(test_no_herd),
         cmocka_unit_test(test_close_on_exec),

@@ -183,6 +183,7 @@ static bool beat_next(simba_client *client)
 {
     zk_store *store = client->store;
     struct pollfd timer = {.fd = client->reactor.timer, .events = POLLIN};
+    store->session.live.beat_at = client->now;
     client->host.timer_set(&client->host, &store->session.beat, client->now);
     simba__keeper_arm(client);
     return poll(&timer, 1, (int)LONG_MS) == 1;
@@ -191,8 +192,8 @@ static bool beat_next(simba_client *client)
 static bool has_beaten(simba_client *client, unsigned long long times)
 {
     simba__enter(client);
-    const zk_session *session = &((zk_store *)client->store)->session;
-    const bool beaten = session->connected && session->sent >= session->answered && session->answered >= times;
+    const zk_liveness *live = &((zk_store *)client->store)->session.live;
+    const bool beaten = live->link == ZK_CONNECTED && live->answered >= times;
     simba__leave(client);
     return beaten;
 }

@@ -1,5 +1,6 @@
 /* An ensemble of three ZooKeeper servers, whose members die one after the other while contenders hand a mutex round: the
- * leader of the ensemble among them. Nobody loses anything: the session moves on to another server in time. */
+ * leader of the ensemble among them, or stand still. Nobody loses anything: the session moves on to another server in time. */
+#include <netinet/in.h>
 #include <signal.h>
 #include <simba.h>
 #include <stdio.h>
@@ -9,6 +10,9 @@
 #include "faults/arena.h"
 #include "lib/run_zookeeper.h"
 #include "lib/server.h"
+
+#include "backends/zookeeper/zookeeper.h"
+#include "runtime/client.h"
 
 #define SESSION_MS (ref_scaled_ms(12000))
 
@@ -76,6 +80,63 @@ static void test_leader_killed(void **state)
     }
 }
 
+/* The server that a client is connected to; NULL: none just now. */
+static server *server_of(simba_client *client)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    simba__enter(client);
+    const zk_session *session = &((zk_store *)client->store)->session;
+    const bool known = session->live.link == ZK_CONNECTED &&
+                       zookeeper_get_connected_host(session->zh, (struct sockaddr *)&address, &size) != NULL;
+    simba__leave(client);
+    for (unsigned i = 0; known && i < SERVER_ENSEMBLE; i++)
+        if (server_nth(&ensemble, i)->port == ntohs(((struct sockaddr_in *)&address)->sin_port))
+            return server_nth(&ensemble, i);
+    return NULL;
+}
+
+static simba_client *leading_client(void)
+{
+    for (unsigned i = 0; i < N; i++)
+        if (arena.inside == &arena.contenders[i])
+            return clients[i];
+    return NULL;
+}
+
+/* Everybody knows the followers only. */
+static int setup_followers(void **state)
+{
+    (void)state;
+    char url[256];
+    const server *leader = leader_of_ensemble();
+    int length = snprintf(url, sizeof url, "zookeeper://");
+    for (unsigned i = 0; i < SERVER_ENSEMBLE; i++)
+        if (server_nth(&ensemble, i) != leader)
+            length +=
+                snprintf(url + length, sizeof url - (size_t)length, "127.0.0.1:%d,", server_nth(&ensemble, i)->port);
+    snprintf(url + length - 1, sizeof url - (size_t)length, "/deep/down?session-timeout=%lldms", (long long)SESSION_MS);
+    open_arena(url, (simba_timing)SIMBA_TIMING_INHERIT);
+    return 0;
+}
+
+/* The server of the one that leads, a follower, stands still: its connections stay, and it accepts new ones, but it answers nothing. The session moves
+ * to another server in time; when the first one goes on, it knows nothing of that, and answers from the past. */
+static void test_server_frozen(void **state)
+{
+    (void)state;
+    ref_scene("server frozen");
+    simba_client *client = leading_client();
+    server *frozen = server_of(client);
+    assert_non_null(frozen);
+    const unsigned grants = grants_now();
+    server_signal(frozen, SIGSTOP);
+    assert_true(REF_WITHIN(ARENA_LONG_MS, server_of(client) && server_of(client) != frozen));
+    assert_int_equal(grants_now(), grants);
+    server_signal(frozen, SIGCONT);
+    assert_goes_round();
+}
+
 static bool start(server *s)
 {
     return server_start_ensemble(s, NULL);
@@ -83,6 +144,9 @@ static bool start(server *s)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_leader_killed, setup, teardown)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_server_frozen, setup_followers, teardown),
+        cmocka_unit_test_setup_teardown(test_leader_killed, setup, teardown),
+    };
     return RUN_ZOOKEEPER_TESTS(tests, &ensemble, start);
 }

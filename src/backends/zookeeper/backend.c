@@ -135,7 +135,14 @@ static void zk_fini(void *instance)
     simba__zk_topics_fini(self);
     simba__zk_nodes_fini(self);
     simba__zk_queues_fini(self);
+    simba__zk_expected_fini(&self->session.expected);
     simba__zk_options_free(&self->options);
+}
+
+static int zk_accepts(const simba_url *url, const char *mutex, simba_error *err)
+{
+    (void)url;
+    return simba__zk_check_mutex(mutex, err);
 }
 
 static const char *const schemes[] = {SIMBA__SCHEMES_zookeeper, NULL};
@@ -156,5 +163,6 @@ const simba_backend simba__backend_zookeeper = {
     .woken = zk_woken,
     .close = zk_close,
     .fini = zk_fini,
+    .accepts = zk_accepts,
     .session_ms = zk_session_ms,
 };

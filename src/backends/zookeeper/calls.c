@@ -64,7 +64,7 @@ void simba__zk_watch_free(zk_watch *watch)
 void simba__zk_watches_drop(zk_store *self)
 {
     for (zk_op *op = self->ops; op; op = op->next)
-        op->watch = NULL;
+        op->watch = op->guard = NULL;
     while (self->watches)
         simba__zk_watch_free(self->watches);
 }
@@ -79,16 +79,21 @@ static void on_watch(zhandle_t *zh, int type, int state, const char *path, void 
     simba__zk_watch_free(watch);
 }
 
-/* The watch that was to be set with the call, if there was one: is it? */
-static zk_watch *taken(zk_op *op, bool set)
+/* The watch in this place, which was to be set with the call, if there was one: is it? */
+static zk_watch *taken_from(zk_watch **place, bool set)
 {
-    zk_watch *watch = op->watch;
-    op->watch = NULL;
+    zk_watch *watch = *place;
+    *place = NULL;
     if (watch && !set) {
         simba__zk_watch_free(watch);
         watch = NULL;
     }
     return watch;
+}
+
+static zk_watch *taken(zk_op *op, bool set)
+{
+    return taken_from(&op->watch, set);
 }
 
 /* The call could not be made: neither is the watch set. */
@@ -100,15 +105,26 @@ static void watch_made(zk_op *op, unsigned calls_before)
 
 /* --- calls ---------------------------------------------------------------------------------------------- */
 
-/* Made under the library's lock. */
-#define CALL(op, call)                                                                                                 \
+/* Made under the library's lock. `reply` is what the answer consists of. */
+#define CALL(op, reply, call)                                                                                          \
     do {                                                                                                               \
-        simba__zk_session_gather((op)->store);                                                                         \
+        if (!about_to_call((op), (reply)))                                                                             \
+            break;                                                                                                     \
         simba__zk_library_lock();                                                                                      \
         const int rc_ = (call);                                                                                        \
         simba__zk_library_unlock();                                                                                    \
         made((op), rc_);                                                                                               \
     } while (0)
+
+static bool about_to_call(zk_op *op, zk_reply reply)
+{
+    if (!simba__zk_expect(&op->store->session.expected, reply)) {
+        op->no_memory = true;
+        return false;
+    }
+    simba__zk_session_gather(op->store);
+    return true;
+}
 
 static zhandle_t *handle_of(const zk_op *op)
 {
@@ -138,6 +154,7 @@ static void made(zk_op *op, int rc)
         op->calls++;
         op->store->session.calls++;
     } else {
+        simba__zk_expect_not(&op->store->session.expected);
         note(op, rc);
     }
 }
@@ -168,7 +185,7 @@ static void on_synced(int rc, const char *value, const void *data)
 
 void simba__zk_call_sync(zk_op *op)
 {
-    CALL(op, zoo_async(handle_of(op), "/", on_synced, op));
+    CALL(op, ZK_REPLY_PATH, zoo_async(handle_of(op), "/", on_synced, op));
 }
 
 /* Whether they are there is shown by what comes after. */
@@ -196,7 +213,7 @@ void simba__zk_call_make_parents(zk_op *op, const char *path)
     for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
         if (slash)
             *slash = '\0';
-        CALL(op, zoo_acreate(handle_of(op), part, "", 0, simba__zk_acl(op->store), mode, on_parent, op));
+        CALL(op, ZK_REPLY_PATH, zoo_acreate(handle_of(op), part, "", 0, simba__zk_acl(op->store), mode, on_parent, op));
         if (!slash)
             break;
         *slash = '/';
@@ -204,11 +221,27 @@ void simba__zk_call_make_parents(zk_op *op, const char *path)
     simba__free(part);
 }
 
+/* The path of the child that the server has made: that of the call, and a number. NULL: it is something else. */
+static const char *name_of_made(const zk_node *node, const char *path)
+{
+    const size_t length = strlen(node->queue->path);
+    if (!path || strncmp(path, node->queue->path, length) != 0 || path[length] != '/')
+        return NULL;
+    const char *name = path + length + 1;
+    return strncmp(name, node->prefix, strlen(node->prefix)) == 0 && !strchr(name, '/') ? name : NULL;
+}
+
 static void entered(zk_op *op, zk_node *node, const char *path, const struct Stat *stat)
 {
     zk_store *self = op->store;
+    const char *name = name_of_made(node, path);
+    if (!name || !stat || stat->czxid <= 0) {
+        node->place = ZK_UNSURE;
+        note(op, ZK_MALFORMED);
+        return;
+    }
     simba__free(node->name);
-    node->name = keep(op, strrchr(path, '/') + 1);
+    node->name = keep(op, name);
     node->place = node->name ? ZK_HERE : ZK_UNSURE;
     node->czxid = stat->czxid;
     node->ctime_ms = stat->ctime;
@@ -240,8 +273,9 @@ void simba__zk_call_enter(zk_op *op)
         return;
     node->place = ZK_ENTERING;
     const unsigned before = op->calls;
-    CALL(op, zoo_acreate2(handle_of(op), path, node->id, (int)strlen(node->id), simba__zk_acl(op->store),
-                          ZOO_EPHEMERAL_SEQUENTIAL, on_entered, op));
+    CALL(op, ZK_REPLY_PATH_STAT,
+         zoo_acreate2(handle_of(op), path, node->id, (int)strlen(node->id), simba__zk_acl(op->store),
+                      ZOO_EPHEMERAL_SEQUENTIAL, on_entered, op));
     if (op->calls == before)
         node->place = ZK_ABSENT;
     simba__free(path);
@@ -264,20 +298,35 @@ static const char *first_of_ours(const zk_node *node, const struct String_vector
     return ours;
 }
 
+/* What a server says that nobody has checked before: names of nodes, each not empty and without a slash. */
+static bool are_names(zk_op *op, const struct String_vector *strings)
+{
+    bool good = strings && strings->count >= 0 && (strings->count == 0 || strings->data);
+    for (int32_t i = 0; good && i < strings->count; i++)
+        good = strings->data[i] && strings->data[i][0] && !strchr(strings->data[i], '/');
+    if (!good)
+        note(op, ZK_MALFORMED);
+    return good;
+}
+
 static void look_at_children(zk_op *op, const struct String_vector *children)
 {
     zk_node *node = op->node;
     const char *ours = first_of_ours(node, children);
     const char *leader = NULL;
     const char *before = NULL;
+    size_t contenders = 0;
     for (int32_t i = 0; i < children->count; i++) {
         const char *child = children->data[i];
+        if (!simba__zk_is_contender(child))
+            continue;
+        contenders++;
         if (!leader || simba__zk_order(child, leader) < 0)
             leader = child;
         if (ours && simba__zk_order(child, ours) < 0 && (!before || simba__zk_order(child, before) > 0))
             before = child;
     }
-    op->children = (size_t)children->count;
+    op->children = contenders;
     op->leader = leader ? keep(op, leader) : NULL;
     op->before = before ? keep(op, before) : NULL;
     op->found = ours != NULL;
@@ -297,18 +346,18 @@ static void on_children(int rc, const struct String_vector *strings, const void 
         return;
     simba__zk_op_forget(op);
     taken(op, rc == ZOK);
-    if (rc == ZOK)
-        look_at_children(op, strings);
-    else if (rc == ZNONODE)
+    if (rc == ZNONODE)
         op->missing = true;
-    else
+    else if (rc != ZOK)
         note(op, rc);
+    else if (are_names(op, strings))
+        look_at_children(op, strings);
     simba__zk_op_go(op);
 }
 
 void simba__zk_call_children(zk_op *op, const char *path)
 {
-    CALL(op, zoo_aget_children(handle_of(op), path, 0, on_children, op));
+    CALL(op, ZK_REPLY_NAMES, zoo_aget_children(handle_of(op), path, 0, on_children, op));
 }
 
 static void on_names(int rc, const struct String_vector *strings, const void *data)
@@ -316,24 +365,42 @@ static void on_names(int rc, const struct String_vector *strings, const void *da
     zk_op *op = simba__zk_op_answered(data);
     if (!op)
         return;
-    if (rc == ZOK && strings->count > 0) {
-        op->names = simba__calloc((size_t)strings->count, sizeof *op->names);
-        op->no_memory |= !op->names;
-        for (int32_t i = 0; op->names && i < strings->count; i++) {
-            op->names[i] = keep(op, strings->data[i]);
-            op->name_count += op->names[i] != NULL;
-            if (!op->names[i])
-                break;
-        }
-    } else if (rc != ZOK && rc != ZNONODE) {
+    const bool good = rc == ZOK && are_names(op, strings);
+    for (int32_t i = 0; good && i < strings->count; i++)
+        if (!simba__zk_op_add_name(op, NULL, strings->data[i]))
+            break;
+    if (rc != ZOK && rc != ZNONODE)
         note(op, rc);
-    }
     simba__zk_op_go(op);
 }
 
 void simba__zk_call_names(zk_op *op, const char *path)
 {
-    CALL(op, zoo_aget_children(handle_of(op), path, 0, on_names, op));
+    CALL(op, ZK_REPLY_NAMES, zoo_aget_children(handle_of(op), path, 0, on_names, op));
+}
+
+static void on_row(int rc, const struct String_vector *strings, const void *data)
+{
+    zk_op *op = simba__zk_op_answered(data);
+    if (!op)
+        return;
+    simba__zk_op_forget(op);
+    if (rc == ZNONODE)
+        op->missing = true;
+    else if (rc != ZOK)
+        note(op, rc);
+    else if (are_names(op, strings)) {
+        look_at_children(op, strings);
+        for (int32_t i = 0; i < strings->count; i++)
+            if (!simba__zk_is_contender(strings->data[i]) && !simba__zk_op_add_name(op, NULL, strings->data[i]))
+                break;
+    }
+    simba__zk_op_go(op);
+}
+
+void simba__zk_call_row(zk_op *op, const char *path)
+{
+    CALL(op, ZK_REPLY_NAMES, zoo_aget_children(handle_of(op), path, 0, on_row, op));
 }
 
 /* --- calls about one node --------------------------------------------------------------------------------- */
@@ -345,7 +412,7 @@ static void show_owner(zk_op *op, const char *child, const char *id, int length,
                               .transition_at_ms = INT64_MAX,
                               .token = (uint64_t)stat->czxid};
     char text[SIMBA_ID_MAX + 8] = "";
-    if (length > 0)
+    if (id && length > 0)
         memcpy(text, id, (size_t)length < sizeof text - 1 ? (size_t)length : sizeof text - 1);
     /* A latch of Curator's need not have an id, and yet it leads. */
     const char *shown = text[0] ? text : child;
@@ -357,12 +424,12 @@ static void on_owner(int rc, const char *value, int length, const struct Stat *s
     zk_op *op = simba__zk_op_answered(data);
     if (!op)
         return;
-    if (rc == ZOK)
+    if (rc == ZOK && op->leader && stat)
         show_owner(op, op->leader, value, length, stat);
     else if (rc == ZNONODE)
         op->vanished = true;
     else
-        note(op, rc);
+        note(op, rc == ZOK ? ZK_MALFORMED : rc);
     simba__zk_op_go(op);
 }
 
@@ -371,7 +438,7 @@ void simba__zk_call_owner(zk_op *op, const char *path)
     char *child = child_path(op, path, op->leader);
     if (!child)
         return;
-    CALL(op, zoo_aget(handle_of(op), child, 0, on_owner, op));
+    CALL(op, ZK_REPLY_DATA_STAT, zoo_aget(handle_of(op), child, 0, on_owner, op));
     simba__free(child);
 }
 
@@ -392,7 +459,7 @@ void simba__zk_call_delete(zk_op *op, const char *path, const char *child)
     char *whole = child_path(op, path, child);
     if (!whole)
         return;
-    CALL(op, zoo_adelete(handle_of(op), whole, -1, on_deleted, op));
+    CALL(op, ZK_REPLY_EMPTY, zoo_adelete(handle_of(op), whole, -1, on_deleted, op));
     simba__free(whole);
 }
 
@@ -406,7 +473,7 @@ static void on_before(int rc, const char *value, int length, const struct Stat *
     zk_watch *watch = taken(op, rc == ZOK);
     if (watch && watch->node)
         watch->node->before = watch;
-    if (rc == ZOK && op->leader && strcmp(op->leader, op->before) == 0)
+    if (rc == ZOK && stat && op->leader && strcmp(op->leader, op->before) == 0)
         show_owner(op, op->leader, value, length, stat);
     else if (rc == ZNONODE)
         op->vanished = true;
@@ -421,7 +488,7 @@ void simba__zk_call_stand_behind(zk_op *op, zk_watch *watch)
     char *path = child_path(op, op->node->queue->path, op->before);
     op->watch = watch;
     if (path)
-        CALL(op, zoo_awget(handle_of(op), path, on_watch, watch, on_before, op));
+        CALL(op, ZK_REPLY_DATA_STAT, zoo_awget(handle_of(op), path, on_watch, watch, on_before, op));
     watch_made(op, calls);
     simba__free(path);
 }
@@ -432,28 +499,29 @@ static void on_own(int rc, const char *value, int length, const struct Stat *sta
     zk_op *op = simba__zk_op_answered(data);
     if (!op)
         return;
-    zk_watch *watch = taken(op, rc == ZOK);
-    if (watch && watch->node)
-        watch->node->guard = watch;
-    if (rc == ZOK) {
+    zk_watch *guard = taken_from(&op->guard, rc == ZOK);
+    if (guard && guard->node)
+        guard->node->guard = guard;
+    if (rc == ZOK && stat && stat->czxid > 0) {
         op->node->czxid = stat->czxid;
         op->node->ctime_ms = stat->ctime;
     } else if (rc == ZNONODE) {
         op->vanished = true;
     } else {
-        note(op, rc);
+        note(op, rc == ZOK ? ZK_MALFORMED : rc);
     }
     simba__zk_op_go(op);
 }
 
-void simba__zk_call_own(zk_op *op, zk_watch *watch)
+void simba__zk_call_own(zk_op *op, zk_watch *guard)
 {
     const unsigned calls = op->calls;
     char *path = child_path(op, op->node->queue->path, op->node->name);
-    op->watch = watch;
+    op->guard = guard;
     if (path)
-        CALL(op, zoo_awget(handle_of(op), path, watch ? on_watch : NULL, watch, on_own, op));
-    watch_made(op, calls);
+        CALL(op, ZK_REPLY_DATA_STAT, zoo_awget(handle_of(op), path, guard ? on_watch : NULL, guard, on_own, op));
+    if (op->calls == calls)
+        taken_from(&op->guard, false);
     simba__free(path);
 }
 
@@ -474,7 +542,7 @@ void simba__zk_call_queue_watch(zk_op *op, zk_watch *watch)
 {
     const unsigned calls = op->calls;
     op->watch = watch;
-    CALL(op, zoo_awget(handle_of(op), op->queue->path, on_watch, watch, on_queue, op));
+    CALL(op, ZK_REPLY_DATA_STAT, zoo_awget(handle_of(op), op->queue->path, on_watch, watch, on_queue, op));
     watch_made(op, calls);
 }
 
@@ -482,7 +550,7 @@ void simba__zk_call_children_watch(zk_op *op, const char *path, zk_watch *watch)
 {
     const unsigned calls = op->calls;
     op->watch = watch;
-    CALL(op, zoo_awget_children(handle_of(op), path, on_watch, watch, on_children, op));
+    CALL(op, ZK_REPLY_NAMES, zoo_awget_children(handle_of(op), path, on_watch, watch, on_children, op));
     watch_made(op, calls);
 }
 
@@ -503,6 +571,6 @@ void simba__zk_call_exists_watch(zk_op *op, const char *path, zk_watch *watch)
 {
     const unsigned calls = op->calls;
     op->watch = watch;
-    CALL(op, zoo_awexists(handle_of(op), path, on_watch, watch, on_watched_exists, op));
+    CALL(op, ZK_REPLY_STAT, zoo_awexists(handle_of(op), path, on_watch, watch, on_watched_exists, op));
     watch_made(op, calls);
 }

@@ -1,4 +1,4 @@
-/* ACQUIRE, RENEW and RELEASE: standing in the queue of a mutex.
+/* ACQUIRE and RELEASE: standing in the queue of a mutex.
  *
  *   enter     make our child and list all, in flight together: for a free mutex that is all. Where nobody else has come since
  *             we last led, making it is enough (see zk_queue)
@@ -113,29 +113,25 @@ static void win_or_ask_token(zk_op *op)
 
 /* --- waiting ------------------------------------------------------------------------------------------ */
 
-/* The one before us has gone. */
+/* The one before us has gone, or our own child has. */
 static void look_again(zk_op *op)
 {
     zk_node *node = op->node;
-    if (is_superseded(op) || !node->in_table || node->unwanted || node->place != ZK_HERE) {
+    const bool waits = node->place == ZK_HERE || node->place == ZK_ABSENT;
+    if (is_superseded(op) || !node->in_table || node->unwanted || !waits) {
         simba__zk_op_end(op);
-    } else if (node->behind_lead && node->czxid) {
+    } else if (node->place == ZK_HERE && node->behind_lead && node->guard && node->czxid) {
+        /* It was the first of all, so now we are: the guard would have told before that our child is gone. */
         node->called = false;
-        win(op); /* it was the first of all, so now we are */
+        win(op);
     } else {
         enter(op);
     }
 }
 
-static void before_gone(zk_watch *watch, int type)
+/* Have a waiter look whose turn it is, without being asked. */
+static void begin_to_look(zk_node *node)
 {
-    zk_node *node = watch->node;
-    if (!node)
-        return;
-    node->before = NULL;
-    node->called = true;
-    if (type != ZOO_DELETED_EVENT)
-        node->behind_lead = false; /* it is still there */
     if (node->op || node->unwanted)
         return; /* it will look */
     zk_op *op = simba__zk_op_new(node->store, NULL, look_again);
@@ -147,6 +143,18 @@ static void before_gone(zk_watch *watch, int type)
     op->persists = true;
     take_node(op, node);
     simba__zk_op_start(op);
+}
+
+static void before_gone(zk_watch *watch, int type)
+{
+    zk_node *node = watch->node;
+    if (!node)
+        return;
+    node->before = NULL;
+    node->called = true;
+    if (type != ZOO_DELETED_EVENT)
+        node->behind_lead = false; /* it is still there */
+    begin_to_look(node);
 }
 
 static void stood_behind(zk_op *op)
@@ -172,6 +180,20 @@ static void stood_behind(zk_op *op)
     simba__zk_op_complete(op, SIMBA_NOT_MINE, &op->owner);
 }
 
+static void guard_fired(zk_watch *watch, int type);
+
+/* Whoever is next to lead watches its own child too, so that it does not lead by one that somebody has removed. */
+static void guard_next(zk_op *op)
+{
+    zk_watch *guard = simba__zk_watch_new(op->store, guard_fired);
+    if (!guard) {
+        op->no_memory = true;
+        return;
+    }
+    guard->node = op->node;
+    simba__zk_call_own(op, guard);
+}
+
 static void stand_behind(zk_op *op)
 {
     zk_node *node = op->node;
@@ -182,6 +204,8 @@ static void stand_behind(zk_op *op)
     if (node->before)
         node->before->node = NULL;
     node->before = NULL;
+    if (behind_lead && !node->guard)
+        guard_next(op);
     zk_watch *watch = simba__zk_watch_new(op->store, before_gone);
     if (watch) {
         watch->node = node;
@@ -344,7 +368,15 @@ void simba__zk_acquire(zk_store *self, simba_request *request)
 static void taken_away(zk_node *node)
 {
     zk_store *self = node->store;
-    if (node->place != ZK_LEADS || node->unwanted)
+    if (node->unwanted)
+        return;
+    if (node->place == ZK_HERE) {
+        node->place = ZK_ABSENT; /* it has lost its place, and gets in line again */
+        node->called = true;
+        begin_to_look(node);
+        return;
+    }
+    if (node->place != ZK_LEADS)
         return;
     node->place = ZK_REVOKED;
     simba__zk_node_attended(node);
@@ -359,7 +391,7 @@ static void guard_fired(zk_watch *watch, int type)
     node->guard = NULL;
     if (type == ZOO_DELETED_EVENT)
         taken_away(node);
-    else
+    else if (node->place == ZK_LEADS)
         look_after_later(node); /* somebody has touched it */
 }
 
@@ -419,50 +451,6 @@ static void ask_for_leader(zk_op *op)
     simba__zk_op_step(op, leader_known);
     simba__zk_call_owner(op, node->queue->path);
     simba__zk_op_go(op);
-}
-
-/* --- RENEW ------------------------------------------------------------------------------------------------ */
-
-static void still_there(zk_op *op)
-{
-    zk_node *node = op->node;
-    if (!simba__zk_op_good(op))
-        return;
-    if (op->vanished || node->place == ZK_REVOKED) {
-        simba__zk_node_drop(node);
-        simba__zk_op_complete(op, SIMBA_REVOKED, NULL);
-    } else {
-        const simba_owner owner = simba__zk_node_owner(node);
-        simba__zk_op_complete(op, SIMBA_MINE, &owner);
-    }
-}
-
-static void look_after(zk_op *op)
-{
-    zk_node *node = op->node;
-    if (!node->in_table || (node->place != ZK_LEADS && node->place != ZK_REVOKED)) {
-        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
-        return;
-    }
-    simba__zk_op_step(op, still_there);
-    if (node->place == ZK_LEADS)
-        simba__zk_call_own(op, NULL);
-    simba__zk_op_go(op);
-}
-
-void simba__zk_renew(zk_store *self, simba_request *request)
-{
-    zk_op *op = simba__zk_op_new(self, request, look_after);
-    if (!op)
-        return;
-    op->node = simba__zk_node_find(self, request);
-    if (!op->node || op->node->unwanted || (uint64_t)op->node->czxid != request->token) {
-        op->node = NULL;
-        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
-        return;
-    }
-    simba__zk_node_ref(op->node);
-    simba__zk_op_start(op);
 }
 
 /* --- RELEASE ---------------------------------------------------------------------------------------------- */

@@ -51,7 +51,7 @@ static zk_op *op_of_mutex(zk_store *self, simba_request *request, void (*run)(zk
     zk_op *op = simba__zk_op_new(self, request, run);
     if (!op)
         return NULL;
-    op->path = simba__zk_mutex_path(self->options.root, request->mutex);
+    op->path = simba__zk_child_path(self->options.root, request->mutex);
     if (op->path)
         return op;
     simba__zk_op_fail(op, SIMBA_ENOMEM, "out of memory");
@@ -67,14 +67,27 @@ void simba__zk_read(zk_store *self, simba_request *request)
 
 /* --- FORCE_RELEASE -------------------------------------------------------------------------------------- */
 
+/* A LeaderLatch does not watch its own node. */
+static void warn_of_foreign_owner(zk_op *op)
+{
+    simba_host *host = op->store->host;
+    if (!simba_owner_is_none(&op->owner) && !simba__zk_is_made_by_us(op->leader, op->owner.id))
+        host->log(host, SIMBA_LOG_WARN,
+                  "zookeeper: the owner of %s is not one of this library; a LeaderLatch, as Simba on the JVM uses it, "
+                  "does not notice that it was removed and goes on leading until it is stopped or loses its connection",
+                  op->path + strlen(op->store->options.root) + 1);
+}
+
 static void forced(zk_op *op)
 {
     if (!simba__zk_op_good(op))
         return;
-    if (op->vanished)
+    if (op->vanished) {
         simba__zk_op_start(op); /* it went by itself; who leads now? */
-    else
-        simba__zk_op_complete(op, SIMBA_MINE, NULL);
+        return;
+    }
+    warn_of_foreign_owner(op);
+    simba__zk_op_complete(op, SIMBA_MINE, NULL);
 }
 
 static void force(zk_op *op)
@@ -86,6 +99,7 @@ static void force(zk_op *op)
         return;
     }
     simba__zk_op_step(op, forced);
+    simba__zk_call_owner(op, op->path);
     simba__zk_call_delete(op, op->path, op->leader);
     simba__zk_op_go(op);
 }
@@ -116,37 +130,70 @@ static void row_finished(zk_op *row)
     list_on(list);
 }
 
+/* The mutex of a row: what comes after ROOT/. */
+static const char *mutex_of(const zk_op *row)
+{
+    return row->path + strlen(row->store->options.root) + 1;
+}
+
+static bool is_listed(const zk_op *list, const char *mutex)
+{
+    const simba_request *request = list->request;
+    return request && (!request->mutex || fnmatch(request->mutex, mutex, 0) == 0);
+}
+
+/* Can this mutex be listed, or one whose name begins with it? It must agree with what the pattern says before its first
+ * special character. */
+static bool is_on_the_way(const zk_op *list, const char *mutex)
+{
+    const char *pattern = list->request->mutex ? list->request->mutex : "";
+    const size_t literal = strcspn(pattern, "*?[\\");
+    const size_t length = strlen(mutex);
+    return strncmp(pattern, mutex, literal < length ? literal : length) == 0;
+}
+
+/* A node that has no contenders, but children, is only a part of their names. */
 static void show_row(zk_op *row)
 {
     zk_op *list = row->parent;
-    if (!list->request)
+    if (!is_listed(list, mutex_of(row)) || row->missing || (!row->leader && row->name_count > 0))
         return;
-    char *mutex = simba__zk_mutex_of(strrchr(row->path, '/') + 1);
-    const simba_listing listing = {mutex, &row->owner, simba__zk_now_ms(row->store),
+    const simba_listing listing = {mutex_of(row), &row->owner, simba__zk_now_ms(row->store),
                                    row->children > 0 ? (int64_t)row->children - 1 : 0};
-    if (!mutex || row->store->host->listed(row->store->host, list->request, &listing) < 0)
+    if (row->store->host->listed(row->store->host, list->request, &listing) < 0)
         list->no_memory = true;
-    simba__free(mutex);
+}
+
+/* Have the nodes below it listed too, as far as their names can be those of mutexes. */
+static void list_below(zk_op *row)
+{
+    zk_op *list = row->parent;
+    for (size_t i = 0; i < row->name_count; i++)
+        if (strlen(mutex_of(row)) + 1 + strlen(row->names[i]) <= SIMBA_MUTEX_BYTES &&
+            !simba__zk_op_add_name(list, mutex_of(row), row->names[i]))
+            return;
 }
 
 static void row_owner_read(zk_op *row)
 {
+    zk_op *list = row->parent;
     if (row->vanished) {
         simba__zk_op_start(row);
         return;
     }
     if (row->no_memory || row->error) {
-        row->parent->no_memory |= row->no_memory;
-        row->parent->error = row->error;
+        list->no_memory |= row->no_memory;
+        list->error = row->error;
     } else {
         show_row(row);
+        list_below(row);
     }
     simba__zk_op_end(row);
 }
 
 static void row_children_read(zk_op *row)
 {
-    if (!row->leader || row->no_memory || row->error) {
+    if (!row->leader || row->no_memory || row->error || !is_listed(row->parent, mutex_of(row))) {
         row_owner_read(row);
         return;
     }
@@ -162,11 +209,11 @@ static void read_row(zk_op *row)
         return;
     }
     simba__zk_op_step(row, row_children_read);
-    simba__zk_call_children(row, row->path);
+    simba__zk_call_row(row, row->path);
     simba__zk_op_go(row);
 }
 
-static bool begin_row(zk_op *list, const char *name)
+static bool begin_row(zk_op *list, const char *mutex)
 {
     zk_op *row = simba__zk_op_new(list->store, NULL, read_row);
     if (!row)
@@ -174,25 +221,15 @@ static bool begin_row(zk_op *list, const char *name)
     row->persists = true;
     row->parent = list;
     row->finished = row_finished;
+    row->path = simba__zk_child_path(list->store->options.root, mutex);
     list->rows++;
-    row->path = simba__zk_child_path(list->store->options.root, name);
-    row->no_memory = !row->path;
-    if (row->path)
+    if (row->path) {
         simba__zk_op_start(row);
-    else
-        row_owner_read(row);
+    } else {
+        list->no_memory = true;
+        simba__zk_op_end(row);
+    }
     return true;
-}
-
-static bool is_listed(zk_op *list, const char *name)
-{
-    if (!list->request->mutex)
-        return true;
-    char *mutex = simba__zk_mutex_of(name);
-    list->no_memory |= !mutex;
-    const bool listed = mutex && fnmatch(list->request->mutex, mutex, 0) == 0;
-    simba__free(mutex);
-    return listed;
 }
 
 /* Some rows at a time, until there are none left. Rows may end while others are begun. */
@@ -200,11 +237,11 @@ static void list_on(zk_op *list)
 {
     if (list->busy)
         return;
-    list->busy = true;
+    list->busy = true; /* so that a row that ends while it begins does not come here again */
     while (list->request && !list->no_memory && !list->error && list->name_next < list->name_count &&
            list->rows < ROWS_AT_ONCE) {
-        const char *name = list->names[list->name_next++];
-        if (is_listed(list, name) && !begin_row(list, name))
+        const char *mutex = list->names[list->name_next++];
+        if (is_on_the_way(list, mutex) && !begin_row(list, mutex))
             list->no_memory = true;
     }
     list->busy = false;
@@ -419,7 +456,7 @@ int simba__zk_observe(zk_store *self, simba_topic *topic)
     zk_topic *ours = simba__calloc(1, sizeof *ours);
     if (!ours)
         return SIMBA_ENOMEM;
-    ours->path = simba__zk_mutex_path(self->options.root, topic->mutex);
+    ours->path = simba__zk_child_path(self->options.root, topic->mutex);
     if (!ours->path) {
         simba__free(ours);
         return SIMBA_ENOMEM;

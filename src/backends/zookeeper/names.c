@@ -1,8 +1,8 @@
 /* Mutexes and incarnations as names of ZooKeeper's nodes.
  *
- * A mutex is the node /simba/NAME, as it is for Simba on the JVM. ZooKeeper does not take every name: those of a few
- * characters are written as "%XX" for each of their bytes, and so is a "%" that could be taken for the beginning of such.
- * All other names stay as they are.
+ * Mutex NAME is the node /simba/NAME, exactly as it is for Simba on the JVM: "a/b" is the node "b" below "/simba/a", and
+ * "%" has no special meaning. So contenders of both kinds meet at the same node for every name that ZooKeeper can take,
+ * and we refuse all others: the JVM cannot use those either.
  *
  * A contender is a child of it, "_c_{uuid}-latch-{ten digits}", as Curator's LeaderLatch makes them. The uuid comes from the
  * incarnation's nonce and its id: whoever has lost the answer to a create finds the child by it. */
@@ -10,79 +10,58 @@
 #include <string.h>
 
 #include "backends/zookeeper/zookeeper.h"
+#include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"
+#include "util/text.h"
 
-static bool is_hex(char c)
+static const char latch[] = "latch-";
+
+/* Does ZooKeeper refuse the character at `text`, which is valid UTF-8 and no ASCII control character? It judges the units
+ * of UTF-16, and refuses U+0080 to U+009F, surrogates (so everything beyond U+FFFF), the private use area, and the last
+ * sixteen. */
+static bool is_refused(const unsigned char *c)
 {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F');
+    if (c[0] < 0xe0)
+        return c[0] == 0xc2 && c[1] < 0xa0;
+    if (c[0] >= 0xf0)
+        return true;
+    const unsigned code = (c[0] & 0xfU) << 12 | (c[1] & 0x3fU) << 6 | (c[2] & 0x3fU);
+    return (code >= 0xd800 && code <= 0xf8ff) || code >= 0xfff0;
 }
 
-static bool is_escape(const char *text)
+/* What is wrong with one part of a name, between slashes; NULL: nothing. */
+static const char *flaw_of_part(const char *part, size_t length, bool is_first)
 {
-    return text[0] == '%' && is_hex(text[1]) && is_hex(text[2]);
+    if (length == 0)
+        return "begins or ends with a slash, or has two in a row";
+    if ((length == 1 && part[0] == '.') || (length == 2 && strncmp(part, "..", 2) == 0))
+        return "has a part that is \".\" or \"..\"";
+    for (size_t i = 0; i < length; i++)
+        if (((unsigned char)part[i] & 0xc0) != 0x80 && is_refused((const unsigned char *)part + i))
+            return "has a character that ZooKeeper does not take, such as those beyond U+FFFF";
+    if (!is_first && memmem(part, length, latch, strlen(latch)))
+        return "has \"latch-\" after a slash, which is how contenders of the mutex before the slash are named";
+    return NULL;
 }
 
-/* How many bytes the character at `text`, which is valid UTF-8, has; and does ZooKeeper refuse it? It judges the units of
- * UTF-16: the surrogates, of which everything beyond U+FFFF is made, the private use area, and the last sixteen. */
-static size_t look_at(const char *text, bool *ret_refused)
+int simba__zk_check_mutex(const char *mutex, simba_error *err)
 {
-    const unsigned char *c = (const unsigned char *)text;
-    *ret_refused = c[0] < 0x20 || c[0] == 0x7f || c[0] == '/' || is_escape(text);
-    if (c[0] < 0x80)
-        return 1;
-    if (c[0] < 0xe0) {
-        *ret_refused = c[0] == 0xc2 && c[1] < 0xa0;
-        return 2;
+    for (const char *part = mutex;; part++) {
+        const size_t length = strcspn(part, "/");
+        const char *flaw = flaw_of_part(part, length, part == mutex);
+        if (flaw)
+            return simba__fail(err, SIMBA_EINVAL, "mutex name \"%.*s\" cannot be the name of a ZooKeeper node: it %s",
+                               simba__text_cut(mutex, 80), mutex, flaw);
+        part += length;
+        if (*part == '\0')
+            return 0;
     }
-    if (c[0] < 0xf0) {
-        const unsigned code = (c[0] & 0xfU) << 12 | (c[1] & 0x3fU) << 6 | (c[2] & 0x3fU);
-        *ret_refused = (code >= 0xd800 && code <= 0xf8ff) || code >= 0xfff0;
-        return 3;
-    }
-    *ret_refused = true;
-    return 4;
 }
 
-char *simba__zk_mutex_path(const char *root, const char *mutex)
+bool simba__zk_is_contender(const char *child)
 {
-    char *path = simba__malloc(strlen(root) + 1 + 3 * strlen(mutex) + 1);
-    if (!path)
-        return NULL;
-    char *out = stpcpy(path, root);
-    *out++ = '/';
-    const bool dots = strcmp(mutex, ".") == 0 || strcmp(mutex, "..") == 0;
-    while (*mutex) {
-        bool refused;
-        const size_t length = look_at(mutex, &refused);
-        for (size_t i = 0; i < length; i++, mutex++) {
-            if (refused || dots)
-                out += sprintf(out, "%%%02X", (unsigned char)*mutex);
-            else
-                *out++ = *mutex;
-        }
-    }
-    *out = '\0';
-    return path;
-}
-
-char *simba__zk_mutex_of(const char *name)
-{
-    char *mutex = simba__malloc(strlen(name) + 1);
-    if (!mutex)
-        return NULL;
-    char *out = mutex;
-    while (*name) {
-        unsigned byte;
-        if (is_escape(name) && sscanf(name + 1, "%2X", &byte) == 1) {
-            *out++ = (char)byte;
-            name += 3;
-        } else {
-            *out++ = *name++;
-        }
-    }
-    *out = '\0';
-    return mutex;
+    return strstr(child, latch) != NULL;
 }
 
 char *simba__zk_child_path(const char *path, const char *child)
@@ -102,13 +81,21 @@ void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_
              (unsigned long long)(low & UINT64_C(0xffffffffffff)));
 }
 
-/* Curator orders by what comes after the last "latch-", and by the whole where there is none. */
+/* The second half of our uuids is made from the id. */
+bool simba__zk_is_made_by_us(const char *child, const char *id)
+{
+    char prefix[ZK_PREFIX_MAX];
+    const size_t half = strlen("_c_01234567-89ab-cdef");
+    simba__zk_prefix(0, id, prefix);
+    return strlen(child) >= strlen(prefix) && strncmp(child + half, prefix + half, strlen(prefix) - half) == 0;
+}
+
+/* Curator orders by what comes after the last "latch-", and by the whole name where there is none. */
 static const char *order_of(const char *name)
 {
-    static const char word[] = "latch-";
     const char *key = name;
-    for (const char *at = strstr(name, word); at; at = strstr(at + 1, word))
-        key = at + sizeof word - 1;
+    for (const char *at = strstr(name, latch); at; at = strstr(at + 1, latch))
+        key = at + strlen(latch);
     return key;
 }
 

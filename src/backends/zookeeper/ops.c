@@ -40,12 +40,41 @@ void simba__zk_op_forget(zk_op *op)
     memset(&op->owner, 0, sizeof op->owner);
 }
 
-static void op_free(zk_op *op)
+static void drop_names(zk_op *op)
 {
-    simba__zk_op_forget(op);
     for (size_t i = 0; i < op->name_count; i++)
         simba__free(op->names[i]);
     simba__free(op->names);
+    op->names = NULL;
+    op->name_count = op->name_room = op->name_next = 0;
+}
+
+bool simba__zk_op_add_name(zk_op *op, const char *parent, const char *name)
+{
+    if (op->name_count >= ZK_NAMES_MAX) {
+        op->error = ZK_TOO_MANY;
+        return false;
+    }
+    if (op->name_count == op->name_room) {
+        const size_t room = op->name_room ? op->name_room * 2 : 16;
+        char **names = simba__realloc(op->names, room * sizeof *names);
+        op->no_memory |= !names;
+        if (!names)
+            return false;
+        op->names = names;
+        op->name_room = room;
+    }
+    char *copy = parent ? simba__zk_child_path(parent, name) : simba__strdup(name);
+    op->no_memory |= !copy;
+    if (copy)
+        op->names[op->name_count++] = copy;
+    return copy != NULL;
+}
+
+static void op_free(zk_op *op)
+{
+    simba__zk_op_forget(op);
+    drop_names(op);
     simba__free(op->path);
     if (op->node) {
         if (op->node->op == op)
@@ -145,12 +174,13 @@ void simba__zk_op_fail(zk_op *op, int code, const char *format, ...)
 void simba__zk_op_start(zk_op *op)
 {
     zk_store *self = op->store;
-    if (!self->session.connected) {
+    if (!simba__zk_is_connected(&self->session)) {
         park(op);
         self->host->wake(self->host); /* have a session: not inside of this call */
         return;
     }
     simba__zk_op_forget(op);
+    drop_names(op);
     op->error = 0;
     op->no_memory = false;
     op->run(op);
@@ -181,6 +211,7 @@ zk_op *simba__zk_op_answered(const void *data)
     op->calls--;
     if (op->store) {
         op->store->session.calls--;
+        simba__zk_expected_answered(&op->store->session.expected);
         return op;
     }
     if (op->calls == 0)
@@ -202,12 +233,24 @@ static int code_of(int error)
     }
 }
 
+static const char *text_of(int error)
+{
+    switch (error) {
+    case ZK_MALFORMED:
+        return "the server's answer makes no sense; is it a ZooKeeper?";
+    case ZK_TOO_MANY:
+        return "there are more than 1000000 nodes to list";
+    default:
+        return zerror(error);
+    }
+}
+
 bool simba__zk_op_good(zk_op *op)
 {
     if (op->no_memory)
         simba__zk_op_fail(op, SIMBA_ENOMEM, "out of memory");
     else if (op->error)
-        simba__zk_op_fail(op, code_of(op->error), "%s", zerror(op->error));
+        simba__zk_op_fail(op, code_of(op->error), "%s", text_of(op->error));
     else
         return true;
     return false;
@@ -221,7 +264,7 @@ void simba__zk_ops_connected(zk_store *self)
     size_t count = 0;
     for (const zk_op *op = self->parked_first; op; op = op->parked_next)
         count++;
-    for (; count > 0 && self->parked_first && self->session.connected; count--) {
+    for (; count > 0 && self->parked_first && simba__zk_is_connected(&self->session); count--) {
         zk_op *op = self->parked_first;
         unpark(self, op);
         simba__zk_op_start(op);
@@ -243,7 +286,7 @@ void simba__zk_ops_expire(zk_store *self, simba_local now)
             continue;
         }
         op->request = NULL;
-        if (self->session.connected)
+        if (simba__zk_is_connected(&self->session))
             host->fail(host, request, SIMBA_ETIMEDOUT, "zookeeper %s: no answer in time", self->options.where);
         else
             host->fail(host, request, SIMBA_EUNAVAILABLE, "zookeeper %s: not connected: %s", self->options.where,

@@ -80,7 +80,7 @@ zk_queue *simba__zk_queue_get(zk_store *self, const char *mutex)
 {
     if (self->queue_count >= self->queue_capacity && !grow(self))
         return NULL;
-    char *path = simba__zk_mutex_path(self->options.root, mutex);
+    char *path = simba__zk_child_path(self->options.root, mutex);
     if (!path)
         return NULL;
     zk_queue *queue = *bucket_of(self, path);

@@ -1,17 +1,5 @@
-/* The connection to ZooKeeper, and what it proves about the session.
- *
- * The server ends a session when it has not heard of it for the session timeout. We count the same span from signs of life
- * that were answered, from the moment at which they were sent. What counts is what most servers of the ensemble have agreed to:
- *
- *   - The handshake that makes a session.
- *   - A beat: a write that changes nothing, because it asks for a version that there is not. Once one is answered, the
- *     handshake of its connection counts too, to which only the leader said yes. But it is the server that we are connected
- *     to which tells the leader who has been heard of, about twice per tick; should it die in between, the leader never
- *     learns. So a beat itself counts only when one that was sent a quarter of the timeout later has been answered too: a
- *     timeout is two ticks at least, and what the server had to tell by then went to the leader before that later beat.
- *
- * An answer to anything else proves little. A server that has lost its leader goes on answering reads for a while; and a
- * leader that the others have replaced without its knowledge answers a sync, or another handshake, by itself. */
+/* The connection to ZooKeeper: drives the library, sends beats, and tells the host how long the session is known to live,
+ * which liveness.c finds out. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -30,8 +18,12 @@
 #define MS SIMBA__NS_PER_MS
 
 enum {
-    AGAIN_MS = 100,  /* to what there was no memory for */
-    IN_VAIN_MAX = 8, /* connections that were lost before anything was proven by them */
+    SOON_MS = 5,              /* the least pause between two tries of something that has failed */
+    AGAIN_MS = 100,           /* to what there was no memory for */
+    IN_VAIN_MAX = 8,          /* connections that were lost before anything was proven by them */
+    PAUSES = 60,              /* the pause when all servers were tried is a part of the timeout */
+    SESSION_MIN_MS = 10,      /* no server grants less than this, */
+    SESSION_MAX_MS = 1 << 29, /* nor more than a week */
 };
 
 struct closing {
@@ -149,38 +141,51 @@ static void note_failure(zk_store *self, int error)
     snprintf(session->cause, sizeof session->cause, "%s", error ? strerror(error) : "connection lost");
 }
 
-static void set_beat(zk_store *self, simba_local now)
+/* Come back when there is something to do for the session. */
+static void set_beat(zk_store *self)
 {
-    const zk_session *session = &self->session;
-    const int64_t timeout_ms = session->connected ? session->timeout_ms : self->options.session_ms;
-    self->host->timer_set(self->host, &self->session.beat, after(now, timeout_ms * MS / 8));
+    zk_session *session = &self->session;
+    const simba_local next = simba__zk_live_next(&session->live);
+    const simba_local soon = after(self->host->now(self->host), SOON_MS * MS); /* what could not be done before */
+    if (next.ns == INT64_MAX)
+        self->host->timer_clear(self->host, &session->beat);
+    else
+        self->host->timer_set(self->host, &session->beat, next.ns > soon.ns ? next : soon);
 }
 
 static void connected(zk_store *self)
 {
     zk_session *session = &self->session;
     simba_host *host = self->host;
-    session->connected = true;
+    const int64_t timeout_ms = zoo_recv_timeout(session->zh);
+    simba__zk_live_connect(&session->live, host->now(host), timeout_ms);
+    session->inside = false;
     session->failures = 0;
-    session->sent = session->answered = 0;
-    session->timeout_ms = zoo_recv_timeout(session->zh);
-    if (session->is_new)
-        session->proven = session->attempt;
-    host->session(host, session->proven, session->timeout_ms);
-    if (session->timeout_ms < self->options.session_ms)
+    host->session(host, session->live.proven, timeout_ms);
+    if (timeout_ms < self->options.session_ms)
         host->log(host, SIMBA_LOG_WARN, "zookeeper %s: the server grants a session timeout of %lld ms, not %d",
-                  self->options.where, (long long)session->timeout_ms, self->options.session_ms);
-    if (session->is_new)
-        set_beat(self, host->now(host));
-    else
-        host->timer_set(host, &session->beat, host->now(host)); /* the sooner it is proven, the better */
-    session->is_new = false;
+                  self->options.where, (long long)timeout_ms, self->options.session_ms);
+    set_beat(self);
     simba__zk_ops_connected(self);
     if (session->lost) {
         session->lost = false;
         simba__zk_topics_connected(self);
         host->push(host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_BACK});
     }
+}
+
+/* A connection has ended, or could not be made. */
+static void disconnected(zk_store *self)
+{
+    zk_session *session = &self->session;
+    if (simba__zk_is_connected(session)) {
+        session->in_vain++;
+        simba__zk_queues_forget(self);
+        /* A call that cannot send closes the socket and leaves all calls in flight without an answer, beats too. The next
+         * connection's end brings them back. */
+        session->purge = session->expected.count > 0;
+    }
+    simba__zk_live_lose(&session->live);
 }
 
 static const char *end_of(int state)
@@ -197,7 +202,7 @@ static void over(zk_store *self, int state)
     zk_session *session = &self->session;
     simba_host *host = self->host;
     host->log(host, SIMBA_LOG_WARN, "zookeeper %s: %s", self->options.where, end_of(state));
-    session->connected = false;
+    simba__zk_live_lose(&session->live);
     session->lost = true;
     drop_socket(self);
     close_handle(self);
@@ -215,31 +220,51 @@ static void over(zk_store *self, int state)
 static bool is_of_no_use(zk_store *self)
 {
     const zk_session *session = &self->session;
-    const int64_t since_ns = self->host->now(self->host).ns - session->proven.ns;
-    return !session->is_new && session->in_vain >= IN_VAIN_MAX && since_ns > session->timeout_ms * MS &&
-           session->calls == 0 && session->sent == session->answered;
+    const zk_liveness *live = &session->live;
+    return live->has_session && session->in_vain >= IN_VAIN_MAX &&
+           self->host->now(self->host).ns - live->proven.ns > live->timeout_ns && session->expected.count == 0;
 }
 
-/* What has become of it in the last call? False: there is no handle any more. */
+/* A server that can be worked with is one that can write, and grants a time that makes sense. */
+static bool is_server_of_use(const zk_session *session)
+{
+    const int timeout_ms = zoo_recv_timeout(session->zh);
+    return zoo_state(session->zh) == ZOO_CONNECTED_STATE && timeout_ms >= SESSION_MIN_MS &&
+           timeout_ms <= SESSION_MAX_MS;
+}
+
+/* The library has a connection whose handshake was answered. False: there is no handle any more. */
+static bool welcomed(zk_store *self)
+{
+    zk_session *session = &self->session;
+    if (session->live.link == ZK_CONNECTING)
+        simba__zk_live_greet(&session->live, self->host->now(self->host));
+    if (is_of_no_use(self)) {
+        over(self, ZOO_CONNECTED_STATE);
+        return false;
+    }
+    if (is_server_of_use(session))
+        connected(self);
+    else if (session->socket.fd >= 0)
+        simba__zk_dissolve(session->socket.fd);
+    return true;
+}
+
+/* What has become of the connection in the last call? False: there is no handle any more. */
 static bool look_at_state(zk_store *self)
 {
     zk_session *session = &self->session;
     const int state = zoo_state(session->zh);
-    const bool up = state == ZOO_CONNECTED_STATE;
-    if (state < 0 || (up && !session->connected && is_of_no_use(self))) {
+    if (state < 0) {
         over(self, state);
         return false;
     }
-    if (up && !session->connected) {
-        connected(self);
-    } else if (!up && session->connected) {
-        session->connected = false;
-        session->in_vain++;
-        simba__zk_queues_forget(self);
-        /* A call that cannot send closes the socket and leaves all calls in flight without an answer, beats too. The next
-         * connection's end brings them back. */
-        session->purge = session->calls > 0 || session->sent > session->answered;
-    }
+    if (state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE)
+        return simba__zk_is_connected(session) || welcomed(self);
+    if (state == ZOO_ASSOCIATING_STATE && session->live.link == ZK_CONNECTING)
+        simba__zk_live_greet(&session->live, self->host->now(self->host));
+    else if (state != ZOO_ASSOCIATING_STATE && state != ZOO_CONNECTING_STATE && session->live.link != ZK_APART)
+        disconnected(self);
     return true;
 }
 
@@ -255,12 +280,18 @@ static bool is_down(const zk_session *session)
 static void look_at_failures(zk_store *self)
 {
     zk_session *session = &self->session;
-    if (session->connected || session->failures < session->addresses)
+    if (simba__zk_is_connected(session) || session->failures < session->addresses)
         return;
     session->failures = 0;
     simba__zk_ops_unavailable(self);
     if (!session->resolver)
         simba__zk_resolve(self);
+}
+
+/* Connections that are lost as soon as they are made are not worth making at full speed. */
+static int64_t pause_ns(const zk_session *session)
+{
+    return session->in_vain < 2 ? 0 : session->in_vain < IN_VAIN_MAX ? session->in_vain * 10 * MS : AGAIN_MS * MS;
 }
 
 /* Ask the library what it waits for, which is also when it connects and notices that it waited too long. */
@@ -269,16 +300,23 @@ static void pump(zk_store *self)
     zk_session *session = &self->session;
     if (!session->zh || self->closing)
         return;
+    if (!look_at_state(self))
+        return; /* another thread may have read of its end */
     const simba_local now = self->host->now(self->host);
     const bool down = is_down(session);
+    const simba_local next = after(session->live.attempt, pause_ns(session));
+    if (down && now.ns < next.ns) {
+        drop_socket(self);
+        self->host->timer_set(self->host, &session->timer, next);
+        return;
+    }
     int fd = -1;
     int interest = 0;
     struct timeval wait = {0};
     errno = 0;
     const int rc = zookeeper_interest(session->zh, &fd, &interest, &wait);
     if (down && !is_down(session)) {
-        session->attempt = now;
-        set_beat(self, now);
+        simba__zk_live_attempt(&session->live, now);
         fcntl(fd, F_SETFD, FD_CLOEXEC); /* the library may be built not to */
     }
     if (rc != ZOK)
@@ -289,14 +327,18 @@ static void pump(zk_store *self)
         return;
     if (session->purge && rc == ZOK && fd >= 0) {
         session->purge = false;
-        shutdown(fd, SHUT_RDWR);
+        simba__zk_dissolve(fd);
     }
     int64_t wait_ns = wait.tv_sec * INT64_C(1000000000) + wait.tv_usec * INT64_C(1000);
     if (rc == ZOK && fd >= 0 && !listen_to(self, fd, interest) && wait_ns > AGAIN_MS * MS)
         wait_ns = AGAIN_MS * MS;
+    /* The library pauses for a part of the timeout that the last server named, whatever that was. */
+    if (fd < 0 && wait_ns > self->options.session_ms * MS / PAUSES)
+        wait_ns = self->options.session_ms * MS / PAUSES;
     self->host->timer_set(self->host, &session->timer, after(now, wait_ns > MS ? wait_ns : MS));
     session->gathered = true; /* the library may have had something to say itself */
     push_out(self);
+    set_beat(self);
     look_at_failures(self);
 }
 
@@ -308,7 +350,7 @@ static void process(zk_store *self, int events)
     int rc = ZOK;
     for (int i = 0; i < MOST && rc == ZOK && self->session.zh && !self->closing; i++) {
         errno = 0;
-        rc = zookeeper_process(self->session.zh, events);
+        rc = simba__zk_take_in(self, self->session.socket.fd, events);
         if (rc != ZOK && rc != ZNOTHING)
             note_failure(self, errno);
         if (!look_at_state(self))
@@ -327,7 +369,7 @@ static void on_socket(simba_watch *socket, unsigned events)
 {
     zk_store *self = (zk_store *)(void *)((char *)socket - offsetof(zk_store, session.socket));
     process(self, (events & SIMBA_READABLE ? ZOOKEEPER_READ : 0) | (events & SIMBA_WRITABLE ? ZOOKEEPER_WRITE : 0));
-    if (events & SIMBA_WRITABLE || !self->session.connected)
+    if (events & SIMBA_WRITABLE || !simba__zk_is_connected(&self->session))
         pump(self);
     else
         simba__zk_session_flush(self);
@@ -353,71 +395,34 @@ static void on_timer(simba_timer *timer, simba_local now)
 
 /* --- signs of life ----------------------------------------------------------------------------------- */
 
-static simba_local beat(const zk_session *session, unsigned long long number)
-{
-    return session->beats[number % ZK_BEATS];
-}
-
-/* A beat that was sent long enough before one that is answered is known to the leader. */
-static void on_beat(int rc, const struct Stat *stat, const void *data)
-{
-    (void)stat;
-    zk_store *self = (zk_store *)(uintptr_t)data;
-    zk_session *session = &self->session;
-    if (rc == ZCLOSING)
-        return; /* on the thread that closes the handle, while another session may be under way */
-    if (zoo_state(session->zh) != ZOO_CONNECTED_STATE) {
-        session->sent = session->answered; /* lost with the connection, as are all others */
-        return;
-    }
-    session->in_vain = 0;
-    const unsigned long long number = session->answered++;
-    if (rc != ZBADVERSION && rc != ZNOAUTH)
-        return; /* it was not even tried */
-    const int64_t quarter_ns = session->timeout_ms * MS / 4;
-    if (session->attempt.ns > session->proven.ns)
-        session->proven = session->attempt;
-    for (unsigned long long i = number; i > 0 && number - i < ZK_BEATS - 1; i--) {
-        if (beat(session, i - 1).ns + quarter_ns > beat(session, number).ns)
-            continue;
-        if (beat(session, i - 1).ns > session->proven.ns)
-            session->proven = beat(session, i - 1);
-        break;
-    }
-    self->host->session(self->host, session->proven, session->timeout_ms);
-}
-
 /* The library waits for two thirds of the timeout before it tries another server. That is too long for us. */
 static void give_up_connection(zk_store *self)
 {
-    self->host->log(self->host, SIMBA_LOG_INFO, "zookeeper %s: the server is silent, trying another",
-                    self->options.where);
-    if (self->session.socket.fd >= 0)
-        shutdown(self->session.socket.fd, SHUT_RDWR);
+    if (simba__zk_is_connected(&self->session))
+        self->host->log(self->host, SIMBA_LOG_INFO, "zookeeper %s: the server is silent, trying another",
+                        self->options.where);
+    if (self->session.socket.fd < 0)
+        return;
+    simba__zk_dissolve(self->session.socket.fd);
+    process(self, ZOOKEEPER_READ | ZOOKEEPER_WRITE);
 }
 
 static void on_beat_due(simba_timer *timer, simba_local now)
 {
     zk_store *self = (zk_store *)(void *)((char *)timer - offsetof(zk_store, session.beat));
-    zk_session *session = &self->session;
-    if (!session->zh)
+    if (!self->session.zh || self->closing)
         return;
-    if (!session->connected) {
-        if (!is_down(session) && now.ns - session->attempt.ns > self->options.session_ms * MS / 5)
-            give_up_connection(self);
-    } else if (session->sent > session->answered &&
-               now.ns - beat(session, session->answered).ns > session->timeout_ms * MS / 3) {
+    switch (simba__zk_live_advise(&self->session.live, now)) {
+    case ZK_WAIT:
+        break;
+    case ZK_SEND_BEAT:
+        simba__zk_send_beat(self, now);
+        break;
+    case ZK_GIVE_UP:
         give_up_connection(self);
-    } else if (session->sent - session->answered < ZK_BEATS / 2) {
-        session->beats[session->sent % ZK_BEATS] = now;
-        simba__zk_library_lock();
-        const int rc = zoo_aset(session->zh, "/", "", 0, INT32_MIN, on_beat, self);
-        simba__zk_library_unlock();
-        session->sent += rc == ZOK;
-        pump(self);
+        break;
     }
-    if (session->zh)
-        set_beat(self, now);
+    pump(self); /* and sets the timer */
 }
 
 /* --- beginning and end -------------------------------------------------------------------------------- */
@@ -450,8 +455,9 @@ void simba__zk_session_resolved(zk_store *self, const char *servers, size_t coun
         pthread_once(&once, silence_library);
         session->zh = zookeeper_init(servers, ignore_event, self->options.session_ms, NULL, NULL, ZOO_NO_LOG_CLIENTENV);
         cause = "out of memory";
-        session->is_new = true;
+        simba__zk_live_begin(&session->live, self->options.session_ms);
         session->in_vain = 0;
+        session->expected.count = 0;
         if (session->zh && self->options.digest)
             zoo_add_auth(session->zh, "digest", self->options.digest, (int)strlen(self->options.digest), NULL, NULL);
     }
@@ -477,7 +483,8 @@ void simba__zk_session_flush(zk_store *self)
 {
     zk_session *session = &self->session;
     push_out(self);
-    if (session->connected && (session->calls > MANY_CALLS || zoo_state(session->zh) != ZOO_CONNECTED_STATE))
+    if (simba__zk_is_connected(session) &&
+        (session->calls > MANY_CALLS || zoo_state(session->zh) != ZOO_CONNECTED_STATE))
         pump(self);
 }
 
@@ -495,7 +502,8 @@ void simba__zk_session_close(zk_store *self)
     zk_session *session = &self->session;
     self->host->timer_clear(self->host, &session->timer);
     self->host->timer_clear(self->host, &session->beat);
-    session->connected = false;
+    if (session->zh)
+        simba__zk_live_lose(&session->live);
     drop_socket(self);
     if (session->resolver)
         simba__zk_resolve_give_up(session->resolver);

@@ -1,10 +1,13 @@
 /* The parts of the ZooKeeper store, for one another.
  *
  *   options.c   what the URL says                        names.c     mutexes and incarnations as names of nodes
- *   session.c   the connection, and what it proves       resolve.c   names of hosts
+ *   session.c   the connection                           resolve.c   names of hosts
+ *   liveness.c  what it proves, and for how long to try
+ *   frames.c    which messages the library may see       intake.c    how it comes to see them
  *   ops.c       procedures of several calls each         calls.c     the calls, and watches
  *   nodes.c     our own places in the queues             queues.c    what is known about whole queues
- *   contend.c   ACQUIRE, RENEW, RELEASE                  look.c      READ, LIST, FORCE_RELEASE; observers
+ *   contend.c   ACQUIRE, RELEASE                         look.c      READ, LIST, FORCE_RELEASE; observers
+ *   renew.c     RENEW                                    beats.c     signs of life
  *   backend.c   the table of functions
  *
  * libzookeeper_st is used from one thread at a time, in turns.
@@ -15,6 +18,8 @@
 #include <simba/backend.h>
 #include <zookeeper/zookeeper.h>
 
+#include "backends/zookeeper/frames.h"
+#include "backends/zookeeper/liveness.h"
 #include "net/endpoint.h"
 
 extern const simba_backend simba__backend_zookeeper;
@@ -49,49 +54,59 @@ void simba__zk_options_free(zk_options *options);
 
 /* --- names ------------------------------------------------------------------------------------------ */
 
-/* ROOT/MUTEX, with what ZooKeeper does not take in a name escaped. Free it; NULL: out of memory. */
-char *simba__zk_mutex_path(const char *root, const char *mutex);
-/* The mutex that the last part of such a path stands for. Free it; NULL: out of memory. */
-char *simba__zk_mutex_of(const char *name);
-/* PATH/CHILD. Free it; NULL: out of memory. */
+/* Can ZooKeeper have a node of this name, which is a good one by our own rules? SIMBA_EINVAL says why not. */
+int simba__zk_check_mutex(const char *mutex, simba_error *err);
+/* Is this child of a mutex's node a contender? Others are parts of the names of other mutexes. */
+bool simba__zk_is_contender(const char *child);
+/* PATH/CHILD; ROOT/MUTEX is the node of a mutex. Free it; NULL: out of memory. */
 char *simba__zk_child_path(const char *path, const char *child);
 
 enum { ZK_PREFIX_MAX = 48 };
 /* What the child of an incarnation begins with: "_c_{uuid}-latch-". */
 void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_MAX]);
+/* Was this child, whose data is `id`, made by a contender of this library? */
+bool simba__zk_is_made_by_us(const char *child, const char *id);
 /* Which of two children comes first? Like strcmp. */
 int simba__zk_order(const char *a, const char *b);
 
 /* --- the session ------------------------------------------------------------------------------------ */
 
-enum { ZK_BEATS = 8 };
-
 typedef struct zk_resolver zk_resolver;
 
 typedef struct zk_session {
-    zhandle_t *zh;         /* NULL: no session yet, or none any more */
+    zhandle_t *zh; /* NULL: no session yet, or none any more */
+    zk_liveness live;
     simba_watch socket;    /* a descriptor of our own for the library's socket; -1: there is none */
     zk_resolver *resolver; /* at work */
     simba_timer timer;     /* the library wants to be asked */
-    simba_timer beat;
-    bool wanted;                 /* somebody has asked for something */
-    bool connected;              /* requests can be sent */
-    bool lost;                   /* there was one before: whoever waits has to be told when there is another */
-    bool is_new;                 /* and not yet made */
-    bool purge;                  /* calls of a connection that is gone wait for an answer */
-    bool corked;                 /* what is sent is gathered */
-    bool gathered;               /* there may be some */
-    unsigned calls;              /* in flight, of procedures */
-    int64_t timeout_ms;          /* as the server granted it */
-    simba_local attempt;         /* when the connection, or the attempt at one, began */
-    simba_local proven;          /* the session cannot have ended before this and the timeout */
-    simba_local beats[ZK_BEATS]; /* when the latest signs of life were sent */
-    unsigned long long sent, answered;
-    size_t addresses;  /* how many there are to be tried */
-    unsigned failures; /* connections lost or not made, since the last that was */
-    unsigned in_vain;  /* connections lost since a beat was answered */
-    char cause[128];   /* of the latest */
+    simba_timer beat;      /* so does live */
+    bool wanted;           /* somebody has asked for something */
+    bool lost;             /* there was one before: whoever waits has to be told when there is another */
+    bool purge;            /* calls of a connection that is gone wait for an answer */
+    bool corked;           /* what is sent is gathered */
+    bool gathered;         /* there may be some */
+    unsigned calls;        /* in flight, of procedures */
+    zk_expected expected;  /* replies, to these and to beats */
+    bool inside;           /* the library has read a part of a message */
+    size_t addresses;      /* how many there are to be tried */
+    unsigned failures;     /* connections lost or not made, since the last that was */
+    unsigned in_vain;      /* connections lost since a beat was answered */
+    char cause[128];       /* of the latest */
 } zk_session;
+
+/* Can requests be sent? */
+static inline bool simba__zk_is_connected(const zk_session *session)
+{
+    return session->live.link == ZK_CONNECTED;
+}
+
+/* beats.c. If there is no memory, none is sent. */
+void simba__zk_send_beat(zk_store *self, simba_local now);
+
+/* intake.c. zookeeper_process for one message of the session's socket `fd`, if that message is a good one. */
+int simba__zk_take_in(zk_store *self, int fd, int events);
+/* End a connection, and forget what has come by it. */
+void simba__zk_dissolve(int fd);
 
 /* Have a session, now or later. */
 void simba__zk_session_want(zk_store *self);
@@ -111,6 +126,13 @@ bool simba__zk_resolve(zk_store *self);
 void simba__zk_resolve_give_up(zk_resolver *resolver);
 
 /* --- procedures ------------------------------------------------------------------------------------- */
+
+/* Errors of ours beside those of the library, which are not positive. */
+enum {
+    ZK_MALFORMED = 1, /* the answer is not one to what was asked */
+    ZK_TOO_MANY,      /* nodes to list */
+};
+enum { ZK_NAMES_MAX = ZK_FRAME_NAMES_MAX }; /* of a list */
 
 /* Something that takes several calls. Calls that are in flight together are a step. When all of a step are answered the
  * next one begins; when the connection was lost, the procedure waits for it and begins anew. */
@@ -140,19 +162,20 @@ struct zk_op {
     bool missing;  /* the mutex has no node */
     bool vanished; /* a node that was there a moment ago is not any more */
     size_t children;
-    char *leader, *before; /* the first child, and the one before ours */
+    char *leader, *before; /* the first contender, and the one before ours */
     bool found;            /* ours */
     simba_owner owner;
 
     zk_node *node;   /* of contenders */
     zk_watch *watch; /* about to be set */
+    zk_watch *guard; /* likewise, of op->node's own child */
     zk_topic *topic; /* of observers */
     zk_queue *queue; /* whose watch is to be set */
     bool unlisted;   /* the queue was not asked for, being empty for all we know */
     zk_op *parent;   /* of a row of a list */
     char *path;      /* of the mutex */
-    char **names;    /* of a list */
-    size_t name_count, name_next;
+    char **names;    /* of a list: mutexes; of a row of it: children that are no contenders */
+    size_t name_count, name_room, name_next;
 };
 
 zk_op *simba__zk_op_new(zk_store *self, simba_request *request, void (*run)(zk_op *op));
@@ -184,18 +207,23 @@ void simba__zk_ops_close(zk_store *self);
 void simba__zk_library_lock(void);
 void simba__zk_library_unlock(void);
 
+/* Keep a copy of a name. Returns false, and sets no_memory or error, if there is no room for it. */
+bool simba__zk_op_add_name(zk_op *op, const char *parent, const char *name);
+
 /* The calls. Each counts as one of the step's. */
 void simba__zk_call_sync(zk_op *op);
 void simba__zk_call_make_parents(zk_op *op, const char *path);
 void simba__zk_call_enter(zk_op *op);                      /* make op->node's child */
 void simba__zk_call_children(zk_op *op, const char *path); /* leader, before, found, children, missing */
-void simba__zk_call_names(zk_op *op, const char *path);    /* names */
+void simba__zk_call_names(zk_op *op, const char *path);    /* names of all children */
+void simba__zk_call_row(zk_op *op,
+                        const char *path); /* like call_children, and names of those that are no contenders */
 void simba__zk_call_children_watch(zk_op *op, const char *path, zk_watch *watch);
 void simba__zk_call_queue_watch(zk_op *op, zk_watch *watch);                    /* of op->queue */
 void simba__zk_call_exists_watch(zk_op *op, const char *path, zk_watch *watch); /* missing */
 void simba__zk_call_owner(zk_op *op, const char *path);                         /* of op->leader: owner, vanished */
 void simba__zk_call_stand_behind(zk_op *op, zk_watch *watch); /* of op->before: vanished, and owner if it leads */
-void simba__zk_call_own(zk_op *op, zk_watch *watch); /* token and time of op->node, vanished; watch may be NULL */
+void simba__zk_call_own(zk_op *op, zk_watch *guard); /* token and time of op->node, vanished; guard may be NULL */
 void simba__zk_call_delete(zk_op *op, const char *path, const char *child); /* vanished */
 
 /* --- watches ---------------------------------------------------------------------------------------- */
@@ -240,12 +268,12 @@ struct zk_node {
     bool in_table;
     bool unwanted;    /* to be removed */
     bool behind_lead; /* the one before it was the first of all */
-    bool called;      /* the one before it has gone, and nobody has looked since */
+    bool called;      /* the one before it has gone, or its own child, and nobody has looked since */
     bool unattended;  /* it is to be looked after in a while */
     simba_local since;
     zk_op *op;               /* the latest procedure about it */
     zk_watch *before;        /* of the one before it */
-    zk_watch *guard;         /* of its own child */
+    zk_watch *guard;         /* of its own child: set when it leads, or is the next to lead */
     int64_t czxid, ctime_ms; /* 0: not known */
 };
 
@@ -330,11 +358,13 @@ const struct ACL_vector *simba__zk_acl(const zk_store *self);
 
 /* contend.c */
 void simba__zk_acquire(zk_store *self, simba_request *request);
-void simba__zk_renew(zk_store *self, simba_request *request);
 void simba__zk_release(zk_store *self, simba_request *request);
 /* What has time, also because there was no memory for it; and have that done in a while. */
 void simba__zk_chores(simba_timer *timer, simba_local now);
 void simba__zk_chores_later(zk_store *self);
+
+/* renew.c */
+void simba__zk_renew(zk_store *self, simba_request *request);
 
 /* look.c */
 void simba__zk_read(zk_store *self, simba_request *request);

@@ -1,0 +1,136 @@
+/* See frames.h. A message is a length, and so many bytes; those begin with a header: xid, zxid, error. */
+#include "backends/zookeeper/frames.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "util/mem.h"
+
+enum {
+    LENGTH = 4,
+    HEADER = 16,
+    STAT = 68,
+    AT_XID = LENGTH,
+    AT_ERROR = LENGTH + 12,
+    AT_BODY = LENGTH + HEADER,
+    AT_EVENT_PATH = AT_BODY + 8,
+};
+
+/* Messages that are no replies, or replies to what the library asks by itself. It reads only the headers of the latter. */
+enum { XID_EVENT = -1, XID_PING = -2, XID_AUTH = -4, XID_SET_WATCHES = -8 };
+
+static int32_t int_at(const unsigned char *head, size_t offset)
+{
+    const unsigned char *b = head + offset;
+    return (int32_t)((uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3]);
+}
+
+static zk_verdict verdict(bool good)
+{
+    return good ? ZK_FRAME_GOOD : ZK_FRAME_BAD;
+}
+
+/* Something of `size` bytes, with its size before it, and `more`: is there room for all that in `left` bytes? */
+static bool fits(int64_t size, int64_t more, int64_t left)
+{
+    return LENGTH + size + more <= left;
+}
+
+/* `first` is the number that each body but two begins with, `left` how many bytes the body has. */
+static bool is_body(zk_reply reply, int32_t first, int64_t left)
+{
+    switch (reply) {
+    case ZK_REPLY_EMPTY:
+        return true;
+    case ZK_REPLY_PATH:
+        return first >= 0 && fits(first, 0, left);
+    case ZK_REPLY_PATH_STAT:
+        return first > 0 && fits(first, STAT, left);
+    case ZK_REPLY_STAT:
+        return left >= STAT;
+    case ZK_REPLY_DATA_STAT: /* -1: there is none */
+        return first >= -1 && fits(first < 0 ? 0 : first, STAT, left);
+    case ZK_REPLY_NAMES: /* each is a length and one byte at least */
+        return first >= 0 && first <= ZK_FRAME_NAMES_MAX && fits((int64_t)first * (LENGTH + 1), 0, left);
+    }
+    return false;
+}
+
+zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned char *head, size_t available)
+{
+    assert(available > 0);
+    if (available < LENGTH)
+        return ZK_FRAME_SHORT;
+    const int32_t length = int_at(head, 0);
+    const int32_t left = length - HEADER;
+    if (length < HEADER || length > ZK_FRAME_MAX)
+        return ZK_FRAME_BAD;
+    if (available < AT_BODY)
+        return ZK_FRAME_SHORT;
+    const int32_t xid = int_at(head, AT_XID);
+    const int32_t error = int_at(head, AT_ERROR);
+    if (xid == XID_PING || xid == XID_AUTH || xid == XID_SET_WATCHES)
+        return ZK_FRAME_GOOD;
+    if (xid == XID_EVENT) {
+        if (left < AT_EVENT_PATH + LENGTH - AT_BODY)
+            return ZK_FRAME_BAD;
+        if (available < AT_EVENT_PATH + LENGTH)
+            return ZK_FRAME_SHORT;
+        const int32_t path = int_at(head, AT_EVENT_PATH);
+        return verdict(int_at(head, AT_BODY) > 0 && path > 0 && fits(path, AT_EVENT_PATH - AT_BODY, left));
+    }
+    if (expected->count == 0 || error > 0)
+        return ZK_FRAME_BAD;
+    const zk_reply reply = expected->replies[expected->first];
+    if (error < 0 || reply == ZK_REPLY_EMPTY)
+        return ZK_FRAME_GOOD;
+    if (left < LENGTH)
+        return ZK_FRAME_BAD;
+    if (available < AT_BODY + LENGTH)
+        return ZK_FRAME_SHORT;
+    return verdict(is_body(reply, int_at(head, AT_BODY), left));
+}
+
+/* --- what is expected ------------------------------------------------------------------------------------- */
+
+static bool grow(zk_expected *expected)
+{
+    const size_t room = expected->room ? expected->room * 2 : 64;
+    unsigned char *replies = simba__malloc(room);
+    if (!replies)
+        return false;
+    for (size_t i = 0; i < expected->count; i++)
+        replies[i] = expected->replies[(expected->first + i) % expected->room];
+    simba__free(expected->replies);
+    expected->replies = replies;
+    expected->room = room;
+    expected->first = 0;
+    return true;
+}
+
+bool simba__zk_expect(zk_expected *expected, zk_reply reply)
+{
+    if (expected->count == expected->room && !grow(expected))
+        return false;
+    expected->replies[(expected->first + expected->count++) % expected->room] = (unsigned char)reply;
+    return true;
+}
+
+void simba__zk_expect_not(zk_expected *expected)
+{
+    assert(expected->count > 0);
+    expected->count--;
+}
+
+void simba__zk_expected_answered(zk_expected *expected)
+{
+    assert(expected->count > 0);
+    expected->count--;
+    expected->first = (expected->first + 1) % expected->room;
+}
+
+void simba__zk_expected_fini(zk_expected *expected)
+{
+    simba__free(expected->replies);
+    memset(expected, 0, sizeof *expected);
+}

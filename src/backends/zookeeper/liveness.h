@@ -1,0 +1,77 @@
+/* When is the session known to be alive, and when is a connection given up? Pure: events and times in, a moment and advice
+ * out; no clock, no I/O, no library. What S1 rests on for ZooKeeper stands here.
+ *
+ * The server ends a session when it has not heard of it for the session timeout. We count the same span from signs of life
+ * that were answered, from the moment at which they were sent. What counts is what most servers of the ensemble agreed to:
+ *
+ *   - The handshake that makes a session.
+ *   - A beat: a write that changes nothing, because it asks for a version that there is not. Once one is answered, the
+ *     handshake of its connection counts too, to which only the leader said yes. But it is the server that we are connected
+ *     to which tells the leader who has been heard of, about twice per tick; should it die in between, the leader never
+ *     learns. So a beat itself counts only when one that was sent a quarter of the timeout later has been answered too: a
+ *     timeout is two ticks at least, and what the server had to tell by then went to the leader before that later beat.
+ *
+ * An answer to anything else proves little. A server that has lost its leader goes on answering reads for a while; and a
+ * leader that the others have replaced without its knowledge answers a sync, or another handshake, by itself. */
+#ifndef SIMBA_BACKENDS_ZOOKEEPER_LIVENESS_H
+#define SIMBA_BACKENDS_ZOOKEEPER_LIVENESS_H
+
+#include <simba/backend.h>
+
+enum {
+    ZK_BEATS = 8,            /* per timeout */
+    ZK_BEATS_UNANSWERED = 4, /* at most: those that are older say it all */
+};
+
+typedef enum zk_link {
+    ZK_APART,      /* no connection */
+    ZK_CONNECTING, /* one is being made */
+    ZK_GREETING,   /* it is made, and the server has yet to answer the handshake */
+    ZK_CONNECTED,
+} zk_link;
+
+typedef enum zk_answer {
+    ZK_ANSWER_AGREED,  /* most servers agreed */
+    ZK_ANSWER_REFUSED, /* it came to the server, and no further */
+    ZK_ANSWER_LOST,    /* it is not known whether it came anywhere */
+} zk_answer;
+
+typedef enum zk_advice {
+    ZK_WAIT,
+    ZK_SEND_BEAT,
+    ZK_GIVE_UP, /* this connection: another one may do better */
+} zk_advice;
+
+typedef struct zk_liveness {
+    zk_link link;
+    bool has_session;            /* some connection has had its handshake answered */
+    unsigned connection;         /* counts them */
+    int64_t timeout_ns;          /* as asked for, and later as granted */
+    int64_t connect_ns;          /* how long the last connection took to be made, without the handshake */
+    simba_local seen;            /* the time of the latest event */
+    simba_local attempt;         /* when the connection, or the attempt at one, began */
+    simba_local greeted;         /* when it was made */
+    simba_local proven;          /* the session cannot have ended before this and the timeout */
+    simba_local beat_at;         /* when the next beat is due */
+    simba_local beats[ZK_BEATS]; /* when the latest were sent; those of this connection only */
+    unsigned long long sent, answered;
+} zk_liveness;
+
+/* There is to be a new session, of `timeout_ms` if the server agrees. Forgets everything. */
+void simba__zk_live_begin(zk_liveness *live, int64_t timeout_ms);
+/* A connection is being made; it is made; its handshake is answered; it is lost, or could not be made. */
+void simba__zk_live_attempt(zk_liveness *live, simba_local now);
+void simba__zk_live_greet(zk_liveness *live, simba_local now);
+void simba__zk_live_connect(zk_liveness *live, simba_local now, int64_t granted_ms);
+void simba__zk_live_lose(zk_liveness *live);
+
+/* A beat was sent on the connection of now. Its number, to be told with the answer. */
+unsigned simba__zk_live_beat(zk_liveness *live, simba_local now);
+/* The next unanswered beat of this connection has its answer. True: `proven` may be later than before. */
+bool simba__zk_live_answer(zk_liveness *live, unsigned connection, zk_answer answer);
+
+/* What is to be done now; and when to ask again, at the latest. */
+zk_advice simba__zk_live_advise(const zk_liveness *live, simba_local now);
+simba_local simba__zk_live_next(const zk_liveness *live);
+
+#endif

@@ -1,0 +1,210 @@
+/* Somebody else writes to the nodes of contenders, or removes them: an administrator with a shell. One leads at a time all
+ * the same, and whoever is concerned gets to know. Each contender has a client of its own. */
+#include <simba.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cm.h"
+#include "lib/raw_zookeeper.h"
+#include "lib/referee.h"
+#include "lib/run_zookeeper.h"
+#include "lib/server.h"
+
+#include "backends/zookeeper/zookeeper.h"
+#include "runtime/client.h"
+
+#define SOON_MS (ref_scaled_ms(3000)) /* there is no fallback: what is not told is never known */
+
+enum { N = 3, NAME_MAX_HERE = 128 };
+
+static server zookeeper;
+static simba_client *clients[N];
+static ref_arena arena;
+static zhandle_t *raw;
+static char folder[64];
+static unsigned round_number;
+
+/* The node of a contender, as its client knows it; "" while it has none. */
+static void node_of(unsigned i, char ret_path[2 * NAME_MAX_HERE])
+{
+    ret_path[0] = '\0';
+    simba__enter(clients[i]);
+    const zk_store *store = clients[i]->store;
+    for (size_t n = 0; n < store->node_capacity; n++) {
+        const zk_node *node = store->buckets[n];
+        if (node && node->name && (node->place == ZK_HERE || node->place == ZK_LEADS))
+            snprintf(ret_path, 2 * NAME_MAX_HERE, "%s/%s", folder, node->name);
+    }
+    simba__leave(clients[i]);
+}
+
+/* Its watches are set: of the one before it, if it waits; of its own node, if it leads. */
+static bool is_settled(unsigned i)
+{
+    bool settled = false;
+    simba__enter(clients[i]);
+    const zk_store *store = clients[i]->store;
+    for (size_t n = 0; n < store->node_capacity; n++) {
+        const zk_node *node = store->buckets[n];
+        if (node)
+            settled = !node->op && (node->place == ZK_LEADS ? node->guard != NULL : node->before && !node->called);
+    }
+    simba__leave(clients[i]);
+    return settled;
+}
+
+static void wait_until_settled(void)
+{
+    for (unsigned i = 0; i < N; i++)
+        if (arena.contenders[i].handle)
+            assert_true(REF_WITHIN(SOON_MS, is_settled(i)));
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    char url[96];
+    char mutex[16];
+    ref_arena_init(&arena);
+    ref_watchdog(60);
+    snprintf(mutex, sizeof mutex, "m%u", ++round_number);
+    snprintf(folder, sizeof folder, "/simba/%s", mutex);
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d", zookeeper.port);
+    for (unsigned i = 0; i < N; i++) {
+        const simba_contender_options options = ref_options(&arena, i);
+        assert_int_equal(simba_client_open(url, NULL, NULL, &clients[i]), 0);
+        assert_int_equal(simba_contender_new(clients[i], mutex, &options, NULL, &arena.contenders[i].handle), 0);
+        assert_int_equal(ref_start(&arena.contenders[i]), 0);
+        char path[2 * NAME_MAX_HERE] = "";
+        assert_true(REF_WITHIN(SOON_MS, (node_of(i, path), path[0] != '\0')));
+    }
+    assert_true(REF_WITHIN(SOON_MS, arena.inside == &arena.contenders[0]));
+    wait_until_settled();
+    raw = raw_zookeeper_open(zookeeper.port, NULL);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    zookeeper_close(raw);
+    for (unsigned i = N; i-- > 0;) {
+        ref_stop(&arena.contenders[i]);
+        ref_free(&arena.contenders[i]);
+        simba_client_close(clients[i]);
+    }
+    ref_watchdog(0);
+    ref_arena_check_end(&arena);
+    return 0;
+}
+
+static bool leads(unsigned i)
+{
+    ref_lock();
+    const bool inside = arena.inside == &arena.contenders[i];
+    ref_unlock();
+    return inside;
+}
+
+static void remove_node_of(unsigned i)
+{
+    char path[2 * NAME_MAX_HERE];
+    node_of(i, path);
+    assert_int_equal(raw_zookeeper_delete(raw, path), ZOK);
+}
+
+static void ignore_row(const simba_listing *row, void *user)
+{
+    (void)row, (void)user;
+}
+
+static bool has_another_node(unsigned i, const char *than)
+{
+    char path[2 * NAME_MAX_HERE];
+    node_of(i, path);
+    return path[0] != '\0' && strcmp(path, than) != 0;
+}
+
+/* Write to a node, and wait until all who watch it have heard of it and watch again. */
+static void touch_node_of(unsigned i)
+{
+    char path[2 * NAME_MAX_HERE];
+    const double fired = server_zookeeper_counter(&zookeeper, "zk_sum_node_changed_watch_count");
+    node_of(i, path);
+    assert_int_equal(raw_zookeeper_set(raw, path, "somebody else"), ZOK);
+    assert_true(REF_WITHIN(SOON_MS, server_zookeeper_counter(&zookeeper, "zk_sum_node_changed_watch_count") > fired));
+    for (unsigned n = 0; n < N; n++)
+        simba_client_list(clients[n], "none", ignore_row, NULL,
+                          NULL); /* a round trip: the event comes before its answer */
+    wait_until_settled();
+}
+
+/* A node that is written to is still there: who waits behind it does not lead. */
+static void test_touched_leader(void **state)
+{
+    (void)state;
+    ref_scene("the leader's node is written to");
+    for (int i = 0; i < 3; i++) {
+        touch_node_of(0);
+        assert_true(leads(0));
+        assert_int_equal(arena.grants, 1);
+    }
+    ref_stop(&arena.contenders[0]);
+    assert_true(REF_WITHIN(SOON_MS, arena.inside == &arena.contenders[1]));
+}
+
+/* A holder whose node was written to goes on watching it, and is told when it is removed. */
+static void test_touched_then_removed(void **state)
+{
+    (void)state;
+    ref_scene("the leader's node is written to, then removed");
+    touch_node_of(0);
+    touch_node_of(0);
+    ref_force(&arena);
+    remove_node_of(0);
+    assert_true(REF_WITHIN(SOON_MS, arena.contenders[0].released == 1));
+    assert_int_equal(arena.contenders[0].reason, SIMBA_REASON_REVOKED);
+    assert_true(REF_WITHIN(SOON_MS, ref_settled(&arena)));
+}
+
+/* A waiter whose node was removed has lost its place: it does not lead when the one before it goes, but the next one does,
+ * and it stands in line again. */
+static void test_removed_waiter(void **state)
+{
+    (void)state;
+    ref_scene("a waiter's node is removed");
+    char before[2 * NAME_MAX_HERE];
+    node_of(1, before);
+    remove_node_of(1);
+    assert_true(REF_WITHIN(SOON_MS, has_another_node(1, before)));
+    ref_stop(&arena.contenders[0]);
+    assert_true(REF_WITHIN(SOON_MS, arena.grants == 2));
+    assert_true(leads(2));
+    ref_stop(&arena.contenders[2]);
+    assert_true(REF_WITHIN(SOON_MS, arena.inside == &arena.contenders[1]));
+}
+
+/* Likewise when it was written to before, so that its watch is spent. */
+static void test_touched_waiter(void **state)
+{
+    (void)state;
+    ref_scene("a waiter's node is written to, then removed");
+    touch_node_of(1);
+    remove_node_of(1);
+    ref_stop(&arena.contenders[0]);
+    assert_true(REF_WITHIN(SOON_MS, arena.grants == 2));
+    assert_true(leads(2));
+    ref_stop(&arena.contenders[2]);
+    assert_true(REF_WITHIN(SOON_MS, arena.inside == &arena.contenders[1]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_touched_leader, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_touched_then_removed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_removed_waiter, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_touched_waiter, setup, teardown),
+    };
+    return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
+}

@@ -1,0 +1,94 @@
+/* What a client believes about its session, against a server that the test plays: that it may believe no more than what most
+ * servers would have agreed to is what S1 rests on. The rules are tested in unit.zk_liveness; here is whether they are fed
+ * with the truth. */
+#include <signal.h>
+#include <simba.h>
+#include <stdio.h>
+
+#include "lib/cm.h"
+#include "lib/fake_zookeeper.h"
+#include "lib/referee.h"
+
+#include "backends/zookeeper/zookeeper.h"
+#include "runtime/client.h"
+
+#define LONG_MS (ref_scaled_ms(20000))
+
+enum { SESSION_MS = 800 };
+
+static fake_zookeeper fake;
+static simba_client *client;
+
+static void ignore_row(const simba_listing *row, void *user)
+{
+    (void)row, (void)user;
+}
+
+static void begin(fake_odd odd)
+{
+    char url[96];
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.op_timeout_ms = 300;
+    ref_watchdog(60);
+    fake_zookeeper_start(&fake, odd);
+    fake.timeout_ms = SESSION_MS;
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d?session-timeout=%dms", fake.port, SESSION_MS);
+    assert_int_equal(simba_client_open(url, &options, NULL, &client), 0);
+    simba_client_list(client, NULL, ignore_row, NULL, NULL); /* so that there is a session */
+}
+
+static void end(void)
+{
+    simba_client_close(client);
+    fake_zookeeper_stop(&fake);
+    ref_watchdog(0);
+}
+
+static zk_liveness look(void)
+{
+    simba__enter(client);
+    const zk_liveness live = ((zk_store *)client->store)->session.live;
+    simba__leave(client);
+    return live;
+}
+
+/* The server answers every handshake, and no beat: a leader that was replaced. Nothing but the first handshake counts,
+ * however many connections there are, and whatever becomes of the beats. */
+static void test_beats_are_lost(void **state)
+{
+    (void)state;
+    begin((fake_odd){.request = FAKE_SET, .manner = FAKE_SILENCE});
+    const zk_liveness first = look();
+    assert_true(first.has_session);
+    assert_true(REF_WITHIN(LONG_MS, look().connection >= 3 && look().sent > 0));
+    assert_true(look().proven.ns == first.proven.ns);
+    assert_true(atomic_load(&client->session_until_ns) <= first.proven.ns + first.timeout_ns);
+    end();
+}
+
+/* The server agrees to every beat. What holders go by is what is proven, and that is a quarter of the timeout old. */
+static void test_beats_are_agreed(void **state)
+{
+    (void)state;
+    begin((fake_odd){.request = FAKE_NEVER});
+    assert_true(REF_WITHIN(LONG_MS, look().answered >= 5));
+    simba__enter(client);
+    const zk_liveness live = ((zk_store *)client->store)->session.live;
+    const int64_t until_ns = atomic_load(&client->session_until_ns);
+    simba__leave(client);
+    assert_true(until_ns <= live.proven.ns + live.timeout_ns);
+    assert_true(until_ns > live.proven.ns + live.timeout_ns * 9 / 10);
+    assert_true(live.proven.ns + live.timeout_ns / 4 <= live.beats[(live.answered - 1) % ZK_BEATS].ns);
+    assert_true(live.proven.ns > live.attempt.ns);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_beats_are_lost),
+        cmocka_unit_test(test_beats_are_agreed),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

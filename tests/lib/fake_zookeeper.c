@@ -1,0 +1,229 @@
+/* See fake_zookeeper.h. One client at a time; requests are answered in order, by one thread. */
+#include "lib/fake_zookeeper.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { FRAME_MAX = 4096, PATH_MAX_HERE = 512, BAD_VERSION = -103, EVENT_XID = -1 };
+
+#define OTHER "_c_0-latch-0000000000" /* a contender that is before all others */
+
+typedef struct text {
+    char bytes[FRAME_MAX];
+    size_t size;
+} text;
+
+static void put(text *to, const void *bytes, size_t size)
+{
+    if (to->size + size > sizeof to->bytes)
+        abort();
+    if (size > 0)
+        memcpy(to->bytes + to->size, bytes, size);
+    to->size += size;
+}
+
+static void put_int(text *to, int32_t value)
+{
+    const uint32_t big = htonl((uint32_t)value);
+    put(to, &big, sizeof big);
+}
+
+static void put_long(text *to, int64_t value)
+{
+    const uint64_t big = htobe64((uint64_t)value);
+    put(to, &big, sizeof big);
+}
+
+static void put_string(text *to, const char *string)
+{
+    put_int(to, (int32_t)strlen(string));
+    put(to, string, strlen(string));
+}
+
+static void put_stat(text *to)
+{
+    put_long(to, 7); /* czxid */
+    put_long(to, 7);
+    put_long(to, 1000); /* ctime */
+    put_long(to, 1000);
+    put_int(to, 0);
+    put_int(to, 0);
+    put_int(to, 0);
+    put_long(to, 1);
+    put_int(to, 0);
+    put_int(to, 0);
+    put_long(to, 7);
+}
+
+static bool send_frame(int fd, const text *body, int32_t length)
+{
+    text frame = {.size = 0};
+    put_int(&frame, length ? length : (int32_t)body->size);
+    put(&frame, body->bytes, body->size);
+    return send(fd, frame.bytes, frame.size, MSG_NOSIGNAL) == (ssize_t)frame.size;
+}
+
+static void put_header(text *to, int32_t xid, int32_t error)
+{
+    put_int(to, xid);
+    put_long(to, xid == EVENT_XID ? -1 : 9);
+    put_int(to, error);
+}
+
+/* --- answers --------------------------------------------------------------------------------------------- */
+
+static bool say_odd(const fake_zookeeper *fake, int32_t xid)
+{
+    const fake_odd *odd = &fake->odd;
+    text body = {.size = 0};
+    if (odd->manner == FAKE_RAW)
+        return send(fake->client, odd->body, odd->size, MSG_NOSIGNAL) == (ssize_t)odd->size;
+    put_header(&body, odd->manner == FAKE_EVENT ? EVENT_XID : odd->manner == FAKE_UNASKED ? 12345 : xid, 0);
+    put(&body, odd->body, odd->size);
+    return send_frame(fake->client, &body, odd->length);
+}
+
+static void body_of(fake_zookeeper *fake, int request, const char *path, text *to)
+{
+    char child[PATH_MAX_HERE + 16];
+    switch (request) {
+    case FAKE_CREATE:
+    case FAKE_CREATE_CONTAINER:
+    case FAKE_SYNC:
+        put_string(to, path);
+        break;
+    case FAKE_CREATE2:
+        snprintf(child, sizeof child, "%s%010u", path, ++fake->made);
+        put_string(to, child);
+        put_stat(to);
+        break;
+    case FAKE_EXISTS:
+        put_stat(to);
+        break;
+    case FAKE_GET:
+        put_string(to, "somebody");
+        put_stat(to);
+        break;
+    case FAKE_CHILDREN:
+        put_int(to, 1);
+        put_string(to, strcmp(path, "/simba") == 0 ? "m" : OTHER);
+        break;
+    default:
+        break;
+    }
+}
+
+static bool answer(fake_zookeeper *fake, int32_t xid, int request, const char *path)
+{
+    const fake_odd *odd = &fake->odd;
+    if (request == odd->request && odd->manner != FAKE_SILENCE) {
+        do {
+            if (!say_odd(fake, xid))
+                return false;
+        } while (odd->endless);
+    }
+    if (request == odd->request && odd->manner != FAKE_EVENT && odd->manner != FAKE_UNASKED)
+        return true;
+    text reply = {.size = 0};
+    put_header(&reply, xid, request == FAKE_SET ? BAD_VERSION : 0);
+    body_of(fake, request, path, &reply);
+    return send_frame(fake->client, &reply, 0);
+}
+
+static bool shake_hands(fake_zookeeper *fake)
+{
+    text reply = {.size = 0};
+    put_int(&reply, 0);
+    put_int(&reply, fake->timeout_ms);
+    put_long(&reply, 4711);
+    put_string(&reply, "0123456789abcdef");
+    put(&reply, fake->read_only ? "\1" : "\0", 1);
+    if (!send_frame(fake->client, &reply, 0))
+        return false;
+    return fake->odd.request != FAKE_HANDSHAKE || fake->odd.manner == FAKE_REPLY || answer(fake, 0, FAKE_HANDSHAKE, "");
+}
+
+/* --- the server ------------------------------------------------------------------------------------------- */
+
+static bool read_all(int fd, void *to, size_t size)
+{
+    return size == 0 || recv(fd, to, size, MSG_WAITALL) == (ssize_t)size;
+}
+
+static bool read_frame(int fd, char *to, size_t *ret_size)
+{
+    uint32_t size;
+    if (!read_all(fd, &size, sizeof size) || ntohl(size) > FRAME_MAX)
+        return false;
+    *ret_size = ntohl(size);
+    return read_all(fd, to, *ret_size);
+}
+
+static int32_t int_at(const char *frame, size_t offset)
+{
+    uint32_t big;
+    memcpy(&big, frame + offset, sizeof big);
+    return (int32_t)ntohl(big);
+}
+
+static bool serve_one(fake_zookeeper *fake)
+{
+    char frame[FRAME_MAX];
+    char path[PATH_MAX_HERE] = "";
+    size_t size;
+    if (!read_frame(fake->client, frame, &size) || size < 8)
+        return false;
+    const int32_t xid = int_at(frame, 0);
+    const int request = int_at(frame, 4);
+    if (size >= 12 && request != FAKE_SET_WATCHES) {
+        const int32_t length = int_at(frame, 8);
+        if (length > 0 && length < PATH_MAX_HERE && 12 + (size_t)length <= size)
+            memcpy(path, frame + 12, (size_t)length);
+    }
+    return answer(fake, xid, request, path);
+}
+
+static void *serve(void *arg)
+{
+    fake_zookeeper *fake = arg;
+    char frame[FRAME_MAX];
+    size_t size;
+    for (;;) {
+        fake->client = accept(fake->listener, NULL, NULL);
+        if (fake->client < 0)
+            return NULL;
+        bool on = read_frame(fake->client, frame, &size) && shake_hands(fake);
+        while (on)
+            on = serve_one(fake);
+        close(fake->client);
+    }
+}
+
+void fake_zookeeper_start(fake_zookeeper *fake, fake_odd odd)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    memset(fake, 0, sizeof *fake);
+    fake->odd = odd;
+    fake->timeout_ms = 10000;
+    fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(fake->listener, (struct sockaddr *)&address, size) != 0 || listen(fake->listener, 8) != 0 ||
+        getsockname(fake->listener, (struct sockaddr *)&address, &size) != 0)
+        abort();
+    fake->port = ntohs(address.sin_port);
+    if (pthread_create(&fake->thread, NULL, serve, fake) != 0)
+        abort();
+}
+
+/* The client is gone by now, or its connection is cut by this. */
+void fake_zookeeper_stop(fake_zookeeper *fake)
+{
+    shutdown(fake->listener, SHUT_RDWR);
+    pthread_join(fake->thread, NULL);
+    close(fake->listener);
+}

@@ -1,0 +1,60 @@
+/* A ZooKeeper server that a test plays: it knows enough of the protocol for one client that locks and lists, and answers
+ * oddly where the test wants it. */
+#ifndef TESTS_LIB_FAKE_ZOOKEEPER_H
+#define TESTS_LIB_FAKE_ZOOKEEPER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Kinds of requests, as the protocol numbers them. */
+enum {
+    FAKE_HANDSHAKE = 0,
+    FAKE_CREATE = 1,
+    FAKE_DELETE = 2,
+    FAKE_EXISTS = 3,
+    FAKE_GET = 4,
+    FAKE_SET = 5,
+    FAKE_CHILDREN = 8,
+    FAKE_SYNC = 9,
+    FAKE_PING = 11,
+    FAKE_CREATE2 = 15,
+    FAKE_CREATE_CONTAINER = 19,
+    FAKE_SET_WATCHES = 101,
+    FAKE_CLOSE = -11,
+    FAKE_NEVER = -1, /* no request */
+};
+
+typedef enum fake_manner {
+    FAKE_REPLY,   /* the header of a good reply, and the body */
+    FAKE_EVENT,   /* before the proper reply: the header of a watch event, and the body */
+    FAKE_UNASKED, /* before the proper reply: a reply to a request that nobody has made */
+    FAKE_RAW,     /* the body alone, without a length before it */
+    FAKE_SILENCE, /* nothing */
+} fake_manner;
+
+typedef struct fake_odd {
+    int request; /* what is answered oddly */
+    fake_manner manner;
+    const char *body;
+    size_t size;
+    int32_t length; /* what the frame says its length is; 0: the truth */
+    bool endless;   /* again and again, until the client goes */
+} fake_odd;
+
+typedef struct fake_zookeeper {
+    int port;
+    int32_t timeout_ms; /* granted; may be changed before the client connects */
+    bool read_only;     /* says the handshake */
+    int listener, client;
+    fake_odd odd;
+    unsigned made; /* children */
+    pthread_t thread;
+} fake_zookeeper;
+
+/* Aborts when the system refuses. */
+void fake_zookeeper_start(fake_zookeeper *fake, fake_odd odd);
+void fake_zookeeper_stop(fake_zookeeper *fake);
+
+#endif

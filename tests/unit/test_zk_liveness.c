@@ -1,0 +1,316 @@
+/* What proves that a ZooKeeper session lives, and when a connection is given up: without any server. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cm.h"
+
+#include "backends/zookeeper/liveness.h"
+#include "util/clock.h"
+
+/* All times here are in ms, and the timeout is 8000: a beat each 1000, a quarter is 2000. */
+enum { T = 8000 };
+
+static zk_liveness live;
+
+static simba_local at(int64_t ms)
+{
+    return (simba_local){ms * SIMBA__NS_PER_MS};
+}
+
+static int64_t proven_ms(void)
+{
+    return live.proven.ns / SIMBA__NS_PER_MS;
+}
+
+static unsigned beat(int64_t ms)
+{
+    return simba__zk_live_beat(&live, at(ms));
+}
+
+static bool answer(zk_answer answer)
+{
+    return simba__zk_live_answer(&live, live.connection, answer);
+}
+
+/* Begun, made and answered at these times. */
+static void connect_at(int64_t attempt_ms, int64_t greet_ms, int64_t connect_ms)
+{
+    simba__zk_live_attempt(&live, at(attempt_ms));
+    simba__zk_live_greet(&live, at(greet_ms));
+    simba__zk_live_connect(&live, at(connect_ms), T);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    simba__zk_live_begin(&live, T);
+    connect_at(100, 110, 120);
+    return 0;
+}
+
+/* --- what is proven ----------------------------------------------------------------------------------------- */
+
+/* The handshake that makes a session counts from when its connection was begun. */
+static void test_new_session(void **state)
+{
+    (void)state;
+    assert_int_equal(proven_ms(), 100);
+    assert_true(live.has_session);
+}
+
+/* A beat does not count by its own answer: the server that answered may die before it has told its leader. */
+static void test_beat_alone(void **state)
+{
+    (void)state;
+    beat(1000);
+    assert_true(answer(ZK_ANSWER_AGREED));
+    assert_int_equal(proven_ms(), 100);
+    beat(2000);
+    answer(ZK_ANSWER_AGREED);
+    assert_int_equal(proven_ms(), 100);
+}
+
+/* It counts when one that was sent a quarter of the timeout later is answered, and no earlier. */
+static void test_quarter_later(void **state)
+{
+    (void)state;
+    static const int64_t times[] = {1000, 2000, 2999, 3000, 4100, 5000};
+    static const int64_t proven[] = {100, 100, 100, 1000, 2000, 3000};
+    for (int i = 0; i < 6; i++) {
+        beat(times[i]);
+        answer(ZK_ANSWER_AGREED);
+        assert_int_equal(proven_ms(), proven[i]);
+    }
+}
+
+/* The answer counts for the beat that it is for, also when several are under way. */
+static void test_several_under_way(void **state)
+{
+    (void)state;
+    for (int i = 1; i <= ZK_BEATS_UNANSWERED; i++)
+        beat(i * 1000);
+    static const int64_t proven[] = {100, 100, 1000, 2000};
+    for (int i = 0; i < ZK_BEATS_UNANSWERED; i++) {
+        answer(ZK_ANSWER_AGREED);
+        assert_int_equal(proven_ms(), proven[i]);
+    }
+}
+
+/* Another handshake proves nothing by itself: a leader that was replaced and does not know it answers it. With the first
+ * beat that is agreed to, it counts from its beginning. */
+static void test_deposed_leader(void **state)
+{
+    (void)state;
+    simba__zk_live_lose(&live);
+    connect_at(5000, 5010, 5020);
+    assert_int_equal(proven_ms(), 100);
+    beat(5020);
+    assert_false(answer(ZK_ANSWER_REFUSED));
+    assert_int_equal(proven_ms(), 100);
+    beat(6000);
+    assert_true(answer(ZK_ANSWER_AGREED));
+    assert_int_equal(proven_ms(), 5000);
+}
+
+/* A beat is lost with its connection: its answer, which comes when there is another one, is not counted for that. */
+static void test_lost_with_connection(void **state)
+{
+    (void)state;
+    const unsigned first = beat(1000);
+    beat(2000);
+    simba__zk_live_lose(&live);
+    assert_false(simba__zk_live_answer(&live, first, ZK_ANSWER_AGREED));
+    connect_at(5000, 5010, 5020);
+    beat(5020);
+    assert_false(simba__zk_live_answer(&live, first, ZK_ANSWER_AGREED));
+    assert_int_equal(proven_ms(), 100);
+    assert_int_equal(live.answered, 0);
+    assert_false(answer(ZK_ANSWER_LOST));
+    assert_int_equal(live.answered, 0);
+    answer(ZK_ANSWER_AGREED);
+    assert_int_equal(proven_ms(), 5000);
+}
+
+/* Beats of two connections are no pair: the server of the first may never have told its leader. */
+static void test_no_pair_over_connections(void **state)
+{
+    (void)state;
+    beat(1000);
+    answer(ZK_ANSWER_AGREED);
+    beat(2000);
+    answer(ZK_ANSWER_AGREED);
+    simba__zk_live_lose(&live);
+    connect_at(2100, 2110, 2120);
+    beat(4500);
+    answer(ZK_ANSWER_AGREED);
+    assert_int_equal(proven_ms(), 2100);
+}
+
+/* What is proven never goes back. */
+static void test_never_back(void **state)
+{
+    (void)state;
+    int64_t before = proven_ms();
+    for (int i = 1; i < 50; i++) {
+        if (i % 7 == 0) {
+            simba__zk_live_lose(&live);
+            connect_at(i * 1000 - 500, i * 1000 - 400, i * 1000 - 300);
+        }
+        beat(i * 1000);
+        answer(i % 3 ? ZK_ANSWER_AGREED : ZK_ANSWER_REFUSED);
+        assert_true(proven_ms() >= before && proven_ms() < i * 1000);
+        before = proven_ms();
+    }
+}
+
+/* A new session begins with nothing. */
+static void test_begin_anew(void **state)
+{
+    (void)state;
+    beat(1000);
+    simba__zk_live_begin(&live, T);
+    assert_false(live.has_session);
+    connect_at(9000, 9010, 9020);
+    assert_int_equal(proven_ms(), 9000);
+}
+
+/* --- what to do when -------------------------------------------------------------------------------------------- */
+
+static void assert_advice(int64_t ms, zk_advice advice)
+{
+    assert_int_equal(simba__zk_live_advise(&live, at(ms)), advice);
+}
+
+static int64_t next_ms(void)
+{
+    return simba__zk_live_next(&live).ns / SIMBA__NS_PER_MS;
+}
+
+/* A beat each eighth of the timeout, and at once in a session that goes on. */
+static void test_beats_are_due(void **state)
+{
+    (void)state;
+    assert_int_equal(next_ms(), 120 + T / 8);
+    assert_advice(1119, ZK_WAIT);
+    assert_advice(1120, ZK_SEND_BEAT);
+    beat(1120);
+    assert_advice(1120, ZK_WAIT);
+    assert_int_equal(next_ms(), 2120);
+    simba__zk_live_lose(&live);
+    connect_at(5000, 5010, 5020);
+    assert_advice(5020, ZK_SEND_BEAT);
+}
+
+/* An answer that is owed for a quarter of the timeout is not waited for. */
+static void test_silence(void **state)
+{
+    (void)state;
+    beat(1000);
+    beat(2000);
+    assert_int_equal(next_ms(), 3000);
+    assert_advice(2999, ZK_WAIT);
+    assert_advice(3000, ZK_GIVE_UP);
+    answer(ZK_ANSWER_AGREED);
+    assert_advice(3000, ZK_SEND_BEAT);
+    beat(3000);
+    assert_advice(4000, ZK_GIVE_UP);
+}
+
+/* While the session may be saved, a connection has little time: its first packet may have been lost. */
+static void test_connects_in_a_hurry(void **state)
+{
+    (void)state;
+    simba__zk_live_lose(&live);
+    simba__zk_live_attempt(&live, at(3000));
+    assert_int_equal(next_ms(), 3000 + T / 24);
+    assert_advice(3000 + T / 24, ZK_WAIT); /* a fraction of a ms is left */
+    assert_advice(3000 + T / 24 + 1, ZK_GIVE_UP);
+    simba__zk_live_greet(&live, at(3100)); /* that is slow here */
+    assert_advice(3100 + T / 5 - 1, ZK_WAIT);
+    assert_advice(3100 + T / 5, ZK_GIVE_UP);
+    simba__zk_live_lose(&live);
+    simba__zk_live_attempt(&live, at(5000));
+    assert_int_equal(next_ms(), 5400); /* four times as long as the last one took */
+}
+
+/* When it is lost anyway, and before there is one, there is time. */
+static void test_connects_patiently(void **state)
+{
+    (void)state;
+    simba__zk_live_lose(&live);
+    simba__zk_live_attempt(&live, at(100 + T));
+    assert_int_equal(next_ms(), 100 + T + T / 5);
+    simba__zk_live_begin(&live, T);
+    assert_true(simba__zk_live_next(&live).ns == INT64_MAX);
+    simba__zk_live_attempt(&live, at(100));
+    assert_int_equal(next_ms(), 100 + T / 5);
+}
+
+/* --- what cannot be ----------------------------------------------------------------------------------------------- */
+
+static void assert_aborts(void (*break_it)(void))
+{
+    int status;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        break_it();
+        _exit(0);
+    }
+    waitpid(pid, &status, 0);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void answer_without_beat(void)
+{
+    answer(ZK_ANSWER_AGREED);
+}
+
+static void beat_without_connection(void)
+{
+    simba__zk_live_lose(&live);
+    beat(1000);
+}
+
+static void connect_without_handshake(void)
+{
+    simba__zk_live_lose(&live);
+    simba__zk_live_attempt(&live, at(1000));
+    simba__zk_live_connect(&live, at(1001), T);
+}
+
+static void prove_the_future(void)
+{
+    live.proven = at(500);
+    beat(400);
+}
+
+static void test_impossible(void **state)
+{
+    (void)state;
+    assert_aborts(answer_without_beat);
+    assert_aborts(beat_without_connection);
+    assert_aborts(connect_without_handshake);
+    assert_aborts(prove_the_future);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_new_session, setup),
+        cmocka_unit_test_setup(test_beat_alone, setup),
+        cmocka_unit_test_setup(test_quarter_later, setup),
+        cmocka_unit_test_setup(test_several_under_way, setup),
+        cmocka_unit_test_setup(test_deposed_leader, setup),
+        cmocka_unit_test_setup(test_lost_with_connection, setup),
+        cmocka_unit_test_setup(test_no_pair_over_connections, setup),
+        cmocka_unit_test_setup(test_never_back, setup),
+        cmocka_unit_test_setup(test_begin_anew, setup),
+        cmocka_unit_test_setup(test_beats_are_due, setup),
+        cmocka_unit_test_setup(test_silence, setup),
+        cmocka_unit_test_setup(test_connects_in_a_hurry, setup),
+        cmocka_unit_test_setup(test_connects_patiently, setup),
+        cmocka_unit_test_setup(test_impossible, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
