@@ -136,7 +136,7 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
 void cli_show_warnings(bool show);
 
 /* The warnings that were not shown since the last call, for a command that shows them in its own place: "warning: …". */
-#define CLI_WARNINGS 8
+#define CLI_WARNINGS 16
 #define CLI_WARNING_SIZE 600
 typedef struct cli_warnings {
     unsigned count; /* of all; of more than CLI_WARNINGS there are the first, and the last one */

@@ -131,6 +131,11 @@ static void errors_escape_ids(void **state)
     assert_int_equal(RUN("run", "--wait", "0ms", "m", "--", "true"), 75);
     assert_non_null(strstr(err_of(&last), EVIL_SHOWN));
     assert_true(has_plain_bytes_only(err_of(&last)));
+    /* At a terminal, where there may be more to say while it waits. */
+    terminal t = start_plain((const char *const[]){"run", "--wait", "100ms", "m", "--", "true", NULL});
+    assert_int_equal(finish_terminal(&t), 75);
+    assert_non_null(strstr(t.text, EVIL_SHOWN));
+    assert_true(has_plain_bytes_only(t.text));
 }
 
 static _Noreturn void serve(int listening, const char *words)
