@@ -117,11 +117,10 @@ int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **
 void cli_print_options(const cli_option *options, size_t count);
 void cli_print_global_options(unsigned takes);
 
-/* One sentence on standard error, "simba tck: …", escaped, since arguments and names of files are quoted in it; returns
- * CLI_USAGE. `command` may be NULL. */
+/* One line on standard error, "simba tck: …", in which nothing that comes from outside can do harm. */
+void cli_say(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* One sentence on standard error, "simba tck: …", and CLI_USAGE. `command` may be NULL. */
 int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same without a word about --help, and `code`. */
-int cli_complain(int code, const char *command, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The same with the words of a failed call of the library, and the exit code that fits it. */
 int cli_failure(const char *command, const simba_error *error);
 /* The exit code that fits an error of the library. */

@@ -78,17 +78,6 @@ int cli_usage_error(const char *command, const char *format, ...)
     return CLI_USAGE;
 }
 
-int cli_complain(int code, const char *command, const char *format, ...)
-{
-    char text[SIMBA__FORMAT_MAX];
-    va_list args;
-    va_start(args, format);
-    simba__escape_format(text, sizeof text, format, args);
-    va_end(args);
-    fprintf(stderr, "simba %s: %s.\n", command, text);
-    return code;
-}
-
 int cli_failure(const char *command, const simba_error *error)
 {
     fprintf(stderr, "simba %s: %s.\n", command, error->text[0] != '\0' ? error->text : simba_error_text(error->code));

@@ -25,9 +25,9 @@ static void compare(const simba_listing *row, void *user)
 static bool agrees(const char *mutex, const simba_owner *owner)
 {
     char answer[16];
+    const bool known = !simba_owner_is_none(owner);
     char name[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
     char id[SIMBA__ESCAPED_SIZE(SIMBA_ID_MAX)];
-    const bool known = !simba_owner_is_none(owner);
     printf("Take \"%s\" away from %s? What runs there may act until it learns of it. [y/N] ",
            simba__escape(mutex, name, sizeof name),
            known ? simba__escape(owner->id, id, sizeof id) : "whoever owns it");

@@ -12,19 +12,23 @@ static int read_file(timeline_log *log, const char *path)
 {
     const bool is_stdin = strcmp(path, "-") == 0;
     FILE *in = is_stdin ? stdin : fopen(path, "re");
-    if (in == NULL)
-        return cli_complain(CLI_USAGE, COMMAND, "%s cannot be read: %s", path, strerror(errno));
+    if (in == NULL) {
+        cli_say(COMMAND, "%s cannot be read: %s.", path, strerror(errno));
+        return CLI_USAGE;
+    }
     errno = 0;
     const unsigned bad = timeline_log_read(log, in);
     const int failure = ferror(in) ? errno : 0; /* a folder can be opened, and not be read */
     if (!is_stdin)
         fclose(in);
-    if (failure != 0)
-        return cli_complain(CLI_USAGE, COMMAND, "%s cannot be read: %s", path, strerror(failure));
+    if (failure != 0) {
+        cli_say(COMMAND, "%s cannot be read: %s.", path, strerror(failure));
+        return CLI_USAGE;
+    }
     if (bad == 0)
         return CLI_GO;
-    return cli_complain(CLI_USAGE, COMMAND, "line %u of %s is not a line of an event log (TIME ROW EVENT ...)", bad,
-                        path);
+    cli_say(COMMAND, "line %u of %s is not a line of an event log (TIME ROW EVENT ...).", bad, path);
+    return CLI_USAGE;
 }
 
 static int write_svg(const timeline *line, const char *title, const char *path)
@@ -36,7 +40,8 @@ static int write_svg(const timeline *line, const char *title, const char *path)
         if (fclose(out) == 0 && !failed)
             return CLI_OK;
     }
-    return cli_complain(CLI_FAILED, COMMAND, "%s cannot be written: %s", path, strerror(errno));
+    cli_say(COMMAND, "%s cannot be written: %s.", path, strerror(errno));
+    return CLI_FAILED;
 }
 
 int cmd_timeline(cli_globals *globals, int argc, char **argv)
@@ -68,8 +73,10 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
     timeline line;
     for (int i = 0; code == CLI_GO && i < argc; i++)
         code = read_file(log, argv[i]);
-    if (code == CLI_GO && !timeline_log_draw(log, from_ms, to_ms, &line))
-        code = cli_complain(CLI_FAILED, COMMAND, "there is nothing to draw");
+    if (code == CLI_GO && !timeline_log_draw(log, from_ms, to_ms, &line)) {
+        cli_say(COMMAND, "there is nothing to draw.");
+        code = CLI_FAILED;
+    }
     if (code == CLI_GO && svg != NULL) {
         code = write_svg(&line, title, svg);
     } else if (code == CLI_GO) {
