@@ -106,7 +106,7 @@ static int open_event_log(const char *command, const char *path)
     journal.events = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (journal.events >= 0)
         return CLI_GO;
-    fprintf(stderr, "simba %s: the event log %s cannot be opened: %s.\n", command, path, strerror(errno));
+    cli_say(command, "the event log %s cannot be opened: %s.", path, strerror(errno));
     return CLI_USAGE;
 }
 

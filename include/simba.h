@@ -93,8 +93,8 @@ SIMBA_API const char *simba_error_text(int code);
 #define SIMBA_LEASE_MAX_MS INT64_C(315360000000) /* longest ttl + transition: ten years */
 
 /* Who owns a mutex. Nobody: id "" and zeroes. The id is what the store has, whoever wrote that: it may be no UTF-8, and is
- * not for a terminal as it stands. Times are on the store's clock, and 0 if unknown. Where leases are sessions, the two ends are
- * INT64_MAX: as long as the session lives. */
+ * not for a terminal as it stands. Times are on the store's clock, and 0 if unknown. Where leases are sessions, the two
+ * ends are INT64_MAX: as long as the session lives. */
 typedef struct simba_owner {
     char id[SIMBA_ID_MAX + 1];
     int64_t acquired_at_ms;

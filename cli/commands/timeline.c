@@ -13,7 +13,7 @@ static int read_file(timeline_log *log, const char *path)
     const bool is_stdin = strcmp(path, "-") == 0;
     FILE *in = is_stdin ? stdin : fopen(path, "re");
     if (in == NULL) {
-        fprintf(stderr, "simba timeline: %s cannot be read: %s.\n", path, strerror(errno));
+        cli_say(COMMAND, "%s cannot be read: %s.", path, strerror(errno));
         return CLI_USAGE;
     }
     errno = 0;
@@ -22,12 +22,12 @@ static int read_file(timeline_log *log, const char *path)
     if (!is_stdin)
         fclose(in);
     if (failure != 0) {
-        fprintf(stderr, "simba timeline: %s cannot be read: %s.\n", path, strerror(failure));
+        cli_say(COMMAND, "%s cannot be read: %s.", path, strerror(failure));
         return CLI_USAGE;
     }
     if (bad == 0)
         return CLI_GO;
-    fprintf(stderr, "simba timeline: line %u of %s is not a line of an event log (TIME ROW EVENT ...).\n", bad, path);
+    cli_say(COMMAND, "line %u of %s is not a line of an event log (TIME ROW EVENT ...).", bad, path);
     return CLI_USAGE;
 }
 
@@ -40,7 +40,7 @@ static int write_svg(const timeline *line, const char *title, const char *path)
         if (fclose(out) == 0 && !failed)
             return CLI_OK;
     }
-    fprintf(stderr, "simba timeline: %s cannot be written: %s.\n", path, strerror(errno));
+    cli_say(COMMAND, "%s cannot be written: %s.", path, strerror(errno));
     return CLI_FAILED;
 }
 
@@ -74,7 +74,7 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
     for (int i = 0; code == CLI_GO && i < argc; i++)
         code = read_file(log, argv[i]);
     if (code == CLI_GO && !timeline_log_draw(log, from_ms, to_ms, &line)) {
-        fprintf(stderr, "simba timeline: there is nothing to draw.\n");
+        cli_say(COMMAND, "there is nothing to draw.");
         code = CLI_FAILED;
     }
     if (code == CLI_GO && svg != NULL) {

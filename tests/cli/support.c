@@ -261,13 +261,21 @@ void await_shown(terminal *t, const char *text)
     }
 }
 
+enum { TERMINAL_MAX = 1000000 }; /* bytes that any command may show */
+
 int finish_terminal(terminal *t)
 {
     process p = {.pid = t->pid, .in = -1, .err_path = "/dev/null"};
     size_t length = strlen(t->text);
     char rest[512];
     ssize_t got;
+    size_t all = 0;
     while ((got = read(t->fd, rest, sizeof rest)) > 0) {
+        all += (size_t)got;
+        if (all > TERMINAL_MAX) {
+            end_process(t->pid);
+            fail_msg("the command does not stop to print; it began with: %.200s", t->text);
+        }
         const size_t fits = (size_t)got < sizeof t->text - 1 - length ? (size_t)got : sizeof t->text - 1 - length;
         memcpy(t->text + length, rest, fits);
         length += fits;

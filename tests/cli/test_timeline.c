@@ -124,6 +124,8 @@ static void mistakes_are_named(void **state)
     assert_non_null(strstr(err_of(&last), "nothing to draw"));
     assert_int_equal(RUN("timeline", in_dir("missing")), 64);
     assert_non_null(strstr(err_of(&last), "missing cannot be read"));
+    assert_int_equal(RUN("timeline", in_dir("no\033[31m")), 64);
+    assert_non_null(strstr(err_of(&last), "no\\x1B[31m cannot be read"));
     assert_int_equal(RUN("timeline", "/tmp"), 64);
     assert_non_null(strstr(err_of(&last), "/tmp cannot be read: Is a directory."));
     write_file(in_dir("good"), "1 a start\n2 a stopped\n");

@@ -19,7 +19,7 @@ static void init_makes_the_store(void **state)
     assert_int_equal(RUN("run", "m", "--", "true"), 0);
     assert_int_equal(RUN("init"), 0);
     assert_non_null(strstr(out_of(&last), "has 1 mutex."));
-    assert_int_equal(RUN("init", "--url", "sqlite:///proc/no/such.db"), 69);
+    assert_int_equal(RUN("init", "--url", "redis://127.0.0.1:1"), 69);
 }
 
 /* Run `simba init` on this URL as a user who owns nothing; its exit code, and its words in the file. */
@@ -118,7 +118,7 @@ static void doctor_finds_what_is_wrong(void **state)
 static void doctor_explains_what_cannot_be_opened(void **state)
 {
     (void)state;
-    assert_int_equal(RUN("doctor", "--url", "sqlite:///proc/no/such.db"), 69);
+    assert_int_equal(RUN("doctor", "--url", "redis://127.0.0.1:1"), 69);
     assert_non_null(strstr(out_of(&last), "from --url"));
     assert_non_null(strstr(out_of(&last), "broken   store "));
     assert_non_null(strstr(out_of(&last), "Is it there"));
