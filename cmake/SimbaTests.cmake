@@ -108,7 +108,7 @@ foreach(_source IN LISTS _programs)
     get_filename_component(_name ${_source} NAME_WE)
     simba_unit_test(${_name})
 endforeach()
-foreach(_label IN ITEMS sim backends api faults cli)
+foreach(_label IN ITEMS sim backends api faults cli mysql8)
     simba_glob(_programs tests/${_label}/test_*.c)
     foreach(_source IN LISTS _programs)
         # test_STORE… is about a store that may have been left out.
@@ -163,11 +163,14 @@ function(simba_processes_store name url)
     endif()
 endfunction()
 
-# simba_tck_store(<name> <url> [AS <test>] [ON <kind>]): run the conformance kit against a store as tck.<name>, or
-# tck.<test>, if that store is built. ON: with a server of this kind, whose port and folder are filled into the URL, see
+# simba_tck_store(<name> <url> [AS <test>] [ON <kind>] [LABEL <label>]): run the conformance kit against a store as tck.<name>,
+# or <label>.<test>, if that store is built. ON: with a server of this kind, whose port and folder are filled into the URL, see
 # tests/with_server.c.
 function(simba_tck_store name url)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "" "AS;ON" "")
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "AS;ON;LABEL" "")
+    if(NOT arg_LABEL)
+        set(arg_LABEL tck)
+    endif()
     if(NOT arg_AS)
         set(arg_AS ${name})
     endif()
@@ -176,7 +179,7 @@ function(simba_tck_store name url)
         if(arg_ON)
             set(server $<TARGET_FILE:with_server> ${arg_ON})
         endif()
-        _simba_add_test(tck ${arg_AS} COMMAND ${server} ${_launcher} $<TARGET_FILE:tck_runner> ${url})
+        _simba_add_test(${arg_LABEL} ${arg_AS} COMMAND ${server} ${_launcher} $<TARGET_FILE:tck_runner> ${url})
     endif()
 endfunction()
 

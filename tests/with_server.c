@@ -6,6 +6,7 @@
  *   redis-sentinel   three sentinels, at %HOSTS%, that know a master with a replica as "orders"
  *   redis-cluster    three masters of a cluster, at %HOSTS%
  *   mariadb     has the user root without a password and the database "simba"; also listens on %DIR%/my.sock
+ *   mysql8      Oracle's, where SIMBA_MYSQL8 says; the same
  *   zookeeper
  * Where the server's program is not installed it prints a skipped plan. */
 #include <errno.h>
@@ -19,9 +20,9 @@
 
 #include "lib/server.h"
 
-static const server_kind *const kinds[] = {&server_kind_redis,          &server_kind_redis_tls,
-                                           &server_kind_redis_sentinel, &server_kind_redis_cluster,
-                                           &server_kind_mariadb,        &server_kind_zookeeper};
+static const server_kind *const kinds[] = {
+    &server_kind_redis,   &server_kind_redis_tls, &server_kind_redis_sentinel, &server_kind_redis_cluster,
+    &server_kind_mariadb, &server_kind_mysql8,    &server_kind_zookeeper};
 
 static const server_kind *kind_named(const char *name)
 {

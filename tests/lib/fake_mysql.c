@@ -164,7 +164,6 @@ void fake_mysql_stop(fake_mysql *fake)
     shutdown(fake->listener, SHUT_RDWR);
     pthread_join(fake->thread, NULL);
     close(fake->listener);
-    pthread_mutex_destroy(&fake->lock);
 }
 
 bool fake_mysql_heard(fake_mysql *fake, const char *text)

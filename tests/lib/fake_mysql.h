@@ -25,7 +25,7 @@ typedef struct fake_mysql {
     pthread_t thread;
     atomic_bool stops;
     atomic_int connections;    /* how many have come */
-    pthread_mutex_t lock;      /* of what follows */
+    pthread_mutex_t lock;      /* of what follows; also good after the stop */
     unsigned char heard[8192]; /* all that clients have sent */
     size_t heard_size;
     size_t last_size; /* of what came last */

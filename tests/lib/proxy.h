@@ -31,6 +31,8 @@ typedef struct proxy {
 void proxy_start(proxy *p, int target);
 /* From the return of this on, what is in the new mode is. What was frozen passes after a thaw. */
 void proxy_set(proxy *p, proxy_mode mode);
+/* New connections lead to this port; those that stand are closed. */
+void proxy_aim(proxy *p, int target);
 /* How many connections there were so far. */
 unsigned proxy_accepted(proxy *p);
 void proxy_stop(proxy *p);

@@ -73,6 +73,10 @@ bool server_await_redis(const server *s, const char *command, const char *part);
 /* A MariaDB server with the user root, who has no password, and a database "simba"; its socket is FOLDER/my.sock. */
 bool server_start_mariadb(server *s, const char *const *more);
 
+/* Oracle's MySQL 8 from the folder SIMBA_MYSQL8, with the database "simba", TLS by FOLDER/{ca,cert,key}.pem and these users:
+ * root without a password, "sha2" and "native" with "a-secret-word". Its socket is FOLDER/my.sock. */
+bool server_start_mysql8(server *s);
+
 bool server_has_zookeeper(void);
 /* One ZooKeeper server; one that was stopped, with its data; and a group of three that are an ensemble. If there are two
  * networks, the first of the three follows each of the others by one of them, so that it can be cut off. It comes last, so
@@ -98,6 +102,6 @@ typedef struct server_kind {
 } server_kind;
 extern const server_kind server_kind_redis, server_kind_redis_tls, server_kind_redis_sentinel,
     server_kind_redis_cluster;
-extern const server_kind server_kind_mariadb, server_kind_zookeeper;
+extern const server_kind server_kind_mariadb, server_kind_mysql8, server_kind_zookeeper;
 
 #endif

@@ -55,6 +55,9 @@ static void restrict_plugins(MYSQL *mysql, const simba__my_options *options)
     snprintf(plugins, sizeof plugins, "mysql_native_password,client_ed25519%s%s",
              keeps_secret ? ",caching_sha2_password" : "", is_verified(options) ? ",mysql_clear_password" : "");
     mysql_optionsv(mysql, MARIADB_OPT_RESTRICTED_AUTH, plugins);
+    /* Begin with this one, whatever is usual on the server: it says so if the account is of another kind. */
+    if (!keeps_secret)
+        mysql_optionsv(mysql, MYSQL_DEFAULT_AUTH, "mysql_native_password");
     if (options->public_key)
         mysql_optionsv(mysql, MYSQL_SERVER_PUBLIC_KEY, options->public_key);
 }

@@ -162,8 +162,8 @@ int simba__my_schema_check(const simba__my_conn *conn, simba_error *err)
 /* As simba writes them, but for no row. */
 static const char *const rights_sql[] = {
     "select mutex from `%s` where false for update",
-    "insert into `%s` (mutex, acquired_at, ttl_at, transition_at, owner_id, version) "
-    "select '', 0, 0, 0, '', 0 from dual where false",
+    ("insert into `%s` (mutex, acquired_at, ttl_at, transition_at, owner_id, version) "
+     "select '', 0, 0, 0, '', 0 from dual where false"),
     "update `%s` set version = version where false",
 };
 
