@@ -216,9 +216,10 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
     if (!client->store)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     rc = client->backend->init(client->store, &client->host, client->url, err);
-    return rc < 0 || !client->timing.session
-               ? rc
-               : simba__timing_check_session(&client->timing, client->backend->session_ms(client->store), err);
+    if (rc < 0 || !client->timing.session)
+        return rc;
+    client->session_ms = client->backend->session_ms(client->store);
+    return simba__timing_check_session(&client->timing, client->session_ms, err);
 }
 
 /* From here on the store is open, and has to be closed before anything is torn down. */
@@ -329,6 +330,22 @@ int simba_client_close(simba_client *client)
 const char *simba_client_url(const simba_client *client)
 {
     return client ? simba_url_shown(client->url) : NULL;
+}
+
+int simba_client_settings(const simba_client *client, simba_settings *ret_settings)
+{
+    if (!client || !ret_settings)
+        return SIMBA_EINVAL;
+    const int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    const int64_t session_ms = client->timing.session ? client->session_ms : 0;
+    *ret_settings = (simba_settings){
+        .timing = client->timing.ms,
+        .session_ms = session_ms,
+        .longest_margin_ms = simba__longest_margin_ms(&client->timing, session_ms),
+    };
+    return 0;
 }
 
 int simba_client_stats(simba_client *client, simba_stats *ret_stats)

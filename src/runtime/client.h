@@ -57,6 +57,7 @@ struct simba_client {
     bool closed;        /* and nothing is left to be ended */
     bool store_closed;
 
+    int64_t session_ms;               /* where leases are sessions: how long the store asks for one to last */
     _Atomic int64_t session_until_ns; /* INT64_MAX where leases are not sessions */
 
     simba_stats stats;

@@ -31,9 +31,8 @@ static int resolve_timing(simba__member *member, simba_client *client, const sim
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     const int rc = simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms,
                                          client->timing.session, err, member->own_timing);
-    return rc < 0 || !client->timing.session
-               ? rc
-               : simba__timing_check_session(member->own_timing, client->backend->session_ms(client->store), err);
+    return rc < 0 || !client->timing.session ? rc
+                                             : simba__timing_check_session(member->own_timing, client->session_ms, err);
 }
 
 static int make_id(simba__member *member, const char *id, simba_error *err)
@@ -99,6 +98,22 @@ static void publish(simba__member *member)
     atomic_store_explicit(&member->valid_until_ns, valid_until_ns, memory_order_release);
 }
 
+/* Until when the owner that was just heard of has the mutex, on our own clock. */
+static void note_owner_end(simba__member *member, const simba__event *event)
+{
+    const simba_owner *owner = NULL;
+    int64_t now_ms = 0;
+    if (event->kind == SIMBA__EV_REPLY && event->reply->status == 0) {
+        owner = &event->reply->owner;
+        now_ms = event->reply->now_ms;
+    } else if (event->kind == SIMBA__EV_PUSH && event->push->kind == SIMBA_PUSH_ACQUIRED) {
+        owner = &event->push->owner;
+        now_ms = event->push->now_ms;
+    }
+    if (owner)
+        member->owner_until = simba__local_add(event->now, simba__owner_left_ns(owner, now_ms));
+}
+
 static void count(simba__member *member, const simba__event *event, simba_op op_before, const simba__actions *actions)
 {
     simba_client *client = member->party.client;
@@ -129,6 +144,7 @@ void simba__member_step(simba__party *party, simba__event *event)
     simba__contention_step(&member->machine, event, &actions);
     event->used = actions.used;
     publish(member);
+    note_owner_end(member, event);
     count(member, event, op_before, &actions);
     simba__eventlog_step(member, event, &actions);
     simba__party_act(party, &actions, member->id, member->machine.timing);
@@ -232,6 +248,43 @@ int64_t simba__member_ttl_for_ns(const simba__member *member)
 uint64_t simba__member_token(const simba__member *member)
 {
     return simba__member_held_for_ns(member) > 0 ? atomic_load_explicit(&member->token, memory_order_relaxed) : 0;
+}
+
+int64_t simba__member_owner_left_ms(simba__member *member)
+{
+    simba_client *client = member->party.client;
+    if (simba__client_forked(client, NULL) < 0)
+        return 0;
+    simba__enter(client);
+    const bool none = simba_owner_is_none(&member->machine.owner);
+    const int64_t left_ns = member->owner_until.ns - client->now.ns;
+    const bool session = client->timing.session;
+    simba__leave(client);
+    if (none || left_ns < 0)
+        return 0;
+    return session ? INT64_MAX : left_ns / SIMBA__NS_PER_MS;
+}
+
+int simba__member_grant(simba__member *member, simba_grant *ret_grant)
+{
+    simba_client *client = member->party.client;
+    int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    if (client->timing.session)
+        return SIMBA_ENOTSUP;
+    simba__enter(client);
+    const simba__contention *machine = &member->machine;
+    if (client->closed)
+        rc = SIMBA_ECLOSED;
+    else if (simba__contention_valid_until(machine).ns == 0)
+        rc = SIMBA_ESTATE;
+    if (rc == 0) {
+        *ret_grant = (simba_grant){.nonce = machine->nonce, .token = machine->token};
+        strcpy(ret_grant->id, member->id);
+    }
+    simba__leave(client);
+    return rc;
 }
 
 simba_status simba__member_status(const simba__member *member)
