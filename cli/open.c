@@ -121,14 +121,14 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url)
     const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
     if (url == NULL || url[0] == '\0')
         return CLI_GO;
-    if (secret == NULL && secret_from_environment(&secret, &path) < 0) {
+    if (secret == NULL && secret_from_environment(command, &secret, &path) < 0) {
         fprintf(stderr, "simba %s: SIMBA_PASSWORD_FILE: %s cannot be read: %s.\n", command, path, strerror(errno));
         return CLI_CONFIG;
     }
     *ret_url = secret_into_url(url, secret);
     if (*ret_url == NULL) {
         fprintf(stderr, "simba %s: out of memory.\n", command);
-        return CLI_FAILED;
+        return CLI_SYSTEM;
     }
     /* It is an argument of this process, or a string of ours. */
     if (globals->url != NULL)
@@ -188,9 +188,4 @@ int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_
             return ms;
     }
     return fallback_ms;
-}
-
-bool cli_has_sessions(const char *url)
-{
-    return url != NULL && strncmp(url, "zookeeper:", 10) == 0;
 }

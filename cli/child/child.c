@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child/descendants.h"
 #include "child/watchdog.h"
 #include "cli.h"
 
@@ -151,7 +153,7 @@ static void on_report(nurse *n)
         if (n->end.why == CHILD_NO_EXEC)
             return;
         /* Somebody killed the watchdog: the command died with it, and what that had started is ours now. */
-        const int status = watchdog_clear(n->group);
+        const int status = watchdog_kill_all(&n->dog, n->group);
         if (!n->ended) {
             n->end.why = CHILD_UNGUARDED;
             n->end.status = status;
@@ -221,6 +223,17 @@ static void supervise(nurse *n)
         if (fds[1].revents != 0)
             on_signal(n);
     }
+}
+
+int child_check(const char *command)
+{
+    if (descendants_are_known())
+        return CLI_GO;
+    fprintf(stderr,
+            "simba %s: /proc/thread-self/children cannot be read, and without it the processes that a command leaves "
+            "behind cannot be found; is /proc mounted?\n",
+            command);
+    return CLI_SYSTEM;
 }
 
 int child_run(const child_plan *plan, child_end *ret_end)

@@ -14,12 +14,13 @@
 typedef struct child_times {
     int64_t grace_ms;
     int64_t lead_ms;
+    int64_t worry_ms;    /* a lease that has come down to this was to be renewed long ago */
     int64_t max_hold_ms; /* 0: none */
 } child_times;
 
-/* For the lease that the options, the URL and the defaults come to. `grace_ms` below 0: half of the longest that fits.
- * Returns CLI_GO, or an exit code after having said what would fit. */
-int child_times_choose(const char *command, cli_globals *globals, int64_t grace_ms, child_times *ret_times);
+/* For the leases of this client. `grace_ms` below 0: half of the longest that fits. Returns CLI_GO, or an exit code after
+ * having said what would fit. */
+int child_times_choose(const char *command, simba_client *client, int64_t grace_ms, child_times *ret_times);
 /* What to set as stop margin, and so what `held_for_ms` below leaves out. */
 int64_t child_margin_ms(const child_times *times);
 
@@ -56,15 +57,26 @@ typedef struct child_end {
     int ending;    /* the last of those that was to end a program, or 0 */
 } child_end;
 
+/* Can commands be guarded on this system? Returns CLI_GO, or an exit code after having said what is missing. */
+int child_check(const char *command);
+
 /* Run it to its end. Returns 0 or a negative errno; then nothing was started. */
 int child_run(const child_plan *plan, child_end *ret_end);
 
 /* The exit code that says the same as a wait status. */
 int child_exit_code(int status);
 
-/* Our environment and SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and, unless it is NULL, SIMBA_REASON. NULL: no memory. Free
- * with child_environment_free. */
-char **child_environment(const char *mutex, uint64_t token, const char *id, const char *reason);
+/* What a command is told about its lease. */
+typedef struct child_lease {
+    const char *mutex;
+    uint64_t token;
+    const char *id;
+    const char *reason; /* why it ended; NULL: it has not */
+} child_lease;
+
+/* Our environment without the password of the store (unless --keep-password was given), and SIMBA_MUTEX, SIMBA_TOKEN,
+ * SIMBA_ID and SIMBA_REASON. NULL: no memory. Free with child_environment_free. */
+char **child_environment(const cli_globals *globals, const child_lease *lease);
 void child_environment_free(char **environment);
 
 /* Say on standard error, in one line, why it ended, unless that is plain to see, and return the exit code. `reason` is

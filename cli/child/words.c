@@ -10,6 +10,7 @@
 
 #include "child/child.h"
 #include "cli.h"
+#include "secret.h"
 
 /* --- before ------------------------------------------------------------------------------------- */
 
@@ -26,27 +27,58 @@ static bool is_own(const char *variable)
     return false;
 }
 
-/* One block: the array, and behind it the strings that are ours. */
-char **child_environment(const char *mutex, uint64_t token, const char *id, const char *reason)
+/* Does the variable hold the password of the store? A URL does not count: the command gets it without its password. */
+static bool is_password(const cli_globals *globals, const char *variable)
 {
-    char number[32];
-    const char *const values[OWN_VARIABLES] = {mutex, number, id, reason};
-    size_t count = 0;
+    const char *const names[] = {"SIMBA_PASSWORD", globals->password_variable};
+    for (size_t i = 0; i < 2 && !globals->keep_password; i++) {
+        const size_t length = names[i] != NULL ? strlen(names[i]) : 0;
+        if (length > 0 && strncmp(variable, names[i], length) == 0 && variable[length] == '=')
+            return true;
+    }
+    return false;
+}
+
+static bool is_url(const char *variable)
+{
+    return strncmp(variable, "SIMBA_URL=", strlen("SIMBA_URL=")) == 0;
+}
+
+/* How much text of our own there will be behind the array. */
+static size_t measure(const char *const values[OWN_VARIABLES])
+{
     size_t room = 0;
-    snprintf(number, sizeof number, "%" PRIu64, token);
-    for (char **variable = environ; *variable != NULL; variable++)
-        count++;
     for (size_t i = 0; i < OWN_VARIABLES; i++)
         room += values[i] != NULL ? strlen(own_names[i]) + strlen(values[i]) + 1 : 0;
+    for (char **variable = environ; *variable != NULL; variable++)
+        room += is_url(*variable) ? strlen(*variable) + 1 : 0;
+    return room;
+}
 
-    char **made = malloc((count + OWN_VARIABLES + 1) * sizeof *made + room);
+/* One block: the array, and behind it the strings that are ours. */
+char **child_environment(const cli_globals *globals, const child_lease *lease)
+{
+    char number[32];
+    const char *const values[OWN_VARIABLES] = {lease->mutex, number, lease->id, lease->reason};
+    size_t count = 0;
+    snprintf(number, sizeof number, "%" PRIu64, lease->token);
+    for (char **variable = environ; *variable != NULL; variable++)
+        count++;
+
+    char **made = malloc((count + OWN_VARIABLES + 1) * sizeof *made + measure(values));
     if (made == NULL)
         return NULL;
     char *text = (char *)(made + count + OWN_VARIABLES + 1);
     size_t at = 0;
     for (char **variable = environ; *variable != NULL; variable++) {
-        if (!is_own(*variable))
-            made[at++] = *variable;
+        if (is_own(*variable) || is_password(globals, *variable))
+            continue;
+        made[at++] = *variable;
+        if (is_url(*variable) && !globals->keep_password) {
+            made[at - 1] = strcpy(text, *variable);
+            text += strlen(text) + 1;
+            secret_strip(made[at - 1]);
+        }
     }
     for (size_t i = 0; i < OWN_VARIABLES; i++) {
         if (values[i] == NULL)

@@ -19,11 +19,13 @@
 #define TICK_MS 100
 
 typedef struct elect {
+    const cli_globals *globals;
     const char *mutex;
     const char *on_acquired;
     const char *on_released;
     const char *status_file;
     bool json;
+    int64_t grace_ms; /* -1: as long as seems good */
     child_times times;
     cli_signals signals;
     simba_client *client;
@@ -99,7 +101,8 @@ static void run_hook(elect *e, const char *script, uint64_t token, const char *r
         plan.times.grace_ms = 0;
         plan.held_for_ms = rest_of_lease;
     }
-    char **environment = child_environment(e->mutex, token, simba_contender_id(e->contender), reason);
+    const child_lease lease = {e->mutex, token, simba_contender_id(e->contender), reason};
+    char **environment = child_environment(e->globals, &lease);
     plan.envp = environment;
     if (environment == NULL || child_run(&plan, &end) < 0) {
         fprintf(stderr, "simba elect: no process could be started for \"%s\".\n", script);
@@ -183,29 +186,41 @@ static int run(elect *e)
     simba_contender_stop(e->contender);
     if (e->status_file != NULL)
         unlink(e->status_file);
-    return code < 0 ? CLI_FAILED : e->exit_code;
+    return code < 0 ? cli_exit_code(code) : e->exit_code;
+}
+
+static int contend(elect *e, const char *id)
+{
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    simba_error error = {0, ""};
+    options.id = id;
+    options.timing.stop_margin_ms = child_margin_ms(&e->times);
+    options.on_acquired = on_acquired;
+    options.on_released = on_released;
+    options.user = e;
+    if (simba_contender_new(e->client, e->mutex, &options, &error, &e->contender) < 0)
+        return cli_failure(COMMAND, &error);
+    const int code = run(e);
+    simba_contender_free(e->contender);
+    return code;
 }
 
 static int open_and_run(elect *e, cli_globals *globals)
 {
-    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
-    simba_error error = {0, ""};
+    const bool has_hooks = e->on_acquired != NULL || e->on_released != NULL;
+    const int guarded = has_hooks ? child_check(COMMAND) : CLI_GO;
+    if (guarded != CLI_GO)
+        return guarded;
     if (signals_open(&e->signals) < 0) {
         fprintf(stderr, "simba elect: signals cannot be listened to.\n");
-        return CLI_FAILED;
+        return CLI_SYSTEM;
     }
     globals->dispatch = SIMBA_DISPATCH_FD;
     int code = cli_open(COMMAND, globals, &e->client);
     if (code == CLI_GO) {
-        options.id = globals->id;
-        options.timing.stop_margin_ms = child_margin_ms(&e->times);
-        options.on_acquired = on_acquired;
-        options.on_released = on_released;
-        options.user = e;
-        code = simba_contender_new(e->client, e->mutex, &options, &error, &e->contender) < 0
-                   ? cli_failure(COMMAND, &error)
-                   : run(e);
-        simba_contender_free(e->contender);
+        code = child_times_choose(COMMAND, e->client, e->grace_ms, &e->times);
+        if (code == CLI_GO)
+            code = contend(e, globals->id);
         simba_client_close(e->client);
     }
     signals_close(&e->signals);
@@ -214,13 +229,13 @@ static int open_and_run(elect *e, cli_globals *globals)
 
 int cmd_elect(cli_globals *globals, int argc, char **argv)
 {
-    elect e = {.exit_code = CLI_GO};
-    int64_t grace_ms = -1;
+    elect e = {.globals = globals, .exit_code = CLI_GO, .grace_ms = -1};
     const cli_option own[] = {
         {"on-acquired", 0, CLI_TEXT, "CMD", "Shell command to run when it leads", &e.on_acquired},
         {"on-released", 0, CLI_TEXT, "CMD", "Shell command to run when it leads no more", &e.on_released},
         {"status-file", 0, CLI_TEXT, "F", "Keep \"leader TOKEN UNTIL\" or \"follower\" there", &e.status_file},
-        {"grace", 0, CLI_DURATION, "D", "How much of the lease is for --on-released", &grace_ms},
+        {"grace", 0, CLI_DURATION, "D", "How much of the lease is for --on-released", &e.grace_ms},
+        {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
         {"json", 0, CLI_FLAG, NULL, "Print one object a line", &e.json},
     };
     const cli_syntax syntax = {
@@ -240,6 +255,5 @@ int cmd_elect(cli_globals *globals, int argc, char **argv)
     if (parsed != CLI_GO)
         return parsed;
     e.mutex = argv[0];
-    const int fits = child_times_choose(COMMAND, globals, grace_ms, &e.times);
-    return fits != CLI_GO ? fits : open_and_run(&e, globals);
+    return open_and_run(&e, globals);
 }

@@ -14,10 +14,12 @@
 #define COMMAND "run"
 
 typedef struct run_wish {
+    const cli_globals *globals;
     const char *mutex;
     char **argv;
-    int64_t wait_ms; /* -1: for ever, 0: try once */
-    child_times times;
+    int64_t wait_ms;  /* -1: for ever, 0: try once */
+    int64_t grace_ms; /* -1: as long as seems good */
+    int64_t max_hold_ms;
 } run_wish;
 
 /* --- taking it ---------------------------------------------------------------------------------- */
@@ -121,13 +123,14 @@ static const char *give_back(simba_locker *locker, simba_error *error)
     return NULL;
 }
 
-static int run_held(const run_wish *wish, simba_locker *locker, cli_signals *signals)
+static int run_held(const run_wish *wish, const child_times *times, simba_locker *locker, cli_signals *signals)
 {
-    char **environment = child_environment(wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL);
+    const child_lease lease = {wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL};
+    char **environment = child_environment(wish->globals, &lease);
     const child_plan plan = {
         .argv = wish->argv,
         .envp = environment,
-        .times = wish->times,
+        .times = *times,
         .signals = signals,
         .held_for_ms = held_for_ms,
         .user = locker,
@@ -139,24 +142,29 @@ static int run_held(const run_wish *wish, simba_locker *locker, cli_signals *sig
     child_environment_free(environment);
     if (code < 0) {
         fprintf(stderr, "simba run: no process could be started: %s.\n", strerror(-code));
-        return CLI_FAILED;
+        return CLI_SYSTEM;
     }
     return child_explain(COMMAND, wish->mutex, &plan, &end, reason);
 }
 
-static int run_with(const run_wish *wish, const char *id, simba_client *client, cli_signals *signals)
+static int run_with(const run_wish *wish, simba_client *client, cli_signals *signals)
 {
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
     waiting w = {.wait_ms = wish->wait_ms};
-    options.id = id;
-    options.timing.stop_margin_ms = child_margin_ms(&wish->times);
+    child_times times;
+    const int fits = child_times_choose(COMMAND, client, wish->grace_ms, &times);
+    if (fits != CLI_GO)
+        return fits;
+    times.max_hold_ms = wish->max_hold_ms;
+    options.id = wish->globals->id;
+    options.timing.stop_margin_ms = child_margin_ms(&times);
     if (simba_locker_new(client, wish->mutex, &options, &w.error, &w.locker) < 0)
         return cli_failure(COMMAND, &w.error);
     int code = acquire(&w, signals);
     /* A signal may have come too late to keep us from getting it. */
     if (code != 0 && simba_locker_held_for_ms(w.locker) > 0)
         simba_locker_release(w.locker, NULL);
-    code = code == 0 ? run_held(wish, w.locker, signals) : explain_not_acquired(wish, &w, code);
+    code = code == 0 ? run_held(wish, &times, w.locker, signals) : explain_not_acquired(wish, &w, code);
     simba_locker_free(w.locker);
     return code;
 }
@@ -168,14 +176,17 @@ static int run(const run_wish *wish, cli_globals *globals)
     cli_signals signals;
     simba_client *client = NULL;
     globals->quiet = true;
+    const int guarded = child_check(COMMAND);
+    if (guarded != CLI_GO)
+        return guarded;
     const int blocked = signals_open(&signals);
     if (blocked < 0) {
         fprintf(stderr, "simba run: signals cannot be listened to: %s.\n", strerror(-blocked));
-        return CLI_FAILED;
+        return CLI_SYSTEM;
     }
     int code = cli_open(COMMAND, globals, &client);
     if (code == CLI_GO) {
-        code = run_with(wish, globals->id, client, &signals);
+        code = run_with(wish, client, &signals);
         simba_client_close(client);
     }
     signals_close(&signals);
@@ -193,6 +204,7 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         {"no-wait", 'n', CLI_FLAG, NULL, "Give up at once if somebody else has it", &no_wait},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &grace_ms},
         {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &max_hold_ms},
+        {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };
     const cli_syntax syntax = {
         .command = COMMAND,
@@ -217,8 +229,13 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
     if (no_wait && wait_ms >= 0)
         return cli_usage_error(COMMAND, "--wait and --no-wait contradict each other");
 
-    run_wish wish = {.mutex = argv[0], .argv = argv + 1, .wait_ms = no_wait ? 0 : wait_ms};
-    const int fits = child_times_choose(COMMAND, globals, grace_ms, &wish.times);
-    wish.times.max_hold_ms = max_hold_ms;
-    return fits != CLI_GO ? fits : run(&wish, globals);
+    const run_wish wish = {
+        .globals = globals,
+        .mutex = argv[0],
+        .argv = argv + 1,
+        .wait_ms = no_wait ? 0 : wait_ms,
+        .grace_ms = grace_ms,
+        .max_hold_ms = max_hold_ms,
+    };
+    return run(&wish, globals);
 }

@@ -53,6 +53,18 @@ static void beat(const char *path)
     }
 }
 
+static void intrude(const char *group, const char *ready)
+{
+    char text[16];
+    signal(SIGTERM, SIG_IGN);
+    if (setpgid(0, (pid_t)strtol(group, NULL, 10)) < 0)
+        _exit(1);
+    snprintf(text, sizeof text, "%d\n", (int)getpid());
+    write_file(ready, text);
+    for (;;)
+        pause();
+}
+
 static void play_freeze(const char *database, const char *ready)
 {
     sqlite3 *db;
@@ -81,6 +93,8 @@ void helper_main(int argc, char **argv)
     }
     if (strcmp(argv[1], "beat") == 0 || strcmp(argv[1], "family") == 0)
         beat(argv[2]);
+    if (strcmp(argv[1], "intrude") == 0)
+        intrude(argv[2], argv[3]);
     if (strcmp(argv[1], "freeze") == 0)
         play_freeze(argv[2], argv[3]);
 }
@@ -303,6 +317,23 @@ pid_t child_of(pid_t pid)
     return (pid_t)number_in(path);
 }
 
+int64_t lease_end_ns(const char *mutex)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *statement = NULL;
+    int64_t end_ns = 0;
+    assert_int_equal(sqlite3_open_v2(in_dir("store.db"), &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_prepare_v2(db, "SELECT until_boot_ns FROM simba_mutex WHERE mutex = ?1", -1, &statement, NULL),
+        SQLITE_OK);
+    sqlite3_bind_text(statement, 1, mutex, -1, SQLITE_STATIC);
+    if (sqlite3_step(statement) == SQLITE_ROW)
+        end_ns = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    sqlite3_close(db);
+    return end_ns;
+}
+
 /* --- waiting --------------------------------------------------------------------------------------- */
 
 int lines_in(const char *path)
@@ -351,6 +382,13 @@ void await_text_in(const char *path, const char *text)
 void await_lines_in(const char *path, int lines)
 {
     await_contents(path, NULL, lines);
+}
+
+void await_time(int64_t at_ns)
+{
+    const struct timespec at = {at_ns / 1000000000, at_ns % 1000000000};
+    while (clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &at, NULL) == EINTR) {
+    }
 }
 
 void await_death(pid_t pid)

@@ -1,0 +1,180 @@
+/* The watchdog of `simba run`: whom it kills and whom not, with what means, and what it does when several things happen
+ * at once. test_run_lost.c has the ends of leases. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support.h"
+
+/* A process in a group of its own, in the session of the test. */
+static pid_t start_bystander(void)
+{
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        setpgid(0, 0);
+        for (;;)
+            pause();
+    }
+    setpgid(pid, pid);
+    return pid;
+}
+
+/* Something that the command left behind has joined the group of somebody else: it is killed, and that group is not. */
+static void groups_of_others_are_left_alone(void **state)
+{
+    (void)state;
+    char group[16];
+    int status;
+    const pid_t bystander = start_bystander();
+    snprintf(group, sizeof group, "%d", (int)bystander);
+    process p = START("run", "--grace", "100ms", "m", "--", "sh", "-c", "\"$0\" intrude \"$1\" \"$2\" & cat", helper,
+                      group, in_dir("intruder"));
+    await_file(in_dir("intruder"));
+    const pid_t intruder = (pid_t)number_in(in_dir("intruder"));
+    assert_int_equal(finish(&p), 0);
+    assert_non_null(strstr(err_of(&p), "left processes behind"));
+    await_death(intruder);
+    assert_int_equal(waitpid(bystander, &status, WNOHANG), 0);
+    end_process(bystander);
+}
+
+/* A child that leads a group takes it along, as a shell with job control does. */
+static void groups_of_its_own_are_ended(void **state)
+{
+    (void)state;
+    process p = START("run", "m", "--", "sh", "-c", "setsid sh -c 'sleep 1000 & echo $! > \"$0\"; wait' \"$0\" & cat",
+                      in_dir("sleeper"));
+    await_file(in_dir("sleeper"));
+    const pid_t sleeper = (pid_t)number_in(in_dir("sleeper"));
+    assert_int_equal(finish(&p), 0);
+    await_death(sleeper);
+    assert_null(strstr(err_of(&p), "SIGKILL")); /* SIGTERM reached all of the group */
+}
+
+/* --- means ------------------------------------------------------------------------------------------- */
+
+/* Without its list of children a process cannot say what a command leaves behind: nothing is run. All of /proc cannot be
+ * taken away here, because the sanitizers need it. */
+static void without_a_list_of_children_nothing_runs(void **state)
+{
+    (void)state;
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char list[64];
+        snprintf(list, sizeof list, "/proc/%d/task/%d/children", (int)getpid(), (int)getpid());
+        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("/dev/null", list, NULL, MS_BIND, NULL) < 0)
+            _exit(99);
+        execl(SIMBA_TEST_COMMAND, "simba", "run", "m", "--", "touch", in_dir("ran"), (char *)NULL);
+        _exit(98);
+    }
+    process p = {.pid = pid, .in = -1, .err_path = "/dev/null"};
+    const int code = finish(&p);
+    if (code == 99)
+        skip(); /* not allowed here */
+    assert_int_equal(code, 71);
+    assert_int_not_equal(access(in_dir("ran"), F_OK), 0);
+}
+
+/* Where control groups can be made, the command runs in one, and it is removed however the run ends. */
+static void a_control_group_comes_and_goes(void **state)
+{
+    (void)state;
+    char folder[700];
+    for (int killed = 0; killed < 2; killed++) {
+        process p = START("run", "m", "--", "sh", "-c", "grep ^0:: /proc/self/cgroup > \"$0\"; cat", in_dir("group"));
+        await_file(in_dir("group"));
+        char *line = strdup(contents(in_dir("group")));
+        assert_non_null(line);
+        line[strcspn(line, "\n")] = '\0';
+        const char *path = strstr(line, "::/");
+        if (path == NULL || strstr(line, "/simba-") == NULL) {
+            free(line);
+            finish(&p);
+            skip(); /* there is none to be had */
+        }
+        const bool unified = access("/sys/fs/cgroup/cgroup.procs", F_OK) == 0;
+        snprintf(folder, sizeof folder, "/sys/fs/cgroup%s%s", unified ? "" : "/unified", path + 2);
+        free(line);
+        assert_int_equal(access(folder, F_OK), 0);
+        const pid_t watchdog = child_of(p.pid);
+        if (killed)
+            kill(p.pid, SIGKILL);
+        assert_int_equal(finish(&p), killed ? 1000 + SIGKILL : 0);
+        if (killed)
+            await_death(watchdog);
+        assert_int_not_equal(access(folder, F_OK), 0);
+        remove(in_dir("group"));
+    }
+}
+
+/* --- together ---------------------------------------------------------------------------------------- */
+
+/* The wrapper and the watchdog are killed at the same moment, so that neither can act for the other. The command dies with
+ * its parent. */
+static void both_killed_together(void **state)
+{
+    (void)state;
+    process p = START("run", "m", "--", "sh", "-c", "echo $$ > \"$0\"; exec sleep 1000", in_dir("command"));
+    await_file(in_dir("command"));
+    const pid_t command = (pid_t)number_in(in_dir("command"));
+    const pid_t watchdog = child_of(p.pid);
+    kill(p.pid, SIGSTOP);
+    kill(watchdog, SIGSTOP);
+    const int64_t end_ns = lease_end_ns("m");
+    kill(watchdog, SIGKILL);
+    kill(p.pid, SIGKILL);
+    assert_int_equal(finish(&p), 1000 + SIGKILL);
+    await_death(command);
+    assert_true(now_ns() < end_ns);
+}
+
+/* A command that is stopped hears SIGTERM all the same, and can tidy up. */
+static void a_stopped_command_is_woken(void **state)
+{
+    (void)state;
+    process p = START("run", "--max-hold", "1s", "--grace", "400ms", "m", "--", "sh", "-c",
+                      "trap 'echo tidied; exit 3' TERM; echo $$ > \"$0\"; sleep 1000 & wait", in_dir("command"));
+    await_file(in_dir("command"));
+    kill(-(pid_t)number_in(in_dir("command")), SIGSTOP);
+    assert_int_equal(finish(&p), 79);
+    assert_string_equal(out_of(&p), "tidied\n");
+}
+
+/* The command is stopped, and then the wrapper is killed: the watchdog kills the command where it stands. */
+static void a_stopped_command_dies_with_the_wrapper(void **state)
+{
+    (void)state;
+    process p = START("run", "m", "--", "sh", "-c", "echo $$ > \"$0\"; exec sleep 1000", in_dir("command"));
+    await_file(in_dir("command"));
+    const pid_t command = (pid_t)number_in(in_dir("command"));
+    kill(command, SIGSTOP);
+    const int64_t end_ns = lease_end_ns("m");
+    kill(p.pid, SIGKILL);
+    assert_int_equal(finish(&p), 1000 + SIGKILL);
+    await_death(command);
+    assert_true(now_ns() < end_ns);
+}
+
+int main(int argc, char **argv)
+{
+    helper_main(argc, argv);
+    const struct CMUnitTest tests[] = {
+        TEST(groups_of_others_are_left_alone),
+        TEST(groups_of_its_own_are_ended),
+        TEST(without_a_list_of_children_nothing_runs),
+        TEST(a_control_group_comes_and_goes),
+        TEST(both_killed_together),
+        TEST(a_stopped_command_is_woken),
+        TEST(a_stopped_command_dies_with_the_wrapper),
+    };
+    return cmocka_run_group_tests_name("run_guard", tests, NULL, NULL);
+}
