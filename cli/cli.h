@@ -60,6 +60,7 @@ int cmd_contend(cli_globals *globals, int argc, char **argv);
 int cmd_demo(cli_globals *globals, int argc, char **argv);
 int cmd_doctor(cli_globals *globals, int argc, char **argv);
 int cmd_elect(cli_globals *globals, int argc, char **argv);
+int cmd_give_back(cli_globals *globals, int argc, char **argv);
 int cmd_help(cli_globals *globals, int argc, char **argv);
 int cmd_init(cli_globals *globals, int argc, char **argv);
 int cmd_list(cli_globals *globals, int argc, char **argv);
@@ -151,6 +152,9 @@ void cli_take_warnings(cli_warnings *ret_warnings);
 /* The URL of that store, with its password wherever that comes from; NULL: the library's own default. A password on the
  * command line is taken out of sight. Returns CLI_GO or an exit code, and then all has been said. free() it. */
 int cli_url(const char *command, cli_globals *globals, char **ret_url);
+
+/* The URL with which the store was opened, password included; NULL: the library's default, or not opened. */
+const char *cli_opened_url(void);
 
 /* For commands with a default of their own for "ttl" or "transition": the option, otherwise what the URL says, which
  * the library does not let anybody contradict, otherwise the default. */

@@ -27,6 +27,8 @@ static struct {
     cli_warnings kept_back; /* those that were not shown, the first and the last */
 } journal = {.events = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
+static char *opened_url;
+
 /* Several processes may share an event log: a line is one write. */
 static void add_event(const char *text)
 {
@@ -160,8 +162,14 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
     if (globals->event_log != NULL)
         options.log_level = SIMBA_LOG_EVENT;
     (void)simba_client_open(url, &options, ret_error, ret_client);
-    free(url);
+    free(opened_url);
+    opened_url = url;
     return CLI_GO;
+}
+
+const char *cli_opened_url(void)
+{
+    return opened_url;
 }
 
 int cli_open(const char *command, cli_globals *globals, simba_client **ret_client)

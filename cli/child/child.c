@@ -259,6 +259,7 @@ int child_run(const child_plan *plan, child_end *ret_end)
         .mask = &plan->signals->original,
         .foreground = n.has_terminal,
         .deadline_ns = n.end_ns - plan->times.lead_ms * MS / 2,
+        .give_back = plan->give_back,
     };
     const int code = watchdog_start(&start, &n.dog);
     if (code < 0)

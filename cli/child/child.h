@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "child/give_back.h"
 #include "cli.h"
 #include "signals.h"
 
@@ -29,6 +30,7 @@ typedef struct child_plan {
     char *const *envp;
     child_times times;
     cli_signals *signals;
+    const give_back *give_back; /* for the watchdog, if this process is killed; NULL: the lease ends by itself then */
     /* What is typed at the terminal is for us, and is passed on: we go on when the command has ended. */
     bool keeps_terminal;
     /* How long until leadership has to end, 0: it has ended. Asked often. */

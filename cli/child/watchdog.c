@@ -42,12 +42,11 @@ typedef struct keeper {
     bool told_left;
 } keeper;
 
-static void report(const keeper *k, watchdog_word word, int value)
+/* False: nobody reads, for our owner is dead. The orders say so too. */
+static bool report(const keeper *k, watchdog_word word, int value)
 {
     const watchdog_report said = {word, value};
-    /* Nobody reads: then our owner is dead, and the orders say so too. */
-    if (write(k->reports, &said, sizeof said) < 0)
-        return;
+    return write(k->reports, &said, sizeof said) == (ssize_t)sizeof said;
 }
 
 typedef enum ending {
@@ -65,7 +64,9 @@ static void finish(keeper *k, ending why)
             report(k, WATCHDOG_ENDED, status);
     }
     cgroup_remove(k->group);
-    report(k, WATCHDOG_GONE, why == ENDING_TOO_LATE);
+    /* Nothing acts under the grant any more, and nobody is left to give it back. */
+    if (!report(k, WATCHDOG_GONE, why == ENDING_TOO_LATE) && k->plan->give_back != NULL)
+        give_back_exec(k->plan->give_back);
     _exit(0);
 }
 

@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "child/cgroup.h"
+#include "child/give_back.h"
 
 /* What the watchdog says, in this order; after the last it ends. */
 typedef enum watchdog_word {
@@ -42,6 +43,8 @@ typedef struct watchdog_plan {
     const sigset_t *mask; /* of the command */
     bool foreground;      /* it gets the terminal on standard input */
     int64_t deadline_ns;  /* on the boot-time clock */
+    /* Should our side be gone when all is over: what the watchdog gives back in its place. NULL: nothing. */
+    const give_back *give_back;
 } watchdog_plan;
 
 typedef struct watchdog {

@@ -111,7 +111,7 @@ static int64_t held_for_ms(void *user)
 }
 
 /* Give it back. Returns what the words should say about an end that came before; NULL: there was none. */
-static const char *give_back(simba_locker *locker, simba_error *error)
+static const char *release(simba_locker *locker, simba_error *error)
 {
     const int code = simba_locker_release(locker, error);
     if (code == SIMBA_ELOST) {
@@ -127,18 +127,23 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
 {
     const child_lease lease = {wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL};
     char **environment = child_environment(wish->globals, &lease);
+    simba_grant grant;
+    give_back to_give_back;
+    const int granted = simba_locker_grant(locker, &grant);
+    give_back_prepare(cli_opened_url(), wish->mutex, granted, &grant, &to_give_back);
     const child_plan plan = {
         .argv = wish->argv,
         .envp = environment,
         .times = *times,
         .signals = signals,
+        .give_back = &to_give_back,
         .held_for_ms = held_for_ms,
         .user = locker,
     };
     child_end end;
     simba_error error;
     const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
-    const char *reason = give_back(locker, &error);
+    const char *reason = release(locker, &error);
     child_environment_free(environment);
     if (code < 0) {
         fprintf(stderr, "simba run: no process could be started: %s.\n", strerror(-code));

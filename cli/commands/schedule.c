@@ -71,11 +71,16 @@ static void run_once(schedule *s)
     const int64_t start_ns = watchdog_now_ns();
     const child_lease lease = {s->mutex, simba_contender_token(s->contender), simba_contender_id(s->contender), NULL};
     char **environment = child_environment(s->globals, &lease);
+    simba_grant grant;
+    give_back to_give_back;
+    const int granted = simba_contender_grant(s->contender, &grant);
+    give_back_prepare(cli_opened_url(), s->mutex, granted, &grant, &to_give_back);
     const child_plan plan = {
         .argv = s->argv,
         .envp = environment,
         .times = s->times,
         .signals = &s->signals,
+        .give_back = &to_give_back,
         .keeps_terminal = true,
         .held_for_ms = held_for_ms,
         .user = s->contender,

@@ -116,6 +116,79 @@ static void a_control_group_comes_and_goes(void **state)
     }
 }
 
+/* --- giving back -------------------------------------------------------------------------------------- */
+
+/* The wrapper is killed: when all is dead, the watchdog gives the mutex back, and the next one gets it long before the
+ * lease would have ended. */
+static void a_killed_wrapper_gives_back(void **state)
+{
+    (void)state;
+    char url[500];
+    snprintf(url, sizeof url, "sqlite://%s?ttl=1m&transition=1m", in_dir("store.db"));
+    setenv("SIMBA_URL", url, 1);
+    for (int schedule = 0; schedule < 2; schedule++) {
+        process p = !schedule
+                        ? START("run", "m", helper, "family", in_dir("parent"), in_dir("child"))
+                        : START("schedule", "--every", "1h", "m", helper, "family", in_dir("parent"), in_dir("child"));
+        await_file(in_dir("parent"));
+        await_file(in_dir("child"));
+        const pid_t watchdog = child_of(p.pid);
+        kill(p.pid, SIGKILL);
+        assert_int_equal(finish(&p), 1000 + SIGKILL);
+        await_death(watchdog);
+        assert_int_equal(lease_end_ns("m"), 0);
+        assert_int_equal(RUN("run", "--no-wait", "m", "--", helper, "stamp", in_dir("next")), 0);
+        assert_true(number_in(in_dir("parent")) < number_in(in_dir("next")));
+        assert_true(number_in(in_dir("child")) < number_in(in_dir("next")));
+        remove(in_dir("parent"));
+        remove(in_dir("child"));
+    }
+}
+
+/* Only its own grant: if somebody else has got the mutex meanwhile, that one keeps it. */
+static void only_its_own_is_given_back(void **state)
+{
+    (void)state;
+    process p = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; exec sleep 1000", in_dir("first"));
+    await_file(in_dir("first"));
+    const pid_t watchdog = child_of(p.pid);
+    kill(p.pid, SIGSTOP);
+    assert_int_equal(RUN("release", "--force", "--yes", "m"), 0);
+    process other = START("--id", "other", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("second"));
+    await_file(in_dir("second"));
+    kill(p.pid, SIGKILL);
+    assert_int_equal(finish(&p), 1000 + SIGKILL);
+    await_death(watchdog);
+    assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 75);
+    assert_non_null(strstr(err_of(&last), "other"));
+    assert_int_equal(finish(&other), 0);
+    assert_string_equal(err_of(&other), "");
+}
+
+/* The internal command takes nothing but what the watchdog writes, and shows no password. */
+static void give_back_wants_a_grant(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("give-back"), 64);
+    process p = START("give-back");
+    assert_int_equal(write(p.in,
+                           "memory://x\0m\0me\0"
+                           "1\0"
+                           "2",
+                           19),
+                     19);
+    assert_int_equal(finish(&p), 64);
+    p = START("give-back");
+    assert_int_equal(write(p.in,
+                           "memory://x\0m\0me\0"
+                           "1\0"
+                           "2\0",
+                           20),
+                     20);
+    assert_int_equal(finish(&p), 1);
+    assert_string_equal(err_of(&p), "");
+}
+
 /* --- together ---------------------------------------------------------------------------------------- */
 
 /* The wrapper and the watchdog are killed at the same moment, so that neither can act for the other. The command dies with
@@ -172,6 +245,9 @@ int main(int argc, char **argv)
         TEST(groups_of_its_own_are_ended),
         TEST(without_a_list_of_children_nothing_runs),
         TEST(a_control_group_comes_and_goes),
+        TEST(a_killed_wrapper_gives_back),
+        TEST(only_its_own_is_given_back),
+        TEST(give_back_wants_a_grant),
         TEST(both_killed_together),
         TEST(a_stopped_command_is_woken),
         TEST(a_stopped_command_dies_with_the_wrapper),

@@ -147,6 +147,24 @@ static void a_wrong_one(void **state)
     assert_not_said(&last);
 }
 
+/* The watchdog of a run that was killed gives the mutex back, and for that has the password too. */
+static void for_a_killed_run(void **state)
+{
+    (void)state;
+    if (!running)
+        skip();
+    process p =
+        START("--url", full_url, "run", "killed", "--", "sh", "-c", "echo > \"$0\"; exec sleep 1000", in_dir("on"));
+    await_file(in_dir("on"));
+    const pid_t watchdog = child_of(p.pid);
+    kill(p.pid, SIGKILL);
+    assert_int_equal(finish(&p), 1000 + SIGKILL);
+    assert_not_in_process_list();
+    await_death(watchdog);
+    assert_int_equal(RUN("--url", full_url, "run", "--no-wait", "killed", "--", "true"), 0);
+    assert_not_said(&p);
+}
+
 /* A long one works from wherever it comes, and one that is too long fails from there with words. */
 static void a_long_one(void **state)
 {
@@ -181,7 +199,11 @@ static void a_long_one(void **state)
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
-    const struct CMUnitTest tests[] = {TEST(a_url_on_the_command_line), TEST(a_url_for_the_demo), TEST(from_elsewhere),
-                                       TEST(a_wrong_one), TEST(a_long_one)};
+    const struct CMUnitTest tests[] = {TEST(a_url_on_the_command_line),
+                                       TEST(a_url_for_the_demo),
+                                       TEST(from_elsewhere),
+                                       TEST(a_wrong_one),
+                                       TEST(a_long_one),
+                                       TEST(for_a_killed_run)};
     return cmocka_run_group_tests_name("secret", tests, group_setup, group_teardown);
 }
