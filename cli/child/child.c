@@ -91,6 +91,8 @@ static void look(nurse *n)
     if (held_ms > 0 && n->end.why != CHILD_LOST) {
         n->end_ns = now_ns + (held_ms + child_margin_ms(times)) * MS;
         watchdog_set_deadline(&n->dog, n->end_ns - times->lead_ms * MS / 2);
+        if (n->stage == STAGE_RUNNING && n->plan->outage != NULL)
+            outage_look(n->plan->outage, held_ms + child_margin_ms(times), held_ms);
     } else if (n->stage == STAGE_RUNNING) {
         begin_stop(n, CHILD_LOST);
     } else if (n->end.why == CHILD_HOLD_LIMIT) {

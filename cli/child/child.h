@@ -9,12 +9,14 @@
 #include "child/give_back.h"
 #include "cli.h"
 #include "signals.h"
+#include "waiting.h"
 
 /* How much of a lease is set aside for stopping. SIGTERM comes at margin before the end, SIGKILL at lead before it at
  * the latest, and the watchdog's own at half of the lead. */
 typedef struct child_times {
     int64_t grace_ms;
     int64_t lead_ms;
+    int64_t lease_ms;    /* from end to end */
     int64_t worry_ms;    /* a lease that has come down to this was to be renewed long ago */
     int64_t max_hold_ms; /* 0: none */
 } child_times;
@@ -26,6 +28,8 @@ int child_times_choose(const char *command, simba_client *client, int64_t grace_
 int64_t child_margin_ms(const child_times *times);
 
 typedef struct child_plan {
+    const char *command; /* of ours, for the words */
+    const char *mutex;
     char *const *argv;
     char *const *envp;
     child_times times;
@@ -36,6 +40,7 @@ typedef struct child_plan {
     /* How long until leadership has to end, 0: it has ended. Asked often. */
     int64_t (*held_for_ms)(void *user);
     void *user;
+    outage_words *outage; /* what to say while the lease cannot be renewed; NULL: whoever asks for that says so */
 } child_plan;
 
 /* Why it is over. */
@@ -83,7 +88,6 @@ void child_environment_free(char **environment);
 
 /* Say on standard error, in one line, why it ended, unless that is plain to see, and return the exit code. `reason` is
  * what ended leadership, or NULL. */
-int child_explain(const char *command, const char *mutex, const child_plan *plan, const child_end *end,
-                  const char *reason);
+int child_explain(const child_plan *plan, const child_end *end, const char *reason);
 
 #endif

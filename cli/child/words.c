@@ -120,47 +120,47 @@ static const char *how(const child_end *end)
                          : "with SIGTERM";
 }
 
-static int explain_no_exec(const char *command, const child_plan *plan, const child_end *end)
+static int explain_no_exec(const child_plan *plan, const child_end *end)
 {
-    say(command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
+    say(plan->command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
     return end->error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXEC;
 }
 
-static int explain_end(const char *command, const char *mutex, const child_end *end, const char *reason)
+static int explain_end(const child_plan *plan, const child_end *end, const char *reason)
 {
     if (end->immortal)
-        say(command, "the command has ended, but something that it left behind could not be killed.");
+        say(plan->command, "the command has ended, but something that it left behind could not be killed.");
     else if (end->left)
-        say(command, "the command left processes behind; they were ended %s.", how(end));
+        say(plan->command, "the command left processes behind; they were ended %s.", how(end));
     else if (reason != NULL)
-        say(command, "leadership of %s ended before the command did (%s).", mutex, reason);
+        say(plan->command, "leadership of %s ended before the command did (%s).", plan->mutex, reason);
     else if (WIFSIGNALED(end->status) && WTERMSIG(end->status) != end->passed_on)
-        say(command, "the command was ended by signal %d (%s).", WTERMSIG(end->status),
+        say(plan->command, "the command was ended by signal %d (%s).", WTERMSIG(end->status),
             strsignal(WTERMSIG(end->status)));
     return child_exit_code(end->status);
 }
 
-int child_explain(const char *command, const char *mutex, const child_plan *plan, const child_end *end,
-                  const char *reason)
+int child_explain(const child_plan *plan, const child_end *end, const char *reason)
 {
     switch (end->why) {
     case CHILD_NO_EXEC:
-        return explain_no_exec(command, plan, end);
+        return explain_no_exec(plan, end);
     case CHILD_ENDED:
-        return explain_end(command, mutex, end, reason);
+        return explain_end(plan, end, reason);
     case CHILD_LOST:
-        say(command, "leadership of %s ended (%s); the command was stopped, %s.", mutex,
+        say(plan->command, "leadership of %s ended (%s); the command was stopped, %s.", plan->mutex,
             reason != NULL ? reason : "the lease was over", how(end));
         break;
     case CHILD_HOLD_LIMIT:
-        say(command, "%s was held for %" PRId64 " ms, which is the limit; the command was stopped, %s.", mutex,
-            plan->times.max_hold_ms, how(end));
+        say(plan->command, "%s was held for %" PRId64 " ms, which is the limit; the command was stopped, %s.",
+            plan->mutex, plan->times.max_hold_ms, how(end));
         break;
     case CHILD_TOO_LATE:
-        say(command, "leadership of %s ended while this process was not running; the command was killed.", mutex);
+        say(plan->command, "leadership of %s ended while this process was not running; the command was killed.",
+            plan->mutex);
         break;
     case CHILD_UNGUARDED:
-        say(command, "the watchdog of the command was killed, and so the command was too.");
+        say(plan->command, "the watchdog of the command was killed, and so the command was too.");
         break;
     }
     return CLI_LOST;

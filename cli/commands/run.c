@@ -24,13 +24,11 @@ typedef struct run_wish {
 
 /* --- taking it ---------------------------------------------------------------------------------- */
 
-/* Who waits for longer is told what is wrong with the store meanwhile. Before that, what fails is said once, at the end. */
-enum { SILENT_MS = 1000 };
-
 /* The wait happens on a thread of its own, so that this one can listen to signals meanwhile. */
 typedef struct waiting {
     simba_locker *locker;
     int64_t wait_ms;
+    waiting_words words;
     int done; /* eventfd */
     int code;
     simba_error error;
@@ -57,6 +55,19 @@ static int listen_while_waiting(const cli_signals *signals)
     return 0;
 }
 
+/* Whoever waits for longer hears for whom, and what is wrong with the store meanwhile. Before that, what fails is said once,
+ * at the end. Returns when to call again, in ms; -1: never. */
+static int say_what_for(waiting *w)
+{
+    simba_owner owner;
+    cli_show_warnings(true);
+    if (!w->words.at_terminal)
+        return -1;
+    if (simba_locker_owner(w->locker, &owner) == 0)
+        waiting_say(&w->words, &owner, simba_locker_owner_left_ms(w->locker));
+    return WAITING_AGAIN_MS;
+}
+
 /* Returns 0, the number of a signal that came first, or a negative code of the library with `w->error`. */
 static int acquire(waiting *w, const cli_signals *signals)
 {
@@ -69,11 +80,10 @@ static int acquire(waiting *w, const cli_signals *signals)
         return SIMBA_ESYSTEM;
     }
     struct pollfd fds[] = {{.fd = w->done, .events = POLLIN}, {.fd = signals->fd, .events = POLLIN}};
-    int patience_ms = SILENT_MS;
+    int patience_ms = WAITING_FIRST_MS;
     for (int ready; (ready = poll(fds, 2, patience_ms)) <= 0 || fds[0].revents == 0;) {
         if (ready == 0) {
-            patience_ms = -1;
-            cli_show_warnings(true);
+            patience_ms = say_what_for(w);
             continue;
         }
         if (ended_by == 0)
@@ -131,7 +141,13 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
     give_back to_give_back;
     const int granted = simba_locker_grant(locker, &grant);
     give_back_prepare(cli_opened_url(), wish->mutex, granted, &grant, &to_give_back);
+    outage_words outage = {.command = COMMAND,
+                           .mutex = wish->mutex,
+                           .consequence = "the command will be stopped",
+                           .worry_ms = times->worry_ms};
     const child_plan plan = {
+        .command = COMMAND,
+        .mutex = wish->mutex,
         .argv = wish->argv,
         .envp = environment,
         .times = *times,
@@ -139,6 +155,7 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
         .give_back = &to_give_back,
         .held_for_ms = held_for_ms,
         .user = locker,
+        .outage = &outage,
     };
     child_end end;
     simba_error error;
@@ -149,13 +166,13 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
         fprintf(stderr, "simba run: no process could be started: %s.\n", strerror(-code));
         return CLI_SYSTEM;
     }
-    return child_explain(COMMAND, wish->mutex, &plan, &end, reason);
+    return child_explain(&plan, &end, reason);
 }
 
 static int run_with(const run_wish *wish, simba_client *client, cli_signals *signals)
 {
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
-    waiting w = {.wait_ms = wish->wait_ms};
+    waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex)};
     child_times times;
     const int fits = child_times_choose(COMMAND, client, wish->grace_ms, &times);
     if (fits != CLI_GO)

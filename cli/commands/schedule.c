@@ -18,8 +18,8 @@ typedef struct schedule {
     const cli_globals *globals;
     const char *mutex;
     char **argv;
-    int64_t every_ms; /* from start to start; 0: use after_ms */
-    int64_t after_ms; /* from end to start */
+    int64_t every_ms; /* from start to start; -1: use after_ms */
+    int64_t after_ms; /* from end to start; -1: use every_ms */
     int64_t initial_delay_ms;
     int64_t grace_ms; /* -1: as long as seems good */
     child_times times;
@@ -57,7 +57,7 @@ static int64_t held_for_ms(void *user)
 /* A command that fails will be started again: that is said, and no reason to end. One that cannot be started is. */
 static void explain(schedule *s, const child_plan *plan, const child_end *end)
 {
-    const int code = child_explain(COMMAND, s->mutex, plan, end, NULL);
+    const int code = child_explain(plan, end, NULL);
     if (end->why == CHILD_NO_EXEC)
         s->exit_code = code;
     else if (end->why == CHILD_ENDED && code != 0 && WIFEXITED(end->status))
@@ -75,7 +75,13 @@ static void run_once(schedule *s)
     give_back to_give_back;
     const int granted = simba_contender_grant(s->contender, &grant);
     give_back_prepare(cli_opened_url(), s->mutex, granted, &grant, &to_give_back);
+    outage_words outage = {.command = COMMAND,
+                           .mutex = s->mutex,
+                           .consequence = "the command will be stopped",
+                           .worry_ms = s->times.worry_ms};
     const child_plan plan = {
+        .command = COMMAND,
+        .mutex = s->mutex,
         .argv = s->argv,
         .envp = environment,
         .times = s->times,
@@ -84,6 +90,7 @@ static void run_once(schedule *s)
         .keeps_terminal = true,
         .held_for_ms = held_for_ms,
         .user = s->contender,
+        .outage = &outage,
     };
     child_end end;
     const int code = environment != NULL ? child_run(&plan, &end) : -1;
@@ -177,7 +184,7 @@ static int open_and_run(schedule *s, cli_globals *globals)
 
 int cmd_schedule(cli_globals *globals, int argc, char **argv)
 {
-    schedule s = {.globals = globals, .exit_code = CLI_GO, .grace_ms = -1};
+    schedule s = {.globals = globals, .exit_code = CLI_GO, .every_ms = -1, .after_ms = -1, .grace_ms = -1};
     const cli_option own[] = {
         {"every", 0, CLI_DURATION, "D", "Start it this often, counted from start to start", &s.every_ms},
         {"after", 0, CLI_DURATION, "D", "Start it this long after it has ended", &s.after_ms},
@@ -203,8 +210,12 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
     if (parsed != CLI_GO)
         return parsed;
-    if ((s.every_ms > 0) == (s.after_ms > 0))
-        return cli_usage_error(COMMAND, "one of --every and --after is needed, longer than 0");
+    if (s.every_ms >= 0 && s.after_ms >= 0)
+        return cli_usage_error(COMMAND, "--every and --after contradict each other");
+    if (s.every_ms < 0 && s.after_ms < 0)
+        return cli_usage_error(COMMAND, "how often? --every or --after is missing");
+    if (s.every_ms == 0 || s.after_ms == 0)
+        return cli_usage_error(COMMAND, "--%s has to be longer than 0", s.every_ms == 0 ? "every" : "after");
     s.mutex = argv[0];
     s.argv = argv + 1;
     return open_and_run(&s, globals);

@@ -127,12 +127,31 @@ static void count(simba__member *member, const simba__event *event, simba_op op_
     stats->held += actions->acquired;
     stats->held -= actions->released;
     stats->late_wins += actions->late_win;
-    if (actions->released) {
+    if (actions->released)
         stats->losses[actions->reason]++;
+}
+
+/* What somebody who follows one contender wants to read: a line per change, with the values at its end. */
+static void log_changes(const simba__member *member, const simba__event *event, const simba__actions *actions)
+{
+    simba_client *client = member->party.client;
+    const simba__contention *machine = &member->machine;
+    const char *mutex = member->party.topic->mutex;
+    if (actions->released) {
         const bool asked_for = actions->reason == SIMBA_REASON_STOPPED || actions->reason == SIMBA_REASON_HOLD_LIMIT;
-        simba__log(client, asked_for ? SIMBA_LOG_DEBUG : SIMBA_LOG_WARN, "leadership of %s ended: %s",
-                   member->party.topic->mutex, simba_reason_name(actions->reason));
+        simba__log(client, asked_for ? SIMBA_LOG_INFO : SIMBA_LOG_WARN, "leadership of %s ended: %s; id=%s token=%llu",
+                   mutex, simba_reason_name(actions->reason), member->id, (unsigned long long)machine->token);
     }
+    if (client->options.log_level < SIMBA_LOG_INFO)
+        return;
+    if (event->kind == SIMBA__EV_START)
+        simba__log(client, SIMBA_LOG_INFO, "contends for %s; id=%s", mutex, member->id);
+    if (actions->acquired)
+        simba__log(client, SIMBA_LOG_INFO, "leads %s; id=%s token=%llu", mutex, member->id,
+                   (unsigned long long)machine->token);
+    if (machine->phase == SIMBA__SEEK && actions->changed && !simba_owner_is_none(&machine->owner))
+        simba__log(client, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s left_ms=%lld", mutex, member->id,
+                   machine->owner.id, (long long)((member->owner_until.ns - event->now.ns) / SIMBA__NS_PER_MS));
 }
 
 void simba__member_step(simba__party *party, simba__event *event)
@@ -146,6 +165,7 @@ void simba__member_step(simba__party *party, simba__event *event)
     publish(member);
     note_owner_end(member, event);
     count(member, event, op_before, &actions);
+    log_changes(member, event, &actions);
     simba__eventlog_step(member, event, &actions);
     simba__party_act(party, &actions, member->id, member->machine.timing);
     simba__party_want(party, simba__contention_wants_news(&member->machine, party->client->backend->caps));

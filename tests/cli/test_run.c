@@ -182,6 +182,31 @@ static void a_waiter_comes_next(void **state)
     assert_int_equal(finish(&second), 0);
 }
 
+/* A person at a terminal hears within a second for whom it waits, and for how long that lease lasts; in a pipe nothing is
+ * said. With -v the library says what it does. */
+static void waiting_is_said_at_a_terminal(void **state)
+{
+    (void)state;
+    process holder = START("--id", "holder", "-v", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
+    await_file(in_dir("held"));
+    assert_non_null(strstr(err_of(&holder), "info: contends for m; id=holder"));
+    assert_non_null(strstr(err_of(&holder), "info: leads m; id=holder token="));
+    assert_int_equal(RUN("-v", "--id", "me", "run", "--wait", "50ms", "m", "--", "true"), 75);
+    assert_non_null(strstr(err_of(&last), "info: waits for m; id=me owner=holder left_ms="));
+    assert_int_equal(RUN("run", "--wait", "1500ms", "m", "--", "true"), 75);
+    assert_null(strstr(err_of(&last), "waiting for"));
+    const int64_t started_ns = now_ns();
+    terminal run = START_ON_TERMINAL("run", "m", "--", "true");
+    terminal elect = START_ON_TERMINAL("elect", "m");
+    await_shown(&run, "simba run: waiting for m, which is owned by holder for another ");
+    await_shown(&elect, "simba elect: waiting for m, which is owned by holder for another ");
+    assert_true(now_ns() - started_ns < INT64_C(5000000000));
+    assert_int_equal(write(elect.fd, "\003", 1), 1);
+    assert_int_equal(finish_terminal(&elect), 0);
+    assert_int_equal(finish(&holder), 0);
+    assert_int_equal(finish_terminal(&run), 0);
+}
+
 /* A signal ends the wait, and nothing is run. */
 static void a_signal_ends_the_wait(void **state)
 {
@@ -350,6 +375,7 @@ int main(int argc, char **argv)
         TEST(an_ignored_sigchld_does_no_harm),
         TEST(a_taken_mutex_is_not_obtained),
         TEST(a_waiter_comes_next),
+        TEST(waiting_is_said_at_a_terminal),
         TEST(a_signal_ends_the_wait),
         TEST(waiting_for_no_store_is_said),
         TEST(signals_are_passed_on),

@@ -20,6 +20,14 @@ static process start_family(void)
     return last;
 }
 
+/* Room for a machine that is busy, where one has to act before the end of the lease. */
+static void set_long_transition(void)
+{
+    char url[500];
+    snprintf(url, sizeof url, "sqlite://%s?ttl=1s&transition=4s", in_dir("store.db"));
+    setenv("SIMBA_URL", url, 1);
+}
+
 static void take_away(const char *mutex)
 {
     simba_client *client;
@@ -96,9 +104,24 @@ static void a_frozen_store_stops_the_command(void **state)
     await_file(in_dir("frozen"));
     assert_int_equal(finish(&p), 79);
     assert_non_null(strstr(err_of(&p), "expired"));
+    assert_non_null(strstr(err_of(&p), "the lease of m cannot be renewed; the command will be stopped in 0."));
     assert_dead_before_lease_end(2000);
     end_process(freezer);
     assert_dead_before_next();
+}
+
+/* The store comes back in time: that is said as well, and the command goes on. */
+static void an_outage_that_ends_is_said(void **state)
+{
+    (void)state;
+    set_long_transition();
+    process p = START("run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("on"));
+    await_file(in_dir("on"));
+    const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
+    await_text_in(p.err_path, "cannot be renewed");
+    end_process(freezer);
+    await_text_in(p.err_path, "the lease of m was renewed");
+    assert_int_equal(finish(&p), 0);
 }
 
 /* No store at all is something else than a mutex that is taken. */
@@ -131,9 +154,7 @@ static void a_killed_wrapper_takes_all_along(void **state)
 static void a_frozen_wrapper_is_in_time(void **state)
 {
     (void)state;
-    char url[500];
-    snprintf(url, sizeof url, "sqlite://%s?ttl=1s&transition=4s", in_dir("store.db"));
-    setenv("SIMBA_URL", url, 1);
+    set_long_transition();
     process p = start_family();
     kill(p.pid, SIGSTOP);
     assert_dead_before_lease_end(5000);
@@ -174,7 +195,7 @@ int main(int argc, char **argv)
         TEST(a_revoked_lease_stops_the_command), TEST(a_frozen_store_stops_the_command),
         TEST(an_unreachable_store_is_69),        TEST(a_killed_wrapper_takes_all_along),
         TEST(a_frozen_wrapper_is_overtaken),     TEST(a_killed_watchdog_takes_all_along),
-        TEST(a_frozen_wrapper_is_in_time),
+        TEST(a_frozen_wrapper_is_in_time),       TEST(an_outage_that_ends_is_said),
     };
     return cmocka_run_group_tests_name("run_lost", tests, NULL, NULL);
 }
