@@ -247,8 +247,8 @@ static int open_channels(int orders[2], int reports[2])
 
 static int start_process(const watchdog_plan *plan, watchdog *dog)
 {
-    int orders[2];
-    int reports[2];
+    int orders[2] = {-1, -1};
+    int reports[2] = {-1, -1};
     const int opened = open_channels(orders, reports);
     if (opened < 0)
         return opened;

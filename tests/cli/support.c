@@ -20,6 +20,7 @@
 
 const char *helper = "/proc/self/exe";
 process last;
+void (*before_simba)(void);
 
 static char program[512];
 static char dir[256];
@@ -53,16 +54,21 @@ static void beat(const char *path)
     }
 }
 
-static void intrude(const char *group, const char *ready)
+static void hold_out(const char *ready)
 {
     char text[16];
     signal(SIGTERM, SIG_IGN);
-    if (setpgid(0, (pid_t)strtol(group, NULL, 10)) < 0)
-        _exit(1);
     snprintf(text, sizeof text, "%d\n", (int)getpid());
     write_file(ready, text);
     for (;;)
         pause();
+}
+
+static void intrude(const char *group, const char *ready)
+{
+    if (setpgid(0, (pid_t)strtol(group, NULL, 10)) < 0)
+        _exit(1);
+    hold_out(ready);
 }
 
 static void play_freeze(const char *database, const char *ready)
@@ -93,6 +99,8 @@ void helper_main(int argc, char **argv)
     }
     if (strcmp(argv[1], "beat") == 0 || strcmp(argv[1], "family") == 0)
         beat(argv[2]);
+    if (strcmp(argv[1], "outrank") == 0 && setresuid(0, 0, 0) == 0)
+        hold_out(argv[2]);
     if (strcmp(argv[1], "intrude") == 0)
         intrude(argv[2], argv[3]);
     if (strcmp(argv[1], "freeze") == 0)
@@ -123,6 +131,7 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
 int test_teardown(void **state)
 {
     (void)state;
+    before_simba = NULL;
     nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     return 0;
 }
@@ -170,6 +179,8 @@ static void become_simba(const char *const arguments[])
     char *argv[32] = {SIMBA_TEST_COMMAND};
     for (size_t i = 0; arguments[i] != NULL && i < 30; i++)
         argv[i + 1] = (char *)arguments[i];
+    if (before_simba != NULL)
+        before_simba();
     execv(argv[0], argv);
     _exit(127);
 }

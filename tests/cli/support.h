@@ -5,6 +5,7 @@
  *   family FILE FILE      the same, after having started a child in a session of its own that does it too
  *   stamp FILE            writes the boot-time clock into FILE once
  *   intrude GROUP FILE    joins a process group, ignores SIGTERM, makes FILE, and waits until it is killed
+ *   outrank FILE          as a set-uid program: becomes root for good, makes FILE, and waits until it is killed
  *   freeze DATABASE FILE  takes SQLite's write lock, makes FILE, and keeps the lock until it is killed */
 #ifndef TESTS_CLI_SUPPORT_H
 #define TESTS_CLI_SUPPORT_H
@@ -44,6 +45,9 @@ typedef struct process {
 /* Start `simba ARGUMENT…` in a process group of its own, with a pipe as standard input. */
 process start(const char *const arguments[]);
 #define START(...) start((const char *const[]){__VA_ARGS__, NULL})
+
+/* Called in the child before it becomes `simba`, if it is set; the test's own arrangements. Ended by every teardown. */
+extern void (*before_simba)(void);
 
 /* Close its input, wait for its end; its exit code, or 1000 + the signal that ended it. */
 int finish(process *p);

@@ -1,6 +1,8 @@
 /* The watchdog of `simba run`: whom it kills and whom not, with what means, and what it does when several things happen
  * at once. test_run_lost.c has the ends of leases. */
 #include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +86,19 @@ static void without_a_list_of_children_nothing_runs(void **state)
     assert_int_not_equal(access(in_dir("ran"), F_OK), 0);
 }
 
+/* The folder of the control group that a command runs in; "": none was made for it. */
+static void find_control_group(const char *file, char *folder, size_t size)
+{
+    char line[600];
+    snprintf(line, sizeof line, "%s", contents(file));
+    line[strcspn(line, "\n")] = '\0';
+    const char *path = strstr(line, "::/");
+    const bool unified = access("/sys/fs/cgroup/cgroup.procs", F_OK) == 0;
+    folder[0] = '\0';
+    if (path != NULL && strstr(path, "/simba-") != NULL)
+        snprintf(folder, size, "/sys/fs/cgroup%s%s", unified ? "" : "/unified", path + 2);
+}
+
 /* Where control groups can be made, the command runs in one, and it is removed however the run ends. */
 static void a_control_group_comes_and_goes(void **state)
 {
@@ -92,18 +107,11 @@ static void a_control_group_comes_and_goes(void **state)
     for (int killed = 0; killed < 2; killed++) {
         process p = START("run", "m", "--", "sh", "-c", "grep ^0:: /proc/self/cgroup > \"$0\"; cat", in_dir("group"));
         await_file(in_dir("group"));
-        char *line = strdup(contents(in_dir("group")));
-        assert_non_null(line);
-        line[strcspn(line, "\n")] = '\0';
-        const char *path = strstr(line, "::/");
-        if (path == NULL || strstr(line, "/simba-") == NULL) {
-            free(line);
+        find_control_group(in_dir("group"), folder, sizeof folder);
+        if (folder[0] == '\0') {
             finish(&p);
-            skip(); /* there is none to be had */
+            skip(); /* there is none to be had here */
         }
-        const bool unified = access("/sys/fs/cgroup/cgroup.procs", F_OK) == 0;
-        snprintf(folder, sizeof folder, "/sys/fs/cgroup%s%s", unified ? "" : "/unified", path + 2);
-        free(line);
         assert_int_equal(access(folder, F_OK), 0);
         const pid_t watchdog = child_of(p.pid);
         if (killed)
@@ -114,6 +122,90 @@ static void a_control_group_comes_and_goes(void **state)
         assert_int_not_equal(access(folder, F_OK), 0);
         remove(in_dir("group"));
     }
+}
+
+/* In a mount namespace without control groups, if that is allowed; where it is not, there are none to be made either. */
+static void hide_control_groups(void)
+{
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", "/sys/fs/cgroup", "tmpfs", 0, NULL) < 0)
+        return;
+}
+
+/* Without them the watchdog, and the wrapper should that be killed, find what has detached itself all the same. */
+static void without_control_groups_all_are_found(void **state)
+{
+    (void)state;
+    before_simba = hide_control_groups;
+    for (int kill_watchdog = 0; kill_watchdog < 2; kill_watchdog++) {
+        process p = START("run", "m", "--", helper, "family", in_dir("parent"), in_dir("child"));
+        await_file(in_dir("parent"));
+        await_file(in_dir("child"));
+        const pid_t watchdog = child_of(p.pid);
+        kill(kill_watchdog ? watchdog : p.pid, SIGKILL);
+        assert_int_equal(finish(&p), kill_watchdog ? 79 : 1000 + SIGKILL);
+        if (!kill_watchdog)
+            await_death(watchdog);
+        const int64_t dead_ns = now_ns();
+        assert_int_equal(RUN("run", "m", "--", helper, "stamp", in_dir("next")), 0);
+        assert_true(number_in(in_dir("parent")) < dead_ns);
+        assert_true(number_in(in_dir("child")) < dead_ns);
+        remove(in_dir("parent"));
+        remove(in_dir("child"));
+    }
+}
+
+/* --- another user ------------------------------------------------------------------------------------- */
+
+#define NOBODY 65534
+static char delegated[200];
+
+/* A control group that belongs to nobody. False: there can be none. */
+static bool delegate_control_group(void)
+{
+    char procs[300];
+    const bool unified = access("/sys/fs/cgroup/cgroup.procs", F_OK) == 0;
+    snprintf(delegated, sizeof delegated, "/sys/fs/cgroup%s/test-%d", unified ? "" : "/unified", (int)getpid());
+    snprintf(procs, sizeof procs, "%s/cgroup.procs", delegated);
+    return geteuid() == 0 && mkdir(delegated, 0755) == 0 && chown(delegated, NOBODY, NOBODY) == 0 &&
+           chown(procs, NOBODY, NOBODY) == 0;
+}
+
+static void become_nobody(void)
+{
+    char procs[300];
+    snprintf(procs, sizeof procs, "%s/cgroup.procs", delegated);
+    const int fd = open(procs, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "0", 1) != 1 || setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+        setresuid(NOBODY, NOBODY, NOBODY) < 0)
+        _exit(99);
+}
+
+/* A copy of this program that runs as root whoever starts it. */
+static void make_set_uid_helper(const char *path)
+{
+    char command[1200];
+    snprintf(command, sizeof command, "cp '%s' '%s' && chmod 4755 '%s' && chmod 755 \"$(dirname '%s')\"", helper, path,
+             path, path);
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c) */
+}
+
+/* `simba run` may not send a signal to a process of another user. In a control group of its own it can kill it. */
+static void programs_of_another_user_are_ended(void **state)
+{
+    (void)state;
+    if (!delegate_control_group())
+        skip(); /* that takes root and cgroup v2 */
+    make_set_uid_helper(in_dir("rooted"));
+    before_simba = become_nobody;
+    process p = START("--url", "memory://x", "run", "--grace", "100ms", "m", "--", "sh", "-c",
+                      "\"$0\" outrank \"$1\" & cat", in_dir("rooted"), in_dir("outranks"));
+    await_file(in_dir("outranks"));
+    const pid_t outranks = (pid_t)number_in(in_dir("outranks"));
+    assert_int_equal(finish(&p), 0);
+    assert_non_null(strstr(err_of(&p), "left processes behind; they were ended with SIGKILL"));
+    await_death(outranks);
+    assert_int_equal(rmdir(delegated), 0);
 }
 
 /* --- giving back -------------------------------------------------------------------------------------- */
@@ -196,6 +288,7 @@ static void give_back_wants_a_grant(void **state)
 static void both_killed_together(void **state)
 {
     (void)state;
+    before_simba = hide_control_groups; /* nobody would be left to remove one */
     process p = START("run", "m", "--", "sh", "-c", "echo $$ > \"$0\"; exec sleep 1000", in_dir("command"));
     await_file(in_dir("command"));
     const pid_t command = (pid_t)number_in(in_dir("command"));
@@ -245,6 +338,8 @@ int main(int argc, char **argv)
         TEST(groups_of_its_own_are_ended),
         TEST(without_a_list_of_children_nothing_runs),
         TEST(a_control_group_comes_and_goes),
+        TEST(without_control_groups_all_are_found),
+        TEST(programs_of_another_user_are_ended),
         TEST(a_killed_wrapper_gives_back),
         TEST(only_its_own_is_given_back),
         TEST(give_back_wants_a_grant),
