@@ -236,8 +236,9 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
                  "finds SIMBA_MUTEX, SIMBA_TOKEN and SIMBA_ID in its environment.\n\n"
                  "Exit codes of its own: 75 not obtained in time, 79 leadership lost and the\n"
-                 "command stopped, 69 store unreachable, 64 usage, 78 configuration, 126 the\n"
-                 "command cannot be run, 127 not found, 128+N ended by signal N.",
+                 "command stopped, 69 store unreachable, 77 no permission, 78 configuration, 71\n"
+                 "system, 64 usage, 126 the command cannot be run, 127 not found, 128+N ended by\n"
+                 "signal N. 1 is the command's own.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL,

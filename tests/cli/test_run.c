@@ -154,6 +154,14 @@ static void an_ignored_sigchld_does_no_harm(void **state)
     assert_int_equal(finish(&p), 7);
 }
 
+/* A command may take longer than a lease: that is renewed, and the watchdog knows. */
+static void a_long_command_is_left_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("run", "m", "--", "sleep", "2.5"), 0);
+    assert_string_equal(err_of(&last), "");
+}
+
 /* Somebody else has it: 75 and a line that says who. */
 static void a_taken_mutex_is_not_obtained(void **state)
 {
@@ -373,6 +381,7 @@ int main(int argc, char **argv)
         TEST(input_and_long_arguments_arrive),
         TEST(descriptors_are_passed_on),
         TEST(an_ignored_sigchld_does_no_harm),
+        TEST(a_long_command_is_left_alone),
         TEST(a_taken_mutex_is_not_obtained),
         TEST(a_waiter_comes_next),
         TEST(waiting_is_said_at_a_terminal),
