@@ -122,6 +122,8 @@ int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **
 void cli_print_options(const cli_option *options, size_t count);
 void cli_print_global_options(unsigned takes);
 
+/* One line on standard error, "simba tck: …", in which nothing that comes from outside can do harm. */
+void cli_say(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* One sentence on standard error, "simba tck: …", and CLI_USAGE. `command` may be NULL. */
 int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the words of a failed call of the library, and the exit code that fits it. */

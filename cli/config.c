@@ -38,12 +38,12 @@ typedef struct config {
 
 static int __attribute__((format(printf, 3, 4))) complain(const config *c, int line, const char *format, ...)
 {
+    char text[800];
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "simba %s: %s:%d: ", c->command, c->path, line);
-    vfprintf(stderr, format, args);
-    fputs(".\n", stderr);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    cli_say(c->command, "%s:%d: %s.", c->path, line, text);
     return CLI_CONFIG;
 }
 
@@ -109,7 +109,7 @@ static int read_lines(config *c, FILE *file)
     }
     /* A folder, for instance, can be opened but not read; going on would mean another store than was meant. */
     if (code == CLI_GO && ferror(file)) {
-        fprintf(stderr, "simba %s: %s cannot be read: %s.\n", c->command, c->path, strerror(errno));
+        cli_say(c->command, "%s cannot be read: %s.", c->path, strerror(errno));
         code = CLI_CONFIG;
     }
     return code;
@@ -242,9 +242,8 @@ static void warn_of_passwords(const config *c)
     for (size_t s = 0; s < STORES; s++) {
         const setting *url = &c->of[s][KEY_URL];
         if (url->value != NULL && secret_is_in_url(url->value))
-            fprintf(stderr,
-                    "simba %s: warning: %s:%d: everybody can read this password; chmod o-r would prevent that.\n",
-                    c->command, c->path, url->line);
+            cli_say(c->command, "warning: %s:%d: everybody can read this password; chmod o-r would prevent that.",
+                    c->path, url->line);
     }
 }
 
@@ -289,7 +288,7 @@ int config_apply(const char *command, cli_globals *globals)
         return CLI_GO;
     config c = {.command = command, .path = globals->config != NULL ? globals->config : path};
     if (file == NULL) {
-        fprintf(stderr, "simba %s: %s cannot be read: %s.\n", command, c.path, strerror(errno));
+        cli_say(command, "%s cannot be read: %s.", c.path, strerror(errno));
         return CLI_CONFIG;
     }
     int code = read_lines(&c, file);

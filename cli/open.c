@@ -57,7 +57,7 @@ static void say(const char *line)
         return;
     snprintf(journal.said, sizeof journal.said, "%s", line);
     journal.said_at = now.tv_sec;
-    fprintf(stderr, "simba %s: %s\n", journal.command, line);
+    cli_say(journal.command, "%s", line);
 }
 
 static void print_log(void *user, simba_log_level level, const char *text)
@@ -108,7 +108,7 @@ static int open_event_log(const char *command, const char *path)
     journal.events = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (journal.events >= 0)
         return CLI_GO;
-    fprintf(stderr, "simba %s: the event log %s cannot be opened: %s.\n", command, path, strerror(errno));
+    cli_say(command, "the event log %s cannot be opened: %s.", path, strerror(errno));
     return CLI_USAGE;
 }
 
@@ -124,12 +124,12 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url)
     if (url == NULL || url[0] == '\0')
         return CLI_GO;
     if (secret == NULL && secret_from_environment(command, &secret, &path) < 0) {
-        fprintf(stderr, "simba %s: SIMBA_PASSWORD_FILE: %s cannot be read: %s.\n", command, path, strerror(errno));
+        cli_say(command, "SIMBA_PASSWORD_FILE: %s cannot be read: %s.", path, strerror(errno));
         return CLI_CONFIG;
     }
     *ret_url = secret_into_url(url, secret);
     if (*ret_url == NULL) {
-        fprintf(stderr, "simba %s: out of memory.\n", command);
+        cli_say(command, "out of memory.");
         return CLI_SYSTEM;
     }
     /* It is an argument of this process, or a string of ours. */

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli.h"
+
 /* A password becomes a part of the URL, and the library takes none that is longer. */
 #define SECRET_MAX 4096
 
@@ -23,8 +25,7 @@ int secret_from_file(const char *command, const char *path, const char **ret_sec
     if (file == NULL)
         return -1;
     if (secret_is_exposed(fileno(file)))
-        fprintf(stderr, "simba %s: warning: everybody can read the password in %s; chmod o-r would prevent that.\n",
-                command, path);
+        cli_say(command, "warning: everybody can read the password in %s; chmod o-r would prevent that.", path);
     secret[0] = '\0';
     errno = 0;
     const bool read = fgets(secret, sizeof secret, file) != NULL || !ferror(file);

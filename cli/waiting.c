@@ -18,10 +18,10 @@ void waiting_say(waiting_words *words, const simba_owner *owner, int64_t left_ms
     if (!words->at_terminal || simba_owner_is_none(owner) || told)
         return;
     words->told = *owner;
-    fprintf(stderr, "simba %s: waiting for %s, which is owned by %s", words->command, words->mutex, owner->id);
+    char rest[64] = "";
     if (left_ms > 0 && left_ms <= SIMBA_LEASE_MAX_MS)
-        fprintf(stderr, " for another %.1f s unless renewed", (double)left_ms / 1e3);
-    fputs(".\n", stderr);
+        snprintf(rest, sizeof rest, " for another %.1f s unless renewed", (double)left_ms / 1e3);
+    cli_say(words->command, "waiting for %s, which is owned by %s%s.", words->mutex, owner->id, rest);
 }
 
 void outage_look(outage_words *words, int64_t left_ms, int64_t held_ms)
@@ -31,10 +31,10 @@ void outage_look(outage_words *words, int64_t left_ms, int64_t held_ms)
         return;
     words->said = worried;
     if (!worried) {
-        fprintf(stderr, "simba %s: the lease of %s was renewed.\n", words->command, words->mutex);
+        cli_say(words->command, "the lease of %s was renewed.", words->mutex);
         return;
     }
     cli_show_warnings(true); /* the reason, if the library knows one */
-    fprintf(stderr, "simba %s: warning: the lease of %s cannot be renewed; %s in %.1f s unless the store answers.\n",
-            words->command, words->mutex, words->consequence, (double)held_ms / 1e3);
+    cli_say(words->command, "warning: the lease of %s cannot be renewed; %s in %.1f s unless the store answers.",
+            words->mutex, words->consequence, (double)held_ms / 1e3);
 }

@@ -231,10 +231,8 @@ int child_check(const char *command)
 {
     if (descendants_are_known())
         return CLI_GO;
-    fprintf(stderr,
-            "simba %s: /proc/thread-self/children cannot be read, and without it the processes that a command leaves "
-            "behind cannot be found; is /proc mounted?\n",
-            command);
+    cli_say(command, "/proc/thread-self/children cannot be read, and without it the processes that a command leaves "
+                     "behind cannot be found; is /proc mounted?");
     return CLI_SYSTEM;
 }
 

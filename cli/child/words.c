@@ -1,7 +1,6 @@
 /* What a command is told about its lease, in its environment, and what is said about it when it has ended. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,22 +96,6 @@ void child_environment_free(char **environment)
 
 /* --- after -------------------------------------------------------------------------------------- */
 
-/* One write, so that lines of several processes do not mix. */
-static void __attribute__((format(printf, 2, 3))) say(const char *command, const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    const int start = snprintf(text, sizeof text - 1, "simba %s: ", command);
-    int length = vsnprintf(text + start, sizeof text - 1 - (size_t)start, format, args);
-    va_end(args);
-    const size_t room = sizeof text - 2 - (size_t)start;
-    length = length < 0 ? 0 : (size_t)length > room ? (int)room : length;
-    text[start + length] = '\n';
-    if (write(STDERR_FILENO, text, (size_t)(start + length) + 1) < 0)
-        return;
-}
-
 static const char *how(const child_end *end)
 {
     return end->immortal ? "but something of it could not be killed"
@@ -122,21 +105,21 @@ static const char *how(const child_end *end)
 
 static int explain_no_exec(const child_plan *plan, const child_end *end)
 {
-    say(plan->command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
+    cli_say(plan->command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
     return end->error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXEC;
 }
 
 static int explain_end(const child_plan *plan, const child_end *end, const char *reason)
 {
     if (end->immortal)
-        say(plan->command, "the command has ended, but something that it left behind could not be killed.");
+        cli_say(plan->command, "the command has ended, but something that it left behind could not be killed.");
     else if (end->left)
-        say(plan->command, "the command left processes behind; they were ended %s.", how(end));
+        cli_say(plan->command, "the command left processes behind; they were ended %s.", how(end));
     else if (reason != NULL)
-        say(plan->command, "leadership of %s ended before the command did (%s).", plan->mutex, reason);
+        cli_say(plan->command, "leadership of %s ended before the command did (%s).", plan->mutex, reason);
     else if (WIFSIGNALED(end->status) && WTERMSIG(end->status) != end->passed_on)
-        say(plan->command, "the command was ended by signal %d (%s).", WTERMSIG(end->status),
-            strsignal(WTERMSIG(end->status)));
+        cli_say(plan->command, "the command was ended by signal %d (%s).", WTERMSIG(end->status),
+                strsignal(WTERMSIG(end->status)));
     return child_exit_code(end->status);
 }
 
@@ -148,19 +131,19 @@ int child_explain(const child_plan *plan, const child_end *end, const char *reas
     case CHILD_ENDED:
         return explain_end(plan, end, reason);
     case CHILD_LOST:
-        say(plan->command, "leadership of %s ended (%s); the command was stopped, %s.", plan->mutex,
-            reason != NULL ? reason : "the lease was over", how(end));
+        cli_say(plan->command, "leadership of %s ended (%s); the command was stopped, %s.", plan->mutex,
+                reason != NULL ? reason : "the lease was over", how(end));
         break;
     case CHILD_HOLD_LIMIT:
-        say(plan->command, "%s was held for %" PRId64 " ms, which is the limit; the command was stopped, %s.",
-            plan->mutex, plan->times.max_hold_ms, how(end));
+        cli_say(plan->command, "%s was held for %" PRId64 " ms, which is the limit; the command was stopped, %s.",
+                plan->mutex, plan->times.max_hold_ms, how(end));
         break;
     case CHILD_TOO_LATE:
-        say(plan->command, "leadership of %s ended while this process was not running; the command was killed.",
-            plan->mutex);
+        cli_say(plan->command, "leadership of %s ended while this process was not running; the command was killed.",
+                plan->mutex);
         break;
     case CHILD_UNGUARDED:
-        say(plan->command, "the watchdog of the command was killed, and so the command was too.");
+        cli_say(plan->command, "the watchdog of the command was killed, and so the command was too.");
         break;
     }
     return CLI_LOST;

@@ -15,6 +15,7 @@
 #include "cli.h"
 #include "json.h"
 #include "status.h"
+#include "util/escape.h"
 
 #define COMMAND "elect"
 #define MS INT64_C(1000000)
@@ -55,7 +56,7 @@ static void tell_status(elect *e)
                  simba_contender_token(e->contender), e->end_ns / 1000000000, e->end_ns % 1000000000 / 10000000);
     const int code = status_write(e->status_file, line);
     if (code < 0)
-        fprintf(stderr, "simba elect: the status file %s cannot be written: %s.\n", e->status_file, strerror(-code));
+        cli_say(COMMAND, "the status file %s cannot be written: %s.", e->status_file, strerror(-code));
     e->written_ns = e->end_ns;
 }
 
@@ -65,7 +66,7 @@ static int check_status_file(const elect *e)
     const int code = e->status_file != NULL ? status_write(e->status_file, "follower\n") : 0;
     if (code == 0)
         return CLI_GO;
-    fprintf(stderr, "simba elect: the status file %s cannot be written: %s.\n", e->status_file, strerror(-code));
+    cli_say(COMMAND, "the status file %s cannot be written: %s.", e->status_file, strerror(-code));
     return code == -EACCES || code == -EPERM || code == -EROFS ? CLI_NO_PERMISSION : CLI_CONFIG;
 }
 
@@ -119,12 +120,12 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
     char **environment = child_environment(e->globals, &lease);
     plan.envp = environment;
     if (environment == NULL || child_run(&plan, &end) < 0) {
-        fprintf(stderr, "simba elect: no process could be started for \"%s\".\n", script);
+        cli_say(COMMAND, "no process could be started for \"%s\".", script);
     } else {
         const int code = child_explain(&plan, &end, NULL);
         good = end.why == CHILD_ENDED && code == 0;
         if (end.why == CHILD_ENDED && code != 0 && WIFEXITED(end.status))
-            fprintf(stderr, "simba elect: \"%s\" exited with %d.\n", script, code);
+            cli_say(COMMAND, "\"%s\" exited with %d.", script, code);
         if (end.ending != 0)
             e->exit_code = CLI_OK;
     }
@@ -144,8 +145,9 @@ static void tell(const elect *e, const char *event, uint64_t token, const char *
             printf(",\"reason\":\"%s\"", reason);
         fputs("}\n", stdout);
     } else {
-        printf("%s %s token %" PRIu64 "%s%s\n", event, e->mutex, token, reason != NULL ? ": " : "",
-               reason != NULL ? reason : "");
+        char name[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
+        printf("%s %s token %" PRIu64 "%s%s\n", event, simba__escape(e->mutex, name, sizeof name), token,
+               reason != NULL ? ": " : "", reason != NULL ? reason : "");
     }
     fflush(stdout);
 }
@@ -163,7 +165,7 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
         return;
     /* What leads but could not do what leading is for keeps others from doing it. */
     if (!e->keep_leading && simba_contender_is_owner(contender)) {
-        fprintf(stderr, "simba elect: \"%s\" failed; leadership of %s is given back.\n", e->on_acquired, e->mutex);
+        cli_say(COMMAND, "\"%s\" failed; leadership of %s is given back.", e->on_acquired, e->mutex);
         e->gives_up = true;
         e->resume_ns = watchdog_now_ns() + e->times.lease_ms * MS;
         simba_contender_stop(contender); /* on_released follows when this callback has returned */
@@ -267,7 +269,7 @@ static int open_and_run(elect *e, cli_globals *globals)
     if (written != CLI_GO)
         return written;
     if (signals_open(&e->signals) < 0) {
-        fprintf(stderr, "simba elect: signals cannot be listened to.\n");
+        cli_say(COMMAND, "signals cannot be listened to.");
         return CLI_SYSTEM;
     }
     globals->dispatch = SIMBA_DISPATCH_FD;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "util/escape.h"
 
 #define COMMAND "release"
 
@@ -25,8 +26,11 @@ static bool agrees(const char *mutex, const simba_owner *owner)
 {
     char answer[16];
     const bool known = !simba_owner_is_none(owner);
-    printf("Take \"%s\" away from %s? What runs there may act until it learns of it. [y/N] ", mutex,
-           known ? owner->id : "whoever owns it");
+    char name[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
+    char id[SIMBA__ESCAPED_SIZE(SIMBA_ID_MAX)];
+    printf("Take \"%s\" away from %s? What runs there may act until it learns of it. [y/N] ",
+           simba__escape(mutex, name, sizeof name),
+           known ? simba__escape(owner->id, id, sizeof id) : "whoever owns it");
     fflush(stdout);
     return fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
 }
@@ -39,7 +43,7 @@ static int release(simba_client *client, const char *mutex, bool yes)
     if (!yes)
         simba_client_list(client, NULL, compare, &s, NULL);
     if (!yes && !agrees(mutex, &s.owner)) {
-        fprintf(stderr, "simba release: nothing was done.\n");
+        cli_say(COMMAND, "nothing was done.");
         return CLI_FAILED;
     }
     error.code = simba_client_force_release(client, mutex, &error);

@@ -107,9 +107,9 @@ static int explain_not_acquired(const run_wish *wish, const waiting *w, int code
     if (code != SIMBA_ETIMEDOUT)
         return cli_failure(COMMAND, &w->error);
     if (wish->wait_ms > 0)
-        fprintf(stderr, "simba run: not obtained within %" PRId64 " ms: %s.\n", wish->wait_ms, w->error.text);
+        cli_say(COMMAND, "not obtained within %" PRId64 " ms: %s.", wish->wait_ms, w->error.text);
     else
-        fprintf(stderr, "simba run: not obtained: %s.\n", w->error.text);
+        cli_say(COMMAND, "not obtained: %s.", w->error.text);
     return CLI_BUSY;
 }
 
@@ -129,7 +129,7 @@ static const char *release(simba_locker *locker, simba_error *error)
         return colon != NULL ? colon + 2 : error->text;
     }
     if (code < 0)
-        fprintf(stderr, "simba run: %s; it becomes free when its lease ends.\n", error->text);
+        cli_say(COMMAND, "%s; it becomes free when its lease ends.", error->text);
     return NULL;
 }
 
@@ -163,7 +163,7 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
     const char *reason = release(locker, &error);
     child_environment_free(environment);
     if (code < 0) {
-        fprintf(stderr, "simba run: no process could be started: %s.\n", strerror(-code));
+        cli_say(COMMAND, "no process could be started: %s.", strerror(-code));
         return CLI_SYSTEM;
     }
     return child_explain(&plan, &end, reason);
@@ -203,7 +203,7 @@ static int run(const run_wish *wish, cli_globals *globals)
         return guarded;
     const int blocked = signals_open(&signals);
     if (blocked < 0) {
-        fprintf(stderr, "simba run: signals cannot be listened to: %s.\n", strerror(-blocked));
+        cli_say(COMMAND, "signals cannot be listened to: %s.", strerror(-blocked));
         return CLI_SYSTEM;
     }
     int code = cli_open(COMMAND, globals, &client);
@@ -235,10 +235,9 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
                  "command's code. If leadership ends first, the command and all that it started\n"
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
                  "finds SIMBA_MUTEX, SIMBA_TOKEN and SIMBA_ID in its environment.\n\n"
-                 "Exit codes of its own: 75 not obtained in time, 79 leadership lost and the\n"
-                 "command stopped, 69 store unreachable, 77 no permission, 78 configuration, 71\n"
-                 "system, 64 usage, 126 the command cannot be run, 127 not found, 128+N ended by\n"
-                 "signal N. 1 is the command's own.",
+                 "Exit codes of its own, never 1: 75 not obtained in time, 79 leadership lost, 69\n"
+                 "store unreachable, 77 no permission, 78 configuration, 71 system, 64 usage, 126\n"
+                 "the command cannot be run, 127 not found, 128+N ended by signal N.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL,

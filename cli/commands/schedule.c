@@ -61,7 +61,7 @@ static void explain(schedule *s, const child_plan *plan, const child_end *end)
     if (end->why == CHILD_NO_EXEC)
         s->exit_code = code;
     else if (end->why == CHILD_ENDED && code != 0 && WIFEXITED(end->status))
-        fprintf(stderr, "simba schedule: the command exited with %d.\n", code);
+        cli_say(COMMAND, "the command exited with %d.", code);
     if (end->ending != 0)
         s->exit_code = CLI_OK;
 }
@@ -95,7 +95,7 @@ static void run_once(schedule *s)
     child_end end;
     const int code = environment != NULL ? child_run(&plan, &end) : -1;
     if (code < 0)
-        fprintf(stderr, "simba schedule: no process could be started; it is tried again.\n");
+        cli_say(COMMAND, "no process could be started; it is tried again.");
     else
         explain(s, &plan, &end);
     child_environment_free(environment);
@@ -167,7 +167,7 @@ static int open_and_run(schedule *s, cli_globals *globals)
     if (guarded != CLI_GO)
         return guarded;
     if (signals_open(&s->signals) < 0) {
-        fprintf(stderr, "simba schedule: signals cannot be listened to.\n");
+        cli_say(COMMAND, "signals cannot be listened to.");
         return CLI_SYSTEM;
     }
     globals->dispatch = SIMBA_DISPATCH_FD;

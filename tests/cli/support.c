@@ -54,12 +54,12 @@ static void beat(const char *path)
     }
 }
 
-static void hold_out(const char *ready)
+/* The file says that it is ready. It has to be open already, in case that this user may not open it any more. */
+static void hold_out(FILE *ready)
 {
-    char text[16];
     signal(SIGTERM, SIG_IGN);
-    snprintf(text, sizeof text, "%d\n", (int)getpid());
-    write_file(ready, text);
+    fprintf(ready, "%d\n", (int)getpid());
+    fclose(ready);
     for (;;)
         pause();
 }
@@ -68,7 +68,15 @@ static void intrude(const char *group, const char *ready)
 {
     if (setpgid(0, (pid_t)strtol(group, NULL, 10)) < 0)
         _exit(1);
-    hold_out(ready);
+    hold_out(fopen(ready, "we"));
+}
+
+static void defect(const char *ready)
+{
+    FILE *file = fopen(ready, "we");
+    if (setresuid(65534, 65534, 65534) < 0)
+        _exit(1);
+    hold_out(file);
 }
 
 static void play_freeze(const char *database, const char *ready)
@@ -99,8 +107,8 @@ void helper_main(int argc, char **argv)
     }
     if (strcmp(argv[1], "beat") == 0 || strcmp(argv[1], "family") == 0)
         beat(argv[2]);
-    if (strcmp(argv[1], "outrank") == 0 && setresuid(0, 0, 0) == 0)
-        hold_out(argv[2]);
+    if (strcmp(argv[1], "defect") == 0)
+        defect(argv[2]);
     if (strcmp(argv[1], "intrude") == 0)
         intrude(argv[2], argv[3]);
     if (strcmp(argv[1], "freeze") == 0)

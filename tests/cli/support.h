@@ -5,7 +5,7 @@
  *   family FILE FILE      the same, after having started a child in a session of its own that does it too
  *   stamp FILE            writes the boot-time clock into FILE once
  *   intrude GROUP FILE    joins a process group, ignores SIGTERM, makes FILE, and waits until it is killed
- *   outrank FILE          as a set-uid program: becomes root for good, makes FILE, and waits until it is killed
+ *   defect FILE           becomes another user for good, makes FILE, and waits until it is killed
  *   freeze DATABASE FILE  takes SQLite's write lock, makes FILE, and keeps the lock until it is killed */
 #ifndef TESTS_CLI_SUPPORT_H
 #define TESTS_CLI_SUPPORT_H
