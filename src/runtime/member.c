@@ -131,27 +131,54 @@ static void count(simba__member *member, const simba__event *event, simba_op op_
         stats->losses[actions->reason]++;
 }
 
+/* Whether the store answers, when that is news. */
+static void log_store(simba_client *client, const simba_reply *reply)
+{
+    const simba__store_state state = reply->status == 0 ? SIMBA__STORE_ANSWERS : SIMBA__STORE_FAILS;
+    if (state == client->store_state)
+        return;
+    client->store_state = state;
+    if (state == SIMBA__STORE_ANSWERS)
+        simba__log(client, SIMBA_LOG_INFO, "the store answers; url=%s", simba_url_shown(client->url));
+    else
+        simba__log(client, SIMBA_LOG_INFO, "the store does not answer, or refuses; url=%s error=%s",
+                   simba_url_shown(client->url), simba_error_name(reply->status));
+}
+
+static void log_wait(simba_client *client, const simba__member *member, simba_local now)
+{
+    const simba_owner *owner = &member->machine.owner;
+    if (client->timing.session)
+        simba__log(client, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s", member->party.topic->mutex, member->id,
+                   owner->id);
+    else
+        simba__log(client, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s left_ms=%lld", member->party.topic->mutex,
+                   member->id, owner->id, (long long)((member->owner_until.ns - now.ns) / SIMBA__NS_PER_MS));
+}
+
 /* What somebody who follows one contender wants to read: a line per change, with the values at its end. */
 static void log_changes(const simba__member *member, const simba__event *event, const simba__actions *actions)
 {
     simba_client *client = member->party.client;
     const simba__contention *machine = &member->machine;
     const char *mutex = member->party.topic->mutex;
-    if (actions->released) {
-        const bool asked_for = actions->reason == SIMBA_REASON_STOPPED || actions->reason == SIMBA_REASON_HOLD_LIMIT;
-        simba__log(client, asked_for ? SIMBA_LOG_INFO : SIMBA_LOG_WARN, "leadership of %s ended: %s; id=%s token=%llu",
-                   mutex, simba_reason_name(actions->reason), member->id, (unsigned long long)machine->token);
+    const bool asked_for = actions->reason == SIMBA_REASON_STOPPED || actions->reason == SIMBA_REASON_HOLD_LIMIT;
+    const simba_log_level level = asked_for ? SIMBA_LOG_INFO : SIMBA_LOG_WARN;
+    if (actions->released && level <= client->options.log_level) {
+        simba__log(client, level, "leadership of %s ended: %s; id=%s token=%llu", mutex,
+                   simba_reason_name(actions->reason), member->id, (unsigned long long)machine->token);
     }
     if (client->options.log_level < SIMBA_LOG_INFO)
         return;
+    if (event->kind == SIMBA__EV_REPLY)
+        log_store(client, event->reply);
     if (event->kind == SIMBA__EV_START)
         simba__log(client, SIMBA_LOG_INFO, "contends for %s; id=%s", mutex, member->id);
     if (actions->acquired)
         simba__log(client, SIMBA_LOG_INFO, "leads %s; id=%s token=%llu", mutex, member->id,
                    (unsigned long long)machine->token);
     if (machine->phase == SIMBA__SEEK && actions->changed && !simba_owner_is_none(&machine->owner))
-        simba__log(client, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s left_ms=%lld", mutex, member->id,
-                   machine->owner.id, (long long)((member->owner_until.ns - event->now.ns) / SIMBA__NS_PER_MS));
+        log_wait(client, member, event->now);
 }
 
 void simba__member_step(simba__party *party, simba__event *event)

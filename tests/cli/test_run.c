@@ -198,6 +198,7 @@ static void waiting_is_said_at_a_terminal(void **state)
     process holder = START("--id", "holder", "-v", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
     await_file(in_dir("held"));
     assert_non_null(strstr(err_of(&holder), "info: contends for m; id=holder"));
+    assert_non_null(strstr(err_of(&holder), "info: the store answers; url=sqlite://"));
     assert_non_null(strstr(err_of(&holder), "info: leads m; id=holder token="));
     assert_int_equal(RUN("-v", "--id", "me", "run", "--wait", "50ms", "m", "--", "true"), 75);
     assert_non_null(strstr(err_of(&last), "info: waits for m; id=me owner=holder left_ms="));
