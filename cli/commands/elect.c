@@ -88,7 +88,14 @@ static int64_t look(void *user)
 
 /* --- commands --------------------------------------------------------------------------------------- */
 
-/* What is left of a lease that is not ours to use for much longer. */
+/* While it tidies up after having been asked to end, the library does not take the margin off. */
+static int64_t look_while_releasing(void *user)
+{
+    const elect *e = user;
+    return simba_contender_held_for_ms(e->contender) - child_margin_ms(&e->times);
+}
+
+/* What is left of a lease that was lost. */
 static int64_t rest_of_lease(void *user)
 {
     const elect *e = user;
@@ -107,7 +114,7 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
         .times = e->times,
         .signals = &e->signals,
         .keeps_terminal = true,
-        .held_for_ms = look,
+        .held_for_ms = e->leads ? look : look_while_releasing,
         .user = e,
     };
     child_end end;

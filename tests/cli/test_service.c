@@ -237,6 +237,28 @@ static void elect_status_file_is_its_own(void **state)
     assert_int_equal(finish(&p), 0);
 }
 
+/* It was asked to end, and is frozen while --on-released runs: the command is dead before the lease ends in the store. */
+static void elect_frozen_while_it_releases(void **state)
+{
+    (void)state;
+    char url[500];
+    char down[1000];
+    snprintf(url, sizeof url, "sqlite://%s?ttl=1s&transition=4s", in_dir("store.db"));
+    setenv("SIMBA_URL", url, 1);
+    snprintf(down, sizeof down, "exec '%s' beat '%s'", helper, in_dir("beat"));
+    process p = START("elect", "m", "--on-released", down, "--status-file", in_dir("status"));
+    await_text_in(in_dir("status"), "leader");
+    kill(p.pid, SIGTERM);
+    await_file(in_dir("beat"));
+    kill(p.pid, SIGSTOP);
+    const int64_t end_ns = lease_end_ns("m");
+    assert_true(end_ns > now_ns());
+    await_time(end_ns);
+    assert_true(number_in(in_dir("beat")) < end_ns - 50000000);
+    kill(p.pid, SIGCONT);
+    assert_int_equal(finish(&p), 0);
+}
+
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
@@ -253,6 +275,7 @@ int main(int argc, char **argv)
         TEST(an_absent_store_is_said),
         TEST(elect_gives_back_what_it_cannot_use),
         TEST(elect_status_file_is_its_own),
+        TEST(elect_frozen_while_it_releases),
         TEST(high_exit_codes_are_said),
     };
     return cmocka_run_group_tests_name("service", tests, NULL, NULL);
