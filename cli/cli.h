@@ -8,13 +8,15 @@
 /* After sysexits.h, so that scripts can tell whose fault it was. */
 enum {
     CLI_OK = 0,
-    CLI_FAILED = 1,
+    CLI_FAILED = 1, /* never from `simba run` itself: there it is the command's */
     CLI_USAGE = 64,
     CLI_UNAVAILABLE = 69,
-    CLI_BUSY = 75, /* the mutex was not obtained in time */
-    CLI_CONFIG = 78,
-    CLI_LOST = 79,         /* leadership ended, and the command was stopped */
-    CLI_CANNOT_EXEC = 126, /* from here on as in a shell */
+    CLI_SYSTEM = 71,        /* the operating system refused: no memory, no process, no /proc */
+    CLI_BUSY = 75,          /* the mutex was not obtained in time */
+    CLI_NO_PERMISSION = 77, /* the password is wrong, or the store or the system does not allow it */
+    CLI_CONFIG = 78,        /* the URL, the options or the store are not set up for it */
+    CLI_LOST = 79,          /* leadership ended, and the command was stopped */
+    CLI_CANNOT_EXEC = 126,  /* from here on as in a shell */
     CLI_NOT_FOUND = 127,
     CLI_SIGNAL = 128, /* and the number of the signal */
 };
@@ -28,11 +30,13 @@ typedef struct cli_globals {
     int64_t ttl_ms;
     int64_t transition_ms;
     int verbose;
-    bool quiet;              /* the command itself says what the library would warn of */
-    simba_dispatch dispatch; /* where the command wants its callbacks */
-    bool configured;         /* the configuration file was looked at */
-    const char *config_used; /* the one that names the store; NULL: none does */
-    const char *password;    /* from there, for a URL without one */
+    bool quiet;                    /* the command itself says what the library would warn of */
+    simba_dispatch dispatch;       /* where the command wants its callbacks */
+    bool configured;               /* the configuration file was looked at */
+    const char *config_used;       /* the one that names the store; NULL: none does */
+    const char *password;          /* from there, for a URL without one */
+    bool keep_password;            /* commands that are run find the password in their environment, if we did */
+    const char *password_variable; /* the variable of the environment that it came from; NULL: from elsewhere */
 } cli_globals;
 
 /* argv[0] is the name of the command. Returns the exit code. */
@@ -56,6 +60,7 @@ int cmd_contend(cli_globals *globals, int argc, char **argv);
 int cmd_demo(cli_globals *globals, int argc, char **argv);
 int cmd_doctor(cli_globals *globals, int argc, char **argv);
 int cmd_elect(cli_globals *globals, int argc, char **argv);
+int cmd_give_back(cli_globals *globals, int argc, char **argv);
 int cmd_help(cli_globals *globals, int argc, char **argv);
 int cmd_init(cli_globals *globals, int argc, char **argv);
 int cmd_list(cli_globals *globals, int argc, char **argv);
@@ -150,10 +155,11 @@ void cli_take_warnings(cli_warnings *ret_warnings);
  * command line is taken out of sight. Returns CLI_GO or an exit code, and then all has been said. free() it. */
 int cli_url(const char *command, cli_globals *globals, char **ret_url);
 
+/* The URL with which the store was opened, password included; NULL: the library's default, or not opened. */
+const char *cli_opened_url(void);
+
 /* For commands with a default of their own for "ttl" or "transition": the option, otherwise what the URL says, which
  * the library does not let anybody contradict, otherwise the default. */
 int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_t fallback_ms);
-/* Are leases in the store of this URL, which may be NULL, sessions? Then they have no ttl and transition of their own. */
-bool cli_has_sessions(const char *url);
 
 #endif

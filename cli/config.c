@@ -16,6 +16,9 @@
 /* "jdbc" is what the JVM calls its MySQL store. */
 static const char *const stores[] = {"sqlite", "redis", "mysql", "jdbc", "zookeeper", "memory"};
 static const char *const keys[] = {"enabled", "url", "ttl", "transition", "password-file", "password-env"};
+/* How the URLs of each begin, up to a "+". */
+static const char *const schemes[][3] = {{"sqlite"},           {"redis", "rediss"}, {"mysql", "mariadb"},
+                                         {"mysql", "mariadb"}, {"zookeeper"},       {"memory"}};
 enum { STORES = sizeof stores / sizeof stores[0], KEYS = sizeof keys / sizeof keys[0] };
 enum { KEY_ENABLED, KEY_URL, KEY_TTL, KEY_TRANSITION, KEY_PASSWORD_FILE, KEY_PASSWORD_ENV };
 
@@ -35,12 +38,12 @@ typedef struct config {
 
 static int __attribute__((format(printf, 3, 4))) complain(const config *c, int line, const char *format, ...)
 {
+    char text[800];
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "simba %s: %s:%d: ", c->command, c->path, line);
-    vfprintf(stderr, format, args);
-    fputs(".\n", stderr);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    cli_say(c->command, "%s:%d: %s.", c->path, line, text);
     return CLI_CONFIG;
 }
 
@@ -106,7 +109,7 @@ static int read_lines(config *c, FILE *file)
     }
     /* A folder, for instance, can be opened but not read; going on would mean another store than was meant. */
     if (code == CLI_GO && ferror(file)) {
-        fprintf(stderr, "simba %s: %s cannot be read: %s.\n", c->command, c->path, strerror(errno));
+        cli_say(c->command, "%s cannot be read: %s.", c->path, strerror(errno));
         code = CLI_CONFIG;
     }
     return code;
@@ -132,6 +135,16 @@ static int read_duration(const config *c, const setting *s, int64_t *value)
     return complain(c, s->line, "\"%s\" is not a duration such as 500ms, 10s or 2m", s->value);
 }
 
+static bool is_url_of(const char *url, size_t store)
+{
+    const size_t length = strcspn(url, ":+");
+    for (const char *const *scheme = schemes[store]; *scheme != NULL; scheme++) {
+        if (strlen(*scheme) == length && strncmp(url, *scheme, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* The one store that has a URL and is not switched off; STORES: none. */
 static int choose_store(const config *c, size_t *ret_store)
 {
@@ -145,6 +158,9 @@ static int choose_store(const config *c, size_t *ret_store)
             continue;
         if (c->of[s][KEY_URL].value[0] == '\0')
             return complain(c, c->of[s][KEY_URL].line, "simba.%s.url is empty", stores[s]);
+        if (!is_url_of(c->of[s][KEY_URL].value, s))
+            return complain(c, c->of[s][KEY_URL].line, "simba.%s.url is not a URL of that store (%s://…)", stores[s],
+                            schemes[s][0]);
         if (chosen < STORES)
             return complain(c, c->of[s][KEY_URL].line, "there are two stores, %s and %s; disable one of them",
                             stores[chosen], stores[s]);
@@ -175,9 +191,12 @@ static int apply_password(const config *c, const setting of[KEYS], cli_globals *
     const setting *variable = &of[KEY_PASSWORD_ENV];
     if (file->value != NULL && variable->value != NULL)
         return complain(c, variable->line, "the password comes from a file or from the environment, not from both");
-    if (file->value != NULL && secret_from_file(file->value, &globals->password) < 0)
+    if (file->value != NULL && secret_from_file(c->command, file->value, &globals->password) < 0)
         return complain(c, file->line, "%s cannot be read: %s", file->value, strerror(errno));
     if (variable->value != NULL) {
+        static char kept[LINE_MAX_BYTES]; /* for as long as the process runs */
+        snprintf(kept, sizeof kept, "%s", variable->value);
+        globals->password_variable = kept;
         globals->password = getenv(variable->value);
         if (globals->password == NULL)
             return complain(c, variable->line, "the environment variable %s is not set", variable->value);
@@ -215,6 +234,17 @@ static int apply(config *c, cli_globals *globals)
         globals->config_used = used;
     }
     return code;
+}
+
+/* Everybody can read the file. */
+static void warn_of_passwords(const config *c)
+{
+    for (size_t s = 0; s < STORES; s++) {
+        const setting *url = &c->of[s][KEY_URL];
+        if (url->value != NULL && secret_is_in_url(url->value))
+            cli_say(c->command, "warning: %s:%d: everybody can read this password; chmod o-r would prevent that.",
+                    c->path, url->line);
+    }
 }
 
 static void free_settings(config *c)
@@ -258,13 +288,16 @@ int config_apply(const char *command, cli_globals *globals)
         return CLI_GO;
     config c = {.command = command, .path = globals->config != NULL ? globals->config : path};
     if (file == NULL) {
-        fprintf(stderr, "simba %s: %s cannot be read: %s.\n", command, c.path, strerror(errno));
+        cli_say(command, "%s cannot be read: %s.", c.path, strerror(errno));
         return CLI_CONFIG;
     }
     int code = read_lines(&c, file);
+    const bool exposed = secret_is_exposed(fileno(file));
     fclose(file);
     if (code == CLI_GO)
         code = apply(&c, globals);
+    if (code == CLI_GO && exposed)
+        warn_of_passwords(&c);
     free_settings(&c);
     return code;
 }

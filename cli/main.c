@@ -22,6 +22,7 @@ const cli_command cli_commands[] = {
     {"version", "Print the version", cmd_version},
     {"help", "Explain simba, or one command", cmd_help},
     {"contend", NULL, cmd_contend},
+    {"give-back", NULL, cmd_give_back},
     {NULL, NULL, NULL},
 };
 

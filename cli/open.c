@@ -27,6 +27,8 @@ static struct {
     cli_warnings kept_back; /* those that were not shown, the first and the last */
 } journal = {.events = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
+static char *opened_url;
+
 /* Several processes may share an event log: a line is one write. */
 static void add_event(const char *text)
 {
@@ -55,7 +57,7 @@ static void say(const char *line)
         return;
     snprintf(journal.said, sizeof journal.said, "%s", line);
     journal.said_at = now.tv_sec;
-    fprintf(stderr, "simba %s: %s\n", journal.command, line);
+    cli_say(journal.command, "%s", line);
 }
 
 static void print_log(void *user, simba_log_level level, const char *text)
@@ -121,14 +123,14 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url)
     const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
     if (url == NULL || url[0] == '\0')
         return CLI_GO;
-    if (secret == NULL && secret_from_environment(&secret, &path) < 0) {
-        fprintf(stderr, "simba %s: SIMBA_PASSWORD_FILE: %s cannot be read: %s.\n", command, path, strerror(errno));
+    if (secret == NULL && secret_from_environment(command, &secret, &path) < 0) {
+        cli_say(command, "SIMBA_PASSWORD_FILE: %s cannot be read: %s.", path, strerror(errno));
         return CLI_CONFIG;
     }
     *ret_url = secret_into_url(url, secret);
     if (*ret_url == NULL) {
-        fprintf(stderr, "simba %s: out of memory.\n", command);
-        return CLI_FAILED;
+        cli_say(command, "out of memory.");
+        return CLI_SYSTEM;
     }
     /* It is an argument of this process, or a string of ours. */
     if (globals->url != NULL)
@@ -160,8 +162,14 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
     if (globals->event_log != NULL)
         options.log_level = SIMBA_LOG_EVENT;
     (void)simba_client_open(url, &options, ret_error, ret_client);
-    free(url);
+    free(opened_url);
+    opened_url = url;
     return CLI_GO;
+}
+
+const char *cli_opened_url(void)
+{
+    return opened_url;
 }
 
 int cli_open(const char *command, cli_globals *globals, simba_client **ret_client)
@@ -188,9 +196,4 @@ int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_
             return ms;
     }
     return fallback_ms;
-}
-
-bool cli_has_sessions(const char *url)
-{
-    return url != NULL && strncmp(url, "zookeeper:", 10) == 0;
 }

@@ -90,10 +90,18 @@ int cli_exit_code(int code)
     case SIMBA_EUNAVAILABLE:
     case SIMBA_ETIMEDOUT:
         return CLI_UNAVAILABLE;
+    case SIMBA_EPERM:
+        return CLI_NO_PERMISSION;
     case SIMBA_EINVAL:
     case SIMBA_EURL:
     case SIMBA_ENOTBUILT:
+    case SIMBA_ESTORE:
+    case SIMBA_ECORRUPT:
+    case SIMBA_ENOTSUP:
         return CLI_CONFIG;
+    case SIMBA_ENOMEM:
+    case SIMBA_ESYSTEM:
+        return CLI_SYSTEM;
     default:
         return CLI_FAILED;
     }

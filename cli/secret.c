@@ -1,30 +1,47 @@
 /* See secret.h. */
 #include "secret.h"
 
-#include <stdbool.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#define SECRET_MAX 1024
+#include "cli.h"
 
-int secret_from_file(const char *path, const char **ret_secret)
+/* A password becomes a part of the URL, and the library takes none that is longer. */
+#define SECRET_MAX 4096
+
+bool secret_is_exposed(int fd)
 {
-    static char secret[SECRET_MAX];
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & S_IROTH) != 0;
+}
+
+int secret_from_file(const char *command, const char *path, const char **ret_secret)
+{
+    static char secret[SECRET_MAX + 2]; /* and the end of the line */
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return -1;
+    if (secret_is_exposed(fileno(file)))
+        cli_say(command, "warning: everybody can read the password in %s; chmod o-r would prevent that.", path);
     secret[0] = '\0';
+    errno = 0;
     const bool read = fgets(secret, sizeof secret, file) != NULL || !ferror(file);
+    const int error = errno;
     fclose(file);
-    secret[strcspn(secret, "\r\n")] = '\0';
-    if (!read)
+    const size_t length = strcspn(secret, "\r\n");
+    if (!read || length > SECRET_MAX) {
+        errno = read ? EFBIG : error;
         return -1;
+    }
+    secret[length] = '\0';
     *ret_secret = secret;
     return 0;
 }
 
-int secret_from_environment(const char **ret_secret, const char **ret_path)
+int secret_from_environment(const char *command, const char **ret_secret, const char **ret_path)
 {
     const char *secret = getenv("SIMBA_PASSWORD");
     const char *path = getenv("SIMBA_PASSWORD_FILE");
@@ -34,7 +51,7 @@ int secret_from_environment(const char **ret_secret, const char **ret_path)
         *ret_secret = secret;
         return 0;
     }
-    return path != NULL && path[0] != '\0' ? secret_from_file(path, ret_secret) : 0;
+    return path != NULL && path[0] != '\0' ? secret_from_file(command, path, ret_secret) : 0;
 }
 
 /* Where the part between "://" and the next "/", "?" or the end is. False: there is none, or it is empty. */
@@ -83,14 +100,42 @@ char *secret_into_url(const char *url, const char *password)
     return made;
 }
 
-/* Not only in the authority: a URL whose password has a "/" that was not escaped is refused, but is shown. In none that
- * is accepted do a ":" and then an "@" stand further on. */
+/* The password with its colon and, after it, the "@". Not only in the authority: a URL whose password has a "/" that was
+ * not escaped is refused, but is shown. In none that is accepted do a ":" and then an "@" stand further on. */
+static bool find_password(const char *url, size_t *ret_colon, size_t *ret_at)
+{
+    const char *scheme = strstr(url, "://");
+    const char *from = scheme != NULL ? scheme + 3 : url;
+    const char *at = strrchr(from, '@');
+    const char *colon = at != NULL ? memchr(from, ':', (size_t)(at - from)) : NULL;
+    if (colon == NULL)
+        return false;
+    *ret_colon = (size_t)(colon - url);
+    *ret_at = (size_t)(at - url);
+    return true;
+}
+
+bool secret_is_in_url(const char *url)
+{
+    size_t colon;
+    size_t at;
+    return find_password(url, &colon, &at);
+}
+
+void secret_strip(char *url)
+{
+    size_t colon;
+    size_t at;
+    if (!find_password(url, &colon, &at))
+        return;
+    const bool has_user = colon > 0 && url[colon - 1] != '/';
+    memmove(url + colon, url + at + !has_user, strlen(url + at + !has_user) + 1);
+}
+
 void secret_hide(char *url)
 {
-    char *scheme = strstr(url, "://");
-    char *from = scheme != NULL ? scheme + 3 : url;
-    const char *at = strrchr(from, '@');
-    char *colon = at != NULL ? memchr(from, ':', (size_t)(at - from)) : NULL;
-    if (colon != NULL)
-        memset(colon + 1, '*', (size_t)(at - colon) - 1);
+    size_t colon;
+    size_t at;
+    if (find_password(url, &colon, &at))
+        memset(url + colon + 1, '*', at - colon - 1);
 }

@@ -245,6 +245,16 @@ SIMBA_API int simba_client_close(simba_client *client);
 /* The URL as opened, without passwords. Valid until close. */
 SIMBA_API const char *simba_client_url(const simba_client *client);
 
+/* What the options of a client, its URL and the defaults come to: the timing of a contender whose own options leave it
+ * open. Where leases are sessions, ttl_ms and transition_ms have no meaning. */
+typedef struct simba_settings {
+    simba_timing timing;
+    int64_t session_ms; /* how long a session lasts, as asked for and later as granted; 0: leases are not sessions */
+    int64_t longest_margin_ms; /* the longest stop_margin_ms that a contender may have which inherits the rest */
+} simba_settings;
+
+SIMBA_API int simba_client_settings(const simba_client *client, simba_settings *ret_settings);
+
 /* SIMBA_DISPATCH_FD only (SIMBA_ESTATE otherwise): readable while callbacks wait, and the call that runs them on
  * this thread; it returns how many it ran. The descriptor belongs to the client. */
 SIMBA_API int simba_client_fd(simba_client *client);
@@ -306,6 +316,20 @@ SIMBA_API int simba_client_prepare(simba_client *client, simba_error *err);
 /* Take a mutex away from whoever owns it. The holder is told SIMBA_REASON_REVOKED as soon as it learns, by push where the
  * store has one for it, at the latest when it renews: until then it may act. SIMBA_ENOTFOUND when nobody owns it. Blocks for one answer. */
 SIMBA_API int simba_client_force_release(simba_client *client, const char *mutex, simba_error *err);
+
+/* One grant of a mutex, in values that outlive the handle and the process that got it. */
+typedef struct simba_grant {
+    char id[SIMBA_ID_MAX + 1];
+    uint64_t nonce; /* of the attempt that got it */
+    uint64_t token;
+} simba_grant;
+
+/* Give a mutex back in the place of its holder, for instance after that process has died. Ends this very grant and never
+ * another. Only when nothing acts under the grant any more: the next owner may follow at once.
+ * Errors: ELOST (the grant had ended before), ENOTSUP (leases are sessions), and what the store answers. Blocks for one
+ * answer. */
+SIMBA_API int simba_client_give_back(simba_client *client, const char *mutex, const simba_grant *grant,
+                                     simba_error *err);
 
 /* --- contender ---------------------------------------------------------------------------------- */
 
@@ -369,6 +393,11 @@ SIMBA_API bool simba_contender_in_ttl(const simba_contender *contender);
 SIMBA_API uint64_t simba_contender_token(const simba_contender *contender);
 /* The owner as this contender last heard. */
 SIMBA_API int simba_contender_owner(simba_contender *contender, simba_owner *ret_owner);
+/* How long that owner's lease lasts from now unless it is renewed, by what this contender last heard. 0: nobody owns the
+ * mutex, or the lease may be over; INT64_MAX: as long as a session lives. */
+SIMBA_API int64_t simba_contender_owner_left_ms(simba_contender *contender);
+/* The grant held now, for simba_client_give_back. ESTATE: there is none; ENOTSUP: leases are sessions. */
+SIMBA_API int simba_contender_grant(simba_contender *contender, simba_grant *ret_grant);
 
 /* --- locker ------------------------------------------------------------------------------------- */
 
@@ -410,6 +439,9 @@ SIMBA_API void simba_locker_free(simba_locker *locker);
 SIMBA_API int64_t simba_locker_held_for_ms(const simba_locker *locker);
 SIMBA_API uint64_t simba_locker_token(const simba_locker *locker);
 SIMBA_API const char *simba_locker_id(const simba_locker *locker);
+SIMBA_API int simba_locker_owner(simba_locker *locker, simba_owner *ret_owner);
+SIMBA_API int64_t simba_locker_owner_left_ms(simba_locker *locker);
+SIMBA_API int simba_locker_grant(simba_locker *locker, simba_grant *ret_grant);
 
 /* SIMBA_LOCKER_SCOPED simba_locker *lock = NULL; is released and freed at the end of its scope. */
 SIMBA_API void simba_locker_cleanup(simba_locker **locker);

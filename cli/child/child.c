@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child/descendants.h"
 #include "child/watchdog.h"
 #include "cli.h"
 
@@ -89,6 +91,8 @@ static void look(nurse *n)
     if (held_ms > 0 && n->end.why != CHILD_LOST) {
         n->end_ns = now_ns + (held_ms + child_margin_ms(times)) * MS;
         watchdog_set_deadline(&n->dog, n->end_ns - times->lead_ms * MS / 2);
+        if (n->stage == STAGE_RUNNING && n->plan->outage != NULL)
+            outage_look(n->plan->outage, held_ms + child_margin_ms(times), held_ms);
     } else if (n->stage == STAGE_RUNNING) {
         begin_stop(n, CHILD_LOST);
     } else if (n->end.why == CHILD_HOLD_LIMIT) {
@@ -151,7 +155,7 @@ static void on_report(nurse *n)
         if (n->end.why == CHILD_NO_EXEC)
             return;
         /* Somebody killed the watchdog: the command died with it, and what that had started is ours now. */
-        const int status = watchdog_clear(n->group);
+        const int status = watchdog_kill_all(&n->dog, n->group);
         if (!n->ended) {
             n->end.why = CHILD_UNGUARDED;
             n->end.status = status;
@@ -223,6 +227,15 @@ static void supervise(nurse *n)
     }
 }
 
+int child_check(const char *command)
+{
+    if (descendants_are_known())
+        return CLI_GO;
+    cli_say(command, "/proc/thread-self/children cannot be read, and without it the processes that a command leaves "
+                     "behind cannot be found; is /proc mounted?");
+    return CLI_SYSTEM;
+}
+
 int child_run(const child_plan *plan, child_end *ret_end)
 {
     nurse n = {.plan = plan, .hold_end_ns = NEVER, .end = {.why = CHILD_ENDED}};
@@ -246,6 +259,7 @@ int child_run(const child_plan *plan, child_end *ret_end)
         .mask = &plan->signals->original,
         .foreground = n.has_terminal,
         .deadline_ns = n.end_ns - plan->times.lead_ms * MS / 2,
+        .give_back = plan->give_back,
     };
     const int code = watchdog_start(&start, &n.dog);
     if (code < 0)

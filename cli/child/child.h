@@ -6,33 +6,41 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "child/give_back.h"
 #include "cli.h"
 #include "signals.h"
+#include "waiting.h"
 
 /* How much of a lease is set aside for stopping. SIGTERM comes at margin before the end, SIGKILL at lead before it at
  * the latest, and the watchdog's own at half of the lead. */
 typedef struct child_times {
     int64_t grace_ms;
     int64_t lead_ms;
+    int64_t lease_ms;    /* from end to end */
+    int64_t worry_ms;    /* a lease that has come down to this was to be renewed long ago */
     int64_t max_hold_ms; /* 0: none */
 } child_times;
 
-/* For the lease that the options, the URL and the defaults come to. `grace_ms` below 0: half of the longest that fits.
- * Returns CLI_GO, or an exit code after having said what would fit. */
-int child_times_choose(const char *command, cli_globals *globals, int64_t grace_ms, child_times *ret_times);
+/* For the leases of this client. `grace_ms` below 0: half of the longest that fits. Returns CLI_GO, or an exit code after
+ * having said what would fit. */
+int child_times_choose(const char *command, simba_client *client, int64_t grace_ms, child_times *ret_times);
 /* What to set as stop margin, and so what `held_for_ms` below leaves out. */
 int64_t child_margin_ms(const child_times *times);
 
 typedef struct child_plan {
+    const char *command; /* of ours, for the words */
+    const char *mutex;
     char *const *argv;
     char *const *envp;
     child_times times;
     cli_signals *signals;
+    const give_back *give_back; /* for the watchdog, if this process is killed; NULL: the lease ends by itself then */
     /* What is typed at the terminal is for us, and is passed on: we go on when the command has ended. */
     bool keeps_terminal;
     /* How long until leadership has to end, 0: it has ended. Asked often. */
     int64_t (*held_for_ms)(void *user);
     void *user;
+    outage_words *outage; /* what to say while the lease cannot be renewed; NULL: whoever asks for that says so */
 } child_plan;
 
 /* Why it is over. */
@@ -56,20 +64,30 @@ typedef struct child_end {
     int ending;    /* the last of those that was to end a program, or 0 */
 } child_end;
 
+/* Can commands be guarded on this system? Returns CLI_GO, or an exit code after having said what is missing. */
+int child_check(const char *command);
+
 /* Run it to its end. Returns 0 or a negative errno; then nothing was started. */
 int child_run(const child_plan *plan, child_end *ret_end);
 
 /* The exit code that says the same as a wait status. */
 int child_exit_code(int status);
 
-/* Our environment and SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and, unless it is NULL, SIMBA_REASON. NULL: no memory. Free
- * with child_environment_free. */
-char **child_environment(const char *mutex, uint64_t token, const char *id, const char *reason);
+/* What a command is told about its lease. */
+typedef struct child_lease {
+    const char *mutex;
+    uint64_t token;
+    const char *id;
+    const char *reason; /* why it ended; NULL: it has not */
+} child_lease;
+
+/* Our environment without the password of the store (unless --keep-password was given), and SIMBA_MUTEX, SIMBA_TOKEN,
+ * SIMBA_ID and SIMBA_REASON. NULL: no memory. Free with child_environment_free. */
+char **child_environment(const cli_globals *globals, const child_lease *lease);
 void child_environment_free(char **environment);
 
 /* Say on standard error, in one line, why it ended, unless that is plain to see, and return the exit code. `reason` is
  * what ended leadership, or NULL. */
-int child_explain(const char *command, const char *mutex, const child_plan *plan, const child_end *end,
-                  const char *reason);
+int child_explain(const child_plan *plan, const child_end *end, const char *reason);
 
 #endif

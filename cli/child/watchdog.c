@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "child/descendants.h"
+
 #define ORDER_KILL 0 /* any other order is the number of a signal */
 #define NS_PER_S INT64_C(1000000000)
 
@@ -24,62 +26,11 @@ int64_t watchdog_now_ns(void)
     return now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-/* --- killing ------------------------------------------------------------------------------------ */
-
-/* A child that has left for a group of its own takes that group along. */
-static void signal_child(pid_t child, int number)
-{
-    const pid_t group = getpgid(child);
-    if (group > 0 && group != getpgrp())
-        kill(-group, number);
-    else
-        kill(child, number);
-}
-
-/* Those that the kernel lists as ours: the command, and whatever lost its parent. */
-static void signal_children(int number)
-{
-    char text[512];
-    pid_t pid = 0;
-    ssize_t got;
-    const int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    while ((got = read(fd, text, sizeof text)) > 0) {
-        for (ssize_t i = 0; i < got; i++) {
-            if (text[i] >= '0' && text[i] <= '9') {
-                pid = pid * 10 + (text[i] - '0');
-            } else if (pid > 0) {
-                signal_child(pid, number);
-                pid = 0;
-            }
-        }
-    }
-    close(fd);
-}
-
-int watchdog_clear(pid_t group)
-{
-    int found = -1;
-    for (;;) {
-        int status;
-        /* As long as its first process was not waited for, the number of the group is not given to others. */
-        if (group > 0 && found < 0)
-            kill(-group, SIGKILL);
-        signal_children(SIGKILL);
-        /* Who dies leaves its children to us before it can be waited for: the next round has them. */
-        const pid_t pid = waitpid(-1, &status, 0);
-        if (pid < 0 && errno != EINTR)
-            return found;
-        if (pid == group && group > 0)
-            found = status;
-    }
-}
-
 /* --- the watchdog's side ------------------------------------------------------------------------ */
 
 typedef struct keeper {
     const watchdog_plan *plan;
+    const cgroup *group;
     _Atomic int64_t *deadline_ns;
     int orders;
     int reports;
@@ -91,22 +42,31 @@ typedef struct keeper {
     bool told_left;
 } keeper;
 
-static void report(const keeper *k, watchdog_word word, int value)
+/* False: nobody reads, for our owner is dead. The orders say so too. */
+static bool report(const keeper *k, watchdog_word word, int value)
 {
     const watchdog_report said = {word, value};
-    /* Nobody reads: then our owner is dead, and the orders say so too. */
-    if (write(k->reports, &said, sizeof said) < 0)
-        return;
+    return write(k->reports, &said, sizeof said) == (ssize_t)sizeof said;
 }
 
-static void finish(keeper *k, bool kill_all, bool too_late)
+typedef enum ending {
+    ENDING_ALL_DEAD,   /* the command has ended, and so has all that it started */
+    ENDING_ORDERED,    /* our owner wants all of it killed */
+    ENDING_TOO_LATE,   /* the deadline has passed */
+    ENDING_OWNER_GONE, /* our owner is dead */
+} ending;
+
+static void finish(keeper *k, ending why)
 {
-    if (kill_all) {
-        const int status = watchdog_clear(k->ended ? 0 : k->command);
+    if (why != ENDING_ALL_DEAD) {
+        const int status = descendants_kill(k->group, k->ended ? 0 : k->command);
         if (!k->ended)
             report(k, WATCHDOG_ENDED, status);
     }
-    report(k, WATCHDOG_GONE, too_late);
+    cgroup_remove(k->group);
+    /* Nothing acts under the grant any more, and nobody is left to give it back. */
+    if (!report(k, WATCHDOG_GONE, why == ENDING_TOO_LATE) && k->plan->give_back != NULL)
+        give_back_exec(k->plan->give_back);
     _exit(0);
 }
 
@@ -119,6 +79,7 @@ static void become_command(const keeper *k, pid_t parent, int failure)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent || watchdog_now_ns() >= atomic_load(k->deadline_ns))
         _exit(1);
+    cgroup_enter(k->group); /* if it cannot, the watchdog finds its descendants all the same */
     sigprocmask(SIG_SETMASK, k->plan->mask, NULL);
     execvpe(k->plan->argv[0], k->plan->argv, k->plan->envp);
     const int error = errno;
@@ -159,6 +120,14 @@ static void hear_of_exec(keeper *k)
     report(k, WATCHDOG_STARTED, k->command);
 }
 
+/* It may have left the group that was made for it, and others may still be in there. */
+static void signal_command(const keeper *k, int number)
+{
+    kill(-k->command, number);
+    if (getpgid(k->command) != k->command)
+        kill(k->command, number);
+}
+
 static void take_orders(keeper *k)
 {
     unsigned char orders[64];
@@ -166,14 +135,14 @@ static void take_orders(keeper *k)
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0)
-        finish(k, true, false); /* our owner is gone */
+        finish(k, ENDING_OWNER_GONE);
     for (ssize_t i = 0; i < got; i++) {
         if (orders[i] == ORDER_KILL)
-            finish(k, true, false);
+            finish(k, ENDING_ORDERED);
         else if (!k->ended)
-            kill(-k->command, orders[i]);
+            signal_command(k, orders[i]);
         else
-            signal_children(orders[i]);
+            descendants_signal(orders[i]);
     }
 }
 
@@ -196,7 +165,7 @@ static void reap(keeper *k)
         }
     }
     if (pid < 0 && errno == ECHILD)
-        finish(k, false, false);
+        finish(k, ENDING_ALL_DEAD);
     if (k->ended && !k->told_left)
         report(k, WATCHDOG_LEFT, 0);
     k->told_left = k->ended;
@@ -208,16 +177,17 @@ static void look_at_clock(keeper *k)
     const int64_t until_ns = atomic_load(k->deadline_ns);
     uint64_t times;
     if (watchdog_now_ns() >= until_ns)
-        finish(k, true, true);
+        finish(k, ENDING_TOO_LATE);
     if (read(k->timer, &times, sizeof times) < 0 && errno != EAGAIN)
-        finish(k, true, true); /* a watchdog without a clock is none */
+        finish(k, ENDING_TOO_LATE); /* a watchdog without a clock is none */
     const struct itimerspec at = {.it_value = {until_ns / NS_PER_S, until_ns % NS_PER_S}};
     timerfd_settime(k->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-static _Noreturn void keep(const watchdog_plan *plan, _Atomic int64_t *deadline_ns, int orders, int reports)
+static _Noreturn void keep(const watchdog_plan *plan, const cgroup *group, _Atomic int64_t *deadline_ns, int orders,
+                           int reports)
 {
-    keeper k = {.plan = plan, .deadline_ns = deadline_ns, .orders = orders, .reports = reports};
+    keeper k = {.plan = plan, .group = group, .deadline_ns = deadline_ns, .orders = orders, .reports = reports};
     sigset_t all;
     sigset_t child;
     sigfillset(&all);
@@ -263,44 +233,69 @@ static void close_pair(const int ends[2])
     close(ends[1]);
 }
 
-int watchdog_start(const watchdog_plan *plan, watchdog *ret_watchdog)
+/* A socket for the orders, because writing to a dead pipe is answered by a signal. */
+static int open_channels(int orders[2], int reports[2])
 {
-    int orders[2];
-    int reports[2];
-    /* A socket, because writing to a dead pipe is answered by a signal. */
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, orders) < 0)
         return -errno;
-    if (pipe2(reports, O_CLOEXEC) < 0) {
-        const int error = errno;
-        close_pair(orders);
-        return -error;
-    }
-    _Atomic int64_t *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t pid = -1;
-    if (shared != MAP_FAILED) {
-        atomic_store(shared, plan->deadline_ns);
-        /* Should the watchdog be killed, what it kept becomes ours. */
-        prctl(PR_SET_CHILD_SUBREAPER, 1);
-        pid = fork();
-    }
-    if (pid == 0) {
+    if (pipe2(reports, O_CLOEXEC) == 0)
+        return 0;
+    const int error = errno;
+    close_pair(orders);
+    return -error;
+}
+
+static int start_process(const watchdog_plan *plan, watchdog *dog)
+{
+    int orders[2] = {-1, -1};
+    int reports[2] = {-1, -1};
+    const int opened = open_channels(orders, reports);
+    if (opened < 0)
+        return opened;
+    /* Should the watchdog be killed, its children become ours. */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    dog->pid = fork();
+    if (dog->pid == 0) {
         /* Only these: descriptors that were handed to us for the command must reach it. All others close on exec. */
         close(orders[1]);
         close(reports[0]);
-        keep(plan, shared, orders[0], reports[1]);
+        keep(plan, &dog->group, dog->deadline_ns, orders[0], reports[1]);
     }
     const int error = errno;
     close(orders[0]);
     close(reports[1]);
-    if (pid < 0) {
-        close(orders[1]);
-        close(reports[0]);
-        if (shared != MAP_FAILED)
-            munmap((void *)shared, sizeof *shared);
-        return -error;
+    dog->orders = orders[1];
+    dog->reports = reports[0];
+    if (dog->pid > 0)
+        return 0;
+    close(orders[1]);
+    close(reports[0]);
+    return -error;
+}
+
+int watchdog_start(const watchdog_plan *plan, watchdog *ret_watchdog)
+{
+    watchdog dog = {.pid = -1};
+    _Atomic int64_t *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return -errno;
+    atomic_store(shared, plan->deadline_ns);
+    dog.deadline_ns = shared;
+    cgroup_make(&dog.group);
+    const int code = start_process(plan, &dog);
+    if (code < 0) {
+        cgroup_remove(&dog.group);
+        cgroup_close(&dog.group);
+        munmap((void *)shared, sizeof *shared);
+        return code;
     }
-    *ret_watchdog = (watchdog){.pid = pid, .orders = orders[1], .reports = reports[0], .deadline_ns = shared};
+    *ret_watchdog = dog;
     return 0;
+}
+
+int watchdog_kill_all(const watchdog *dog, pid_t command)
+{
+    return descendants_kill(&dog->group, command);
 }
 
 void watchdog_set_deadline(const watchdog *dog, int64_t deadline_ns)
@@ -340,4 +335,6 @@ void watchdog_close(watchdog *dog)
     close(dog->orders);
     close(dog->reports);
     munmap((void *)dog->deadline_ns, sizeof *dog->deadline_ns);
+    cgroup_remove(&dog->group);
+    cgroup_close(&dog->group);
 }

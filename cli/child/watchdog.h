@@ -6,8 +6,9 @@
  *     simba run ──▶ watchdog ──▶ command ──▶ …
  *          signals, "kill all" ▶   ◀ reports
  *
- * What it cannot reach: processes of another user (a setuid program), those that sleep in the kernel and take no
- * signal, and those that were asked of somebody else (systemd-run, docker, at). */
+ * What it cannot reach: processes of another user (a setuid program) unless the command runs in a control group, those
+ * that sleep in the kernel and take no signal, and those that were asked of somebody else (systemd-run, docker, at). It
+ * is of no help if it and its owner are killed or stopped together. */
 #ifndef SIMBA_CLI_WATCHDOG_H
 #define SIMBA_CLI_WATCHDOG_H
 
@@ -16,6 +17,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "child/cgroup.h"
+#include "child/give_back.h"
 
 /* What the watchdog says, in this order; after the last it ends. */
 typedef enum watchdog_word {
@@ -39,6 +43,8 @@ typedef struct watchdog_plan {
     const sigset_t *mask; /* of the command */
     bool foreground;      /* it gets the terminal on standard input */
     int64_t deadline_ns;  /* on the boot-time clock */
+    /* Should our side be gone when all is over: what the watchdog gives back in its place. NULL: nothing. */
+    const give_back *give_back;
 } watchdog_plan;
 
 typedef struct watchdog {
@@ -46,6 +52,7 @@ typedef struct watchdog {
     int orders;  /* we write */
     int reports; /* we read watchdog_report from it; the end: the watchdog is dead */
     _Atomic int64_t *deadline_ns;
+    cgroup group; /* in which the command runs, if there can be one */
 } watchdog;
 
 /* Returns 0 or a negative errno. */
@@ -65,9 +72,9 @@ bool watchdog_read(const watchdog *dog, watchdog_report *ret_report);
 /* Let go of it. If it still runs, it takes that for our end and kills everything. */
 void watchdog_close(watchdog *dog);
 
-/* Kill all children of this process, and theirs as they become ours, until none is left. `group` too, unless 0. Returns
- * the wait status of the process `group`, or -1. For the watchdog, and for us should it have been killed. */
-int watchdog_clear(pid_t group);
+/* For our side, should the watchdog have been killed: its children are ours now. Kill them and all that they started.
+ * Returns the wait status of the command, or -1. */
+int watchdog_kill_all(const watchdog *dog, pid_t command);
 
 /* CLOCK_BOOTTIME, on which all deadlines are. */
 int64_t watchdog_now_ns(void);

@@ -1,7 +1,6 @@
 /* What a command is told about its lease, in its environment, and what is said about it when it has ended. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #include "child/child.h"
 #include "cli.h"
+#include "secret.h"
 
 /* --- before ------------------------------------------------------------------------------------- */
 
@@ -26,27 +26,58 @@ static bool is_own(const char *variable)
     return false;
 }
 
-/* One block: the array, and behind it the strings that are ours. */
-char **child_environment(const char *mutex, uint64_t token, const char *id, const char *reason)
+/* Does the variable hold the password of the store? A URL does not count: the command gets it without its password. */
+static bool is_password(const cli_globals *globals, const char *variable)
 {
-    char number[32];
-    const char *const values[OWN_VARIABLES] = {mutex, number, id, reason};
-    size_t count = 0;
+    const char *const names[] = {"SIMBA_PASSWORD", globals->password_variable};
+    for (size_t i = 0; i < 2 && !globals->keep_password; i++) {
+        const size_t length = names[i] != NULL ? strlen(names[i]) : 0;
+        if (length > 0 && strncmp(variable, names[i], length) == 0 && variable[length] == '=')
+            return true;
+    }
+    return false;
+}
+
+static bool is_url(const char *variable)
+{
+    return strncmp(variable, "SIMBA_URL=", strlen("SIMBA_URL=")) == 0;
+}
+
+/* How much text of our own there will be behind the array. */
+static size_t measure(const char *const values[OWN_VARIABLES])
+{
     size_t room = 0;
-    snprintf(number, sizeof number, "%" PRIu64, token);
-    for (char **variable = environ; *variable != NULL; variable++)
-        count++;
     for (size_t i = 0; i < OWN_VARIABLES; i++)
         room += values[i] != NULL ? strlen(own_names[i]) + strlen(values[i]) + 1 : 0;
+    for (char **variable = environ; *variable != NULL; variable++)
+        room += is_url(*variable) ? strlen(*variable) + 1 : 0;
+    return room;
+}
 
-    char **made = malloc((count + OWN_VARIABLES + 1) * sizeof *made + room);
+/* One block: the array, and behind it the strings that are ours. */
+char **child_environment(const cli_globals *globals, const child_lease *lease)
+{
+    char number[32];
+    const char *const values[OWN_VARIABLES] = {lease->mutex, number, lease->id, lease->reason};
+    size_t count = 0;
+    snprintf(number, sizeof number, "%" PRIu64, lease->token);
+    for (char **variable = environ; *variable != NULL; variable++)
+        count++;
+
+    char **made = malloc((count + OWN_VARIABLES + 1) * sizeof *made + measure(values));
     if (made == NULL)
         return NULL;
     char *text = (char *)(made + count + OWN_VARIABLES + 1);
     size_t at = 0;
     for (char **variable = environ; *variable != NULL; variable++) {
-        if (!is_own(*variable))
-            made[at++] = *variable;
+        if (is_own(*variable) || is_password(globals, *variable))
+            continue;
+        made[at++] = *variable;
+        if (is_url(*variable) && !globals->keep_password) {
+            made[at - 1] = strcpy(text, *variable);
+            text += strlen(text) + 1;
+            secret_strip(made[at - 1]);
+        }
     }
     for (size_t i = 0; i < OWN_VARIABLES; i++) {
         if (values[i] == NULL)
@@ -65,22 +96,6 @@ void child_environment_free(char **environment)
 
 /* --- after -------------------------------------------------------------------------------------- */
 
-/* One write, so that lines of several processes do not mix. */
-static void __attribute__((format(printf, 2, 3))) say(const char *command, const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    const int start = snprintf(text, sizeof text - 1, "simba %s: ", command);
-    int length = vsnprintf(text + start, sizeof text - 1 - (size_t)start, format, args);
-    va_end(args);
-    const size_t room = sizeof text - 2 - (size_t)start;
-    length = length < 0 ? 0 : (size_t)length > room ? (int)room : length;
-    text[start + length] = '\n';
-    if (write(STDERR_FILENO, text, (size_t)(start + length) + 1) < 0)
-        return;
-}
-
 static const char *how(const child_end *end)
 {
     return end->immortal ? "but something of it could not be killed"
@@ -88,47 +103,47 @@ static const char *how(const child_end *end)
                          : "with SIGTERM";
 }
 
-static int explain_no_exec(const char *command, const child_plan *plan, const child_end *end)
+static int explain_no_exec(const child_plan *plan, const child_end *end)
 {
-    say(command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
+    cli_say(plan->command, "%s cannot be run: %s.", plan->argv[0], strerror(end->error));
     return end->error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXEC;
 }
 
-static int explain_end(const char *command, const char *mutex, const child_end *end, const char *reason)
+static int explain_end(const child_plan *plan, const child_end *end, const char *reason)
 {
     if (end->immortal)
-        say(command, "the command has ended, but something that it left behind could not be killed.");
+        cli_say(plan->command, "the command has ended, but something that it left behind could not be killed.");
     else if (end->left)
-        say(command, "the command left processes behind; they were ended %s.", how(end));
+        cli_say(plan->command, "the command left processes behind; they were ended %s.", how(end));
     else if (reason != NULL)
-        say(command, "leadership of %s ended before the command did (%s).", mutex, reason);
+        cli_say(plan->command, "leadership of %s ended before the command did (%s).", plan->mutex, reason);
     else if (WIFSIGNALED(end->status) && WTERMSIG(end->status) != end->passed_on)
-        say(command, "the command was ended by signal %d (%s).", WTERMSIG(end->status),
-            strsignal(WTERMSIG(end->status)));
+        cli_say(plan->command, "the command was ended by signal %d (%s).", WTERMSIG(end->status),
+                strsignal(WTERMSIG(end->status)));
     return child_exit_code(end->status);
 }
 
-int child_explain(const char *command, const char *mutex, const child_plan *plan, const child_end *end,
-                  const char *reason)
+int child_explain(const child_plan *plan, const child_end *end, const char *reason)
 {
     switch (end->why) {
     case CHILD_NO_EXEC:
-        return explain_no_exec(command, plan, end);
+        return explain_no_exec(plan, end);
     case CHILD_ENDED:
-        return explain_end(command, mutex, end, reason);
+        return explain_end(plan, end, reason);
     case CHILD_LOST:
-        say(command, "leadership of %s ended (%s); the command was stopped, %s.", mutex,
-            reason != NULL ? reason : "the lease was over", how(end));
+        cli_say(plan->command, "leadership of %s ended (%s); the command was stopped, %s.", plan->mutex,
+                reason != NULL ? reason : "the lease was over", how(end));
         break;
     case CHILD_HOLD_LIMIT:
-        say(command, "%s was held for %" PRId64 " ms, which is the limit; the command was stopped, %s.", mutex,
-            plan->times.max_hold_ms, how(end));
+        cli_say(plan->command, "%s was held for %" PRId64 " ms, which is the limit; the command was stopped, %s.",
+                plan->mutex, plan->times.max_hold_ms, how(end));
         break;
     case CHILD_TOO_LATE:
-        say(command, "leadership of %s ended while this process was not running; the command was killed.", mutex);
+        cli_say(plan->command, "leadership of %s ended while this process was not running; the command was killed.",
+                plan->mutex);
         break;
     case CHILD_UNGUARDED:
-        say(command, "the watchdog of the command was killed, and so the command was too.");
+        cli_say(plan->command, "the watchdog of the command was killed, and so the command was too.");
         break;
     }
     return CLI_LOST;

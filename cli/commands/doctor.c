@@ -167,11 +167,10 @@ static void check_clock(doctor *d)
              (int64_t)llabs(offset_ms));
 }
 
-static void check_grace(doctor *d, const cli_globals *globals, const char *longer)
+static void check_grace(doctor *d, simba_client *client, const char *longer)
 {
-    cli_globals copy = *globals;
     child_times times;
-    if (child_times_choose(COMMAND, &copy, -1, &times) == CLI_GO)
+    if (child_times_choose(COMMAND, client, -1, &times) == CLI_GO)
         find(d, times.grace_ms < 100 ? SIMBA_VERDICT_WARNING : SIMBA_VERDICT_OK, "grace",
              times.grace_ms < 100 ? longer : NULL, "`simba run` gives commands %" PRId64 " ms from SIGTERM to SIGKILL.",
              times.grace_ms);
@@ -214,16 +213,15 @@ static int64_t shortest_ms(const doctor *d, reach r)
     return tries_ms > least_ms ? tries_ms : least_ms;
 }
 
-static void check_session(doctor *d, const cli_globals *globals, const char *url, int64_t needed_ms)
+static void check_session(doctor *d, simba_client *client, int64_t session_ms, int64_t needed_ms)
 {
-    const int64_t session_ms = cli_duration(SIMBA_INHERIT, url, "session-timeout", 10000);
     if (session_ms < 2 * needed_ms)
         find(d, SIMBA_VERDICT_WARNING, "session", "Make the session-timeout longer.",
              "%" PRId64 " ms is short for this store; %" PRId64 " ms would do.", session_ms, 2 * needed_ms);
     else
         find(d, SIMBA_VERDICT_OK, "session", NULL,
              "%" PRId64 " ms, if the server grants that; a dead leader is replaced after about as long.", session_ms);
-    check_grace(d, globals, "Make the session-timeout longer if commands need time to tidy up.");
+    check_grace(d, client, "Make the session-timeout longer if commands need time to tidy up.");
 }
 
 static void check_lease(doctor *d, int64_t ttl_ms, int64_t transition_ms, int64_t needed_ms)
@@ -245,17 +243,18 @@ static void check_lease(doctor *d, int64_t ttl_ms, int64_t transition_ms, int64_
              ttl_ms, ttl_ms + transition_ms);
 }
 
-static void check_settings(doctor *d, const cli_globals *globals, reach r)
+static void check_settings(doctor *d, simba_client *client, reach r)
 {
-    const char *url = globals->url != NULL ? globals->url : getenv("SIMBA_URL");
+    simba_settings settings;
     const int64_t needed_ms = shortest_ms(d, r);
-    if (cli_has_sessions(url)) {
-        check_session(d, globals, url, needed_ms);
+    if (simba_client_settings(client, &settings) < 0)
+        return;
+    if (settings.session_ms > 0) {
+        check_session(d, client, settings.session_ms, needed_ms);
         return;
     }
-    check_lease(d, cli_duration(globals->ttl_ms, url, "ttl", 10000),
-                cli_duration(globals->transition_ms, url, "transition", 6000), needed_ms);
-    check_grace(d, globals, "Make the transition longer if commands need time to tidy up.");
+    check_lease(d, settings.timing.ttl_ms, settings.timing.transition_ms, needed_ms);
+    check_grace(d, client, "Make the transition longer if commands need time to tidy up.");
 }
 
 /* Where the URL comes from, which is what people wonder about first. */
@@ -310,7 +309,7 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
         const reach r = reach_of(client);
         check_reach(&d, r);
         check_clock(&d);
-        check_settings(&d, globals, r);
+        check_settings(&d, client, r);
     }
     if (d.json)
         fputs("]\n", stdout);

@@ -43,7 +43,7 @@ static int release(simba_client *client, const char *mutex, bool yes)
     if (!yes)
         simba_client_list(client, NULL, compare, &s, NULL);
     if (!yes && !agrees(mutex, &s.owner)) {
-        fprintf(stderr, "simba release: nothing was done.\n");
+        cli_say(COMMAND, "nothing was done.");
         return CLI_FAILED;
     }
     error.code = simba_client_force_release(client, mutex, &error);

@@ -14,21 +14,21 @@
 #define COMMAND "run"
 
 typedef struct run_wish {
+    const cli_globals *globals;
     const char *mutex;
     char **argv;
-    int64_t wait_ms; /* -1: for ever, 0: try once */
-    child_times times;
+    int64_t wait_ms;  /* -1: for ever, 0: try once */
+    int64_t grace_ms; /* -1: as long as seems good */
+    int64_t max_hold_ms;
 } run_wish;
 
 /* --- taking it ---------------------------------------------------------------------------------- */
-
-/* Who waits for longer is told what is wrong with the store meanwhile. Before that, what fails is said once, at the end. */
-enum { SILENT_MS = 1000 };
 
 /* The wait happens on a thread of its own, so that this one can listen to signals meanwhile. */
 typedef struct waiting {
     simba_locker *locker;
     int64_t wait_ms;
+    waiting_words words;
     int done; /* eventfd */
     int code;
     simba_error error;
@@ -55,6 +55,19 @@ static int listen_while_waiting(const cli_signals *signals)
     return 0;
 }
 
+/* Whoever waits for longer hears for whom, and what is wrong with the store meanwhile. Before that, what fails is said once,
+ * at the end. Returns when to call again, in ms; -1: never. */
+static int say_what_for(waiting *w)
+{
+    simba_owner owner;
+    cli_show_warnings(true);
+    if (!w->words.at_terminal)
+        return -1;
+    if (simba_locker_owner(w->locker, &owner) == 0)
+        waiting_say(&w->words, &owner, simba_locker_owner_left_ms(w->locker));
+    return WAITING_AGAIN_MS;
+}
+
 /* Returns 0, the number of a signal that came first, or a negative code of the library with `w->error`. */
 static int acquire(waiting *w, const cli_signals *signals)
 {
@@ -67,11 +80,10 @@ static int acquire(waiting *w, const cli_signals *signals)
         return SIMBA_ESYSTEM;
     }
     struct pollfd fds[] = {{.fd = w->done, .events = POLLIN}, {.fd = signals->fd, .events = POLLIN}};
-    int patience_ms = SILENT_MS;
+    int patience_ms = WAITING_FIRST_MS;
     for (int ready; (ready = poll(fds, 2, patience_ms)) <= 0 || fds[0].revents == 0;) {
         if (ready == 0) {
-            patience_ms = -1;
-            cli_show_warnings(true);
+            patience_ms = say_what_for(w);
             continue;
         }
         if (ended_by == 0)
@@ -95,9 +107,9 @@ static int explain_not_acquired(const run_wish *wish, const waiting *w, int code
     if (code != SIMBA_ETIMEDOUT)
         return cli_failure(COMMAND, &w->error);
     if (wish->wait_ms > 0)
-        fprintf(stderr, "simba run: not obtained within %" PRId64 " ms: %s.\n", wish->wait_ms, w->error.text);
+        cli_say(COMMAND, "not obtained within %" PRId64 " ms: %s.", wish->wait_ms, w->error.text);
     else
-        fprintf(stderr, "simba run: not obtained: %s.\n", w->error.text);
+        cli_say(COMMAND, "not obtained: %s.", w->error.text);
     return CLI_BUSY;
 }
 
@@ -109,7 +121,7 @@ static int64_t held_for_ms(void *user)
 }
 
 /* Give it back. Returns what the words should say about an end that came before; NULL: there was none. */
-static const char *give_back(simba_locker *locker, simba_error *error)
+static const char *release(simba_locker *locker, simba_error *error)
 {
     const int code = simba_locker_release(locker, error);
     if (code == SIMBA_ELOST) {
@@ -117,46 +129,64 @@ static const char *give_back(simba_locker *locker, simba_error *error)
         return colon != NULL ? colon + 2 : error->text;
     }
     if (code < 0)
-        fprintf(stderr, "simba run: %s; it becomes free when its lease ends.\n", error->text);
+        cli_say(COMMAND, "%s; it becomes free when its lease ends.", error->text);
     return NULL;
 }
 
-static int run_held(const run_wish *wish, simba_locker *locker, cli_signals *signals)
+static int run_held(const run_wish *wish, const child_times *times, simba_locker *locker, cli_signals *signals)
 {
-    char **environment = child_environment(wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL);
+    const child_lease lease = {wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL};
+    char **environment = child_environment(wish->globals, &lease);
+    simba_grant grant;
+    give_back to_give_back;
+    const int granted = simba_locker_grant(locker, &grant);
+    give_back_prepare(cli_opened_url(), wish->mutex, granted, &grant, &to_give_back);
+    outage_words outage = {.command = COMMAND,
+                           .mutex = wish->mutex,
+                           .consequence = "the command will be stopped",
+                           .worry_ms = times->worry_ms};
     const child_plan plan = {
+        .command = COMMAND,
+        .mutex = wish->mutex,
         .argv = wish->argv,
         .envp = environment,
-        .times = wish->times,
+        .times = *times,
         .signals = signals,
+        .give_back = &to_give_back,
         .held_for_ms = held_for_ms,
         .user = locker,
+        .outage = &outage,
     };
     child_end end;
     simba_error error;
     const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
-    const char *reason = give_back(locker, &error);
+    const char *reason = release(locker, &error);
     child_environment_free(environment);
     if (code < 0) {
-        fprintf(stderr, "simba run: no process could be started: %s.\n", strerror(-code));
-        return CLI_FAILED;
+        cli_say(COMMAND, "no process could be started: %s.", strerror(-code));
+        return CLI_SYSTEM;
     }
-    return child_explain(COMMAND, wish->mutex, &plan, &end, reason);
+    return child_explain(&plan, &end, reason);
 }
 
-static int run_with(const run_wish *wish, const char *id, simba_client *client, cli_signals *signals)
+static int run_with(const run_wish *wish, simba_client *client, cli_signals *signals)
 {
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
-    waiting w = {.wait_ms = wish->wait_ms};
-    options.id = id;
-    options.timing.stop_margin_ms = child_margin_ms(&wish->times);
+    waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex)};
+    child_times times;
+    const int fits = child_times_choose(COMMAND, client, wish->grace_ms, &times);
+    if (fits != CLI_GO)
+        return fits;
+    times.max_hold_ms = wish->max_hold_ms;
+    options.id = wish->globals->id;
+    options.timing.stop_margin_ms = child_margin_ms(&times);
     if (simba_locker_new(client, wish->mutex, &options, &w.error, &w.locker) < 0)
         return cli_failure(COMMAND, &w.error);
     int code = acquire(&w, signals);
     /* A signal may have come too late to keep us from getting it. */
     if (code != 0 && simba_locker_held_for_ms(w.locker) > 0)
         simba_locker_release(w.locker, NULL);
-    code = code == 0 ? run_held(wish, w.locker, signals) : explain_not_acquired(wish, &w, code);
+    code = code == 0 ? run_held(wish, &times, w.locker, signals) : explain_not_acquired(wish, &w, code);
     simba_locker_free(w.locker);
     return code;
 }
@@ -168,14 +198,17 @@ static int run(const run_wish *wish, cli_globals *globals)
     cli_signals signals;
     simba_client *client = NULL;
     globals->quiet = true;
+    const int guarded = child_check(COMMAND);
+    if (guarded != CLI_GO)
+        return guarded;
     const int blocked = signals_open(&signals);
     if (blocked < 0) {
-        fprintf(stderr, "simba run: signals cannot be listened to: %s.\n", strerror(-blocked));
-        return CLI_FAILED;
+        cli_say(COMMAND, "signals cannot be listened to: %s.", strerror(-blocked));
+        return CLI_SYSTEM;
     }
     int code = cli_open(COMMAND, globals, &client);
     if (code == CLI_GO) {
-        code = run_with(wish, globals->id, client, &signals);
+        code = run_with(wish, client, &signals);
         simba_client_close(client);
     }
     signals_close(&signals);
@@ -193,6 +226,7 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         {"no-wait", 'n', CLI_FLAG, NULL, "Give up at once if somebody else has it", &no_wait},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &grace_ms},
         {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &max_hold_ms},
+        {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };
     const cli_syntax syntax = {
         .command = COMMAND,
@@ -201,9 +235,9 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
                  "command's code. If leadership ends first, the command and all that it started\n"
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
                  "finds SIMBA_MUTEX, SIMBA_TOKEN and SIMBA_ID in its environment.\n\n"
-                 "Exit codes of its own: 75 not obtained in time, 79 leadership lost and the\n"
-                 "command stopped, 69 store unreachable, 64 usage, 78 configuration, 126 the\n"
-                 "command cannot be run, 127 not found, 128+N ended by signal N.",
+                 "Exit codes of its own, never 1: 75 not obtained in time, 79 leadership lost, 69\n"
+                 "store unreachable, 77 no permission, 78 configuration, 71 system, 64 usage, 126\n"
+                 "the command cannot be run, 127 not found, 128+N ended by signal N.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL,
@@ -217,8 +251,13 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
     if (no_wait && wait_ms >= 0)
         return cli_usage_error(COMMAND, "--wait and --no-wait contradict each other");
 
-    run_wish wish = {.mutex = argv[0], .argv = argv + 1, .wait_ms = no_wait ? 0 : wait_ms};
-    const int fits = child_times_choose(COMMAND, globals, grace_ms, &wish.times);
-    wish.times.max_hold_ms = max_hold_ms;
-    return fits != CLI_GO ? fits : run(&wish, globals);
+    const run_wish wish = {
+        .globals = globals,
+        .mutex = argv[0],
+        .argv = argv + 1,
+        .wait_ms = no_wait ? 0 : wait_ms,
+        .grace_ms = grace_ms,
+        .max_hold_ms = max_hold_ms,
+    };
+    return run(&wish, globals);
 }

@@ -15,11 +15,13 @@
 #define POLL_MAX_MS 60000
 
 typedef struct schedule {
+    const cli_globals *globals;
     const char *mutex;
     char **argv;
-    int64_t every_ms; /* from start to start; 0: use after_ms */
-    int64_t after_ms; /* from end to start */
+    int64_t every_ms; /* from start to start; -1: use after_ms */
+    int64_t after_ms; /* from end to start; -1: use every_ms */
     int64_t initial_delay_ms;
+    int64_t grace_ms; /* -1: as long as seems good */
     child_times times;
     cli_signals signals;
     simba_client *client;
@@ -55,11 +57,11 @@ static int64_t held_for_ms(void *user)
 /* A command that fails will be started again: that is said, and no reason to end. One that cannot be started is. */
 static void explain(schedule *s, const child_plan *plan, const child_end *end)
 {
-    const int code = child_explain(COMMAND, s->mutex, plan, end, NULL);
+    const int code = child_explain(plan, end, NULL);
     if (end->why == CHILD_NO_EXEC)
         s->exit_code = code;
     else if (end->why == CHILD_ENDED && code != 0 && WIFEXITED(end->status))
-        fprintf(stderr, "simba schedule: the command exited with %d.\n", code);
+        cli_say(COMMAND, "the command exited with %d.", code);
     if (end->ending != 0)
         s->exit_code = CLI_OK;
 }
@@ -67,21 +69,33 @@ static void explain(schedule *s, const child_plan *plan, const child_end *end)
 static void run_once(schedule *s)
 {
     const int64_t start_ns = watchdog_now_ns();
-    char **environment =
-        child_environment(s->mutex, simba_contender_token(s->contender), simba_contender_id(s->contender), NULL);
+    const child_lease lease = {s->mutex, simba_contender_token(s->contender), simba_contender_id(s->contender), NULL};
+    char **environment = child_environment(s->globals, &lease);
+    simba_grant grant;
+    give_back to_give_back;
+    const int granted = simba_contender_grant(s->contender, &grant);
+    give_back_prepare(cli_opened_url(), s->mutex, granted, &grant, &to_give_back);
+    outage_words outage = {.command = COMMAND,
+                           .mutex = s->mutex,
+                           .consequence = "the command will be stopped",
+                           .worry_ms = s->times.worry_ms};
     const child_plan plan = {
+        .command = COMMAND,
+        .mutex = s->mutex,
         .argv = s->argv,
         .envp = environment,
         .times = s->times,
         .signals = &s->signals,
+        .give_back = &to_give_back,
         .keeps_terminal = true,
         .held_for_ms = held_for_ms,
         .user = s->contender,
+        .outage = &outage,
     };
     child_end end;
     const int code = environment != NULL ? child_run(&plan, &end) : -1;
     if (code < 0)
-        fprintf(stderr, "simba schedule: no process could be started; it is tried again.\n");
+        cli_say(COMMAND, "no process could be started; it is tried again.");
     else
         explain(s, &plan, &end);
     child_environment_free(environment);
@@ -128,29 +142,40 @@ static int run(schedule *s)
             run_once(s);
     }
     simba_contender_stop(s->contender);
-    return code < 0 ? CLI_FAILED : s->exit_code;
+    return code < 0 ? cli_exit_code(code) : s->exit_code;
+}
+
+static int contend(schedule *s, const char *id)
+{
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    simba_error error = {0, ""};
+    options.id = id;
+    options.timing.stop_margin_ms = child_margin_ms(&s->times);
+    options.on_acquired = on_acquired;
+    options.on_released = on_released;
+    options.user = s;
+    if (simba_contender_new(s->client, s->mutex, &options, &error, &s->contender) < 0)
+        return cli_failure(COMMAND, &error);
+    const int code = run(s);
+    simba_contender_free(s->contender);
+    return code;
 }
 
 static int open_and_run(schedule *s, cli_globals *globals)
 {
-    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
-    simba_error error = {0, ""};
+    const int guarded = child_check(COMMAND);
+    if (guarded != CLI_GO)
+        return guarded;
     if (signals_open(&s->signals) < 0) {
-        fprintf(stderr, "simba schedule: signals cannot be listened to.\n");
-        return CLI_FAILED;
+        cli_say(COMMAND, "signals cannot be listened to.");
+        return CLI_SYSTEM;
     }
     globals->dispatch = SIMBA_DISPATCH_FD;
     int code = cli_open(COMMAND, globals, &s->client);
     if (code == CLI_GO) {
-        options.id = globals->id;
-        options.timing.stop_margin_ms = child_margin_ms(&s->times);
-        options.on_acquired = on_acquired;
-        options.on_released = on_released;
-        options.user = s;
-        code = simba_contender_new(s->client, s->mutex, &options, &error, &s->contender) < 0
-                   ? cli_failure(COMMAND, &error)
-                   : run(s);
-        simba_contender_free(s->contender);
+        code = child_times_choose(COMMAND, s->client, s->grace_ms, &s->times);
+        if (code == CLI_GO)
+            code = contend(s, globals->id);
         simba_client_close(s->client);
     }
     signals_close(&s->signals);
@@ -159,14 +184,14 @@ static int open_and_run(schedule *s, cli_globals *globals)
 
 int cmd_schedule(cli_globals *globals, int argc, char **argv)
 {
-    schedule s = {.exit_code = CLI_GO};
-    int64_t grace_ms = -1;
+    schedule s = {.globals = globals, .exit_code = CLI_GO, .every_ms = -1, .after_ms = -1, .grace_ms = -1};
     const cli_option own[] = {
         {"every", 0, CLI_DURATION, "D", "Start it this often, counted from start to start", &s.every_ms},
         {"after", 0, CLI_DURATION, "D", "Start it this long after it has ended", &s.after_ms},
         {"initial-delay", 0, CLI_DURATION, "D", "From leadership to the first start; otherwise at once",
          &s.initial_delay_ms},
-        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &grace_ms},
+        {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &s.grace_ms},
+        {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };
     const cli_syntax syntax = {
         .command = COMMAND,
@@ -185,10 +210,13 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
     const int parsed = cli_parse(&syntax, globals, &argc, argv);
     if (parsed != CLI_GO)
         return parsed;
-    if ((s.every_ms > 0) == (s.after_ms > 0))
-        return cli_usage_error(COMMAND, "one of --every and --after is needed, longer than 0");
+    if (s.every_ms >= 0 && s.after_ms >= 0)
+        return cli_usage_error(COMMAND, "--every and --after contradict each other");
+    if (s.every_ms < 0 && s.after_ms < 0)
+        return cli_usage_error(COMMAND, "how often? --every or --after is missing");
+    if (s.every_ms == 0 || s.after_ms == 0)
+        return cli_usage_error(COMMAND, "--%s has to be longer than 0", s.every_ms == 0 ? "every" : "after");
     s.mutex = argv[0];
     s.argv = argv + 1;
-    const int fits = child_times_choose(COMMAND, globals, grace_ms, &s.times);
-    return fits != CLI_GO ? fits : open_and_run(&s, globals);
+    return open_and_run(&s, globals);
 }

@@ -79,7 +79,19 @@ static int choose_store(demo *d, const cli_globals *globals)
     return CLI_GO;
 }
 
-/* What is wrong with the options is then said once; by the contenders it would be said three times. */
+static int try_mutex(simba_client *client, const char *mutex)
+{
+    simba_locker *locker = NULL;
+    simba_error error = {0, ""};
+    error.code = simba_locker_new(client, mutex, NULL, &error, &locker);
+    if (error.code == 0)
+        error.code = simba_locker_acquire(locker, 0, &error);
+    simba_locker_free(locker); /* gives it back */
+    return error.code == 0 ? CLI_GO : cli_failure("demo", &error);
+}
+
+/* Open the store and take the mutex once: whatever is wrong with the options, the store or the password is then said
+ * once and answered by its exit code. By the contenders it would be said three times. */
 static int try_store(const demo *d, const cli_globals *globals)
 {
     cli_globals tried = *globals;
@@ -87,10 +99,13 @@ static int try_store(const demo *d, const cli_globals *globals)
     tried.url = NULL; /* it is in the environment */
     tried.ttl_ms = d->ttl_ms;
     tried.transition_ms = d->transition_ms;
+    tried.quiet = true;
     const int opened = cli_open("demo", &tried, &client);
-    if (opened == CLI_GO)
-        simba_client_close(client);
-    return opened;
+    if (opened != CLI_GO)
+        return opened;
+    const int code = try_mutex(client, d->mutex);
+    simba_client_close(client);
+    return code;
 }
 
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)

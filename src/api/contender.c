@@ -153,6 +153,16 @@ uint64_t simba_contender_token(const simba_contender *contender)
     return contender ? simba__member_token(&contender->member) : 0;
 }
 
+int64_t simba_contender_owner_left_ms(simba_contender *contender)
+{
+    return contender ? simba__member_owner_left_ms(&contender->member) : 0;
+}
+
+int simba_contender_grant(simba_contender *contender, simba_grant *ret_grant)
+{
+    return contender && ret_grant ? simba__member_grant(&contender->member, ret_grant) : SIMBA_EINVAL;
+}
+
 int simba_contender_owner(simba_contender *contender, simba_owner *ret_owner)
 {
     if (!contender || !ret_owner)

@@ -291,3 +291,20 @@ const char *simba_locker_id(const simba_locker *locker)
 {
     return locker ? locker->member.id : NULL;
 }
+
+int simba_locker_owner(simba_locker *locker, simba_owner *ret_owner)
+{
+    if (!locker || !ret_owner)
+        return SIMBA_EINVAL;
+    return simba__party_owner(&locker->member.party, &locker->member.machine.owner, ret_owner);
+}
+
+int64_t simba_locker_owner_left_ms(simba_locker *locker)
+{
+    return locker ? simba__member_owner_left_ms(&locker->member) : 0;
+}
+
+int simba_locker_grant(simba_locker *locker, simba_grant *ret_grant)
+{
+    return locker && ret_grant ? simba__member_grant(&locker->member, ret_grant) : SIMBA_EINVAL;
+}

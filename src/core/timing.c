@@ -107,11 +107,12 @@ int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op
     if (ms->transition_ms == 0)
         timing.jitter_min_ns = max64(timing.jitter_min_ns, 0);
 
-    const int64_t window_ms = simba__period_window_ns(&timing) / MS;
-    rc = check_range("stop margin", ms->stop_margin_ms, 0, session ? SIMBA_LEASE_MAX_MS : max64(window_ms / 2, 0), err);
+    /* How long a session lasts is not known here; simba__timing_check_session looks at that. */
+    rc = check_range("stop margin", ms->stop_margin_ms, 0,
+                     session ? SIMBA_LEASE_MAX_MS : simba__longest_margin_ms(&timing, 0), err);
     if (rc < 0)
         return simba__wrap(err, rc, "the window for renewing is %lld ms, and half of it must stay for that",
-                           (long long)window_ms);
+                           (long long)(simba__period_window_ns(&timing) / MS));
     timing.stop_margin_ns = ms->stop_margin_ms * MS;
     *ret_timing = timing;
     return 0;
@@ -140,10 +141,18 @@ int64_t simba__session_ns(const simba__timing *timing, int64_t ms)
     return less_drift(timing, simba__sat_mul(max64(ms, 0), MS));
 }
 
-int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_error *err)
+int64_t simba__longest_margin_ms(const simba__timing *timing, int64_t session_ms)
 {
     /* What a session is good for goes up and down between signs of life; a holder needs more of it than the margin. */
-    return check_range("stop margin", timing->ms.stop_margin_ms, 0, ms / 3, err) == 0
+    if (timing->session)
+        return session_ms / 3;
+    const int64_t window_ns = simba__period_window_ns(timing) + timing->stop_margin_ns;
+    return max64(window_ns / MS / 2, 0);
+}
+
+int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_error *err)
+{
+    return check_range("stop margin", timing->ms.stop_margin_ms, 0, simba__longest_margin_ms(timing, ms), err) == 0
                ? 0
                : simba__wrap(err, SIMBA_EINVAL, "the session is to last for %lld ms, and two thirds must stay for work",
                              (long long)ms);
@@ -228,6 +237,14 @@ static int64_t turn_ns(const simba__timing *timing, int64_t place, uint64_t *see
     if (place > 1 && place - 1 >= (timing->jitter_max_ns - first) / max64(apart, 1))
         return simba__random_range(seed, min64(first, timing->jitter_max_ns), timing->jitter_max_ns);
     return first + (place - 1) * apart;
+}
+
+int64_t simba__owner_left_ns(const simba_owner *owner, int64_t now_ms)
+{
+    int64_t left_ms;
+    if (__builtin_sub_overflow(owner->transition_at_ms, now_ms, &left_ms))
+        left_ms = now_ms < 0 ? SIMBA_LEASE_MAX_MS : 0;
+    return max64(min64(left_ms, SIMBA_LEASE_MAX_MS), 0) * MS;
 }
 
 int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *owner, int64_t now_ms, int64_t place,

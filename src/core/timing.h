@@ -39,6 +39,9 @@ int64_t simba__lease_ttl_ns(const simba__timing *timing);
 
 /* The same for a session of which the store says that it lasts for `ms`. */
 int64_t simba__session_ns(const simba__timing *timing, int64_t ms);
+/* The longest stop margin that fits: half of the window for renewing must stay for that, and two thirds of a session of
+ * `session_ms` for work. 0: none does. */
+int64_t simba__longest_margin_ms(const simba__timing *timing, int64_t session_ms);
 /* Does the stop margin fit into such a session? SIMBA_EINVAL says what would. */
 int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_error *err);
 
@@ -63,6 +66,9 @@ int64_t simba__period_last_ns(const simba__timing *timing);
 /* The pause after the given number of failed acquires: grows up to the upper bound of the jitter, or what is usual for
  * that, so that a store that comes back is found as fast as a mutex that becomes free. */
 int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures, uint64_t *seed);
+
+/* How long the owner's lease lasts after `now_ms`; never below 0, and not longer than a lease can last. */
+int64_t simba__owner_left_ns(const simba_owner *owner, int64_t now_ms);
 
 /* How long a waiter waits: until the owner's transition is over; never below 0. Give or take the jitter; or, for one that
  * knows its place among the waiters (1, 2, …; 0: it does not), as much later as those before it may need: the first wins

@@ -98,7 +98,7 @@ static int ask(struct call *call, unsigned cap, simba_error *err)
     int rc = simba__client_forked(client, err);
     if (rc < 0)
         return rc;
-    if (!(client->backend->caps & cap))
+    if ((client->backend->caps & cap) != cap)
         return simba__fail(err, SIMBA_ENOTSUP, "%s:// cannot do this", simba_url_scheme(client->url));
     call->request.owner = call;
     call->request.done = answered;
@@ -174,6 +174,32 @@ int simba_client_force_release(simba_client *client, const char *mutex, simba_er
     rc = ask(&call, SIMBA_CAP_LIST, err);
     if (rc == 0 && call.request.reply.outcome != SIMBA_MINE)
         rc = simba__fail(err, SIMBA_ENOTFOUND, "nobody owns %s", mutex);
+    return rc;
+}
+
+int simba_client_give_back(simba_client *client, const char *mutex, const simba_grant *grant, simba_error *err)
+{
+    if (!client || !grant)
+        return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "grant" : "client");
+    int rc = simba__client_check_mutex(client, mutex, err);
+    if (rc == 0)
+        rc = simba__check_id(grant->id, err);
+    if (rc < 0)
+        return rc;
+    /* Stores take a token of 0 for any grant of this id and nonce, which is more than one. */
+    if (grant->token == 0)
+        return simba__fail(err, SIMBA_EINVAL, "the grant of %s has no token", mutex);
+    if (client->timing.session)
+        return simba__fail(err, SIMBA_ENOTSUP, "%s:// cannot do this: its leases end with their session",
+                           simba_url_scheme(client->url));
+    struct call call = {
+        .request =
+            {.op = SIMBA_OP_RELEASE, .mutex = mutex, .id = grant->id, .nonce = grant->nonce, .token = grant->token},
+        .client = client,
+    };
+    rc = ask(&call, 0, err);
+    if (rc == 0 && call.request.reply.outcome != SIMBA_MINE)
+        rc = simba__fail(err, SIMBA_ELOST, "give back %s: this grant had ended before", mutex);
     return rc;
 }
 

@@ -334,6 +334,22 @@ const char *simba_client_url(const simba_client *client)
     return client ? simba_url_shown(client->url) : NULL;
 }
 
+int simba_client_settings(const simba_client *client, simba_settings *ret_settings)
+{
+    if (!client || !ret_settings)
+        return SIMBA_EINVAL;
+    const int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    const int64_t session_ms = client->timing.session ? atomic_load(&client->session_ms) : 0;
+    *ret_settings = (simba_settings){
+        .timing = client->timing.ms,
+        .session_ms = session_ms,
+        .longest_margin_ms = simba__longest_margin_ms(&client->timing, session_ms),
+    };
+    return 0;
+}
+
 int simba_client_stats(simba_client *client, simba_stats *ret_stats)
 {
     if (!client || !ret_stats)

@@ -20,6 +20,8 @@
 
 typedef struct simba__party simba__party;
 
+typedef enum simba__store_state { SIMBA__STORE_UNKNOWN, SIMBA__STORE_ANSWERS, SIMBA__STORE_FAILS } simba__store_state;
+
 struct simba_client {
     simba_host host; /* first: a host is its client */
     const simba_backend *backend;
@@ -57,6 +59,7 @@ struct simba_client {
     bool closed;        /* and nothing is left to be ended */
     bool store_closed;
 
+    simba__store_state store_state;   /* as it was logged last */
     _Atomic int64_t session_until_ns; /* INT64_MAX where leases are not sessions */
     _Atomic int64_t session_ms;       /* where they are: how long one lasts, as asked for and later as granted */
 

@@ -99,6 +99,22 @@ static void publish(simba__member *member)
     atomic_store_explicit(&member->valid_until_ns, valid_until_ns, memory_order_release);
 }
 
+/* Until when the owner that was just heard of has the mutex, on our own clock. */
+static void note_owner_end(simba__member *member, const simba__event *event)
+{
+    const simba_owner *owner = NULL;
+    int64_t now_ms = 0;
+    if (event->kind == SIMBA__EV_REPLY && event->reply->status == 0) {
+        owner = &event->reply->owner;
+        now_ms = event->reply->now_ms;
+    } else if (event->kind == SIMBA__EV_PUSH && event->push->kind == SIMBA_PUSH_ACQUIRED) {
+        owner = &event->push->owner;
+        now_ms = event->push->now_ms;
+    }
+    if (owner)
+        member->owner_until = simba__local_add(event->now, simba__owner_left_ns(owner, now_ms));
+}
+
 static void count(simba__member *member, const simba__event *event, simba_op op_before, const simba__actions *actions)
 {
     simba_client *client = member->party.client;
@@ -112,12 +128,58 @@ static void count(simba__member *member, const simba__event *event, simba_op op_
     stats->held += actions->acquired;
     stats->held -= actions->released;
     stats->late_wins += actions->late_win;
-    if (actions->released) {
+    if (actions->released)
         stats->losses[actions->reason]++;
-        const bool asked_for = actions->reason == SIMBA_REASON_STOPPED || actions->reason == SIMBA_REASON_HOLD_LIMIT;
-        simba__log(client, asked_for ? SIMBA_LOG_DEBUG : SIMBA_LOG_WARN, "leadership of %s ended: %s",
-                   member->party.topic->mutex, simba_reason_name(actions->reason));
+}
+
+/* Whether the store answers, when that is news. */
+static void log_store(simba_client *client, const simba_reply *reply)
+{
+    const simba__store_state state = reply->status == 0 ? SIMBA__STORE_ANSWERS : SIMBA__STORE_FAILS;
+    if (state == client->store_state)
+        return;
+    client->store_state = state;
+    if (state == SIMBA__STORE_ANSWERS)
+        simba__log(client, SIMBA_LOG_INFO, "the store answers; url=%s", simba_url_shown(client->url));
+    else
+        simba__log(client, SIMBA_LOG_INFO, "the store does not answer, or refuses; url=%s error=%s",
+                   simba_url_shown(client->url), simba_error_name(reply->status));
+}
+
+static void log_wait(simba_client *client, const simba__member *member, simba_local now)
+{
+    const simba_owner *owner = &member->machine.owner;
+    if (client->timing.session)
+        simba__log(client, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s", member->party.topic->mutex, member->id,
+                   owner->id);
+    else
+        simba__log(client, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s left_ms=%lld", member->party.topic->mutex,
+                   member->id, owner->id, (long long)((member->owner_until.ns - now.ns) / SIMBA__NS_PER_MS));
+}
+
+/* What somebody who follows one contender wants to read: a line per change, with the values at its end. */
+static void log_changes(const simba__member *member, const simba__event *event, const simba__actions *actions)
+{
+    simba_client *client = member->party.client;
+    const simba__contention *machine = &member->machine;
+    const char *mutex = member->party.topic->mutex;
+    const bool asked_for = actions->reason == SIMBA_REASON_STOPPED || actions->reason == SIMBA_REASON_HOLD_LIMIT;
+    const simba_log_level level = asked_for ? SIMBA_LOG_INFO : SIMBA_LOG_WARN;
+    if (actions->released && level <= client->options.log_level) {
+        simba__log(client, level, "leadership of %s ended: %s; id=%s token=%llu", mutex,
+                   simba_reason_name(actions->reason), member->id, (unsigned long long)machine->token);
     }
+    if (client->options.log_level < SIMBA_LOG_INFO)
+        return;
+    if (event->kind == SIMBA__EV_REPLY)
+        log_store(client, event->reply);
+    if (event->kind == SIMBA__EV_START)
+        simba__log(client, SIMBA_LOG_INFO, "contends for %s; id=%s", mutex, member->id);
+    if (actions->acquired)
+        simba__log(client, SIMBA_LOG_INFO, "leads %s; id=%s token=%llu", mutex, member->id,
+                   (unsigned long long)machine->token);
+    if (machine->phase == SIMBA__SEEK && actions->changed && !simba_owner_is_none(&machine->owner))
+        log_wait(client, member, event->now);
 }
 
 void simba__member_step(simba__party *party, simba__event *event)
@@ -129,7 +191,9 @@ void simba__member_step(simba__party *party, simba__event *event)
     simba__contention_step(&member->machine, event, &actions);
     event->used = actions.used;
     publish(member);
+    note_owner_end(member, event);
     count(member, event, op_before, &actions);
+    log_changes(member, event, &actions);
     simba__eventlog_step(member, event, &actions);
     simba__party_act(party, &actions, member->id, member->machine.timing);
     simba__party_want(party, simba__contention_wants_news(&member->machine, party->client->backend->caps));
@@ -232,6 +296,43 @@ int64_t simba__member_ttl_for_ns(const simba__member *member)
 uint64_t simba__member_token(const simba__member *member)
 {
     return simba__member_held_for_ns(member) > 0 ? atomic_load_explicit(&member->token, memory_order_relaxed) : 0;
+}
+
+int64_t simba__member_owner_left_ms(simba__member *member)
+{
+    simba_client *client = member->party.client;
+    if (simba__client_forked(client, NULL) < 0)
+        return 0;
+    simba__enter(client);
+    const bool none = simba_owner_is_none(&member->machine.owner);
+    const int64_t left_ns = member->owner_until.ns - client->now.ns;
+    const bool session = client->timing.session;
+    simba__leave(client);
+    if (none || left_ns < 0)
+        return 0;
+    return session ? INT64_MAX : left_ns / SIMBA__NS_PER_MS;
+}
+
+int simba__member_grant(simba__member *member, simba_grant *ret_grant)
+{
+    simba_client *client = member->party.client;
+    int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    if (client->timing.session)
+        return SIMBA_ENOTSUP;
+    simba__enter(client);
+    const simba__contention *machine = &member->machine;
+    if (client->closed)
+        rc = SIMBA_ECLOSED;
+    else if (simba__contention_valid_until(machine).ns == 0)
+        rc = SIMBA_ESTATE;
+    if (rc == 0) {
+        *ret_grant = (simba_grant){.nonce = machine->nonce, .token = machine->token};
+        strcpy(ret_grant->id, member->id);
+    }
+    simba__leave(client);
+    return rc;
 }
 
 simba_status simba__member_status(const simba__member *member)

@@ -19,6 +19,7 @@ struct simba__member {
     simba__contention machine;
     simba__timing *own_timing; /* NULL: the client's */
     char *id;
+    simba_local owner_until; /* when the lease of the owner that the machine knows of ends, unless it is renewed */
     /* For reading without the lock. Where leases are sessions, whose end moves without us, INT64_MAX stands for that. */
     _Atomic int64_t valid_until_ns;
     _Atomic int64_t ttl_until_ns;
@@ -48,6 +49,10 @@ int simba__member_public_stop(simba__member *member);
 int64_t simba__member_held_for_ns(const simba__member *member);
 int64_t simba__member_ttl_for_ns(const simba__member *member);
 uint64_t simba__member_token(const simba__member *member);
+
+/* Not in a turn. */
+int64_t simba__member_owner_left_ms(simba__member *member);
+int simba__member_grant(simba__member *member, simba_grant *ret_grant);
 simba_status simba__member_status(const simba__member *member);
 
 #endif

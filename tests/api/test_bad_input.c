@@ -594,6 +594,8 @@ static void null_handles(void **state)
     simba_observer *observer = UNTOUCHED;
     simba_stats stats;
     simba_owner owner;
+    simba_grant grant = {.token = 1};
+    simba_settings settings;
     const simba_scheduler_options scheduling = scheduler_options();
     const simba_observer_options observing = observer_options();
 
@@ -607,6 +609,13 @@ static void null_handles(void **state)
     assert_ptr_equal(observer, UNTOUCHED);
     REFUSED(SIMBA_EINVAL, "client", simba_client_list(NULL, NULL, NULL, NULL, err));
     REFUSED(SIMBA_EINVAL, "client", simba_client_force_release(NULL, "m", err));
+    REFUSED(SIMBA_EINVAL, "client", simba_client_give_back(NULL, "m", &grant, err));
+    assert_rc(SIMBA_EINVAL, simba_contender_grant(NULL, &grant));
+    assert_rc(SIMBA_EINVAL, simba_locker_grant(NULL, &grant));
+    assert_rc(SIMBA_EINVAL, simba_locker_owner(NULL, &owner));
+    assert_int_equal(0, simba_contender_owner_left_ms(NULL));
+    assert_int_equal(0, simba_locker_owner_left_ms(NULL));
+    assert_rc(SIMBA_EINVAL, simba_client_settings(NULL, &settings));
     assert_rc(SIMBA_EINVAL, simba_client_fd(NULL));
     assert_rc(SIMBA_EINVAL, simba_client_dispatch(NULL));
     assert_rc(SIMBA_EINVAL, simba_client_stats(NULL, &stats));

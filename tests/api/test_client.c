@@ -775,6 +775,37 @@ static void log_hook(void **state)
     }
 }
 
+/* What the options, the URL and the defaults come to, and the longest stop margin that is taken. */
+static void settings_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url;
+        int64_t ttl_ms, transition_ms;
+    } cases[] = {{"memory://told", 10000, 6000},
+                 {"memory://told?ttl=1s&transition=1s", 1000, 1000},
+                 {"memory://told?ttl=1s&transition=0ms", 1000, 0},
+                 {"memory://told?ttl=10ms&transition=7s&stop-margin=100ms", 10, 7000}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        simba_client *client = NULL;
+        simba_settings settings;
+        simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+        simba_locker *locker = NULL;
+        assert_rc(0, simba_client_open(cases[i].url, NULL, NULL, &client));
+        assert_rc(0, simba_client_settings(client, &settings));
+        assert_int_equal(settings.timing.ttl_ms, cases[i].ttl_ms);
+        assert_int_equal(settings.timing.transition_ms, cases[i].transition_ms);
+        assert_int_equal(settings.session_ms, 0);
+        options.timing.stop_margin_ms = settings.longest_margin_ms;
+        assert_rc(0, simba_locker_new(client, "m", &options, NULL, &locker));
+        simba_locker_free(locker);
+        options.timing.stop_margin_ms++;
+        assert_rc(SIMBA_EINVAL, simba_locker_new(client, "m", &options, NULL, &locker));
+        client_close(client);
+    }
+    assert_rc(SIMBA_EINVAL, simba_client_settings(NULL, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -798,6 +829,7 @@ int main(void)
         TEST(forcing),
         TEST(stats),
         TEST(log_hook),
+        TEST(settings_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

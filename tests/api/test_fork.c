@@ -178,6 +178,10 @@ static void expect_client_forked(simba_client *client)
     CHILD_EXPECT(simba_client_list(client, NULL, no_row, NULL, &err) == SIMBA_EFORKED);
     CHILD_EXPECT(err.code == SIMBA_EFORKED && strlen(err.text) > 0);
     CHILD_EXPECT(simba_client_force_release(client, "held", &err) == SIMBA_EFORKED);
+    const simba_grant grant = {.id = "x", .token = 1};
+    simba_settings settings;
+    CHILD_EXPECT(simba_client_give_back(client, "held", &grant, &err) == SIMBA_EFORKED);
+    CHILD_EXPECT(simba_client_settings(client, &settings) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_client_url(client) != NULL);
 }
 
@@ -225,6 +229,10 @@ static void expect_handles_forked(const struct family *family)
         CHILD_EXPECT(simba_locker_cancel(lockers[i]) == SIMBA_EFORKED);
         CHILD_EXPECT(simba_locker_held_for_ms(lockers[i]) == 0);
         CHILD_EXPECT(simba_locker_token(lockers[i]) == 0);
+        simba_grant grant;
+        CHILD_EXPECT(simba_locker_grant(lockers[i], &grant) == SIMBA_EFORKED);
+        CHILD_EXPECT(simba_locker_owner(lockers[i], &owner) == SIMBA_EFORKED);
+        CHILD_EXPECT(simba_locker_owner_left_ms(lockers[i]) == 0);
     }
     CHILD_EXPECT(simba_scheduler_start(family->scheduler) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_scheduler_stop(family->scheduler) == SIMBA_EFORKED);

@@ -264,6 +264,67 @@ static void lost_unawares(void **state)
     client_close(other);
 }
 
+/* Another client gives back what this one holds: that grant, and no other. */
+static void given_back_by_another(void **state)
+{
+    (void)state;
+    simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
+    simba_locker *locker = locker_new(clients[0], "m", "me", NULL);
+    simba_grant grant;
+    simba_grant earlier;
+    assert_rc(SIMBA_ESTATE, simba_locker_grant(locker, &earlier));
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    assert_rc(0, simba_locker_grant(locker, &earlier));
+    assert_string_equal("me", earlier.id);
+    assert_int_equal(simba_locker_token(locker), earlier.token);
+    assert_rc(0, simba_locker_release(locker, NULL));
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    assert_rc(0, simba_locker_grant(locker, &grant));
+
+    simba_error err = {0};
+    assert_rc(SIMBA_ELOST, simba_client_give_back(clients[1], "m", &earlier, &err));
+    assert_non_null(strstr(err.text, "m: this grant had ended"));
+    simba_grant other = grant;
+    other.nonce++;
+    assert_rc(SIMBA_ELOST, simba_client_give_back(clients[1], "m", &other, NULL));
+    other = grant;
+    other.token++;
+    assert_rc(SIMBA_ELOST, simba_client_give_back(clients[1], "m", &other, NULL));
+    other.token = 0; /* would stand for any */
+    assert_rc(SIMBA_EINVAL, simba_client_give_back(clients[1], "m", &other, NULL));
+    assert_true(is_owned(clients[1], "m"));
+
+    assert_rc(0, simba_client_give_back(clients[1], "m", &grant, NULL));
+    assert_false(is_owned(clients[1], "m"));
+    assert_rc(SIMBA_ELOST, simba_locker_release(locker, NULL));
+    simba_locker_free(locker);
+    client_close(clients[0]);
+    client_close(clients[1]);
+}
+
+/* Whoever waits knows for whom and for how long. */
+static void knows_the_owner(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    const simba_timing timing = lease(5000, 3000);
+    simba_locker *holder = locker_new(client, "m", "holder", &timing);
+    simba_locker *waiter = locker_new(client, "m", "waiter", &timing);
+    simba_owner owner;
+    assert_rc(0, simba_locker_owner(waiter, &owner));
+    assert_true(simba_owner_is_none(&owner));
+    assert_int_equal(0, simba_locker_owner_left_ms(waiter));
+    assert_rc(0, simba_locker_acquire(holder, 0, NULL));
+    assert_rc(SIMBA_ETIMEDOUT, simba_locker_acquire(waiter, 0, NULL));
+    assert_rc(0, simba_locker_owner(waiter, &owner));
+    assert_string_equal("holder", owner.id);
+    const int64_t left_ms = simba_locker_owner_left_ms(waiter);
+    assert_true(left_ms > 4000 && left_ms <= 8000);
+    simba_locker_free(waiter);
+    simba_locker_free(holder);
+    client_close(client);
+}
+
 /* The hold limit ends it too. */
 static void lost_by_hold_limit(void **state)
 {
@@ -756,6 +817,8 @@ int main(void)
         TEST(lost_by_force),
         TEST(lost_unawares),
         TEST(lost_by_hold_limit),
+        TEST(given_back_by_another),
+        TEST(knows_the_owner),
         TEST(store_out_of_reach),
         TEST(given_up_on_a_silent_store),
         TEST(store_comes_back),

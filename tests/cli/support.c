@@ -20,6 +20,7 @@
 
 const char *helper = "/proc/self/exe";
 process last;
+void (*before_simba)(void);
 
 static char program[512];
 static char dir[256];
@@ -53,6 +54,31 @@ static void beat(const char *path)
     }
 }
 
+/* The file says that it is ready. It has to be open already, in case that this user may not open it any more. */
+static void hold_out(FILE *ready)
+{
+    signal(SIGTERM, SIG_IGN);
+    fprintf(ready, "%d\n", (int)getpid());
+    fclose(ready);
+    for (;;)
+        pause();
+}
+
+static void intrude(const char *group, const char *ready)
+{
+    if (setpgid(0, (pid_t)strtol(group, NULL, 10)) < 0)
+        _exit(1);
+    hold_out(fopen(ready, "we"));
+}
+
+static void defect(const char *ready)
+{
+    FILE *file = fopen(ready, "we");
+    if (setresuid(65534, 65534, 65534) < 0)
+        _exit(1);
+    hold_out(file);
+}
+
 static void play_freeze(const char *database, const char *ready)
 {
     sqlite3 *db;
@@ -81,6 +107,10 @@ void helper_main(int argc, char **argv)
     }
     if (strcmp(argv[1], "beat") == 0 || strcmp(argv[1], "family") == 0)
         beat(argv[2]);
+    if (strcmp(argv[1], "defect") == 0)
+        defect(argv[2]);
+    if (strcmp(argv[1], "intrude") == 0)
+        intrude(argv[2], argv[3]);
     if (strcmp(argv[1], "freeze") == 0)
         play_freeze(argv[2], argv[3]);
 }
@@ -109,6 +139,7 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
 int test_teardown(void **state)
 {
     (void)state;
+    before_simba = NULL;
     nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     return 0;
 }
@@ -156,6 +187,8 @@ static void become_simba(const char *const arguments[])
     char *argv[32] = {SIMBA_TEST_COMMAND};
     for (size_t i = 0; arguments[i] != NULL && i < 30; i++)
         argv[i + 1] = (char *)arguments[i];
+    if (before_simba != NULL)
+        before_simba();
     execv(argv[0], argv);
     _exit(127);
 }
@@ -311,6 +344,23 @@ pid_t child_of(pid_t pid)
     return (pid_t)number_in(path);
 }
 
+int64_t lease_end_ns(const char *mutex)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *statement = NULL;
+    int64_t end_ns = 0;
+    assert_int_equal(sqlite3_open_v2(in_dir("store.db"), &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_prepare_v2(db, "SELECT until_boot_ns FROM simba_mutex WHERE mutex = ?1", -1, &statement, NULL),
+        SQLITE_OK);
+    sqlite3_bind_text(statement, 1, mutex, -1, SQLITE_STATIC);
+    if (sqlite3_step(statement) == SQLITE_ROW)
+        end_ns = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    sqlite3_close(db);
+    return end_ns;
+}
+
 /* --- waiting --------------------------------------------------------------------------------------- */
 
 int lines_in(const char *path)
@@ -359,6 +409,13 @@ void await_text_in(const char *path, const char *text)
 void await_lines_in(const char *path, int lines)
 {
     await_contents(path, NULL, lines);
+}
+
+void await_time(int64_t at_ns)
+{
+    const struct timespec at = {at_ns / 1000000000, at_ns % 1000000000};
+    while (clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &at, NULL) == EINTR) {
+    }
 }
 
 void await_death(pid_t pid)

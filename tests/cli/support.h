@@ -4,6 +4,8 @@
  *   beat FILE             ignores SIGTERM and writes the boot-time clock into FILE again and again, until it is killed
  *   family FILE FILE      the same, after having started a child in a session of its own that does it too
  *   stamp FILE            writes the boot-time clock into FILE once
+ *   intrude GROUP FILE    joins a process group, ignores SIGTERM, makes FILE, and waits until it is killed
+ *   defect FILE           becomes another user for good, makes FILE, and waits until it is killed
  *   freeze DATABASE FILE  takes SQLite's write lock, makes FILE, and keeps the lock until it is killed */
 #ifndef TESTS_CLI_SUPPORT_H
 #define TESTS_CLI_SUPPORT_H
@@ -44,6 +46,9 @@ typedef struct process {
 process start(const char *const arguments[]);
 #define START(...) start((const char *const[]){__VA_ARGS__, NULL})
 
+/* Called in the child before it becomes `simba`, if it is set; the test's own arrangements. Ended by every teardown. */
+extern void (*before_simba)(void);
+
 /* Close its input, wait for its end; its exit code, or 1000 + the signal that ended it. */
 int finish(process *p);
 /* What it wrote, good until the next call. */
@@ -79,6 +84,9 @@ void end_process(pid_t pid);
 /* The only child of a process. */
 pid_t child_of(pid_t pid);
 
+/* When the lease of a mutex ends, or has ended, in the store of the test; on the clock of `now_ns`. 0: it is free. */
+int64_t lease_end_ns(const char *mutex);
+
 /* --- waiting -------------------------------------------------------------------------------------- */
 
 int64_t now_ns(void);
@@ -87,6 +95,8 @@ void await_file(const char *path);
 void await_text_in(const char *path, const char *text);
 void await_lines_in(const char *path, int lines);
 int lines_in(const char *path);
+/* Until the boot-time clock has come to that. */
+void await_time(int64_t at_ns);
 /* Until there is no process of that number. */
 void await_death(pid_t pid);
 /* The number in a file; 0: none. */

@@ -7,6 +7,7 @@
 #include "support.h"
 
 /* How passwords get into URLs is looked at directly; test_secret.c has a server that wants one. */
+#include "../../cli/say.c"    /* NOLINT(bugprone-suspicious-include) */
 #include "../../cli/secret.c" /* NOLINT(bugprone-suspicious-include) */
 
 static char file[400];
@@ -73,6 +74,8 @@ static void config_mistakes_are_named(void **state)
         {"simba.sqlite.url=sqlite://%s\nsimba.redis.url=redis://x\n", "simba.conf:2: there are two stores"},
         {"simba.enabled=false\n", "simba.conf:1: simba.enabled is false"},
         {"simba.enabled=maybe\n", "simba.conf:1: \"maybe\""},
+        {"simba.redis.url = mysql://host/db\n", "simba.conf:1: simba.redis.url is not a URL of that store (redis://"},
+        {"simba.redis.url = redisx+sentinel://host\n", "simba.conf:1: simba.redis.url is not a URL of that store"},
         {"simba.redis.url =\n", "simba.conf:1: simba.redis.url is empty"},
         {"simba.sqlite.url=sqlite://%s\nsimba.sqlite.ttl=5\n", "simba.conf:2: \"5\" is not a duration"},
         {"simba.sqlite.ttl=5s\n", "simba.conf:1: simba.sqlite.ttl has no use"},
@@ -125,18 +128,72 @@ static void passwords_go_into_urls(void **state)
         assert_string_equal(hidden[i].url, hidden[i].shown);
     }
 
+    struct {
+        char url[40];
+        const char *left;
+    } stripped[] = {
+        {"redis://me:own@host/1", "redis://me@host/1"}, {"redis://:own@host/1?ttl=1s", "redis://host/1?ttl=1s"},
+        {"redis://:a/b?c@host/1", "redis://host/1"},    {"redis://me@[::1]:1", "redis://me@[::1]:1"},
+        {"sqlite:///a:b/c", "sqlite:///a:b/c"},
+    };
+    for (size_t i = 0; i < COUNT_OF(stripped); i++) {
+        secret_strip(stripped[i].url);
+        assert_string_equal(stripped[i].url, stripped[i].left);
+    }
+
     const char *secret = NULL;
     const char *path = NULL;
     write_file(in_dir("password"), "hush\nmore\n");
     setenv("SIMBA_PASSWORD_FILE", in_dir("password"), 1);
-    assert_int_equal(secret_from_environment(&secret, &path), 0);
+    assert_int_equal(secret_from_environment("list", &secret, &path), 0);
     assert_string_equal(secret, "hush");
     setenv("SIMBA_PASSWORD", "direct", 1);
-    assert_int_equal(secret_from_environment(&secret, &path), 0);
+    assert_int_equal(secret_from_environment("list", &secret, &path), 0);
     assert_string_equal(secret, "direct");
     unsetenv("SIMBA_PASSWORD");
     setenv("SIMBA_PASSWORD_FILE", "/no/such", 1);
     assert_int_equal(RUN("list"), 78);
+    unsetenv("SIMBA_PASSWORD_FILE");
+}
+
+/* Every scheme of a store is one of its own. */
+static void schemes_of_a_store(void **state)
+{
+    (void)state;
+    const char *const lines[] = {
+        "simba.redis.url = rediss+sentinel://127.0.0.1:1/m", "simba.redis.url = redis+unix:///no/such",
+        "simba.mysql.url = mariadb://127.0.0.1:1/db", "simba.jdbc.url = mysql://127.0.0.1:1/db",
+        "simba.zookeeper.url = zookeeper://127.0.0.1:1"};
+    for (size_t i = 0; i < COUNT_OF(lines); i++) {
+        configure(lines[i]);
+        RUN("--config", file, "run", "--no-wait", "m", "--", "true");
+        assert_null(strstr(err_of(&last), "not a URL of that store"));
+    }
+}
+
+/* A file that everybody can read is no place for a password, and that is said; without one nothing is. */
+static void exposed_passwords_are_said(void **state)
+{
+    (void)state;
+    configure("simba.sqlite.url = sqlite://%s\n");
+    chmod(file, 0644);
+    assert_int_equal(RUN("--config", file, "list"), 0);
+    assert_string_equal(err_of(&last), "");
+    configure("simba.redis.url = redis://:hush@127.0.0.1:1\n");
+    for (int exposed = 0; exposed < 2; exposed++) {
+        chmod(file, exposed ? 0644 : 0640);
+        RUN("--config", file, "list");
+        assert_int_equal(exposed, strstr(err_of(&last), "simba.conf:1: everybody can read this password") != NULL);
+        assert_null(strstr(err_of(&last), "hush"));
+    }
+    setenv("SIMBA_URL", "redis://127.0.0.1:1", 1);
+    setenv("SIMBA_PASSWORD_FILE", in_dir("password"), 1);
+    write_file(in_dir("password"), "hush\n");
+    for (int exposed = 0; exposed < 2; exposed++) {
+        chmod(in_dir("password"), exposed ? 0604 : 0640);
+        RUN("list");
+        assert_int_equal(exposed, strstr(err_of(&last), "everybody can read the password in") != NULL);
+    }
     unsetenv("SIMBA_PASSWORD_FILE");
 }
 
@@ -158,8 +215,9 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(config_names_the_store), TEST(config_is_found),         TEST(config_mistakes_are_named),
-        TEST(passwords_go_into_urls), TEST(passwords_are_not_shown),
+        TEST(config_names_the_store),     TEST(config_is_found),         TEST(config_mistakes_are_named),
+        TEST(passwords_go_into_urls),     TEST(passwords_are_not_shown), TEST(schemes_of_a_store),
+        TEST(exposed_passwords_are_said),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);
 }

@@ -34,9 +34,12 @@ static void wrong_use_is_explained(void **state)
     assert_int_equal(RUN("run", "m"), 64);
     assert_int_equal(RUN("run", "--wait", "1s", "--no-wait", "m", "--", "true"), 64);
     assert_int_equal(RUN("run", "--grace", "1m", "m", "--", "true"), 64);
-    assert_non_null(strstr(err_of(&last), "at most 419 ms"));
-    assert_int_equal(RUN("--url", "zookeeper://127.0.0.1:1?session-timeout=1ms", "run", "m", "--", "true"), 64);
-    assert_non_null(strstr(err_of(&last), "a session-timeout of 1 ms leaves no time"));
+    assert_non_null(strstr(err_of(&last), "at most 425 ms"));
+    assert_int_equal(RUN("--url", "zookeeper://127.0.0.1:1?session-timeout=9s", "run", "--grace", "1m", "m", "true"),
+                     64);
+    assert_non_null(strstr(err_of(&last), "with a session of 9000 ms at most 2750 ms do"));
+    assert_int_equal(RUN("--url", "memory://x?ttl=10ms&transition=0ms", "run", "m", "--", "true"), 64);
+    assert_non_null(strstr(err_of(&last), "there is no time to stop a command in"));
     assert_int_equal(RUN("--url", "nosuch://x", "run", "m", "--", "true"), 78);
     assert_int_equal(RUN("run", "", "--", "true"), 78);
 }
@@ -45,8 +48,28 @@ static void wrong_use_is_explained(void **state)
 static void the_longest_grace_fits(void **state)
 {
     (void)state;
-    assert_int_equal(RUN("run", "--grace", "419ms", "m", "--", "true"), 0);
-    assert_int_equal(RUN("run", "--grace", "420ms", "m", "--", "true"), 64);
+    char url[500];
+    assert_int_equal(RUN("run", "--grace", "425ms", "m", "--", "true"), 0);
+    assert_int_equal(RUN("run", "--grace", "426ms", "m", "--", "true"), 64);
+    snprintf(url, sizeof url, "sqlite://%s", in_dir("store.db"));
+    setenv("SIMBA_URL", url, 1); /* the usual lease */
+    assert_int_equal(RUN("run", "--grace", "3s", "m", "--", "true"), 0);
+    assert_int_equal(RUN("run", "--grace", "3001ms", "m", "--", "true"), 64);
+    assert_non_null(strstr(err_of(&last), "at most 3000 ms"));
+}
+
+/* 1 is the command's own: what keeps it from being run has other codes. */
+static void failures_have_codes_of_their_own(void **state)
+{
+    (void)state;
+    char url[500];
+    assert_int_equal(RUN("--url", "sqlite:///sys/store.db", "run", "m", "--", "true"), 77);
+    assert_non_null(strstr(err_of(&last), "Permission denied"));
+    snprintf(url, sizeof url, "sqlite://%s", in_dir("text"));
+    write_file(in_dir("text"), "this is a file, but no database, and long enough to be told from an empty one\n");
+    assert_int_equal(RUN("--url", url, "run", "m", "--", "true"), 78);
+    assert_int_equal(RUN("demo", "--url", "redis://127.0.0.1:1"), 69);
+    assert_int_equal(RUN("run", "m", "--", "sh", "-c", "exit 1"), 1);
 }
 
 /* What the command is told about its lease. */
@@ -57,6 +80,37 @@ static void environment_names_the_lease(void **state)
     assert_int_equal(RUN("--id", "me", "run", "m x", "--", "sh", "-c", "echo $SIMBA_MUTEX,$SIMBA_ID,$SIMBA_TOKEN"), 0);
     unsetenv("SIMBA_TOKEN");
     assert_memory_equal(out_of(&last), "m x,me,1", 8);
+}
+
+/* The store's password is not for the command, unless that is asked for. A simba in the command finds the store all the
+ * same. */
+static void passwords_are_kept_from_the_command(void **state)
+{
+    (void)state;
+    char config[600];
+    char url[500];
+    snprintf(url, sizeof url, "sqlite://%s", in_dir("store.db"));
+    snprintf(config, sizeof config, "simba.sqlite.url = %s\nsimba.sqlite.password-env = HUSH\n", url);
+    write_file(in_dir("simba.conf"), config);
+    setenv("SIMBA_PASSWORD", "secret-1", 1);
+    setenv("HUSH", "secret-2", 1);
+    setenv("SIMBA_URL", "", 1);
+    assert_int_equal(RUN("--config", in_dir("simba.conf"), "run", "m", "--", "env"), 0);
+    assert_null(strstr(out_of(&last), "secret"));
+    setenv("SIMBA_URL", "redis://me:secret-3@host/1?ttl=9s", 1);
+    assert_int_equal(RUN("--url", url, "run", "m", "--", "env"), 0);
+    assert_null(strstr(out_of(&last), "secret-1"));
+    assert_null(strstr(out_of(&last), "secret-3"));
+    assert_non_null(strstr(out_of(&last), "\nSIMBA_URL=redis://me@host/1?ttl=9s\n"));
+    setenv("SIMBA_URL", "redis://:secret-3@host", 1);
+    assert_int_equal(RUN("--url", url, "run", "m", "--", "env"), 0);
+    assert_non_null(strstr(out_of(&last), "\nSIMBA_URL=redis://host\n"));
+    assert_int_equal(RUN("--url", url, "run", "--keep-password", "m", "--", "env"), 0);
+    assert_non_null(strstr(out_of(&last), "secret-1"));
+    assert_non_null(strstr(out_of(&last), "secret-2"));
+    assert_non_null(strstr(out_of(&last), "secret-3"));
+    unsetenv("SIMBA_PASSWORD");
+    unsetenv("HUSH");
 }
 
 /* Input reaches the command, and very long arguments and environments do. */
@@ -100,6 +154,14 @@ static void an_ignored_sigchld_does_no_harm(void **state)
     assert_int_equal(finish(&p), 7);
 }
 
+/* A command may take longer than a lease: that is renewed, and the watchdog knows. */
+static void a_long_command_is_left_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("run", "m", "--", "sleep", "2.5"), 0);
+    assert_string_equal(err_of(&last), "");
+}
+
 /* Somebody else has it: 75 and a line that says who. */
 static void a_taken_mutex_is_not_obtained(void **state)
 {
@@ -126,6 +188,32 @@ static void a_waiter_comes_next(void **state)
     assert_int_equal(finish(&first), 0);
     await_file(in_dir("next"));
     assert_int_equal(finish(&second), 0);
+}
+
+/* A person at a terminal hears within a second for whom it waits, and for how long that lease lasts; in a pipe nothing is
+ * said. With -v the library says what it does. */
+static void waiting_is_said_at_a_terminal(void **state)
+{
+    (void)state;
+    process holder = START("--id", "holder", "-v", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
+    await_file(in_dir("held"));
+    assert_non_null(strstr(err_of(&holder), "info: contends for m; id=holder"));
+    assert_non_null(strstr(err_of(&holder), "info: the store answers; url=sqlite://"));
+    assert_non_null(strstr(err_of(&holder), "info: leads m; id=holder token="));
+    assert_int_equal(RUN("-v", "--id", "me", "run", "--wait", "50ms", "m", "--", "true"), 75);
+    assert_non_null(strstr(err_of(&last), "info: waits for m; id=me owner=holder left_ms="));
+    assert_int_equal(RUN("run", "--wait", "1500ms", "m", "--", "true"), 75);
+    assert_null(strstr(err_of(&last), "waiting for"));
+    const int64_t started_ns = now_ns();
+    terminal run = START_ON_TERMINAL("run", "m", "--", "true");
+    terminal elect = START_ON_TERMINAL("elect", "m");
+    await_shown(&run, "simba run: waiting for m, which is owned by holder for another ");
+    await_shown(&elect, "simba elect: waiting for m, which is owned by holder for another ");
+    assert_true(now_ns() - started_ns < INT64_C(5000000000));
+    assert_int_equal(write(elect.fd, "\003", 1), 1);
+    assert_int_equal(finish_terminal(&elect), 0);
+    assert_int_equal(finish(&holder), 0);
+    assert_int_equal(finish_terminal(&run), 0);
 }
 
 /* A signal ends the wait, and nothing is run. */
@@ -288,12 +376,16 @@ int main(int argc, char **argv)
         TEST(exit_code_is_the_commands),
         TEST(wrong_use_is_explained),
         TEST(the_longest_grace_fits),
+        TEST(failures_have_codes_of_their_own),
         TEST(environment_names_the_lease),
+        TEST(passwords_are_kept_from_the_command),
         TEST(input_and_long_arguments_arrive),
         TEST(descriptors_are_passed_on),
         TEST(an_ignored_sigchld_does_no_harm),
+        TEST(a_long_command_is_left_alone),
         TEST(a_taken_mutex_is_not_obtained),
         TEST(a_waiter_comes_next),
+        TEST(waiting_is_said_at_a_terminal),
         TEST(a_signal_ends_the_wait),
         TEST(waiting_for_no_store_is_said),
         TEST(signals_are_passed_on),

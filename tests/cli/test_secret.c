@@ -137,20 +137,73 @@ static void a_wrong_one(void **state)
         skip();
     char url[96];
     snprintf(url, sizeof url, "redis://:" PASSWORD "-not@127.0.0.1:%d", redis.port);
-    assert_int_equal(RUN("-v", "-v", "--url", url, "run", "--wait", "5s", "m", "--", "true"), 1);
+    assert_int_equal(RUN("-v", "-v", "--url", url, "run", "--wait", "5s", "m", "--", "true"), 77);
     assert_non_null(strstr(err_of(&last), "password"));
     assert_not_said(&last);
-    assert_int_equal(RUN("--url", bare_url, "run", "--wait", "5s", "m", "--", "true"), 1);
+    assert_int_equal(RUN("--url", bare_url, "run", "--wait", "5s", "m", "--", "true"), 77);
     assert_non_null(strstr(err_of(&last), "password"));
-    assert_int_equal(RUN("doctor", "--url", url), 1);
+    assert_int_equal(RUN("doctor", "--url", url), 77);
     assert_non_null(strstr(out_of(&last), "Check the user, the password"));
     assert_not_said(&last);
+}
+
+/* The watchdog of a run that was killed gives the mutex back, and for that has the password too. */
+static void for_a_killed_run(void **state)
+{
+    (void)state;
+    if (!running)
+        skip();
+    process p =
+        START("--url", full_url, "run", "killed", "--", "sh", "-c", "echo > \"$0\"; exec sleep 1000", in_dir("on"));
+    await_file(in_dir("on"));
+    const pid_t watchdog = child_of(p.pid);
+    kill(p.pid, SIGKILL);
+    assert_int_equal(finish(&p), 1000 + SIGKILL);
+    assert_not_in_process_list();
+    await_death(watchdog);
+    assert_int_equal(RUN("--url", full_url, "run", "--no-wait", "killed", "--", "true"), 0);
+    assert_not_said(&p);
+}
+
+/* A long one works from wherever it comes, and one that is too long fails from there with words. */
+static void a_long_one(void **state)
+{
+    (void)state;
+    if (!running)
+        skip();
+    static char secret[6001];
+    static char url[2100];
+    memset(secret, 'x', 1500);
+    secret[1500] = '\0';
+    server other;
+    server_init(&other);
+    assert_true(server_start_redis(&other, (const char *const[]){"--requirepass", secret, NULL}));
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", other.port);
+    setenv("SIMBA_URL", url, 1);
+    setenv("SIMBA_PASSWORD", secret, 1);
+    assert_int_equal(RUN("run", "m", "--", "true"), 0);
+    unsetenv("SIMBA_PASSWORD");
+    write_file(in_dir("password"), secret);
+    setenv("SIMBA_PASSWORD_FILE", in_dir("password"), 1);
+    assert_int_equal(RUN("run", "m", "--", "true"), 0);
+    memset(secret, 'x', 6000);
+    write_file(in_dir("password"), secret);
+    assert_int_equal(RUN("run", "m", "--", "true"), 78);
+    unsetenv("SIMBA_PASSWORD_FILE");
+    setenv("SIMBA_PASSWORD", secret, 1);
+    assert_int_equal(RUN("run", "m", "--", "true"), 78);
+    unsetenv("SIMBA_PASSWORD");
+    server_fini(&other);
 }
 
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
-    const struct CMUnitTest tests[] = {TEST(a_url_on_the_command_line), TEST(a_url_for_the_demo), TEST(from_elsewhere),
-                                       TEST(a_wrong_one)};
+    const struct CMUnitTest tests[] = {TEST(a_url_on_the_command_line),
+                                       TEST(a_url_for_the_demo),
+                                       TEST(from_elsewhere),
+                                       TEST(a_wrong_one),
+                                       TEST(a_long_one),
+                                       TEST(for_a_killed_run)};
     return cmocka_run_group_tests_name("secret", tests, group_setup, group_teardown);
 }

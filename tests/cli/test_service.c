@@ -1,4 +1,5 @@
 /* The commands that go on: `simba schedule` and `simba elect`. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,7 @@ static void high_exit_codes_are_said(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         process p = i == 0 ? START("schedule", "--every", "10ms", "m", "--", "sh", "-c", "exit 200")
-                           : START("elect", "m", "--on-acquired", "exit 200");
+                           : START("elect", "m", "--keep-leading", "--on-acquired", "exit 200");
         await_text_in(p.err_path, "exited with 200");
         kill(p.pid, SIGTERM);
         assert_int_equal(finish(&p), 0);
@@ -97,7 +98,11 @@ static void schedule_explains_wrong_use(void **state)
 {
     (void)state;
     assert_int_equal(RUN("schedule", "m", "--", "true"), 64);
+    assert_non_null(strstr(err_of(&last), "missing"));
     assert_int_equal(RUN("schedule", "--every", "1s", "--after", "1s", "m", "--", "true"), 64);
+    assert_non_null(strstr(err_of(&last), "--every and --after contradict each other"));
+    assert_int_equal(RUN("schedule", "--every", "0s", "m", "--", "true"), 64);
+    assert_non_null(strstr(err_of(&last), "--every has to be longer than 0"));
     assert_int_equal(RUN("schedule", "--every", "1s", "m", "--", "no-such-program"), 127);
 }
 
@@ -172,6 +177,7 @@ static void elect_releases_without_a_store(void **state)
     process p = START("elect", "m", "--on-released", down, "--status-file", in_dir("status"));
     await_text_in(in_dir("status"), "leader");
     const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
+    await_text_in(p.err_path, "the lease of m cannot be renewed; leadership will be given up in ");
     await_text_in(in_dir("down"), "expired");
     assert_string_equal(contents(in_dir("status")), "follower\n");
     end_process(freezer);
@@ -179,14 +185,98 @@ static void elect_releases_without_a_store(void **state)
     assert_int_equal(finish(&p), 0);
 }
 
+/* A leader that could not do its work lets others try, and tries again itself after a lease. */
+static void elect_gives_back_what_it_cannot_use(void **state)
+{
+    (void)state;
+    char script[500];
+    snprintf(script, sizeof script, "echo >> %s; test $(wc -l < %s) -gt 1", in_dir("tries"), in_dir("tries"));
+    process one = START("elect", "m", "--on-acquired", script, "--on-released", "echo $SIMBA_REASON >&2");
+    await_text_in(one.err_path, "failed; leadership of m is given back");
+    await_text_in(one.out_path, "released m");
+    await_text_in(one.err_path, "\nstopped\n");
+    assert_int_equal(RUN("run", "--wait", "10s", "m", "--", "true"), 0);
+    await_lines_in(in_dir("tries"), 2);
+    await_lines_in(one.out_path, 3);
+    assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 75); /* this time it did */
+    kill(one.pid, SIGTERM);
+    assert_int_equal(finish(&one), 0);
+
+    process two = START("elect", "m", "--keep-leading", "--on-acquired", "exit 3");
+    await_text_in(two.err_path, "exited with 3");
+    assert_int_equal(RUN("run", "--no-wait", "m", "--", "true"), 75);
+    kill(two.pid, SIGTERM);
+    assert_int_equal(finish(&two), 0);
+}
+
+/* The status file: a folder that is not there is said at once, and a link that somebody has put in the way is replaced,
+ * not followed. */
+static void elect_status_file_is_its_own(void **state)
+{
+    (void)state;
+    char link[500];
+    assert_int_equal(RUN("elect", "m", "--status-file", in_dir("no/such/status")), 78);
+    assert_non_null(strstr(err_of(&last), "No such file"));
+    assert_string_equal(out_of(&last), "");
+    assert_int_equal(RUN("elect", "m", "--status-file", "/sys/status"), 77);
+
+    write_file(in_dir("precious"), "precious\n");
+    process p = START("elect", "m", "--status-file", in_dir("status"));
+    snprintf(link, sizeof link, "%s.%d", in_dir("status"), (int)p.pid);
+    await_text_in(in_dir("status"), "leader");
+    char *before = strdup(contents(in_dir("status")));
+    assert_non_null(before);
+    if (symlink(in_dir("precious"), link) < 0)
+        assert_int_equal(errno, EEXIST); /* it was just being written */
+    const int64_t until_ns = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    while (strcmp(before, contents(in_dir("status"))) == 0)
+        assert_true(now_ns() < until_ns);
+    free(before);
+    assert_string_equal(contents(in_dir("precious")), "precious\n");
+    kill(p.pid, SIGTERM);
+    assert_int_equal(finish(&p), 0);
+}
+
+/* It was asked to end, and is frozen while --on-released runs: the command is dead before the lease ends in the store. */
+static void elect_frozen_while_it_releases(void **state)
+{
+    (void)state;
+    char url[500];
+    char down[1000];
+    snprintf(url, sizeof url, "sqlite://%s?ttl=1s&transition=4s", in_dir("store.db"));
+    setenv("SIMBA_URL", url, 1);
+    snprintf(down, sizeof down, "exec '%s' beat '%s'", helper, in_dir("beat"));
+    process p = START("elect", "m", "--on-released", down, "--status-file", in_dir("status"));
+    await_text_in(in_dir("status"), "leader");
+    kill(p.pid, SIGTERM);
+    await_file(in_dir("beat"));
+    kill(p.pid, SIGSTOP);
+    const int64_t end_ns = lease_end_ns("m");
+    assert_true(end_ns > now_ns());
+    await_time(end_ns);
+    assert_true(number_in(in_dir("beat")) < end_ns - 50000000);
+    kill(p.pid, SIGCONT);
+    assert_int_equal(finish(&p), 0);
+}
+
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(schedule_runs_again_and_again),     TEST(schedule_begins_later),          TEST(schedule_never_overlaps),
-        TEST(schedule_moves_to_the_next_leader), TEST(schedule_explains_wrong_use),    TEST(elect_tells_scripts),
-        TEST(elect_status_has_an_end),           TEST(elect_releases_without_a_store), TEST(ctrl_c_ends_it_all),
-        TEST(an_absent_store_is_said),           TEST(high_exit_codes_are_said),
+        TEST(schedule_runs_again_and_again),
+        TEST(schedule_begins_later),
+        TEST(schedule_never_overlaps),
+        TEST(schedule_moves_to_the_next_leader),
+        TEST(schedule_explains_wrong_use),
+        TEST(elect_tells_scripts),
+        TEST(elect_status_has_an_end),
+        TEST(elect_releases_without_a_store),
+        TEST(ctrl_c_ends_it_all),
+        TEST(an_absent_store_is_said),
+        TEST(elect_gives_back_what_it_cannot_use),
+        TEST(elect_status_file_is_its_own),
+        TEST(elect_frozen_while_it_releases),
+        TEST(high_exit_codes_are_said),
     };
     return cmocka_run_group_tests_name("service", tests, NULL, NULL);
 }

@@ -1,0 +1,95 @@
+/* See cgroup.h. */
+#include "child/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* Where cgroup v2 is mounted: alone, or beside the older hierarchies. */
+static const char *find_mount(void)
+{
+    static const char *const places[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+    struct statfs info;
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        if (statfs(places[i], &info) == 0 && info.f_type == CGROUP2_SUPER_MAGIC)
+            return places[i];
+    }
+    return NULL;
+}
+
+/* The group of this process, below the mount: the line "0::/path". */
+static bool find_own(char *path, size_t size)
+{
+    char line[1024];
+    bool found = false;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    while (file != NULL && !found && fgets(line, sizeof line, file) != NULL) {
+        found = strncmp(line, "0::/", 4) == 0 && strchr(line, '\n') != NULL;
+        if (found)
+            snprintf(path, size, "%.*s", (int)strcspn(line + 3, "\n"), line + 3);
+    }
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+static int open_in(const char *folder, const char *name)
+{
+    char path[1100];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return open(path, O_WRONLY | O_CLOEXEC);
+}
+
+void cgroup_make(cgroup *ret_group)
+{
+    char own[1024];
+    const char *mount = find_mount();
+    *ret_group = (cgroup){.procs = -1, .kill = -1};
+    if (mount == NULL || !find_own(own, sizeof own))
+        return;
+    const int length = snprintf(ret_group->path, sizeof ret_group->path, "%s%s/simba-%d", mount,
+                                strcmp(own, "/") == 0 ? "" : own, (int)getpid());
+    if (length >= (int)sizeof ret_group->path)
+        return;
+    rmdir(ret_group->path); /* somebody who had our number may have been killed, and have left it */
+    if (mkdir(ret_group->path, 0755) < 0)
+        return;
+    ret_group->procs = open_in(ret_group->path, "cgroup.procs");
+    ret_group->kill = open_in(ret_group->path, "cgroup.kill"); /* since Linux 5.14 */
+    if (ret_group->procs < 0 || ret_group->kill < 0) {
+        rmdir(ret_group->path);
+        cgroup_close(ret_group);
+    }
+}
+
+bool cgroup_enter(const cgroup *group)
+{
+    return group->procs >= 0 && write(group->procs, "0", 1) == 1;
+}
+
+void cgroup_kill(const cgroup *group)
+{
+    /* Should it fail, there are the other means. */
+    if (group->kill >= 0 && write(group->kill, "1", 1) < 0)
+        return;
+}
+
+void cgroup_remove(const cgroup *group)
+{
+    if (group->procs >= 0)
+        rmdir(group->path);
+}
+
+void cgroup_close(cgroup *group)
+{
+    if (group->procs >= 0)
+        close(group->procs);
+    if (group->kill >= 0)
+        close(group->kill);
+    group->procs = group->kill = -1;
+}

@@ -1,0 +1,75 @@
+/* See descendants.h. */
+#include "child/descendants.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The list is that of the calling thread. The threads of this process that have no children are not asked. */
+static int open_list(void)
+{
+    return open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+}
+
+bool descendants_are_known(void)
+{
+    struct statfs info;
+    const int fd = open_list();
+    const bool known = fd >= 0 && fstatfs(fd, &info) == 0 && info.f_type == PROC_SUPER_MAGIC;
+    if (fd >= 0)
+        close(fd);
+    return known;
+}
+
+/* A group that the child does not lead may be anybody's: every process may join any group of its session. */
+void descendants_signal_one(pid_t child, int number)
+{
+    if (getpgid(child) == child)
+        kill(-child, number);
+    else
+        kill(child, number);
+}
+
+void descendants_signal(int number)
+{
+    char text[512];
+    pid_t pid = 0;
+    ssize_t got;
+    const int fd = open_list();
+    if (fd < 0)
+        return;
+    while ((got = read(fd, text, sizeof text)) > 0) {
+        for (ssize_t i = 0; i < got; i++) {
+            if (text[i] >= '0' && text[i] <= '9') {
+                pid = pid * 10 + (text[i] - '0');
+            } else if (pid > 0) {
+                descendants_signal_one(pid, number);
+                pid = 0;
+            }
+        }
+    }
+    close(fd);
+}
+
+int descendants_kill(const cgroup *group, pid_t first)
+{
+    int found = -1;
+    for (;;) {
+        int status;
+        cgroup_kill(group);
+        /* The group that it made, also if it has left that itself. The number stays taken until it is waited for. */
+        if (first > 0 && found < 0)
+            kill(-first, SIGKILL);
+        descendants_signal(SIGKILL);
+        /* A process that dies leaves its children to us before it can be waited for: the next round has them. */
+        const pid_t pid = waitpid(-1, &status, 0);
+        if (pid < 0 && errno != EINTR)
+            return found;
+        if (pid == first && first > 0)
+            found = status;
+    }
+}

@@ -1,0 +1,34 @@
+/* What a person hears while a command waits for a mutex, or holds one that cannot be renewed. */
+#ifndef SIMBA_CLI_WAITING_H
+#define SIMBA_CLI_WAITING_H
+
+#include <simba.h>
+
+/* When to look for the first time whether there is something to say, and how often after that. */
+enum { WAITING_FIRST_MS = 700, WAITING_AGAIN_MS = 1000 };
+
+typedef struct waiting_words {
+    const char *command;
+    const char *mutex;
+    bool at_terminal; /* there is a person to read it */
+    simba_owner told; /* who it was said to be owned by */
+} waiting_words;
+
+waiting_words waiting_words_for(const char *command, const char *mutex);
+
+/* Say on standard error who owns the mutex and until when, if that was not said yet, and if it is a terminal. */
+void waiting_say(waiting_words *words, const simba_owner *owner, int64_t left_ms);
+
+typedef struct outage_words {
+    const char *command;
+    const char *mutex;
+    const char *consequence; /* "the command will be stopped" */
+    int64_t worry_ms;        /* a lease that has come down to this was to be renewed long ago */
+    bool said;
+} outage_words;
+
+/* Say on standard error that the lease cannot be renewed and what happens in `held_ms`, when `left_ms` of it are left at
+ * most; and that it could be renewed, when there are more again. Once each. */
+void outage_look(outage_words *words, int64_t left_ms, int64_t held_ms);
+
+#endif
