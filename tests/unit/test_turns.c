@@ -37,7 +37,9 @@ static struct {
     atomic_bool running;   /* and runs */
     pthread_t answered_on; /* the thread that did */
     atomic_uint submitted;
-    uint64_t nonce; /* of the latest ACQUIRE */
+    atomic_uint reads;       /* of what came by the watch */
+    atomic_int reads_before; /* the deadline; -1: it has not come yet */
+    uint64_t nonce;          /* of the latest ACQUIRE */
 } stage;
 
 static void answer(void)
@@ -50,7 +52,7 @@ static void answer(void)
     memset(&request->reply, 0, sizeof request->reply);
     request->reply.outcome = SIMBA_MINE;
     request->reply.now_ms = 1000;
-    if (request->op == SIMBA_OP_ACQUIRE) {
+    if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW) {
         snprintf(request->reply.owner.id, sizeof request->reply.owner.id, "%s", request->id);
         request->reply.owner.token = 1;
         request->reply.owner.ttl_at_ms = request->reply.owner.transition_at_ms = INT64_MAX;
@@ -80,8 +82,10 @@ static void on_watch(simba_watch *watch, unsigned events)
 {
     char bytes[64];
     (void)events;
-    while (read(watch->fd, bytes, sizeof bytes) > 0)
+    while (read(watch->fd, bytes, sizeof bytes) > 0) {
+        atomic_fetch_add(&stage.reads, 1);
         answer();
+    }
 }
 
 static int stage_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
@@ -223,6 +227,14 @@ static bool is_led(void)
     const bool led = client->led_for != NULL;
     simba__leave(client);
     return led;
+}
+
+static bool is_answered(void)
+{
+    simba__enter(client);
+    const bool answered = stage.request == NULL;
+    simba__leave(client);
+    return answered;
 }
 
 static simba_locker *locker_of(const char *mutex)
@@ -385,6 +397,33 @@ static void *close_client(void *back)
     return NULL;
 }
 
+static void on_deadline(simba_timer *timer, simba_local now)
+{
+    (void)timer, (void)now;
+    atomic_store(&stage.reads_before, (int)atomic_load(&stage.reads));
+}
+
+/* A thread is told of an answer, and held up before it can read it. Somebody else reads it before a deadline has passed. */
+static void an_answer_is_looked_for_before_a_deadline(void **state)
+{
+    (void)state;
+    simba_timer timer = {.fire = on_deadline};
+    open_stage("stage://x", BY_WATCH);
+    atomic_store(&stage.reads, 0);
+    atomic_store(&stage.reads_before, -1);
+    simba__enter(client);
+    assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
+    simba__reactor_ring(&client->reactor);
+    usleep(20000); /* the keeper has come, and waits for its turn */
+    assert_int_equal(write(stage.ends[1], "x", 1), 1);
+    assert_int_equal(simba__reactor_wait(&client->reactor, 0).count, 1); /* and nothing becomes of that */
+    stage.host->timer_set(stage.host, &timer, client->now);
+    simba__leave(client);
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.reads_before) >= 0));
+    assert_int_equal(atomic_load(&stage.reads_before), 1);
+    close_stage();
+}
+
 /* Closing waits for the one that leads to be out of there, though its call may have been answered already. */
 static void closing_waits_for_who_leads(void **state)
 {
@@ -424,6 +463,32 @@ static void a_session_ends_here_first(void **state)
     stage.host->push(stage.host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
     assert_int_equal(atomic_load(&client->session_until_ns), 0);
     simba__leave(client);
+    close_stage();
+}
+
+/* A push for one incarnation reaches that one, and no other. */
+static void a_push_is_for_one_nonce(void **state)
+{
+    (void)state;
+    open_stage("sessions://x", BY_JOB);
+    simba_locker *locker = locker_of("orders");
+    simba__enter(client);
+    stage.host->session(stage.host, client->now, 10000);
+    simba__leave(client);
+    assert_int_equal(simba_locker_acquire(locker, LONG_MS, NULL), 0);
+    const simba_push changed = {.kind = SIMBA_PUSH_CHANGED};
+    const unsigned before = atomic_load(&stage.submitted);
+    simba__enter(client);
+    stage.host->push_to(stage.host, "orders", stage.nonce + 1, &changed);
+    simba__leave(client);
+    assert_int_equal(atomic_load(&stage.submitted), before);
+    simba__enter(client);
+    stage.host->push_to(stage.host, "orders", stage.nonce, &changed);
+    simba__leave(client);
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.submitted) > before)); /* it looks what has become of it */
+    assert_true(REF_WITHIN(LONG_MS, is_answered()));
+    assert_int_equal(simba_locker_release(locker, NULL), 0);
+    simba_locker_free(locker);
     close_stage();
 }
 
@@ -469,8 +534,10 @@ int main(void)
         cmocka_unit_test(who_leads_is_rung),
         cmocka_unit_test(a_wake_is_heard),
         cmocka_unit_test(a_bell_that_is_not_heeded),
+        cmocka_unit_test(an_answer_is_looked_for_before_a_deadline),
         cmocka_unit_test(closing_waits_for_who_leads),
         cmocka_unit_test(a_session_ends_here_first),
+        cmocka_unit_test(a_push_is_for_one_nonce),
         cmocka_unit_test(our_threads_take_no_signals),
     };
     if (simba_backend_register(&leases) != 0 || simba_backend_register(&sessions) != 0)
