@@ -45,14 +45,17 @@ void simba__keeper_take(simba_client *client, const simba__arrivals *arrivals)
 
 void simba__keeper_arm(simba_client *client)
 {
+    const simba_local before = client->reactor.armed;
     if (!simba__reactor_arm(&client->reactor, simba__timers_earliest(&client->timers)))
         simba__log(client, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
+    if (client->keeper.aside && client->reactor.armed.ns < before.ns)
+        pthread_cond_signal(&client->keeper.hushed); /* it has to wait less long */
 }
 
 /* --- the thread ------------------------------------------------------------------------------------ */
 
 /* In a turn. The bell wakes all who wait. It is for the one who leads, if there is one, and goes on ringing until that one
- * has come; meanwhile waiting at the reactor would not be waiting. The deadlines are kept here as well. */
+ * has come; meanwhile waiting at the reactor would not be waiting. The timer is kept here as well. */
 static void heed_bell(simba_client *client)
 {
     simba__keeper *keeper = &client->keeper;
@@ -63,8 +66,8 @@ static void heed_bell(simba_client *client)
     client->reactor.rung = true;
     keeper->aside = true;
     while (client->reactor.rung && client->led_for)
-        if (!simba__turn_wait(client, &keeper->hushed, simba__timers_earliest(&client->timers)))
-            run_timers(client);
+        if (!simba__turn_wait(client, &keeper->hushed, client->reactor.armed))
+            simba__keeper_take(client, &(simba__arrivals){.timer = true});
     keeper->aside = false;
 }
 

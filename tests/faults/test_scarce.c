@@ -35,6 +35,7 @@ static bool may(void)
     })
 #define OR_FAIL(error, call) (may() ? (call) : (errno = (error), -1))
 
+/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): their names there begin with two underscores. */
 int epoll_create1(int flags)
 {
     return OR_FAIL(EMFILE, REAL(epoll_create1)(flags));
@@ -72,6 +73,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(v
 {
     return may() ? REAL(pthread_create)(thread, attr, run, arg) : EAGAIN;
 }
+
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
 
 /* --- the stores ---------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,546 @@
+/* The runtime under a store of the test's own, which answers when and where it is told to: who runs what on which thread, and
+ * who is woken by what. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/cm.h"
+#include "lib/referee.h"
+#include "runtime/client.h"
+#include "util/clock.h"
+
+#define LONG_MS ref_scaled_ms(10000) /* for what must happen */
+#define SOON_MS ref_scaled_ms(500)   /* for what must not wait for anything */
+
+/* --- the store -------------------------------------------------------------------------------------------- */
+
+typedef enum means {
+    BY_JOB,   /* that somebody has to run */
+    BY_WATCH, /* that somebody has to read */
+    BY_WAKE,  /* when another thread has called wake */
+} means;
+
+static struct {
+    simba_host *host;
+    means means;
+    simba_request *request; /* to be answered */
+    simba_job job;
+    simba_watch watch;
+    int ends[2];
+    bool slow;             /* the job takes until… */
+    atomic_bool released;  /* …this */
+    atomic_bool running;   /* and runs */
+    pthread_t answered_on; /* the thread that did */
+    atomic_uint submitted;
+    atomic_uint reads;       /* of what came by the watch */
+    atomic_int reads_before; /* the deadline; -1: it has not come yet */
+    uint64_t nonce;          /* of the latest ACQUIRE */
+} stage;
+
+static void answer(void)
+{
+    simba_request *request = stage.request;
+    stage.request = NULL;
+    stage.answered_on = pthread_self();
+    if (!request)
+        return;
+    memset(&request->reply, 0, sizeof request->reply);
+    request->reply.outcome = SIMBA_MINE;
+    request->reply.now_ms = 1000;
+    if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW) {
+        snprintf(request->reply.owner.id, sizeof request->reply.owner.id, "%s", request->id);
+        request->reply.owner.token = 1;
+        request->reply.owner.ttl_at_ms = request->reply.owner.transition_at_ms = INT64_MAX;
+    }
+    stage.host->complete(stage.host, request);
+}
+
+static void run_job(simba_job *job)
+{
+    (void)job;
+    atomic_store(&stage.running, true);
+    stage.answered_on = pthread_self();
+    while (stage.slow && !atomic_load(&stage.released))
+        usleep(1000);
+    atomic_store(&stage.running, false);
+}
+
+static void job_done(simba_job *job)
+{
+    (void)job;
+    const pthread_t ran_on = stage.answered_on;
+    answer();
+    stage.answered_on = ran_on;
+}
+
+static void on_watch(simba_watch *watch, unsigned events)
+{
+    char bytes[64];
+    (void)events;
+    while (read(watch->fd, bytes, sizeof bytes) > 0) {
+        atomic_fetch_add(&stage.reads, 1);
+        answer();
+    }
+}
+
+static int stage_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
+{
+    (void)self, (void)url, (void)err;
+    stage.host = host;
+    stage.request = NULL;
+    stage.slow = false;
+    stage.job = (simba_job){.run = run_job, .done = job_done};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stage.ends) != 0)
+        return SIMBA_ESYSTEM;
+    stage.watch = (simba_watch){.ready = on_watch, .fd = stage.ends[0], .interest = SIMBA_READABLE, .answers = true};
+    return stage.means == BY_WATCH ? host->watch_add(host, &stage.watch) : 0;
+}
+
+static void stage_submit(void *self, simba_request *request)
+{
+    (void)self;
+    stage.request = request;
+    if (request->op == SIMBA_OP_ACQUIRE)
+        stage.nonce = request->nonce;
+    if (stage.means == BY_JOB)
+        stage.host->work(stage.host, &stage.job);
+    if (stage.means == BY_JOB && request->op == SIMBA_OP_RELEASE)
+        stage.slow = false;
+    atomic_fetch_add(&stage.submitted, 1);
+}
+
+static void stage_woken(void *self)
+{
+    (void)self;
+    if (stage.means == BY_WAKE)
+        answer();
+}
+
+static int stage_watch(void *self, simba_topic *topic)
+{
+    (void)self, (void)topic;
+    return 0;
+}
+
+static void stage_unwatch(void *self, simba_topic *topic)
+{
+    (void)self, (void)topic;
+}
+
+static void stage_close(void *self)
+{
+    (void)self;
+    stage.host->watch_remove(stage.host, &stage.watch);
+    if (stage.request)
+        (stage.host->fail)(stage.host, stage.request, SIMBA_ECANCELED, "stage: closes");
+    stage.host->closed(stage.host);
+}
+
+static void stage_nothing(void *self)
+{
+    (void)self;
+}
+
+static void stage_fini(void *self)
+{
+    (void)self;
+    close(stage.ends[0]);
+    close(stage.ends[1]);
+}
+
+static int64_t stage_session_ms(void *self)
+{
+    (void)self;
+    return 10000;
+}
+
+static const char *const lease_schemes[] = {"stage", NULL};
+static const char *const session_schemes[] = {"sessions", NULL};
+#define TABLE                                                                                                          \
+    .version = SIMBA_BACKEND_VERSION, .instance_size = 1, .workers = 1, .init = stage_init, .submit = stage_submit,    \
+    .flush = stage_nothing, .watch = stage_watch, .unwatch = stage_unwatch, .woken = stage_woken,                      \
+    .close = stage_close, .fini = stage_fini
+static const simba_backend leases = {TABLE, .schemes = lease_schemes, .caps = SIMBA_CAP_LIST};
+static const simba_backend sessions = {TABLE, .schemes = session_schemes, .caps = SIMBA_CAP_SESSION | SIMBA_CAP_PUSH,
+                                       .session_ms = stage_session_ms};
+
+/* --- the application --------------------------------------------------------------------------------------- */
+
+static simba_client *client;
+
+static void open_stage(const char *url, means how)
+{
+    simba_error err = {0};
+    ref_watchdog(60);
+    stage.means = how;
+    atomic_store(&stage.submitted, 0);
+    atomic_store(&stage.released, false);
+    if (simba_client_open(url, NULL, &err, &client) < 0)
+        fail_msg("%s", err.text);
+}
+
+static void close_stage(void)
+{
+    assert_int_equal(simba_client_close(client), 0);
+    assert_int_equal(ref_complaints(), 0);
+    ref_watchdog(0);
+}
+
+/* A call without a limit, on a thread of its own. */
+typedef struct caller {
+    pthread_t thread;
+    simba_locker *locker; /* NULL: force_release */
+    int rc;
+    atomic_bool back;
+} caller;
+
+static void *call(void *arg)
+{
+    caller *c = arg;
+    c->rc = c->locker ? simba_locker_acquire(c->locker, -1, NULL) : simba_client_force_release(client, "orders", NULL);
+    atomic_store(&c->back, true);
+    return NULL;
+}
+
+static void begin_call(caller *c, simba_locker *locker)
+{
+    const unsigned before = atomic_load(&stage.submitted);
+    *c = (caller){.locker = locker};
+    assert_int_equal(pthread_create(&c->thread, NULL, call, c), 0);
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.submitted) > before));
+}
+
+static void assert_back_soon(caller *c)
+{
+    assert_true(REF_WITHIN(SOON_MS, atomic_load(&c->back)));
+    pthread_join(c->thread, NULL);
+}
+
+static bool is_led(void)
+{
+    simba__enter(client);
+    const bool led = client->led_for != NULL;
+    simba__leave(client);
+    return led;
+}
+
+static bool is_answered(void)
+{
+    simba__enter(client);
+    const bool answered = stage.request == NULL;
+    simba__leave(client);
+    return answered;
+}
+
+static simba_locker *locker_of(const char *mutex)
+{
+    simba_locker *locker = NULL;
+    assert_int_equal(simba_locker_new(client, mutex, NULL, NULL, &locker), 0);
+    return locker;
+}
+
+/* --- jobs -------------------------------------------------------------------------------------------------- */
+
+/* Who waits without a limit runs a long job itself, but not a patient one. Who can be called off runs only a brief one. */
+static void jobs_are_run_by_whom_they_may_keep(void **state)
+{
+    (void)state;
+    static const simba_job_length lengths[] = {SIMBA_JOB_BRIEF, SIMBA_JOB_LONG, SIMBA_JOB_PATIENT};
+    open_stage("stage://x", BY_JOB);
+    simba_locker *locker = locker_of("orders");
+    for (size_t i = 0; i < 3; i++) {
+        stage.job.length = lengths[i];
+        assert_int_equal(simba_client_force_release(client, "orders", NULL), 0);
+        assert_int_equal(pthread_equal(stage.answered_on, pthread_self()) != 0, lengths[i] < SIMBA_JOB_PATIENT);
+        assert_int_equal(simba_locker_acquire(locker, LONG_MS, NULL), 0);
+        assert_int_equal(pthread_equal(stage.answered_on, pthread_self()) != 0, lengths[i] == SIMBA_JOB_BRIEF);
+        assert_int_equal(simba_locker_release(locker, NULL), 0);
+        assert_int_equal(pthread_equal(stage.answered_on, pthread_self()) != 0, lengths[i] < SIMBA_JOB_PATIENT);
+    }
+    simba_locker_free(locker);
+    close_stage();
+}
+
+/* A job that does not come back keeps nobody who has a limit, or is cancelled. */
+static void a_limit_holds_beside_a_job(void **state)
+{
+    (void)state;
+    caller c;
+    open_stage("stage://x", BY_JOB);
+    stage.job.length = SIMBA_JOB_LONG;
+    stage.slow = true;
+    simba_locker *locker = locker_of("orders");
+    begin_call(&c, locker);
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.running)));
+    assert_int_equal(simba_locker_cancel(locker), 0);
+    assert_back_soon(&c);
+    assert_int_equal(c.rc, SIMBA_ECANCELED);
+    assert_true(atomic_load(&stage.running));
+    atomic_store(&stage.released, true);
+    simba_locker_free(locker);
+    close_stage();
+}
+
+/* --- the reactor -------------------------------------------------------------------------------------------- */
+
+/* Who waits for an answer reads it itself, unless the keeper happens to have come to wait after it. */
+static void an_answer_is_read_by_who_waits(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 20 };
+    caller c;
+    int by_itself = 0;
+    open_stage("stage://x", BY_WATCH);
+    for (int i = 0; i < ROUNDS; i++) {
+        begin_call(&c, NULL);
+        assert_true(REF_WITHIN(LONG_MS, is_led()));
+        usleep(2000); /* it is about to wait */
+        assert_int_equal(write(stage.ends[1], "x", 1), 1);
+        assert_back_soon(&c);
+        by_itself += pthread_equal(stage.answered_on, c.thread) != 0;
+    }
+    assert_true(by_itself > ROUNDS / 2);
+    close_stage();
+}
+
+/* Who waits there is told of what comes about elsewhere: by another thread's turn, and by a wake. */
+static void who_leads_is_rung(void **state)
+{
+    (void)state;
+    caller c;
+    open_stage("stage://x", BY_WATCH);
+    begin_call(&c, NULL);
+    assert_true(REF_WITHIN(LONG_MS, is_led()));
+    simba__enter(client);
+    answer();
+    simba__leave(client);
+    assert_back_soon(&c);
+    stage.means = BY_WAKE;
+    begin_call(&c, NULL);
+    assert_true(REF_WITHIN(LONG_MS, is_led()));
+    stage.host->wake(stage.host);
+    assert_back_soon(&c);
+    close_stage();
+}
+
+/* And so is somebody if nobody waits there but the keeper. */
+static void a_wake_is_heard(void **state)
+{
+    (void)state;
+    caller c;
+    open_stage("stage://x", BY_WAKE);
+    for (int i = 0; i < 3; i++) {
+        begin_call(&c, NULL);
+        stage.host->wake(stage.host);
+        assert_back_soon(&c);
+    }
+    close_stage();
+}
+
+static int64_t cpu_ms(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 +
+           (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
+}
+
+static void on_timer(simba_timer *timer, simba_local now)
+{
+    (void)timer, (void)now;
+    answer();
+}
+
+/* The one that leads is held up while the bell rings for it. The keeper does not spin meanwhile, and keeps the deadlines. */
+static void a_bell_that_is_not_heeded(void **state)
+{
+    (void)state;
+    simba_timer timer = {.fire = on_timer};
+    pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    open_stage("stage://x", BY_WATCH);
+    simba__enter(client);
+    assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
+    client->led_for = &never;
+    simba__turn_signal(client, &never);
+    simba__leave(client);
+    assert_true(REF_WITHIN(LONG_MS, ({
+                               simba__enter(client);
+                               const bool aside = client->keeper.aside;
+                               simba__leave(client);
+                               aside;
+                           })));
+    const int64_t before_ms = cpu_ms();
+    usleep(200000);
+    assert_true(cpu_ms() - before_ms < 100);
+    caller c; /* follows, since there is one that leads */
+    begin_call(&c, NULL);
+    simba__enter(client);
+    stage.host->timer_set(stage.host, &timer, client->now);
+    simba__leave(client);
+    assert_back_soon(&c);
+    simba__enter(client);
+    client->led_for = NULL;
+    pthread_cond_signal(&client->keeper.hushed);
+    simba__leave(client);
+    close_stage();
+}
+
+static void *close_client(void *back)
+{
+    assert_int_equal(simba_client_close(client), 0);
+    atomic_store((atomic_bool *)back, true);
+    return NULL;
+}
+
+static void on_deadline(simba_timer *timer, simba_local now)
+{
+    (void)timer, (void)now;
+    atomic_store(&stage.reads_before, (int)atomic_load(&stage.reads));
+}
+
+/* A thread is told of an answer, and held up before it can read it. Somebody else reads it before a deadline has passed. */
+static void an_answer_is_looked_for_before_a_deadline(void **state)
+{
+    (void)state;
+    simba_timer timer = {.fire = on_deadline};
+    open_stage("stage://x", BY_WATCH);
+    atomic_store(&stage.reads, 0);
+    atomic_store(&stage.reads_before, -1);
+    simba__enter(client);
+    assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
+    simba__reactor_ring(&client->reactor);
+    usleep(20000); /* the keeper has come, and waits for its turn */
+    assert_int_equal(write(stage.ends[1], "x", 1), 1);
+    assert_int_equal(simba__reactor_wait(&client->reactor, 0).count, 1); /* and nothing becomes of that */
+    stage.host->timer_set(stage.host, &timer, client->now);
+    simba__leave(client);
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.reads_before) >= 0));
+    assert_int_equal(atomic_load(&stage.reads_before), 1);
+    close_stage();
+}
+
+/* Closing waits for the one that leads to be out of there, though its call may have been answered already. */
+static void closing_waits_for_who_leads(void **state)
+{
+    (void)state;
+    pthread_t closer;
+    atomic_bool back = false;
+    pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    open_stage("stage://x", BY_WATCH);
+    simba__enter(client);
+    client->led_for = &never;
+    simba__leave(client);
+    assert_int_equal(pthread_create(&closer, NULL, close_client, &back), 0);
+    assert_true(REF_WITHIN(LONG_MS, client->closing));
+    assert_false(REF_WITHIN(50, atomic_load(&back)));
+    simba__enter(client);
+    client->led_for = NULL;
+    pthread_cond_broadcast(&client->changed);
+    simba__leave(client);
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&back)));
+    pthread_join(closer, NULL);
+    ref_watchdog(0);
+}
+
+/* --- sessions ------------------------------------------------------------------------------------------------ */
+
+/* A session ends here before it can have ended there: counted from the sign of life, and less by the drift of clocks. */
+static void a_session_ends_here_first(void **state)
+{
+    (void)state;
+    open_stage("sessions://x", BY_JOB);
+    simba__enter(client);
+    const simba_local from = {client->now.ns - 3000 * SIMBA__NS_PER_MS};
+    stage.host->session(stage.host, from, 10000);
+    const int64_t left_ns = atomic_load(&client->session_until_ns) - from.ns;
+    assert_true(left_ns <= 9900 * SIMBA__NS_PER_MS); /* one percent */
+    assert_true(left_ns > 9000 * SIMBA__NS_PER_MS);
+    stage.host->push(stage.host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
+    assert_int_equal(atomic_load(&client->session_until_ns), 0);
+    simba__leave(client);
+    close_stage();
+}
+
+/* A push for one incarnation reaches that one, and no other. */
+static void a_push_is_for_one_nonce(void **state)
+{
+    (void)state;
+    open_stage("sessions://x", BY_JOB);
+    simba_locker *locker = locker_of("orders");
+    simba__enter(client);
+    stage.host->session(stage.host, client->now, 10000);
+    simba__leave(client);
+    assert_int_equal(simba_locker_acquire(locker, LONG_MS, NULL), 0);
+    const simba_push changed = {.kind = SIMBA_PUSH_CHANGED};
+    const unsigned before = atomic_load(&stage.submitted);
+    simba__enter(client);
+    stage.host->push_to(stage.host, "orders", stage.nonce + 1, &changed);
+    simba__leave(client);
+    assert_int_equal(atomic_load(&stage.submitted), before);
+    simba__enter(client);
+    stage.host->push_to(stage.host, "orders", stage.nonce, &changed);
+    simba__leave(client);
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.submitted) > before)); /* it looks what has become of it */
+    assert_true(REF_WITHIN(LONG_MS, is_answered()));
+    assert_int_equal(simba_locker_release(locker, NULL), 0);
+    simba_locker_free(locker);
+    close_stage();
+}
+
+/* --- threads ------------------------------------------------------------------------------------------------- */
+
+static atomic_uint signals;
+static pthread_t signalled;
+
+static void on_signal(int number)
+{
+    (void)number;
+    signalled = pthread_self();
+    atomic_fetch_add(&signals, 1);
+}
+
+/* Signals are for the application's threads. */
+static void our_threads_take_no_signals(void **state)
+{
+    (void)state;
+    open_stage("stage://x", BY_JOB);
+    sigset_t usr1;
+    sigset_t before;
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    signal(SIGUSR1, on_signal);
+    pthread_sigmask(SIG_BLOCK, &usr1, &before);
+    kill(getpid(), SIGUSR1);
+    usleep(20000);
+    assert_int_equal(atomic_load(&signals), 0); /* nobody but us could have taken it */
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    assert_int_equal(atomic_load(&signals), 1);
+    assert_true(pthread_equal(signalled, pthread_self()));
+    signal(SIGUSR1, SIG_DFL);
+    close_stage();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_are_run_by_whom_they_may_keep),
+        cmocka_unit_test(a_limit_holds_beside_a_job),
+        cmocka_unit_test(an_answer_is_read_by_who_waits),
+        cmocka_unit_test(who_leads_is_rung),
+        cmocka_unit_test(a_wake_is_heard),
+        cmocka_unit_test(a_bell_that_is_not_heeded),
+        cmocka_unit_test(an_answer_is_looked_for_before_a_deadline),
+        cmocka_unit_test(closing_waits_for_who_leads),
+        cmocka_unit_test(a_session_ends_here_first),
+        cmocka_unit_test(a_push_is_for_one_nonce),
+        cmocka_unit_test(our_threads_take_no_signals),
+    };
+    if (simba_backend_register(&leases) != 0 || simba_backend_register(&sessions) != 0)
+        return 70;
+    return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
+}
