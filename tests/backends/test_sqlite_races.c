@@ -114,9 +114,14 @@ static void test_marked_after_the_commit(void **state)
 {
     fixture *f = *state;
     open_hooked(f, &f->a);
+    simba_topic elsewhere = {.mutex = "elsewhere"};
+    open_store(f, &f->b);
+    assert_int_equal(testhost_watch(&f->b, &elsewhere), 0); /* somebody listens, so there is a mark */
     meanwhile.slot_at_commit = 1;
     assert_mine(acquire(&f->a, "orders", "a", 1));
     assert_int_equal(meanwhile.slot_at_commit, 0);
+    testhost_unwatch(&f->b, &elsewhere);
+    testhost_close(&f->b);
     testhost_close(&f->a);
 }
 

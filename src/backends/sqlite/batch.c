@@ -186,26 +186,36 @@ static int carry_out_all(simba__batch *batch)
     return 0;
 }
 
+static void mark_slots(simba__batch *batch, simba__notify *notify)
+{
+    const simba__notify_marking marking = simba__notify_begin(notify);
+    for (size_t i = 0; i < batch->count; i++) {
+        simba__effect *effect = &batch->effects[i];
+        if (effect->code == 0 && effect->marked)
+            effect->replaced = simba__notify_mark(&marking, simba__notify_slot(effect->hash), effect->marked);
+    }
+    simba__notify_end(&marking, simba__random_next(&batch->seed));
+}
+
 /* Never before the commit: whoever is woken has to find the change. */
 static void notify_others(simba__batch *batch)
 {
     simba__notify *notify = current_notify(batch);
+    bool changes = false;
     bool revokes = false;
-    size_t marks = 0;
-    for (size_t i = 0; i < batch->count; i++)
-        marks += batch->effects[i].code == 0 && batch->effects[i].marked;
-    if (marks == 0)
-        return;
-    const simba__notify_marking marking = simba__notify_begin(notify);
     simba__effect *effect = batch->effects;
     for (const simba_request *r = batch->requests; r; r = r->next, effect++) {
         if (effect->code < 0 || !effect->marked)
             continue;
-        effect->replaced = simba__notify_mark(&marking, simba__notify_slot(effect->hash), effect->marked);
+        effect->replaced = SIMBA__NOTIFY_UNSURE; /* until it is marked */
+        changes = true;
         revokes |= r->op == SIMBA_OP_FORCE_RELEASE;
     }
-    simba__notify_end(&marking, simba__random_next(&batch->seed));
-    simba__notify_ring(notify);
+    const bool heard = changes && simba__notify_is_heard(notify);
+    if (heard || revokes)
+        mark_slots(batch, notify);
+    if (heard)
+        simba__notify_ring(notify);
     if (revokes)
         simba__notify_ring_revoked(notify, simba__random_next(&batch->seed));
 }

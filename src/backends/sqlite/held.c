@@ -65,8 +65,9 @@ static void note_grant(simba__held *held, grant *g, const simba__effect *effect,
     if (!g)
         return;
     g->nonce = request->nonce;
-    /* A grant that was found again, since the reply to it was lost, is as good as its slot was when it was found. */
-    g->marked = effect->marked ? effect->marked : effect->seen;
+    /* Nothing was marked if nobody listened, or if the grant was found again, since the reply to it was lost. */
+    const bool marked = effect->marked && effect->replaced != SIMBA__NOTIFY_UNSURE;
+    g->marked = marked ? effect->marked : effect->seen;
 }
 
 void simba__held_note(simba__held *held, const simba__effect *effect, const simba_request *request)

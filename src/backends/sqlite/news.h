@@ -12,7 +12,7 @@
  *     had its lock, or before a read transaction took its snapshot. Writers mark after their commit. So whatever was
  *     marked by then had been committed before, and the transaction saw it; what is committed later is marked later,
  *     and makes the slot differ.
- *   - After a mark of our own, from the value that it replaced to the value that it wrote, for all mutexes of the slot.
+ *   - After a mark of our own (there is none if nobody else listens: the slot and `known` stay as they are), from the value that it replaced to the value that it wrote, for all mutexes of the slot.
  *     The two are read and written under a lock, so nothing was marked between them. Had somebody else marked the slot
  *     before, then `known` is not the value that was replaced, stays, and the mutex is looked at. Somebody who did not
  *     get the lock may have marked the slot between the two after all; he changes the cell `disorder` then, before he
@@ -54,7 +54,7 @@ typedef struct simba__effect {
     uint64_t hash;
     uint64_t seen;             /* in the slot during the transaction */
     uint64_t before, after;    /* versions of the row */
-    uint64_t replaced, marked; /* in the slot, after the commit; `marked` 0: nothing to notify */
+    uint64_t replaced, marked; /* in the slot, after the commit; `marked` 0: no news, `replaced` UNSURE: see notify.h */
     int code;                  /* negative: this one failed, and nothing above counts */
     char *fault;               /* then: why. NULL: there was no memory to keep it */
 } simba__effect;

@@ -192,13 +192,14 @@ void simba__notify_end(const simba__notify_marking *marking, uint64_t random)
 
 /* --- the bells ------------------------------------------------------------------------------------ */
 
+bool simba__notify_is_heard(const simba__notify *notify)
+{
+    short found;
+    return lock_call(notify, F_OFD_GETLK, F_WRLCK, LISTEN_BYTE, &found) != 0 || found != F_UNLCK;
+}
+
 void simba__notify_ring(simba__notify *notify)
 {
-    /* The mark came before this question, and a listener takes its lock before it looks at the slots: either we see the
-     * lock, or it sees the value. */
-    short found;
-    if (lock_call(notify, F_OFD_GETLK, F_WRLCK, LISTEN_BYTE, &found) == 0 && found == F_UNLCK)
-        return;
     (void)futimens(notify->fd, NULL);
 }
 
@@ -236,7 +237,7 @@ void simba__notify_attend(simba__notify *notify, int inotify)
 bool simba__notify_listen(simba__notify *notify, int inotify)
 {
     watch(notify, inotify, IN_CLOSE_WRITE | IN_ATTRIB);
-    /* Writers whose question fails ring anyhow, so where there are no such locks nothing is lost. */
+    /* Writers whose question fails mark and ring anyhow, so where there are no such locks nothing is lost. */
     (void)lock_call(notify, F_OFD_SETLK, F_RDLCK, LISTEN_BYTE, NULL);
     return notify->watch >= 0;
 }

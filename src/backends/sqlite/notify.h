@@ -13,7 +13,8 @@
  * `disorder` as well, which tells everybody that what they know of the slots may be too new.
  *
  * There are two bells, because the many who hold a mutex need not wake up for the hand-overs of others:
- *   - Every mark rings for those who listen: the file's times are set (IN_ATTRIB). Only if somebody else listens.
+ *   - Every mark rings for those who listen: the file's times are set (IN_ATTRIB). If nobody else listens, nothing is
+ *     marked at all.
  *   - A revocation changes the cell `revocations` and rings for all who have the file open (IN_CLOSE_WRITE).
  *
  * There are so many slots because one that two mutexes share makes each other's watchers look for nothing. */
@@ -76,7 +77,10 @@ simba__notify_marking simba__notify_begin(simba__notify *notify);
 uint64_t simba__notify_mark(const simba__notify_marking *marking, size_t slot, uint64_t value);
 void simba__notify_end(const simba__notify_marking *marking, uint64_t random);
 
-/* Wake every other process that listens. Costs one system call when there is none. */
+/* Does anybody else listen? To be asked after the commit. A listener takes its lock before it looks at the rows, so if the
+ * answer is no, whoever begins to listen later finds the commit by himself, and nothing need be marked for him. */
+bool simba__notify_is_heard(const simba__notify *notify);
+/* Wake every process that listens. */
 void simba__notify_ring(simba__notify *notify);
 /* Wake every process that attends. `random` makes the cell `revocations` fresh. */
 void simba__notify_ring_revoked(simba__notify *notify, uint64_t random);
