@@ -129,7 +129,9 @@ static void test_reader_finds_it_broken(void **state)
     (void)state;
     waiter w;
     for (int i = 0; i < 6; i++) {
-        say("SET simba:{orders} foreign PX 100000");
+        open_store(&a); /* a grant of ours: at a JVM contender's the waiter would look by itself */
+        assert_mine(acquire(&a, "orders", "other", (uint64_t)i + 1));
+        testhost_close(&a);
         begin_to_wait(&w, "orders");
         say("CLIENT KILL TYPE pubsub");
         if (i % 2)
@@ -320,12 +322,12 @@ static void test_refusals_are_said_once(void **state)
     simba_error err = {0};
     simba_stats now;
     logged.log = count_refusals;
-    options.timing.ttl_ms = options.timing.transition_ms = 200;
+    options.timing.ttl_ms = options.timing.transition_ms = ref_scaled_ms(2000);
     snprintf(url, sizeof url, "%s?replicas=1", redis_url);
     assert_int_equal(simba_client_open(url, &logged, &err, &refused_one), 0);
     assert_int_equal(simba_contender_new(refused_one, "orders", &options, &err, &seeker), 0);
     assert_int_equal(simba_contender_start(seeker), 0);
-    assert_true(REF_WITHIN(LONG_MS, (simba_client_stats(refused_one, &now), now.errors >= 12)));
+    assert_true(REF_WITHIN(LONG_MS, (simba_client_stats(refused_one, &now), now.errors >= 4)));
     simba_contender_free(seeker);
     simba_client_close(refused_one);
     assert_int_equal(atomic_load(&refusals), 1);

@@ -41,21 +41,21 @@ static void silence_know(int fd)
     pthread_mutex_unlock(&silence_lock);
 }
 
-int connect(int fd, const struct sockaddr *address, socklen_t length)
+int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
     silence_know(fd);
-    return (int)syscall(SYS_connect, fd, address, length);
+    return (int)syscall(SYS_connect, fd, addr, len);
 }
 
-int listen(int fd, int backlog)
+int listen(int fd, int n)
 {
     silence_know(fd);
-    return (int)syscall(SYS_listen, fd, backlog);
+    return (int)syscall(SYS_listen, fd, n);
 }
 
-int accept4(int fd, struct sockaddr *restrict address, socklen_t *restrict length, int flags)
+int accept4(int fd, struct sockaddr *restrict addr, socklen_t *restrict addr_len, int flags)
 {
-    const int accepted = (int)syscall(SYS_accept4, fd, address, length, flags);
+    const int accepted = (int)syscall(SYS_accept4, fd, addr, addr_len, flags);
     silence_know(accepted);
     return accepted;
 }
