@@ -116,6 +116,7 @@ static void listed(int rc, const struct String_vector *strings, const void *data
 int raw_zookeeper_child(zhandle_t *zh, const char *path, const char *part, size_t size, char *ret_name)
 {
     struct search search = {NO_ANSWER, part, size, ret_name};
+    ret_name[0] = '\0';
     return await(zh, zoo_aget_children(zh, path, 0, listed, &search), &search.rc);
 }
 #endif

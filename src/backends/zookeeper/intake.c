@@ -11,7 +11,7 @@
 void simba__zk_dissolve(int fd)
 {
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-    connect(fd, &nowhere, sizeof nowhere);
+    (void)connect(fd, &nowhere, sizeof nowhere);
 }
 
 /* May the library read now? Judges the message that comes next, if there is one. */
