@@ -257,6 +257,45 @@ static void test_slow_handshake(void **state)
     fake_mysql_stop(&fake);
 }
 
+static void *heal_soon(void *arg)
+{
+    usleep(150000);
+    proxy_set(arg, PROXY_PASS);
+    return NULL;
+}
+
+/* The first packet of a connect gets lost. The kernel would repeat it after a second; we try anew long before. */
+static void test_first_packet_lost(void **state)
+{
+    (void)state;
+    char url[128];
+    proxy way;
+    pthread_t healer;
+    proxy_start(&way, mariadb.port);
+    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?create=yes", way.port);
+    open_at(&a, url);
+    proxy_set(&way, PROXY_LOSS);
+    assert_int_equal(pthread_create(&healer, NULL, heal_soon, &way), 0);
+    const int64_t began_ms = now_ms();
+    assert_mine(acquire(&a, "invoices", "me", 1));
+    assert_in_range(now_ms() - began_ms, 150, 900);
+    pthread_join(healer, NULL);
+    testhost_close(&a);
+    proxy_stop(&way);
+}
+
+/* An answer of a gigabyte is not taken in. */
+static void test_flood(void **state)
+{
+    (void)state;
+    fake_mysql fake = {.floods = true};
+    fake_mysql_start(&fake);
+    const simba_error error = try_at(&fake, "");
+    fake_mysql_stop(&fake);
+    assert_true(error.code < 0);
+    assert_in_range(atomic_load(&fake.flooded), 1, 64 << 20);
+}
+
 /* --- the program ---------------------------------------------------------------------------------------------- */
 
 /* A server without TLS, and certificates to name in URLs. Not by start_mariadb, which would start the client library. */
@@ -283,6 +322,8 @@ int main(void)
         cmocka_unit_test(test_no_way_without_tls),
         cmocka_unit_test(test_server_without_tls),
         cmocka_unit_test(test_slow_greeting),
+        cmocka_unit_test(test_first_packet_lost),
+        cmocka_unit_test(test_flood),
         cmocka_unit_test(test_slow_handshake),
         cmocka_unit_test(test_close_beside_a_slow_server),
     };

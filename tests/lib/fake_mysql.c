@@ -108,6 +108,26 @@ static bool ask_for_plugin(fake_mysql *fake, int client)
     return send_packet(fake, client, 2, out, (size_t)(end - out), 0);
 }
 
+/* A packet that is longer than its length can say goes on in the next one. */
+static void flood(fake_mysql *fake, int client)
+{
+    enum { WHOLE = 0xFFFFFF };
+    unsigned char *packet = calloc(1, 4 + WHOLE);
+    assert_non_null(packet);
+    for (unsigned char number = 1; number <= 64 && !atomic_load(&fake->stops); number++) {
+        memcpy(packet, (unsigned char[]){0xFF, 0xFF, 0xFF, number}, 4);
+        for (size_t at = 0, step = 65536; at < 4 + WHOLE; at += step) {
+            const size_t rest = 4 + WHOLE - at;
+            if (send(client, packet + at, rest < step ? rest : step, MSG_NOSIGNAL) < 0) {
+                free(packet);
+                return;
+            }
+            atomic_fetch_add(&fake->flooded, rest < step ? rest : step);
+        }
+    }
+    free(packet);
+}
+
 static void serve(fake_mysql *fake, int client)
 {
     static const unsigned char ok[] = {0, 0, 0, 2, 0, 0, 0};
@@ -116,6 +136,11 @@ static void serve(fake_mysql *fake, int client)
         return;
     if (fake->drips_tls) {
         send_bytes(fake, client, record, sizeof record, 50);
+        return;
+    }
+    if (fake->floods) {
+        if (send_packet(fake, client, 2, ok, sizeof ok, 0) && hear(fake, client))
+            flood(fake, client);
         return;
     }
     if (fake->lets_in) {

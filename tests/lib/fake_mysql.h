@@ -18,12 +18,14 @@ typedef struct fake_mysql {
     const char *then;     /* its next packet, after the client's answer; NULL: it hangs up */
     int drip_ms;          /* the greeting comes one byte at a time, so many milliseconds apart; 0: all at once */
     bool drips_tls;       /* begins with TLS when the client does, and never gets done */
+    bool floods;          /* accepts any login, and answers the first statement by a packet of a gigabyte */
     bool lets_in;         /* accepts any login, and then drips the answer to the first statement */
 
     int port;
     int listener;
     pthread_t thread;
     atomic_bool stops;
+    atomic_size_t flooded;     /* how many bytes of that went out */
     atomic_int connections;    /* how many have come */
     pthread_mutex_t lock;      /* of what follows; also good after the stop */
     unsigned char heard[8192]; /* all that clients have sent */

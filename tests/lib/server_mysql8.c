@@ -10,7 +10,8 @@ static bool initialize(const server *s, const char *base)
 {
     char command[512];
     snprintf(command, sizeof command,
-             "%s '%s/bin/mysqld' --no-defaults --basedir='%s' --datadir=%s/data --initialize-insecure >%s/initialize.log 2>&1",
+             "%s '%s/bin/mysqld' --no-defaults --basedir='%s' --datadir=%s/data --initialize-insecure "
+             ">%s/initialize.log 2>&1",
              geteuid() == 0 ? "setpriv --reuid=nobody --regid=nogroup --clear-groups" : "", base, base, s->folder,
              s->folder);
     return system(command) == 0; // NOLINT(cert-env33-c): words of our own

@@ -9,14 +9,11 @@
  * has gone the connection is cut, which ends the job. */
 #include "backends/mysql/mysql.h"
 
-#include <openssl/crypto.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
-#include <time.h>
 
 #include "backends/mysql/batch.h"
 #include "backends/mysql/books.h"
+#include "backends/mysql/library.h"
 #include "backends/mysql/options.h"
 #include "backends/mysql/watches.h"
 #include "backends/schemes.h"
@@ -339,34 +336,6 @@ static void start(store *s)
         arm_look(s, now);
 }
 
-/* Over TLS a connection that is gone may mean a signal, and it might be a thread of the application that runs the job. Without
- * TLS the library sends in a way that means none. */
-typedef struct sigpipe_guard {
-    sigset_t before;
-    bool was_pending;
-} sigpipe_guard;
-
-static void sigpipe_block(sigpipe_guard *guarded)
-{
-    sigset_t pipe, pending;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    sigpending(&pending);
-    guarded->was_pending = sigismember(&pending, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe, &guarded->before);
-}
-
-static void sigpipe_restore(const sigpipe_guard *guarded)
-{
-    sigset_t pipe;
-    const struct timespec at_once = {0};
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    if (!guarded->was_pending)
-        sigtimedwait(&pipe, NULL, &at_once);
-    pthread_sigmask(SIG_SETMASK, &guarded->before, NULL);
-}
-
 static void run_batch(lane *l)
 {
     if (l->reads)
@@ -382,10 +351,10 @@ static void run(simba_job *job)
         run_batch(l);
         return;
     }
-    sigpipe_guard guarded;
-    sigpipe_block(&guarded);
+    simba__my_sigpipe guarded;
+    simba__my_sigpipe_block(&guarded);
     run_batch(l);
-    sigpipe_restore(&guarded);
+    simba__my_sigpipe_restore(&guarded);
 }
 
 /* --- answers ----------------------------------------------------------------------------------------------- */
@@ -551,21 +520,6 @@ static void my_unwatch(void *self, simba_topic *topic)
     topic->backend_data = NULL;
 }
 
-static pthread_once_t library_once = PTHREAD_ONCE_INIT;
-static int library_code;
-
-/* It does so by itself, but not when two threads come at once. It has the whole process ignore SIGPIPE, which is the
- * program's to decide: we put that back. OpenSSL, which it uses, would take itself down at the end of the process, under the
- * feet of a job that is at work then; unless the program itself was there before, it does not. */
-static void start_library(void)
-{
-    struct sigaction before;
-    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
-    sigaction(SIGPIPE, NULL, &before);
-    library_code = mysql_library_init(0, NULL, NULL);
-    sigaction(SIGPIPE, &before, NULL);
-}
-
 static int my_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
 {
     store *s = self;
@@ -580,8 +534,7 @@ static int my_init(void *self, simba_host *host, const simba_url *url, simba_err
         return rc;
     if (host->timer_add(host, &s->deadline) < 0 || host->timer_add(host, &s->look) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "mysql: out of memory");
-    pthread_once(&library_once, start_library);
-    if (library_code != 0)
+    if (!simba__my_library_start())
         return simba__fail(err, SIMBA_ESYSTEM, "mysql: the client library does not start");
     for (; s->lane_count < s->options.connections; s->lane_count++) {
         lane *l = &s->lanes[s->lane_count];
@@ -611,11 +564,11 @@ static void my_close(void *self)
 static void my_fini(void *self)
 {
     store *s = self;
-    sigpipe_guard guarded;
-    sigpipe_block(&guarded); /* connections say good-bye */
+    simba__my_sigpipe guarded;
+    simba__my_sigpipe_block(&guarded); /* connections say good-bye */
     for (unsigned i = 0; i < s->lane_count; i++)
         simba__my_batch_fini(&s->lanes[i].batch);
-    sigpipe_restore(&guarded);
+    simba__my_sigpipe_restore(&guarded);
     simba__my_watches_fini(&s->watches);
     simba__my_books_fini(&s->books);
     simba__my_options_free(&s->options);

@@ -16,6 +16,8 @@
 #define LEAST_REACH_NS (250 * SIMBA__NS_PER_MS)
 /* The library runs its call on a stack of its own; the system's resolver and OpenSSL want some room there. */
 static const size_t stack_bytes = 256 * 1024;
+/* The most that one packet may have, in either direction: what we send is far smaller, and so is a row. */
+static const size_t packet_bytes = 16 * 1024 * 1024;
 
 /* --- options ------------------------------------------------------------------------------------------- */
 
@@ -73,8 +75,9 @@ static void set_options(MYSQL *mysql, const simba__my_options *options)
     mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_timeout_s);
     mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &options->timeout_s);
     mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &options->timeout_s);
-    mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no); /* a server must not ask us for files */
-    mysql_options(mysql, MYSQL_OPT_RECONNECT, &never); /* behind our back, without the settings */
+    mysql_options(mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &packet_bytes); /* a server must not send us more, */
+    mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no);                 /* nor ask us for files */
+    mysql_options(mysql, MYSQL_OPT_RECONNECT, &never);                 /* behind our back, without the settings */
     mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
     set_tls(mysql, options);
     restrict_plugins(mysql, options);

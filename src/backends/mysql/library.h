@@ -1,0 +1,21 @@
+/* The client library and the program around it: it is started once for all clients of the process, and its signals are kept
+ * from the program. */
+#ifndef SIMBA_BACKENDS_MYSQL_LIBRARY_H
+#define SIMBA_BACKENDS_MYSQL_LIBRARY_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* Any thread, any number of times. False: the library does not start. */
+bool simba__my_library_start(void);
+
+/* Around calls that send over TLS: a connection that is gone may mean SIGPIPE there, and it might be a thread of the
+ * application that runs the job. Without TLS the library sends in a way that means none. */
+typedef struct simba__my_sigpipe {
+    sigset_t before;
+    bool was_pending;
+} simba__my_sigpipe;
+void simba__my_sigpipe_block(simba__my_sigpipe *guarded);
+void simba__my_sigpipe_restore(const simba__my_sigpipe *guarded);
+
+#endif
