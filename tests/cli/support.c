@@ -153,6 +153,13 @@ const char *in_dir(const char *name)
     return path;
 }
 
+void set_long_transition(void)
+{
+    char url[500];
+    snprintf(url, sizeof url, "sqlite://%s?ttl=1s&transition=4s", in_dir("store.db"));
+    setenv("SIMBA_URL", url, 1);
+}
+
 void write_file(const char *path, const char *text)
 {
     FILE *file = fopen(path, "w");

@@ -20,14 +20,6 @@ static process start_family(void)
     return last;
 }
 
-/* Room for a machine that is busy, where one has to act before the end of the lease. */
-static void set_long_transition(void)
-{
-    char url[500];
-    snprintf(url, sizeof url, "sqlite://%s?ttl=1s&transition=4s", in_dir("store.db"));
-    setenv("SIMBA_URL", url, 1);
-}
-
 static void take_away(const char *mutex)
 {
     simba_client *client;
