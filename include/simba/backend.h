@@ -130,9 +130,9 @@ typedef struct simba_push {
 /* How long may a job take, and so, whom may it keep? A thread that has a time limit, or that can be called off, cannot be got
  * out of a job. */
 typedef enum simba_job_length {
-    SIMBA_JOB_BRIEF,   /* some 10 ms, whoever else has to be waited for: for any thread that waits for the outcome */
-    SIMBA_JOB_LONG,    /* as long as its requests have: for threads that wait without a limit */
-    SIMBA_JOB_PATIENT, /* longer than that: for worker threads only */
+    SIMBA_JOB_BRIEF = -1,  /* some 10 ms, whoever else has to be waited for: for any thread that waits for it */
+    SIMBA_JOB_LONG = 0,    /* as long as its requests have: for threads that wait without a limit */
+    SIMBA_JOB_PATIENT = 1, /* longer than that: for worker threads only */
 } simba_job_length;
 
 /* Work that may block. `run` is called outside any turn, on a worker thread or on a thread of the application that waits

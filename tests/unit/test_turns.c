@@ -229,6 +229,14 @@ static bool is_led(void)
     return led;
 }
 
+static bool is_closing(void)
+{
+    simba__enter(client);
+    const bool closing = client->closing;
+    simba__leave(client);
+    return closing;
+}
+
 static bool is_answered(void)
 {
     simba__enter(client);
@@ -436,7 +444,7 @@ static void closing_waits_for_who_leads(void **state)
     client->led_for = &never;
     simba__leave(client);
     assert_int_equal(pthread_create(&closer, NULL, close_client, &back), 0);
-    assert_true(REF_WITHIN(LONG_MS, client->closing));
+    assert_true(REF_WITHIN(LONG_MS, is_closing()));
     assert_false(REF_WITHIN(50, atomic_load(&back)));
     simba__enter(client);
     client->led_for = NULL;
