@@ -209,6 +209,39 @@ static void since_when_may_be_unknown(void **state)
     assert_non_null(strstr(out_of(&last), "\"owner\":\"jvm\",\"token\":\"7\",\"held_ms\":null,"));
 }
 
+/* Put something into a column of the mutex m that does not belong there. */
+static void damage(const char *column, const char *value)
+{
+    char sql[200];
+    sqlite3 *db;
+    snprintf(sql, sizeof sql, "UPDATE simba_mutex SET %s = %s WHERE mutex = 'm'", column, value);
+    assert_int_equal(sqlite3_open(in_dir("store.db"), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+/* One damaged row is named, on standard error, and the others are listed. */
+static void a_damaged_row_is_named(void **state)
+{
+    (void)state;
+    plant_evil("6d");
+    plant("6e", "78", 1, 2, 3);
+    damage("until_boot_ns", "'zz'");
+    assert_int_equal(RUN("list"), 0);
+    assert_null(strstr(out_of(&last), "\nm "));
+    assert_non_null(strstr(out_of(&last), "\nn "));
+    assert_non_null(strstr(err_of(&last), "simba list: warning: "));
+    assert_non_null(strstr(err_of(&last), "mutex m: "));
+    assert_int_equal(lines_in(last.err_path), 1);
+    assert_int_equal(RUN("list", "--json"), 0);
+    assert_null(strstr(out_of(&last), "{\"mutex\":\"m\""));
+    assert_int_equal(lines_in(last.err_path), 1);
+    terminal t = start_plain((const char *const[]){"list", "--follow", NULL});
+    await_shown(&t, "warning: ");
+    assert_int_equal(write(t.fd, "\003", 1), 1);
+    assert_int_equal(finish_terminal(&t), 128 + SIGINT);
+}
+
 /* Times that lie apart further than can be counted neither overflow nor fill the screen. */
 static void extreme_times_are_bounded(void **state)
 {
@@ -240,9 +273,10 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(list_escapes_names_and_ids), TEST(json_stays_json),           TEST(release_escapes_ids),
-        TEST(watch_escapes_ids),          TEST(errors_escape_ids),         TEST(mistakes_are_escaped),
-        TEST(since_when_may_be_unknown),  TEST(extreme_times_are_bounded), TEST(words_of_servers_are_escaped),
+        TEST(list_escapes_names_and_ids),   TEST(json_stays_json),           TEST(a_damaged_row_is_named),
+        TEST(release_escapes_ids),          TEST(watch_escapes_ids),         TEST(errors_escape_ids),
+        TEST(mistakes_are_escaped),         TEST(since_when_may_be_unknown), TEST(extreme_times_are_bounded),
+        TEST(words_of_servers_are_escaped),
     };
     return cmocka_run_group_tests_name("hostile", tests, NULL, NULL);
 }
