@@ -89,24 +89,6 @@ static void test_jvm_renews_under_our_id(void **state)
     testhost_close(&a);
 }
 
-/* The same over some time, with renewals of both sides that follow one another closely. */
-static void test_jvm_and_we_renew_in_turn(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    unsigned both = 0;
-    for (int i = 0; i < 20; i++) {
-        jvm(jvm_guard, "orders", "me", 16000);
-        testhost_request r = testhost_request_of(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
-        if (testhost_ask(&a, &r)->outcome != SIMBA_MINE)
-            break;
-        both++;
-    }
-    assert_true(both < 10); /* each needs the same millisecond on both sides */
-    testhost_close(&a);
-}
-
 /* Renewals of our own keep the grant, however many and however quick. */
 static void test_we_renew_often(void **state)
 {
@@ -448,7 +430,6 @@ int main(void)
         cmocka_unit_test_setup(test_jvm_holds, setup),
         cmocka_unit_test_setup(test_jvm_holds_after_our_end, setup),
         cmocka_unit_test_setup(test_jvm_renews_under_our_id, setup),
-        cmocka_unit_test_setup(test_jvm_and_we_renew_in_turn, setup),
         cmocka_unit_test_setup(test_we_renew_often, setup),
         cmocka_unit_test_setup(test_jvm_releases_to_us, setup),
         cmocka_unit_test_setup(test_jvm_releases_to_a_dead_waiter, setup),

@@ -301,13 +301,19 @@ static void test_holder_is_told(void **state)
     simba_contender_free(holder);
 }
 
-static atomic_uint refusals;
+static atomic_uint refusals, repeated;
 
+/* A busy machine may bring other causes in between, after which a refusal is news again. */
 static void count_refusals(void *user, simba_log_level level, const char *text)
 {
+    static atomic_bool latest;
     (void)user;
-    if (level == SIMBA_LOG_WARN && strstr(text, "0 of 1 replicas confirmed it"))
-        atomic_fetch_add(&refusals, 1);
+    if (level != SIMBA_LOG_WARN)
+        return;
+    const bool is_refusal = strstr(text, "0 of 1 replicas confirmed it") != NULL;
+    atomic_fetch_add(&refusals, is_refusal);
+    atomic_fetch_add(&repeated, is_refusal && atomic_load(&latest));
+    atomic_store(&latest, is_refusal);
 }
 
 /* A cause that lasts is said once, however often it is met. */
@@ -330,7 +336,8 @@ static void test_refusals_are_said_once(void **state)
     assert_true(REF_WITHIN(LONG_MS, (simba_client_stats(refused_one, &now), now.errors >= 4)));
     simba_contender_free(seeker);
     simba_client_close(refused_one);
-    assert_int_equal(atomic_load(&refusals), 1);
+    assert_true(atomic_load(&refusals) >= 1);
+    assert_int_equal(atomic_load(&repeated), 0);
 }
 
 int main(void)

@@ -12,7 +12,8 @@
 #include "lib/server.h"
 
 #define LONG_MS (ref_scaled_ms(15000))
-#define PROMISED_MS (ref_scaled_ms(100))
+/* 100 ms are promised, to a machine that runs its threads. What went wrong before took 350 ms and more. */
+#define PROMISED_MS (ref_scaled_ms(250))
 #define LIMIT_MS (ref_scaled_ms(150))
 
 static simba_client *client;

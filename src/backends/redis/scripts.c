@@ -92,6 +92,10 @@ static const char common[] =
 "local function mine(id, nonce, token)\n"
 "  return ours and owner == id and f[2] == nonce and (token == '0' or f[3] == token)\n"
 "end\n"
+/* To a holder that is not one any more: was it forced away, or is it another's? */
+"local function not_held(token)\n"
+"  return answer(token ~= '0' and f[7] == token and 2 or 0)\n"
+"end\n"
 "local function end_both(at)\n"
 "  redis.call('PEXPIREAT', lock, num(at))\n"
 "  redis.call('PEXPIREAT', fence, num(at + FENCE_KEPT))\n"
@@ -189,7 +193,7 @@ static const char renew[] =
 "  extend(tonumber(ARGV[4]), tonumber(ARGV[5]))\n"
 "  return answer(1)\n"
 "end\n"
-"return answer(ARGV[3] ~= '0' and f[7] == ARGV[3] and 2 or 0)\n";
+"return not_held(ARGV[3])\n";
 
 /* What no replica had is given back by us, under a nonce that may ask again. That may be quicker, on another connection: so
  * only the grant that ends when that one did. Whoever leaves without having been in the queue has just been invited: the
@@ -204,7 +208,7 @@ static const char release[] =
 "  return answer(1)\n"
 "end\n"
 "if not owner and (f[8] == id or not (was_queued or reserved)) then wake(id) end\n"
-"return answer(0)\n";
+"return not_held(ARGV[3])\n";
 
 /* A waiter whose channel was not subscribed yet may have been taken for dead. */
 static const char queue_up[] =
