@@ -338,11 +338,15 @@ static void try_next_address(redis_conn *conn, int error);
 static void on_connected(simba_watch *socket, unsigned events)
 {
     redis_conn *conn = (redis_conn *)(void *)((char *)socket - offsetof(redis_conn, socket));
+    struct sockaddr_storage peer;
+    socklen_t peer_length = sizeof peer;
     int error = 0;
     socklen_t length = sizeof error;
     (void)events;
     if (getsockopt(socket->fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
         error = errno;
+    if (!error && getpeername(socket->fd, (struct sockaddr *)&peer, &peer_length) < 0 && errno == ENOTCONN)
+        return; /* this was about the socket before this one */
     if (error)
         try_next_address(conn, error);
     else
