@@ -12,8 +12,6 @@
 #include "lib/fake_zookeeper.h"
 #include "lib/referee.h"
 
-enum { NO_TIMEOUT = -2 };
-
 static char said[2048];
 
 /* What the trial is allowed by itself, and then what it has asked for, to be given back too, may take an op timeout each. */
@@ -118,8 +116,6 @@ static void assert_survived(trial *t)
 typedef struct bad_server {
     const char *what;
     fake_odd odd;
-    int32_t timeout_ms;
-    bool read_only;
 } bad_server;
 
 static void assert_survives(const bad_server *bad)
@@ -132,9 +128,6 @@ static void assert_survives(const bad_server *bad)
         t->what = bad->what;
         t->kind = (trial_kind)kind;
         fake_zookeeper_start(&t->fake, bad->odd);
-        t->fake.read_only = bad->read_only;
-        if (bad->timeout_ms)
-            t->fake.timeout_ms = bad->timeout_ms == NO_TIMEOUT ? 0 : bad->timeout_ms;
         begin(t);
     }
     for (int kind = 0; kind < kinds_tried; kind++)
@@ -219,12 +212,12 @@ static void test_handshakes(void **state)
 {
     (void)state;
     static const bad_server cases[] = {
-        {.what = "a session of no time", .odd = {.request = FAKE_NEVER}, .timeout_ms = NO_TIMEOUT},
-        {.what = "a session of less", .odd = {.request = FAKE_NEVER}, .timeout_ms = -1},
-        {.what = "a session of least", .odd = {.request = FAKE_NEVER}, .timeout_ms = INT32_MIN},
-        {.what = "a session of 1 ms", .odd = {.request = FAKE_NEVER}, .timeout_ms = 1},
-        {.what = "a session of 25 days", .odd = {.request = FAKE_NEVER}, .timeout_ms = INT32_MAX},
-        {.what = "a server for reading only", .odd = {.request = FAKE_NEVER}, .read_only = true},
+        {.what = "a session of no time", .odd = {.request = FAKE_NEVER, .timeout_ms = FAKE_NO_TIMEOUT}},
+        {.what = "a session of less", .odd = {.request = FAKE_NEVER, .timeout_ms = -1}},
+        {.what = "a session of least", .odd = {.request = FAKE_NEVER, .timeout_ms = INT32_MIN}},
+        {.what = "a session of 1 ms", .odd = {.request = FAKE_NEVER, .timeout_ms = 1}},
+        {.what = "a session of 25 days", .odd = {.request = FAKE_NEVER, .timeout_ms = INT32_MAX}},
+        {.what = "a server for reading only", .odd = {.request = FAKE_NEVER, .read_only = true}},
     };
     ASSERT_SURVIVES(cases);
 }

@@ -30,8 +30,8 @@ static void begin(fake_odd odd)
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     options.op_timeout_ms = 300;
     ref_watchdog(60);
+    odd.timeout_ms = SESSION_MS;
     fake_zookeeper_start(&fake, odd);
-    fake.timeout_ms = SESSION_MS;
     snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d?session-timeout=%dms", fake.port, SESSION_MS);
     assert_int_equal(simba_client_open(url, &options, NULL, &client), 0);
     simba_client_list(client, NULL, ignore_row, NULL, NULL); /* so that there is a session */

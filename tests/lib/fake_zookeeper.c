@@ -135,14 +135,19 @@ static bool answer(fake_zookeeper *fake, int32_t xid, int request, const char *p
     return send_frame(fake->client, &reply, 0);
 }
 
+static int32_t granted_ms(const fake_odd *odd)
+{
+    return odd->timeout_ms == FAKE_NO_TIMEOUT ? 0 : odd->timeout_ms ? odd->timeout_ms : 10000;
+}
+
 static bool shake_hands(fake_zookeeper *fake)
 {
     text reply = {.size = 0};
     put_int(&reply, 0);
-    put_int(&reply, fake->timeout_ms);
+    put_int(&reply, granted_ms(&fake->odd));
     put_long(&reply, 4711);
     put_string(&reply, "0123456789abcdef");
-    put(&reply, fake->read_only ? "\1" : "\0", 1);
+    put(&reply, fake->odd.read_only ? "\1" : "\0", 1);
     if (!send_frame(fake->client, &reply, 0))
         return false;
     return fake->odd.request != FAKE_HANDSHAKE || fake->odd.manner == FAKE_REPLY || answer(fake, 0, FAKE_HANDSHAKE, "");
@@ -210,7 +215,6 @@ void fake_zookeeper_start(fake_zookeeper *fake, fake_odd odd)
     socklen_t size = sizeof address;
     memset(fake, 0, sizeof *fake);
     fake->odd = odd;
-    fake->timeout_ms = 10000;
     fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(fake->listener, (struct sockaddr *)&address, size) != 0 || listen(fake->listener, 8) != 0 ||
         getsockname(fake->listener, (struct sockaddr *)&address, &size) != 0)

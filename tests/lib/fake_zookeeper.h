@@ -41,12 +41,16 @@ typedef struct fake_odd {
     size_t size;
     int32_t length; /* what the frame says its length is; 0: the truth */
     bool endless;   /* again and again, until the client goes */
+
+    /* What the handshake grants. */
+    int32_t timeout_ms; /* 0: 10 s; FAKE_NO_TIMEOUT: 0 */
+    bool read_only;
 } fake_odd;
+
+enum { FAKE_NO_TIMEOUT = -2 };
 
 typedef struct fake_zookeeper {
     int port;
-    int32_t timeout_ms; /* granted; may be changed before the client connects */
-    bool read_only;     /* says the handshake */
     int listener, client;
     fake_odd odd;
     unsigned made; /* children */
