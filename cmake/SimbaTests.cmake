@@ -128,9 +128,16 @@ endforeach()
 # The simulator, for its tests and for <build directory>/simba-sim, the long run.
 simba_glob(_sources tests/sim/*.c)
 list(FILTER _sources EXCLUDE REGEX "/(main|test_[a-z_]+)\\.c$")
+if(NOT SIMBA_WITH_REDIS)
+    list(FILTER _sources EXCLUDE REGEX "/redis_[a-z_]+\\.c$")
+endif()
 simba_glob(_timeline cli/timeline/*.c cli/term.c)
-add_library(simba_sim STATIC ${_sources} ${_timeline})
+# Objects and not an archive: what it defines in place of a store's connections has to come before the library's own.
+add_library(simba_sim OBJECT ${_sources} ${_timeline})
 target_include_directories(simba_sim PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+# A model of Redis runs our scripts by the Lua that Redis has.
+pkg_check_modules(LUA REQUIRED IMPORTED_TARGET lua5.1)
+target_link_libraries(simba_sim PUBLIC PkgConfig::LUA)
 target_link_libraries(simba_sim PUBLIC simba_test_base)
 target_compile_definitions(simba_sim PUBLIC "SIMBA_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
 simba_glob(_programs tests/sim/test_*.c)

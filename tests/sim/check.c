@@ -18,6 +18,9 @@ void check_broken(sim *s, const char *promise, const char *format, ...)
     sim_log(s, "store", "fault broken:%s %lld", promise, (long long)s->now + SIM_MS);
 }
 
+/* How long it may take a store to find out that its server can be reached again. */
+#define RECONNECT_NS SIM_S
+
 /* --- excuses ---------------------------------------------------------------------------------------- */
 
 void check_trouble(sim *s, unsigned process, int64_t from, int64_t to)
@@ -151,7 +154,7 @@ static bool loss_is_excused(const sim *s, const sim_party *party, const simba__c
 {
     const sim_process *process = &s->process[party->process];
     const simba__timing *timing = &s->timing;
-    const int64_t slack = 8 * s->plan->latency_ns;
+    const int64_t slack = 8 * s->plan->latency_ns + (s->model ? RECONNECT_NS : 0);
     int64_t from, outage;
     if (timing->session) {
         from = s->now - s->plan->session_ns;
@@ -299,6 +302,8 @@ static bool contends(const sim *s, const sim_party *party)
 static bool store_has_owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
 {
     int64_t now_ms;
+    if (s->model)
+        return s->model->owner(s, mutex, ret_owner);
     if (s->plan->store == SIM_STORE_SESSION)
         return session_owner(s, mutex, ret_owner);
     simba__row_show(&s->store.row[mutex], store_now(s), ret_owner, &now_ms);

@@ -14,6 +14,7 @@
 #include "sim/stories.h"
 
 #define JOBS_MAX 256
+#define ALL_STORES ((1U << SIM_STORES) - 1)
 
 static const char usage[] =
     "usage: simba-sim [OPTION...]\n"
@@ -24,7 +25,7 @@ static const char usage[] =
     "  --seeds N        how many seeds (1000)\n"
     "  --first N        the first of them (1)\n"
     "  --seed N         just this one, and tell all about it\n"
-    "  --store KIND     push, poll, session or all (all)\n"
+    "  --store KIND     push, poll, session (models), redis (its own code), or all (all)\n"
     "  --jobs N         how many threads (1)\n"
     "  --broken WHAT    break an assumption, drift or lost-writes, and expect to find out\n"
     "  --trace          print the event log of --seed, in the format of `simba timeline`\n"
@@ -64,7 +65,7 @@ static bool is_hit(const options *o, const sim_verdict *verdict)
 static void look_at_seed(campaign *c, sim *s, uint64_t seed)
 {
     for (int store = 0; store < SIM_STORES; store++) {
-        if (!(c->o->stores & 1U << store))
+        if (!(c->o->stores & 1U << store) || !sim_has_store((sim_store_kind)store))
             continue;
         sim_plan plan;
         sim_verdict verdict;
@@ -137,7 +138,7 @@ static int run_single(const options *o)
     for (int store = 0; store < SIM_STORES; store++) {
         sim_plan plan;
         sim_verdict verdict;
-        if (!(o->stores & 1U << store))
+        if (!(o->stores & 1U << store) || !sim_has_store((sim_store_kind)store))
             continue;
         sim_plan_draw(&plan, o->first, (sim_store_kind)store, o->broken);
         sim_run(s, &plan, o->trace ? stdout : NULL, &verdict);
@@ -164,10 +165,9 @@ static bool number(const char *text, uint64_t low, uint64_t high, uint64_t *ret_
 
 static bool store_bits(const char *text, unsigned *ret_bits)
 {
-    static const char *const names[] = {"push", "poll", "session"};
-    *ret_bits = strcmp(text, "all") == 0 ? 7 : 0;
+    *ret_bits = strcmp(text, "all") == 0 ? ALL_STORES : 0;
     for (unsigned i = 0; i < SIM_STORES; i++)
-        *ret_bits |= strcmp(text, names[i]) == 0 ? 1U << i : 0;
+        *ret_bits |= strcmp(text, sim_store_name((sim_store_kind)i)) == 0 ? 1U << i : 0;
     return *ret_bits != 0;
 }
 
@@ -235,7 +235,7 @@ static int parse(int argc, char **argv, options *o)
 
 int main(int argc, char **argv)
 {
-    options o = {.first = 1, .seeds = 1000, .stores = 7};
+    options o = {.first = 1, .seeds = 1000, .stores = ALL_STORES};
     setlocale(LC_CTYPE, "");
     const int rc = parse(argc, argv, &o);
     if (rc >= 0)

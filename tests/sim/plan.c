@@ -21,6 +21,12 @@ const char *sim_item_name(sim_item_kind kind)
     return names[kind];
 }
 
+const char *sim_store_name(sim_store_kind store)
+{
+    static const char *const names[] = {"push", "poll", "session", "redis"};
+    return names[store];
+}
+
 static int64_t pick(uint64_t *seed, int64_t low, int64_t high)
 {
     return simba__random_range(seed, low, high + 1);
@@ -175,7 +181,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->seed = seed;
     plan->store = store;
     plan->broken = broken;
-    plan->queue = store == SIM_STORE_PUSH && chance(&s, 60);
+    plan->queue = store == SIM_STORE_REDIS || (store == SIM_STORE_PUSH && chance(&s, 60));
     plan->watch_free = store == SIM_STORE_PUSH && !plan->queue;
     plan->latency_ns = spread(&s, 50000, 20 * SIM_MS);
     plan->poll_ns = pick(&s, 500, 1000) * SIM_MS;
@@ -260,9 +266,8 @@ static void print_item(const sim_plan *plan, const sim_item *item, FILE *out)
 
 void sim_plan_print(const sim_plan *plan, void *file)
 {
-    static const char *const stores[] = {"push", "poll", "session"};
     FILE *out = file;
-    fprintf(out, "  store %s%s, ttl %" PRId64 " ms, transition %" PRId64 " ms", stores[plan->store],
+    fprintf(out, "  store %s%s, ttl %" PRId64 " ms, transition %" PRId64 " ms", sim_store_name(plan->store),
             plan->queue ? " with a queue" : "", plan->timing.ttl_ms, plan->timing.transition_ms);
     if (plan->timing.stop_margin_ms)
         fprintf(out, ", stop margin %" PRId64 " ms", plan->timing.stop_margin_ms);

@@ -19,6 +19,7 @@ typedef enum sim_store_kind {
     SIM_STORE_PUSH,    /* a lease store that pushes, as Redis, SQLite and memory:// do */
     SIM_STORE_POLL,    /* a lease store that has to be asked, as MySQL */
     SIM_STORE_SESSION, /* leases are sessions, as in ZooKeeper */
+    SIM_STORE_REDIS,   /* the code of the Redis store itself, against a model server */
     SIM_STORES,
 } sim_store_kind;
 
@@ -60,6 +61,7 @@ typedef enum sim_item_kind {
 } sim_item_kind;
 
 const char *sim_item_name(sim_item_kind kind);
+const char *sim_store_name(sim_store_kind store);
 
 typedef struct sim_item {
     int64_t at_ns;

@@ -18,15 +18,40 @@ sim *sim_new(void)
     sim *s = calloc(1, sizeof *s);
     if (!s || !(s->store.undo = calloc(SIM_UNDO, sizeof *s->store.undo)))
         abort();
+    s->wires = wires_new();
+    s->sockets = sockets_new();
     return s;
+}
+
+/* Each keeps what is dear to make from one run to the next. */
+static const sim_model *const models[SIM_STORES] = {
+#if SIMBA_WITH_REDIS
+    [SIM_STORE_REDIS] = &sim_redis,
+#endif
+};
+
+bool sim_has_store(sim_store_kind store)
+{
+    return store < SIM_STORE_REDIS || models[store];
 }
 
 void sim_free(sim *s)
 {
+    for (int store = 0; store < SIM_STORES; store++)
+        if (s->kept[store])
+            models[store]->free(s->kept[store]);
+    wires_free(s->wires);
+    sockets_free(s->sockets);
     sim_events_fini(&s->events);
     free(s->store.undo);
     free(s->message);
     free(s);
+}
+
+const char *sim_mutex_name(unsigned mutex)
+{
+    static const char *const names[SIM_MUTEXES] = {"m0", "m1"};
+    return names[mutex];
 }
 
 int64_t sim_pick(sim *s, int64_t low, int64_t high)
@@ -84,6 +109,8 @@ int64_t sim_hand_over_ns(const sim *s)
     switch (s->plan->store) {
     case SIM_STORE_PUSH:
         return trips_ns + 110 * SIM_MS;
+    case SIM_STORE_REDIS:
+        return trips_ns + 300 * SIM_MS;
     case SIM_STORE_POLL:
         return trips_ns + s->plan->poll_ns + s->plan->poll_ns / 50;
     default:
@@ -131,6 +158,8 @@ static void kill_a_waiter(sim *s, const sim_party *leader)
     if (!others || s->plan->store == SIM_STORE_SESSION)
         return;
     process_kill(s, victim, 0);
+    if (s->model)
+        s->model->healed(s);
     memset(s->store.subscribed[victim], 0, sizeof s->store.subscribed[victim]);
 }
 
@@ -187,7 +216,13 @@ static void prepare(sim *s, const sim_plan *plan, FILE *log)
     s->now = 0;
     s->random = plan->seed ^ UINT64_C(0x5EED);
     s->healed = s->winding_up = false;
-    s->caps = caps[plan->store] | (plan->queue ? SIMBA_CAP_QUEUE : 0) | (plan->watch_free ? SIMBA_CAP_WATCH_FREE : 0);
+    s->model = models[plan->store];
+    if (s->model && !s->kept[plan->store])
+        s->kept[plan->store] = s->model->new ();
+    s->servers = s->kept[plan->store];
+    s->caps = s->model ? s->model->backend->caps
+                       : caps[plan->store] | (plan->queue ? SIMBA_CAP_QUEUE : 0) |
+                             (plan->watch_free ? SIMBA_CAP_WATCH_FREE : 0);
     s->messages = s->message_free = 0;
     memset(&s->checks, 0, sizeof s->checks);
     memset(&s->verdict, 0, sizeof s->verdict);
@@ -207,6 +242,8 @@ static void populate(sim *s)
 {
     process_init(s);
     store_init(s);
+    if (s->model)
+        s->model->begin(s);
     for (unsigned i = 0; i < s->plan->members; i++)
         snprintf(s->party[i].name, sizeof s->party[i].name, "%c/%s%s", 'a' + s->party[i].process, s->party[i].id,
                  i > 0 && strcmp(s->party[i].id, s->party[i - 1].id) == 0 ? "'" : "");
@@ -236,6 +273,12 @@ static void happen(sim *s, const sim_event *event)
     case EV_WIND_UP:
         wind_up(s);
         break;
+    case EV_WIRE_TO_SERVER:
+        wire_to_server(s, event);
+        break;
+    case EV_SERVER:
+        s->model->event(s, event);
+        break;
     case EV_TO_STORE:
     case EV_STORE_UP:
     case EV_EXPIRE:
@@ -244,6 +287,16 @@ static void happen(sim *s, const sim_event *event)
     default:
         process_event(s, event);
     }
+}
+
+static void tear_down(sim *s)
+{
+    if (!s->model)
+        return;
+    for (unsigned p = 0; p < s->plan->processes; p++)
+        client_kill(s, p, true);
+    s->model->end(s);
+    wires_clear(s->wires);
 }
 
 void sim_run(sim *s, const sim_plan *plan, FILE *log, sim_verdict *ret_verdict)
@@ -257,11 +310,14 @@ void sim_run(sim *s, const sim_plan *plan, FILE *log, sim_verdict *ret_verdict)
         if (++s->verdict.events > EVENTS_MAX)
             check_broken(s, "L1", "it does not come to an end");
         happen(s, &event);
+        if (s->model)
+            clients_settle(s);
     }
     if (!s->verdict.promise) {
         s->now = end;
         check_end(s);
     }
+    tear_down(s);
     sim_mix(s, s->verdict.events);
     *ret_verdict = s->verdict;
 }

@@ -1,0 +1,107 @@
+/* The inside of the model of Redis, for the files that make it up:
+ *
+ *   redis_keys.c      the data
+ *   redis_commands.c  the commands that a script may use
+ *   redis_lua.c       runs scripts: the text that ships, by the same Lua as the real server
+ *   redis_server.c    a server: its connections, what is said on them, and what goes wrong with it
+ */
+#ifndef TESTS_SIM_REDIS_MODEL_H
+#define TESTS_SIM_REDIS_MODEL_H
+
+#include <stddef.h>
+
+#include "sim/redis_keys.h"
+#include "sim/world.h"
+
+struct redisReader;
+
+enum {
+    SIM_SCRIPTS = 24,
+    SIM_WORDS = 32,    /* of a command */
+    SIM_CHANNELS = 64, /* of a connection */
+    SIM_PAST = 128,
+};
+
+/* --- answers ---------------------------------------------------------------------------------------- */
+
+typedef enum sim_answer_kind {
+    ANSWER_NIL,
+    ANSWER_NUMBER,
+    ANSWER_TEXT,
+    ANSWER_STATUS,
+    ANSWER_ERROR,
+    ANSWER_LIST,
+    ANSWER_NONE, /* said by itself, or said later */
+} sim_answer_kind;
+
+typedef struct sim_element {
+    sim_answer_kind kind; /* NIL, NUMBER or TEXT */
+    int64_t number;
+    char text[SIM_TEXT];
+} sim_element;
+
+typedef struct sim_answer {
+    sim_answer_kind kind;
+    unsigned count;
+    sim_element item[SIM_FIELDS]; /* LIST; all others: the first */
+} sim_answer;
+
+void answer_number(sim_answer *answer, int64_t number);
+void answer_text(sim_answer *answer, sim_answer_kind kind, const char *text);
+/* One more item of a list; NULL: nil. */
+void answer_add(sim_answer *answer, const char *text);
+/* As bytes of the protocol. */
+void answer_write(const sim_answer *answer, FILE *out);
+
+/* --- scripts ---------------------------------------------------------------------------------------- */
+
+typedef struct sim_scripts sim_scripts;
+
+sim_scripts *scripts_new(void);
+void scripts_free(sim_scripts *scripts);
+/* The number of this text, which is compiled when it is first seen. */
+unsigned scripts_load(sim_scripts *scripts, const char *text, size_t length);
+const char *scripts_sha(const sim_scripts *scripts, unsigned script);
+/* -1: no such script. */
+int scripts_find(const sim_scripts *scripts, const char *sha);
+
+/* --- a server --------------------------------------------------------------------------------------- */
+
+typedef struct sim_server {
+    sim *s;
+    unsigned index;
+    sim_keys keys;
+    uint32_t loaded; /* scripts, by bit */
+    uint64_t writes; /* since the beginning: replication's offset */
+} sim_server;
+
+/* A connection, as the server sees it. */
+typedef struct sim_peer {
+    struct redisReader *reader;
+    unsigned channels;
+    char channel[SIM_CHANNELS][SIM_NAME];
+} sim_peer;
+
+/* What the data were before a write. */
+typedef struct sim_past {
+    int64_t at;
+    sim_keys keys;
+} sim_past;
+
+typedef struct sim_redis_state {
+    sim_scripts *scripts;
+    sim_server server[SIM_SERVERS];
+    sim_past *past;
+    unsigned pasts;
+} sim_redis_state;
+
+/* A command on data. False: there is no such command. */
+bool commands_run(sim_server *server, int argc, const char *const *argv, sim_answer *ret_answer);
+/* How many have heard it. */
+int64_t server_publish(sim_server *server, const char *channel, const char *text);
+int64_t server_now_us(const sim_server *server);
+/* Run it on the server's data. */
+void scripts_run(sim_scripts *scripts, sim_server *server, unsigned script, int keys, int argc, const char *const *argv,
+                 sim_answer *ret_answer);
+
+#endif
