@@ -110,12 +110,15 @@ static void store_item(sim *s, const sim_item *item, int64_t until)
         break;
     case SIM_ITEM_FREEZE:
         trouble(s, item, SIM_PROCESSES, until);
-        s->store.frozen_until = until;
+        if (s->model)
+            s->model->fault(s, item, until);
+        else
+            s->store.frozen_until = until;
         break;
     default:
         trouble(s, item, SIM_PROCESSES, until);
         if (s->model)
-            s->model->fail_over(s, until - s->now, item->arg);
+            s->model->fault(s, item, until);
         else
             store_fail_over(s, until - s->now, item->arg);
     }

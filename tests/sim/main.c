@@ -29,6 +29,7 @@ static const char usage[] =
     "  --jobs N         how many threads (1)\n"
     "  --broken WHAT    break an assumption, drift or lost-writes, and expect to find out\n"
     "  --trace          print the event log of --seed, in the format of `simba timeline`\n"
+    "  --servers        the same with what the model servers do, as comments\n"
     "  --svg FILE       draw --seed, or the first seed that breaks a promise (simba-sim-SEED-STORE.svg)\n"
     "  --story NAME     draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
     "  --help           this text\n"
@@ -44,6 +45,7 @@ typedef struct options {
     sim_broken broken;
     bool single;
     bool trace;
+    bool servers;
     const char *svg;
 } options;
 
@@ -141,6 +143,7 @@ static int run_single(const options *o)
         if (!(o->stores & 1U << store) || !sim_has_store((sim_store_kind)store))
             continue;
         sim_plan_draw(&plan, o->first, (sim_store_kind)store, o->broken);
+        plan.tell_servers = o->servers;
         sim_run(s, &plan, o->trace ? stdout : NULL, &verdict);
         rc |= is_hit(o, &verdict);
         if (!o->trace)
@@ -174,17 +177,12 @@ static bool store_bits(const char *text, unsigned *ret_bits)
 static int parse(int argc, char **argv, options *o)
 {
     static const struct option longs[] = {
-        {"seeds", required_argument, NULL, 'n'},
-        {"first", required_argument, NULL, 'f'},
-        {"seed", required_argument, NULL, 's'},
-        {"store", required_argument, NULL, 'k'},
-        {"jobs", required_argument, NULL, 'j'},
-        {"broken", required_argument, NULL, 'b'},
-        {"trace", no_argument, NULL, 't'},
-        {"svg", required_argument, NULL, 'g'},
-        {"story", required_argument, NULL, 'y'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"seeds", required_argument, NULL, 'n'}, {"first", required_argument, NULL, 'f'},
+        {"seed", required_argument, NULL, 's'},  {"store", required_argument, NULL, 'k'},
+        {"jobs", required_argument, NULL, 'j'},  {"broken", required_argument, NULL, 'b'},
+        {"trace", no_argument, NULL, 't'},       {"servers", no_argument, NULL, 'v'},
+        {"svg", required_argument, NULL, 'g'},   {"story", required_argument, NULL, 'y'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
     };
     uint64_t jobs = 1;
     for (int option; (option = getopt_long(argc, argv, "", longs, NULL)) >= 0;) {
@@ -212,6 +210,9 @@ static int parse(int argc, char **argv, options *o)
             break;
         case 't':
             o->trace = true;
+            break;
+        case 'v':
+            o->trace = o->servers = true;
             break;
         case 'g':
             o->svg = optarg;

@@ -23,7 +23,7 @@ const char *sim_item_name(sim_item_kind kind)
 
 const char *sim_store_name(sim_store_kind store)
 {
-    static const char *const names[] = {"push", "poll", "session", "redis"};
+    static const char *const names[] = {"push", "poll", "session", "redis", "zookeeper"};
     return names[store];
 }
 
@@ -195,6 +195,8 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     draw_members(plan, &s);
     draw_starts(plan, &s);
     draw_faults(plan, &s);
+    plan->servers = store == SIM_STORE_ZOOKEEPER ? (chance(&s, 70) ? 3 : 5) : 1;
+    plan->ticks = pick(&s, 2, 8);
     if (broken == SIM_BROKEN_LOST_WRITES) {
         sim_item *item = add(plan, SIM_ITEM_FAIL_OVER, 0, pick(&s, SIM_S, plan->horizon_ns));
         item->for_ns = spread(&s, 5 * SIM_MS, SIM_S);

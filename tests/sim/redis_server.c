@@ -319,13 +319,28 @@ static void drop_all(sim *s, unsigned server)
             wire_drop(s, wire);
 }
 
-static void fail_over(sim *s, int64_t down_ns, int64_t lost_ms)
+static void fault(sim *s, const sim_item *item, int64_t until)
 {
     sim_server *server = &state_of(s)->server[0];
-    forget(server, lost_ms);
-    s->store.down_until = s->now + down_ns;
+    if (item->kind == SIM_ITEM_FREEZE) {
+        s->store.frozen_until = until;
+        return;
+    }
+    forget(server, item->arg);
+    s->store.down_until = until;
     server->loaded = 0;
     drop_all(s, 0);
+}
+
+static bool accepts(const sim *s, unsigned server)
+{
+    return server == 0 && s->now >= s->store.down_until;
+}
+
+static int64_t frozen_until(const sim *s, unsigned server)
+{
+    (void)server;
+    return s->now < s->store.down_until ? 0 : s->store.frozen_until;
 }
 
 static void force_release(sim *s, unsigned mutex)
@@ -426,7 +441,9 @@ const sim_model sim_redis = {
     .bytes = bytes,
     .closed = closed,
     .force_release = force_release,
-    .fail_over = fail_over,
+    .accepts = accepts,
+    .frozen_until = frozen_until,
+    .fault = fault,
     .lose_subscriptions = lose_subscriptions,
     .healed = wires_notice,
     .owner = owner,

@@ -28,6 +28,9 @@ static const sim_model *const models[SIM_STORES] = {
 #if SIMBA_WITH_REDIS
     [SIM_STORE_REDIS] = &sim_redis,
 #endif
+#if SIMBA_WITH_ZOOKEEPER
+    [SIM_STORE_ZOOKEEPER] = &sim_zookeeper,
+#endif
 };
 
 bool sim_has_store(sim_store_kind store)
@@ -89,6 +92,18 @@ void sim_log(sim *s, const char *row, const char *format, ...)
     va_end(args);
 }
 
+void sim_tell(sim *s, const char *format, ...)
+{
+    if (!s->log || !s->plan->tell_servers)
+        return;
+    va_list args;
+    va_start(args, format);
+    fprintf(s->log, "# %lld ", (long long)s->now);
+    vfprintf(s->log, format, args);
+    fputc('\n', s->log);
+    va_end(args);
+}
+
 /* --- how long things may take -------------------------------------------------------------------------- */
 
 /* L1: the end of a lease that a dead holder left behind, the jitter, and what can be under way at the time of healing: a
@@ -111,6 +126,8 @@ int64_t sim_hand_over_ns(const sim *s)
         return trips_ns + 110 * SIM_MS;
     case SIM_STORE_REDIS:
         return trips_ns + 300 * SIM_MS;
+    case SIM_STORE_ZOOKEEPER:
+        return trips_ns + 60 * SIM_MS; /* servers have to agree */
     case SIM_STORE_POLL:
         return trips_ns + s->plan->poll_ns + s->plan->poll_ns / 50;
     default:
@@ -155,7 +172,7 @@ static void kill_a_waiter(sim *s, const sim_party *leader)
         const sim_party *other = find_leader(s, m);
         others &= !other || other->process != victim;
     }
-    if (!others || s->plan->store == SIM_STORE_SESSION)
+    if (!others || s->timing.session)
         return;
     process_kill(s, victim, 0);
     if (s->model)
@@ -229,7 +246,7 @@ static void prepare(sim *s, const sim_plan *plan, FILE *log)
     sim_events_clear(&s->events);
     simba_error error;
     simba_timing timing = plan->timing;
-    const bool session = plan->store == SIM_STORE_SESSION;
+    const bool session = s->caps & SIMBA_CAP_SESSION;
     if (simba__timing_resolve(&timing, DRIFT_PPM, OP_TIMEOUT_MS, session, &error, &s->timing) < 0 ||
         (session && simba__timing_check_session(&s->timing, plan->session_ns / SIM_MS, &error) < 0)) {
         timing.stop_margin_ms = 0;

@@ -4,8 +4,10 @@
  *
  * The network is 10.0.0.0/24, and server N has the address 10.0.0.N+1. Descriptors begin where real ones end. */
 #undef _FILE_OFFSET_BITS /* fcntl is to be fcntl */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -330,16 +332,61 @@ int getpeername(int fd, struct sockaddr *address, socklen_t *length)
     return find(fd) ? fail_with(ENOTCONN) : (int)syscall(SYS_getpeername, fd, address, length);
 }
 
+static int control(int fd, int command, long argument)
+{
+    sim_socket *sock = find(fd);
+    if (!sock)
+        return (int)syscall(SYS_fcntl, fd, command, argument);
+    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? add_fd(sock) : 0;
+}
+
+/* It has two names. */
 int fcntl(int fd, int command, ...)
 {
     va_list args;
     va_start(args, command);
     const long argument = va_arg(args, long);
     va_end(args);
-    sim_socket *sock = find(fd);
-    if (!sock)
-        return (int)syscall(SYS_fcntl, fd, command, argument);
-    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? add_fd(sock) : 0;
+    return control(fd, command, argument);
+}
+
+int fcntl64(int fd, int command, ...)
+{
+    va_list args;
+    va_start(args, command);
+    const long argument = va_arg(args, long);
+    va_end(args);
+    return control(fd, command, argument);
+}
+
+/* --- names ------------------------------------------------------------------------------------------- */
+
+/* There are none: every host is an address. */
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
+{
+    struct found {
+        struct addrinfo info;
+        struct sockaddr_in address;
+    } *found = calloc(1, sizeof *found);
+    if (!found)
+        abort();
+    found->address.sin_family = AF_INET;
+    found->address.sin_port = htons((uint16_t)(service ? strtol(service, NULL, 10) : 0));
+    if (!name || inet_pton(AF_INET, name, &found->address.sin_addr) != 1) {
+        free(found);
+        return EAI_NONAME;
+    }
+    found->info = (struct addrinfo){.ai_family = AF_INET,
+                                    .ai_socktype = hints ? hints->ai_socktype : SOCK_STREAM,
+                                    .ai_addrlen = sizeof found->address,
+                                    .ai_addr = (struct sockaddr *)(void *)&found->address};
+    *ret_found = &found->info;
+    return 0;
+}
+
+void freeaddrinfo(struct addrinfo *found)
+{
+    free(found);
 }
 
 /* --- time and chance --------------------------------------------------------------------------------- */

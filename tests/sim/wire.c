@@ -290,6 +290,12 @@ void *wire_peer(const sim *s, unsigned wire)
     return at(s, wire)->peer;
 }
 
+void *wire_peer_at(const sim *s, unsigned wire, unsigned server)
+{
+    const sim_wire *one = at(s, wire);
+    return one->server_open && one->server == server ? one->peer : NULL;
+}
+
 void wire_set_peer(sim *s, unsigned wire, void *peer)
 {
     at(s, wire)->peer = peer;
@@ -336,7 +342,7 @@ void wire_drop(sim *s, unsigned wire)
 
 static void accept(sim *s, unsigned wire)
 {
-    if (s->now < s->store.down_until) {
+    if (!s->model->accepts(s, at(s, wire)->server)) {
         carry(s, wire, TO_PROCESS, WIRE_REFUSED);
         return;
     }
@@ -359,8 +365,9 @@ void wire_to_server(sim *s, const sim_event *event)
     if (is_over(s, event) || wire.silent)
         return;
     /* The kernel of a server that does not run accepts connections all the same. */
-    if (event->arg != WIRE_SYN && s->now < s->store.frozen_until && s->now >= s->store.down_until) {
-        sim_plan_event(s, EV_WIRE_TO_SERVER, event->who, s->store.frozen_until + sim_pick(s, 1, 100000), event->version,
+    const int64_t frozen_until = s->model->frozen_until(s, wire.server);
+    if (event->arg != WIRE_SYN && s->now < frozen_until) {
+        sim_plan_event(s, EV_WIRE_TO_SERVER, event->who, frozen_until + sim_pick(s, 1, 100000), event->version,
                        event->arg);
         return;
     }

@@ -260,20 +260,22 @@ typedef struct sim_model {
     /* What its clients are to open. */
     void (*url)(const sim *s, char *out, size_t size);
     void (*event)(sim *s, const sim_event *event); /* EV_SERVER */
-    /* The other end of a wire. */
+    /* The other end of a wire. A server that is frozen accepts, and does nothing else before that time. */
+    bool (*accepts)(const sim *s, unsigned server);
+    int64_t (*frozen_until)(const sim *s, unsigned server);
     void (*opened)(sim *s, unsigned wire);
     void (*bytes)(sim *s, unsigned wire, const char *data, size_t length);
     void (*closed)(sim *s, unsigned wire);
     /* What goes wrong. */
     void (*force_release)(sim *s, unsigned mutex);
-    void (*fail_over)(sim *s, int64_t down_ns, int64_t lost_ms);
+    void (*fault)(sim *s, const sim_item *item, int64_t until); /* freeze, restart, fail-over */
     void (*lose_subscriptions)(sim *s, unsigned process);
     void (*healed)(sim *s);
     /* False: nobody owns it. */
     bool (*owner)(const sim *s, unsigned mutex, simba_owner *ret_owner);
 } sim_model;
 
-extern const sim_model sim_redis;
+extern const sim_model sim_redis, sim_zookeeper;
 
 struct sim {
     const sim_plan *plan;
@@ -314,6 +316,8 @@ const char *sim_mutex_name(unsigned mutex);
 void sim_mix(sim *s, uint64_t value);
 /* A line of the event log: "TIME ROW WORDS…". */
 void sim_log(sim *s, const char *row, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* What a server does, for --servers. */
+void sim_tell(sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* --- net.c ------------------------------------------------------------------------------------------ */
 
@@ -342,6 +346,8 @@ void wire_close(sim *s, unsigned wire);
 void wire_answer(sim *s, unsigned wire, const char *data, size_t length);
 void wire_drop(sim *s, unsigned wire);
 void *wire_peer(const sim *s, unsigned wire);
+/* NULL: it is not open at this server. */
+void *wire_peer_at(const sim *s, unsigned wire, unsigned server);
 void wire_set_peer(sim *s, unsigned wire, void *peer);
 unsigned wire_process(const sim *s, unsigned wire);
 unsigned wire_server(const sim *s, unsigned wire);
