@@ -209,6 +209,7 @@ static void over(zk_store *self, int state)
     simba__zk_nodes_drop(self);
     simba__zk_queues_forget(self);
     simba__zk_watches_drop(self);
+    simba__zk_ops_session_over(self);
     host->push(host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
     /* Not at once, should the server refuse us each time. */
     host->timer_set(host, &session->timer, after(host->now(host), state == ZOO_AUTH_FAILED_STATE ? 1000 * MS : 0));

@@ -200,6 +200,8 @@ void simba__zk_ops_connected(zk_store *self);
 void simba__zk_ops_expire(zk_store *self, simba_local now);
 /* Fail all that have a request, because there is no connection. */
 void simba__zk_ops_unavailable(zk_store *self);
+/* The same because the session is over: what was asked for while it lasted must not be done in the next one. */
+void simba__zk_ops_session_over(zk_store *self);
 /* The store closes: no call comes back to it. */
 void simba__zk_ops_close(zk_store *self);
 
