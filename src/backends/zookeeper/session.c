@@ -19,7 +19,7 @@
 
 enum {
     SOON_MS = 5,              /* the least pause between two tries of something that has failed */
-    AGAIN_MS = 100,           /* to what there was no memory for */
+    AGAIN_MS = 100,           /* to what there was no memory for, and to servers of which none could be reached */
     IN_VAIN_MAX = 8,          /* connections that were lost before anything was proven by them */
     PAUSES = 60,              /* the pause when all servers were tried is a part of the timeout */
     SESSION_MIN_MS = 10,      /* no server grants less than this, */
@@ -284,6 +284,7 @@ static void look_at_failures(zk_store *self)
     if (simba__zk_is_connected(session) || session->failures < session->addresses)
         return;
     session->failures = 0;
+    session->rest_until = after(self->host->now(self->host), AGAIN_MS * MS);
     simba__zk_ops_unavailable(self);
     if (!session->resolver)
         simba__zk_resolve(self);
@@ -305,7 +306,9 @@ static void pump(zk_store *self)
         return; /* another thread may have read of its end */
     const simba_local now = self->host->now(self->host);
     const bool down = is_down(session);
-    const simba_local next = after(session->live.attempt, pause_ns(session));
+    simba_local next = after(session->live.attempt, pause_ns(session));
+    if (session->rest_until.ns > next.ns)
+        next = session->rest_until;
     if (down && now.ns < next.ns) {
         drop_socket(self);
         self->host->timer_set(self->host, &session->timer, next);

@@ -90,6 +90,7 @@ typedef struct zk_session {
     bool inside;           /* the library has read a part of a message */
     size_t addresses;      /* how many there are to be tried */
     unsigned failures;     /* connections lost or not made, since the last that was */
+    simba_local rest_until; /* all servers were tried in vain: not again before this */
     unsigned in_vain;      /* connections lost since a beat was answered */
     char cause[128];       /* of the latest */
 } zk_session;
