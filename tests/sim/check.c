@@ -23,17 +23,29 @@ void check_broken(sim *s, const char *promise, const char *format, ...)
 
 /* --- excuses ---------------------------------------------------------------------------------------- */
 
+/* Troubles that overlap are one. */
+static bool is_more_of(sim_trouble *trouble, unsigned process, int64_t from, int64_t to)
+{
+    if (trouble->process != process || trouble->jump || from > trouble->to || to < trouble->from)
+        return false;
+    trouble->from = from < trouble->from ? from : trouble->from;
+    trouble->to = to > trouble->to ? to : trouble->to;
+    return true;
+}
+
 void check_trouble(sim *s, unsigned process, int64_t from, int64_t to)
 {
+    for (unsigned i = s->checks.troubles; i-- > 0;)
+        if (is_more_of(&s->checks.trouble[i], process, from, to))
+            return;
     if (s->checks.troubles < SIM_TROUBLES)
         s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, false, from, to};
 }
 
 void check_jump(sim *s, unsigned process, int64_t ns)
 {
-    check_trouble(s, process, s->now - ns, s->now);
-    if (s->checks.troubles > 0)
-        s->checks.trouble[s->checks.troubles - 1].jump = true;
+    if (s->checks.troubles < SIM_TROUBLES)
+        s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, true, s->now - ns, s->now};
 }
 
 /* How long, between the two moments, this process or the store may not have been itself: from the beginning of the first

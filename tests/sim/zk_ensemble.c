@@ -232,14 +232,23 @@ static zk_znode *first_of(sim *s, unsigned mutex)
     return first;
 }
 
+static bool is_of(const sim_party *party, const char *name)
+{
+    char prefix[ZK_PREFIX_MAX];
+    for (unsigned over = 0; over < ZK_SESSIONS; over++) {
+        simba__zk_prefix(simba__zk_salted(party->machine.nonce, over), party->id, prefix);
+        if (strncmp(name, prefix, strlen(prefix)) == 0)
+            return true;
+    }
+    return false;
+}
+
 static unsigned party_of(const sim *s, unsigned mutex, const zk_znode *child)
 {
     for (unsigned i = 0; i < s->plan->members; i++) {
-        char prefix[ZK_PREFIX_MAX];
         const sim_party *party = &s->party[i];
-        simba__zk_prefix(party->machine.nonce, party->id, prefix);
-        if (party->mutex == mutex && party->running &&
-            strncmp(strrchr(child->path, '/') + 1, prefix, strlen(prefix)) == 0)
+        if (party->mutex == mutex && party->running && strcmp(party->id, child->data) == 0 &&
+            is_of(party, strrchr(child->path, '/') + 1))
             return i;
     }
     return SIM_NOBODY;

@@ -204,6 +204,7 @@ static void over(zk_store *self, int state)
     host->log(host, SIMBA_LOG_WARN, "zookeeper %s: %s", self->options.where, end_of(state));
     simba__zk_live_lose(&session->live);
     session->lost = true;
+    self->sessions_over++;
     drop_socket(self);
     close_handle(self);
     simba__zk_nodes_drop(self);

@@ -64,6 +64,9 @@ char *simba__zk_child_path(const char *path, const char *child);
 enum { ZK_PREFIX_MAX = 48 };
 /* What the child of an incarnation begins with: "_c_{uuid}-latch-". */
 void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_MAX]);
+/* The nonce of an incarnation after so many sessions of its client are over. A child that an earlier session has made may
+ * still be there, and goes when the server ends that session: it must not be taken for one of this session's. */
+uint64_t simba__zk_salted(uint64_t nonce, unsigned sessions_over);
 /* Was this child, whose data is `id`, made by a contender of this library? */
 bool simba__zk_is_made_by_us(const char *child, const char *id);
 /* Which of two children comes first? Like strcmp. */
@@ -335,6 +338,7 @@ struct zk_store {
     unsigned pending; /* jobs that are yet to end */
 
     zk_session session;
+    unsigned sessions_over;
     zk_op *ops, *parked_first, *parked_last;
     simba_timer deadlines;
     zk_watch *watches;
