@@ -96,8 +96,12 @@ static void store_item(sim *s, const sim_item *item, int64_t until)
         sim_clock_set_rate(&s->store.clock, s->now, item->arg);
         break;
     case SIM_ITEM_STORE_EPOCH:
-        if (!s->model) /* Redis ends leases by its wall clock, which therefore must not jump */
+        if (!s->model) {
             s->store.epoch_ms += item->arg;
+        } else { /* Redis ends leases by its wall clock, which must not jump: instead its replicas fall behind */
+            check_trouble(s, SIM_PROCESSES, s->now, until);
+            s->model->fault(s, item, until);
+        }
         break;
     case SIM_ITEM_FORCE:
         sim_log(s, "store", "fault force-release %lld", (long long)s->now);

@@ -90,7 +90,8 @@ typedef struct sim_plan {
     int64_t poll_ns;
     int64_t session_ns;
     unsigned servers;
-    int64_t ticks; /* ZOOKEEPER: of the server, in a session's timeout */
+    int64_t replicas; /* REDIS: that have to confirm */
+    int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */
     simba_timing timing;
     int64_t horizon_ns; /* everything is healed then */
     unsigned processes;

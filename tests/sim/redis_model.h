@@ -3,6 +3,7 @@
  *   redis_keys.c      the data
  *   redis_commands.c  the commands that a script may use
  *   redis_lua.c       runs scripts: the text that ships, by the same Lua as the real server
+ *   redis_replicas.c  replicas that get what was written a little later, or much later
  *   redis_server.c    a server: its connections, what is said on them, and what goes wrong with it
  */
 #ifndef TESTS_SIM_REDIS_MODEL_H
@@ -20,6 +21,8 @@ enum {
     SIM_WORDS = 32,    /* of a command */
     SIM_CHANNELS = 64, /* of a connection */
     SIM_PAST = 128,
+    SIM_REPLICAS = 2,
+    SIM_SENT = 256, /* writes that may be under way to a replica */
 };
 
 /* --- answers ---------------------------------------------------------------------------------------- */
@@ -72,12 +75,23 @@ typedef struct sim_server {
     unsigned index;
     sim_keys keys;
     uint32_t loaded; /* scripts, by bit */
-    uint64_t writes; /* since the beginning: replication's offset */
+    uint32_t writes; /* since the beginning: replication's offset */
 } sim_server;
+
+/* A replica of the server: what it has got so far. */
+typedef struct sim_replica {
+    uint32_t writes;
+    sim_keys keys;
+    int64_t latest;      /* when the latest of what is under way arrives */
+    int64_t stuck_until; /* nothing arrives before */
+} sim_replica;
 
 /* A connection, as the server sees it. */
 typedef struct sim_peer {
     struct redisReader *reader;
+    uint32_t number;    /* tells it from an earlier one on the same wire */
+    uint32_t written;   /* the offset of what was written by it last */
+    unsigned waits_for; /* so many replicas: WAIT; 0: it does not wait */
     unsigned channels;
     char channel[SIM_CHANNELS][SIM_NAME];
 } sim_peer;
@@ -93,7 +107,21 @@ typedef struct sim_redis_state {
     sim_server server[SIM_SERVERS];
     sim_past *past;
     unsigned pasts;
+    sim_replica replica[SIM_REPLICAS];
+    sim_keys *sent; /* what replicas are to be told, by offset */
+    uint32_t peers; /* connections so far */
 } sim_redis_state;
+
+sim_redis_state *redis_state_of(const sim *s);
+/* redis_replicas.c: something was written; WAIT; a replica is promoted; events of replication. */
+void replicas_begin(sim *s);
+void replicas_feed(sim_server *server);
+unsigned replicas_with(const sim *s, uint32_t written);
+void replicas_promote(sim *s);
+void replicas_stick(sim *s, int64_t until);
+void replicas_event(sim *s, const sim_event *event);
+/* redis_server.c: go on with those that wait for replicas. */
+void server_look_at_waits(sim *s);
 
 /* A command on data. False: there is no such command. */
 bool commands_run(sim_server *server, int argc, const char *const *argv, sim_answer *ret_answer);

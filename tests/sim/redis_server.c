@@ -10,6 +10,13 @@
 #include "sim/redis_model.h"
 #include "util/mem.h"
 
+enum { WAIT_OVER = 1000 }; /* EV_SERVER: who; otherwise a replica */
+
+sim_redis_state *redis_state_of(const sim *s)
+{
+    return s->servers;
+}
+
 static sim_redis_state *state_of(const sim *s)
 {
     return s->servers;
@@ -120,12 +127,15 @@ static void run_script(sim_server *server, unsigned script, int keys, int argc, 
 {
     lock before[SIM_MUTEXES];
     sim *s = server->s;
+    const uint32_t written = server->writes;
     remember(server);
     for (unsigned m = 0; m < s->plan->mutexes; m++)
         before[m] = look_at(server, m);
     scripts_run(state_of(s)->scripts, server, script, keys, argc, argv, ret_answer);
     for (unsigned m = 0; m < s->plan->mutexes; m++)
         compare(server, m, &before[m]);
+    if (server->writes != written)
+        replicas_feed(server);
 }
 
 /* --- connections ------------------------------------------------------------------------------------- */
@@ -173,6 +183,7 @@ static void opened(sim *s, unsigned wire)
     sim_peer *peer = calloc(1, sizeof *peer);
     if (!peer || !(peer->reader = redisReaderCreate()))
         abort();
+    peer->number = ++state_of(s)->peers;
     wire_set_peer(s, wire, peer);
 }
 
@@ -259,6 +270,16 @@ static void evalsha(const call *c)
         answer_text(c->answer, ANSWER_ERROR, "NOSCRIPT No matching script. Please use EVAL.");
     else
         run_script(c->server, (unsigned)found, (int)strtol(c->argv[2], NULL, 10), c->argc - 3, c->argv + 3, c->answer);
+    c->peer->written = c->server->writes;
+}
+
+/* WAIT replicas ms: the connection stands still until that many have what was written by it, or the time is over. */
+static void wait_for(const call *c)
+{
+    c->answer->kind = ANSWER_NONE;
+    c->peer->waits_for = (unsigned)strtoul(c->argv[1], NULL, 10);
+    sim_plan_event(c->s, EV_SERVER, WAIT_OVER, c->s->now + strtoll(c->argv[2], NULL, 10) * SIM_MS, c->peer->number,
+                   c->wire);
 }
 
 static void fine(const call *c)
@@ -272,8 +293,8 @@ static void obey(const call *c)
         const char *name;
         void (*run)(const call *c);
     } known[] = {
-        {"EVALSHA", evalsha},         {"PING", ping},     {"SUBSCRIBE", subscribe},
-        {"UNSUBSCRIBE", unsubscribe}, {"SCRIPT", script}, {"SELECT", fine},
+        {"EVALSHA", evalsha}, {"PING", ping},   {"SUBSCRIBE", subscribe}, {"UNSUBSCRIBE", unsubscribe},
+        {"SCRIPT", script},   {"SELECT", fine}, {"WAIT", wait_for},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcasecmp(known[i].name, c->argv[0]) == 0) {
@@ -298,16 +319,54 @@ static void take_command(sim *s, unsigned wire, const redisReply *command)
     say(s, wire, &answer);
 }
 
-static void bytes(sim *s, unsigned wire, const char *data, size_t length)
+static void take_commands(sim *s, unsigned wire)
 {
     const sim_peer *peer = wire_peer(s, wire);
     void *command = NULL;
-    if (redisReaderFeed(peer->reader, data, length) != REDIS_OK)
-        abort();
-    while (redisReaderGetReply(peer->reader, &command) == REDIS_OK && command) {
+    while (peer->waits_for == 0 && redisReaderGetReply(peer->reader, &command) == REDIS_OK && command) {
         take_command(s, wire, command);
         freeReplyObject(command);
     }
+}
+
+static void bytes(sim *s, unsigned wire, const char *data, size_t length)
+{
+    const sim_peer *peer = wire_peer(s, wire);
+    if (redisReaderFeed(peer->reader, data, length) != REDIS_OK)
+        abort();
+    take_commands(s, wire);
+    server_look_at_waits(s);
+}
+
+/* --- WAIT -------------------------------------------------------------------------------------------- */
+
+static void end_wait(sim *s, unsigned wire, sim_peer *peer)
+{
+    sim_answer answer;
+    answer_number(&answer, replicas_with(s, peer->written));
+    peer->waits_for = 0;
+    say(s, wire, &answer);
+    take_commands(s, wire);
+}
+
+void server_look_at_waits(sim *s)
+{
+    for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire)) {
+        sim_peer *peer = wire_peer(s, wire);
+        if (peer->waits_for > 0 && replicas_with(s, peer->written) >= peer->waits_for)
+            end_wait(s, wire, peer);
+    }
+}
+
+static void event(sim *s, const sim_event *event)
+{
+    if (event->who != WAIT_OVER) {
+        replicas_event(s, event);
+        return;
+    }
+    sim_peer *peer = wire_peer_at(s, event->arg, 0);
+    if (peer && peer->number == event->version && peer->waits_for > 0)
+        end_wait(s, event->arg, peer);
 }
 
 /* --- what goes wrong --------------------------------------------------------------------------------- */
@@ -326,7 +385,13 @@ static void fault(sim *s, const sim_item *item, int64_t until)
         s->store.frozen_until = until;
         return;
     }
+    if (item->kind == SIM_ITEM_STORE_EPOCH) {
+        replicas_stick(s, until);
+        return;
+    }
     forget(server, item->arg);
+    if (item->kind == SIM_ITEM_FAIL_OVER)
+        replicas_promote(s);
     s->store.down_until = until;
     server->loaded = 0;
     drop_all(s, 0);
@@ -374,6 +439,19 @@ static void lose_subscriptions(sim *s, unsigned process)
     }
 }
 
+static void healed(sim *s)
+{
+    wires_notice(s);
+    for (unsigned i = 0; i < SIM_REPLICAS; i++)
+        state_of(s)->replica[i].stuck_until = 0;
+}
+
+static int64_t cut_until(const sim *s, unsigned process, unsigned server)
+{
+    (void)s, (void)process, (void)server;
+    return 0;
+}
+
 static bool owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
 {
     const lock held = look_at(&state_of(s)->server[0], mutex);
@@ -399,6 +477,7 @@ static void state_free(void *servers)
     sim_redis_state *state = servers;
     scripts_free(state->scripts);
     free(state->past);
+    free(state->sent);
     free(state);
 }
 
@@ -409,6 +488,7 @@ static void begin(sim *s)
     state->pasts = 0;
     for (unsigned i = 0; i < SIM_SERVERS; i++)
         state->server[i].s = s, state->server[i].index = i;
+    replicas_begin(s);
 }
 
 static void end(sim *s)
@@ -419,14 +499,8 @@ static void end(sim *s)
 
 static void url(const sim *s, char *out, size_t size)
 {
-    (void)s;
-    snprintf(out, size, "redis://10.0.0.1");
-}
-
-static void event(sim *s, const sim_event *event)
-{
-    (void)s;
-    (void)event;
+    snprintf(out, size, s->plan->replicas ? "redis://10.0.0.1?replicas=%ld" : "redis://10.0.0.1",
+             (long)s->plan->replicas);
 }
 
 const sim_model sim_redis = {
@@ -443,8 +517,9 @@ const sim_model sim_redis = {
     .force_release = force_release,
     .accepts = accepts,
     .frozen_until = frozen_until,
+    .cut_until = cut_until,
     .fault = fault,
     .lose_subscriptions = lose_subscriptions,
-    .healed = wires_notice,
+    .healed = healed,
     .owner = owner,
 };

@@ -133,8 +133,11 @@ static int64_t arrival(sim *s, sim_wire *wire, int way, int64_t again_ns)
     int64_t when = s->now + s->plan->latency_ns * sim_pick(s, 50, 150) / 100;
     if (s->now < process->delay_until)
         when += sim_pick(s, 0, process->delay_ns);
-    if (s->now < process->cut_until && (process->cut & cut_bit))
-        when += process->cut_until - s->now + sim_pick(s, 0, again_ns);
+    int64_t cut_until = s->model->cut_until(s, wire->process, wire->server);
+    if (process->cut & cut_bit && process->cut_until > cut_until)
+        cut_until = process->cut_until;
+    if (s->now < cut_until)
+        when += cut_until - s->now + sim_pick(s, 0, again_ns);
     for (int64_t pause = again_ns; s->now < process->lose_until && pause < 8 * SIM_S && sim_chance(s, process->lose);
          pause *= 2)
         when += pause;

@@ -263,6 +263,8 @@ typedef struct sim_model {
     /* The other end of a wire. A server that is frozen accepts, and does nothing else before that time. */
     bool (*accepts)(const sim *s, unsigned server);
     int64_t (*frozen_until)(const sim *s, unsigned server);
+    /* Until when the two cannot reach each other. */
+    int64_t (*cut_until)(const sim *s, unsigned process, unsigned server);
     void (*opened)(sim *s, unsigned wire);
     void (*bytes)(sim *s, unsigned wire, const char *data, size_t length);
     void (*closed)(sim *s, unsigned wire);

@@ -352,7 +352,9 @@ static void tell_followers(sim *s, unsigned leader)
         uint32_t index;
         if (i == leader || !follows(s, i, leader))
             continue;
-        const int64_t lag = !s->healed && sim_chance(s, 50) ? sim_pick(s, 0, state->tick_ns) : 0;
+        const int64_t lag = !s->healed && sim_chance(s, 10) ? sim_pick(s, 0, state->tick_ns) : 0;
+        if (lag)
+            check_trouble(s, SIM_PROCESSES, s->now, s->now + lag);
         note_new(s, ZK_NOTE_APPLY, leader, i, &index)->upto = zk_state_of(s)->logged;
         post(s, index, hop(s) + lag);
     }
@@ -675,6 +677,7 @@ static void fault(sim *s, const sim_item *item, int64_t until)
         break;
     case SIM_ITEM_FAIL_OVER: /* cut off from the other servers, and not from its clients */
         server_at(s, chosen)->isolated_until = until;
+        server_at(s, chosen)->with_it = (uint32_t)sim_pick(s, 0, (1 << SIM_PROCESSES) - 1);
         break;
     default:
         break;
@@ -721,6 +724,20 @@ static bool accepts(const sim *s, unsigned server)
 static int64_t frozen_until(const sim *s, unsigned server)
 {
     return zk_state_of(s)->server[server].frozen_until;
+}
+
+/* A server that is cut off from the others is so with those processes that are on its side. */
+static int64_t cut_until(const sim *s, unsigned process, unsigned server)
+{
+    const zk_state *state = zk_state_of(s);
+    int64_t until = 0;
+    for (unsigned i = 0; i < state->servers; i++) {
+        const zk_server *one = &state->server[i];
+        const bool with_it = one->with_it >> process & 1;
+        if (s->now < one->isolated_until && with_it != (i == server) && one->isolated_until > until)
+            until = one->isolated_until;
+    }
+    return until;
 }
 
 static bool owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
@@ -800,6 +817,7 @@ const sim_model sim_zookeeper = {
     .event = event,
     .accepts = accepts,
     .frozen_until = frozen_until,
+    .cut_until = cut_until,
     .opened = server_opened,
     .bytes = server_bytes,
     .closed = server_closed,
