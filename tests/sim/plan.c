@@ -64,6 +64,19 @@ static void draw_timing(sim_plan *plan, uint64_t *seed)
         t->jitter_min_ms = t->jitter_max_ms = 0;
 }
 
+/* Leases of hours, so that somebody waits for longer than a day: Redis keeps its queue for that long. */
+static void draw_long_timing(sim_plan *plan, uint64_t *seed)
+{
+    plan->timing.ttl_ms = pick(seed, 4, 10) * 3600000;
+    plan->timing.transition_ms = pick(seed, 10, 3600) * 1000;
+    plan->timing.stop_margin_ms = plan->timing.hold_limit_ms = 0;
+}
+
+static bool is_long(const sim_plan *plan)
+{
+    return plan->timing.ttl_ms >= 3600000;
+}
+
 static void draw_clocks(sim_plan *plan, uint64_t *seed)
 {
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
@@ -103,7 +116,7 @@ static void draw_starts(sim_plan *plan, uint64_t *seed)
     for (unsigned i = 0; i < plan->members; i++)
         add(plan, SIM_ITEM_START, (uint8_t)i,
             chance(seed, 70) ? pick(seed, 0, 50 * SIM_MS) : pick(seed, 0, 20 * SIM_S));
-    for (int64_t n = pick(seed, -2, SIM_OBSERVERS); n > 0; n--) {
+    for (int64_t n = is_long(plan) ? 0 : pick(seed, -2, SIM_OBSERVERS); n > 0; n--) {
         /* One draw per statement: in which order arguments are evaluated is the compiler's choice. */
         const uint8_t process = (uint8_t)pick(seed, 0, plan->processes - 1);
         sim_item *item = add(plan, SIM_ITEM_OBSERVE, process, pick(seed, 0, 5 * SIM_S));
@@ -191,10 +204,14 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->poll_ns = pick(&s, 500, 1000) * SIM_MS;
     plan->session_ns = pick(&s, 2000, 10000) * SIM_MS;
     draw_timing(plan, &s);
-    plan->processes = (unsigned)pick(&s, 2, SIM_PROCESSES);
+    if (store == SIM_STORE_REDIS && pick(&s, 1, 400) == 1)
+        draw_long_timing(plan, &s);
+    plan->processes = is_long(plan) ? 2 : (unsigned)pick(&s, 2, SIM_PROCESSES);
     plan->members = (unsigned)pick(&s, plan->processes, SIM_MEMBERS);
     plan->mutexes = (unsigned)pick(&s, 1, SIM_MUTEXES);
     plan->horizon_ns = pick(&s, 3, 8) * (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
+    if (is_long(plan))
+        plan->horizon_ns = pick(&s, 18, 30) * 3600 * SIM_S;
     draw_clocks(plan, &s);
     draw_members(plan, &s);
     draw_starts(plan, &s);
@@ -203,6 +220,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->ticks = pick(&s, 2, 8);
     plan->replicas =
         store == SIM_STORE_REDIS && broken != SIM_BROKEN_LOST_WRITES && chance(&s, 40) ? pick(&s, 1, 2) : 0;
+    plan->jvms = store == SIM_STORE_REDIS && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     if (broken == SIM_BROKEN_LOST_WRITES) {
         sim_item *item = add(plan, SIM_ITEM_FAIL_OVER, 0, pick(&s, SIM_S, plan->horizon_ns));
         item->for_ns = spread(&s, 5 * SIM_MS, SIM_S);

@@ -4,6 +4,7 @@
  *   redis_commands.c  the commands that a script may use
  *   redis_lua.c       runs scripts: the text that ships, by the same Lua as the real server
  *   redis_replicas.c  replicas that get what was written a little later, or much later
+ *   redis_jvm.c       contenders of Simba on the JVM
  *   redis_server.c    a server: its connections, what is said on them, and what goes wrong with it
  */
 #ifndef TESTS_SIM_REDIS_MODEL_H
@@ -22,7 +23,9 @@ enum {
     SIM_CHANNELS = 64, /* of a connection */
     SIM_PAST = 128,
     SIM_REPLICAS = 2,
-    SIM_SENT = 256, /* writes that may be under way to a replica */
+    SIM_JVMS = 2,
+    SIM_JVM_FIRST = 2000, /* EV_SERVER: who */
+    SIM_SENT = 256,       /* writes that may be under way to a replica */
 };
 
 /* --- answers ---------------------------------------------------------------------------------------- */
@@ -96,6 +99,14 @@ typedef struct sim_peer {
     char channel[SIM_CHANNELS][SIM_NAME];
 } sim_peer;
 
+/* A contender of Simba on the JVM. */
+typedef struct sim_jvm {
+    char id[16];
+    unsigned mutex;
+    uint32_t version; /* of what it plans */
+    bool alive, holds, waits, leaves;
+} sim_jvm;
+
 /* What the data were before a write. */
 typedef struct sim_past {
     int64_t at;
@@ -108,6 +119,7 @@ typedef struct sim_redis_state {
     sim_past *past;
     unsigned pasts;
     sim_replica replica[SIM_REPLICAS];
+    sim_jvm jvm[SIM_JVMS];
     sim_keys *sent; /* what replicas are to be told, by offset */
     uint32_t peers; /* connections so far */
 } sim_redis_state;
@@ -120,6 +132,14 @@ unsigned replicas_with(const sim *s, uint32_t written);
 void replicas_promote(sim *s);
 void replicas_stick(sim *s, int64_t until);
 void replicas_event(sim *s, const sim_event *event);
+/* redis_jvm.c */
+void jvms_begin(sim *s);
+void jvms_leave(sim *s);
+bool jvms_hear(sim *s, const char *channel);
+void jvms_event(sim *s, const sim_event *event);
+/* redis_server.c: run a script that nobody has loaded. */
+void server_eval(sim_server *server, const char *text, int keys, int argc, const char *const *argv,
+                 sim_answer *ret_answer);
 /* redis_server.c: go on with those that wait for replicas. */
 void server_look_at_waits(sim *s);
 

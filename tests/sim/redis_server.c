@@ -138,6 +138,12 @@ static void run_script(sim_server *server, unsigned script, int keys, int argc, 
         replicas_feed(server);
 }
 
+void server_eval(sim_server *server, const char *text, int keys, int argc, const char *const *argv,
+                 sim_answer *ret_answer)
+{
+    run_script(server, scripts_load(state_of(server->s)->scripts, text, strlen(text)), keys, argc, argv, ret_answer);
+}
+
 /* --- connections ------------------------------------------------------------------------------------- */
 
 static void say(sim *s, unsigned wire, const sim_answer *answer)
@@ -175,7 +181,7 @@ int64_t server_publish(sim_server *server, const char *channel, const char *text
         say(s, wire, &message);
         heard++;
     }
-    return heard;
+    return heard + jvms_hear(s, channel);
 }
 
 static void opened(sim *s, unsigned wire)
@@ -315,6 +321,7 @@ static void take_command(sim *s, unsigned wire, const redisReply *command)
         abort();
     for (size_t i = 0; i < command->elements; i++)
         argv[i] = command->element[i]->str;
+    sim_tell(s, "process %u: %s %.8s", wire_process(s, wire), argv[0], command->elements > 1 ? argv[1] : "");
     obey(&(call){s, wire, server_of(s, wire), wire_peer(s, wire), (int)command->elements, argv, &answer});
     say(s, wire, &answer);
 }
@@ -360,6 +367,10 @@ void server_look_at_waits(sim *s)
 
 static void event(sim *s, const sim_event *event)
 {
+    if (event->who >= SIM_JVM_FIRST) {
+        jvms_event(s, event);
+        return;
+    }
     if (event->who != WAIT_OVER) {
         replicas_event(s, event);
         return;
@@ -415,14 +426,13 @@ static void force_release(sim *s, unsigned mutex)
     const lock before = look_at(&state->server[0], mutex);
     sim_answer answer;
     char *text = simba__redis_script_text(REDIS_FORCE_RELEASE, 0);
-    const unsigned script_number = scripts_load(state->scripts, text, strlen(text));
-    simba__free(text);
     snprintf(keys[0], SIM_NAME, "simba:{%s}", sim_mutex_name(mutex));
     snprintf(keys[1], SIM_NAME, "simba:{%s}:fence", sim_mutex_name(mutex));
     snprintf(keys[2], SIM_NAME, "simba:{%s}:contender", sim_mutex_name(mutex));
     if (before.ours)
         check_revoked(s, mutex, before.token);
-    run_script(&state->server[0], script_number, 3, 3, (const char *const[]){keys[0], keys[1], keys[2]}, &answer);
+    server_eval(&state->server[0], text, 3, 3, (const char *const[]){keys[0], keys[1], keys[2]}, &answer);
+    simba__free(text);
 }
 
 /* Of a process: the server closes what it has subscribed by, or they have lost each other. */
@@ -442,6 +452,8 @@ static void lose_subscriptions(sim *s, unsigned process)
 static void healed(sim *s)
 {
     wires_notice(s);
+    if (s->now == s->plan->horizon_ns)
+        jvms_leave(s);
     for (unsigned i = 0; i < SIM_REPLICAS; i++)
         state_of(s)->replica[i].stuck_until = 0;
 }
@@ -489,6 +501,7 @@ static void begin(sim *s)
     for (unsigned i = 0; i < SIM_SERVERS; i++)
         state->server[i].s = s, state->server[i].index = i;
     replicas_begin(s);
+    jvms_begin(s);
 }
 
 static void end(sim *s)
