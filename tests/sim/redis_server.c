@@ -181,7 +181,9 @@ int64_t server_publish(sim_server *server, const char *channel, const char *text
         say(s, wire, &message);
         heard++;
     }
-    return heard + jvms_hear(s, channel);
+    heard += jvms_hear(s, channel);
+    sim_tell(s, "%s: \"%s\" is heard by %lld", channel, text, (long long)heard);
+    return heard;
 }
 
 static void opened(sim *s, unsigned wire)

@@ -408,6 +408,6 @@ void wires_abandon(sim *s, unsigned process, bool noticed)
 void wires_notice(sim *s)
 {
     for (unsigned i = 1; i <= s->wires->count; i++)
-        if (at(s, i)->silent)
+        if (at(s, i)->silent || !at(s, i)->client_open)
             forget_at_server(s, i);
 }
