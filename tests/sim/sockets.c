@@ -230,6 +230,12 @@ int connect(int fd, const struct sockaddr *address, socklen_t length)
     sim_socket *sock = find(fd);
     if (!sock)
         return (int)syscall(SYS_connect, fd, address, length);
+    if (address->sa_family == AF_UNSPEC) { /* dissolves the connection, and what has come by it */
+        hang_up(sock);
+        sock->length = 0;
+        report_soon(sock, fd, 0);
+        return 0;
+    }
     const uint32_t ip = ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr);
     const unsigned server = (ip & 0xff) - 1;
     if (address->sa_family != AF_INET || ip >> 8 != 0x0a0000 || server >= SIM_SERVERS)
@@ -295,6 +301,8 @@ ssize_t recv(int fd, void *data, size_t size, int flags)
         return sock->state == SOCKET_OVER ? 0 : fail_with(EAGAIN);
     const size_t length = size < sock->length ? size : sock->length;
     memcpy(data, sock->in, length);
+    if (flags & MSG_PEEK)
+        return (ssize_t)length;
     memmove(sock->in, sock->in + length, sock->length - length);
     sock->length -= length;
     return (ssize_t)length;
