@@ -15,6 +15,7 @@
 
 #define JOBS_MAX 256
 #define ALL_STORES ((1U << SIM_STORES) - 1)
+#define MODELS ((1U << SIM_STORE_REDIS) - 1)
 
 static const char usage[] =
     "usage: simba-sim [OPTION...]\n"
@@ -25,7 +26,8 @@ static const char usage[] =
     "  --seeds N        how many seeds (1000)\n"
     "  --first N        the first of them (1)\n"
     "  --seed N         just this one, and tell all about it\n"
-    "  --store KIND     push, poll, session (models), redis (its own code), or all (all)\n"
+    "  --store KIND     push, poll or session, which are models, or those three (models); redis or\n"
+    "                   zookeeper: the code of the store itself; or all (all)\n"
     "  --jobs N         how many threads (1)\n"
     "  --broken WHAT    break an assumption, drift or lost-writes, and expect to find out\n"
     "  --trace          print the event log of --seed, in the format of `simba timeline`\n"
@@ -168,7 +170,7 @@ static bool number(const char *text, uint64_t low, uint64_t high, uint64_t *ret_
 
 static bool store_bits(const char *text, unsigned *ret_bits)
 {
-    *ret_bits = strcmp(text, "all") == 0 ? ALL_STORES : 0;
+    *ret_bits = strcmp(text, "all") == 0 ? ALL_STORES : strcmp(text, "models") == 0 ? MODELS : 0;
     for (unsigned i = 0; i < SIM_STORES; i++)
         *ret_bits |= strcmp(text, sim_store_name((sim_store_kind)i)) == 0 ? 1U << i : 0;
     return *ret_bits != 0;

@@ -85,9 +85,11 @@ static void compare(sim_server *server, unsigned mutex, const lock *before)
     sim *s = server->s;
     const lock after = look_at(server, mutex);
     const unsigned grantee = after.held ? grantee_of(s, mutex, &after) : SIM_NOBODY;
-    if (after.held && (!before->held || before->token != after.token || before->nonce != after.nonce))
+    if (after.held && (!before->held || before->token != after.token || before->nonce != after.nonce)) {
+        if (before->held)
+            check_broken(s, "S1", "mutex %u was granted to %s while %s had it", mutex, after.id, before->id);
         check_granted(s, mutex, grantee, after.token, grantee == SIM_NOBODY);
-    else if (after.held && after.ends_ms != before->ends_ms && grantee == SIM_NOBODY)
+    } else if (after.held && after.ends_ms != before->ends_ms && grantee == SIM_NOBODY)
         s->checks.straggled[mutex] = true;
     else if (before->held && !after.held)
         check_freed(s, mutex);

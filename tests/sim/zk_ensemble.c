@@ -371,6 +371,7 @@ static void commit(sim *s, const zk_note *note)
     }
     judge(s, leader, &txn, note->sequential);
     txn.zxid = ++state->zxid;
+    txn.at = s->now;
     append(s, &txn);
     apply_upto(s, note->to, state->logged);
     tell_followers(s, note->to);
@@ -476,6 +477,9 @@ static void lead(sim *s, unsigned index)
         if (server->session[i].id)
             renew(s, &server->session[i]);
     }
+    uint32_t note;
+    note_new(s, ZK_NOTE_EXPIRE, index, index, &note);
+    post(s, note, 1);
 }
 
 static bool looks(sim *s, unsigned index)
@@ -564,10 +568,26 @@ static void tick_leader(sim *s, unsigned index)
         look_for_leader(s, index);
         return;
     }
-    for (unsigned i = 0; i < ZK_SESSIONS; i++)
-        if (leader->session[i].id && !leader->session[i].closing && store_clock(s) >= leader->session[i].expires_at)
-            end_session(s, index, &leader->session[i]);
     tidy(s, index);
+}
+
+/* A real leader looks once per tick, and ends sessions a little later than that. This one is as quick as it may be. */
+static void expire(sim *s, unsigned index)
+{
+    zk_server *leader = server_at(s, index);
+    int64_t next = store_clock(s) + zk_state_of(s)->tick_ns;
+    uint32_t note;
+    for (unsigned i = 0; i < ZK_SESSIONS; i++) {
+        zk_tracked *session = &leader->session[i];
+        if (!session->id || session->closing)
+            continue;
+        if (store_clock(s) >= session->expires_at)
+            end_session(s, index, session);
+        else if (session->expires_at < next)
+            next = session->expires_at;
+    }
+    note_new(s, ZK_NOTE_EXPIRE, index, index, &note);
+    post(s, note, sim_clock_when(&s->store.clock, next) - s->now);
 }
 
 static void tick_one(sim *s, unsigned index)
@@ -620,6 +640,9 @@ static void event(sim *s, const sim_event *event)
     case ZK_NOTE_TICK:
         tick(s);
         break;
+    case ZK_NOTE_EXPIRE:
+        expire(s, note.to);
+        break;
     case ZK_NOTE_WRITE:
         take_write(s, &note);
         break;
@@ -634,6 +657,12 @@ static void event(sim *s, const sim_event *event)
         take_news(s, &note);
         break;
     }
+}
+
+static void plant(zk_tree *tree)
+{
+    memset(tree, 0, sizeof *tree);
+    strcpy(tree->node[0].path, "/");
 }
 
 /* --- what goes wrong ---------------------------------------------------------------------------------- */
@@ -651,6 +680,30 @@ static void restart(sim *s, unsigned index, int64_t down_ns)
     look_for_leader(s, index);
 }
 
+/* What an ensemble must not do: all servers come back without the latest of what they had agreed on. */
+static void lose_writes(sim *s, int64_t lost_ms)
+{
+    zk_state *state = zk_state_of(s);
+    unsigned kept = 0;
+    while (kept < state->logged && state->log[kept].at <= s->now - lost_ms * SIM_MS)
+        kept++;
+    s->checks.lost_writes |= kept < state->logged;
+    state->logged = kept;
+    plant(&state->truth);
+    for (unsigned n = 0; n < kept; n++)
+        tree_apply(&state->truth, &state->log[n], nothing, NULL);
+    for (unsigned i = 0; i < state->servers; i++) {
+        zk_server *server = &state->server[i];
+        look_for_leader(s, i);
+        server->applied = kept;
+        server->tree = state->truth;
+        memset(server->session, 0, sizeof server->session);
+        for (unsigned n = 0; n < kept; n++)
+            if (!state->log[n].error && (state->log[n].kind == ZK_TXN_OPEN || state->log[n].kind == ZK_TXN_CLOSE))
+                apply_session(s, server, &state->log[n]);
+    }
+}
+
 static unsigned some_leader(sim *s)
 {
     const zk_state *state = zk_state_of(s);
@@ -665,7 +718,13 @@ static void fault(sim *s, const sim_item *item, int64_t until)
     zk_state *state = zk_state_of(s);
     const unsigned any = (unsigned)((uint64_t)item->at_ns / 1000 % state->servers);
     const unsigned chosen = item->who % 2 ? any : some_leader(s);
+    if (item->kind == SIM_ITEM_STORE_EPOCH)
+        return; /* nothing is judged by it */
     trouble(s, until);
+    if (item->kind == SIM_ITEM_FAIL_OVER && item->arg > 0) {
+        lose_writes(s, item->arg);
+        return;
+    }
     switch ((sim_item_kind)item->kind) {
     case SIM_ITEM_FREEZE:
         server_at(s, chosen)->frozen_until = until;
@@ -767,12 +826,6 @@ static void state_free(void *servers)
     free(state->log);
     free(state->note);
     free(state);
-}
-
-static void plant(zk_tree *tree)
-{
-    memset(tree, 0, sizeof *tree);
-    strcpy(tree->node[0].path, "/");
 }
 
 static void begin(sim *s)

@@ -69,6 +69,7 @@ typedef enum zk_txn_kind {
 /* What was agreed on. */
 typedef struct zk_txn {
     zk_txn_kind kind;
+    int64_t at; /* agreed on */
     int64_t zxid, ctime_ms;
     int32_t error; /* what is answered */
     char path[ZK_PATH];
@@ -144,7 +145,8 @@ typedef enum zk_note_kind {
     ZK_NOTE_APPLY,
     ZK_NOTE_SYNC,
     ZK_NOTE_SYNCED,
-    ZK_NOTE_TICK
+    ZK_NOTE_TICK,
+    ZK_NOTE_EXPIRE
 } zk_note_kind;
 
 typedef struct zk_note {
