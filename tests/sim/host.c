@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/reply.h"
 #include "sim/world.h"
 #include "util/random.h"
 
@@ -332,8 +333,11 @@ static bool look_at_answers(sim_client *client)
         if (!client->done_first)
             client->done_last = &client->done_first;
         sim_party *party = request->owner;
-        const simba_reply reply = request->reply;
+        const int fault = simba__reply_check(request, client->s->timing.session, NULL);
+        const simba_reply reply = fault < 0 ? (simba_reply){.status = fault} : request->reply;
         simba__event event = {.kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply};
+        if (fault < 0)
+            check_broken(client->s, "S4", "the answer to a request of %s makes no sense", party->name);
         if (!party->outstanding)
             check_broken(client->s, "S4", "a request of %s was answered twice", party->name);
         party->outstanding = false;

@@ -80,6 +80,11 @@ static void pexpire(const command *c)
     expire_in(c, strtoll(c->argv[2], NULL, 10));
 }
 
+static void pexpireat(const command *c)
+{
+    expire_in(c, strtoll(c->argv[2], NULL, 10) - c->keys->now_ms);
+}
+
 static void expire(const command *c)
 {
     expire_in(c, strtoll(c->argv[2], NULL, 10) * 1000);
@@ -262,11 +267,27 @@ bool commands_run(sim_server *server, int argc, const char *const *argv, sim_ans
         const char *name;
         void (*run)(const command *c);
     } known[] = {
-        {"HMGET", hmget},         {"GET", get},       {"TIME", now},    {"PTTL", pttl},
-        {"HSET", hset},           {"ZADD", zadd},     {"ZREM", zrem},   {"PEXPIRE", pexpire},
-        {"PUBLISH", publish},     {"SET", set},       {"DEL", del},     {"ZPOPMIN", zpopmin},
-        {"ZREVRANGE", zrevrange}, {"ZRANGE", zrange}, {"ZRANK", zrank}, {"ZSCORE", zscore},
-        {"ZCARD", zcard},         {"EXPIRE", expire}, {"TTL", ttl},     {"ZREMRANGEBYSCORE", zremrangebyscore},
+        {"HMGET", hmget},
+        {"GET", get},
+        {"TIME", now},
+        {"PTTL", pttl},
+        {"HSET", hset},
+        {"ZADD", zadd},
+        {"ZREM", zrem},
+        {"PEXPIRE", pexpire},
+        {"PEXPIREAT", pexpireat},
+        {"PUBLISH", publish},
+        {"SET", set},
+        {"DEL", del},
+        {"ZPOPMIN", zpopmin},
+        {"ZREVRANGE", zrevrange},
+        {"ZRANGE", zrange},
+        {"ZRANK", zrank},
+        {"ZSCORE", zscore},
+        {"ZCARD", zcard},
+        {"EXPIRE", expire},
+        {"TTL", ttl},
+        {"ZREMRANGEBYSCORE", zremrangebyscore},
     };
     ret_answer->kind = ANSWER_NIL;
     ret_answer->count = 0;

@@ -69,6 +69,14 @@ static int redis_call(lua_State *lua)
     return 1;
 }
 
+static int error_reply(lua_State *lua)
+{
+    lua_newtable(lua);
+    lua_pushvalue(lua, 1);
+    lua_setfield(lua, -2, "err");
+    return 1;
+}
+
 /* --- what a script answers --------------------------------------------------------------------------- */
 
 static bool take_one(lua_State *lua, sim_element *ret_item)
@@ -105,9 +113,15 @@ static void take_list(lua_State *lua, sim_answer *ret_answer)
 
 static void take_answer(lua_State *lua, sim_answer *ret_answer)
 {
-    if (lua_istable(lua, -1))
-        take_list(lua, ret_answer);
-    else if (take_one(lua, &ret_answer->item[0]))
+    if (lua_istable(lua, -1)) {
+        lua_getfield(lua, -1, "err");
+        const char *error = lua_tostring(lua, -1);
+        if (error)
+            answer_text(ret_answer, ANSWER_ERROR, error);
+        lua_pop(lua, 1);
+        if (!error)
+            take_list(lua, ret_answer);
+    } else if (take_one(lua, &ret_answer->item[0]))
         ret_answer->kind = ret_answer->item[0].kind;
     else
         ret_answer->kind = ANSWER_NIL;
@@ -189,6 +203,8 @@ sim_scripts *scripts_new(void)
     lua_newtable(scripts->lua);
     lua_pushcfunction(scripts->lua, redis_call);
     lua_setfield(scripts->lua, -2, "call");
+    lua_pushcfunction(scripts->lua, error_reply);
+    lua_setfield(scripts->lua, -2, "error_reply");
     lua_setglobal(scripts->lua, "redis");
     return scripts;
 }

@@ -10,6 +10,8 @@
 #include "sim/redis_model.h"
 #include "util/mem.h"
 
+#define FENCE_KEPT_MS INT64_C(2592000000) /* by how much the fence of a grant of ours outlives its lock */
+
 enum { WAIT_OVER = 1000 }; /* EV_SERVER: who; otherwise a replica */
 
 sim_redis_state *redis_state_of(const sim *s)
@@ -62,7 +64,7 @@ static lock look_at(sim_server *server, unsigned mutex)
     strcpy(found.id, key->u.text);
     found.ends_ms = key->expires_ms;
     const char *id = fence ? keys_field(fence, "id") : NULL;
-    found.ours = id && strcmp(id, found.id) == 0 && found.ends_ms <= (int64_t)number_of(fence, "until") + 1000;
+    found.ours = id && strcmp(id, found.id) == 0 && fence->expires_ms - found.ends_ms == FENCE_KEPT_MS;
     found.token = found.ours ? number_of(fence, "token") : 0;
     found.nonce = found.ours ? number_of(fence, "nonce") : 0;
     return found;
@@ -425,11 +427,12 @@ static int64_t frozen_until(const sim *s, unsigned server)
 
 static void force_release(sim *s, unsigned mutex)
 {
+    static const redis_options plain = {.topology = &simba__redis_single};
     sim_redis_state *state = state_of(s);
     char keys[3][SIM_NAME];
     const lock before = look_at(&state->server[0], mutex);
     sim_answer answer;
-    char *text = simba__redis_script_text(REDIS_FORCE_RELEASE, 0);
+    char *text = simba__redis_script_text(REDIS_FORCE_RELEASE, &plain);
     snprintf(keys[0], SIM_NAME, "simba:{%s}", sim_mutex_name(mutex));
     snprintf(keys[1], SIM_NAME, "simba:{%s}:fence", sim_mutex_name(mutex));
     snprintf(keys[2], SIM_NAME, "simba:{%s}:contender", sim_mutex_name(mutex));

@@ -337,7 +337,10 @@ int setsockopt(int fd, int level, int option, const void *value, socklen_t lengt
 
 int getpeername(int fd, struct sockaddr *address, socklen_t *length)
 {
-    return find(fd) ? fail_with(ENOTCONN) : (int)syscall(SYS_getpeername, fd, address, length);
+    const sim_socket *sock = find(fd);
+    if (!sock)
+        return (int)syscall(SYS_getpeername, fd, address, length);
+    return sock->state == SOCKET_UP ? 0 : fail_with(ENOTCONN);
 }
 
 static int control(int fd, int command, long argument)
