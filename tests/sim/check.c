@@ -18,19 +18,34 @@ void check_broken(sim *s, const char *promise, const char *format, ...)
     sim_log(s, "store", "fault broken:%s %lld", promise, (long long)s->now + SIM_MS);
 }
 
+/* How long it may take a store to find out that its server can be reached again. */
+#define RECONNECT_NS SIM_S
+
 /* --- excuses ---------------------------------------------------------------------------------------- */
+
+/* Troubles that overlap are one. */
+static bool is_more_of(sim_trouble *trouble, unsigned process, int64_t from, int64_t to)
+{
+    if (trouble->process != process || trouble->jump || from > trouble->to || to < trouble->from)
+        return false;
+    trouble->from = from < trouble->from ? from : trouble->from;
+    trouble->to = to > trouble->to ? to : trouble->to;
+    return true;
+}
 
 void check_trouble(sim *s, unsigned process, int64_t from, int64_t to)
 {
+    for (unsigned i = s->checks.troubles; i-- > 0;)
+        if (is_more_of(&s->checks.trouble[i], process, from, to))
+            return;
     if (s->checks.troubles < SIM_TROUBLES)
         s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, false, from, to};
 }
 
 void check_jump(sim *s, unsigned process, int64_t ns)
 {
-    check_trouble(s, process, s->now - ns, s->now);
-    if (s->checks.troubles > 0)
-        s->checks.trouble[s->checks.troubles - 1].jump = true;
+    if (s->checks.troubles < SIM_TROUBLES)
+        s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, true, s->now - ns, s->now};
 }
 
 /* How long, between the two moments, this process or the store may not have been itself: from the beginning of the first
@@ -115,10 +130,11 @@ void check_granted(sim *s, unsigned mutex, unsigned grantee, uint64_t token, boo
     if (straggler)
         checks->drill[mutex] = false; /* one that died while it asked */
     sim_mix(s, token);
-    if (token <= checks->token_granted[mutex])
+    if (token > 0 && token <= checks->token_granted[mutex])
         check_broken(s, "S3", "mutex %u was granted under token %llu after %llu", mutex, (unsigned long long)token,
                      (unsigned long long)checks->token_granted[mutex]);
-    checks->token_granted[mutex] = token;
+    if (token > 0) /* a contender on the JVM has none */
+        checks->token_granted[mutex] = token;
     for (unsigned i = 0; i < s->parties; i++) {
         const sim_party *party = &s->party[i];
         const sim_process *process = &s->process[party->process];
@@ -151,7 +167,7 @@ static bool loss_is_excused(const sim *s, const sim_party *party, const simba__c
 {
     const sim_process *process = &s->process[party->process];
     const simba__timing *timing = &s->timing;
-    const int64_t slack = 8 * s->plan->latency_ns;
+    const int64_t slack = 8 * s->plan->latency_ns + (s->model ? RECONNECT_NS : 0);
     int64_t from, outage;
     if (timing->session) {
         from = s->now - s->plan->session_ns;
@@ -299,6 +315,8 @@ static bool contends(const sim *s, const sim_party *party)
 static bool store_has_owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
 {
     int64_t now_ms;
+    if (s->model)
+        return s->model->owner(s, mutex, ret_owner);
     if (s->plan->store == SIM_STORE_SESSION)
         return session_owner(s, mutex, ret_owner);
     simba__row_show(&s->store.row[mutex], store_now(s), ret_owner, &now_ms);

@@ -17,7 +17,7 @@ static void observe(sim *s, const sim_item *item)
     party->mutex = (uint8_t)item->arg;
     party->id = "";
     snprintf(party->name, sizeof party->name, "%c/observer%u", 'a' + item->who, s->parties - s->plan->members);
-    simba__observation_init(&party->observation, SIM_OBSERVER_POLL_NS);
+    party_make(s, party);
     s->parties++;
     party_start(s, party);
 }
@@ -60,6 +60,8 @@ static void trouble(sim *s, const sim_item *item, unsigned process, int64_t unti
 static void process_item(sim *s, const sim_item *item, int64_t until)
 {
     sim_process *process = &s->process[item->who];
+    if (s->model && !process->alive && (item->kind == SIM_ITEM_PAUSE || item->kind == SIM_ITEM_STALL))
+        return; /* there is nothing to pause */
     trouble(s, item, item->who, until);
     switch ((sim_item_kind)item->kind) {
     case SIM_ITEM_PAUSE:
@@ -94,20 +96,35 @@ static void store_item(sim *s, const sim_item *item, int64_t until)
         sim_clock_set_rate(&s->store.clock, s->now, item->arg);
         break;
     case SIM_ITEM_STORE_EPOCH:
-        s->store.epoch_ms += item->arg;
+        if (!s->model) {
+            s->store.epoch_ms += item->arg;
+        } else { /* Redis ends leases by its wall clock, which must not jump: instead its replicas fall behind */
+            check_trouble(s, SIM_PROCESSES, s->now, until);
+            s->model->fault(s, item, until);
+        }
         break;
     case SIM_ITEM_FORCE:
         sim_log(s, "store", "fault force-release %lld", (long long)s->now);
-        if (!store_is_away(s))
+        if (store_is_away(s))
+            break;
+        if (s->model)
+            s->model->force_release(s, (unsigned)item->arg);
+        else
             store_force_release(s, (unsigned)item->arg);
         break;
     case SIM_ITEM_FREEZE:
         trouble(s, item, SIM_PROCESSES, until);
-        s->store.frozen_until = until;
+        if (s->model)
+            s->model->fault(s, item, until);
+        else
+            s->store.frozen_until = until;
         break;
     default:
         trouble(s, item, SIM_PROCESSES, until);
-        store_fail_over(s, until - s->now, item->arg);
+        if (s->model)
+            s->model->fault(s, item, until);
+        else
+            store_fail_over(s, until - s->now, item->arg);
     }
 }
 
@@ -145,6 +162,10 @@ void fault_item(sim *s, const sim_event *event)
         process_jump(s, item->who, item->arg * SIM_MS);
         break;
     case SIM_ITEM_UNSUBSCRIBE:
+        if (s->model) {
+            s->model->lose_subscriptions(s, item->who);
+            break;
+        }
         memset(s->store.subscribed[item->who], 0, sizeof s->store.subscribed[item->who]);
         sim_plan_event(s, EV_RESUBSCRIBE, item->who, s->now + min64(item->for_ns, 3 * SIM_S), process->boot, 0);
         break;
@@ -171,6 +192,8 @@ void fault_heal(sim *s)
         if (!process->alive) /* by now the store knows */
             memset(s->store.subscribed[p], 0, sizeof s->store.subscribed[p]);
     }
+    if (s->model)
+        s->model->healed(s);
     for (unsigned i = 0; i < s->parties; i++) {
         s->party[i].slow_until = 0;
         s->party[i].stop_inside = false;

@@ -14,6 +14,8 @@
 #include "sim/stories.h"
 
 #define JOBS_MAX 256
+#define ALL_STORES ((1U << SIM_STORES) - 1)
+#define MODELS ((1U << SIM_STORE_REDIS) - 1)
 
 static const char usage[] =
     "usage: simba-sim [OPTION...]\n"
@@ -24,10 +26,12 @@ static const char usage[] =
     "  --seeds N        how many seeds (1000)\n"
     "  --first N        the first of them (1)\n"
     "  --seed N         just this one, and tell all about it\n"
-    "  --store KIND     push, poll, session or all (all)\n"
+    "  --store KIND     push, poll or session, which are models, or those three (models); redis or\n"
+    "                   zookeeper: the code of the store itself; or all (all)\n"
     "  --jobs N         how many threads (1)\n"
     "  --broken WHAT    break an assumption, drift or lost-writes, and expect to find out\n"
     "  --trace          print the event log of --seed, in the format of `simba timeline`\n"
+    "  --servers        the same with what the model servers do, as comments\n"
     "  --svg FILE       draw --seed, or the first seed that breaks a promise (simba-sim-SEED-STORE.svg)\n"
     "  --story NAME     draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
     "  --help           this text\n"
@@ -43,6 +47,7 @@ typedef struct options {
     sim_broken broken;
     bool single;
     bool trace;
+    bool servers;
     const char *svg;
 } options;
 
@@ -64,7 +69,7 @@ static bool is_hit(const options *o, const sim_verdict *verdict)
 static void look_at_seed(campaign *c, sim *s, uint64_t seed)
 {
     for (int store = 0; store < SIM_STORES; store++) {
-        if (!(c->o->stores & 1U << store))
+        if (!(c->o->stores & 1U << store) || !sim_has_store((sim_store_kind)store))
             continue;
         sim_plan plan;
         sim_verdict verdict;
@@ -137,9 +142,10 @@ static int run_single(const options *o)
     for (int store = 0; store < SIM_STORES; store++) {
         sim_plan plan;
         sim_verdict verdict;
-        if (!(o->stores & 1U << store))
+        if (!(o->stores & 1U << store) || !sim_has_store((sim_store_kind)store))
             continue;
         sim_plan_draw(&plan, o->first, (sim_store_kind)store, o->broken);
+        plan.tell_servers = o->servers;
         sim_run(s, &plan, o->trace ? stdout : NULL, &verdict);
         rc |= is_hit(o, &verdict);
         if (!o->trace)
@@ -164,27 +170,21 @@ static bool number(const char *text, uint64_t low, uint64_t high, uint64_t *ret_
 
 static bool store_bits(const char *text, unsigned *ret_bits)
 {
-    static const char *const names[] = {"push", "poll", "session"};
-    *ret_bits = strcmp(text, "all") == 0 ? 7 : 0;
+    *ret_bits = strcmp(text, "all") == 0 ? ALL_STORES : strcmp(text, "models") == 0 ? MODELS : 0;
     for (unsigned i = 0; i < SIM_STORES; i++)
-        *ret_bits |= strcmp(text, names[i]) == 0 ? 1U << i : 0;
+        *ret_bits |= strcmp(text, sim_store_name((sim_store_kind)i)) == 0 ? 1U << i : 0;
     return *ret_bits != 0;
 }
 
 static int parse(int argc, char **argv, options *o)
 {
     static const struct option longs[] = {
-        {"seeds", required_argument, NULL, 'n'},
-        {"first", required_argument, NULL, 'f'},
-        {"seed", required_argument, NULL, 's'},
-        {"store", required_argument, NULL, 'k'},
-        {"jobs", required_argument, NULL, 'j'},
-        {"broken", required_argument, NULL, 'b'},
-        {"trace", no_argument, NULL, 't'},
-        {"svg", required_argument, NULL, 'g'},
-        {"story", required_argument, NULL, 'y'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"seeds", required_argument, NULL, 'n'}, {"first", required_argument, NULL, 'f'},
+        {"seed", required_argument, NULL, 's'},  {"store", required_argument, NULL, 'k'},
+        {"jobs", required_argument, NULL, 'j'},  {"broken", required_argument, NULL, 'b'},
+        {"trace", no_argument, NULL, 't'},       {"servers", no_argument, NULL, 'v'},
+        {"svg", required_argument, NULL, 'g'},   {"story", required_argument, NULL, 'y'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
     };
     uint64_t jobs = 1;
     for (int option; (option = getopt_long(argc, argv, "", longs, NULL)) >= 0;) {
@@ -213,6 +213,9 @@ static int parse(int argc, char **argv, options *o)
         case 't':
             o->trace = true;
             break;
+        case 'v':
+            o->trace = o->servers = true;
+            break;
         case 'g':
             o->svg = optarg;
             break;
@@ -235,7 +238,7 @@ static int parse(int argc, char **argv, options *o)
 
 int main(int argc, char **argv)
 {
-    options o = {.first = 1, .seeds = 1000, .stores = 7};
+    options o = {.first = 1, .seeds = 1000, .stores = ALL_STORES};
     setlocale(LC_CTYPE, "");
     const int rc = parse(argc, argv, &o);
     if (rc >= 0)

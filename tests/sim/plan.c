@@ -21,6 +21,12 @@ const char *sim_item_name(sim_item_kind kind)
     return names[kind];
 }
 
+const char *sim_store_name(sim_store_kind store)
+{
+    static const char *const names[] = {"push", "poll", "session", "redis", "zookeeper"};
+    return names[store];
+}
+
 static int64_t pick(uint64_t *seed, int64_t low, int64_t high)
 {
     return simba__random_range(seed, low, high + 1);
@@ -56,6 +62,19 @@ static void draw_timing(sim_plan *plan, uint64_t *seed)
         t->hold_limit_ms = pick(seed, t->ttl_ms, 4 * t->ttl_ms);
     if (chance(seed, 10))
         t->jitter_min_ms = t->jitter_max_ms = 0;
+}
+
+/* Leases of hours, so that somebody waits for longer than a day: Redis keeps its queue for that long. */
+static void draw_long_timing(sim_plan *plan, uint64_t *seed)
+{
+    plan->timing.ttl_ms = pick(seed, 4, 10) * 3600000;
+    plan->timing.transition_ms = pick(seed, 10, 3600) * 1000;
+    plan->timing.stop_margin_ms = plan->timing.hold_limit_ms = 0;
+}
+
+static bool is_long(const sim_plan *plan)
+{
+    return plan->timing.ttl_ms >= 3600000;
 }
 
 static void draw_clocks(sim_plan *plan, uint64_t *seed)
@@ -97,7 +116,7 @@ static void draw_starts(sim_plan *plan, uint64_t *seed)
     for (unsigned i = 0; i < plan->members; i++)
         add(plan, SIM_ITEM_START, (uint8_t)i,
             chance(seed, 70) ? pick(seed, 0, 50 * SIM_MS) : pick(seed, 0, 20 * SIM_S));
-    for (int64_t n = pick(seed, -2, SIM_OBSERVERS); n > 0; n--) {
+    for (int64_t n = is_long(plan) ? 0 : pick(seed, -2, SIM_OBSERVERS); n > 0; n--) {
         /* One draw per statement: in which order arguments are evaluated is the compiler's choice. */
         const uint8_t process = (uint8_t)pick(seed, 0, plan->processes - 1);
         sim_item *item = add(plan, SIM_ITEM_OBSERVE, process, pick(seed, 0, 5 * SIM_S));
@@ -115,11 +134,15 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
         SIM_ITEM_RESTART, SIM_ITEM_FAIL_OVER, SIM_ITEM_FORCE,       SIM_ITEM_STORE_RATE,  SIM_ITEM_STORE_EPOCH,
         SIM_ITEM_JUMP,
     };
+    /* Where the servers are the question, more happens to them. */
+    static const uint8_t of_servers[] = {SIM_ITEM_FREEZE, SIM_ITEM_RESTART, SIM_ITEM_FAIL_OVER, SIM_ITEM_FAIL_OVER};
     const int64_t lease_ns = (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
     const int64_t count = pick(seed, 0, 16);
     for (int64_t n = 0; n < count; n++) {
-        const sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
+        sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
+        if (plan->store == SIM_STORE_ZOOKEEPER && chance(seed, 25))
+            kind = of_servers[pick(seed, 0, sizeof of_servers - 1)];
         const bool of_member = kind <= SIM_ITEM_SLOW;
         const uint8_t who = (uint8_t)pick(seed, 0, (of_member ? plan->members : plan->processes) - 1);
         sim_item *item = add(plan, kind, who, pick(seed, 0, plan->horizon_ns - 1));
@@ -175,20 +198,29 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->seed = seed;
     plan->store = store;
     plan->broken = broken;
-    plan->queue = store == SIM_STORE_PUSH && chance(&s, 60);
+    plan->queue = store == SIM_STORE_REDIS || (store == SIM_STORE_PUSH && chance(&s, 60));
     plan->watch_free = store == SIM_STORE_PUSH && !plan->queue;
     plan->latency_ns = spread(&s, 50000, 20 * SIM_MS);
     plan->poll_ns = pick(&s, 500, 1000) * SIM_MS;
     plan->session_ns = pick(&s, 2000, 10000) * SIM_MS;
     draw_timing(plan, &s);
-    plan->processes = (unsigned)pick(&s, 2, SIM_PROCESSES);
+    if (store == SIM_STORE_REDIS && pick(&s, 1, 400) == 1)
+        draw_long_timing(plan, &s);
+    plan->processes = is_long(plan) ? 2 : (unsigned)pick(&s, 2, SIM_PROCESSES);
     plan->members = (unsigned)pick(&s, plan->processes, SIM_MEMBERS);
     plan->mutexes = (unsigned)pick(&s, 1, SIM_MUTEXES);
     plan->horizon_ns = pick(&s, 3, 8) * (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
+    if (is_long(plan))
+        plan->horizon_ns = pick(&s, 18, 30) * 3600 * SIM_S;
     draw_clocks(plan, &s);
     draw_members(plan, &s);
     draw_starts(plan, &s);
     draw_faults(plan, &s);
+    plan->servers = store == SIM_STORE_ZOOKEEPER ? (chance(&s, 70) ? 3 : 5) : 1;
+    plan->ticks = pick(&s, 2, 8);
+    plan->replicas =
+        store == SIM_STORE_REDIS && broken != SIM_BROKEN_LOST_WRITES && chance(&s, 40) ? pick(&s, 1, 2) : 0;
+    plan->jvms = store == SIM_STORE_REDIS && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     if (broken == SIM_BROKEN_LOST_WRITES) {
         sim_item *item = add(plan, SIM_ITEM_FAIL_OVER, 0, pick(&s, SIM_S, plan->horizon_ns));
         item->for_ns = spread(&s, 5 * SIM_MS, SIM_S);
@@ -260,9 +292,8 @@ static void print_item(const sim_plan *plan, const sim_item *item, FILE *out)
 
 void sim_plan_print(const sim_plan *plan, void *file)
 {
-    static const char *const stores[] = {"push", "poll", "session"};
     FILE *out = file;
-    fprintf(out, "  store %s%s, ttl %" PRId64 " ms, transition %" PRId64 " ms", stores[plan->store],
+    fprintf(out, "  store %s%s, ttl %" PRId64 " ms, transition %" PRId64 " ms", sim_store_name(plan->store),
             plan->queue ? " with a queue" : "", plan->timing.ttl_ms, plan->timing.transition_ms);
     if (plan->timing.stop_margin_ms)
         fprintf(out, ", stop margin %" PRId64 " ms", plan->timing.stop_margin_ms);

@@ -16,9 +16,11 @@ enum {
 };
 
 typedef enum sim_store_kind {
-    SIM_STORE_PUSH,    /* a lease store that pushes, as Redis, SQLite and memory:// do */
-    SIM_STORE_POLL,    /* a lease store that has to be asked, as MySQL */
-    SIM_STORE_SESSION, /* leases are sessions, as in ZooKeeper */
+    SIM_STORE_PUSH,      /* a lease store that pushes, as Redis, SQLite and memory:// do */
+    SIM_STORE_POLL,      /* a lease store that has to be asked, as MySQL */
+    SIM_STORE_SESSION,   /* leases are sessions, as in ZooKeeper */
+    SIM_STORE_REDIS,     /* the code of the Redis store itself, against a model server */
+    SIM_STORE_ZOOKEEPER, /* that of the ZooKeeper store, and the client library, against a model ensemble */
     SIM_STORES,
 } sim_store_kind;
 
@@ -60,6 +62,7 @@ typedef enum sim_item_kind {
 } sim_item_kind;
 
 const char *sim_item_name(sim_item_kind kind);
+const char *sim_store_name(sim_store_kind store);
 
 typedef struct sim_item {
     int64_t at_ns;
@@ -86,6 +89,10 @@ typedef struct sim_plan {
     int64_t latency_ns;
     int64_t poll_ns;
     int64_t session_ns;
+    unsigned servers;
+    unsigned jvms;    /* REDIS: contenders on the JVM */
+    int64_t replicas; /* REDIS: that have to confirm */
+    int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */
     simba_timing timing;
     int64_t horizon_ns; /* everything is healed then */
     unsigned processes;
@@ -97,6 +104,7 @@ typedef struct sim_plan {
     sim_member_plan member[SIM_MEMBERS];
     unsigned items;
     sim_item item[SIM_ITEMS];
+    bool tell_servers; /* in the event log, as comments */
 } sim_plan;
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken);

@@ -1,15 +1,11 @@
-/* The simulated runtime and the applications on it. It carries out what the machines of src/core want, as src/runtime
- * does with threads: requests and their deadlines, one timer per party, topics, callbacks that are serial per party. What
- * is a decision is not made here but asked of core: what is told (telling.h), who hears a push (delivery.h), who watches
- * (contention.h), until when a holder may act (timing.h). */
+/* The simulated runtime: what src/runtime does for its parties, with messages to the model of a store: requests and their
+ * deadlines, topics, sessions; and life and death of a process. Who hears a push is asked of core (delivery.h). A store whose
+ * own code runs in the simulation has its runtime in host.c instead. */
 #include <string.h>
 
-#include "core/chronicle.h"
 #include "core/delivery.h"
 #include "core/reply.h"
 #include "sim/world.h"
-
-static void step(sim *s, sim_party *party, simba__event *event);
 
 static sim_process *process_of(sim *s, const sim_party *party)
 {
@@ -31,17 +27,10 @@ bool process_is_paused(const sim *s, const sim_process *process)
     return s->now < process->paused_until;
 }
 
-int64_t party_held_ns(const sim *s, const sim_party *party)
-{
-    const sim_process *process = &s->process[party->process];
-    const simba_local session_until = simba__local_add(process->session_until, -party->margin_ns);
-    return process->alive ? simba__lease_left_ns(party->valid_until, session_until, process_now(s, process)) : 0;
-}
+/* --- what parties want ------------------------------------------------------------------------------- */
 
-/* --- what the machines want -------------------------------------------------------------------------- */
-
-static void plan_local(sim *s, sim_event_kind kind, unsigned who, const sim_process *process, simba_local at,
-                       uint32_t version)
+void process_plan(sim *s, sim_event_kind kind, unsigned who, const sim_process *process, simba_local at,
+                  uint32_t version)
 {
     if (at.ns == INT64_MAX)
         return;
@@ -49,15 +38,7 @@ static void plan_local(sim *s, sim_event_kind kind, unsigned who, const sim_proc
     sim_plan_event(s, kind, who, when > s->now ? when : s->now, version, 0);
 }
 
-static void set_timer(sim *s, sim_party *party, simba_local at)
-{
-    if (party->timer.ns == at.ns)
-        return;
-    party->timer = at;
-    plan_local(s, EV_TIMER, index_of(s, party), process_of(s, party), at, ++party->timer_version);
-}
-
-static void submit(sim *s, sim_party *party, const simba__actions *actions)
+void process_submit(sim *s, sim_party *party, const simba__actions *actions)
 {
     sim_process *process = process_of(s, party);
     uint32_t index;
@@ -65,7 +46,11 @@ static void submit(sim *s, sim_party *party, const simba__actions *actions)
     party->outstanding = true;
     party->request.deadline = actions->deadline;
     simba__actions_request(actions, party->id, party->is_member ? &s->timing : NULL, &party->request);
-    plan_local(s, EV_DEADLINE, index_of(s, party), process, actions->deadline, ++party->deadline_version);
+    if (s->model) {
+        client_submit(s, party);
+        return;
+    }
+    process_plan(s, EV_DEADLINE, index_of(s, party), process, actions->deadline, ++party->deadline_version);
     if (s->plan->store == SIM_STORE_SESSION && !process->session)
         return; /* there is nobody to send it to; the deadline will say so */
     sim_message *message = net_message(s, MSG_REQUEST, party->process, &index);
@@ -92,249 +77,26 @@ static void watch(sim *s, unsigned process, unsigned mutex)
     topic->watched = true;
     topic->polled = false;
     if (s->plan->store == SIM_STORE_POLL)
-        plan_local(s, EV_POLL, process, &s->process[process], process_now(s, &s->process[process]),
-                   ++s->process[process].poll_version);
+        process_plan(s, EV_POLL, process, &s->process[process], process_now(s, &s->process[process]),
+                     ++s->process[process].poll_version);
     else
         subscribe(s, process, mutex);
 }
 
-static void want(sim *s, sim_party *party, bool wants)
+void process_want(sim *s, sim_party *party, bool wants)
 {
     sim_topic *topic = &process_of(s, party)->topic[party->mutex];
     if (party->wants != wants) {
         party->wants = wants;
         topic->interest += wants ? 1U : (unsigned)-1;
     }
+    if (s->model)
+        return; /* the client looks at it before its turn ends */
     if (topic->interest > 0 && !topic->watched) {
         watch(s, party->process, party->mutex);
     } else if (topic->interest == 0 && topic->watched && !s->plan->watch_free) {
         topic->watched = false;
         s->store.subscribed[party->process][party->mutex] = 0;
-    }
-}
-
-static void post(sim *s, sim_party *party)
-{
-    if (party->strand != STRAND_IDLE)
-        return;
-    party->strand = STRAND_QUEUED;
-    sim_plan_event(s, EV_STRAND, index_of(s, party), s->now + sim_pick(s, 0, 50000), party->life, 0);
-}
-
-static void look_if_stop_returned(sim_party *party)
-{
-    if (party->stop_wanted && !party->running && party->strand == STRAND_IDLE) {
-        party->stop_wanted = false;
-        party->stop_returned = true;
-    }
-}
-
-static void ack(sim *s, sim_party *party)
-{
-    simba__event event = {.kind = SIMBA__EV_ACK};
-    step(s, party, &event);
-}
-
-/* A locker's application holds the mutex for a while, lets it go, and comes again. */
-static void told_locker(sim *s, sim_party *party, const simba__actions *actions)
-{
-    const unsigned who = index_of(s, party);
-    if (actions->acquired) {
-        party->held = true;
-        sim_plan_event(s, EV_LOCKER_RELEASE, who, s->now + sim_pick(s, SIM_MS, s->timing.ttl_ns), party->life, 0);
-    }
-    if (actions->done && !s->winding_up) {
-        party->held = false;
-        sim_plan_event(s, EV_LOCKER_AGAIN, who, s->now + sim_pick(s, SIM_MS, s->timing.ttl_ns), party->life, 0);
-    }
-}
-
-static void act(sim *s, sim_party *party, const simba__actions *actions)
-{
-    if (actions->submit) {
-        check_submit(s, party, actions);
-        submit(s, party, actions);
-    }
-    set_timer(s, party, actions->timer);
-    if (party->is_member) {
-        want(s, party, simba__contention_wants_news(&party->machine, s->caps));
-        if (party->locker)
-            told_locker(s, party, actions);
-        else if (simba__telling_note(&party->telling, actions, true))
-            post(s, party);
-    } else {
-        want(s, party, party->observation.phase != SIMBA__OBSERVES_NOT);
-    }
-    if (actions->done) {
-        party->running = false;
-        want(s, party, false);
-        s->verdict.contender_ns += party->is_member ? s->now - party->started_at : 0;
-        look_if_stop_returned(party);
-    }
-    if (actions->released && party->locker)
-        ack(s, party);
-}
-
-struct moment {
-    sim *s;
-    const sim_party *party;
-};
-
-static void say(void *user, const char *words)
-{
-    const struct moment *moment = user;
-    sim_log(moment->s, moment->party->name, "%s", words);
-}
-
-static void log_step(sim *s, const sim_party *party, const simba__event *event, const simba__actions *actions)
-{
-    struct moment moment = {s, party};
-    if (s->log)
-        simba__chronicle_step(&party->machine, event, actions, s->now - event->now.ns, say, &moment);
-}
-
-/* As in runtime/member.c: a session's end moves without the machine, so whoever reads looks at that. */
-static void publish(const sim *s, sim_party *party)
-{
-    const bool session = s->timing.session;
-    party->valid_until = simba__contention_valid_until(&party->machine);
-    if (session && party->valid_until.ns)
-        party->valid_until = SIMBA__NEVER;
-    party->margin_ns = session && party->machine.phase == SIMBA__HOLD ? s->timing.stop_margin_ns : 0;
-}
-
-static void step_member(sim *s, sim_party *party, simba__event *event, simba__actions *ret_actions)
-{
-    const simba__contention before = party->machine;
-    simba__contention_step(&party->machine, event, ret_actions);
-    publish(s, party);
-    sim_mix(s, (uint64_t)party->valid_until.ns);
-    log_step(s, party, event, ret_actions);
-    check_step(s, party, &before, event, ret_actions);
-}
-
-static void step(sim *s, sim_party *party, simba__event *event)
-{
-    sim_process *process = process_of(s, party);
-    simba__actions actions;
-    event->now = process_now(s, process);
-    event->session_until = process->session_until;
-    if (party->is_member)
-        step_member(s, party, event, &actions);
-    else
-        simba__observation_step(&party->observation, event, s->timing.op_timeout_ns, &actions);
-    event->used = actions.used;
-    sim_mix(s, (uint64_t)s->now);
-    sim_mix(s, (uint64_t)index_of(s, party) << 32 | (uint64_t)event->kind << 24 | (uint64_t)party->machine.phase << 16 |
-                   (uint64_t)actions.op << 8 | (uint64_t)actions.submit << 3 | (uint64_t)actions.acquired << 2 |
-                   (uint64_t)actions.released << 1 | actions.done);
-    if (process->stall_ns > 0 && process->alive && !s->healed && !process_is_paused(s, process)) {
-        /* The clock was read, and now the process does not get on. */
-        const int64_t until = s->now + process->stall_ns;
-        process->paused_until = until < s->plan->horizon_ns ? until : s->plan->horizon_ns;
-        check_trouble(s, party->process, s->now, process->paused_until);
-        sim_log(s, party->name, "fault stalled %lld", (long long)process->paused_until);
-        process->stall_ns = 0;
-        party->stalled = actions;
-        sim_plan_event(s, EV_ACT, index_of(s, party), process->paused_until, party->life, 0);
-        return;
-    }
-    act(s, party, &actions);
-}
-
-/* --- callbacks -------------------------------------------------------------------------------------- */
-
-static int64_t callback_ns(sim *s, const sim_party *party)
-{
-    return s->now < party->slow_until ? party->slow_ns : sim_pick(s, 0, 3 * SIM_MS);
-}
-
-static void run_strand(sim *s, sim_party *party)
-{
-    simba__event look = {.kind = SIMBA__EV_TIMER};
-    if (party->telling.acquired && party->running)
-        step(s, party, &look);
-    if (process_is_paused(s, process_of(s, party))) {
-        party->strand = STRAND_QUEUED;
-        sim_plan_event(s, EV_STRAND, index_of(s, party), s->now, party->life, 0);
-        return;
-    }
-    while (simba__telling_take(&party->telling, &party->machine.owner, &party->tell)) {
-        const simba__tell *tell = &party->tell;
-        if (tell->acquired || tell->released || tell->changed) {
-            party->strand = STRAND_RUNNING;
-            check_callback(s, party, tell);
-            if (tell->acquired || tell->released)
-                sim_log(s, party->name, "callback %s", tell->acquired ? "acquired" : "released");
-            sim_plan_event(s, EV_CALLBACK_END, index_of(s, party), s->now + callback_ns(s, party), party->life, 0);
-            if (party->stop_inside && (tell->acquired || tell->released)) {
-                party->stop_inside = false;
-                party_stop(s, party);
-            }
-            return;
-        }
-        if (tell->ack)
-            ack(s, party);
-    }
-    party->strand = STRAND_IDLE;
-    look_if_stop_returned(party);
-}
-
-static void callback_ended(sim *s, sim_party *party)
-{
-    if (party->tell.acquired || party->tell.released)
-        sim_log(s, party->name, "returned");
-    if (party->tell.released)
-        party->app_leads = false;
-    if (party->tell.ack)
-        ack(s, party);
-    run_strand(s, party);
-}
-
-/* --- the application's calls ------------------------------------------------------------------------- */
-
-void party_start(sim *s, sim_party *party)
-{
-    sim_process *process = process_of(s, party);
-    if (party->running || !process->alive || s->winding_up)
-        return;
-    party->exists = true;
-    party->running = true;
-    party->restarts = true;
-    party->stop_returned = false;
-    party->stop_wanted = false;
-    party->life += party->locker;
-    party->held = false;
-    party->started_at = s->now;
-    if (!party->is_member)
-        sim_log(s, party->name, "start");
-    simba__event event = {
-        .kind = SIMBA__EV_START, .seed = (uint64_t)sim_pick(s, INT64_MIN / 2, INT64_MAX / 2), .give_up = SIMBA__NEVER};
-    if (party->locker && !party->try_once && sim_chance(s, 500)) {
-        event.give_up = simba__local_add(process_now(s, process), sim_pick(s, SIM_MS, 2 * s->timing.ttl_ns));
-        plan_local(s, EV_LOCKER_GIVE_UP, index_of(s, party), process, event.give_up, party->life);
-    }
-    step(s, party, &event);
-}
-
-void party_stop(sim *s, sim_party *party)
-{
-    simba__event event = {.kind = SIMBA__EV_STOP};
-    party->restarts = false;
-    if (!party->running)
-        return;
-    party->stop_wanted = true;
-    step(s, party, &event);
-}
-
-static void locker_event(sim *s, sim_party *party, sim_event_kind kind)
-{
-    simba__event event = {.kind = SIMBA__EV_STOP};
-    if (kind == EV_LOCKER_AGAIN) {
-        if (party->restarts)
-            party_start(s, party);
-    } else if (party->running && (kind == EV_LOCKER_RELEASE || !party->held)) {
-        step(s, party, &event);
     }
 }
 
@@ -356,10 +118,10 @@ static void deliver_reply(sim *s, const sim_message *message)
     /* What is late or comes twice gets as far as the machine, which has to know. */
     if (message->generation == party->generation)
         party->outstanding = false;
-    step(s, party, &event);
+    party_step(s, party, &event);
 }
 
-static void deliver_push(sim *s, unsigned process, unsigned mutex, const simba_push *push)
+void process_push(sim *s, unsigned process, unsigned mutex, const simba_push *push)
 {
     simba__delivery delivery = simba__delivery_of(push);
     for (unsigned i = 0; i < s->parties; i++) {
@@ -368,7 +130,7 @@ static void deliver_push(sim *s, unsigned process, unsigned mutex, const simba_p
             !simba__delivery_concerns(&delivery, party->is_member))
             continue;
         simba__event event = {.kind = SIMBA__EV_PUSH, .push = push};
-        step(s, party, &event);
+        party_step(s, party, &event);
         simba__delivery_made(&delivery, party->is_member, event.used);
     }
 }
@@ -378,10 +140,10 @@ static void push_to(sim *s, const sim_message *message)
     sim_party *party = &s->party[message->party];
     simba__event event = {.kind = SIMBA__EV_PUSH, .push = &message->push};
     if (party->running && party->machine.nonce == message->request.nonce)
-        step(s, party, &event);
+        party_step(s, party, &event);
 }
 
-static void push_to_all(sim *s, unsigned process, simba_push_kind kind)
+void process_push_all(sim *s, unsigned process, simba_push_kind kind)
 {
     const simba_push push = {.kind = kind};
     for (unsigned i = 0; i < s->parties; i++) {
@@ -389,7 +151,7 @@ static void push_to_all(sim *s, unsigned process, simba_push_kind kind)
         simba__event event = {.kind = SIMBA__EV_PUSH, .push = &push};
         if (!party->running || party->process != process)
             continue;
-        step(s, party, &event);
+        party_step(s, party, &event);
     }
 }
 
@@ -412,7 +174,7 @@ static void polled(sim *s, unsigned process, unsigned mutex, const simba_reply *
     topic->token = reply->owner.token;
     topic->version = version;
     if (news)
-        deliver_push(s, process, mutex, &push);
+        process_push(s, process, mutex, &push);
 }
 
 /* --- sessions ---------------------------------------------------------------------------------------- */
@@ -435,7 +197,7 @@ static void set_session(sim *s, unsigned p, int64_t sent_at)
     if (until <= process->session_until.ns)
         return;
     process->session_until.ns = until;
-    plan_local(s, EV_SESSION_OVER, p, process, process->session_until, ++process->session_version);
+    process_plan(s, EV_SESSION_OVER, p, process, process->session_until, ++process->session_version);
 }
 
 static void session_lost(sim *s, unsigned p)
@@ -445,7 +207,7 @@ static void session_lost(sim *s, unsigned p)
     process->attempt++;
     process->session_until.ns = 0;
     process->session_version++;
-    push_to_all(s, p, SIMBA_PUSH_SESSION_LOST);
+    process_push_all(s, p, SIMBA_PUSH_SESSION_LOST);
 }
 
 static void ping(sim *s, unsigned p)
@@ -453,7 +215,7 @@ static void ping(sim *s, unsigned p)
     sim_process *process = &s->process[p];
     const int64_t next = s->plan->session_ns / 4;
     send_for_session(s, p, process->session ? MSG_PING : MSG_CONNECT);
-    plan_local(s, EV_PING, p, process, simba__local_add(process_now(s, process), next), process->ping_version);
+    process_plan(s, EV_PING, p, process, simba__local_add(process_now(s, process), next), process->ping_version);
 }
 
 static void connected(sim *s, const sim_message *message)
@@ -469,7 +231,7 @@ static void connected(sim *s, const sim_message *message)
     for (unsigned m = 0; m < s->plan->mutexes; m++)
         if (process->topic[m].watched)
             subscribe(s, p, m);
-    push_to_all(s, p, SIMBA_PUSH_SESSION_BACK);
+    process_push_all(s, p, SIMBA_PUSH_SESSION_BACK);
 }
 
 /* --- life -------------------------------------------------------------------------------------------- */
@@ -497,19 +259,6 @@ void process_init(sim *s)
     }
 }
 
-static void make_party(sim *s, sim_party *party)
-{
-    if (party->is_member) {
-        simba__contention_init(&party->machine, &s->timing, s->caps & SIMBA_CAP_QUEUE);
-        party->machine.once = party->locker;
-        party->machine.try_once = party->try_once;
-    } else {
-        simba__observation_init(&party->observation, SIM_OBSERVER_POLL_NS);
-    }
-    memset(&party->telling, 0, sizeof party->telling);
-    party->request = (simba_request){.id = party->id};
-}
-
 void process_start(sim *s, unsigned p)
 {
     sim_process *process = &s->process[p];
@@ -519,8 +268,10 @@ void process_start(sim *s, unsigned p)
     memset(process->topic, 0, sizeof process->topic);
     for (unsigned i = 0; i < s->parties; i++)
         if (s->party[i].process == p)
-            make_party(s, &s->party[i]);
-    if (s->plan->store == SIM_STORE_SESSION) {
+            party_make(s, &s->party[i]);
+    if (s->model) {
+        client_open(s, p);
+    } else if (s->plan->store == SIM_STORE_SESSION) {
         process->session = 0;
         process->session_until.ns = 0;
         sim_plan_event(s, EV_PING, p, s->now, ++process->ping_version, 0);
@@ -540,7 +291,11 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
     process->session_version++;
     process->ping_version++;
     process->poll_version++;
-    if (sim_chance(s, 500)) /* otherwise the machine has died with it, and the store takes a while to notice */
+    /* Otherwise the machine has died with it, and the store takes a while to notice. */
+    const bool noticed = sim_chance(s, 500);
+    if (s->model)
+        client_kill(s, p, noticed);
+    else if (noticed)
         memset(s->store.subscribed[p], 0, sizeof s->store.subscribed[p]);
     for (unsigned i = 0; i < s->parties; i++) {
         sim_party *party = &s->party[i];
@@ -570,12 +325,16 @@ static void plan_anew(sim *s, unsigned p)
         sim_party *party = &s->party[i];
         if (party->process != p || !process->alive)
             continue;
-        plan_local(s, EV_TIMER, i, process, party->timer, ++party->timer_version);
+        process_plan(s, EV_TIMER, i, process, party->timer, ++party->timer_version);
         if (party->outstanding)
-            plan_local(s, EV_DEADLINE, i, process, party->request.deadline, ++party->deadline_version);
+            process_plan(s, EV_DEADLINE, i, process,
+                         simba__local_add(party->request.deadline, s->model ? SIM_OVERDUE_NS : 0),
+                         ++party->deadline_version);
     }
     if (process->session)
-        plan_local(s, EV_SESSION_OVER, p, process, process->session_until, ++process->session_version);
+        process_plan(s, EV_SESSION_OVER, p, process, process->session_until, ++process->session_version);
+    if (s->model)
+        client_plan_anew(s, p);
 }
 
 void process_set_rate(sim *s, unsigned p, int64_t ppm)
@@ -611,11 +370,11 @@ static void message_arrived(sim *s, uint32_t index)
         if (message.party < SIM_PARTIES)
             push_to(s, &message);
         else if (process->topic[message.mutex].watched)
-            deliver_push(s, message.process, message.mutex, &message.push);
+            process_push(s, message.process, message.mutex, &message.push);
         break;
     case MSG_SUBSCRIBED:
         if (process->topic[message.mutex].watched)
-            deliver_push(s, message.process, message.mutex, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+            process_push(s, message.process, message.mutex, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
         break;
     case MSG_POLLED:
         polled(s, message.process, message.mutex, &message.request.reply, message.version);
@@ -636,48 +395,6 @@ static void message_arrived(sim *s, uint32_t index)
     }
 }
 
-static void deadline(sim *s, sim_party *party)
-{
-    const simba_reply reply = {.status = SIMBA_ETIMEDOUT};
-    simba__event event = {.kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply};
-    if (!party->outstanding)
-        return;
-    party->outstanding = false;
-    step(s, party, &event);
-}
-
-static void party_event(sim *s, sim_party *party, const sim_event *event)
-{
-    simba__event timer = {.kind = SIMBA__EV_TIMER};
-    switch ((sim_event_kind)event->kind) {
-    case EV_TIMER:
-        if (event->version == party->timer_version && party->running) {
-            party->timer = SIMBA__NEVER;
-            step(s, party, &timer);
-        }
-        break;
-    case EV_DEADLINE:
-        if (event->version == party->deadline_version)
-            deadline(s, party);
-        break;
-    case EV_ACT:
-        if (event->version == party->life)
-            act(s, party, &party->stalled);
-        break;
-    case EV_STRAND:
-        if (event->version == party->life && party->strand == STRAND_QUEUED)
-            run_strand(s, party);
-        break;
-    case EV_CALLBACK_END:
-        if (event->version == party->life)
-            callback_ended(s, party);
-        break;
-    default:
-        if (event->version == party->life)
-            locker_event(s, party, (sim_event_kind)event->kind);
-    }
-}
-
 static void poll_all(sim *s, unsigned p)
 {
     sim_process *process = &s->process[p];
@@ -691,14 +408,16 @@ static void poll_all(sim *s, unsigned p)
         any = true;
     }
     if (any)
-        plan_local(s, EV_POLL, p, process, simba__local_add(process_now(s, process), s->plan->poll_ns),
-                   process->poll_version);
+        process_plan(s, EV_POLL, p, process, simba__local_add(process_now(s, process), s->plan->poll_ns),
+                     process->poll_version);
 }
 
 static unsigned process_of_event(const sim *s, const sim_event *event)
 {
     if (event->kind == EV_TO_PROCESS)
         return s->message[event->arg].process;
+    if (event->kind == EV_WIRE_TO_PROCESS)
+        return wire_process(s, event->who);
     return event->kind >= EV_TIMER ? s->party[event->who].process : event->who;
 }
 
@@ -716,6 +435,12 @@ void process_event(sim *s, const sim_event *event)
     switch ((sim_event_kind)event->kind) {
     case EV_TO_PROCESS:
         message_arrived(s, event->arg);
+        break;
+    case EV_WIRE_TO_PROCESS:
+    case EV_HOST_TIMER:
+    case EV_JOB:
+    case EV_READY:
+        client_event(s, p, event);
         break;
     case EV_PROCESS_UP:
         if (!process->alive && event->version == process->boot)

@@ -8,12 +8,10 @@
 
 #include "timeline/log.h"
 
-static const char *const stores[] = {"push", "poll", "session"};
-
 static void print_command(const sim_plan *plan, FILE *out)
 {
     static const char *const broken[] = {"", " --broken drift", " --broken lost-writes"};
-    fprintf(out, "replay: simba-sim --seed %" PRIu64 " --store %s%s\n", plan->seed, stores[plan->store],
+    fprintf(out, "replay: simba-sim --seed %" PRIu64 " --store %s%s\n", plan->seed, sim_store_name(plan->store),
             broken[plan->broken]);
 }
 
@@ -27,7 +25,7 @@ static void draw_svg(const timeline *line, const sim_plan *plan, const char *pat
     }
     snprintf(title, sizeof title,
              "simba-sim --seed %" PRIu64 " --store %s: ttl %" PRId64 " ms, transition %" PRId64 " ms", plan->seed,
-             stores[plan->store], plan->timing.ttl_ms, plan->timing.transition_ms);
+             sim_store_name(plan->store), plan->timing.ttl_ms, plan->timing.transition_ms);
     timeline_svg(line, title, file);
     fclose(file);
 }
@@ -85,7 +83,7 @@ void sim_report(sim *s, const sim_plan *plan, const sim_verdict *verdict, const 
     sim_plan smallest = *plan;
     char path[96];
     if (!svg && verdict->promise) {
-        snprintf(path, sizeof path, "simba-sim-%" PRIu64 "-%s.svg", plan->seed, stores[plan->store]);
+        snprintf(path, sizeof path, "simba-sim-%" PRIu64 "-%s.svg", plan->seed, sim_store_name(plan->store));
         svg = path;
     }
     print_command(plan, out);

@@ -12,21 +12,50 @@
 #define DRIFT_PPM 10000
 #define OP_TIMEOUT_MS 4000
 #define EVENTS_MAX 500000 /* ten times what the busiest run needs */
+#define EVENTS_PER_S 100  /* and where leases last for hours */
 
 sim *sim_new(void)
 {
     sim *s = calloc(1, sizeof *s);
     if (!s || !(s->store.undo = calloc(SIM_UNDO, sizeof *s->store.undo)))
         abort();
+    s->wires = wires_new();
+    s->sockets = sockets_new();
     return s;
+}
+
+/* Each keeps what is dear to make from one run to the next. */
+static const sim_model *const models[SIM_STORES] = {
+#if SIMBA_WITH_REDIS
+    [SIM_STORE_REDIS] = &sim_redis,
+#endif
+#if SIMBA_WITH_ZOOKEEPER
+    [SIM_STORE_ZOOKEEPER] = &sim_zookeeper,
+#endif
+};
+
+bool sim_has_store(sim_store_kind store)
+{
+    return store < SIM_STORE_REDIS || models[store];
 }
 
 void sim_free(sim *s)
 {
+    for (int store = 0; store < SIM_STORES; store++)
+        if (s->kept[store])
+            models[store]->free(s->kept[store]);
+    wires_free(s->wires);
+    sockets_free(s->sockets);
     sim_events_fini(&s->events);
     free(s->store.undo);
     free(s->message);
     free(s);
+}
+
+const char *sim_mutex_name(unsigned mutex)
+{
+    static const char *const names[SIM_MUTEXES] = {"m0", "m1"};
+    return names[mutex];
 }
 
 int64_t sim_pick(sim *s, int64_t low, int64_t high)
@@ -64,6 +93,18 @@ void sim_log(sim *s, const char *row, const char *format, ...)
     va_end(args);
 }
 
+void sim_tell(sim *s, const char *format, ...)
+{
+    if (!s->log || !s->plan->tell_servers)
+        return;
+    va_list args;
+    va_start(args, format);
+    fprintf(s->log, "# %lld ", (long long)s->now);
+    vfprintf(s->log, format, args);
+    fputc('\n', s->log);
+    va_end(args);
+}
+
 /* --- how long things may take -------------------------------------------------------------------------- */
 
 /* L1: the end of a lease that a dead holder left behind, the jitter, and what can be under way at the time of healing: a
@@ -84,6 +125,10 @@ int64_t sim_hand_over_ns(const sim *s)
     switch (s->plan->store) {
     case SIM_STORE_PUSH:
         return trips_ns + 110 * SIM_MS;
+    case SIM_STORE_REDIS:
+        return trips_ns + 300 * SIM_MS;
+    case SIM_STORE_ZOOKEEPER:
+        return trips_ns + 60 * SIM_MS; /* servers have to agree */
     case SIM_STORE_POLL:
         return trips_ns + s->plan->poll_ns + s->plan->poll_ns / 50;
     default:
@@ -128,9 +173,11 @@ static void kill_a_waiter(sim *s, const sim_party *leader)
         const sim_party *other = find_leader(s, m);
         others &= !other || other->process != victim;
     }
-    if (!others || s->plan->store == SIM_STORE_SESSION)
+    if (!others || s->timing.session)
         return;
     process_kill(s, victim, 0);
+    if (s->model)
+        s->model->healed(s);
     memset(s->store.subscribed[victim], 0, sizeof s->store.subscribed[victim]);
 }
 
@@ -187,14 +234,20 @@ static void prepare(sim *s, const sim_plan *plan, FILE *log)
     s->now = 0;
     s->random = plan->seed ^ UINT64_C(0x5EED);
     s->healed = s->winding_up = false;
-    s->caps = caps[plan->store] | (plan->queue ? SIMBA_CAP_QUEUE : 0) | (plan->watch_free ? SIMBA_CAP_WATCH_FREE : 0);
+    s->model = models[plan->store];
+    if (s->model && !s->kept[plan->store])
+        s->kept[plan->store] = s->model->new ();
+    s->servers = s->kept[plan->store];
+    s->caps = s->model ? s->model->backend->caps
+                       : caps[plan->store] | (plan->queue ? SIMBA_CAP_QUEUE : 0) |
+                             (plan->watch_free ? SIMBA_CAP_WATCH_FREE : 0);
     s->messages = s->message_free = 0;
     memset(&s->checks, 0, sizeof s->checks);
     memset(&s->verdict, 0, sizeof s->verdict);
     sim_events_clear(&s->events);
     simba_error error;
     simba_timing timing = plan->timing;
-    const bool session = plan->store == SIM_STORE_SESSION;
+    const bool session = s->caps & SIMBA_CAP_SESSION;
     if (simba__timing_resolve(&timing, DRIFT_PPM, OP_TIMEOUT_MS, session, &error, &s->timing) < 0 ||
         (session && simba__timing_check_session(&s->timing, plan->session_ns / SIM_MS, &error) < 0)) {
         timing.stop_margin_ms = 0;
@@ -207,6 +260,8 @@ static void populate(sim *s)
 {
     process_init(s);
     store_init(s);
+    if (s->model)
+        s->model->begin(s);
     for (unsigned i = 0; i < s->plan->members; i++)
         snprintf(s->party[i].name, sizeof s->party[i].name, "%c/%s%s", 'a' + s->party[i].process, s->party[i].id,
                  i > 0 && strcmp(s->party[i].id, s->party[i - 1].id) == 0 ? "'" : "");
@@ -236,6 +291,12 @@ static void happen(sim *s, const sim_event *event)
     case EV_WIND_UP:
         wind_up(s);
         break;
+    case EV_WIRE_TO_SERVER:
+        wire_to_server(s, event);
+        break;
+    case EV_SERVER:
+        s->model->event(s, event);
+        break;
     case EV_TO_STORE:
     case EV_STORE_UP:
     case EV_EXPIRE:
@@ -246,6 +307,16 @@ static void happen(sim *s, const sim_event *event)
     }
 }
 
+static void tear_down(sim *s)
+{
+    if (!s->model)
+        return;
+    for (unsigned p = 0; p < s->plan->processes; p++)
+        client_kill(s, p, true);
+    s->model->end(s);
+    wires_clear(s->wires);
+}
+
 void sim_run(sim *s, const sim_plan *plan, FILE *log, sim_verdict *ret_verdict)
 {
     sim_event event;
@@ -254,14 +325,17 @@ void sim_run(sim *s, const sim_plan *plan, FILE *log, sim_verdict *ret_verdict)
     const int64_t end = plan->horizon_ns + 2 * sim_settle_ns(s);
     while (!s->verdict.promise && sim_events_next(&s->events, &event) && event.at <= end) {
         s->now = event.at;
-        if (++s->verdict.events > EVENTS_MAX)
+        if (++s->verdict.events > EVENTS_MAX + (uint64_t)(end / SIM_S) * EVENTS_PER_S)
             check_broken(s, "L1", "it does not come to an end");
         happen(s, &event);
+        if (s->model)
+            clients_settle(s);
     }
     if (!s->verdict.promise) {
         s->now = end;
         check_end(s);
     }
+    tear_down(s);
     sim_mix(s, s->verdict.events);
     *ret_verdict = s->verdict;
 }

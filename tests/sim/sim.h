@@ -19,6 +19,9 @@ typedef struct sim_verdict {
 
 typedef struct sim sim;
 
+/* Was the code of this store built? */
+bool sim_has_store(sim_store_kind store);
+
 sim *sim_new(void);
 void sim_free(sim *sim);
 

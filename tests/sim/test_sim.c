@@ -29,6 +29,8 @@ static void a_seed_is_a_run(void **state)
     sim *a = sim_new();
     sim *b = sim_new();
     for (int store = 0; store < SIM_STORES; store++) {
+        if (!sim_has_store((sim_store_kind)store))
+            continue;
         const uint64_t first = hash_of(a, (sim_store_kind)store, 100, 20);
         hash_of(b, (sim_store_kind)store, 777, 5);
         assert_true(hash_of(b, (sim_store_kind)store, 100, 20) == first);
@@ -40,18 +42,19 @@ static void a_seed_is_a_run(void **state)
 }
 
 /* The same on every compiler and under every sanitizer: it is written down here. Whoever changes the protocol on purpose
- * changes these numbers, which the failing test prints. */
+ * changes these numbers, which the failing test prints. Only for the models: a store whose own code runs is another run
+ * after every change to that code. */
 static void a_seed_is_the_same_run_everywhere(void **state)
 {
     (void)state;
-    static const uint64_t expected[SIM_STORES] = {
+    static const uint64_t expected[SIM_STORE_REDIS] = {
         UINT64_C(0x7db241f12d682ecc),
         UINT64_C(0x7966a879cd9a7664),
         UINT64_C(0x41f9b6569b27b714),
     };
     sim *s = sim_new();
     bool same = true;
-    for (int store = 0; store < SIM_STORES; store++) {
+    for (int store = 0; store < SIM_STORE_REDIS; store++) {
         const uint64_t hash = hash_of(s, (sim_store_kind)store, 1, 50);
         same &= hash == expected[store];
         fprintf(stderr, "# store %d: UINT64_C(0x%016" PRIx64 ")\n", store, hash);
@@ -103,14 +106,16 @@ static void sees_drift_beyond_the_bound(void **state)
 {
     (void)state;
     for (int store = 0; store < SIM_STORES; store++)
-        finds(SIM_BROKEN_DRIFT, (sim_store_kind)store);
+        if (sim_has_store((sim_store_kind)store))
+            finds(SIM_BROKEN_DRIFT, (sim_store_kind)store);
 }
 
 static void sees_a_store_that_loses_what_it_acknowledged(void **state)
 {
     (void)state;
     for (int store = 0; store < SIM_STORES; store++)
-        finds(SIM_BROKEN_LOST_WRITES, (sim_store_kind)store);
+        if (sim_has_store((sim_store_kind)store))
+            finds(SIM_BROKEN_LOST_WRITES, (sim_store_kind)store);
 }
 
 /* A failing scenario gets smaller and still fails, in the same way. */

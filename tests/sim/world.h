@@ -1,8 +1,12 @@
 /* The inside of a simulation, for the files that make it up:
  *
- *   process.c   the simulated runtime: carries out what the machines of src/core want, as src/runtime does
- *   net.c       messages between a process and the store
+ *   party.c     contenders, observers and their applications: carries out what the machines of src/core want
+ *   process.c   the simulated runtime: requests and pushes, life and death; what goes wrong with a process
+ *   net.c       messages between a process and the model of a store
  *   store.c     what the stores have in common; store_lease.c and store_session.c are the models
+ *   host.c      the same runtime for a store whose own code runs in here, see simba/backend.h
+ *   sockets.c   what such a store takes for the system: sockets, time, chance
+ *   wire.c      connections between them and the models of the store's servers
  *   check.c     looks at everything after every step
  *   faults.c    carries out the plan
  *   sim.c       the run
@@ -24,9 +28,11 @@ enum {
     SIM_TROUBLES = 1024,
     SIM_UNDO = 512,
     SIM_NOBODY = 0xffff,
+    SIM_SERVERS = 5,
 };
 
 #define SIM_OBSERVER_POLL_NS (5 * SIM_S)
+#define SIM_OVERDUE_NS (20 * SIM_MS) /* beyond its deadline no request of a store stays unanswered */
 
 typedef enum sim_event_kind {
     EV_ITEM,       /* arg: of the plan */
@@ -36,12 +42,18 @@ typedef enum sim_event_kind {
     EV_TO_STORE,   /* arg: message */
     EV_TO_PROCESS, /* arg: message */
     EV_STORE_UP,
-    EV_EXPIRE,     /* who: session of the store */
-    EV_PROCESS_UP, /* who: process; here and below, nothing of a paused process happens before it goes on */
+    EV_EXPIRE,         /* who: session of the store */
+    EV_WIRE_TO_SERVER, /* who: wire; arg: what */
+    EV_SERVER,         /* the model's own affair */
+    EV_PROCESS_UP,     /* who: process; here and below, nothing of a paused process happens before it goes on */
     EV_RESUBSCRIBE,
     EV_SESSION_OVER,
     EV_PING,
     EV_POLL,
+    EV_WIRE_TO_PROCESS, /* who: wire; arg: what */
+    EV_HOST_TIMER,
+    EV_JOB,   /* arg: which */
+    EV_READY, /* arg: descriptor */
     EV_TIMER, /* who: party, from here on */
     EV_DEADLINE,
     EV_ACT, /* what a stalled turn had decided */
@@ -135,6 +147,7 @@ typedef struct sim_topic {
     uint64_t token;
     uint64_t version;
     bool is_free;
+    simba_topic shown; /* to a store whose own code runs here */
 } sim_topic;
 
 typedef struct sim_process {
@@ -233,8 +246,47 @@ typedef struct sim_checks {
     int64_t taken_at[SIM_MUTEXES];
 } sim_checks;
 
+typedef struct sim_client sim_client;
+typedef struct sim_wires sim_wires;
+typedef struct sim_sockets sim_sockets;
+
+/* A store whose own code runs in the simulation, against a model of its servers. */
+typedef struct sim_model {
+    const simba_backend *backend;
+    void *(*new)(void); /* once per simulation; it is s->servers from then on */
+    void (*free)(void *servers);
+    void (*begin)(sim *s); /* a run */
+    void (*end)(sim *s);
+    /* What its clients are to open. */
+    void (*url)(const sim *s, char *out, size_t size);
+    void (*event)(sim *s, const sim_event *event); /* EV_SERVER */
+    /* The other end of a wire. A server that is frozen accepts, and does nothing else before that time. */
+    bool (*accepts)(const sim *s, unsigned server);
+    int64_t (*frozen_until)(const sim *s, unsigned server);
+    /* Until when the two cannot reach each other. */
+    int64_t (*cut_until)(const sim *s, unsigned process, unsigned server);
+    void (*opened)(sim *s, unsigned wire);
+    void (*bytes)(sim *s, unsigned wire, const char *data, size_t length);
+    void (*closed)(sim *s, unsigned wire);
+    /* What goes wrong. */
+    void (*force_release)(sim *s, unsigned mutex);
+    void (*fault)(sim *s, const sim_item *item, int64_t until); /* freeze, restart, fail-over */
+    void (*lose_subscriptions)(sim *s, unsigned process);
+    void (*healed)(sim *s);
+    /* False: nobody owns it. */
+    bool (*owner)(const sim *s, unsigned mutex, simba_owner *ret_owner);
+} sim_model;
+
+extern const sim_model sim_redis, sim_zookeeper;
+
 struct sim {
     const sim_plan *plan;
+    const sim_model *model; /* NULL: the store is a model altogether */
+    void *servers;
+    void *kept[SIM_STORES]; /* of each kind of store */
+    sim_client *client[SIM_PROCESSES];
+    sim_wires *wires;
+    sim_sockets *sockets;
     simba__timing timing;
     unsigned caps;
     int64_t now;
@@ -261,10 +313,13 @@ void sim_plan_event(sim *s, sim_event_kind kind, unsigned who, int64_t at, uint3
 /* How long after healing all promises of liveness must have been kept, and how long a hand-over may take. */
 int64_t sim_settle_ns(const sim *s);
 int64_t sim_hand_over_ns(const sim *s);
+const char *sim_mutex_name(unsigned mutex);
 /* Make it part of the run's fingerprint. */
 void sim_mix(sim *s, uint64_t value);
 /* A line of the event log: "TIME ROW WORDS…". */
 void sim_log(sim *s, const char *row, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* What a server does, for --servers. */
+void sim_tell(sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* --- net.c ------------------------------------------------------------------------------------------ */
 
@@ -274,7 +329,81 @@ void net_free(sim *s, uint32_t index);
 void net_to_store(sim *s, uint32_t index, bool reliable);
 void net_to_process(sim *s, uint32_t index, bool reliable, int64_t after_ns);
 
+/* --- wire.c ------------------------------------------------------------------------------------------ */
+
+/* What the process's end of a connection is told. */
+typedef struct sim_wire_events {
+    void (*connected)(void *user, bool refused);
+    void (*bytes)(void *user, const char *data, size_t length);
+    void (*lost)(void *user); /* the wire is gone already */
+} sim_wire_events;
+
+sim_wires *wires_new(void);
+void wires_clear(sim_wires *wires);
+void wires_free(sim_wires *wires);
+unsigned wire_connect(sim *s, unsigned process, unsigned server, const sim_wire_events *events, void *user);
+void wire_send(sim *s, unsigned wire, const char *data, size_t length);
+void wire_close(sim *s, unsigned wire);
+/* The server's end. `peer` is for the server to use; whoever closes a wire has forgotten it. */
+void wire_answer(sim *s, unsigned wire, const char *data, size_t length);
+void wire_drop(sim *s, unsigned wire);
+void *wire_peer(const sim *s, unsigned wire);
+/* NULL: it is not open at this server. */
+void *wire_peer_at(const sim *s, unsigned wire, unsigned server);
+void wire_set_peer(sim *s, unsigned wire, void *peer);
+unsigned wire_process(const sim *s, unsigned wire);
+unsigned wire_server(const sim *s, unsigned wire);
+/* The first after this one that is open at a server, in a fixed order; begin with 0. 0: there are no more. */
+unsigned wire_next(const sim *s, unsigned wire);
+/* From now on nothing passes, and neither end knows. */
+void wire_silence(sim *s, unsigned wire);
+/* The process is gone; noticed: and its kernel says so. */
+void wires_abandon(sim *s, unsigned process, bool noticed);
+/* By now servers know which of their connections are dead. */
+void wires_notice(sim *s);
+void wire_to_server(sim *s, const sim_event *event);
+void wire_to_process(sim *s, const sim_event *event);
+
+/* --- sockets.c --------------------------------------------------------------------------------------- */
+
+sim_sockets *sockets_new(void);
+void sockets_free(sim_sockets *sockets);
+int sockets_watch(simba_watch *watch, unsigned interest);
+void sockets_unwatch(simba_watch *watch);
+void sockets_ready(sim *s, const sim_event *event);
+void sockets_check_closed(const sim *s, unsigned process);
+
+/* --- host.c ------------------------------------------------------------------------------------------ */
+
+void client_open(sim *s, unsigned process);
+void client_kill(sim *s, unsigned process, bool noticed);
+void client_submit(sim *s, sim_party *party);
+void client_plan_anew(sim *s, unsigned process);
+void client_event(sim *s, unsigned process, const sim_event *event);
+/* Let those whose turn it was end it: look at answers, send what was submitted, until nothing is left to do. */
+void clients_settle(sim *s);
+/* Whose code runs on this thread right now; NULL: nobody's. */
+sim *client_running(unsigned *ret_process);
+/* Around all that its code does. */
+void client_enter(sim *s, unsigned process);
+void client_leave(void);
+/* It has died: nothing that it does gets out. */
+bool client_is_muted(const sim *s, unsigned process);
+
+/* --- party.c ----------------------------------------------------------------------------------------- */
+
+void party_make(sim *s, sim_party *party);
+void party_step(sim *s, sim_party *party, simba__event *event);
+void party_event(sim *s, sim_party *party, const sim_event *event);
+
 /* --- process.c -------------------------------------------------------------------------------------- */
+
+void process_plan(sim *s, sim_event_kind kind, unsigned who, const sim_process *process, simba_local at,
+                  uint32_t version);
+void process_submit(sim *s, sim_party *party, const simba__actions *actions);
+void process_want(sim *s, sim_party *party, bool wants);
+void process_push(sim *s, unsigned process, unsigned mutex, const simba_push *push);
+void process_push_all(sim *s, unsigned process, simba_push_kind kind);
 
 void process_init(sim *s);
 simba_local process_now(const sim *s, const sim_process *process);

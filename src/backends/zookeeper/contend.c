@@ -120,7 +120,7 @@ static void look_again(zk_op *op)
     const bool waits = node->place == ZK_HERE || node->place == ZK_ABSENT;
     if (is_superseded(op) || !node->in_table || node->unwanted || !waits) {
         simba__zk_op_end(op);
-    } else if (node->place == ZK_HERE && node->behind_lead && node->guard && node->czxid) {
+    } else if (node->called && node->place == ZK_HERE && node->behind_lead && node->guard && node->czxid) {
         /* It was the first of all, so now we are: the guard would have told before that our child is gone. */
         node->called = false;
         win(op);

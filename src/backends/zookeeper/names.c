@@ -73,6 +73,11 @@ char *simba__zk_child_path(const char *path, const char *child)
     return text;
 }
 
+uint64_t simba__zk_salted(uint64_t nonce, unsigned sessions_over)
+{
+    return nonce + sessions_over * UINT64_C(0x9E3779B97F4A7C15);
+}
+
 void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_MAX])
 {
     const uint64_t low = simba__hash(id);

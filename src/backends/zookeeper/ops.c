@@ -298,7 +298,8 @@ void simba__zk_ops_expire(zk_store *self, simba_local now)
         host->timer_set(host, &self->deadlines, next);
 }
 
-void simba__zk_ops_unavailable(zk_store *self)
+/* Those that wait for a connection. */
+static void fail_parked(zk_store *self, const char *what, const char *cause)
 {
     for (zk_op *op = self->ops, *after; op; op = after) {
         after = op->next;
@@ -306,11 +307,21 @@ void simba__zk_ops_unavailable(zk_store *self)
         if (!request || !op->parked)
             continue;
         op->request = NULL;
-        self->host->fail(self->host, request, SIMBA_EUNAVAILABLE, "zookeeper %s: cannot connect: %s",
-                         self->options.where, self->session.cause);
+        self->host->fail(self->host, request, SIMBA_EUNAVAILABLE, "zookeeper %s: %s%s", self->options.where, what,
+                         cause);
         if (!op->persists)
             simba__zk_op_end(op);
     }
+}
+
+void simba__zk_ops_unavailable(zk_store *self)
+{
+    fail_parked(self, "cannot connect: ", self->session.cause);
+}
+
+void simba__zk_ops_session_over(zk_store *self)
+{
+    fail_parked(self, "the session has ended", "");
 }
 
 void simba__zk_ops_close(zk_store *self)

@@ -19,7 +19,7 @@
 
 enum {
     SOON_MS = 5,              /* the least pause between two tries of something that has failed */
-    AGAIN_MS = 100,           /* to what there was no memory for */
+    AGAIN_MS = 100,           /* to what there was no memory for, and to servers of which none could be reached */
     IN_VAIN_MAX = 8,          /* connections that were lost before anything was proven by them */
     PAUSES = 60,              /* the pause when all servers were tried is a part of the timeout */
     SESSION_MIN_MS = 10,      /* no server grants less than this, */
@@ -204,11 +204,13 @@ static void over(zk_store *self, int state)
     host->log(host, SIMBA_LOG_WARN, "zookeeper %s: %s", self->options.where, end_of(state));
     simba__zk_live_lose(&session->live);
     session->lost = true;
+    self->sessions_over++;
     drop_socket(self);
     close_handle(self);
     simba__zk_nodes_drop(self);
     simba__zk_queues_forget(self);
     simba__zk_watches_drop(self);
+    simba__zk_ops_session_over(self);
     host->push(host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
     /* Not at once, should the server refuse us each time. */
     host->timer_set(host, &session->timer, after(host->now(host), state == ZOO_AUTH_FAILED_STATE ? 1000 * MS : 0));
@@ -283,6 +285,7 @@ static void look_at_failures(zk_store *self)
     if (simba__zk_is_connected(session) || session->failures < session->addresses)
         return;
     session->failures = 0;
+    session->rest_until = after(self->host->now(self->host), AGAIN_MS * MS);
     simba__zk_ops_unavailable(self);
     if (!session->resolver)
         simba__zk_resolve(self);
@@ -304,7 +307,9 @@ static void pump(zk_store *self)
         return; /* another thread may have read of its end */
     const simba_local now = self->host->now(self->host);
     const bool down = is_down(session);
-    const simba_local next = after(session->live.attempt, pause_ns(session));
+    simba_local next = after(session->live.attempt, pause_ns(session));
+    if (session->rest_until.ns > next.ns)
+        next = session->rest_until;
     if (down && now.ns < next.ns) {
         drop_socket(self);
         self->host->timer_set(self->host, &session->timer, next);

@@ -64,6 +64,9 @@ char *simba__zk_child_path(const char *path, const char *child);
 enum { ZK_PREFIX_MAX = 48 };
 /* What the child of an incarnation begins with: "_c_{uuid}-latch-". */
 void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_MAX]);
+/* The nonce of an incarnation after so many sessions of its client are over. A child that an earlier session has made may
+ * still be there, and goes when the server ends that session: it must not be taken for one of this session's. */
+uint64_t simba__zk_salted(uint64_t nonce, unsigned sessions_over);
 /* Was this child, whose data is `id`, made by a contender of this library? */
 bool simba__zk_is_made_by_us(const char *child, const char *id);
 /* Which of two children comes first? Like strcmp. */
@@ -90,6 +93,7 @@ typedef struct zk_session {
     bool inside;           /* the library has read a part of a message */
     size_t addresses;      /* how many there are to be tried */
     unsigned failures;     /* connections lost or not made, since the last that was */
+    simba_local rest_until; /* all servers were tried in vain: not again before this */
     unsigned in_vain;      /* connections lost since a beat was answered */
     char cause[128];       /* of the latest */
 } zk_session;
@@ -200,6 +204,8 @@ void simba__zk_ops_connected(zk_store *self);
 void simba__zk_ops_expire(zk_store *self, simba_local now);
 /* Fail all that have a request, because there is no connection. */
 void simba__zk_ops_unavailable(zk_store *self);
+/* The same because the session is over: what was asked for while it lasted must not be done in the next one. */
+void simba__zk_ops_session_over(zk_store *self);
 /* The store closes: no call comes back to it. */
 void simba__zk_ops_close(zk_store *self);
 
@@ -332,6 +338,7 @@ struct zk_store {
     unsigned pending; /* jobs that are yet to end */
 
     zk_session session;
+    unsigned sessions_over;
     zk_op *ops, *parked_first, *parked_last;
     simba_timer deadlines;
     zk_watch *watches;

@@ -1,0 +1,484 @@
+/* The runtime for a store whose own code runs in the simulation: the host of simba/backend.h, one per process. Time is that of
+ * the process, chance is the run's, work is done a moment later, and a turn is an event of the process and what follows
+ * from it. What src/runtime does with a request, a topic or a push is done here in the same order. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/reply.h"
+#include "sim/world.h"
+#include "util/random.h"
+
+enum { TIMERS = 64, JOBS = 64 };
+
+struct sim_client {
+    simba_host host; /* first, so that one is the other */
+    sim *s;
+    unsigned process;
+    void *store;
+    simba_url *url;
+    bool wake_wanted, muted;
+    simba_request *out_first, **out_last;   /* submitted, not handed over */
+    simba_request *done_first, **done_last; /* answered, not looked at */
+    unsigned timers;
+    simba_timer *timer[TIMERS]; /* those that are set */
+    uint32_t timer_version;
+    simba_job *job[JOBS];
+};
+
+static sim_client *of(simba_host *host)
+{
+    return (sim_client *)(void *)host;
+}
+
+static _Thread_local sim_client *running;
+
+sim *client_running(unsigned *ret_process)
+{
+    if (running && ret_process)
+        *ret_process = running->process;
+    return running ? running->s : NULL;
+}
+
+void client_enter(sim *s, unsigned process)
+{
+    running = s->client[process];
+}
+
+void client_leave(void)
+{
+    running = NULL;
+}
+
+bool client_is_muted(const sim *s, unsigned process)
+{
+    return s->client[process]->muted;
+}
+
+static sim_process *process_of(const sim_client *client)
+{
+    return &client->s->process[client->process];
+}
+
+/* --- time and chance --------------------------------------------------------------------------------- */
+
+static simba_local host_now(simba_host *host)
+{
+    return process_now(of(host)->s, process_of(of(host)));
+}
+
+static int64_t host_epoch_us(simba_host *host)
+{
+    return host_now(host).ns / 1000;
+}
+
+static uint64_t host_random(simba_host *host)
+{
+    return simba__random_next(&of(host)->s->random);
+}
+
+static void host_log(simba_host *host, simba_log_level level, const char *format, ...)
+{
+    (void)host;
+    (void)level;
+    (void)format;
+}
+
+/* --- requests ---------------------------------------------------------------------------------------- */
+
+static void host_complete(simba_host *host, simba_request *request)
+{
+    sim_client *client = of(host);
+    request->queue_next = NULL;
+    *client->done_last = request;
+    client->done_last = &request->queue_next;
+}
+
+static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
+{
+    (void)format;
+    memset(&request->reply, 0, sizeof request->reply);
+    request->reply.status = code;
+    host_complete(host, request);
+}
+
+static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
+{
+    (void)host;
+    (void)request;
+    (void)row;
+    return 0;
+}
+
+static int host_found(simba_host *host, simba_request *request, const simba_finding *finding)
+{
+    (void)host;
+    (void)request;
+    (void)finding;
+    return 0;
+}
+
+void client_submit(sim *s, sim_party *party)
+{
+    sim_client *client = s->client[party->process];
+    simba_request *request = &party->request;
+    request->owner = party;
+    request->queue_next = NULL;
+    request->backend_data = NULL;
+    memset(&request->reply, 0, sizeof request->reply);
+    *client->out_last = request;
+    client->out_last = &request->queue_next;
+    /* The store has to answer by the deadline, if only to say that it cannot. */
+    process_plan(s, EV_DEADLINE, (unsigned)(party - s->party), process_of(client),
+                 simba__local_add(request->deadline, SIM_OVERDUE_NS), ++party->deadline_version);
+}
+
+/* --- pushes ------------------------------------------------------------------------------------------ */
+
+static unsigned mutex_of(const sim_client *client, const simba_topic *topic)
+{
+    const sim_topic *topics = process_of(client)->topic;
+    for (unsigned m = 0; m < client->s->plan->mutexes; m++)
+        if (&topics[m].shown == topic)
+            return m;
+    abort();
+}
+
+static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+{
+    sim_client *client = of(host);
+    if (client->muted)
+        return;
+    if (topic) {
+        process_push(client->s, client->process, mutex_of(client, topic), push);
+        return;
+    }
+    if (push->kind == SIMBA_PUSH_SESSION_LOST)
+        process_of(client)->session_until.ns = 0;
+    process_push_all(client->s, client->process, push->kind);
+}
+
+static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
+{
+    sim_client *client = of(host);
+    sim *s = client->s;
+    for (unsigned i = 0; i < s->parties && !client->muted; i++) {
+        sim_party *party = &s->party[i];
+        if (!party->running || !party->is_member || party->process != client->process ||
+            party->machine.nonce != nonce || strcmp(sim_mutex_name(party->mutex), mutex) != 0)
+            continue;
+        simba__event event = {.kind = SIMBA__EV_PUSH, .push = push};
+        party_step(s, party, &event);
+        return;
+    }
+}
+
+static void host_session(simba_host *host, simba_local from, int64_t ms)
+{
+    sim_client *client = of(host);
+    process_of(client)->session_until = simba__local_add(from, simba__session_ns(&client->s->timing, ms));
+}
+
+/* --- timers ------------------------------------------------------------------------------------------ */
+
+static simba_timer *earliest(const sim_client *client)
+{
+    simba_timer *first = NULL;
+    for (unsigned i = 0; i < client->timers; i++)
+        if (!first || client->timer[i]->at.ns < first->at.ns)
+            first = client->timer[i];
+    return first;
+}
+
+static void plan_timer(sim_client *client)
+{
+    const simba_timer *first = earliest(client);
+    client->timer_version++;
+    if (first)
+        process_plan(client->s, EV_HOST_TIMER, client->process, process_of(client), first->at, client->timer_version);
+}
+
+static int host_timer_add(simba_host *host, simba_timer *timer)
+{
+    (void)host;
+    timer->index = 0;
+    return 0;
+}
+
+static void take_out(sim_client *client, simba_timer *timer)
+{
+    simba_timer *last = client->timer[--client->timers];
+    client->timer[timer->index - 1] = last;
+    last->index = timer->index;
+    timer->index = 0;
+}
+
+static void host_timer_set(simba_host *host, simba_timer *timer, simba_local when)
+{
+    sim_client *client = of(host);
+    if (timer->index == 0) {
+        if (client->timers == TIMERS)
+            abort();
+        client->timer[client->timers++] = timer;
+        timer->index = client->timers;
+    }
+    timer->at = when;
+    plan_timer(client);
+}
+
+static void host_timer_clear(simba_host *host, simba_timer *timer)
+{
+    if (timer->index == 0)
+        return;
+    take_out(of(host), timer);
+    plan_timer(of(host));
+}
+
+static void fire(sim_client *client)
+{
+    const simba_local now = host_now(&client->host);
+    for (simba_timer *timer = earliest(client); timer && timer->at.ns <= now.ns; timer = earliest(client)) {
+        take_out(client, timer);
+        timer->fire(timer, now);
+    }
+    plan_timer(client);
+}
+
+/* --- the rest ---------------------------------------------------------------------------------------- */
+
+static void host_wake(simba_host *host)
+{
+    of(host)->wake_wanted = true;
+}
+
+static void host_work(simba_host *host, simba_job *job)
+{
+    sim_client *client = of(host);
+    sim *s = client->s;
+    unsigned i = 0;
+    while (i < JOBS && client->job[i])
+        i++;
+    if (i == JOBS)
+        abort();
+    client->job[i] = job;
+    sim_plan_event(s, EV_JOB, client->process, s->now + sim_pick(s, 1000, 5 * SIM_MS), process_of(client)->boot, i);
+}
+
+static int host_watch_add(simba_host *host, simba_watch *watch)
+{
+    (void)host;
+    return sockets_watch(watch, watch->interest);
+}
+
+static int host_watch_change(simba_host *host, simba_watch *watch, unsigned interest)
+{
+    (void)host;
+    return sockets_watch(watch, interest);
+}
+
+static void host_watch_remove(simba_host *host, simba_watch *watch)
+{
+    (void)host;
+    sockets_unwatch(watch);
+}
+
+static void host_closed(simba_host *host)
+{
+    (void)host;
+}
+
+static void do_job(sim_client *client, unsigned i)
+{
+    simba_job *job = client->job[i];
+    client->job[i] = NULL;
+    job->run(job);
+    job->done(job);
+}
+
+void client_event(sim *s, unsigned process, const sim_event *event)
+{
+    sim_client *client = s->client[process];
+    client_enter(s, process);
+    if (event->kind == EV_WIRE_TO_PROCESS)
+        wire_to_process(s, event);
+    else if (event->kind == EV_READY && client)
+        sockets_ready(s, event);
+    else if (event->kind == EV_HOST_TIMER && client && event->version == client->timer_version)
+        fire(client);
+    else if (event->kind == EV_JOB && client && event->version == s->process[process].boot)
+        do_job(client, event->arg);
+    client_leave();
+}
+
+void client_plan_anew(sim *s, unsigned process)
+{
+    if (s->client[process])
+        plan_timer(s->client[process]);
+}
+
+/* --- turns ------------------------------------------------------------------------------------------- */
+
+/* A process that was stalled in the middle of a turn ends it when it goes on. */
+static bool may_go_on(const sim_client *client)
+{
+    return !process_is_paused(client->s, process_of(client)) && !client->s->verdict.promise;
+}
+
+static bool look_at_answers(sim_client *client)
+{
+    bool any = false;
+    while (client->done_first && may_go_on(client)) {
+        simba_request *request = client->done_first;
+        client->done_first = request->queue_next;
+        if (!client->done_first)
+            client->done_last = &client->done_first;
+        sim_party *party = request->owner;
+        const int fault = simba__reply_check(request, client->s->timing.session, NULL);
+        const simba_reply reply = fault < 0 ? (simba_reply){.status = fault} : request->reply;
+        simba__event event = {.kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply};
+        if (fault < 0)
+            check_broken(client->s, "S4", "the answer to a request of %s makes no sense", party->name);
+        if (!party->outstanding)
+            check_broken(client->s, "S4", "a request of %s was answered twice", party->name);
+        party->outstanding = false;
+        party_step(client->s, party, &event);
+        any = true;
+    }
+    return any;
+}
+
+static bool settle_topics(sim_client *client)
+{
+    const simba_backend *backend = client->s->model->backend;
+    bool any = false;
+    for (unsigned m = 0; m < client->s->plan->mutexes; m++) {
+        sim_topic *topic = &process_of(client)->topic[m];
+        if (topic->interest > 0 && !topic->watched) {
+            topic->shown.mutex = sim_mutex_name(m);
+            topic->watched = backend->watch(client->store, &topic->shown) == 0;
+            any = true;
+        } else if (topic->interest == 0 && topic->watched && !(backend->caps & SIMBA_CAP_WATCH_FREE)) {
+            topic->watched = false;
+            backend->unwatch(client->store, &topic->shown);
+            any = true;
+        }
+    }
+    return any;
+}
+
+static bool send_all(sim_client *client)
+{
+    const simba_backend *backend = client->s->model->backend;
+    if (!client->out_first)
+        return false;
+    while (client->out_first) {
+        simba_request *request = client->out_first;
+        client->out_first = request->queue_next;
+        backend->submit(client->store, request);
+    }
+    client->out_last = &client->out_first;
+    backend->flush(client->store);
+    return true;
+}
+
+static bool deal_with_store(sim_client *client)
+{
+    if (settle_topics(client) || send_all(client))
+        return true;
+    if (!client->wake_wanted)
+        return false;
+    client->wake_wanted = false;
+    client->s->model->backend->woken(client->store);
+    return true;
+}
+
+static void settle(sim_client *client)
+{
+    client_enter(client->s, client->process);
+    for (bool more = true; more && may_go_on(client);) {
+        more = look_at_answers(client);
+        if (may_go_on(client))
+            more |= deal_with_store(client);
+    }
+    client_leave();
+}
+
+void clients_settle(sim *s)
+{
+    for (unsigned p = 0; p < s->plan->processes; p++)
+        if (s->client[p])
+            settle(s->client[p]);
+}
+
+/* --- life -------------------------------------------------------------------------------------------- */
+
+static const simba_host functions = {
+    .now = host_now,
+    .epoch_us = host_epoch_us,
+    .random = host_random,
+    .log = host_log,
+    .complete = host_complete,
+    .fail = host_fail,
+    .listed = host_listed,
+    .found = host_found,
+    .push = host_push,
+    .push_to = host_push_to,
+    .session = host_session,
+    .wake = host_wake,
+    .work = host_work,
+    .timer_add = host_timer_add,
+    .timer_set = host_timer_set,
+    .timer_clear = host_timer_clear,
+    .watch_add = host_watch_add,
+    .watch_change = host_watch_change,
+    .watch_remove = host_watch_remove,
+    .closed = host_closed,
+};
+
+void client_open(sim *s, unsigned process)
+{
+    const simba_backend *backend = s->model->backend;
+    char url[256];
+    simba_error error = {0};
+    sim_client *client = calloc(1, sizeof *client);
+    if (!client || !(client->store = calloc(1, backend->instance_size)))
+        abort();
+    client->host = functions;
+    client->s = s;
+    client->process = process;
+    client->out_last = &client->out_first;
+    client->done_last = &client->done_first;
+    s->client[process] = client;
+    s->model->url(s, url, sizeof url);
+    client_enter(s, process);
+    if (backend->caps & SIMBA_CAP_SESSION)
+        s->process[process].session_until.ns = 0;
+    if (simba_url_parse(url, &error, &client->url) < 0 ||
+        backend->init(client->store, &client->host, client->url, &error) < 0) {
+        fprintf(stderr, "simba-sim: %s: %s\n", url, error.text);
+        abort();
+    }
+    client_leave();
+}
+
+/* Nothing that it does from now on gets out; it only gives its memory back. */
+void client_kill(sim *s, unsigned process, bool noticed)
+{
+    sim_client *client = s->client[process];
+    if (!client)
+        return;
+    client->muted = true;
+    wires_abandon(s, process, noticed);
+    client_enter(s, process);
+    s->model->backend->close(client->store);
+    for (unsigned i = 0; i < JOBS; i++)
+        if (client->job[i])
+            do_job(client, i);
+    s->model->backend->fini(client->store);
+    client_leave();
+    sockets_check_closed(s, process);
+    simba_url_free(client->url);
+    free(client->store);
+    free(client);
+    s->client[process] = NULL;
+}

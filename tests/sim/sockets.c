@@ -1,0 +1,450 @@
+/* Sockets in the simulated network. While the code of a simulated process runs, the functions of the C library that make
+ * sockets and use them, tell the time and draw random numbers are these: whatever the process links, its own code or a
+ * library, lives in virtual time and connects to model servers over wires. Everybody else gets the system's.
+ *
+ * The network is 10.0.0.0/24, and server N has the address 10.0.0.N+1. Descriptors begin where real ones end. */
+#undef _FILE_OFFSET_BITS /* fcntl is to be fcntl */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/world.h"
+#include "util/random.h"
+
+enum { FIRST_FD = 1 << 20, FDS = 256 };
+
+typedef enum socket_state { SOCKET_NEW, SOCKET_CONNECTING, SOCKET_UP, SOCKET_OVER } socket_state;
+
+typedef struct sim_socket {
+    sim *s;
+    unsigned process;
+    unsigned refs; /* descriptors */
+    unsigned wire; /* 0: none, or not any more */
+    socket_state state;
+    int error; /* of the attempt to connect */
+    bool full; /* takes no more for a moment */
+    simba_watch *watch;
+    char *in; /* arrived, not read */
+    size_t length, capacity;
+} sim_socket;
+
+struct sim_sockets {
+    sim_socket *fd[FDS];
+};
+
+sim_sockets *sockets_new(void)
+{
+    sim_sockets *sockets = calloc(1, sizeof *sockets);
+    if (!sockets)
+        abort();
+    return sockets;
+}
+
+void sockets_free(sim_sockets *sockets)
+{
+    free(sockets);
+}
+
+/* --- descriptors ------------------------------------------------------------------------------------- */
+
+/* NULL: it is none of ours. */
+static sim_socket *socket_at(const sim *s, int fd)
+{
+    if (!s || fd < FIRST_FD || fd >= FIRST_FD + FDS)
+        return NULL;
+    return s->sockets->fd[fd - FIRST_FD];
+}
+
+static sim_socket *find(int fd)
+{
+    return fd < FIRST_FD ? NULL : socket_at(client_running(NULL), fd);
+}
+
+static int add_fd(sim_socket *sock)
+{
+    sim_sockets *sockets = sock->s->sockets;
+    int i = 0;
+    while (i < FDS && sockets->fd[i])
+        i++;
+    if (i == FDS)
+        abort();
+    sockets->fd[i] = sock;
+    sock->refs++;
+    return FIRST_FD + i;
+}
+
+static bool is_muted(const sim_socket *sock)
+{
+    return client_is_muted(sock->s, sock->process);
+}
+
+static void hang_up(sim_socket *sock)
+{
+    if (sock->wire && !is_muted(sock))
+        wire_close(sock->s, sock->wire);
+    sock->wire = 0;
+    sock->state = SOCKET_OVER;
+}
+
+static void remove_fd(sim_socket *sock, int fd)
+{
+    sock->s->sockets->fd[fd - FIRST_FD] = NULL;
+    if (--sock->refs > 0)
+        return;
+    hang_up(sock);
+    free(sock->in);
+    free(sock);
+}
+
+/* A process that was killed has closed everything; whatever is left was forgotten by the store's code. */
+void sockets_check_closed(const sim *s, unsigned process)
+{
+    for (int i = 0; i < FDS; i++)
+        if (s->sockets->fd[i] && s->sockets->fd[i]->process == process) {
+            fprintf(stderr, "simba-sim: a store has left a socket open\n");
+            abort();
+        }
+}
+
+/* --- readiness --------------------------------------------------------------------------------------- */
+
+static unsigned events_of(const sim_socket *sock)
+{
+    const bool over = sock->state == SOCKET_OVER;
+    const bool readable = sock->length > 0 || over;
+    const bool writable = (sock->state == SOCKET_UP && !sock->full) || over;
+    return (readable ? SIMBA_READABLE : 0) | (writable ? SIMBA_WRITABLE : 0);
+}
+
+static void report(const sim_socket *sock)
+{
+    const unsigned events = sock->watch ? events_of(sock) & sock->watch->interest : 0;
+    if (events)
+        sock->watch->ready(sock->watch, events);
+}
+
+static void report_soon(const sim_socket *sock, int fd, int64_t after_ns)
+{
+    sim_plan_event(sock->s, EV_READY, sock->process, sock->s->now + after_ns, sock->s->process[sock->process].boot,
+                   (uint32_t)fd);
+}
+
+void sockets_ready(sim *s, const sim_event *event)
+{
+    sim_socket *sock = socket_at(s, (int)event->arg);
+    if (!sock || sock->process != event->who || event->version != s->process[event->who].boot)
+        return;
+    sock->full = false;
+    report(sock);
+}
+
+int sockets_watch(simba_watch *watch, unsigned interest)
+{
+    sim_socket *sock = find(watch->fd);
+    if (!sock)
+        return SIMBA_ESYSTEM;
+    watch->interest = interest;
+    sock->watch = watch;
+    if (events_of(sock) & interest)
+        report_soon(sock, watch->fd, 0);
+    return 0;
+}
+
+void sockets_unwatch(simba_watch *watch)
+{
+    sim_socket *sock = find(watch->fd);
+    if (sock && sock->watch == watch)
+        sock->watch = NULL;
+}
+
+/* --- what the wire tells ------------------------------------------------------------------------------ */
+
+static void on_connected(void *user, bool refused)
+{
+    sim_socket *sock = user;
+    sock->state = refused ? SOCKET_OVER : SOCKET_UP;
+    sock->error = refused ? ECONNREFUSED : 0;
+    if (refused)
+        sock->wire = 0;
+    report(sock);
+}
+
+static void on_bytes(void *user, const char *data, size_t length)
+{
+    sim_socket *sock = user;
+    if (sock->capacity - sock->length < length) {
+        sock->capacity = 2 * sock->capacity + length;
+        if (!(sock->in = realloc(sock->in, sock->capacity)))
+            abort();
+    }
+    memcpy(sock->in + sock->length, data, length);
+    sock->length += length;
+    report(sock);
+}
+
+static void on_lost(void *user)
+{
+    sim_socket *sock = user;
+    sock->wire = 0;
+    sock->state = SOCKET_OVER;
+    report(sock);
+}
+
+static const sim_wire_events events = {.connected = on_connected, .bytes = on_bytes, .lost = on_lost};
+
+/* --- what a process calls ----------------------------------------------------------------------------- */
+
+static int fail_with(int error)
+{
+    errno = error;
+    return -1;
+}
+
+int socket(int domain, int type, int protocol)
+{
+    unsigned process;
+    sim *s = client_running(&process);
+    if (!s)
+        return (int)syscall(SYS_socket, domain, type, protocol);
+    sim_socket *sock = calloc(1, sizeof *sock);
+    if (!sock)
+        abort();
+    sock->s = s;
+    sock->process = process;
+    return add_fd(sock);
+}
+
+int connect(int fd, const struct sockaddr *address, socklen_t length)
+{
+    sim_socket *sock = find(fd);
+    if (!sock)
+        return (int)syscall(SYS_connect, fd, address, length);
+    if (address->sa_family == AF_UNSPEC) { /* dissolves the connection, and what has come by it */
+        hang_up(sock);
+        sock->length = 0;
+        report_soon(sock, fd, 0);
+        return 0;
+    }
+    const uint32_t ip = ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr);
+    const unsigned server = (ip & 0xff) - 1;
+    if (address->sa_family != AF_INET || ip >> 8 != 0x0a0000 || server >= SIM_SERVERS)
+        return fail_with(ENETUNREACH);
+    sock->state = SOCKET_CONNECTING;
+    if (!is_muted(sock))
+        sock->wire = wire_connect(sock->s, sock->process, server, &events, sock);
+    return fail_with(EINPROGRESS);
+}
+
+int close(int fd)
+{
+    sim_socket *sock = find(fd);
+    if (!sock)
+        return (int)syscall(SYS_close, fd);
+    remove_fd(sock, fd);
+    return 0;
+}
+
+int shutdown(int fd, int how)
+{
+    sim_socket *sock = find(fd);
+    if (!sock)
+        return (int)syscall(SYS_shutdown, fd, how);
+    hang_up(sock);
+    report_soon(sock, fd, 0);
+    return 0;
+}
+
+/* In bad weather a buffer may be full, and takes only a part. */
+static size_t taken(sim_socket *sock, int fd, size_t size)
+{
+    const sim_process *process = &sock->s->process[sock->process];
+    if (size < 2 || sock->s->now >= process->delay_until || !sim_chance(sock->s, 100))
+        return size;
+    sock->full = true;
+    report_soon(sock, fd, sim_pick(sock->s, SIM_MS, 20 * SIM_MS));
+    return (size_t)sim_pick(sock->s, 1, (int64_t)size - 1);
+}
+
+ssize_t send(int fd, const void *data, size_t size, int flags)
+{
+    sim_socket *sock = find(fd);
+    if (!sock)
+        return syscall(SYS_sendto, fd, data, size, flags, NULL, 0);
+    if (is_muted(sock))
+        return (ssize_t)size;
+    if (sock->state != SOCKET_UP)
+        return fail_with(sock->state == SOCKET_OVER ? EPIPE : EAGAIN);
+    if (sock->full)
+        return fail_with(EAGAIN);
+    const size_t length = taken(sock, fd, size);
+    wire_send(sock->s, sock->wire, data, length);
+    return (ssize_t)length;
+}
+
+ssize_t recv(int fd, void *data, size_t size, int flags)
+{
+    sim_socket *sock = find(fd);
+    if (!sock)
+        return syscall(SYS_recvfrom, fd, data, size, flags, NULL, NULL);
+    if (sock->length == 0)
+        return sock->state == SOCKET_OVER ? 0 : fail_with(EAGAIN);
+    const size_t length = size < sock->length ? size : sock->length;
+    memcpy(data, sock->in, length);
+    if (flags & MSG_PEEK)
+        return (ssize_t)length;
+    memmove(sock->in, sock->in + length, sock->length - length);
+    sock->length -= length;
+    return (ssize_t)length;
+}
+
+int poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    struct pollfd *volatile first = fds; /* its declaration says that it only writes there */
+    sim_socket *sock = count == 1 ? find(first->fd) : NULL;
+    if (!sock)
+        return (int)syscall(SYS_poll, fds, count, timeout);
+    const unsigned ready = is_muted(sock) ? SIMBA_WRITABLE : events_of(sock);
+    const int all = (ready & SIMBA_READABLE ? POLLIN : 0) | (ready & SIMBA_WRITABLE ? POLLOUT : 0);
+    first->revents = (short)(first->events & all);
+    return first->revents != 0; /* time does not pass in here */
+}
+
+int getsockopt(int fd, int level, int option, void *value, socklen_t *length)
+{
+    sim_socket *sock = find(fd);
+    if (!sock)
+        return (int)syscall(SYS_getsockopt, fd, level, option, value, length);
+    const int answer = level == SOL_SOCKET && option == SO_ERROR ? sock->error : 0;
+    memcpy(value, &answer, sizeof answer);
+    return 0;
+}
+
+int setsockopt(int fd, int level, int option, const void *value, socklen_t length)
+{
+    return find(fd) ? 0 : (int)syscall(SYS_setsockopt, fd, level, option, value, length);
+}
+
+int getpeername(int fd, struct sockaddr *address, socklen_t *length)
+{
+    const sim_socket *sock = find(fd);
+    if (!sock)
+        return (int)syscall(SYS_getpeername, fd, address, length);
+    return sock->state == SOCKET_UP ? 0 : fail_with(ENOTCONN);
+}
+
+static int control(int fd, int command, long argument)
+{
+    sim_socket *sock = find(fd);
+    if (!sock)
+        return (int)syscall(SYS_fcntl, fd, command, argument);
+    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? add_fd(sock) : 0;
+}
+
+/* It has two names. */
+int fcntl(int fd, int command, ...)
+{
+    va_list args;
+    va_start(args, command);
+    const long argument = va_arg(args, long);
+    va_end(args);
+    return control(fd, command, argument);
+}
+
+int fcntl64(int fd, int command, ...)
+{
+    va_list args;
+    va_start(args, command);
+    const long argument = va_arg(args, long);
+    va_end(args);
+    return control(fd, command, argument);
+}
+
+/* --- names ------------------------------------------------------------------------------------------- */
+
+/* There are none: every host is an address. */
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
+{
+    struct found {
+        struct addrinfo info;
+        struct sockaddr_in address;
+    } *found = calloc(1, sizeof *found);
+    if (!found)
+        abort();
+    found->address.sin_family = AF_INET;
+    found->address.sin_port = htons((uint16_t)(service ? strtol(service, NULL, 10) : 0));
+    if (!name || inet_pton(AF_INET, name, &found->address.sin_addr) != 1) {
+        free(found);
+        return EAI_NONAME;
+    }
+    found->info = (struct addrinfo){.ai_family = AF_INET,
+                                    .ai_socktype = hints ? hints->ai_socktype : SOCK_STREAM,
+                                    .ai_addrlen = sizeof found->address,
+                                    .ai_addr = (struct sockaddr *)(void *)&found->address};
+    *ret_found = &found->info;
+    return 0;
+}
+
+void freeaddrinfo(struct addrinfo *found)
+{
+    free(found);
+}
+
+/* --- time and chance --------------------------------------------------------------------------------- */
+
+int clock_gettime(clockid_t clock, struct timespec *at)
+{
+    unsigned process;
+    const sim *s = client_running(&process);
+    if (!s)
+        return (int)syscall(SYS_clock_gettime, clock, at);
+    const int64_t now = process_now(s, &s->process[process]).ns;
+    *at = (struct timespec){.tv_sec = now / SIM_S, .tv_nsec = now % SIM_S};
+    return 0;
+}
+
+int gettimeofday(struct timeval *at, void *zone)
+{
+    struct timespec now;
+    (void)zone;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *at = (struct timeval){.tv_sec = now.tv_sec, .tv_usec = now.tv_nsec / 1000};
+    return 0;
+}
+
+static uint64_t draw(void)
+{
+    static _Thread_local uint64_t own = 1;
+    sim *s = client_running(NULL);
+    return simba__random_next(s ? &s->random : &own);
+}
+
+long random(void)
+{
+    return (long)(draw() >> 33);
+}
+
+double drand48(void)
+{
+    return (double)(draw() >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+void srandom(unsigned seed)
+{
+    (void)seed; /* a run is drawn from its own seed */
+}
+
+void srand48(long seed)
+{
+    (void)seed;
+}

@@ -1,0 +1,205 @@
+/* The inside of the model of ZooKeeper, for the files that make it up:
+ *
+ *   zk_jute.c      numbers and texts on the wire
+ *   zk_tree.c      the nodes, and what a transaction does to them
+ *   zk_ensemble.c  servers that agree on transactions: leaders, followers that lag, elections, sessions, what goes wrong
+ *   zk_server.c    one server and its clients: handshakes, requests in order, watches
+ */
+#ifndef TESTS_SIM_ZK_MODEL_H
+#define TESTS_SIM_ZK_MODEL_H
+
+#include <stddef.h>
+
+#include "sim/world.h"
+
+enum {
+    ZK_NODES = 96,
+    ZK_PATH = 96,
+    ZK_DATA = 32,
+    ZK_SESSIONS = 64,
+    ZK_JUTE = 8192,
+    ZK_WATCHES = 64, /* of a connection */
+};
+
+/* --- zk_jute.c --------------------------------------------------------------------------------------- */
+
+typedef struct jute_in {
+    const char *at, *end;
+} jute_in;
+
+int32_t jute_int(jute_in *in);
+int64_t jute_long(jute_in *in);
+bool jute_bool(jute_in *in);
+/* A text or a buffer. Returns its length. */
+size_t jute_text(jute_in *in, char *out, size_t size);
+
+typedef struct jute_out {
+    size_t length;
+    char bytes[ZK_JUTE];
+} jute_out;
+
+void jute_put_int(jute_out *out, int32_t number);
+void jute_put_long(jute_out *out, int64_t number);
+void jute_put_bool(jute_out *out, bool value);
+void jute_put_text(jute_out *out, const char *text, size_t length);
+
+/* --- zk_tree.c --------------------------------------------------------------------------------------- */
+
+typedef struct zk_znode {
+    char path[ZK_PATH]; /* "": not used */
+    char data[ZK_DATA];
+    uint64_t session; /* whose it is; 0: it stays */
+    bool container;
+    int64_t czxid, pzxid, ctime_ms;
+    int32_t born; /* children, ever: the number of the next */
+} zk_znode;
+
+typedef struct zk_tree {
+    zk_znode node[ZK_NODES];
+} zk_tree;
+
+typedef enum zk_txn_kind {
+    ZK_TXN_CREATE,
+    ZK_TXN_DELETE,
+    ZK_TXN_OPEN,  /* a session */
+    ZK_TXN_CLOSE, /* a session, and with it all that it has made */
+    ZK_TXN_ERROR, /* agreed on like any other, and changes nothing */
+} zk_txn_kind;
+
+/* What was agreed on. */
+typedef struct zk_txn {
+    zk_txn_kind kind;
+    int64_t at; /* agreed on */
+    int64_t zxid, ctime_ms;
+    int32_t error; /* what is answered */
+    char path[ZK_PATH];
+    char data[ZK_DATA];
+    uint64_t session;
+    bool ephemeral, container;
+    /* Who is to be answered. */
+    unsigned server, wire;
+    uint32_t wire_version;
+    int32_t xid, op;
+} zk_txn;
+
+zk_znode *tree_find(zk_tree *tree, const char *path);
+/* The next child of a path, in no order; begin with NULL. */
+zk_znode *tree_child(zk_tree *tree, const char *path, zk_znode *after);
+void tree_apply(zk_tree *tree, const zk_txn *txn, void (*changed)(void *user, const char *path, int type), void *user);
+
+enum { ZK_CREATED = 1, ZK_DELETED = 2, ZK_CHANGED = 3, ZK_CHILD = 4 };
+enum {
+    ZK_OP_CREATE = 1,
+    ZK_OP_DELETE = 2,
+    ZK_OP_EXISTS = 3,
+    ZK_OP_GET = 4,
+    ZK_OP_SET = 5,
+    ZK_OP_CHILDREN = 8,
+    ZK_OP_SYNC = 9,
+    ZK_OP_PING = 11,
+    ZK_OP_CREATE2 = 15,
+    ZK_OP_CREATE_CONTAINER = 19,
+    ZK_OP_WATCHES = 101,
+    ZK_OP_OPEN = -10,
+    ZK_OP_CLOSE = -11,
+};
+enum {
+    ZK_ERR_NO_NODE = -101,
+    ZK_ERR_BAD_VERSION = -103,
+    ZK_ERR_EXISTS = -110,
+    ZK_ERR_NOT_EMPTY = -111,
+    ZK_ERR_EXPIRED = -112,
+    ZK_ERR_MOVED = -118,
+};
+
+/* --- zk_ensemble.c ----------------------------------------------------------------------------------- */
+
+typedef enum zk_role { ZK_LOOKING, ZK_FOLLOWS, ZK_LEADS_ALL } zk_role;
+
+typedef struct zk_tracked {
+    uint64_t id; /* 0: none */
+    int64_t timeout_ms;
+    int64_t expires_at; /* by the ensemble's clock */
+    unsigned owner;     /* the server by which it was heard of last; SIM_NOBODY: not known */
+    bool closing;
+} zk_tracked;
+
+typedef struct zk_server {
+    zk_role role;
+    uint32_t epoch;
+    unsigned leader; /* FOLLOWS: whom */
+    unsigned applied;
+    zk_tree tree;
+    zk_tracked session[ZK_SESSIONS]; /* known to it; LEADS: and tracked by it */
+    bool touched[ZK_SESSIONS];       /* FOLLOWS: heard of since the leader was told */
+    int64_t down_until, frozen_until, isolated_until;
+    uint32_t with_it; /* isolated: which processes are on its side, by bit */
+    int64_t heard_at; /* of its leader, or of enough followers */
+    int64_t patience; /* how long it goes on without */
+} zk_server;
+
+/* What servers say to each other, or to themselves later. */
+typedef enum zk_note_kind {
+    ZK_NOTE_WRITE,
+    ZK_NOTE_COMMIT,
+    ZK_NOTE_APPLY,
+    ZK_NOTE_SYNC,
+    ZK_NOTE_SYNCED,
+    ZK_NOTE_TICK,
+    ZK_NOTE_EXPIRE
+} zk_note_kind;
+
+typedef struct zk_note {
+    zk_note_kind kind;
+    uint32_t next_free;
+    unsigned from, to;
+    uint32_t epoch;
+    unsigned upto; /* APPLY, SYNCED: of the log */
+    zk_txn txn;    /* WRITE, COMMIT: as asked for */
+    bool sequential;
+} zk_note;
+
+typedef struct zk_state {
+    unsigned servers;
+    zk_server server[SIM_SERVERS];
+    int64_t tick_ns;
+    uint32_t epoch;
+    int64_t zxid;
+    int64_t tidy_at; /* when empty containers go */
+    uint64_t sessions;
+    uint32_t peers; /* connections so far */
+    zk_txn *log;
+    unsigned logged, log_capacity;
+    zk_note *note;
+    unsigned notes, note_capacity;
+    uint32_t note_free;
+    zk_tree truth; /* all that was agreed on */
+} zk_state;
+
+zk_state *zk_state_of(const sim *s);
+/* A write on behalf of a client: to the leader with it. */
+void ensemble_write(sim *s, unsigned server, const zk_txn *asked, bool sequential);
+/* A sync: `server_synced` follows, unless the leader cannot be reached. */
+void ensemble_sync(sim *s, unsigned server, const zk_txn *asked);
+/* The server has heard of this session. False: it does not know it. */
+bool ensemble_touch(sim *s, unsigned server, uint64_t session);
+/* Its timeout. 0: there is no such session, as far as the leader of this server knows. -1: the leader cannot be asked. */
+int64_t ensemble_validate(sim *s, unsigned server, uint64_t session);
+bool ensemble_serves(const sim *s, unsigned server);
+int64_t ensemble_zxid(const sim *s, unsigned server);
+
+/* --- zk_server.c ------------------------------------------------------------------------------------- */
+
+/* The server has applied it. */
+void server_applied(sim *s, unsigned server, const zk_txn *txn);
+void server_changed(sim *s, unsigned server, const char *path, int type);
+void server_synced(sim *s, const zk_txn *asked);
+/* The session is over: so are its connections. */
+void server_end_session(sim *s, unsigned server, uint64_t session);
+/* It serves nobody any more. */
+void server_drop_all(sim *s, unsigned server);
+void server_opened(sim *s, unsigned wire);
+void server_bytes(sim *s, unsigned wire, const char *data, size_t length);
+void server_closed(sim *s, unsigned wire);
+
+#endif
