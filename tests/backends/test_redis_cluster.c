@@ -330,10 +330,10 @@ static void test_frozen_master(void **state)
     (void)state;
     open_at(&a, url_of("?timeout=60s&connect-timeout=1s"));
     assert_mine(acquire(&a, "ledger", "me", 1));
-    server *others[2];
-    for (unsigned i = 0, n = 0; i < 3; i++)
-        if (server_nth(&group, i) != home)
-            others[n++] = server_nth(&group, i);
+    server *const first = server_nth(&group, 0);
+    server *const second = server_nth(&group, 1);
+    server *const third = server_nth(&group, 2);
+    server *const others[2] = {first == home ? second : first, third == home ? second : third};
     const char *new_id = id_of(others[0]);
     server_signal(home, SIGSTOP);
     for (unsigned i = 0; i < 2; i++)

@@ -42,7 +42,7 @@ bool sim_has_store(sim_store_kind store)
 void sim_free(sim *s)
 {
     for (int store = 0; store < SIM_STORES; store++)
-        if (s->kept[store])
+        if (models[store] && s->kept[store])
             models[store]->free(s->kept[store]);
     wires_free(s->wires);
     sockets_free(s->sockets);
