@@ -236,13 +236,24 @@ static void listen(elect *e)
         e->exit_code = CLI_FAILED;
 }
 
+/* Nothing is held any more. */
+static int leave(const elect *e, int code)
+{
+    if (e->status_file != NULL)
+        unlink(e->status_file);
+    return cli_leave(code);
+}
+
 static int run(elect *e)
 {
-    const int code = simba_contender_start(e->contender);
+    int code = simba_contender_start(e->contender);
     while (code == 0 && e->exit_code == CLI_GO)
         listen(e);
+    code = code < 0 ? cli_exit_code(code) : e->exit_code;
+    if (!e->leads && simba_contender_held_for_ms(e->contender) == 0)
+        code = leave(e, code);
     simba_contender_stop(e->contender);
-    return code < 0 ? cli_exit_code(code) : e->exit_code;
+    return leave(e, code);
 }
 
 static int contend(elect *e, const char *id)
@@ -285,11 +296,9 @@ static int open_and_run(elect *e, cli_globals *globals)
         code = child_times_choose(COMMAND, e->client, e->grace_ms, &e->times);
         if (code == CLI_GO)
             code = contend(e, globals->id);
-        simba_client_close(e->client);
+        code = cli_close(e->client, leave(e, code));
     }
     signals_close(&e->signals);
-    if (e->status_file != NULL)
-        unlink(e->status_file);
     return code;
 }
 

@@ -186,7 +186,7 @@ static int run_with(const run_wish *wish, simba_client *client, cli_signals *sig
     /* A signal may have come too late to keep us from getting it. */
     if (code != 0 && simba_locker_held_for_ms(w.locker) > 0)
         simba_locker_release(w.locker, NULL);
-    code = code == 0 ? run_held(wish, &times, w.locker, signals) : explain_not_acquired(wish, &w, code);
+    code = cli_leave(code == 0 ? run_held(wish, &times, w.locker, signals) : explain_not_acquired(wish, &w, code));
     simba_locker_free(w.locker);
     return code;
 }
@@ -207,10 +207,8 @@ static int run(const run_wish *wish, cli_globals *globals)
         return CLI_SYSTEM;
     }
     int code = cli_open(COMMAND, globals, &client);
-    if (code == CLI_GO) {
-        code = run_with(wish, client, &signals);
-        simba_client_close(client);
-    }
+    if (code == CLI_GO)
+        code = cli_close(client, run_with(wish, client, &signals));
     signals_close(&signals);
     return code;
 }

@@ -141,8 +141,11 @@ static int run(schedule *s)
         if (s->exit_code == CLI_GO && s->leads && watchdog_now_ns() >= s->next_ns)
             run_once(s);
     }
+    code = code < 0 ? cli_exit_code(code) : s->exit_code;
+    if (!s->leads && simba_contender_held_for_ms(s->contender) == 0)
+        code = cli_leave(code);
     simba_contender_stop(s->contender);
-    return code < 0 ? cli_exit_code(code) : s->exit_code;
+    return code;
 }
 
 static int contend(schedule *s, const char *id)
@@ -156,7 +159,7 @@ static int contend(schedule *s, const char *id)
     options.user = s;
     if (simba_contender_new(s->client, s->mutex, &options, &error, &s->contender) < 0)
         return cli_failure(COMMAND, &error);
-    const int code = run(s);
+    const int code = cli_leave(run(s));
     simba_contender_free(s->contender);
     return code;
 }
@@ -176,7 +179,7 @@ static int open_and_run(schedule *s, cli_globals *globals)
         code = child_times_choose(COMMAND, s->client, s->grace_ms, &s->times);
         if (code == CLI_GO)
             code = contend(s, globals->id);
-        simba_client_close(s->client);
+        code = cli_close(s->client, code);
     }
     signals_close(&s->signals);
     return code;

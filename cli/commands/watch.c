@@ -137,11 +137,11 @@ static int watch(cli_globals *globals, watcher *w, char **mutexes, size_t count)
         error.code = SIMBA_ENOMEM;
     else
         start_observers(client, w, mutexes, count, observers, &error);
-    code = error.code == 0 ? listen(client, &signals) : cli_failure(COMMAND, &error);
+    code = cli_leave(error.code == 0 ? listen(client, &signals) : cli_failure(COMMAND, &error));
     for (size_t i = 0; observers != NULL && i < count; i++)
         simba_observer_free(observers[i]);
     free(observers);
-    simba_client_close(client);
+    code = cli_close(client, code);
     signals_close(&signals);
     return code;
 }
