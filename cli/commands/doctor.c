@@ -212,14 +212,15 @@ static int64_t shortest_ms(const doctor *d, reach r)
     return tries_ms > least_ms ? tries_ms : least_ms;
 }
 
-static void check_session(doctor *d, simba_client *client, int64_t session_ms, int64_t needed_ms)
+static void check_session(doctor *d, simba_client *client, const simba_settings *settings, int64_t needed_ms)
 {
+    const int64_t session_ms = settings->session_ms;
     if (session_ms < 2 * needed_ms)
         find(d, SIMBA_VERDICT_WARNING, "session", "Make the session-timeout longer.",
              "%" PRId64 " ms is short for this store; %" PRId64 " ms would do.", session_ms, 2 * needed_ms);
     else
-        find(d, SIMBA_VERDICT_OK, "session", NULL,
-             "%" PRId64 " ms, if the server grants that; a dead leader is replaced after about as long.", session_ms);
+        find(d, SIMBA_VERDICT_OK, "session", NULL, "%" PRId64 " ms%s; a dead leader is replaced after about as long.",
+             session_ms, settings->session_granted ? ", as the server grants them" : ", if the server grants that");
     check_grace(d, client, "Make the session-timeout longer if commands need time to tidy up.");
 }
 
@@ -249,7 +250,7 @@ static void check_settings(doctor *d, simba_client *client, reach r)
     if (simba_client_settings(client, &settings) < 0)
         return;
     if (settings.session_ms > 0) {
-        check_session(d, client, settings.session_ms, needed_ms);
+        check_session(d, client, &settings, needed_ms);
         return;
     }
     check_lease(d, settings.timing.ttl_ms, settings.timing.transition_ms, needed_ms);
