@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "child/child.h"
+#include "child/watchdog.h"
 
 #define LEAD_MIN_MS 2
 #define LEAD_MAX_MS 250
@@ -47,12 +48,14 @@ void child_times_await(simba_client *client, const char *mutex, const cli_signal
     if (is_session_known(client) || simba_observer_new(client, mutex, &options, NULL, &asking) < 0)
         return; /* what is wrong is told to whoever contends */
     simba_observer_start(asking);
-    for (int64_t waited_ms = 0; !is_session_known(client); waited_ms += LOOK_MS) {
+    const int64_t start_ns = watchdog_now_ns();
+    while (!is_session_known(client)) {
+        const int64_t waited_ms = (watchdog_now_ns() - start_ns) / 1000000;
         if ((limit_ms >= 0 && waited_ms >= limit_ms) || poll(&signal, 1, LOOK_MS) != 0) {
             *ret_asking = asking;
             return;
         }
-        if (waited_ms / LOOK_MS == WAITING_FIRST_MS / LOOK_MS)
+        if (waited_ms >= WAITING_FIRST_MS)
             cli_show_warnings(true);
     }
     simba_observer_free(asking);
