@@ -158,6 +158,14 @@ int cli_url(const char *command, cli_globals *globals, char **ret_url);
 /* The URL with which the store was opened, password included; NULL: the library's default, or not opened. */
 const char *cli_opened_url(void);
 
+/* Nothing is held any more and all has been said: what is left is to take leave of the store. Have the process end with this
+ * code, soon, also if the store does not answer; see leave.c. Returns the code that it will be, see cli_flush. */
+int cli_leave(int code);
+/* The same, and close the client. */
+int cli_close(simba_client *client, int code);
+/* Write what was printed. What could not be written was not delivered, whatever the command thinks: CLI_FAILED then. */
+int cli_flush(int code);
+
 /* For commands with a default of their own for "ttl" or "transition": the option, otherwise what the URL says, which
  * the library does not let anybody contradict, otherwise the default. */
 int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_t fallback_ms);

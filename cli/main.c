@@ -46,15 +46,6 @@ int cli_no_command(const char *name)
     return cli_usage_error(NULL, "there is no command \"%s\"", name);
 }
 
-/* What could not be written was not delivered, whatever the command thinks. */
-static int finish(int code)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return code;
-    fprintf(stderr, "simba: standard output could not be written.\n");
-    return code == CLI_OK ? CLI_FAILED : code;
-}
-
 int main(int argc, char **argv)
 {
     cli_globals globals = {.ttl_ms = SIMBA_INHERIT, .transition_ms = SIMBA_INHERIT, .dispatch = SIMBA_DISPATCH_POOL};
@@ -78,14 +69,14 @@ int main(int argc, char **argv)
     if (parsed != CLI_GO)
         return parsed;
     if (want_version)
-        return finish(cmd_version(&globals, 1, (char *[]){"version", NULL}));
+        return cli_flush(cmd_version(&globals, 1, (char *[]){"version", NULL}));
     if (want_help)
-        return finish(cmd_help(&globals, 1, (char *[]){"help", NULL}));
+        return cli_flush(cmd_help(&globals, 1, (char *[]){"help", NULL}));
     if (argc == 0)
         return cli_usage_error(NULL, "a command is missing");
 
     const cli_command *command = cli_find_command(argv[0]);
     if (command == NULL)
         return cli_no_command(argv[0]);
-    return finish(command->run(&globals, argc, argv));
+    return cli_flush(command->run(&globals, argc, argv));
 }

@@ -73,8 +73,10 @@ int cli_usage_error(const char *command, const char *format, ...)
     va_start(args, format);
     simba__escape_format(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, "simba%s%s: %s; see `simba %s%s--help`.\n", command != NULL ? " " : "",
-            command != NULL ? command : "", text, command != NULL ? command : "", command != NULL ? " " : "");
+    const size_t length = strlen(text);
+    const char *see = length > 0 && text[length - 1] == '?' ? " See" : "; see";
+    fprintf(stderr, "simba%s%s: %s%s `simba %s%s--help`.\n", command != NULL ? " " : "", command != NULL ? command : "",
+            text, see, command != NULL ? command : "", command != NULL ? " " : "");
     return CLI_USAGE;
 }
 

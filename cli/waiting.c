@@ -24,6 +24,13 @@ void waiting_say(waiting_words *words, const simba_owner *owner, int64_t left_ms
     cli_say(words->command, "waiting for %s, which is owned by %s%s.", words->mutex, owner->id, rest);
 }
 
+void waiting_say_owner(waiting_words *words, simba_contender *contender)
+{
+    simba_owner owner;
+    if (simba_contender_owner(contender, &owner) == 0)
+        waiting_say(words, &owner, simba_contender_owner_left_ms(contender));
+}
+
 void outage_look(outage_words *words, int64_t left_ms, int64_t held_ms)
 {
     const bool worried = held_ms > 0 && left_ms <= words->worry_ms;

@@ -19,6 +19,9 @@ waiting_words waiting_words_for(const char *command, const char *mutex);
 /* Say on standard error who owns the mutex and until when, if that was not said yet, and if it is a terminal. */
 void waiting_say(waiting_words *words, const simba_owner *owner, int64_t left_ms);
 
+/* The same with what a contender has heard. */
+void waiting_say_owner(waiting_words *words, simba_contender *contender);
+
 typedef struct outage_words {
     const char *command;
     const char *mutex;

@@ -249,7 +249,8 @@ SIMBA_API const char *simba_client_url(const simba_client *client);
  * open. Where leases are sessions, ttl_ms and transition_ms have no meaning. */
 typedef struct simba_settings {
     simba_timing timing;
-    int64_t session_ms; /* how long a session lasts, as asked for and later as granted; 0: leases are not sessions */
+    int64_t session_ms;   /* how long a session lasts, as asked for and later as granted; 0: leases are not sessions */
+    bool session_granted; /* there is a session now, and session_ms is what the server has granted */
     int64_t longest_margin_ms; /* the longest stop_margin_ms that a contender may have which inherits the rest */
 } simba_settings;
 

@@ -21,6 +21,12 @@ typedef struct child_times {
     int64_t max_hold_ms; /* 0: none */
 } child_times;
 
+/* Where leases are sessions, the server says how long they last. Have it asked, and wait until it has said so, a signal comes,
+ * which is left to be read, or `limit_ms` have passed, unless that is negative. Says what is wrong with the store if it takes
+ * long. If the server has not answered, freeing *ret_asking may take as long as that does; otherwise it is NULL. */
+void child_times_await(simba_client *client, const char *mutex, const cli_signals *signals, int64_t limit_ms,
+                       simba_observer **ret_asking);
+
 /* For the leases of this client. `grace_ms` below 0: half of the longest that fits. Returns CLI_GO, or an exit code after
  * having said what would fit. */
 int child_times_choose(const char *command, simba_client *client, int64_t grace_ms, child_times *ret_times);

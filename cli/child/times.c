@@ -1,11 +1,14 @@
 /* How much of a lease a command may use, and what has to be set aside for stopping it. */
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 
 #include "child/child.h"
+#include "child/watchdog.h"
 
 #define LEAD_MIN_MS 2
 #define LEAD_MAX_MS 250
+#define LOOK_MS 10
 
 static int64_t lead_for(int64_t lease_ms)
 {
@@ -21,6 +24,41 @@ static void describe_lease(const simba_settings *settings, char *text, size_t si
     else
         snprintf(text, size, "a ttl of %" PRId64 " ms and a transition of %" PRId64 " ms", settings->timing.ttl_ms,
                  settings->timing.transition_ms);
+}
+
+static bool is_session_known(simba_client *client)
+{
+    simba_settings settings;
+    return simba_client_settings(client, &settings) < 0 || settings.session_ms == 0 || settings.session_granted;
+}
+
+static void ignore_change(simba_observer *observer, const simba_state *state, void *user)
+{
+    (void)observer, (void)state, (void)user;
+}
+
+void child_times_await(simba_client *client, const char *mutex, const cli_signals *signals, int64_t limit_ms,
+                       simba_observer **ret_asking)
+{
+    simba_observer_options options = SIMBA_OBSERVER_OPTIONS_INIT;
+    simba_observer *asking = NULL;
+    struct pollfd signal = {.fd = signals->fd, .events = POLLIN};
+    options.on_changed = ignore_change;
+    *ret_asking = NULL;
+    if (is_session_known(client) || simba_observer_new(client, mutex, &options, NULL, &asking) < 0)
+        return; /* what is wrong is told to whoever contends */
+    simba_observer_start(asking);
+    const int64_t start_ns = watchdog_now_ns();
+    while (!is_session_known(client)) {
+        const int64_t waited_ms = (watchdog_now_ns() - start_ns) / 1000000;
+        if ((limit_ms >= 0 && waited_ms >= limit_ms) || poll(&signal, 1, LOOK_MS) != 0) {
+            *ret_asking = asking;
+            return;
+        }
+        if (waited_ms >= WAITING_FIRST_MS)
+            cli_show_warnings(true);
+    }
+    simba_observer_free(asking);
 }
 
 int child_times_choose(const char *command, simba_client *client, int64_t grace_ms, child_times *ret_times)

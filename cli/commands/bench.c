@@ -16,14 +16,10 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static int measure(simba_client *client, const char *id, const char *mutex, int64_t until_ns, int64_t *rounds_ns,
-                   size_t *ret_count, simba_error *error)
+static int measure(simba_locker *locker, int64_t until_ns, int64_t *rounds_ns, size_t *ret_count, simba_error *error)
 {
-    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
-    simba_locker *locker = NULL;
     size_t count = 0;
-    options.id = id;
-    int code = simba_locker_new(client, mutex, &options, error, &locker);
+    int code = 0;
     while (code == 0 && count < ROUNDS_MAX) {
         const int64_t start_ns = watchdog_now_ns();
         if (start_ns >= until_ns && count > 0)
@@ -33,7 +29,6 @@ static int measure(simba_client *client, const char *id, const char *mutex, int6
             code = simba_locker_release(locker, error);
         rounds_ns[count++] = watchdog_now_ns() - start_ns;
     }
-    simba_locker_free(locker);
     *ret_count = count;
     return code;
 }
@@ -84,15 +79,20 @@ int cmd_bench(cli_globals *globals, int argc, char **argv)
         return opened;
 
     simba_error error = {SIMBA_ENOMEM, ""};
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *locker = NULL;
     size_t count = 0;
     int64_t *rounds_ns = malloc(ROUNDS_MAX * sizeof *rounds_ns);
     const int64_t start_ns = watchdog_now_ns();
+    options.id = globals->id;
     if (rounds_ns != NULL)
-        error.code = measure(client, globals->id, argc > 0 ? argv[0] : "simba-bench", start_ns + for_ms * 1000000,
-                             rounds_ns, &count, &error);
+        error.code = simba_locker_new(client, argc > 0 ? argv[0] : "simba-bench", &options, &error, &locker);
+    if (error.code == 0)
+        error.code = measure(locker, start_ns + for_ms * 1000000, rounds_ns, &count, &error);
     if (error.code == 0)
         print_result(simba_client_url(client), rounds_ns, count, watchdog_now_ns() - start_ns, json);
     free(rounds_ns);
-    simba_client_close(client);
-    return error.code == 0 ? CLI_OK : cli_failure(COMMAND, &error);
+    const int code = cli_leave(error.code == 0 ? CLI_OK : cli_failure(COMMAND, &error));
+    simba_locker_free(locker);
+    return cli_close(client, code);
 }

@@ -28,6 +28,7 @@ typedef struct doctor {
     int64_t round_trip_ns;
     int64_t store_now_ms; /* 0: not known */
     int64_t our_now_ms;
+    simba_locker *locker;
 } doctor;
 
 static void print_finding(const simba_finding *finding, void *user)
@@ -92,17 +93,15 @@ static int by_value(const void *left, const void *right)
 /* Half of a lock and an unlock is one answer of the store. */
 static int measure(doctor *d, simba_client *client, simba_error *error)
 {
-    simba_locker *locker = NULL;
     int64_t rounds_ns[ROUNDS];
-    int code = simba_locker_new(client, MUTEX, NULL, error, &locker);
+    int code = simba_locker_new(client, MUTEX, NULL, error, &d->locker);
     for (size_t i = 0; code == 0 && i < ROUNDS; i++) {
         const int64_t start_ns = watchdog_now_ns();
-        code = simba_locker_acquire(locker, 5000, error);
+        code = simba_locker_acquire(d->locker, 5000, error);
         if (code == 0)
-            code = simba_locker_release(locker, error);
+            code = simba_locker_release(d->locker, error);
         rounds_ns[i] = (watchdog_now_ns() - start_ns) / 2;
     }
-    simba_locker_free(locker);
     if (code == 0) {
         qsort(rounds_ns, ROUNDS, sizeof rounds_ns[0], by_value);
         d->round_trip_ns = rounds_ns[ROUNDS / 2];
@@ -213,14 +212,15 @@ static int64_t shortest_ms(const doctor *d, reach r)
     return tries_ms > least_ms ? tries_ms : least_ms;
 }
 
-static void check_session(doctor *d, simba_client *client, int64_t session_ms, int64_t needed_ms)
+static void check_session(doctor *d, simba_client *client, const simba_settings *settings, int64_t needed_ms)
 {
+    const int64_t session_ms = settings->session_ms;
     if (session_ms < 2 * needed_ms)
         find(d, SIMBA_VERDICT_WARNING, "session", "Make the session-timeout longer.",
              "%" PRId64 " ms is short for this store; %" PRId64 " ms would do.", session_ms, 2 * needed_ms);
     else
-        find(d, SIMBA_VERDICT_OK, "session", NULL,
-             "%" PRId64 " ms, if the server grants that; a dead leader is replaced after about as long.", session_ms);
+        find(d, SIMBA_VERDICT_OK, "session", NULL, "%" PRId64 " ms%s; a dead leader is replaced after about as long.",
+             session_ms, settings->session_granted ? ", as the server grants them" : ", if the server grants that");
     check_grace(d, client, "Make the session-timeout longer if commands need time to tidy up.");
 }
 
@@ -250,7 +250,7 @@ static void check_settings(doctor *d, simba_client *client, reach r)
     if (simba_client_settings(client, &settings) < 0)
         return;
     if (settings.session_ms > 0) {
-        check_session(d, client, settings.session_ms, needed_ms);
+        check_session(d, client, &settings, needed_ms);
         return;
     }
     check_lease(d, settings.timing.ttl_ms, settings.timing.transition_ms, needed_ms);
@@ -313,8 +313,9 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
     }
     if (d.json)
         fputs("]\n", stdout);
-    simba_client_close(client);
-    if (reached < 0)
-        return cli_exit_code(reached);
-    return d.worst == SIMBA_VERDICT_BROKEN ? CLI_FAILED : CLI_OK;
+    const int code = cli_leave(reached < 0                       ? cli_exit_code(reached)
+                               : d.worst == SIMBA_VERDICT_BROKEN ? CLI_FAILED
+                                                                 : CLI_OK);
+    simba_locker_free(d.locker);
+    return cli_close(client, code);
 }

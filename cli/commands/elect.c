@@ -192,13 +192,6 @@ static void on_released(simba_contender *contender, const simba_state *state, si
 
 /* --- the loop --------------------------------------------------------------------------------------- */
 
-static void say_what_for(elect *e)
-{
-    simba_owner owner;
-    if (!e->leads && simba_contender_owner(e->contender, &owner) == 0)
-        waiting_say(&e->waiting, &owner, simba_contender_owner_left_ms(e->contender));
-}
-
 /* Whoever failed to do its work leaves the mutex to others for as long as a lease lasts. */
 static void resume(elect *e)
 {
@@ -221,8 +214,8 @@ static void listen(elect *e)
     const int ready = poll(fds, 2, pause_ms(e));
     if (ready < 0)
         return;
-    if (ready == 0)
-        say_what_for(e);
+    if (ready == 0 && !e->leads)
+        waiting_say_owner(&e->waiting, e->contender);
     if (fds[0].revents != 0)
         simba_client_dispatch(e->client);
     const int number = fds[1].revents != 0 ? signals_read(&e->signals) : 0;
@@ -236,13 +229,24 @@ static void listen(elect *e)
         e->exit_code = CLI_FAILED;
 }
 
+/* Nothing is held any more. */
+static int leave(const elect *e, int code)
+{
+    if (e->status_file != NULL)
+        unlink(e->status_file);
+    return cli_leave(code);
+}
+
 static int run(elect *e)
 {
-    const int code = simba_contender_start(e->contender);
+    int code = simba_contender_start(e->contender);
     while (code == 0 && e->exit_code == CLI_GO)
         listen(e);
+    code = code < 0 ? cli_exit_code(code) : e->exit_code;
+    if (!e->leads && simba_contender_held_for_ms(e->contender) == 0)
+        code = leave(e, code);
     simba_contender_stop(e->contender);
-    return code < 0 ? cli_exit_code(code) : e->exit_code;
+    return leave(e, code);
 }
 
 static int contend(elect *e, const char *id)
@@ -268,6 +272,7 @@ static int contend(elect *e, const char *id)
 
 static int open_and_run(elect *e, cli_globals *globals)
 {
+    simba_observer *asking = NULL;
     const bool has_hooks = e->on_acquired != NULL || e->on_released != NULL;
     const int guarded = has_hooks ? child_check(COMMAND) : CLI_GO;
     if (guarded != CLI_GO)
@@ -283,13 +288,16 @@ static int open_and_run(elect *e, cli_globals *globals)
     int code = cli_open(COMMAND, globals, &e->client);
     if (code == CLI_GO) {
         code = child_times_choose(COMMAND, e->client, e->grace_ms, &e->times);
+        if (code == CLI_GO) {
+            child_times_await(e->client, e->mutex, &e->signals, -1, &asking);
+            code = child_times_choose(COMMAND, e->client, e->grace_ms, &e->times);
+        }
         if (code == CLI_GO)
             code = contend(e, globals->id);
-        simba_client_close(e->client);
+        code = cli_close(e->client, leave(e, code));
+        simba_observer_free(asking);
     }
     signals_close(&e->signals);
-    if (e->status_file != NULL)
-        unlink(e->status_file);
     return code;
 }
 

@@ -41,6 +41,5 @@ int cmd_init(cli_globals *globals, int argc, char **argv)
         printf("%s is ready.\n", simba_client_url(client));
     else
         code = cli_failure(COMMAND, &error);
-    simba_client_close(client);
-    return code;
+    return cli_close(client, code);
 }

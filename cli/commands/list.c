@@ -1,22 +1,20 @@
 /* `simba list`: who has which mutex, and for how much longer. */
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "json.h"
 #include "lease.h"
-#include "signals.h"
 #include "term.h"
 #include "util/escape.h"
 
 #define COMMAND "list"
-#define FOLLOW_MS 1000
+#define FOLLOW_S 1
 
 typedef struct entry {
     char mutex[SIMBA_MUTEX_BYTES + 1];
@@ -294,22 +292,18 @@ static void draw(const listing *list, const simba_error *error)
     fflush(stdout);
 }
 
-/* Until a signal ends it. A store that does not answer is a line on the screen. */
-static int follow(simba_client *client, const char *pattern, listing *list, const cli_signals *signals)
+/* Until a signal ends the process, as it does by itself: nothing is held. A store that does not answer is a line on the
+ * screen. */
+static int follow(simba_client *client, const char *pattern, listing *list)
 {
-    struct pollfd waiting = {.fd = signals->fd, .events = POLLIN};
-    for (;;) {
+    const struct timespec pause = {.tv_sec = FOLLOW_S};
+    while (!ferror(stdout)) {
         simba_error error = {0, ""};
         error.code = ask(client, pattern, list, &error);
         draw(list, &error);
-        const int number = poll(&waiting, 1, FOLLOW_MS) == 1 ? signals_read(signals) : 0;
-        if (signals_is_ending(number))
-            return CLI_SIGNAL + number;
-        if (number == SIGTSTP)
-            raise(SIGSTOP);
-        if (ferror(stdout))
-            return CLI_FAILED;
+        nanosleep(&pause, NULL);
     }
+    return CLI_FAILED;
 }
 
 static int print_once(simba_client *client, const char *pattern, listing *list, bool json)
@@ -357,11 +351,6 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
     if (following && (json || isatty(STDOUT_FILENO) != 1))
         return cli_usage_error(COMMAND,
                                "--follow draws on a terminal; `simba watch --json` tells a program of changes");
-    cli_signals signals;
-    if (following && signals_open(&signals) < 0) {
-        fprintf(stderr, "simba list: signals cannot be listened to: %s.\n", strerror(errno));
-        return CLI_FAILED;
-    }
     globals->quiet = true; /* what fails is said once, or drawn */
     simba_client *client = NULL;
     const int opened = cli_open(COMMAND, globals, &client);
@@ -370,8 +359,7 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
 
     listing list = {NULL, 0, 0, false};
     const char *pattern = argc > 0 ? argv[0] : NULL;
-    const int code = following ? follow(client, pattern, &list, &signals) : print_once(client, pattern, &list, json);
-    simba_client_close(client);
+    const int code = following ? follow(client, pattern, &list) : print_once(client, pattern, &list, json);
     free(list.entries);
-    return code;
+    return cli_close(client, code);
 }

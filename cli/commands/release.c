@@ -86,7 +86,5 @@ int cmd_release(cli_globals *globals, int argc, char **argv)
     const int opened = cli_open(COMMAND, globals, &client);
     if (opened != CLI_GO)
         return opened;
-    const int code = release(client, argv[0], yes);
-    simba_client_close(client);
-    return code;
+    return cli_close(client, release(client, argv[0], yes));
 }

@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "child/child.h"
+#include "child/watchdog.h"
 #include "cli.h"
 
 #define COMMAND "run"
+#define ONE_ANSWER_MS 4000 /* so long may a store take that is asked once */
 
 typedef struct run_wish {
     const cli_globals *globals;
@@ -169,10 +171,17 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
     return child_explain(&plan, &end, reason);
 }
 
-static int run_with(const run_wish *wish, simba_client *client, cli_signals *signals)
+/* Of the time that the user gives it. At least a moment is left, to find out what is wrong. */
+static int64_t time_left(int64_t wait_ms, int64_t start_ns)
+{
+    const int64_t left_ms = wait_ms - (watchdog_now_ns() - start_ns) / 1000000;
+    return left_ms > 1 ? left_ms : 1;
+}
+
+/* Take it and run the command. Whatever asks the store is left to be freed when all has been said. */
+static int run_in(const run_wish *wish, simba_client *client, cli_signals *signals, waiting *w)
 {
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
-    waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex)};
     child_times times;
     const int fits = child_times_choose(COMMAND, client, wish->grace_ms, &times);
     if (fits != CLI_GO)
@@ -180,14 +189,31 @@ static int run_with(const run_wish *wish, simba_client *client, cli_signals *sig
     times.max_hold_ms = wish->max_hold_ms;
     options.id = wish->globals->id;
     options.timing.stop_margin_ms = child_margin_ms(&times);
-    if (simba_locker_new(client, wish->mutex, &options, &w.error, &w.locker) < 0)
-        return cli_failure(COMMAND, &w.error);
-    int code = acquire(&w, signals);
+    if (simba_locker_new(client, wish->mutex, &options, &w->error, &w->locker) < 0)
+        return cli_failure(COMMAND, &w->error);
+    const int code = acquire(w, signals);
     /* A signal may have come too late to keep us from getting it. */
-    if (code != 0 && simba_locker_held_for_ms(w.locker) > 0)
-        simba_locker_release(w.locker, NULL);
-    code = code == 0 ? run_held(wish, &times, w.locker, signals) : explain_not_acquired(wish, &w, code);
+    if (code != 0 && simba_locker_held_for_ms(w->locker) > 0)
+        simba_locker_release(w->locker, NULL);
+    return code == 0 ? run_held(wish, &times, w->locker, signals) : explain_not_acquired(wish, w, code);
+}
+
+static int run_with(const run_wish *wish, simba_client *client, cli_signals *signals)
+{
+    waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex)};
+    simba_observer *asking = NULL;
+    child_times asked_for;
+    const int64_t start_ns = watchdog_now_ns();
+    int code = child_times_choose(COMMAND, client, wish->grace_ms, &asked_for);
+    if (code == CLI_GO) {
+        child_times_await(client, wish->mutex, signals, wish->wait_ms == 0 ? ONE_ANSWER_MS : wish->wait_ms, &asking);
+        if (wish->wait_ms > 0)
+            w.wait_ms = time_left(wish->wait_ms, start_ns);
+        code = run_in(wish, client, signals, &w);
+    }
+    code = cli_leave(code);
     simba_locker_free(w.locker);
+    simba_observer_free(asking);
     return code;
 }
 
@@ -207,10 +233,8 @@ static int run(const run_wish *wish, cli_globals *globals)
         return CLI_SYSTEM;
     }
     int code = cli_open(COMMAND, globals, &client);
-    if (code == CLI_GO) {
-        code = run_with(wish, client, &signals);
-        simba_client_close(client);
-    }
+    if (code == CLI_GO)
+        code = cli_close(client, run_with(wish, client, &signals));
     signals_close(&signals);
     return code;
 }

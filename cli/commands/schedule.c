@@ -26,6 +26,7 @@ typedef struct schedule {
     cli_signals signals;
     simba_client *client;
     simba_contender *contender;
+    waiting_words waiting;
     bool leads;
     int64_t next_ns; /* when to start, while it leads */
     int exit_code;   /* CLI_GO: go on */
@@ -37,6 +38,7 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
     (void)contender;
     (void)state;
     s->leads = true;
+    s->waiting.told = (simba_owner){.token = 0};
     s->next_ns = watchdog_now_ns() + s->initial_delay_ms * MS;
 }
 
@@ -113,7 +115,7 @@ static void run_once(schedule *s)
 static int pause_ms(const schedule *s)
 {
     if (!s->leads)
-        return -1;
+        return s->waiting.at_terminal ? WAITING_FIRST_MS : -1;
     const int64_t left_ms = (s->next_ns - watchdog_now_ns()) / MS + 1;
     return left_ms < 0 ? 0 : left_ms < POLL_MAX_MS ? (int)left_ms : POLL_MAX_MS;
 }
@@ -122,8 +124,11 @@ static void listen(schedule *s)
 {
     struct pollfd fds[] = {{.fd = simba_client_fd(s->client), .events = POLLIN},
                            {.fd = s->signals.fd, .events = POLLIN}};
-    if (poll(fds, 2, pause_ms(s)) < 0)
+    const int ready = poll(fds, 2, pause_ms(s));
+    if (ready < 0)
         return;
+    if (ready == 0 && !s->leads)
+        waiting_say_owner(&s->waiting, s->contender);
     if (fds[0].revents != 0)
         simba_client_dispatch(s->client);
     const int number = fds[1].revents != 0 ? signals_read(&s->signals) : 0;
@@ -141,8 +146,11 @@ static int run(schedule *s)
         if (s->exit_code == CLI_GO && s->leads && watchdog_now_ns() >= s->next_ns)
             run_once(s);
     }
+    code = code < 0 ? cli_exit_code(code) : s->exit_code;
+    if (!s->leads && simba_contender_held_for_ms(s->contender) == 0)
+        code = cli_leave(code);
     simba_contender_stop(s->contender);
-    return code < 0 ? cli_exit_code(code) : s->exit_code;
+    return code;
 }
 
 static int contend(schedule *s, const char *id)
@@ -150,19 +158,21 @@ static int contend(schedule *s, const char *id)
     simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
     simba_error error = {0, ""};
     options.id = id;
+    s->waiting = waiting_words_for(COMMAND, s->mutex);
     options.timing.stop_margin_ms = child_margin_ms(&s->times);
     options.on_acquired = on_acquired;
     options.on_released = on_released;
     options.user = s;
     if (simba_contender_new(s->client, s->mutex, &options, &error, &s->contender) < 0)
         return cli_failure(COMMAND, &error);
-    const int code = run(s);
+    const int code = cli_leave(run(s));
     simba_contender_free(s->contender);
     return code;
 }
 
 static int open_and_run(schedule *s, cli_globals *globals)
 {
+    simba_observer *asking = NULL;
     const int guarded = child_check(COMMAND);
     if (guarded != CLI_GO)
         return guarded;
@@ -174,9 +184,14 @@ static int open_and_run(schedule *s, cli_globals *globals)
     int code = cli_open(COMMAND, globals, &s->client);
     if (code == CLI_GO) {
         code = child_times_choose(COMMAND, s->client, s->grace_ms, &s->times);
+        if (code == CLI_GO) {
+            child_times_await(s->client, s->mutex, &s->signals, -1, &asking);
+            code = child_times_choose(COMMAND, s->client, s->grace_ms, &s->times);
+        }
         if (code == CLI_GO)
             code = contend(s, globals->id);
-        simba_client_close(s->client);
+        code = cli_close(s->client, code);
+        simba_observer_free(asking);
     }
     signals_close(&s->signals);
     return code;

@@ -1,5 +1,4 @@
 /* `simba watch`: changes of ownership as they happen, without contending. */
-#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -124,9 +123,10 @@ static int watch(cli_globals *globals, watcher *w, char **mutexes, size_t count)
     cli_signals signals;
     simba_client *client = NULL;
     simba_error error = {0, ""};
-    if (signals_open(&signals) < 0) {
-        fprintf(stderr, "simba watch: signals cannot be listened to: %s.\n", strerror(errno));
-        return CLI_FAILED;
+    const int blocked = signals_open(&signals);
+    if (blocked < 0) {
+        cli_say(COMMAND, "signals cannot be listened to: %s.", strerror(-blocked));
+        return CLI_SYSTEM;
     }
     globals->dispatch = SIMBA_DISPATCH_FD;
     int code = cli_open(COMMAND, globals, &client);
@@ -137,11 +137,11 @@ static int watch(cli_globals *globals, watcher *w, char **mutexes, size_t count)
         error.code = SIMBA_ENOMEM;
     else
         start_observers(client, w, mutexes, count, observers, &error);
-    code = error.code == 0 ? listen(client, &signals) : cli_failure(COMMAND, &error);
+    code = cli_leave(error.code == 0 ? listen(client, &signals) : cli_failure(COMMAND, &error));
     for (size_t i = 0; observers != NULL && i < count; i++)
         simba_observer_free(observers[i]);
     free(observers);
-    simba_client_close(client);
+    code = cli_close(client, code);
     signals_close(&signals);
     return code;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/telling.h"
-#include "runtime/eventlog.h"
+#include "runtime/member.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -42,15 +42,15 @@ static int run_one(simba__party *party)
     int ran = 0;
     simba__turn_pause(party->client);
     if (tell.acquired && contender->on_acquired) {
-        simba__eventlog_say(member, "callback acquired");
+        simba__member_say(member, "callback acquired");
         contender->on_acquired(contender, &tell.state, contender->user);
-        simba__eventlog_say(member, "returned");
+        simba__member_say(member, "returned");
         ran++;
     }
     if (tell.released && contender->on_released) {
-        simba__eventlog_say(member, "callback released");
+        simba__member_say(member, "callback released");
         contender->on_released(contender, &tell.state, tell.reason, contender->user);
-        simba__eventlog_say(member, "returned");
+        simba__member_say(member, "returned");
         ran++;
     }
     if (tell.changed) {

@@ -341,10 +341,12 @@ int simba_client_settings(const simba_client *client, simba_settings *ret_settin
     const int rc = simba__client_forked(client, NULL);
     if (rc < 0)
         return rc;
+    const bool granted = client->timing.session && atomic_load(&client->session_until_ns) != 0;
     const int64_t session_ms = client->timing.session ? atomic_load(&client->session_ms) : 0;
     *ret_settings = (simba_settings){
         .timing = client->timing.ms,
         .session_ms = session_ms,
+        .session_granted = granted,
         .longest_margin_ms = simba__longest_margin_ms(&client->timing, session_ms),
     };
     return 0;

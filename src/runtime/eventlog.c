@@ -8,9 +8,9 @@
 #include "util/clock.h"
 #include "util/escape.h"
 
-static bool is_wanted(const simba__member *member)
+static bool is_wanted(const simba__speaker *who)
 {
-    const simba_client_options *options = &member->party.client->options;
+    const simba_client_options *options = &who->client->options;
     return options->log && options->log_level >= SIMBA_LOG_EVENT;
 }
 
@@ -31,39 +31,39 @@ static size_t add_word(char *line, size_t size, size_t at, const char *text)
     return at;
 }
 
-static void write_line(const simba__member *member, int64_t at_ns, const char *words)
+static void write_line(const simba__speaker *who, int64_t at_ns, const char *words)
 {
     char line[SIMBA_MUTEX_BYTES * 3 + SIMBA_ID_MAX * 3 + 192];
-    simba_client *client = member->party.client;
     size_t at = (size_t)snprintf(line, sizeof line, "%lld ", (long long)at_ns);
-    at = add_word(line, sizeof line - 160, at, member->party.topic->mutex);
+    at = add_word(line, sizeof line - 160, at, who->mutex);
     line[at++] = '/';
-    at = add_word(line, sizeof line - 160, at, member->id);
+    at = add_word(line, sizeof line - 160, at, who->id);
     snprintf(line + at, sizeof line - at, " %s", words);
-    client->options.log(client->options.log_user, SIMBA_LOG_EVENT, line);
+    who->client->options.log(who->client->options.log_user, SIMBA_LOG_EVENT, line);
 }
 
 struct moment {
-    const simba__member *member;
+    const simba__speaker *who;
     int64_t at_ns;
 };
 
 static void say(void *user, const char *words)
 {
     const struct moment *moment = user;
-    write_line(moment->member, moment->at_ns, words);
+    write_line(moment->who, moment->at_ns, words);
 }
 
-void simba__eventlog_step(const simba__member *member, const simba__event *event, const simba__actions *actions)
+void simba__eventlog_step(const simba__speaker *who, const simba__contention *machine, const simba__event *event,
+                          const simba__actions *actions)
 {
-    if (!is_wanted(member))
+    if (!is_wanted(who))
         return;
-    struct moment moment = {member, event->now.ns};
-    simba__chronicle_step(&member->machine, event, actions, 0, say, &moment);
+    struct moment moment = {who, event->now.ns};
+    simba__chronicle_step(machine, event, actions, 0, say, &moment);
 }
 
-void simba__eventlog_say(const simba__member *member, const char *words)
+void simba__eventlog_say(const simba__speaker *who, const char *words)
 {
-    if (is_wanted(member))
-        write_line(member, simba__clock_boot().ns, words);
+    if (is_wanted(who))
+        write_line(who, simba__clock_boot().ns, words);
 }

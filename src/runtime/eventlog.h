@@ -3,11 +3,19 @@
 #ifndef SIMBA_RUNTIME_EVENTLOG_H
 #define SIMBA_RUNTIME_EVENTLOG_H
 
-#include "runtime/member.h"
+#include "runtime/client.h"
+
+/* Whose lines they are. */
+typedef struct simba__speaker {
+    const simba_client *client;
+    const char *mutex;
+    const char *id;
+} simba__speaker;
 
 /* In a turn, after a step. */
-void simba__eventlog_step(const simba__member *member, const simba__event *event, const simba__actions *actions);
-/* Around a callback. Any thread. */
-void simba__eventlog_say(const simba__member *member, const char *words);
+void simba__eventlog_step(const simba__speaker *who, const simba__contention *machine, const simba__event *event,
+                          const simba__actions *actions);
+/* Any thread. */
+void simba__eventlog_say(const simba__speaker *who, const char *words);
 
 #endif

@@ -201,9 +201,9 @@ static void host_session(simba_host *host, simba_local from, int64_t ms)
 {
     simba_client *client = of(host);
     const simba_local until = simba__local_add(from, simba__session_ns(&client->timing, ms));
-    atomic_store(&client->session_until_ns, until.ns);
     if (atomic_exchange(&client->session_ms, ms) != ms)
         check_margins(client, ms);
+    atomic_store(&client->session_until_ns, until.ns); /* last: who sees it sees the other */
 }
 
 /* --- the rest -------------------------------------------------------------------------------------- */

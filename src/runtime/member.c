@@ -182,6 +182,17 @@ static void log_changes(const simba__member *member, const simba__event *event, 
         log_wait(client, member, event->now);
 }
 
+static simba__speaker speaker(const simba__member *member)
+{
+    return (simba__speaker){member->party.client, member->party.topic->mutex, member->id};
+}
+
+void simba__member_say(const simba__member *member, const char *words)
+{
+    const simba__speaker who = speaker(member);
+    simba__eventlog_say(&who, words);
+}
+
 void simba__member_step(simba__party *party, simba__event *event)
 {
     simba__member *member = (simba__member *)(void *)party;
@@ -194,7 +205,8 @@ void simba__member_step(simba__party *party, simba__event *event)
     note_owner_end(member, event);
     count(member, event, op_before, &actions);
     log_changes(member, event, &actions);
-    simba__eventlog_step(member, event, &actions);
+    const simba__speaker who = speaker(member);
+    simba__eventlog_step(&who, &member->machine, event, &actions);
     simba__party_act(party, &actions, member->id, member->machine.timing);
     simba__party_want(party, simba__contention_wants_news(&member->machine, party->client->backend->caps));
     type_of(member)->told(member, &actions);

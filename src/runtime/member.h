@@ -41,6 +41,9 @@ void simba__member_ack(simba__member *member);
  * told that it has, and whoever is first to go on finds out. */
 void simba__member_look(simba__member *member);
 
+/* Around a callback: a line of the event log. Any thread. */
+void simba__member_say(const simba__member *member, const char *words);
+
 /* The public start and stop of contenders and schedulers. Not in a turn. */
 int simba__member_public_start(simba__member *member);
 int simba__member_public_stop(simba__member *member);

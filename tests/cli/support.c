@@ -136,14 +136,6 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
     return remove(path);
 }
 
-int test_teardown(void **state)
-{
-    (void)state;
-    before_simba = NULL;
-    nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-    return 0;
-}
-
 const char *in_dir(const char *name)
 {
     static char paths[8][400];
@@ -188,6 +180,44 @@ int64_t number_in(const char *path)
 
 /* --- processes ------------------------------------------------------------------------------------ */
 
+/* Those that were started and not waited for yet. A test that fails leaves some. */
+static pid_t started[64];
+
+static pid_t remember(pid_t pid)
+{
+    size_t i = 0;
+    assert_true(pid >= 0);
+    while (pid > 0 && i < COUNT_OF(started) - 1 && started[i] != 0)
+        i++;
+    if (pid > 0)
+        started[i] = pid;
+    return pid;
+}
+
+static void forget(pid_t pid)
+{
+    for (size_t i = 0; i < COUNT_OF(started); i++)
+        if (started[i] == pid)
+            started[i] = 0;
+}
+
+/* The watchdog of a killed `simba run` ends what that has started. */
+static void end_all(void)
+{
+    for (size_t i = 0; i < COUNT_OF(started); i++)
+        if (started[i] != 0)
+            end_process(started[i]);
+}
+
+int test_teardown(void **state)
+{
+    (void)state;
+    before_simba = NULL;
+    end_all();
+    nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    return 0;
+}
+
 /* In the child. */
 static void become_simba(const char *const arguments[])
 {
@@ -207,8 +237,7 @@ process start(const char *const arguments[])
     snprintf(p.out_path, sizeof p.out_path, "%s/out-%u", dir, outputs);
     snprintf(p.err_path, sizeof p.err_path, "%s/err-%u", dir, outputs++);
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    p.pid = fork();
-    assert_true(p.pid >= 0);
+    p.pid = remember(fork());
     if (p.pid == 0) {
         setpgid(0, 0);
         dup2(ends[0], STDIN_FILENO);
@@ -253,11 +282,11 @@ int finish(process *p)
         close(p->in);
     p->in = -1;
     if (!await_exit(p->pid)) {
-        kill(p->pid, SIGKILL);
-        waitpid(p->pid, NULL, 0);
+        end_process(p->pid);
         fail_msg("the command did not end; it said: %s", err_of(p));
     }
     assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
+    forget(p->pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
@@ -280,8 +309,7 @@ terminal start_on_terminal_of(unsigned columns, const char *const arguments[])
 {
     terminal t = {.text = ""};
     const struct winsize size = {.ws_row = 33, .ws_col = (unsigned short)columns};
-    t.pid = forkpty(&t.fd, NULL, NULL, &size);
-    assert_true(t.pid >= 0);
+    t.pid = remember(forkpty(&t.fd, NULL, NULL, &size));
     if (t.pid == 0)
         become_simba(arguments);
     return t;
@@ -328,8 +356,7 @@ int finish_terminal(terminal *t)
 
 pid_t start_helper(const char *word, const char *first, const char *second)
 {
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = remember(fork());
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         execl(helper, helper, word, first, second, (char *)NULL);
@@ -342,6 +369,7 @@ void end_process(pid_t pid)
 {
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
+    forget(pid);
 }
 
 pid_t child_of(pid_t pid)

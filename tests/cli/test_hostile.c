@@ -239,7 +239,7 @@ static void a_damaged_row_is_named(void **state)
     terminal t = start_plain((const char *const[]){"list", "--follow", NULL});
     await_shown(&t, "warning: ");
     assert_int_equal(write(t.fd, "\003", 1), 1);
-    assert_int_equal(finish_terminal(&t), 128 + SIGINT);
+    assert_int_equal(finish_terminal(&t), 1000 + SIGINT);
 }
 
 /* Times that lie apart further than can be counted neither overflow nor fill the screen. */

@@ -69,7 +69,7 @@ static void list_follows_on_a_terminal(void **state)
     await_shown(&t, "first-one");
     assert_non_null(strstr(t.text, "\033[H\033[J"));
     assert_int_equal(write(t.fd, "\003", 1), 1);
-    assert_int_equal(finish_terminal(&t), 128 + SIGINT);
+    assert_int_equal(finish_terminal(&t), 1000 + SIGINT);
     assert_int_equal(finish(&one), 0);
 }
 
@@ -88,7 +88,7 @@ static void list_fits_its_terminal(void **state)
         await_shown(&t, "\nnight");
         await_shown(&t, "s  ");
         assert_int_equal(write(t.fd, "\003", 1), 1);
-        assert_int_equal(finish_terminal(&t), 128 + SIGINT);
+        assert_int_equal(finish_terminal(&t), 1000 + SIGINT);
         for (const char *line = strstr(t.text, "MUTEX"); *line != '\0' && *line != '^'; line += strspn(line, "\r\n")) {
             const size_t length = strcspn(line, "\r\n");
             assert_in_range(length, 1, line[0] == '\033' ? widths[i] + 6 : widths[i]);

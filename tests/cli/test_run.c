@@ -207,9 +207,13 @@ static void waiting_is_said_at_a_terminal(void **state)
     const int64_t started_ns = now_ns();
     terminal run = START_ON_TERMINAL("run", "m", "--", "true");
     terminal elect = START_ON_TERMINAL("elect", "m");
+    terminal schedule = START_ON_TERMINAL("schedule", "--every", "1h", "m", "--", "true");
     await_shown(&run, "simba run: waiting for m, which is owned by holder for another ");
     await_shown(&elect, "simba elect: waiting for m, which is owned by holder for another ");
+    await_shown(&schedule, "simba schedule: waiting for m, which is owned by holder for another ");
     assert_true(now_ns() - started_ns < INT64_C(5000000000));
+    assert_int_equal(write(schedule.fd, "\003", 1), 1);
+    assert_int_equal(finish_terminal(&schedule), 0);
     assert_int_equal(write(elect.fd, "\003", 1), 1);
     assert_int_equal(finish_terminal(&elect), 0);
     assert_int_equal(finish(&holder), 0);
