@@ -29,16 +29,24 @@ enum { FLAWS_TOLD = 10 };
 
 typedef struct store store;
 
+/* How long the store still waits for a job. */
+typedef enum patience {
+    WAITED_FOR, /* there are requests or looks that have time left */
+    GRACE,      /* there are none: the connection is cut in a while */
+    CUT,        /* it was */
+} patience;
+
 typedef struct lane {
     store *s;
     simba_job job;
     simba__my_batch batch;
     bool running; /* the batch is the worker's */
     bool reads;
-    bool looks;         /* some of its items are looks */
-    uint64_t began;     /* on the clock of the watches */
-    simba_local since;  /* the same moment on ours */
-    simba_local cut_at; /* nobody waits for it any more: when to cut the connection; INT64_MAX: it was */
+    bool looks;        /* some of its items are looks */
+    uint64_t began;    /* on the clock of the watches */
+    simba_local since; /* the same moment on ours */
+    patience patience;
+    simba_local cut_at; /* in GRACE: when to cut the connection */
 } lane;
 
 typedef struct queue {
@@ -129,6 +137,22 @@ static void give_up(lane *l, simba__my_item *item)
         simba__my_books_finish(&l->s->books, item->ask.mutex, number_of(l));
 }
 
+/* Nobody waits for this job: when to look at it again. INT64_MAX: not before it ends. */
+static int64_t next_cut(lane *l, simba_local now)
+{
+    if (l->patience == CUT)
+        return INT64_MAX;
+    if (l->patience == GRACE && now.ns < l->cut_at.ns)
+        return l->cut_at.ns;
+    if (l->patience == GRACE && simba__my_conn_cut(&l->batch.session.conn, now)) {
+        l->patience = CUT;
+        return INT64_MAX;
+    }
+    l->patience = GRACE;
+    l->cut_at.ns = now.ns + GRACE_NS;
+    return l->cut_at.ns;
+}
+
 /* The worker still has the items: they only lose those who wait for them. */
 static int64_t fail_late_items(lane *l, simba_local now)
 {
@@ -148,14 +172,7 @@ static int64_t fail_late_items(lane *l, simba_local now)
             ((simba__my_watched *)item->watched)->look = NULL;
         item->watched = NULL;
     }
-    if (earliest_ns != INT64_MAX || l->cut_at.ns == INT64_MAX)
-        return earliest_ns;
-    if (l->cut_at.ns == 0)
-        l->cut_at.ns = now.ns + GRACE_NS;
-    if (now.ns < l->cut_at.ns)
-        return l->cut_at.ns;
-    l->cut_at.ns = simba__my_conn_cut(&l->batch.conn, now) ? INT64_MAX : now.ns + GRACE_NS;
-    return l->cut_at.ns;
+    return earliest_ns != INT64_MAX ? earliest_ns : next_cut(l, now);
 }
 
 static int64_t min64(int64_t a, int64_t b)
@@ -209,11 +226,11 @@ static void post(lane *l, bool reads)
     l->running = true;
     l->reads = reads;
     /* A look has more time than who waits in a call: on a connection that has gone silent it would keep that thread. */
-    l->job.length = !l->batch.conn.mysql || l->looks ? SIMBA_JOB_PATIENT : SIMBA_JOB_LONG;
+    l->job.length = !l->batch.session.conn.mysql || l->looks ? SIMBA_JOB_PATIENT : SIMBA_JOB_LONG;
     l->s->read_last = reads;
     l->began = ++l->s->watches.clock;
-    l->cut_at = (simba_local){0};
-    simba__my_conn_resume(&l->batch.conn);
+    l->patience = WAITED_FOR;
+    simba__my_conn_resume(&l->batch.session.conn);
     l->s->host->work(l->s->host, &l->job);
 }
 
@@ -557,7 +574,7 @@ static void my_close(void *self)
     s->host->timer_clear(s->host, &s->look);
     for (unsigned i = 0; i < s->lane_count; i++)
         if (s->lanes[i].running)
-            simba__my_conn_interrupt(&s->lanes[i].batch.conn);
+            simba__my_conn_interrupt(&s->lanes[i].batch.session.conn);
     closed_if_idle(s);
 }
 

@@ -12,7 +12,7 @@ enum { KEEP_ITEMS = 1024 };
 
 void simba__my_batch_init(simba__my_batch *batch, simba_host *host, const simba__my_options *options)
 {
-    simba__my_conn_init(&batch->conn, host, options);
+    simba__my_session_init(&batch->session, host, options);
     batch->seed = host->random(host);
 }
 
@@ -35,7 +35,7 @@ void simba__my_batch_fini(simba__my_batch *batch)
 {
     simba__my_batch_clear(batch);
     free_memory(batch);
-    simba__my_conn_fini(&batch->conn);
+    simba__my_session_fini(&batch->session);
 }
 
 static bool grow(void *array, size_t size, size_t count)
@@ -146,18 +146,23 @@ void simba__my_batch_arrange(simba__my_batch *batch)
 
 /* --- the connection ------------------------------------------------------------------------------------- */
 
-void simba__my_batch_undo(simba__my_batch *batch)
+void simba__my_batch_undo(simba__my_batch *batch, const simba__sql_failure *why)
 {
-    simba__my_conn *conn = &batch->conn;
-    simba_error ignored;
-    const simba__my_remedy remedy = conn->remedy;
-    const unsigned number = conn->number;
+    simba__my_conn *conn = &batch->session.conn;
+    simba__sql_failure ignored;
     if (!conn->mysql)
         return;
     const bool is_open = (conn->mysql->server_status & SERVER_STATUS_IN_TRANS) != 0;
-    if (remedy == SIMBA__MY_RECONNECT || remedy == SIMBA__MY_SHRINK ||
+    if (why->remedy == SIMBA__SQL_RECONNECT || why->remedy == SIMBA__SQL_LOST || why->remedy == SIMBA__SQL_SHRINK ||
         (is_open && simba__my_conn_say(conn, "rollback", &ignored) < 0))
-        simba__my_conn_end(conn);
-    conn->remedy = remedy;
-    conn->number = number;
+        simba__my_session_end(&batch->session);
+}
+
+bool simba__my_batch_may_put_off(simba__my_batch *batch, const simba__sql_failure *why)
+{
+    if (why->remedy == SIMBA__SQL_SHRINK && batch->session.most_rows > 1) {
+        batch->session.most_rows /= 2;
+        return true;
+    }
+    return why->remedy == SIMBA__SQL_LOST && batch->session.reused;
 }

@@ -9,7 +9,6 @@
 #ifndef SIMBA_BACKENDS_MYSQL_BATCH_H
 #define SIMBA_BACKENDS_MYSQL_BATCH_H
 
-#include "backends/mysql/conn.h"
 #include "backends/mysql/rows.h"
 
 /* What a LIST or an EXAMINE found. */
@@ -41,7 +40,7 @@ typedef struct simba__my_item {
 } simba__my_item;
 
 typedef struct simba__my_batch {
-    simba__my_conn conn;
+    simba__my_session session;
     simba__my_item *items;
     size_t count, capacity;
     char *texts; /* strings of the items */
@@ -73,7 +72,9 @@ bool simba__my_item_is_about_row(const simba__my_item *item);
 /* On the worker: one row for each name among the items. */
 void simba__my_batch_arrange(simba__my_batch *batch);
 /* After an error: leave the connection as it should be found, or not at all. */
-void simba__my_batch_undo(simba__my_batch *batch);
+void simba__my_batch_undo(simba__my_batch *batch, const simba__sql_failure *why);
+/* The connection is gone, but only because it was idle or because the statement was too large: do it again by another job. */
+bool simba__my_batch_may_put_off(simba__my_batch *batch, const simba__sql_failure *why);
 
 /* On the worker: either requests that write, or READ, LIST, EXAMINE and PREPARE. */
 void simba__my_batch_write(simba__my_batch *batch);
