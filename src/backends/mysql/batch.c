@@ -72,9 +72,9 @@ static const char *copy(simba__my_batch *batch, const char *text)
     return strcpy(at, text);
 }
 
-simba__my_item *simba__my_batch_add(simba__my_batch *batch, const simba_request *request)
+simba__sql_item *simba__my_batch_add(simba__my_batch *batch, const simba_request *request)
 {
-    simba__my_item *item = &batch->items[batch->count++];
+    simba__sql_item *item = &batch->items[batch->count++];
     memset(item, 0, sizeof *item);
     item->ask = *request;
     item->ask.mutex = copy(batch, request->mutex);
@@ -82,7 +82,7 @@ simba__my_item *simba__my_batch_add(simba__my_batch *batch, const simba_request 
     return item;
 }
 
-void simba__my_item_forget_found(simba__my_item *item)
+void simba__my_item_forget_found(simba__sql_item *item)
 {
     while (item->found) {
         simba__my_found *next = item->found->next;
@@ -103,7 +103,7 @@ void simba__my_batch_clear(simba__my_batch *batch)
         free_memory(batch);
 }
 
-void simba__my_item_fail(simba__my_item *item, const simba_error *why)
+void simba__my_item_fail(simba__sql_item *item, const simba_error *why)
 {
     if (!item->error)
         item->error = simba__malloc(sizeof *item->error);
@@ -113,15 +113,15 @@ void simba__my_item_fail(simba__my_item *item, const simba_error *why)
         item->ask.reply.status = SIMBA_ENOMEM;
 }
 
-bool simba__my_item_is_about_row(const simba__my_item *item)
+bool simba__my_item_is_about_row(const simba__sql_item *item)
 {
     return item->ask.op != SIMBA_OP_LIST && item->ask.op != SIMBA_OP_EXAMINE && item->ask.op != SIMBA_OP_PREPARE;
 }
 
 static int by_name(const void *left, const void *right)
 {
-    const simba__my_item *const a = *(simba__my_item *const *)left;
-    const simba__my_item *const b = *(simba__my_item *const *)right;
+    const simba__sql_item *const a = *(simba__sql_item *const *)left;
+    const simba__sql_item *const b = *(simba__sql_item *const *)right;
     const int order = strcmp(a->ask.mutex, b->ask.mutex);
     return order != 0 ? order : (a > b) - (a < b); /* they are in one array */
 }

@@ -8,7 +8,7 @@
 #include "util/text.h"
 
 typedef struct found_arg {
-    simba__my_item *item;
+    simba__sql_item *item;
     simba__my_found **end;
 } found_arg;
 
@@ -76,7 +76,7 @@ static int examine_one(void *user, const simba_finding *finding)
     return 0;
 }
 
-static int look_around(simba__my_session *session, simba__my_item *item, simba__sql_failure *why)
+static int look_around(simba__my_session *session, simba__sql_item *item, simba__sql_failure *why)
 {
     simba__my_item_forget_found(item);
     found_arg arg = {item, &item->found};
@@ -102,7 +102,7 @@ static int look_around(simba__my_session *session, simba__my_item *item, simba__
     }
 }
 
-static void read_row(const simba__my_batch *batch, simba__my_row *row, simba__my_item *item)
+static void read_row(const simba__my_batch *batch, simba__my_row *row, simba__sql_item *item)
 {
     if (row->flaw) {
         simba__sql_failure why;
@@ -141,7 +141,7 @@ static void settle_rows(simba__my_batch *batch)
     }
 }
 
-static void settle_item(simba__my_batch *batch, simba__my_item *item)
+static void settle_item(simba__my_batch *batch, simba__sql_item *item)
 {
     simba__sql_failure why;
     if (!batch->session.conn.mysql) {

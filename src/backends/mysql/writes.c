@@ -22,19 +22,19 @@ typedef struct stretch {
     size_t from, to; /* rows */
 } stretch;
 
-static simba__my_item **items_begin(const stretch *s)
+static simba__sql_item **items_begin(const stretch *s)
 {
     return s->batch->order + s->batch->firsts[s->from];
 }
 
-static simba__my_item **items_end(const stretch *s)
+static simba__sql_item **items_end(const stretch *s)
 {
     return s->batch->order + s->batch->firsts[s->to];
 }
 
 static void fail_stretch(const stretch *s, const simba_error *why)
 {
-    for (simba__my_item **at = items_begin(s); at < items_end(s); at++)
+    for (simba__sql_item **at = items_begin(s); at < items_end(s); at++)
         if (!(*at)->is_refused)
             simba__my_item_fail(*at, why);
 }
@@ -51,8 +51,8 @@ static unsigned characters(const char *text)
 static void refuse_oversized(const stretch *s)
 {
     const simba__my_session *session = &s->batch->session;
-    for (simba__my_item **at = items_begin(s); at < items_end(s); at++) {
-        simba__my_item *item = *at;
+    for (simba__sql_item **at = items_begin(s); at < items_end(s); at++) {
+        simba__sql_item *item = *at;
         simba_error why = {0};
         if (item->ask.id && characters(item->ask.id) > session->schema.id_chars)
             simba__error_set(
@@ -81,7 +81,7 @@ static int read_row(const stretch *s, simba__sql_failure *why)
 }
 
 /* It is ours by what the statement said; now what the row says: the times, or that it is gone already. */
-static void answer_granted(const simba__my_row *row, simba__my_item *item, uint64_t token)
+static void answer_granted(const simba__my_row *row, simba__sql_item *item, uint64_t token)
 {
     simba_reply *reply = &item->ask.reply;
     simba__my_row seen = *row;
@@ -96,7 +96,7 @@ static void answer_granted(const simba__my_row *row, simba__my_item *item, uint6
 }
 
 /* 1: answered; 0: that takes a transaction. */
-static int acquire_alone(const stretch *s, simba__my_item *item, simba__sql_failure *why)
+static int acquire_alone(const stretch *s, simba__sql_item *item, simba__sql_failure *why)
 {
     simba__my_row *row = &s->batch->rows[s->from];
     int rc = simba__my_acquire(&s->batch->session, &item->ask, item->floor, why);
@@ -117,7 +117,7 @@ static int acquire_alone(const stretch *s, simba__my_item *item, simba__sql_fail
     return 1;
 }
 
-static int renew_alone(const stretch *s, simba__my_item *item, simba__sql_failure *why)
+static int renew_alone(const stretch *s, simba__sql_item *item, simba__sql_failure *why)
 {
     int rc = simba__my_renew(&s->batch->session, &item->ask, why);
     if (rc != 1)
@@ -129,7 +129,7 @@ static int renew_alone(const stretch *s, simba__my_item *item, simba__sql_failur
     return 1;
 }
 
-static int release_alone(const stretch *s, simba__my_item *item, simba__sql_failure *why)
+static int release_alone(const stretch *s, simba__sql_item *item, simba__sql_failure *why)
 {
     int64_t now_ms = 0;
     int rc = simba__my_release(&s->batch->session, &item->ask, &now_ms, why);
@@ -146,7 +146,7 @@ static int release_alone(const stretch *s, simba__my_item *item, simba__sql_fail
 
 static int try_alone(const stretch *s, simba__sql_failure *why)
 {
-    simba__my_item *item = *items_begin(s);
+    simba__sql_item *item = *items_begin(s);
     if (!is_lone(s) || item->guarded || !s->batch->session.schema.is_exact)
         return 0;
     switch (item->ask.op) {
@@ -198,7 +198,7 @@ static int make_rows(const stretch *s, simba__sql_failure *why)
     return simba__my_try_init_rows(&s->batch->session, &s->batch->rows[s->from], s->to - s->from, why);
 }
 
-static void apply_item(const stretch *s, simba__my_row *row, simba__my_item *item)
+static void apply_item(const stretch *s, simba__my_row *row, simba__sql_item *item)
 {
     const simba__my_session *session = &s->batch->session;
     simba_error why = {0};
@@ -273,7 +273,7 @@ static bool is_wanted(const stretch *s)
     if (atomic_load(&session->conn.over))
         return false;
     const int64_t now_ns = session->conn.host->now(session->conn.host).ns;
-    for (simba__my_item **at = items_begin(s); at < items_end(s); at++)
+    for (simba__sql_item **at = items_begin(s); at < items_end(s); at++)
         if (now_ns < (*at)->ask.deadline.ns)
             return true;
     return false;
@@ -281,7 +281,7 @@ static bool is_wanted(const stretch *s)
 
 static void put_off(const stretch *s)
 {
-    for (simba__my_item **at = items_begin(s); at < items_end(s); at++)
+    for (simba__sql_item **at = items_begin(s); at < items_end(s); at++)
         (*at)->put_off = !(*at)->is_refused;
 }
 
