@@ -140,8 +140,7 @@ typedef struct raw_locker {
 
 static MYSQL_STMT *prepare(MYSQL *mysql, simba__my_statement which)
 {
-    const simba__my_schema schema = {.has_nonce = true};
-    char *text = simba__my_statement_text(which, 0, "simba_mutex", &schema);
+    char *text = simba__my_statement_text(which, 0, "simba_mutex", true);
     MYSQL_STMT *statement = mysql_stmt_init(mysql);
     if (!text || mysql_stmt_prepare(statement, text, strlen(text)) != 0)
         bench_fail("prepare", mysql_stmt_error(statement));

@@ -87,11 +87,12 @@ set(SIMBA_PC_LIBS -pthread) # and those that have no pkg-config file
 
 set(SIMBA_BACKENDS "") # those that are built
 
-# simba_backend(<name> [PKG <pkg-config module>…] [LIB <library> HEADER <header>]): a store. Makes the option
-# SIMBA_WITH_<NAME>, on by default; compiles src/backends/<name>/*.c, which define simba__backend_<name>; links the modules,
-# and the library, which is one without a pkg-config file; tells the tests with SIMBA_WITH_<NAME>=1.
+# simba_backend(<name> [USES <folder>] [PKG <pkg-config module>…] [LIB <library> HEADER <header>]): a store. Makes the option
+# SIMBA_WITH_<NAME>, on by default; compiles src/backends/<name>/*.c, which define simba__backend_<name>, and the folder that
+# it shares with other stores; links the modules, and the library, which is one without a pkg-config file; tells the tests
+# with SIMBA_WITH_<NAME>=1.
 function(simba_backend name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "LIB;HEADER" "PKG")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "USES;LIB;HEADER" "PKG")
     string(TOUPPER ${name} upper)
     option(SIMBA_WITH_${upper} "Build the ${name} store" ON)
     if(NOT SIMBA_WITH_${upper})
@@ -99,7 +100,10 @@ function(simba_backend name)
         return()
     endif()
     simba_glob(sources src/backends/${name}/*.c)
-    target_sources(simba_objects PRIVATE ${sources})
+    if(arg_USES)
+        simba_glob(shared src/backends/${arg_USES}/*.c)
+    endif()
+    target_sources(simba_objects PRIVATE ${sources} ${shared})
     set_property(TARGET simba_objects APPEND PROPERTY SIMBA_STORES "BUILT(${name})")
     target_compile_definitions(simba_static INTERFACE $<BUILD_INTERFACE:SIMBA_WITH_${upper}=1>)
     if(arg_PKG)

@@ -1,14 +1,13 @@
 /* The MySQL store, row by row: the functions of its repository, the last millisecond of a lease, rows and tables that are not
  * as `simba init` makes them. */
-#include <mysqld_error.h>
-
 #include "backends/mysql/rows.h"
 #include "backends/test_mysql.h"
 
 #define SERVER_NOW "timestampdiff(microsecond, '1970-01-01', utc_timestamp(3)) div 1000"
 
 static simba__my_options options;
-static simba__my_conn conn; /* of the tests of the repository */
+static simba__sql_failure why;
+static simba__my_session session; /* of the tests of the repository */
 
 static void open_conn(void)
 {
@@ -17,17 +16,17 @@ static void open_conn(void)
     assert_int_equal(simba_url_parse(mysql_url, &err, &url), 0);
     open_store(&a); /* for its host */
     memset(&options, 0, sizeof options);
-    memset(&conn, 0, sizeof conn);
+    memset(&session, 0, sizeof session);
     assert_int_equal(simba__my_options_parse(url, &options, &err), 0);
     simba_url_free(url);
-    simba__my_conn_init(&conn, &a.host, &options);
-    if (simba__my_conn_ready(&conn, false, &err) < 0)
-        fail_msg("%s", err.text);
+    simba__my_session_init(&session, &a.host, &options);
+    if (simba__my_session_ready(&session, false, &why) < 0)
+        fail_msg("%s", why.error.text);
 }
 
 static void close_conn(void)
 {
-    simba__my_conn_fini(&conn);
+    simba__my_session_fini(&session);
     simba__my_options_free(&options);
     testhost_close(&a);
 }
@@ -39,36 +38,31 @@ static simba_request request_of(simba_op op, const char *mutex, const char *id, 
 
 /* --- the repository ---------------------------------------------------------------------------------------- */
 
-/* init makes a row and refuses one that exists; try-init does not mind. */
+/* try-init makes the rows that are missing, and leaves alone those that exist. */
 static void test_init(void **state)
 {
     (void)state;
-    simba_error err = {0};
     open_conn();
-    assert_int_equal(simba__my_init_row(&conn, "one", &err), 0);
-    assert_true(simba__my_init_row(&conn, "one", &err) < 0);
-    assert_int_equal(conn.number, ER_DUP_ENTRY);
+    simba__my_row rows[3] = {{.mutex = "one"}, {.mutex = "three"}, {.mutex = "two"}};
+    assert_int_equal(simba__my_try_init_rows(&session, rows, 1, &why), 0);
     assert_string_equal(say("select * from simba_mutex"), "one 0 0 0  0 NULL NULL NULL");
     say("update simba_mutex set version = 7");
-    simba__my_row rows[3] = {{.mutex = "one"}, {.mutex = "three"}, {.mutex = "two"}};
-    assert_int_equal(simba__my_try_init_rows(&conn, rows, 3, &err), 0);
+    assert_int_equal(simba__my_try_init_rows(&session, rows, 3, &why), 0);
     assert_string_equal(say("select count(*), sum(version) from simba_mutex"), "3 7");
     close_conn();
 }
 
-/* get owner finds what there is and says what there is not; ensure owner makes that. */
+/* get finds the rows that there are, and says which there are not. */
 static void test_get(void **state)
 {
     (void)state;
-    simba_error err = {0};
     open_conn();
     simba__my_row rows[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
-    assert_int_equal(simba__my_get_rows(&conn, rows, 3, SIMBA__MY_GET, &err), 0);
+    assert_int_equal(simba__my_get_rows(&session, rows, 3, SIMBA__MY_GET, &why), 0);
     assert_true(!rows[0].found && !rows[1].found && !rows[2].found);
     say("insert into simba_mutex values ('b', 1000, 2000, 3000, 'me', 42, 11, 42, 40)");
-    assert_int_equal(simba__my_ensure_rows(&conn, rows, 3, &err), 0);
-    assert_true(rows[0].found && rows[1].found && rows[2].found);
-    assert_string_equal(rows[0].row.owner.id, "");
+    assert_int_equal(simba__my_get_rows(&session, rows, 3, SIMBA__MY_GET, &why), 0);
+    assert_true(!rows[0].found && rows[1].found && !rows[2].found);
     assert_string_equal(rows[1].row.owner.id, "me");
     assert_int_equal(rows[1].row.owner.acquired_at_ms, 1000);
     assert_int_equal(rows[1].row.owner.ttl_at_ms, 2000);
@@ -80,9 +74,9 @@ static void test_get(void **state)
     assert_in_range(rows[1].now_ms, now_ms - 5000, now_ms + 5000);
     /* Whatever the time zone, of the server or of a session. */
     say("set global time_zone = '+09:00'");
-    simba__my_conn_end(&conn);
-    assert_int_equal(simba__my_conn_ready(&conn, false, &err), 0);
-    assert_int_equal(simba__my_get_rows(&conn, rows, 1, SIMBA__MY_GET, &err), 0);
+    simba__my_session_end(&session);
+    assert_int_equal(simba__my_session_ready(&session, false, &why), 0);
+    assert_int_equal(simba__my_get_rows(&session, rows, 1, SIMBA__MY_GET, &why), 0);
     assert_in_range(rows[0].now_ms, now_ms - 5000, now_ms + 5000);
     say("set global time_zone = 'SYSTEM'");
     close_conn();
@@ -92,34 +86,33 @@ static void test_get(void **state)
 static void test_acquire_statement(void **state)
 {
     (void)state;
-    simba_error err = {0};
     int64_t now_ms = 0;
     simba__my_row row = {.mutex = "m"};
     open_conn();
     simba_request mine = request_of(SIMBA_OP_ACQUIRE, "m", "me", UINT64_C(0xFEDCBA9876543210), 0);
     simba_request yours = request_of(SIMBA_OP_ACQUIRE, "m", "you", 2, 0);
-    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &err), 0); /* there is no row */
-    assert_int_equal(simba__my_init_row(&conn, "m", &err), 0);
-    assert_int_equal(simba__my_acquire(&conn, &mine, 0, &err), 1);
-    assert_int_equal(simba__my_get_rows(&conn, &row, 1, SIMBA__MY_GET, &err), 0);
+    assert_int_equal(simba__my_acquire(&session, &mine, 0, &why), 0); /* there is no row */
+    assert_int_equal(simba__my_try_init_rows(&session, &row, 1, &why), 0);
+    assert_int_equal(simba__my_acquire(&session, &mine, 0, &why), 1);
+    assert_int_equal(simba__my_get_rows(&session, &row, 1, SIMBA__MY_GET, &why), 0);
     assert_int_equal(row.last_insert_id, 1);
-    assert_int_equal(simba__my_acquire(&conn, &yours, 0, &err), 0);
+    assert_int_equal(simba__my_acquire(&session, &yours, 0, &why), 0);
     assert_string_equal(say("select owner_id, version, nonce, nonce_version, ttl_at - acquired_at, "
                             "transition_at - acquired_at from simba_mutex"),
                         "me 1 18364758544493064720 1 10000 16000");
     mine.token = yours.token = 1;
     say("update simba_mutex set transition_at = transition_at - 5000");
-    assert_int_equal(simba__my_renew(&conn, &yours, &err), 0);
-    assert_int_equal(simba__my_renew(&conn, &mine, &err), 1);
+    assert_int_equal(simba__my_renew(&session, &yours, &why), 0);
+    assert_int_equal(simba__my_renew(&session, &mine, &why), 1);
     assert_string_equal(say("select version, transition_at - acquired_at >= 16000 from simba_mutex"), "1 1");
-    assert_int_equal(simba__my_release(&conn, &yours, &now_ms, &err), 0);
-    assert_int_equal(simba__my_release(&conn, &mine, &now_ms, &err), 1);
+    assert_int_equal(simba__my_release(&session, &yours, &now_ms, &why), 0);
+    assert_int_equal(simba__my_release(&session, &mine, &now_ms, &why), 1);
     assert_in_range(now_ms, a.host.epoch_us(&a.host) / 1000 - 5000, a.host.epoch_us(&a.host) / 1000 + 5000);
-    assert_int_equal(simba__my_release(&conn, &mine, &now_ms, &err), 0);
+    assert_int_equal(simba__my_release(&session, &mine, &now_ms, &why), 0);
     assert_string_equal(say("select acquired_at, ttl_at, transition_at, owner_id, version from simba_mutex"),
                         "0 0 0  2");
-    assert_int_equal(simba__my_acquire(&conn, &yours, 40, &err), 1); /* above what was seen */
-    assert_int_equal(simba__my_get_rows(&conn, &row, 1, SIMBA__MY_GET, &err), 0);
+    assert_int_equal(simba__my_acquire(&session, &yours, 40, &why), 1); /* above what was seen */
+    assert_int_equal(simba__my_get_rows(&session, &row, 1, SIMBA__MY_GET, &why), 0);
     assert_int_equal(row.last_insert_id, 41);
     close_conn();
 }
@@ -128,16 +121,16 @@ static void test_acquire_statement(void **state)
 static void test_put(void **state)
 {
     (void)state;
-    simba_error err = {0};
     open_conn();
     simba__my_row rows[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
-    assert_int_equal(simba__my_ensure_rows(&conn, rows, 3, &err), 0);
+    assert_int_equal(simba__my_try_init_rows(&session, rows, 3, &why), 0);
+    assert_int_equal(simba__my_get_rows(&session, rows, 3, SIMBA__MY_GET, &why), 0);
     for (int i = 0; i < 3; i++) {
         simba_request r = request_of(i == 1 ? SIMBA_OP_RENEW : SIMBA_OP_ACQUIRE, rows[i].mutex, "me", 5, 0);
         assert_true(simba__my_apply(&rows[i], &r, 0));
     }
     const long long before = counter("Com_stmt_execute");
-    assert_int_equal(simba__my_put_rows(&conn, rows, 3, &err), 0);
+    assert_int_equal(simba__my_put_rows(&session, rows, 3, &why), 0);
     assert_int_equal(counter("Com_stmt_execute") - before, 1);
     assert_string_equal(say("select group_concat(owner_id order by mutex), sum(version), sum(nonce) from simba_mutex"),
                         "me,,me 2 10");
@@ -148,18 +141,16 @@ static void test_put(void **state)
 static void stop_clock_at(int64_t ms)
 {
     char sql[64];
-    simba_error err = {0};
     snprintf(sql, sizeof sql, "set timestamp = %lld.%03lld", (long long)ms / 1000, (long long)ms % 1000);
-    assert_int_equal(simba__my_conn_say(&conn, sql, &err), 0);
+    assert_int_equal(simba__my_conn_say(&session.conn, sql, &why), 0);
 }
 
 /* What core/row.c makes of the row at this moment, as in a batch. */
 static simba_outcome judge(simba_op op, const char *id, uint64_t nonce, uint64_t token)
 {
-    simba_error err = {0};
     simba__my_row row = {.mutex = "m"};
     simba_request r = request_of(op, "m", id, nonce, token);
-    assert_int_equal(simba__my_get_rows(&conn, &row, 1, SIMBA__MY_GET, &err), 0);
+    assert_int_equal(simba__my_get_rows(&session, &row, 1, SIMBA__MY_GET, &why), 0);
     assert_true(simba__my_apply(&row, &r, 0));
     return r.reply.outcome;
 }
@@ -170,7 +161,6 @@ static void test_lease_end(void **state)
 {
     (void)state;
     const int64_t end_ms = INT64_C(1700000000500);
-    simba_error err = {0};
     open_conn();
     const simba_request mine = request_of(SIMBA_OP_RENEW, "m", "me", 1, 7);
     const simba_request yours = request_of(SIMBA_OP_ACQUIRE, "m", "you", 2, 0);
@@ -180,15 +170,15 @@ static void test_lease_end(void **state)
         assert_int_equal(judge(SIMBA_OP_ACQUIRE, "you", 2, 0), late ? SIMBA_MINE : SIMBA_NOT_MINE);
         assert_int_equal(judge(SIMBA_OP_RENEW, "me", 1, 7), late ? SIMBA_NOT_MINE : SIMBA_MINE);
         assert_int_equal(judge(SIMBA_OP_RELEASE, "me", 1, 7), late ? SIMBA_NOT_MINE : SIMBA_MINE);
-        assert_int_equal(simba__my_acquire(&conn, &yours, 0, &err), late);
+        assert_int_equal(simba__my_acquire(&session, &yours, 0, &why), late);
     }
     for (int late = 0; late < 2; late++) {
         int64_t now_ms = 0;
         say("replace into simba_mutex values ('m', 1, 2, %lld, 'me', 7, 1, 7, null)", (long long)end_ms);
         stop_clock_at(end_ms + late);
-        assert_int_equal(simba__my_renew(&conn, &mine, &err), !late);
+        assert_int_equal(simba__my_renew(&session, &mine, &why), !late);
         say("replace into simba_mutex values ('m', 1, 2, %lld, 'me', 7, 1, 7, null)", (long long)end_ms);
-        assert_int_equal(simba__my_release(&conn, &mine, &now_ms, &err), !late);
+        assert_int_equal(simba__my_release(&session, &mine, &now_ms, &why), !late);
         assert_int_equal(now_ms, late ? 0 : end_ms);
     }
     close_conn();

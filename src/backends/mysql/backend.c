@@ -12,11 +12,11 @@
 #include <string.h>
 
 #include "backends/mysql/batch.h"
-#include "backends/mysql/books.h"
 #include "backends/mysql/library.h"
 #include "backends/mysql/options.h"
-#include "backends/mysql/watches.h"
 #include "backends/schemes.h"
+#include "backends/sql/memory.h"
+#include "backends/sql/polling.h"
 #include "util/clock.h"
 #include "util/error.h"
 
@@ -29,16 +29,24 @@ enum { FLAWS_TOLD = 10 };
 
 typedef struct store store;
 
+/* How long the store still waits for a job. */
+typedef enum patience {
+    WAITED_FOR, /* there are requests or looks that have time left */
+    GRACE,      /* there are none: the connection is cut in a while */
+    CUT,        /* it was */
+} patience;
+
 typedef struct lane {
     store *s;
     simba_job job;
     simba__my_batch batch;
     bool running; /* the batch is the worker's */
     bool reads;
-    bool looks;         /* some of its items are looks */
-    uint64_t began;     /* on the clock of the watches */
-    simba_local since;  /* the same moment on ours */
-    simba_local cut_at; /* nobody waits for it any more: when to cut the connection; INT64_MAX: it was */
+    bool looks;        /* some of its items are looks */
+    uint64_t began;    /* on the clock of the polling */
+    simba_local since; /* the same moment on ours */
+    patience patience;
+    simba_local cut_at; /* in GRACE: when to cut the connection */
 } lane;
 
 typedef struct queue {
@@ -54,8 +62,8 @@ struct store {
     bool read_last; /* what was begun last */
     bool looking;   /* a look is under way */
     bool closing;
-    simba__my_watches watches;
-    simba__my_books books;
+    simba__sql_polling polling;
+    simba__sql_memory memory;
     simba_timer deadline; /* at or before the earliest deadline of what is outstanding */
     simba_timer look;
 };
@@ -120,13 +128,29 @@ static int64_t fail_late_queue(store *s, queue *q, simba_local now)
 
 /* Whoever wanted to renew may ask again by another connection: this one may be waiting for packets that got lost. A renewal
  * that is carried out late does no harm, also after another one or a release; an acquire might. */
-static void give_up(lane *l, simba__my_item *item)
+static void give_up(lane *l, simba__sql_item *item)
 {
     fail_late_request(l->s, item->request);
     item->request = NULL;
     item->is_given_up = item->ask.op == SIMBA_OP_RENEW;
     if (item->is_given_up)
-        simba__my_books_finish(&l->s->books, item->ask.mutex, number_of(l));
+        simba__sql_memory_finish(&l->s->memory, item->ask.mutex, number_of(l));
+}
+
+/* Nobody waits for this job: when to look at it again. INT64_MAX: not before it ends. */
+static int64_t next_cut(lane *l, simba_local now)
+{
+    if (l->patience == CUT)
+        return INT64_MAX;
+    if (l->patience == GRACE && now.ns < l->cut_at.ns)
+        return l->cut_at.ns;
+    if (l->patience == GRACE && simba__my_conn_cut(&l->batch.session.conn, now)) {
+        l->patience = CUT;
+        return INT64_MAX;
+    }
+    l->patience = GRACE;
+    l->cut_at.ns = now.ns + GRACE_NS;
+    return l->cut_at.ns;
 }
 
 /* The worker still has the items: they only lose those who wait for them. */
@@ -134,8 +158,8 @@ static int64_t fail_late_items(lane *l, simba_local now)
 {
     int64_t earliest_ns = INT64_MAX;
     for (size_t i = 0; i < l->batch.count; i++) {
-        simba__my_item *item = &l->batch.items[i];
-        if (!item->request && !item->watched)
+        simba__sql_item *item = &l->batch.items[i];
+        if (!item->request && !item->polled)
             continue;
         if (item->ask.deadline.ns > now.ns) {
             if (item->ask.deadline.ns < earliest_ns)
@@ -144,18 +168,11 @@ static int64_t fail_late_items(lane *l, simba_local now)
         }
         if (item->request)
             give_up(l, item);
-        if (item->watched)
-            ((simba__my_watched *)item->watched)->look = NULL;
-        item->watched = NULL;
+        if (item->polled)
+            item->polled->poll = NULL;
+        item->polled = NULL;
     }
-    if (earliest_ns != INT64_MAX || l->cut_at.ns == INT64_MAX)
-        return earliest_ns;
-    if (l->cut_at.ns == 0)
-        l->cut_at.ns = now.ns + GRACE_NS;
-    if (now.ns < l->cut_at.ns)
-        return l->cut_at.ns;
-    l->cut_at.ns = simba__my_conn_cut(&l->batch.conn, now) ? INT64_MAX : now.ns + GRACE_NS;
-    return l->cut_at.ns;
+    return earliest_ns != INT64_MAX ? earliest_ns : next_cut(l, now);
 }
 
 static int64_t min64(int64_t a, int64_t b)
@@ -188,7 +205,7 @@ static void my_submit(void *self, simba_request *request)
                        request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE;
     append(reads ? &s->reads : &s->writes, request);
     if (request->op == SIMBA_OP_RELEASE)
-        simba__my_books_let_go(&s->books, request->mutex, request->nonce);
+        simba__sql_memory_releasing(&s->memory, request->mutex, request->nonce);
     guard(s, request->deadline);
 }
 
@@ -209,11 +226,11 @@ static void post(lane *l, bool reads)
     l->running = true;
     l->reads = reads;
     /* A look has more time than who waits in a call: on a connection that has gone silent it would keep that thread. */
-    l->job.length = !l->batch.conn.mysql || l->looks ? SIMBA_JOB_PATIENT : SIMBA_JOB_LONG;
+    l->job.length = !l->batch.session.conn.mysql || l->looks ? SIMBA_JOB_PATIENT : SIMBA_JOB_LONG;
     l->s->read_last = reads;
-    l->began = ++l->s->watches.clock;
-    l->cut_at = (simba_local){0};
-    simba__my_conn_resume(&l->batch.conn);
+    l->began = simba__sql_polling_begin(&l->s->polling);
+    l->patience = WAITED_FOR;
+    simba__my_conn_resume(&l->batch.session.conn);
     l->s->host->work(l->s->host, &l->job);
 }
 
@@ -228,18 +245,18 @@ static size_t measure(const queue *q, size_t *bytes)
 /* What another lane is at work on stays in the queue. */
 static void add_requests(lane *l, queue *q, simba_local now)
 {
-    simba__my_books *books = &l->s->books;
+    simba__sql_memory *memory = &l->s->memory;
     for (simba_request *r = take_all(q), *next; r; r = next) {
         next = r->next;
-        if (q == &l->s->writes && !simba__my_books_begin(books, r->mutex, number_of(l), now)) {
+        if (q == &l->s->writes && !simba__sql_memory_begin(memory, r->mutex, number_of(l), now)) {
             append(q, r);
             continue;
         }
-        simba__my_item *item = simba__my_batch_add(&l->batch, r);
+        simba__sql_item *item = simba__my_batch_add(&l->batch, r);
         item->request = r;
         if (r->op == SIMBA_OP_ACQUIRE) {
-            item->floor = simba__my_books_floor(books, r->mutex);
-            item->guarded = simba__my_books_held(books, r->mutex, r->nonce, now);
+            item->floor = simba__sql_memory_floor(memory, r->mutex);
+            item->guarded = simba__sql_memory_is_held(memory, r->mutex, r->nonce, now);
         }
     }
     l->since = now;
@@ -258,28 +275,28 @@ static void start_writes(store *s, lane *l, simba_local now)
         post(l, false);
 }
 
-static void add_look(void *user, simba__my_watched *watched)
+static void add_look(void *user, simba__sql_polled *polled)
 {
     lane *l = user;
     const simba_request look = {
         .op = SIMBA_OP_READ,
-        .mutex = watched->topic->mutex,
+        .mutex = polled->topic->mutex,
         .deadline = {l->s->host->now(l->s->host).ns + LOOK_PATIENCE_NS},
     };
-    simba__my_item *item = simba__my_batch_add(&l->batch, &look);
-    item->watched = watched;
-    watched->look = item;
+    simba__sql_item *item = simba__my_batch_add(&l->batch, &look);
+    item->polled = polled;
+    polled->poll = item;
     l->looks = true;
 }
 
 static bool look_is_due(const store *s, simba_local now)
 {
-    return !s->looking && simba__my_watches_due(&s->watches).ns <= now.ns;
+    return !s->looking && simba__sql_polling_due(&s->polling).ns <= now.ns;
 }
 
 static void start_reads(store *s, lane *l, simba_local now)
 {
-    const size_t looks = look_is_due(s, now) ? simba__my_watches_count(&s->watches, now) : 0;
+    const size_t looks = look_is_due(s, now) ? simba__sql_polling_count(&s->polling, now) : 0;
     size_t bytes = looks * (SIMBA_MUTEX_BYTES + 1);
     const size_t count = measure(&s->reads, &bytes) + looks;
     if (!simba__my_batch_reserve(&l->batch, count, bytes)) {
@@ -289,7 +306,7 @@ static void start_reads(store *s, lane *l, simba_local now)
     add_requests(l, &s->reads, now);
     l->looks = false;
     if (looks > 0) {
-        simba__my_watches_take(&s->watches, now, add_look, l);
+        simba__sql_polling_take(&s->polling, now, add_look, l);
         s->looking = l->looks;
         if (l->looks)
             guard(s, (simba_local){now.ns + LOOK_PATIENCE_NS});
@@ -300,7 +317,7 @@ static void start_reads(store *s, lane *l, simba_local now)
 
 static void arm_look(store *s, simba_local now)
 {
-    const simba_local due = simba__my_watches_due(&s->watches);
+    const simba_local due = simba__sql_polling_due(&s->polling);
     if (s->looking || due.ns == INT64_MAX)
         return;
     /* Due, and not begun: there is no lane for it, or no memory. */
@@ -332,7 +349,7 @@ static void start(store *s)
     const simba_local now = s->host->now(s->host);
     while (s->read_last ? try_writes(s, now) || try_reads(s, now) : try_reads(s, now) || try_writes(s, now))
         ;
-    if (s->watches.count > 0)
+    if (s->polling.mutexes.count > 0)
         arm_look(s, now);
 }
 
@@ -359,30 +376,31 @@ static void run(simba_job *job)
 
 /* --- answers ----------------------------------------------------------------------------------------------- */
 
-static bool has_answer(const simba__my_item *item)
+static bool has_answer(const simba__sql_item *item)
 {
     return !item->error && !item->put_off && item->ask.reply.status == 0;
 }
 
 /* It is free, and one of ours still believes that it holds it: let that one ask. */
-static void ask_holder(store *s, const simba__my_item *item)
+static void ask_holder(store *s, const simba__sql_item *item)
 {
     const char *mutex = item->ask.mutex;
     const simba_push push = {.kind = SIMBA_PUSH_FREED,
-                             .owner = {.token = simba__my_books_floor(&s->books, mutex)},
+                             .owner = {.token = simba__sql_memory_floor(&s->memory, mutex)},
                              .now_ms = item->ask.reply.now_ms};
-    s->host->push_to(s->host, mutex, simba__my_books_holder(&s->books, mutex), &push);
+    s->host->push_to(s->host, mutex, simba__sql_memory_holder(&s->memory, mutex), &push);
 }
 
-static void tell_news_of(lane *l, simba__my_item *item, simba_local now)
+static void tell_news_of(lane *l, simba__sql_item *item, simba_local now)
 {
     store *s = l->s;
-    simba__my_books_see(&s->books, item->ask.mutex, item->version, now);
+    simba__sql_memory_saw(&s->memory, item->ask.mutex, item->version, now);
     if (item->request)
-        simba__my_books_note(&s->books, &item->ask, l->since);
-    simba__my_watched *watched = simba__my_watches_find(&s->watches, item->ask.mutex);
-    if (watched)
-        simba__my_watched_heard(&s->watches, watched, &item->ask.reply, item->version, l->began, now);
+        simba__sql_memory_answered(&s->memory, &item->ask, l->since);
+    simba__sql_polled *polled = simba__sql_polling_find(&s->polling, item->ask.mutex);
+    simba_push push;
+    if (polled && simba__sql_polled_read(&s->polling, polled, &item->ask.reply, item->version, l->began, now, &push))
+        s->host->push(s->host, polled->topic, &push);
     if (item->kept_back)
         ask_holder(s, item);
 }
@@ -390,11 +408,11 @@ static void tell_news_of(lane *l, simba__my_item *item, simba_local now)
 static void tell_news(lane *l, simba_local now)
 {
     for (size_t i = 0; i < l->batch.count; i++) {
-        simba__my_item *item = &l->batch.items[i];
-        simba__my_watched *looked = item->watched;
+        simba__sql_item *item = &l->batch.items[i];
+        simba__sql_polled *looked = item->polled;
         if (looked) {
-            looked->look = NULL;
-            simba__my_watched_looked(&l->s->watches, looked, now);
+            looked->poll = NULL;
+            simba__sql_polled_came_back(&l->s->polling, looked, now);
         }
         if (has_answer(item) && simba__my_item_is_about_row(item))
             tell_news_of(l, item, now);
@@ -410,7 +428,7 @@ static void log_flaw(store *s, const simba__my_found *found, size_t *count)
 }
 
 /* What a LIST or an EXAMINE found, before it completes. */
-static int tell_found(store *s, simba_request *request, const simba__my_item *item)
+static int tell_found(store *s, simba_request *request, const simba__sql_item *item)
 {
     int rc = 0;
     size_t flaws = 0;
@@ -430,7 +448,7 @@ static int tell_found(store *s, simba_request *request, const simba__my_item *it
     return rc;
 }
 
-static void answer(store *s, simba__my_item *item)
+static void answer(store *s, simba__sql_item *item)
 {
     simba_request *request = item->request;
     if (!request)
@@ -470,13 +488,13 @@ static void done(simba_job *job)
     tell_news(l, now);
     for (size_t i = 0; i < l->batch.count; i++) {
         if (!l->reads && !l->batch.items[i].is_given_up)
-            simba__my_books_finish(&s->books, l->batch.items[i].ask.mutex, number_of(l));
+            simba__sql_memory_finish(&s->memory, l->batch.items[i].ask.mutex, number_of(l));
         answer(s, &l->batch.items[i]);
     }
     simba__my_batch_clear(&l->batch);
     if (s->closing)
         closed_if_idle(s);
-    else if (s->writes.first || s->reads.first || s->watches.count > 0)
+    else if (s->writes.first || s->reads.first || s->polling.mutexes.count > 0)
         s->host->wake(s->host); /* at the end of the turn, with what these answers lead to */
 }
 
@@ -502,10 +520,10 @@ static void on_look(simba_timer *timer, simba_local now)
 static int my_watch(void *self, simba_topic *topic)
 {
     store *s = self;
-    simba__my_watched *watched = simba__my_watches_add(&s->watches, topic, s->host->now(s->host));
-    if (!watched)
+    simba__sql_polled *polled = simba__sql_polling_add(&s->polling, topic, s->host->now(s->host));
+    if (!polled)
         return SIMBA_ENOMEM;
-    topic->backend_data = watched;
+    topic->backend_data = polled;
     s->host->wake(s->host);
     return 0;
 }
@@ -513,10 +531,10 @@ static int my_watch(void *self, simba_topic *topic)
 static void my_unwatch(void *self, simba_topic *topic)
 {
     store *s = self;
-    simba__my_watched *watched = topic->backend_data;
-    if (watched->look)
-        watched->look->watched = NULL;
-    simba__my_watches_remove(&s->watches, watched);
+    simba__sql_polled *polled = topic->backend_data;
+    if (polled->poll)
+        polled->poll->polled = NULL;
+    simba__sql_polling_remove(&s->polling, polled);
     topic->backend_data = NULL;
 }
 
@@ -528,7 +546,7 @@ static int my_init(void *self, simba_host *host, const simba_url *url, simba_err
     s->look.fire = on_look;
     queue_init(&s->writes);
     queue_init(&s->reads);
-    simba__my_watches_init(&s->watches, host);
+    simba__sql_polling_init(&s->polling, host->random(host));
     const int rc = simba__my_options_parse(url, &s->options, err);
     if (rc < 0)
         return rc;
@@ -557,7 +575,7 @@ static void my_close(void *self)
     s->host->timer_clear(s->host, &s->look);
     for (unsigned i = 0; i < s->lane_count; i++)
         if (s->lanes[i].running)
-            simba__my_conn_interrupt(&s->lanes[i].batch.conn);
+            simba__my_conn_interrupt(&s->lanes[i].batch.session.conn);
     closed_if_idle(s);
 }
 
@@ -569,8 +587,8 @@ static void my_fini(void *self)
     for (unsigned i = 0; i < s->lane_count; i++)
         simba__my_batch_fini(&s->lanes[i].batch);
     simba__my_sigpipe_restore(&guarded);
-    simba__my_watches_fini(&s->watches);
-    simba__my_books_fini(&s->books);
+    simba__sql_polling_fini(&s->polling);
+    simba__sql_memory_fini(&s->memory);
     simba__my_options_free(&s->options);
 }
 

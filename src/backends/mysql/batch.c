@@ -12,7 +12,7 @@ enum { KEEP_ITEMS = 1024 };
 
 void simba__my_batch_init(simba__my_batch *batch, simba_host *host, const simba__my_options *options)
 {
-    simba__my_conn_init(&batch->conn, host, options);
+    simba__my_session_init(&batch->session, host, options);
     batch->seed = host->random(host);
 }
 
@@ -35,7 +35,7 @@ void simba__my_batch_fini(simba__my_batch *batch)
 {
     simba__my_batch_clear(batch);
     free_memory(batch);
-    simba__my_conn_fini(&batch->conn);
+    simba__my_session_fini(&batch->session);
 }
 
 static bool grow(void *array, size_t size, size_t count)
@@ -72,9 +72,9 @@ static const char *copy(simba__my_batch *batch, const char *text)
     return strcpy(at, text);
 }
 
-simba__my_item *simba__my_batch_add(simba__my_batch *batch, const simba_request *request)
+simba__sql_item *simba__my_batch_add(simba__my_batch *batch, const simba_request *request)
 {
-    simba__my_item *item = &batch->items[batch->count++];
+    simba__sql_item *item = &batch->items[batch->count++];
     memset(item, 0, sizeof *item);
     item->ask = *request;
     item->ask.mutex = copy(batch, request->mutex);
@@ -82,7 +82,7 @@ simba__my_item *simba__my_batch_add(simba__my_batch *batch, const simba_request 
     return item;
 }
 
-void simba__my_item_forget_found(simba__my_item *item)
+void simba__my_item_forget_found(simba__sql_item *item)
 {
     while (item->found) {
         simba__my_found *next = item->found->next;
@@ -103,7 +103,7 @@ void simba__my_batch_clear(simba__my_batch *batch)
         free_memory(batch);
 }
 
-void simba__my_item_fail(simba__my_item *item, const simba_error *why)
+void simba__my_item_fail(simba__sql_item *item, const simba_error *why)
 {
     if (!item->error)
         item->error = simba__malloc(sizeof *item->error);
@@ -113,15 +113,15 @@ void simba__my_item_fail(simba__my_item *item, const simba_error *why)
         item->ask.reply.status = SIMBA_ENOMEM;
 }
 
-bool simba__my_item_is_about_row(const simba__my_item *item)
+bool simba__my_item_is_about_row(const simba__sql_item *item)
 {
     return item->ask.op != SIMBA_OP_LIST && item->ask.op != SIMBA_OP_EXAMINE && item->ask.op != SIMBA_OP_PREPARE;
 }
 
 static int by_name(const void *left, const void *right)
 {
-    const simba__my_item *const a = *(simba__my_item *const *)left;
-    const simba__my_item *const b = *(simba__my_item *const *)right;
+    const simba__sql_item *const a = *(simba__sql_item *const *)left;
+    const simba__sql_item *const b = *(simba__sql_item *const *)right;
     const int order = strcmp(a->ask.mutex, b->ask.mutex);
     return order != 0 ? order : (a > b) - (a < b); /* they are in one array */
 }
@@ -146,18 +146,23 @@ void simba__my_batch_arrange(simba__my_batch *batch)
 
 /* --- the connection ------------------------------------------------------------------------------------- */
 
-void simba__my_batch_undo(simba__my_batch *batch)
+void simba__my_batch_undo(simba__my_batch *batch, const simba__sql_failure *why)
 {
-    simba__my_conn *conn = &batch->conn;
-    simba_error ignored;
-    const simba__my_remedy remedy = conn->remedy;
-    const unsigned number = conn->number;
+    simba__my_conn *conn = &batch->session.conn;
+    simba__sql_failure ignored;
     if (!conn->mysql)
         return;
     const bool is_open = (conn->mysql->server_status & SERVER_STATUS_IN_TRANS) != 0;
-    if (remedy == SIMBA__MY_RECONNECT || remedy == SIMBA__MY_SHRINK ||
+    if (why->remedy == SIMBA__SQL_RECONNECT || why->remedy == SIMBA__SQL_LOST || why->remedy == SIMBA__SQL_SHRINK ||
         (is_open && simba__my_conn_say(conn, "rollback", &ignored) < 0))
-        simba__my_conn_end(conn);
-    conn->remedy = remedy;
-    conn->number = number;
+        simba__my_session_end(&batch->session);
+}
+
+bool simba__my_batch_may_put_off(simba__my_batch *batch, const simba__sql_failure *why)
+{
+    if (why->remedy == SIMBA__SQL_SHRINK && batch->session.most_rows > 1) {
+        batch->session.most_rows /= 2;
+        return true;
+    }
+    return why->remedy == SIMBA__SQL_LOST && batch->session.reused;
 }

@@ -9,9 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "backends/mysql/conn.h"
 #include "util/clock.h"
-#include "util/error.h"
 
 #define LEAST_REACH_NS (250 * SIMBA__NS_PER_MS)
 /* The library runs its call on a stack of its own; the system's resolver and OpenSSL want some room there. */
@@ -240,63 +238,46 @@ static bool try_once(attempt *a)
 /* --- all of them ------------------------------------------------------------------------------------------- */
 
 /* The library does not tell which plugin it was: its text names the one of the greeting. */
-static int fail_plugin(simba__my_conn *conn, simba_error *err)
+static int fail_plugin(const simba__my_options *options, simba__sql_failure *why)
 {
-    const simba__my_options *options = conn->options;
-    conn->number = CR_PLUGIN_NOT_ALLOWED;
-    const int code = simba__my_error_code(CR_PLUGIN_NOT_ALLOWED, &conn->remedy);
     if (is_verified(options))
-        return simba__fail(err, code,
-                           "mysql %s: the server wants another way to log in than simba has; give this user ed25519, "
-                           "mysql_native_password or caching_sha2_password",
-                           options->where);
-    return simba__fail(err, code,
-                       "mysql %s: the server wants the password in a way that may show it to whoever answers there; "
-                       "put tls=yes and ca=FILE into the URL%s",
-                       options->where, options->tls ? "" : ", or for caching_sha2_password server-public-key=FILE");
+        return simba__sql_fail(why, SIMBA__SQL_RECONNECT, SIMBA_EPERM,
+                               "mysql %s: the server wants another way to log in than simba has; give this user "
+                               "ed25519, mysql_native_password or caching_sha2_password",
+                               options->where);
+    return simba__sql_fail(why, SIMBA__SQL_RECONNECT, SIMBA_EPERM,
+                           "mysql %s: the server wants the password in a way that may show it to whoever answers "
+                           "there; put tls=yes and ca=FILE into the URL%s",
+                           options->where, options->tls ? "" : ", or for caching_sha2_password server-public-key=FILE");
 }
 
-static int fail_late(simba__my_conn *conn, simba_error *err)
-{
-    conn->number = CR_SERVER_LOST;
-    return simba__fail(err, simba__my_error_code(CR_SERVER_LOST, &conn->remedy), "mysql %s: no connection within %u ms",
-                       conn->options->where, conn->options->connect_timeout_ms);
-}
-
-static int fail_attempt(const attempt *a, simba_error *err)
+static int fail_attempt(const attempt *a, simba__sql_failure *why)
 {
     simba__my_conn *conn = a->conn;
     if (a->lacks_tls)
         return simba__my_conn_fail(conn, CR_SSL_CONNECTION_ERROR,
-                                   "the URL asks for TLS, and the server does not offer it", err);
+                                   "the URL asks for TLS, and the server does not offer it", why);
     if (mysql_errno(conn->mysql) == CR_PLUGIN_NOT_ALLOWED)
-        return fail_plugin(conn, err);
+        return fail_plugin(conn->options, why);
     if (wait_ms(conn, conn->open_by) == 0)
-        return fail_late(conn, err);
-    return simba__my_conn_fail(conn, mysql_errno(conn->mysql), mysql_error(conn->mysql), err);
+        return simba__sql_fail(why, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "mysql %s: no connection within %u ms",
+                               conn->options->where, conn->options->connect_timeout_ms);
+    return simba__my_conn_fail_latest(conn, why);
 }
 
 /* A file that the library cannot read it would do without, and ask the server for its key instead. */
-static int check_public_key(simba__my_conn *conn, simba_error *err)
+static int check_public_key(const simba__my_conn *conn, simba__sql_failure *why)
 {
     const char *path = conn->options->public_key;
     if (!path || access(path, R_OK) == 0)
         return 0;
-    conn->number = CR_PLUGIN_NOT_ALLOWED;
-    return simba__fail(err, simba__my_error_code(CR_PLUGIN_NOT_ALLOWED, &conn->remedy),
-                       "mysql: server-public-key=%s cannot be read: %s", path, strerrordesc_np(errno));
+    return simba__sql_fail(why, SIMBA__SQL_RECONNECT, SIMBA_EPERM, "mysql: server-public-key=%s cannot be read: %s",
+                           path, strerrordesc_np(errno));
 }
 
-static int out_of_memory(simba__my_conn *conn, simba_error *err)
+int simba__my_connect(simba__my_conn *conn, simba__sql_failure *why)
 {
-    conn->number = CR_OUT_OF_MEMORY;
-    conn->remedy = SIMBA__MY_TELL;
-    return simba__fail(err, SIMBA_ENOMEM, "mysql: out of memory");
-}
-
-int simba__my_connect(simba__my_conn *conn, simba_error *err)
-{
-    const int rc = check_public_key(conn, err);
+    const int rc = check_public_key(conn, why);
     if (rc < 0)
         return rc;
     const int64_t began_ns = conn->host->now(conn->host).ns;
@@ -305,15 +286,15 @@ int simba__my_connect(simba__my_conn *conn, simba_error *err)
         attempt a = {.conn = conn, .reach_ns = half_ns > LEAST_REACH_NS ? half_ns : LEAST_REACH_NS};
         conn->mysql = mysql_init(NULL);
         if (!conn->mysql)
-            return out_of_memory(conn, err);
+            return simba__my_out_of_memory(why);
         set_options(conn->mysql, conn->options);
         if (try_once(&a)) {
             if (conn->options->tls && !mysql_get_ssl_cipher(conn->mysql))
-                return simba__my_conn_fail(conn, CR_SSL_CONNECTION_ERROR, "the connection is not encrypted", err);
+                return simba__my_conn_fail(conn, CR_SSL_CONNECTION_ERROR, "the connection is not encrypted", why);
             return 0;
         }
         if (!a.is_unreached || wait_ms(conn, conn->open_by) == 0 || atomic_load(&conn->over))
-            return fail_attempt(&a, err);
+            return fail_attempt(&a, why);
         simba__my_conn_end(conn);
     }
 }

@@ -19,11 +19,9 @@
 #ifndef SIMBA_BACKENDS_MYSQL_CONNECT_H
 #define SIMBA_BACKENDS_MYSQL_CONNECT_H
 
-#include <simba/backend.h>
-
-struct simba__my_conn;
+#include "backends/mysql/conn.h"
 
 /* Fills in conn->mysql, also if it fails. */
-int simba__my_connect(struct simba__my_conn *conn, simba_error *err);
+int simba__my_connect(simba__my_conn *conn, simba__sql_failure *why);
 
 #endif

@@ -2,9 +2,10 @@
  *
  *   options.c      what the URL says                    error.c     what errors mean: the table of outcomes
  *   schema.c       the table itself                     statements.c  the text of every statement
- *   conn.c         one connection                       rows.c      rows in and out: the repository
+ *   conn.c, connect.c  one connection, and how it is made  session.c   a connection that is ready
+ *   rows.c         rows in and out: the repository
  *   batch.c, writes.c, reads.c   what a worker does with requests
- *   watches.c      when to look at what is waited for   books.c     what this client remembers
+ *   ../sql         what the SQL stores share: what this client remembers of rows, and when it polls them
  *   backend.c      requests in, answers out
  */
 #ifndef SIMBA_BACKENDS_MYSQL_MYSQL_H

@@ -4,12 +4,11 @@
 #include <string.h>
 
 #include "backends/mysql/batch.h"
-#include "util/error.h"
 #include "util/mem.h"
 #include "util/text.h"
 
 typedef struct found_arg {
-    simba__my_item *item;
+    simba__sql_item *item;
     simba__my_found **end;
 } found_arg;
 
@@ -77,7 +76,7 @@ static int examine_one(void *user, const simba_finding *finding)
     return 0;
 }
 
-static int look_around(simba__my_conn *conn, simba__my_item *item, simba_error *err)
+static int look_around(simba__my_session *session, simba__sql_item *item, simba__sql_failure *why)
 {
     simba__my_item_forget_found(item);
     found_arg arg = {item, &item->found};
@@ -85,41 +84,41 @@ static int look_around(simba__my_conn *conn, simba__my_item *item, simba_error *
     item->ask.reply = (simba_reply){0};
     switch (item->ask.op) {
     case SIMBA_OP_LIST:
-        rc = simba__my_conn_ready(conn, false, err);
-        return rc < 0 ? rc : simba__my_list_rows(conn, list_one, &arg, err);
+        rc = simba__my_session_ready(session, false, why);
+        return rc < 0 ? rc : simba__my_list_rows(session, list_one, &arg, why);
     case SIMBA_OP_PREPARE:
-        rc = simba__my_schema_prepare(conn, err);
+        rc = simba__my_schema_prepare(&session->conn, &session->schema, why);
         if (rc == 0)
-            rc = simba__my_schema_check(conn, err);
+            rc = simba__my_schema_check(&session->schema, session->conn.options, why);
         if (rc == 0)
-            rc = simba__my_schema_check_rights(conn, err);
-        simba__my_conn_end(conn); /* statements that were prepared for the table as it was */
+            rc = simba__my_schema_check_rights(&session->conn, why);
+        simba__my_session_end(session); /* statements that were prepared for the table as it was */
         return rc;
     default:
-        rc = simba__my_schema_look(conn, &conn->schema, err);
-        if (rc == 0 && simba__my_schema_examine(conn, examine_one, &arg) < 0)
-            rc = simba__fail(err, SIMBA_ENOMEM, "mysql: out of memory");
+        rc = simba__my_schema_look(&session->conn, &session->schema, why);
+        if (rc == 0 && simba__my_schema_examine(&session->conn, &session->schema, examine_one, &arg) < 0)
+            rc = simba__my_out_of_memory(why);
         return rc;
     }
 }
 
-static void read_row(const simba__my_batch *batch, simba__my_row *row, simba__my_item *item)
+static void read_row(const simba__my_batch *batch, simba__my_row *row, simba__sql_item *item)
 {
     if (row->flaw) {
-        simba_error why = {0};
-        simba__my_row_fail(&batch->conn, row, &why);
-        simba__my_item_fail(item, &why);
+        simba__sql_failure why;
+        simba__my_row_fail(&batch->session, row, &why);
+        simba__my_item_fail(item, &why.error);
         return;
     }
     simba__my_apply(row, &item->ask, 0);
     item->version = row->version;
 }
 
-static int read_rows(simba__my_batch *batch, simba_error *err)
+static int read_rows(simba__my_batch *batch, simba__sql_failure *why)
 {
-    int rc = simba__my_conn_ready(&batch->conn, false, err);
+    int rc = simba__my_session_ready(&batch->session, false, why);
     if (rc == 0)
-        rc = simba__my_get_rows(&batch->conn, batch->rows, batch->row_count, SIMBA__MY_GET, err);
+        rc = simba__my_get_rows(&batch->session, batch->rows, batch->row_count, SIMBA__MY_GET, why);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < batch->row_count; i++)
@@ -128,57 +127,45 @@ static int read_rows(simba__my_batch *batch, simba_error *err)
     return 0;
 }
 
-/* What went wrong is told, unless it was only that an idle connection had ended. */
-static bool may_put_off(simba__my_conn *conn)
-{
-    if (conn->remedy == SIMBA__MY_SHRINK && conn->most_rows > 1) {
-        conn->most_rows /= 2;
-        return true;
-    }
-    return conn->remedy == SIMBA__MY_RECONNECT && conn->reused && simba__my_error_is_lost(conn->number);
-}
-
 static void settle_rows(simba__my_batch *batch)
 {
-    simba_error why = {0};
-    batch->conn.remedy = SIMBA__MY_TELL;
+    simba__sql_failure why;
     if (batch->row_count == 0 || read_rows(batch, &why) == 0)
         return;
-    const bool again = may_put_off(&batch->conn);
-    simba__my_batch_undo(batch);
+    const bool again = simba__my_batch_may_put_off(batch, &why);
+    simba__my_batch_undo(batch, &why);
     for (size_t i = 0; i < batch->firsts[batch->row_count]; i++) {
         batch->order[i]->put_off = again;
         if (!again)
-            simba__my_item_fail(batch->order[i], &why);
+            simba__my_item_fail(batch->order[i], &why.error);
     }
 }
 
-static void settle_item(simba__my_batch *batch, simba__my_item *item)
+static void settle_item(simba__my_batch *batch, simba__sql_item *item)
 {
-    simba_error why = {0};
-    batch->conn.remedy = SIMBA__MY_TELL;
-    if (!batch->conn.mysql) {
+    simba__sql_failure why;
+    if (!batch->session.conn.mysql) {
         item->put_off = true; /* the rows have lost it */
-    } else if (look_around(&batch->conn, item, &why) < 0) {
-        item->put_off = may_put_off(&batch->conn);
-        simba__my_batch_undo(batch);
+    } else if (look_around(&batch->session, item, &why) < 0) {
+        item->put_off = simba__my_batch_may_put_off(batch, &why);
+        simba__my_batch_undo(batch, &why);
         if (!item->put_off)
-            simba__my_item_fail(item, &why);
+            simba__my_item_fail(item, &why.error);
     }
 }
 
 void simba__my_batch_read(simba__my_batch *batch)
 {
-    simba_error why = {0};
+    simba__sql_failure why;
     simba__my_batch_arrange(batch);
-    if (simba__my_conn_ready(&batch->conn, true, &why) < 0) {
+    if (simba__my_session_ready(&batch->session, true, &why) < 0) {
         for (size_t i = 0; i < batch->count; i++)
-            simba__my_item_fail(&batch->items[i], &why);
+            simba__my_item_fail(&batch->items[i], &why.error);
         return;
     }
     settle_rows(batch);
     for (size_t i = 0; i < batch->count; i++)
         if (!simba__my_item_is_about_row(&batch->items[i]))
             settle_item(batch, &batch->items[i]);
-    batch->conn.reused = batch->conn.mysql != NULL;
+    batch->session.reused = batch->session.conn.mysql != NULL;
 }

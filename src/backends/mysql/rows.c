@@ -6,13 +6,6 @@
 #include <string.h>
 
 #include "util/clock.h"
-#include "util/error.h"
-
-static int out_of_memory(simba__my_conn *conn, simba_error *err)
-{
-    conn->remedy = SIMBA__MY_TELL;
-    return simba__fail(err, SIMBA_ENOMEM, "mysql: out of memory");
-}
 
 /* --- parameters --------------------------------------------------------------------------------------- */
 
@@ -50,25 +43,25 @@ static size_t size_for(size_t rows)
 typedef void (*bind_row)(MYSQL_BIND *binds, const simba__my_row *row);
 
 /* A statement for `count` rows, at most those of a statement; the last one is repeated. */
-static int execute(simba__my_conn *conn, simba__my_statement which, simba__my_row *const *rows, size_t count,
-                   bind_row bind, MYSQL_STMT **ret_statement, simba_error *err)
+static int execute(simba__my_session *session, simba__my_statement which, simba__my_row *const *rows, size_t count,
+                   bind_row bind, MYSQL_STMT **ret_statement, simba__sql_failure *why)
 {
     const size_t size = size_for(count);
-    const size_t params = simba__my_statement_params(which, &conn->schema);
-    MYSQL_BIND *binds = simba__my_conn_binds(conn, params << size);
+    const size_t params = simba__my_statement_params(which, session->schema.has_nonce);
+    MYSQL_BIND *binds = simba__my_session_binds(session, params << size);
     if (!binds)
-        return out_of_memory(conn, err);
+        return simba__my_out_of_memory(why);
     for (size_t i = 0; i < (size_t)1 << size; i++)
         bind(binds + i * params, rows[i < count ? i : count - 1]);
-    return simba__my_conn_execute(conn, which, size, ret_statement, err);
+    return simba__my_session_execute(session, which, size, ret_statement, why);
 }
 
 /* The next of the rows from *at on for which `wanted` holds, as many as a statement takes. */
-static size_t gather(const simba__my_conn *conn, simba__my_row *rows, size_t count, size_t *at,
+static size_t gather(const simba__my_session *session, simba__my_row *rows, size_t count, size_t *at,
                      bool (*wanted)(const simba__my_row *row), simba__my_row **out)
 {
     size_t n = 0;
-    for (; *at < count && n < conn->most_rows; ++*at)
+    for (; *at < count && n < session->most_rows; ++*at)
         if (wanted(&rows[*at]))
             out[n++] = &rows[*at];
     return n;
@@ -168,97 +161,83 @@ static int by_name(const void *key, const void *element)
     return strcmp(key, (*(simba__my_row *const *)element)->mutex);
 }
 
-static int get_some(simba__my_conn *conn, simba__my_row **rows, size_t count, simba__my_statement how, simba_error *err)
+static int get_some(simba__my_session *session, simba__my_row **rows, size_t count, simba__my_statement how,
+                    simba__sql_failure *why)
 {
     MYSQL_STMT *statement = NULL;
-    int rc = execute(conn, how, rows, count, bind_name, &statement, err);
+    int rc = execute(session, how, rows, count, bind_name, &statement, why);
     if (rc < 0)
         return rc;
-    while ((rc = simba__my_conn_fetch(conn, statement, err)) == 1) {
+    while ((rc = simba__my_session_fetch(session, statement, why)) == 1) {
         /* A name that only the column takes for one of ours is not found here. */
-        simba__my_row **row = bsearch(end_mutex(&conn->columns), rows, count, sizeof *rows, by_name);
+        simba__my_row **row = bsearch(end_mutex(&session->columns), rows, count, sizeof *rows, by_name);
         if (row)
-            decode(&conn->columns, &conn->schema, *row);
+            decode(&session->columns, &session->schema, *row);
     }
     return rc;
 }
 
-int simba__my_get_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba__my_statement how,
-                       simba_error *err)
+int simba__my_get_rows(simba__my_session *session, simba__my_row *rows, size_t count, simba__my_statement how,
+                       simba__sql_failure *why)
 {
     simba__my_row *some[SIMBA__MY_ROWS_MAX];
     int rc = 0;
     for (size_t i = 0; i < count; i++) {
         rows[i] = (simba__my_row){.mutex = rows[i].mutex, .row = {.counts_tokens = true}};
-        rows[i].now_ms = conn->host->epoch_us(conn->host) / 1000; /* for those that there are not */
+        rows[i].now_ms = session->conn.host->epoch_us(session->conn.host) / 1000; /* for those that there are not */
     }
     for (size_t at = 0; rc == 0 && at < count;) {
-        const size_t n = gather(conn, rows, count, &at, is_any, some);
-        rc = get_some(conn, some, n, how, err);
+        const size_t n = gather(session, rows, count, &at, is_any, some);
+        rc = get_some(session, some, n, how, why);
     }
     return rc;
 }
 
-int simba__my_list_rows(simba__my_conn *conn, int (*each)(void *user, const simba__my_row *row), void *user,
-                        simba_error *err)
+int simba__my_list_rows(simba__my_session *session, int (*each)(void *user, const simba__my_row *row), void *user,
+                        simba__sql_failure *why)
 {
     MYSQL_STMT *statement = NULL;
-    int rc = simba__my_conn_execute(conn, SIMBA__MY_LIST, 0, &statement, err);
+    int rc = simba__my_session_execute(session, SIMBA__MY_LIST, 0, &statement, why);
     if (rc < 0)
         return rc;
     int failed = 0;
-    while ((rc = simba__my_conn_fetch(conn, statement, err)) == 1) {
+    while ((rc = simba__my_session_fetch(session, statement, why)) == 1) {
         if (failed < 0)
             continue; /* to the end, or the connection could not be used again */
-        simba__my_row row = {.mutex = end_mutex(&conn->columns)};
-        decode(&conn->columns, &conn->schema, &row);
+        simba__my_row row = {.mutex = end_mutex(&session->columns)};
+        decode(&session->columns, &session->schema, &row);
         failed = each(user, &row);
     }
     if (rc == 0 && failed < 0)
-        rc = out_of_memory(conn, err);
+        rc = simba__my_out_of_memory(why);
     return rc;
 }
 
-int simba__my_row_fail(const simba__my_conn *conn, const simba__my_row *row, simba_error *err)
+int simba__my_row_fail(const simba__my_session *session, const simba__my_row *row, simba__sql_failure *why)
 {
-    return simba__fail(err, SIMBA_ECORRUPT, "mysql %s: the row of this mutex in %s cannot be right: %s",
-                       conn->options->where, conn->options->table, row->flaw);
+    return simba__sql_fail(why, SIMBA__SQL_TELL, SIMBA_ECORRUPT,
+                           "mysql %s: the row of this mutex in %s cannot be right: %s", session->conn.options->where,
+                           session->conn.options->table, row->flaw);
 }
 
 /* --- making ------------------------------------------------------------------------------------------- */
-
-int simba__my_init_row(simba__my_conn *conn, const char *mutex, simba_error *err)
-{
-    simba__my_row row = {.mutex = mutex};
-    simba__my_row *rows[] = {&row};
-    MYSQL_STMT *statement;
-    return execute(conn, SIMBA__MY_INIT, rows, 1, bind_name, &statement, err);
-}
 
 static bool is_missing(const simba__my_row *row)
 {
     return !row->found;
 }
 
-int simba__my_try_init_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err)
+int simba__my_try_init_rows(simba__my_session *session, simba__my_row *rows, size_t count, simba__sql_failure *why)
 {
     simba__my_row *some[SIMBA__MY_ROWS_MAX];
     int rc = 0;
     for (size_t at = 0; rc == 0 && at < count;) {
         MYSQL_STMT *statement;
-        const size_t n = gather(conn, rows, count, &at, is_missing, some);
+        const size_t n = gather(session, rows, count, &at, is_missing, some);
         if (n > 0)
-            rc = execute(conn, SIMBA__MY_TRY_INIT, some, n, bind_name, &statement, err);
+            rc = execute(session, SIMBA__MY_TRY_INIT, some, n, bind_name, &statement, why);
     }
     return rc;
-}
-
-int simba__my_ensure_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err)
-{
-    int rc = simba__my_get_rows(conn, rows, count, SIMBA__MY_GET, err);
-    if (rc == 0)
-        rc = simba__my_try_init_rows(conn, rows, count, err);
-    return rc < 0 ? rc : simba__my_get_rows(conn, rows, count, SIMBA__MY_GET, err);
 }
 
 /* --- writing ------------------------------------------------------------------------------------------ */
@@ -333,18 +312,18 @@ static void bind_all(MYSQL_BIND *binds, const simba__my_row *row)
     bind_number(&binds[8], &row->row.revoked_token);
 }
 
-int simba__my_put_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err)
+int simba__my_put_rows(simba__my_session *session, simba__my_row *rows, size_t count, simba__sql_failure *why)
 {
     simba__my_row *some[SIMBA__MY_ROWS_MAX];
     int rc = 0;
     for (size_t at = 0; rc == 0 && at < count;) {
         MYSQL_STMT *statement;
-        const size_t n = gather(conn, rows, count, &at, has_changed, some);
+        const size_t n = gather(session, rows, count, &at, has_changed, some);
         for (size_t i = 0; i < n; i++)
             some[i]->nonce_version = some[i]->nonce_known ? some[i]->version : 0;
         if (n > 0)
-            rc =
-                execute(conn, SIMBA__MY_PUT, some, n, conn->schema.has_nonce ? bind_all : bind_shared, &statement, err);
+            rc = execute(session, SIMBA__MY_PUT, some, n, session->schema.has_nonce ? bind_all : bind_shared,
+                         &statement, why);
     }
     return rc;
 }
@@ -352,10 +331,11 @@ int simba__my_put_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, 
 /* --- one mutex by itself -------------------------------------------------------------------------------- */
 
 /* How many rows it matched. */
-static int execute_one(simba__my_conn *conn, simba__my_statement which, uint64_t *ret_insert_id, simba_error *err)
+static int execute_one(simba__my_session *session, simba__my_statement which, uint64_t *ret_insert_id,
+                       simba__sql_failure *why)
 {
     MYSQL_STMT *statement = NULL;
-    const int rc = simba__my_conn_execute(conn, which, 0, &statement, err);
+    const int rc = simba__my_session_execute(session, which, 0, &statement, why);
     if (rc < 0)
         return rc;
     if (ret_insert_id)
@@ -363,56 +343,57 @@ static int execute_one(simba__my_conn *conn, simba__my_statement which, uint64_t
     return mysql_stmt_affected_rows(statement) > 0;
 }
 
-int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, simba_error *err)
+int simba__my_acquire(simba__my_session *session, const simba_request *request, uint64_t floor, simba__sql_failure *why)
 {
     const int64_t lease_ms = request->ttl_ms + request->transition_ms;
-    MYSQL_BIND *bind = simba__my_conn_binds(conn, 9);
+    MYSQL_BIND *bind = simba__my_session_binds(session, 9);
     if (!bind)
-        return out_of_memory(conn, err);
+        return simba__my_out_of_memory(why);
     bind_time(bind++, &request->ttl_ms);
     bind_time(bind++, &lease_ms);
     bind_text(bind++, request->id);
-    if (conn->schema.has_nonce) {
+    if (session->schema.has_nonce) {
         bind_number(bind++, &floor);
         bind_number(bind++, &request->nonce);
     }
     bind_number(bind++, &floor);
     bind_text(bind++, request->mutex);
     bind_number(bind++, &floor);
-    bind_number(bind++, &conn->schema.version_max);
-    return execute_one(conn, SIMBA__MY_ACQUIRE, NULL, err);
+    bind_number(bind++, &session->schema.version_max);
+    return execute_one(session, SIMBA__MY_ACQUIRE, NULL, why);
 }
 
 /* The parameters that name a grant. */
-static void bind_grant(const simba__my_conn *conn, MYSQL_BIND *binds, const simba_request *request)
+static void bind_grant(const simba__my_session *session, MYSQL_BIND *binds, const simba_request *request)
 {
     bind_text(&binds[0], request->mutex);
     bind_number(&binds[1], &request->token);
     bind_text(&binds[2], request->id);
-    if (conn->schema.has_nonce)
+    if (session->schema.has_nonce)
         bind_number(&binds[3], &request->nonce);
 }
 
-int simba__my_renew(simba__my_conn *conn, const simba_request *request, simba_error *err)
+int simba__my_renew(simba__my_session *session, const simba_request *request, simba__sql_failure *why)
 {
     const int64_t lease_ms = request->ttl_ms + request->transition_ms;
-    MYSQL_BIND *binds = simba__my_conn_binds(conn, 6);
+    MYSQL_BIND *binds = simba__my_session_binds(session, 6);
     if (!binds)
-        return out_of_memory(conn, err);
+        return simba__my_out_of_memory(why);
     bind_time(&binds[0], &request->ttl_ms);
     bind_time(&binds[1], &lease_ms);
-    bind_grant(conn, binds + 2, request);
-    return execute_one(conn, SIMBA__MY_RENEW, NULL, err);
+    bind_grant(session, binds + 2, request);
+    return execute_one(session, SIMBA__MY_RENEW, NULL, why);
 }
 
-int simba__my_release(simba__my_conn *conn, const simba_request *request, int64_t *ret_now_ms, simba_error *err)
+int simba__my_release(simba__my_session *session, const simba_request *request, int64_t *ret_now_ms,
+                      simba__sql_failure *why)
 {
-    MYSQL_BIND *binds = simba__my_conn_binds(conn, 4);
+    MYSQL_BIND *binds = simba__my_session_binds(session, 4);
     uint64_t now_ms = 0;
     if (!binds)
-        return out_of_memory(conn, err);
-    bind_grant(conn, binds, request);
-    const int matched = execute_one(conn, SIMBA__MY_RELEASE, &now_ms, err);
+        return simba__my_out_of_memory(why);
+    bind_grant(session, binds, request);
+    const int matched = execute_one(session, SIMBA__MY_RELEASE, &now_ms, why);
     if (matched == 1)
         *ret_now_ms = (int64_t)now_ms;
     return matched;

@@ -2,12 +2,12 @@
  * Three statements decide by themselves, for a single mutex and without a transaction around them; they have to agree
  * with it.
  *
- * All of it blocks, and is for the thread that has the connection. What fails leaves its number in the connection; after
+ * All of it blocks, and is for the thread that has the connection. After
  * an error inside of a transaction it is for the caller to roll back. */
 #ifndef SIMBA_BACKENDS_MYSQL_ROWS_H
 #define SIMBA_BACKENDS_MYSQL_ROWS_H
 
-#include "backends/mysql/conn.h"
+#include "backends/mysql/session.h"
 #include "core/row.h"
 
 typedef struct simba__my_row {
@@ -26,38 +26,36 @@ typedef struct simba__my_row {
     simba__row row;
 } simba__my_row;
 
-/* Make the row of a mutex. An error if there is one: conn->number is ER_DUP_ENTRY. */
-int simba__my_init_row(simba__my_conn *conn, const char *mutex, simba_error *err);
 /* Make those that are missing. That another process does the same at the same time is normal. */
-int simba__my_try_init_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err);
+int simba__my_try_init_rows(simba__my_session *session, simba__my_row *rows, size_t count, simba__sql_failure *why);
 
 /* Read the rows of these mutexes, which must be sorted by strcmp and differ; `found` tells which there are. By GET; by LOCK,
  * and nobody else can change them until the transaction ends; or by LOCK_FREE, and those that somebody else has locked are
  * not found. */
-int simba__my_get_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba__my_statement how,
-                       simba_error *err);
-/* The same, and those that are missing are made first, and that is committed. Not in a transaction, and without locks. */
-int simba__my_ensure_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err);
+int simba__my_get_rows(simba__my_session *session, simba__my_row *rows, size_t count, simba__my_statement how,
+                       simba__sql_failure *why);
 /* Every row there is, in any order, with flaws or without; names are cut to about a thousand bytes. */
-int simba__my_list_rows(simba__my_conn *conn, int (*each)(void *user, const simba__my_row *row), void *user,
-                        simba_error *err);
+int simba__my_list_rows(simba__my_session *session, int (*each)(void *user, const simba__my_row *row), void *user,
+                        simba__sql_failure *why);
 
 /* The error of a request about a row with a flaw. */
-int simba__my_row_fail(const simba__my_conn *conn, const simba__my_row *row, simba_error *err);
+int simba__my_row_fail(const simba__my_session *session, const simba__my_row *row, simba__sql_failure *why);
 
 /* Carry out a request on a row that was read, and has no flaw: core/row.c decides, except that a grant whose nonce is not known is
  * somebody's that can show its token. `floor`: the least that a new token may be, less one. False: the version has come
  * to the end of its type, and nothing was done. */
 bool simba__my_apply(simba__my_row *row, simba_request *request, uint64_t floor);
 /* Write the rows that have changed. They must be locked. */
-int simba__my_put_rows(simba__my_conn *conn, simba__my_row *rows, size_t count, simba_error *err);
+int simba__my_put_rows(simba__my_session *session, simba__my_row *rows, size_t count, simba__sql_failure *why);
 
 /* Grant the mutex if it is free: 1, and the token is the last_insert_id of the row that is read next; 0: it is not, or there
  * is no row. */
-int simba__my_acquire(simba__my_conn *conn, const simba_request *request, uint64_t floor, simba_error *err);
+int simba__my_acquire(simba__my_session *session, const simba_request *request, uint64_t floor,
+                      simba__sql_failure *why);
 /* Extend the lease of this id, nonce and token: 1; 0: there is no such grant. */
-int simba__my_renew(simba__my_conn *conn, const simba_request *request, simba_error *err);
+int simba__my_renew(simba__my_session *session, const simba_request *request, simba__sql_failure *why);
 /* End it: 1, and the server's now, or 0 where a trigger keeps it from us; 0: there is no such grant. */
-int simba__my_release(simba__my_conn *conn, const simba_request *request, int64_t *ret_now_ms, simba_error *err);
+int simba__my_release(simba__my_session *session, const simba_request *request, int64_t *ret_now_ms,
+                      simba__sql_failure *why);
 
 #endif

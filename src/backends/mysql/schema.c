@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/mysql/conn.h"
-#include "util/error.h"
-
 /* A column of ours may be missing, a shared one must not. */
 static const struct {
     const char *name;
@@ -97,28 +94,28 @@ static unsigned take_column(MYSQL_ROW row, simba__my_schema *schema)
     return 0;
 }
 
-static int query(simba__my_conn *conn, const char *format, MYSQL_RES **ret_result, simba_error *err)
+static int query(simba__my_conn *conn, const char *format, MYSQL_RES **ret_result, simba__sql_failure *why)
 {
     char sql[512];
     snprintf(sql, sizeof sql, format, conn->options->table); // NOLINT(clang-diagnostic-format-nonliteral)
-    return simba__my_conn_query(conn, sql, ret_result, err);
+    return simba__my_conn_query(conn, sql, ret_result, why);
 }
 
 /* Also which columns there are, as bits. */
-static int look(simba__my_conn *conn, simba__my_schema *ret_schema, unsigned *ret_columns, simba_error *err)
+static int look(simba__my_conn *conn, simba__my_schema *ret_schema, unsigned *ret_columns, simba__sql_failure *why)
 {
     simba__my_schema schema = {0};
     unsigned found = 0;
     MYSQL_RES *result = NULL;
     MYSQL_ROW row;
-    int rc = query(conn, table_sql, &result, err);
+    int rc = query(conn, table_sql, &result, why);
     if (rc < 0)
         return rc;
     row = mysql_fetch_row(result);
     if (row)
         take_table(row, &schema);
     mysql_free_result(result);
-    rc = query(conn, columns_sql, &result, err);
+    rc = query(conn, columns_sql, &result, why);
     if (rc < 0)
         return rc;
     while ((row = mysql_fetch_row(result)) != NULL)
@@ -131,31 +128,30 @@ static int look(simba__my_conn *conn, simba__my_schema *ret_schema, unsigned *re
     return 0;
 }
 
-int simba__my_schema_look(simba__my_conn *conn, simba__my_schema *ret_schema, simba_error *err)
+int simba__my_schema_look(simba__my_conn *conn, simba__my_schema *ret_schema, simba__sql_failure *why)
 {
     unsigned found;
-    return look(conn, ret_schema, &found, err);
+    return look(conn, ret_schema, &found, why);
 }
 
-int simba__my_schema_check(const simba__my_conn *conn, simba_error *err)
+int simba__my_schema_check(const simba__my_schema *schema, const simba__my_options *options, simba__sql_failure *why)
 {
-    const simba__my_schema *schema = &conn->schema;
-    const char *table = conn->options->table;
-    const char *database = conn->options->database;
+    const char *table = options->table;
+    const char *database = options->database;
     if (!schema->exists)
-        return simba__fail(err, SIMBA_ESTORE,
-                           "mysql %s: there is no table %s in %s; run `simba init`, or put create=yes into the URL",
-                           conn->options->where, table, database);
+        return simba__sql_fail(why, SIMBA__SQL_TELL, SIMBA_ESTORE,
+                               "mysql %s: there is no table %s in %s; run `simba init`, or put create=yes into the URL",
+                               options->where, table, database);
     if (!schema->is_complete)
-        return simba__fail(err, SIMBA_ECORRUPT,
-                           "mysql %s: the table %s in %s is not ours, or this user may not see its columns; "
-                           "table=NAME in the URL names another one",
-                           conn->options->where, table, database);
+        return simba__sql_fail(why, SIMBA__SQL_TELL, SIMBA_ECORRUPT,
+                               "mysql %s: the table %s in %s is not ours, or this user may not see its columns; "
+                               "table=NAME in the URL names another one",
+                               options->where, table, database);
     if (!schema->is_transactional)
-        return simba__fail(err, SIMBA_ESTORE,
-                           "mysql %s: %s is a table of the engine %s, which has no transactions; "
-                           "`alter table %s engine = InnoDB` would help",
-                           conn->options->where, table, schema->engine, table);
+        return simba__sql_fail(why, SIMBA__SQL_TELL, SIMBA_ESTORE,
+                               "mysql %s: %s is a table of the engine %s, which has no transactions; "
+                               "`alter table %s engine = InnoDB` would help",
+                               options->where, table, schema->engine, table);
     return 0;
 }
 
@@ -167,12 +163,12 @@ static const char *const rights_sql[] = {
     "update `%s` set version = version where false",
 };
 
-int simba__my_schema_check_rights(simba__my_conn *conn, simba_error *err)
+int simba__my_schema_check_rights(simba__my_conn *conn, simba__sql_failure *why)
 {
     for (size_t i = 0; i < sizeof rights_sql / sizeof *rights_sql; i++) {
         char sql[512];
         snprintf(sql, sizeof sql, rights_sql[i], conn->options->table); // NOLINT(clang-diagnostic-format-nonliteral)
-        int rc = simba__my_conn_say(conn, sql, err);
+        int rc = simba__my_conn_say(conn, sql, why);
         if (rc < 0)
             return rc;
         mysql_free_result(mysql_store_result(conn->mysql));
@@ -182,14 +178,14 @@ int simba__my_schema_check_rights(simba__my_conn *conn, simba_error *err)
 
 /* --- making ----------------------------------------------------------------------------------------- */
 
-static int create(simba__my_conn *conn, simba_error *err)
+static int create(simba__my_conn *conn, simba__sql_failure *why)
 {
     char sql[1024];
     snprintf(sql, sizeof sql, create_sql, conn->options->table);
-    return simba__my_conn_say(conn, sql, err);
+    return simba__my_conn_say(conn, sql, why);
 }
 
-static int add_columns(simba__my_conn *conn, unsigned found, simba_error *err)
+static int add_columns(simba__my_conn *conn, unsigned found, simba__sql_failure *why)
 {
     char sql[512];
     int length = snprintf(sql, sizeof sql, "alter table `%s`", conn->options->table);
@@ -197,18 +193,18 @@ static int add_columns(simba__my_conn *conn, unsigned found, simba_error *err)
         if (!(found & 1U << i))
             length += snprintf(sql + length, sizeof sql - (size_t)length, "%s add column %s %s",
                                sql[length - 1] == '`' ? "" : ",", columns[i].name, columns[i].type);
-    const int rc = simba__my_conn_say(conn, sql, err);
-    return rc < 0 && conn->number == ER_DUP_FIELDNAME ? 0 : rc; /* another process was faster */
+    const int rc = simba__my_conn_say(conn, sql, why);
+    return rc < 0 && mysql_errno(conn->mysql) == ER_DUP_FIELDNAME ? 0 : rc; /* another process was faster */
 }
 
-int simba__my_schema_prepare(simba__my_conn *conn, simba_error *err)
+int simba__my_schema_prepare(simba__my_conn *conn, simba__my_schema *ret_schema, simba__sql_failure *why)
 {
     unsigned found = 0;
-    int rc = look(conn, &conn->schema, &found, err);
-    if (rc < 0 || (conn->schema.exists && (!conn->schema.is_complete || conn->schema.has_nonce)))
+    int rc = look(conn, ret_schema, &found, why);
+    if (rc < 0 || (ret_schema->exists && (!ret_schema->is_complete || ret_schema->has_nonce)))
         return rc;
-    rc = conn->schema.exists ? add_columns(conn, found, err) : create(conn, err);
-    return rc < 0 ? rc : look(conn, &conn->schema, &found, err);
+    rc = ret_schema->exists ? add_columns(conn, found, why) : create(conn, why);
+    return rc < 0 ? rc : look(conn, ret_schema, &found, why);
 }
 
 /* --- what to say about it ----------------------------------------------------------------------------- */
@@ -249,36 +245,37 @@ static simba_finding about_durability(const simba__my_schema *schema, char *text
                            fine ? NULL : "Set it to 1: a crash of the server may undo grants of the last second."};
 }
 
-int simba__my_schema_examine(simba__my_conn *conn, int (*found)(void *user, const simba_finding *finding), void *user)
+int simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema,
+                             int (*found)(void *user, const simba_finding *finding), void *user)
 {
     char text[256];
-    simba_error why = {0};
-    if (simba__my_schema_check(conn, &why) < 0) {
-        const simba_finding broken = {SIMBA_VERDICT_BROKEN, "schema", why.text,
-                                      conn->schema.exists ? NULL : "Run `simba init`."};
+    simba__sql_failure why;
+    if (simba__my_schema_check(schema, conn->options, &why) < 0) {
+        const simba_finding broken = {SIMBA_VERDICT_BROKEN, "schema", why.error.text,
+                                      schema->exists ? NULL : "Run `simba init`."};
         return found(user, &broken);
     }
-    simba_finding finding = about_columns(&conn->schema, conn->options->table, text, sizeof text);
+    simba_finding finding = about_columns(schema, conn->options->table, text, sizeof text);
     int rc = found(user, &finding);
     if (rc == 0) {
-        finding = about_names(&conn->schema, text, sizeof text);
+        finding = about_names(schema, text, sizeof text);
         rc = found(user, &finding);
     }
     if (rc == 0) {
-        finding = about_ids(&conn->schema, text, sizeof text);
+        finding = about_ids(schema, text, sizeof text);
         rc = found(user, &finding);
     }
     if (rc == 0) {
-        finding = about_durability(&conn->schema, text, sizeof text);
+        finding = about_durability(schema, text, sizeof text);
         rc = found(user, &finding);
     }
-    if (rc == 0 && conn->schema.read_only) {
+    if (rc == 0 && schema->read_only) {
         const simba_finding refused = {SIMBA_VERDICT_BROKEN, "writing", "The server is read-only, perhaps a replica.",
                                        "Name the primary in the URL."};
         return found(user, &refused);
     }
     if (rc == 0 && simba__my_schema_check_rights(conn, &why) < 0) {
-        const simba_finding refused = {SIMBA_VERDICT_BROKEN, "rights", why.text,
+        const simba_finding refused = {SIMBA_VERDICT_BROKEN, "rights", why.error.text,
                                        "Grant this user select, insert and update on the table."};
         return found(user, &refused);
     }

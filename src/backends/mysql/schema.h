@@ -10,9 +10,7 @@
 #ifndef SIMBA_BACKENDS_MYSQL_SCHEMA_H
 #define SIMBA_BACKENDS_MYSQL_SCHEMA_H
 
-#include <simba/backend.h>
-
-struct simba__my_conn;
+#include "backends/mysql/conn.h"
 
 typedef struct simba__my_schema {
     bool exists;
@@ -31,17 +29,17 @@ typedef struct simba__my_schema {
 } simba__my_schema;
 
 /* What there is. Changes nothing. */
-int simba__my_schema_look(struct simba__my_conn *conn, simba__my_schema *ret_schema, simba_error *err);
-/* Make the table, or the columns that it lacks. */
-int simba__my_schema_prepare(struct simba__my_conn *conn, simba_error *err);
+int simba__my_schema_look(simba__my_conn *conn, simba__my_schema *ret_schema, simba__sql_failure *why);
+/* Make the table, or the columns that it lacks; then look at it. */
+int simba__my_schema_prepare(simba__my_conn *conn, simba__my_schema *ret_schema, simba__sql_failure *why);
 /* May this user do with the table what simba does? By statements that change nothing; the error names the right that is
  * missing. */
-int simba__my_schema_check_rights(struct simba__my_conn *conn, simba_error *err);
+int simba__my_schema_check_rights(simba__my_conn *conn, simba__sql_failure *why);
 /* 0, or why it cannot be used. */
-int simba__my_schema_check(const struct simba__my_conn *conn, simba_error *err);
+int simba__my_schema_check(const simba__my_schema *schema, const simba__my_options *options, simba__sql_failure *why);
 
 /* What is to be said about it: calls `found` until that returns an error, which is returned. */
-int simba__my_schema_examine(struct simba__my_conn *conn, int (*found)(void *user, const simba_finding *finding),
-                             void *user);
+int simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema,
+                             int (*found)(void *user, const simba_finding *finding), void *user);
 
 #endif

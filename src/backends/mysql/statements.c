@@ -63,7 +63,6 @@ static const shape shapes[SIMBA__MY_STATEMENTS][2] = {
     [SIMBA__MY_LOCK_FREE] = {{SELECT(NOT_OURS) BY_NAME, "?", ") for update skip locked", 1},
                              {SELECT(OURS) BY_NAME, "?", ") for update skip locked", 1}},
     [SIMBA__MY_LIST] = {{SELECT(NOT_OURS), "", "", 0}, {SELECT(OURS), "", "", 0}},
-    [SIMBA__MY_INIT] = {{FILL, ROW_IS_EMPTY, "", 1}, {FILL, ROW_IS_EMPTY, "", 1}},
     [SIMBA__MY_TRY_INIT] = {{FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1},
                             {FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1}},
     [SIMBA__MY_PUT] = {{PUT_HEAD(""), "(?, ?, ?, ?, ?, ?)", PUT_TAIL, 6},
@@ -73,20 +72,19 @@ static const shape shapes[SIMBA__MY_STATEMENTS][2] = {
     [SIMBA__MY_RELEASE] = {{RELEASE LIVE(""), "", "", 3}, {RELEASE LIVE(LIVE_OURS), "", "", 4}},
 };
 
-static const shape *shape_of(simba__my_statement which, const simba__my_schema *schema)
+static const shape *shape_of(simba__my_statement which, bool has_nonce)
 {
-    return &shapes[which][schema->has_nonce];
+    return &shapes[which][has_nonce];
 }
 
-size_t simba__my_statement_params(simba__my_statement which, const simba__my_schema *schema)
+size_t simba__my_statement_params(simba__my_statement which, bool has_nonce)
 {
-    return shape_of(which, schema)->params;
+    return shape_of(which, has_nonce)->params;
 }
 
-char *simba__my_statement_text(simba__my_statement which, size_t size, const char *table,
-                               const simba__my_schema *schema)
+char *simba__my_statement_text(simba__my_statement which, size_t size, const char *table, bool has_nonce)
 {
-    const shape *parts = shape_of(which, schema);
+    const shape *parts = shape_of(which, has_nonce);
     const size_t rows = (size_t)1 << size;
     const size_t head_room = strlen(parts->head) + strlen(table);
     const size_t row_length = strlen(parts->row);

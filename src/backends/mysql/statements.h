@@ -4,16 +4,15 @@
 #define SIMBA_BACKENDS_MYSQL_STATEMENTS_H
 
 #include <mysql.h>
-#include <simba/backend.h>
-
-#include "backends/mysql/schema.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 typedef enum simba__my_statement {
     SIMBA__MY_GET,       /* read rows */
     SIMBA__MY_LOCK,      /* read rows and lock them */
     SIMBA__MY_LOCK_FREE, /* the same for those that nobody else has locked */
     SIMBA__MY_LIST,      /* read all */
-    SIMBA__MY_INIT,      /* make a row that must not exist */
     SIMBA__MY_TRY_INIT,  /* make rows, some of which may exist */
     SIMBA__MY_PUT,       /* write rows that are locked */
     SIMBA__MY_ACQUIRE,   /* one row: grant it if it is free. The token is the last insert id of a GET after it */
@@ -53,11 +52,10 @@ typedef struct simba__my_columns {
 } simba__my_columns;
 
 /* How many parameters: for each row, and in all. */
-size_t simba__my_statement_params(simba__my_statement which, const simba__my_schema *schema);
+size_t simba__my_statement_params(simba__my_statement which, bool has_nonce);
 
 /* The text for 2^size rows, to free; NULL: out of memory. */
-char *simba__my_statement_text(simba__my_statement which, size_t size, const char *table,
-                               const simba__my_schema *schema);
+char *simba__my_statement_text(simba__my_statement which, size_t size, const char *table, bool has_nonce);
 
 /* Does it have a result? Then bind it. */
 bool simba__my_statement_has_result(simba__my_statement which);

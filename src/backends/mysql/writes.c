@@ -22,19 +22,19 @@ typedef struct stretch {
     size_t from, to; /* rows */
 } stretch;
 
-static simba__my_item **items_begin(const stretch *s)
+static simba__sql_item **items_begin(const stretch *s)
 {
     return s->batch->order + s->batch->firsts[s->from];
 }
 
-static simba__my_item **items_end(const stretch *s)
+static simba__sql_item **items_end(const stretch *s)
 {
     return s->batch->order + s->batch->firsts[s->to];
 }
 
 static void fail_stretch(const stretch *s, const simba_error *why)
 {
-    for (simba__my_item **at = items_begin(s); at < items_end(s); at++)
+    for (simba__sql_item **at = items_begin(s); at < items_end(s); at++)
         if (!(*at)->is_refused)
             simba__my_item_fail(*at, why);
 }
@@ -50,18 +50,18 @@ static unsigned characters(const char *text)
 /* What the columns have no room for is not sent: it might come back as something else. */
 static void refuse_oversized(const stretch *s)
 {
-    const simba__my_conn *conn = &s->batch->conn;
-    for (simba__my_item **at = items_begin(s); at < items_end(s); at++) {
-        simba__my_item *item = *at;
+    const simba__my_session *session = &s->batch->session;
+    for (simba__sql_item **at = items_begin(s); at < items_end(s); at++) {
+        simba__sql_item *item = *at;
         simba_error why = {0};
-        if (item->ask.id && characters(item->ask.id) > conn->schema.id_chars)
-            simba__error_set(&why, SIMBA_EINVAL,
-                             "mysql: the id \"%.40s\" has %u characters, and the column owner_id of %s takes %u",
-                             item->ask.id, characters(item->ask.id), conn->options->table, conn->schema.id_chars);
-        else if (characters(item->ask.mutex) > conn->schema.mutex_chars)
+        if (item->ask.id && characters(item->ask.id) > session->schema.id_chars)
+            simba__error_set(
+                &why, SIMBA_EINVAL, "mysql: the id \"%.40s\" has %u characters, and the column owner_id of %s takes %u",
+                item->ask.id, characters(item->ask.id), session->conn.options->table, session->schema.id_chars);
+        else if (characters(item->ask.mutex) > session->schema.mutex_chars)
             simba__error_set(&why, SIMBA_EINVAL,
                              "mysql: the name has %u characters, and the column mutex of %s takes %u",
-                             characters(item->ask.mutex), conn->options->table, conn->schema.mutex_chars);
+                             characters(item->ask.mutex), session->conn.options->table, session->schema.mutex_chars);
         item->is_refused = why.code < 0;
         if (item->is_refused)
             simba__my_item_fail(item, &why);
@@ -75,13 +75,13 @@ static bool is_lone(const stretch *s)
     return s->to - s->from == 1 && items_end(s) - items_begin(s) == 1;
 }
 
-static int read_row(const stretch *s, simba_error *err)
+static int read_row(const stretch *s, simba__sql_failure *why)
 {
-    return simba__my_get_rows(&s->batch->conn, &s->batch->rows[s->from], 1, SIMBA__MY_GET, err);
+    return simba__my_get_rows(&s->batch->session, &s->batch->rows[s->from], 1, SIMBA__MY_GET, why);
 }
 
 /* It is ours by what the statement said; now what the row says: the times, or that it is gone already. */
-static void answer_granted(const simba__my_row *row, simba__my_item *item, uint64_t token)
+static void answer_granted(const simba__my_row *row, simba__sql_item *item, uint64_t token)
 {
     simba_reply *reply = &item->ask.reply;
     simba__my_row seen = *row;
@@ -96,14 +96,14 @@ static void answer_granted(const simba__my_row *row, simba__my_item *item, uint6
 }
 
 /* 1: answered; 0: that takes a transaction. */
-static int acquire_alone(const stretch *s, simba__my_item *item, simba_error *err)
+static int acquire_alone(const stretch *s, simba__sql_item *item, simba__sql_failure *why)
 {
     simba__my_row *row = &s->batch->rows[s->from];
-    int rc = simba__my_acquire(&s->batch->conn, &item->ask, item->floor, err);
+    int rc = simba__my_acquire(&s->batch->session, &item->ask, item->floor, why);
     if (rc < 0)
         return rc;
     const bool won = rc == 1;
-    rc = read_row(s, err);
+    rc = read_row(s, why);
     if (rc < 0)
         return rc;
     if (won && !row->flaw) {
@@ -117,26 +117,26 @@ static int acquire_alone(const stretch *s, simba__my_item *item, simba_error *er
     return 1;
 }
 
-static int renew_alone(const stretch *s, simba__my_item *item, simba_error *err)
+static int renew_alone(const stretch *s, simba__sql_item *item, simba__sql_failure *why)
 {
-    int rc = simba__my_renew(&s->batch->conn, &item->ask, err);
+    int rc = simba__my_renew(&s->batch->session, &item->ask, why);
     if (rc != 1)
         return rc;
-    rc = read_row(s, err);
+    rc = read_row(s, why);
     if (rc < 0 || s->batch->rows[s->from].flaw)
         return rc;
     answer_granted(&s->batch->rows[s->from], item, item->ask.token);
     return 1;
 }
 
-static int release_alone(const stretch *s, simba__my_item *item, simba_error *err)
+static int release_alone(const stretch *s, simba__sql_item *item, simba__sql_failure *why)
 {
     int64_t now_ms = 0;
-    int rc = simba__my_release(&s->batch->conn, &item->ask, &now_ms, err);
+    int rc = simba__my_release(&s->batch->session, &item->ask, &now_ms, why);
     if (rc != 1)
         return rc;
     if (now_ms == 0) {
-        rc = read_row(s, err);
+        rc = read_row(s, why);
         now_ms = s->batch->rows[s->from].now_ms;
     }
     item->ask.reply = (simba_reply){.outcome = SIMBA_MINE, .now_ms = now_ms};
@@ -144,18 +144,18 @@ static int release_alone(const stretch *s, simba__my_item *item, simba_error *er
     return rc < 0 ? rc : 1;
 }
 
-static int try_alone(const stretch *s, simba_error *err)
+static int try_alone(const stretch *s, simba__sql_failure *why)
 {
-    simba__my_item *item = *items_begin(s);
-    if (!is_lone(s) || item->guarded || !s->batch->conn.schema.is_exact)
+    simba__sql_item *item = *items_begin(s);
+    if (!is_lone(s) || item->guarded || !s->batch->session.schema.is_exact)
         return 0;
     switch (item->ask.op) {
     case SIMBA_OP_ACQUIRE:
-        return acquire_alone(s, item, err);
+        return acquire_alone(s, item, why);
     case SIMBA_OP_RENEW:
-        return renew_alone(s, item, err);
+        return renew_alone(s, item, why);
     case SIMBA_OP_RELEASE:
-        return item->ask.token != 0 ? release_alone(s, item, err) : 0;
+        return item->ask.token != 0 ? release_alone(s, item, why) : 0;
     default:
         return 0;
     }
@@ -180,40 +180,42 @@ static bool lacks_rows(const stretch *s)
     return false;
 }
 
-static int lock_rows(const stretch *s, simba__my_statement how, simba_error *err)
+static int lock_rows(const stretch *s, simba__my_statement how, simba__sql_failure *why)
 {
-    const int rc = simba__my_conn_say(&s->batch->conn, "begin", err);
-    return rc < 0 ? rc : simba__my_get_rows(&s->batch->conn, &s->batch->rows[s->from], s->to - s->from, how, err);
+    const int rc = simba__my_conn_say(&s->batch->session.conn, "begin", why);
+    return rc < 0 ? rc : simba__my_get_rows(&s->batch->session, &s->batch->rows[s->from], s->to - s->from, how, why);
 }
 
 /* Outside of the transaction: a lock on a row that is not there is a lock on the gap, and two who have that and insert are
  * a deadlock. */
-static int make_rows(const stretch *s, simba_error *err)
+static int make_rows(const stretch *s, simba__sql_failure *why)
 {
-    const int rc = simba__my_conn_say(&s->batch->conn, "rollback", err);
+    const int rc = simba__my_conn_say(&s->batch->session.conn, "rollback", why);
     if (rc < 0)
         return rc;
     for (size_t i = s->from; i < s->to; i++)
         s->batch->rows[i].found |= !wants_row(s, i);
-    return simba__my_try_init_rows(&s->batch->conn, &s->batch->rows[s->from], s->to - s->from, err);
+    return simba__my_try_init_rows(&s->batch->session, &s->batch->rows[s->from], s->to - s->from, why);
 }
 
-static void apply_item(const stretch *s, simba__my_row *row, simba__my_item *item)
+static void apply_item(const stretch *s, simba__my_row *row, simba__sql_item *item)
 {
-    const simba__my_conn *conn = &s->batch->conn;
+    const simba__my_session *session = &s->batch->session;
     simba_error why = {0};
     simba__free(item->error); /* of an earlier try */
     item->error = NULL;
     item->kept_back = false;
     const simba__row_now now = {row->now_ms * SIMBA__NS_PER_MS, row->now_ms * 1000};
     if (!row->found && item->ask.op == SIMBA_OP_ACQUIRE) {
-        simba__error_set(&why, conn->schema.is_exact ? SIMBA_EUNAVAILABLE : SIMBA_ECORRUPT,
-                         conn->schema.is_exact
+        simba__error_set(&why, session->schema.is_exact ? SIMBA_EUNAVAILABLE : SIMBA_ECORRUPT,
+                         session->schema.is_exact
                              ? "mysql %s: the row of this mutex in %s was deleted just now"
                              : "mysql %s: the column mutex of %s takes this name for another; make it utf8mb4_bin",
-                         conn->options->where, conn->options->table);
+                         session->conn.options->where, session->conn.options->table);
     } else if (row->flaw) {
-        simba__my_row_fail(conn, row, &why);
+        simba__sql_failure flaw;
+        simba__my_row_fail(session, row, &flaw);
+        why = flaw.error;
     } else if (item->guarded && !row->changed && simba__row_is_free(&row->row, now)) {
         item->ask.op = SIMBA_OP_READ;
         simba__my_apply(row, &item->ask, 0);
@@ -221,7 +223,7 @@ static void apply_item(const stretch *s, simba__my_row *row, simba__my_item *ite
         item->kept_back = true;
     } else if (!simba__my_apply(row, &item->ask, item->floor)) {
         simba__error_set(&why, SIMBA_ECORRUPT, "mysql %s: the version of this mutex in %s is used up: it is %llu",
-                         conn->options->where, conn->options->table, (unsigned long long)row->version);
+                         session->conn.options->where, session->conn.options->table, (unsigned long long)row->version);
     }
     item->version = row->version;
     if (why.code < 0)
@@ -237,30 +239,29 @@ static void apply_all(const stretch *s)
 }
 
 /* By LOCK_FREE: rows that somebody else has locked, and those that are missing, are skipped. */
-static int transact(const stretch *s, simba__my_statement how, simba_error *err)
+static int transact(const stretch *s, simba__my_statement how, simba__sql_failure *why)
 {
-    simba__my_conn *conn = &s->batch->conn;
-    int rc = lock_rows(s, how, err);
+    int rc = lock_rows(s, how, why);
     if (rc == 0 && how == SIMBA__MY_LOCK && lacks_rows(s)) {
-        rc = make_rows(s, err);
+        rc = make_rows(s, why);
         if (rc == 0)
-            rc = lock_rows(s, how, err);
+            rc = lock_rows(s, how, why);
     }
     if (rc < 0)
         return rc;
     for (size_t i = s->from; i < s->to; i++)
         s->batch->rows[i].skipped = how == SIMBA__MY_LOCK_FREE && !s->batch->rows[i].found;
     apply_all(s);
-    rc = simba__my_put_rows(conn, &s->batch->rows[s->from], s->to - s->from, err);
-    return rc < 0 ? rc : simba__my_conn_say(conn, "commit", err);
+    rc = simba__my_put_rows(&s->batch->session, &s->batch->rows[s->from], s->to - s->from, why);
+    return rc < 0 ? rc : simba__my_conn_say(&s->batch->session.conn, "commit", why);
 }
 
-static int carry_out(const stretch *s, simba_error *err)
+static int carry_out(const stretch *s, simba__sql_failure *why)
 {
     if (is_lone(s) && (*items_begin(s))->is_refused)
         return 0;
-    const int rc = try_alone(s, err);
-    return rc == 0 ? transact(s, SIMBA__MY_LOCK, err) : rc < 0 ? rc : 0;
+    const int rc = try_alone(s, why);
+    return rc == 0 ? transact(s, SIMBA__MY_LOCK, why) : rc < 0 ? rc : 0;
 }
 
 /* --- and again -------------------------------------------------------------------------------------------- */
@@ -268,11 +269,11 @@ static int carry_out(const stretch *s, simba_error *err)
 /* Is there somebody left who waits for it? */
 static bool is_wanted(const stretch *s)
 {
-    const simba__my_conn *conn = &s->batch->conn;
-    if (atomic_load(&conn->over))
+    const simba__my_session *session = &s->batch->session;
+    if (atomic_load(&session->conn.over))
         return false;
-    const int64_t now_ns = conn->host->now(conn->host).ns;
-    for (simba__my_item **at = items_begin(s); at < items_end(s); at++)
+    const int64_t now_ns = session->conn.host->now(session->conn.host).ns;
+    for (simba__sql_item **at = items_begin(s); at < items_end(s); at++)
         if (now_ns < (*at)->ask.deadline.ns)
             return true;
     return false;
@@ -280,7 +281,7 @@ static bool is_wanted(const stretch *s)
 
 static void put_off(const stretch *s)
 {
-    for (simba__my_item **at = items_begin(s); at < items_end(s); at++)
+    for (simba__sql_item **at = items_begin(s); at < items_end(s); at++)
         (*at)->put_off = !(*at)->is_refused;
 }
 
@@ -289,17 +290,6 @@ static void pause_briefly(simba__my_batch *batch, unsigned tries)
     const int64_t most_ns = (int64_t)(tries + 1) * 4 * SIMBA__NS_PER_MS;
     const struct timespec pause = {0, (long)simba__random_range(&batch->seed, SIMBA__NS_PER_MS / 2, most_ns)};
     nanosleep(&pause, NULL);
-}
-
-/* The connection is gone. Doing it again is safe where a grant whose answer was lost is known again; and worth it if it was
- * only that an idle connection had ended, or that the statement was too large. */
-static bool may_put_off(simba__my_conn *conn, bool reused)
-{
-    if (conn->remedy == SIMBA__MY_SHRINK && conn->most_rows > 1) {
-        conn->most_rows /= 2;
-        return true;
-    }
-    return reused && conn->schema.has_nonce && simba__my_error_is_lost(conn->number);
 }
 
 static void settle(stretch s);
@@ -316,10 +306,10 @@ static void settle_skipped(const stretch *s)
 {
     for (size_t i = s->from; i < s->to; i++) {
         const stretch one = {s->batch, i, i + 1};
-        simba_error ignored;
+        simba__sql_failure ignored;
         if (!s->batch->rows[i].skipped)
             continue;
-        if (s->batch->conn.mysql && read_row(&one, &ignored) == 0 && s->batch->rows[i].found)
+        if (s->batch->session.conn.mysql && read_row(&one, &ignored) == 0 && s->batch->rows[i].found)
             put_off(&one);
         else
             settle(one);
@@ -329,50 +319,52 @@ static void settle_skipped(const stretch *s)
 /* Some row is locked by somebody who keeps it for long: first those that are not, in one go, then the others. */
 static void settle_around_locks(const stretch *s)
 {
-    simba_error why = {0};
-    s->batch->conn.remedy = SIMBA__MY_TELL;
+    simba__sql_failure why;
     if (transact(s, SIMBA__MY_LOCK_FREE, &why) == 0) {
         settle_skipped(s);
         return;
     }
-    simba__my_batch_undo(s->batch); /* an old server does not know how, or it is about something else: one by one */
+    simba__my_batch_undo(s->batch,
+                         &why); /* an old server does not know how, or it is about something else: one by one */
     settle_one_by_one(s);
 }
 
 /* After something went wrong. */
 typedef enum course { AGAIN, LATER, ONE_BY_ONE, AROUND_LOCKS, FAIL } course;
 
-static course choose(const stretch *s, int code, unsigned tries, bool reused)
+/* Doing it again after the connection was lost is safe where a grant whose answer was lost is known again. */
+static course choose(const stretch *s, const simba__sql_failure *why, unsigned tries, bool may_put_off)
 {
-    simba__my_conn *conn = &s->batch->conn;
     const bool one = s->to - s->from == 1;
-    if (!conn->mysql)
-        return may_put_off(conn, reused) ? LATER : FAIL;
-    if (conn->remedy == SIMBA__MY_RETRY)
+    if (!s->batch->session.conn.mysql)
+        return may_put_off ? LATER : FAIL;
+    switch (why->remedy) {
+    case SIMBA__SQL_RETRY:
         return tries < DEADLOCKS_MAX ? AGAIN : one ? FAIL : ONE_BY_ONE;
-    if (conn->remedy != SIMBA__MY_SPLIT)
-        return FAIL;
-    if (code == SIMBA_ETIMEDOUT) /* a lock: others may need the connection meanwhile */
+    case SIMBA__SQL_LOCKED: /* others may need the connection meanwhile */
         return one ? LATER : AROUND_LOCKS;
-    return one ? FAIL : ONE_BY_ONE;
+    case SIMBA__SQL_SPLIT:
+        return one ? FAIL : ONE_BY_ONE;
+    default:
+        return FAIL;
+    }
 }
 
 static void settle(stretch s)
 {
-    simba__my_conn *conn = &s.batch->conn;
-    simba_error why = {0};
+    simba__my_session *session = &s.batch->session;
+    simba__sql_failure why = {0};
     for (unsigned tries = 0; is_wanted(&s); tries++) {
-        if (!conn->mysql) {
+        if (!session->conn.mysql) {
             put_off(&s); /* another stretch has lost it */
             return;
         }
-        const bool reused = conn->reused;
-        conn->remedy = SIMBA__MY_TELL;
-        const int code = carry_out(&s, &why);
-        if (code == 0)
+        if (carry_out(&s, &why) == 0)
             return;
-        simba__my_batch_undo(s.batch);
-        switch (choose(&s, code, tries, reused)) {
+        const bool knows_grants = session->schema.has_nonce || why.remedy != SIMBA__SQL_LOST;
+        const bool may_put_off = knows_grants && simba__my_batch_may_put_off(s.batch, &why);
+        simba__my_batch_undo(s.batch, &why);
+        switch (choose(&s, &why, tries, may_put_off)) {
         case AGAIN:
             pause_briefly(s.batch, tries);
             break;
@@ -386,25 +378,25 @@ static void settle(stretch s)
             settle_around_locks(&s);
             return;
         case FAIL:
-            fail_stretch(&s, &why);
+            fail_stretch(&s, &why.error);
             return;
         }
     }
-    if (why.code == 0)
-        simba__error_set(&why, SIMBA_ETIMEDOUT, "mysql %s: no answer in time", conn->options->where);
-    fail_stretch(&s, &why);
+    if (why.error.code == 0)
+        simba__error_set(&why.error, SIMBA_ETIMEDOUT, "mysql %s: no answer in time", session->conn.options->where);
+    fail_stretch(&s, &why.error);
 }
 
 void simba__my_batch_write(simba__my_batch *batch)
 {
-    simba_error why = {0};
+    simba__sql_failure why;
     simba__my_batch_arrange(batch);
     const stretch all = {batch, 0, batch->row_count};
-    if (simba__my_conn_ready(&batch->conn, false, &why) < 0) {
-        fail_stretch(&all, &why);
+    if (simba__my_session_ready(&batch->session, false, &why) < 0) {
+        fail_stretch(&all, &why.error);
         return;
     }
     refuse_oversized(&all);
     settle(all);
-    batch->conn.reused = batch->conn.mysql != NULL;
+    batch->session.reused = batch->session.conn.mysql != NULL;
 }

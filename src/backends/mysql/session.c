@@ -1,0 +1,189 @@
+/* See session.h. */
+#include "backends/mysql/session.h"
+
+#include <errmsg.h>
+#include <string.h>
+
+#include "backends/mysql/connect.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+#define FIRST_PAUSE_NS (20 * SIMBA__NS_PER_MS)
+#define LONGEST_PAUSE_NS (500 * SIMBA__NS_PER_MS)
+enum { ROW_BYTES = 512 }; /* the most that a row takes in a packet: name, id, numbers */
+
+static const char settings_sql[] =
+    "set sql_mode = 'STRICT_ALL_TABLES', autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, "
+    "lock_wait_timeout = 1, sql_select_limit = 18446744073709551615"
+    "/*M!100300 , idle_transaction_timeout = 2 */ /*!50700 , wait_timeout = 60 */";
+static const char isolation_sql[] = "set session transaction isolation level repeatable read";
+
+void simba__my_session_init(simba__my_session *session, simba_host *host, const simba__my_options *options)
+{
+    simba__my_conn_init(&session->conn, host, options);
+    session->most_rows = SIMBA__MY_ROWS_MAX;
+}
+
+void simba__my_session_fini(simba__my_session *session)
+{
+    simba__my_session_end(session);
+    simba__my_conn_fini(&session->conn);
+    simba__free(session->binds);
+}
+
+void simba__my_session_end(simba__my_session *session)
+{
+    simba__my_conn_end(&session->conn);
+    /* After it: a statement without a connection is closed without a word to the server. */
+    for (size_t which = 0; which < SIMBA__MY_STATEMENTS; which++)
+        for (size_t size = 0; size < SIMBA__MY_SIZES; size++)
+            if (session->statements[which][size]) {
+                mysql_stmt_close(session->statements[which][size]);
+                session->statements[which][size] = NULL;
+            }
+    session->reused = false;
+}
+
+/* --- getting ready ------------------------------------------------------------------------------------ */
+
+static int connect_and_set_up(simba__my_conn *conn, simba__sql_failure *why)
+{
+    simba__my_conn_allow_ms(conn, conn->options->connect_timeout_ms);
+    int rc = simba__my_connect(conn, why);
+    simba__my_conn_allow_ms(conn, conn->options->timeout_s * INT64_C(1000));
+    if (rc == 0 && !simba__my_conn_show(conn, (int)mysql_get_socket(conn->mysql)))
+        rc = simba__my_conn_fail(conn, CR_SERVER_LOST, "interrupted", why);
+    if (rc == 0)
+        rc = simba__my_conn_say(conn, settings_sql, why);
+    return rc < 0 ? rc : simba__my_conn_say(conn, isolation_sql, why);
+}
+
+static int look_at_table(simba__my_session *session, simba__sql_failure *why)
+{
+    const int rc = session->conn.options->create ? simba__my_schema_prepare(&session->conn, &session->schema, why)
+                                                 : simba__my_schema_look(&session->conn, &session->schema, why);
+    if (rc < 0)
+        return rc;
+    const uint64_t fits = session->schema.max_packet / ROW_BYTES;
+    while (session->most_rows > 1 && session->most_rows > fits)
+        session->most_rows /= 2;
+    return 0;
+}
+
+/* Many requests may come while there is no server: they do not all try. */
+static void note_failure(simba__my_session *session, const simba__sql_failure *why)
+{
+    simba_host *host = session->conn.host;
+    const int64_t pause_ns = FIRST_PAUSE_NS << (session->failures < 5 ? session->failures : 5);
+    session->failures++;
+    session->refusal = *why;
+    session->not_before =
+        (simba_local){host->now(host).ns + (pause_ns < LONGEST_PAUSE_NS ? pause_ns : LONGEST_PAUSE_NS)};
+}
+
+static int open_session(simba__my_session *session, simba__sql_failure *why)
+{
+    simba_host *host = session->conn.host;
+    if (session->failures > 0 && host->now(host).ns < session->not_before.ns) {
+        *why = session->refusal;
+        return why->error.code;
+    }
+    int rc = connect_and_set_up(&session->conn, why);
+    if (rc == 0)
+        rc = look_at_table(session, why);
+    if (rc < 0)
+        simba__my_session_end(session);
+    simba__my_conn_opened(&session->conn, rc == 0);
+    if (rc < 0)
+        note_failure(session, why);
+    else
+        session->failures = 0;
+    return rc;
+}
+
+int simba__my_session_ready(simba__my_session *session, bool bare, simba__sql_failure *why)
+{
+    int rc = session->conn.mysql ? 0 : open_session(session, why);
+    if (rc < 0 || bare)
+        return rc;
+    rc = simba__my_schema_check(&session->schema, session->conn.options, why);
+    if (rc < 0)
+        simba__my_session_end(session); /* the next one looks anew */
+    return rc;
+}
+
+/* --- statements --------------------------------------------------------------------------------------- */
+
+static int fail_statement(simba__my_session *session, MYSQL_STMT *statement, simba__sql_failure *why)
+{
+    /* What goes wrong between the rows of a result is known to the connection alone. */
+    if (mysql_stmt_errno(statement) == 0)
+        return simba__my_conn_fail_latest(&session->conn, why);
+    return simba__my_conn_fail(&session->conn, mysql_stmt_errno(statement), mysql_stmt_error(statement), why);
+}
+
+MYSQL_BIND *simba__my_session_binds(simba__my_session *session, size_t count)
+{
+    if (count > session->bind_capacity) {
+        MYSQL_BIND *binds = simba__realloc(session->binds, count * sizeof *binds);
+        if (!binds)
+            return NULL;
+        session->binds = binds;
+        session->bind_capacity = count;
+    }
+    memset(session->binds, 0, count * sizeof *session->binds);
+    return session->binds;
+}
+
+static int prepare(simba__my_session *session, simba__my_statement which, size_t size, simba__sql_failure *why)
+{
+    char *text = simba__my_statement_text(which, size, session->conn.options->table, session->schema.has_nonce);
+    MYSQL_STMT *statement = text ? mysql_stmt_init(session->conn.mysql) : NULL;
+    if (!statement) {
+        simba__free(text);
+        return simba__my_out_of_memory(why);
+    }
+    int rc = mysql_stmt_prepare(statement, text, strlen(text)) == 0 ? 0 : fail_statement(session, statement, why);
+    simba__free(text);
+    if (rc == 0 && simba__my_statement_has_result(which)) {
+        MYSQL_BIND binds[SIMBA__MY_COLUMNS];
+        simba__my_columns_bind(&session->columns, binds);
+        if (mysql_stmt_bind_result(statement, binds) != 0)
+            rc = fail_statement(session, statement, why);
+    }
+    if (rc < 0)
+        mysql_stmt_close(statement);
+    else
+        session->statements[which][size] = statement;
+    return rc;
+}
+
+int simba__my_session_execute(simba__my_session *session, simba__my_statement which, size_t size,
+                              MYSQL_STMT **ret_statement, simba__sql_failure *why)
+{
+    if (!session->statements[which][size]) {
+        const int rc = prepare(session, which, size, why);
+        if (rc < 0)
+            return rc;
+    }
+    MYSQL_STMT *statement = session->statements[which][size];
+    if (session->binds && mysql_stmt_param_count(statement) > 0 &&
+        mysql_stmt_bind_param(statement, session->binds) != 0)
+        return fail_statement(session, statement, why);
+    if (mysql_stmt_execute(statement) != 0)
+        return fail_statement(session, statement, why);
+    *ret_statement = statement;
+    return 0;
+}
+
+int simba__my_session_fetch(simba__my_session *session, MYSQL_STMT *statement, simba__sql_failure *why)
+{
+    const int rc = mysql_stmt_fetch(statement);
+    if (rc == 0 || rc == MYSQL_DATA_TRUNCATED) /* see is_cut */
+        return 1;
+    if (rc == MYSQL_NO_DATA) {
+        mysql_stmt_free_result(statement);
+        return 0;
+    }
+    return fail_statement(session, statement, why);
+}

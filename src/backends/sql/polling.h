@@ -1,0 +1,72 @@
+/* Which rows this client polls, when, and what is news about them.
+ *
+ * Where the server does not push, one query reads all mutexes that somebody here waits for, again and again. How soon again
+ * depends on how long nothing has happened to a mutex: it stands on a rung of a ladder, from a poll every 40 ms up to one
+ * every 900 ms, and climbs by one rung after twelve polls that brought nothing: to 80 ms after half a second, to 160 ms
+ * after more than one, to 900 ms after some thirteen. A change brings it down again, all the way if the wait is young, less
+ * far each time that somebody else was faster: where many wait in many processes, each may poll seldom, because somebody
+ * always polls. Mutexes of several rungs share a query where that suits.
+ *
+ * What is news is judged by the version of the row, against the latest that anybody here was told. Two answers may overtake
+ * each other on two connections: an older version is not news if its job began before the newer one was told.
+ *
+ * Pure: the time comes from the caller, who also sends the query and pushes the news. */
+#ifndef SIMBA_BACKENDS_SQL_POLLING_H
+#define SIMBA_BACKENDS_SQL_POLLING_H
+
+#include <simba/backend.h>
+
+#include "util/table.h"
+
+enum { SIMBA__SQL_RUNGS = 6 };
+
+/* One mutex that is polled. */
+typedef struct simba__sql_polled simba__sql_polled;
+struct simba__sql_polled {
+    simba__node node;
+    simba__sql_polled *rung_next, **rung_link;
+    simba_topic *topic;
+    struct simba__sql_item *poll; /* the caller's: the poll that is under way */
+    unsigned rung, polls, lost;
+    bool told; /* what follows has been told */
+    bool is_free;
+    uint64_t version;
+    uint64_t owner_hash;
+    int64_t transition_at_ms;
+    uint64_t told_at; /* on the clock of simba__sql_polling */
+};
+
+typedef struct simba__sql_polling {
+    simba__table mutexes;
+    simba__sql_polled *rungs[SIMBA__SQL_RUNGS];
+    size_t counts[SIMBA__SQL_RUNGS];
+    simba_local due[SIMBA__SQL_RUNGS]; /* of the rungs that are not empty */
+    uint64_t clock;                    /* counts jobs that begin and answers that are told */
+    uint64_t seed;
+} simba__sql_polling;
+
+void simba__sql_polling_init(simba__sql_polling *polling, uint64_t seed);
+void simba__sql_polling_fini(simba__sql_polling *polling);
+
+/* The mutex is due at once. NULL: out of memory. */
+simba__sql_polled *simba__sql_polling_add(simba__sql_polling *polling, simba_topic *topic, simba_local now);
+void simba__sql_polling_remove(simba__sql_polling *polling, simba__sql_polled *polled);
+simba__sql_polled *simba__sql_polling_find(const simba__sql_polling *polling, const char *mutex);
+
+/* When the next poll is due; INT64_MAX: there is nothing to poll. */
+simba_local simba__sql_polling_due(const simba__sql_polling *polling);
+/* How many mutexes a poll now has. */
+size_t simba__sql_polling_count(const simba__sql_polling *polling, simba_local now);
+/* Call `each` for all of them, and settle when they are due next. */
+void simba__sql_polling_take(simba__sql_polling *polling, simba_local now,
+                             void (*each)(void *user, simba__sql_polled *polled), void *user);
+
+/* A job begins: the moment for `began` below. */
+uint64_t simba__sql_polling_begin(simba__sql_polling *polling);
+/* A poll has come back. */
+void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled *polled, simba_local now);
+/* A job that began at `began` read this version of the row. True: that is news, to be pushed. */
+bool simba__sql_polled_read(simba__sql_polling *polling, simba__sql_polled *polled, const simba_reply *reply,
+                            uint64_t version, uint64_t began, simba_local now, simba_push *ret_push);
+
+#endif

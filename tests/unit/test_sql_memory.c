@@ -1,0 +1,191 @@
+/* What a client remembers of rows, so that a server which has forgotten does not make it contradict itself: without any
+ * server. */
+#include <stdio.h>
+
+#include "lib/cm.h"
+
+#include "backends/sql/memory.h"
+#include "util/clock.h"
+
+enum { TTL_MS = 10000, TRANSITION_MS = 6000 };
+
+static simba__sql_memory memory;
+
+static int setup(void **state)
+{
+    (void)state;
+    memory = (simba__sql_memory){0};
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    simba__sql_memory_fini(&memory);
+    return 0;
+}
+
+static simba_local at(int64_t ms)
+{
+    return (simba_local){ms * SIMBA__NS_PER_MS};
+}
+
+static void saw(uint64_t version)
+{
+    simba__sql_memory_saw(&memory, "m", version, at(0));
+}
+
+/* A request about "m" was answered, which had been sent at that time. */
+static void answered(simba_op op, uint64_t nonce, simba_outcome outcome, int64_t since_ms)
+{
+    const simba_request request = {.op = op,
+                                   .mutex = "m",
+                                   .nonce = nonce,
+                                   .ttl_ms = TTL_MS,
+                                   .transition_ms = TRANSITION_MS,
+                                   .reply = {.outcome = outcome}};
+    simba__sql_memory_answered(&memory, &request, at(since_ms));
+}
+
+/* May the contender of nonce 2 not have it, because nonce 1 of this client does? */
+static bool is_guarded(int64_t now_ms)
+{
+    return simba__sql_memory_is_held(&memory, "m", 2, at(now_ms));
+}
+
+/* --- tokens --------------------------------------------------------------------------------------------- */
+
+/* A promoted replica that is behind shows a smaller version: new tokens stay above the greatest that was seen. */
+static void test_floor_survives_a_row_that_is_behind(void **state)
+{
+    (void)state;
+    assert_int_equal(simba__sql_memory_floor(&memory, "m"), 0);
+    saw(7);
+    saw(9);
+    saw(4);
+    assert_int_equal(simba__sql_memory_floor(&memory, "m"), 9);
+    assert_int_equal(simba__sql_memory_floor(&memory, "other"), 0);
+}
+
+/* --- grants --------------------------------------------------------------------------------------------- */
+
+/* Whatever the row says after a fail-over: until the lease has ended by our own clock it is held, but not from its holder. */
+static void test_grant_lasts_by_our_own_clock(void **state)
+{
+    (void)state;
+    saw(1);
+    answered(SIMBA_OP_ACQUIRE, 1, SIMBA_MINE, 1000);
+    assert_true(is_guarded(1000));
+    assert_true(is_guarded(1000 + TTL_MS + TRANSITION_MS - 1));
+    assert_false(is_guarded(1000 + TTL_MS + TRANSITION_MS));
+    assert_false(simba__sql_memory_is_held(&memory, "m", 1, at(1001)));
+    assert_int_equal(simba__sql_memory_holder(&memory, "m"), 1);
+}
+
+/* Renewing extends it; an acquire that was refused does not. */
+static void test_renewal_extends(void **state)
+{
+    (void)state;
+    saw(1);
+    answered(SIMBA_OP_ACQUIRE, 1, SIMBA_MINE, 0);
+    answered(SIMBA_OP_ACQUIRE, 2, SIMBA_NOT_MINE, 4000);
+    assert_false(is_guarded(TTL_MS + TRANSITION_MS));
+    answered(SIMBA_OP_RENEW, 1, SIMBA_MINE, 5000);
+    assert_true(is_guarded(TTL_MS + TRANSITION_MS));
+    assert_false(is_guarded(5000 + TTL_MS + TRANSITION_MS));
+}
+
+/* It ends when its holder is about to release, is told that it has lost it, or when somebody forces it away. */
+static void test_grant_ends(void **state)
+{
+    (void)state;
+    saw(1);
+    answered(SIMBA_OP_ACQUIRE, 1, SIMBA_MINE, 0);
+    simba__sql_memory_releasing(&memory, "m", 2); /* not the holder */
+    assert_true(is_guarded(1));
+    simba__sql_memory_releasing(&memory, "m", 1);
+    assert_false(is_guarded(1));
+
+    answered(SIMBA_OP_ACQUIRE, 1, SIMBA_MINE, 0);
+    answered(SIMBA_OP_RENEW, 1, SIMBA_NOT_MINE, 1);
+    assert_false(is_guarded(1));
+
+    answered(SIMBA_OP_ACQUIRE, 1, SIMBA_MINE, 0);
+    answered(SIMBA_OP_FORCE_RELEASE, 0, SIMBA_MINE, 1);
+    assert_false(is_guarded(1));
+}
+
+/* --- lanes ---------------------------------------------------------------------------------------------- */
+
+/* One lane works on a mutex at a time, on as many requests as it has; others may when the last one is finished. */
+static void test_one_lane_at_a_time(void **state)
+{
+    (void)state;
+    assert_true(simba__sql_memory_begin(&memory, "m", 1, at(0)));
+    assert_true(simba__sql_memory_begin(&memory, "m", 1, at(0)));
+    assert_false(simba__sql_memory_begin(&memory, "m", 2, at(0)));
+    assert_true(simba__sql_memory_begin(&memory, "other", 2, at(0)));
+    simba__sql_memory_finish(&memory, "m", 1);
+    simba__sql_memory_finish(&memory, "m", 2); /* which has not begun */
+    assert_false(simba__sql_memory_begin(&memory, "m", 2, at(0)));
+    simba__sql_memory_finish(&memory, "m", 1);
+    assert_true(simba__sql_memory_begin(&memory, "m", 2, at(0)));
+}
+
+/* --- how much it remembers ------------------------------------------------------------------------------ */
+
+static void saw_many(int from, int to, int64_t now_ms)
+{
+    for (int i = from; i < to; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "mutex-%d", i);
+        simba__sql_memory_saw(&memory, name, 1, at(now_ms));
+    }
+}
+
+/* The one that was used least recently is forgotten, but not while it is held or worked on. */
+static void test_forgets_the_oldest(void **state)
+{
+    (void)state;
+    saw_many(0, SIMBA__SQL_ENTRIES_MAX, 0);
+    simba__sql_memory_saw(&memory, "mutex-0", 2, at(0)); /* used again */
+    saw_many(SIMBA__SQL_ENTRIES_MAX, SIMBA__SQL_ENTRIES_MAX + 1, 0);
+    assert_int_equal(simba__sql_memory_floor(&memory, "mutex-0"), 2);
+    assert_int_equal(simba__sql_memory_floor(&memory, "mutex-1"), 0);
+    assert_int_equal(memory.entries.count, SIMBA__SQL_ENTRIES_MAX);
+}
+
+static void test_does_not_forget_what_is_held(void **state)
+{
+    (void)state;
+    saw(5);
+    answered(SIMBA_OP_ACQUIRE, 1, SIMBA_MINE, 0);
+    saw_many(0, SIMBA__SQL_ENTRIES_MAX, 1);
+    assert_int_equal(simba__sql_memory_floor(&memory, "m"), 5);
+    assert_true(is_guarded(1));
+    saw_many(SIMBA__SQL_ENTRIES_MAX, SIMBA__SQL_ENTRIES_MAX + 1, TTL_MS + TRANSITION_MS);
+    assert_int_equal(simba__sql_memory_floor(&memory, "m"), 0);
+}
+
+static void test_does_not_forget_what_is_worked_on(void **state)
+{
+    (void)state;
+    assert_true(simba__sql_memory_begin(&memory, "m", 1, at(0)));
+    saw_many(0, SIMBA__SQL_ENTRIES_MAX + 1, 0);
+    assert_false(simba__sql_memory_begin(&memory, "m", 2, at(0)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_floor_survives_a_row_that_is_behind, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_grant_lasts_by_our_own_clock, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_renewal_extends, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_grant_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_one_lane_at_a_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_forgets_the_oldest, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_does_not_forget_what_is_held, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_does_not_forget_what_is_worked_on, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

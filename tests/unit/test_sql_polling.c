@@ -1,0 +1,187 @@
+/* When a client polls the rows that somebody waits for, and what is news about them: without any server. */
+#include <string.h>
+
+#include "lib/cm.h"
+
+#include "backends/sql/polling.h"
+#include "util/clock.h"
+
+static simba__sql_polling polling;
+static simba_topic topic = {.mutex = "m"}, other = {.mutex = "other"};
+static simba__sql_polled *polled;
+static simba_push push;
+
+static simba_local at(int64_t ms)
+{
+    return (simba_local){ms * SIMBA__NS_PER_MS};
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    simba__sql_polling_init(&polling, 4711);
+    polled = simba__sql_polling_add(&polling, &topic, at(0));
+    return polled ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    simba__sql_polling_fini(&polling);
+    return 0;
+}
+
+/* A row that is free: an empty id. */
+static simba_reply row(const char *id, uint64_t token, int64_t until_ms)
+{
+    simba_reply reply = {.owner = {.token = token, .transition_at_ms = until_ms}, .now_ms = 1};
+    strcpy(reply.owner.id, id);
+    return reply;
+}
+
+/* Read by a job that began at that moment. */
+static bool is_news_since(uint64_t began, uint64_t version, simba_reply reply)
+{
+    return simba__sql_polled_read(&polling, polled, &reply, version, began, at(0), &push);
+}
+
+/* Read by a job that began and ended just now. */
+static bool is_news(uint64_t version, simba_reply reply)
+{
+    return is_news_since(simba__sql_polling_begin(&polling), version, reply);
+}
+
+static void count_one(void *user, simba__sql_polled *taken)
+{
+    (void)taken;
+    ++*(size_t *)user;
+}
+
+/* Poll when it is due, with nothing new: how long until the next one. */
+static int64_t poll_at(simba_local now)
+{
+    size_t taken = 0;
+    simba__sql_polling_take(&polling, now, count_one, &taken);
+    assert_int_equal(taken, 1);
+    simba__sql_polled_came_back(&polling, polled, now);
+    return (simba__sql_polling_due(&polling).ns - now.ns) / SIMBA__NS_PER_MS;
+}
+
+/* --- when ------------------------------------------------------------------------------------------------ */
+
+static void test_new_one_is_due_at_once(void **state)
+{
+    (void)state;
+    assert_int_equal(simba__sql_polling_due(&polling).ns, 0);
+    assert_int_equal(simba__sql_polling_count(&polling, at(0)), 1);
+    simba__sql_polling_remove(&polling, polled);
+    assert_int_equal(simba__sql_polling_due(&polling).ns, INT64_MAX);
+    assert_null(simba__sql_polling_find(&polling, "m"));
+}
+
+/* The longer nothing happens, the more seldom it is polled: from 40 ms to 900 ms, less a quarter at random at most. */
+static void test_climbs_the_ladder(void **state)
+{
+    (void)state;
+    static const int64_t rung_ms[] = {40, 80, 160, 320, 640, 900, 900};
+    simba_local now = at(0);
+    for (size_t rung = 0; rung < sizeof rung_ms / sizeof *rung_ms; rung++)
+        for (int i = 0; i < 12; i++) {
+            const int64_t expected_ms = rung_ms[i < 11 || rung == 6 ? rung : rung + 1];
+            assert_in_range(poll_at(now), expected_ms * 3 / 4 - 1, expected_ms);
+            now = simba__sql_polling_due(&polling);
+        }
+    assert_true(now.ns > at(13000).ns);
+}
+
+/* A change brings it down; each time that somebody else was faster, less far. */
+static void test_change_brings_it_down(void **state)
+{
+    (void)state;
+    assert_true(is_news(1, row("you", 1, 100)));
+    for (int i = 0; i < 6 * 12; i++)
+        poll_at(simba__sql_polling_due(&polling));
+    assert_int_equal(polled->rung, 5);
+    assert_true(is_news(2, row("", 0, 0)));
+    assert_int_equal(polled->rung, 0);
+    assert_true(is_news(3, row("they", 3, 100)));
+    assert_int_equal(polled->rung, 1);
+    for (uint64_t version = 4; version < 20; version++)
+        is_news(version, version % 2 ? row("they", version, 100) : row("", 0, 0));
+    assert_int_equal(polled->rung, 3);
+}
+
+/* What would be due before long comes along in the same query. */
+static void test_rungs_share_a_query(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i++)
+        poll_at(simba__sql_polling_due(&polling)); /* "m" is on the rung of 80 ms now */
+    simba_local now = simba__sql_polling_due(&polling);
+    assert_non_null(simba__sql_polling_add(&polling, &other, (simba_local){now.ns - 1}));
+    assert_int_equal(simba__sql_polling_count(&polling, (simba_local){now.ns - 1}), 2);
+}
+
+/* --- news ------------------------------------------------------------------------------------------------ */
+
+static void test_same_state_is_no_news(void **state)
+{
+    (void)state;
+    assert_true(is_news(1, row("you", 1, 100)));
+    assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
+    assert_false(is_news(1, row("you", 1, 100)));
+    assert_true(is_news(1, row("you", 1, 200))); /* renewed */
+    assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
+    assert_int_equal(push.owner.transition_at_ms, 200);
+    assert_true(is_news(1, row("", 0, 0))); /* the lease has run out, the row is as it was */
+    assert_int_equal(push.kind, SIMBA_PUSH_RELEASED);
+    assert_false(is_news(1, row("", 0, 0)));
+}
+
+/* Two answers overtake each other on two connections: of the older one nothing is told. */
+static void test_overtaken_answer_is_no_news(void **state)
+{
+    (void)state;
+    const uint64_t early = simba__sql_polling_begin(&polling);
+    assert_true(is_news(2, row("", 0, 0)));
+    assert_false(is_news_since(early, 1, row("you", 1, 100)));
+}
+
+/* A promoted replica that is behind: a job that began after the newer version was told reads an older one, and that is how
+ * the row is now. */
+static void test_row_that_is_behind_is_news(void **state)
+{
+    (void)state;
+    assert_true(is_news(7, row("", 0, 0)));
+    assert_true(is_news(4, row("you", 4, 100)));
+    assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
+    assert_int_equal(push.owner.token, 4);
+}
+
+/* A JVM contender's grants have no token: its renewal is told as one, another owner has everybody ask. */
+static void test_grants_without_a_token(void **state)
+{
+    (void)state;
+    assert_true(is_news(1, row("jvm", 0, 100)));
+    assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
+    assert_true(is_news(2, row("jvm", 0, 200)));
+    assert_int_equal(push.kind, SIMBA_PUSH_ACQUIRED);
+    assert_int_equal(polled->rung, 0);
+    assert_true(is_news(3, row("jvm2", 0, 300)));
+    assert_int_equal(push.kind, SIMBA_PUSH_CHANGED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_new_one_is_due_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_climbs_the_ladder, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_change_brings_it_down, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rungs_share_a_query, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_same_state_is_no_news, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_overtaken_answer_is_no_news, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_row_that_is_behind_is_news, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_grants_without_a_token, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
