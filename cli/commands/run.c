@@ -13,6 +13,7 @@
 #include "cli.h"
 
 #define COMMAND "run"
+#define CANCEL_AGAIN_MS 10
 #define ONE_ANSWER_MS 4000 /* so long may a store take that is asked once */
 
 typedef struct run_wish {
@@ -88,12 +89,14 @@ static int acquire(waiting *w, const cli_signals *signals)
             patience_ms = say_what_for(w);
             continue;
         }
-        if (ended_by == 0)
-            ended_by = listen_while_waiting(signals);
-        if (ended_by != 0) {
-            simba_locker_cancel(w->locker);
+        ended_by = listen_while_waiting(signals);
+        if (ended_by != 0)
             break;
-        }
+    }
+    /* The thread may not have come to waiting yet, and then there is nothing to cancel. */
+    while (ended_by != 0 && poll(fds, 1, 0) == 0) {
+        simba_locker_cancel(w->locker);
+        poll(fds, 1, CANCEL_AGAIN_MS);
     }
     cli_show_warnings(false);
     pthread_join(thread, NULL);

@@ -1,6 +1,7 @@
 /* Opening and closing a client: the one place that knows in which order its parts come to life and end. */
 #include "runtime/client.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,15 @@ static int check_options(const simba_client_options *options, simba_error *err)
     return 0;
 }
 
+static int folders_failed(const char *path, int number, simba_error *err)
+{
+    char text[128];
+    const bool refused = number == EACCES || number == EPERM || number == EROFS;
+    return simba__fail(err, refused ? SIMBA_EPERM : SIMBA_ESYSTEM,
+                       "the folders of the embedded store, %s, cannot be made: %s", path,
+                       strerror_r(number, text, sizeof text));
+}
+
 /* The embedded store of this user. */
 static int default_url(char *out, size_t size, simba_error *err)
 {
@@ -131,8 +141,8 @@ static int default_url(char *out, size_t size, simba_error *err)
                            "should be");
     if ((size_t)length >= sizeof path || !simba__url_of_path("sqlite", path, out, size))
         return simba__fail(err, SIMBA_EURL, "the path of the embedded store is too long");
-    (void)simba__folders_make(path); /* if that fails, the store says which one is missing */
-    return 0;
+    const int number = simba__folders_make(path);
+    return number == 0 ? 0 : folders_failed(path, number, err);
 }
 
 static int parse_url(simba_client *client, const char *text, simba_error *err)

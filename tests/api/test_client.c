@@ -171,7 +171,11 @@ static void default_store(void **state)
     snprintf(file, sizeof file, "%s/simba/simba.db", odd);
     assert_int_equal(0, access(file, F_OK));
 #endif
+    /* A home that this user may not write to is a matter of rights. */
     assert_int_equal(0, nftw(home, remove_entry, 8, FTW_DEPTH | FTW_PHYS));
+    assert_int_equal(0, mkdir(home, 0555));
+    assert_int_equal(-SIMBA_EPERM, open_default(NULL, home, NULL));
+    assert_int_equal(0, rmdir(home));
 }
 
 /* Many clients share a store by its name; another name is another store. */
