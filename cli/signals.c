@@ -2,12 +2,21 @@
 #include "signals.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "cli.h"
+
 static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
 
-int signals_open(cli_signals *ret_signals)
+static int refused(const char *command)
+{
+    cli_say(command, "signals cannot be listened to: %s.", strerror(errno));
+    return CLI_SYSTEM;
+}
+
+int signals_open(const char *command, cli_signals *ret_signals)
 {
     cli_signals signals;
     sigset_t ours;
@@ -20,19 +29,13 @@ int signals_open(cli_signals *ret_signals)
     /* The terminal is handed to and fro from the background, which is no reason to be stopped. */
     sigaddset(&ours, SIGTTOU);
     if (sigprocmask(SIG_BLOCK, &ours, &signals.original) < 0)
-        return -errno;
+        return refused(command);
     sigdelset(&ours, SIGTTOU);
     signals.fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals.fd < 0)
-        return -errno;
+        return refused(command);
     *ret_signals = signals;
-    return 0;
-}
-
-void signals_close(cli_signals *signals)
-{
-    close(signals->fd);
-    signals->fd = -1;
+    return CLI_GO;
 }
 
 int signals_read(const cli_signals *signals)

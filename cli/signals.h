@@ -1,5 +1,5 @@
-/* Signals as something to read. All that concern a command are blocked before the library makes its threads, and are
- * read from one descriptor by the one thread that knows what to do with them. What was ignored when we were started
+/* Signals as something to read. All that concern a command are blocked, and are read from one descriptor by the one thread that
+ * knows what to do with them. Until then, while a store is opened, which may take long, they do what they do to any process. What was ignored when we were started
  * (nohup, a shell's background job) stays ignored, for us and for the command. */
 #ifndef SIMBA_CLI_SIGNALS_H
 #define SIMBA_CLI_SIGNALS_H
@@ -12,9 +12,9 @@ typedef struct cli_signals {
     sigset_t original; /* the mask to give back to a command */
 } cli_signals;
 
-/* Before any thread is made. Returns 0 or a negative errno. */
-int signals_open(cli_signals *ret_signals);
-void signals_close(cli_signals *signals);
+/* Before any thread is made but those of the library, which take no signals. Returns CLI_GO, or an exit code after having said
+ * what is wrong. */
+int signals_open(const char *command, cli_signals *ret_signals);
 
 /* The next signal that waits, or 0. */
 int signals_read(const cli_signals *signals);

@@ -280,24 +280,21 @@ static int open_and_run(elect *e, cli_globals *globals)
     const int written = check_status_file(e);
     if (written != CLI_GO)
         return written;
-    if (signals_open(&e->signals) < 0) {
-        cli_say(COMMAND, "signals cannot be listened to.");
-        return CLI_SYSTEM;
-    }
     globals->dispatch = SIMBA_DISPATCH_FD;
     int code = cli_open(COMMAND, globals, &e->client);
-    if (code == CLI_GO) {
+    if (code != CLI_GO)
+        return leave(e, code);
+    code = signals_open(COMMAND, &e->signals);
+    if (code == CLI_GO)
         code = child_times_choose(COMMAND, e->client, e->grace_ms, &e->times);
-        if (code == CLI_GO) {
-            child_times_await(e->client, e->mutex, &e->signals, -1, &asking);
-            code = child_times_choose(COMMAND, e->client, e->grace_ms, &e->times);
-        }
-        if (code == CLI_GO)
-            code = contend(e, globals->id);
-        code = cli_close(e->client, leave(e, code));
-        simba_observer_free(asking);
+    if (code == CLI_GO) {
+        child_times_await(e->client, e->mutex, &e->signals, -1, &asking);
+        code = child_times_choose(COMMAND, e->client, e->grace_ms, &e->times);
     }
-    signals_close(&e->signals);
+    if (code == CLI_GO)
+        code = contend(e, globals->id);
+    code = cli_close(e->client, leave(e, code));
+    simba_observer_free(asking);
     return code;
 }
 

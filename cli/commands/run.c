@@ -230,16 +230,13 @@ static int run(const run_wish *wish, cli_globals *globals)
     const int guarded = child_check(COMMAND);
     if (guarded != CLI_GO)
         return guarded;
-    const int blocked = signals_open(&signals);
-    if (blocked < 0) {
-        cli_say(COMMAND, "signals cannot be listened to: %s.", strerror(-blocked));
-        return CLI_SYSTEM;
-    }
     int code = cli_open(COMMAND, globals, &client);
+    if (code != CLI_GO)
+        return code;
+    code = signals_open(COMMAND, &signals);
     if (code == CLI_GO)
-        code = cli_close(client, run_with(wish, client, &signals));
-    signals_close(&signals);
-    return code;
+        code = run_with(wish, client, &signals);
+    return cli_close(client, code);
 }
 
 int cmd_run(cli_globals *globals, int argc, char **argv)

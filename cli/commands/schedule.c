@@ -176,24 +176,21 @@ static int open_and_run(schedule *s, cli_globals *globals)
     const int guarded = child_check(COMMAND);
     if (guarded != CLI_GO)
         return guarded;
-    if (signals_open(&s->signals) < 0) {
-        cli_say(COMMAND, "signals cannot be listened to.");
-        return CLI_SYSTEM;
-    }
     globals->dispatch = SIMBA_DISPATCH_FD;
     int code = cli_open(COMMAND, globals, &s->client);
-    if (code == CLI_GO) {
+    if (code != CLI_GO)
+        return code;
+    code = signals_open(COMMAND, &s->signals);
+    if (code == CLI_GO)
         code = child_times_choose(COMMAND, s->client, s->grace_ms, &s->times);
-        if (code == CLI_GO) {
-            child_times_await(s->client, s->mutex, &s->signals, -1, &asking);
-            code = child_times_choose(COMMAND, s->client, s->grace_ms, &s->times);
-        }
-        if (code == CLI_GO)
-            code = contend(s, globals->id);
-        code = cli_close(s->client, code);
-        simba_observer_free(asking);
+    if (code == CLI_GO) {
+        child_times_await(s->client, s->mutex, &s->signals, -1, &asking);
+        code = child_times_choose(COMMAND, s->client, s->grace_ms, &s->times);
     }
-    signals_close(&s->signals);
+    if (code == CLI_GO)
+        code = contend(s, globals->id);
+    code = cli_close(s->client, code);
+    simba_observer_free(asking);
     return code;
 }
 

@@ -123,15 +123,13 @@ static int watch(cli_globals *globals, watcher *w, char **mutexes, size_t count)
     cli_signals signals;
     simba_client *client = NULL;
     simba_error error = {0, ""};
-    const int blocked = signals_open(&signals);
-    if (blocked < 0) {
-        cli_say(COMMAND, "signals cannot be listened to: %s.", strerror(-blocked));
-        return CLI_SYSTEM;
-    }
     globals->dispatch = SIMBA_DISPATCH_FD;
     int code = cli_open(COMMAND, globals, &client);
     if (code != CLI_GO)
         return code;
+    code = signals_open(COMMAND, &signals);
+    if (code != CLI_GO)
+        return cli_close(client, code);
     simba_observer **observers = calloc(count, sizeof *observers);
     if (observers == NULL)
         error.code = SIMBA_ENOMEM;
@@ -141,9 +139,7 @@ static int watch(cli_globals *globals, watcher *w, char **mutexes, size_t count)
     for (size_t i = 0; observers != NULL && i < count; i++)
         simba_observer_free(observers[i]);
     free(observers);
-    code = cli_close(client, code);
-    signals_close(&signals);
-    return code;
+    return cli_close(client, code);
 }
 
 int cmd_watch(cli_globals *globals, int argc, char **argv)

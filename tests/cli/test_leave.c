@@ -151,9 +151,43 @@ static void a_list_can_be_interrupted(void **state)
     }
 }
 
+static bool has_open(pid_t pid, const char *path)
+{
+    for (int fd = 3; fd < 32; fd++) {
+        char link[64];
+        char target[400] = "";
+        snprintf(link, sizeof link, "/proc/%d/fd/%d", (int)pid, fd);
+        if (readlink(link, target, sizeof target - 1) > 0 && strcmp(target, path) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Opening a file that somebody else has locked takes long, and can be interrupted. */
+static void opening_can_be_interrupted(void **state)
+{
+    (void)state;
+    static const char *const commands[][6] = {
+        {"run", "m", "--", "true"}, {"elect", "m"}, {"schedule", "--every=1s", "m", "--", "true"}, {"watch", "m"}};
+    const struct timespec pause = {0, 2000000};
+    const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
+    await_file(in_dir("frozen"));
+    for (size_t i = 0; i < COUNT_OF(commands); i++) {
+        process p = start(commands[i]);
+        while (!has_open(p.pid, in_dir("store.db")))
+            nanosleep(&pause, NULL);
+        const int64_t start_ns = now_ns();
+        kill(p.pid, SIGTERM);
+        assert_int_equal(finish(&p), 1000 + SIGTERM);
+        assert_true(now_ns() - start_ns < LEAVES_MS * 1000000);
+    }
+    end_process(freezer);
+}
+
 int main(int argc, char **argv)
 {
     helper_main(argc, argv);
-    const struct CMUnitTest tests[] = {TEST(a_limit_wins), TEST(a_signal_wins), TEST(a_list_can_be_interrupted)};
+    const struct CMUnitTest tests[] = {TEST(a_limit_wins), TEST(a_signal_wins), TEST(a_list_can_be_interrupted),
+                                       TEST(opening_can_be_interrupted)};
     return cmocka_run_group_tests(tests, start_servers, stop_servers);
 }
