@@ -133,9 +133,10 @@ typedef struct zk_server {
     zk_tracked session[ZK_SESSIONS]; /* known to it; LEADS: and tracked by it */
     bool touched[ZK_SESSIONS];       /* FOLLOWS: heard of since the leader was told */
     int64_t down_until, frozen_until, isolated_until;
-    uint32_t with_it; /* isolated: which processes are on its side, by bit */
-    int64_t heard_at; /* of its leader, or of enough followers */
-    int64_t patience; /* how long it goes on without */
+    uint32_t with_it;  /* isolated: which processes are on its side, by bit */
+    unsigned proposed; /* LEADS: and not agreed on yet */
+    int64_t heard_at;  /* of its leader, or of enough followers */
+    int64_t patience;  /* how long it goes on without */
 } zk_server;
 
 /* What servers say to each other, or to themselves later. */
