@@ -272,7 +272,7 @@ static void compare(sim *s, unsigned mutex, int64_t before)
 static void append(sim *s, const zk_txn *txn)
 {
     zk_state *state = zk_state_of(s);
-    int64_t before[SIM_MUTEXES];
+    int64_t before[SIM_MUTEXES] = {0};
     for (unsigned m = 0; m < s->plan->mutexes; m++)
         before[m] = first_of(s, m) ? first_of(s, m)->czxid : 0;
     if (state->logged == state->log_capacity) {

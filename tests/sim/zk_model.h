@@ -183,9 +183,9 @@ void ensemble_write(sim *s, unsigned server, const zk_txn *asked, bool sequentia
 /* A sync: `server_synced` follows, unless the leader cannot be reached. */
 void ensemble_sync(sim *s, unsigned server, const zk_txn *asked);
 /* The server has heard of this session. False: it does not know it. */
-bool ensemble_touch(sim *s, unsigned server, uint64_t session);
+bool ensemble_touch(sim *s, unsigned index, uint64_t id);
 /* Its timeout. 0: there is no such session, as far as the leader of this server knows. -1: the leader cannot be asked. */
-int64_t ensemble_validate(sim *s, unsigned server, uint64_t session);
+int64_t ensemble_validate(sim *s, unsigned index, uint64_t id);
 bool ensemble_serves(const sim *s, unsigned server);
 int64_t ensemble_zxid(const sim *s, unsigned server);
 
