@@ -135,6 +135,7 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
         SIM_ITEM_JUMP,
     };
     /* Where the servers are the question, more happens to them. */
+    static const uint8_t of_replicas[] = {SIM_ITEM_STORE_EPOCH, SIM_ITEM_STORE_EPOCH, SIM_ITEM_REPEAT, SIM_ITEM_LOSE};
     static const uint8_t of_servers[] = {SIM_ITEM_FREEZE, SIM_ITEM_RESTART, SIM_ITEM_FAIL_OVER, SIM_ITEM_FAIL_OVER};
     const int64_t lease_ns = (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
@@ -143,6 +144,8 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
         sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
         if (plan->store == SIM_STORE_ZOOKEEPER && chance(seed, 25))
             kind = of_servers[pick(seed, 0, sizeof of_servers - 1)];
+        else if (plan->replicas > 0 && chance(seed, 30))
+            kind = of_replicas[pick(seed, 0, sizeof of_replicas - 1)];
         const bool of_member = kind <= SIM_ITEM_SLOW;
         const uint8_t who = (uint8_t)pick(seed, 0, (of_member ? plan->members : plan->processes) - 1);
         sim_item *item = add(plan, kind, who, pick(seed, 0, plan->horizon_ns - 1));
@@ -215,11 +218,11 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     draw_clocks(plan, &s);
     draw_members(plan, &s);
     draw_starts(plan, &s);
+    plan->replicas =
+        store == SIM_STORE_REDIS && broken != SIM_BROKEN_LOST_WRITES && chance(&s, 40) ? pick(&s, 1, 2) : 0;
     draw_faults(plan, &s);
     plan->servers = store == SIM_STORE_ZOOKEEPER ? (chance(&s, 70) ? 3 : 5) : 1;
     plan->ticks = pick(&s, 2, 8);
-    plan->replicas =
-        store == SIM_STORE_REDIS && broken != SIM_BROKEN_LOST_WRITES && chance(&s, 40) ? pick(&s, 1, 2) : 0;
     plan->jvms = store == SIM_STORE_REDIS && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     if (broken == SIM_BROKEN_LOST_WRITES) {
         sim_item *item = add(plan, SIM_ITEM_FAIL_OVER, 0, pick(&s, SIM_S, plan->horizon_ns));

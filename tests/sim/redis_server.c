@@ -129,7 +129,7 @@ static void forget(sim_server *server, int64_t lost_ms)
 static void run_script(sim_server *server, unsigned script, int keys, int argc, const char *const *argv,
                        sim_answer *ret_answer)
 {
-    lock before[SIM_MUTEXES];
+    lock before[SIM_MUTEXES] = {0};
     sim *s = server->s;
     const uint32_t written = server->writes;
     remember(server);
@@ -277,6 +277,8 @@ static void script(const call *c)
 /* EVALSHA sha keys key… arg… */
 static void evalsha(const call *c)
 {
+    if (c->argc < 3)
+        abort();
     const int found = scripts_find(state_of(c->s)->scripts, c->argv[1]);
     if (found < 0 || !(c->server->loaded & 1U << found))
         answer_text(c->answer, ANSWER_ERROR, "NOSCRIPT No matching script. Please use EVAL.");
@@ -321,7 +323,7 @@ static void obey(const call *c)
 
 static void take_command(sim *s, unsigned wire, const redisReply *command)
 {
-    const char *argv[SIM_WORDS];
+    const char *argv[SIM_WORDS] = {0};
     sim_answer answer = {.kind = ANSWER_NIL};
     if (command->type != REDIS_REPLY_ARRAY || command->elements == 0 || command->elements > SIM_WORDS)
         abort();

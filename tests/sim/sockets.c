@@ -3,7 +3,6 @@
  * library, lives in virtual time and connects to model servers over wires. Everybody else gets the system's.
  *
  * The network is 10.0.0.0/24, and server N has the address 10.0.0.N+1. Descriptors begin where real ones end. */
-#undef _FILE_OFFSET_BITS /* fcntl is to be fcntl */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +20,31 @@
 
 #include "sim/world.h"
 #include "util/random.h"
+
+/* The name that the linker knows it by. */
+#define IN_PLACE_OF(name) __asm__(#name)
+
+int fake_socket(int domain, int type, int protocol) IN_PLACE_OF(socket);
+int fake_connect(int fd, const struct sockaddr *address, socklen_t length) IN_PLACE_OF(connect);
+int fake_close(int fd) IN_PLACE_OF(close);
+int fake_shutdown(int fd, int how) IN_PLACE_OF(shutdown);
+ssize_t fake_send(int fd, const void *data, size_t size, int flags) IN_PLACE_OF(send);
+ssize_t fake_recv(int fd, void *data, size_t size, int flags) IN_PLACE_OF(recv);
+int fake_poll(struct pollfd *fds, nfds_t count, int timeout) IN_PLACE_OF(poll);
+int fake_getsockopt(int fd, int level, int option, void *value, socklen_t *length) IN_PLACE_OF(getsockopt);
+int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t length) IN_PLACE_OF(setsockopt);
+int fake_getpeername(int fd, struct sockaddr *address, socklen_t *length) IN_PLACE_OF(getpeername);
+int fake_fcntl(int fd, int command, ...) IN_PLACE_OF(fcntl);
+int fake_fcntl64(int fd, int command, ...) IN_PLACE_OF(fcntl64);
+int fake_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
+    IN_PLACE_OF(getaddrinfo);
+void fake_freeaddrinfo(struct addrinfo *found) IN_PLACE_OF(freeaddrinfo);
+int fake_clock_gettime(clockid_t clock, struct timespec *at) IN_PLACE_OF(clock_gettime);
+int fake_gettimeofday(struct timeval *at, void *zone) IN_PLACE_OF(gettimeofday);
+long fake_random(void) IN_PLACE_OF(random);
+double fake_drand48(void) IN_PLACE_OF(drand48);
+void fake_srandom(unsigned seed) IN_PLACE_OF(srandom);
+void fake_srand48(long seed) IN_PLACE_OF(srand48);
 
 enum { FIRST_FD = 1 << 20, FDS = 256 };
 
@@ -211,7 +235,7 @@ static int fail_with(int error)
     return -1;
 }
 
-int socket(int domain, int type, int protocol)
+int fake_socket(int domain, int type, int protocol)
 {
     unsigned process;
     sim *s = client_running(&process);
@@ -225,7 +249,7 @@ int socket(int domain, int type, int protocol)
     return add_fd(sock);
 }
 
-int connect(int fd, const struct sockaddr *address, socklen_t length)
+int fake_connect(int fd, const struct sockaddr *address, socklen_t length)
 {
     sim_socket *sock = find(fd);
     if (!sock)
@@ -246,7 +270,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t length)
     return fail_with(EINPROGRESS);
 }
 
-int close(int fd)
+int fake_close(int fd)
 {
     sim_socket *sock = find(fd);
     if (!sock)
@@ -255,7 +279,7 @@ int close(int fd)
     return 0;
 }
 
-int shutdown(int fd, int how)
+int fake_shutdown(int fd, int how)
 {
     sim_socket *sock = find(fd);
     if (!sock)
@@ -276,7 +300,7 @@ static size_t taken(sim_socket *sock, int fd, size_t size)
     return (size_t)sim_pick(sock->s, 1, (int64_t)size - 1);
 }
 
-ssize_t send(int fd, const void *data, size_t size, int flags)
+ssize_t fake_send(int fd, const void *data, size_t size, int flags)
 {
     sim_socket *sock = find(fd);
     if (!sock)
@@ -292,7 +316,7 @@ ssize_t send(int fd, const void *data, size_t size, int flags)
     return (ssize_t)length;
 }
 
-ssize_t recv(int fd, void *data, size_t size, int flags)
+ssize_t fake_recv(int fd, void *data, size_t size, int flags)
 {
     sim_socket *sock = find(fd);
     if (!sock)
@@ -308,19 +332,18 @@ ssize_t recv(int fd, void *data, size_t size, int flags)
     return (ssize_t)length;
 }
 
-int poll(struct pollfd *fds, nfds_t count, int timeout)
+int fake_poll(struct pollfd *fds, nfds_t count, int timeout)
 {
-    struct pollfd *volatile first = fds; /* its declaration says that it only writes there */
-    sim_socket *sock = count == 1 ? find(first->fd) : NULL;
+    sim_socket *sock = count == 1 ? find(fds->fd) : NULL;
     if (!sock)
         return (int)syscall(SYS_poll, fds, count, timeout);
     const unsigned ready = is_muted(sock) ? SIMBA_WRITABLE : events_of(sock);
     const int all = (ready & SIMBA_READABLE ? POLLIN : 0) | (ready & SIMBA_WRITABLE ? POLLOUT : 0);
-    first->revents = (short)(first->events & all);
-    return first->revents != 0; /* time does not pass in here */
+    fds->revents = (short)(fds->events & all);
+    return fds->revents != 0; /* time does not pass in here */
 }
 
-int getsockopt(int fd, int level, int option, void *value, socklen_t *length)
+int fake_getsockopt(int fd, int level, int option, void *value, socklen_t *length)
 {
     sim_socket *sock = find(fd);
     if (!sock)
@@ -330,12 +353,12 @@ int getsockopt(int fd, int level, int option, void *value, socklen_t *length)
     return 0;
 }
 
-int setsockopt(int fd, int level, int option, const void *value, socklen_t length)
+int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t length)
 {
     return find(fd) ? 0 : (int)syscall(SYS_setsockopt, fd, level, option, value, length);
 }
 
-int getpeername(int fd, struct sockaddr *address, socklen_t *length)
+int fake_getpeername(int fd, struct sockaddr *address, socklen_t *length)
 {
     const sim_socket *sock = find(fd);
     if (!sock)
@@ -352,7 +375,7 @@ static int control(int fd, int command, long argument)
 }
 
 /* It has two names. */
-int fcntl(int fd, int command, ...)
+int fake_fcntl(int fd, int command, ...)
 {
     va_list args;
     va_start(args, command);
@@ -361,7 +384,7 @@ int fcntl(int fd, int command, ...)
     return control(fd, command, argument);
 }
 
-int fcntl64(int fd, int command, ...)
+int fake_fcntl64(int fd, int command, ...)
 {
     va_list args;
     va_start(args, command);
@@ -373,7 +396,7 @@ int fcntl64(int fd, int command, ...)
 /* --- names ------------------------------------------------------------------------------------------- */
 
 /* There are none: every host is an address. */
-int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
+int fake_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
 {
     struct found {
         struct addrinfo info;
@@ -395,14 +418,14 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     return 0;
 }
 
-void freeaddrinfo(struct addrinfo *found)
+void fake_freeaddrinfo(struct addrinfo *found)
 {
     free(found);
 }
 
 /* --- time and chance --------------------------------------------------------------------------------- */
 
-int clock_gettime(clockid_t clock, struct timespec *at)
+int fake_clock_gettime(clockid_t clock, struct timespec *at)
 {
     unsigned process;
     const sim *s = client_running(&process);
@@ -413,11 +436,11 @@ int clock_gettime(clockid_t clock, struct timespec *at)
     return 0;
 }
 
-int gettimeofday(struct timeval *at, void *zone)
+int fake_gettimeofday(struct timeval *at, void *zone)
 {
     struct timespec now;
     (void)zone;
-    clock_gettime(CLOCK_REALTIME, &now);
+    fake_clock_gettime(CLOCK_REALTIME, &now);
     *at = (struct timeval){.tv_sec = now.tv_sec, .tv_usec = now.tv_nsec / 1000};
     return 0;
 }
@@ -429,22 +452,22 @@ static uint64_t draw(void)
     return simba__random_next(s ? &s->random : &own);
 }
 
-long random(void)
+long fake_random(void)
 {
     return (long)(draw() >> 33);
 }
 
-double drand48(void)
+double fake_drand48(void)
 {
     return (double)(draw() >> 11) / (double)(UINT64_C(1) << 53);
 }
 
-void srandom(unsigned seed)
+void fake_srandom(unsigned seed)
 {
     (void)seed; /* a run is drawn from its own seed */
 }
 
-void srand48(long seed)
+void fake_srand48(long seed)
 {
     (void)seed;
 }

@@ -22,12 +22,11 @@
 #define SLOWER 1
 #endif
 
-/* The whole is to be over in seconds, also under a sanitizer or valgrind. A store whose own code runs takes ten times as
- * long as a model. */
+/* The whole is to be over in seconds, also under a sanitizer or valgrind. The code of a store takes longer than a model. */
 static unsigned seeds(sim_store_kind store)
 {
     const char *slowness = getenv("SIMBA_TEST_SLOWNESS");
-    const unsigned usual = store < SIM_STORE_REDIS ? 2000 : 300;
+    const unsigned usual = store == SIM_STORE_REDIS ? 200 : store == SIM_STORE_ZOOKEEPER ? 100 : 2000;
     return usual / SLOWER / (slowness && atoi(slowness) > 1 ? 50 : 1);
 }
 

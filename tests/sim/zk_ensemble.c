@@ -272,7 +272,7 @@ static void compare(sim *s, unsigned mutex, int64_t before)
 static void append(sim *s, const zk_txn *txn)
 {
     zk_state *state = zk_state_of(s);
-    int64_t before[SIM_MUTEXES];
+    int64_t before[SIM_MUTEXES] = {0};
     for (unsigned m = 0; m < s->plan->mutexes; m++)
         before[m] = first_of(s, m) ? first_of(s, m)->czxid : 0;
     if (state->logged == state->log_capacity) {
@@ -369,6 +369,7 @@ static void commit(sim *s, const zk_note *note)
         post_again(s, note); /* it is not agreed on yet, and whoever asked is not answered */
         return;
     }
+    leader->proposed -= leader->proposed > 0;
     judge(s, leader, &txn, note->sequential);
     txn.zxid = ++state->zxid;
     txn.at = s->now;
@@ -377,13 +378,15 @@ static void commit(sim *s, const zk_note *note)
     tell_followers(s, note->to);
 }
 
-static void take_write(sim *s, const zk_note *note)
+/* Ask the followers; most of them have to say yes. */
+static void propose(sim *s, unsigned leader, const zk_txn *txn, bool sequential)
 {
     uint32_t index;
-    const zk_note copy = *note;
-    zk_note *next = note_new(s, ZK_NOTE_COMMIT, copy.to, copy.to, &index);
-    next->txn = copy.txn;
-    next->sequential = copy.sequential;
+    const zk_txn asked = *txn;
+    zk_note *note = note_new(s, ZK_NOTE_COMMIT, leader, leader, &index);
+    note->txn = asked;
+    note->sequential = sequential;
+    server_at(s, leader)->proposed++;
     post(s, index, 2 * hop(s));
 }
 
@@ -412,9 +415,13 @@ void ensemble_sync(sim *s, unsigned server, const zk_txn *asked)
     post(s, index, server == leader ? 1 : hop(s));
 }
 
-/* A leader answers it by itself. */
+/* A leader answers it by itself, when all that it has proposed is agreed on. */
 static void take_sync(sim *s, const zk_note *note)
 {
+    if (server_at(s, note->to)->proposed > 0) {
+        post_again(s, note);
+        return;
+    }
     uint32_t index;
     const zk_note copy = *note;
     const zk_server *leader = server_at(s, copy.to);
@@ -467,6 +474,7 @@ static void lead(sim *s, unsigned index)
     sim_tell(s, "server %u leads", index);
     apply_upto(s, index, state->logged);
     server->role = ZK_LEADS_ALL;
+    server->proposed = 0;
     server->epoch = ++state->epoch;
     server->heard_at = s->now;
     server->patience = SYNC_LIMIT * state->tick_ns; /* it goes on for as long as it may */
@@ -519,11 +527,8 @@ static void find_leader(sim *s, unsigned index)
 
 static void end_session(sim *s, unsigned leader, zk_tracked *session)
 {
-    uint32_t index;
     session->closing = true;
-    zk_note *note = note_new(s, ZK_NOTE_COMMIT, leader, leader, &index);
-    note->txn = (zk_txn){.kind = ZK_TXN_CLOSE, .session = session->id};
-    post(s, index, 2 * hop(s));
+    propose(s, leader, &(zk_txn){.kind = ZK_TXN_CLOSE, .session = session->id}, false);
 }
 
 static void hear_follower(sim *s, zk_server *leader, unsigned index)
@@ -546,13 +551,11 @@ static void tidy(sim *s, unsigned leader)
     state->tidy_at = s->now + sim_pick(s, 2, 20) * SIM_S;
     for (unsigned i = 0; i < ZK_NODES; i++) {
         const zk_znode *node = &state->truth.node[i];
-        uint32_t index;
         if (!node->path[0] || !node->container || node->born == 0 || has_children(&state->truth, node->path))
             continue;
-        zk_note *note = note_new(s, ZK_NOTE_COMMIT, leader, leader, &index);
-        note->txn = (zk_txn){.kind = ZK_TXN_DELETE};
-        strcpy(note->txn.path, node->path);
-        post(s, index, 2 * hop(s));
+        zk_txn txn = {.kind = ZK_TXN_DELETE};
+        strcpy(txn.path, node->path);
+        propose(s, leader, &txn, false);
     }
 }
 
@@ -644,7 +647,7 @@ static void event(sim *s, const sim_event *event)
         expire(s, note.to);
         break;
     case ZK_NOTE_WRITE:
-        take_write(s, &note);
+        propose(s, note.to, &note.txn, note.sequential);
         break;
     case ZK_NOTE_COMMIT:
         commit(s, &note);

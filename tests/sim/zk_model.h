@@ -133,9 +133,10 @@ typedef struct zk_server {
     zk_tracked session[ZK_SESSIONS]; /* known to it; LEADS: and tracked by it */
     bool touched[ZK_SESSIONS];       /* FOLLOWS: heard of since the leader was told */
     int64_t down_until, frozen_until, isolated_until;
-    uint32_t with_it; /* isolated: which processes are on its side, by bit */
-    int64_t heard_at; /* of its leader, or of enough followers */
-    int64_t patience; /* how long it goes on without */
+    uint32_t with_it;  /* isolated: which processes are on its side, by bit */
+    unsigned proposed; /* LEADS: and not agreed on yet */
+    int64_t heard_at;  /* of its leader, or of enough followers */
+    int64_t patience;  /* how long it goes on without */
 } zk_server;
 
 /* What servers say to each other, or to themselves later. */
@@ -182,9 +183,9 @@ void ensemble_write(sim *s, unsigned server, const zk_txn *asked, bool sequentia
 /* A sync: `server_synced` follows, unless the leader cannot be reached. */
 void ensemble_sync(sim *s, unsigned server, const zk_txn *asked);
 /* The server has heard of this session. False: it does not know it. */
-bool ensemble_touch(sim *s, unsigned server, uint64_t session);
+bool ensemble_touch(sim *s, unsigned index, uint64_t id);
 /* Its timeout. 0: there is no such session, as far as the leader of this server knows. -1: the leader cannot be asked. */
-int64_t ensemble_validate(sim *s, unsigned server, uint64_t session);
+int64_t ensemble_validate(sim *s, unsigned index, uint64_t id);
 bool ensemble_serves(const sim *s, unsigned server);
 int64_t ensemble_zxid(const sim *s, unsigned server);
 
