@@ -1,8 +1,8 @@
-/* Bytes on their way out: all commands of a turn gather in one buffer, so that they go out in one write. */
+/* See buffer.h. */
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/buffer.h"
 #include "util/mem.h"
 
 enum { FIRST = 1024 };

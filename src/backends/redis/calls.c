@@ -1,12 +1,13 @@
 /* Requests on the command connection. All that was submitted in a turn goes out in one write; the answers come back in
  * the order of the calls, so a queue of calls is all that is needed to tell whose they are. A request that is over its
  * deadline is failed there and then; its call stays in the queue to swallow the late answer. */
-#include <inttypes.h>
+#include "backends/redis/calls.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/reply.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -44,14 +45,14 @@ struct redis_call {
     uint64_t answers; /* that had come when it was sent */
 };
 
-static redis_node *of(redis_conn *conn)
+static redis_calls *of(redis_conn *conn)
 {
     return conn->owner;
 }
 
 /* --- the queue of calls ----------------------------------------------------------------------------- */
 
-static redis_call *append(redis_node *self, call_kind kind)
+static redis_call *append(redis_calls *self, call_kind kind)
 {
     redis_call *call = self->spare;
     if (call)
@@ -63,13 +64,13 @@ static redis_call *append(redis_node *self, call_kind kind)
     *call = (redis_call){.kind = kind, .sent_at = self->host->now(self->host), .answers = self->answers};
     *self->calls_last = call;
     self->calls_last = &call->next;
-    if (self->commands.timer.index == 0)
-        self->host->timer_set(self->host, &self->commands.timer,
+    if (self->conn.timer.index == 0)
+        self->host->timer_set(self->host, &self->conn.timer,
                               (simba_local){call->sent_at.ns + self->options->timeout_ns});
     return call;
 }
 
-static redis_call take(redis_node *self)
+static redis_call take(redis_calls *self)
 {
     redis_call *call = self->calls_first;
     const redis_call copy = *call;
@@ -81,7 +82,7 @@ static redis_call take(redis_node *self)
     return copy;
 }
 
-static void put_waiting(redis_node *self, simba_request *request)
+static void put_waiting(redis_calls *self, simba_request *request)
 {
     request->next = NULL;
     *self->waiting_last = request;
@@ -90,7 +91,7 @@ static void put_waiting(redis_node *self, simba_request *request)
         self->host->timer_set(self->host, &self->deadlines, request->deadline);
 }
 
-static simba_request *take_waiting(redis_node *self)
+static simba_request *take_waiting(redis_calls *self)
 {
     simba_request *request = self->waiting_first;
     if (request) {
@@ -103,27 +104,8 @@ static simba_request *take_waiting(redis_node *self)
 
 /* --- sending ---------------------------------------------------------------------------------------- */
 
-static redis_script script_of(simba_op op)
-{
-    switch (op) {
-    case SIMBA_OP_ACQUIRE:
-        return REDIS_ACQUIRE;
-    case SIMBA_OP_RENEW:
-        return REDIS_RENEW;
-    case SIMBA_OP_RELEASE:
-        return REDIS_RELEASE;
-    case SIMBA_OP_FORCE_RELEASE:
-        return REDIS_FORCE_RELEASE;
-    case SIMBA_OP_READ:
-    case SIMBA_OP_LIST:
-    case SIMBA_OP_EXAMINE:
-    case SIMBA_OP_PREPARE:
-        break;
-    }
-    return REDIS_READ;
-}
-
-static void put_script(redis_node *self, redis_script script, const char *mutex, size_t argc, const char *const *args)
+void simba__redis_calls_put_script(redis_calls *self, redis_script script, const char *mutex, size_t argc,
+                                   const char *const *args)
 {
     char keys[3][KEY_SIZE];
     snprintf(keys[0], KEY_SIZE, "simba:{%s}", mutex);
@@ -134,82 +116,25 @@ static void put_script(redis_node *self, redis_script script, const char *mutex,
                                         keys[0],   keys[1],           keys[2]};
     for (size_t i = 0; i < argc; i++)
         argv[3 + count + i] = args[i];
-    simba__redis_put(&self->commands.out, 3 + count + argc, argv);
+    simba__redis_put(&self->conn.out, 3 + count + argc, argv);
 }
 
-static void put_request(redis_node *self, const simba_request *request)
-{
-    char nonce[24];
-    char token[24];
-    char ttl[24];
-    char transition[24];
-    snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
-    snprintf(token, sizeof token, "%" PRIu64, request->token);
-    snprintf(ttl, sizeof ttl, "%" PRId64, request->ttl_ms);
-    snprintf(transition, sizeof transition, "%" PRId64, request->transition_ms);
-    const redis_script script = script_of(request->op);
-    switch (request->op) {
-    case SIMBA_OP_ACQUIRE: {
-        const char *args[] = {request->id,
-                              nonce,
-                              ttl,
-                              transition,
-                              request->queue ? "1" : "0",
-                              simba__redis_subs_invited(self->store, request->mutex)};
-        put_script(self, script, request->mutex, 6, args);
-        break;
-    }
-    case SIMBA_OP_RENEW: {
-        const char *args[] = {request->id, nonce, token, ttl, transition};
-        put_script(self, script, request->mutex, 5, args);
-        break;
-    }
-    case SIMBA_OP_RELEASE: {
-        const char *args[] = {request->id, nonce, token};
-        put_script(self, script, request->mutex, 3, args);
-        simba__redis_subs_left(self->store, request);
-        break;
-    }
-    case SIMBA_OP_READ:
-        simba__redis_subs_observed(self->store, request->mutex);
-        put_script(self, script, request->mutex, 0, NULL);
-        break;
-    case SIMBA_OP_LIST:
-    case SIMBA_OP_FORCE_RELEASE:
-        put_script(self, script, request->mutex, 0, NULL);
-        break;
-    case SIMBA_OP_EXAMINE:
-    case SIMBA_OP_PREPARE: /* not offered */
-        simba__redis_put(&self->commands.out, 1, (const char *const[]){"INFO"});
-        break;
-    }
-}
-
-/* In here a LIST is one row of one, see list.c. */
-static void fail_with(redis_node *self, simba_request *request, const simba_error *error)
-{
-    if (request->op == SIMBA_OP_LIST)
-        simba__redis_list_row_failed(self->store, request, error);
-    else
-        self->host->fail(self->host, request, error->code, "%s", error->text);
-}
-
-void simba__redis_calls_fail(redis_node *self, simba_request *request, int code, const char *format, ...)
+void simba__redis_calls_fail(redis_calls *self, simba_request *request, int code, const char *format, ...)
 {
     simba_error error = {.code = code};
     va_list args;
     va_start(args, format);
     vsnprintf(error.text, sizeof error.text, format, args);
     va_end(args);
-    fail_with(self, request, &error);
+    self->events->failed(self, request, &error);
 }
 
-static void fail_for_memory(redis_node *self, simba_request *request)
+static void fail_for_memory(redis_calls *self, simba_request *request)
 {
-    simba__redis_calls_fail(self, request, SIMBA_ENOMEM, "redis %s: out of memory", self->commands.at.where);
+    simba__redis_calls_fail(self, request, SIMBA_ENOMEM, "redis %s: out of memory", self->conn.at.where);
 }
 
-static void send_waiting(redis_node *self)
+static void send_waiting(redis_calls *self)
 {
     bool may_grant = false;
     for (simba_request *request = take_waiting(self); request; request = take_waiting(self)) {
@@ -220,21 +145,21 @@ static void send_waiting(redis_node *self)
             continue;
         }
         if (asking)
-            simba__redis_put(&self->commands.out, 1, (const char *const[]){"ASKING"});
+            simba__redis_put(&self->conn.out, 1, (const char *const[]){"ASKING"});
         redis_call *call = append(self, CALL_REQUEST);
         if (!call) {
             fail_for_memory(self, request);
             continue;
         }
         call->request = request;
-        put_request(self, request);
+        self->events->put(self, request);
         may_grant |= request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW;
     }
-    if (self->options->replicas > 0 && may_grant)
-        simba__redis_confirm_soon(self);
+    if (may_grant)
+        self->events->may_grant(self);
 }
 
-static void load_scripts(redis_node *self)
+static void load_scripts(redis_calls *self)
 {
     self->loaded = 0;
     for (int script = 0; script < REDIS_SCRIPTS; script++) {
@@ -242,59 +167,45 @@ static void load_scripts(redis_node *self)
         redis_call *call = text ? append(self, CALL_LOAD) : NULL;
         if (call) {
             call->script = (redis_script)script;
-            simba__redis_put(&self->commands.out, 3, (const char *const[]){"SCRIPT", "LOAD", text});
+            simba__redis_put(&self->conn.out, 3, (const char *const[]){"SCRIPT", "LOAD", text});
         } else {
-            self->commands.out.failed = true; /* the next flush gives the connection up */
+            self->conn.out.failed = true; /* the next flush gives the connection up */
         }
         simba__free(text);
     }
 }
 
-bool simba__redis_calls_ready(const redis_node *self)
+bool simba__redis_calls_ready(const redis_calls *self)
 {
-    return self->commands.state == REDIS_UP && self->loaded == REDIS_SCRIPTS;
+    return self->conn.state == REDIS_UP && self->loaded == REDIS_SCRIPTS;
 }
 
-bool simba__redis_calls_put(redis_node *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
+bool simba__redis_calls_idle(const redis_calls *self)
 {
-    redis_call *call = self->commands.state == REDIS_UP ? append(self, CALL_OWN) : NULL;
+    return !self->calls_first && !self->waiting_first;
+}
+
+bool simba__redis_calls_put(redis_calls *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
+{
+    redis_call *call = self->conn.state == REDIS_UP ? append(self, CALL_OWN) : NULL;
     if (!call)
         return false;
     call->answer = answer;
     call->user = user;
-    simba__redis_put(&self->commands.out, argc, argv);
+    simba__redis_put(&self->conn.out, argc, argv);
     return true;
 }
 
-void simba__redis_calls_queue_up(redis_node *self, const char *mutex, const char *id)
+void simba__redis_calls_tell(redis_calls *self, redis_script script, const char *mutex, size_t argc,
+                             const char *const *args)
 {
     if (simba__redis_calls_ready(self) && append(self, CALL_REQUEST))
-        put_script(self, REDIS_QUEUE_UP, mutex, 1, &id);
+        simba__redis_calls_put_script(self, script, mutex, argc, args);
 }
 
 /* --- answers ---------------------------------------------------------------------------------------- */
 
-static void answered(redis_node *self, simba_request *request, simba_local sent_at)
-{
-    const simba_reply *reply = &request->reply;
-    const bool holds =
-        reply->outcome == SIMBA_MINE && (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW);
-    if (holds && request->op == SIMBA_OP_ACQUIRE)
-        simba__redis_subs_left(self->store, request);
-    else if (request->op == SIMBA_OP_ACQUIRE && request->queue)
-        simba__redis_subs_waits(self->store, request);
-    if (holds)
-        simba__redis_subs_holds(self);
-    else if (reply->owner.id[0] && reply->owner.token == 0)
-        simba__redis_subs_foreign(self->store, request->mutex, reply, reply->place);
-    if (holds && self->options->replicas > 0) {
-        simba__redis_confirm_hold(self, request, sent_at);
-        return;
-    }
-    self->host->complete(self->host, request);
-}
-
-bool simba__redis_calls_forward(redis_node *to, simba_request *request, bool asking)
+bool simba__redis_calls_forward(redis_calls *to, simba_request *request, bool asking)
 {
     const unsigned marks = (marks_of(request) & ~(unsigned)(RELOADED | ASKING)) + HOP;
     if (marks >= HOPS_MOST * HOP)
@@ -305,22 +216,23 @@ bool simba__redis_calls_forward(redis_node *to, simba_request *request, bool ask
     return true;
 }
 
-void simba__redis_calls_reroute(redis_node *self)
+simba_request *simba__redis_calls_withdraw(redis_calls *self)
 {
-    simba_request *request = self->waiting_first;
+    simba_request *first = self->waiting_first;
     self->waiting_first = NULL;
     self->waiting_last = &self->waiting_first;
-    while (request) {
-        simba_request *next = request->next;
-        put_waiting(simba__redis_node_for(self->store, request), request);
-        request = next;
-    }
+    return first;
+}
+
+void simba__redis_calls_take_over(redis_calls *self, simba_request *request)
+{
+    put_waiting(self, request);
 }
 
 /* A flushed script cache is no reason to fail, once. Nor is it that the mutex is somewhere else. */
-static bool try_again(redis_node *self, simba_request *request, const char *error)
+static bool try_again(redis_calls *self, simba_request *request, const char *error)
 {
-    if (self->store->options.topology->redirected(self, request, error))
+    if (self->events->redirected(self, request, error))
         return true;
     if (strncmp(error, "NOSCRIPT", 8) != 0 || (marks_of(request) & RELOADED))
         return false;
@@ -331,22 +243,7 @@ static bool try_again(redis_node *self, simba_request *request, const char *erro
     return true;
 }
 
-static bool understood(redis_node *self, const redis_call *call, const redisReply *reply)
-{
-    simba_request *request = call->request;
-    if (request->op == SIMBA_OP_LIST)
-        return simba__redis_list_row(self->store, request, reply);
-    if (request->op == SIMBA_OP_EXAMINE)
-        return simba__redis_examined(self, request, reply);
-    int64_t more;
-    if (!simba__redis_parse(reply, &request->reply, &more))
-        return false;
-    request->reply.place = request->op == SIMBA_OP_ACQUIRE ? more : 0;
-    answered(self, request, call->sent_at);
-    return true;
-}
-
-static void take_request(redis_node *self, const redis_call *call, const redisReply *reply)
+static void take_request(redis_calls *self, const redis_call *call, const redisReply *reply)
 {
     simba_request *request = call->request;
     if (!request)
@@ -356,57 +253,47 @@ static void take_request(redis_node *self, const redis_call *call, const redisRe
             return;
         simba_error error;
         bool drop;
-        simba__redis_error(&self->commands.at, reply->str, &error, &drop);
-        fail_with(self, request, &error);
+        simba__redis_error(&self->conn.at, reply->str, &error, &drop);
+        self->events->failed(self, request, &error);
         if (drop)
-            simba__redis_conn_fail(&self->commands, error.code, "%s", error.text);
-    } else if (!understood(self, call, reply)) {
+            simba__redis_conn_fail(&self->conn, error.code, "%s", error.text);
+    } else if (!self->events->answer(self, request, call->sent_at, reply)) {
         simba__redis_calls_fail(self, request, SIMBA_ECORRUPT,
-                                "redis %s: an answer of a form that no script of ours has", self->commands.at.where);
-        simba__redis_conn_fail(&self->commands, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer",
-                               self->commands.at.where);
+                                "redis %s: an answer of a form that no script of ours has", self->conn.at.where);
+        simba__redis_conn_fail(&self->conn, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer",
+                               self->conn.at.where);
     }
 }
 
-static void take_load(redis_node *self, redis_script script, const redisReply *reply)
+static void take_load(redis_calls *self, redis_script script, const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_ERROR) {
         simba_error error;
         bool drop;
-        simba__redis_error(&self->commands.at, reply->str, &error, &drop);
-        simba__redis_conn_fail(&self->commands, error.code, "%s", error.text);
+        simba__redis_error(&self->conn.at, reply->str, &error, &drop);
+        simba__redis_conn_fail(&self->conn, error.code, "%s", error.text);
         return;
     }
     if (reply->type != REDIS_REPLY_STRING || reply->len != 40) {
-        simba__redis_conn_fail(&self->commands, SIMBA_ESTORE, "redis %s: an odd answer to SCRIPT LOAD",
-                               self->commands.at.where);
+        simba__redis_conn_fail(&self->conn, SIMBA_ESTORE, "redis %s: an odd answer to SCRIPT LOAD",
+                               self->conn.at.where);
         return;
     }
     memcpy(self->sha[script], reply->str, 40);
     if (++self->loaded == REDIS_SCRIPTS) {
         send_waiting(self);
-        simba__redis_lists_up(self);
+        self->events->up(self);
     }
-}
-
-void simba__redis_calls_give_back(redis_node *self, const simba_request *request)
-{
-    char nonce[24];
-    char ends_at[24];
-    snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
-    snprintf(ends_at, sizeof ends_at, "%" PRId64, request->reply.owner.transition_at_ms);
-    if (simba__redis_calls_ready(self) && append(self, CALL_REQUEST))
-        put_script(self, REDIS_RELEASE, request->mutex, 4, (const char *const[]){request->id, nonce, "0", ends_at});
 }
 
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
-    redis_node *self = of(conn);
+    redis_calls *self = of(conn);
     if (!self->calls_first) {
         simba_error error = {.code = SIMBA_EUNAVAILABLE, .text = "an answer that nobody asked for"};
         bool drop;
         if (reply->type == REDIS_REPLY_ERROR)
-            simba__redis_error(&self->commands.at, reply->str, &error, &drop);
+            simba__redis_error(&self->conn.at, reply->str, &error, &drop);
         simba__redis_conn_fail(conn, error.code, "%s", error.text);
         return;
     }
@@ -420,26 +307,25 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
         take_load(self, call.script, reply);
         break;
     case CALL_OWN:
-        call.answer(self, call.user, reply);
+        call.answer(call.user, reply);
         break;
     }
 }
 
 /* --- the fate of the connection ----------------------------------------------------------------------- */
 
-static void fail_all(redis_node *self, const simba_error *error)
+static void fail_all(redis_calls *self, const simba_error *error)
 {
     while (self->calls_first) {
         const redis_call call = take(self);
         if (call.request)
-            fail_with(self, call.request, error);
+            self->events->failed(self, call.request, error);
         else if (call.kind == CALL_OWN)
-            call.answer(self, call.user, NULL);
+            call.answer(call.user, NULL);
     }
-    simba__redis_confirm_lost(self, error);
     for (simba_request *request = take_waiting(self); request; request = take_waiting(self))
-        fail_with(self, request, error);
-    simba__redis_lists_down(self, error);
+        self->events->failed(self, request, error);
+    self->events->down(self, error);
 }
 
 static void on_up(redis_conn *conn)
@@ -449,35 +335,34 @@ static void on_up(redis_conn *conn)
 
 static void on_down(redis_conn *conn)
 {
-    redis_node *self = of(conn);
+    redis_calls *self = of(conn);
     self->loaded = 0;
     if (conn->failures == 1)
         self->host->log(self->host, SIMBA_LOG_INFO, "%s", conn->error.text);
     fail_all(self, &conn->error);
-    self->store->options.topology->lost(self);
+    self->events->lost(self);
 }
 
 static void on_tick(redis_conn *conn, simba_local now)
 {
-    redis_node *self = of(conn);
+    redis_calls *self = of(conn);
     if (!self->calls_first)
         return;
     const simba_local until = {self->calls_first->sent_at.ns + self->options->timeout_ns};
     if (now.ns >= until.ns)
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: no answer for %lld ms", self->commands.at.where,
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: no answer for %lld ms", self->conn.at.where,
                                (long long)(self->options->timeout_ns / SIMBA__NS_PER_MS));
     else
         self->host->timer_set(self->host, &conn->timer, until);
 }
 
-const redis_conn_events simba__redis_calls_events = {
-    .up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
+static const redis_conn_events conn_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
 
 /* --- deadlines ---------------------------------------------------------------------------------------- */
 
-static void expire(redis_node *self, simba_request *request)
+static void expire(redis_calls *self, simba_request *request)
 {
-    simba__redis_calls_fail(self, request, SIMBA_ETIMEDOUT, "redis %s: no answer in time", self->commands.at.where);
+    simba__redis_calls_fail(self, request, SIMBA_ETIMEDOUT, "redis %s: no answer in time", self->conn.at.where);
 }
 
 static void min_deadline(simba_local *earliest, simba_local at)
@@ -487,7 +372,7 @@ static void min_deadline(simba_local *earliest, simba_local at)
 }
 
 /* Those of the list that are over their deadline. */
-static void expire_list(redis_node *self, simba_request **first, simba_request ***last, simba_local now,
+static void expire_list(redis_calls *self, simba_request **first, simba_request ***last, simba_local now,
                         simba_local *earliest)
 {
     simba_request **link = first;
@@ -506,10 +391,10 @@ static void expire_list(redis_node *self, simba_request **first, simba_request *
 
 static void on_deadline(simba_timer *timer, simba_local now)
 {
-    redis_node *self = (redis_node *)(void *)((char *)timer - offsetof(redis_node, deadlines));
+    redis_calls *self = (redis_calls *)(void *)((char *)timer - offsetof(redis_calls, deadlines));
     simba_local earliest = {INT64_MAX};
     expire_list(self, &self->waiting_first, &self->waiting_last, now, &earliest);
-    min_deadline(&earliest, simba__redis_confirm_expire(self, now));
+    min_deadline(&earliest, self->events->expire(self, now));
     bool silent = false;
     bool stuck = false;
     for (redis_call *call = self->calls_first; call; call = call->next) {
@@ -525,33 +410,38 @@ static void on_deadline(simba_timer *timer, simba_local now)
         }
     }
     if (silent)
-        self->store->options.topology->lost(self);
+        self->events->lost(self);
     if (earliest.ns != INT64_MAX)
         self->host->timer_set(self->host, timer, earliest);
     /* Nothing came since that renewal was sent. TCP repeats what was lost in pauses that double: when the outage is over
      * the connection may be stuck for as long again, and with it all renewals. */
     if (stuck)
-        simba__redis_conn_fail(&self->commands, SIMBA_EUNAVAILABLE, "redis %s: no answer in time, so connecting anew",
-                               self->commands.at.where);
+        simba__redis_conn_fail(&self->conn, SIMBA_EUNAVAILABLE, "redis %s: no answer in time, so connecting anew",
+                               self->conn.at.where);
 }
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
-int simba__redis_calls_init(redis_node *self)
+int simba__redis_calls_init(redis_calls *self, redis_conns *conns, const redis_calls_events *events, void *owner)
 {
+    self->host = conns->host;
+    self->options = conns->options;
+    self->events = events;
+    self->owner = owner;
     self->waiting_last = &self->waiting_first;
     self->calls_last = &self->calls_first;
     self->deadlines.fire = on_deadline;
-    return self->host->timer_add(self->host, &self->deadlines);
+    const int rc = simba__redis_conn_init(&self->conn, conns, &conn_events, self);
+    return rc < 0 ? rc : self->host->timer_add(self->host, &self->deadlines);
 }
 
-void simba__redis_calls_submit(redis_node *self, simba_request *request)
+void simba__redis_calls_submit(redis_calls *self, simba_request *request)
 {
     set_marks(request, 0);
     put_waiting(self, request);
 }
 
-static bool has_renewal(const redis_node *self)
+static bool has_renewal(const redis_calls *self)
 {
     for (const simba_request *request = self->waiting_first; request; request = request->next)
         if (request->op == SIMBA_OP_RENEW)
@@ -559,49 +449,50 @@ static bool has_renewal(const redis_node *self)
     return false;
 }
 
-void simba__redis_calls_flush(redis_node *self)
+void simba__redis_calls_flush(redis_calls *self)
 {
-    switch (self->commands.state) {
+    switch (self->conn.state) {
     case REDIS_CLOSED:
         if (self->waiting_first || self->wanted)
-            simba__redis_conn_open(&self->commands);
+            simba__redis_conn_open(&self->conn);
         self->wanted = false;
         break;
     case REDIS_CONNECTING:
         if (has_renewal(self))
-            simba__redis_conn_hurry(&self->commands);
+            simba__redis_conn_hurry(&self->conn);
         break;
     case REDIS_UP:
         if (simba__redis_calls_ready(self))
             send_waiting(self);
-        simba__redis_conn_flush(&self->commands);
+        simba__redis_conn_flush(&self->conn);
         break;
     case REDIS_WAITING:
         if (has_renewal(self))
-            simba__redis_conn_hurry(&self->commands);
-        if (self->commands.state != REDIS_WAITING)
+            simba__redis_conn_hurry(&self->conn);
+        if (self->conn.state != REDIS_WAITING)
             break;
         for (simba_request *request = take_waiting(self); request; request = take_waiting(self))
-            fail_with(self, request, &self->commands.error);
+            self->events->failed(self, request, &self->conn.error);
         break;
     }
 }
 
-void simba__redis_calls_close(redis_node *self, const simba_error *why)
+void simba__redis_calls_close(redis_calls *self, const simba_error *why)
 {
-    simba__redis_conn_close(&self->commands);
-    self->commands.error = *why;
+    simba__redis_conn_close(&self->conn);
+    self->conn.error = *why;
     self->loaded = 0;
     self->wanted = false;
     self->host->timer_clear(self->host, &self->deadlines);
     fail_all(self, why);
 }
 
-void simba__redis_calls_fini(redis_node *self)
+void simba__redis_calls_fini(redis_calls *self)
 {
     while (self->spare) {
         redis_call *next = self->spare->next;
         simba__free(self->spare);
         self->spare = next;
     }
+    simba__redis_conn_fini(&self->conn);
 }

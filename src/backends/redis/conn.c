@@ -1,9 +1,9 @@
-/* One connection to the server: finds its address, connects, says who we are, hands whole replies to its owner, and when
- * it breaks says so and tries again by itself, at growing intervals and not in step with everybody else.
+/* See conn.h. Attempts to connect come at growing intervals, and not in step with everybody else.
  *
  * Whatever the owner is told, it may give the connection up over it, and even begin another. So each has a number, its
  * life: who has called the owner looks whether that is still the same before it goes on. */
-#include <assert.h>
+#include "backends/redis/conn.h"
+
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,8 +14,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "backends/redis/reader.h"
-#include "backends/redis/tls.h"
+#include "backends/redis/reply.h"
+#include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -322,7 +322,7 @@ static void begin_to_talk(redis_conn *conn)
 {
     conn->reader = simba__redis_reader_new();
     if (conn->reader && conn->options->tls)
-        conn->tls = simba__redis_tls_new(conn->store->tls, conn->at.host);
+        conn->tls = simba__redis_tls_new(conn->all->tls, conn->at.host);
     conn->socket.ready = on_talk;
     if (!conn->reader || (conn->options->tls && !conn->tls) ||
         conn->host->watch_change(conn->host, &conn->socket, SIMBA_READABLE) < 0)
@@ -398,7 +398,7 @@ static void try_next_address(redis_conn *conn, int error)
 static void on_looked_up(simba__lookup *lookup)
 {
     redis_conn *conn = lookup->owner;
-    conn->store->lookups--;
+    conn->all->lookups--;
     if (conn->lookup == lookup) {
         conn->lookup = NULL;
         conn->addresses = conn->next_address = lookup->found;
@@ -408,7 +408,7 @@ static void on_looked_up(simba__lookup *lookup)
         else
             fail_to_connect(conn, lookup->why);
     }
-    simba__redis_look_whether_closed(conn->store);
+    conn->all->looked_up(conn->all);
 }
 
 static int begin(redis_conn *conn)
@@ -421,7 +421,7 @@ static int begin(redis_conn *conn)
     conn->lookup = simba__lookup_start(conn->host, conn->at.host, conn->at.port, on_looked_up, conn);
     if (!conn->lookup)
         return ENOMEM;
-    conn->store->lookups++;
+    conn->all->lookups++;
     return 0;
 }
 
@@ -492,13 +492,13 @@ static void on_timer(simba_timer *timer, simba_local now)
     }
 }
 
-int simba__redis_conn_init(redis_conn *conn, redis_store *store, const redis_conn_events *events, void *owner)
+int simba__redis_conn_init(redis_conn *conn, redis_conns *all, const redis_conn_events *events, void *owner)
 {
-    conn->host = store->host;
-    conn->store = store;
-    conn->options = &store->options;
-    conn->login = &store->options.login;
-    conn->connect_timeout_ns = store->options.connect_timeout_ns;
+    conn->host = all->host;
+    conn->all = all;
+    conn->options = all->options;
+    conn->login = &all->options->login;
+    conn->connect_timeout_ns = all->options->connect_timeout_ns;
     conn->events = events;
     conn->owner = owner;
     conn->socket.fd = -1;
@@ -515,7 +515,7 @@ void simba__redis_conn_close(redis_conn *conn)
 
 void simba__redis_conn_fini(redis_conn *conn)
 {
-    assert(!conn->lookup && !conn->reader);
+    SIMBA__ASSERT(!conn->lookup && !conn->reader);
     simba__redis_buffer_free(&conn->out);
     simba__redis_buffer_free(&conn->wire);
 }

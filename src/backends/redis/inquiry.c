@@ -1,10 +1,12 @@
 /* Asking around: the same question to several servers, one after the other, until one has an answer that will do. What is
  * wrong with the others is kept, so that an error can say who said what. The connection is not kept: the questions are
  * rare. */
+#include "backends/redis/inquiry.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/reply.h"
 #include "util/error.h"
 
 /* Asked at a time, the others the next time: they share a connect-timeout, and each needs enough of it to answer. */
@@ -86,11 +88,11 @@ static void on_tick(redis_conn *conn, simba_local now)
 
 static const redis_conn_events events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
 
-int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_store *store, const redis_login *login)
+int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_conns *conns, const redis_login *login)
 {
-    const int rc = simba__redis_conn_init(&inquiry->conn, store, &events, inquiry);
+    const int rc = simba__redis_conn_init(&inquiry->conn, conns, &events, inquiry);
     inquiry->conn.login = login;
-    inquiry->first = (size_t)(store->host->random(store->host) % 1024); /* not everybody asks the same one */
+    inquiry->first = (size_t)(conns->host->random(conns->host) % 1024); /* not everybody asks the same one */
     return rc;
 }
 

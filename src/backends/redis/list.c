@@ -3,12 +3,14 @@
  *
  * The reads are requests of our own among those of the runtime, a number of them at a time: they go where the mutex is and
  * come through what every request may meet on its way. In calls.c a request with the operation LIST is one of these. */
+#include "backends/redis/list.h"
+
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/reply.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -16,6 +18,7 @@ enum { ROWS = 128 }; /* read at a time */
 
 struct redis_list {
     redis_list *next;
+    redis_lists *all;
     simba_request *request; /* NULL: nobody waits for it any more */
     redis_node *node;       /* that is being scanned; NULL: all have been */
     bool asked;             /* an answer of it is to come */
@@ -30,12 +33,13 @@ struct redis_list {
 
 static const char prefix[] = "simba:{";
 
-static void list_free(redis_store *self, redis_list *list)
+static void list_free(redis_lists *self, redis_list *list)
 {
-    redis_list **link = &self->lists;
+    redis_list **link = &self->first;
     while (*link != list)
         link = &(*link)->next;
     *link = list->next;
+    self->nodes->scans--;
     for (size_t i = 0; i < list->count; i++)
         simba__free(list->names[i]);
     simba__free(list->names);
@@ -44,7 +48,7 @@ static void list_free(redis_store *self, redis_list *list)
 }
 
 /* The request is over; the list is when nothing of it is under way any more. */
-static void list_end(redis_store *self, redis_list *list, const simba_error *error)
+static void list_end(redis_lists *self, redis_list *list, const simba_error *error)
 {
     if (list->request && error)
         self->host->fail(self->host, list->request, error->code, "%s", error->text);
@@ -55,7 +59,7 @@ static void list_end(redis_store *self, redis_list *list, const simba_error *err
         list_free(self, list);
 }
 
-static void list_fail(redis_store *self, redis_list *list, int code, const char *why)
+static void list_fail(redis_lists *self, redis_list *list, int code, const char *why)
 {
     simba_error error;
     simba__error_set(&error, code, "redis: %s", why);
@@ -133,7 +137,7 @@ static void drop_doubles(redis_list *list)
 
 /* --- reading ---------------------------------------------------------------------------------------- */
 
-static void read_more(redis_store *self, redis_list *list)
+static void read_more(redis_lists *self, redis_list *list)
 {
     while (list->spare && list->at < list->count) {
         simba_request *row = list->spare;
@@ -141,7 +145,7 @@ static void read_more(redis_store *self, redis_list *list)
         *row = (simba_request){.op = SIMBA_OP_LIST, .mutex = list->names[list->at++], .owner = list};
         row->deadline = list->request->deadline;
         list->busy++;
-        simba__redis_calls_submit(simba__redis_node_for(self, row), row);
+        simba__redis_calls_submit(&simba__redis_node_for(self->nodes, row)->calls, row);
     }
     if (list->busy == 0)
         list_end(self, list, NULL);
@@ -149,7 +153,7 @@ static void read_more(redis_store *self, redis_list *list)
         self->host->wake(self->host); /* to send them */
 }
 
-static void begin_to_read(redis_store *self, redis_list *list)
+static void begin_to_read(redis_lists *self, redis_list *list)
 {
     drop_doubles(list);
     const size_t count = list->count < ROWS ? list->count : ROWS;
@@ -175,7 +179,7 @@ static redis_list *give_back(simba_request *row)
 }
 
 /* One damaged mutex is no reason not to show the others. */
-static void skip_row(redis_store *self, simba_request *row, const char *why)
+static void skip_row(redis_lists *self, simba_request *row, const char *why)
 {
     self->host->log(self->host, SIMBA_LOG_WARN, "mutex %.*s is not listed: %s", SIMBA_MUTEX_BYTES, row->mutex, why);
     redis_list *list = give_back(row);
@@ -185,7 +189,7 @@ static void skip_row(redis_store *self, simba_request *row, const char *why)
         list_end(self, list, NULL);
 }
 
-bool simba__redis_list_row(redis_store *self, simba_request *request, const redisReply *reply)
+bool simba__redis_list_row(redis_lists *self, simba_request *request, const redisReply *reply)
 {
     simba_reply parsed;
     int64_t waiters;
@@ -206,7 +210,7 @@ bool simba__redis_list_row(redis_store *self, simba_request *request, const redi
     return true;
 }
 
-void simba__redis_list_row_failed(redis_store *self, simba_request *request, const simba_error *error)
+void simba__redis_list_row_failed(redis_lists *self, simba_request *request, const simba_error *error)
 {
     if (error->code == SIMBA_ECORRUPT)
         skip_row(self, request, error->text);
@@ -216,9 +220,9 @@ void simba__redis_list_row_failed(redis_store *self, simba_request *request, con
 
 /* --- scanning --------------------------------------------------------------------------------------- */
 
-static void scan(redis_store *self, redis_list *list);
+static void scan(redis_lists *self, redis_list *list);
 
-static void scan_next_node(redis_store *self, redis_list *list)
+static void scan_next_node(redis_lists *self, redis_list *list)
 {
     list->node = simba__redis_node_serving(list->node->next);
     if (list->node)
@@ -241,17 +245,18 @@ static bool add_names(redis_list *list, const redisReply *keys)
     return true;
 }
 
-static void on_page(redis_node *node, void *user, const redisReply *reply)
+static void on_page(void *user, const redisReply *reply)
 {
     redis_list *list = user;
-    redis_store *self = node->store;
-    simba_error error = node->commands.error;
+    redis_lists *self = list->all;
+    const redis_conn *conn = &list->node->calls.conn;
+    simba_error error = conn->error;
     bool drop;
     list->asked = false;
     if (!reply || !list->request) {
         list_end(self, list, &error);
     } else if (reply->type == REDIS_REPLY_ERROR) {
-        simba__redis_error(&node->commands.at, reply->str, &error, &drop);
+        simba__redis_error(&conn->at, reply->str, &error, &drop);
         list_end(self, list, &error);
     } else if (!is_page(reply)) {
         list_fail(self, list, SIMBA_ECORRUPT, "an odd answer to SCAN");
@@ -267,72 +272,72 @@ static void on_page(redis_node *node, void *user, const redisReply *reply)
 }
 
 /* Ask the node for the next page; if it cannot be asked yet, when it can. */
-static void scan(redis_store *self, redis_list *list)
+static void scan(redis_lists *self, redis_list *list)
 {
-    redis_node *node = list->node;
+    redis_calls *calls = &list->node->calls;
     const char *const argv[] = {"SCAN", list->cursor, "MATCH", "simba:{*", "COUNT", "1000"};
-    if (simba__redis_calls_ready(node)) {
-        list->asked = simba__redis_calls_put(node, 6, argv, on_page, list);
+    if (simba__redis_calls_ready(calls)) {
+        list->asked = simba__redis_calls_put(calls, 6, argv, on_page, list);
         if (!list->asked)
             list_fail(self, list, SIMBA_ENOMEM, "out of memory");
         self->host->wake(self->host); /* to send it */
-    } else if (node->commands.state == REDIS_WAITING) {
-        list_end(self, list, &node->commands.error);
+    } else if (calls->conn.state == REDIS_WAITING) {
+        list_end(self, list, &calls->conn.error);
     } else {
-        node->wanted = true;
+        calls->wanted = true;
         self->host->wake(self->host); /* to connect */
     }
 }
 
-void simba__redis_lists_up(redis_node *node)
+void simba__redis_lists_up(redis_lists *self, redis_node *node)
 {
-    for (redis_list *list = node->store->lists, *next; list; list = next) {
+    for (redis_list *list = self->first, *next; list; list = next) {
         next = list->next;
         if (list->node == node && !list->asked && list->request)
-            scan(node->store, list);
+            scan(self, list);
     }
 }
 
 /* What was asked on the connection gets its own answer. */
-void simba__redis_lists_down(redis_node *node, const simba_error *error)
+void simba__redis_lists_down(redis_lists *self, redis_node *node, const simba_error *error)
 {
-    for (redis_list *list = node->store->lists, *next; list; list = next) {
+    for (redis_list *list = self->first, *next; list; list = next) {
         next = list->next;
         if (list->node == node && !list->asked)
-            list_end(node->store, list, error);
+            list_end(self, list, error);
     }
 }
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
 /* With the first of those that serve; if none is known yet, with what stands for that. */
-static void begin(redis_store *self, redis_list *list)
+static void begin(redis_lists *self, redis_list *list)
 {
     const simba_request any = {.mutex = NULL};
-    list->node = simba__redis_node_for(self, &any);
+    list->node = simba__redis_node_for(self->nodes, &any);
     strcpy(list->cursor, "0");
     scan(self, list);
 }
 
-void simba__redis_lists_moved(redis_store *self)
+void simba__redis_lists_moved(redis_lists *self)
 {
-    for (redis_list *list = self->lists, *next; list; list = next) {
+    for (redis_list *list = self->first, *next; list; list = next) {
         next = list->next;
         if (list->node && !list->node->serves && !list->asked && list->request)
             begin(self, list); /* from the start: doubles are dropped in the end */
     }
 }
 
-static void set_deadline(redis_store *self, simba_local at)
+static void set_deadline(redis_lists *self, simba_local at)
 {
-    if (self->lists_deadline.index == 0 || at.ns < self->lists_deadline.at.ns)
-        self->host->timer_set(self->host, &self->lists_deadline, at);
+    if (self->deadline.index == 0 || at.ns < self->deadline.at.ns)
+        self->host->timer_set(self->host, &self->deadline, at);
 }
 
 static void on_deadline(simba_timer *timer, simba_local now)
 {
-    redis_store *self = (redis_store *)(void *)((char *)timer - offsetof(redis_store, lists_deadline));
-    for (redis_list *list = self->lists, *next; list; list = next) {
+    redis_lists *self = (redis_lists *)(void *)((char *)timer - offsetof(redis_lists, deadline));
+    for (redis_list *list = self->first, *next; list; list = next) {
         next = list->next;
         if (list->request && list->request->deadline.ns <= now.ns)
             list_fail(self, list, SIMBA_ETIMEDOUT, "the list was not complete in time");
@@ -341,27 +346,31 @@ static void on_deadline(simba_timer *timer, simba_local now)
     }
 }
 
-int simba__redis_lists_init(redis_store *self)
+int simba__redis_lists_init(redis_lists *self, redis_nodes *nodes)
 {
-    self->lists_deadline.fire = on_deadline;
-    return self->host->timer_add(self->host, &self->lists_deadline);
+    self->nodes = nodes;
+    self->host = nodes->conns.host;
+    self->deadline.fire = on_deadline;
+    return self->host->timer_add(self->host, &self->deadline);
 }
 
-void simba__redis_list_begin(redis_store *self, simba_request *request)
+void simba__redis_list_begin(redis_lists *self, simba_request *request)
 {
     redis_list *list = simba__calloc(1, sizeof *list);
     if (!list) {
         self->host->fail(self->host, request, SIMBA_ENOMEM, "redis: out of memory");
         return;
     }
+    list->all = self;
     list->request = request;
-    list->next = self->lists;
-    self->lists = list;
+    list->next = self->first;
+    self->first = list;
+    self->nodes->scans++;
     set_deadline(self, request->deadline);
     begin(self, list);
 }
 
-void simba__redis_lists_close(redis_store *self)
+void simba__redis_lists_close(redis_lists *self)
 {
-    self->host->timer_clear(self->host, &self->lists_deadline);
+    self->host->timer_clear(self->host, &self->deadline);
 }

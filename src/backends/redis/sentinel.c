@@ -1,4 +1,4 @@
-/* redis+sentinel://: one master, and sentinels that know which server that is.
+/* See sentinel.h.
  *
  * Whenever a connection is to be made the sentinels are asked, in turn, where the master is; and who is reached has to
  * say itself that it is one (ROLE), because sentinels hear of a failover one after the other. A connection to one sentinel
@@ -7,18 +7,20 @@
  *
  * The master of before goes on saying that it is one until the sentinels turn to it, which takes them seconds. So a sentinel
  * that has not heard yet, and names it, is not believed for a while. */
+#include "backends/redis/sentinel.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/inquiry.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
 enum { PING_MS = 10000, OUTDATED_MS = 10000 };
 
 typedef struct redis_sentinel {
-    redis_store *store;
+    redis_nodes *nodes;
     redis_inquiry inquiry;
     const char *question[3];
     simba__endpoint master; /* the latest answer */
@@ -30,9 +32,9 @@ typedef struct redis_sentinel {
     bool pinged;
 } redis_sentinel;
 
-static redis_sentinel *of(redis_store *self)
+static redis_sentinel *of(redis_nodes *nodes)
 {
-    return self->topology;
+    return nodes->topology_data;
 }
 
 /* --- where the master is ------------------------------------------------------------------------------ */
@@ -46,7 +48,7 @@ static bool set_endpoint(simba__endpoint *endpoint, const char *host, const char
 
 static bool is_outdated(const redis_sentinel *sentinel, const simba__endpoint *named)
 {
-    simba_host *host = sentinel->store->host;
+    simba_host *host = sentinel->nodes->conns.host;
     return host->now(host).ns < sentinel->outdated.ns && simba__endpoint_is_same(named, &sentinel->former);
 }
 
@@ -84,8 +86,8 @@ static void lead_to_master(redis_sentinel *sentinel, redis_conn *conn, const cha
 static void found(redis_inquiry *inquiry, const simba_error *error)
 {
     redis_sentinel *sentinel = inquiry->owner;
-    redis_node *node = sentinel->store->nodes;
-    redis_conn *conns[] = {&node->commands, &node->pushes};
+    redis_node *node = sentinel->nodes->first;
+    redis_conn *conns[] = {&node->calls.conn, &node->pushes};
     for (size_t i = 0; i < 2; i++)
         if (!error)
             lead_to_master(sentinel, conns[i], inquiry->conn.at.where);
@@ -95,14 +97,15 @@ static void found(redis_inquiry *inquiry, const simba_error *error)
 
 static void ask(redis_sentinel *sentinel)
 {
-    const redis_options *options = &sentinel->store->options;
+    const redis_options *options = sentinel->nodes->conns.options;
     if (!sentinel->inquiry.running)
         simba__redis_inquiry_start(&sentinel->inquiry, options->endpoints, options->endpoint_count);
 }
 
 static void find_master(redis_conn *conn)
 {
-    redis_sentinel *sentinel = of(conn->store);
+    const redis_node *node = conn->owner;
+    redis_sentinel *sentinel = of(node->all);
     if (conn->failures > 0 && !sentinel->inquiry.running)
         sentinel->inquiry.first++; /* another one may know better */
     ask(sentinel);
@@ -141,10 +144,10 @@ static void hear_switch(redis_sentinel *sentinel, const char *text)
         sscanf(text + length, " %255s %7s %255s %7s", old_host, old_port, host, port) != 4 ||
         !set_endpoint(&sentinel->master, host, port))
         return;
-    redis_node *node = sentinel->store->nodes;
+    redis_node *node = sentinel->nodes->first;
     if (set_endpoint(&sentinel->former, old_host, old_port))
-        sentinel->outdated.ns = node->host->now(node->host).ns + OUTDATED_MS * SIMBA__NS_PER_MS;
-    lead_to_master(sentinel, &node->commands, sentinel->listener.at.where);
+        sentinel->outdated.ns = node->calls.host->now(node->calls.host).ns + OUTDATED_MS * SIMBA__NS_PER_MS;
+    lead_to_master(sentinel, &node->calls.conn, sentinel->listener.at.where);
     lead_to_master(sentinel, &node->pushes, sentinel->listener.at.where);
 }
 
@@ -193,20 +196,20 @@ static const redis_conn_events listener_events = {.up = on_up, .answer = on_answ
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
-static int sentinel_init(redis_store *self)
+static int sentinel_init(redis_nodes *nodes)
 {
-    const redis_options *options = &self->options;
+    const redis_options *options = nodes->conns.options;
     redis_sentinel *sentinel = simba__calloc(1, sizeof *sentinel);
     if (!sentinel)
         return SIMBA_ENOMEM;
-    self->topology = sentinel;
-    sentinel->store = self;
+    nodes->topology_data = sentinel;
+    sentinel->nodes = nodes;
     sentinel->question[0] = "SENTINEL";
     sentinel->question[1] = "get-master-addr-by-name";
     sentinel->question[2] = options->service;
-    int rc = simba__redis_inquiry_init(&sentinel->inquiry, self, &options->sentinel_login);
+    int rc = simba__redis_inquiry_init(&sentinel->inquiry, &nodes->conns, &options->sentinel_login);
     if (rc == 0)
-        rc = simba__redis_conn_init(&sentinel->listener, self, &listener_events, sentinel);
+        rc = simba__redis_conn_init(&sentinel->listener, &nodes->conns, &listener_events, sentinel);
     if (rc < 0)
         return rc;
     sentinel->inquiry.owner = sentinel;
@@ -220,23 +223,23 @@ static int sentinel_init(redis_store *self)
     /* Until it is found, messages say what is looked for. */
     simba__endpoint nowhere = {.port = 1};
     snprintf(nowhere.where, sizeof nowhere.where, "%.100s", options->service);
-    redis_node *node = simba__redis_node_new(self, &nowhere);
+    redis_node *node = simba__redis_node_new(nodes, &nowhere);
     if (!node)
         return SIMBA_ENOMEM;
     node->serves = true;
-    node->commands.find = node->pushes.find = find_master;
+    node->calls.conn.find = node->pushes.find = find_master;
     return 0;
 }
 
-static void sentinel_close(redis_store *self)
+static void sentinel_close(redis_nodes *nodes)
 {
-    simba__redis_inquiry_close(&of(self)->inquiry);
-    simba__redis_conn_close(&of(self)->listener);
+    simba__redis_inquiry_close(&of(nodes)->inquiry);
+    simba__redis_conn_close(&of(nodes)->listener);
 }
 
-static void sentinel_fini(redis_store *self)
+static void sentinel_fini(redis_nodes *nodes)
 {
-    redis_sentinel *sentinel = of(self);
+    redis_sentinel *sentinel = of(nodes);
     if (!sentinel)
         return;
     simba__redis_inquiry_fini(&sentinel->inquiry);
@@ -244,9 +247,5 @@ static void sentinel_fini(redis_store *self)
     simba__free(sentinel);
 }
 
-const redis_topology simba__redis_sentinel = {.init = sentinel_init,
-                                              .route = simba__redis_route_to_one,
-                                              .redirected = simba__redis_never_redirected,
-                                              .lost = simba__redis_lost_for_now,
-                                              .close = sentinel_close,
-                                              .fini = sentinel_fini};
+const redis_topology simba__redis_sentinel = {
+    .init = sentinel_init, .route = simba__redis_node_only, .close = sentinel_close, .fini = sentinel_fini};

@@ -13,11 +13,13 @@
  *
  * Whoever is invited usually wins and stops watching, and often waits again soon. So a subscription is kept for a moment
  * after nobody watches any more. That deceives nobody: who does not wait is not in the queue, and is not invited. */
+#include "backends/redis/subs.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/watches.h"
+#include "backends/redis/reply.h"
 #include "util/mem.h"
 
 enum {
@@ -74,14 +76,14 @@ static void subscribe(redis_watch *watch)
 }
 
 /* What was put is sent before the turn ends. */
-static void send_soon(redis_store *self)
+static void send_soon(redis_subs *self)
 {
     self->host->wake(self->host);
 }
 
 /* --- telling ---------------------------------------------------------------------------------------- */
 
-static void tell(redis_store *self, redis_watch *watch, const simba_push *push)
+static void tell(redis_subs *self, redis_watch *watch, const simba_push *push)
 {
     if (watch->topic)
         self->host->push(self->host, watch->topic, push);
@@ -89,13 +91,13 @@ static void tell(redis_store *self, redis_watch *watch, const simba_push *push)
         watch->missed = true;
 }
 
-static void tell_kind(redis_store *self, redis_watch *watch, simba_push_kind kind)
+static void tell_kind(redis_subs *self, redis_watch *watch, simba_push_kind kind)
 {
     const simba_push push = {.kind = kind};
     tell(self, watch, &push);
 }
 
-static void look_at(redis_store *self, redis_watch *watch, simba_local at)
+static void look_at(redis_subs *self, redis_watch *watch, simba_local at)
 {
     watch->look_at = at;
     if (!watch->will_look) {
@@ -106,7 +108,7 @@ static void look_at(redis_store *self, redis_watch *watch, simba_local at)
     simba__redis_watch_chores(self, at);
 }
 
-static void begin_grace(redis_store *self, redis_watch *watch)
+static void begin_grace(redis_subs *self, redis_watch *watch)
 {
     const int64_t ms = GRACE_MS + (int64_t)(self->host->random(self->host) % GRACE_MORE_MS);
     look_at(self, watch, simba__redis_later(self->host->now(self->host), ms));
@@ -131,38 +133,38 @@ static bool is_waited_for(const redis_watch *watch)
 /* --- messages --------------------------------------------------------------------------------------- */
 
 /* Whoever of ours it is that stands by, and however often the mutex changes hands meanwhile: in a moment one of us asks. */
-static void hear_standby(redis_store *self, redis_watch *watch, const char *text)
+static void hear_standby(redis_subs *self, redis_watch *watch, const char *text)
 {
     if (strncmp(text, "standby ", 8) == 0)
         begin_grace(self, watch);
 }
 
 /* What follows the word, if that is about our database. NULL: it is not, or it is another word. */
-static const char *behind(const redis_store *self, const char *text, const char *word)
+static const char *behind(const redis_subs *self, const char *text, const char *word)
 {
     char first[48];
-    const long db = self->options.login.db;
+    const long db = self->nodes->conns.options->login.db;
     const int length =
         db == 0 ? snprintf(first, sizeof first, "%s", word) : snprintf(first, sizeof first, "%s/%ld", word, db);
     return strncmp(text, first, (size_t)length) == 0 ? text + length : NULL;
 }
 
 /* Anybody can publish. So what is heard is never told on: it is a reason to ask the store, whose answer is. */
-static void hear_release(redis_store *self, redis_watch *watch, const char *text)
+static void hear_release(redis_subs *self, redis_watch *watch, const char *text)
 {
     const char *rest = behind(self, text, "released");
     if (rest && *rest == '\0')
         tell_kind(self, watch, SIMBA_PUSH_CHANGED);
 }
 
-static void hear_grant(redis_store *self, redis_watch *watch, const char *text)
+static void hear_grant(redis_subs *self, redis_watch *watch, const char *text)
 {
     if (strncmp(text, "acquired@@", 10) == 0)
         tell_kind(self, watch, SIMBA_PUSH_CHANGED);
 }
 
 /* " NONCE MUTEX" */
-static void hear_revocation(redis_store *self, const char *text)
+static void hear_revocation(redis_subs *self, const char *text)
 {
     const char *rest = behind(self, text, "revoked");
     char *end;
@@ -174,7 +176,7 @@ static void hear_revocation(redis_store *self, const char *text)
         self->host->push_to(self->host, end + 1, nonce, &push);
 }
 
-static void hear_invitation(redis_store *self, redis_watch *watch, const char *id, const char *text)
+static void hear_invitation(redis_subs *self, redis_watch *watch, const char *id, const char *text)
 {
     /* Also for one that is not known to wait: the answer that says so may come after the invitation. */
     if (strncmp(text, "released@@", 10) != 0)
@@ -183,7 +185,7 @@ static void hear_invitation(redis_store *self, redis_watch *watch, const char *i
     tell_kind(self, watch, SIMBA_PUSH_RELEASED);
 }
 
-static redis_watch *find_named(redis_store *self, const char *from, size_t length)
+static redis_watch *find_named(redis_subs *self, const char *from, size_t length)
 {
     char mutex[SIMBA_MUTEX_BYTES + 1];
     if (length >= sizeof mutex)
@@ -194,7 +196,7 @@ static redis_watch *find_named(redis_store *self, const char *from, size_t lengt
 }
 
 /* A name may have "}:" in it, and so may an id: then only our table knows where one ends and the other begins. */
-static void hear(redis_store *self, const char *channel, const char *text)
+static void hear(redis_subs *self, const char *channel, const char *text)
 {
     static const char prefix[] = "simba:{";
     if (strcmp(channel, revocations) == 0)
@@ -222,7 +224,7 @@ static void hear(redis_store *self, const char *channel, const char *text)
 
 static void hear_pong(redis_node *node, const char *mutex)
 {
-    redis_store *self = node->store;
+    redis_subs *self = node->all->subs;
     redis_watch *watch = simba__redis_watch_find(self, mutex);
     if (!watch || !watch->asked || watch->node != node)
         return;
@@ -230,7 +232,7 @@ static void hear_pong(redis_node *node, const char *mutex)
     /* CHANGED makes one of them ask. The others may have been dropped from the queue when nobody heard their invitation. */
     for (const redis_waiter *w = watch->waiters; w; w = w->next)
         if (w->here)
-            simba__redis_calls_queue_up(watch->node, mutex, w->id);
+            simba__redis_calls_tell(&watch->node->calls, REDIS_QUEUE_UP, mutex, 1, (const char *const[]){w->id});
     send_soon(self);
     tell_kind(self, watch, SIMBA_PUSH_CHANGED);
 }
@@ -243,7 +245,7 @@ static bool is_text(const redisReply *reply)
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
     redis_node *node = conn->owner;
-    redis_store *self = node->store;
+    redis_subs *self = node->all->subs;
     node->pinged = false;
     if (reply->type == REDIS_REPLY_ERROR) {
         simba_error error;
@@ -265,7 +267,7 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
 
 static void each(const redis_node *node, void (*visit)(redis_watch *watch))
 {
-    const redis_store *self = node->store;
+    const redis_subs *self = node->all->subs;
     for (size_t i = 0; i < self->watch_capacity; i++)
         for (redis_watch *watch = self->buckets[i]; watch; watch = watch->next)
             if (watch->node == node)
@@ -315,15 +317,15 @@ static void on_tick(redis_conn *conn, simba_local now)
 
 const redis_conn_events simba__redis_subs_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
 
-static void send_all(redis_store *self)
+static void send_all(redis_subs *self)
 {
-    for (redis_node *node = self->nodes; node; node = node->next)
+    for (redis_node *node = self->nodes->first; node; node = node->next)
         simba__redis_conn_flush(&node->pushes);
 }
 
 /* --- chores ------------------------------------------------------------------------------------------- */
 
-static void look_at_those_due(redis_store *self, simba_local now)
+static void look_at_those_due(redis_subs *self, simba_local now)
 {
     redis_watch **link = &self->looks;
     while (*link) {
@@ -340,7 +342,7 @@ static void look_at_those_due(redis_store *self, simba_local now)
     }
 }
 
-static void look_at_idle(redis_store *self, simba_local now)
+static void look_at_idle(redis_subs *self, simba_local now)
 {
     while (self->idle_first) {
         redis_watch *watch = self->idle_first;
@@ -358,12 +360,12 @@ static void look_at_idle(redis_store *self, simba_local now)
 
 static void on_chores(simba_timer *timer, simba_local now)
 {
-    redis_store *self = (redis_store *)(void *)((char *)timer - offsetof(redis_store, chores));
+    redis_subs *self = (redis_subs *)(void *)((char *)timer - offsetof(redis_subs, chores));
     look_at_those_due(self, now);
     look_at_idle(self, now);
 }
 
-void simba__redis_subs_woken(redis_store *self)
+void simba__redis_subs_woken(redis_subs *self)
 {
     while (self->stale) {
         redis_watch *watch = self->stale;
@@ -374,7 +376,7 @@ void simba__redis_subs_woken(redis_store *self)
     send_all(self);
 }
 
-static void make_stale(redis_store *self, redis_watch *watch)
+static void make_stale(redis_subs *self, redis_watch *watch)
 {
     send_soon(self);
     if (watch->is_stale)
@@ -386,7 +388,7 @@ static void make_stale(redis_store *self, redis_watch *watch)
 
 /* --- who waits here ----------------------------------------------------------------------------------- */
 
-static redis_waiter *waiter_new(redis_store *self, redis_watch *watch, const char *id)
+static redis_waiter *waiter_new(redis_subs *self, redis_watch *watch, const char *id)
 {
     redis_waiter *w = simba__calloc(1, sizeof *w + strlen(id) + 1);
     if (!w)
@@ -402,7 +404,7 @@ static redis_waiter *waiter_new(redis_store *self, redis_watch *watch, const cha
     return w;
 }
 
-void simba__redis_subs_waits(redis_store *self, const simba_request *request)
+void simba__redis_subs_waits(redis_subs *self, const simba_request *request)
 {
     redis_watch *watch = simba__redis_watch_make(self, request->mutex);
     if (!watch)
@@ -435,7 +437,7 @@ void simba__redis_subs_waits(redis_store *self, const simba_request *request)
     }
 }
 
-static void forget_waiter(redis_store *self, redis_watch *watch, redis_waiter **link)
+static void forget_waiter(redis_subs *self, redis_watch *watch, redis_waiter **link)
 {
     redis_waiter *w = *link;
     if (watch->gone < GONE_MOST) {
@@ -451,7 +453,7 @@ static void forget_waiter(redis_store *self, redis_watch *watch, redis_waiter **
     simba__free(w);
 }
 
-void simba__redis_subs_left(redis_store *self, const simba_request *request)
+void simba__redis_subs_left(redis_subs *self, const simba_request *request)
 {
     redis_watch *watch = simba__redis_watch_find(self, request->mutex);
     if (!watch)
@@ -465,7 +467,7 @@ void simba__redis_subs_left(redis_store *self, const simba_request *request)
         }
 }
 
-void simba__redis_subs_foreign(redis_store *self, const char *mutex, const simba_reply *reply, int64_t place)
+void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_reply *reply, int64_t place)
 {
     redis_watch *watch = simba__redis_watch_find(self, mutex);
     const int64_t ms = LOOK_MS * (place > 0 ? place : 1);
@@ -482,7 +484,7 @@ void simba__redis_subs_holds(redis_node *node)
         simba__redis_conn_open(&node->pushes);
 }
 
-void simba__redis_subs_observed(redis_store *self, const char *mutex)
+void simba__redis_subs_observed(redis_subs *self, const char *mutex)
 {
     redis_watch *watch = simba__redis_watch_make(self, mutex);
     if (!watch || watch->observed)
@@ -495,7 +497,7 @@ void simba__redis_subs_observed(redis_store *self, const char *mutex)
     }
 }
 
-const char *simba__redis_subs_invited(redis_store *self, const char *mutex)
+const char *simba__redis_subs_invited(redis_subs *self, const char *mutex)
 {
     const redis_watch *watch = simba__redis_watch_find(self, mutex);
     return watch && waits_here(watch, watch->invited) ? watch->invited : "";
@@ -503,8 +505,10 @@ const char *simba__redis_subs_invited(redis_store *self, const char *mutex)
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
-int simba__redis_subs_init(redis_store *self)
+int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes)
 {
+    self->nodes = nodes;
+    self->host = nodes->conns.host;
     self->chores.fire = on_chores;
     return self->host->timer_add(self->host, &self->chores);
 }
@@ -529,11 +533,11 @@ static void move(redis_watch *watch, redis_node *node)
         listen_for(watch);
 }
 
-void simba__redis_subs_moved(redis_store *self)
+void simba__redis_subs_moved(redis_subs *self)
 {
     for (size_t i = 0; i < self->watch_capacity; i++)
         for (redis_watch *watch = self->buckets[i]; watch; watch = watch->next) {
-            redis_node *node = self->options.topology->route(self, watch->mutex);
+            redis_node *node = self->nodes->topology->route(self->nodes, watch->mutex);
             if (node != watch->node)
                 move(watch, node);
         }
@@ -542,7 +546,7 @@ void simba__redis_subs_moved(redis_store *self)
 
 bool simba__redis_subs_needs(const redis_node *node)
 {
-    const redis_store *self = node->store;
+    const redis_subs *self = node->all->subs;
     for (size_t i = 0; i < self->watch_capacity; i++)
         for (const redis_watch *watch = self->buckets[i]; watch; watch = watch->next)
             if (watch->node == node && watch->topic)
@@ -550,7 +554,7 @@ bool simba__redis_subs_needs(const redis_node *node)
     return false;
 }
 
-int simba__redis_subs_watch(redis_store *self, simba_topic *topic)
+int simba__redis_subs_watch(redis_subs *self, simba_topic *topic)
 {
     redis_watch *watch = simba__redis_watch_make(self, topic->mutex);
     if (!watch)
@@ -567,7 +571,7 @@ int simba__redis_subs_watch(redis_store *self, simba_topic *topic)
     return 0;
 }
 
-void simba__redis_subs_unwatch(redis_store *self, simba_topic *topic)
+void simba__redis_subs_unwatch(redis_subs *self, simba_topic *topic)
 {
     redis_watch *watch = topic->backend_data;
     topic->backend_data = NULL;
@@ -576,12 +580,12 @@ void simba__redis_subs_unwatch(redis_store *self, simba_topic *topic)
     simba__redis_watch_idle(self, watch);
 }
 
-void simba__redis_subs_close(redis_store *self)
+void simba__redis_subs_close(redis_subs *self)
 {
     self->host->timer_clear(self->host, &self->chores);
 }
 
-void simba__redis_subs_fini(redis_store *self)
+void simba__redis_subs_fini(redis_subs *self)
 {
     for (size_t i = 0; i < self->watch_capacity; i++)
         while (self->buckets[i])

@@ -2,7 +2,11 @@
 #ifndef SIMBA_BACKENDS_REDIS_TLS_H
 #define SIMBA_BACKENDS_REDIS_TLS_H
 
-#include "backends/redis/redis.h"
+#include "backends/redis/buffer.h"
+#include "backends/redis/options.h"
+
+typedef struct redis_tls redis_tls;
+typedef struct redis_tls_context redis_tls_context;
 
 /* Reads the files that the options name. SIMBA_EURL names the one that is no good; SIMBA_ENOMEM. Free it; NULL is fine. */
 int simba__redis_tls_context_new(const redis_options *options, simba_error *err, redis_tls_context **ret_context);

@@ -6,7 +6,7 @@
 #include "util/hash.h"
 #include "util/mem.h"
 
-redis_watch *simba__redis_watch_find(redis_store *self, const char *mutex)
+redis_watch *simba__redis_watch_find(redis_subs *self, const char *mutex)
 {
     if (self->watch_capacity == 0)
         return NULL;
@@ -16,7 +16,7 @@ redis_watch *simba__redis_watch_find(redis_store *self, const char *mutex)
     return watch;
 }
 
-static bool grow(redis_store *self)
+static bool grow(redis_subs *self)
 {
     const size_t capacity = self->watch_capacity ? self->watch_capacity * 2 : 16;
     redis_watch **buckets = simba__calloc(capacity, sizeof *buckets);
@@ -36,13 +36,13 @@ static bool grow(redis_store *self)
     return true;
 }
 
-void simba__redis_watch_chores(redis_store *self, simba_local at)
+void simba__redis_watch_chores(redis_subs *self, simba_local at)
 {
     if (self->chores.index == 0 || at.ns < self->chores.at.ns)
         self->host->timer_set(self->host, &self->chores, at);
 }
 
-void simba__redis_watch_idle(redis_store *self, redis_watch *watch)
+void simba__redis_watch_idle(redis_subs *self, redis_watch *watch)
 {
     if (watch->is_idle)
         return;
@@ -58,7 +58,7 @@ void simba__redis_watch_idle(redis_store *self, redis_watch *watch)
     simba__redis_watch_chores(self, simba__redis_later(self->idle_first->idle_since, REDIS_LINGER_MS));
 }
 
-void simba__redis_watch_busy(redis_store *self, redis_watch *watch)
+void simba__redis_watch_busy(redis_subs *self, redis_watch *watch)
 {
     if (!watch->is_idle)
         return;
@@ -73,7 +73,7 @@ void simba__redis_watch_busy(redis_store *self, redis_watch *watch)
         self->idle_last = watch->idle_prev;
 }
 
-redis_watch *simba__redis_watch_make(redis_store *self, const char *mutex)
+redis_watch *simba__redis_watch_make(redis_subs *self, const char *mutex)
 {
     redis_watch *watch = simba__redis_watch_find(self, mutex);
     if (watch)
@@ -84,7 +84,7 @@ redis_watch *simba__redis_watch_make(redis_store *self, const char *mutex)
     if (!watch)
         return NULL;
     strcpy(watch->mutex, mutex);
-    watch->node = self->options.topology->route(self, mutex);
+    watch->node = self->nodes->topology->route(self->nodes, mutex);
     redis_watch **bucket = &self->buckets[simba__hash(mutex) & (self->watch_capacity - 1)];
     watch->next = *bucket;
     *bucket = watch;
@@ -101,7 +101,7 @@ static void unlink_from(redis_watch **link, redis_watch *watch, size_t next_offs
         *link = *(redis_watch **)(void *)((char *)watch + next_offset);
 }
 
-void simba__redis_watch_drop(redis_store *self, redis_watch *watch)
+void simba__redis_watch_drop(redis_subs *self, redis_watch *watch)
 {
     simba__redis_watch_busy(self, watch);
     unlink_from(&self->buckets[simba__hash(watch->mutex) & (self->watch_capacity - 1)], watch,

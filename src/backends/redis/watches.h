@@ -2,7 +2,7 @@
 #ifndef SIMBA_BACKENDS_REDIS_WATCHES_H
 #define SIMBA_BACKENDS_REDIS_WATCHES_H
 
-#include "backends/redis/redis.h"
+#include "backends/redis/node.h"
 #include "util/clock.h"
 
 enum { REDIS_LINGER_MS = 1000 }; /* how long a subscription outlives the interest in it */
@@ -16,6 +16,7 @@ struct redis_waiter {
     char id[];
 };
 
+typedef struct redis_watch redis_watch;
 struct redis_watch {
     redis_watch *next;  /* in its bucket */
     simba_topic *topic; /* NULL: nobody watches */
@@ -34,20 +35,31 @@ struct redis_watch {
     char mutex[];
 };
 
+typedef struct redis_subs {
+    simba_host *host;
+    redis_nodes *nodes;
+    redis_watch **buckets;
+    size_t watch_count, watch_capacity;
+    redis_watch *idle_first, *idle_last; /* not watched any more, subscription kept for a moment; oldest first */
+    redis_watch *looks;                  /* to be looked at, at a time of their own */
+    redis_watch *stale;                  /* CHANGED is to be pushed */
+    simba_timer chores;
+} redis_subs;
+
 static inline simba_local simba__redis_later(simba_local at, int64_t ms)
 {
     return (simba_local){at.ns + ms * SIMBA__NS_PER_MS};
 }
 
 /* NULL: there is none. */
-redis_watch *simba__redis_watch_find(redis_store *self, const char *mutex);
+redis_watch *simba__redis_watch_find(redis_subs *self, const char *mutex);
 /* Find or make; a new one is idle. NULL: out of memory. */
-redis_watch *simba__redis_watch_make(redis_store *self, const char *mutex);
-void simba__redis_watch_drop(redis_store *self, redis_watch *watch);
+redis_watch *simba__redis_watch_make(redis_subs *self, const char *mutex);
+void simba__redis_watch_drop(redis_subs *self, redis_watch *watch);
 /* Nobody watches it: it is given up in a moment, unless somebody does again. */
-void simba__redis_watch_idle(redis_store *self, redis_watch *watch);
-void simba__redis_watch_busy(redis_store *self, redis_watch *watch);
+void simba__redis_watch_idle(redis_subs *self, redis_watch *watch);
+void simba__redis_watch_busy(redis_subs *self, redis_watch *watch);
 /* Have the chores looked after at this time, or earlier. */
-void simba__redis_watch_chores(redis_store *self, simba_local at);
+void simba__redis_watch_chores(redis_subs *self, simba_local at);
 
 #endif

@@ -1,0 +1,230 @@
+/* See store.h. */
+#include "backends/redis/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "backends/redis/examine.h"
+#include "backends/redis/reply.h"
+
+static redis_node *node_of(const redis_calls *calls)
+{
+    return calls->owner;
+}
+
+static redis_store *store_of(redis_nodes *nodes)
+{
+    return (redis_store *)(void *)((char *)nodes - offsetof(redis_store, nodes));
+}
+
+static redis_store *of(const redis_calls *calls)
+{
+    return store_of(node_of(calls)->all);
+}
+
+/* --- what a request says ------------------------------------------------------------------------------ */
+
+static void put(redis_calls *calls, const simba_request *request)
+{
+    redis_subs *subs = &of(calls)->subs;
+    const char *mutex = request->mutex;
+    char nonce[24];
+    char token[24];
+    char ttl[24];
+    char transition[24];
+    snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
+    snprintf(token, sizeof token, "%" PRIu64, request->token);
+    snprintf(ttl, sizeof ttl, "%" PRId64, request->ttl_ms);
+    snprintf(transition, sizeof transition, "%" PRId64, request->transition_ms);
+    switch (request->op) {
+    case SIMBA_OP_ACQUIRE: {
+        const char *queue = request->queue ? "1" : "0";
+        const char *args[] = {request->id, nonce, ttl, transition, queue, simba__redis_subs_invited(subs, mutex)};
+        simba__redis_calls_put_script(calls, REDIS_ACQUIRE, mutex, 6, args);
+        break;
+    }
+    case SIMBA_OP_RENEW: {
+        const char *args[] = {request->id, nonce, token, ttl, transition};
+        simba__redis_calls_put_script(calls, REDIS_RENEW, mutex, 5, args);
+        break;
+    }
+    case SIMBA_OP_RELEASE: {
+        const char *args[] = {request->id, nonce, token};
+        simba__redis_calls_put_script(calls, REDIS_RELEASE, mutex, 3, args);
+        simba__redis_subs_left(subs, request);
+        break;
+    }
+    case SIMBA_OP_FORCE_RELEASE:
+        simba__redis_calls_put_script(calls, REDIS_FORCE_RELEASE, mutex, 0, NULL);
+        break;
+    case SIMBA_OP_READ:
+        simba__redis_subs_observed(subs, mutex);
+        simba__redis_calls_put_script(calls, REDIS_READ, mutex, 0, NULL);
+        break;
+    case SIMBA_OP_LIST: /* one row of one, see list.c */
+        simba__redis_calls_put_script(calls, REDIS_READ, mutex, 0, NULL);
+        break;
+    case SIMBA_OP_EXAMINE:
+    case SIMBA_OP_PREPARE: /* not offered */
+        simba__redis_put(&calls->conn.out, 1, (const char *const[]){"INFO"});
+        break;
+    }
+}
+
+static void may_grant(redis_calls *calls)
+{
+    if (calls->options->replicas > 0)
+        simba__redis_confirm_soon(&node_of(calls)->confirm);
+}
+
+/* --- what becomes of it ------------------------------------------------------------------------------- */
+
+static void answered(redis_calls *calls, simba_request *request, simba_local sent_at)
+{
+    redis_subs *subs = &of(calls)->subs;
+    const simba_reply *reply = &request->reply;
+    const bool holds =
+        reply->outcome == SIMBA_MINE && (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW);
+    if (holds && request->op == SIMBA_OP_ACQUIRE)
+        simba__redis_subs_left(subs, request);
+    else if (request->op == SIMBA_OP_ACQUIRE && request->queue)
+        simba__redis_subs_waits(subs, request);
+    if (holds)
+        simba__redis_subs_holds(node_of(calls));
+    else if (reply->owner.id[0] && reply->owner.token == 0)
+        simba__redis_subs_foreign(subs, request->mutex, reply, reply->place);
+    if (holds && calls->options->replicas > 0)
+        simba__redis_confirm_hold(&node_of(calls)->confirm, request, sent_at);
+    else
+        calls->host->complete(calls->host, request);
+}
+
+static bool answer(redis_calls *calls, simba_request *request, simba_local sent_at, const redisReply *reply)
+{
+    int64_t more;
+    if (request->op == SIMBA_OP_LIST)
+        return simba__redis_list_row(&of(calls)->lists, request, reply);
+    if (request->op == SIMBA_OP_EXAMINE)
+        return simba__redis_examined(node_of(calls), request, reply);
+    if (!simba__redis_parse(reply, &request->reply, &more))
+        return false;
+    request->reply.place = request->op == SIMBA_OP_ACQUIRE ? more : 0;
+    answered(calls, request, sent_at);
+    return true;
+}
+
+static bool redirected(redis_calls *calls, simba_request *request, const char *error)
+{
+    redis_node *node = node_of(calls);
+    return node->all->topology->redirected && node->all->topology->redirected(node, request, error);
+}
+
+static void failed(redis_calls *calls, simba_request *request, const simba_error *error)
+{
+    if (request->op == SIMBA_OP_LIST)
+        simba__redis_list_row_failed(&of(calls)->lists, request, error);
+    else
+        calls->host->fail(calls->host, request, error->code, "%s", error->text);
+}
+
+/* --- the fate of a server ----------------------------------------------------------------------------- */
+
+static void up(redis_calls *calls)
+{
+    simba__redis_lists_up(&of(calls)->lists, node_of(calls));
+}
+
+static void down(redis_calls *calls, const simba_error *error)
+{
+    simba__redis_confirm_lost(&node_of(calls)->confirm, error);
+    simba__redis_lists_down(&of(calls)->lists, node_of(calls), error);
+}
+
+static void lost(redis_calls *calls)
+{
+    redis_node *node = node_of(calls);
+    if (node->all->topology->lost)
+        node->all->topology->lost(node);
+}
+
+static simba_local expire(redis_calls *calls, simba_local now)
+{
+    return simba__redis_confirm_expire(&node_of(calls)->confirm, now);
+}
+
+static const redis_calls_events calls_events = {.up = up,
+                                                .down = down,
+                                                .lost = lost,
+                                                .put = put,
+                                                .may_grant = may_grant,
+                                                .answer = answer,
+                                                .redirected = redirected,
+                                                .failed = failed,
+                                                .expire = expire};
+
+static void moved(redis_nodes *nodes)
+{
+    redis_store *self = store_of(nodes);
+    simba__redis_nodes_reroute(nodes);
+    simba__redis_subs_moved(&self->subs);
+    simba__redis_lists_moved(&self->lists);
+}
+
+/* --- lifetime ----------------------------------------------------------------------------------------- */
+
+/* Something has ended, perhaps the last that the end had to wait for. */
+static void look_whether_closed(redis_conns *conns)
+{
+    redis_nodes *nodes = (redis_nodes *)(void *)((char *)conns - offsetof(redis_nodes, conns));
+    redis_store *self = store_of(nodes);
+    if (self->closing && conns->lookups == 0 && !self->closed) {
+        self->closed = true;
+        conns->host->closed(conns->host);
+    }
+}
+
+int simba__redis_store_init(redis_store *self, simba_host *host, redis_tls_context *tls, const redis_topology *topology)
+{
+    self->nodes = (redis_nodes){
+        .conns = {.host = host, .options = &self->options, .tls = tls, .looked_up = look_whether_closed},
+        .topology = topology,
+        .calls_events = &calls_events,
+        .push_events = &simba__redis_subs_events,
+        .subs = &self->subs,
+        .moved = moved,
+    };
+    int rc = simba__redis_subs_init(&self->subs, &self->nodes);
+    if (rc == 0)
+        rc = simba__redis_lists_init(&self->lists, &self->nodes);
+    return rc == 0 ? topology->init(&self->nodes) : rc;
+}
+
+void simba__redis_store_submit(redis_store *self, simba_request *request)
+{
+    if (request->op == SIMBA_OP_LIST)
+        simba__redis_list_begin(&self->lists, request);
+    else
+        simba__redis_calls_submit(&simba__redis_node_for(&self->nodes, request)->calls, request);
+}
+
+void simba__redis_store_flush(redis_store *self)
+{
+    for (redis_node *node = self->nodes.first; node; node = node->next)
+        simba__redis_calls_flush(&node->calls);
+}
+
+void simba__redis_store_close(redis_store *self)
+{
+    const simba_error why = {.code = SIMBA_ECANCELED, .text = "redis: the client closes"};
+    self->closing = true;
+    simba__redis_nodes_close(&self->nodes, &why);
+    simba__redis_lists_close(&self->lists);
+    simba__redis_subs_close(&self->subs);
+    look_whether_closed(&self->nodes.conns);
+}
+
+void simba__redis_store_fini(redis_store *self)
+{
+    simba__redis_subs_fini(&self->subs);
+    simba__redis_nodes_fini(&self->nodes);
+}

@@ -1,0 +1,26 @@
+/* The store: what a request says to a server, and what its answer means for the others that wait, watch or list. */
+#ifndef SIMBA_BACKENDS_REDIS_STORE_H
+#define SIMBA_BACKENDS_REDIS_STORE_H
+
+#include "backends/redis/list.h"
+#include "backends/redis/node.h"
+#include "backends/redis/subs.h"
+
+typedef struct redis_store {
+    redis_options options;
+    redis_nodes nodes;
+    redis_lists lists;
+    redis_subs subs;
+    bool closing, closed;
+} redis_store;
+
+/* The options are set. SIMBA_ENOMEM. */
+int simba__redis_store_init(redis_store *self, simba_host *host, redis_tls_context *tls,
+                            const redis_topology *topology);
+void simba__redis_store_submit(redis_store *self, simba_request *request);
+void simba__redis_store_flush(redis_store *self);
+void simba__redis_store_close(redis_store *self);
+/* Also after a failed init. */
+void simba__redis_store_fini(redis_store *self);
+
+#endif

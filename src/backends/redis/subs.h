@@ -1,0 +1,30 @@
+/* The subscription connections, and who is told what is heard on them. */
+#ifndef SIMBA_BACKENDS_REDIS_SUBS_H
+#define SIMBA_BACKENDS_REDIS_SUBS_H
+
+#include "backends/redis/watches.h"
+
+extern const redis_conn_events simba__redis_subs_events;
+int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes);
+int simba__redis_subs_watch(redis_subs *self, simba_topic *topic);
+void simba__redis_subs_unwatch(redis_subs *self, simba_topic *topic);
+/* What the answers to requests say about who waits here for what. */
+void simba__redis_subs_waits(redis_subs *self, const simba_request *request);
+void simba__redis_subs_left(redis_subs *self, const simba_request *request);
+/* Somebody here holds a mutex of this node: listen, should it be forced away. */
+void simba__redis_subs_holds(redis_node *node);
+/* The owner of this mutex is a JVM contender: look again before its lease ends, the later the more wait in front. */
+void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_reply *reply, int64_t place);
+/* Somebody reads it, and will watch it for that. */
+void simba__redis_subs_observed(redis_subs *self, const char *mutex);
+/* Whose invitation to this mutex came here; "": none did. */
+const char *simba__redis_subs_invited(redis_subs *self, const char *mutex);
+void simba__redis_subs_woken(redis_subs *self);
+/* The topology has changed. */
+void simba__redis_subs_moved(redis_subs *self);
+/* Is there anything to be listened for on this node? */
+bool simba__redis_subs_needs(const redis_node *node);
+void simba__redis_subs_close(redis_subs *self);
+void simba__redis_subs_fini(redis_subs *self);
+
+#endif
