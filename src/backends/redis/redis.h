@@ -8,7 +8,7 @@
  *   conn        one connection: names, sockets, greeting, backoff
  *   calls       requests on a command connection        confirm   replicas=N
  *   node        a server: a command connection and a subscription connection
- *   watches     the mutexes that are listened for       subs      the subscription connections
+ *   waiters     who waits here, and what to listen for  subs      the subscription connections
  *   list        LIST, which takes many commands         examine   how a server is set up
  *   store       what requests say, and what becomes of their answers
  *   inquiry     a question to several servers, one after the other

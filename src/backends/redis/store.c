@@ -92,7 +92,7 @@ static void answered(redis_calls *calls, simba_request *request, simba_local sen
     if (holds)
         simba__redis_subs_holds(node_of(calls));
     else if (reply->owner.id[0] && reply->owner.token == 0)
-        simba__redis_subs_foreign(subs, request->mutex, reply, reply->place);
+        simba__redis_subs_foreign(subs, request->mutex, reply);
     if (holds && calls->options->replicas > 0)
         simba__redis_confirm_hold(&node_of(calls)->confirm, request, sent_at);
     else

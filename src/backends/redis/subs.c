@@ -1,18 +1,10 @@
-/* The subscription connections: that to a server is made when a mutex of it is first watched, and then one for all.
+/* See subs.h. waiters.c decides what is subscribed and who is told; this is what comes of it on the connections.
  *
- * scripts.c has the names of the channels. Of a mutex that is observed we hear of every grant and of every release of ours.
- * A contender that waits hears only of its own invitation, and that it comes next: if a fleet of waiters woke up at every
- * hand-over, that would be most of what it costs. A mutex is observed if somebody has asked to READ it, which contenders do
- * not do. A client that holds anything hears of every grant that is forced away, which is rare.
- *
- * A JVM contender tells nobody of its release but the first in the queue, which may be dead. So while a grant is foreign,
- * waiters and observers look at it now and then.
+ * scripts.c has the names of the channels. A client that holds anything also hears of every grant that is forced away,
+ * which is rare.
  *
  * A PING behind every SUBSCRIBE carries the name of the mutex, so its echo says that the subscription is in force: what
- * happened before it may have been missed, hence CHANGED.
- *
- * Whoever is invited usually wins and stops watching, and often waits again soon. So a subscription is kept for a moment
- * after nobody watches any more. That deceives nobody: who does not wait is not in the queue, and is not invited. */
+ * happened before it may have been missed. */
 #include "backends/redis/subs.h"
 
 #include <stdio.h>
@@ -20,20 +12,123 @@
 #include <string.h>
 
 #include "backends/redis/reply.h"
+#include "backends/redis/waiters.h"
+#include "util/clock.h"
+#include "util/hash.h"
 #include "util/mem.h"
 
 enum {
-    GRACE_MS = 105,     /* a little longer than the scripts keep a mutex for whom they invited */
-    GRACE_MORE_MS = 45, /* at most, by chance, so that not all come at once */
-    LOOK_MS = 250,      /* between looks at a foreign grant; more for those that come later in the queue */
-    PING_MS = 10000,    /* of silence */
-    GONE_MOST = 64,     /* channels of contenders that do not wait any more, per mutex */
+    PING_MS = 10000, /* of silence */
     CHANNEL_SIZE = SIMBA_MUTEX_BYTES + SIMBA_ID_MAX + 32,
 };
 
 static const char revocations[] = "simba:@@revoked";
 
-/* --- channels --------------------------------------------------------------------------------------- */
+typedef struct redis_watch {
+    simba__node entry;  /* in the table */
+    simba_topic *topic; /* NULL: nobody watches */
+    redis_node *node;   /* where it is */
+    redis_ring idle, looks, due;
+    redis_waiters waiters;
+    char mutex[];
+} redis_watch;
+
+/* --- rings ------------------------------------------------------------------------------------------ */
+
+#define OF_RING(pointer, field) ((redis_watch *)(void *)((char *)(pointer)-offsetof(redis_watch, field)))
+
+/* Have it in the ring, at the end if it is new there; or have it out. */
+static void ring_set(redis_ring *ring, redis_ring *place, bool in)
+{
+    if (in == (place->after != NULL))
+        return;
+    if (in) {
+        *place = (redis_ring){ring->before, ring};
+        place->before->after = ring->before = place;
+    } else {
+        place->before->after = place->after;
+        place->after->before = place->before;
+        *place = (redis_ring){NULL, NULL};
+    }
+}
+
+/* --- the table -------------------------------------------------------------------------------------- */
+
+static redis_watch *of_entry(simba__node *entry)
+{
+    return entry ? SIMBA__OF_NODE(entry, redis_watch, entry) : NULL;
+}
+
+static redis_watch *first(const redis_subs *self)
+{
+    return of_entry(simba__table_first(&self->watches));
+}
+
+static redis_watch *after(const redis_subs *self, const redis_watch *watch)
+{
+    return of_entry(simba__table_next(&self->watches, &watch->entry));
+}
+
+static bool is_of(const simba__node *entry, const void *mutex)
+{
+    return strcmp(SIMBA__OF_NODE(entry, const redis_watch, entry)->mutex, mutex) == 0;
+}
+
+/* NULL: there is none. */
+static redis_watch *find(const redis_subs *self, const char *mutex)
+{
+    return of_entry(simba__table_find(&self->watches, simba__hash(mutex), is_of, mutex));
+}
+
+/* Have the chores looked after at this time, or earlier. */
+static void set_chores(redis_subs *self, simba_local at)
+{
+    if (self->chores.index == 0 || at.ns < self->chores.at.ns)
+        self->host->timer_set(self->host, &self->chores, at);
+}
+
+/* Have it where its state says that it belongs. */
+static void sort_in(redis_subs *self, redis_watch *watch)
+{
+    const redis_waiters *w = &watch->waiters;
+    const bool is_idle = !simba__redis_waiters_watched(w);
+    ring_set(&self->idle, &watch->idle, is_idle);
+    ring_set(&self->looks, &watch->looks, w->will_look);
+    ring_set(&self->due, &watch->due, w->interest == REDIS_DUE);
+    if (is_idle)
+        set_chores(self, OF_RING(self->idle.after, idle)->waiters.idle_until);
+    if (w->will_look)
+        set_chores(self, w->look_at);
+}
+
+/* Find or make; a new one is idle. NULL: out of memory. */
+static redis_watch *make(redis_subs *self, const char *mutex)
+{
+    redis_watch *watch = find(self, mutex);
+    if (watch || !simba__table_reserve(&self->watches))
+        return watch;
+    watch = simba__calloc(1, sizeof *watch + strlen(mutex) + 1);
+    if (!watch)
+        return NULL;
+    strcpy(watch->mutex, mutex);
+    watch->node = self->nodes->topology->route(self->nodes, mutex);
+    simba__redis_waiters_init(&watch->waiters, self->host->now(self->host));
+    simba__table_add(&self->watches, &watch->entry, simba__hash(mutex));
+    sort_in(self, watch);
+    return watch;
+}
+
+static void drop(redis_subs *self, redis_watch *watch)
+{
+    ring_set(&self->idle, &watch->idle, false);
+    ring_set(&self->looks, &watch->looks, false);
+    ring_set(&self->due, &watch->due, false);
+    simba__table_remove(&self->watches, &watch->entry);
+    simba__redis_waiters_fini(&watch->waiters);
+    simba__free(watch);
+}
+
+/* --- doing ------------------------------------------------------------------------------------------ */
 
 static void put_channel(const char *command, const redis_watch *watch, const char *suffix, const char *id)
 {
@@ -56,23 +151,15 @@ static void put_waiter(const char *command, const redis_watch *watch, const char
 
 static void put_all(const char *command, const redis_watch *watch)
 {
-    if (watch->observed)
+    if (watch->waiters.observed)
         put_news(command, watch);
-    for (const redis_waiter *w = watch->waiters; w; w = w->next)
-        put_waiter(command, watch, w->id);
+    for (const redis_waiter *waiter = watch->waiters.first; waiter; waiter = waiter->next)
+        put_waiter(command, watch, waiter->id);
 }
 
 static void put_ping(redis_node *node, const char *text)
 {
     simba__redis_put(&node->pushes.out, 2, (const char *const[]){"PING", text});
-}
-
-static void subscribe(redis_watch *watch)
-{
-    watch->asked = true;
-    watch->confirmed = false;
-    put_all("SUBSCRIBE", watch);
-    put_ping(watch->node, watch->mutex);
 }
 
 /* What was put is sent before the turn ends. */
@@ -81,62 +168,56 @@ static void send_soon(redis_subs *self)
     self->host->wake(self->host);
 }
 
-/* --- telling ---------------------------------------------------------------------------------------- */
-
-static void tell(redis_subs *self, redis_watch *watch, const simba_push *push)
+static void queue_up(const redis_watch *watch)
 {
-    if (watch->topic)
-        self->host->push(self->host, watch->topic, push);
-    else
-        watch->missed = true;
+    for (const redis_waiter *waiter = watch->waiters.first; waiter; waiter = waiter->next)
+        if (waiter->here)
+            simba__redis_calls_tell(&watch->node->calls, REDIS_QUEUE_UP, watch->mutex, 1,
+                                    (const char *const[]){waiter->id});
 }
 
-static void tell_kind(redis_subs *self, redis_watch *watch, simba_push_kind kind)
+/* What an event has led to; `id` and `nonce`: of the contender that it was about, if it was about one. */
+static void act_for(redis_subs *self, redis_watch *watch, unsigned actions, const char *id, uint64_t nonce)
 {
-    const simba_push push = {.kind = kind};
-    tell(self, watch, &push);
+    const simba_push changed = {.kind = SIMBA_PUSH_CHANGED};
+    const simba_push released = {.kind = SIMBA_PUSH_RELEASED};
+    sort_in(self, watch);
+    if (actions & REDIS_SUBSCRIBE)
+        put_all("SUBSCRIBE", watch);
+    if (actions & REDIS_SUBSCRIBE_NEWS)
+        put_news("SUBSCRIBE", watch);
+    if (actions & REDIS_SUBSCRIBE_ID)
+        put_waiter("SUBSCRIBE", watch, id);
+    if (actions & (REDIS_SUBSCRIBE | REDIS_SUBSCRIBE_NEWS | REDIS_SUBSCRIBE_ID))
+        put_ping(watch->node, watch->mutex);
+    if (actions & REDIS_UNSUBSCRIBE)
+        put_all("UNSUBSCRIBE", watch);
+    if (actions & REDIS_UNSUBSCRIBE_ID)
+        put_waiter("UNSUBSCRIBE", watch, id);
+    if (actions & REDIS_QUEUE_UP_ALL)
+        queue_up(watch);
+    if (actions & ~(unsigned)(REDIS_TELL_CHANGED | REDIS_TELL_RELEASED | REDIS_TELL_ID))
+        send_soon(self);
+    if (actions & REDIS_TELL_CHANGED)
+        self->host->push(self->host, watch->topic, &changed);
+    if (actions & REDIS_TELL_RELEASED)
+        self->host->push(self->host, watch->topic, &released);
+    if (actions & REDIS_TELL_ID)
+        self->host->push_to(self->host, watch->mutex, nonce, &changed);
 }
 
-static void look_at(redis_subs *self, redis_watch *watch, simba_local at)
+static void act(redis_subs *self, redis_watch *watch, unsigned actions)
 {
-    watch->look_at = at;
-    if (!watch->will_look) {
-        watch->will_look = true;
-        watch->look_next = self->looks;
-        self->looks = watch;
-    }
-    simba__redis_watch_chores(self, at);
-}
-
-static void begin_grace(redis_subs *self, redis_watch *watch)
-{
-    const int64_t ms = GRACE_MS + (int64_t)(self->host->random(self->host) % GRACE_MORE_MS);
-    look_at(self, watch, simba__redis_later(self->host->now(self->host), ms));
-}
-
-static bool waits_here(const redis_watch *watch, const char *id)
-{
-    for (const redis_waiter *w = watch->waiters; w; w = w->next)
-        if (w->here && strcmp(w->id, id) == 0)
-            return true;
-    return false;
-}
-
-static bool is_waited_for(const redis_watch *watch)
-{
-    for (const redis_waiter *w = watch->waiters; w; w = w->next)
-        if (w->here)
-            return true;
-    return false;
+    act_for(self, watch, actions, "", 0);
 }
 
 /* --- messages --------------------------------------------------------------------------------------- */
 
-/* Whoever of ours it is that stands by, and however often the mutex changes hands meanwhile: in a moment one of us asks. */
 static void hear_standby(redis_subs *self, redis_watch *watch, const char *text)
 {
+    const simba_local now = self->host->now(self->host);
     if (strncmp(text, "standby ", 8) == 0)
-        begin_grace(self, watch);
+        act(self, watch, simba__redis_waiters_standby(&watch->waiters, now, self->host->random(self->host)));
 }
 
 /* What follows the word, if that is about our database. NULL: it is not, or it is another word. */
@@ -154,13 +235,13 @@ static void hear_release(redis_subs *self, redis_watch *watch, const char *text)
 {
     const char *rest = behind(self, text, "released");
     if (rest && *rest == '\0')
-        tell_kind(self, watch, SIMBA_PUSH_CHANGED);
+        act(self, watch, simba__redis_waiters_news(&watch->waiters));
 }
 
 static void hear_grant(redis_subs *self, redis_watch *watch, const char *text)
 {
     if (strncmp(text, "acquired@@", 10) == 0)
-        tell_kind(self, watch, SIMBA_PUSH_CHANGED);
+        act(self, watch, simba__redis_waiters_news(&watch->waiters));
 }
 
 /* " NONCE MUTEX" */
@@ -178,11 +259,8 @@ static void hear_revocation(redis_subs *self, const char *text)
 
 static void hear_invitation(redis_subs *self, redis_watch *watch, const char *id, const char *text)
 {
-    /* Also for one that is not known to wait: the answer that says so may come after the invitation. */
-    if (strncmp(text, "released@@", 10) != 0)
-        return;
-    snprintf(watch->invited, sizeof watch->invited, "%s", id);
-    tell_kind(self, watch, SIMBA_PUSH_RELEASED);
+    if (strncmp(text, "released@@", 10) == 0)
+        act(self, watch, simba__redis_waiters_invitation(&watch->waiters, id));
 }
 
 static redis_watch *find_named(redis_subs *self, const char *from, size_t length)
@@ -192,7 +270,7 @@ static redis_watch *find_named(redis_subs *self, const char *from, size_t length
         return NULL;
     memcpy(mutex, from, length);
     mutex[length] = '\0';
-    return simba__redis_watch_find(self, mutex);
+    return find(self, mutex);
 }
 
 /* A name may have "}:" in it, and so may an id: then only our table knows where one ends and the other begins. */
@@ -225,16 +303,9 @@ static void hear(redis_subs *self, const char *channel, const char *text)
 static void hear_pong(redis_node *node, const char *mutex)
 {
     redis_subs *self = node->all->subs;
-    redis_watch *watch = simba__redis_watch_find(self, mutex);
-    if (!watch || !watch->asked || watch->node != node)
-        return;
-    watch->confirmed = true;
-    /* CHANGED makes one of them ask. The others may have been dropped from the queue when nobody heard their invitation. */
-    for (const redis_waiter *w = watch->waiters; w; w = w->next)
-        if (w->here)
-            simba__redis_calls_tell(&watch->node->calls, REDIS_QUEUE_UP, mutex, 1, (const char *const[]){w->id});
-    send_soon(self);
-    tell_kind(self, watch, SIMBA_PUSH_CHANGED);
+    redis_watch *watch = find(self, mutex);
+    if (watch && watch->node == node)
+        act(self, watch, simba__redis_waiters_confirmed(&watch->waiters));
 }
 
 static bool is_text(const redisReply *reply)
@@ -265,25 +336,13 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
 
 /* --- the fate of the connection ----------------------------------------------------------------------- */
 
-static void each(const redis_node *node, void (*visit)(redis_watch *watch))
+/* Everything on this node goes through this event. */
+static void each(const redis_node *node, unsigned (*event)(redis_waiters *w))
 {
-    const redis_subs *self = node->all->subs;
-    for (size_t i = 0; i < self->watch_capacity; i++)
-        for (redis_watch *watch = self->buckets[i]; watch; watch = watch->next)
-            if (watch->node == node)
-                visit(watch);
-}
-
-static void forget_subscription(redis_watch *watch)
-{
-    watch->asked = watch->confirmed = false;
-    watch->missed = true;
-}
-
-static void subscribe_again(redis_watch *watch)
-{
-    if (watch->topic)
-        subscribe(watch);
+    redis_subs *self = node->all->subs;
+    for (redis_watch *watch = first(self); watch; watch = after(self, watch))
+        if (watch->node == node)
+            act(self, watch, event(&watch->waiters));
 }
 
 static void on_up(redis_conn *conn)
@@ -291,13 +350,14 @@ static void on_up(redis_conn *conn)
     redis_node *node = conn->owner;
     node->pinged = false;
     simba__redis_put(&conn->out, 2, (const char *const[]){"SUBSCRIBE", revocations});
-    each(node, subscribe_again);
-    conn->host->timer_set(conn->host, &conn->timer, simba__redis_later(conn->host->now(conn->host), PING_MS));
+    each(node, simba__redis_waiters_up);
+    conn->host->timer_set(conn->host, &conn->timer,
+                          (simba_local){conn->host->now(conn->host).ns + PING_MS * SIMBA__NS_PER_MS});
 }
 
 static void on_down(redis_conn *conn)
 {
-    each(conn->owner, forget_subscription);
+    each(conn->owner, simba__redis_waiters_down);
     if (conn->failures == 1)
         conn->host->log(conn->host, SIMBA_LOG_WARN, "%s; no pushes until it is back", conn->error.text);
 }
@@ -325,157 +385,64 @@ static void send_all(redis_subs *self)
 
 /* --- chores ------------------------------------------------------------------------------------------- */
 
-static void look_at_those_due(redis_subs *self, simba_local now)
-{
-    redis_watch **link = &self->looks;
-    while (*link) {
-        redis_watch *watch = *link;
-        if (watch->look_at.ns > now.ns) {
-            simba__redis_watch_chores(self, watch->look_at);
-            link = &watch->look_next;
-            continue;
-        }
-        *link = watch->look_next;
-        watch->will_look = false;
-        if (watch->observed || is_waited_for(watch))
-            tell_kind(self, watch, SIMBA_PUSH_CHANGED);
-    }
-}
-
-static void look_at_idle(redis_subs *self, simba_local now)
-{
-    while (self->idle_first) {
-        redis_watch *watch = self->idle_first;
-        const simba_local end = simba__redis_later(watch->idle_since, REDIS_LINGER_MS);
-        if (end.ns > now.ns) {
-            simba__redis_watch_chores(self, end);
-            break;
-        }
-        if (watch->asked)
-            put_all("UNSUBSCRIBE", watch);
-        simba__redis_watch_drop(self, watch);
-    }
-    send_all(self);
-}
-
 static void on_chores(simba_timer *timer, simba_local now)
 {
     redis_subs *self = (redis_subs *)(void *)((char *)timer - offsetof(redis_subs, chores));
-    look_at_those_due(self, now);
-    look_at_idle(self, now);
+    for (redis_ring *place = self->looks.after, *next; place != &self->looks; place = next) {
+        redis_watch *watch = OF_RING(place, looks);
+        next = place->after;
+        if (watch->waiters.look_at.ns > now.ns)
+            set_chores(self, watch->waiters.look_at);
+        else
+            act(self, watch, simba__redis_waiters_look(&watch->waiters));
+    }
+    while (self->idle.after != &self->idle) {
+        redis_watch *watch = OF_RING(self->idle.after, idle);
+        if (watch->waiters.idle_until.ns > now.ns) {
+            set_chores(self, watch->waiters.idle_until);
+            break;
+        }
+        act(self, watch, simba__redis_waiters_moved(&watch->waiters));
+        drop(self, watch);
+    }
+    send_all(self);
 }
 
 void simba__redis_subs_woken(redis_subs *self)
 {
-    while (self->stale) {
-        redis_watch *watch = self->stale;
-        self->stale = watch->stale_next;
-        watch->is_stale = false;
-        tell_kind(self, watch, SIMBA_PUSH_CHANGED);
+    while (self->due.after != &self->due) {
+        redis_watch *watch = OF_RING(self->due.after, due);
+        act(self, watch, simba__redis_waiters_woken(&watch->waiters));
     }
     send_all(self);
 }
 
-static void make_stale(redis_subs *self, redis_watch *watch)
-{
-    send_soon(self);
-    if (watch->is_stale)
-        return;
-    watch->is_stale = true;
-    watch->stale_next = self->stale;
-    self->stale = watch;
-}
-
 /* --- who waits here ----------------------------------------------------------------------------------- */
-
-static redis_waiter *waiter_new(redis_subs *self, redis_watch *watch, const char *id)
-{
-    redis_waiter *w = simba__calloc(1, sizeof *w + strlen(id) + 1);
-    if (!w)
-        return NULL; /* no invitation then: the timers will do */
-    strcpy(w->id, id);
-    w->next = watch->waiters;
-    watch->waiters = w;
-    if (watch->asked) {
-        put_waiter("SUBSCRIBE", watch, id);
-        put_ping(watch->node, watch->mutex);
-        send_soon(self);
-    }
-    return w;
-}
 
 void simba__redis_subs_waits(redis_subs *self, const simba_request *request)
 {
-    redis_watch *watch = simba__redis_watch_make(self, request->mutex);
-    if (!watch)
-        return;
-    redis_waiter *kept = NULL;
-    for (redis_waiter *w = watch->waiters; w; w = w->next) {
-        if (strcmp(w->id, request->id) != 0)
-            continue;
-        if (w->here && w->nonce == request->nonce) {
-            if (waits_here(watch, watch->invited))
-                watch->invited[0] = '\0'; /* it was of no use */
-            return;
-        }
-        if (!w->here)
-            kept = w;
-    }
-    if (kept)
-        watch->gone--;
-    else
-        kept = waiter_new(self, watch, request->id);
-    if (!kept)
-        return;
-    kept->here = true;
-    kept->nonce = request->nonce;
-    if (strcmp(watch->invited, request->id) == 0) {
-        /* Its invitation came before the answer that made it wait. This one has to ask: to any other the mutex is kept for
-         * somebody else. */
-        const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
-        self->host->push_to(self->host, request->mutex, request->nonce, &push);
-    }
-}
-
-static void forget_waiter(redis_subs *self, redis_watch *watch, redis_waiter **link)
-{
-    redis_waiter *w = *link;
-    if (watch->gone < GONE_MOST) {
-        w->here = false;
-        watch->gone++;
-        return;
-    }
-    *link = w->next;
-    if (watch->asked && !waits_here(watch, w->id)) {
-        put_waiter("UNSUBSCRIBE", watch, w->id);
-        send_soon(self);
-    }
-    simba__free(w);
+    redis_watch *watch = make(self, request->mutex);
+    if (watch)
+        act_for(self, watch, simba__redis_waiters_waits(&watch->waiters, request->id, request->nonce), request->id,
+                request->nonce);
 }
 
 void simba__redis_subs_left(redis_subs *self, const simba_request *request)
 {
-    redis_watch *watch = simba__redis_watch_find(self, request->mutex);
-    if (!watch)
-        return;
-    if (request->op == SIMBA_OP_ACQUIRE || strcmp(watch->invited, request->id) == 0)
-        watch->invited[0] = '\0';
-    for (redis_waiter **link = &watch->waiters; *link; link = &(*link)->next)
-        if ((*link)->here && (*link)->nonce == request->nonce && strcmp((*link)->id, request->id) == 0) {
-            forget_waiter(self, watch, link);
-            return;
-        }
+    redis_watch *watch = find(self, request->mutex);
+    const bool granted = request->op == SIMBA_OP_ACQUIRE;
+    if (watch)
+        act_for(self, watch, simba__redis_waiters_left(&watch->waiters, request->id, request->nonce, granted),
+                request->id, request->nonce);
 }
 
-void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_reply *reply, int64_t place)
+void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_reply *reply)
 {
-    redis_watch *watch = simba__redis_watch_find(self, mutex);
-    const int64_t ms = LOOK_MS * (place > 0 ? place : 1);
-    if (!watch || !watch->topic || reply->owner.transition_at_ms - reply->now_ms <= ms)
-        return; /* whoever waits asks then anyway */
-    const simba_local at = simba__redis_later(self->host->now(self->host), ms);
-    if (!watch->will_look || at.ns < watch->look_at.ns)
-        look_at(self, watch, at);
+    redis_watch *watch = find(self, mutex);
+    const int64_t left_ms = reply->owner.transition_at_ms - reply->now_ms;
+    const simba_local now = self->host->now(self->host);
+    if (watch)
+        act(self, watch, simba__redis_waiters_foreign(&watch->waiters, now, left_ms, reply->place));
 }
 
 void simba__redis_subs_holds(redis_node *node)
@@ -486,21 +453,15 @@ void simba__redis_subs_holds(redis_node *node)
 
 void simba__redis_subs_observed(redis_subs *self, const char *mutex)
 {
-    redis_watch *watch = simba__redis_watch_make(self, mutex);
-    if (!watch || watch->observed)
-        return;
-    watch->observed = true;
-    if (watch->asked) {
-        put_news("SUBSCRIBE", watch);
-        put_ping(watch->node, mutex);
-        send_soon(self);
-    }
+    redis_watch *watch = make(self, mutex);
+    if (watch)
+        act(self, watch, simba__redis_waiters_observed(&watch->waiters));
 }
 
 const char *simba__redis_subs_invited(redis_subs *self, const char *mutex)
 {
-    const redis_watch *watch = simba__redis_watch_find(self, mutex);
-    return watch && waits_here(watch, watch->invited) ? watch->invited : "";
+    const redis_watch *watch = find(self, mutex);
+    return watch ? simba__redis_waiters_invited(&watch->waiters) : "";
 }
 
 /* --- the store's side --------------------------------------------------------------------------------- */
@@ -509,64 +470,54 @@ int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes)
 {
     self->nodes = nodes;
     self->host = nodes->conns.host;
+    self->idle = (redis_ring){&self->idle, &self->idle};
+    self->looks = (redis_ring){&self->looks, &self->looks};
+    self->due = (redis_ring){&self->due, &self->due};
     self->chores.fire = on_chores;
     return self->host->timer_add(self->host, &self->chores);
 }
 
-static void listen_for(redis_watch *watch)
+static void listen_for(redis_subs *self, redis_watch *watch)
 {
     redis_conn *pushes = &watch->node->pushes;
     if (pushes->state == REDIS_CLOSED)
         simba__redis_conn_open(pushes);
-    else if (pushes->state == REDIS_UP && !watch->asked)
-        subscribe(watch);
-}
-
-/* What is told meanwhile is missed; that is made up for when the new place has confirmed it. */
-static void move(redis_watch *watch, redis_node *node)
-{
-    if (watch->asked)
-        put_all("UNSUBSCRIBE", watch);
-    forget_subscription(watch);
-    watch->node = node;
-    if (watch->topic)
-        listen_for(watch);
+    else if (pushes->state == REDIS_UP)
+        act(self, watch, simba__redis_waiters_up(&watch->waiters));
 }
 
 void simba__redis_subs_moved(redis_subs *self)
 {
-    for (size_t i = 0; i < self->watch_capacity; i++)
-        for (redis_watch *watch = self->buckets[i]; watch; watch = watch->next) {
-            redis_node *node = self->nodes->topology->route(self->nodes, watch->mutex);
-            if (node != watch->node)
-                move(watch, node);
-        }
+    for (redis_watch *watch = first(self); watch; watch = after(self, watch)) {
+        redis_node *node = self->nodes->topology->route(self->nodes, watch->mutex);
+        if (node == watch->node)
+            continue;
+        act(self, watch, simba__redis_waiters_moved(&watch->waiters));
+        watch->node = node;
+        if (watch->topic)
+            listen_for(self, watch);
+    }
     send_soon(self);
 }
 
 bool simba__redis_subs_needs(const redis_node *node)
 {
     const redis_subs *self = node->all->subs;
-    for (size_t i = 0; i < self->watch_capacity; i++)
-        for (const redis_watch *watch = self->buckets[i]; watch; watch = watch->next)
-            if (watch->node == node && watch->topic)
-                return true;
+    for (const redis_watch *watch = first(self); watch; watch = after(self, watch))
+        if (watch->node == node && watch->topic)
+            return true;
     return false;
 }
 
 int simba__redis_subs_watch(redis_subs *self, simba_topic *topic)
 {
-    redis_watch *watch = simba__redis_watch_make(self, topic->mutex);
+    redis_watch *watch = make(self, topic->mutex);
     if (!watch)
         return SIMBA_ENOMEM;
-    simba__redis_watch_busy(self, watch);
-    watch->observed |= !watch->waiters;
     watch->topic = topic;
     topic->backend_data = watch;
-    listen_for(watch);
-    if (watch->confirmed && watch->missed)
-        make_stale(self, watch);
-    watch->missed = false;
+    act(self, watch, simba__redis_waiters_watch(&watch->waiters));
+    listen_for(self, watch);
     send_soon(self);
     return 0;
 }
@@ -576,8 +527,7 @@ void simba__redis_subs_unwatch(redis_subs *self, simba_topic *topic)
     redis_watch *watch = topic->backend_data;
     topic->backend_data = NULL;
     watch->topic = NULL;
-    watch->missed = false;
-    simba__redis_watch_idle(self, watch);
+    act(self, watch, simba__redis_waiters_unwatch(&watch->waiters, self->host->now(self->host)));
 }
 
 void simba__redis_subs_close(redis_subs *self)
@@ -587,8 +537,9 @@ void simba__redis_subs_close(redis_subs *self)
 
 void simba__redis_subs_fini(redis_subs *self)
 {
-    for (size_t i = 0; i < self->watch_capacity; i++)
-        while (self->buckets[i])
-            simba__redis_watch_drop(self, self->buckets[i]);
-    simba__free(self->buckets);
+    for (redis_watch *watch = first(self), *next; watch; watch = next) {
+        next = after(self, watch);
+        drop(self, watch);
+    }
+    simba__table_fini(&self->watches);
 }

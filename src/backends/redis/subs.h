@@ -1,8 +1,25 @@
-/* The subscription connections, and who is told what is heard on them. */
+/* The subscription connections: that to a server is made when a mutex of it is first watched, and then one for all. */
 #ifndef SIMBA_BACKENDS_REDIS_SUBS_H
 #define SIMBA_BACKENDS_REDIS_SUBS_H
 
-#include "backends/redis/watches.h"
+#include "backends/redis/node.h"
+#include "util/table.h"
+
+/* A place in a ring; {NULL, NULL}: in none. */
+typedef struct redis_ring redis_ring;
+struct redis_ring {
+    redis_ring *before, *after;
+};
+
+typedef struct redis_subs {
+    simba_host *host;
+    redis_nodes *nodes;
+    simba__table watches; /* by mutex: what is listened for, or waited for by somebody */
+    redis_ring idle;      /* those that nobody watches; those that may be forgotten first come first */
+    redis_ring looks;     /* those that are to be looked at, at a time of their own */
+    redis_ring due;       /* those that are told when the turn ends */
+    simba_timer chores;
+} redis_subs;
 
 extern const redis_conn_events simba__redis_subs_events;
 int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes);
@@ -13,8 +30,8 @@ void simba__redis_subs_waits(redis_subs *self, const simba_request *request);
 void simba__redis_subs_left(redis_subs *self, const simba_request *request);
 /* Somebody here holds a mutex of this node: listen, should it be forced away. */
 void simba__redis_subs_holds(redis_node *node);
-/* The owner of this mutex is a JVM contender: look again before its lease ends, the later the more wait in front. */
-void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_reply *reply, int64_t place);
+/* The owner of this mutex is a JVM contender. */
+void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_reply *reply);
 /* Somebody reads it, and will watch it for that. */
 void simba__redis_subs_observed(redis_subs *self, const char *mutex);
 /* Whose invitation to this mutex came here; "": none did. */
