@@ -3,7 +3,6 @@
  * deadline is failed there and then; its call stays in the queue to swallow the late answer. */
 #include "backends/redis/calls.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,34 +11,17 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-enum { KEY_SIZE = SIMBA_MUTEX_BYTES + 32, SPARE_ARGS = 12 };
+enum { KEY_SIZE = SIMBA_MUTEX_BYTES + 32, SPARE_ARGS = 12, HOPS_MOST = 8 };
 
 typedef enum call_kind { CALL_REQUEST, CALL_LOAD, CALL_OWN } call_kind;
 
-/* What a request has been through, in its backend_data. */
-enum {
-    RELOADED = 1, /* it came upon a server without our scripts */
-    ASKING = 2,   /* to a server that does not have its slot yet */
-    HOP = 4,      /* and more: how often it was sent on */
-    HOPS_MOST = 8,
-};
-
-static unsigned marks_of(const simba_request *request)
-{
-    return (unsigned)(uintptr_t)request->backend_data;
-}
-
-static void set_marks(simba_request *request, unsigned marks)
-{
-    request->backend_data = (void *)(uintptr_t)marks;
-}
-
 struct redis_call {
     redis_call *next;
+    redis_calls *all;
     call_kind kind;
-    redis_script script;    /* LOAD */
-    simba_request *request; /* REQUEST; NULL: over its deadline */
-    redis_answer *answer;   /* OWN */
+    redis_script script;  /* LOAD */
+    redis_errand *errand; /* REQUEST; NULL: over its deadline, or nobody's */
+    redis_answer *answer; /* OWN */
     void *user;
     simba_local sent_at;
     uint64_t answers; /* that had come when it was sent */
@@ -61,7 +43,7 @@ static redis_call *append(redis_calls *self, call_kind kind)
         call = simba__malloc(sizeof *call);
     if (!call)
         return NULL;
-    *call = (redis_call){.kind = kind, .sent_at = self->host->now(self->host), .answers = self->answers};
+    *call = (redis_call){.all = self, .kind = kind, .sent_at = self->host->now(self->host), .answers = self->answers};
     *self->calls_last = call;
     self->calls_last = &call->next;
     if (self->conn.timer.index == 0)
@@ -82,24 +64,43 @@ static redis_call take(redis_calls *self)
     return copy;
 }
 
-static void put_waiting(redis_calls *self, simba_request *request)
+static const char *leave_waiting(redis_errand *errand)
 {
-    request->next = NULL;
-    *self->waiting_last = request;
-    self->waiting_last = &request->next;
-    if (self->deadlines.index == 0 || request->deadline.ns < self->deadlines.at.ns)
-        self->host->timer_set(self->host, &self->deadlines, request->deadline);
+    const redis_calls *self = errand->at;
+    simba__ring_set(NULL, &errand->place, false);
+    return self->conn.at.where;
 }
 
-static simba_request *take_waiting(redis_calls *self)
+void simba__redis_calls_submit(redis_calls *self, redis_errand *errand)
 {
-    simba_request *request = self->waiting_first;
-    if (request) {
-        self->waiting_first = request->next;
-        if (!self->waiting_first)
-            self->waiting_last = &self->waiting_first;
+    errand->at = self;
+    errand->leave = leave_waiting;
+    simba__ring_set(&self->waiting, &errand->place, true);
+}
+
+redis_errand *simba__redis_calls_withdraw(redis_calls *self)
+{
+    simba__ring *first = simba__ring_first(&self->waiting);
+    if (!first)
+        return NULL;
+    simba__ring_set(&self->waiting, first, false);
+    return SIMBA__OF_RING(first, redis_errand, place);
+}
+
+/* Its call stays in the queue to swallow the late answer. */
+static const char *leave_sent(redis_errand *errand)
+{
+    redis_call *call = errand->at;
+    redis_calls *self = call->all;
+    call->errand = NULL;
+    /* Nothing came since that renewal was sent. TCP repeats what was lost in pauses that double: when the outage is over
+     * the connection may be stuck for as long again, and with it all renewals. */
+    if (errand->request->op == SIMBA_OP_RENEW && call->answers == self->answers) {
+        self->stuck = true;
+        self->host->timer_set(self->host, &self->conn.timer, self->host->now(self->host));
     }
-    return request;
+    self->events->lost(self);
+    return self->conn.at.where;
 }
 
 /* --- sending ---------------------------------------------------------------------------------------- */
@@ -119,39 +120,32 @@ void simba__redis_calls_put_script(redis_calls *self, redis_script script, const
     simba__redis_put(&self->conn.out, 3 + count + argc, argv);
 }
 
-void simba__redis_calls_fail(redis_calls *self, simba_request *request, int code, const char *format, ...)
+static void fail_for_memory(redis_calls *self, redis_errand *errand)
 {
-    simba_error error = {.code = code};
-    va_list args;
-    va_start(args, format);
-    vsnprintf(error.text, sizeof error.text, format, args);
-    va_end(args);
-    self->events->failed(self, request, &error);
-}
-
-static void fail_for_memory(redis_calls *self, simba_request *request)
-{
-    simba__redis_calls_fail(self, request, SIMBA_ENOMEM, "redis %s: out of memory", self->conn.at.where);
+    simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", self->conn.at.where);
 }
 
 static void send_waiting(redis_calls *self)
 {
     bool may_grant = false;
-    for (simba_request *request = take_waiting(self); request; request = take_waiting(self)) {
+    for (redis_errand *errand; (errand = simba__redis_calls_withdraw(self)) != NULL;) {
+        const simba_request *request = errand->request;
         /* The first answer is nobody's business: if it is an error, so is the second. */
-        const bool asking = (marks_of(request) & ASKING) != 0;
-        if (asking && !append(self, CALL_REQUEST)) {
-            fail_for_memory(self, request);
+        if (errand->asking && !append(self, CALL_REQUEST)) {
+            fail_for_memory(self, errand);
             continue;
         }
-        if (asking)
+        if (errand->asking)
             simba__redis_put(&self->conn.out, 1, (const char *const[]){"ASKING"});
         redis_call *call = append(self, CALL_REQUEST);
         if (!call) {
-            fail_for_memory(self, request);
+            fail_for_memory(self, errand);
             continue;
         }
-        call->request = request;
+        call->errand = errand;
+        errand->at = call;
+        errand->leave = leave_sent;
+        errand->sent_at = call->sent_at;
         self->events->put(self, request);
         may_grant |= request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW;
     }
@@ -182,7 +176,7 @@ bool simba__redis_calls_ready(const redis_calls *self)
 
 bool simba__redis_calls_idle(const redis_calls *self)
 {
-    return !self->calls_first && !self->waiting_first;
+    return !self->calls_first && !simba__ring_first(&self->waiting);
 }
 
 bool simba__redis_calls_put(redis_calls *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
@@ -205,61 +199,48 @@ void simba__redis_calls_tell(redis_calls *self, redis_script script, const char 
 
 /* --- answers ---------------------------------------------------------------------------------------- */
 
-bool simba__redis_calls_forward(redis_calls *to, simba_request *request, bool asking)
+bool simba__redis_calls_forward(redis_calls *to, redis_errand *errand, bool asking)
 {
-    const unsigned marks = (marks_of(request) & ~(unsigned)(RELOADED | ASKING)) + HOP;
-    if (marks >= HOPS_MOST * HOP)
+    if (errand->hops == HOPS_MOST - 1)
         return false;
-    set_marks(request, asking ? marks | ASKING : marks);
-    put_waiting(to, request);
+    errand->hops++;
+    errand->reloaded = false;
+    errand->asking = asking;
+    simba__redis_calls_submit(to, errand);
     to->host->wake(to->host);
     return true;
 }
 
-simba_request *simba__redis_calls_withdraw(redis_calls *self)
-{
-    simba_request *first = self->waiting_first;
-    self->waiting_first = NULL;
-    self->waiting_last = &self->waiting_first;
-    return first;
-}
-
-void simba__redis_calls_take_over(redis_calls *self, simba_request *request)
-{
-    put_waiting(self, request);
-}
-
 /* A flushed script cache is no reason to fail, once. Nor is it that the mutex is somewhere else. */
-static bool try_again(redis_calls *self, simba_request *request, const char *error)
+static bool try_again(redis_calls *self, redis_errand *errand, const char *error)
 {
-    if (self->events->redirected(self, request, error))
+    if (self->events->redirected(self, errand, error))
         return true;
-    if (strncmp(error, "NOSCRIPT", 8) != 0 || (marks_of(request) & RELOADED))
+    if (strncmp(error, "NOSCRIPT", 8) != 0 || errand->reloaded)
         return false;
-    set_marks(request, marks_of(request) | RELOADED);
+    errand->reloaded = true;
     if (self->loaded == REDIS_SCRIPTS)
         load_scripts(self);
-    put_waiting(self, request);
+    simba__redis_calls_submit(self, errand);
     return true;
 }
 
-static void take_request(redis_calls *self, const redis_call *call, const redisReply *reply)
+static void take_request(redis_calls *self, redis_errand *errand, const redisReply *reply)
 {
-    simba_request *request = call->request;
-    if (!request)
+    if (!errand)
         return;
     if (reply->type == REDIS_REPLY_ERROR) {
-        if (try_again(self, request, reply->str))
+        if (try_again(self, errand, reply->str))
             return;
         simba_error error;
         bool drop;
         simba__redis_error(&self->conn.at, reply->str, &error, &drop);
-        self->events->failed(self, request, &error);
+        simba__redis_requests_fail(errand, error.code, "%s", error.text);
         if (drop)
             simba__redis_conn_fail(&self->conn, error.code, "%s", error.text);
-    } else if (!self->events->answer(self, request, call->sent_at, reply)) {
-        simba__redis_calls_fail(self, request, SIMBA_ECORRUPT,
-                                "redis %s: an answer of a form that no script of ours has", self->conn.at.where);
+    } else if (!self->events->answer(self, errand, reply)) {
+        simba__redis_requests_fail(errand, SIMBA_ECORRUPT, "redis %s: an answer of a form that no script of ours has",
+                                   self->conn.at.where);
         simba__redis_conn_fail(&self->conn, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer",
                                self->conn.at.where);
     }
@@ -301,7 +282,7 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
     self->answers++;
     switch (call.kind) {
     case CALL_REQUEST:
-        take_request(self, &call, reply);
+        take_request(self, call.errand, reply);
         break;
     case CALL_LOAD:
         take_load(self, call.script, reply);
@@ -314,22 +295,28 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
 
 /* --- the fate of the connection ----------------------------------------------------------------------- */
 
+static void fail_waiting(redis_calls *self, const simba_error *error)
+{
+    for (redis_errand *errand; (errand = simba__redis_calls_withdraw(self)) != NULL;)
+        simba__redis_requests_fail(errand, error->code, "%s", error->text);
+}
+
 static void fail_all(redis_calls *self, const simba_error *error)
 {
     while (self->calls_first) {
         const redis_call call = take(self);
-        if (call.request)
-            self->events->failed(self, call.request, error);
+        if (call.errand)
+            simba__redis_requests_fail(call.errand, error->code, "%s", error->text);
         else if (call.kind == CALL_OWN)
             call.answer(call.user, NULL);
     }
-    for (simba_request *request = take_waiting(self); request; request = take_waiting(self))
-        self->events->failed(self, request, error);
+    fail_waiting(self, error);
     self->events->down(self, error);
 }
 
 static void on_up(redis_conn *conn)
 {
+    of(conn)->stuck = false;
     load_scripts(of(conn)); /* it may be another server, or the same one without its memory */
 }
 
@@ -346,7 +333,10 @@ static void on_down(redis_conn *conn)
 static void on_tick(redis_conn *conn, simba_local now)
 {
     redis_calls *self = of(conn);
-    if (!self->calls_first)
+    if (self->stuck)
+        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: no answer in time, so connecting anew",
+                               self->conn.at.where);
+    if (self->stuck || !self->calls_first)
         return;
     const simba_local until = {self->calls_first->sent_at.ns + self->options->timeout_ns};
     if (now.ns >= until.ns)
@@ -358,68 +348,6 @@ static void on_tick(redis_conn *conn, simba_local now)
 
 static const redis_conn_events conn_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
 
-/* --- deadlines ---------------------------------------------------------------------------------------- */
-
-static void expire(redis_calls *self, simba_request *request)
-{
-    simba__redis_calls_fail(self, request, SIMBA_ETIMEDOUT, "redis %s: no answer in time", self->conn.at.where);
-}
-
-static void min_deadline(simba_local *earliest, simba_local at)
-{
-    if (at.ns < earliest->ns)
-        *earliest = at;
-}
-
-/* Those of the list that are over their deadline. */
-static void expire_list(redis_calls *self, simba_request **first, simba_request ***last, simba_local now,
-                        simba_local *earliest)
-{
-    simba_request **link = first;
-    while (*link) {
-        simba_request *request = *link;
-        if (request->deadline.ns <= now.ns) {
-            *link = request->next;
-            expire(self, request);
-        } else {
-            min_deadline(earliest, request->deadline);
-            link = &request->next;
-        }
-    }
-    *last = link;
-}
-
-static void on_deadline(simba_timer *timer, simba_local now)
-{
-    redis_calls *self = (redis_calls *)(void *)((char *)timer - offsetof(redis_calls, deadlines));
-    simba_local earliest = {INT64_MAX};
-    expire_list(self, &self->waiting_first, &self->waiting_last, now, &earliest);
-    min_deadline(&earliest, self->events->expire(self, now));
-    bool silent = false;
-    bool stuck = false;
-    for (redis_call *call = self->calls_first; call; call = call->next) {
-        if (!call->request)
-            continue;
-        if (call->request->deadline.ns <= now.ns) {
-            stuck |= call->request->op == SIMBA_OP_RENEW && call->answers == self->answers;
-            expire(self, call->request);
-            call->request = NULL;
-            silent = true;
-        } else {
-            min_deadline(&earliest, call->request->deadline);
-        }
-    }
-    if (silent)
-        self->events->lost(self);
-    if (earliest.ns != INT64_MAX)
-        self->host->timer_set(self->host, timer, earliest);
-    /* Nothing came since that renewal was sent. TCP repeats what was lost in pauses that double: when the outage is over
-     * the connection may be stuck for as long again, and with it all renewals. */
-    if (stuck)
-        simba__redis_conn_fail(&self->conn, SIMBA_EUNAVAILABLE, "redis %s: no answer in time, so connecting anew",
-                               self->conn.at.where);
-}
-
 /* --- the store's side --------------------------------------------------------------------------------- */
 
 int simba__redis_calls_init(redis_calls *self, redis_conns *conns, const redis_calls_events *events, void *owner)
@@ -428,23 +356,15 @@ int simba__redis_calls_init(redis_calls *self, redis_conns *conns, const redis_c
     self->options = conns->options;
     self->events = events;
     self->owner = owner;
-    self->waiting_last = &self->waiting_first;
+    simba__ring_init(&self->waiting);
     self->calls_last = &self->calls_first;
-    self->deadlines.fire = on_deadline;
-    const int rc = simba__redis_conn_init(&self->conn, conns, &conn_events, self);
-    return rc < 0 ? rc : self->host->timer_add(self->host, &self->deadlines);
-}
-
-void simba__redis_calls_submit(redis_calls *self, simba_request *request)
-{
-    set_marks(request, 0);
-    put_waiting(self, request);
+    return simba__redis_conn_init(&self->conn, conns, &conn_events, self);
 }
 
 static bool has_renewal(const redis_calls *self)
 {
-    for (const simba_request *request = self->waiting_first; request; request = request->next)
-        if (request->op == SIMBA_OP_RENEW)
+    for (const simba__ring *place = self->waiting.after; place != &self->waiting; place = place->after)
+        if (SIMBA__OF_RING(place, const redis_errand, place)->request->op == SIMBA_OP_RENEW)
             return true;
     return false;
 }
@@ -453,7 +373,7 @@ void simba__redis_calls_flush(redis_calls *self)
 {
     switch (self->conn.state) {
     case REDIS_CLOSED:
-        if (self->waiting_first || self->wanted)
+        if (simba__ring_first(&self->waiting) || self->wanted)
             simba__redis_conn_open(&self->conn);
         self->wanted = false;
         break;
@@ -469,10 +389,8 @@ void simba__redis_calls_flush(redis_calls *self)
     case REDIS_WAITING:
         if (has_renewal(self))
             simba__redis_conn_hurry(&self->conn);
-        if (self->conn.state != REDIS_WAITING)
-            break;
-        for (simba_request *request = take_waiting(self); request; request = take_waiting(self))
-            self->events->failed(self, request, &self->conn.error);
+        if (self->conn.state == REDIS_WAITING)
+            fail_waiting(self, &self->conn.error);
         break;
     }
 }
@@ -483,7 +401,6 @@ void simba__redis_calls_close(redis_calls *self, const simba_error *why)
     self->conn.error = *why;
     self->loaded = 0;
     self->wanted = false;
-    self->host->timer_clear(self->host, &self->deadlines);
     fail_all(self, why);
 }
 

@@ -4,6 +4,7 @@
 #define SIMBA_BACKENDS_REDIS_CALLS_H
 
 #include "backends/redis/conn.h"
+#include "backends/redis/requests.h"
 #include "backends/redis/scripts.h"
 
 typedef struct redis_call redis_call;
@@ -22,12 +23,9 @@ typedef struct redis_calls_events {
     /* Something was put that may be granted. */
     void (*may_grant)(redis_calls *self);
     /* The answer to a request, no error. False: that is none. */
-    bool (*answer)(redis_calls *self, simba_request *request, simba_local sent_at, const redisReply *reply);
+    bool (*answer)(redis_calls *self, redis_errand *errand, const redisReply *reply);
     /* An error. True: the request is under way to where it belongs. */
-    bool (*redirected)(redis_calls *self, simba_request *request, const char *error);
-    void (*failed)(redis_calls *self, simba_request *request, const simba_error *error);
-    /* Fail those of the owner's that are over their deadline. Returns the earliest deadline of the others. */
-    simba_local (*expire)(redis_calls *self, simba_local now);
+    bool (*redirected)(redis_calls *self, redis_errand *errand, const char *error);
 } redis_calls_events;
 
 struct redis_calls {
@@ -37,20 +35,21 @@ struct redis_calls {
     const redis_calls_events *events;
     void *owner;
     char sha[REDIS_SCRIPTS][41];
-    unsigned loaded;                              /* scripts whose sha is known */
-    bool wanted;                                  /* somebody waits for the connection */
-    simba_request *waiting_first, **waiting_last; /* submitted, not sent */
-    redis_call *calls_first, **calls_last;        /* sent, not answered */
-    redis_call *spare;                            /* to be used again */
-    uint64_t answers;                             /* that came so far, on any connection */
-    simba_timer deadlines;
+    unsigned loaded;                       /* scripts whose sha is known */
+    bool wanted;                           /* somebody waits for the connection */
+    simba__ring waiting;                   /* errands, not sent yet */
+    redis_call *calls_first, **calls_last; /* sent, not answered */
+    redis_call *spare;                     /* to be used again */
+    uint64_t answers;                      /* that came so far, on any connection */
+    bool stuck;                            /* a renewal was not answered in time, nor was anything after it */
 };
 
 /* A call of our own; `answer` gets NULL when the connection was lost. */
 typedef void redis_answer(void *user, const redisReply *reply);
 
 int simba__redis_calls_init(redis_calls *self, redis_conns *conns, const redis_calls_events *events, void *owner);
-void simba__redis_calls_submit(redis_calls *self, simba_request *request);
+/* Send it when that can be. */
+void simba__redis_calls_submit(redis_calls *self, redis_errand *errand);
 void simba__redis_calls_flush(redis_calls *self);
 void simba__redis_calls_close(redis_calls *self, const simba_error *why);
 void simba__redis_calls_fini(redis_calls *self);
@@ -65,12 +64,9 @@ void simba__redis_calls_put_script(redis_calls *self, redis_script script, const
 /* A script whose answer is nobody's business; nothing happens if it cannot be sent right now. */
 void simba__redis_calls_tell(redis_calls *self, redis_script script, const char *mutex, size_t argc,
                              const char *const *args);
-void simba__redis_calls_fail(redis_calls *self, simba_request *request, int code, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
 /* Send a request on to another server; asking: which does not own its slot yet. False: it has been through enough. */
-bool simba__redis_calls_forward(redis_calls *to, simba_request *request, bool asking);
-/* What has not been sent yet, a list, to be handed to …_take_over. */
-simba_request *simba__redis_calls_withdraw(redis_calls *self);
-void simba__redis_calls_take_over(redis_calls *self, simba_request *request);
+bool simba__redis_calls_forward(redis_calls *to, redis_errand *errand, bool asking);
+/* Take out the first that has not been sent yet. NULL: there is none. */
+redis_errand *simba__redis_calls_withdraw(redis_calls *self);
 
 #endif

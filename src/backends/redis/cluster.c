@@ -156,8 +156,8 @@ static void empty_limbo(redis_cluster *cluster)
     redis_conn *commands = &cluster->limbo->calls.conn;
     redis_conn *pushes = &cluster->limbo->pushes;
     static const char nobody[] = "redis: no server of the cluster has the slot";
-    if (seeks(commands) &&
-        (cluster->limbo->calls.waiting_first || cluster->limbo->calls.wanted)) { /* by a request, or by a list */
+    if (seeks(commands) && (!simba__redis_calls_idle(&cluster->limbo->calls) ||
+                            cluster->limbo->calls.wanted)) { /* by a request, or by a list */
         cluster->limbo->calls.wanted = false;
         simba__redis_conn_fail(commands, SIMBA_EUNAVAILABLE, nobody);
     } else if (seeks(commands)) {
@@ -269,7 +269,7 @@ static bool parse_redirection(const redis_node *from, const char *text, unsigned
     return simba__endpoint_set(ret_at, host, (size_t)(colon - host), port);
 }
 
-static bool cluster_redirected(redis_node *node, simba_request *request, const char *error)
+static bool cluster_redirected(redis_node *node, redis_errand *errand, const char *error)
 {
     redis_cluster *cluster = of(node->all);
     const bool moved = strncmp(error, "MOVED ", 6) == 0;
@@ -288,15 +288,14 @@ static bool cluster_redirected(redis_node *node, simba_request *request, const c
     if (moved)
         refresh(cluster);
     if (unknown)
-        simba__redis_calls_fail(&node->calls, request, SIMBA_EUNAVAILABLE,
-                                "redis %s: it is not known yet who has the slot", node->calls.conn.at.where);
+        simba__redis_requests_fail(errand, SIMBA_EUNAVAILABLE, "redis %s: it is not known yet who has the slot",
+                                   node->calls.conn.at.where);
     else if (!target)
-        simba__redis_calls_fail(&node->calls, request, SIMBA_ENOMEM, "redis %s: out of memory",
-                                node->calls.conn.at.where);
-    else if (!simba__redis_calls_forward(&target->calls, request, !moved))
-        simba__redis_calls_fail(&node->calls, request, SIMBA_EUNAVAILABLE,
-                                "redis %s: sent from one server of the cluster to the other: %.80s",
-                                node->calls.conn.at.where, error);
+        simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", node->calls.conn.at.where);
+    else if (!simba__redis_calls_forward(&target->calls, errand, !moved))
+        simba__redis_requests_fail(errand, SIMBA_EUNAVAILABLE,
+                                   "redis %s: sent from one server of the cluster to the other: %.80s",
+                                   node->calls.conn.at.where, error);
     return true;
 }
 

@@ -11,27 +11,10 @@
 #include <stdio.h>
 
 #include "util/clock.h"
-#include "util/mem.h"
 
 enum { STEP_MS = 50, MOST_MS = 1000 };
 
-struct redis_held {
-    redis_held *next;
-    simba_request *request;
-    simba_local give_up;
-};
-
 static void put_wait(redis_confirm *self);
-
-/* Take it out of the list, free it, and return its request. */
-static simba_request *let_go(redis_held **link)
-{
-    redis_held *held = *link;
-    simba_request *request = held->request;
-    *link = held->next;
-    simba__free(held);
-    return request;
-}
 
 void simba__redis_confirm_give_back(redis_calls *calls, const simba_request *request)
 {
@@ -43,11 +26,19 @@ void simba__redis_confirm_give_back(redis_calls *calls, const simba_request *req
                             (const char *const[]){request->id, nonce, "0", ends_at});
 }
 
-static void refuse(redis_confirm *self, simba_request *request, int code, const char *why)
+static const char *leave(redis_errand *errand)
 {
-    if (request->op == SIMBA_OP_ACQUIRE)
-        simba__redis_confirm_give_back(self->calls, request);
-    simba__redis_calls_fail(self->calls, request, code, "redis %s: %s", self->calls->conn.at.where, why);
+    const redis_confirm *self = errand->at;
+    simba__ring_set(NULL, &errand->place, false);
+    return self->calls->conn.at.where;
+}
+
+/* Half of the time that it had when it was sent, but not too long. */
+static simba_local end_of_patience(const redis_errand *errand)
+{
+    const int64_t half_ns = (errand->request->deadline.ns - errand->sent_at.ns) / 2;
+    const int64_t most_ns = MOST_MS * SIMBA__NS_PER_MS;
+    return (simba_local){errand->sent_at.ns + (half_ns < most_ns ? half_ns : most_ns)};
 }
 
 static void on_confirmed(void *user, const redisReply *reply)
@@ -70,17 +61,22 @@ static void on_confirmed(void *user, const redisReply *reply)
                                self->calls->conn.at.where, self->calls->options->replicas);
     if (enough)
         self->short_of_replicas = false;
-    for (redis_held **link = &self->held; *link;) {
+    for (simba__ring *place = self->held.after, *next; place != &self->held; place = next) {
+        redis_errand *errand = SIMBA__OF_RING(place, redis_errand, place);
+        next = place->after;
+        if (!enough && answered && now.ns < end_of_patience(errand).ns)
+            continue;
+        const char *where = leave(errand);
         if (enough) {
-            self->calls->host->complete(self->calls->host, let_go(link));
-        } else if (!answered || now.ns >= (*link)->give_up.ns) {
-            self->short_of_replicas = true;
-            refuse(self, let_go(link), SIMBA_EUNAVAILABLE, why);
-        } else {
-            link = &(*link)->next;
+            simba__redis_requests_complete(errand);
+            continue;
         }
+        self->short_of_replicas = true;
+        if (errand->request->op == SIMBA_OP_ACQUIRE)
+            simba__redis_confirm_give_back(self->calls, errand->request);
+        simba__redis_requests_fail(errand, SIMBA_EUNAVAILABLE, "redis %s: %s", where, why);
     }
-    if (self->held || self->unconfirmed)
+    if (simba__ring_first(&self->held) || self->unconfirmed)
         put_wait(self);
 }
 
@@ -105,39 +101,24 @@ void simba__redis_confirm_soon(redis_confirm *self)
         put_wait(self);
 }
 
-void simba__redis_confirm_hold(redis_confirm *self, simba_request *request, simba_local sent_at)
+void simba__redis_confirm_hold(redis_confirm *self, redis_errand *errand)
 {
-    redis_held *held = simba__malloc(sizeof *held);
-    if (!held) {
-        refuse(self, request, SIMBA_ENOMEM, "out of memory");
-        return;
-    }
-    const int64_t half_ns = (request->deadline.ns - sent_at.ns) / 2;
-    const int64_t most_ns = MOST_MS * SIMBA__NS_PER_MS;
-    *held = (redis_held){self->held, request, {sent_at.ns + (half_ns < most_ns ? half_ns : most_ns)}};
-    self->held = held;
+    errand->at = self;
+    errand->leave = leave;
+    simba__ring_set(&self->held, &errand->place, true);
 }
 
 void simba__redis_confirm_lost(redis_confirm *self, const simba_error *error)
 {
     self->confirming = self->unconfirmed = false;
-    while (self->held)
-        simba__redis_calls_fail(self->calls, let_go(&self->held), error->code, "%s", error->text);
+    for (simba__ring *first; (first = simba__ring_first(&self->held)) != NULL;) {
+        simba__ring_set(&self->held, first, false);
+        simba__redis_requests_fail(SIMBA__OF_RING(first, redis_errand, place), error->code, "%s", error->text);
+    }
 }
 
-simba_local simba__redis_confirm_expire(redis_confirm *self, simba_local now)
+void simba__redis_confirm_init(redis_confirm *self, redis_calls *calls)
 {
-    simba_local earliest = {INT64_MAX};
-    for (redis_held **link = &self->held; *link;) {
-        simba_request *request = (*link)->request;
-        if (request->deadline.ns <= now.ns) {
-            simba__redis_calls_fail(self->calls, let_go(link), SIMBA_ETIMEDOUT, "redis %s: no answer in time",
-                                    self->calls->conn.at.where);
-            continue;
-        }
-        if (request->deadline.ns < earliest.ns)
-            earliest = request->deadline;
-        link = &(*link)->next;
-    }
-    return earliest;
+    self->calls = calls;
+    simba__ring_init(&self->held);
 }

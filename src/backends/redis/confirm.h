@@ -4,23 +4,20 @@
 
 #include "backends/redis/calls.h"
 
-typedef struct redis_held redis_held;
-
 typedef struct redis_confirm {
     redis_calls *calls;
-    redis_held *held;       /* granted, but the replicas have not said so */
+    simba__ring held;       /* errands that were granted, but the replicas have not said so */
     bool confirming;        /* a WAIT is under way, */
     bool unconfirmed;       /* and something was sent after it that needs another one */
     bool short_of_replicas; /* something was refused for want of them, and nothing confirmed since */
 } redis_confirm;
 
+void simba__redis_confirm_init(redis_confirm *self, redis_calls *calls);
 /* Something was put that may be granted: have it confirmed. */
 void simba__redis_confirm_soon(redis_confirm *self);
 /* It was granted: keep the answer back until then. */
-void simba__redis_confirm_hold(redis_confirm *self, simba_request *request, simba_local sent_at);
+void simba__redis_confirm_hold(redis_confirm *self, redis_errand *errand);
 void simba__redis_confirm_lost(redis_confirm *self, const simba_error *error);
-/* Fail those that are over their deadline. Returns the earliest deadline of the others. */
-simba_local simba__redis_confirm_expire(redis_confirm *self, simba_local now);
 /* Release what an acquire was granted, as its reply says, whatever becomes of it. */
 void simba__redis_confirm_give_back(redis_calls *calls, const simba_request *request);
 

@@ -97,23 +97,23 @@ static void examine_replicas(examination *e)
         found(e, SIMBA_VERDICT_OK, "replicas", text, NULL);
 }
 
-bool simba__redis_examined(redis_node *self, simba_request *request, const redisReply *reply)
+bool simba__redis_examined(redis_node *self, redis_errand *errand, const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_STRING)
         return false;
-    examination e = {.node = self, .host = self->calls.host, .request = request, .info = reply->str};
+    examination e = {.node = self, .host = self->calls.host, .request = errand->request, .info = reply->str};
     examine_server(&e);
     examine_memory(&e);
     examine_durability(&e);
     examine_replicas(&e);
     redis_node *next = simba__redis_node_serving(self->next);
     if (e.rc < 0) {
-        e.host->fail(e.host, request, e.rc, "redis: out of memory");
+        simba__redis_requests_fail(errand, e.rc, "redis: out of memory");
     } else if (next) {
-        simba__redis_calls_submit(&next->calls, request);
+        simba__redis_calls_submit(&next->calls, errand);
         e.host->wake(e.host); /* to send it */
     } else {
-        e.host->complete(e.host, request);
+        simba__redis_requests_complete(errand);
     }
     return true;
 }

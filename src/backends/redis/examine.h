@@ -5,6 +5,6 @@
 #include "backends/redis/node.h"
 
 /* The answer to INFO. False: that is none. */
-bool simba__redis_examined(redis_node *self, simba_request *request, const redisReply *reply);
+bool simba__redis_examined(redis_node *self, redis_errand *errand, const redisReply *reply);
 
 #endif

@@ -9,20 +9,18 @@ typedef struct redis_list redis_list;
 typedef struct redis_lists {
     simba_host *host;
     redis_nodes *nodes;
+    redis_requests *requests;
     redis_list *first;
-    simba_timer deadline;
 } redis_lists;
 
-int simba__redis_lists_init(redis_lists *self, redis_nodes *nodes);
-void simba__redis_list_begin(redis_lists *self, simba_request *request);
-/* The answer to a row's request; false: that is none. Or what went wrong with it. */
-bool simba__redis_list_row(redis_lists *self, simba_request *request, const redisReply *reply);
-void simba__redis_list_row_failed(redis_lists *self, simba_request *request, const simba_error *error);
+void simba__redis_lists_init(redis_lists *self, redis_nodes *nodes, redis_requests *requests);
+void simba__redis_list_begin(redis_lists *self, redis_errand *errand);
+/* The answer to a row's request; false: that is none. */
+bool simba__redis_list_row(redis_errand *errand, const redisReply *reply);
 /* A node can be asked now, or cannot be. */
 void simba__redis_lists_up(redis_lists *self, redis_node *node);
 void simba__redis_lists_down(redis_lists *self, redis_node *node, const simba_error *error);
 /* The topology has changed. */
 void simba__redis_lists_moved(redis_lists *self);
-void simba__redis_lists_close(redis_lists *self);
 
 #endif

@@ -9,7 +9,7 @@ redis_node *simba__redis_node_new(redis_nodes *nodes, const simba__endpoint *at)
     if (!node)
         return NULL;
     node->all = nodes;
-    node->confirm.calls = &node->calls;
+    simba__redis_confirm_init(&node->confirm, &node->calls);
     int rc = simba__redis_calls_init(&node->calls, &nodes->conns, nodes->calls_events, node);
     if (rc == 0)
         rc = simba__redis_conn_init(&node->pushes, &nodes->conns, nodes->push_events, node);
@@ -44,11 +44,16 @@ redis_node *simba__redis_node_only(redis_nodes *nodes, const char *mutex)
 
 void simba__redis_nodes_reroute(redis_nodes *nodes)
 {
+    simba__ring all;
+    simba__ring_init(&all);
     for (redis_node *node = nodes->first; node; node = node->next)
-        for (simba_request *request = simba__redis_calls_withdraw(&node->calls), *next; request; request = next) {
-            next = request->next;
-            simba__redis_calls_take_over(&simba__redis_node_for(nodes, request)->calls, request);
-        }
+        for (redis_errand *errand; (errand = simba__redis_calls_withdraw(&node->calls)) != NULL;)
+            simba__ring_set(&all, &errand->place, true);
+    for (simba__ring *first; (first = simba__ring_first(&all)) != NULL;) {
+        redis_errand *errand = SIMBA__OF_RING(first, redis_errand, place);
+        simba__ring_set(&all, first, false);
+        simba__redis_calls_submit(&simba__redis_node_for(nodes, errand->request)->calls, errand);
+    }
 }
 
 void simba__redis_nodes_close(redis_nodes *nodes, const simba_error *why)

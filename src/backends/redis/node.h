@@ -25,7 +25,7 @@ typedef struct redis_topology {
     /* Where this mutex is, or a node that stands for not knowing it: it takes requests, too. */
     redis_node *(*route)(redis_nodes *nodes, const char *mutex);
     /* A request got this error. True: it is under way to where it belongs. NULL: that never happens. */
-    bool (*redirected)(redis_node *node, simba_request *request, const char *error);
+    bool (*redirected)(redis_node *node, redis_errand *errand, const char *error);
     /* The command connection of this node has failed, or a request was not answered in time. NULL: it comes back by itself. */
     void (*lost)(redis_node *node);
     void (*close)(redis_nodes *nodes); /* NULL: nothing to do */

@@ -6,6 +6,7 @@
  *   reply       what an answer or a refusal means       scripts   the Lua scripts
  *   tls         what rediss:// adds to a connection
  *   conn        one connection: names, sockets, greeting, backoff
+ *   requests    those that the store has, and when they have to end
  *   calls       requests on a command connection        confirm   replicas=N
  *   node        a server: a command connection and a subscription connection
  *   waiters     who waits here, and what to listen for  subs      the subscription connections

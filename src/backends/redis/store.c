@@ -79,8 +79,9 @@ static void may_grant(redis_calls *calls)
 
 /* --- what becomes of it ------------------------------------------------------------------------------- */
 
-static void answered(redis_calls *calls, simba_request *request, simba_local sent_at)
+static void answered(redis_calls *calls, redis_errand *errand)
 {
+    const simba_request *request = errand->request;
     redis_subs *subs = &of(calls)->subs;
     const simba_reply *reply = &request->reply;
     const bool holds =
@@ -94,37 +95,30 @@ static void answered(redis_calls *calls, simba_request *request, simba_local sen
     else if (reply->owner.id[0] && reply->owner.token == 0)
         simba__redis_subs_foreign(subs, request->mutex, reply);
     if (holds && calls->options->replicas > 0)
-        simba__redis_confirm_hold(&node_of(calls)->confirm, request, sent_at);
+        simba__redis_confirm_hold(&node_of(calls)->confirm, errand);
     else
-        calls->host->complete(calls->host, request);
+        simba__redis_requests_complete(errand);
 }
 
-static bool answer(redis_calls *calls, simba_request *request, simba_local sent_at, const redisReply *reply)
+static bool answer(redis_calls *calls, redis_errand *errand, const redisReply *reply)
 {
+    simba_request *request = errand->request;
     int64_t more;
     if (request->op == SIMBA_OP_LIST)
-        return simba__redis_list_row(&of(calls)->lists, request, reply);
+        return simba__redis_list_row(errand, reply);
     if (request->op == SIMBA_OP_EXAMINE)
-        return simba__redis_examined(node_of(calls), request, reply);
+        return simba__redis_examined(node_of(calls), errand, reply);
     if (!simba__redis_parse(reply, &request->reply, &more))
         return false;
     request->reply.place = request->op == SIMBA_OP_ACQUIRE ? more : 0;
-    answered(calls, request, sent_at);
+    answered(calls, errand);
     return true;
 }
 
-static bool redirected(redis_calls *calls, simba_request *request, const char *error)
+static bool redirected(redis_calls *calls, redis_errand *errand, const char *error)
 {
     redis_node *node = node_of(calls);
-    return node->all->topology->redirected && node->all->topology->redirected(node, request, error);
-}
-
-static void failed(redis_calls *calls, simba_request *request, const simba_error *error)
-{
-    if (request->op == SIMBA_OP_LIST)
-        simba__redis_list_row_failed(&of(calls)->lists, request, error);
-    else
-        calls->host->fail(calls->host, request, error->code, "%s", error->text);
+    return node->all->topology->redirected && node->all->topology->redirected(node, errand, error);
 }
 
 /* --- the fate of a server ----------------------------------------------------------------------------- */
@@ -147,20 +141,13 @@ static void lost(redis_calls *calls)
         node->all->topology->lost(node);
 }
 
-static simba_local expire(redis_calls *calls, simba_local now)
-{
-    return simba__redis_confirm_expire(&node_of(calls)->confirm, now);
-}
-
 static const redis_calls_events calls_events = {.up = up,
                                                 .down = down,
                                                 .lost = lost,
                                                 .put = put,
                                                 .may_grant = may_grant,
                                                 .answer = answer,
-                                                .redirected = redirected,
-                                                .failed = failed,
-                                                .expire = expire};
+                                                .redirected = redirected};
 
 static void moved(redis_nodes *nodes)
 {
@@ -193,18 +180,22 @@ int simba__redis_store_init(redis_store *self, simba_host *host, redis_tls_conte
         .subs = &self->subs,
         .moved = moved,
     };
-    int rc = simba__redis_subs_init(&self->subs, &self->nodes);
+    int rc = simba__redis_requests_init(&self->requests, host);
     if (rc == 0)
-        rc = simba__redis_lists_init(&self->lists, &self->nodes);
+        rc = simba__redis_subs_init(&self->subs, &self->nodes);
+    simba__redis_lists_init(&self->lists, &self->nodes, &self->requests);
     return rc == 0 ? topology->init(&self->nodes) : rc;
 }
 
 void simba__redis_store_submit(redis_store *self, simba_request *request)
 {
-    if (request->op == SIMBA_OP_LIST)
-        simba__redis_list_begin(&self->lists, request);
+    redis_errand *errand = simba__redis_requests_begin(&self->requests, request);
+    if (!errand)
+        self->nodes.conns.host->fail(self->nodes.conns.host, request, SIMBA_ENOMEM, "redis: out of memory");
+    else if (request->op == SIMBA_OP_LIST)
+        simba__redis_list_begin(&self->lists, errand);
     else
-        simba__redis_calls_submit(&simba__redis_node_for(&self->nodes, request)->calls, request);
+        simba__redis_calls_submit(&simba__redis_node_for(&self->nodes, request)->calls, errand);
 }
 
 void simba__redis_store_flush(redis_store *self)
@@ -218,7 +209,7 @@ void simba__redis_store_close(redis_store *self)
     const simba_error why = {.code = SIMBA_ECANCELED, .text = "redis: the client closes"};
     self->closing = true;
     simba__redis_nodes_close(&self->nodes, &why);
-    simba__redis_lists_close(&self->lists);
+    simba__redis_requests_close(&self->requests);
     simba__redis_subs_close(&self->subs);
     look_whether_closed(&self->nodes.conns);
 }
@@ -227,4 +218,5 @@ void simba__redis_store_fini(redis_store *self)
 {
     simba__redis_subs_fini(&self->subs);
     simba__redis_nodes_fini(&self->nodes);
+    simba__redis_requests_fini(&self->requests);
 }

@@ -8,6 +8,7 @@
 
 typedef struct redis_store {
     redis_options options;
+    redis_requests requests;
     redis_nodes nodes;
     redis_lists lists;
     redis_subs subs;

@@ -28,29 +28,10 @@ typedef struct redis_watch {
     simba__node entry;  /* in the table */
     simba_topic *topic; /* NULL: nobody watches */
     redis_node *node;   /* where it is */
-    redis_ring idle, looks, due;
+    simba__ring idle, looks, due;
     redis_waiters waiters;
     char mutex[];
 } redis_watch;
-
-/* --- rings ------------------------------------------------------------------------------------------ */
-
-#define OF_RING(pointer, field) ((redis_watch *)(void *)((char *)(pointer)-offsetof(redis_watch, field)))
-
-/* Have it in the ring, at the end if it is new there; or have it out. */
-static void ring_set(redis_ring *ring, redis_ring *place, bool in)
-{
-    if (in == (place->after != NULL))
-        return;
-    if (in) {
-        *place = (redis_ring){ring->before, ring};
-        place->before->after = ring->before = place;
-    } else {
-        place->before->after = place->after;
-        place->after->before = place->before;
-        *place = (redis_ring){NULL, NULL};
-    }
-}
 
 /* --- the table -------------------------------------------------------------------------------------- */
 
@@ -92,11 +73,11 @@ static void sort_in(redis_subs *self, redis_watch *watch)
 {
     const redis_waiters *w = &watch->waiters;
     const bool is_idle = !simba__redis_waiters_watched(w);
-    ring_set(&self->idle, &watch->idle, is_idle);
-    ring_set(&self->looks, &watch->looks, w->will_look);
-    ring_set(&self->due, &watch->due, w->interest == REDIS_DUE);
+    simba__ring_set(&self->idle, &watch->idle, is_idle);
+    simba__ring_set(&self->looks, &watch->looks, w->will_look);
+    simba__ring_set(&self->due, &watch->due, w->interest == REDIS_DUE);
     if (is_idle)
-        set_chores(self, OF_RING(self->idle.after, idle)->waiters.idle_until);
+        set_chores(self, SIMBA__OF_RING(self->idle.after, redis_watch, idle)->waiters.idle_until);
     if (w->will_look)
         set_chores(self, w->look_at);
 }
@@ -120,9 +101,9 @@ static redis_watch *make(redis_subs *self, const char *mutex)
 
 static void drop(redis_subs *self, redis_watch *watch)
 {
-    ring_set(&self->idle, &watch->idle, false);
-    ring_set(&self->looks, &watch->looks, false);
-    ring_set(&self->due, &watch->due, false);
+    simba__ring_set(&self->idle, &watch->idle, false);
+    simba__ring_set(&self->looks, &watch->looks, false);
+    simba__ring_set(&self->due, &watch->due, false);
     simba__table_remove(&self->watches, &watch->entry);
     simba__redis_waiters_fini(&watch->waiters);
     simba__free(watch);
@@ -388,8 +369,8 @@ static void send_all(redis_subs *self)
 static void on_chores(simba_timer *timer, simba_local now)
 {
     redis_subs *self = (redis_subs *)(void *)((char *)timer - offsetof(redis_subs, chores));
-    for (redis_ring *place = self->looks.after, *next; place != &self->looks; place = next) {
-        redis_watch *watch = OF_RING(place, looks);
+    for (simba__ring *place = self->looks.after, *next; place != &self->looks; place = next) {
+        redis_watch *watch = SIMBA__OF_RING(place, redis_watch, looks);
         next = place->after;
         if (watch->waiters.look_at.ns > now.ns)
             set_chores(self, watch->waiters.look_at);
@@ -397,7 +378,7 @@ static void on_chores(simba_timer *timer, simba_local now)
             act(self, watch, simba__redis_waiters_look(&watch->waiters));
     }
     while (self->idle.after != &self->idle) {
-        redis_watch *watch = OF_RING(self->idle.after, idle);
+        redis_watch *watch = SIMBA__OF_RING(self->idle.after, redis_watch, idle);
         if (watch->waiters.idle_until.ns > now.ns) {
             set_chores(self, watch->waiters.idle_until);
             break;
@@ -411,7 +392,7 @@ static void on_chores(simba_timer *timer, simba_local now)
 void simba__redis_subs_woken(redis_subs *self)
 {
     while (self->due.after != &self->due) {
-        redis_watch *watch = OF_RING(self->due.after, due);
+        redis_watch *watch = SIMBA__OF_RING(self->due.after, redis_watch, due);
         act(self, watch, simba__redis_waiters_woken(&watch->waiters));
     }
     send_all(self);
@@ -470,9 +451,9 @@ int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes)
 {
     self->nodes = nodes;
     self->host = nodes->conns.host;
-    self->idle = (redis_ring){&self->idle, &self->idle};
-    self->looks = (redis_ring){&self->looks, &self->looks};
-    self->due = (redis_ring){&self->due, &self->due};
+    simba__ring_init(&self->idle);
+    simba__ring_init(&self->looks);
+    simba__ring_init(&self->due);
     self->chores.fire = on_chores;
     return self->host->timer_add(self->host, &self->chores);
 }

@@ -3,21 +3,16 @@
 #define SIMBA_BACKENDS_REDIS_SUBS_H
 
 #include "backends/redis/node.h"
+#include "util/ring.h"
 #include "util/table.h"
-
-/* A place in a ring; {NULL, NULL}: in none. */
-typedef struct redis_ring redis_ring;
-struct redis_ring {
-    redis_ring *before, *after;
-};
 
 typedef struct redis_subs {
     simba_host *host;
     redis_nodes *nodes;
     simba__table watches; /* by mutex: what is listened for, or waited for by somebody */
-    redis_ring idle;      /* those that nobody watches; those that may be forgotten first come first */
-    redis_ring looks;     /* those that are to be looked at, at a time of their own */
-    redis_ring due;       /* those that are told when the turn ends */
+    simba__ring idle;     /* those that nobody watches; those that may be forgotten first come first */
+    simba__ring looks;    /* those that are to be looked at, at a time of their own */
+    simba__ring due;      /* those that are told when the turn ends */
     simba_timer chores;
 } redis_subs;
 
