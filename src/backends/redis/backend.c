@@ -27,13 +27,15 @@ static int redis_init(void *instance, simba_host *host, const simba_url *url, si
                                                        [REDIS_SENTINEL] = &simba__redis_sentinel,
                                                        [REDIS_CLUSTER] = &simba__redis_cluster};
     redis_store *self = instance;
-    redis_tls_context *tls = NULL;
+    simba__tls_context *tls = NULL;
     int rc = simba__redis_options_parse(url, &self->options, err);
     if (rc < 0)
         return rc;
     host->workers = workers_for(&self->options);
-    if (self->options.tls)
-        rc = simba__redis_tls_context_new(&self->options, err, &tls);
+    const redis_options *options = &self->options;
+    const simba__tls_files files = {options->ca, options->cert, options->key, options->verify};
+    if (options->tls)
+        rc = simba__tls_context_new(&files, err, &tls);
     if (rc < 0)
         return rc;
     rc = simba__redis_store_init(self, host, tls, topologies[self->options.kind]);
@@ -76,7 +78,7 @@ static void redis_fini(void *instance)
 {
     redis_store *self = instance;
     simba__redis_store_fini(self);
-    simba__redis_tls_context_free(self->nodes.conns.tls);
+    simba__tls_context_free(self->nodes.conns.links.tls);
     simba__redis_options_free(&self->options);
 }
 

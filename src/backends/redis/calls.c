@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/redis/command.h"
 #include "backends/redis/reply.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -46,8 +47,8 @@ static redis_call *append(redis_calls *self, call_kind kind)
     *call = (redis_call){.all = self, .kind = kind, .sent_at = self->host->now(self->host), .answers = self->answers};
     *self->calls_last = call;
     self->calls_last = &call->next;
-    if (self->conn.timer.index == 0)
-        self->host->timer_set(self->host, &self->conn.timer,
+    if (self->conn.link.timer.index == 0)
+        self->host->timer_set(self->host, &self->conn.link.timer,
                               (simba_local){call->sent_at.ns + self->options->timeout_ns});
     return call;
 }
@@ -68,7 +69,7 @@ static const char *leave_waiting(redis_errand *errand)
 {
     const redis_calls *self = errand->at;
     simba__ring_set(NULL, &errand->place, false);
-    return self->conn.at.where;
+    return self->conn.link.at.where;
 }
 
 void simba__redis_calls_submit(redis_calls *self, redis_errand *errand)
@@ -97,10 +98,10 @@ static const char *leave_sent(redis_errand *errand)
      * the connection may be stuck for as long again, and with it all renewals. */
     if (errand->request->op == SIMBA_OP_RENEW && call->answers == self->answers) {
         self->stuck = true;
-        self->host->timer_set(self->host, &self->conn.timer, self->host->now(self->host));
+        self->host->timer_set(self->host, &self->conn.link.timer, self->host->now(self->host));
     }
     self->events->lost(self);
-    return self->conn.at.where;
+    return self->conn.link.at.where;
 }
 
 /* --- sending ---------------------------------------------------------------------------------------- */
@@ -117,12 +118,12 @@ void simba__redis_calls_put_script(redis_calls *self, redis_script script, const
                                         keys[0],   keys[1],           keys[2]};
     for (size_t i = 0; i < argc; i++)
         argv[3 + count + i] = args[i];
-    simba__redis_put(&self->conn.out, 3 + count + argc, argv);
+    simba__redis_put(&self->conn.link.out, 3 + count + argc, argv);
 }
 
 static void fail_for_memory(redis_calls *self, redis_errand *errand)
 {
-    simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", self->conn.at.where);
+    simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", self->conn.link.at.where);
 }
 
 static void send_waiting(redis_calls *self)
@@ -136,7 +137,7 @@ static void send_waiting(redis_calls *self)
             continue;
         }
         if (errand->asking)
-            simba__redis_put(&self->conn.out, 1, (const char *const[]){"ASKING"});
+            simba__redis_put(&self->conn.link.out, 1, (const char *const[]){"ASKING"});
         redis_call *call = append(self, CALL_REQUEST);
         if (!call) {
             fail_for_memory(self, errand);
@@ -161,9 +162,9 @@ static void load_scripts(redis_calls *self)
         redis_call *call = text ? append(self, CALL_LOAD) : NULL;
         if (call) {
             call->script = (redis_script)script;
-            simba__redis_put(&self->conn.out, 3, (const char *const[]){"SCRIPT", "LOAD", text});
+            simba__redis_put(&self->conn.link.out, 3, (const char *const[]){"SCRIPT", "LOAD", text});
         } else {
-            self->conn.out.failed = true; /* the next flush gives the connection up */
+            self->conn.link.out.failed = true; /* the next flush gives the connection up */
         }
         simba__free(text);
     }
@@ -171,7 +172,7 @@ static void load_scripts(redis_calls *self)
 
 bool simba__redis_calls_ready(const redis_calls *self)
 {
-    return self->conn.state == REDIS_UP && self->loaded == REDIS_SCRIPTS;
+    return self->conn.link.state == SIMBA__LINK_UP && self->loaded == REDIS_SCRIPTS;
 }
 
 bool simba__redis_calls_idle(const redis_calls *self)
@@ -181,12 +182,12 @@ bool simba__redis_calls_idle(const redis_calls *self)
 
 bool simba__redis_calls_put(redis_calls *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
 {
-    redis_call *call = self->conn.state == REDIS_UP ? append(self, CALL_OWN) : NULL;
+    redis_call *call = self->conn.link.state == SIMBA__LINK_UP ? append(self, CALL_OWN) : NULL;
     if (!call)
         return false;
     call->answer = answer;
     call->user = user;
-    simba__redis_put(&self->conn.out, argc, argv);
+    simba__redis_put(&self->conn.link.out, argc, argv);
     return true;
 }
 
@@ -234,15 +235,15 @@ static void take_request(redis_calls *self, redis_errand *errand, const redisRep
             return;
         simba_error error;
         bool drop;
-        simba__redis_error(&self->conn.at, reply->str, &error, &drop);
+        simba__redis_error(&self->conn.link.at, reply->str, &error, &drop);
         simba__redis_requests_fail(errand, error.code, "%s", error.text);
         if (drop)
-            simba__redis_conn_fail(&self->conn, error.code, "%s", error.text);
+            simba__link_fail(&self->conn.link, error.code, "%s", error.text);
     } else if (!self->events->answer(self, errand, reply)) {
         simba__redis_requests_fail(errand, SIMBA_ECORRUPT, "redis %s: an answer of a form that no script of ours has",
-                                   self->conn.at.where);
-        simba__redis_conn_fail(&self->conn, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer",
-                               self->conn.at.where);
+                                   self->conn.link.at.where);
+        simba__link_fail(&self->conn.link, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer",
+                         self->conn.link.at.where);
     }
 }
 
@@ -251,13 +252,13 @@ static void take_load(redis_calls *self, redis_script script, const redisReply *
     if (reply->type == REDIS_REPLY_ERROR) {
         simba_error error;
         bool drop;
-        simba__redis_error(&self->conn.at, reply->str, &error, &drop);
-        simba__redis_conn_fail(&self->conn, error.code, "%s", error.text);
+        simba__redis_error(&self->conn.link.at, reply->str, &error, &drop);
+        simba__link_fail(&self->conn.link, error.code, "%s", error.text);
         return;
     }
     if (reply->type != REDIS_REPLY_STRING || reply->len != 40) {
-        simba__redis_conn_fail(&self->conn, SIMBA_ESTORE, "redis %s: an odd answer to SCRIPT LOAD",
-                               self->conn.at.where);
+        simba__link_fail(&self->conn.link, SIMBA_ESTORE, "redis %s: an odd answer to SCRIPT LOAD",
+                         self->conn.link.at.where);
         return;
     }
     memcpy(self->sha[script], reply->str, 40);
@@ -274,8 +275,8 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
         simba_error error = {.code = SIMBA_EUNAVAILABLE, .text = "an answer that nobody asked for"};
         bool drop;
         if (reply->type == REDIS_REPLY_ERROR)
-            simba__redis_error(&self->conn.at, reply->str, &error, &drop);
-        simba__redis_conn_fail(conn, error.code, "%s", error.text);
+            simba__redis_error(&self->conn.link.at, reply->str, &error, &drop);
+        simba__link_fail(&conn->link, error.code, "%s", error.text);
         return;
     }
     const redis_call call = take(self);
@@ -324,9 +325,9 @@ static void on_down(redis_conn *conn)
 {
     redis_calls *self = of(conn);
     self->loaded = 0;
-    if (conn->failures == 1)
-        self->host->log(self->host, SIMBA_LOG_INFO, "%s", conn->error.text);
-    fail_all(self, &conn->error);
+    if (conn->link.failures == 1)
+        self->host->log(self->host, SIMBA_LOG_INFO, "%s", conn->link.error.text);
+    fail_all(self, &conn->link.error);
     self->events->lost(self);
 }
 
@@ -334,16 +335,16 @@ static void on_tick(redis_conn *conn, simba_local now)
 {
     redis_calls *self = of(conn);
     if (self->stuck)
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: no answer in time, so connecting anew",
-                               self->conn.at.where);
+        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: no answer in time, so connecting anew",
+                         self->conn.link.at.where);
     if (self->stuck || !self->calls_first)
         return;
     const simba_local until = {self->calls_first->sent_at.ns + self->options->timeout_ns};
     if (now.ns >= until.ns)
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: no answer for %lld ms", self->conn.at.where,
-                               (long long)(self->options->timeout_ns / SIMBA__NS_PER_MS));
+        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: no answer for %lld ms", self->conn.link.at.where,
+                         (long long)(self->options->timeout_ns / SIMBA__NS_PER_MS));
     else
-        self->host->timer_set(self->host, &conn->timer, until);
+        self->host->timer_set(self->host, &conn->link.timer, until);
 }
 
 static const redis_conn_events conn_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
@@ -352,7 +353,7 @@ static const redis_conn_events conn_events = {.up = on_up, .answer = on_answer, 
 
 int simba__redis_calls_init(redis_calls *self, redis_conns *conns, const redis_calls_events *events, void *owner)
 {
-    self->host = conns->host;
+    self->host = conns->links.host;
     self->options = conns->options;
     self->events = events;
     self->owner = owner;
@@ -371,26 +372,26 @@ static bool has_renewal(const redis_calls *self)
 
 void simba__redis_calls_flush(redis_calls *self)
 {
-    switch (self->conn.state) {
-    case REDIS_CLOSED:
+    switch (self->conn.link.state) {
+    case SIMBA__LINK_CLOSED:
         if (simba__ring_first(&self->waiting) || self->wanted)
-            simba__redis_conn_open(&self->conn);
+            simba__link_open(&self->conn.link);
         self->wanted = false;
         break;
-    case REDIS_CONNECTING:
+    case SIMBA__LINK_CONNECTING:
         if (has_renewal(self))
-            simba__redis_conn_hurry(&self->conn);
+            simba__link_hurry(&self->conn.link);
         break;
-    case REDIS_UP:
+    case SIMBA__LINK_UP:
         if (simba__redis_calls_ready(self))
             send_waiting(self);
-        simba__redis_conn_flush(&self->conn);
+        simba__link_flush(&self->conn.link);
         break;
-    case REDIS_WAITING:
+    case SIMBA__LINK_WAITING:
         if (has_renewal(self))
-            simba__redis_conn_hurry(&self->conn);
-        if (self->conn.state == REDIS_WAITING)
-            fail_waiting(self, &self->conn.error);
+            simba__link_hurry(&self->conn.link);
+        if (self->conn.link.state == SIMBA__LINK_WAITING)
+            fail_waiting(self, &self->conn.link.error);
         break;
     }
 }
@@ -398,7 +399,7 @@ void simba__redis_calls_flush(redis_calls *self)
 void simba__redis_calls_close(redis_calls *self, const simba_error *why)
 {
     simba__redis_conn_close(&self->conn);
-    self->conn.error = *why;
+    self->conn.link.error = *why;
     self->loaded = 0;
     self->wanted = false;
     fail_all(self, why);

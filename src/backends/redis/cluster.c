@@ -46,8 +46,9 @@ static redis_cluster *of(redis_nodes *nodes)
 /* Connected to nothing, and good for nothing any more. */
 static bool is_free(const redis_cluster *cluster, const redis_node *node)
 {
-    return node != cluster->limbo && !node->serves && node->calls.conn.state == REDIS_CLOSED &&
-           node->pushes.state == REDIS_CLOSED && simba__redis_calls_idle(&node->calls) && node->all->scans == 0;
+    return node != cluster->limbo && !node->serves && node->calls.conn.link.state == SIMBA__LINK_CLOSED &&
+           node->pushes.link.state == SIMBA__LINK_CLOSED && simba__redis_calls_idle(&node->calls) &&
+           node->all->scans == 0;
 }
 
 /* The node at this address. NULL: out of memory. */
@@ -55,14 +56,14 @@ static redis_node *node_at(redis_cluster *cluster, const simba__endpoint *at)
 {
     redis_node *unused = NULL;
     for (redis_node *node = cluster->nodes->first; node; node = node->next)
-        if (node != cluster->limbo && simba__endpoint_is_same(&node->calls.conn.at, at))
+        if (node != cluster->limbo && simba__endpoint_is_same(&node->calls.conn.link.at, at))
             return node;
         else if (is_free(cluster, node))
             unused = node;
     if (!unused)
         return simba__redis_node_new(cluster->nodes, at);
-    unused->calls.conn.at = unused->pushes.at = *at;
-    unused->calls.conn.failures = unused->pushes.failures = 0;
+    unused->calls.conn.link.at = unused->pushes.link.at = *at;
+    unused->calls.conn.link.failures = unused->pushes.link.failures = 0;
     return unused;
 }
 
@@ -71,7 +72,7 @@ static void retire(redis_node *node)
 {
     const simba_error why = {.code = SIMBA_EUNAVAILABLE, .text = "redis: the server is not in the cluster any more"};
     simba__redis_conn_close(&node->pushes);
-    if (node->calls.conn.state != REDIS_UP || !node->calls.calls_first)
+    if (node->calls.conn.link.state != SIMBA__LINK_UP || !node->calls.calls_first)
         simba__redis_calls_close(&node->calls, &why);
 }
 
@@ -110,7 +111,7 @@ static bool is_unknown(const simba__endpoint *at)
 static bool take_range(redis_cluster *cluster, const redisReply *range)
 {
     simba__endpoint at;
-    if (!set_endpoint(&at, range->element[2], &cluster->inquiry.conn.at))
+    if (!set_endpoint(&at, range->element[2], &cluster->inquiry.conn.link.at))
         return false;
     if (is_unknown(&at))
         return true; /* nobody has these, then */
@@ -147,7 +148,7 @@ static bool take_map(redis_inquiry *inquiry, const redisReply *reply, char *why,
 
 static bool seeks(const redis_conn *conn)
 {
-    return simba__redis_conn_seeks(conn);
+    return simba__link_seeks(&conn->link);
 }
 
 /* Those that wait for the map have it, or what they want is not on it. */
@@ -159,12 +160,12 @@ static void empty_limbo(redis_cluster *cluster)
     if (seeks(commands) && (!simba__redis_calls_idle(&cluster->limbo->calls) ||
                             cluster->limbo->calls.wanted)) { /* by a request, or by a list */
         cluster->limbo->calls.wanted = false;
-        simba__redis_conn_fail(commands, SIMBA_EUNAVAILABLE, nobody);
+        simba__link_fail(&commands->link, SIMBA_EUNAVAILABLE, nobody);
     } else if (seeks(commands)) {
         simba__redis_conn_close(commands);
     }
     if (seeks(pushes) && simba__redis_subs_needs(cluster->limbo))
-        simba__redis_conn_fail(pushes, SIMBA_EUNAVAILABLE, nobody);
+        simba__link_fail(&pushes->link, SIMBA_EUNAVAILABLE, nobody);
     else if (seeks(pushes))
         simba__redis_conn_close(pushes);
 }
@@ -179,13 +180,13 @@ static void settle(redis_cluster *cluster)
     for (redis_node *node = nodes->first; node; node = node->next)
         if (!node->serves && node != cluster->limbo)
             retire(node);
-    nodes->conns.host->wake(nodes->conns.host); /* to send what was rerouted */
+    nodes->conns.links.host->wake(nodes->conns.links.host); /* to send what was rerouted */
 }
 
 static void over(redis_inquiry *inquiry, const simba_error *error)
 {
     redis_cluster *cluster = inquiry->owner;
-    simba_host *host = cluster->nodes->conns.host;
+    simba_host *host = cluster->nodes->conns.links.host;
     redis_conn *conns[] = {&cluster->limbo->calls.conn, &cluster->limbo->pushes};
     cluster->asked_at = host->now(host);
     if (!error) {
@@ -194,7 +195,7 @@ static void over(redis_inquiry *inquiry, const simba_error *error)
     }
     for (size_t i = 0; i < 2; i++)
         if (seeks(conns[i]))
-            simba__redis_conn_fail(conns[i], error->code, "no server knows the cluster: %s", error->text);
+            simba__link_fail(&conns[i]->link, error->code, "no server knows the cluster: %s", error->text);
 }
 
 /* Whom to ask: those that we know to be masters, and those that the URL names. */
@@ -212,7 +213,7 @@ static size_t gather_candidates(redis_cluster *cluster)
     candidates += options->endpoint_count;
     for (const redis_node *node = cluster->nodes->first; node; node = node->next)
         if (node->serves)
-            *candidates++ = node->calls.conn.at;
+            *candidates++ = node->calls.conn.link.at;
     return count;
 }
 
@@ -243,7 +244,7 @@ static void on_refresh(simba_timer *timer, simba_local now)
 /* Soon, but not too often: in a cluster that is not well everybody asks. */
 static void refresh(redis_cluster *cluster)
 {
-    simba_host *host = cluster->nodes->conns.host;
+    simba_host *host = cluster->nodes->conns.links.host;
     const simba_local now = host->now(host);
     const simba_local due = {cluster->asked_at.ns + REFRESH_MS * SIMBA__NS_PER_MS};
     if (!cluster->inquiry.running && cluster->refresh.index == 0)
@@ -265,7 +266,7 @@ static bool parse_redirection(const redis_node *from, const char *text, unsigned
     const long port = strtol(colon + 1, NULL, 10);
     *ret_slot = (unsigned)slot;
     if (host == colon)
-        return simba__endpoint_set(ret_at, from->calls.conn.at.host, strlen(from->calls.conn.at.host), port);
+        return simba__endpoint_set(ret_at, from->calls.conn.link.at.host, strlen(from->calls.conn.link.at.host), port);
     return simba__endpoint_set(ret_at, host, (size_t)(colon - host), port);
 }
 
@@ -289,13 +290,13 @@ static bool cluster_redirected(redis_node *node, redis_errand *errand, const cha
         refresh(cluster);
     if (unknown)
         simba__redis_requests_fail(errand, SIMBA_EUNAVAILABLE, "redis %s: it is not known yet who has the slot",
-                                   node->calls.conn.at.where);
+                                   node->calls.conn.link.at.where);
     else if (!target)
-        simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", node->calls.conn.at.where);
+        simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", node->calls.conn.link.at.where);
     else if (!simba__redis_calls_forward(&target->calls, errand, !moved))
         simba__redis_requests_fail(errand, SIMBA_EUNAVAILABLE,
                                    "redis %s: sent from one server of the cluster to the other: %.80s",
-                                   node->calls.conn.at.where, error);
+                                   node->calls.conn.link.at.where, error);
     return true;
 }
 
@@ -311,7 +312,7 @@ static void cluster_lost(redis_node *node)
 static int cluster_init(redis_nodes *nodes)
 {
     static const char *const question[] = {"CLUSTER", "SLOTS"};
-    simba_host *host = nodes->conns.host;
+    simba_host *host = nodes->conns.links.host;
     redis_cluster *cluster = simba__calloc(1, sizeof *cluster);
     if (!cluster)
         return SIMBA_ENOMEM;
@@ -347,7 +348,7 @@ static redis_node *cluster_route(redis_nodes *nodes, const char *mutex)
 static void cluster_close(redis_nodes *nodes)
 {
     simba__redis_inquiry_close(&of(nodes)->inquiry);
-    nodes->conns.host->timer_clear(nodes->conns.host, &of(nodes)->refresh);
+    nodes->conns.links.host->timer_clear(nodes->conns.links.host, &of(nodes)->refresh);
 }
 
 static void cluster_fini(redis_nodes *nodes)

@@ -30,7 +30,7 @@ static const char *leave(redis_errand *errand)
 {
     const redis_confirm *self = errand->at;
     simba__ring_set(NULL, &errand->place, false);
-    return self->calls->conn.at.where;
+    return self->calls->conn.link.at.where;
 }
 
 /* Half of the time that it had when it was sent, but not too long. */
@@ -58,7 +58,7 @@ static void on_confirmed(void *user, const redisReply *reply)
                  reply->type == REDIS_REPLY_ERROR ? reply->str : "an odd answer");
     if (enough && self->short_of_replicas)
         self->calls->host->log(self->calls->host, SIMBA_LOG_WARN, "redis %s: %ld replicas confirm grants again",
-                               self->calls->conn.at.where, self->calls->options->replicas);
+                               self->calls->conn.link.at.where, self->calls->options->replicas);
     if (enough)
         self->short_of_replicas = false;
     for (simba__ring *place = self->held.after, *next; place != &self->held; place = next) {
@@ -90,7 +90,7 @@ static void put_wait(redis_confirm *self)
     self->confirming =
         simba__redis_calls_put(self->calls, 3, (const char *const[]){"WAIT", replicas, ms}, on_confirmed, self);
     if (!self->confirming)
-        self->calls->conn.out.failed = true; /* the next flush gives the connection up */
+        self->calls->conn.link.out.failed = true; /* the next flush gives the connection up */
 }
 
 void simba__redis_confirm_soon(redis_confirm *self)

@@ -49,7 +49,7 @@ static void examine_server(examination *e)
     char text[256];
     field(e->info, "redis_version", version, sizeof version);
     const bool is_master = strcmp(field(e->info, "role", role, sizeof role), "slave") != 0;
-    snprintf(text, sizeof text, "%s is Redis %s, a %s.", e->node->calls.conn.at.where, version,
+    snprintf(text, sizeof text, "%s is Redis %s, a %s.", e->node->calls.conn.link.at.where, version,
              is_master ? "master" : "replica");
     if (is_master)
         found(e, SIMBA_VERDICT_OK, "server", text, NULL);

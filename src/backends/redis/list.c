@@ -264,13 +264,13 @@ static void on_page(void *user, const redisReply *reply)
     redis_list *list = user;
     redis_lists *self = list->all;
     const redis_conn *conn = &list->node->calls.conn;
-    simba_error error = conn->error;
+    simba_error error = conn->link.error;
     bool drop;
     list->asked = false;
     if (!reply || !list->errand) {
         list_end(self, list, &error);
     } else if (reply->type == REDIS_REPLY_ERROR) {
-        simba__redis_error(&conn->at, reply->str, &error, &drop);
+        simba__redis_error(&conn->link.at, reply->str, &error, &drop);
         list_end(self, list, &error);
     } else if (!is_page(reply)) {
         list_fail(self, list, SIMBA_ECORRUPT, "an odd answer to SCAN");
@@ -295,8 +295,8 @@ static void scan(redis_lists *self, redis_list *list)
         if (!list->asked)
             list_fail(self, list, SIMBA_ENOMEM, "out of memory");
         self->host->wake(self->host); /* to send it */
-    } else if (calls->conn.state == REDIS_WAITING) {
-        list_end(self, list, &calls->conn.error);
+    } else if (calls->conn.link.state == SIMBA__LINK_WAITING) {
+        list_end(self, list, &calls->conn.link.error);
     } else {
         calls->wanted = true;
         self->host->wake(self->host); /* to connect */
@@ -354,7 +354,7 @@ void simba__redis_lists_init(redis_lists *self, redis_nodes *nodes, redis_reques
 {
     self->nodes = nodes;
     self->requests = requests;
-    self->host = nodes->conns.host;
+    self->host = nodes->conns.links.host;
 }
 
 void simba__redis_list_begin(redis_lists *self, redis_errand *errand)

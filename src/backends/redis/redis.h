@@ -2,10 +2,9 @@
  * only what stands above it here:
  *
  *   options     what the URL says                       slots     which slot of a cluster a mutex is in
- *   buffer      commands, as bytes on their way out     reader    replies out of bytes, within bounds
+ *   command     commands, as bytes on their way out     reader    replies out of bytes, within bounds
  *   reply       what an answer or a refusal means       scripts   the Lua scripts
- *   tls         what rediss:// adds to a connection
- *   conn        one connection: names, sockets, greeting, backoff
+ *   conn        one connection (net/link.h): greeting, and whole replies
  *   requests    those that the store has, and when they have to end
  *   calls       requests on a command connection        confirm   replicas=N
  *   node        a server: a command connection and a subscription connection

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/redis/command.h"
 #include "backends/redis/inquiry.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -48,7 +49,7 @@ static bool set_endpoint(simba__endpoint *endpoint, const char *host, const char
 
 static bool is_outdated(const redis_sentinel *sentinel, const simba__endpoint *named)
 {
-    simba_host *host = sentinel->nodes->conns.host;
+    simba_host *host = sentinel->nodes->conns.links.host;
     return host->now(host).ns < sentinel->outdated.ns && simba__endpoint_is_same(named, &sentinel->former);
 }
 
@@ -74,12 +75,12 @@ static bool take_address(redis_inquiry *inquiry, const redisReply *reply, char *
 
 static void lead_to_master(redis_sentinel *sentinel, redis_conn *conn, const char *sayer)
 {
-    if (simba__redis_conn_seeks(conn)) {
-        conn->at = sentinel->master;
-        simba__redis_conn_found(conn);
-    } else if (conn->state != REDIS_CLOSED && !simba__endpoint_is_same(&conn->at, &sentinel->master)) {
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: sentinel %s says that %s is the master now",
-                               conn->at.where, sayer, sentinel->master.where);
+    if (simba__link_seeks(&conn->link)) {
+        conn->link.at = sentinel->master;
+        simba__link_found(&conn->link);
+    } else if (conn->link.state != SIMBA__LINK_CLOSED && !simba__endpoint_is_same(&conn->link.at, &sentinel->master)) {
+        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: sentinel %s says that %s is the master now",
+                         conn->link.at.where, sayer, sentinel->master.where);
     }
 }
 
@@ -90,9 +91,9 @@ static void found(redis_inquiry *inquiry, const simba_error *error)
     redis_conn *conns[] = {&node->calls.conn, &node->pushes};
     for (size_t i = 0; i < 2; i++)
         if (!error)
-            lead_to_master(sentinel, conns[i], inquiry->conn.at.where);
-        else if (simba__redis_conn_seeks(conns[i]))
-            simba__redis_conn_fail(conns[i], error->code, "no sentinel knows a master: %s", error->text);
+            lead_to_master(sentinel, conns[i], inquiry->conn.link.at.where);
+        else if (simba__link_seeks(&conns[i]->link))
+            simba__link_fail(&conns[i]->link, error->code, "no sentinel knows a master: %s", error->text);
 }
 
 static void ask(redis_sentinel *sentinel)
@@ -106,14 +107,14 @@ static void find_master(redis_conn *conn)
 {
     const redis_node *node = conn->owner;
     redis_sentinel *sentinel = of(node->all);
-    if (conn->failures > 0 && !sentinel->inquiry.running)
+    if (conn->link.failures > 0 && !sentinel->inquiry.running)
         sentinel->inquiry.first++; /* another one may know better */
     ask(sentinel);
     /* There is no time to wait for them, who may be behind the same outage. They tell if it is another one now. */
-    if (conn->hurries > 0 && sentinel->master.port != 0)
+    if (conn->link.hurries > 0 && sentinel->master.port != 0)
         lead_to_master(sentinel, conn, sentinel->master.where);
-    if (sentinel->listener.state == REDIS_CLOSED)
-        simba__redis_conn_open(&sentinel->listener);
+    if (sentinel->listener.link.state == SIMBA__LINK_CLOSED)
+        simba__link_open(&sentinel->listener.link);
 }
 
 /* --- when it changes ---------------------------------------------------------------------------------- */
@@ -126,9 +127,9 @@ static redis_sentinel *listener_of(redis_conn *conn)
 static void on_up(redis_conn *conn)
 {
     listener_of(conn)->pinged = false;
-    simba__redis_put(&conn->out, 2, (const char *const[]){"SUBSCRIBE", "+switch-master"});
-    conn->host->timer_set(conn->host, &conn->timer,
-                          (simba_local){conn->host->now(conn->host).ns + PING_MS * SIMBA__NS_PER_MS});
+    simba__redis_put(&conn->link.out, 2, (const char *const[]){"SUBSCRIBE", "+switch-master"});
+    conn->link.host->timer_set(conn->link.host, &conn->link.timer,
+                               (simba_local){conn->link.host->now(conn->link.host).ns + PING_MS * SIMBA__NS_PER_MS});
 }
 
 /* "SERVICE OLD-HOST OLD-PORT NEW-HOST NEW-PORT" */
@@ -147,8 +148,8 @@ static void hear_switch(redis_sentinel *sentinel, const char *text)
     redis_node *node = sentinel->nodes->first;
     if (set_endpoint(&sentinel->former, old_host, old_port))
         sentinel->outdated.ns = node->calls.host->now(node->calls.host).ns + OUTDATED_MS * SIMBA__NS_PER_MS;
-    lead_to_master(sentinel, &node->calls.conn, sentinel->listener.at.where);
-    lead_to_master(sentinel, &node->pushes, sentinel->listener.at.where);
+    lead_to_master(sentinel, &node->calls.conn, sentinel->listener.link.at.where);
+    lead_to_master(sentinel, &node->pushes, sentinel->listener.link.at.where);
 }
 
 static bool is_text(const redisReply *reply)
@@ -173,23 +174,24 @@ static void on_down(redis_conn *conn)
 {
     redis_sentinel *sentinel = listener_of(conn);
     const redis_options *options = conn->options;
-    if (conn->failures == 1)
-        conn->host->log(conn->host, SIMBA_LOG_INFO, "%s; another sentinel is listened to", conn->error.text);
+    if (conn->link.failures == 1)
+        conn->link.host->log(conn->link.host, SIMBA_LOG_INFO, "%s; another sentinel is listened to",
+                             conn->link.error.text);
     sentinel->listens_to = (sentinel->listens_to + 1) % options->endpoint_count;
-    conn->at = options->endpoints[sentinel->listens_to];
+    conn->link.at = options->endpoints[sentinel->listens_to];
 }
 
 static void on_tick(redis_conn *conn, simba_local now)
 {
     redis_sentinel *sentinel = listener_of(conn);
     if (sentinel->pinged) {
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: the sentinel is silent", conn->at.where);
+        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: the sentinel is silent", conn->link.at.where);
         return;
     }
     sentinel->pinged = true;
-    simba__redis_put(&conn->out, 1, (const char *const[]){"PING"});
-    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + conn->options->timeout_ns});
-    simba__redis_conn_flush(conn);
+    simba__redis_put(&conn->link.out, 1, (const char *const[]){"PING"});
+    conn->link.host->timer_set(conn->link.host, &conn->link.timer, (simba_local){now.ns + conn->options->timeout_ns});
+    simba__link_flush(&conn->link);
 }
 
 static const redis_conn_events listener_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
@@ -219,7 +221,7 @@ static int sentinel_init(redis_nodes *nodes)
     sentinel->inquiry.over = found;
     sentinel->listens_to = sentinel->inquiry.first % options->endpoint_count;
     sentinel->listener.login = &options->sentinel_login;
-    sentinel->listener.at = options->endpoints[sentinel->listens_to];
+    sentinel->listener.link.at = options->endpoints[sentinel->listens_to];
     /* Until it is found, messages say what is looked for. */
     simba__endpoint nowhere = {.port = 1};
     snprintf(nowhere.where, sizeof nowhere.where, "%.100s", options->service);

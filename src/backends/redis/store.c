@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "backends/redis/command.h"
 #include "backends/redis/examine.h"
 #include "backends/redis/reply.h"
 
@@ -66,7 +67,7 @@ static void put(redis_calls *calls, const simba_request *request)
         break;
     case SIMBA_OP_EXAMINE:
     case SIMBA_OP_PREPARE: /* not offered */
-        simba__redis_put(&calls->conn.out, 1, (const char *const[]){"INFO"});
+        simba__redis_put(&calls->conn.link.out, 1, (const char *const[]){"INFO"});
         break;
     }
 }
@@ -160,20 +161,21 @@ static void moved(redis_nodes *nodes)
 /* --- lifetime ----------------------------------------------------------------------------------------- */
 
 /* Something has ended, perhaps the last that the end had to wait for. */
-static void look_whether_closed(redis_conns *conns)
+static void look_whether_closed(simba__links *links)
 {
-    redis_nodes *nodes = (redis_nodes *)(void *)((char *)conns - offsetof(redis_nodes, conns));
-    redis_store *self = store_of(nodes);
-    if (self->closing && conns->lookups == 0 && !self->closed) {
+    redis_store *self = (redis_store *)(void *)((char *)links - offsetof(redis_store, nodes.conns.links));
+    if (self->closing && links->lookups == 0 && !self->closed) {
         self->closed = true;
-        conns->host->closed(conns->host);
+        links->host->closed(links->host);
     }
 }
 
-int simba__redis_store_init(redis_store *self, simba_host *host, redis_tls_context *tls, const redis_topology *topology)
+int simba__redis_store_init(redis_store *self, simba_host *host, simba__tls_context *tls,
+                            const redis_topology *topology)
 {
     self->nodes = (redis_nodes){
-        .conns = {.host = host, .options = &self->options, .tls = tls, .looked_up = look_whether_closed},
+        .conns = {.links = {.host = host, .kind = "redis", .tls = tls, .looked_up = look_whether_closed},
+                  .options = &self->options},
         .topology = topology,
         .calls_events = &calls_events,
         .push_events = &simba__redis_subs_events,
@@ -191,7 +193,7 @@ void simba__redis_store_submit(redis_store *self, simba_request *request)
 {
     redis_errand *errand = simba__redis_requests_begin(&self->requests, request);
     if (!errand)
-        self->nodes.conns.host->fail(self->nodes.conns.host, request, SIMBA_ENOMEM, "redis: out of memory");
+        self->nodes.conns.links.host->fail(self->nodes.conns.links.host, request, SIMBA_ENOMEM, "redis: out of memory");
     else if (request->op == SIMBA_OP_LIST)
         simba__redis_list_begin(&self->lists, errand);
     else
@@ -211,7 +213,7 @@ void simba__redis_store_close(redis_store *self)
     simba__redis_nodes_close(&self->nodes, &why);
     simba__redis_requests_close(&self->requests);
     simba__redis_subs_close(&self->subs);
-    look_whether_closed(&self->nodes.conns);
+    look_whether_closed(&self->nodes.conns.links);
 }
 
 void simba__redis_store_fini(redis_store *self)

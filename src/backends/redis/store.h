@@ -16,7 +16,7 @@ typedef struct redis_store {
 } redis_store;
 
 /* The options are set. SIMBA_ENOMEM. */
-int simba__redis_store_init(redis_store *self, simba_host *host, redis_tls_context *tls,
+int simba__redis_store_init(redis_store *self, simba_host *host, simba__tls_context *tls,
                             const redis_topology *topology);
 void simba__redis_store_submit(redis_store *self, simba_request *request);
 void simba__redis_store_flush(redis_store *self);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/redis/command.h"
 #include "backends/redis/reply.h"
 #include "backends/redis/waiters.h"
 #include "util/clock.h"
@@ -115,7 +116,7 @@ static void put_channel(const char *command, const redis_watch *watch, const cha
 {
     char channel[CHANNEL_SIZE];
     snprintf(channel, sizeof channel, "simba:{%s}%s%s", watch->mutex, suffix, id);
-    simba__redis_put(&watch->node->pushes.out, 2, (const char *const[]){command, channel});
+    simba__redis_put(&watch->node->pushes.link.out, 2, (const char *const[]){command, channel});
 }
 
 static void put_news(const char *command, const redis_watch *watch)
@@ -140,7 +141,7 @@ static void put_all(const char *command, const redis_watch *watch)
 
 static void put_ping(redis_node *node, const char *text)
 {
-    simba__redis_put(&node->pushes.out, 2, (const char *const[]){"PING", text});
+    simba__redis_put(&node->pushes.link.out, 2, (const char *const[]){"PING", text});
 }
 
 /* What was put is sent before the turn ends. */
@@ -302,8 +303,8 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
     if (reply->type == REDIS_REPLY_ERROR) {
         simba_error error;
         bool drop;
-        simba__redis_error(&conn->at, reply->str, &error, &drop);
-        simba__redis_conn_fail(conn, error.code, "%s", error.text);
+        simba__redis_error(&conn->link.at, reply->str, &error, &drop);
+        simba__link_fail(&conn->link, error.code, "%s", error.text);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && is_text(reply->element[0]) &&
                is_text(reply->element[1]) && is_text(reply->element[2])) {
         if (strcmp(reply->element[0]->str, "message") == 0)
@@ -330,30 +331,30 @@ static void on_up(redis_conn *conn)
 {
     redis_node *node = conn->owner;
     node->pinged = false;
-    simba__redis_put(&conn->out, 2, (const char *const[]){"SUBSCRIBE", revocations});
+    simba__redis_put(&conn->link.out, 2, (const char *const[]){"SUBSCRIBE", revocations});
     each(node, simba__redis_waiters_up);
-    conn->host->timer_set(conn->host, &conn->timer,
-                          (simba_local){conn->host->now(conn->host).ns + PING_MS * SIMBA__NS_PER_MS});
+    conn->link.host->timer_set(conn->link.host, &conn->link.timer,
+                               (simba_local){conn->link.host->now(conn->link.host).ns + PING_MS * SIMBA__NS_PER_MS});
 }
 
 static void on_down(redis_conn *conn)
 {
     each(conn->owner, simba__redis_waiters_down);
-    if (conn->failures == 1)
-        conn->host->log(conn->host, SIMBA_LOG_WARN, "%s; no pushes until it is back", conn->error.text);
+    if (conn->link.failures == 1)
+        conn->link.host->log(conn->link.host, SIMBA_LOG_WARN, "%s; no pushes until it is back", conn->link.error.text);
 }
 
 static void on_tick(redis_conn *conn, simba_local now)
 {
     redis_node *node = conn->owner;
     if (node->pinged) {
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: the subscription is silent", conn->at.where);
+        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: the subscription is silent", conn->link.at.where);
         return;
     }
     node->pinged = true;
     put_ping(node, "");
-    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + conn->options->timeout_ns});
-    simba__redis_conn_flush(conn);
+    conn->link.host->timer_set(conn->link.host, &conn->link.timer, (simba_local){now.ns + conn->options->timeout_ns});
+    simba__link_flush(&conn->link);
 }
 
 const redis_conn_events simba__redis_subs_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
@@ -361,7 +362,7 @@ const redis_conn_events simba__redis_subs_events = {.up = on_up, .answer = on_an
 static void send_all(redis_subs *self)
 {
     for (redis_node *node = self->nodes->first; node; node = node->next)
-        simba__redis_conn_flush(&node->pushes);
+        simba__link_flush(&node->pushes.link);
 }
 
 /* --- chores ------------------------------------------------------------------------------------------- */
@@ -428,8 +429,8 @@ void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_
 
 void simba__redis_subs_holds(redis_node *node)
 {
-    if (node->pushes.state == REDIS_CLOSED)
-        simba__redis_conn_open(&node->pushes);
+    if (node->pushes.link.state == SIMBA__LINK_CLOSED)
+        simba__link_open(&node->pushes.link);
 }
 
 void simba__redis_subs_observed(redis_subs *self, const char *mutex)
@@ -450,7 +451,7 @@ const char *simba__redis_subs_invited(redis_subs *self, const char *mutex)
 int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes)
 {
     self->nodes = nodes;
-    self->host = nodes->conns.host;
+    self->host = nodes->conns.links.host;
     simba__ring_init(&self->idle);
     simba__ring_init(&self->looks);
     simba__ring_init(&self->due);
@@ -461,9 +462,9 @@ int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes)
 static void listen_for(redis_subs *self, redis_watch *watch)
 {
     redis_conn *pushes = &watch->node->pushes;
-    if (pushes->state == REDIS_CLOSED)
-        simba__redis_conn_open(pushes);
-    else if (pushes->state == REDIS_UP)
+    if (pushes->link.state == SIMBA__LINK_CLOSED)
+        simba__link_open(&pushes->link);
+    else if (pushes->link.state == SIMBA__LINK_UP)
         act(self, watch, simba__redis_waiters_up(&watch->waiters));
 }
 
