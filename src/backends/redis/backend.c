@@ -31,55 +31,15 @@ static int redis_init(void *instance, simba_host *host, const simba_url *url, si
     int rc = simba__redis_options_parse(url, &self->options, err);
     if (rc < 0)
         return rc;
-    host->workers = workers_for(&self->options);
     const redis_options *options = &self->options;
+    host->workers = workers_for(options);
     const simba__tls_files files = {options->ca, options->cert, options->key, options->verify};
     if (options->tls)
         rc = simba__tls_context_new(&files, err, &tls);
     if (rc < 0)
         return rc;
-    rc = simba__redis_store_init(self, host, tls, topologies[self->options.kind]);
+    rc = simba__redis_store_init(self, host, tls, topologies[options->kind]);
     return rc < 0 ? simba__fail(err, rc, "out of memory") : 0;
-}
-
-static void redis_submit(void *instance, simba_request *request)
-{
-    simba__redis_store_submit(instance, request);
-}
-
-static void redis_flush(void *instance)
-{
-    simba__redis_store_flush(instance);
-}
-
-static int redis_watch_topic(void *instance, simba_topic *topic)
-{
-    return simba__redis_subs_watch(&((redis_store *)instance)->subs, topic);
-}
-
-static void redis_unwatch_topic(void *instance, simba_topic *topic)
-{
-    simba__redis_subs_unwatch(&((redis_store *)instance)->subs, topic);
-}
-
-static void redis_woken(void *instance)
-{
-    redis_store *self = instance;
-    simba__redis_store_flush(self);
-    simba__redis_subs_woken(&self->subs);
-}
-
-static void redis_close(void *instance)
-{
-    simba__redis_store_close(instance);
-}
-
-static void redis_fini(void *instance)
-{
-    redis_store *self = instance;
-    simba__redis_store_fini(self);
-    simba__tls_context_free(self->nodes.conns.links.tls);
-    simba__redis_options_free(&self->options);
 }
 
 static int redis_accepts(const simba_url *url, const char *mutex, simba_error *err)
@@ -112,12 +72,12 @@ const simba_backend simba__backend_redis = {
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE,
     .workers = 2,
     .init = redis_init,
-    .submit = redis_submit,
-    .flush = redis_flush,
-    .watch = redis_watch_topic,
-    .unwatch = redis_unwatch_topic,
-    .woken = redis_woken,
-    .close = redis_close,
-    .fini = redis_fini,
+    .submit = simba__redis_store_submit,
+    .flush = simba__redis_store_flush,
+    .watch = simba__redis_store_watch,
+    .unwatch = simba__redis_store_unwatch,
+    .woken = simba__redis_store_woken,
+    .close = simba__redis_store_close,
+    .fini = simba__redis_store_fini,
     .accepts = redis_accepts,
 };

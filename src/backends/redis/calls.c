@@ -250,33 +250,29 @@ static void take_request(redis_calls *self, redis_errand *errand, const redisRep
 static void take_load(redis_calls *self, redis_script script, const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_ERROR) {
-        simba_error error;
-        bool drop;
-        simba__redis_error(&self->conn.link.at, reply->str, &error, &drop);
-        simba__link_fail(&self->conn.link, error.code, "%s", error.text);
-        return;
-    }
-    if (reply->type != REDIS_REPLY_STRING || reply->len != 40) {
+        simba__redis_conn_refused(&self->conn, reply->str);
+    } else if (reply->type != REDIS_REPLY_STRING || reply->len != 40) {
         simba__link_fail(&self->conn.link, SIMBA_ESTORE, "redis %s: an odd answer to SCRIPT LOAD",
                          self->conn.link.at.where);
-        return;
-    }
-    memcpy(self->sha[script], reply->str, 40);
-    if (++self->loaded == REDIS_SCRIPTS) {
-        send_waiting(self);
-        self->events->up(self);
+    } else {
+        memcpy(self->sha[script], reply->str, 40);
+        if (++self->loaded == REDIS_SCRIPTS) {
+            send_waiting(self);
+            self->events->up(self);
+        }
     }
 }
 
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
     redis_calls *self = of(conn);
+    if (!self->calls_first && reply->type == REDIS_REPLY_ERROR) {
+        simba__redis_conn_refused(conn, reply->str);
+        return;
+    }
     if (!self->calls_first) {
-        simba_error error = {.code = SIMBA_EUNAVAILABLE, .text = "an answer that nobody asked for"};
-        bool drop;
-        if (reply->type == REDIS_REPLY_ERROR)
-            simba__redis_error(&self->conn.link.at, reply->str, &error, &drop);
-        simba__link_fail(&conn->link, error.code, "%s", error.text);
+        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: an answer that nobody asked for",
+                         conn->link.at.where);
         return;
     }
     const redis_call call = take(self);

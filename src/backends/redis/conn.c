@@ -6,6 +6,9 @@
 
 #include "backends/redis/command.h"
 #include "backends/redis/reply.h"
+#include "util/clock.h"
+
+enum { PING_MS = 10000 }; /* of silence */
 
 static redis_conn *of(simba__link *link)
 {
@@ -28,17 +31,21 @@ static void take_role(redis_conn *conn, const redisReply *reply)
         simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: this is no master", conn->link.at.where);
 }
 
+void simba__redis_conn_refused(redis_conn *conn, const char *text)
+{
+    simba_error error;
+    bool drop;
+    simba__redis_error(&conn->link.at, text, &error, &drop);
+    simba__link_fail(&conn->link, error.code, "%s", error.text);
+}
+
 static void take_greeting(redis_conn *conn, const redisReply *reply)
 {
     conn->greeting--;
-    if (reply->type == REDIS_REPLY_ERROR) {
-        simba_error error;
-        bool drop;
-        simba__redis_error(&conn->link.at, reply->str, &error, &drop);
-        simba__link_fail(&conn->link, error.code, "%s", error.text);
-    } else if (conn->greeting == 0 && conn->login->to_master) {
+    if (reply->type == REDIS_REPLY_ERROR)
+        simba__redis_conn_refused(conn, reply->str);
+    else if (conn->greeting == 0 && conn->login->to_master)
         take_role(conn, reply);
-    }
 }
 
 /* Whole replies, as far as there are any. The owner may give the connection up over one. */
@@ -55,6 +62,7 @@ static void take_replies(redis_conn *conn)
         if (!reply)
             return;
         const bool greets = conn->greeting > 0;
+        conn->pinged = false;
         if (greets)
             take_greeting(conn, reply);
         else
@@ -116,6 +124,11 @@ static void on_find(simba__link *link)
         simba__link_found(link);
 }
 
+static void set_timer(simba__link *link, int64_t ns)
+{
+    link->host->timer_set(link->host, &link->timer, (simba_local){link->host->now(link->host).ns + ns});
+}
+
 static void on_up(simba__link *link)
 {
     redis_conn *conn = of(link);
@@ -125,6 +138,9 @@ static void on_up(simba__link *link)
         return;
     }
     put_greeting(conn);
+    conn->pinged = false;
+    if (conn->listens)
+        set_timer(link, PING_MS * SIMBA__NS_PER_MS);
     conn->events->up(conn);
 }
 
@@ -136,7 +152,17 @@ static void on_down(simba__link *link)
 
 static void on_tick(simba__link *link, simba_local now)
 {
-    of(link)->events->tick(of(link), now);
+    redis_conn *conn = of(link);
+    if (!conn->listens) {
+        conn->events->tick(conn, now);
+    } else if (conn->pinged) {
+        simba__link_fail(link, SIMBA_EUNAVAILABLE, "redis %s: what is listened to is silent", link->at.where);
+    } else {
+        conn->pinged = true;
+        simba__redis_put(&link->out, 2, (const char *const[]){"PING", ""});
+        set_timer(link, conn->options->timeout_ns);
+        simba__link_flush(link);
+    }
 }
 
 static const simba__link_events link_events = {

@@ -32,11 +32,15 @@ struct redis_conn {
     const redis_conn_events *events;
     void *owner;
     void (*find)(redis_conn *conn); /* where to connect to. NULL: link.at is right */
-    redis_reader *reader;           /* since it is up */
-    unsigned greeting;              /* answers to the greeting that are still to come */
+    bool listens;         /* the server speaks unasked, and is asked when it does not for long: there is no tick */
+    bool pinged;          /* it was asked */
+    redis_reader *reader; /* since it is up */
+    unsigned greeting;    /* answers to the greeting that are still to come */
 };
 
 int simba__redis_conn_init(redis_conn *conn, redis_conns *all, const redis_conn_events *events, void *owner);
+/* An error came: give the connection up over it. */
+void simba__redis_conn_refused(redis_conn *conn, const char *error);
 void simba__redis_conn_close(redis_conn *conn);
 void simba__redis_conn_fini(redis_conn *conn);
 

@@ -17,6 +17,7 @@ redis_node *simba__redis_node_new(redis_nodes *nodes, const simba__endpoint *at)
         simba__free(node);
         return NULL;
     }
+    node->pushes.listens = true;
     node->calls.conn.link.at = node->pushes.link.at = *at;
     node->next = nodes->first;
     nodes->first = node;

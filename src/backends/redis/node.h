@@ -16,7 +16,6 @@ struct redis_node {
     redis_calls calls;
     redis_confirm confirm;
     redis_conn pushes;
-    bool pinged; /* on that one */
 };
 
 /* How the servers that a URL names make up one store. */

@@ -18,7 +18,7 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-enum { PING_MS = 10000, OUTDATED_MS = 10000 };
+enum { OUTDATED_MS = 10000 };
 
 typedef struct redis_sentinel {
     redis_nodes *nodes;
@@ -30,7 +30,6 @@ typedef struct redis_sentinel {
 
     redis_conn listener;
     size_t listens_to;
-    bool pinged;
 } redis_sentinel;
 
 static redis_sentinel *of(redis_nodes *nodes)
@@ -126,10 +125,7 @@ static redis_sentinel *listener_of(redis_conn *conn)
 
 static void on_up(redis_conn *conn)
 {
-    listener_of(conn)->pinged = false;
     simba__redis_put(&conn->link.out, 2, (const char *const[]){"SUBSCRIBE", "+switch-master"});
-    conn->link.host->timer_set(conn->link.host, &conn->link.timer,
-                               (simba_local){conn->link.host->now(conn->link.host).ns + PING_MS * SIMBA__NS_PER_MS});
 }
 
 /* "SERVICE OLD-HOST OLD-PORT NEW-HOST NEW-PORT" */
@@ -160,7 +156,6 @@ static bool is_text(const redisReply *reply)
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
     redis_sentinel *sentinel = listener_of(conn);
-    sentinel->pinged = false;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 || !is_text(reply->element[0]))
         return;
     if (strcmp(reply->element[0]->str, "subscribe") == 0)
@@ -181,20 +176,7 @@ static void on_down(redis_conn *conn)
     conn->link.at = options->endpoints[sentinel->listens_to];
 }
 
-static void on_tick(redis_conn *conn, simba_local now)
-{
-    redis_sentinel *sentinel = listener_of(conn);
-    if (sentinel->pinged) {
-        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: the sentinel is silent", conn->link.at.where);
-        return;
-    }
-    sentinel->pinged = true;
-    simba__redis_put(&conn->link.out, 1, (const char *const[]){"PING"});
-    conn->link.host->timer_set(conn->link.host, &conn->link.timer, (simba_local){now.ns + conn->options->timeout_ns});
-    simba__link_flush(&conn->link);
-}
-
-static const redis_conn_events listener_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
+static const redis_conn_events listener_events = {.up = on_up, .answer = on_answer, .down = on_down};
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
@@ -220,6 +202,7 @@ static int sentinel_init(redis_nodes *nodes)
     sentinel->inquiry.take = take_address;
     sentinel->inquiry.over = found;
     sentinel->listens_to = sentinel->inquiry.first % options->endpoint_count;
+    sentinel->listener.listens = true;
     sentinel->listener.login = &options->sentinel_login;
     sentinel->listener.link.at = options->endpoints[sentinel->listens_to];
     /* Until it is found, messages say what is looked for. */

@@ -189,8 +189,9 @@ int simba__redis_store_init(redis_store *self, simba_host *host, simba__tls_cont
     return rc == 0 ? topology->init(&self->nodes) : rc;
 }
 
-void simba__redis_store_submit(redis_store *self, simba_request *request)
+void simba__redis_store_submit(void *instance, simba_request *request)
 {
+    redis_store *self = instance;
     redis_errand *errand = simba__redis_requests_begin(&self->requests, request);
     if (!errand)
         self->nodes.conns.links.host->fail(self->nodes.conns.links.host, request, SIMBA_ENOMEM, "redis: out of memory");
@@ -200,14 +201,32 @@ void simba__redis_store_submit(redis_store *self, simba_request *request)
         simba__redis_calls_submit(&simba__redis_node_for(&self->nodes, request)->calls, errand);
 }
 
-void simba__redis_store_flush(redis_store *self)
+void simba__redis_store_flush(void *instance)
 {
+    redis_store *self = instance;
     for (redis_node *node = self->nodes.first; node; node = node->next)
         simba__redis_calls_flush(&node->calls);
 }
 
-void simba__redis_store_close(redis_store *self)
+int simba__redis_store_watch(void *instance, simba_topic *topic)
 {
+    return simba__redis_subs_watch(&((redis_store *)instance)->subs, topic);
+}
+
+void simba__redis_store_unwatch(void *instance, simba_topic *topic)
+{
+    simba__redis_subs_unwatch(&((redis_store *)instance)->subs, topic);
+}
+
+void simba__redis_store_woken(void *instance)
+{
+    simba__redis_store_flush(instance);
+    simba__redis_subs_woken(&((redis_store *)instance)->subs);
+}
+
+void simba__redis_store_close(void *instance)
+{
+    redis_store *self = instance;
     const simba_error why = {.code = SIMBA_ECANCELED, .text = "redis: the client closes"};
     self->closing = true;
     simba__redis_nodes_close(&self->nodes, &why);
@@ -216,9 +235,12 @@ void simba__redis_store_close(redis_store *self)
     look_whether_closed(&self->nodes.conns.links);
 }
 
-void simba__redis_store_fini(redis_store *self)
+void simba__redis_store_fini(void *instance)
 {
+    redis_store *self = instance;
     simba__redis_subs_fini(&self->subs);
     simba__redis_nodes_fini(&self->nodes);
     simba__redis_requests_fini(&self->requests);
+    simba__tls_context_free(self->nodes.conns.links.tls);
+    simba__redis_options_free(&self->options);
 }

@@ -18,10 +18,14 @@ typedef struct redis_store {
 /* The options are set. SIMBA_ENOMEM. */
 int simba__redis_store_init(redis_store *self, simba_host *host, simba__tls_context *tls,
                             const redis_topology *topology);
-void simba__redis_store_submit(redis_store *self, simba_request *request);
-void simba__redis_store_flush(redis_store *self);
-void simba__redis_store_close(redis_store *self);
-/* Also after a failed init. */
-void simba__redis_store_fini(redis_store *self);
+
+/* For the table, of a redis_store. */
+void simba__redis_store_submit(void *instance, simba_request *request);
+void simba__redis_store_flush(void *instance);
+int simba__redis_store_watch(void *instance, simba_topic *topic);
+void simba__redis_store_unwatch(void *instance, simba_topic *topic);
+void simba__redis_store_woken(void *instance);
+void simba__redis_store_close(void *instance);
+void simba__redis_store_fini(void *instance); /* also after a failed init */
 
 #endif

@@ -12,16 +12,11 @@
 #include <string.h>
 
 #include "backends/redis/command.h"
-#include "backends/redis/reply.h"
 #include "backends/redis/waiters.h"
-#include "util/clock.h"
 #include "util/hash.h"
 #include "util/mem.h"
 
-enum {
-    PING_MS = 10000, /* of silence */
-    CHANNEL_SIZE = SIMBA_MUTEX_BYTES + SIMBA_ID_MAX + 32,
-};
+enum { CHANNEL_SIZE = SIMBA_MUTEX_BYTES + SIMBA_ID_MAX + 32 };
 
 static const char revocations[] = "simba:@@revoked";
 
@@ -139,11 +134,6 @@ static void put_all(const char *command, const redis_watch *watch)
         put_waiter(command, watch, waiter->id);
 }
 
-static void put_ping(redis_node *node, const char *text)
-{
-    simba__redis_put(&node->pushes.link.out, 2, (const char *const[]){"PING", text});
-}
-
 /* What was put is sent before the turn ends. */
 static void send_soon(redis_subs *self)
 {
@@ -171,7 +161,7 @@ static void act_for(redis_subs *self, redis_watch *watch, unsigned actions, cons
     if (actions & REDIS_SUBSCRIBE_ID)
         put_waiter("SUBSCRIBE", watch, id);
     if (actions & (REDIS_SUBSCRIBE | REDIS_SUBSCRIBE_NEWS | REDIS_SUBSCRIBE_ID))
-        put_ping(watch->node, watch->mutex);
+        simba__redis_put(&watch->node->pushes.link.out, 2, (const char *const[]){"PING", watch->mutex});
     if (actions & REDIS_UNSUBSCRIBE)
         put_all("UNSUBSCRIBE", watch);
     if (actions & REDIS_UNSUBSCRIBE_ID)
@@ -299,12 +289,8 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
 {
     redis_node *node = conn->owner;
     redis_subs *self = node->all->subs;
-    node->pinged = false;
     if (reply->type == REDIS_REPLY_ERROR) {
-        simba_error error;
-        bool drop;
-        simba__redis_error(&conn->link.at, reply->str, &error, &drop);
-        simba__link_fail(&conn->link, error.code, "%s", error.text);
+        simba__redis_conn_refused(conn, reply->str);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && is_text(reply->element[0]) &&
                is_text(reply->element[1]) && is_text(reply->element[2])) {
         if (strcmp(reply->element[0]->str, "message") == 0)
@@ -329,12 +315,8 @@ static void each(const redis_node *node, unsigned (*event)(redis_waiters *w))
 
 static void on_up(redis_conn *conn)
 {
-    redis_node *node = conn->owner;
-    node->pinged = false;
     simba__redis_put(&conn->link.out, 2, (const char *const[]){"SUBSCRIBE", revocations});
-    each(node, simba__redis_waiters_up);
-    conn->link.host->timer_set(conn->link.host, &conn->link.timer,
-                               (simba_local){conn->link.host->now(conn->link.host).ns + PING_MS * SIMBA__NS_PER_MS});
+    each(conn->owner, simba__redis_waiters_up);
 }
 
 static void on_down(redis_conn *conn)
@@ -344,20 +326,7 @@ static void on_down(redis_conn *conn)
         conn->link.host->log(conn->link.host, SIMBA_LOG_WARN, "%s; no pushes until it is back", conn->link.error.text);
 }
 
-static void on_tick(redis_conn *conn, simba_local now)
-{
-    redis_node *node = conn->owner;
-    if (node->pinged) {
-        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: the subscription is silent", conn->link.at.where);
-        return;
-    }
-    node->pinged = true;
-    put_ping(node, "");
-    conn->link.host->timer_set(conn->link.host, &conn->link.timer, (simba_local){now.ns + conn->options->timeout_ns});
-    simba__link_flush(&conn->link);
-}
-
-const redis_conn_events simba__redis_subs_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
+const redis_conn_events simba__redis_subs_events = {.up = on_up, .answer = on_answer, .down = on_down};
 
 static void send_all(redis_subs *self)
 {
