@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/scripts.h"
 #include "bench.h"
 #include "util/mem.h"
 
@@ -74,7 +74,7 @@ typedef struct raw_locker {
 
 static void load(raw_locker *r, int i, redis_script script)
 {
-    char *text = simba__redis_script_text(script, &(redis_options){.topology = &simba__redis_single});
+    char *text = simba__redis_script_text(script, &(redis_options){.kind = REDIS_SINGLE});
     redisReply *reply = text ? redisCommand(r->context, "SCRIPT LOAD %s", text) : NULL;
     if (!reply || reply->type != REDIS_REPLY_STRING)
         bench_fail("SCRIPT LOAD", "refused");

@@ -72,6 +72,7 @@ endfunction()
 
 # --- libsimba -------------------------------------------------------------------------------------
 simba_glob(_sources src/core/*.c src/net/*.c src/runtime/*.c src/api/*.c src/util/*.c src/backends/*.c)
+list(FILTER _sources EXCLUDE REGEX "/src/net/(link|tls)\\.c$") # for stores that ask for them
 _simba_object_library(simba_objects ${_sources})
 target_include_directories(simba_objects PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_BINARY_DIR}/generated")
 # For src/backends/registry.c: a line for every store that was built or left out.
@@ -87,12 +88,12 @@ set(SIMBA_PC_LIBS -pthread) # and those that have no pkg-config file
 
 set(SIMBA_BACKENDS "") # those that are built
 
-# simba_backend(<name> [USES <folder>] [PKG <pkg-config module>…] [LIB <library> HEADER <header>]): a store. Makes the option
-# SIMBA_WITH_<NAME>, on by default; compiles src/backends/<name>/*.c, which define simba__backend_<name>, and the folder that
-# it shares with other stores; links the modules, and the library, which is one without a pkg-config file; tells the tests
-# with SIMBA_WITH_<NAME>=1.
+# simba_backend(<name> [LINK] [USES <folder>] [PKG <pkg-config module>…] [LIB <library> HEADER <header>]): a store. Makes the
+# option SIMBA_WITH_<NAME>, on by default; compiles src/backends/<name>/*.c, which define simba__backend_<name>, the folder
+# that it shares with other stores, and with LINK the connections of src/net, which need OpenSSL; links the modules, and the
+# library, which is one without a pkg-config file; tells the tests with SIMBA_WITH_<NAME>=1.
 function(simba_backend name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "USES;LIB;HEADER" "PKG")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "LINK" "USES;LIB;HEADER" "PKG")
     string(TOUPPER ${name} upper)
     option(SIMBA_WITH_${upper} "Build the ${name} store" ON)
     if(NOT SIMBA_WITH_${upper})
@@ -102,6 +103,9 @@ function(simba_backend name)
     simba_glob(sources src/backends/${name}/*.c)
     if(arg_USES)
         simba_glob(shared src/backends/${arg_USES}/*.c)
+    endif()
+    if(arg_LINK)
+        list(APPEND sources "${PROJECT_SOURCE_DIR}/src/net/link.c" "${PROJECT_SOURCE_DIR}/src/net/tls.c")
     endif()
     target_sources(simba_objects PRIVATE ${sources} ${shared})
     set_property(TARGET simba_objects APPEND PROPERTY SIMBA_STORES "BUILT(${name})")

@@ -106,7 +106,8 @@ endfunction()
 simba_glob(_programs tests/unit/*.c)
 foreach(_source IN LISTS _programs)
     get_filename_component(_name ${_source} NAME_WE)
-    if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_sql_" AND NOT SIMBA_WITH_MYSQL))
+    if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_sql_" AND NOT SIMBA_WITH_MYSQL) OR
+       (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))
         continue() # that store was left out
     endif()
     simba_unit_test(${_name})

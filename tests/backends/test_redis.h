@@ -12,6 +12,8 @@
 
 #include "backends/asking.h"
 #include "backends/redis/redis.h"
+#include "backends/redis/slots.h"
+#include "backends/redis/store.h"
 #include "lib/server.h"
 #include "util/clock.h"
 

@@ -169,9 +169,9 @@ static void test_no_channels(void **state)
     const redis_store *store = a.store;
     simba_topic topic = {.mutex = "orders"};
     assert_int_equal(testhost_watch(&a, &topic), 0);
-    for (int i = 0; i < 200 && store->nodes->pushes.failures < 4; i++)
+    for (int i = 0; i < 200 && store->nodes.first->pushes.link.failures < 4; i++)
         testhost_pump(&a, NULL, 10);
-    assert_int_equal(store->nodes->pushes.failures, 4);
+    assert_int_equal(store->nodes.first->pushes.link.failures, 4);
     assert_int_equal(a.warnings, 1);
     assert_non_null(strstr(a.log, "NOPERM"));
     testhost_unwatch(&a, &topic);
@@ -470,11 +470,11 @@ static void test_given_up_while_looked_up(void **state)
     testhost_request r = testhost_request_of(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
     testhost_submit(&a, &r);
     testhost_flush(&a);
-    assert_int_equal(store->lookups, 1);
-    simba__redis_conn_fail(&store->nodes->commands, SIMBA_EUNAVAILABLE, "given up");
+    assert_int_equal(store->nodes.conns.links.lookups, 1);
+    simba__link_fail(&store->nodes.first->calls.conn.link, SIMBA_EUNAVAILABLE, "given up");
     assert_true(r.done);
     testhost_run_jobs(&a);
-    assert_int_equal(store->lookups, 0);
+    assert_int_equal(store->nodes.conns.links.lookups, 0);
     testhost_close(&a);
 }
 

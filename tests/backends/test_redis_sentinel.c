@@ -90,10 +90,10 @@ static void test_no_master(void **state)
     assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
     assert_says(&error, "this is no master");
     /* It is asked less and less often, although it answers. */
-    const redis_conn *conn = &((redis_store *)a.store)->nodes->commands;
-    for (int i = 0; i < 1000 && conn->failures < 3; i++)
+    const redis_conn *conn = &((redis_store *)a.store)->nodes.first->calls.conn;
+    for (int i = 0; i < 1000 && conn->link.failures < 3; i++)
         testhost_pump(&a, NULL, 10);
-    assert_true(conn->failures >= 3);
+    assert_true(conn->link.failures >= 3);
     testhost_close(&a);
     server_tell_redis(&group, "SENTINEL REMOVE wrong");
 }
@@ -180,12 +180,12 @@ static void test_deaf_during_failover(void **state)
     testhost_pump(&a, NULL, 50); /* it listens by now */
     atomic_store(&sentinel.sentinel, replies[1]);
     fake_hang_up(&sentinel);
-    const redis_conn *conn = &((redis_store *)a.store)->nodes->commands;
+    const redis_conn *conn = &((redis_store *)a.store)->nodes.first->calls.conn;
     const int64_t end_ns =
         simba__clock_boot().ns + 5000 * SIMBA__NS_PER_MS; /* it would notice silence after ten seconds */
-    while (conn->at.port != masters[1].port && simba__clock_boot().ns < end_ns)
+    while (conn->link.at.port != masters[1].port && simba__clock_boot().ns < end_ns)
         testhost_pump(&a, NULL, 5);
-    assert_int_equal(conn->at.port, masters[1].port);
+    assert_int_equal(conn->link.at.port, masters[1].port);
     testhost_close(&a);
     fake_stop(&sentinel);
     for (size_t i = 0; i < 2; i++)

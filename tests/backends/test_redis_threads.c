@@ -79,7 +79,7 @@ static bool is_quiet(void)
 {
     const redis_store *store = client->store;
     simba__enter(client);
-    const bool quiet = client->led_for && client->stats.pushes > 0 && !store->nodes->calls_first;
+    const bool quiet = client->led_for && client->stats.pushes > 0 && !store->nodes.first->calls.calls_first;
     simba__leave(client);
     return quiet;
 }

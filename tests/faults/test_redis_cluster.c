@@ -2,7 +2,7 @@
  * servers write every change to disk, and with replicas=1 to a replica, since a store that forgets can promise nothing. */
 #include <signal.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/slots.h"
 #include "faults/redis_arena.h"
 
 static server group;

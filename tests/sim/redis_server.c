@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/redis/redis.h"
+#include "backends/redis/scripts.h"
 #include "sim/redis_model.h"
 #include "util/mem.h"
 
@@ -429,7 +430,7 @@ static int64_t frozen_until(const sim *s, unsigned server)
 
 static void force_release(sim *s, unsigned mutex)
 {
-    static const redis_options plain = {.topology = &simba__redis_single};
+    static const redis_options plain = {.kind = REDIS_SINGLE};
     sim_redis_state *state = state_of(s);
     char keys[3][SIM_NAME];
     const lock before = look_at(&state->server[0], mutex);

@@ -1,7 +1,7 @@
 /* Which slot of a cluster a mutex is in. What a server says about it is compared in tests/backends/test_redis_cluster.c. */
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/slots.h"
 #include "lib/cm.h"
 
 static void test_slots(void **state)

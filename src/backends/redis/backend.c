@@ -2,23 +2,20 @@
  * scripts.c for what is stored, reply.c for what becomes of errors. */
 #include <string.h>
 
-#include "backends/redis/tls.h"
+#include "backends/redis/cluster.h"
+#include "backends/redis/redis.h"
+#include "backends/redis/sentinel.h"
+#include "backends/redis/single.h"
+#include "backends/redis/slots.h"
+#include "backends/redis/store.h"
 #include "backends/schemes.h"
 #include "util/error.h"
-
-void simba__redis_look_whether_closed(redis_store *self)
-{
-    if (self->closing && self->lookups == 0 && !self->closed) {
-        self->closed = true;
-        self->host->closed(self->host);
-    }
-}
 
 /* Workers look names up. Where all that we ever connect to is an address, there is nothing for them to do. */
 static unsigned workers_for(const redis_options *options)
 {
     simba__address address;
-    if (options->topology != &simba__redis_single)
+    if (options->kind != REDIS_SINGLE)
         return 2;
     const simba__endpoint *at = &options->endpoints[0];
     return at->port == 0 || simba__address_parse(at->host, at->port, &address) ? 0 : 1;
@@ -26,83 +23,23 @@ static unsigned workers_for(const redis_options *options)
 
 static int redis_init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
 {
+    static const redis_topology *const topologies[] = {[REDIS_SINGLE] = &simba__redis_single,
+                                                       [REDIS_SENTINEL] = &simba__redis_sentinel,
+                                                       [REDIS_CLUSTER] = &simba__redis_cluster};
     redis_store *self = instance;
-    self->host = host;
+    simba__tls_context *tls = NULL;
     int rc = simba__redis_options_parse(url, &self->options, err);
     if (rc < 0)
         return rc;
-    host->workers = workers_for(&self->options);
-    if (self->options.tls)
-        rc = simba__redis_tls_context_new(&self->options, err, &self->tls);
+    const redis_options *options = &self->options;
+    host->workers = workers_for(options);
+    const simba__tls_files files = {options->ca, options->cert, options->key, options->verify};
+    if (options->tls)
+        rc = simba__tls_context_new(&files, err, &tls);
     if (rc < 0)
         return rc;
-    rc = simba__redis_subs_init(self);
-    if (rc == 0)
-        rc = simba__redis_lists_init(self);
-    if (rc == 0)
-        rc = self->options.topology->init(self);
+    rc = simba__redis_store_init(self, host, tls, topologies[options->kind]);
     return rc < 0 ? simba__fail(err, rc, "out of memory") : 0;
-}
-
-static void redis_submit(void *instance, simba_request *request)
-{
-    redis_store *self = instance;
-    if (request->op == SIMBA_OP_LIST)
-        simba__redis_list_begin(self, request);
-    else
-        simba__redis_calls_submit(simba__redis_node_for(self, request), request);
-}
-
-static void redis_flush(void *instance)
-{
-    redis_store *self = instance;
-    for (redis_node *node = self->nodes; node; node = node->next)
-        simba__redis_calls_flush(node);
-}
-
-static int redis_watch_topic(void *instance, simba_topic *topic)
-{
-    return simba__redis_subs_watch(instance, topic);
-}
-
-static void redis_unwatch_topic(void *instance, simba_topic *topic)
-{
-    simba__redis_subs_unwatch(instance, topic);
-}
-
-static void redis_woken(void *instance)
-{
-    redis_store *self = instance;
-    redis_flush(self);
-    simba__redis_subs_woken(self);
-}
-
-static void redis_close(void *instance)
-{
-    const simba_error why = {.code = SIMBA_ECANCELED, .text = "redis: the client closes"};
-    redis_store *self = instance;
-    self->closing = true;
-    for (redis_node *node = self->nodes; node; node = node->next)
-        simba__redis_node_close(node, &why);
-    simba__redis_lists_close(self);
-    self->options.topology->close(self);
-    simba__redis_subs_close(self);
-    simba__redis_look_whether_closed(self);
-}
-
-static void redis_fini(void *instance)
-{
-    redis_store *self = instance;
-    simba__redis_subs_fini(self);
-    if (self->options.topology)
-        self->options.topology->fini(self);
-    while (self->nodes) {
-        redis_node *next = self->nodes->next;
-        simba__redis_node_free(self->nodes);
-        self->nodes = next;
-    }
-    simba__redis_tls_context_free(self->tls);
-    simba__redis_options_free(&self->options);
 }
 
 static int redis_accepts(const simba_url *url, const char *mutex, simba_error *err)
@@ -135,12 +72,12 @@ const simba_backend simba__backend_redis = {
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE,
     .workers = 2,
     .init = redis_init,
-    .submit = redis_submit,
-    .flush = redis_flush,
-    .watch = redis_watch_topic,
-    .unwatch = redis_unwatch_topic,
-    .woken = redis_woken,
-    .close = redis_close,
-    .fini = redis_fini,
+    .submit = simba__redis_store_submit,
+    .flush = simba__redis_store_flush,
+    .watch = simba__redis_store_watch,
+    .unwatch = simba__redis_store_unwatch,
+    .woken = simba__redis_store_woken,
+    .close = simba__redis_store_close,
+    .fini = simba__redis_store_fini,
     .accepts = redis_accepts,
 };

@@ -1,57 +1,41 @@
 /* Requests on the command connection. All that was submitted in a turn goes out in one write; the answers come back in
  * the order of the calls, so a queue of calls is all that is needed to tell whose they are. A request that is over its
  * deadline is failed there and then; its call stays in the queue to swallow the late answer. */
-#include <inttypes.h>
-#include <stdarg.h>
+#include "backends/redis/calls.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/command.h"
+#include "backends/redis/reply.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
 
-enum { KEY_SIZE = SIMBA_MUTEX_BYTES + 32, SPARE_ARGS = 12 };
+enum { KEY_SIZE = SIMBA_MUTEX_BYTES + 32, SPARE_ARGS = 12, HOPS_MOST = 8 };
 
 typedef enum call_kind { CALL_REQUEST, CALL_LOAD, CALL_OWN } call_kind;
 
-/* What a request has been through, in its backend_data. */
-enum {
-    RELOADED = 1, /* it came upon a server without our scripts */
-    ASKING = 2,   /* to a server that does not have its slot yet */
-    HOP = 4,      /* and more: how often it was sent on */
-    HOPS_MOST = 8,
-};
-
-static unsigned marks_of(const simba_request *request)
-{
-    return (unsigned)(uintptr_t)request->backend_data;
-}
-
-static void set_marks(simba_request *request, unsigned marks)
-{
-    request->backend_data = (void *)(uintptr_t)marks;
-}
-
 struct redis_call {
     redis_call *next;
+    redis_calls *all;
     call_kind kind;
-    redis_script script;    /* LOAD */
-    simba_request *request; /* REQUEST; NULL: over its deadline */
-    redis_answer *answer;   /* OWN */
+    redis_script script;  /* LOAD */
+    redis_errand *errand; /* REQUEST; NULL: over its deadline, or nobody's */
+    redis_answer *answer; /* OWN */
     void *user;
     simba_local sent_at;
     uint64_t answers; /* that had come when it was sent */
 };
 
-static redis_node *of(redis_conn *conn)
+static redis_calls *of(redis_conn *conn)
 {
     return conn->owner;
 }
 
 /* --- the queue of calls ----------------------------------------------------------------------------- */
 
-static redis_call *append(redis_node *self, call_kind kind)
+static redis_call *append(redis_calls *self, call_kind kind)
 {
     redis_call *call = self->spare;
     if (call)
@@ -60,16 +44,16 @@ static redis_call *append(redis_node *self, call_kind kind)
         call = simba__malloc(sizeof *call);
     if (!call)
         return NULL;
-    *call = (redis_call){.kind = kind, .sent_at = self->host->now(self->host), .answers = self->answers};
+    *call = (redis_call){.all = self, .kind = kind, .sent_at = self->host->now(self->host), .answers = self->answers};
     *self->calls_last = call;
     self->calls_last = &call->next;
-    if (self->commands.timer.index == 0)
-        self->host->timer_set(self->host, &self->commands.timer,
+    if (self->conn.link.timer.index == 0)
+        self->host->timer_set(self->host, &self->conn.link.timer,
                               (simba_local){call->sent_at.ns + self->options->timeout_ns});
     return call;
 }
 
-static redis_call take(redis_node *self)
+static redis_call take(redis_calls *self)
 {
     redis_call *call = self->calls_first;
     const redis_call copy = *call;
@@ -81,49 +65,49 @@ static redis_call take(redis_node *self)
     return copy;
 }
 
-static void put_waiting(redis_node *self, simba_request *request)
+static const char *leave_waiting(redis_errand *errand)
 {
-    request->next = NULL;
-    *self->waiting_last = request;
-    self->waiting_last = &request->next;
-    if (self->deadlines.index == 0 || request->deadline.ns < self->deadlines.at.ns)
-        self->host->timer_set(self->host, &self->deadlines, request->deadline);
+    const redis_calls *self = errand->at;
+    simba__ring_set(NULL, &errand->place, false);
+    return self->conn.link.at.where;
 }
 
-static simba_request *take_waiting(redis_node *self)
+void simba__redis_calls_submit(redis_calls *self, redis_errand *errand)
 {
-    simba_request *request = self->waiting_first;
-    if (request) {
-        self->waiting_first = request->next;
-        if (!self->waiting_first)
-            self->waiting_last = &self->waiting_first;
+    errand->at = self;
+    errand->leave = leave_waiting;
+    simba__ring_set(&self->waiting, &errand->place, true);
+}
+
+redis_errand *simba__redis_calls_withdraw(redis_calls *self)
+{
+    simba__ring *first = simba__ring_first(&self->waiting);
+    if (!first)
+        return NULL;
+    simba__ring_set(&self->waiting, first, false);
+    return SIMBA__OF_RING(first, redis_errand, place);
+}
+
+/* Its call stays in the queue to swallow the late answer. */
+static const char *leave_sent(redis_errand *errand)
+{
+    redis_call *call = errand->at;
+    redis_calls *self = call->all;
+    call->errand = NULL;
+    /* Nothing came since that renewal was sent. TCP repeats what was lost in pauses that double: when the outage is over
+     * the connection may be stuck for as long again, and with it all renewals. */
+    if (errand->request->op == SIMBA_OP_RENEW && call->answers == self->answers) {
+        self->stuck = true;
+        self->host->timer_set(self->host, &self->conn.link.timer, self->host->now(self->host));
     }
-    return request;
+    self->events->lost(self);
+    return self->conn.link.at.where;
 }
 
 /* --- sending ---------------------------------------------------------------------------------------- */
 
-static redis_script script_of(simba_op op)
-{
-    switch (op) {
-    case SIMBA_OP_ACQUIRE:
-        return REDIS_ACQUIRE;
-    case SIMBA_OP_RENEW:
-        return REDIS_RENEW;
-    case SIMBA_OP_RELEASE:
-        return REDIS_RELEASE;
-    case SIMBA_OP_FORCE_RELEASE:
-        return REDIS_FORCE_RELEASE;
-    case SIMBA_OP_READ:
-    case SIMBA_OP_LIST:
-    case SIMBA_OP_EXAMINE:
-    case SIMBA_OP_PREPARE:
-        break;
-    }
-    return REDIS_READ;
-}
-
-static void put_script(redis_node *self, redis_script script, const char *mutex, size_t argc, const char *const *args)
+void simba__redis_calls_put_script(redis_calls *self, redis_script script, const char *mutex, size_t argc,
+                                   const char *const *args)
 {
     char keys[3][KEY_SIZE];
     snprintf(keys[0], KEY_SIZE, "simba:{%s}", mutex);
@@ -134,107 +118,43 @@ static void put_script(redis_node *self, redis_script script, const char *mutex,
                                         keys[0],   keys[1],           keys[2]};
     for (size_t i = 0; i < argc; i++)
         argv[3 + count + i] = args[i];
-    simba__redis_put(&self->commands.out, 3 + count + argc, argv);
+    simba__redis_put(&self->conn.link.out, 3 + count + argc, argv);
 }
 
-static void put_request(redis_node *self, const simba_request *request)
+static void fail_for_memory(redis_calls *self, redis_errand *errand)
 {
-    char nonce[24];
-    char token[24];
-    char ttl[24];
-    char transition[24];
-    snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
-    snprintf(token, sizeof token, "%" PRIu64, request->token);
-    snprintf(ttl, sizeof ttl, "%" PRId64, request->ttl_ms);
-    snprintf(transition, sizeof transition, "%" PRId64, request->transition_ms);
-    const redis_script script = script_of(request->op);
-    switch (request->op) {
-    case SIMBA_OP_ACQUIRE: {
-        const char *args[] = {request->id,
-                              nonce,
-                              ttl,
-                              transition,
-                              request->queue ? "1" : "0",
-                              simba__redis_subs_invited(self->store, request->mutex)};
-        put_script(self, script, request->mutex, 6, args);
-        break;
-    }
-    case SIMBA_OP_RENEW: {
-        const char *args[] = {request->id, nonce, token, ttl, transition};
-        put_script(self, script, request->mutex, 5, args);
-        break;
-    }
-    case SIMBA_OP_RELEASE: {
-        const char *args[] = {request->id, nonce, token};
-        put_script(self, script, request->mutex, 3, args);
-        simba__redis_subs_left(self->store, request);
-        break;
-    }
-    case SIMBA_OP_READ:
-        simba__redis_subs_observed(self->store, request->mutex);
-        put_script(self, script, request->mutex, 0, NULL);
-        break;
-    case SIMBA_OP_LIST:
-    case SIMBA_OP_FORCE_RELEASE:
-        put_script(self, script, request->mutex, 0, NULL);
-        break;
-    case SIMBA_OP_EXAMINE:
-    case SIMBA_OP_PREPARE: /* not offered */
-        simba__redis_put(&self->commands.out, 1, (const char *const[]){"INFO"});
-        break;
-    }
+    simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", self->conn.link.at.where);
 }
 
-/* In here a LIST is one row of one, see list.c. */
-static void fail_with(redis_node *self, simba_request *request, const simba_error *error)
-{
-    if (request->op == SIMBA_OP_LIST)
-        simba__redis_list_row_failed(self->store, request, error);
-    else
-        self->host->fail(self->host, request, error->code, "%s", error->text);
-}
-
-void simba__redis_calls_fail(redis_node *self, simba_request *request, int code, const char *format, ...)
-{
-    simba_error error = {.code = code};
-    va_list args;
-    va_start(args, format);
-    vsnprintf(error.text, sizeof error.text, format, args);
-    va_end(args);
-    fail_with(self, request, &error);
-}
-
-static void fail_for_memory(redis_node *self, simba_request *request)
-{
-    simba__redis_calls_fail(self, request, SIMBA_ENOMEM, "redis %s: out of memory", self->commands.at.where);
-}
-
-static void send_waiting(redis_node *self)
+static void send_waiting(redis_calls *self)
 {
     bool may_grant = false;
-    for (simba_request *request = take_waiting(self); request; request = take_waiting(self)) {
+    for (redis_errand *errand; (errand = simba__redis_calls_withdraw(self)) != NULL;) {
+        const simba_request *request = errand->request;
         /* The first answer is nobody's business: if it is an error, so is the second. */
-        const bool asking = (marks_of(request) & ASKING) != 0;
-        if (asking && !append(self, CALL_REQUEST)) {
-            fail_for_memory(self, request);
+        if (errand->asking && !append(self, CALL_REQUEST)) {
+            fail_for_memory(self, errand);
             continue;
         }
-        if (asking)
-            simba__redis_put(&self->commands.out, 1, (const char *const[]){"ASKING"});
+        if (errand->asking)
+            simba__redis_put(&self->conn.link.out, 1, (const char *const[]){"ASKING"});
         redis_call *call = append(self, CALL_REQUEST);
         if (!call) {
-            fail_for_memory(self, request);
+            fail_for_memory(self, errand);
             continue;
         }
-        call->request = request;
-        put_request(self, request);
+        call->errand = errand;
+        errand->at = call;
+        errand->leave = leave_sent;
+        errand->sent_at = call->sent_at;
+        self->events->put(self, request);
         may_grant |= request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW;
     }
-    if (self->options->replicas > 0 && may_grant)
-        simba__redis_confirm_soon(self);
+    if (may_grant)
+        self->events->may_grant(self);
 }
 
-static void load_scripts(redis_node *self)
+static void load_scripts(redis_calls *self)
 {
     self->loaded = 0;
     for (int script = 0; script < REDIS_SCRIPTS; script++) {
@@ -242,366 +162,251 @@ static void load_scripts(redis_node *self)
         redis_call *call = text ? append(self, CALL_LOAD) : NULL;
         if (call) {
             call->script = (redis_script)script;
-            simba__redis_put(&self->commands.out, 3, (const char *const[]){"SCRIPT", "LOAD", text});
+            simba__redis_put(&self->conn.link.out, 3, (const char *const[]){"SCRIPT", "LOAD", text});
         } else {
-            self->commands.out.failed = true; /* the next flush gives the connection up */
+            self->conn.link.out.failed = true; /* the next flush gives the connection up */
         }
         simba__free(text);
     }
 }
 
-bool simba__redis_calls_ready(const redis_node *self)
+bool simba__redis_calls_ready(const redis_calls *self)
 {
-    return self->commands.state == REDIS_UP && self->loaded == REDIS_SCRIPTS;
+    return self->conn.link.state == SIMBA__LINK_UP && self->loaded == REDIS_SCRIPTS;
 }
 
-bool simba__redis_calls_put(redis_node *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
+bool simba__redis_calls_idle(const redis_calls *self)
 {
-    redis_call *call = self->commands.state == REDIS_UP ? append(self, CALL_OWN) : NULL;
+    return !self->calls_first && !simba__ring_first(&self->waiting);
+}
+
+bool simba__redis_calls_put(redis_calls *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
+{
+    redis_call *call = self->conn.link.state == SIMBA__LINK_UP ? append(self, CALL_OWN) : NULL;
     if (!call)
         return false;
     call->answer = answer;
     call->user = user;
-    simba__redis_put(&self->commands.out, argc, argv);
+    simba__redis_put(&self->conn.link.out, argc, argv);
     return true;
 }
 
-void simba__redis_calls_queue_up(redis_node *self, const char *mutex, const char *id)
+void simba__redis_calls_tell(redis_calls *self, redis_script script, const char *mutex, size_t argc,
+                             const char *const *args)
 {
     if (simba__redis_calls_ready(self) && append(self, CALL_REQUEST))
-        put_script(self, REDIS_QUEUE_UP, mutex, 1, &id);
+        simba__redis_calls_put_script(self, script, mutex, argc, args);
 }
 
 /* --- answers ---------------------------------------------------------------------------------------- */
 
-static void answered(redis_node *self, simba_request *request, simba_local sent_at)
+bool simba__redis_calls_forward(redis_calls *to, redis_errand *errand, bool asking)
 {
-    const simba_reply *reply = &request->reply;
-    const bool holds =
-        reply->outcome == SIMBA_MINE && (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW);
-    if (holds && request->op == SIMBA_OP_ACQUIRE)
-        simba__redis_subs_left(self->store, request);
-    else if (request->op == SIMBA_OP_ACQUIRE && request->queue)
-        simba__redis_subs_waits(self->store, request);
-    if (holds)
-        simba__redis_subs_holds(self);
-    else if (reply->owner.id[0] && reply->owner.token == 0)
-        simba__redis_subs_foreign(self->store, request->mutex, reply, reply->place);
-    if (holds && self->options->replicas > 0) {
-        simba__redis_confirm_hold(self, request, sent_at);
-        return;
-    }
-    self->host->complete(self->host, request);
-}
-
-bool simba__redis_calls_forward(redis_node *to, simba_request *request, bool asking)
-{
-    const unsigned marks = (marks_of(request) & ~(unsigned)(RELOADED | ASKING)) + HOP;
-    if (marks >= HOPS_MOST * HOP)
+    if (errand->hops == HOPS_MOST - 1)
         return false;
-    set_marks(request, asking ? marks | ASKING : marks);
-    put_waiting(to, request);
+    errand->hops++;
+    errand->reloaded = false;
+    errand->asking = asking;
+    simba__redis_calls_submit(to, errand);
     to->host->wake(to->host);
     return true;
 }
 
-void simba__redis_calls_reroute(redis_node *self)
-{
-    simba_request *request = self->waiting_first;
-    self->waiting_first = NULL;
-    self->waiting_last = &self->waiting_first;
-    while (request) {
-        simba_request *next = request->next;
-        put_waiting(simba__redis_node_for(self->store, request), request);
-        request = next;
-    }
-}
-
 /* A flushed script cache is no reason to fail, once. Nor is it that the mutex is somewhere else. */
-static bool try_again(redis_node *self, simba_request *request, const char *error)
+static bool try_again(redis_calls *self, redis_errand *errand, const char *error)
 {
-    if (self->store->options.topology->redirected(self, request, error))
+    if (self->events->redirected(self, errand, error))
         return true;
-    if (strncmp(error, "NOSCRIPT", 8) != 0 || (marks_of(request) & RELOADED))
+    if (strncmp(error, "NOSCRIPT", 8) != 0 || errand->reloaded)
         return false;
-    set_marks(request, marks_of(request) | RELOADED);
+    errand->reloaded = true;
     if (self->loaded == REDIS_SCRIPTS)
         load_scripts(self);
-    put_waiting(self, request);
+    simba__redis_calls_submit(self, errand);
     return true;
 }
 
-static bool understood(redis_node *self, const redis_call *call, const redisReply *reply)
+static void take_request(redis_calls *self, redis_errand *errand, const redisReply *reply)
 {
-    simba_request *request = call->request;
-    if (request->op == SIMBA_OP_LIST)
-        return simba__redis_list_row(self->store, request, reply);
-    if (request->op == SIMBA_OP_EXAMINE)
-        return simba__redis_examined(self, request, reply);
-    int64_t more;
-    if (!simba__redis_parse(reply, &request->reply, &more))
-        return false;
-    request->reply.place = request->op == SIMBA_OP_ACQUIRE ? more : 0;
-    answered(self, request, call->sent_at);
-    return true;
-}
-
-static void take_request(redis_node *self, const redis_call *call, const redisReply *reply)
-{
-    simba_request *request = call->request;
-    if (!request)
+    if (!errand)
         return;
     if (reply->type == REDIS_REPLY_ERROR) {
-        if (try_again(self, request, reply->str))
+        if (try_again(self, errand, reply->str))
             return;
         simba_error error;
         bool drop;
-        simba__redis_error(&self->commands.at, reply->str, &error, &drop);
-        fail_with(self, request, &error);
+        simba__redis_error(&self->conn.link.at, reply->str, &error, &drop);
+        simba__redis_requests_fail(errand, error.code, "%s", error.text);
         if (drop)
-            simba__redis_conn_fail(&self->commands, error.code, "%s", error.text);
-    } else if (!understood(self, call, reply)) {
-        simba__redis_calls_fail(self, request, SIMBA_ECORRUPT,
-                                "redis %s: an answer of a form that no script of ours has", self->commands.at.where);
-        simba__redis_conn_fail(&self->commands, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer",
-                               self->commands.at.where);
+            simba__link_fail(&self->conn.link, error.code, "%s", error.text);
+    } else if (!self->events->answer(self, errand, reply)) {
+        simba__redis_requests_fail(errand, SIMBA_ECORRUPT, "redis %s: an answer of a form that no script of ours has",
+                                   self->conn.link.at.where);
+        simba__link_fail(&self->conn.link, SIMBA_EUNAVAILABLE, "redis %s: connection given up over an odd answer",
+                         self->conn.link.at.where);
     }
 }
 
-static void take_load(redis_node *self, redis_script script, const redisReply *reply)
+static void take_load(redis_calls *self, redis_script script, const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_ERROR) {
-        simba_error error;
-        bool drop;
-        simba__redis_error(&self->commands.at, reply->str, &error, &drop);
-        simba__redis_conn_fail(&self->commands, error.code, "%s", error.text);
-        return;
+        simba__redis_conn_refused(&self->conn, reply->str);
+    } else if (reply->type != REDIS_REPLY_STRING || reply->len != 40) {
+        simba__link_fail(&self->conn.link, SIMBA_ESTORE, "redis %s: an odd answer to SCRIPT LOAD",
+                         self->conn.link.at.where);
+    } else {
+        memcpy(self->sha[script], reply->str, 40);
+        if (++self->loaded == REDIS_SCRIPTS) {
+            send_waiting(self);
+            self->events->up(self);
+        }
     }
-    if (reply->type != REDIS_REPLY_STRING || reply->len != 40) {
-        simba__redis_conn_fail(&self->commands, SIMBA_ESTORE, "redis %s: an odd answer to SCRIPT LOAD",
-                               self->commands.at.where);
-        return;
-    }
-    memcpy(self->sha[script], reply->str, 40);
-    if (++self->loaded == REDIS_SCRIPTS) {
-        send_waiting(self);
-        simba__redis_lists_up(self);
-    }
-}
-
-void simba__redis_calls_give_back(redis_node *self, const simba_request *request)
-{
-    char nonce[24];
-    char ends_at[24];
-    snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
-    snprintf(ends_at, sizeof ends_at, "%" PRId64, request->reply.owner.transition_at_ms);
-    if (simba__redis_calls_ready(self) && append(self, CALL_REQUEST))
-        put_script(self, REDIS_RELEASE, request->mutex, 4, (const char *const[]){request->id, nonce, "0", ends_at});
 }
 
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
-    redis_node *self = of(conn);
+    redis_calls *self = of(conn);
+    if (!self->calls_first && reply->type == REDIS_REPLY_ERROR) {
+        simba__redis_conn_refused(conn, reply->str);
+        return;
+    }
     if (!self->calls_first) {
-        simba_error error = {.code = SIMBA_EUNAVAILABLE, .text = "an answer that nobody asked for"};
-        bool drop;
-        if (reply->type == REDIS_REPLY_ERROR)
-            simba__redis_error(&self->commands.at, reply->str, &error, &drop);
-        simba__redis_conn_fail(conn, error.code, "%s", error.text);
+        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: an answer that nobody asked for",
+                         conn->link.at.where);
         return;
     }
     const redis_call call = take(self);
     self->answers++;
     switch (call.kind) {
     case CALL_REQUEST:
-        take_request(self, &call, reply);
+        take_request(self, call.errand, reply);
         break;
     case CALL_LOAD:
         take_load(self, call.script, reply);
         break;
     case CALL_OWN:
-        call.answer(self, call.user, reply);
+        call.answer(call.user, reply);
         break;
     }
 }
 
 /* --- the fate of the connection ----------------------------------------------------------------------- */
 
-static void fail_all(redis_node *self, const simba_error *error)
+static void fail_waiting(redis_calls *self, const simba_error *error)
+{
+    for (redis_errand *errand; (errand = simba__redis_calls_withdraw(self)) != NULL;)
+        simba__redis_requests_fail(errand, error->code, "%s", error->text);
+}
+
+static void fail_all(redis_calls *self, const simba_error *error)
 {
     while (self->calls_first) {
         const redis_call call = take(self);
-        if (call.request)
-            fail_with(self, call.request, error);
+        if (call.errand)
+            simba__redis_requests_fail(call.errand, error->code, "%s", error->text);
         else if (call.kind == CALL_OWN)
-            call.answer(self, call.user, NULL);
+            call.answer(call.user, NULL);
     }
-    simba__redis_confirm_lost(self, error);
-    for (simba_request *request = take_waiting(self); request; request = take_waiting(self))
-        fail_with(self, request, error);
-    simba__redis_lists_down(self, error);
+    fail_waiting(self, error);
+    self->events->down(self, error);
 }
 
 static void on_up(redis_conn *conn)
 {
+    of(conn)->stuck = false;
     load_scripts(of(conn)); /* it may be another server, or the same one without its memory */
 }
 
 static void on_down(redis_conn *conn)
 {
-    redis_node *self = of(conn);
+    redis_calls *self = of(conn);
     self->loaded = 0;
-    if (conn->failures == 1)
-        self->host->log(self->host, SIMBA_LOG_INFO, "%s", conn->error.text);
-    fail_all(self, &conn->error);
-    self->store->options.topology->lost(self);
+    if (conn->link.failures == 1)
+        self->host->log(self->host, SIMBA_LOG_INFO, "%s", conn->link.error.text);
+    fail_all(self, &conn->link.error);
+    self->events->lost(self);
 }
 
 static void on_tick(redis_conn *conn, simba_local now)
 {
-    redis_node *self = of(conn);
-    if (!self->calls_first)
+    redis_calls *self = of(conn);
+    if (self->stuck)
+        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: no answer in time, so connecting anew",
+                         self->conn.link.at.where);
+    if (self->stuck || !self->calls_first)
         return;
     const simba_local until = {self->calls_first->sent_at.ns + self->options->timeout_ns};
     if (now.ns >= until.ns)
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: no answer for %lld ms", self->commands.at.where,
-                               (long long)(self->options->timeout_ns / SIMBA__NS_PER_MS));
+        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: no answer for %lld ms", self->conn.link.at.where,
+                         (long long)(self->options->timeout_ns / SIMBA__NS_PER_MS));
     else
-        self->host->timer_set(self->host, &conn->timer, until);
+        self->host->timer_set(self->host, &conn->link.timer, until);
 }
 
-const redis_conn_events simba__redis_calls_events = {
-    .up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
-
-/* --- deadlines ---------------------------------------------------------------------------------------- */
-
-static void expire(redis_node *self, simba_request *request)
-{
-    simba__redis_calls_fail(self, request, SIMBA_ETIMEDOUT, "redis %s: no answer in time", self->commands.at.where);
-}
-
-static void min_deadline(simba_local *earliest, simba_local at)
-{
-    if (at.ns < earliest->ns)
-        *earliest = at;
-}
-
-/* Those of the list that are over their deadline. */
-static void expire_list(redis_node *self, simba_request **first, simba_request ***last, simba_local now,
-                        simba_local *earliest)
-{
-    simba_request **link = first;
-    while (*link) {
-        simba_request *request = *link;
-        if (request->deadline.ns <= now.ns) {
-            *link = request->next;
-            expire(self, request);
-        } else {
-            min_deadline(earliest, request->deadline);
-            link = &request->next;
-        }
-    }
-    *last = link;
-}
-
-static void on_deadline(simba_timer *timer, simba_local now)
-{
-    redis_node *self = (redis_node *)(void *)((char *)timer - offsetof(redis_node, deadlines));
-    simba_local earliest = {INT64_MAX};
-    expire_list(self, &self->waiting_first, &self->waiting_last, now, &earliest);
-    min_deadline(&earliest, simba__redis_confirm_expire(self, now));
-    bool silent = false;
-    bool stuck = false;
-    for (redis_call *call = self->calls_first; call; call = call->next) {
-        if (!call->request)
-            continue;
-        if (call->request->deadline.ns <= now.ns) {
-            stuck |= call->request->op == SIMBA_OP_RENEW && call->answers == self->answers;
-            expire(self, call->request);
-            call->request = NULL;
-            silent = true;
-        } else {
-            min_deadline(&earliest, call->request->deadline);
-        }
-    }
-    if (silent)
-        self->store->options.topology->lost(self);
-    if (earliest.ns != INT64_MAX)
-        self->host->timer_set(self->host, timer, earliest);
-    /* Nothing came since that renewal was sent. TCP repeats what was lost in pauses that double: when the outage is over
-     * the connection may be stuck for as long again, and with it all renewals. */
-    if (stuck)
-        simba__redis_conn_fail(&self->commands, SIMBA_EUNAVAILABLE, "redis %s: no answer in time, so connecting anew",
-                               self->commands.at.where);
-}
+static const redis_conn_events conn_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
-int simba__redis_calls_init(redis_node *self)
+int simba__redis_calls_init(redis_calls *self, redis_conns *conns, const redis_calls_events *events, void *owner)
 {
-    self->waiting_last = &self->waiting_first;
+    self->host = conns->links.host;
+    self->options = conns->options;
+    self->events = events;
+    self->owner = owner;
+    simba__ring_init(&self->waiting);
     self->calls_last = &self->calls_first;
-    self->deadlines.fire = on_deadline;
-    return self->host->timer_add(self->host, &self->deadlines);
+    return simba__redis_conn_init(&self->conn, conns, &conn_events, self);
 }
 
-void simba__redis_calls_submit(redis_node *self, simba_request *request)
+static bool has_renewal(const redis_calls *self)
 {
-    set_marks(request, 0);
-    put_waiting(self, request);
-}
-
-static bool has_renewal(const redis_node *self)
-{
-    for (const simba_request *request = self->waiting_first; request; request = request->next)
-        if (request->op == SIMBA_OP_RENEW)
+    for (const simba__ring *place = self->waiting.after; place != &self->waiting; place = place->after)
+        if (SIMBA__OF_RING(place, const redis_errand, place)->request->op == SIMBA_OP_RENEW)
             return true;
     return false;
 }
 
-void simba__redis_calls_flush(redis_node *self)
+void simba__redis_calls_flush(redis_calls *self)
 {
-    switch (self->commands.state) {
-    case REDIS_CLOSED:
-        if (self->waiting_first || self->wanted)
-            simba__redis_conn_open(&self->commands);
+    switch (self->conn.link.state) {
+    case SIMBA__LINK_CLOSED:
+        if (simba__ring_first(&self->waiting) || self->wanted)
+            simba__link_open(&self->conn.link);
         self->wanted = false;
         break;
-    case REDIS_CONNECTING:
+    case SIMBA__LINK_CONNECTING:
         if (has_renewal(self))
-            simba__redis_conn_hurry(&self->commands);
+            simba__link_hurry(&self->conn.link);
         break;
-    case REDIS_UP:
+    case SIMBA__LINK_UP:
         if (simba__redis_calls_ready(self))
             send_waiting(self);
-        simba__redis_conn_flush(&self->commands);
+        simba__link_flush(&self->conn.link);
         break;
-    case REDIS_WAITING:
+    case SIMBA__LINK_WAITING:
         if (has_renewal(self))
-            simba__redis_conn_hurry(&self->commands);
-        if (self->commands.state != REDIS_WAITING)
-            break;
-        for (simba_request *request = take_waiting(self); request; request = take_waiting(self))
-            fail_with(self, request, &self->commands.error);
+            simba__link_hurry(&self->conn.link);
+        if (self->conn.link.state == SIMBA__LINK_WAITING)
+            fail_waiting(self, &self->conn.link.error);
         break;
     }
 }
 
-void simba__redis_calls_close(redis_node *self, const simba_error *why)
+void simba__redis_calls_close(redis_calls *self, const simba_error *why)
 {
-    simba__redis_conn_close(&self->commands);
-    self->commands.error = *why;
+    simba__redis_conn_close(&self->conn);
+    self->conn.link.error = *why;
     self->loaded = 0;
     self->wanted = false;
-    self->host->timer_clear(self->host, &self->deadlines);
     fail_all(self, why);
 }
 
-void simba__redis_calls_fini(redis_node *self)
+void simba__redis_calls_fini(redis_calls *self)
 {
     while (self->spare) {
         redis_call *next = self->spare->next;
         simba__free(self->spare);
         self->spare = next;
     }
+    simba__redis_conn_fini(&self->conn);
 }

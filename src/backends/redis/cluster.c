@@ -1,4 +1,4 @@
-/* redis+cluster://: many masters, each with some of the 16384 slots that keys are divided into.
+/* See cluster.h. Keys are divided into 16384 slots.
  *
  * Which slots are where is asked for (CLUSTER SLOTS) when something is first wanted, when a server says that a slot is
  * elsewhere (MOVED), and when one does not answer, which may be a failover; at most four times a second. A request that
@@ -11,18 +11,22 @@
  * Messages reach subscribers at any server, but only those at the server of the slot are counted by PUBLISH: that is where
  * we subscribe. One elsewhere, as while a slot moves, is told and not counted; the next waiter is then woken, too, and one
  * of them waits again. */
+#include "backends/redis/cluster.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/inquiry.h"
+#include "backends/redis/slots.h"
+#include "backends/redis/subs.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
 enum { REFRESH_MS = 250 };
 
 typedef struct redis_cluster {
-    redis_store *store;
+    redis_nodes *nodes;
     redis_node *limbo;
     redis_node *slots[REDIS_SLOTS]; /* NULL: nobody knows */
 
@@ -32,9 +36,9 @@ typedef struct redis_cluster {
     simba_local asked_at;
 } redis_cluster;
 
-static redis_cluster *of(redis_store *self)
+static redis_cluster *of(redis_nodes *nodes)
 {
-    return self->topology;
+    return nodes->topology_data;
 }
 
 /* --- nodes -------------------------------------------------------------------------------------------- */
@@ -42,23 +46,24 @@ static redis_cluster *of(redis_store *self)
 /* Connected to nothing, and good for nothing any more. */
 static bool is_free(const redis_cluster *cluster, const redis_node *node)
 {
-    return node != cluster->limbo && !node->serves && node->commands.state == REDIS_CLOSED &&
-           node->pushes.state == REDIS_CLOSED && !node->calls_first && !node->waiting_first && !node->store->lists;
+    return node != cluster->limbo && !node->serves && node->calls.conn.link.state == SIMBA__LINK_CLOSED &&
+           node->pushes.link.state == SIMBA__LINK_CLOSED && simba__redis_calls_idle(&node->calls) &&
+           node->all->scans == 0;
 }
 
 /* The node at this address. NULL: out of memory. */
 static redis_node *node_at(redis_cluster *cluster, const simba__endpoint *at)
 {
     redis_node *unused = NULL;
-    for (redis_node *node = cluster->store->nodes; node; node = node->next)
-        if (node != cluster->limbo && simba__endpoint_is_same(&node->commands.at, at))
+    for (redis_node *node = cluster->nodes->first; node; node = node->next)
+        if (node != cluster->limbo && simba__endpoint_is_same(&node->calls.conn.link.at, at))
             return node;
         else if (is_free(cluster, node))
             unused = node;
     if (!unused)
-        return simba__redis_node_new(cluster->store, at);
-    unused->commands.at = unused->pushes.at = *at;
-    unused->commands.failures = unused->pushes.failures = 0;
+        return simba__redis_node_new(cluster->nodes, at);
+    unused->calls.conn.link.at = unused->pushes.link.at = *at;
+    unused->calls.conn.link.failures = unused->pushes.link.failures = 0;
     return unused;
 }
 
@@ -67,8 +72,8 @@ static void retire(redis_node *node)
 {
     const simba_error why = {.code = SIMBA_EUNAVAILABLE, .text = "redis: the server is not in the cluster any more"};
     simba__redis_conn_close(&node->pushes);
-    if (node->commands.state != REDIS_UP || !node->calls_first)
-        simba__redis_calls_close(node, &why);
+    if (node->calls.conn.link.state != SIMBA__LINK_UP || !node->calls.calls_first)
+        simba__redis_calls_close(&node->calls, &why);
 }
 
 /* --- the map ------------------------------------------------------------------------------------------ */
@@ -106,7 +111,7 @@ static bool is_unknown(const simba__endpoint *at)
 static bool take_range(redis_cluster *cluster, const redisReply *range)
 {
     simba__endpoint at;
-    if (!set_endpoint(&at, range->element[2], &cluster->inquiry.conn.at))
+    if (!set_endpoint(&at, range->element[2], &cluster->inquiry.conn.link.at))
         return false;
     if (is_unknown(&at))
         return true; /* nobody has these, then */
@@ -131,7 +136,7 @@ static bool take_map(redis_inquiry *inquiry, const redisReply *reply, char *why,
         return false;
     }
     memset(cluster->slots, 0, sizeof cluster->slots);
-    for (redis_node *node = cluster->store->nodes; node; node = node->next)
+    for (redis_node *node = cluster->nodes->first; node; node = node->next)
         node->serves = false;
     for (size_t i = 0; i < reply->elements; i++)
         if (!take_range(cluster, reply->element[i])) {
@@ -143,23 +148,24 @@ static bool take_map(redis_inquiry *inquiry, const redisReply *reply, char *why,
 
 static bool seeks(const redis_conn *conn)
 {
-    return simba__redis_conn_seeks(conn);
+    return simba__link_seeks(&conn->link);
 }
 
 /* Those that wait for the map have it, or what they want is not on it. */
 static void empty_limbo(redis_cluster *cluster)
 {
-    redis_conn *commands = &cluster->limbo->commands;
+    redis_conn *commands = &cluster->limbo->calls.conn;
     redis_conn *pushes = &cluster->limbo->pushes;
     static const char nobody[] = "redis: no server of the cluster has the slot";
-    if (seeks(commands) && (cluster->limbo->waiting_first || cluster->limbo->wanted)) { /* by a request, or by a list */
-        cluster->limbo->wanted = false;
-        simba__redis_conn_fail(commands, SIMBA_EUNAVAILABLE, nobody);
+    if (seeks(commands) && (!simba__redis_calls_idle(&cluster->limbo->calls) ||
+                            cluster->limbo->calls.wanted)) { /* by a request, or by a list */
+        cluster->limbo->calls.wanted = false;
+        simba__link_fail(&commands->link, SIMBA_EUNAVAILABLE, nobody);
     } else if (seeks(commands)) {
         simba__redis_conn_close(commands);
     }
     if (seeks(pushes) && simba__redis_subs_needs(cluster->limbo))
-        simba__redis_conn_fail(pushes, SIMBA_EUNAVAILABLE, nobody);
+        simba__link_fail(&pushes->link, SIMBA_EUNAVAILABLE, nobody);
     else if (seeks(pushes))
         simba__redis_conn_close(pushes);
 }
@@ -167,39 +173,37 @@ static void empty_limbo(redis_cluster *cluster)
 /* Have everything go by the new map. */
 static void settle(redis_cluster *cluster)
 {
-    redis_store *self = cluster->store;
-    for (redis_node *node = self->nodes; node; node = node->next)
-        simba__redis_calls_reroute(node);
-    simba__redis_subs_moved(self);
-    cluster->limbo->wanted = false; /* by lists: those that have to stay there say so again */
-    simba__redis_lists_moved(self);
+    redis_nodes *nodes = cluster->nodes;
+    cluster->limbo->calls.wanted = false; /* by lists: those that have to stay there say so again */
+    nodes->moved(nodes);
     empty_limbo(cluster);
-    for (redis_node *node = self->nodes; node; node = node->next)
+    for (redis_node *node = nodes->first; node; node = node->next)
         if (!node->serves && node != cluster->limbo)
             retire(node);
-    self->host->wake(self->host); /* to send what was rerouted */
+    nodes->conns.links.host->wake(nodes->conns.links.host); /* to send what was rerouted */
 }
 
 static void over(redis_inquiry *inquiry, const simba_error *error)
 {
     redis_cluster *cluster = inquiry->owner;
-    redis_conn *conns[] = {&cluster->limbo->commands, &cluster->limbo->pushes};
-    cluster->asked_at = cluster->store->host->now(cluster->store->host);
+    simba_host *host = cluster->nodes->conns.links.host;
+    redis_conn *conns[] = {&cluster->limbo->calls.conn, &cluster->limbo->pushes};
+    cluster->asked_at = host->now(host);
     if (!error) {
         settle(cluster);
         return;
     }
     for (size_t i = 0; i < 2; i++)
         if (seeks(conns[i]))
-            simba__redis_conn_fail(conns[i], error->code, "no server knows the cluster: %s", error->text);
+            simba__link_fail(&conns[i]->link, error->code, "no server knows the cluster: %s", error->text);
 }
 
 /* Whom to ask: those that we know to be masters, and those that the URL names. */
 static size_t gather_candidates(redis_cluster *cluster)
 {
-    const redis_options *options = &cluster->store->options;
+    const redis_options *options = cluster->nodes->conns.options;
     size_t count = options->endpoint_count;
-    for (const redis_node *node = cluster->store->nodes; node; node = node->next)
+    for (const redis_node *node = cluster->nodes->first; node; node = node->next)
         count += node->serves;
     simba__endpoint *candidates = simba__realloc(cluster->candidates, count * sizeof *candidates);
     if (!candidates)
@@ -207,15 +211,15 @@ static size_t gather_candidates(redis_cluster *cluster)
     cluster->candidates = candidates;
     memcpy(candidates, options->endpoints, options->endpoint_count * sizeof *candidates);
     candidates += options->endpoint_count;
-    for (const redis_node *node = cluster->store->nodes; node; node = node->next)
+    for (const redis_node *node = cluster->nodes->first; node; node = node->next)
         if (node->serves)
-            *candidates++ = node->commands.at;
+            *candidates++ = node->calls.conn.link.at;
     return count;
 }
 
 static void ask(redis_cluster *cluster)
 {
-    const redis_options *options = &cluster->store->options;
+    const redis_options *options = cluster->nodes->conns.options;
     if (cluster->inquiry.running)
         return;
     const size_t count = gather_candidates(cluster);
@@ -227,7 +231,8 @@ static void ask(redis_cluster *cluster)
 
 static void find(redis_conn *conn)
 {
-    ask(of(conn->store));
+    const redis_node *limbo = conn->owner;
+    ask(of(limbo->all));
 }
 
 static void on_refresh(simba_timer *timer, simba_local now)
@@ -239,7 +244,7 @@ static void on_refresh(simba_timer *timer, simba_local now)
 /* Soon, but not too often: in a cluster that is not well everybody asks. */
 static void refresh(redis_cluster *cluster)
 {
-    simba_host *host = cluster->store->host;
+    simba_host *host = cluster->nodes->conns.links.host;
     const simba_local now = host->now(host);
     const simba_local due = {cluster->asked_at.ns + REFRESH_MS * SIMBA__NS_PER_MS};
     if (!cluster->inquiry.running && cluster->refresh.index == 0)
@@ -261,13 +266,13 @@ static bool parse_redirection(const redis_node *from, const char *text, unsigned
     const long port = strtol(colon + 1, NULL, 10);
     *ret_slot = (unsigned)slot;
     if (host == colon)
-        return simba__endpoint_set(ret_at, from->commands.at.host, strlen(from->commands.at.host), port);
+        return simba__endpoint_set(ret_at, from->calls.conn.link.at.host, strlen(from->calls.conn.link.at.host), port);
     return simba__endpoint_set(ret_at, host, (size_t)(colon - host), port);
 }
 
-static bool cluster_redirected(redis_node *node, simba_request *request, const char *error)
+static bool cluster_redirected(redis_node *node, redis_errand *errand, const char *error)
 {
-    redis_cluster *cluster = of(node->store);
+    redis_cluster *cluster = of(node->all);
     const bool moved = strncmp(error, "MOVED ", 6) == 0;
     simba__endpoint at;
     unsigned slot;
@@ -284,39 +289,40 @@ static bool cluster_redirected(redis_node *node, simba_request *request, const c
     if (moved)
         refresh(cluster);
     if (unknown)
-        simba__redis_calls_fail(node, request, SIMBA_EUNAVAILABLE, "redis %s: it is not known yet who has the slot",
-                                node->commands.at.where);
+        simba__redis_requests_fail(errand, SIMBA_EUNAVAILABLE, "redis %s: it is not known yet who has the slot",
+                                   node->calls.conn.link.at.where);
     else if (!target)
-        simba__redis_calls_fail(node, request, SIMBA_ENOMEM, "redis %s: out of memory", node->commands.at.where);
-    else if (!simba__redis_calls_forward(target, request, !moved))
-        simba__redis_calls_fail(node, request, SIMBA_EUNAVAILABLE,
-                                "redis %s: sent from one server of the cluster to the other: %.80s",
-                                node->commands.at.where, error);
+        simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", node->calls.conn.link.at.where);
+    else if (!simba__redis_calls_forward(&target->calls, errand, !moved))
+        simba__redis_requests_fail(errand, SIMBA_EUNAVAILABLE,
+                                   "redis %s: sent from one server of the cluster to the other: %.80s",
+                                   node->calls.conn.link.at.where, error);
     return true;
 }
 
 static void cluster_lost(redis_node *node)
 {
-    redis_cluster *cluster = of(node->store);
+    redis_cluster *cluster = of(node->all);
     if (node != cluster->limbo)
         refresh(cluster);
 }
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
-static int cluster_init(redis_store *self)
+static int cluster_init(redis_nodes *nodes)
 {
     static const char *const question[] = {"CLUSTER", "SLOTS"};
+    simba_host *host = nodes->conns.links.host;
     redis_cluster *cluster = simba__calloc(1, sizeof *cluster);
     if (!cluster)
         return SIMBA_ENOMEM;
-    self->topology = cluster;
-    cluster->store = self;
+    nodes->topology_data = cluster;
+    cluster->nodes = nodes;
     cluster->asked_at.ns = INT64_MIN / 2;
     cluster->refresh.fire = on_refresh;
-    int rc = simba__redis_inquiry_init(&cluster->inquiry, self, &self->options.login);
+    int rc = simba__redis_inquiry_init(&cluster->inquiry, &nodes->conns, &nodes->conns.options->login);
     if (rc == 0)
-        rc = self->host->timer_add(self->host, &cluster->refresh);
+        rc = host->timer_add(host, &cluster->refresh);
     if (rc < 0)
         return rc;
     cluster->inquiry.owner = cluster;
@@ -325,29 +331,29 @@ static int cluster_init(redis_store *self)
     cluster->inquiry.take = take_map;
     cluster->inquiry.over = over;
     const simba__endpoint nowhere = {.where = "cluster"};
-    cluster->limbo = simba__redis_node_new(self, &nowhere);
+    cluster->limbo = simba__redis_node_new(nodes, &nowhere);
     if (!cluster->limbo)
         return SIMBA_ENOMEM;
-    cluster->limbo->commands.find = cluster->limbo->pushes.find = find;
+    cluster->limbo->calls.conn.find = cluster->limbo->pushes.find = find;
     return 0;
 }
 
-static redis_node *cluster_route(redis_store *self, const char *mutex)
+static redis_node *cluster_route(redis_nodes *nodes, const char *mutex)
 {
-    redis_cluster *cluster = of(self);
+    redis_cluster *cluster = of(nodes);
     redis_node *node = cluster->slots[simba__redis_slot(mutex)];
     return node ? node : cluster->limbo;
 }
 
-static void cluster_close(redis_store *self)
+static void cluster_close(redis_nodes *nodes)
 {
-    simba__redis_inquiry_close(&of(self)->inquiry);
-    self->host->timer_clear(self->host, &of(self)->refresh);
+    simba__redis_inquiry_close(&of(nodes)->inquiry);
+    nodes->conns.links.host->timer_clear(nodes->conns.links.host, &of(nodes)->refresh);
 }
 
-static void cluster_fini(redis_store *self)
+static void cluster_fini(redis_nodes *nodes)
 {
-    redis_cluster *cluster = of(self);
+    redis_cluster *cluster = of(nodes);
     if (!cluster)
         return;
     simba__redis_inquiry_fini(&cluster->inquiry);

@@ -1,12 +1,13 @@
 /* EXAMINE: what every server says of itself (INFO), as far as it bears on locks. The request goes from one to the next. */
+#include "backends/redis/examine.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
-
 typedef struct examination {
     redis_node *node;
+    simba_host *host;
     simba_request *request;
     const char *info; /* lines of "name:value\r\n" */
     int rc;
@@ -38,7 +39,7 @@ static void found(examination *e, simba_verdict verdict, const char *what, const
 {
     const simba_finding finding = {verdict, what, text, remedy};
     if (e->rc == 0)
-        e->rc = e->node->host->found(e->node->host, e->request, &finding);
+        e->rc = e->host->found(e->host, e->request, &finding);
 }
 
 static void examine_server(examination *e)
@@ -48,7 +49,7 @@ static void examine_server(examination *e)
     char text[256];
     field(e->info, "redis_version", version, sizeof version);
     const bool is_master = strcmp(field(e->info, "role", role, sizeof role), "slave") != 0;
-    snprintf(text, sizeof text, "%s is Redis %s, a %s.", e->node->commands.at.where, version,
+    snprintf(text, sizeof text, "%s is Redis %s, a %s.", e->node->calls.conn.link.at.where, version,
              is_master ? "master" : "replica");
     if (is_master)
         found(e, SIMBA_VERDICT_OK, "server", text, NULL);
@@ -83,7 +84,7 @@ static void examine_durability(examination *e)
 static void examine_replicas(examination *e)
 {
     const long connected = number(e->info, "connected_slaves");
-    const long wanted = e->node->options->replicas;
+    const long wanted = e->node->calls.options->replicas;
     char text[160];
     snprintf(text, sizeof text, "%ld connected; a grant waits for %ld of them.", connected, wanted);
     if (connected < wanted)
@@ -96,23 +97,23 @@ static void examine_replicas(examination *e)
         found(e, SIMBA_VERDICT_OK, "replicas", text, NULL);
 }
 
-bool simba__redis_examined(redis_node *self, simba_request *request, const redisReply *reply)
+bool simba__redis_examined(redis_node *self, redis_errand *errand, const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_STRING)
         return false;
-    examination e = {.node = self, .request = request, .info = reply->str};
+    examination e = {.node = self, .host = self->calls.host, .request = errand->request, .info = reply->str};
     examine_server(&e);
     examine_memory(&e);
     examine_durability(&e);
     examine_replicas(&e);
     redis_node *next = simba__redis_node_serving(self->next);
     if (e.rc < 0) {
-        self->host->fail(self->host, request, e.rc, "redis: out of memory");
+        simba__redis_requests_fail(errand, e.rc, "redis: out of memory");
     } else if (next) {
-        simba__redis_calls_submit(next, request);
-        self->host->wake(self->host); /* to send it */
+        simba__redis_calls_submit(&next->calls, errand);
+        e.host->wake(e.host); /* to send it */
     } else {
-        self->host->complete(self->host, request);
+        simba__redis_requests_complete(errand);
     }
     return true;
 }

@@ -1,10 +1,13 @@
 /* Asking around: the same question to several servers, one after the other, until one has an answer that will do. What is
  * wrong with the others is kept, so that an error can say who said what. The connection is not kept: the questions are
  * rare. */
+#include "backends/redis/inquiry.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/command.h"
+#include "backends/redis/reply.h"
 #include "util/error.h"
 
 /* Asked at a time, the others the next time: they share a connect-timeout, and each needs enough of it to answer. */
@@ -31,9 +34,9 @@ static void ask_next(redis_inquiry *inquiry)
         end(inquiry, &inquiry->error);
         return;
     }
-    conn->at = inquiry->candidates[(inquiry->first + inquiry->asked++) % inquiry->count];
-    inquiry->until = (simba_local){conn->host->now(conn->host).ns + conn->connect_timeout_ns};
-    simba__redis_conn_open(conn);
+    conn->link.at = inquiry->candidates[(inquiry->first + inquiry->asked++) % inquiry->count];
+    inquiry->until = (simba_local){conn->link.host->now(conn->link.host).ns + conn->link.connect_timeout_ns};
+    simba__link_open(&conn->link);
 }
 
 static void complain(redis_inquiry *inquiry, int code, const char *why)
@@ -49,8 +52,8 @@ static void complain(redis_inquiry *inquiry, int code, const char *why)
 static void on_up(redis_conn *conn)
 {
     redis_inquiry *inquiry = of(conn);
-    simba__redis_put(&conn->out, inquiry->words, inquiry->question);
-    conn->host->timer_set(conn->host, &conn->timer, inquiry->until);
+    simba__redis_put(&conn->link.out, inquiry->words, inquiry->question);
+    conn->link.host->timer_set(conn->link.host, &conn->link.timer, inquiry->until);
 }
 
 static void on_answer(redis_conn *conn, const redisReply *reply)
@@ -60,13 +63,13 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
     bool drop;
     char why[160] = "";
     if (reply->type == REDIS_REPLY_ERROR) {
-        simba__redis_error(&conn->at, reply->str, &error, &drop);
+        simba__redis_error(&conn->link.at, reply->str, &error, &drop);
     } else if (inquiry->take(inquiry, reply, why, sizeof why)) {
         inquiry->first += inquiry->asked - 1; /* the next time begin with this one */
         end(inquiry, NULL);
         return;
     } else {
-        simba__error_set(&error, SIMBA_EUNAVAILABLE, "redis %s: %s", conn->at.where, why);
+        simba__error_set(&error, SIMBA_EUNAVAILABLE, "redis %s: %s", conn->link.at.where, why);
     }
     complain(inquiry, error.code, error.text);
     ask_next(inquiry);
@@ -74,23 +77,24 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
 
 static void on_down(redis_conn *conn)
 {
-    complain(of(conn), conn->error.code, conn->error.text);
+    complain(of(conn), conn->link.error.code, conn->link.error.text);
     ask_next(of(conn));
 }
 
 static void on_tick(redis_conn *conn, simba_local now)
 {
     (void)now;
-    simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: no answer", conn->at.where);
+    simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: no answer", conn->link.at.where);
 }
 
 static const redis_conn_events events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
 
-int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_store *store, const redis_login *login)
+int simba__redis_inquiry_init(redis_inquiry *inquiry, redis_conns *conns, const redis_login *login)
 {
-    const int rc = simba__redis_conn_init(&inquiry->conn, store, &events, inquiry);
+    const int rc = simba__redis_conn_init(&inquiry->conn, conns, &events, inquiry);
     inquiry->conn.login = login;
-    inquiry->first = (size_t)(store->host->random(store->host) % 1024); /* not everybody asks the same one */
+    inquiry->first =
+        (size_t)(conns->links.host->random(conns->links.host) % 1024); /* not everybody asks the same one */
     return rc;
 }
 
@@ -103,7 +107,7 @@ void simba__redis_inquiry_start(redis_inquiry *inquiry, const simba__endpoint *c
     inquiry->asked = 0;
     inquiry->most = count < MOST ? count : MOST;
     inquiry->error = (simba_error){0};
-    conn->connect_timeout_ns = conn->options->connect_timeout_ns / (int64_t)inquiry->most;
+    conn->link.connect_timeout_ns = conn->options->connect_timeout_ns / (int64_t)inquiry->most;
     ask_next(inquiry);
 }
 

@@ -3,12 +3,14 @@
  *
  * The reads are requests of our own among those of the runtime, a number of them at a time: they go where the mutex is and
  * come through what every request may meet on its way. In calls.c a request with the operation LIST is one of these. */
+#include "backends/redis/list.h"
+
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/reply.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -16,9 +18,10 @@ enum { ROWS = 128 }; /* read at a time */
 
 struct redis_list {
     redis_list *next;
-    simba_request *request; /* NULL: nobody waits for it any more */
-    redis_node *node;       /* that is being scanned; NULL: all have been */
-    bool asked;             /* an answer of it is to come */
+    redis_lists *all;
+    redis_errand *errand; /* NULL: nobody waits for it any more */
+    redis_node *node;     /* that is being scanned; NULL: all have been */
+    bool asked;           /* an answer of it is to come */
     char cursor[24];
     char **names;
     size_t count, capacity;
@@ -30,12 +33,13 @@ struct redis_list {
 
 static const char prefix[] = "simba:{";
 
-static void list_free(redis_store *self, redis_list *list)
+static void list_free(redis_lists *self, redis_list *list)
 {
-    redis_list **link = &self->lists;
+    redis_list **link = &self->first;
     while (*link != list)
         link = &(*link)->next;
     *link = list->next;
+    self->nodes->scans--;
     for (size_t i = 0; i < list->count; i++)
         simba__free(list->names[i]);
     simba__free(list->names);
@@ -44,18 +48,19 @@ static void list_free(redis_store *self, redis_list *list)
 }
 
 /* The request is over; the list is when nothing of it is under way any more. */
-static void list_end(redis_store *self, redis_list *list, const simba_error *error)
+static void list_end(redis_lists *self, redis_list *list, const simba_error *error)
 {
-    if (list->request && error)
-        self->host->fail(self->host, list->request, error->code, "%s", error->text);
-    else if (list->request)
-        self->host->complete(self->host, list->request);
-    list->request = NULL;
+    redis_errand *errand = list->errand;
+    list->errand = NULL;
+    if (errand && error)
+        simba__redis_requests_fail(errand, error->code, "%s", error->text);
+    else if (errand)
+        simba__redis_requests_complete(errand);
     if (!list->asked && list->busy == 0)
         list_free(self, list);
 }
 
-static void list_fail(redis_store *self, redis_list *list, int code, const char *why)
+static void list_fail(redis_lists *self, redis_list *list, int code, const char *why)
 {
     simba_error error;
     simba__error_set(&error, code, "redis: %s", why);
@@ -95,7 +100,7 @@ static char *name_of(const char *key, const char *pattern, bool *ret_ok)
 static bool add_name(redis_list *list, const char *key)
 {
     bool ok;
-    char *name = name_of(key, list->request->mutex, &ok);
+    char *name = name_of(key, list->errand->request->mutex, &ok);
     if (!name)
         return ok;
     if (list->count == list->capacity) {
@@ -133,15 +138,32 @@ static void drop_doubles(redis_list *list)
 
 /* --- reading ---------------------------------------------------------------------------------------- */
 
-static void read_more(redis_store *self, redis_list *list)
+static redis_list *give_back(simba_request *row)
+{
+    redis_list *list = row->owner;
+    row->next = list->spare;
+    list->spare = row;
+    list->busy--;
+    return list;
+}
+
+static void row_failed(simba_request *row, const simba_error *error);
+
+static void read_more(redis_lists *self, redis_list *list)
 {
     while (list->spare && list->at < list->count) {
         simba_request *row = list->spare;
         list->spare = row->next;
         *row = (simba_request){.op = SIMBA_OP_LIST, .mutex = list->names[list->at++], .owner = list};
-        row->deadline = list->request->deadline;
+        row->deadline = list->errand->request->deadline;
         list->busy++;
-        simba__redis_calls_submit(simba__redis_node_for(self, row), row);
+        redis_errand *errand = simba__redis_requests_begin(self->requests, row);
+        if (!errand) {
+            list_fail(self, give_back(row), SIMBA_ENOMEM, "out of memory");
+            return;
+        }
+        errand->failed = row_failed;
+        simba__redis_calls_submit(&simba__redis_node_for(self->nodes, row)->calls, errand);
     }
     if (list->busy == 0)
         list_end(self, list, NULL);
@@ -149,7 +171,7 @@ static void read_more(redis_store *self, redis_list *list)
         self->host->wake(self->host); /* to send them */
 }
 
-static void begin_to_read(redis_store *self, redis_list *list)
+static void begin_to_read(redis_lists *self, redis_list *list)
 {
     drop_doubles(list);
     const size_t count = list->count < ROWS ? list->count : ROWS;
@@ -165,60 +187,56 @@ static void begin_to_read(redis_store *self, redis_list *list)
     read_more(self, list);
 }
 
-static redis_list *give_back(simba_request *row)
-{
-    redis_list *list = row->owner;
-    row->next = list->spare;
-    list->spare = row;
-    list->busy--;
-    return list;
-}
-
 /* One damaged mutex is no reason not to show the others. */
-static void skip_row(redis_store *self, simba_request *row, const char *why)
+static void skip_row(simba_request *row, const char *why)
 {
+    redis_lists *self = ((redis_list *)row->owner)->all;
     self->host->log(self->host, SIMBA_LOG_WARN, "mutex %.*s is not listed: %s", SIMBA_MUTEX_BYTES, row->mutex, why);
     redis_list *list = give_back(row);
-    if (list->request)
+    if (list->errand)
         read_more(self, list);
     else
         list_end(self, list, NULL);
 }
 
-bool simba__redis_list_row(redis_store *self, simba_request *request, const redisReply *reply)
+bool simba__redis_list_row(redis_errand *errand, const redisReply *reply)
 {
+    simba_request *row = errand->request;
     simba_reply parsed;
     int64_t waiters;
     if (!simba__redis_parse(reply, &parsed, &waiters))
         return false;
+    simba__redis_requests_forget(errand);
     if (reply->element[2]->len > SIMBA_ID_MAX) {
-        skip_row(self, request, "the id of its owner is longer than an id can be");
+        skip_row(row, "the id of its owner is longer than an id can be");
         return true;
     }
-    const simba_listing listing = {request->mutex, &parsed.owner, parsed.now_ms, waiters};
-    redis_list *list = give_back(request);
-    if (!list->request)
+    const simba_listing listing = {row->mutex, &parsed.owner, parsed.now_ms, waiters};
+    redis_list *list = give_back(row);
+    redis_lists *self = list->all;
+    if (!list->errand)
         list_end(self, list, NULL);
-    else if (self->host->listed(self->host, list->request, &listing) < 0)
+    else if (self->host->listed(self->host, list->errand->request, &listing) < 0)
         list_fail(self, list, SIMBA_ENOMEM, "out of memory");
     else
         read_more(self, list);
     return true;
 }
 
-void simba__redis_list_row_failed(redis_store *self, simba_request *request, const simba_error *error)
+static void row_failed(simba_request *row, const simba_error *error)
 {
+    redis_lists *self = ((redis_list *)row->owner)->all;
     if (error->code == SIMBA_ECORRUPT)
-        skip_row(self, request, error->text);
+        skip_row(row, error->text);
     else
-        list_end(self, give_back(request), error);
+        list_end(self, give_back(row), error);
 }
 
 /* --- scanning --------------------------------------------------------------------------------------- */
 
-static void scan(redis_store *self, redis_list *list);
+static void scan(redis_lists *self, redis_list *list);
 
-static void scan_next_node(redis_store *self, redis_list *list)
+static void scan_next_node(redis_lists *self, redis_list *list)
 {
     list->node = simba__redis_node_serving(list->node->next);
     if (list->node)
@@ -241,17 +259,18 @@ static bool add_names(redis_list *list, const redisReply *keys)
     return true;
 }
 
-static void on_page(redis_node *node, void *user, const redisReply *reply)
+static void on_page(void *user, const redisReply *reply)
 {
     redis_list *list = user;
-    redis_store *self = node->store;
-    simba_error error = node->commands.error;
+    redis_lists *self = list->all;
+    const redis_conn *conn = &list->node->calls.conn;
+    simba_error error = conn->link.error;
     bool drop;
     list->asked = false;
-    if (!reply || !list->request) {
+    if (!reply || !list->errand) {
         list_end(self, list, &error);
     } else if (reply->type == REDIS_REPLY_ERROR) {
-        simba__redis_error(&node->commands.at, reply->str, &error, &drop);
+        simba__redis_error(&conn->link.at, reply->str, &error, &drop);
         list_end(self, list, &error);
     } else if (!is_page(reply)) {
         list_fail(self, list, SIMBA_ECORRUPT, "an odd answer to SCAN");
@@ -267,101 +286,90 @@ static void on_page(redis_node *node, void *user, const redisReply *reply)
 }
 
 /* Ask the node for the next page; if it cannot be asked yet, when it can. */
-static void scan(redis_store *self, redis_list *list)
+static void scan(redis_lists *self, redis_list *list)
 {
-    redis_node *node = list->node;
+    redis_calls *calls = &list->node->calls;
     const char *const argv[] = {"SCAN", list->cursor, "MATCH", "simba:{*", "COUNT", "1000"};
-    if (simba__redis_calls_ready(node)) {
-        list->asked = simba__redis_calls_put(node, 6, argv, on_page, list);
+    if (simba__redis_calls_ready(calls)) {
+        list->asked = simba__redis_calls_put(calls, 6, argv, on_page, list);
         if (!list->asked)
             list_fail(self, list, SIMBA_ENOMEM, "out of memory");
         self->host->wake(self->host); /* to send it */
-    } else if (node->commands.state == REDIS_WAITING) {
-        list_end(self, list, &node->commands.error);
+    } else if (calls->conn.link.state == SIMBA__LINK_WAITING) {
+        list_end(self, list, &calls->conn.link.error);
     } else {
-        node->wanted = true;
+        calls->wanted = true;
         self->host->wake(self->host); /* to connect */
     }
 }
 
-void simba__redis_lists_up(redis_node *node)
+void simba__redis_lists_up(redis_lists *self, redis_node *node)
 {
-    for (redis_list *list = node->store->lists, *next; list; list = next) {
+    for (redis_list *list = self->first, *next; list; list = next) {
         next = list->next;
-        if (list->node == node && !list->asked && list->request)
-            scan(node->store, list);
+        if (list->node == node && !list->asked && list->errand)
+            scan(self, list);
     }
 }
 
 /* What was asked on the connection gets its own answer. */
-void simba__redis_lists_down(redis_node *node, const simba_error *error)
+void simba__redis_lists_down(redis_lists *self, redis_node *node, const simba_error *error)
 {
-    for (redis_list *list = node->store->lists, *next; list; list = next) {
+    for (redis_list *list = self->first, *next; list; list = next) {
         next = list->next;
         if (list->node == node && !list->asked)
-            list_end(node->store, list, error);
+            list_end(self, list, error);
     }
 }
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
 /* With the first of those that serve; if none is known yet, with what stands for that. */
-static void begin(redis_store *self, redis_list *list)
+static void begin(redis_lists *self, redis_list *list)
 {
     const simba_request any = {.mutex = NULL};
-    list->node = simba__redis_node_for(self, &any);
+    list->node = simba__redis_node_for(self->nodes, &any);
     strcpy(list->cursor, "0");
     scan(self, list);
 }
 
-void simba__redis_lists_moved(redis_store *self)
+void simba__redis_lists_moved(redis_lists *self)
 {
-    for (redis_list *list = self->lists, *next; list; list = next) {
+    for (redis_list *list = self->first, *next; list; list = next) {
         next = list->next;
-        if (list->node && !list->node->serves && !list->asked && list->request)
+        if (list->node && !list->node->serves && !list->asked && list->errand)
             begin(self, list); /* from the start: doubles are dropped in the end */
     }
 }
 
-static void set_deadline(redis_store *self, simba_local at)
+static const char *leave(redis_errand *errand)
 {
-    if (self->lists_deadline.index == 0 || at.ns < self->lists_deadline.at.ns)
-        self->host->timer_set(self->host, &self->lists_deadline, at);
+    redis_list *list = errand->at;
+    list->errand = NULL;
+    list_end(list->all, list, NULL);
+    return "server";
 }
 
-static void on_deadline(simba_timer *timer, simba_local now)
+void simba__redis_lists_init(redis_lists *self, redis_nodes *nodes, redis_requests *requests)
 {
-    redis_store *self = (redis_store *)(void *)((char *)timer - offsetof(redis_store, lists_deadline));
-    for (redis_list *list = self->lists, *next; list; list = next) {
-        next = list->next;
-        if (list->request && list->request->deadline.ns <= now.ns)
-            list_fail(self, list, SIMBA_ETIMEDOUT, "the list was not complete in time");
-        else if (list->request)
-            set_deadline(self, list->request->deadline);
-    }
+    self->nodes = nodes;
+    self->requests = requests;
+    self->host = nodes->conns.links.host;
 }
 
-int simba__redis_lists_init(redis_store *self)
-{
-    self->lists_deadline.fire = on_deadline;
-    return self->host->timer_add(self->host, &self->lists_deadline);
-}
-
-void simba__redis_list_begin(redis_store *self, simba_request *request)
+void simba__redis_list_begin(redis_lists *self, redis_errand *errand)
 {
     redis_list *list = simba__calloc(1, sizeof *list);
     if (!list) {
-        self->host->fail(self->host, request, SIMBA_ENOMEM, "redis: out of memory");
+        simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis: out of memory");
         return;
     }
-    list->request = request;
-    list->next = self->lists;
-    self->lists = list;
-    set_deadline(self, request->deadline);
+    errand->at = list;
+    errand->leave = leave;
+    list->all = self;
+    list->errand = errand;
+    list->next = self->first;
+    self->first = list;
+    self->nodes->scans++;
     begin(self, list);
-}
-
-void simba__redis_lists_close(redis_store *self)
-{
-    self->host->timer_clear(self->host, &self->lists_deadline);
 }

@@ -1,28 +1,26 @@
-/* A server, as we see it: a connection for requests and one for pushes, each made when it is first needed, and what is
- * under way on them. How many there are and which mutexes are on which is for the topology to say. */
-#include "backends/redis/redis.h"
+/* See node.h. */
+#include "backends/redis/node.h"
+
 #include "util/mem.h"
 
-redis_node *simba__redis_node_new(redis_store *self, const simba__endpoint *at)
+redis_node *simba__redis_node_new(redis_nodes *nodes, const simba__endpoint *at)
 {
     redis_node *node = simba__calloc(1, sizeof *node);
     if (!node)
         return NULL;
-    node->store = self;
-    node->host = self->host;
-    node->options = &self->options;
-    int rc = simba__redis_conn_init(&node->commands, self, &simba__redis_calls_events, node);
+    node->all = nodes;
+    simba__redis_confirm_init(&node->confirm, &node->calls);
+    int rc = simba__redis_calls_init(&node->calls, &nodes->conns, nodes->calls_events, node);
     if (rc == 0)
-        rc = simba__redis_conn_init(&node->pushes, self, &simba__redis_subs_events, node);
-    if (rc == 0)
-        rc = simba__redis_calls_init(node);
+        rc = simba__redis_conn_init(&node->pushes, &nodes->conns, nodes->push_events, node);
     if (rc < 0) {
         simba__free(node);
         return NULL;
     }
-    node->commands.at = node->pushes.at = *at;
-    node->next = self->nodes;
-    self->nodes = node;
+    node->pushes.listens = true;
+    node->calls.conn.link.at = node->pushes.link.at = *at;
+    node->next = nodes->first;
+    nodes->first = node;
     return node;
 }
 
@@ -33,22 +31,51 @@ redis_node *simba__redis_node_serving(redis_node *first)
     return first;
 }
 
-redis_node *simba__redis_node_for(redis_store *self, const simba_request *request)
+redis_node *simba__redis_node_for(redis_nodes *nodes, const simba_request *request)
 {
-    redis_node *any = request->mutex ? NULL : simba__redis_node_serving(self->nodes);
-    return any ? any : self->options.topology->route(self, request->mutex ? request->mutex : "");
+    redis_node *any = request->mutex ? NULL : simba__redis_node_serving(nodes->first);
+    return any ? any : nodes->topology->route(nodes, request->mutex ? request->mutex : "");
 }
 
-void simba__redis_node_close(redis_node *node, const simba_error *why)
+redis_node *simba__redis_node_only(redis_nodes *nodes, const char *mutex)
 {
-    simba__redis_calls_close(node, why);
-    simba__redis_conn_close(&node->pushes);
+    (void)mutex;
+    return nodes->first;
 }
 
-void simba__redis_node_free(redis_node *node)
+void simba__redis_nodes_reroute(redis_nodes *nodes)
 {
-    simba__redis_calls_fini(node);
-    simba__redis_conn_fini(&node->commands);
-    simba__redis_conn_fini(&node->pushes);
-    simba__free(node);
+    simba__ring all;
+    simba__ring_init(&all);
+    for (redis_node *node = nodes->first; node; node = node->next)
+        for (redis_errand *errand; (errand = simba__redis_calls_withdraw(&node->calls)) != NULL;)
+            simba__ring_set(&all, &errand->place, true);
+    for (simba__ring *first; (first = simba__ring_first(&all)) != NULL;) {
+        redis_errand *errand = SIMBA__OF_RING(first, redis_errand, place);
+        simba__ring_set(&all, first, false);
+        simba__redis_calls_submit(&simba__redis_node_for(nodes, errand->request)->calls, errand);
+    }
+}
+
+void simba__redis_nodes_close(redis_nodes *nodes, const simba_error *why)
+{
+    for (redis_node *node = nodes->first; node; node = node->next) {
+        simba__redis_calls_close(&node->calls, why);
+        simba__redis_conn_close(&node->pushes);
+    }
+    if (nodes->topology->close)
+        nodes->topology->close(nodes);
+}
+
+void simba__redis_nodes_fini(redis_nodes *nodes)
+{
+    if (nodes->topology && nodes->topology->fini)
+        nodes->topology->fini(nodes);
+    while (nodes->first) {
+        redis_node *node = nodes->first;
+        nodes->first = node->next;
+        simba__redis_calls_fini(&node->calls);
+        simba__redis_conn_fini(&node->pushes);
+        simba__free(node);
+    }
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/options.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -189,9 +189,7 @@ static int parse_place(redis_options *options, const simba_url *url, simba_error
     const bool is_socket = plus && strcmp(plus, "+unix") == 0;
     const bool is_sentinel = plus && strcmp(plus, "+sentinel") == 0;
     const bool is_cluster = plus && strcmp(plus, "+cluster") == 0;
-    options->topology = is_sentinel  ? &simba__redis_sentinel
-                        : is_cluster ? &simba__redis_cluster
-                                     : &simba__redis_single;
+    options->kind = is_sentinel ? REDIS_SENTINEL : is_cluster ? REDIS_CLUSTER : REDIS_SINGLE;
     options->login.to_master = is_sentinel;
     int rc = is_socket ? parse_socket(options, url, err)
                        : parse_hosts(options, url, is_sentinel ? 26379 : 6379, is_sentinel || is_cluster, err);

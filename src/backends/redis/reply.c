@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/reply.h"
 #include "util/error.h"
 
 static const struct {
@@ -76,7 +76,7 @@ static bool says(const char *text, const char *word)
     return false;
 }
 
-int simba__redis_error_code(const char *text, bool *ret_drop)
+static int error_code(const char *text, bool *ret_drop)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (says(text, known[i].word)) {
@@ -107,7 +107,7 @@ static int shown(const char *text)
 
 int simba__redis_error(const simba__endpoint *at, const char *text, simba_error *ret_error, bool *ret_drop)
 {
-    const int code = simba__redis_error_code(text, ret_drop);
+    const int code = error_code(text, ret_drop);
     /* Servers do not repeat passwords, but one that is none of ours might: of those errors only the first word. */
     if (code == SIMBA_EPERM)
         simba__error_set(ret_error, code, "redis %s: %s (%.*s)", at->where, refusal(text), (int)strcspn(text, " "),

@@ -43,7 +43,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/scripts.h"
 #include "util/mem.h"
 
 /* clang-format off */
@@ -247,7 +247,7 @@ char *simba__redis_script_text(redis_script script, const redis_options *options
     if (options->login.db != 0)
         snprintf(db, sizeof db, "/%ld", options->login.db);
     /* How far apart a move of the slot may bring the ends of two keys, in ms. */
-    const int ends_differ = options->topology == &simba__redis_cluster ? 5 : 0;
+    const int ends_differ = options->kind == REDIS_CLUSTER ? 5 : 0;
     char first[96];
     const int length = snprintf(first, sizeof first, "local db, ENDS_DIFFER = '%s', %d\n", db, ends_differ);
     assert(length > 0 && (size_t)length < sizeof first);

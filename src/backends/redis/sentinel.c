@@ -1,4 +1,4 @@
-/* redis+sentinel://: one master, and sentinels that know which server that is.
+/* See sentinel.h.
  *
  * Whenever a connection is to be made the sentinels are asked, in turn, where the master is; and who is reached has to
  * say itself that it is one (ROLE), because sentinels hear of a failover one after the other. A connection to one sentinel
@@ -7,18 +7,21 @@
  *
  * The master of before goes on saying that it is one until the sentinels turn to it, which takes them seconds. So a sentinel
  * that has not heard yet, and names it, is not believed for a while. */
+#include "backends/redis/sentinel.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/command.h"
+#include "backends/redis/inquiry.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
-enum { PING_MS = 10000, OUTDATED_MS = 10000 };
+enum { OUTDATED_MS = 10000 };
 
 typedef struct redis_sentinel {
-    redis_store *store;
+    redis_nodes *nodes;
     redis_inquiry inquiry;
     const char *question[3];
     simba__endpoint master; /* the latest answer */
@@ -27,12 +30,11 @@ typedef struct redis_sentinel {
 
     redis_conn listener;
     size_t listens_to;
-    bool pinged;
 } redis_sentinel;
 
-static redis_sentinel *of(redis_store *self)
+static redis_sentinel *of(redis_nodes *nodes)
 {
-    return self->topology;
+    return nodes->topology_data;
 }
 
 /* --- where the master is ------------------------------------------------------------------------------ */
@@ -46,7 +48,7 @@ static bool set_endpoint(simba__endpoint *endpoint, const char *host, const char
 
 static bool is_outdated(const redis_sentinel *sentinel, const simba__endpoint *named)
 {
-    simba_host *host = sentinel->store->host;
+    simba_host *host = sentinel->nodes->conns.links.host;
     return host->now(host).ns < sentinel->outdated.ns && simba__endpoint_is_same(named, &sentinel->former);
 }
 
@@ -72,45 +74,46 @@ static bool take_address(redis_inquiry *inquiry, const redisReply *reply, char *
 
 static void lead_to_master(redis_sentinel *sentinel, redis_conn *conn, const char *sayer)
 {
-    if (simba__redis_conn_seeks(conn)) {
-        conn->at = sentinel->master;
-        simba__redis_conn_found(conn);
-    } else if (conn->state != REDIS_CLOSED && !simba__endpoint_is_same(&conn->at, &sentinel->master)) {
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: sentinel %s says that %s is the master now",
-                               conn->at.where, sayer, sentinel->master.where);
+    if (simba__link_seeks(&conn->link)) {
+        conn->link.at = sentinel->master;
+        simba__link_found(&conn->link);
+    } else if (conn->link.state != SIMBA__LINK_CLOSED && !simba__endpoint_is_same(&conn->link.at, &sentinel->master)) {
+        simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: sentinel %s says that %s is the master now",
+                         conn->link.at.where, sayer, sentinel->master.where);
     }
 }
 
 static void found(redis_inquiry *inquiry, const simba_error *error)
 {
     redis_sentinel *sentinel = inquiry->owner;
-    redis_node *node = sentinel->store->nodes;
-    redis_conn *conns[] = {&node->commands, &node->pushes};
+    redis_node *node = sentinel->nodes->first;
+    redis_conn *conns[] = {&node->calls.conn, &node->pushes};
     for (size_t i = 0; i < 2; i++)
         if (!error)
-            lead_to_master(sentinel, conns[i], inquiry->conn.at.where);
-        else if (simba__redis_conn_seeks(conns[i]))
-            simba__redis_conn_fail(conns[i], error->code, "no sentinel knows a master: %s", error->text);
+            lead_to_master(sentinel, conns[i], inquiry->conn.link.at.where);
+        else if (simba__link_seeks(&conns[i]->link))
+            simba__link_fail(&conns[i]->link, error->code, "no sentinel knows a master: %s", error->text);
 }
 
 static void ask(redis_sentinel *sentinel)
 {
-    const redis_options *options = &sentinel->store->options;
+    const redis_options *options = sentinel->nodes->conns.options;
     if (!sentinel->inquiry.running)
         simba__redis_inquiry_start(&sentinel->inquiry, options->endpoints, options->endpoint_count);
 }
 
 static void find_master(redis_conn *conn)
 {
-    redis_sentinel *sentinel = of(conn->store);
-    if (conn->failures > 0 && !sentinel->inquiry.running)
+    const redis_node *node = conn->owner;
+    redis_sentinel *sentinel = of(node->all);
+    if (conn->link.failures > 0 && !sentinel->inquiry.running)
         sentinel->inquiry.first++; /* another one may know better */
     ask(sentinel);
     /* There is no time to wait for them, who may be behind the same outage. They tell if it is another one now. */
-    if (conn->hurries > 0 && sentinel->master.port != 0)
+    if (conn->link.hurries > 0 && sentinel->master.port != 0)
         lead_to_master(sentinel, conn, sentinel->master.where);
-    if (sentinel->listener.state == REDIS_CLOSED)
-        simba__redis_conn_open(&sentinel->listener);
+    if (sentinel->listener.link.state == SIMBA__LINK_CLOSED)
+        simba__link_open(&sentinel->listener.link);
 }
 
 /* --- when it changes ---------------------------------------------------------------------------------- */
@@ -122,10 +125,7 @@ static redis_sentinel *listener_of(redis_conn *conn)
 
 static void on_up(redis_conn *conn)
 {
-    listener_of(conn)->pinged = false;
-    simba__redis_put(&conn->out, 2, (const char *const[]){"SUBSCRIBE", "+switch-master"});
-    conn->host->timer_set(conn->host, &conn->timer,
-                          (simba_local){conn->host->now(conn->host).ns + PING_MS * SIMBA__NS_PER_MS});
+    simba__redis_put(&conn->link.out, 2, (const char *const[]){"SUBSCRIBE", "+switch-master"});
 }
 
 /* "SERVICE OLD-HOST OLD-PORT NEW-HOST NEW-PORT" */
@@ -141,11 +141,11 @@ static void hear_switch(redis_sentinel *sentinel, const char *text)
         sscanf(text + length, " %255s %7s %255s %7s", old_host, old_port, host, port) != 4 ||
         !set_endpoint(&sentinel->master, host, port))
         return;
-    redis_node *node = sentinel->store->nodes;
+    redis_node *node = sentinel->nodes->first;
     if (set_endpoint(&sentinel->former, old_host, old_port))
-        sentinel->outdated.ns = node->host->now(node->host).ns + OUTDATED_MS * SIMBA__NS_PER_MS;
-    lead_to_master(sentinel, &node->commands, sentinel->listener.at.where);
-    lead_to_master(sentinel, &node->pushes, sentinel->listener.at.where);
+        sentinel->outdated.ns = node->calls.host->now(node->calls.host).ns + OUTDATED_MS * SIMBA__NS_PER_MS;
+    lead_to_master(sentinel, &node->calls.conn, sentinel->listener.link.at.where);
+    lead_to_master(sentinel, &node->pushes, sentinel->listener.link.at.where);
 }
 
 static bool is_text(const redisReply *reply)
@@ -156,7 +156,6 @@ static bool is_text(const redisReply *reply)
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
     redis_sentinel *sentinel = listener_of(conn);
-    sentinel->pinged = false;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 || !is_text(reply->element[0]))
         return;
     if (strcmp(reply->element[0]->str, "subscribe") == 0)
@@ -170,43 +169,31 @@ static void on_down(redis_conn *conn)
 {
     redis_sentinel *sentinel = listener_of(conn);
     const redis_options *options = conn->options;
-    if (conn->failures == 1)
-        conn->host->log(conn->host, SIMBA_LOG_INFO, "%s; another sentinel is listened to", conn->error.text);
+    if (conn->link.failures == 1)
+        conn->link.host->log(conn->link.host, SIMBA_LOG_INFO, "%s; another sentinel is listened to",
+                             conn->link.error.text);
     sentinel->listens_to = (sentinel->listens_to + 1) % options->endpoint_count;
-    conn->at = options->endpoints[sentinel->listens_to];
+    conn->link.at = options->endpoints[sentinel->listens_to];
 }
 
-static void on_tick(redis_conn *conn, simba_local now)
-{
-    redis_sentinel *sentinel = listener_of(conn);
-    if (sentinel->pinged) {
-        simba__redis_conn_fail(conn, SIMBA_EUNAVAILABLE, "redis %s: the sentinel is silent", conn->at.where);
-        return;
-    }
-    sentinel->pinged = true;
-    simba__redis_put(&conn->out, 1, (const char *const[]){"PING"});
-    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + conn->options->timeout_ns});
-    simba__redis_conn_flush(conn);
-}
-
-static const redis_conn_events listener_events = {.up = on_up, .answer = on_answer, .down = on_down, .tick = on_tick};
+static const redis_conn_events listener_events = {.up = on_up, .answer = on_answer, .down = on_down};
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
-static int sentinel_init(redis_store *self)
+static int sentinel_init(redis_nodes *nodes)
 {
-    const redis_options *options = &self->options;
+    const redis_options *options = nodes->conns.options;
     redis_sentinel *sentinel = simba__calloc(1, sizeof *sentinel);
     if (!sentinel)
         return SIMBA_ENOMEM;
-    self->topology = sentinel;
-    sentinel->store = self;
+    nodes->topology_data = sentinel;
+    sentinel->nodes = nodes;
     sentinel->question[0] = "SENTINEL";
     sentinel->question[1] = "get-master-addr-by-name";
     sentinel->question[2] = options->service;
-    int rc = simba__redis_inquiry_init(&sentinel->inquiry, self, &options->sentinel_login);
+    int rc = simba__redis_inquiry_init(&sentinel->inquiry, &nodes->conns, &options->sentinel_login);
     if (rc == 0)
-        rc = simba__redis_conn_init(&sentinel->listener, self, &listener_events, sentinel);
+        rc = simba__redis_conn_init(&sentinel->listener, &nodes->conns, &listener_events, sentinel);
     if (rc < 0)
         return rc;
     sentinel->inquiry.owner = sentinel;
@@ -215,28 +202,29 @@ static int sentinel_init(redis_store *self)
     sentinel->inquiry.take = take_address;
     sentinel->inquiry.over = found;
     sentinel->listens_to = sentinel->inquiry.first % options->endpoint_count;
+    sentinel->listener.listens = true;
     sentinel->listener.login = &options->sentinel_login;
-    sentinel->listener.at = options->endpoints[sentinel->listens_to];
+    sentinel->listener.link.at = options->endpoints[sentinel->listens_to];
     /* Until it is found, messages say what is looked for. */
     simba__endpoint nowhere = {.port = 1};
     snprintf(nowhere.where, sizeof nowhere.where, "%.100s", options->service);
-    redis_node *node = simba__redis_node_new(self, &nowhere);
+    redis_node *node = simba__redis_node_new(nodes, &nowhere);
     if (!node)
         return SIMBA_ENOMEM;
     node->serves = true;
-    node->commands.find = node->pushes.find = find_master;
+    node->calls.conn.find = node->pushes.find = find_master;
     return 0;
 }
 
-static void sentinel_close(redis_store *self)
+static void sentinel_close(redis_nodes *nodes)
 {
-    simba__redis_inquiry_close(&of(self)->inquiry);
-    simba__redis_conn_close(&of(self)->listener);
+    simba__redis_inquiry_close(&of(nodes)->inquiry);
+    simba__redis_conn_close(&of(nodes)->listener);
 }
 
-static void sentinel_fini(redis_store *self)
+static void sentinel_fini(redis_nodes *nodes)
 {
-    redis_sentinel *sentinel = of(self);
+    redis_sentinel *sentinel = of(nodes);
     if (!sentinel)
         return;
     simba__redis_inquiry_fini(&sentinel->inquiry);
@@ -244,9 +232,5 @@ static void sentinel_fini(redis_store *self)
     simba__free(sentinel);
 }
 
-const redis_topology simba__redis_sentinel = {.init = sentinel_init,
-                                              .route = simba__redis_route_to_one,
-                                              .redirected = simba__redis_never_redirected,
-                                              .lost = simba__redis_lost_for_now,
-                                              .close = sentinel_close,
-                                              .fini = sentinel_fini};
+const redis_topology simba__redis_sentinel = {
+    .init = sentinel_init, .route = simba__redis_node_only, .close = sentinel_close, .fini = sentinel_fini};

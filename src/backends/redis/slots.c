@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "backends/redis/redis.h"
+#include "backends/redis/slots.h"
 
 /* The polynomial 0x1021, from 0, highest bit first: as XMODEM has it. */
 static unsigned crc16(const char *data, size_t length)

@@ -1,5 +1,5 @@
 /* See tls.h. */
-#include "backends/redis/tls.h"
+#include "net/tls.h"
 
 #include <limits.h>
 #include <openssl/crypto.h>
@@ -19,12 +19,12 @@ typedef struct rest {
     struct rest *next;
 } rest;
 
-struct redis_tls_context {
+struct simba__tls_context {
     rest rest;
     SSL_CTX *ssl;
 };
 
-struct redis_tls {
+struct simba__tls {
     rest rest;
     SSL *ssl;
     BIO *in, *out; /* belong to ssl */
@@ -85,54 +85,54 @@ static const char *reason(void)
     return text ? text : "unknown error";
 }
 
-static int load_files(SSL_CTX *ssl, const redis_options *options, simba_error *err)
+static int load_files(SSL_CTX *ssl, const simba__tls_files *files, simba_error *err)
 {
-    if (options->ca && SSL_CTX_load_verify_file(ssl, options->ca) != 1)
-        return simba__fail(err, SIMBA_EURL, "the CA file %.100s cannot be used: %s", options->ca, reason());
-    if (!options->ca && SSL_CTX_set_default_verify_paths(ssl) != 1)
+    if (files->ca && SSL_CTX_load_verify_file(ssl, files->ca) != 1)
+        return simba__fail(err, SIMBA_EURL, "the CA file %.100s cannot be used: %s", files->ca, reason());
+    if (!files->ca && SSL_CTX_set_default_verify_paths(ssl) != 1)
         return simba__fail(err, SIMBA_EURL, "the system's CA files cannot be used: %s", reason());
-    if (options->cert && SSL_CTX_use_certificate_chain_file(ssl, options->cert) != 1)
-        return simba__fail(err, SIMBA_EURL, "the certificate %.100s cannot be used: %s", options->cert, reason());
-    if (options->key && SSL_CTX_use_PrivateKey_file(ssl, options->key, SSL_FILETYPE_PEM) != 1)
-        return simba__fail(err, SIMBA_EURL, "the key %.100s cannot be used: %s", options->key, reason());
-    if (options->key && SSL_CTX_check_private_key(ssl) != 1)
-        return simba__fail(err, SIMBA_EURL, "the key %.100s does not belong to the certificate", options->key);
+    if (files->cert && SSL_CTX_use_certificate_chain_file(ssl, files->cert) != 1)
+        return simba__fail(err, SIMBA_EURL, "the certificate %.100s cannot be used: %s", files->cert, reason());
+    if (files->key && SSL_CTX_use_PrivateKey_file(ssl, files->key, SSL_FILETYPE_PEM) != 1)
+        return simba__fail(err, SIMBA_EURL, "the key %.100s cannot be used: %s", files->key, reason());
+    if (files->key && SSL_CTX_check_private_key(ssl) != 1)
+        return simba__fail(err, SIMBA_EURL, "the key %.100s does not belong to the certificate", files->key);
     return 0;
 }
 
-static int set_up(redis_tls_context *context, const redis_options *options, simba_error *err)
+static int set_up(simba__tls_context *context, const simba__tls_files *files, simba_error *err)
 {
     context->ssl = SSL_CTX_new(TLS_client_method());
     if (!context->ssl)
         return simba__fail(err, SIMBA_ENOMEM, "cannot set up TLS: %s", reason());
     SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
-    SSL_CTX_set_verify(context->ssl, options->verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
-    return load_files(context->ssl, options, err);
+    SSL_CTX_set_verify(context->ssl, files->verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
+    return load_files(context->ssl, files, err);
 }
 
-int simba__redis_tls_context_new(const redis_options *options, simba_error *err, redis_tls_context **ret_context)
+int simba__tls_context_new(const simba__tls_files *files, simba_error *err, simba__tls_context **ret_context)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_end);
-    redis_tls_context *context = simba__calloc(1, sizeof *context);
+    simba__tls_context *context = simba__calloc(1, sizeof *context);
     if (!context)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     int rc = SIMBA_ESYSTEM;
     if (begin()) {
-        rc = set_up(context, options, err);
+        rc = set_up(context, files, err);
         end();
     } else {
         simba__fail(err, rc, "cannot set up TLS: the process ends");
     }
     if (rc < 0) {
-        simba__redis_tls_context_free(context);
+        simba__tls_context_free(context);
         return rc;
     }
     *ret_context = context;
     return 0;
 }
 
-void simba__redis_tls_context_free(redis_tls_context *context)
+void simba__tls_context_free(simba__tls_context *context)
 {
     if (!context)
         return;
@@ -158,7 +158,7 @@ static bool expect_host(SSL *ssl, const char *host)
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-static bool connect_bios(redis_tls *tls, const redis_tls_context *context)
+static bool connect_bios(simba__tls *tls, const simba__tls_context *context)
 {
     tls->ssl = SSL_new(context->ssl);
     tls->in = BIO_new(BIO_s_mem());
@@ -172,9 +172,9 @@ static bool connect_bios(redis_tls *tls, const redis_tls_context *context)
     return true;
 }
 
-redis_tls *simba__redis_tls_new(redis_tls_context *context, const char *host)
+simba__tls *simba__tls_new(simba__tls_context *context, const char *host)
 {
-    redis_tls *tls = simba__calloc(1, sizeof *tls);
+    simba__tls *tls = simba__calloc(1, sizeof *tls);
     if (!tls || !begin()) {
         simba__free(tls);
         return NULL;
@@ -187,11 +187,11 @@ redis_tls *simba__redis_tls_new(redis_tls_context *context, const char *host)
     end();
     if (good)
         return tls;
-    simba__redis_tls_free(tls);
+    simba__tls_free(tls);
     return NULL;
 }
 
-void simba__redis_tls_free(redis_tls *tls)
+void simba__tls_free(simba__tls *tls)
 {
     if (!tls)
         return;
@@ -204,7 +204,7 @@ void simba__redis_tls_free(redis_tls *tls)
     simba__free(tls);
 }
 
-bool simba__redis_tls_feed(redis_tls *tls, const char *data, size_t length)
+bool simba__tls_feed(simba__tls *tls, const char *data, size_t length)
 {
     if (!begin())
         return false;
@@ -213,13 +213,13 @@ bool simba__redis_tls_feed(redis_tls *tls, const char *data, size_t length)
     return fed;
 }
 
-static bool wants_more(const redis_tls *tls, int result)
+static bool wants_more(const simba__tls *tls, int result)
 {
     const int error = SSL_get_error(tls->ssl, result);
     return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
 }
 
-static int shake_hands(redis_tls *tls, const char **ret_why)
+static int shake_hands(simba__tls *tls, const char **ret_why)
 {
     ERR_clear_error();
     const int result = SSL_do_handshake(tls->ssl);
@@ -237,7 +237,7 @@ static int shake_hands(redis_tls *tls, const char **ret_why)
     return SIMBA_EUNAVAILABLE;
 }
 
-int simba__redis_tls_handshake(redis_tls *tls, const char **ret_why)
+int simba__tls_handshake(simba__tls *tls, const char **ret_why)
 {
     *ret_why = "the process ends";
     if (!begin())
@@ -247,7 +247,7 @@ int simba__redis_tls_handshake(redis_tls *tls, const char **ret_why)
     return rc;
 }
 
-int simba__redis_tls_read(redis_tls *tls, char *out, size_t size)
+int simba__tls_read(simba__tls *tls, char *out, size_t size)
 {
     if (!begin())
         return -1;
@@ -261,7 +261,7 @@ int simba__redis_tls_read(redis_tls *tls, char *out, size_t size)
     return result;
 }
 
-bool simba__redis_tls_write(redis_tls *tls, const char *data, size_t length)
+bool simba__tls_write(simba__tls *tls, const char *data, size_t length)
 {
     size_t written = 0;
     if (!begin())
@@ -272,14 +272,14 @@ bool simba__redis_tls_write(redis_tls *tls, const char *data, size_t length)
     return good;
 }
 
-void simba__redis_tls_take(redis_tls *tls, redis_buffer *wire)
+void simba__tls_take(simba__tls *tls, simba__buffer *wire)
 {
     char *data = NULL;
     if (!begin())
         return;
     const long length = BIO_get_mem_data(tls->out, &data);
     if (length > 0)
-        simba__redis_put_bytes(wire, data, (size_t)length);
+        simba__buffer_put(wire, data, (size_t)length);
     (void)BIO_reset(tls->out);
     end();
 }

@@ -1,0 +1,47 @@
+/* A connection to a Redis server: says who we are, and hands whole replies to its owner. */
+#ifndef SIMBA_BACKENDS_REDIS_CONN_H
+#define SIMBA_BACKENDS_REDIS_CONN_H
+
+#include <hiredis/hiredis.h>
+
+#include "backends/redis/options.h"
+#include "backends/redis/reader.h"
+#include "net/link.h"
+
+typedef struct redis_conn redis_conn;
+
+/* What all connections of a store have in common. */
+typedef struct redis_conns {
+    simba__links links;
+    const redis_options *options;
+} redis_conns;
+
+/* What the owner of a connection does at its turns of fate, see net/link.h. Once it is up, it may be written to; the answers
+ * to the greeting may be still to come. */
+typedef struct redis_conn_events {
+    void (*up)(redis_conn *conn);
+    void (*answer)(redis_conn *conn, const redisReply *reply);
+    void (*down)(redis_conn *conn);
+    void (*tick)(redis_conn *conn, simba_local now);
+} redis_conn_events;
+
+struct redis_conn {
+    simba__link link;
+    const redis_options *options;
+    const redis_login *login;
+    const redis_conn_events *events;
+    void *owner;
+    void (*find)(redis_conn *conn); /* where to connect to. NULL: link.at is right */
+    bool listens;         /* the server speaks unasked, and is asked when it does not for long: there is no tick */
+    bool pinged;          /* it was asked */
+    redis_reader *reader; /* since it is up */
+    unsigned greeting;    /* answers to the greeting that are still to come */
+};
+
+int simba__redis_conn_init(redis_conn *conn, redis_conns *all, const redis_conn_events *events, void *owner);
+/* An error came: give the connection up over it. */
+void simba__redis_conn_refused(redis_conn *conn, const char *error);
+void simba__redis_conn_close(redis_conn *conn);
+void simba__redis_conn_fini(redis_conn *conn);
+
+#endif

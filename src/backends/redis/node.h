@@ -1,0 +1,62 @@
+/* The servers, as we see them. How many there are and which mutexes are on which is for the topology to say. */
+#ifndef SIMBA_BACKENDS_REDIS_NODE_H
+#define SIMBA_BACKENDS_REDIS_NODE_H
+
+#include "backends/redis/calls.h"
+#include "backends/redis/confirm.h"
+
+typedef struct redis_node redis_node;
+typedef struct redis_nodes redis_nodes;
+
+/* A server: a connection for requests and one for pushes, each made when it is first needed. */
+struct redis_node {
+    redis_node *next;
+    redis_nodes *all;
+    bool serves; /* has mutexes, as far as we know */
+    redis_calls calls;
+    redis_confirm confirm;
+    redis_conn pushes;
+};
+
+/* How the servers that a URL names make up one store. */
+typedef struct redis_topology {
+    int (*init)(redis_nodes *nodes); /* SIMBA_ENOMEM */
+    /* Where this mutex is, or a node that stands for not knowing it: it takes requests, too. */
+    redis_node *(*route)(redis_nodes *nodes, const char *mutex);
+    /* A request got this error. True: it is under way to where it belongs. NULL: that never happens. */
+    bool (*redirected)(redis_node *node, redis_errand *errand, const char *error);
+    /* The command connection of this node has failed, or a request was not answered in time. NULL: it comes back by itself. */
+    void (*lost)(redis_node *node);
+    void (*close)(redis_nodes *nodes); /* NULL: nothing to do */
+    void (*fini)(redis_nodes *nodes);  /* also after a failed init; NULL: nothing to do */
+} redis_topology;
+
+/* All servers of a store. */
+struct redis_nodes {
+    redis_conns conns;
+    redis_node *first;
+    const redis_topology *topology;
+    void *topology_data;
+    /* Who owns the connections. The owner of a connection is told by its node. */
+    const redis_calls_events *calls_events;
+    const redis_conn_events *push_events;
+    struct redis_subs *subs;
+    /* The topology has changed: what was not sent yet, is scanned or is listened for may belong elsewhere. */
+    void (*moved)(redis_nodes *nodes);
+    unsigned scans; /* lists that may go on with any of the nodes: so none is used for another server */
+};
+
+/* It lives as long as the store. NULL: out of memory. */
+redis_node *simba__redis_node_new(redis_nodes *nodes, const simba__endpoint *at);
+/* The first of a list that has mutexes; NULL: none. */
+redis_node *simba__redis_node_serving(redis_node *first);
+/* The one that a request goes to: that of its mutex; if it has none, the first. If that is not known, what stands for it. */
+redis_node *simba__redis_node_for(redis_nodes *nodes, const simba_request *request);
+/* For topologies that have one server at a time. */
+redis_node *simba__redis_node_only(redis_nodes *nodes, const char *mutex);
+/* The topology has changed: what was not sent yet may belong elsewhere. */
+void simba__redis_nodes_reroute(redis_nodes *nodes);
+void simba__redis_nodes_close(redis_nodes *nodes, const simba_error *why);
+void simba__redis_nodes_fini(redis_nodes *nodes);
+
+#endif

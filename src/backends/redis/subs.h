@@ -1,0 +1,42 @@
+/* The subscription connections: that to a server is made when a mutex of it is first watched, and then one for all. */
+#ifndef SIMBA_BACKENDS_REDIS_SUBS_H
+#define SIMBA_BACKENDS_REDIS_SUBS_H
+
+#include "backends/redis/node.h"
+#include "util/ring.h"
+#include "util/table.h"
+
+typedef struct redis_subs {
+    simba_host *host;
+    redis_nodes *nodes;
+    simba__table watches; /* by mutex: what is listened for, or waited for by somebody */
+    simba__ring idle;     /* those that nobody watches; those that may be forgotten first come first */
+    simba__ring looks;    /* those that are to be looked at, at a time of their own */
+    simba__ring due;      /* those that are told when the turn ends */
+    simba_timer chores;
+} redis_subs;
+
+extern const redis_conn_events simba__redis_subs_events;
+int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes);
+int simba__redis_subs_watch(redis_subs *self, simba_topic *topic);
+void simba__redis_subs_unwatch(redis_subs *self, simba_topic *topic);
+/* What the answers to requests say about who waits here for what. */
+void simba__redis_subs_waits(redis_subs *self, const simba_request *request);
+void simba__redis_subs_left(redis_subs *self, const simba_request *request);
+/* Somebody here holds a mutex of this node: listen, should it be forced away. */
+void simba__redis_subs_holds(redis_node *node);
+/* The owner of this mutex is a JVM contender. */
+void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_reply *reply);
+/* Somebody reads it, and will watch it for that. */
+void simba__redis_subs_observed(redis_subs *self, const char *mutex);
+/* Whose invitation to this mutex came here; "": none did. */
+const char *simba__redis_subs_invited(redis_subs *self, const char *mutex);
+void simba__redis_subs_woken(redis_subs *self);
+/* The topology has changed. */
+void simba__redis_subs_moved(redis_subs *self);
+/* Is there anything to be listened for on this node? */
+bool simba__redis_subs_needs(const redis_node *node);
+void simba__redis_subs_close(redis_subs *self);
+void simba__redis_subs_fini(redis_subs *self);
+
+#endif

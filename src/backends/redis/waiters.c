@@ -1,0 +1,287 @@
+/* See waiters.h.
+ *
+ * Of a mutex that is observed we hear of every grant and of every release of ours. A contender that waits hears only of its
+ * own invitation, and that it comes next: if a fleet of waiters woke up at every hand-over, that would be most of what it
+ * costs. A mutex is observed if somebody has asked to READ it, which contenders do not do.
+ *
+ * A JVM contender tells nobody of its release but the first in the queue, which may be dead. So while a grant is foreign,
+ * waiters and observers look at it now and then.
+ *
+ * Whoever is invited usually wins and stops watching, and often waits again soon. So a subscription is kept for a moment
+ * after nobody watches any more. That deceives nobody: who does not wait is not in the queue, and is not invited. */
+#include "backends/redis/waiters.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "util/assert.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+enum {
+    GRACE_MS = 105,     /* a little longer than the scripts keep a mutex for whom they invited */
+    GRACE_MORE_MS = 45, /* at most, by chance, so that not all come at once */
+    LOOK_MS = 250,      /* between looks at a foreign grant; more for those that come later in the queue */
+    LINGER_MS = 1000,   /* how long a subscription outlives the interest in it */
+    GONE_MOST = 64,     /* channels of contenders that do not wait any more, per mutex */
+};
+
+/* --- states ----------------------------------------------------------------------------------------- */
+
+static const bool hearing_moves[REDIS_HEARINGS][REDIS_HEARINGS] = {
+    [REDIS_DEAF] = {[REDIS_ASKED] = true},
+    [REDIS_ASKED] = {[REDIS_DEAF] = true, [REDIS_HEARS] = true},
+    [REDIS_HEARS] = {[REDIS_DEAF] = true},
+};
+
+static const bool interest_moves[REDIS_INTERESTS][REDIS_INTERESTS] = {
+    [REDIS_IDLE] = {[REDIS_MISSED] = true, [REDIS_WATCHED] = true},
+    [REDIS_MISSED] = {[REDIS_IDLE] = true, [REDIS_WATCHED] = true, [REDIS_DUE] = true},
+    [REDIS_WATCHED] = {[REDIS_IDLE] = true},
+    [REDIS_DUE] = {[REDIS_WATCHED] = true, [REDIS_MISSED] = true},
+};
+
+static void set_hearing(redis_waiters *w, redis_hearing to)
+{
+    SIMBA__ASSERT(w->hearing == to || hearing_moves[w->hearing][to]);
+    w->hearing = to;
+}
+
+static void set_interest(redis_waiters *w, redis_interest to)
+{
+    SIMBA__ASSERT(w->interest == to || interest_moves[w->interest][to]);
+    w->interest = to;
+}
+
+/* What holds between any two events. Returns the actions, so that every event can end with it. */
+static unsigned invariant(const redis_waiters *w, unsigned actions)
+{
+    SIMBA__ASSERT(w->hearing != REDIS_DEAF || w->interest != REDIS_MISSED);
+    SIMBA__ASSERT(w->hearing == REDIS_HEARS || w->interest != REDIS_DUE);
+    SIMBA__ASSERT(w->gone <= GONE_MOST);
+    SIMBA__ASSERT(!w->first == (w->here + w->gone == 0));
+    return actions;
+}
+
+static simba_local later(simba_local at, int64_t ms)
+{
+    return (simba_local){at.ns + ms * SIMBA__NS_PER_MS};
+}
+
+/* Whoever watches is told; if nobody does, it is missed, unless nothing was to be heard. */
+static unsigned tell(redis_waiters *w, unsigned action)
+{
+    if (simba__redis_waiters_watched(w))
+        return action;
+    if (w->hearing != REDIS_DEAF)
+        set_interest(w, REDIS_MISSED);
+    return 0;
+}
+
+static void look_at(redis_waiters *w, simba_local at)
+{
+    w->will_look = true;
+    w->look_at = at;
+}
+
+/* --- who watches ------------------------------------------------------------------------------------ */
+
+void simba__redis_waiters_init(redis_waiters *w, simba_local now)
+{
+    *w = (redis_waiters){.idle_until = later(now, LINGER_MS)};
+}
+
+void simba__redis_waiters_fini(redis_waiters *w)
+{
+    while (w->first) {
+        redis_waiter *next = w->first->next;
+        simba__free(w->first);
+        w->first = next;
+    }
+}
+
+unsigned simba__redis_waiters_watch(redis_waiters *w)
+{
+    w->observed |= !w->first;
+    if (w->interest == REDIS_MISSED && w->hearing == REDIS_HEARS)
+        set_interest(w, REDIS_DUE);
+    else if (!simba__redis_waiters_watched(w))
+        set_interest(w, REDIS_WATCHED);
+    return invariant(w, 0);
+}
+
+unsigned simba__redis_waiters_unwatch(redis_waiters *w, simba_local now)
+{
+    set_interest(w, w->interest == REDIS_DUE ? REDIS_MISSED : REDIS_IDLE);
+    w->idle_until = later(now, LINGER_MS);
+    return invariant(w, 0);
+}
+
+unsigned simba__redis_waiters_woken(redis_waiters *w)
+{
+    SIMBA__ASSERT(w->interest == REDIS_DUE);
+    set_interest(w, REDIS_WATCHED);
+    return invariant(w, REDIS_TELL_CHANGED);
+}
+
+unsigned simba__redis_waiters_observed(redis_waiters *w)
+{
+    const bool is_new = !w->observed;
+    w->observed = true;
+    return invariant(w, is_new && w->hearing != REDIS_DEAF ? REDIS_SUBSCRIBE_NEWS : 0);
+}
+
+/* --- who waits -------------------------------------------------------------------------------------- */
+
+/* One of this id, `here` or not. */
+static bool has(const redis_waiters *w, const char *id, bool here)
+{
+    for (const redis_waiter *waiter = w->first; waiter; waiter = waiter->next)
+        if (waiter->here == here && strcmp(waiter->id, id) == 0)
+            return true;
+    return false;
+}
+
+const char *simba__redis_waiters_invited(const redis_waiters *w)
+{
+    return has(w, w->invited, true) ? w->invited : "";
+}
+
+/* NULL: out of memory. There is no invitation then: the timers will do. */
+static redis_waiter *add(redis_waiters *w, const char *id)
+{
+    redis_waiter *waiter = simba__calloc(1, sizeof *waiter + strlen(id) + 1);
+    if (!waiter)
+        return NULL;
+    strcpy(waiter->id, id);
+    waiter->next = w->first;
+    w->first = waiter;
+    return waiter;
+}
+
+unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t nonce)
+{
+    unsigned actions = 0;
+    redis_waiter *kept = NULL;
+    for (redis_waiter *waiter = w->first; waiter; waiter = waiter->next) {
+        if (strcmp(waiter->id, id) != 0)
+            continue;
+        if (waiter->here && waiter->nonce == nonce) {
+            if (has(w, w->invited, true))
+                w->invited[0] = '\0'; /* it was of no use */
+            return invariant(w, 0);
+        }
+        if (!waiter->here)
+            kept = waiter;
+    }
+    if (kept) {
+        w->gone--;
+    } else {
+        kept = add(w, id);
+        if (!kept)
+            return invariant(w, 0);
+        actions |= w->hearing != REDIS_DEAF ? REDIS_SUBSCRIBE_ID : 0;
+    }
+    kept->here = true;
+    kept->nonce = nonce;
+    w->here++;
+    /* Its invitation may have come before the answer that made it wait. Then this one has to ask: to any other the mutex is
+     * kept for somebody else. */
+    return invariant(w, actions | (strcmp(w->invited, id) == 0 ? REDIS_TELL_ID : 0));
+}
+
+static unsigned forget(redis_waiters *w, redis_waiter **link)
+{
+    redis_waiter *waiter = *link;
+    w->here--;
+    if (w->gone < GONE_MOST) {
+        waiter->here = false;
+        w->gone++;
+        return 0;
+    }
+    *link = waiter->next;
+    const bool is_last = !has(w, waiter->id, true) && !has(w, waiter->id, false);
+    simba__free(waiter);
+    return is_last && w->hearing != REDIS_DEAF ? REDIS_UNSUBSCRIBE_ID : 0;
+}
+
+unsigned simba__redis_waiters_left(redis_waiters *w, const char *id, uint64_t nonce, bool granted)
+{
+    if (granted || strcmp(w->invited, id) == 0)
+        w->invited[0] = '\0';
+    redis_waiter **link = &w->first;
+    while (*link && !((*link)->here && (*link)->nonce == nonce && strcmp((*link)->id, id) == 0))
+        link = &(*link)->next;
+    return invariant(w, *link ? forget(w, link) : 0);
+}
+
+unsigned simba__redis_waiters_foreign(redis_waiters *w, simba_local now, int64_t left_ms, int64_t place)
+{
+    const int64_t ms = LOOK_MS * (place > 0 ? place : 1);
+    const simba_local at = later(now, ms);
+    /* Whoever waits asks at the end of the lease anyway. */
+    if (simba__redis_waiters_watched(w) && left_ms > ms && (!w->will_look || at.ns < w->look_at.ns))
+        look_at(w, at);
+    return invariant(w, 0);
+}
+
+/* --- the subscription ------------------------------------------------------------------------------- */
+
+unsigned simba__redis_waiters_up(redis_waiters *w)
+{
+    if (w->hearing != REDIS_DEAF || !simba__redis_waiters_watched(w))
+        return invariant(w, 0);
+    set_hearing(w, REDIS_ASKED);
+    return invariant(w, REDIS_SUBSCRIBE);
+}
+
+/* CHANGED makes one of them ask. The others may have been dropped from the queue when nobody heard their invitation. */
+unsigned simba__redis_waiters_confirmed(redis_waiters *w)
+{
+    if (w->hearing == REDIS_DEAF)
+        return invariant(w, 0);
+    set_hearing(w, REDIS_HEARS);
+    return invariant(w, REDIS_QUEUE_UP_ALL | tell(w, REDIS_TELL_CHANGED));
+}
+
+/* What happens meanwhile is missed, and made up for when the next subscription is confirmed. */
+unsigned simba__redis_waiters_down(redis_waiters *w)
+{
+    set_hearing(w, REDIS_DEAF);
+    set_interest(w, simba__redis_waiters_watched(w) ? REDIS_WATCHED : REDIS_IDLE);
+    return invariant(w, 0);
+}
+
+unsigned simba__redis_waiters_moved(redis_waiters *w)
+{
+    const bool subscribed = w->hearing != REDIS_DEAF;
+    return simba__redis_waiters_down(w) | (subscribed ? REDIS_UNSUBSCRIBE : 0);
+}
+
+/* --- what is heard ---------------------------------------------------------------------------------- */
+
+unsigned simba__redis_waiters_news(redis_waiters *w)
+{
+    return invariant(w, tell(w, REDIS_TELL_CHANGED));
+}
+
+/* Also for one that is not known to wait: the answer that says so may come after the invitation. */
+unsigned simba__redis_waiters_invitation(redis_waiters *w, const char *id)
+{
+    snprintf(w->invited, sizeof w->invited, "%s", id);
+    return invariant(w, tell(w, REDIS_TELL_RELEASED));
+}
+
+/* Whoever of ours it is that stands by, and however often the mutex changes hands meanwhile: in a moment one of us asks. */
+unsigned simba__redis_waiters_standby(redis_waiters *w, simba_local now, uint64_t chance)
+{
+    look_at(w, later(now, GRACE_MS + (int64_t)(chance % GRACE_MORE_MS)));
+    return invariant(w, 0);
+}
+
+unsigned simba__redis_waiters_look(redis_waiters *w)
+{
+    SIMBA__ASSERT(w->will_look);
+    w->will_look = false;
+    return invariant(w, w->observed || w->here > 0 ? tell(w, REDIS_TELL_CHANGED) : 0);
+}

@@ -1,0 +1,100 @@
+/* Who of this client waits for a mutex or watches it: what is to be subscribed for them, and whom to tell what is heard.
+ * Pure: an event comes in, with the time where that matters, and what to do about it goes out. subs.c does it. */
+#ifndef SIMBA_BACKENDS_REDIS_WAITERS_H
+#define SIMBA_BACKENDS_REDIS_WAITERS_H
+
+#include <simba/backend.h>
+
+/* What the server knows of our interest. */
+typedef enum redis_hearing {
+    REDIS_DEAF,  /* nothing is subscribed */
+    REDIS_ASKED, /* SUBSCRIBE was sent, and may not be in force */
+    REDIS_HEARS,
+    REDIS_HEARINGS,
+} redis_hearing;
+
+/* What the runtime knows of what was heard. */
+typedef enum redis_interest {
+    REDIS_IDLE,    /* nobody watches; the subscription is kept for a moment, should somebody again */
+    REDIS_MISSED,  /* likewise, and something was heard that nobody was told */
+    REDIS_WATCHED, /* whatever is heard is told */
+    REDIS_DUE,     /* likewise, and what was missed is told when the turn ends */
+    REDIS_INTERESTS,
+} redis_interest;
+
+/* What to do, a set of these. */
+enum {
+    REDIS_SUBSCRIBE = 1,       /* to everything, and have it confirmed */
+    REDIS_SUBSCRIBE_NEWS = 2,  /* to grants and releases, likewise */
+    REDIS_SUBSCRIBE_ID = 4,    /* to the invitation of the contender that the event was about, likewise */
+    REDIS_UNSUBSCRIBE = 8,     /* from everything */
+    REDIS_UNSUBSCRIBE_ID = 16, /* from that contender's invitation */
+    REDIS_QUEUE_UP_ALL = 32,   /* put all that wait here back into the queue, should they not be there */
+    REDIS_TELL_CHANGED = 64,
+    REDIS_TELL_RELEASED = 128,
+    REDIS_TELL_ID = 256, /* CHANGED, to the contender that the event was about alone */
+};
+
+/* A contender of this client that waits, or has just stopped to. */
+typedef struct redis_waiter redis_waiter;
+struct redis_waiter {
+    redis_waiter *next;
+    uint64_t nonce;
+    bool here; /* false: it waits no more, its channel is kept */
+    char id[];
+};
+
+typedef struct redis_waiters {
+    redis_hearing hearing;
+    redis_interest interest;
+    bool observed;  /* and not only waited for: since somebody has asked to READ it */
+    bool will_look; /* at `look_at`: a push may not come */
+    simba_local look_at;
+    simba_local idle_until;         /* IDLE, MISSED: then it may be forgotten */
+    char invited[SIMBA_ID_MAX + 1]; /* whose invitation came; "": nobody's */
+    redis_waiter *first;
+    unsigned here, gone; /* of them */
+} redis_waiters;
+
+/* Nobody watches, nobody waits. */
+void simba__redis_waiters_init(redis_waiters *w, simba_local now);
+void simba__redis_waiters_fini(redis_waiters *w);
+
+/* The runtime watches it, or does not any more. */
+unsigned simba__redis_waiters_watch(redis_waiters *w);
+unsigned simba__redis_waiters_unwatch(redis_waiters *w, simba_local now);
+/* The end of the turn in which it was due. */
+unsigned simba__redis_waiters_woken(redis_waiters *w);
+/* Somebody reads it. */
+unsigned simba__redis_waiters_observed(redis_waiters *w);
+
+/* A contender was told that it waits. */
+unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t nonce);
+/* It does so no more: it was granted the mutex, or it gives up. */
+unsigned simba__redis_waiters_left(redis_waiters *w, const char *id, uint64_t nonce, bool granted);
+/* Of those that wait here, the one that was invited; "": none. */
+const char *simba__redis_waiters_invited(const redis_waiters *w);
+/* The owner is a JVM contender, which may tell nobody of its release: look before its lease ends in `left_ms`, the later the
+ * more wait in front. */
+unsigned simba__redis_waiters_foreign(redis_waiters *w, simba_local now, int64_t left_ms, int64_t place);
+
+/* The connection is up; what was subscribed is in force; it is down; the mutex has moved to another server. */
+unsigned simba__redis_waiters_up(redis_waiters *w);
+unsigned simba__redis_waiters_confirmed(redis_waiters *w);
+unsigned simba__redis_waiters_down(redis_waiters *w);
+unsigned simba__redis_waiters_moved(redis_waiters *w);
+
+/* What is heard: a grant or a release; that this contender is invited; that one of ours comes next. */
+unsigned simba__redis_waiters_news(redis_waiters *w);
+unsigned simba__redis_waiters_invitation(redis_waiters *w, const char *id);
+unsigned simba__redis_waiters_standby(redis_waiters *w, simba_local now, uint64_t chance);
+/* It is `look_at`. */
+unsigned simba__redis_waiters_look(redis_waiters *w);
+
+/* Does anybody watch? */
+static inline bool simba__redis_waiters_watched(const redis_waiters *w)
+{
+    return w->interest == REDIS_WATCHED || w->interest == REDIS_DUE;
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* One connection to a server: finds its address, connects, by TLS if it has to, hands what comes to its owner, and when it
+ * breaks says so and tries again by itself. */
+#ifndef SIMBA_NET_LINK_H
+#define SIMBA_NET_LINK_H
+
+#include <simba/backend.h>
+
+#include "net/buffer.h"
+#include "net/endpoint.h"
+#include "net/resolve.h"
+#include "net/tls.h"
+
+typedef struct simba__link simba__link;
+typedef struct simba__links simba__links;
+
+/* What all links of a store have in common. */
+struct simba__links {
+    simba_host *host;
+    const char *kind;        /* of server, for messages */
+    simba__tls_context *tls; /* NULL: plain */
+    unsigned lookups;        /* of names, under way */
+    /* One of them has ended. */
+    void (*looked_up)(simba__links *all);
+};
+
+typedef enum simba__link_state {
+    SIMBA__LINK_CLOSED,     /* nobody has asked for it yet, or the store closes */
+    SIMBA__LINK_CONNECTING, /* names, socket, TLS */
+    SIMBA__LINK_UP,
+    SIMBA__LINK_WAITING, /* it failed; the timer tries again */
+} simba__link_state;
+
+/* What the owner of a link does at its turns of fate. */
+typedef struct simba__link_events {
+    /* It is to connect: set `at` if it is not right, and call …_found, now or later, or call …_fail. It has to come to an
+     * end. */
+    void (*find)(simba__link *link);
+    void (*up)(simba__link *link);
+    void (*bytes)(simba__link *link, const char *data, size_t length);
+    /* The connection is gone, or could not be made. link->error says why. */
+    void (*down)(simba__link *link);
+    /* link->timer went off while up: look for silence, and set it again. */
+    void (*tick)(simba__link *link, simba_local now);
+} simba__link_events;
+
+struct simba__link {
+    simba_host *host;
+    simba__links *all;
+    const simba__link_events *events;
+    simba__endpoint at;
+    int64_t connect_timeout_ns; /* names and TLS included */
+
+    simba__link_state state;
+    unsigned life;         /* how many sockets there have been */
+    simba__lookup *lookup; /* at work */
+    struct addrinfo *addresses, *next_address;
+    int refused;          /* the system's error, for which there is no socket; the timer is about to tell */
+    simba_watch socket;   /* fd is -1: there is none */
+    simba__tls *tls;      /* NULL: plain, or not connected */
+    simba__buffer wire;   /* on its way to the socket */
+    unsigned failures;    /* in a row; the owner sets it back when the server has shown to be one */
+    unsigned hurries;     /* attempts in a row that were cut short for another one; likewise */
+    simba_local begun_at; /* the latest attempt */
+    simba_error error;    /* why it is down */
+    simba_timer timer;
+    simba__buffer out; /* what the owner has to say */
+};
+
+int simba__link_init(simba__link *link, simba__links *all, const simba__link_events *events,
+                     int64_t connect_timeout_ns);
+void simba__link_open(simba__link *link);
+void simba__link_found(simba__link *link);
+/* Somebody is about to lose a lease: try now, if it pauses or the attempt under way may be stuck. */
+void simba__link_hurry(simba__link *link);
+/* Does it wait for …_found? */
+bool simba__link_seeks(const simba__link *link);
+/* Send what is in link->out, if it is up. */
+void simba__link_flush(simba__link *link);
+/* Give it up, tell the owner, and try again later. */
+void simba__link_fail(simba__link *link, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void simba__link_close(simba__link *link);
+void simba__link_fini(simba__link *link);
+
+#endif
