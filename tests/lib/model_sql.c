@@ -223,8 +223,8 @@ static int carry_out(model_sql_conn *conn, simba__sql_step *step, simba__sql_tab
 static void note(model_sql_conn *conn, const simba__sql_step *step)
 {
     static const char *const words[SIMBA__SQL_ACTIONS] = {
-        "ready", "bare", "close",   "begin", "commit",  "rollback", "get",     "lock",    "free",
-        "make",  "put",  "acquire", "renew", "release", "list",     "examine", "prepare", "pause",
+        "",     "ready", "bare",    "close", "begin",   "commit", "rollback", "get",     "lock",  "free",
+        "make", "put",   "acquire", "renew", "release", "list",   "examine",  "prepare", "pause",
     };
     const size_t length = strlen(conn->log);
     const size_t room = sizeof conn->log - length;

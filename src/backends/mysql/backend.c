@@ -55,7 +55,7 @@ const simba_backend simba__backend_mysql = {
     .flush = simba__sql_flush,
     .watch = simba__sql_watch,
     .unwatch = simba__sql_unwatch,
-    .woken = simba__sql_woken,
+    .woken = simba__sql_flush,
     .close = simba__sql_close,
     .fini = my_fini,
 };

@@ -268,8 +268,10 @@ static int carry_out(simba__my_session *session, simba__sql_step *step, simba__s
         return examine(session, step->item, why);
     case SIMBA__SQL_PREPARE:
         return prepare(session, why);
+    case SIMBA__SQL_CLOSE:
+        simba__my_session_end(session);
+        return 0;
     default:
-        simba__my_session_end(session); /* CLOSE */
         return 0;
     }
 }

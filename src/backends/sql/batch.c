@@ -105,49 +105,29 @@ void simba__sql_batch_init(simba__sql_batch *batch, simba__sql_place place, uint
     *batch = (simba__sql_batch){.place = place, .seed = seed, .rows_max = SIMBA__SQL_ROWS_MAX};
 }
 
-static void free_memory(simba__sql_batch *batch)
-{
-    simba__free(batch->items);
-    simba__free(batch->texts);
-    simba__free(batch->order);
-    simba__free(batch->rows);
-    simba__free(batch->firsts);
-    batch->items = NULL;
-    batch->texts = NULL;
-    batch->order = NULL;
-    batch->rows = NULL;
-    batch->firsts = NULL;
-    batch->capacity = batch->texts_capacity = 0;
-}
-
 void simba__sql_batch_fini(simba__sql_batch *batch)
 {
     simba__sql_batch_clear(batch);
-    free_memory(batch);
-}
-
-static bool grow(void *array, size_t size, size_t count)
-{
-    void **pointer = array;
-    void *grown = simba__realloc(*pointer, size * count);
-    if (grown)
-        *pointer = grown;
-    return grown != NULL;
+    simba__free(batch->items);
 }
 
 bool simba__sql_batch_reserve(simba__sql_batch *batch, size_t count, size_t bytes)
 {
-    if (count > batch->capacity) {
-        if (!grow(&batch->items, sizeof *batch->items, count) || !grow(&batch->order, sizeof(void *), count) ||
-            !grow(&batch->rows, sizeof *batch->rows, count) || !grow(&batch->firsts, sizeof *batch->firsts, count + 1))
-            return false;
-        batch->capacity = count;
-    }
-    if (bytes > batch->texts_capacity) {
-        if (!grow(&batch->texts, 1, bytes))
-            return false;
-        batch->texts_capacity = bytes;
-    }
+    SIMBA__ASSERT(batch->count == 0);
+    if (batch->items && count <= batch->capacity && bytes <= batch->texts_capacity)
+        return true;
+    simba__free(batch->items);
+    batch->items = simba__malloc(count * (sizeof *batch->items + sizeof *batch->rows + sizeof *batch->order) +
+                                 (count + 1) * sizeof *batch->firsts + bytes);
+    if (!batch->items)
+        return false;
+    batch->capacity = count;
+    batch->texts_capacity = bytes;
+    /* One block, in the order of their alignment. */
+    batch->rows = (simba__sql_row *)(batch->items + count);
+    batch->order = (simba__sql_item **)(batch->rows + count);
+    batch->firsts = (size_t *)(batch->order + count);
+    batch->texts = (char *)(batch->firsts + count + 1);
     return true;
 }
 
@@ -180,8 +160,10 @@ void simba__sql_batch_clear(simba__sql_batch *batch)
     }
     batch->count = 0;
     batch->texts_size = 0;
-    if (batch->capacity > KEEP_ITEMS)
-        free_memory(batch);
+    if (batch->capacity > KEEP_ITEMS) {
+        simba__free(batch->items);
+        batch->items = NULL;
+    }
 }
 
 /* --- steps ---------------------------------------------------------------------------------------------- */
@@ -218,8 +200,7 @@ void simba__sql_batch_begin(simba__sql_batch *batch, simba__sql_decider decider)
     SIMBA__ASSERT(batch->count > 0 && !batch->in_transaction);
     arrange(batch);
     batch->decider = decider;
-    batch->step = (simba__sql_step){.action = SIMBA__SQL_PAUSE}; /* which has been carried out */
-    batch->phase = batch->pass = 0;
+    batch->step = (simba__sql_step){.action = SIMBA__SQL_NOTHING};
     batch->from = batch->at = 0;
     batch->to = batch->row_count;
 }

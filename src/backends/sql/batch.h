@@ -60,6 +60,7 @@ int simba__sql_item_find(void *item, const simba_finding *finding);
 /* --- steps ---------------------------------------------------------------------------------------------- */
 
 typedef enum simba__sql_action {
+    SIMBA__SQL_NOTHING,    /* the batch begins */
     SIMBA__SQL_READY,      /* connect, if there is no connection; look at the table, and see that it can be used */
     SIMBA__SQL_READY_BARE, /* connect; the table may be missing or not be one of ours */
     SIMBA__SQL_CLOSE,      /* end the connection */
@@ -125,7 +126,7 @@ typedef bool (*simba__sql_decider)(simba__sql_batch *batch, const simba__sql_fai
 
 struct simba__sql_batch {
     simba__sql_place place;
-    simba__sql_item *items;
+    simba__sql_item *items; /* the beginning of a block that the other arrays are in, too */
     size_t count, capacity;
     char *texts; /* strings of the items */
     size_t texts_size, texts_capacity;
@@ -146,11 +147,11 @@ struct simba__sql_batch {
     simba__sql_row *chunk[SIMBA__SQL_ROWS_MAX]; /* the rows of the step */
 
     /* The decider's. */
-    int phase, pass;
+    int pass;
     size_t from, to; /* the rows that it is about */
     size_t at;       /* the rows before it have been part of a step of this phase; reads.c: the item */
     unsigned tries;
-    bool has_made_rows, may_put_off;
+    bool has_made_rows, is_undoing, may_put_off;
     simba__sql_failure why; /* the latest; code 0: none */
 };
 

@@ -218,19 +218,6 @@ static void add_requests(simba__sql_lane *lane, simba__sql_queue *q, simba_local
     lane->since = now;
 }
 
-static void start_writes(simba__sql_store *self, simba__sql_lane *lane, simba_local now)
-{
-    size_t bytes = 0;
-    const size_t count = measure(&self->writes, &bytes);
-    if (!simba__sql_batch_reserve(&lane->batch, count, bytes)) {
-        fail_all(self, &self->writes, SIMBA_ENOMEM, "out of memory");
-        return;
-    }
-    add_requests(lane, &self->writes, now);
-    if (lane->batch.count > 0)
-        post(lane, false);
-}
-
 static void add_poll(void *user, simba__sql_polled *polled)
 {
     simba__sql_lane *lane = user;
@@ -242,7 +229,6 @@ static void add_poll(void *user, simba__sql_polled *polled)
     simba__sql_item *item = simba__sql_batch_add(&lane->batch, &read);
     item->polled = polled;
     polled->poll = item;
-    lane->polls = true;
 }
 
 static bool poll_is_due(const simba__sql_store *self, simba_local now)
@@ -250,25 +236,30 @@ static bool poll_is_due(const simba__sql_store *self, simba_local now)
     return !self->polls && simba__sql_polling_due(&self->polling).ns <= now.ns;
 }
 
-static void start_reads(simba__sql_store *self, simba__sql_lane *lane, simba_local now)
+/* Begin a batch of what waits, if there is a lane for it. */
+static bool start_batch(simba__sql_store *self, bool reads, simba_local now)
 {
-    const size_t polls = poll_is_due(self, now) ? simba__sql_polling_count(&self->polling, now) : 0;
+    simba__sql_queue *q = reads ? &self->reads : &self->writes;
+    const size_t polls = reads && poll_is_due(self, now) ? simba__sql_polling_count(&self->polling, now) : 0;
+    simba__sql_lane *lane = q->first || polls > 0 ? idle_lane(self, reads) : NULL;
+    if (!lane)
+        return false;
     size_t bytes = polls * (SIMBA_MUTEX_BYTES + 1);
-    const size_t count = measure(&self->reads, &bytes) + polls;
+    const size_t count = measure(q, &bytes) + polls;
     if (!simba__sql_batch_reserve(&lane->batch, count, bytes)) {
-        fail_all(self, &self->reads, SIMBA_ENOMEM, "out of memory");
-        return;
+        fail_all(self, q, SIMBA_ENOMEM, "out of memory");
+        return false;
     }
-    add_requests(lane, &self->reads, now);
-    lane->polls = false;
-    if (polls > 0) {
+    add_requests(lane, q, now);
+    lane->polls = polls > 0;
+    if (lane->polls) {
         simba__sql_polling_take(&self->polling, now, add_poll, lane);
-        self->polls = lane->polls;
-        if (lane->polls)
-            guard(self, (simba_local){now.ns + POLL_PATIENCE_NS});
+        self->polls = true;
+        guard(self, (simba_local){now.ns + POLL_PATIENCE_NS});
     }
     if (lane->batch.count > 0)
-        post(lane, true);
+        post(lane, reads);
+    return lane->running;
 }
 
 static void arm_poll(simba__sql_store *self, simba_local now)
@@ -281,30 +272,14 @@ static void arm_poll(simba__sql_store *self, simba_local now)
     self->host->timer_set(self->host, &self->poll, (simba_local){due.ns < soonest_ns ? soonest_ns : due.ns});
 }
 
-static bool try_writes(simba__sql_store *self, simba_local now)
-{
-    simba__sql_lane *lane = self->writes.first ? idle_lane(self, false) : NULL;
-    if (lane)
-        start_writes(self, lane, now);
-    return lane && lane->running;
-}
-
-static bool try_reads(simba__sql_store *self, simba_local now)
-{
-    simba__sql_lane *lane = self->reads.first || poll_is_due(self, now) ? idle_lane(self, true) : NULL;
-    if (lane)
-        start_reads(self, lane, now);
-    return lane && lane->running;
-}
-
 /* Begin what waits, as far as there are idle lanes; writing and reading in turns where there is one for both. */
-static void start(simba__sql_store *self)
+void simba__sql_flush(void *instance)
 {
+    simba__sql_store *self = instance;
     if (self->closing)
         return;
     const simba_local now = self->host->now(self->host);
-    while (self->read_last ? try_writes(self, now) || try_reads(self, now)
-                           : try_reads(self, now) || try_writes(self, now))
+    while (start_batch(self, !self->read_last, now) || start_batch(self, self->read_last, now))
         ;
     if (self->polling.mutexes.count > 0)
         arm_poll(self, now);
@@ -459,16 +434,6 @@ static void done(simba_job *job)
 }
 
 /* --- the table ----------------------------------------------------------------------------------------------- */
-
-void simba__sql_flush(void *self)
-{
-    start(self);
-}
-
-void simba__sql_woken(void *self)
-{
-    start(self);
-}
 
 static void on_poll(simba_timer *timer, simba_local now)
 {

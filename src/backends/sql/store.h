@@ -90,8 +90,7 @@ struct simba__sql_store {
 int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_dialect *dialect, simba__sql_place place,
                     void *const *conns, unsigned count, simba_error *err);
 void simba__sql_submit(void *self, simba_request *request);
-void simba__sql_flush(void *self);
-void simba__sql_woken(void *self);
+void simba__sql_flush(void *self); /* and `woken` */
 int simba__sql_watch(void *self, simba_topic *topic);
 void simba__sql_unwatch(void *self, simba_topic *topic);
 void simba__sql_close(void *self);

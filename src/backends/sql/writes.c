@@ -3,31 +3,19 @@
 
 #include <string.h>
 
-#include "util/assert.h"
 #include "util/clock.h"
 #include "util/mem.h"
 #include "util/random.h"
 
 enum { DEADLOCKS_MAX = 5 };
 
-/* Which step is under way. */
-typedef enum phase {
-    STARTING, /* none yet */
-    CONNECTING,
-    DECIDING,   /* none, or a pause: the rows from batch->from to batch->to are to be tried */
-    SETTLED,    /* none: their items have their answers or errors, or are put off */
-    ALONE,      /* one request without a transaction */
-    BEGINNING,  /* the transaction */
-    LOCKING,    /* its rows */
-    UNLOCKING,  /* because some rows are missing: they are made outside of the transaction */
-    MAKING,     /* those */
-    PUTTING,    /* the rows that changed */
-    COMMITTING, /* them */
-    UNDOING,    /* the transaction, after a failure */
-    CLOSING,    /* the connection, after a failure */
-    CHECKING,   /* whether a row that was skipped is locked or missing */
+/* What comes next. */
+typedef enum next {
+    STEP,   /* batch->step is to be carried out */
+    DECIDE, /* how to begin with the rows from batch->from to batch->to */
+    GO_ON,  /* with other rows: the items of these have answers or errors, or are put off */
     DONE,
-} phase;
+} next;
 
 /* Which rows are under work. */
 typedef enum pass {
@@ -127,7 +115,6 @@ static bool try_alone(simba__sql_batch *batch)
                                                                 : SIMBA__SQL_RELEASE,
                                simba__sql_batch_any_row);
     batch->step.item = item;
-    batch->phase = ALONE;
     return true;
 }
 
@@ -228,111 +215,85 @@ static void apply_all(simba__sql_batch *batch)
     }
 }
 
-/* Steps that are about one statement, or as many as it takes for all rows. */
-static bool enter(simba__sql_batch *batch, phase next, simba__sql_action action)
+static next step(simba__sql_batch *batch, simba__sql_action action)
 {
-    batch->phase = next;
-    return simba__sql_batch_step(batch, action, NULL);
-}
-
-static bool transact(simba__sql_batch *batch)
-{
-    return enter(batch, BEGINNING, SIMBA__SQL_BEGIN);
+    simba__sql_batch_step(batch, action, NULL);
+    return STEP;
 }
 
 static bool lock_more(simba__sql_batch *batch)
 {
-    batch->phase = LOCKING;
     return simba__sql_batch_step_rows(batch, batch->pass == FREE ? SIMBA__SQL_LOCK_FREE : SIMBA__SQL_LOCK,
                                       simba__sql_batch_any_row);
 }
 
-/* Outside of the transaction: a lock on a row that is not there is a lock on the gap, and two who have that and insert are
- * a deadlock. */
-static bool make_more(simba__sql_batch *batch)
+static next put_more(simba__sql_batch *batch)
 {
-    batch->phase = MAKING;
-    return simba__sql_batch_step_rows(batch, SIMBA__SQL_MAKE, is_lacking);
+    return simba__sql_batch_step_rows(batch, SIMBA__SQL_PUT, has_changed) ? STEP : step(batch, SIMBA__SQL_COMMIT);
 }
 
-static bool put_more(simba__sql_batch *batch)
+/* All rows are locked. By LOCK_FREE those that are missing are skipped, since they might be locked. By LOCK they are made,
+ * outside of the transaction: a lock on a row that is not there is a lock on the gap, and two who have that and insert are a
+ * deadlock. */
+static next use_locks(simba__sql_batch *batch)
 {
-    batch->phase = PUTTING;
-    return simba__sql_batch_step_rows(batch, SIMBA__SQL_PUT, has_changed) ||
-           enter(batch, COMMITTING, SIMBA__SQL_COMMIT);
-}
-
-/* All rows are locked. By LOCK_FREE those that are missing are skipped, since they might be locked. */
-static bool use_locks(simba__sql_batch *batch)
-{
-    if (batch->pass != FREE && !batch->has_made_rows && lacks_rows(batch))
-        return enter(batch, UNLOCKING, SIMBA__SQL_ROLLBACK);
-    apply_all(batch);
     batch->at = batch->from;
+    if (batch->pass != FREE && !batch->has_made_rows && lacks_rows(batch))
+        return step(batch, SIMBA__SQL_ROLLBACK);
+    apply_all(batch);
     return put_more(batch);
+}
+
+static next make_more(simba__sql_batch *batch)
+{
+    batch->has_made_rows = true;
+    return simba__sql_batch_step_rows(batch, SIMBA__SQL_MAKE, is_lacking) ? STEP : step(batch, SIMBA__SQL_BEGIN);
 }
 
 /* --- after a failure ---------------------------------------------------------------------------------------- */
 
-/* The items have what they get. */
-static bool settle(simba__sql_batch *batch)
-{
-    batch->phase = SETTLED;
-    return false;
-}
-
-static bool settle_later(simba__sql_batch *batch)
+static next settle_later(simba__sql_batch *batch)
 {
     put_off(batch);
-    return settle(batch);
+    return GO_ON;
 }
 
-static bool settle_failed(simba__sql_batch *batch)
+static next settle_failed(simba__sql_batch *batch)
 {
     fail_items(batch, &batch->why.error);
-    return settle(batch);
+    return GO_ON;
 }
 
-/* First of all: leave the connection as it should be found, or not at all. */
-static bool undo(simba__sql_batch *batch, const simba__sql_failure *why)
-{
-    batch->why = *why;
-    batch->may_put_off = simba__sql_batch_may_put_off(batch, why);
-    if (simba__sql_batch_is_cut(why))
-        return enter(batch, CLOSING, SIMBA__SQL_CLOSE);
-    return enter(batch, UNDOING, SIMBA__SQL_ROLLBACK) && batch->in_transaction;
-}
-
-static bool try_again(simba__sql_batch *batch)
+static next try_again(simba__sql_batch *batch)
 {
     const int64_t most_ns = (int64_t)(batch->tries + 1) * 4 * SIMBA__NS_PER_MS;
     batch->tries++;
-    enter(batch, DECIDING, SIMBA__SQL_PAUSE);
+    simba__sql_batch_step(batch, SIMBA__SQL_PAUSE, NULL);
     batch->step.pause_ns = simba__random_range(&batch->seed, SIMBA__NS_PER_MS / 2, most_ns);
-    return true;
+    return STEP;
 }
 
-/* This row by itself; after the last one: none. */
-static bool start_single(simba__sql_batch *batch, size_t row)
+/* This row by itself, if there is such a row. */
+static next start_single(simba__sql_batch *batch, size_t row)
 {
-    batch->phase = row < batch->row_count ? DECIDING : DONE;
     batch->from = batch->at = row;
     batch->to = row + 1;
     batch->tries = 0;
     batch->why.error.code = 0;
-    return false;
+    return row < batch->row_count ? DECIDE : DONE;
 }
 
-static bool split(simba__sql_batch *batch)
+static next split(simba__sql_batch *batch)
 {
     batch->pass = SINGLES;
     return start_single(batch, 0);
 }
 
-/* Then go on, by the table in writes.h. */
-static bool recover(simba__sql_batch *batch)
+/* By the table in writes.h, after the connection was left as it should be found, or closed. */
+static next recover(simba__sql_batch *batch)
 {
     const bool one = is_one_row(batch);
+    batch->is_undoing = false;
     if (batch->pass == FREE)
         return split(batch); /* an old server does not know LOCK_FREE, or it is about something else */
     if (batch->link == SIMBA__SQL_DOWN) {
@@ -346,7 +307,7 @@ static bool recover(simba__sql_batch *batch)
         if (one)
             return settle_later(batch);
         batch->pass = FREE;
-        return transact(batch);
+        return step(batch, SIMBA__SQL_BEGIN);
     case SIMBA__SQL_SPLIT:
         return one ? settle_failed(batch) : split(batch);
     default:
@@ -354,10 +315,19 @@ static bool recover(simba__sql_batch *batch)
     }
 }
 
+static next undo(simba__sql_batch *batch, const simba__sql_failure *why)
+{
+    batch->is_undoing = true;
+    batch->why = *why;
+    batch->may_put_off = simba__sql_batch_may_put_off(batch, why);
+    if (simba__sql_batch_is_cut(why))
+        return step(batch, SIMBA__SQL_CLOSE);
+    return batch->in_transaction ? step(batch, SIMBA__SQL_ROLLBACK) : recover(batch);
+}
+
 /* --- one stretch of rows after another ---------------------------------------------------------------------- */
 
-/* The first step for these rows, if they need one. */
-static bool decide(simba__sql_batch *batch, simba_local now, bool is_over)
+static next decide(simba__sql_batch *batch, simba_local now, bool is_over)
 {
     if (!is_wanted(batch, now, is_over)) {
         if (batch->why.error.code == 0)
@@ -368,26 +338,25 @@ static bool decide(simba__sql_batch *batch, simba_local now, bool is_over)
     if (batch->link == SIMBA__SQL_DOWN)
         return settle_later(batch); /* other rows have lost it */
     if (is_one_item(batch) && (*items_begin(batch))->is_refused)
-        return settle(batch);
+        return GO_ON;
     batch->has_made_rows = false;
-    return try_alone(batch) || transact(batch);
+    return try_alone(batch) ? STEP : step(batch, SIMBA__SQL_BEGIN);
 }
 
 /* What is locked is for another job: those who have their answers by now are told when this one ends, and must not wait for
  * the lock meanwhile. What is only missing is made. */
-static bool check_skipped(simba__sql_batch *batch, size_t row)
+static next check_skipped(simba__sql_batch *batch, size_t row)
 {
     while (row < batch->row_count && !batch->rows[row].skipped)
         row++;
-    start_single(batch, row);
-    if (batch->phase == DONE || batch->link == SIMBA__SQL_DOWN)
-        return false;
-    batch->phase = CHECKING;
-    return simba__sql_batch_step_rows(batch, SIMBA__SQL_GET, simba__sql_batch_any_row);
+    const next first = start_single(batch, row);
+    if (first == DONE || batch->link == SIMBA__SQL_DOWN)
+        return first;
+    simba__sql_batch_step_rows(batch, SIMBA__SQL_GET, simba__sql_batch_any_row);
+    return STEP;
 }
 
-/* The next rows. */
-static bool go_on(simba__sql_batch *batch)
+static next go_on(simba__sql_batch *batch)
 {
     switch ((pass)batch->pass) {
     case FREE:
@@ -397,94 +366,68 @@ static bool go_on(simba__sql_batch *batch)
         return check_skipped(batch, batch->to);
     case SINGLES:
         return start_single(batch, batch->to);
-    case ALL:
-        break;
+    default:
+        return DONE;
     }
-    batch->phase = DONE;
-    return false;
 }
 
-/* --- the step that was carried out --------------------------------------------------------------------------- */
-
-static bool take_connected(simba__sql_batch *batch, const simba__sql_failure *why)
+static next connected(simba__sql_batch *batch, const simba__sql_failure *why)
 {
+    batch->pass = ALL;
     batch->tries = 0;
+    batch->is_undoing = false;
     batch->why = why ? *why : (simba__sql_failure){0};
     if (why)
         return settle_failed(batch);
     refuse_oversized(batch);
-    batch->phase = DECIDING;
-    return false;
-}
-
-static bool take_checked(simba__sql_batch *batch, const simba__sql_failure *why)
-{
-    if (!why && batch->rows[batch->from].found)
-        return settle_later(batch);
-    batch->phase = DECIDING;
-    return false;
+    return DECIDE;
 }
 
 /* A step of the transaction, or of one request without it, worked. */
-static bool take_worked(simba__sql_batch *batch)
+static next worked(simba__sql_batch *batch)
 {
-    switch ((phase)batch->phase) {
-    case ALONE:
-        return answer_alone(batch) ? settle(batch) : transact(batch);
-    case BEGINNING:
+    switch (batch->step.action) {
+    case SIMBA__SQL_BEGIN:
         batch->at = batch->from;
-        return lock_more(batch);
-    case LOCKING:
-        return lock_more(batch) || use_locks(batch);
-    case UNLOCKING:
-        batch->at = batch->from;
+        return lock_more(batch) ? STEP : DONE;
+    case SIMBA__SQL_LOCK:
+    case SIMBA__SQL_LOCK_FREE:
+        return lock_more(batch) ? STEP : use_locks(batch);
+    case SIMBA__SQL_ROLLBACK:
+    case SIMBA__SQL_MAKE:
         return make_more(batch);
-    case MAKING:
-        batch->has_made_rows = true;
-        return make_more(batch) || transact(batch);
-    case PUTTING:
+    case SIMBA__SQL_PUT:
         return put_more(batch);
+    case SIMBA__SQL_COMMIT:
+        return GO_ON;
     default:
-        SIMBA__ASSERT(batch->phase == COMMITTING);
-        return settle(batch);
+        return answer_alone(batch) ? GO_ON : step(batch, SIMBA__SQL_BEGIN);
     }
 }
 
-/* True: there is a step to be carried out. */
-static bool take_outcome(simba__sql_batch *batch, const simba__sql_failure *why)
+/* After the step that was carried out. */
+static next take_outcome(simba__sql_batch *batch, const simba__sql_failure *why)
 {
-    switch ((phase)batch->phase) {
-    case STARTING:
-        return enter(batch, CONNECTING, SIMBA__SQL_READY);
-    case CONNECTING:
-        return take_connected(batch, why);
-    case DECIDING:
-        return false;
-    case UNDOING:
-        return why ? enter(batch, CLOSING, SIMBA__SQL_CLOSE) : recover(batch);
-    case CLOSING:
-        return recover(batch);
-    case CHECKING:
-        return take_checked(batch, why);
+    switch (batch->step.action) {
+    case SIMBA__SQL_NOTHING:
+        return step(batch, SIMBA__SQL_READY);
+    case SIMBA__SQL_READY:
+        return connected(batch, why);
+    case SIMBA__SQL_PAUSE:
+        return DECIDE;
+    case SIMBA__SQL_GET:
+        return !why && batch->rows[batch->from].found ? settle_later(batch) : DECIDE;
     default:
-        return why ? undo(batch, why) : take_worked(batch);
+        if (!batch->is_undoing)
+            return why ? undo(batch, why) : worked(batch);
+        return why ? step(batch, SIMBA__SQL_CLOSE) : recover(batch);
     }
 }
 
 bool simba__sql_writes_next(simba__sql_batch *batch, const simba__sql_failure *why, simba_local now, bool is_over)
 {
-    bool has_step = take_outcome(batch, why);
-    while (!has_step && batch->phase != DONE)
-        switch ((phase)batch->phase) {
-        case DECIDING:
-            has_step = decide(batch, now, is_over);
-            break;
-        case UNDOING: /* there was nothing to undo */
-            has_step = recover(batch);
-            break;
-        default:
-            SIMBA__ASSERT(batch->phase == SETTLED);
-            has_step = go_on(batch);
-        }
-    return has_step;
+    next then = take_outcome(batch, why);
+    while (then == DECIDE || then == GO_ON)
+        then = then == DECIDE ? decide(batch, now, is_over) : go_on(batch);
+    return then == STEP;
 }
