@@ -46,6 +46,6 @@ void model_sql_init(model_sql *server);
 /* The row of a mutex, which is made if need be. */
 model_sql_row *model_sql_row_of(model_sql *server, const char *mutex);
 /* As that of a simba__sql_dialect. */
-int model_sql_carry_out(void *conn, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why);
+int model_sql_carry_out(void *instance, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why);
 
 #endif

@@ -89,11 +89,11 @@ struct simba__sql_store {
 /* `conns`: as many as there are to be lanes, which stay the caller's. SIMBA_ENOMEM; then, too, `fini` is called. */
 int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_dialect *dialect, simba__sql_place place,
                     void *const *conns, unsigned count, simba_error *err);
-void simba__sql_submit(void *self, simba_request *request);
-void simba__sql_flush(void *self); /* and `woken` */
-int simba__sql_watch(void *self, simba_topic *topic);
-void simba__sql_unwatch(void *self, simba_topic *topic);
-void simba__sql_close(void *self);
+void simba__sql_submit(void *instance, simba_request *request);
+void simba__sql_flush(void *instance); /* and `woken` */
+int simba__sql_watch(void *instance, simba_topic *topic);
+void simba__sql_unwatch(void *instance, simba_topic *topic);
+void simba__sql_close(void *instance);
 /* The connections are not touched. */
 void simba__sql_fini(simba__sql_store *self);
 
