@@ -416,12 +416,12 @@ static void test_token_above_the_floor(void **state)
 }
 
 /* The row is free, and one of ours still holds the mutex by our own clock: nobody else of this client gets it. */
-static void test_guarded_is_kept_back(void **state)
+static void test_held_here_is_kept_back(void **state)
 {
     (void)state;
     have_rows(1);
     simba__sql_item *a = acquire("a");
-    a->guarded = true;
+    a->held_here = true;
     write_all();
     assert_string_equal(conn.log, " ready begin lock:1 commit");
     assert_true(a->kept_back);
@@ -504,7 +504,7 @@ int main(void)
         TEST(test_dropped_between_singles),
         TEST(test_too_large),
         TEST(test_token_above_the_floor),
-        TEST(test_guarded_is_kept_back),
+        TEST(test_held_here_is_kept_back),
         TEST(test_reads),
         TEST(test_reads_without_a_table),
         TEST(test_read_on_a_lost_connection),

@@ -38,7 +38,7 @@ typedef struct simba__sql_item {
     simba_request *request;           /* whom to answer; NULL: nobody, or nobody any more. In turns only */
     struct simba__sql_polled *polled; /* a poll of this mutex. In turns only */
     uint64_t floor;                   /* a new token is greater */
-    bool guarded;       /* ACQUIRE: as far as we remember, another contender of this client holds the mutex */
+    bool held_here;     /* ACQUIRE: as far as we remember, another contender of this client holds the mutex */
     bool kept_back;     /* and yet it was free in the table */
     bool is_refused;    /* it was not even sent */
     bool put_off;       /* to be done by another job */

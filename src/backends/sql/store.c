@@ -147,7 +147,7 @@ static void on_deadline(simba_timer *timer, simba_local now)
 }
 
 /* The timer is never put off, only forward: most deadlines are met, and what is left is found when it fires. */
-static void guard(simba__sql_store *self, simba_local deadline)
+static void arm_deadline(simba__sql_store *self, simba_local deadline)
 {
     if (self->deadline.index == 0 || deadline.ns < self->deadline.at.ns)
         self->host->timer_set(self->host, &self->deadline, deadline);
@@ -161,7 +161,7 @@ void simba__sql_submit(void *instance, simba_request *request)
     append(reads ? &self->reads : &self->writes, request);
     if (request->op == SIMBA_OP_RELEASE)
         simba__sql_memory_releasing(&self->memory, request->mutex, request->nonce);
-    guard(self, request->deadline);
+    arm_deadline(self, request->deadline);
 }
 
 /* --- jobs ------------------------------------------------------------------------------------------------ */
@@ -212,7 +212,7 @@ static void add_requests(simba__sql_lane *lane, simba__sql_queue *q, simba_local
         item->request = r;
         if (r->op == SIMBA_OP_ACQUIRE) {
             item->floor = simba__sql_memory_floor(memory, r->mutex);
-            item->guarded = simba__sql_memory_is_held(memory, r->mutex, r->nonce, now);
+            item->held_here = simba__sql_memory_is_held(memory, r->mutex, r->nonce, now);
         }
     }
     lane->since = now;
@@ -255,7 +255,7 @@ static bool start_batch(simba__sql_store *self, bool reads, simba_local now)
     if (lane->polls) {
         simba__sql_polling_take(&self->polling, now, add_poll, lane);
         self->polls = true;
-        guard(self, (simba_local){now.ns + POLL_PATIENCE_NS});
+        arm_deadline(self, (simba_local){now.ns + POLL_PATIENCE_NS});
     }
     if (lane->batch.count > 0)
         post(lane, reads);

@@ -103,7 +103,7 @@ static void refuse_oversized(const simba__sql_batch *batch)
 static bool try_alone(simba__sql_batch *batch)
 {
     simba__sql_item *item = *items_begin(batch);
-    if (!is_one_item(batch) || item->guarded || !batch->table.is_exact)
+    if (!is_one_item(batch) || item->held_here || !batch->table.is_exact)
         return false;
     if (item->ask.op != SIMBA_OP_ACQUIRE && item->ask.op != SIMBA_OP_RENEW &&
         (item->ask.op != SIMBA_OP_RELEASE || item->ask.token == 0))
@@ -192,7 +192,7 @@ static void apply_item(const simba__sql_batch *batch, simba__sql_row *row, simba
                          place->store, place->where, place->table);
     } else if (row->flaw) {
         simba__sql_batch_fail_flawed(batch, row, item);
-    } else if (item->guarded && !row->changed && simba__row_is_free(&row->row, now)) {
+    } else if (item->held_here && !row->changed && simba__row_is_free(&row->row, now)) {
         item->ask.reply = simba__sql_row_read(row);
         item->kept_back = true;
     } else if (!simba__sql_row_apply(row, &item->ask, item->floor)) {
