@@ -135,10 +135,10 @@ static double server_seconds(void)
 typedef struct raw_locker {
     MYSQL *mysql;
     MYSQL_STMT *acquire, *get, *release;
-    simba__my_columns columns;
+    simba__sql_columns columns;
 } raw_locker;
 
-static MYSQL_STMT *prepare(MYSQL *mysql, simba__my_statement which)
+static MYSQL_STMT *prepare(MYSQL *mysql, simba__sql_action which)
 {
     char *text = simba__my_statement_text(which, 0, "simba_mutex", true);
     MYSQL_STMT *statement = mysql_stmt_init(mysql);
@@ -152,10 +152,10 @@ static raw_locker *open_raw(void)
 {
     static raw_locker r;
     r.mysql = connect_raw();
-    r.acquire = prepare(r.mysql, SIMBA__MY_ACQUIRE);
-    r.get = prepare(r.mysql, SIMBA__MY_GET);
-    r.release = prepare(r.mysql, SIMBA__MY_RELEASE);
-    MYSQL_BIND binds[SIMBA__MY_COLUMNS];
+    r.acquire = prepare(r.mysql, SIMBA__SQL_ACQUIRE);
+    r.get = prepare(r.mysql, SIMBA__SQL_GET);
+    r.release = prepare(r.mysql, SIMBA__SQL_RELEASE);
+    MYSQL_BIND binds[SIMBA__SQL_COLUMNS];
     simba__my_columns_bind(&r.columns, binds);
     mysql_stmt_bind_result(r.get, binds);
     if (mysql_query(r.mysql, "insert ignore into simba_mutex values ('plain', 0, 0, 0, '', 0, null, null, null)") != 0)

@@ -2,7 +2,7 @@
  * is told what. */
 #include "backends/test_mysql.h"
 
-#include "backends/mysql/rows.h"
+#include "backends/sql/row.h"
 #include "util/random.h"
 
 /* --- operations ------------------------------------------------------------------------------------------------ */
@@ -528,7 +528,7 @@ static void test_agrees_with_the_model(void **state)
     static const char *const ids[] = {"me", "you"};
     uint64_t seed = 4711;
     open_store(&a);
-    simba__my_row model = {.mutex = "m", .found = true, .version_max = UINT32_MAX, .row = {.counts_tokens = true}};
+    simba__sql_row model = {.mutex = "m", .found = true, .version_max = UINT32_MAX, .row = {.counts_tokens = true}};
     for (int i = 0; i < 400; i++) {
         if (simba__random_range(&seed, 0, 8) == 0 && model.row.owner.id[0]) {
             expire("m");
@@ -552,7 +552,7 @@ static void test_agrees_with_the_model(void **state)
             assert_int_equal(expected.reply.status, 0);
             const simba_reply got = expected.reply;
             model.now_ms = got.now_ms;
-            assert_true(simba__my_apply(&model, &expected, 0));
+            assert_true(simba__sql_row_apply(&model, &expected, 0));
             if (got.outcome != expected.reply.outcome || strcmp(got.owner.id, expected.reply.owner.id) != 0 ||
                 got.owner.token != expected.reply.owner.token)
                 fail_msg("step %d.%d, op %d: outcome %d, owner %s %llu; expected %d, %s %llu", i, k, (int)expected.op,

@@ -1,13 +1,13 @@
 /* The MySQL store, row by row: the functions of its repository, the last millisecond of a lease, rows and tables that are not
  * as `simba init` makes them. */
-#include "backends/mysql/rows.h"
+#include "backends/mysql/dialect.h"
 #include "backends/test_mysql.h"
 
 #define SERVER_NOW "timestampdiff(microsecond, '1970-01-01', utc_timestamp(3)) div 1000"
 
 static simba__my_options options;
 static simba__sql_failure why;
-static simba__my_session session; /* of the tests of the repository */
+static simba__my_session session; /* of the tests of the dialect */
 
 static void open_conn(void)
 {
@@ -36,18 +36,43 @@ static simba_request request_of(simba_op op, const char *mutex, const char *id, 
     return testhost_request_of(&a, op, mutex, id, nonce, token).request;
 }
 
-/* --- the repository ---------------------------------------------------------------------------------------- */
+/* One step of a batch, by the dialect. */
+static int carry_out(simba__sql_step *step)
+{
+    simba__sql_table table;
+    return simba__my_dialect.carry_out(&session, step, &table, &why);
+}
+
+static void on_rows(simba__sql_action action, simba__sql_row *rows, size_t count)
+{
+    simba__sql_row *pointers[3] = {&rows[0], &rows[1 % count], &rows[2 % count]};
+    simba__sql_step step = {.action = action, .rows = pointers, .count = count};
+    assert_int_equal(carry_out(&step), 0);
+}
+
+static bool matches(simba__sql_action action, const simba_request *request, simba__sql_row *row, uint64_t floor,
+                    uint64_t *ret_token)
+{
+    simba__sql_item item = {.ask = *request, .floor = floor};
+    simba__sql_step step = {.action = action, .rows = &row, .count = 1, .item = &item};
+    assert_int_equal(carry_out(&step), 0);
+    if (ret_token)
+        *ret_token = step.token;
+    return step.matched;
+}
+
+/* --- the steps ---------------------------------------------------------------------------------------- */
 
 /* try-init makes the rows that are missing, and leaves alone those that exist. */
 static void test_init(void **state)
 {
     (void)state;
     open_conn();
-    simba__my_row rows[3] = {{.mutex = "one"}, {.mutex = "three"}, {.mutex = "two"}};
-    assert_int_equal(simba__my_try_init_rows(&session, rows, 1, &why), 0);
+    simba__sql_row rows[3] = {{.mutex = "one"}, {.mutex = "three"}, {.mutex = "two"}};
+    on_rows(SIMBA__SQL_MAKE, rows, 1);
     assert_string_equal(say("select * from simba_mutex"), "one 0 0 0  0 NULL NULL NULL");
     say("update simba_mutex set version = 7");
-    assert_int_equal(simba__my_try_init_rows(&session, rows, 3, &why), 0);
+    on_rows(SIMBA__SQL_MAKE, rows, 3);
     assert_string_equal(say("select count(*), sum(version) from simba_mutex"), "3 7");
     close_conn();
 }
@@ -57,11 +82,11 @@ static void test_get(void **state)
 {
     (void)state;
     open_conn();
-    simba__my_row rows[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
-    assert_int_equal(simba__my_get_rows(&session, rows, 3, SIMBA__MY_GET, &why), 0);
+    simba__sql_row rows[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
+    on_rows(SIMBA__SQL_GET, rows, 3);
     assert_true(!rows[0].found && !rows[1].found && !rows[2].found);
     say("insert into simba_mutex values ('b', 1000, 2000, 3000, 'me', 42, 11, 42, 40)");
-    assert_int_equal(simba__my_get_rows(&session, rows, 3, SIMBA__MY_GET, &why), 0);
+    on_rows(SIMBA__SQL_GET, rows, 3);
     assert_true(!rows[0].found && rows[1].found && !rows[2].found);
     assert_string_equal(rows[1].row.owner.id, "me");
     assert_int_equal(rows[1].row.owner.acquired_at_ms, 1000);
@@ -76,8 +101,9 @@ static void test_get(void **state)
     say("set global time_zone = '+09:00'");
     simba__my_session_end(&session);
     assert_int_equal(simba__my_session_ready(&session, false, &why), 0);
-    assert_int_equal(simba__my_get_rows(&session, rows, 1, SIMBA__MY_GET, &why), 0);
-    assert_in_range(rows[0].now_ms, now_ms - 5000, now_ms + 5000);
+    on_rows(SIMBA__SQL_GET, &rows[1], 1);
+    assert_true(rows[1].found);
+    assert_in_range(rows[1].now_ms, now_ms - 5000, now_ms + 5000);
     say("set global time_zone = 'SYSTEM'");
     close_conn();
 }
@@ -86,51 +112,50 @@ static void test_get(void **state)
 static void test_acquire_statement(void **state)
 {
     (void)state;
-    int64_t now_ms = 0;
-    simba__my_row row = {.mutex = "m"};
+    uint64_t token = 0;
+    simba__sql_row row = {.mutex = "m"};
     open_conn();
     simba_request mine = request_of(SIMBA_OP_ACQUIRE, "m", "me", UINT64_C(0xFEDCBA9876543210), 0);
     simba_request yours = request_of(SIMBA_OP_ACQUIRE, "m", "you", 2, 0);
-    assert_int_equal(simba__my_acquire(&session, &mine, 0, &why), 0); /* there is no row */
-    assert_int_equal(simba__my_try_init_rows(&session, &row, 1, &why), 0);
-    assert_int_equal(simba__my_acquire(&session, &mine, 0, &why), 1);
-    assert_int_equal(simba__my_get_rows(&session, &row, 1, SIMBA__MY_GET, &why), 0);
-    assert_int_equal(row.last_insert_id, 1);
-    assert_int_equal(simba__my_acquire(&session, &yours, 0, &why), 0);
+    assert_false(matches(SIMBA__SQL_ACQUIRE, &mine, &row, 0, NULL)); /* there is no row */
+    on_rows(SIMBA__SQL_MAKE, &row, 1);
+    assert_true(matches(SIMBA__SQL_ACQUIRE, &mine, &row, 0, &token));
+    assert_int_equal(token, 1);
+    assert_string_equal(row.row.owner.id, "me");
+    assert_false(matches(SIMBA__SQL_ACQUIRE, &yours, &row, 0, NULL));
     assert_string_equal(say("select owner_id, version, nonce, nonce_version, ttl_at - acquired_at, "
                             "transition_at - acquired_at from simba_mutex"),
                         "me 1 18364758544493064720 1 10000 16000");
     mine.token = yours.token = 1;
     say("update simba_mutex set transition_at = transition_at - 5000");
-    assert_int_equal(simba__my_renew(&session, &yours, &why), 0);
-    assert_int_equal(simba__my_renew(&session, &mine, &why), 1);
+    assert_false(matches(SIMBA__SQL_RENEW, &yours, &row, 0, NULL));
+    assert_true(matches(SIMBA__SQL_RENEW, &mine, &row, 0, NULL));
     assert_string_equal(say("select version, transition_at - acquired_at >= 16000 from simba_mutex"), "1 1");
-    assert_int_equal(simba__my_release(&session, &yours, &now_ms, &why), 0);
-    assert_int_equal(simba__my_release(&session, &mine, &now_ms, &why), 1);
-    assert_in_range(now_ms, a.host.epoch_us(&a.host) / 1000 - 5000, a.host.epoch_us(&a.host) / 1000 + 5000);
-    assert_int_equal(simba__my_release(&session, &mine, &now_ms, &why), 0);
+    assert_false(matches(SIMBA__SQL_RELEASE, &yours, &row, 0, NULL));
+    assert_true(matches(SIMBA__SQL_RELEASE, &mine, &row, 0, NULL));
+    assert_in_range(row.now_ms, a.host.epoch_us(&a.host) / 1000 - 5000, a.host.epoch_us(&a.host) / 1000 + 5000);
+    assert_false(matches(SIMBA__SQL_RELEASE, &mine, &row, 0, NULL));
     assert_string_equal(say("select acquired_at, ttl_at, transition_at, owner_id, version from simba_mutex"),
                         "0 0 0  2");
-    assert_int_equal(simba__my_acquire(&session, &yours, 40, &why), 1); /* above what was seen */
-    assert_int_equal(simba__my_get_rows(&session, &row, 1, SIMBA__MY_GET, &why), 0);
-    assert_int_equal(row.last_insert_id, 41);
+    assert_true(matches(SIMBA__SQL_ACQUIRE, &yours, &row, 40, &token)); /* above what was seen */
+    assert_int_equal(token, 41);
     close_conn();
 }
 
-/* Rows that are locked and have changed are written, all by one statement, and the others are not. */
+/* Rows that have changed are written, all by one statement. */
 static void test_put(void **state)
 {
     (void)state;
     open_conn();
-    simba__my_row rows[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
-    assert_int_equal(simba__my_try_init_rows(&session, rows, 3, &why), 0);
-    assert_int_equal(simba__my_get_rows(&session, rows, 3, SIMBA__MY_GET, &why), 0);
-    for (int i = 0; i < 3; i++) {
-        simba_request r = request_of(i == 1 ? SIMBA_OP_RENEW : SIMBA_OP_ACQUIRE, rows[i].mutex, "me", 5, 0);
-        assert_true(simba__my_apply(&rows[i], &r, 0));
+    simba__sql_row rows[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
+    on_rows(SIMBA__SQL_MAKE, rows, 3);
+    on_rows(SIMBA__SQL_GET, rows, 3);
+    for (int i = 0; i < 3; i += 2) {
+        simba_request r = request_of(SIMBA_OP_ACQUIRE, rows[i].mutex, "me", 5, 0);
+        assert_true(simba__sql_row_apply(&rows[i], &r, 0));
     }
     const long long before = counter("Com_stmt_execute");
-    assert_int_equal(simba__my_put_rows(&session, rows, 3, &why), 0);
+    on_rows(SIMBA__SQL_PUT, (simba__sql_row[]){rows[0], rows[2]}, 2);
     assert_int_equal(counter("Com_stmt_execute") - before, 1);
     assert_string_equal(say("select group_concat(owner_id order by mutex), sum(version), sum(nonce) from simba_mutex"),
                         "me,,me 2 10");
@@ -148,10 +173,10 @@ static void stop_clock_at(int64_t ms)
 /* What core/row.c makes of the row at this moment, as in a batch. */
 static simba_outcome judge(simba_op op, const char *id, uint64_t nonce, uint64_t token)
 {
-    simba__my_row row = {.mutex = "m"};
+    simba__sql_row row = {.mutex = "m"};
     simba_request r = request_of(op, "m", id, nonce, token);
-    assert_int_equal(simba__my_get_rows(&session, &row, 1, SIMBA__MY_GET, &why), 0);
-    assert_true(simba__my_apply(&row, &r, 0));
+    on_rows(SIMBA__SQL_GET, &row, 1);
+    assert_true(simba__sql_row_apply(&row, &r, 0));
     return r.reply.outcome;
 }
 
@@ -162,6 +187,7 @@ static void test_lease_end(void **state)
     (void)state;
     const int64_t end_ms = INT64_C(1700000000500);
     open_conn();
+    simba__sql_row row = {.mutex = "m"};
     const simba_request mine = request_of(SIMBA_OP_RENEW, "m", "me", 1, 7);
     const simba_request yours = request_of(SIMBA_OP_ACQUIRE, "m", "you", 2, 0);
     for (int late = 0; late < 2; late++) {
@@ -170,16 +196,16 @@ static void test_lease_end(void **state)
         assert_int_equal(judge(SIMBA_OP_ACQUIRE, "you", 2, 0), late ? SIMBA_MINE : SIMBA_NOT_MINE);
         assert_int_equal(judge(SIMBA_OP_RENEW, "me", 1, 7), late ? SIMBA_NOT_MINE : SIMBA_MINE);
         assert_int_equal(judge(SIMBA_OP_RELEASE, "me", 1, 7), late ? SIMBA_NOT_MINE : SIMBA_MINE);
-        assert_int_equal(simba__my_acquire(&session, &yours, 0, &why), late);
+        assert_int_equal(matches(SIMBA__SQL_ACQUIRE, &yours, &row, 0, NULL), late);
     }
     for (int late = 0; late < 2; late++) {
-        int64_t now_ms = 0;
         say("replace into simba_mutex values ('m', 1, 2, %lld, 'me', 7, 1, 7, null)", (long long)end_ms);
         stop_clock_at(end_ms + late);
-        assert_int_equal(simba__my_renew(&session, &mine, &why), !late);
+        assert_int_equal(matches(SIMBA__SQL_RENEW, &mine, &row, 0, NULL), !late);
         say("replace into simba_mutex values ('m', 1, 2, %lld, 'me', 7, 1, 7, null)", (long long)end_ms);
-        assert_int_equal(simba__my_release(&session, &mine, &now_ms, &why), !late);
-        assert_int_equal(now_ms, late ? 0 : end_ms);
+        row.now_ms = 0;
+        assert_int_equal(matches(SIMBA__SQL_RELEASE, &mine, &row, 0, NULL), !late);
+        assert_int_equal(row.now_ms, late ? 0 : end_ms);
     }
     close_conn();
 }

@@ -1,12 +1,10 @@
 /* The MySQL and MariaDB store: mutexes in a table that Simba on the JVM may share.
  *
- *   options.c      what the URL says                    error.c     what errors mean: the table of outcomes
+ *   options.c      what the URL says                    error.c       what errors mean: the table of outcomes
  *   schema.c       the table itself                     statements.c  the text of every statement
- *   conn.c, connect.c  one connection, and how it is made  session.c   a connection that is ready
- *   rows.c         rows in and out: the repository
- *   batch.c, writes.c, reads.c   what a worker does with requests
- *   ../sql         what the SQL stores share: what this client remembers of rows, and when it polls them
- *   backend.c      requests in, answers out
+ *   connect.c      how a connection is made             conn.c        one connection
+ *   session.c      a connection that is ready           dialect.c     the steps of a batch as statements
+ *   library.c      the client library                   backend.c     the store, which is that of backends/sql
  */
 #ifndef SIMBA_BACKENDS_MYSQL_MYSQL_H
 #define SIMBA_BACKENDS_MYSQL_MYSQL_H

@@ -209,75 +209,54 @@ int simba__my_schema_prepare(simba__my_conn *conn, simba__my_schema *ret_schema,
 
 /* --- what to say about it ----------------------------------------------------------------------------- */
 
-static simba_finding about_columns(const simba__my_schema *schema, const char *table, char *text, size_t size)
+static simba_finding judge(bool fine, const char *what, const char *text, const char *remedy)
 {
-    const bool fine = schema->has_nonce;
-    snprintf(text, size, fine ? "The table %s is that of this version." : "The table %s lacks the column nonce.",
+    return (simba_finding){fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, what, text, fine ? NULL : remedy};
+}
+
+/* What can be told without asking the server; as many as `texts` has room for. */
+enum { JUDGED = 4 };
+static void judge_all(const simba__my_schema *schema, const char *table, char texts[JUDGED][256],
+                      simba_finding findings[JUDGED])
+{
+    snprintf(texts[0], sizeof texts[0],
+             schema->has_nonce ? "The table %s is that of this version." : "The table %s lacks the column nonce.",
              table);
-    return (simba_finding){
-        fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "schema", text,
-        fine ? NULL : "Run `simba init`. Without it a lost answer to an acquire costs the rest of that lease."};
-}
-
-static simba_finding about_names(const simba__my_schema *schema, char *text, size_t size)
-{
-    snprintf(text, size, schema->is_exact ? "Names are compared exactly (%s)." : "Names are compared by %s.",
+    findings[0] = judge(schema->has_nonce, "schema", texts[0],
+                        "Run `simba init`. Without it a lost answer to an acquire costs the rest of that lease.");
+    snprintf(texts[1], sizeof texts[1],
+             schema->is_exact ? "Names are compared exactly (%s)." : "Names are compared by %s.",
              schema->collation[0] ? schema->collation : "binary");
-    return (simba_finding){
-        schema->is_exact ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "names", text,
-        schema->is_exact ? NULL : "Names that it takes for the same are refused. Make the column mutex utf8mb4_bin."};
-}
-
-static simba_finding about_ids(const simba__my_schema *schema, char *text, size_t size)
-{
-    snprintf(text, size, "Ids may have %u characters.", schema->id_chars);
-    const bool fine = schema->id_chars >= SIMBA_ID_MAX;
-    return (simba_finding){fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "ids", text,
-                           fine ? NULL : "Longer ones are refused. Make the column owner_id varchar(128)."};
-}
-
-static simba_finding about_durability(const simba__my_schema *schema, char *text, size_t size)
-{
-    const bool fine = schema->durability == 1;
-    snprintf(text, size, "innodb_flush_log_at_trx_commit is %d, server version %s.", schema->durability,
+    findings[1] = judge(schema->is_exact, "names", texts[1],
+                        "Names that it takes for the same are refused. Make the column mutex utf8mb4_bin.");
+    snprintf(texts[2], sizeof texts[2], "Ids may have %u characters.", schema->id_chars);
+    findings[2] = judge(schema->id_chars >= SIMBA_ID_MAX, "ids", texts[2],
+                        "Longer ones are refused. Make the column owner_id varchar(128).");
+    snprintf(texts[3], sizeof texts[3], "innodb_flush_log_at_trx_commit is %d, server version %s.", schema->durability,
              schema->server);
-    return (simba_finding){fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "durability", text,
-                           fine ? NULL : "Set it to 1: a crash of the server may undo grants of the last second."};
+    findings[3] = judge(schema->durability == 1, "durability", texts[3],
+                        "Set it to 1: a crash of the server may undo grants of the last second.");
 }
 
 int simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema,
                              int (*found)(void *user, const simba_finding *finding), void *user)
 {
-    char text[256];
+    char texts[JUDGED][256];
+    simba_finding findings[JUDGED];
     simba__sql_failure why;
-    if (simba__my_schema_check(schema, conn->options, &why) < 0) {
-        const simba_finding broken = {SIMBA_VERDICT_BROKEN, "schema", why.error.text,
-                                      schema->exists ? NULL : "Run `simba init`."};
-        return found(user, &broken);
-    }
-    simba_finding finding = about_columns(schema, conn->options->table, text, sizeof text);
-    int rc = found(user, &finding);
-    if (rc == 0) {
-        finding = about_names(schema, text, sizeof text);
-        rc = found(user, &finding);
-    }
-    if (rc == 0) {
-        finding = about_ids(schema, text, sizeof text);
-        rc = found(user, &finding);
-    }
-    if (rc == 0) {
-        finding = about_durability(schema, text, sizeof text);
-        rc = found(user, &finding);
-    }
-    if (rc == 0 && schema->read_only) {
-        const simba_finding refused = {SIMBA_VERDICT_BROKEN, "writing", "The server is read-only, perhaps a replica.",
-                                       "Name the primary in the URL."};
-        return found(user, &refused);
-    }
-    if (rc == 0 && simba__my_schema_check_rights(conn, &why) < 0) {
-        const simba_finding refused = {SIMBA_VERDICT_BROKEN, "rights", why.error.text,
-                                       "Grant this user select, insert and update on the table."};
-        return found(user, &refused);
-    }
+    int rc = 0;
+    if (simba__my_schema_check(schema, conn->options, &why) < 0)
+        return found(user, &(simba_finding){SIMBA_VERDICT_BROKEN, "schema", why.error.text,
+                                            schema->exists ? NULL : "Run `simba init`."});
+    judge_all(schema, conn->options->table, texts, findings);
+    for (size_t i = 0; rc == 0 && i < JUDGED; i++)
+        rc = found(user, &findings[i]);
+    if (rc == 0 && schema->read_only)
+        return found(user,
+                     &(simba_finding){SIMBA_VERDICT_BROKEN, "writing", "The server is read-only, perhaps a replica.",
+                                      "Name the primary in the URL."});
+    if (rc == 0 && simba__my_schema_check_rights(conn, &why) < 0)
+        return found(user, &(simba_finding){SIMBA_VERDICT_BROKEN, "rights", why.error.text,
+                                            "Grant this user select, insert and update on the table."});
     return rc;
 }

@@ -10,7 +10,6 @@
 
 #define FIRST_PAUSE_NS (20 * SIMBA__NS_PER_MS)
 #define LONGEST_PAUSE_NS (500 * SIMBA__NS_PER_MS)
-enum { ROW_BYTES = 512 }; /* the most that a row takes in a packet: name, id, numbers */
 
 static const char settings_sql[] =
     "set sql_mode = 'STRICT_ALL_TABLES', autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, "
@@ -21,7 +20,6 @@ static const char isolation_sql[] = "set session transaction isolation level rep
 void simba__my_session_init(simba__my_session *session, simba_host *host, const simba__my_options *options)
 {
     simba__my_conn_init(&session->conn, host, options);
-    session->most_rows = SIMBA__MY_ROWS_MAX;
 }
 
 void simba__my_session_fini(simba__my_session *session)
@@ -35,13 +33,12 @@ void simba__my_session_end(simba__my_session *session)
 {
     simba__my_conn_end(&session->conn);
     /* After it: a statement without a connection is closed without a word to the server. */
-    for (size_t which = 0; which < SIMBA__MY_STATEMENTS; which++)
+    for (size_t action = 0; action < SIMBA__SQL_ACTIONS; action++)
         for (size_t size = 0; size < SIMBA__MY_SIZES; size++)
-            if (session->statements[which][size]) {
-                mysql_stmt_close(session->statements[which][size]);
-                session->statements[which][size] = NULL;
+            if (session->statements[action][size]) {
+                mysql_stmt_close(session->statements[action][size]);
+                session->statements[action][size] = NULL;
             }
-    session->reused = false;
 }
 
 /* --- getting ready ------------------------------------------------------------------------------------ */
@@ -56,18 +53,6 @@ static int connect_and_set_up(simba__my_conn *conn, simba__sql_failure *why)
     if (rc == 0)
         rc = simba__my_conn_say(conn, settings_sql, why);
     return rc < 0 ? rc : simba__my_conn_say(conn, isolation_sql, why);
-}
-
-static int look_at_table(simba__my_session *session, simba__sql_failure *why)
-{
-    const int rc = session->conn.options->create ? simba__my_schema_prepare(&session->conn, &session->schema, why)
-                                                 : simba__my_schema_look(&session->conn, &session->schema, why);
-    if (rc < 0)
-        return rc;
-    const uint64_t fits = session->schema.max_packet / ROW_BYTES;
-    while (session->most_rows > 1 && session->most_rows > fits)
-        session->most_rows /= 2;
-    return 0;
 }
 
 /* Many requests may come while there is no server: they do not all try. */
@@ -90,7 +75,8 @@ static int open_session(simba__my_session *session, simba__sql_failure *why)
     }
     int rc = connect_and_set_up(&session->conn, why);
     if (rc == 0)
-        rc = look_at_table(session, why);
+        rc = session->conn.options->create ? simba__my_schema_prepare(&session->conn, &session->schema, why)
+                                           : simba__my_schema_look(&session->conn, &session->schema, why);
     if (rc < 0)
         simba__my_session_end(session);
     simba__my_conn_opened(&session->conn, rc == 0);
@@ -135,9 +121,9 @@ MYSQL_BIND *simba__my_session_binds(simba__my_session *session, size_t count)
     return session->binds;
 }
 
-static int prepare(simba__my_session *session, simba__my_statement which, size_t size, simba__sql_failure *why)
+static int prepare(simba__my_session *session, simba__sql_action action, size_t size, simba__sql_failure *why)
 {
-    char *text = simba__my_statement_text(which, size, session->conn.options->table, session->schema.has_nonce);
+    char *text = simba__my_statement_text(action, size, session->conn.options->table, session->schema.has_nonce);
     MYSQL_STMT *statement = text ? mysql_stmt_init(session->conn.mysql) : NULL;
     if (!statement) {
         simba__free(text);
@@ -145,8 +131,8 @@ static int prepare(simba__my_session *session, simba__my_statement which, size_t
     }
     int rc = mysql_stmt_prepare(statement, text, strlen(text)) == 0 ? 0 : fail_statement(session, statement, why);
     simba__free(text);
-    if (rc == 0 && simba__my_statement_has_result(which)) {
-        MYSQL_BIND binds[SIMBA__MY_COLUMNS];
+    if (rc == 0 && simba__my_statement_has_result(action)) {
+        MYSQL_BIND binds[SIMBA__SQL_COLUMNS];
         simba__my_columns_bind(&session->columns, binds);
         if (mysql_stmt_bind_result(statement, binds) != 0)
             rc = fail_statement(session, statement, why);
@@ -154,19 +140,19 @@ static int prepare(simba__my_session *session, simba__my_statement which, size_t
     if (rc < 0)
         mysql_stmt_close(statement);
     else
-        session->statements[which][size] = statement;
+        session->statements[action][size] = statement;
     return rc;
 }
 
-int simba__my_session_execute(simba__my_session *session, simba__my_statement which, size_t size,
+int simba__my_session_execute(simba__my_session *session, simba__sql_action action, size_t size,
                               MYSQL_STMT **ret_statement, simba__sql_failure *why)
 {
-    if (!session->statements[which][size]) {
-        const int rc = prepare(session, which, size, why);
+    if (!session->statements[action][size]) {
+        const int rc = prepare(session, action, size, why);
         if (rc < 0)
             return rc;
     }
-    MYSQL_STMT *statement = session->statements[which][size];
+    MYSQL_STMT *statement = session->statements[action][size];
     if (session->binds && mysql_stmt_param_count(statement) > 0 &&
         mysql_stmt_bind_param(statement, session->binds) != 0)
         return fail_statement(session, statement, why);

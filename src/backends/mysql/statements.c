@@ -8,7 +8,7 @@
 #include "util/mem.h"
 
 /* The server's clock in epoch milliseconds, whatever the time zone of the session, and past 2038 as well. It is taken
- * once per statement, when it begins: before it waits for any lock, which errs to the side of the holder. */
+ * once per statement, when it begins: before it waits for any lock, action errs to the side of the holder. */
 #define NOW "timestampdiff(microsecond, '1970-01-01', utc_timestamp(3)) div 1000"
 
 #define SHARED "mutex, acquired_at, ttl_at, transition_at, owner_id, version"
@@ -56,35 +56,35 @@ typedef struct shape {
     "update `$TABLE` set acquired_at = last_insert_id(" NOW ") * 0, ttl_at = 0, transition_at = 0, owner_id = '', "    \
     "version = version + 1"
 
-static const shape shapes[SIMBA__MY_STATEMENTS][2] = {
-    [SIMBA__MY_GET] = {{SELECT(NOT_OURS) BY_NAME, "?", ")", 1}, {SELECT(OURS) BY_NAME, "?", ")", 1}},
-    [SIMBA__MY_LOCK] = {{SELECT(NOT_OURS) BY_NAME, "?", ") for update", 1},
-                        {SELECT(OURS) BY_NAME, "?", ") for update", 1}},
-    [SIMBA__MY_LOCK_FREE] = {{SELECT(NOT_OURS) BY_NAME, "?", ") for update skip locked", 1},
-                             {SELECT(OURS) BY_NAME, "?", ") for update skip locked", 1}},
-    [SIMBA__MY_LIST] = {{SELECT(NOT_OURS), "", "", 0}, {SELECT(OURS), "", "", 0}},
-    [SIMBA__MY_TRY_INIT] = {{FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1},
-                            {FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1}},
-    [SIMBA__MY_PUT] = {{PUT_HEAD(""), "(?, ?, ?, ?, ?, ?)", PUT_TAIL, 6},
-                       {PUT_HEAD(OURS), "(?, ?, ?, ?, ?, ?, ?, ?, ?)", PUT_TAIL PUT_TAIL_OURS, 9}},
-    [SIMBA__MY_ACQUIRE] = {{ACQUIRE(""), "", "", 7}, {ACQUIRE(", nonce_version = " NEXT ", nonce = ?"), "", "", 9}},
-    [SIMBA__MY_RENEW] = {{RENEW LIVE(""), "", "", 5}, {RENEW LIVE(LIVE_OURS), "", "", 6}},
-    [SIMBA__MY_RELEASE] = {{RELEASE LIVE(""), "", "", 3}, {RELEASE LIVE(LIVE_OURS), "", "", 4}},
+static const shape shapes[SIMBA__SQL_ACTIONS][2] = {
+    [SIMBA__SQL_GET] = {{SELECT(NOT_OURS) BY_NAME, "?", ")", 1}, {SELECT(OURS) BY_NAME, "?", ")", 1}},
+    [SIMBA__SQL_LOCK] = {{SELECT(NOT_OURS) BY_NAME, "?", ") for update", 1},
+                         {SELECT(OURS) BY_NAME, "?", ") for update", 1}},
+    [SIMBA__SQL_LOCK_FREE] = {{SELECT(NOT_OURS) BY_NAME, "?", ") for update skip locked", 1},
+                              {SELECT(OURS) BY_NAME, "?", ") for update skip locked", 1}},
+    [SIMBA__SQL_LIST] = {{SELECT(NOT_OURS), "", "", 0}, {SELECT(OURS), "", "", 0}},
+    [SIMBA__SQL_MAKE] = {{FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1},
+                         {FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1}},
+    [SIMBA__SQL_PUT] = {{PUT_HEAD(""), "(?, ?, ?, ?, ?, ?)", PUT_TAIL, 6},
+                        {PUT_HEAD(OURS), "(?, ?, ?, ?, ?, ?, ?, ?, ?)", PUT_TAIL PUT_TAIL_OURS, 9}},
+    [SIMBA__SQL_ACQUIRE] = {{ACQUIRE(""), "", "", 7}, {ACQUIRE(", nonce_version = " NEXT ", nonce = ?"), "", "", 9}},
+    [SIMBA__SQL_RENEW] = {{RENEW LIVE(""), "", "", 5}, {RENEW LIVE(LIVE_OURS), "", "", 6}},
+    [SIMBA__SQL_RELEASE] = {{RELEASE LIVE(""), "", "", 3}, {RELEASE LIVE(LIVE_OURS), "", "", 4}},
 };
 
-static const shape *shape_of(simba__my_statement which, bool has_nonce)
+static const shape *shape_of(simba__sql_action action, bool has_nonce)
 {
-    return &shapes[which][has_nonce];
+    return &shapes[action][has_nonce];
 }
 
-size_t simba__my_statement_params(simba__my_statement which, bool has_nonce)
+size_t simba__my_statement_params(simba__sql_action action, bool has_nonce)
 {
-    return shape_of(which, has_nonce)->params;
+    return shape_of(action, has_nonce)->params;
 }
 
-char *simba__my_statement_text(simba__my_statement which, size_t size, const char *table, bool has_nonce)
+char *simba__my_statement_text(simba__sql_action action, size_t size, const char *table, bool has_nonce)
 {
-    const shape *parts = shape_of(which, has_nonce);
+    const shape *parts = shape_of(action, has_nonce);
     const size_t rows = (size_t)1 << size;
     const size_t head_room = strlen(parts->head) + strlen(table);
     const size_t row_length = strlen(parts->row);
@@ -106,43 +106,44 @@ char *simba__my_statement_text(simba__my_statement which, size_t size, const cha
     return text;
 }
 
-bool simba__my_statement_has_result(simba__my_statement which)
+bool simba__my_statement_has_result(simba__sql_action action)
 {
-    return which == SIMBA__MY_GET || which == SIMBA__MY_LOCK || which == SIMBA__MY_LOCK_FREE || which == SIMBA__MY_LIST;
+    return action == SIMBA__SQL_GET || action == SIMBA__SQL_LOCK || action == SIMBA__SQL_LOCK_FREE ||
+           action == SIMBA__SQL_LIST;
 }
 
-void simba__my_columns_bind(simba__my_columns *c, MYSQL_BIND binds[SIMBA__MY_COLUMNS])
+void simba__my_columns_bind(simba__sql_columns *c, MYSQL_BIND binds[SIMBA__SQL_COLUMNS])
 {
     const struct {
         void *at;
         bool is_unsigned;
-    } numbers[SIMBA__MY_COLUMNS] = {
-        [SIMBA__MY_ACQUIRED_AT] = {&c->acquired_at, false},
-        [SIMBA__MY_TTL_AT] = {&c->ttl_at, false},
-        [SIMBA__MY_TRANSITION_AT] = {&c->transition_at, false},
-        [SIMBA__MY_VERSION] = {&c->version, true},
-        [SIMBA__MY_NONCE] = {&c->nonce, true},
-        [SIMBA__MY_NONCE_VERSION] = {&c->nonce_version, true},
-        [SIMBA__MY_REVOKED_VERSION] = {&c->revoked_version, true},
-        [SIMBA__MY_NOW] = {&c->now_ms, false},
-        [SIMBA__MY_LAST_INSERT_ID] = {&c->last_insert_id, true},
+    } numbers[SIMBA__SQL_COLUMNS] = {
+        [SIMBA__SQL_ACQUIRED_AT] = {&c->acquired_at, false},
+        [SIMBA__SQL_TTL_AT] = {&c->ttl_at, false},
+        [SIMBA__SQL_TRANSITION_AT] = {&c->transition_at, false},
+        [SIMBA__SQL_VERSION] = {&c->version, true},
+        [SIMBA__SQL_NONCE] = {&c->nonce, true},
+        [SIMBA__SQL_NONCE_VERSION] = {&c->nonce_version, true},
+        [SIMBA__SQL_REVOKED_VERSION] = {&c->revoked_version, true},
+        [SIMBA__SQL_NOW] = {&c->now_ms, false},
+        [SIMBA__SQL_EXTRA] = {&c->extra, true},
     };
-    for (size_t i = 0; i < SIMBA__MY_COLUMNS; i++)
+    for (size_t i = 0; i < SIMBA__SQL_COLUMNS; i++)
         binds[i] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_LONGLONG,
                                 .buffer = numbers[i].at,
                                 .is_unsigned = numbers[i].is_unsigned,
                                 .is_null = &c->is_null[i],
                                 .error = &c->is_cut[i]};
-    binds[SIMBA__MY_MUTEX] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
-                                          .buffer = c->mutex,
-                                          .buffer_length = sizeof c->mutex - 1,
-                                          .length = &c->mutex_length,
-                                          .is_null = &c->is_null[SIMBA__MY_MUTEX],
-                                          .error = &c->is_cut[SIMBA__MY_MUTEX]};
-    binds[SIMBA__MY_OWNER_ID] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
-                                             .buffer = c->owner_id,
-                                             .buffer_length = sizeof c->owner_id,
-                                             .length = &c->owner_length,
-                                             .is_null = &c->is_null[SIMBA__MY_OWNER_ID],
-                                             .error = &c->is_cut[SIMBA__MY_OWNER_ID]};
+    binds[SIMBA__SQL_MUTEX] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
+                                           .buffer = c->mutex,
+                                           .buffer_length = sizeof c->mutex - 1,
+                                           .length = &c->mutex_length,
+                                           .is_null = &c->is_null[SIMBA__SQL_MUTEX],
+                                           .error = &c->is_cut[SIMBA__SQL_MUTEX]};
+    binds[SIMBA__SQL_OWNER_ID] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
+                                              .buffer = c->owner_id,
+                                              .buffer_length = sizeof c->owner_id,
+                                              .length = &c->owner_length,
+                                              .is_null = &c->is_null[SIMBA__SQL_OWNER_ID],
+                                              .error = &c->is_cut[SIMBA__SQL_OWNER_ID]};
 }

@@ -1,0 +1,192 @@
+/* A batch: the requests that one job carries out on one connection, and the steps that this takes.
+ *
+ * Nothing here talks to a server. A decider, writes.c or reads.c, says what the next step is: connect, lock these rows, put
+ * those, commit. Somebody else carries it out, tells how that went, and asks for the next one. So the decisions (which rows
+ * go into which statement, what is done again after which error, what is left to another job) run the same on a worker that
+ * blocks, on connections that do not, and in a test whose server is an array. Pure, except that it allocates memory.
+ *
+ * A job connects at its beginning or not at all. It may be run by a thread of the application, which must not be kept for
+ * longer than it wants to wait, and connecting takes its time. So a request that loses its connection on the way is put off:
+ * it becomes part of another job, which connects, on a thread that has time.
+ *
+ * A request may be answered, because its time is over, while the job still has its item: so an item is a copy. */
+#ifndef SIMBA_BACKENDS_SQL_BATCH_H
+#define SIMBA_BACKENDS_SQL_BATCH_H
+
+#include "backends/sql/failure.h"
+#include "backends/sql/row.h"
+
+enum { SIMBA__SQL_ROWS_MAX = 512 }; /* of one statement */
+
+/* --- items ---------------------------------------------------------------------------------------------- */
+
+/* One thing that a LIST or an EXAMINE found. */
+typedef struct simba__sql_found simba__sql_found;
+struct simba__sql_found {
+    simba__sql_found *next;
+    int64_t now_ms;
+    simba_owner owner;
+    simba_verdict verdict;
+    const char *remedy;
+    const char *what;
+    bool is_flawed; /* LIST: a row that cannot be ours, for the log */
+    char text[];    /* the mutex; what is wrong with the row; or the text of a finding */
+};
+
+typedef struct simba__sql_item {
+    simba_request ask;                /* a copy with strings of its own; the decider fills in the reply */
+    simba_request *request;           /* whom to answer; NULL: nobody, or nobody any more. In turns only */
+    struct simba__sql_polled *polled; /* a poll of this mutex. In turns only */
+    uint64_t floor;                   /* a new token is greater */
+    bool held_here;     /* ACQUIRE: as far as we remember, another contender of this client holds the mutex */
+    bool kept_back;     /* and yet it was free in the table */
+    bool is_refused;    /* it was not even sent */
+    bool put_off;       /* to be done by another job */
+    bool is_given_up;   /* RENEW: nobody waits for it any more; other lanes may work on its mutex. In turns only */
+    uint64_t version;   /* of the row, afterwards */
+    simba_error *error; /* NULL: the reply counts */
+    simba__sql_found *found, **found_end;
+} simba__sql_item;
+
+/* The text is there for this item alone, since others may fail with another one. */
+void simba__sql_item_fail(simba__sql_item *item, const simba_error *why);
+/* True if the item concerns one mutex's row; false for LIST, EXAMINE and PREPARE. */
+bool simba__sql_item_has_row(const simba__sql_item *item);
+/* For who carries out a LIST or an EXAMINE: one row, flawed or not, that the table has; one finding, whose `what` and
+ * `remedy` are constants. SIMBA_ENOMEM: give up. */
+int simba__sql_item_list(simba__sql_item *item, const simba__sql_row *row);
+int simba__sql_item_find(void *item, const simba_finding *finding);
+
+/* --- steps ---------------------------------------------------------------------------------------------- */
+
+typedef enum simba__sql_action {
+    SIMBA__SQL_NOTHING,    /* the batch begins */
+    SIMBA__SQL_READY,      /* connect, if there is no connection; look at the table, and see that it can be used */
+    SIMBA__SQL_READY_BARE, /* connect; the table may be missing or not be one of ours */
+    SIMBA__SQL_CLOSE,      /* end the connection */
+    SIMBA__SQL_BEGIN,      /* a transaction */
+    SIMBA__SQL_COMMIT,
+    SIMBA__SQL_ROLLBACK,
+    SIMBA__SQL_GET,       /* read the rows */
+    SIMBA__SQL_LOCK,      /* read the rows and lock them */
+    SIMBA__SQL_LOCK_FREE, /* the same; those that somebody else has locked are not found */
+    SIMBA__SQL_MAKE,      /* make the rows; another process may have made some of them at the same time */
+    SIMBA__SQL_PUT,       /* write the rows, which are locked */
+    SIMBA__SQL_ACQUIRE,   /* grant the item's mutex if it is free; read its row in any case */
+    SIMBA__SQL_RENEW,     /* extend the item's lease; read its row if that matched */
+    SIMBA__SQL_RELEASE,   /* end the item's grant; fill in now_ms of its row if that matched */
+    SIMBA__SQL_LIST,      /* call simba__sql_item_list for every row */
+    SIMBA__SQL_EXAMINE,   /* call simba__sql_item_find for every finding */
+    SIMBA__SQL_PREPARE,   /* make the table, or the columns that it lacks, and see that this user may use it */
+    SIMBA__SQL_PAUSE,     /* wait, some milliseconds */
+    SIMBA__SQL_ACTIONS,
+} simba__sql_action;
+
+typedef struct simba__sql_step {
+    simba__sql_action action;
+    simba__sql_row **rows; /* sorted by strcmp, and no two are the same */
+    size_t count;
+    simba__sql_item *item;
+    int64_t pause_ns;
+
+    /* Filled in by who carries it out. */
+    bool matched;   /* ACQUIRE, RENEW, RELEASE: it was carried out */
+    uint64_t token; /* ACQUIRE that matched: of the grant */
+} simba__sql_step;
+
+/* What READY found out about the table. */
+typedef struct simba__sql_table {
+    bool has_nonce; /* a grant whose answer was lost is known again */
+    bool is_exact;  /* names differ if any byte does */
+    unsigned mutex_chars, id_chars;
+    uint64_t rows_max; /* of a statement, as far as the server takes them */
+} simba__sql_table;
+
+/* --- the batch ------------------------------------------------------------------------------------------ */
+
+typedef enum simba__sql_link {
+    SIMBA__SQL_DOWN,  /* there is no connection */
+    SIMBA__SQL_FRESH, /* it was made by this batch */
+    SIMBA__SQL_IDLED, /* an earlier batch has used it; it may have ended since */
+} simba__sql_link;
+
+/* For messages. */
+typedef struct simba__sql_place {
+    const char *store; /* "mysql" */
+    const char *where; /* the server */
+    const char *table;
+} simba__sql_place;
+
+typedef struct simba__sql_batch simba__sql_batch;
+
+/* Fill in batch->step with the next step, and return true; false: there is none. `why`: how the step before failed; NULL: it
+ * did not, or there was none. */
+typedef bool (*simba__sql_decider)(simba__sql_batch *batch, const simba__sql_failure *why, simba_local now,
+                                   bool is_over);
+
+struct simba__sql_batch {
+    simba__sql_place place;
+    simba__sql_item *items; /* the beginning of a block that the other arrays are in, too */
+    size_t count, capacity;
+    char *texts; /* strings of the items */
+    size_t texts_size, texts_capacity;
+
+    simba__sql_item **order; /* those that have a row, by name, then as they came */
+    simba__sql_row *rows;    /* one for each name */
+    size_t *firsts;          /* of each row, the first in `order`; and one more for the end */
+    size_t row_count;
+
+    simba__sql_link link;
+    simba__sql_table table;
+    size_t rows_max;     /* of a statement */
+    bool in_transaction; /* BEGIN was answered, and no end of it */
+    uint64_t seed;
+
+    simba__sql_decider decider;
+    simba__sql_step step;
+    simba__sql_row *chunk[SIMBA__SQL_ROWS_MAX]; /* the rows of the step */
+
+    /* The decider's. */
+    int pass;
+    size_t from, to; /* the rows that it is about */
+    size_t at;       /* the rows before it have been part of a step of this phase; reads.c: the item */
+    unsigned tries;
+    bool has_made_rows, is_undoing, may_put_off;
+    simba__sql_failure why; /* the latest; code 0: none */
+};
+
+void simba__sql_batch_init(simba__sql_batch *batch, simba__sql_place place, uint64_t seed);
+void simba__sql_batch_fini(simba__sql_batch *batch);
+
+/* Room for `count` items with `bytes` of text; then the items one by one. */
+bool simba__sql_batch_reserve(simba__sql_batch *batch, size_t count, size_t bytes);
+simba__sql_item *simba__sql_batch_add(simba__sql_batch *batch, const simba_request *request);
+/* After the answers: forget the items. */
+void simba__sql_batch_clear(simba__sql_batch *batch);
+
+/* Begin with what was added: either requests that write, by simba__sql_writes_next, or READ, LIST, EXAMINE and PREPARE, by
+ * simba__sql_reads_next. */
+void simba__sql_batch_begin(simba__sql_batch *batch, simba__sql_decider decider);
+/* The step to be carried out next; NULL: all items have their answers, errors, or are put off. `why`: how the step before
+ * failed, or NULL. `is_over`: nobody waits for the batch any more. */
+simba__sql_step *simba__sql_batch_next(simba__sql_batch *batch, const simba__sql_failure *why, simba_local now,
+                                       bool is_over);
+
+/* --- for the deciders ----------------------------------------------------------------------------------- */
+
+/* A step about the next rows from batch->at to batch->to for which `wanted` holds, as many as a statement takes. False: there
+ * are none left. */
+bool simba__sql_batch_step_rows(simba__sql_batch *batch, simba__sql_action action,
+                                bool (*wanted)(const simba__sql_batch *batch, size_t row));
+bool simba__sql_batch_any_row(const simba__sql_batch *batch, size_t row);
+/* A step about nothing in particular, or about an item. */
+bool simba__sql_batch_step(simba__sql_batch *batch, simba__sql_action action, simba__sql_item *item);
+/* Is a connection of no use any more after this? */
+bool simba__sql_batch_is_cut(const simba__sql_failure *why);
+/* Before the connection is closed: was it only that it had been idle for too long, or that the statement was too large? Then
+ * another job may do it again, in smaller statements. */
+bool simba__sql_batch_may_put_off(simba__sql_batch *batch, const simba__sql_failure *why);
+/* The error of a request about a row with a flaw. */
+void simba__sql_batch_fail_flawed(const simba__sql_batch *batch, const simba__sql_row *row, simba__sql_item *item);
+
+#endif

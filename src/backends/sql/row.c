@@ -1,0 +1,144 @@
+/* See row.h. */
+#include "backends/sql/row.h"
+
+#include <string.h>
+
+#include "util/assert.h"
+#include "util/clock.h"
+
+/* Later times are not believed: in nanoseconds, and with a lease added to them, they have to be numbers still. */
+#define TIME_MAX_MS (INT64_MAX / SIMBA__NS_PER_MS / 2)
+
+/* --- reading -------------------------------------------------------------------------------------------- */
+
+/* What is wrong with a row that was read; NULL: nothing. */
+static const char *flaw_of(const simba__sql_columns *c)
+{
+    static const char *const null[SIMBA__SQL_SHARED_COLUMNS] = {"mutex is null",    "acquired_at is null",
+                                                                "ttl_at is null",   "transition_at is null",
+                                                                "owner_id is null", "version is null"};
+    for (size_t i = 0; i < SIMBA__SQL_SHARED_COLUMNS; i++)
+        if (c->is_null[i])
+            return null[i];
+    if (c->is_cut[SIMBA__SQL_ACQUIRED_AT] || c->acquired_at > TIME_MAX_MS)
+        return "acquired_at is out of range";
+    if (c->is_cut[SIMBA__SQL_TTL_AT] || c->ttl_at > TIME_MAX_MS)
+        return "ttl_at is out of range";
+    if (c->is_cut[SIMBA__SQL_TRANSITION_AT] || c->transition_at > TIME_MAX_MS)
+        return "transition_at is out of range";
+    if (c->is_cut[SIMBA__SQL_VERSION])
+        return "version is out of range";
+    if (c->is_null[SIMBA__SQL_NOW] || c->now_ms < 0 || c->now_ms > TIME_MAX_MS)
+        return "the server's clock is out of range";
+    return NULL;
+}
+
+static int64_t since_epoch(int64_t ms)
+{
+    return ms < 0 ? 0 : ms;
+}
+
+static void decode_owner(const simba__sql_columns *c, simba__row *row)
+{
+    simba_owner *owner = &row->owner;
+    /* An id that a JVM contender was given may be longer than ours can be. */
+    const size_t length = c->owner_length < SIMBA_ID_MAX ? c->owner_length : SIMBA_ID_MAX;
+    memcpy(owner->id, c->owner_id, length);
+    if (length == 0)
+        return;
+    owner->acquired_at_ms = since_epoch(c->acquired_at);
+    owner->ttl_at_ms = since_epoch(c->ttl_at);
+    owner->transition_at_ms = since_epoch(c->transition_at);
+    owner->token = c->version;
+    /* Others may have it when transition_at is past, not when it is reached. */
+    row->until_ns = (owner->transition_at_ms + 1) * SIMBA__NS_PER_MS;
+}
+
+void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms)
+{
+    *row = (simba__sql_row){.mutex = row->mutex, .now_ms = now_ms, .row = {.counts_tokens = true}};
+}
+
+void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *c, uint64_t version_max)
+{
+    simba__sql_row_clear(row, row->now_ms);
+    row->found = true;
+    row->flaw = flaw_of(c);
+    if (row->flaw)
+        return;
+    row->now_ms = c->now_ms;
+    row->version = c->version;
+    row->version_max = version_max;
+    row->nonce_known =
+        !c->is_null[SIMBA__SQL_NONCE] && !c->is_null[SIMBA__SQL_NONCE_VERSION] && c->nonce_version == c->version;
+    row->foreign = !row->nonce_known && c->owner_length > 0;
+    row->row.token = c->version;
+    row->row.nonce = row->nonce_known ? c->nonce : 0;
+    row->row.revoked_token = c->is_null[SIMBA__SQL_REVOKED_VERSION] ? 0 : c->revoked_version;
+    decode_owner(c, &row->row);
+}
+
+const char *simba__sql_columns_mutex(simba__sql_columns *c)
+{
+    const size_t most = sizeof c->mutex - 1;
+    c->mutex[c->is_null[SIMBA__SQL_MUTEX] ? 0 : c->mutex_length < most ? c->mutex_length : most] = '\0';
+    return c->mutex;
+}
+
+/* --- changing --------------------------------------------------------------------------------------------- */
+
+/* A row is somebody else's grant if its nonce is not known, unless the request can show the token: every grant has another
+ * version. */
+static void fill_in_nonce(simba__sql_row *row, const simba_request *request)
+{
+    if (!row->nonce_known)
+        row->row.nonce = request->token != 0 && request->token == row->version ? request->nonce : ~request->nonce;
+}
+
+/* What core/row.c made of the row, as versions: a grant or its end is a new one, a renewal is not. */
+static void number_change(simba__sql_row *row, uint64_t token_before)
+{
+    const bool ended = row->row.owner.id[0] == '\0';
+    if (ended)
+        row->row.token++; /* as the JVM does: whoever looks sees that something has changed */
+    if (ended || row->row.token != token_before)
+        row->version = row->row.token;
+    row->nonce_known = !ended;
+    row->nonce_version = ended ? 0 : row->version;
+    row->foreign = false;
+    row->changed = true;
+}
+
+bool simba__sql_row_apply(simba__sql_row *row, simba_request *request, uint64_t floor)
+{
+    SIMBA__ASSERT(!row->flaw);
+    const simba__row_now now = {row->now_ms * SIMBA__NS_PER_MS, row->now_ms * 1000};
+    const bool is_free = simba__row_is_free(&row->row, now);
+    if (request->op == SIMBA_OP_ACQUIRE && is_free) {
+        if (floor > row->row.token)
+            row->row.token = floor;
+        if (row->row.token >= row->version_max)
+            return false;
+    }
+    fill_in_nonce(row, request);
+    /* Without our columns the row does not say so, but the end of a grant is a release, and it was not ours. */
+    const bool forced_away = row->row.owner.id[0] == '\0' && row->version == request->token + 1;
+    const uint64_t token_before = row->row.token;
+    const bool foreign = row->foreign && !is_free;
+    if (simba__row_apply(&row->row, now, request))
+        number_change(row, token_before);
+    else if (foreign)
+        request->reply.owner.token = 0;
+    if (request->op == SIMBA_OP_RENEW && request->token != 0 && forced_away)
+        request->reply.outcome = SIMBA_REVOKED;
+    request->reply.now_ms = row->now_ms;
+    return true;
+}
+
+simba_reply simba__sql_row_read(const simba__sql_row *row)
+{
+    simba__sql_row seen = *row;
+    simba_request read = {.op = SIMBA_OP_READ, .id = ""};
+    simba__sql_row_apply(&seen, &read, 0);
+    return read.reply;
+}

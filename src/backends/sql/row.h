@@ -1,0 +1,69 @@
+/* A row of the table that the SQL stores share: as it came from the server, and what a request does with it. What may be done
+ * with a row is said in core/row.h; here is how that is stored. Pure. */
+#ifndef SIMBA_BACKENDS_SQL_ROW_H
+#define SIMBA_BACKENDS_SQL_ROW_H
+
+#include "core/row.h"
+
+/* The columns of a result, in this order. The first six are those of Simba on the JVM. The three after them are ours; a table
+ * may lack them, and their values are null then:
+ *   nonce             of the incarnation that the grant belongs to
+ *   nonce_version     the version of that grant: if the row has another version, somebody else has written it since
+ *   revoked_version   the version of the latest grant that was forced away */
+enum {
+    SIMBA__SQL_MUTEX,
+    SIMBA__SQL_ACQUIRED_AT,
+    SIMBA__SQL_TTL_AT,
+    SIMBA__SQL_TRANSITION_AT,
+    SIMBA__SQL_OWNER_ID,
+    SIMBA__SQL_VERSION,
+    SIMBA__SQL_SHARED_COLUMNS, /* those before have to be there */
+    SIMBA__SQL_NONCE = SIMBA__SQL_SHARED_COLUMNS,
+    SIMBA__SQL_NONCE_VERSION,
+    SIMBA__SQL_REVOKED_VERSION,
+    SIMBA__SQL_NOW,   /* the server's clock */
+    SIMBA__SQL_EXTRA, /* the dialect's own */
+    SIMBA__SQL_COLUMNS,
+};
+
+/* The values of one row of a result. */
+typedef struct simba__sql_columns {
+    char mutex[1024];
+    char owner_id[1024];
+    unsigned long mutex_length, owner_length; /* as stored; what does not fit above is cut */
+    int64_t acquired_at, ttl_at, transition_at, now_ms;
+    uint64_t version, nonce, nonce_version, revoked_version, extra;
+    char is_null[SIMBA__SQL_COLUMNS];
+    char is_cut[SIMBA__SQL_COLUMNS]; /* the value did not fit */
+} simba__sql_columns;
+
+typedef struct simba__sql_row {
+    const char *mutex;
+    bool found;
+    bool nonce_known; /* the columns of ours belong to the grant that the row shows */
+    bool foreign;     /* they do not, or there are none: perhaps a JVM contender's grant, which has no token */
+    bool changed;     /* to be put */
+    bool skipped;     /* by LOCK_FREE: not found */
+    const char *flaw; /* why the row cannot be one of ours or of the JVM's; NULL: it can */
+    int64_t now_ms;   /* of the server, when the row was read */
+    uint64_t version; /* as stored; the token of the grant, as long as there is one */
+    uint64_t version_max;
+    uint64_t nonce_version; /* as it is put */
+    simba__row row;
+} simba__sql_row;
+
+/* The row is not there, unless `simba__sql_row_decode` comes after this. */
+void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms);
+/* The row is what these columns say. `version_max`: the greatest that the column has room for. */
+void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *columns, uint64_t version_max);
+/* The name in the columns, as a string; also one that was cut ends, somewhere. */
+const char *simba__sql_columns_mutex(simba__sql_columns *columns);
+
+/* Carry out a request on a row that has no flaw: core/row.c decides, except that a grant whose nonce is not known belongs to
+ * whoever can show its token. A new token is greater than `floor`. False: the version has come to the end of its type, and
+ * nothing was done. */
+bool simba__sql_row_apply(simba__sql_row *row, simba_request *request, uint64_t floor);
+/* What a READ says about the row. */
+simba_reply simba__sql_row_read(const simba__sql_row *row);
+
+#endif

@@ -1,0 +1,515 @@
+/* See store.h. */
+#include "backends/sql/store.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "backends/sql/reads.h"
+#include "backends/sql/writes.h"
+#include "util/assert.h"
+#include "util/clock.h"
+
+#define POLL_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
+/* A job that nobody waits for any more may be about to end. To cut its connection makes a slow server slower. */
+#define GRACE_NS (250 * SIMBA__NS_PER_MS)
+
+/* How many rows that a LIST leaves out are named. */
+enum { FLAWS_TOLD = 10 };
+
+/* --- queues --------------------------------------------------------------------------------------------- */
+
+static void queue_init(simba__sql_queue *q)
+{
+    q->first = NULL;
+    q->end = &q->first;
+}
+
+static void append(simba__sql_queue *q, simba_request *request)
+{
+    request->next = NULL;
+    *q->end = request;
+    q->end = &request->next;
+}
+
+static simba_request *take_all(simba__sql_queue *q)
+{
+    simba_request *first = q->first;
+    queue_init(q);
+    return first;
+}
+
+static void fail_one(simba__sql_store *self, simba_request *request, int code, const char *text)
+{
+    self->host->fail(self->host, request, code, "%s: %s", self->place.store, text);
+}
+
+static void fail_all(simba__sql_store *self, simba__sql_queue *q, int code, const char *text)
+{
+    for (simba_request *r = take_all(q), *next; r; r = next) {
+        next = r->next;
+        fail_one(self, r, code, text);
+    }
+}
+
+static unsigned number_of(const simba__sql_lane *lane)
+{
+    return (unsigned)(lane - lane->self->lanes) + 1;
+}
+
+/* --- deadlines ------------------------------------------------------------------------------------------- */
+
+static void fail_late_request(simba__sql_store *self, simba_request *request)
+{
+    self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "%s %s: no answer in time", self->place.store,
+                     self->place.where);
+}
+
+static int64_t fail_late_queue(simba__sql_store *self, simba__sql_queue *q, simba_local now)
+{
+    int64_t earliest_ns = INT64_MAX;
+    for (simba_request *r = take_all(q), *next; r; r = next) {
+        next = r->next;
+        if (r->deadline.ns <= now.ns) {
+            fail_late_request(self, r);
+            continue;
+        }
+        append(q, r);
+        if (r->deadline.ns < earliest_ns)
+            earliest_ns = r->deadline.ns;
+    }
+    return earliest_ns;
+}
+
+/* Whoever wanted to renew may ask again by another connection: this one may be waiting for packets that got lost. A renewal
+ * that is carried out late does no harm, also after another one or a release; an acquire might. */
+static void give_up(simba__sql_lane *lane, simba__sql_item *item)
+{
+    fail_late_request(lane->self, item->request);
+    item->request = NULL;
+    item->is_given_up = item->ask.op == SIMBA_OP_RENEW;
+    if (item->is_given_up)
+        simba__sql_memory_finish(&lane->self->memory, item->ask.mutex, number_of(lane));
+}
+
+/* Nobody waits for this job: when to look at it again. INT64_MAX: not before it ends. */
+static int64_t next_cut(simba__sql_lane *lane, simba_local now)
+{
+    if (lane->patience == SIMBA__SQL_CUT)
+        return INT64_MAX;
+    if (lane->patience == SIMBA__SQL_GRACE && now.ns < lane->cut_at.ns)
+        return lane->cut_at.ns;
+    if (lane->patience == SIMBA__SQL_GRACE && lane->self->dialect->cut(lane->conn, now)) {
+        lane->patience = SIMBA__SQL_CUT;
+        atomic_store(&lane->is_over, true);
+        return INT64_MAX;
+    }
+    lane->patience = SIMBA__SQL_GRACE;
+    lane->cut_at.ns = now.ns + GRACE_NS;
+    return lane->cut_at.ns;
+}
+
+/* The worker still has the items: they only lose those who wait for them. */
+static int64_t fail_late_items(simba__sql_lane *lane, simba_local now)
+{
+    int64_t earliest_ns = INT64_MAX;
+    for (size_t i = 0; i < lane->batch.count; i++) {
+        simba__sql_item *item = &lane->batch.items[i];
+        if (!item->request && !item->polled)
+            continue;
+        if (item->ask.deadline.ns > now.ns) {
+            if (item->ask.deadline.ns < earliest_ns)
+                earliest_ns = item->ask.deadline.ns;
+            continue;
+        }
+        if (item->request)
+            give_up(lane, item);
+        if (item->polled)
+            item->polled->poll = NULL;
+        item->polled = NULL;
+    }
+    return earliest_ns != INT64_MAX ? earliest_ns : next_cut(lane, now);
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void on_deadline(simba_timer *timer, simba_local now)
+{
+    simba__sql_store *self = SIMBA__OF_NODE(timer, simba__sql_store, deadline);
+    int64_t earliest_ns = min64(fail_late_queue(self, &self->writes, now), fail_late_queue(self, &self->reads, now));
+    for (unsigned i = 0; i < self->lane_count; i++)
+        if (self->lanes[i].running)
+            earliest_ns = min64(earliest_ns, fail_late_items(&self->lanes[i], now));
+    if (earliest_ns != INT64_MAX)
+        self->host->timer_set(self->host, timer, (simba_local){earliest_ns});
+}
+
+/* The timer is never put off, only forward: most deadlines are met, and what is left is found when it fires. */
+static void arm_deadline(simba__sql_store *self, simba_local deadline)
+{
+    if (self->deadline.index == 0 || deadline.ns < self->deadline.at.ns)
+        self->host->timer_set(self->host, &self->deadline, deadline);
+}
+
+void simba__sql_submit(void *instance, simba_request *request)
+{
+    simba__sql_store *self = instance;
+    const bool reads = request->op == SIMBA_OP_READ || request->op == SIMBA_OP_LIST ||
+                       request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE;
+    append(reads ? &self->reads : &self->writes, request);
+    if (request->op == SIMBA_OP_RELEASE)
+        simba__sql_memory_releasing(&self->memory, request->mutex, request->nonce);
+    arm_deadline(self, request->deadline);
+}
+
+/* --- jobs ------------------------------------------------------------------------------------------------ */
+
+static simba__sql_lane *idle_lane(simba__sql_store *self, bool reads)
+{
+    for (unsigned i = 0; i < self->lane_count; i++) {
+        simba__sql_lane *lane = &self->lanes[reads ? self->lane_count - 1 - i : i];
+        if (!lane->running)
+            return lane;
+    }
+    return NULL;
+}
+
+static void post(simba__sql_lane *lane, bool reads)
+{
+    lane->running = true;
+    lane->reads = reads;
+    /* A poll has more time than who waits in a call: on a connection that has gone silent it would keep that thread. */
+    lane->job.length = lane->batch.link == SIMBA__SQL_DOWN || lane->polls ? SIMBA_JOB_PATIENT : SIMBA_JOB_LONG;
+    lane->self->read_last = reads;
+    lane->began = simba__sql_polling_begin(&lane->self->polling);
+    lane->patience = SIMBA__SQL_WAITED_FOR;
+    atomic_store(&lane->is_over, false);
+    lane->self->dialect->resume(lane->conn);
+    lane->self->host->work(lane->self->host, &lane->job);
+}
+
+static size_t measure(const simba__sql_queue *q, size_t *bytes)
+{
+    size_t count = 0;
+    for (const simba_request *r = q->first; r; r = r->next, count++)
+        *bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0);
+    return count;
+}
+
+/* What another lane is at work on stays in the queue. */
+static void add_requests(simba__sql_lane *lane, simba__sql_queue *q, simba_local now)
+{
+    simba__sql_memory *memory = &lane->self->memory;
+    for (simba_request *r = take_all(q), *next; r; r = next) {
+        next = r->next;
+        if (q == &lane->self->writes && !simba__sql_memory_begin(memory, r->mutex, number_of(lane), now)) {
+            append(q, r);
+            continue;
+        }
+        simba__sql_item *item = simba__sql_batch_add(&lane->batch, r);
+        item->request = r;
+        if (r->op == SIMBA_OP_ACQUIRE) {
+            item->floor = simba__sql_memory_floor(memory, r->mutex);
+            item->held_here = simba__sql_memory_is_held(memory, r->mutex, r->nonce, now);
+        }
+    }
+    lane->since = now;
+}
+
+static void add_poll(void *user, simba__sql_polled *polled)
+{
+    simba__sql_lane *lane = user;
+    const simba_request read = {
+        .op = SIMBA_OP_READ,
+        .mutex = polled->topic->mutex,
+        .deadline = {lane->self->host->now(lane->self->host).ns + POLL_PATIENCE_NS},
+    };
+    simba__sql_item *item = simba__sql_batch_add(&lane->batch, &read);
+    item->polled = polled;
+    polled->poll = item;
+}
+
+static bool poll_is_due(const simba__sql_store *self, simba_local now)
+{
+    return !self->polls && simba__sql_polling_due(&self->polling).ns <= now.ns;
+}
+
+/* Begin a batch of what waits, if there is a lane for it. */
+static bool start_batch(simba__sql_store *self, bool reads, simba_local now)
+{
+    simba__sql_queue *q = reads ? &self->reads : &self->writes;
+    const size_t polls = reads && poll_is_due(self, now) ? simba__sql_polling_count(&self->polling, now) : 0;
+    simba__sql_lane *lane = q->first || polls > 0 ? idle_lane(self, reads) : NULL;
+    if (!lane)
+        return false;
+    size_t bytes = polls * (SIMBA_MUTEX_BYTES + 1);
+    const size_t count = measure(q, &bytes) + polls;
+    if (!simba__sql_batch_reserve(&lane->batch, count, bytes)) {
+        fail_all(self, q, SIMBA_ENOMEM, "out of memory");
+        return false;
+    }
+    add_requests(lane, q, now);
+    lane->polls = polls > 0;
+    if (lane->polls) {
+        simba__sql_polling_take(&self->polling, now, add_poll, lane);
+        self->polls = true;
+        arm_deadline(self, (simba_local){now.ns + POLL_PATIENCE_NS});
+    }
+    if (lane->batch.count > 0)
+        post(lane, reads);
+    return lane->running;
+}
+
+static void arm_poll(simba__sql_store *self, simba_local now)
+{
+    const simba_local due = simba__sql_polling_due(&self->polling);
+    if (self->polls || due.ns == INT64_MAX)
+        return;
+    /* Due, and not begun: there is no lane for it, or no memory. */
+    const int64_t soonest_ns = now.ns + 5 * SIMBA__NS_PER_MS;
+    self->host->timer_set(self->host, &self->poll, (simba_local){due.ns < soonest_ns ? soonest_ns : due.ns});
+}
+
+/* Begin what waits, as far as there are idle lanes; writing and reading in turns where there is one for both. */
+void simba__sql_flush(void *instance)
+{
+    simba__sql_store *self = instance;
+    if (self->closing)
+        return;
+    const simba_local now = self->host->now(self->host);
+    while (start_batch(self, !self->read_last, now) || start_batch(self, self->read_last, now))
+        ;
+    if (self->polling.mutexes.count > 0)
+        arm_poll(self, now);
+}
+
+static void pause_for(int64_t ns)
+{
+    const struct timespec pause = {0, (long)ns}; /* some milliseconds */
+    nanosleep(&pause, NULL);
+}
+
+static void run(simba_job *job)
+{
+    simba__sql_lane *lane = SIMBA__OF_NODE(job, simba__sql_lane, job);
+    simba_host *host = lane->self->host;
+    simba__sql_batch *batch = &lane->batch;
+    simba__sql_failure why;
+    simba__sql_step *step;
+    int rc = 0;
+    simba__sql_batch_begin(batch, lane->reads ? simba__sql_reads_next : simba__sql_writes_next);
+    while ((step = simba__sql_batch_next(batch, rc < 0 ? &why : NULL, host->now(host), atomic_load(&lane->is_over)))) {
+        rc = 0;
+        if (step->action == SIMBA__SQL_PAUSE)
+            pause_for(step->pause_ns);
+        else
+            rc = lane->self->dialect->carry_out(lane->conn, step, &batch->table, &why);
+    }
+}
+
+/* --- answers ----------------------------------------------------------------------------------------------- */
+
+static bool has_answer(const simba__sql_item *item)
+{
+    return !item->error && !item->put_off && item->ask.reply.status == 0;
+}
+
+/* It is free, and one of ours still believes that it holds it: let that one ask. */
+static void ask_holder(simba__sql_store *self, const simba__sql_item *item)
+{
+    const char *mutex = item->ask.mutex;
+    const simba_push push = {.kind = SIMBA_PUSH_FREED,
+                             .owner = {.token = simba__sql_memory_floor(&self->memory, mutex)},
+                             .now_ms = item->ask.reply.now_ms};
+    self->host->push_to(self->host, mutex, simba__sql_memory_holder(&self->memory, mutex), &push);
+}
+
+static void tell_news_of(simba__sql_lane *lane, simba__sql_item *item, simba_local now)
+{
+    simba__sql_store *self = lane->self;
+    simba__sql_memory_saw(&self->memory, item->ask.mutex, item->version, now);
+    if (item->request)
+        simba__sql_memory_answered(&self->memory, &item->ask, lane->since);
+    simba__sql_polled *polled = simba__sql_polling_find(&self->polling, item->ask.mutex);
+    simba_push push;
+    if (polled &&
+        simba__sql_polled_read(&self->polling, polled, &item->ask.reply, item->version, lane->began, now, &push))
+        self->host->push(self->host, polled->topic, &push);
+    if (item->kept_back)
+        ask_holder(self, item);
+}
+
+static void tell_news(simba__sql_lane *lane, simba_local now)
+{
+    for (size_t i = 0; i < lane->batch.count; i++) {
+        simba__sql_item *item = &lane->batch.items[i];
+        if (item->polled) {
+            item->polled->poll = NULL;
+            simba__sql_polled_came_back(&lane->self->polling, item->polled, now);
+        }
+        if (has_answer(item) && simba__sql_item_has_row(item))
+            tell_news_of(lane, item, now);
+    }
+}
+
+/* The first ones by name, the others by their number. */
+static void log_flaw(simba__sql_store *self, const simba__sql_found *found, size_t *count)
+{
+    if (++*count <= FLAWS_TOLD)
+        self->host->log(self->host, SIMBA_LOG_WARN, "%s %s: a row of %s is not listed: %s", self->place.store,
+                        self->place.where, self->place.table, found->text);
+}
+
+/* What a LIST or an EXAMINE found, before it completes. */
+static int tell_found(simba__sql_store *self, simba_request *request, const simba__sql_item *item)
+{
+    int rc = 0;
+    size_t flaws = 0;
+    for (const simba__sql_found *found = item->found; found && rc == 0; found = found->next) {
+        if (found->is_flawed) {
+            log_flaw(self, found, &flaws);
+            continue;
+        }
+        const simba_listing listing = {found->text, &found->owner, found->now_ms, -1};
+        const simba_finding finding = {found->verdict, found->what, found->text, found->remedy};
+        rc = request->op == SIMBA_OP_LIST ? self->host->listed(self->host, request, &listing)
+                                          : self->host->found(self->host, request, &finding);
+    }
+    if (flaws > FLAWS_TOLD)
+        self->host->log(self->host, SIMBA_LOG_WARN, "%s %s: %zu more rows of %s are not listed", self->place.store,
+                        self->place.where, flaws - FLAWS_TOLD, self->place.table);
+    return rc;
+}
+
+static void answer(simba__sql_store *self, simba__sql_item *item)
+{
+    simba_request *request = item->request;
+    if (!request)
+        return;
+    item->request = NULL;
+    if (item->put_off && !self->closing) {
+        simba__sql_submit(self, request);
+    } else if (item->put_off) {
+        fail_one(self, request, SIMBA_ECANCELED, "the client closes");
+    } else if (item->error) {
+        self->host->fail(self->host, request, item->error->code, "%s", item->error->text);
+    } else if (item->ask.reply.status < 0 || tell_found(self, request, item) < 0) {
+        fail_one(self, request, SIMBA_ENOMEM, "out of memory");
+    } else {
+        request->reply = item->ask.reply;
+        self->host->complete(self->host, request);
+    }
+}
+
+static void closed_if_idle(simba__sql_store *self)
+{
+    for (unsigned i = 0; i < self->lane_count; i++)
+        if (self->lanes[i].running)
+            return;
+    if (self->closing)
+        self->host->closed(self->host);
+}
+
+static void done(simba_job *job)
+{
+    simba__sql_lane *lane = SIMBA__OF_NODE(job, simba__sql_lane, job);
+    simba__sql_store *self = lane->self;
+    const simba_local now = self->host->now(self->host);
+    lane->running = false;
+    if (lane->polls)
+        self->polls = lane->polls = false;
+    tell_news(lane, now);
+    for (size_t i = 0; i < lane->batch.count; i++) {
+        if (!lane->reads && !lane->batch.items[i].is_given_up)
+            simba__sql_memory_finish(&self->memory, lane->batch.items[i].ask.mutex, number_of(lane));
+        answer(self, &lane->batch.items[i]);
+    }
+    simba__sql_batch_clear(&lane->batch);
+    if (self->closing)
+        closed_if_idle(self);
+    else if (self->writes.first || self->reads.first || self->polling.mutexes.count > 0)
+        self->host->wake(self->host); /* at the end of the turn, with what these answers lead to */
+}
+
+/* --- the table ----------------------------------------------------------------------------------------------- */
+
+static void on_poll(simba_timer *timer, simba_local now)
+{
+    (void)now;
+    simba__sql_store *self = SIMBA__OF_NODE(timer, simba__sql_store, poll);
+    self->host->wake(self->host);
+}
+
+int simba__sql_watch(void *instance, simba_topic *topic)
+{
+    simba__sql_store *self = instance;
+    simba__sql_polled *polled = simba__sql_polling_add(&self->polling, topic, self->host->now(self->host));
+    if (!polled)
+        return SIMBA_ENOMEM;
+    topic->backend_data = polled;
+    self->host->wake(self->host);
+    return 0;
+}
+
+void simba__sql_unwatch(void *instance, simba_topic *topic)
+{
+    simba__sql_store *self = instance;
+    simba__sql_polled *polled = topic->backend_data;
+    if (polled->poll)
+        polled->poll->polled = NULL;
+    simba__sql_polling_remove(&self->polling, polled);
+    topic->backend_data = NULL;
+}
+
+int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_dialect *dialect, simba__sql_place place,
+                    void *const *conns, unsigned count, simba_error *err)
+{
+    SIMBA__ASSERT(count > 0 && count <= SIMBA__SQL_LANES_MAX);
+    self->host = host;
+    self->dialect = dialect;
+    self->place = place;
+    self->deadline.fire = on_deadline;
+    self->poll.fire = on_poll;
+    queue_init(&self->writes);
+    queue_init(&self->reads);
+    simba__sql_polling_init(&self->polling, host->random(host));
+    if (host->timer_add(host, &self->deadline) < 0 || host->timer_add(host, &self->poll) < 0)
+        return simba__fail(err, SIMBA_ENOMEM, "%s: out of memory", place.store);
+    for (; self->lane_count < count; self->lane_count++) {
+        simba__sql_lane *lane = &self->lanes[self->lane_count];
+        lane->self = self;
+        lane->conn = conns[self->lane_count];
+        lane->job.run = run;
+        lane->job.done = done;
+        atomic_init(&lane->is_over, false);
+        simba__sql_batch_init(&lane->batch, place, host->random(host));
+    }
+    host->workers = count;
+    return 0;
+}
+
+void simba__sql_close(void *instance)
+{
+    simba__sql_store *self = instance;
+    self->closing = true;
+    fail_all(self, &self->writes, SIMBA_ECANCELED, "the client closes");
+    fail_all(self, &self->reads, SIMBA_ECANCELED, "the client closes");
+    self->host->timer_clear(self->host, &self->deadline);
+    self->host->timer_clear(self->host, &self->poll);
+    for (unsigned i = 0; i < self->lane_count; i++)
+        if (self->lanes[i].running) {
+            atomic_store(&self->lanes[i].is_over, true);
+            self->dialect->interrupt(self->lanes[i].conn);
+        }
+    closed_if_idle(self);
+}
+
+void simba__sql_fini(simba__sql_store *self)
+{
+    for (unsigned i = 0; i < self->lane_count; i++)
+        simba__sql_batch_fini(&self->lanes[i].batch);
+    simba__sql_polling_fini(&self->polling);
+    simba__sql_memory_fini(&self->memory);
+}

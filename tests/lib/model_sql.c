@@ -1,0 +1,250 @@
+/* See model_sql.h. */
+#include "lib/model_sql.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+void model_sql_init(model_sql *server)
+{
+    *server = (model_sql){
+        .now_ms = 1000000,
+        .table = {
+            .has_nonce = true, .is_exact = true, .mutex_chars = 12, .id_chars = 12, .rows_max = SIMBA__SQL_ROWS_MAX}};
+}
+
+static model_sql_row *find(model_sql *server, const char *mutex)
+{
+    for (size_t i = 0; i < server->count; i++)
+        if (strcmp(server->rows[i].mutex, mutex) == 0)
+            return &server->rows[i];
+    return NULL;
+}
+
+model_sql_row *model_sql_row_of(model_sql *server, const char *mutex)
+{
+    model_sql_row *row = find(server, mutex);
+    if (row)
+        return row;
+    assert(server->count < MODEL_SQL_ROWS);
+    row = &server->rows[server->count++];
+    *row = (model_sql_row){0};
+    snprintf(row->mutex, sizeof row->mutex, "%s", mutex);
+    return row;
+}
+
+static void end_transaction(model_sql_conn *conn, bool commit)
+{
+    for (size_t i = 0; i < conn->server->count && conn->in_transaction; i++) {
+        model_sql_row *row = &conn->server->rows[i];
+        if (row->locked_by != conn)
+            continue;
+        if (!commit)
+            *row = conn->before[i];
+        row->locked_by = NULL;
+    }
+    conn->in_transaction = false;
+}
+
+static void drop(model_sql_conn *conn)
+{
+    end_transaction(conn, false);
+    conn->is_up = false;
+}
+
+static bool is_foreign(const model_sql_conn *conn, const model_sql_row *row)
+{
+    return row && row->locked_by && row->locked_by != conn;
+}
+
+static int fail_locked(simba__sql_failure *why)
+{
+    return simba__sql_fail(why, SIMBA__SQL_LOCKED, SIMBA_ETIMEDOUT, "model: a row is locked");
+}
+
+/* --- rows ------------------------------------------------------------------------------------------------ */
+
+static void read_row(const model_sql_conn *conn, const model_sql_row *from, simba__sql_row *row)
+{
+    const bool has_nonce = conn->server->table.has_nonce && from->nonce_version != 0;
+    simba__sql_columns columns = {
+        .owner_length = strlen(from->owner_id),
+        .acquired_at = from->acquired_at,
+        .ttl_at = from->ttl_at,
+        .transition_at = from->transition_at,
+        .now_ms = conn->server->now_ms,
+        .version = from->version,
+        .nonce = from->nonce,
+        .nonce_version = from->nonce_version,
+        .revoked_version = from->revoked_version,
+    };
+    strcpy(columns.owner_id, from->owner_id);
+    columns.is_null[SIMBA__SQL_NONCE] = columns.is_null[SIMBA__SQL_NONCE_VERSION] = !has_nonce;
+    simba__sql_row_decode(row, &columns, UINT32_MAX);
+}
+
+static int get_rows(model_sql_conn *conn, const simba__sql_step *step, simba__sql_failure *why)
+{
+    const bool locks = step->action == SIMBA__SQL_LOCK || step->action == SIMBA__SQL_LOCK_FREE;
+    for (size_t i = 0; i < step->count; i++)
+        if (step->action == SIMBA__SQL_LOCK && is_foreign(conn, find(conn->server, step->rows[i]->mutex)))
+            return fail_locked(why);
+    for (size_t i = 0; i < step->count; i++) {
+        model_sql_row *row = find(conn->server, step->rows[i]->mutex);
+        simba__sql_row_clear(step->rows[i], conn->server->now_ms);
+        if (!row || (step->action == SIMBA__SQL_LOCK_FREE && is_foreign(conn, row)))
+            continue;
+        read_row(conn, row, step->rows[i]);
+        if (locks)
+            row->locked_by = conn;
+    }
+    return 0;
+}
+
+static int put_rows(model_sql_conn *conn, const simba__sql_step *step, simba__sql_failure *why)
+{
+    for (size_t i = 0; i < step->count; i++) {
+        const simba__sql_row *from = step->rows[i];
+        model_sql_row *row = find(conn->server, from->mutex);
+        assert(conn->in_transaction && row && row->locked_by == conn && from->changed);
+        if (row->does_not_fit)
+            return simba__sql_fail(why, SIMBA__SQL_SPLIT, SIMBA_ESTORE, "model: a value does not fit");
+        snprintf(row->owner_id, sizeof row->owner_id, "%s", from->row.owner.id);
+        row->acquired_at = from->row.owner.acquired_at_ms;
+        row->ttl_at = from->row.owner.ttl_at_ms;
+        row->transition_at = from->row.owner.transition_at_ms;
+        row->version = from->version;
+        row->nonce = from->row.nonce;
+        row->nonce_version = from->nonce_version;
+        row->revoked_version = from->row.revoked_token;
+    }
+    return 0;
+}
+
+/* --- one mutex by itself ----------------------------------------------------------------------------------- */
+
+static bool is_live_grant(const model_sql_conn *conn, const model_sql_row *row, const simba_request *ask)
+{
+    return row->version == ask->token && strcmp(row->owner_id, ask->id) == 0 &&
+           (!conn->server->table.has_nonce || (row->nonce == ask->nonce && row->nonce_version == row->version)) &&
+           row->transition_at >= conn->server->now_ms;
+}
+
+static int change_one(model_sql_conn *conn, simba__sql_step *step, simba__sql_failure *why)
+{
+    const simba_request *ask = &step->item->ask;
+    const int64_t now_ms = conn->server->now_ms;
+    model_sql_row *row = find(conn->server, ask->mutex);
+    simba__sql_row_clear(step->rows[0], now_ms);
+    if (!row)
+        return 0;
+    if (is_foreign(conn, row))
+        return fail_locked(why);
+    const bool is_free = row->owner_id[0] == '\0' || row->transition_at < now_ms;
+    step->matched = step->action == SIMBA__SQL_ACQUIRE ? is_free : is_live_grant(conn, row, ask);
+    if (step->matched && step->action == SIMBA__SQL_RELEASE) {
+        *row = (model_sql_row){.version = row->version + 1};
+        snprintf(row->mutex, sizeof row->mutex, "%s", ask->mutex);
+    } else if (step->matched) {
+        row->ttl_at = now_ms + ask->ttl_ms;
+        row->transition_at = row->ttl_at + ask->transition_ms;
+    }
+    if (step->matched && step->action == SIMBA__SQL_ACQUIRE) {
+        row->version = (row->version > step->item->floor ? row->version : step->item->floor) + 1;
+        row->nonce_version = step->token = row->version;
+        row->nonce = ask->nonce;
+        row->acquired_at = now_ms;
+        snprintf(row->owner_id, sizeof row->owner_id, "%s", ask->id);
+    }
+    read_row(conn, row, step->rows[0]);
+    return 0;
+}
+
+/* --- steps ------------------------------------------------------------------------------------------------- */
+
+static int get_ready(model_sql_conn *conn, bool bare, simba__sql_table *table, simba__sql_failure *why)
+{
+    conn->is_up = bare || !conn->server->is_missing;
+    *table = conn->server->table;
+    return conn->is_up ? 0 : simba__sql_fail(why, SIMBA__SQL_TELL, SIMBA_ESTORE, "model: there is no table");
+}
+
+static void list_rows(const model_sql_conn *conn, simba__sql_item *item)
+{
+    for (size_t i = 0; i < conn->server->count; i++) {
+        simba__sql_row row = {.mutex = conn->server->rows[i].mutex};
+        read_row(conn, &conn->server->rows[i], &row);
+        assert(simba__sql_item_list(item, &row) == 0);
+    }
+}
+
+static int carry_out(model_sql_conn *conn, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why)
+{
+    switch (step->action) {
+    case SIMBA__SQL_READY:
+    case SIMBA__SQL_READY_BARE:
+        return get_ready(conn, step->action == SIMBA__SQL_READY_BARE, table, why);
+    case SIMBA__SQL_CLOSE:
+        drop(conn);
+        return 0;
+    case SIMBA__SQL_BEGIN:
+        memcpy(conn->before, conn->server->rows, sizeof conn->before);
+        conn->in_transaction = true;
+        return 0;
+    case SIMBA__SQL_COMMIT:
+    case SIMBA__SQL_ROLLBACK:
+        end_transaction(conn, step->action == SIMBA__SQL_COMMIT);
+        return 0;
+    case SIMBA__SQL_GET:
+    case SIMBA__SQL_LOCK:
+    case SIMBA__SQL_LOCK_FREE:
+        return get_rows(conn, step, why);
+    case SIMBA__SQL_MAKE:
+        for (size_t i = 0; i < step->count; i++)
+            model_sql_row_of(conn->server, step->rows[i]->mutex);
+        return 0;
+    case SIMBA__SQL_PUT:
+        return put_rows(conn, step, why);
+    case SIMBA__SQL_ACQUIRE:
+    case SIMBA__SQL_RENEW:
+    case SIMBA__SQL_RELEASE:
+        return change_one(conn, step, why);
+    case SIMBA__SQL_LIST:
+        list_rows(conn, step->item);
+        return 0;
+    case SIMBA__SQL_PREPARE:
+        conn->server->is_missing = false;
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+static void note(model_sql_conn *conn, const simba__sql_step *step)
+{
+    static const char *const words[SIMBA__SQL_ACTIONS] = {
+        "",     "ready", "bare",    "close", "begin",   "commit", "rollback", "get",     "lock",  "free",
+        "make", "put",   "acquire", "renew", "release", "list",   "examine",  "prepare", "pause",
+    };
+    const size_t length = strlen(conn->log);
+    const size_t room = sizeof conn->log - length;
+    if (step->count > 0)
+        snprintf(conn->log + length, room, " %s:%zu", words[step->action], step->count);
+    else
+        snprintf(conn->log + length, room, " %s", words[step->action]);
+}
+
+int model_sql_carry_out(void *instance, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why)
+{
+    model_sql_conn *conn = instance;
+    model_sql_fault *fault = &conn->fault;
+    note(conn, step);
+    if (fault->times == 0 || fault->action != step->action)
+        return carry_out(conn, step, table, why);
+    fault->times--;
+    if (fault->is_carried_out)
+        (void)carry_out(conn, step, table, why);
+    if (simba__sql_batch_is_cut(&(simba__sql_failure){.remedy = fault->remedy}))
+        drop(conn);
+    return simba__sql_fail(why, fault->remedy, SIMBA_EUNAVAILABLE, "model: fault");
+}
