@@ -23,14 +23,14 @@ static zk_server *server_at(sim *s, unsigned server)
 
 /* --- who can be reached ------------------------------------------------------------------------------ */
 
-static bool is_up(const sim *s, const zk_server *server)
+bool ensemble_is_up(const sim *s, const zk_server *server)
 {
     return s->now >= server->down_until;
 }
 
 static bool runs(const sim *s, const zk_server *server)
 {
-    return is_up(s, server) && s->now >= server->frozen_until;
+    return ensemble_is_up(s, server) && s->now >= server->frozen_until;
 }
 
 static bool reaches(sim *s, unsigned a, unsigned b)
@@ -48,7 +48,7 @@ static bool follows(sim *s, unsigned follower, unsigned leader)
 }
 
 /* Most servers follow it. */
-static bool has_quorum(sim *s, unsigned leader)
+bool ensemble_has_quorum(sim *s, unsigned leader)
 {
     const zk_state *state = zk_state_of(s);
     unsigned count = 1;
@@ -60,7 +60,7 @@ static bool has_quorum(sim *s, unsigned leader)
 bool ensemble_serves(const sim *s, unsigned server)
 {
     const zk_server *one = &zk_state_of(s)->server[server];
-    return is_up(s, one) && one->role != ZK_LOOKING;
+    return ensemble_is_up(s, one) && one->role != ZK_LOOKING;
 }
 
 int64_t ensemble_zxid(const sim *s, unsigned server)
@@ -114,7 +114,8 @@ static bool is_valid(sim *s, const zk_note *note)
 {
     const zk_server *to = server_at(s, note->to);
     const bool news = note->kind == ZK_NOTE_APPLY || note->kind == ZK_NOTE_SYNCED;
-    return to->epoch == note->epoch && is_up(s, to) && (news ? to->role != ZK_LOOKING : to->role == ZK_LEADS_ALL);
+    return to->epoch == note->epoch && ensemble_is_up(s, to) &&
+           (news ? to->role != ZK_LOOKING : to->role == ZK_LEADS_ALL);
 }
 
 /* What does not get through is sent again, as long as the two have not given each other up. */
@@ -169,7 +170,7 @@ int64_t ensemble_validate(sim *s, unsigned index, uint64_t id)
     return session->timeout_ms;
 }
 
-static void apply_session(sim *s, zk_server *server, const zk_txn *txn)
+void ensemble_apply_session(sim *s, zk_server *server, const zk_txn *txn)
 {
     zk_tracked *session = &server->session[txn->session % ZK_SESSIONS];
     server->touched[txn->session % ZK_SESSIONS] = false;
@@ -201,7 +202,7 @@ static void apply_next(sim *s, unsigned index)
     const zk_txn txn = zk_state_of(s)->log[server->applied++];
     tree_apply(&server->tree, &txn, on_changed, &(struct change){s, index});
     if (!txn.error && (txn.kind == ZK_TXN_OPEN || txn.kind == ZK_TXN_CLOSE))
-        apply_session(s, server, &txn);
+        ensemble_apply_session(s, server, &txn);
     server_applied(s, index, &txn);
     if (!txn.error && txn.kind == ZK_TXN_CLOSE)
         server_end_session(s, index, txn.session);
@@ -211,81 +212,6 @@ static void apply_upto(sim *s, unsigned index, unsigned upto)
 {
     while (server_at(s, index)->applied < upto)
         apply_next(s, index);
-}
-
-/* --- what was agreed on ------------------------------------------------------------------------------- */
-
-static void nothing(void *user, const char *path, int type)
-{
-    (void)user, (void)path, (void)type;
-}
-
-static zk_znode *first_of(sim *s, unsigned mutex)
-{
-    char path[ZK_PATH];
-    zk_tree *truth = &zk_state_of(s)->truth;
-    zk_znode *first = NULL;
-    snprintf(path, sizeof path, "/simba/%s", sim_mutex_name(mutex));
-    for (zk_znode *child = tree_child(truth, path, NULL); child; child = tree_child(truth, path, child))
-        if (!first || simba__zk_order(child->path, first->path) < 0)
-            first = child;
-    return first;
-}
-
-static bool is_of(const sim_party *party, const char *name)
-{
-    char prefix[ZK_PREFIX_MAX];
-    for (unsigned over = 0; over < ZK_SESSIONS; over++) {
-        simba__zk_prefix(simba__zk_salted(party->machine.nonce, over), party->id, prefix);
-        if (strncmp(name, prefix, strlen(prefix)) == 0)
-            return true;
-    }
-    return false;
-}
-
-static unsigned party_of(const sim *s, unsigned mutex, const zk_znode *child)
-{
-    for (unsigned i = 0; i < s->plan->members; i++) {
-        const sim_party *party = &s->party[i];
-        if (party->mutex == mutex && party->running && strcmp(party->id, child->data) == 0 &&
-            is_of(party, strrchr(child->path, '/') + 1))
-            return i;
-    }
-    return SIM_NOBODY;
-}
-
-/* Who leads now, compared with before. */
-static void compare(sim *s, unsigned mutex, int64_t before)
-{
-    const zk_znode *first = first_of(s, mutex);
-    const int64_t after = first ? first->czxid : 0;
-    if (before == after)
-        return;
-    if (before)
-        check_freed(s, mutex);
-    if (first) {
-        const unsigned party = party_of(s, mutex, first);
-        check_granted(s, mutex, party, (uint64_t)after, party == SIM_NOBODY);
-    }
-}
-
-static void append(sim *s, const zk_txn *txn)
-{
-    zk_state *state = zk_state_of(s);
-    int64_t before[SIM_MUTEXES] = {0};
-    for (unsigned m = 0; m < s->plan->mutexes; m++)
-        before[m] = first_of(s, m) ? first_of(s, m)->czxid : 0;
-    if (state->logged == state->log_capacity) {
-        state->log_capacity = state->log_capacity ? 2 * state->log_capacity : 256;
-        if (!(state->log = realloc(state->log, state->log_capacity * sizeof *state->log)))
-            abort();
-    }
-    state->log[state->logged++] = *txn;
-    sim_tell(s, "log %u kind %d path %s session %llu error %d zxid %llx from server %u", state->logged, txn->kind,
-             txn->path, (unsigned long long)txn->session, txn->error, (unsigned long long)txn->zxid, txn->server);
-    tree_apply(&state->truth, txn, nothing, NULL);
-    for (unsigned m = 0; m < s->plan->mutexes; m++)
-        compare(s, m, before[m]);
 }
 
 /* --- a write at the leader ---------------------------------------------------------------------------- */
@@ -360,12 +286,12 @@ static void tell_followers(sim *s, unsigned leader)
     }
 }
 
-static void commit(sim *s, const zk_note *note)
+void ensemble_commit(sim *s, const zk_note *note)
 {
     zk_state *state = zk_state_of(s);
     zk_server *leader = server_at(s, note->to);
     zk_txn txn = note->txn;
-    if (!has_quorum(s, note->to)) {
+    if (!ensemble_has_quorum(s, note->to)) {
         post_again(s, note); /* it is not agreed on yet, and whoever asked is not answered */
         return;
     }
@@ -373,7 +299,7 @@ static void commit(sim *s, const zk_note *note)
     judge(s, leader, &txn, note->sequential);
     txn.zxid = ++state->zxid;
     txn.at = s->now;
-    append(s, &txn);
+    truth_append(s, &txn);
     apply_upto(s, note->to, state->logged);
     tell_followers(s, note->to);
 }
@@ -441,7 +367,7 @@ static void take_news(sim *s, const zk_note *note)
 
 /* --- leaders ------------------------------------------------------------------------------------------ */
 
-static void look_for_leader(sim *s, unsigned index)
+void ensemble_look_for_leader(sim *s, unsigned index)
 {
     sim_tell(s, "server %u looks", index);
     server_at(s, index)->role = ZK_LOOKING;
@@ -516,7 +442,7 @@ static void find_leader(sim *s, unsigned index)
 {
     const zk_state *state = zk_state_of(s);
     for (unsigned i = 0; i < state->servers; i++)
-        if (i != index && server_at(s, i)->role == ZK_LEADS_ALL && reaches(s, index, i) && has_quorum(s, i) &&
+        if (i != index && server_at(s, i)->role == ZK_LEADS_ALL && reaches(s, index, i) && ensemble_has_quorum(s, i) &&
             server_at(s, i)->epoch == state->epoch) {
             join(s, index, i);
             return;
@@ -565,10 +491,10 @@ static void tick_leader(sim *s, unsigned index)
     for (unsigned i = 0; i < zk_state_of(s)->servers; i++)
         if (i != index && follows(s, i, index))
             hear_follower(s, leader, i);
-    if (has_quorum(s, index))
+    if (ensemble_has_quorum(s, index))
         leader->heard_at = s->now;
     if (s->now - leader->heard_at > leader->patience) {
-        look_for_leader(s, index);
+        ensemble_look_for_leader(s, index);
         return;
     }
     tidy(s, index);
@@ -604,7 +530,7 @@ static void tick_one(sim *s, unsigned index)
         break;
     case ZK_FOLLOWS:
         if (s->now - server->heard_at > server->patience && !follows(s, index, server->leader))
-            look_for_leader(s, index);
+            ensemble_look_for_leader(s, index);
         break;
     case ZK_LOOKING:
         find_leader(s, index);
@@ -622,12 +548,12 @@ static void tick(sim *s)
     post(s, index, state->tick_ns / 2);
 }
 
-static void event(sim *s, const sim_event *event)
+void ensemble_event(sim *s, const sim_event *event)
 {
     zk_state *state = zk_state_of(s);
     const zk_note note = state->note[event->arg];
     const zk_server *server = server_at(s, note.to);
-    if (note.kind != ZK_NOTE_TICK && is_up(s, server) && s->now < server->frozen_until) {
+    if (note.kind != ZK_NOTE_TICK && ensemble_is_up(s, server) && s->now < server->frozen_until) {
         sim_plan_event(s, EV_SERVER, 0, server->frozen_until + sim_pick(s, 1, 100000), 0, event->arg);
         return;
     }
@@ -650,7 +576,7 @@ static void event(sim *s, const sim_event *event)
         propose(s, note.to, &note.txn, note.sequential);
         break;
     case ZK_NOTE_COMMIT:
-        commit(s, &note);
+        ensemble_commit(s, &note);
         break;
     case ZK_NOTE_SYNC:
         take_sync(s, &note);
@@ -662,224 +588,8 @@ static void event(sim *s, const sim_event *event)
     }
 }
 
-static void plant(zk_tree *tree)
+void ensemble_begin(sim *s)
 {
-    memset(tree, 0, sizeof *tree);
-    strcpy(tree->node[0].path, "/");
-}
-
-/* --- what goes wrong ---------------------------------------------------------------------------------- */
-
-/* While servers are at odds, and until they have found together again, is nobody's fault. */
-static void trouble(sim *s, int64_t until)
-{
-    check_trouble(s, SIM_PROCESSES, s->now, until + (SYNC_LIMIT + 2) * zk_state_of(s)->tick_ns);
-}
-
-static void restart(sim *s, unsigned index, int64_t down_ns)
-{
-    zk_server *server = server_at(s, index);
-    server->down_until = s->now + down_ns;
-    look_for_leader(s, index);
-}
-
-/* What an ensemble must not do: all servers come back without the latest of what they had agreed on. */
-static void lose_writes(sim *s, int64_t lost_ms)
-{
-    zk_state *state = zk_state_of(s);
-    unsigned kept = 0;
-    while (kept < state->logged && state->log[kept].at <= s->now - lost_ms * SIM_MS)
-        kept++;
-    s->checks.lost_writes |= kept < state->logged;
-    state->logged = kept;
-    plant(&state->truth);
-    for (unsigned n = 0; n < kept; n++)
-        tree_apply(&state->truth, &state->log[n], nothing, NULL);
-    for (unsigned i = 0; i < state->servers; i++) {
-        zk_server *server = &state->server[i];
-        look_for_leader(s, i);
-        server->applied = kept;
-        server->tree = state->truth;
-        memset(server->session, 0, sizeof server->session);
-        for (unsigned n = 0; n < kept; n++)
-            if (!state->log[n].error && (state->log[n].kind == ZK_TXN_OPEN || state->log[n].kind == ZK_TXN_CLOSE))
-                apply_session(s, server, &state->log[n]);
-    }
-}
-
-static unsigned some_leader(sim *s)
-{
-    const zk_state *state = zk_state_of(s);
-    for (unsigned i = 0; i < state->servers; i++)
-        if (state->server[i].role == ZK_LEADS_ALL && state->server[i].epoch == state->epoch)
-            return i;
-    return 0;
-}
-
-static void fault(sim *s, const sim_item *item, int64_t until)
-{
-    zk_state *state = zk_state_of(s);
-    const unsigned any = (unsigned)((uint64_t)item->at_ns / 1000 % state->servers);
-    const unsigned chosen = item->who % 2 ? any : some_leader(s);
-    if (item->kind == SIM_ITEM_STORE_EPOCH)
-        return; /* nothing is judged by it */
-    trouble(s, until);
-    if (item->kind == SIM_ITEM_FAIL_OVER && item->arg > 0) {
-        lose_writes(s, item->arg);
-        return;
-    }
-    switch ((sim_item_kind)item->kind) {
-    case SIM_ITEM_FREEZE:
-        server_at(s, chosen)->frozen_until = until;
-        break;
-    case SIM_ITEM_RESTART:
-        for (unsigned i = 0; i < state->servers; i++)
-            if (item->who == 0 || i == chosen)
-                restart(s, i, until - s->now);
-        break;
-    case SIM_ITEM_FAIL_OVER: /* cut off from the other servers, and not from its clients */
-        server_at(s, chosen)->isolated_until = until;
-        server_at(s, chosen)->with_it = (uint32_t)sim_pick(s, 0, (1 << SIM_PROCESSES) - 1);
-        break;
-    default:
-        break;
-    }
-}
-
-static void force_release(sim *s, unsigned mutex)
-{
-    const zk_znode *first = first_of(s, mutex);
-    const unsigned leader = some_leader(s);
-    if (!first || server_at(s, leader)->role != ZK_LEADS_ALL || !has_quorum(s, leader))
-        return;
-    zk_note note = {.kind = ZK_NOTE_COMMIT, .from = leader, .to = leader, .epoch = server_at(s, leader)->epoch};
-    note.txn.kind = ZK_TXN_DELETE;
-    strcpy(note.txn.path, first->path);
-    check_revoked(s, mutex, (uint64_t)first->czxid);
-    commit(s, &note);
-}
-
-static void lose_subscriptions(sim *s, unsigned process)
-{
-    for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
-        if (wire_process(s, wire) == process)
-            wire_drop(s, wire);
-}
-
-static void healed(sim *s)
-{
-    zk_state *state = zk_state_of(s);
-    wires_notice(s);
-    for (unsigned i = 0; i < state->servers; i++) {
-        zk_server *server = &state->server[i];
-        server->isolated_until = 0;
-        server->frozen_until = server->frozen_until < s->now ? server->frozen_until : s->now;
-        server->down_until = server->down_until < s->now ? server->down_until : s->now;
-    }
-}
-
-static bool accepts(const sim *s, unsigned server)
-{
-    return is_up(s, &zk_state_of(s)->server[server]) && server < zk_state_of(s)->servers;
-}
-
-static int64_t frozen_until(const sim *s, unsigned server)
-{
-    return zk_state_of(s)->server[server].frozen_until;
-}
-
-/* A server that is cut off from the others is so with those processes that are on its side. */
-static int64_t cut_until(const sim *s, unsigned process, unsigned server)
-{
-    const zk_state *state = zk_state_of(s);
-    int64_t until = 0;
-    for (unsigned i = 0; i < state->servers; i++) {
-        const zk_server *one = &state->server[i];
-        const bool with_it = one->with_it >> process & 1;
-        if (s->now < one->isolated_until && with_it != (i == server) && one->isolated_until > until)
-            until = one->isolated_until;
-    }
-    return until;
-}
-
-static bool owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
-{
-    const zk_znode *first = first_of((sim *)(uintptr_t)s, mutex);
-    memset(ret_owner, 0, sizeof *ret_owner);
-    if (!first)
-        return false;
-    snprintf(ret_owner->id, sizeof ret_owner->id, "%s", first->data);
-    ret_owner->token = (uint64_t)first->czxid;
-    return true;
-}
-
-/* --- life --------------------------------------------------------------------------------------------- */
-
-static void *state_new(void)
-{
-    zk_state *state = calloc(1, sizeof *state);
-    if (!state)
-        abort();
-    return state;
-}
-
-static void state_free(void *servers)
-{
-    zk_state *state = servers;
-    free(state->log);
-    free(state->note);
-    free(state);
-}
-
-static void begin(sim *s)
-{
-    zk_state *state = zk_state_of(s);
-    const zk_state kept = *state;
-    memset(state, 0, sizeof *state);
-    state->log = kept.log;
-    state->log_capacity = kept.log_capacity;
-    state->note = kept.note;
-    state->note_capacity = kept.note_capacity;
-    state->servers = s->plan->servers;
-    state->tick_ns = s->plan->session_ns / s->plan->ticks;
-    plant(&state->truth);
-    for (unsigned i = 0; i < state->servers; i++)
-        plant(&state->server[i].tree);
     elect(s);
     tick(s);
 }
-
-static void end(sim *s)
-{
-    for (unsigned i = 0; i < SIM_SERVERS; i++)
-        server_drop_all(s, i);
-}
-
-static void url(const sim *s, char *out, size_t size)
-{
-    size_t length = (size_t)snprintf(out, size, "zookeeper://");
-    for (unsigned i = 0; i < s->plan->servers; i++)
-        length += (size_t)snprintf(out + length, size - length, "%s10.0.0.%u", i ? "," : "", i + 1);
-    snprintf(out + length, size - length, "?session-timeout=%lldms", (long long)(s->plan->session_ns / SIM_MS));
-}
-
-const sim_model sim_zookeeper = {
-    .backend = &simba__backend_zookeeper,
-    .new = state_new,
-    .free = state_free,
-    .begin = begin,
-    .end = end,
-    .url = url,
-    .event = event,
-    .accepts = accepts,
-    .frozen_until = frozen_until,
-    .cut_until = cut_until,
-    .opened = server_opened,
-    .bytes = server_bytes,
-    .closed = server_closed,
-    .fault = fault,
-    .force_release = force_release,
-    .lose_subscriptions = lose_subscriptions,
-    .healed = healed,
-    .owner = owner,
-};

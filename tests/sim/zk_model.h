@@ -2,7 +2,9 @@
  *
  *   zk_jute.c      numbers and texts on the wire
  *   zk_tree.c      the nodes, and what a transaction does to them
- *   zk_ensemble.c  servers that agree on transactions: leaders, followers that lag, elections, sessions, what goes wrong
+ *   zk_truth.c     what was agreed on, and who leads by that
+ *   zk_ensemble.c  servers that agree on transactions: leaders, followers that lag, elections, sessions
+ *   zk_faults.c    what goes wrong with them
  *   zk_server.c    one server and its clients: handshakes, requests in order, watches
  */
 #ifndef TESTS_SIM_ZK_MODEL_H
@@ -188,6 +190,24 @@ bool ensemble_touch(sim *s, unsigned index, uint64_t id);
 int64_t ensemble_validate(sim *s, unsigned index, uint64_t id);
 bool ensemble_serves(const sim *s, unsigned server);
 int64_t ensemble_zxid(const sim *s, unsigned server);
+
+bool ensemble_is_up(const sim *s, const zk_server *server);
+/* Do most servers follow it? */
+bool ensemble_has_quorum(sim *s, unsigned leader);
+/* It serves nobody until it has found a leader, or leads. */
+void ensemble_look_for_leader(sim *s, unsigned index);
+void ensemble_apply_session(sim *s, zk_server *server, const zk_txn *txn);
+void ensemble_commit(sim *s, const zk_note *note);
+void ensemble_begin(sim *s);
+void ensemble_event(sim *s, const sim_event *event);
+
+/* --- zk_truth.c -------------------------------------------------------------------------------------- */
+
+void truth_apply(sim *s, const zk_txn *txn);
+/* It is agreed on. */
+void truth_append(sim *s, const zk_txn *txn);
+/* The child that leads a mutex; NULL: there is none. */
+zk_znode *truth_first(sim *s, unsigned mutex);
 
 /* --- zk_server.c ------------------------------------------------------------------------------------- */
 
