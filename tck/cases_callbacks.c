@@ -98,7 +98,7 @@ static void use_everything(tck_probe *probe)
 {
     tck *t = probe->arena->kit;
     simba_client *client = probe->client->handle;
-    simba_stats stats;
+    simba_stats stats = SIMBA_STATS_INIT;
     TCK_REQUIRE_RC(t, SIMBA_ESTATE, simba_client_close(client));
     TCK_REQUIRE_RC(t, 0, simba_client_stats(client, &stats));
 

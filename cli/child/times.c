@@ -63,7 +63,7 @@ void child_times_await(simba_client *client, const char *mutex, const cli_signal
 
 int child_times_choose(const char *command, simba_client *client, int64_t grace_ms, child_times *ret_times)
 {
-    simba_settings settings;
+    simba_settings settings = SIMBA_SETTINGS_INIT;
     char lease[128];
     const int code = simba_client_settings(client, &settings);
     if (code < 0)

@@ -8,6 +8,7 @@
 #include "backends/schemes.h"
 #include "util/error.h"
 #include "util/guess.h"
+#include "util/sized.h"
 
 #define BUILT(name) extern const simba_backend simba__backend_##name;
 #define LEFT_OUT(name, option)
@@ -29,7 +30,7 @@ static const struct {
 };
 
 enum { OTHERS_MAX = 32 };
-static const simba_backend *others[OTHERS_MAX];
+static simba_backend others[OTHERS_MAX]; /* copies: a table of an older header lacks something */
 static size_t other_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -44,8 +45,8 @@ static bool has_scheme(const char *const *schemes, const char *scheme)
 static const simba_backend *find_other(const char *scheme)
 {
     for (size_t i = 0; i < other_count; i++)
-        if (has_scheme(others[i]->schemes, scheme))
-            return others[i];
+        if (has_scheme(others[i].schemes, scheme))
+            return &others[i];
     return NULL;
 }
 
@@ -97,15 +98,18 @@ static bool is_complete(const simba_backend *backend)
 
 int simba_backend_register(const simba_backend *backend)
 {
-    if (!backend || backend->version != SIMBA_BACKEND_VERSION || !is_complete(backend))
+    simba_backend table = {.size = sizeof table};
+    if (simba__sized_take("simba_backend", backend, &table, NULL) < 0)
         return SIMBA_EINVAL;
-    for (const char *const *scheme = backend->schemes; *scheme; scheme++)
+    if (table.version != SIMBA_BACKEND_VERSION || !is_complete(&table))
+        return SIMBA_EINVAL;
+    for (const char *const *scheme = table.schemes; *scheme; scheme++)
         if (simba_backend_find(*scheme))
             return SIMBA_ESTATE;
     pthread_mutex_lock(&lock);
     const int rc = other_count < OTHERS_MAX ? 0 : SIMBA_ESTATE;
     if (rc == 0)
-        others[other_count++] = backend;
+        others[other_count++] = table;
     pthread_mutex_unlock(&lock);
     return rc;
 }

@@ -170,7 +170,7 @@ static void no_row(const simba_listing *listing, void *user)
 
 static void expect_client_forked(simba_client *client)
 {
-    simba_stats stats;
+    simba_stats stats = SIMBA_STATS_INIT;
     simba_error err = {0};
     CHILD_EXPECT(simba_client_fd(client) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_client_dispatch(client) == SIMBA_EFORKED);
@@ -179,7 +179,7 @@ static void expect_client_forked(simba_client *client)
     CHILD_EXPECT(err.code == SIMBA_EFORKED && strlen(err.text) > 0);
     CHILD_EXPECT(simba_client_force_release(client, "held", &err) == SIMBA_EFORKED);
     const simba_grant grant = {.id = "x", .token = 1};
-    simba_settings settings;
+    simba_settings settings = SIMBA_SETTINGS_INIT;
     CHILD_EXPECT(simba_client_give_back(client, "held", &grant, &err) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_client_settings(client, &settings) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_client_url(client) != NULL);

@@ -437,8 +437,8 @@ static int tell_found(store *s, simba_request *request, const simba__sql_item *i
             log_flaw(s, found, &flaws);
             continue;
         }
-        const simba_listing listing = {found->text, &found->owner, found->now_ms, -1};
-        const simba_finding finding = {found->verdict, found->what, found->text, found->remedy};
+        const simba_listing listing = {sizeof(simba_listing), found->text, &found->owner, found->now_ms, -1};
+        const simba_finding finding = {sizeof(simba_finding), found->verdict, found->what, found->text, found->remedy};
         rc = request->op == SIMBA_OP_LIST ? s->host->listed(s->host, request, &listing)
                                           : s->host->found(s->host, request, &finding);
     }
@@ -595,6 +595,7 @@ static void my_fini(void *self)
 static const char *const schemes[] = {SIMBA__SCHEMES_mysql, NULL};
 
 const simba_backend simba__backend_mysql = {
+    .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
     .schemes = schemes,
     .keys = simba__my_keys,

@@ -215,7 +215,7 @@ static simba_finding about_columns(const simba__my_schema *schema, const char *t
     snprintf(text, size, fine ? "The table %s is that of this version." : "The table %s lacks the column nonce.",
              table);
     return (simba_finding){
-        fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "schema", text,
+        sizeof(simba_finding), fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "schema", text,
         fine ? NULL : "Run `simba init`. Without it a lost answer to an acquire costs the rest of that lease."};
 }
 
@@ -224,7 +224,7 @@ static simba_finding about_names(const simba__my_schema *schema, char *text, siz
     snprintf(text, size, schema->is_exact ? "Names are compared exactly (%s)." : "Names are compared by %s.",
              schema->collation[0] ? schema->collation : "binary");
     return (simba_finding){
-        schema->is_exact ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "names", text,
+        sizeof(simba_finding), schema->is_exact ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "names", text,
         schema->is_exact ? NULL : "Names that it takes for the same are refused. Make the column mutex utf8mb4_bin."};
 }
 
@@ -232,7 +232,7 @@ static simba_finding about_ids(const simba__my_schema *schema, char *text, size_
 {
     snprintf(text, size, "Ids may have %u characters.", schema->id_chars);
     const bool fine = schema->id_chars >= SIMBA_ID_MAX;
-    return (simba_finding){fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "ids", text,
+    return (simba_finding){sizeof(simba_finding), fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "ids", text,
                            fine ? NULL : "Longer ones are refused. Make the column owner_id varchar(128)."};
 }
 
@@ -241,7 +241,7 @@ static simba_finding about_durability(const simba__my_schema *schema, char *text
     const bool fine = schema->durability == 1;
     snprintf(text, size, "innodb_flush_log_at_trx_commit is %d, server version %s.", schema->durability,
              schema->server);
-    return (simba_finding){fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "durability", text,
+    return (simba_finding){sizeof(simba_finding), fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "durability", text,
                            fine ? NULL : "Set it to 1: a crash of the server may undo grants of the last second."};
 }
 
@@ -251,7 +251,7 @@ int simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schem
     char text[256];
     simba__sql_failure why;
     if (simba__my_schema_check(schema, conn->options, &why) < 0) {
-        const simba_finding broken = {SIMBA_VERDICT_BROKEN, "schema", why.error.text,
+        const simba_finding broken = {sizeof(simba_finding), SIMBA_VERDICT_BROKEN, "schema", why.error.text,
                                       schema->exists ? NULL : "Run `simba init`."};
         return found(user, &broken);
     }
@@ -270,12 +270,12 @@ int simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schem
         rc = found(user, &finding);
     }
     if (rc == 0 && schema->read_only) {
-        const simba_finding refused = {SIMBA_VERDICT_BROKEN, "writing", "The server is read-only, perhaps a replica.",
-                                       "Name the primary in the URL."};
+        const simba_finding refused = {sizeof(simba_finding), SIMBA_VERDICT_BROKEN, "writing",
+                                       "The server is read-only, perhaps a replica.", "Name the primary in the URL."};
         return found(user, &refused);
     }
     if (rc == 0 && simba__my_schema_check_rights(conn, &why) < 0) {
-        const simba_finding refused = {SIMBA_VERDICT_BROKEN, "rights", why.error.text,
+        const simba_finding refused = {sizeof(simba_finding), SIMBA_VERDICT_BROKEN, "rights", why.error.text,
                                        "Grant this user select, insert and update on the table."};
         return found(user, &refused);
     }

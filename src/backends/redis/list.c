@@ -195,7 +195,7 @@ bool simba__redis_list_row(redis_store *self, simba_request *request, const redi
         skip_row(self, request, "the id of its owner is longer than an id can be");
         return true;
     }
-    const simba_listing listing = {request->mutex, &parsed.owner, parsed.now_ms, waiters};
+    const simba_listing listing = {sizeof(simba_listing), request->mutex, &parsed.owner, parsed.now_ms, waiters};
     redis_list *list = give_back(request);
     if (!list->request)
         list_end(self, list, NULL);
