@@ -50,11 +50,29 @@ function(_simba_object_library name)
     target_include_directories(${name} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>")
 endfunction()
 
+# Which programs a library serves: those that were linked to one of the same number, see docs/abi.md. Before 1.0 every minor
+# version may change the interface.
+set(SIMBA_ABI ${PROJECT_VERSION_MAJOR})
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+    set(SIMBA_ABI 0.${PROJECT_VERSION_MINOR})
+endif()
+
+# _simba_export(<target> <pattern>): it exports the symbols of this pattern, with a version, and no others.
+function(_simba_export target _exported)
+    get_target_property(_node ${target} OUTPUT_NAME)
+    string(MAKE_C_IDENTIFIER "${_node}" _node)
+    string(TOUPPER "${_node}" _node)
+    set(map "${PROJECT_BINARY_DIR}/generated/${target}.map")
+    configure_file("${PROJECT_SOURCE_DIR}/packaging/symbols.map.in" "${map}" @ONLY)
+    target_link_options(${target} PRIVATE "LINKER:--version-script=${map}")
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${map}")
+endfunction()
+
 function(_simba_shared_library name objects output)
     add_library(${name} SHARED $<TARGET_OBJECTS:${objects}>)
     set_target_properties(${name} PROPERTIES
-        OUTPUT_NAME ${output} LINKER_LANGUAGE C
-        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+        OUTPUT_NAME ${output} LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION ${SIMBA_ABI})
+    _simba_export(${name} "simba_[a-z]*")
     target_include_directories(${name} INTERFACE
         "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
     target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:simba_flags>)
