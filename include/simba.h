@@ -59,7 +59,7 @@ SIMBA_API const char *simba_version(void);
     X(ECLOSED, -6, "client is closed")                                                                                 \
     X(EFORKED, -7, "handle belongs to the parent of this process")                                                     \
     X(EURL, -8, "bad store URL")                                                                                       \
-    X(ENOTBUILT, -9, "built without this store")                                                                       \
+    X(ENOTBUILT, -9, "this store is not installed")                                                                    \
     X(EUNAVAILABLE, -10, "store cannot be reached")                                                                    \
     X(ESTORE, -11, "store refused")                                                                                    \
     X(EPERM, -12, "no permission")                                                                                     \

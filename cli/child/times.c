@@ -28,7 +28,7 @@ static void describe_lease(const simba_settings *settings, char *text, size_t si
 
 static bool is_session_known(simba_client *client)
 {
-    simba_settings settings;
+    simba_settings settings = SIMBA_SETTINGS_INIT;
     return simba_client_settings(client, &settings) < 0 || settings.session_ms == 0 || settings.session_granted;
 }
 
