@@ -141,10 +141,10 @@ typedef enum simba_reason {
 SIMBA_API const char *simba_reason_name(simba_reason reason);
 
 typedef enum simba_status {
-    SIMBA_INITIAL,
-    SIMBA_STARTING, /* started, waiting out its initial delay */
-    SIMBA_RUNNING,
-    SIMBA_STOPPING,
+    SIMBA_STATUS_INITIAL,
+    SIMBA_STATUS_STARTING, /* started, waiting out its initial delay */
+    SIMBA_STATUS_RUNNING,
+    SIMBA_STATUS_STOPPING,
 } simba_status;
 
 SIMBA_API const char *simba_status_name(simba_status status);
@@ -387,7 +387,7 @@ typedef struct simba_contender_options {
 SIMBA_API int simba_contender_new(simba_client *client, const char *mutex, const simba_contender_options *options,
                                   simba_error *err, simba_contender **ret_contender);
 
-/* Begin to contend; returns at once. SIMBA_ESTATE unless the status is SIMBA_INITIAL. */
+/* Begin to contend; returns at once. SIMBA_ESTATE unless the status is SIMBA_STATUS_INITIAL. */
 SIMBA_API int simba_contender_start(simba_contender *contender);
 
 /* Stop contending. If it leads: on_released(stopped) runs first (on this thread, unless it already runs elsewhere),
@@ -488,8 +488,8 @@ SIMBA_API uint64_t simba_run_token(const simba_run *run);
 SIMBA_API bool simba_run_sleep(simba_run *run, int64_t ms);
 
 typedef enum simba_schedule {
-    SIMBA_FIXED_RATE,  /* every period, counted from start to start; a start that falls into a run is skipped */
-    SIMBA_FIXED_DELAY, /* a period of rest between the end of a run and the next start */
+    SIMBA_SCHEDULE_FIXED_RATE, /* every period, counted from start to start; a start that falls into a run is skipped */
+    SIMBA_SCHEDULE_FIXED_DELAY, /* a period of rest between the end of a run and the next start */
 } simba_schedule;
 
 typedef struct simba_scheduler_options {
@@ -505,7 +505,7 @@ typedef struct simba_scheduler_options {
 
 #define SIMBA_SCHEDULER_OPTIONS_INIT                                                                                   \
     {                                                                                                                  \
-        sizeof(simba_scheduler_options), NULL, SIMBA_TIMING_INHERIT, SIMBA_FIXED_RATE, 0, 0, NULL, NULL                \
+        sizeof(simba_scheduler_options), NULL, SIMBA_TIMING_INHERIT, SIMBA_SCHEDULE_FIXED_RATE, 0, 0, NULL, NULL       \
     }
 
 SIMBA_API int simba_scheduler_new(simba_client *client, const char *mutex, const simba_scheduler_options *options,

@@ -128,7 +128,7 @@ const char *simba_contender_id(const simba_contender *contender)
 
 simba_status simba_contender_status(const simba_contender *contender)
 {
-    return contender ? simba__member_status(&contender->member) : SIMBA_INITIAL;
+    return contender ? simba__member_status(&contender->member) : SIMBA_STATUS_INITIAL;
 }
 
 int64_t simba_contender_held_for_ms(const simba_contender *contender)

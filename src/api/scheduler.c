@@ -63,7 +63,7 @@ static void plan(simba_scheduler *scheduler, simba_local at)
 static void plan_next(simba_scheduler *scheduler)
 {
     const simba_local now = scheduler->member.party.client->now;
-    if (scheduler->schedule == SIMBA_FIXED_DELAY) {
+    if (scheduler->schedule == SIMBA_SCHEDULE_FIXED_DELAY) {
         plan(scheduler, simba__local_add(now, scheduler->period_ns));
         return;
     }
@@ -119,8 +119,9 @@ static int check(const simba_scheduler_options *options, simba_error *err)
 {
     if (!options->work)
         return simba__fail(err, SIMBA_EINVAL, "work is NULL");
-    if ((unsigned)options->schedule > SIMBA_FIXED_DELAY)
-        return simba__fail(err, SIMBA_EINVAL, "schedule is %d, which is neither SIMBA_FIXED_RATE nor SIMBA_FIXED_DELAY",
+    if ((unsigned)options->schedule > SIMBA_SCHEDULE_FIXED_DELAY)
+        return simba__fail(err, SIMBA_EINVAL,
+                           "schedule is %d, which is neither SIMBA_SCHEDULE_FIXED_RATE nor SIMBA_SCHEDULE_FIXED_DELAY",
                            (int)options->schedule);
     if (options->period_ms < 1 || options->period_ms > SIMBA_LEASE_MAX_MS)
         return simba__fail(err, SIMBA_EINVAL, "period_ms is %lld; it must be from 1 to %lld",
@@ -181,7 +182,7 @@ void simba_scheduler_free(simba_scheduler *scheduler)
 
 simba_status simba_scheduler_status(const simba_scheduler *scheduler)
 {
-    return scheduler ? simba__member_status(&scheduler->member) : SIMBA_INITIAL;
+    return scheduler ? simba__member_status(&scheduler->member) : SIMBA_STATUS_INITIAL;
 }
 
 bool simba_scheduler_is_leader(const simba_scheduler *scheduler)

@@ -65,13 +65,13 @@ const char *simba_reason_name(simba_reason reason)
 const char *simba_status_name(simba_status status)
 {
     switch (status) {
-    case SIMBA_INITIAL:
+    case SIMBA_STATUS_INITIAL:
         return "initial";
-    case SIMBA_STARTING:
+    case SIMBA_STATUS_STARTING:
         return "starting";
-    case SIMBA_RUNNING:
+    case SIMBA_STATUS_RUNNING:
         return "running";
-    case SIMBA_STOPPING:
+    case SIMBA_STATUS_STOPPING:
         return "stopping";
     }
     return "unknown status";

@@ -601,7 +601,7 @@ static void null_handles(void **state)
     assert_rc(SIMBA_EINVAL, simba_contender_owner(NULL, &owner));
     assert_null(simba_contender_mutex(NULL));
     assert_null(simba_contender_id(NULL));
-    assert_int_equal(SIMBA_INITIAL, simba_contender_status(NULL));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(NULL));
     assert_int_equal(0, simba_contender_held_for_ms(NULL));
     assert_int_equal(0, simba_contender_token(NULL));
     assert_false(simba_contender_is_owner(NULL));
@@ -616,7 +616,7 @@ static void null_handles(void **state)
 
     assert_rc(SIMBA_EINVAL, simba_scheduler_start(NULL));
     assert_rc(SIMBA_EINVAL, simba_scheduler_stop(NULL));
-    assert_int_equal(SIMBA_INITIAL, simba_scheduler_status(NULL));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_scheduler_status(NULL));
     assert_false(simba_scheduler_is_leader(NULL));
 
     assert_rc(SIMBA_EINVAL, simba_observer_start(NULL));
@@ -737,7 +737,7 @@ static void names_of_values(void **state)
 #undef CHECK
     assert_non_null(simba_reason_name((simba_reason)99));
     assert_non_null(simba_status_name((simba_status)99));
-    for (int status = SIMBA_INITIAL; status <= SIMBA_STOPPING; status++)
+    for (int status = SIMBA_STATUS_INITIAL; status <= SIMBA_STATUS_STOPPING; status++)
         assert_true(strlen(simba_status_name((simba_status)status)) > 0);
     assert_string_equal(simba_version(), "0.1.0");
 }

@@ -353,7 +353,7 @@ static void contenders_after_close(void **state)
         assert_rc(SIMBA_ECLOSED, simba_contender_start(contender));
         assert_rc(SIMBA_ECLOSED, simba_contender_stop(contender));
         assert_rc(SIMBA_ECLOSED, simba_contender_owner(contender, &owner));
-        assert_int_equal(SIMBA_INITIAL, simba_contender_status(contender));
+        assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(contender));
         assert_int_equal(0, simba_contender_held_for_ms(contender));
         assert_int_equal(0, simba_contender_token(contender));
         assert_false(simba_contender_is_owner(contender));

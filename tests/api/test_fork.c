@@ -217,7 +217,7 @@ static void expect_handles_forked(const struct family *family)
         CHILD_EXPECT(simba_contender_token(contenders[i]) == 0);
         CHILD_EXPECT(!simba_contender_is_owner(contenders[i]));
         CHILD_EXPECT(!simba_contender_in_ttl(contenders[i]));
-        CHILD_EXPECT(simba_contender_status(contenders[i]) == SIMBA_INITIAL);
+        CHILD_EXPECT(simba_contender_status(contenders[i]) == SIMBA_STATUS_INITIAL);
         CHILD_EXPECT(strlen(simba_contender_id(contenders[i])) > 0);
         CHILD_EXPECT(strlen(simba_contender_mutex(contenders[i])) > 0);
     }
@@ -236,7 +236,7 @@ static void expect_handles_forked(const struct family *family)
     }
     CHILD_EXPECT(simba_scheduler_start(family->scheduler) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_scheduler_stop(family->scheduler) == SIMBA_EFORKED);
-    CHILD_EXPECT(simba_scheduler_status(family->scheduler) == SIMBA_INITIAL);
+    CHILD_EXPECT(simba_scheduler_status(family->scheduler) == SIMBA_STATUS_INITIAL);
     CHILD_EXPECT(!simba_scheduler_is_leader(family->scheduler));
     CHILD_EXPECT(simba_observer_start(family->observer) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_observer_stop(family->observer) == SIMBA_EFORKED);

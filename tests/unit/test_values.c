@@ -179,10 +179,10 @@ static void reasons_have_names(void **state)
 static void statuses_have_names(void **state)
 {
     (void)state;
-    assert_string_equal(simba_status_name(SIMBA_INITIAL), "initial");
-    assert_string_equal(simba_status_name(SIMBA_STARTING), "starting");
-    assert_string_equal(simba_status_name(SIMBA_RUNNING), "running");
-    assert_string_equal(simba_status_name(SIMBA_STOPPING), "stopping");
+    assert_string_equal(simba_status_name(SIMBA_STATUS_INITIAL), "initial");
+    assert_string_equal(simba_status_name(SIMBA_STATUS_STARTING), "starting");
+    assert_string_equal(simba_status_name(SIMBA_STATUS_RUNNING), "running");
+    assert_string_equal(simba_status_name(SIMBA_STATUS_STOPPING), "stopping");
     assert_string_equal(simba_status_name((simba_status)99), "unknown status");
 }
 

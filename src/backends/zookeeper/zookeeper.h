@@ -79,23 +79,23 @@ typedef struct zk_resolver zk_resolver;
 typedef struct zk_session {
     zhandle_t *zh; /* NULL: no session yet, or none any more */
     zk_liveness live;
-    simba_watch socket;    /* a descriptor of our own for the library's socket; -1: there is none */
-    zk_resolver *resolver; /* at work */
-    simba_timer timer;     /* the library wants to be asked */
-    simba_timer beat;      /* so does live */
-    bool wanted;           /* somebody has asked for something */
-    bool lost;             /* there was one before: whoever waits has to be told when there is another */
-    bool purge;            /* calls of a connection that is gone wait for an answer */
-    bool corked;           /* what is sent is gathered */
-    bool gathered;         /* there may be some */
-    unsigned calls;        /* in flight, of procedures */
-    zk_expected expected;  /* replies, to these and to beats */
-    bool inside;           /* the library has read a part of a message */
-    size_t addresses;      /* how many there are to be tried */
-    unsigned failures;     /* connections lost or not made, since the last that was */
+    simba_watch socket;     /* a descriptor of our own for the library's socket; -1: there is none */
+    zk_resolver *resolver;  /* at work */
+    simba_timer timer;      /* the library wants to be asked */
+    simba_timer beat;       /* so does live */
+    bool wanted;            /* somebody has asked for something */
+    bool lost;              /* there was one before: whoever waits has to be told when there is another */
+    bool purge;             /* calls of a connection that is gone wait for an answer */
+    bool corked;            /* what is sent is gathered */
+    bool gathered;          /* there may be some */
+    unsigned calls;         /* in flight, of procedures */
+    zk_expected expected;   /* replies, to these and to beats */
+    bool inside;            /* the library has read a part of a message */
+    size_t addresses;       /* how many there are to be tried */
+    unsigned failures;      /* connections lost or not made, since the last that was */
     simba_local rest_until; /* all servers were tried in vain: not again before this */
-    unsigned in_vain;      /* connections lost since a beat was answered */
-    char cause[128];       /* of the latest */
+    unsigned in_vain;       /* connections lost since a beat was answered */
+    char cause[128];        /* of the latest */
 } zk_session;
 
 /* Can requests be sent? */
