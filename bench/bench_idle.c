@@ -102,7 +102,7 @@ typedef struct crowd {
 
 static simba_stats stats_of(const crowd *c)
 {
-    simba_stats stats;
+    simba_stats stats = SIMBA_STATS_INIT;
     bench_check(simba_client_stats(c->client, &stats), "stats", NULL);
     return stats;
 }

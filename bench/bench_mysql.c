@@ -277,7 +277,7 @@ static void measure_held(void)
         bench_check(simba_contender_new(client, name, NULL, &error, &contenders[i]), name, &error);
         bench_check(simba_contender_start(contenders[i]), name, NULL);
     }
-    simba_stats stats = {0};
+    simba_stats stats = SIMBA_STATS_INIT;
     while (stats.held < HELD && bench_now_ns() < start_ns + INT64_C(60000000000)) {
         bench_sleep_ms(5);
         simba_client_stats(client, &stats);

@@ -451,7 +451,7 @@ static int connection_count(redisContext *raw)
 
 static simba_stats stats_of(simba_client *client)
 {
-    simba_stats stats;
+    simba_stats stats = SIMBA_STATS_INIT;
     bench_check(simba_client_stats(client, &stats), "stats", NULL);
     return stats;
 }
@@ -487,7 +487,7 @@ static void measure_crowd(size_t size, int64_t ttl_ms)
     const int64_t start_ns = bench_now_ns();
     const double start_cpu = cpu_seconds();
     const double start_server = server_cpu_seconds(raw);
-    simba_stats now;
+    simba_stats now = SIMBA_STATS_INIT;
     do {
         bench_sleep_ms(200);
         now = stats_of(client);

@@ -17,10 +17,13 @@ if(TARGET simba)
 endif()
 
 install(TARGETS ${_shared} EXPORT simba-targets)
+if(SIMBA_MODULES)
+    install(TARGETS ${SIMBA_MODULES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/${SIMBA_MODULE_FOLDER})
+endif()
 install(TARGETS ${_static} EXPORT simba-static-targets)
 
 # All that is installed, and nothing else: what ./run builds.
-add_custom_target(installed DEPENDS ${_shared} ${_static})
+add_custom_target(installed DEPENDS ${_shared} ${_static} ${SIMBA_MODULES})
 if(TARGET simba)
     add_dependencies(installed simba)
 endif()

@@ -1,8 +1,10 @@
-# The library and the conformance kit. The sources of each are compiled once, into objects; the shared library, the
-# static one and the tests, which reach internal symbols through the static one, are made of the same objects.
+# The library and the conformance kit. The sources of each are compiled once, into objects; the shared library, its modules,
+# the static library and the tests, which reach internal symbols through the static one, are made of the same objects.
 #
-#   simba_objects      -> simba_shared (libsimba.so, simba::simba)         simba_static (libsimba.a)
-#   simba_tck_objects  -> simba_tck    (libsimba-tck.so, simba::tck)       simba_tck_static (libsimba-tck.a)
+#   simba_objects       -> simba_shared (libsimba.so, simba::simba)         simba_static (libsimba.a)
+#   simba_base_objects  -> the same two, and every module
+#   simba_store_<name>  -> simba_shared or simba_module_<name>              simba_static
+#   simba_tck_objects   -> simba_tck    (libsimba-tck.so, simba::tck)       simba_tck_static (libsimba-tck.a)
 #
 # The name `simba` belongs to the command's target, since both would want the same file in the build directory.
 
@@ -47,14 +49,33 @@ function(_simba_object_library name)
     add_library(${name} OBJECT ${ARGN})
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
     target_link_libraries(${name} PRIVATE simba_flags)
-    target_include_directories(${name} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>")
+    target_include_directories(${name} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+        PRIVATE "${PROJECT_SOURCE_DIR}/src")
+endfunction()
+
+# Which programs a library serves: those that were linked to one of the same number, see docs/abi.md. Before 1.0 every minor
+# version may change the interface.
+set(SIMBA_ABI ${PROJECT_VERSION_MAJOR})
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+    set(SIMBA_ABI 0.${PROJECT_VERSION_MINOR})
+endif()
+
+# _simba_export(<target> <pattern>): it exports the symbols of this pattern, with a version, and no others.
+function(_simba_export target _exported)
+    get_target_property(_node ${target} OUTPUT_NAME)
+    string(MAKE_C_IDENTIFIER "${_node}" _node)
+    string(TOUPPER "${_node}" _node)
+    set(map "${PROJECT_BINARY_DIR}/generated/${target}.map")
+    configure_file("${PROJECT_SOURCE_DIR}/packaging/symbols.map.in" "${map}" @ONLY)
+    target_link_options(${target} PRIVATE "LINKER:--version-script=${map}")
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${map}")
 endfunction()
 
 function(_simba_shared_library name objects output)
     add_library(${name} SHARED $<TARGET_OBJECTS:${objects}>)
     set_target_properties(${name} PROPERTIES
-        OUTPUT_NAME ${output} LINKER_LANGUAGE C
-        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+        OUTPUT_NAME ${output} LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION ${SIMBA_ABI})
+    _simba_export(${name} "simba_[a-z]*")
     target_include_directories(${name} INTERFACE
         "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
     target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:simba_flags>)
@@ -71,54 +92,87 @@ function(_simba_static_library name objects output)
 endfunction()
 
 # --- libsimba -------------------------------------------------------------------------------------
-simba_glob(_sources src/core/*.c src/net/*.c src/runtime/*.c src/api/*.c src/util/*.c src/backends/*.c)
-list(FILTER _sources EXCLUDE REGEX "/src/net/(link|tls)\\.c$") # for stores that ask for them
+simba_glob(_sources src/core/*.c src/net/*.c src/util/*.c)
+list(FILTER _sources EXCLUDE REGEX "/src/net/(link|tls)\\.c$") # for stores with LINK
+_simba_object_library(simba_base_objects ${_sources})
+simba_glob(_sources src/runtime/*.c src/api/*.c)
 _simba_object_library(simba_objects ${_sources})
-target_include_directories(simba_objects PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_BINARY_DIR}/generated")
-# For src/backends/registry.c: a line for every store that was built or left out.
-file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/generated/stores.inc"
-    CONTENT "$<JOIN:$<TARGET_PROPERTY:simba_objects,SIMBA_STORES>,\n>\n")
 _simba_shared_library(simba_shared simba_objects simba)
 set_target_properties(simba_shared PROPERTIES EXPORT_NAME simba)
 add_library(simba::simba ALIAS simba_shared)
 _simba_static_library(simba_static simba_objects simba)
 set_target_properties(simba_static PROPERTIES EXPORT_NAME static)
+foreach(_library IN ITEMS simba_shared simba_static)
+    # The list of stores is for src/backends/registry.c: a line for each, built in, a module or left out.
+    file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/generated/${_library}/stores.inc"
+        CONTENT "$<JOIN:$<TARGET_PROPERTY:${_library},SIMBA_STORES>,\n>\n")
+    target_sources(${_library} PRIVATE
+        $<TARGET_OBJECTS:simba_base_objects> "${PROJECT_SOURCE_DIR}/src/backends/registry.c")
+    target_include_directories(${_library} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src"
+        "${PROJECT_BINARY_DIR}/generated/${_library}")
+    set_target_properties(${_library} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+endforeach()
+
+# Stores that come with libraries of their own are modules of the shared library, in a folder beside it, so that a program
+# loads those libraries only when it opens such a store. See docs/abi.md.
+set(SIMBA_STORES_BUILTIN "" CACHE STRING
+    "Stores to build into the shared library instead, of: redis;mysql;zookeeper. The static library has all of them")
+foreach(_store IN LISTS SIMBA_STORES_BUILTIN)
+    if(NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/src/backends/${_store}")
+        message(FATAL_ERROR "SIMBA_STORES_BUILTIN names \"${_store}\", and there is no such store.")
+    endif()
+endforeach()
+set(SIMBA_MODULES "") # their targets
+set(SIMBA_MODULE_FOLDER simba-${SIMBA_ABI})
+target_sources(simba_shared PRIVATE "${PROJECT_SOURCE_DIR}/src/module/load.c")
+target_compile_definitions(simba_shared PRIVATE "SIMBA__MODULE_FOLDER=\"${SIMBA_MODULE_FOLDER}\"")
+add_library(simba_base STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:simba_base_objects>)
+set_target_properties(simba_base PROPERTIES LINKER_LANGUAGE C)
 set(SIMBA_PC_REQUIRES "")   # for simba.pc
 set(SIMBA_PC_LIBS -pthread) # and those that have no pkg-config file
 
 set(SIMBA_BACKENDS "") # those that are built
 
-# simba_backend(<name> [LINK] [USES <folder>] [PKG <pkg-config module>…] [LIB <library> HEADER <header>]): a store. Makes the
-# option SIMBA_WITH_<NAME>, on by default; compiles src/backends/<name>/*.c, which define simba__backend_<name>, the folder
-# that it shares with other stores, and with LINK the connections of src/net, which need OpenSSL; links the modules, and the
-# library, which is one without a pkg-config file; tells the tests with SIMBA_WITH_<NAME>=1.
+# _simba_module(<name> <packages> <objects>…): make a module of the objects of a store.
+function(_simba_module name packages)
+    set(module simba_module_${name})
+    add_library(${module} MODULE "${PROJECT_SOURCE_DIR}/src/module/entry.c" ${ARGN})
+    set_target_properties(${module} PROPERTIES
+        PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${SIMBA_MODULE_FOLDER}"
+        C_VISIBILITY_PRESET hidden)
+    target_compile_definitions(${module} PRIVATE SIMBA__MODULE_STORE=${name})
+    target_include_directories(${module} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+    target_link_libraries(${module} PRIVATE simba_flags simba_base simba_${name}_client)
+    target_link_options(${module} PRIVATE ${_no_undefined})
+    _simba_export(${module} simba__this_module)
+    add_dependencies(simba_shared ${module}) # who builds the library wants to open such stores with it
+    set_property(TARGET simba_shared APPEND PROPERTY SIMBA_STORES "MODULE(${name}, \"${packages}\")")
+    set(SIMBA_MODULES ${SIMBA_MODULES} ${module} PARENT_SCOPE)
+endfunction()
+
+# simba_backend(<name> [LINK] [USES <folder>] [MODULE <Debian package>…] [PKG <pkg-config module>…] [LIB <library> HEADER
+# <header>]): a store. Makes the option SIMBA_WITH_<NAME>, on by default; compiles src/backends/<name>/*.c, which define
+# simba__backend_<name>, the folder that it shares with other stores, and with LINK the connections of src/net, which need
+# OpenSSL; links the modules of pkg-config, and the library, which is one without a pkg-config file; tells the tests with
+# SIMBA_WITH_<NAME>=1. MODULE: it is one of the shared library, see SIMBA_STORES_BUILTIN, and these packages bring the
+# libraries that it uses.
 function(simba_backend name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "LINK" "USES;LIB;HEADER" "PKG")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "LINK" "USES;LIB;HEADER" "MODULE;PKG")
     string(TOUPPER ${name} upper)
     option(SIMBA_WITH_${upper} "Build the ${name} store" ON)
     if(NOT SIMBA_WITH_${upper})
-        set_property(TARGET simba_objects APPEND PROPERTY SIMBA_STORES "LEFT_OUT(${name}, SIMBA_WITH_${upper})")
+        set_property(TARGET simba_shared simba_static APPEND PROPERTY SIMBA_STORES
+            "LEFT_OUT(${name}, SIMBA_WITH_${upper})")
         return()
     endif()
-    simba_glob(sources src/backends/${name}/*.c)
-    if(arg_USES)
-        simba_glob(shared src/backends/${arg_USES}/*.c)
-    endif()
-    if(arg_LINK)
-        list(APPEND sources "${PROJECT_SOURCE_DIR}/src/net/link.c" "${PROJECT_SOURCE_DIR}/src/net/tls.c")
-    endif()
-    target_sources(simba_objects PRIVATE ${sources} ${shared})
-    set_property(TARGET simba_objects APPEND PROPERTY SIMBA_STORES "BUILT(${name})")
-    target_compile_definitions(simba_static INTERFACE $<BUILD_INTERFACE:SIMBA_WITH_${upper}=1>)
+    add_library(simba_${name}_client INTERFACE) # what it uses
     if(arg_PKG)
         pkg_check_modules(${upper} IMPORTED_TARGET ${arg_PKG})
         if(NOT ${upper}_FOUND)
             message(FATAL_ERROR "The ${name} store needs the development files of: ${arg_PKG}. "
                 "Install them, or configure with -DSIMBA_WITH_${upper}=OFF.")
         endif()
-        target_link_libraries(simba_objects PRIVATE PkgConfig::${upper})
-        target_link_libraries(simba_shared PRIVATE $<BUILD_INTERFACE:PkgConfig::${upper}>)
-        target_link_libraries(simba_static PRIVATE $<BUILD_INTERFACE:PkgConfig::${upper}>)
+        target_link_libraries(simba_${name}_client INTERFACE PkgConfig::${upper})
         list(APPEND SIMBA_PC_REQUIRES ${arg_PKG})
         list(REMOVE_DUPLICATES SIMBA_PC_REQUIRES) # two stores may need the same
         set(SIMBA_PC_REQUIRES ${SIMBA_PC_REQUIRES} PARENT_SCOPE)
@@ -131,14 +185,48 @@ function(simba_backend name)
             message(FATAL_ERROR "The ${name} store needs lib${arg_LIB} and <${arg_HEADER}>. "
                 "Install them, or configure with -DSIMBA_WITH_${upper}=OFF.")
         endif()
-        add_library(simba_${name}_client INTERFACE)
         target_link_libraries(simba_${name}_client INTERFACE "${SIMBA_${upper}_LIBRARY}")
         target_include_directories(simba_${name}_client SYSTEM INTERFACE "${SIMBA_${upper}_INCLUDE_DIR}")
-        target_link_libraries(simba_objects PRIVATE simba_${name}_client)
-        target_link_libraries(simba_shared PRIVATE $<BUILD_INTERFACE:simba_${name}_client>)
-        target_link_libraries(simba_static PRIVATE $<BUILD_INTERFACE:simba_${name}_client>)
         set(SIMBA_PC_LIBS ${SIMBA_PC_LIBS} -l${arg_LIB} PARENT_SCOPE)
     endif()
+
+    simba_glob(sources src/backends/${name}/*.c)
+    _simba_object_library(simba_store_${name} ${sources})
+    target_link_libraries(simba_store_${name} PRIVATE simba_${name}_client)
+    set(objects $<TARGET_OBJECTS:simba_store_${name}>)
+    if(arg_USES)
+        if(NOT TARGET simba_store_${arg_USES})
+            simba_glob(sources src/backends/${arg_USES}/*.c)
+            _simba_object_library(simba_store_${arg_USES} ${sources})
+        endif()
+        list(APPEND objects $<TARGET_OBJECTS:simba_store_${arg_USES}>)
+    endif()
+    if(arg_LINK)
+        if(NOT TARGET simba_net_link)
+            _simba_object_library(simba_net_link "${PROJECT_SOURCE_DIR}/src/net/link.c" "${PROJECT_SOURCE_DIR}/src/net/tls.c")
+            target_link_libraries(simba_net_link PRIVATE simba_${name}_client) # where OpenSSL's headers are
+        endif()
+        list(APPEND objects $<TARGET_OBJECTS:simba_net_link>)
+    endif()
+    set(libraries simba_static)
+    if(arg_MODULE AND NOT name IN_LIST SIMBA_STORES_BUILTIN)
+        list(JOIN arg_MODULE ", " packages)
+        _simba_module(${name} "${packages}" ${objects})
+        set(SIMBA_MODULES ${SIMBA_MODULES} PARENT_SCOPE)
+    else()
+        list(APPEND libraries simba_shared)
+    endif()
+    foreach(library IN LISTS libraries)
+        get_target_property(sources ${library} SOURCES)
+        foreach(object IN LISTS objects)
+            if(NOT object IN_LIST sources) # another store may use the same folder
+                target_sources(${library} PRIVATE ${object})
+            endif()
+        endforeach()
+        target_link_libraries(${library} PRIVATE $<BUILD_INTERFACE:simba_${name}_client>)
+        set_property(TARGET ${library} APPEND PROPERTY SIMBA_STORES "BUILT(${name})")
+    endforeach()
+    target_compile_definitions(simba_static INTERFACE $<BUILD_INTERFACE:SIMBA_WITH_${upper}=1>)
     set(SIMBA_BACKENDS ${SIMBA_BACKENDS} ${name} PARENT_SCOPE)
 endfunction()
 

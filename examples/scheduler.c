@@ -21,7 +21,7 @@ int main(int argc, char **argv)
     simba_scheduler *scheduler = NULL;
     simba_error error;
 
-    options.schedule = SIMBA_FIXED_DELAY;
+    options.schedule = SIMBA_SCHEDULE_FIXED_DELAY;
     options.period_ms = 300;
     options.work = clean_up;
     if (simba_client_open(argc > 1 ? argv[1] : "memory://example", NULL, &error, &client) < 0 ||

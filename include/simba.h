@@ -18,6 +18,8 @@
  *   - Everything may be called inside a callback unless its comment says otherwise.
  *   - Destructors take NULL.
  *   - In a child of fork() every handle of the parent answers SIMBA_EFORKED; open a client of its own there.
+ *   - A struct whose first member is `size` is initialised with its …_INIT macro, whichever side fills in the rest. It may
+ *     get more members at its end; programs that were compiled before go on as they are. The other structs never change.
  *   - Durations are milliseconds. A name that ends in `_at_ms` is a point on the *store's* clock; it means
  *     something only beside another such point.
  */
@@ -57,7 +59,7 @@ SIMBA_API const char *simba_version(void);
     X(ECLOSED, -6, "client is closed")                                                                                 \
     X(EFORKED, -7, "handle belongs to the parent of this process")                                                     \
     X(EURL, -8, "bad store URL")                                                                                       \
-    X(ENOTBUILT, -9, "built without this store")                                                                       \
+    X(ENOTBUILT, -9, "this store is not installed")                                                                    \
     X(EUNAVAILABLE, -10, "store cannot be reached")                                                                    \
     X(ESTORE, -11, "store refused")                                                                                    \
     X(EPERM, -12, "no permission")                                                                                     \
@@ -139,10 +141,10 @@ typedef enum simba_reason {
 SIMBA_API const char *simba_reason_name(simba_reason reason);
 
 typedef enum simba_status {
-    SIMBA_INITIAL,
-    SIMBA_STARTING, /* started, waiting out its initial delay */
-    SIMBA_RUNNING,
-    SIMBA_STOPPING,
+    SIMBA_STATUS_INITIAL,
+    SIMBA_STATUS_STARTING, /* started, waiting out its initial delay */
+    SIMBA_STATUS_RUNNING,
+    SIMBA_STATUS_STOPPING,
 } simba_status;
 
 SIMBA_API const char *simba_status_name(simba_status status);
@@ -167,6 +169,7 @@ SIMBA_API int simba_id_uuid(char ret_id[SIMBA_ID_MAX + 1]);
 /* "Take it from the level above": contender from client, client from URL, URL from the defaults. */
 #define SIMBA_INHERIT INT64_MIN
 
+/* A part of other structs, so its own size never changes: what is reserved becomes the settings to come. */
 typedef struct simba_timing {
     int64_t ttl_ms;           /* default 10,000; the owner renews just before it is over */
     int64_t transition_ms;    /* default 6,000; may be 0, at the price of no second chance for a renewal */
@@ -175,11 +178,15 @@ typedef struct simba_timing {
     int64_t hold_limit_ms;    /* default 0: none; otherwise leadership is given back after this long */
     int64_t jitter_min_ms;    /* default -200 and 1,000, scaled down for short leases: where around the end of */
     int64_t jitter_max_ms;    /* somebody's transition a waiter tries. Who knows its place in a queue comes in turn */
+    int64_t reserved[5];      /* for settings to come: SIMBA_INHERIT or 0 */
 } simba_timing;
 
 #define SIMBA_TIMING_INHERIT                                                                                           \
     {                                                                                                                  \
-        SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT        \
+        SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT,       \
+        {                                                                                                              \
+            SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT                                  \
+        }                                                                                                              \
     }
 
 /* --- client ------------------------------------------------------------------------------------- */
@@ -248,12 +255,19 @@ SIMBA_API const char *simba_client_url(const simba_client *client);
 /* What the options of a client, its URL and the defaults come to: the timing of a contender whose own options leave it
  * open. Where leases are sessions, ttl_ms and transition_ms have no meaning. */
 typedef struct simba_settings {
+    size_t size;
     simba_timing timing;
     int64_t session_ms;   /* how long a session lasts, as asked for and later as granted; 0: leases are not sessions */
     bool session_granted; /* there is a session now, and session_ms is what the server has granted */
     int64_t longest_margin_ms; /* the longest stop_margin_ms that a contender may have which inherits the rest */
 } simba_settings;
 
+#define SIMBA_SETTINGS_INIT                                                                                            \
+    {                                                                                                                  \
+        sizeof(simba_settings), SIMBA_TIMING_INHERIT, 0, false, 0                                                      \
+    }
+
+/* `ret_settings` comes with its size. */
 SIMBA_API int simba_client_settings(const simba_client *client, simba_settings *ret_settings);
 
 /* SIMBA_DISPATCH_FD only (SIMBA_ESTATE otherwise): readable while callbacks wait, and the call that runs them on
@@ -262,6 +276,7 @@ SIMBA_API int simba_client_fd(simba_client *client);
 SIMBA_API int simba_client_dispatch(simba_client *client);
 
 typedef struct simba_stats {
+    size_t size;
     uint64_t contenders;       /* handles alive now: contenders, lockers, schedulers */
     uint64_t held;             /* of those, holding now */
     uint64_t requests;         /* handed to the store */
@@ -279,10 +294,17 @@ typedef struct simba_stats {
     uint64_t max_lag_ns;       /* longest that a timer was late */
 } simba_stats;
 
+#define SIMBA_STATS_INIT                                                                                               \
+    {                                                                                                                  \
+        sizeof(simba_stats), 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0, 0, 0                                             \
+    }
+
+/* `ret_stats` comes with its size. */
 SIMBA_API int simba_client_stats(simba_client *client, simba_stats *ret_stats);
 
-/* One row of a list. Valid during the call. */
+/* One row of a list. Valid during the call. Members that are beyond `size` are not there. */
 typedef struct simba_listing {
+    size_t size;
     const char *mutex;
     const simba_owner *owner;
     int64_t now_ms;  /* of the store, for the owner's times */
@@ -297,8 +319,10 @@ SIMBA_API int simba_client_list(simba_client *client, const char *pattern,
 
 typedef enum simba_verdict { SIMBA_VERDICT_OK, SIMBA_VERDICT_WARNING, SIMBA_VERDICT_BROKEN } simba_verdict;
 
-/* Something about the store that whoever runs it wants to know. Valid during the call. */
+/* Something about the store that whoever runs it wants to know. Valid during the call. Members that are beyond `size` are
+ * not there. */
 typedef struct simba_finding {
+    size_t size;
     simba_verdict verdict;
     const char *what;   /* one word: "schema", "durability" */
     const char *text;   /* a sentence */
@@ -363,7 +387,7 @@ typedef struct simba_contender_options {
 SIMBA_API int simba_contender_new(simba_client *client, const char *mutex, const simba_contender_options *options,
                                   simba_error *err, simba_contender **ret_contender);
 
-/* Begin to contend; returns at once. SIMBA_ESTATE unless the status is SIMBA_INITIAL. */
+/* Begin to contend; returns at once. SIMBA_ESTATE unless the status is SIMBA_STATUS_INITIAL. */
 SIMBA_API int simba_contender_start(simba_contender *contender);
 
 /* Stop contending. If it leads: on_released(stopped) runs first (on this thread, unless it already runs elsewhere),
@@ -464,8 +488,8 @@ SIMBA_API uint64_t simba_run_token(const simba_run *run);
 SIMBA_API bool simba_run_sleep(simba_run *run, int64_t ms);
 
 typedef enum simba_schedule {
-    SIMBA_FIXED_RATE,  /* every period, counted from start to start; a start that falls into a run is skipped */
-    SIMBA_FIXED_DELAY, /* a period of rest between the end of a run and the next start */
+    SIMBA_SCHEDULE_FIXED_RATE, /* every period, counted from start to start; a start that falls into a run is skipped */
+    SIMBA_SCHEDULE_FIXED_DELAY, /* a period of rest between the end of a run and the next start */
 } simba_schedule;
 
 typedef struct simba_scheduler_options {
@@ -481,7 +505,7 @@ typedef struct simba_scheduler_options {
 
 #define SIMBA_SCHEDULER_OPTIONS_INIT                                                                                   \
     {                                                                                                                  \
-        sizeof(simba_scheduler_options), NULL, SIMBA_TIMING_INHERIT, SIMBA_FIXED_RATE, 0, 0, NULL, NULL                \
+        sizeof(simba_scheduler_options), NULL, SIMBA_TIMING_INHERIT, SIMBA_SCHEDULE_FIXED_RATE, 0, 0, NULL, NULL       \
     }
 
 SIMBA_API int simba_scheduler_new(simba_client *client, const char *mutex, const simba_scheduler_options *options,

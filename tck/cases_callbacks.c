@@ -29,7 +29,7 @@ static void stop_in_acquired(tck *t)
     p->timing = tck_timing_long(t);
     p->on_acquired = stop_self;
     TCK_REQUIRE(t, tck_probe_start(p));
-    TCK_AWAIT(t, p->released == 1 && simba_contender_status(p->contender) == SIMBA_INITIAL);
+    TCK_AWAIT(t, p->released == 1 && simba_contender_status(p->contender) == SIMBA_STATUS_INITIAL);
     TCK_REQUIRE(t, tck_probe_last(p, TCK_RELEASED).reason == SIMBA_REASON_STOPPED);
     TCK_REQUIRE(t, tck_probe_last(p, TCK_RELEASED).at_ns >= tck_probe_last(p, TCK_ACQUIRED).end_ns);
     TCK_REQUIRE(t, tck_probe_last(p, TCK_ACQUIRED).end_ns > 0);
@@ -47,7 +47,7 @@ static void stop_in_released(tck *t)
     TCK_REQUIRE(t, tck_probe_start(p));
     TCK_AWAIT(t, p->acquired == 1);
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(p));
-    TCK_REQUIRE_NOW(t, p->released == 1 && simba_contender_status(p->contender) == SIMBA_INITIAL);
+    TCK_REQUIRE_NOW(t, p->released == 1 && simba_contender_status(p->contender) == SIMBA_STATUS_INITIAL);
     require_given_back(t, p->arena);
 }
 
@@ -60,7 +60,7 @@ static void stop_in_loss(tck *t)
     p->timing.hold_limit_ms = t->ttl_ms / 2;
     p->on_released = stop_self;
     TCK_REQUIRE(t, tck_probe_start(p));
-    TCK_AWAIT(t, p->released == 1 && simba_contender_status(p->contender) == SIMBA_INITIAL);
+    TCK_AWAIT(t, p->released == 1 && simba_contender_status(p->contender) == SIMBA_STATUS_INITIAL);
     TCK_REQUIRE(t, tck_probe_last(p, TCK_RELEASED).reason == SIMBA_REASON_HOLD_LIMIT);
     require_given_back(t, p->arena);
     TCK_REQUIRE_NOW(t, p->acquired == 1);
@@ -98,7 +98,7 @@ static void use_everything(tck_probe *probe)
 {
     tck *t = probe->arena->kit;
     simba_client *client = probe->client->handle;
-    simba_stats stats;
+    simba_stats stats = SIMBA_STATS_INIT;
     TCK_REQUIRE_RC(t, SIMBA_ESTATE, simba_client_close(client));
     TCK_REQUIRE_RC(t, 0, simba_client_stats(client, &stats));
 

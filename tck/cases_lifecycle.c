@@ -12,7 +12,7 @@ static void start_stop(tck *t)
 
     const uint64_t token = tck_probe_last(p, TCK_ACQUIRED).token;
     simba_owner owner;
-    TCK_REQUIRE(t, simba_contender_status(p->contender) == SIMBA_RUNNING);
+    TCK_REQUIRE(t, simba_contender_status(p->contender) == SIMBA_STATUS_RUNNING);
     TCK_REQUIRE(t, simba_contender_is_owner(p->contender));
     TCK_REQUIRE(t, simba_contender_in_ttl(p->contender));
     TCK_REQUIRE(t, token != 0 && simba_contender_token(p->contender) == token);
@@ -26,7 +26,7 @@ static void start_stop(tck *t)
     TCK_REQUIRE_NOW(t, p->acquired == 1 && p->released == 1);
     TCK_REQUIRE(t, tck_probe_last(p, TCK_RELEASED).reason == SIMBA_REASON_STOPPED);
     TCK_REQUIRE(t, tck_probe_last(p, TCK_RELEASED).token == token);
-    TCK_REQUIRE(t, simba_contender_status(p->contender) == SIMBA_INITIAL);
+    TCK_REQUIRE(t, simba_contender_status(p->contender) == SIMBA_STATUS_INITIAL);
     TCK_REQUIRE(t, !simba_contender_is_owner(p->contender) && simba_contender_held_for_ms(p->contender) == 0);
     TCK_REQUIRE(t, simba_contender_token(p->contender) == 0);
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(p));
@@ -42,7 +42,7 @@ static void never_started(tck *t)
     const simba_status status = simba_contender_status(contender);
     const int rc = simba_contender_stop(contender);
     simba_contender_free(contender);
-    TCK_REQUIRE(t, status == SIMBA_INITIAL);
+    TCK_REQUIRE(t, status == SIMBA_STATUS_INITIAL);
     TCK_REQUIRE_RC(t, 0, rc);
     simba_contender_free(NULL);
     simba_locker_free(NULL);
@@ -93,7 +93,7 @@ static void initial_delay(tck *t)
     p->timing.initial_delay_ms = t->ttl_ms;
     const int64_t before = tck_now_ns();
     TCK_REQUIRE(t, tck_probe_start(p));
-    TCK_REQUIRE(t, simba_contender_status(p->contender) == SIMBA_STARTING);
+    TCK_REQUIRE(t, simba_contender_status(p->contender) == SIMBA_STATUS_STARTING);
     TCK_AWAIT(t, p->acquired == 1);
     TCK_REQUIRE(t, tck_probe_last(p, TCK_ACQUIRED).at_ns >= before + t->ttl_ms * TCK_NS_PER_MS);
 

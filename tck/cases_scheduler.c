@@ -87,7 +87,7 @@ static void leader_only(tck *t)
 
     TCK_REQUIRE_RC(t, 0, simba_scheduler_stop(first->handle));
     TCK_REQUIRE(t, !simba_scheduler_is_leader(first->handle));
-    TCK_REQUIRE(t, simba_scheduler_status(first->handle) == SIMBA_INITIAL);
+    TCK_REQUIRE(t, simba_scheduler_status(first->handle) == SIMBA_STATUS_INITIAL);
     tck_lock(t);
     const unsigned runs = first->begun;
     tck_unlock(t);
@@ -173,7 +173,7 @@ static void stop_in_work(tck *t)
     tck_probe *next = tck_probe_new(self->arena, other);
     self->during = stop_self;
     TCK_REQUIRE(t, start(self));
-    TCK_AWAIT(t, self->ended == 1 && simba_scheduler_status(self->handle) == SIMBA_INITIAL);
+    TCK_AWAIT(t, self->ended == 1 && simba_scheduler_status(self->handle) == SIMBA_STATUS_INITIAL);
     TCK_REQUIRE(t, tck_probe_start(next));
     TCK_AWAIT(t, next->acquired == 1);
     TCK_REQUIRE_NOW(t, self->begun == 1);
@@ -193,8 +193,8 @@ static void on_schedule(tck *t)
     TCK_REQUIRE(t, client);
     worker *rate = new_worker(tck_arena_new(t, "rate"), client);
     worker *delay = new_worker(tck_arena_new(t, "delay"), client);
-    rate->options.schedule = SIMBA_FIXED_RATE;
-    delay->options.schedule = SIMBA_FIXED_DELAY;
+    rate->options.schedule = SIMBA_SCHEDULE_FIXED_RATE;
+    delay->options.schedule = SIMBA_SCHEDULE_FIXED_DELAY;
     rate->options.period_ms = delay->options.period_ms = PERIOD;
     rate->options.initial_delay_ms = delay->options.initial_delay_ms = DELAY;
     rate->during = delay->during = rest;

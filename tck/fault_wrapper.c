@@ -426,6 +426,7 @@ simba_backend tck_fault_wrapper_table(const simba_backend *inner)
 {
     static const char *const keys[] = {"inner", NULL};
     return (simba_backend){
+        .size = sizeof(simba_backend),
         .version = SIMBA_BACKEND_VERSION,
         .keys = keys,
         .instance_size = sizeof(struct wrapper) + inner->instance_size,

@@ -256,7 +256,7 @@ int tck_client_close(tck_client *client)
 
 simba_stats tck_client_stats(const tck_client *client)
 {
-    simba_stats stats = {0};
+    simba_stats stats = SIMBA_STATS_INIT;
     simba_client_stats(client->handle, &stats);
     return stats;
 }

@@ -246,7 +246,7 @@ bool tck_probe_stop_async(tck_probe *probe)
 
 bool tck_probe_is_stopping(const tck_probe *probe)
 {
-    return probe->stop_done || simba_contender_status(probe->contender) == SIMBA_STOPPING;
+    return probe->stop_done || simba_contender_status(probe->contender) == SIMBA_STATUS_STOPPING;
 }
 
 void tck_probe_free(tck_probe *probe)

@@ -28,7 +28,7 @@ static void describe_lease(const simba_settings *settings, char *text, size_t si
 
 static bool is_session_known(simba_client *client)
 {
-    simba_settings settings;
+    simba_settings settings = SIMBA_SETTINGS_INIT;
     return simba_client_settings(client, &settings) < 0 || settings.session_ms == 0 || settings.session_granted;
 }
 
@@ -63,7 +63,7 @@ void child_times_await(simba_client *client, const char *mutex, const cli_signal
 
 int child_times_choose(const char *command, simba_client *client, int64_t grace_ms, child_times *ret_times)
 {
-    simba_settings settings;
+    simba_settings settings = SIMBA_SETTINGS_INIT;
     char lease[128];
     const int code = simba_client_settings(client, &settings);
     if (code < 0)

@@ -65,7 +65,7 @@ find(doctor *d, simba_verdict v, const char *what, const char *remedy, const cha
     va_start(args, format);
     simba__escape_format(text, sizeof text, format, args);
     va_end(args);
-    print_finding(&(simba_finding){v, what, text, remedy}, d);
+    print_finding(&(simba_finding){sizeof(simba_finding), v, what, text, remedy}, d);
 }
 
 static int64_t wall_ms(void)
@@ -245,7 +245,7 @@ static void check_lease(doctor *d, int64_t ttl_ms, int64_t transition_ms, int64_
 
 static void check_settings(doctor *d, simba_client *client, reach r)
 {
-    simba_settings settings;
+    simba_settings settings = SIMBA_SETTINGS_INIT;
     const int64_t needed_ms = shortest_ms(d, r);
     if (simba_client_settings(client, &settings) < 0)
         return;

@@ -195,7 +195,8 @@ static void on_released(simba_contender *contender, const simba_state *state, si
 /* Whoever failed to do its work leaves the mutex to others for as long as a lease lasts. */
 static void resume(elect *e)
 {
-    if (!e->gives_up || watchdog_now_ns() < e->resume_ns || simba_contender_status(e->contender) != SIMBA_INITIAL)
+    if (!e->gives_up || watchdog_now_ns() < e->resume_ns ||
+        simba_contender_status(e->contender) != SIMBA_STATUS_INITIAL)
         return;
     e->gives_up = false;
     if (simba_contender_start(e->contender) < 0)

@@ -46,7 +46,7 @@
 extern "C" {
 #endif
 
-#define SIMBA_BACKEND_VERSION 2
+#define SIMBA_BACKEND_VERSION 3
 
 /* A point on this host's boot-time clock, which counts suspended time and never steps. A type of its own, so that the
  * compiler refuses to mix it with the store's clock. */
@@ -181,7 +181,7 @@ struct simba_host {
     void (*complete)(simba_host *host, simba_request *request);
     void (*fail)(simba_host *host, simba_request *request, int code, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
-    /* One row of a LIST, before it completes. SIMBA_ENOMEM: fail the request with that. */
+    /* One row of a LIST, before it completes. Negative (SIMBA_ENOMEM): fail the request with that. */
     int (*listed)(simba_host *host, simba_request *request, const simba_listing *row);
     /* One finding of an EXAMINE, likewise. */
     int (*found)(simba_host *host, simba_request *request, const simba_finding *finding);
@@ -242,6 +242,7 @@ enum {
 };
 
 typedef struct simba_backend {
+    size_t size;                /* sizeof(simba_backend) */
     unsigned version;           /* SIMBA_BACKEND_VERSION */
     const char *const *schemes; /* of its URLs, ended by NULL */
     const char *const *keys;    /* query keys it understands besides the common ones, ended by NULL */
@@ -272,8 +273,8 @@ typedef struct simba_backend {
     int64_t (*session_ms)(void *self);
 } simba_backend;
 
-/* Add a store of your own, for simba_client_open. The table must live for ever. Any thread. SIMBA_EINVAL: wrong version
- * or an incomplete table; SIMBA_ESTATE: the scheme is taken, or there are too many. */
+/* Add a store of your own, for simba_client_open. The table is copied; what it points to must live for ever. Any thread.
+ * SIMBA_EINVAL: wrong version or size, or an incomplete table; SIMBA_ESTATE: the scheme is taken, or there are too many. */
 SIMBA_API int simba_backend_register(const simba_backend *backend);
 /* By scheme; NULL: not known. Any thread. */
 SIMBA_API const simba_backend *simba_backend_find(const char *scheme);

@@ -7,7 +7,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
-#include "util/text.h"
+#include "util/sized.h"
 
 struct simba_contender {
     simba__member member; /* first */
@@ -78,22 +78,20 @@ static const simba__member_type type = {
 int simba_contender_new(simba_client *client, const char *mutex, const simba_contender_options *options,
                         simba_error *err, simba_contender **ret_contender)
 {
-    static const simba_contender_options defaults = SIMBA_CONTENDER_OPTIONS_INIT;
     if (!client || !ret_contender)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_contender" : "client");
-    if (!options)
-        options = &defaults;
-    int rc = simba__check_size("simba_contender_options", options->size, sizeof *options, err);
+    simba_contender_options own = SIMBA_CONTENDER_OPTIONS_INIT;
+    int rc = simba__sized_take("simba_contender_options", options, &own, err);
     if (rc < 0)
         return rc;
     simba_contender *contender = simba__calloc(1, sizeof *contender);
     if (!contender)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    contender->on_acquired = options->on_acquired;
-    contender->on_released = options->on_released;
-    contender->on_changed = options->on_changed;
-    contender->user = options->user;
-    rc = simba__member_init(&contender->member, &type, client, mutex, options->id, &options->timing, err);
+    contender->on_acquired = own.on_acquired;
+    contender->on_released = own.on_released;
+    contender->on_changed = own.on_changed;
+    contender->user = own.user;
+    rc = simba__member_init(&contender->member, &type, client, mutex, own.id, &own.timing, err);
     if (rc < 0) {
         simba__free(contender);
         return rc;
@@ -130,7 +128,7 @@ const char *simba_contender_id(const simba_contender *contender)
 
 simba_status simba_contender_status(const simba_contender *contender)
 {
-    return contender ? simba__member_status(&contender->member) : SIMBA_INITIAL;
+    return contender ? simba__member_status(&contender->member) : SIMBA_STATUS_INITIAL;
 }
 
 int64_t simba_contender_held_for_ms(const simba_contender *contender)

@@ -6,7 +6,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
-#include "util/text.h"
+#include "util/sized.h"
 
 /* How long an attempt that is given up may take to give back what it got, before acquire returns without that; and how long
  * one that tries once waits for the attempt before it. Acquire has promised to be back within 100 ms. */
@@ -70,12 +70,10 @@ static const simba__member_type type = {
 int simba_locker_new(simba_client *client, const char *mutex, const simba_locker_options *options, simba_error *err,
                      simba_locker **ret_locker)
 {
-    static const simba_locker_options defaults = SIMBA_LOCKER_OPTIONS_INIT;
     if (!client || !ret_locker)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_locker" : "client");
-    if (!options)
-        options = &defaults;
-    int rc = simba__check_size("simba_locker_options", options->size, sizeof *options, err);
+    simba_locker_options own = SIMBA_LOCKER_OPTIONS_INIT;
+    int rc = simba__sized_take("simba_locker_options", options, &own, err);
     if (rc < 0)
         return rc;
     simba_locker *locker = simba__calloc(1, sizeof *locker);
@@ -85,7 +83,7 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
         simba__free(locker);
         return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
     }
-    rc = simba__member_init(&locker->member, &type, client, mutex, options->id, &options->timing, err);
+    rc = simba__member_init(&locker->member, &type, client, mutex, own.id, &own.timing, err);
     if (rc < 0) {
         pthread_cond_destroy(&locker->changed);
         simba__free(locker);

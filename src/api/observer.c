@@ -7,7 +7,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
-#include "util/text.h"
+#include "util/sized.h"
 
 enum { QUEUE_MAX = 1024 };
 
@@ -117,11 +117,6 @@ static const simba__party_type type = {.event = step, .run_one = run_one, .destr
 
 static int check(const simba_observer_options *options, simba_error *err)
 {
-    if (!options)
-        return simba__fail(err, SIMBA_EINVAL, "options are NULL; an observer needs on_changed");
-    const int rc = simba__check_size("simba_observer_options", options->size, sizeof *options, err);
-    if (rc < 0)
-        return rc;
     if (!options->on_changed)
         return simba__fail(err, SIMBA_EINVAL, "on_changed is NULL");
     if (options->poll_ms < 1 || options->poll_ms > SIMBA_LEASE_MAX_MS)
@@ -135,7 +130,12 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
 {
     if (!client || !ret_observer)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_observer" : "client");
-    int rc = check(options, err);
+    if (!options)
+        return simba__fail(err, SIMBA_EINVAL, "options are NULL; an observer needs on_changed");
+    simba_observer_options own = SIMBA_OBSERVER_OPTIONS_INIT;
+    int rc = simba__sized_take("simba_observer_options", options, &own, err);
+    if (rc == 0)
+        rc = check(&own, err);
     if (rc == 0)
         rc = simba__client_forked(client, err);
     if (rc == 0)
@@ -146,10 +146,10 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
     if (!observer)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     const bool pushes = client->backend->caps & SIMBA_CAP_PUSH;
-    observer->on_changed = options->on_changed;
-    observer->user = options->user;
+    observer->on_changed = own.on_changed;
+    observer->user = own.user;
     observer->last = &observer->first;
-    simba__observation_init(&observer->machine, options->poll_ms * SIMBA__NS_PER_MS * (pushes ? 10 : 1));
+    simba__observation_init(&observer->machine, own.poll_ms * SIMBA__NS_PER_MS * (pushes ? 10 : 1));
     simba__enter(client);
     rc = simba__party_init(&observer->party, &type, client, mutex, err);
     simba__leave(client);

@@ -7,7 +7,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
-#include "util/text.h"
+#include "util/sized.h"
 
 struct simba_run {
     simba_scheduler *scheduler;
@@ -63,7 +63,7 @@ static void plan(simba_scheduler *scheduler, simba_local at)
 static void plan_next(simba_scheduler *scheduler)
 {
     const simba_local now = scheduler->member.party.client->now;
-    if (scheduler->schedule == SIMBA_FIXED_DELAY) {
+    if (scheduler->schedule == SIMBA_SCHEDULE_FIXED_DELAY) {
         plan(scheduler, simba__local_add(now, scheduler->period_ns));
         return;
     }
@@ -117,15 +117,11 @@ static const simba__member_type type = {
 
 static int check(const simba_scheduler_options *options, simba_error *err)
 {
-    if (!options)
-        return simba__fail(err, SIMBA_EINVAL, "options are NULL; a scheduler needs at least work and period_ms");
-    const int rc = simba__check_size("simba_scheduler_options", options->size, sizeof *options, err);
-    if (rc < 0)
-        return rc;
     if (!options->work)
         return simba__fail(err, SIMBA_EINVAL, "work is NULL");
-    if ((unsigned)options->schedule > SIMBA_FIXED_DELAY)
-        return simba__fail(err, SIMBA_EINVAL, "schedule is %d, which is neither SIMBA_FIXED_RATE nor SIMBA_FIXED_DELAY",
+    if ((unsigned)options->schedule > SIMBA_SCHEDULE_FIXED_DELAY)
+        return simba__fail(err, SIMBA_EINVAL,
+                           "schedule is %d, which is neither SIMBA_SCHEDULE_FIXED_RATE nor SIMBA_SCHEDULE_FIXED_DELAY",
                            (int)options->schedule);
     if (options->period_ms < 1 || options->period_ms > SIMBA_LEASE_MAX_MS)
         return simba__fail(err, SIMBA_EINVAL, "period_ms is %lld; it must be from 1 to %lld",
@@ -141,20 +137,25 @@ int simba_scheduler_new(simba_client *client, const char *mutex, const simba_sch
 {
     if (!client || !ret_scheduler)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_scheduler" : "client");
-    int rc = check(options, err);
+    if (!options)
+        return simba__fail(err, SIMBA_EINVAL, "options are NULL; a scheduler needs at least work and period_ms");
+    simba_scheduler_options own = SIMBA_SCHEDULER_OPTIONS_INIT;
+    int rc = simba__sized_take("simba_scheduler_options", options, &own, err);
+    if (rc == 0)
+        rc = check(&own, err);
     if (rc < 0)
         return rc;
     simba_scheduler *scheduler = simba__calloc(1, sizeof *scheduler);
     if (!scheduler)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    scheduler->schedule = options->schedule;
-    scheduler->initial_delay_ns = options->initial_delay_ms * SIMBA__NS_PER_MS;
-    scheduler->period_ns = options->period_ms * SIMBA__NS_PER_MS;
-    scheduler->work = options->work;
-    scheduler->user = options->user;
+    scheduler->schedule = own.schedule;
+    scheduler->initial_delay_ns = own.initial_delay_ms * SIMBA__NS_PER_MS;
+    scheduler->period_ns = own.period_ms * SIMBA__NS_PER_MS;
+    scheduler->work = own.work;
+    scheduler->user = own.user;
     scheduler->start_timer.fire = on_due;
     scheduler->run.scheduler = scheduler;
-    rc = simba__member_init(&scheduler->member, &type, client, mutex, options->id, &options->timing, err);
+    rc = simba__member_init(&scheduler->member, &type, client, mutex, own.id, &own.timing, err);
     if (rc < 0) {
         simba__free(scheduler);
         return rc;
@@ -181,7 +182,7 @@ void simba_scheduler_free(simba_scheduler *scheduler)
 
 simba_status simba_scheduler_status(const simba_scheduler *scheduler)
 {
-    return scheduler ? simba__member_status(&scheduler->member) : SIMBA_INITIAL;
+    return scheduler ? simba__member_status(&scheduler->member) : SIMBA_STATUS_INITIAL;
 }
 
 bool simba_scheduler_is_leader(const simba_scheduler *scheduler)

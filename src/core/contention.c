@@ -68,10 +68,10 @@ simba_local simba__contention_ttl_until(const machine *m)
 simba_status simba__contention_status(const machine *m)
 {
     if (m->phase == SIMBA__IDLE)
-        return SIMBA_INITIAL;
+        return SIMBA_STATUS_INITIAL;
     if (m->stop)
-        return SIMBA_STOPPING;
-    return m->phase == SIMBA__DELAY ? SIMBA_STARTING : SIMBA_RUNNING;
+        return SIMBA_STATUS_STOPPING;
+    return m->phase == SIMBA__DELAY ? SIMBA_STATUS_STARTING : SIMBA_STATUS_RUNNING;
 }
 
 bool simba__contention_wants_news(const machine *m, unsigned caps)

@@ -47,6 +47,7 @@ simba_timing simba__timing_inherit(const simba_timing *over, const simba_timing 
         .hold_limit_ms = PICK(hold_limit_ms),
         .jitter_min_ms = PICK(jitter_min_ms),
         .jitter_max_ms = PICK(jitter_max_ms),
+        .reserved = {PICK(reserved[0]), PICK(reserved[1]), PICK(reserved[2]), PICK(reserved[3]), PICK(reserved[4])},
     };
 #undef PICK
 }
@@ -62,6 +63,13 @@ static int check_range(const char *name, int64_t value, int64_t low, int64_t hig
 static int check(const simba_timing *ms, unsigned drift_ppm, int64_t op_timeout_ms, simba_error *err)
 {
     const int64_t longest = SIMBA_LEASE_MAX_MS;
+    for (size_t i = 0; i < sizeof ms->reserved / sizeof *ms->reserved; i++)
+        if (ms->reserved[i] != 0)
+            return simba__fail(
+                err, SIMBA_EINVAL,
+                "timing.reserved[%zu] is set, which simba %s does not know: the program was compiled for a "
+                "newer version, or did not begin with SIMBA_TIMING_INHERIT",
+                i, simba_version());
     int rc = check_range("ttl", ms->ttl_ms, SIMBA_TTL_MIN_MS, longest, err);
     if (rc == 0)
         rc = check_range("transition", ms->transition_ms, 0, longest, err);

@@ -7,6 +7,7 @@
 #include "util/error.h"
 #include "util/escape.h"
 #include "util/mem.h"
+#include "util/sized.h"
 #include "util/text.h"
 
 struct row {
@@ -43,13 +44,16 @@ int simba__call_listed(simba_host *host, simba_request *request, const simba_lis
 {
     (void)host;
     struct call *call = request->owner;
-    struct row *row = simba__malloc(sizeof *row + strlen(listing->mutex) + 1);
+    simba_listing told = {.size = sizeof told, .waiters = -1};
+    if (simba__sized_tell(&told, listing) < 0 || !told.mutex || !told.owner)
+        return SIMBA_EINVAL;
+    struct row *row = simba__malloc(sizeof *row + strlen(told.mutex) + 1);
     if (!row)
         return SIMBA_ENOMEM;
-    row->owner = *listing->owner;
-    row->now_ms = listing->now_ms;
-    row->waiters = listing->waiters;
-    strcpy(row->mutex, listing->mutex);
+    row->owner = *told.owner;
+    row->now_ms = told.now_ms;
+    row->waiters = told.waiters;
+    strcpy(row->mutex, told.mutex);
     row->next = call->rows;
     call->rows = row;
     call->count++;
@@ -77,15 +81,19 @@ int simba__call_found(simba_host *host, simba_request *request, const simba_find
 {
     (void)host;
     struct call *call = request->owner;
-    const size_t size = text_room(finding->what) + text_room(finding->text) + text_room(finding->remedy);
+    simba_finding told = {.size = sizeof told};
+    if (simba__sized_tell(&told, finding) < 0)
+        return SIMBA_EINVAL;
+    const size_t size = text_room(told.what) + text_room(told.text) + text_room(told.remedy);
     struct finding *made = simba__malloc(sizeof *made + size);
     if (!made)
         return SIMBA_ENOMEM;
     char *end = made->texts;
-    made->shown.verdict = finding->verdict;
-    made->shown.what = add_text(&end, finding->what);
-    made->shown.text = add_text(&end, finding->text);
-    made->shown.remedy = add_text(&end, finding->remedy);
+    made->shown.size = sizeof made->shown;
+    made->shown.verdict = told.verdict;
+    made->shown.what = add_text(&end, told.what);
+    made->shown.text = add_text(&end, told.text);
+    made->shown.remedy = add_text(&end, told.remedy);
     made->next = NULL;
     *call->findings_end = made;
     call->findings_end = &made->next;
@@ -139,7 +147,7 @@ static int show_sorted(struct call *call, void (*show)(const simba_listing *list
     qsort(sorted, count, sizeof *sorted, by_name);
     for (size_t i = 0; i < count; i++) {
         const struct row *row = sorted[i];
-        const simba_listing listing = {row->mutex, &row->owner, row->now_ms, row->waiters};
+        const simba_listing listing = {sizeof(simba_listing), row->mutex, &row->owner, row->now_ms, row->waiters};
         show(&listing, user);
     }
     simba__free(sorted);

@@ -13,6 +13,7 @@
 #include "util/error.h"
 #include "util/folders.h"
 #include "util/mem.h"
+#include "util/sized.h"
 #include "util/text.h"
 #include "util/url.h"
 
@@ -98,9 +99,6 @@ static int resolve_timing(simba_client *client, simba_error *err)
 
 static int check_options(const simba_client_options *options, simba_error *err)
 {
-    const int rc = simba__check_size("simba_client_options", options->size, sizeof *options, err);
-    if (rc < 0)
-        return rc;
     if ((unsigned)options->dispatch > SIMBA_DISPATCH_EXECUTOR)
         return simba__fail(err, SIMBA_EINVAL, "dispatch is %d, which is none of SIMBA_DISPATCH_…",
                            (int)options->dispatch);
@@ -198,6 +196,7 @@ static int make(const simba_client_options *options, simba_error *err, simba_cli
     if (!client)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     client->options = *options;
+    client->stats.size = sizeof client->stats;
     client->fork_generation = atomic_load(&fork_generation);
     client->outbox_last = &client->outbox_first;
     client->completed_last = &client->completed_first;
@@ -257,17 +256,17 @@ static void close_store(simba_client *client)
 
 int simba_client_open(const char *url, const simba_client_options *options, simba_error *err, simba_client **ret_client)
 {
-    static const simba_client_options defaults = SIMBA_CLIENT_OPTIONS_INIT;
     if (!ret_client)
         return simba__fail(err, SIMBA_EINVAL, "ret_client is NULL");
-    if (!options)
-        options = &defaults;
     pthread_once(&fork_once, watch_forks);
-    int rc = check_options(options, err);
+    simba_client_options own = SIMBA_CLIENT_OPTIONS_INIT;
+    int rc = simba__sized_take("simba_client_options", options, &own, err);
+    if (rc == 0)
+        rc = check_options(&own, err);
     if (rc < 0)
         return rc;
     simba_client *client = NULL;
-    rc = make(options, err, &client);
+    rc = make(&own, err, &client);
     if (rc < 0)
         return rc;
     rc = bring_up(client, url, err);
@@ -353,13 +352,14 @@ int simba_client_settings(const simba_client *client, simba_settings *ret_settin
         return rc;
     const bool granted = client->timing.session && atomic_load(&client->session_until_ns) != 0;
     const int64_t session_ms = client->timing.session ? atomic_load(&client->session_ms) : 0;
-    *ret_settings = (simba_settings){
+    const simba_settings settings = {
+        .size = sizeof settings,
         .timing = client->timing.ms,
         .session_ms = session_ms,
         .session_granted = granted,
         .longest_margin_ms = simba__longest_margin_ms(&client->timing, session_ms),
     };
-    return 0;
+    return simba__sized_tell(ret_settings, &settings);
 }
 
 int simba_client_stats(simba_client *client, simba_stats *ret_stats)
@@ -370,10 +370,10 @@ int simba_client_stats(simba_client *client, simba_stats *ret_stats)
     if (rc < 0)
         return rc;
     simba__enter(client);
-    *ret_stats = client->stats;
-    ret_stats->callback_threads = client->dispatcher.threads;
+    simba_stats stats = client->stats;
+    stats.callback_threads = client->dispatcher.threads;
     simba__leave(client);
-    return 0;
+    return simba__sized_tell(ret_stats, &stats);
 }
 
 const char *simba_version(void)

@@ -351,7 +351,7 @@ simba_status simba__member_status(const simba__member *member)
 {
     simba_client *client = member->party.client;
     if (simba__client_forked(client, NULL) < 0)
-        return SIMBA_INITIAL;
+        return SIMBA_STATUS_INITIAL;
     simba__enter(client);
     const simba_status status = simba__contention_status(&member->machine);
     simba__leave(client);

@@ -22,6 +22,12 @@ int simba_set_allocator(void *(*malloc_fn)(size_t), void *(*realloc_fn)(void *, 
     return 0;
 }
 
+void simba__mem_share(int (*set)(void *(*malloc_fn)(size_t), void *(*realloc_fn)(void *, size_t),
+                                 void (*free_fn)(void *)))
+{
+    set(allocator.malloc_fn, allocator.realloc_fn, allocator.free_fn);
+}
+
 void *simba__malloc(size_t size)
 {
     return allocator.malloc_fn(size);

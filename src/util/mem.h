@@ -11,4 +11,8 @@ void *simba__realloc(void *pointer, size_t size);
 char *simba__strdup(const char *text);
 void simba__free(void *pointer);
 
+/* Tell the allocator that is in use to a copy of this file in a module. */
+void simba__mem_share(int (*set)(void *(*malloc_fn)(size_t), void *(*realloc_fn)(void *, size_t),
+                                 void (*free_fn)(void *)));
+
 #endif

@@ -68,13 +68,3 @@ int simba__check_id(const char *id, simba_error *err)
         return simba__fail(err, SIMBA_EINVAL, "contender id \"%s\" contains \"@@\", which separates fields", id);
     return 0;
 }
-
-int simba__check_size(const char *what, size_t given, size_t expected, simba_error *err)
-{
-    if (given == expected)
-        return 0;
-    return simba__fail(err, SIMBA_EINVAL,
-                       "%s.size is %zu and this library expects %zu: initialise with its _INIT macro, and compile and "
-                       "link against the same version",
-                       what, given, expected);
-}

@@ -11,7 +11,4 @@ int simba__check_id(const char *id, simba_error *err);
 /* How many bytes of `text` to show where there is room for `most`: not the half of a character. For "%.*s". */
 int simba__text_cut(const char *text, size_t most);
 
-/* `options->size` against what this library was built with. */
-int simba__check_size(const char *what, size_t given, size_t expected, simba_error *err);
-
 #endif

@@ -166,8 +166,7 @@ void client_close(simba_client *client)
 
 simba_stats client_stats(simba_client *client)
 {
-    simba_stats stats;
-    memset(&stats, 0, sizeof stats);
+    simba_stats stats = SIMBA_STATS_INIT;
     EXPECT(simba_client_stats(client, &stats) == 0);
     return stats;
 }

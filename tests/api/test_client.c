@@ -353,7 +353,7 @@ static void contenders_after_close(void **state)
         assert_rc(SIMBA_ECLOSED, simba_contender_start(contender));
         assert_rc(SIMBA_ECLOSED, simba_contender_stop(contender));
         assert_rc(SIMBA_ECLOSED, simba_contender_owner(contender, &owner));
-        assert_int_equal(SIMBA_INITIAL, simba_contender_status(contender));
+        assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(contender));
         assert_int_equal(0, simba_contender_held_for_ms(contender));
         assert_int_equal(0, simba_contender_token(contender));
         assert_false(simba_contender_is_owner(contender));
@@ -643,7 +643,7 @@ static void listing(void **state)
 static void use_client_in_row(const simba_listing *listing, void *user)
 {
     struct rows *rows = user;
-    simba_stats stats;
+    simba_stats stats = SIMBA_STATS_INIT;
     EXPECT(simba_client_stats(rows->client, &stats) == 0);
     EXPECT(simba_client_force_release(rows->client, listing->mutex, NULL) == 0);
     rows->count++;
@@ -792,7 +792,7 @@ static void settings_are_told(void **state)
                  {"memory://told?ttl=10ms&transition=7s&stop-margin=100ms", 10, 7000}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         simba_client *client = NULL;
-        simba_settings settings;
+        simba_settings settings = SIMBA_SETTINGS_INIT;
         simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
         simba_locker *locker = NULL;
         assert_rc(0, simba_client_open(cases[i].url, NULL, NULL, &client));

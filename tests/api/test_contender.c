@@ -8,7 +8,7 @@
 static void stop_self(struct player *player)
 {
     EXPECT(simba_contender_stop(player->contender) == 0);
-    EXPECT(simba_contender_status(player->contender) == SIMBA_STOPPING);
+    EXPECT(simba_contender_status(player->contender) == SIMBA_STATUS_STOPPING);
     EXPECT(simba_contender_start(player->contender) == SIMBA_ESTATE);
 }
 
@@ -41,21 +41,21 @@ static void status_follows_the_calls(void **state)
     simba_client *client = client_open(NULL);
     struct player *owner = player_new(client, "m", NULL, NULL);
     struct player *waiter = player_new(client, "m", NULL, NULL);
-    assert_int_equal(SIMBA_INITIAL, simba_contender_status(owner->contender));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(owner->contender));
     assert_rc(0, simba_contender_stop(owner->contender)); /* it was not started */
-    assert_int_equal(SIMBA_INITIAL, simba_contender_status(owner->contender));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(owner->contender));
     assert_rc(0, simba_contender_start(owner->contender));
     AWAIT(owner->leads);
     assert_rc(0, simba_contender_start(waiter->contender));
-    assert_int_equal(SIMBA_RUNNING, simba_contender_status(owner->contender));
-    assert_int_equal(SIMBA_RUNNING, simba_contender_status(waiter->contender));
+    assert_int_equal(SIMBA_STATUS_RUNNING, simba_contender_status(owner->contender));
+    assert_int_equal(SIMBA_STATUS_RUNNING, simba_contender_status(waiter->contender));
     assert_rc(SIMBA_ESTATE, simba_contender_start(owner->contender));
     assert_rc(SIMBA_ESTATE, simba_contender_start(waiter->contender));
     assert_rc(0, simba_contender_stop(waiter->contender));
-    assert_int_equal(SIMBA_INITIAL, simba_contender_status(waiter->contender));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(waiter->contender));
     assert_int_equal(0, waiter->acquired);
     assert_rc(0, simba_contender_stop(owner->contender));
-    assert_int_equal(SIMBA_INITIAL, simba_contender_status(owner->contender));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(owner->contender));
     assert_rc(0, simba_contender_stop(owner->contender));
     player_free(owner);
     player_free(waiter);
@@ -80,13 +80,13 @@ static void status_while_stopping(void **state)
     struct runner runner;
     runner_start(&runner, stop_contender, player);
     AWAIT(player->gate.waiting == 1);
-    assert_int_equal(SIMBA_STOPPING, simba_contender_status(player->contender));
+    assert_int_equal(SIMBA_STATUS_STOPPING, simba_contender_status(player->contender));
     assert_rc(SIMBA_ESTATE, simba_contender_start(player->contender));
     assert_true(is_owned(client, "m"));
     assert_false(runner.done);
     gate_open(&player->gate);
     runner_join(&runner);
-    assert_int_equal(SIMBA_INITIAL, simba_contender_status(player->contender));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(player->contender));
     assert_false(is_owned(client, "m"));
     player_free(player);
     client_close(client);
@@ -103,7 +103,7 @@ static void initial_delay(void **state)
     struct player *patient = player_new(client, "m", NULL, &timing);
     const int64_t before = now_ms();
     assert_rc(0, simba_contender_start(patient->contender));
-    assert_int_equal(SIMBA_STARTING, simba_contender_status(patient->contender));
+    assert_int_equal(SIMBA_STATUS_STARTING, simba_contender_status(patient->contender));
     assert_rc(SIMBA_ESTATE, simba_contender_start(patient->contender));
     AWAIT(patient->acquired == 1);
     assert_true(patient->acquired_at - before >= DELAY_MS - 1);
@@ -114,7 +114,7 @@ static void initial_delay(void **state)
     const uint64_t requests = client_stats(client).requests;
     assert_rc(0, simba_contender_start(impatient->contender));
     assert_rc(0, simba_contender_stop(impatient->contender));
-    assert_int_equal(SIMBA_INITIAL, simba_contender_status(impatient->contender));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(impatient->contender));
     assert_int_equal(requests, client_stats(client).requests);
     player_free(impatient);
     client_close(client);
@@ -427,7 +427,7 @@ static void stop_without_a_store(void **state)
         assert_rc(cuts[i].code, simba_contender_stop(player->contender));
         assert_int_equal(1, player->released);
         assert_int_equal(SIMBA_REASON_STOPPED, player->reason);
-        assert_int_equal(SIMBA_INITIAL, simba_contender_status(player->contender));
+        assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(player->contender));
         assert_int_equal(0, simba_contender_held_for_ms(player->contender));
         assert_rc(0, simba_contender_stop(player->contender));
         tck_fault_heal(faulty.fault);
@@ -449,7 +449,7 @@ static void late_win_is_given_back(void **state)
     assert_true(is_owned(faulty.client, "m"));
     struct runner runner;
     runner_start(&runner, stop_contender, player);
-    AWAIT(simba_contender_status(player->contender) == SIMBA_STOPPING);
+    AWAIT(simba_contender_status(player->contender) == SIMBA_STATUS_STOPPING);
     assert_rc(SIMBA_ESTATE, simba_contender_start(player->contender));
     tck_fault_let_go(faulty.fault, SIMBA_OP_ACQUIRE);
     runner_join(&runner);
@@ -512,7 +512,7 @@ static void stop_inside_own_callback(void **state)
         AWAIT(next->acquired == 1);
         /* From outside, stop waits for what the callback began. */
         assert_rc(0, simba_contender_stop(player->contender));
-        assert_int_equal(SIMBA_INITIAL, simba_contender_status(player->contender));
+        assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(player->contender));
         assert_int_equal(1, player->acquired);
         assert_int_equal(1, player->released);
         assert_int_equal(i == 2 ? SIMBA_REASON_REVOKED : SIMBA_REASON_STOPPED, player->reason);
@@ -616,7 +616,7 @@ static void stopped_by_two_threads(void **state)
         runner_join(&runners[0]);
         runner_join(&runners[1]);
         assert_int_equal(player->acquired, player->released);
-        assert_int_equal(SIMBA_INITIAL, simba_contender_status(player->contender));
+        assert_int_equal(SIMBA_STATUS_INITIAL, simba_contender_status(player->contender));
     }
     player_free(player);
     client_close(client);

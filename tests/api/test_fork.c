@@ -170,7 +170,7 @@ static void no_row(const simba_listing *listing, void *user)
 
 static void expect_client_forked(simba_client *client)
 {
-    simba_stats stats;
+    simba_stats stats = SIMBA_STATS_INIT;
     simba_error err = {0};
     CHILD_EXPECT(simba_client_fd(client) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_client_dispatch(client) == SIMBA_EFORKED);
@@ -179,7 +179,7 @@ static void expect_client_forked(simba_client *client)
     CHILD_EXPECT(err.code == SIMBA_EFORKED && strlen(err.text) > 0);
     CHILD_EXPECT(simba_client_force_release(client, "held", &err) == SIMBA_EFORKED);
     const simba_grant grant = {.id = "x", .token = 1};
-    simba_settings settings;
+    simba_settings settings = SIMBA_SETTINGS_INIT;
     CHILD_EXPECT(simba_client_give_back(client, "held", &grant, &err) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_client_settings(client, &settings) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_client_url(client) != NULL);
@@ -217,7 +217,7 @@ static void expect_handles_forked(const struct family *family)
         CHILD_EXPECT(simba_contender_token(contenders[i]) == 0);
         CHILD_EXPECT(!simba_contender_is_owner(contenders[i]));
         CHILD_EXPECT(!simba_contender_in_ttl(contenders[i]));
-        CHILD_EXPECT(simba_contender_status(contenders[i]) == SIMBA_INITIAL);
+        CHILD_EXPECT(simba_contender_status(contenders[i]) == SIMBA_STATUS_INITIAL);
         CHILD_EXPECT(strlen(simba_contender_id(contenders[i])) > 0);
         CHILD_EXPECT(strlen(simba_contender_mutex(contenders[i])) > 0);
     }
@@ -236,7 +236,7 @@ static void expect_handles_forked(const struct family *family)
     }
     CHILD_EXPECT(simba_scheduler_start(family->scheduler) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_scheduler_stop(family->scheduler) == SIMBA_EFORKED);
-    CHILD_EXPECT(simba_scheduler_status(family->scheduler) == SIMBA_INITIAL);
+    CHILD_EXPECT(simba_scheduler_status(family->scheduler) == SIMBA_STATUS_INITIAL);
     CHILD_EXPECT(!simba_scheduler_is_leader(family->scheduler));
     CHILD_EXPECT(simba_observer_start(family->observer) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_observer_stop(family->observer) == SIMBA_EFORKED);

@@ -106,6 +106,7 @@ static int register_store(void **state)
     static const char *const schemes[] = {"hostile", NULL};
     static const char *const keys[] = {NULL};
     static const simba_backend backend = {
+        .size = sizeof(simba_backend),
         .version = SIMBA_BACKEND_VERSION,
         .schemes = schemes,
         .keys = keys,

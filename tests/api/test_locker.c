@@ -503,6 +503,7 @@ static void permanent_error(void **state)
 {
     static const char *const schemes[] = {"refuse", NULL};
     static const simba_backend backend = {
+        .size = sizeof(simba_backend),
         .version = SIMBA_BACKEND_VERSION,
         .schemes = schemes,
         .instance_size = 1,

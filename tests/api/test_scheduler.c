@@ -77,7 +77,7 @@ static struct shift *shift_new(simba_client *client, const char *mutex, simba_sc
 /* Every run at once and for ever: the period is so short that there is always one due. */
 static struct shift *shift_busy(simba_client *client, const char *mutex)
 {
-    return shift_new(client, mutex, options_of(SIMBA_FIXED_DELAY, 0, 1));
+    return shift_new(client, mutex, options_of(SIMBA_SCHEDULE_FIXED_DELAY, 0, 1));
 }
 
 static void shift_free(struct shift *shift)
@@ -111,7 +111,7 @@ static void fixed_rate(void **state)
     (void)state;
     enum { PERIOD_MS = 20, WORK_MS = 12, RUNS = 10 };
     simba_client *client = client_open(NULL);
-    struct shift *shift = shift_new(client, "m", options_of(SIMBA_FIXED_RATE, 0, PERIOD_MS));
+    struct shift *shift = shift_new(client, "m", options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, PERIOD_MS));
     shift->work_ms = WORK_MS;
     const int64_t before = now_ms();
     assert_rc(0, simba_scheduler_start(shift->scheduler));
@@ -134,7 +134,7 @@ static void fixed_rate_skips(void **state)
     (void)state;
     enum { PERIOD_MS = 20, RUNS = 6 };
     simba_client *client = client_open(NULL);
-    struct shift *shift = shift_new(client, "m", options_of(SIMBA_FIXED_RATE, 0, PERIOD_MS));
+    struct shift *shift = shift_new(client, "m", options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, PERIOD_MS));
     shift->first_work_ms = 3 * PERIOD_MS + PERIOD_MS / 2;
     const int64_t before = now_ms();
     assert_rc(0, simba_scheduler_start(shift->scheduler));
@@ -152,7 +152,7 @@ static void fixed_delay(void **state)
     (void)state;
     enum { PERIOD_MS = 15, WORK_MS = 10, RUNS = 6 };
     simba_client *client = client_open(NULL);
-    struct shift *shift = shift_new(client, "m", options_of(SIMBA_FIXED_DELAY, 0, PERIOD_MS));
+    struct shift *shift = shift_new(client, "m", options_of(SIMBA_SCHEDULE_FIXED_DELAY, 0, PERIOD_MS));
     shift->work_ms = WORK_MS;
     assert_rc(0, simba_scheduler_start(shift->scheduler));
     AWAIT(shift->ended >= RUNS);
@@ -169,7 +169,7 @@ static void initial_delay(void **state)
     (void)state;
     enum { DELAY_MS = 40 };
     simba_client *client = client_open(NULL);
-    struct shift *shift = shift_new(client, "m", options_of(SIMBA_FIXED_RATE, DELAY_MS, 100000));
+    struct shift *shift = shift_new(client, "m", options_of(SIMBA_SCHEDULE_FIXED_RATE, DELAY_MS, 100000));
     for (unsigned i = 0; i < 2; i++) {
         const int64_t before = now_ms();
         assert_rc(0, simba_scheduler_start(shift->scheduler));
@@ -188,7 +188,7 @@ static void stopped_before_the_first_run(void **state)
 {
     (void)state;
     simba_client *client = client_open(NULL);
-    struct shift *shift = shift_new(client, "m", options_of(SIMBA_FIXED_RATE, 30, 1));
+    struct shift *shift = shift_new(client, "m", options_of(SIMBA_SCHEDULE_FIXED_RATE, 30, 1));
     assert_rc(0, simba_scheduler_start(shift->scheduler));
     AWAIT(simba_scheduler_is_leader(shift->scheduler));
     assert_rc(0, simba_scheduler_stop(shift->scheduler));
@@ -248,18 +248,18 @@ static void what_a_run_says(void **state)
 {
     (void)state;
     simba_client *client = client_open(NULL);
-    simba_scheduler_options options = options_of(SIMBA_FIXED_RATE, 0, 100000);
+    simba_scheduler_options options = options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, 100000);
     options.timing = lease(5000, 3000);
     struct shift *shift = shift_new(client, "m", options);
     shift->in_run = look_around;
-    assert_int_equal(SIMBA_INITIAL, simba_scheduler_status(shift->scheduler));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_scheduler_status(shift->scheduler));
     assert_rc(0, simba_scheduler_start(shift->scheduler));
     assert_rc(SIMBA_ESTATE, simba_scheduler_start(shift->scheduler));
     AWAIT(shift->ended == 1);
-    assert_int_equal(SIMBA_RUNNING, simba_scheduler_status(shift->scheduler));
+    assert_int_equal(SIMBA_STATUS_RUNNING, simba_scheduler_status(shift->scheduler));
     assert_rc(0, simba_scheduler_stop(shift->scheduler));
     assert_rc(0, simba_scheduler_stop(shift->scheduler));
-    assert_int_equal(SIMBA_INITIAL, simba_scheduler_status(shift->scheduler));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_scheduler_status(shift->scheduler));
     shift_free(shift);
     client_close(client);
 }
@@ -277,7 +277,7 @@ static void renewed_during_a_run(void **state)
 {
     (void)state;
     simba_client *client = client_open(NULL);
-    simba_scheduler_options options = options_of(SIMBA_FIXED_RATE, 0, 100000);
+    simba_scheduler_options options = options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, 100000);
     options.timing = lease(60, 60);
     struct shift *shift = shift_new(client, "m", options);
     shift->in_run = until_renewed;
@@ -297,7 +297,7 @@ static void lost_in_the_middle(void **state)
     (void)state;
     enum { DELAY_MS = 40 };
     simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
-    struct shift *shift = shift_new(clients[0], "m", options_of(SIMBA_FIXED_DELAY, DELAY_MS, 1));
+    struct shift *shift = shift_new(clients[0], "m", options_of(SIMBA_SCHEDULE_FIXED_DELAY, DELAY_MS, 1));
     shift->in_run = until_told;
     assert_rc(0, simba_scheduler_start(shift->scheduler));
     AWAIT(shift->inside);
@@ -349,7 +349,7 @@ static void hold_limit_tells_the_run(void **state)
 {
     (void)state;
     simba_client *client = client_open(NULL);
-    simba_scheduler_options options = options_of(SIMBA_FIXED_DELAY, 0, 1);
+    simba_scheduler_options options = options_of(SIMBA_SCHEDULE_FIXED_DELAY, 0, 1);
     options.timing = lease(1000, 1000);
     options.timing.hold_limit_ms = 30;
     struct shift *shift = shift_new(client, "m", options);
@@ -372,7 +372,7 @@ static void stop_tells_and_awaits(void **state)
 {
     (void)state;
     simba_client *clients[2] = {client_open(NULL), client_open(NULL)};
-    simba_scheduler_options options = options_of(SIMBA_FIXED_RATE, 0, 1);
+    simba_scheduler_options options = options_of(SIMBA_SCHEDULE_FIXED_RATE, 0, 1);
     options.timing = lease(60, 60);
     struct shift *shift = shift_new(clients[0], "m", options);
     shift->in_run = until_told;
@@ -382,7 +382,7 @@ static void stop_tells_and_awaits(void **state)
     struct runner runner;
     runner_start(&runner, stop_shift, shift);
     AWAIT(shift->gate.waiting == 1);
-    assert_int_equal(SIMBA_STOPPING, simba_scheduler_status(shift->scheduler));
+    assert_int_equal(SIMBA_STATUS_STOPPING, simba_scheduler_status(shift->scheduler));
     const uint64_t renewals = client_stats(clients[0]).renewals;
     AWAIT(client_stats(clients[0]).renewals >= renewals + 4);
     assert_int_equal(0, player->acquired);
@@ -391,7 +391,7 @@ static void stop_tells_and_awaits(void **state)
     runner_join(&runner);
     assert_int_equal(1, shift->runs);
     assert_int_equal(1, shift->ended);
-    assert_int_equal(SIMBA_INITIAL, simba_scheduler_status(shift->scheduler));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_scheduler_status(shift->scheduler));
     AWAIT(player->acquired == 1);
     player_free(player);
     shift_free(shift);
@@ -403,7 +403,7 @@ static void stop_inside(struct shift *shift, simba_run *run)
 {
     EXPECT(!simba_run_stopping(run));
     EXPECT(simba_scheduler_stop(shift->scheduler) == 0);
-    EXPECT(simba_scheduler_status(shift->scheduler) == SIMBA_STOPPING);
+    EXPECT(simba_scheduler_status(shift->scheduler) == SIMBA_STATUS_STOPPING);
     EXPECT(simba_run_stopping(run));
     EXPECT(simba_run_sleep(run, 100000));
     EXPECT(simba_run_held_for_ms(run) > 0);
@@ -424,7 +424,7 @@ static void stop_inside_the_work(void **state)
         assert_rc(0, simba_scheduler_stop(shift->scheduler));
         assert_int_equal(i, shift->runs);
         assert_false(is_owned(client, "m"));
-        assert_int_equal(SIMBA_INITIAL, simba_scheduler_status(shift->scheduler));
+        assert_int_equal(SIMBA_STATUS_INITIAL, simba_scheduler_status(shift->scheduler));
     }
     shift_free(shift);
     client_close(client);
@@ -470,7 +470,7 @@ static void close_during_a_run(void **state)
     assert_rc(SIMBA_ECLOSED, simba_scheduler_start(shift->scheduler));
     assert_rc(SIMBA_ECLOSED, simba_scheduler_stop(shift->scheduler));
     assert_false(simba_scheduler_is_leader(shift->scheduler));
-    assert_int_equal(SIMBA_INITIAL, simba_scheduler_status(shift->scheduler));
+    assert_int_equal(SIMBA_STATUS_INITIAL, simba_scheduler_status(shift->scheduler));
     shift_free(shift);
     client_close(other);
 }

@@ -27,7 +27,7 @@ static void loud_submit(void *self, simba_request *request)
         (host->fail)(host, request, SIMBA_ESTORE, "loud: %s", EVIL);
         return;
     }
-    const simba_finding finding = {SIMBA_VERDICT_WARNING, "server", EVIL, EVIL EVIL};
+    const simba_finding finding = {sizeof(simba_finding), SIMBA_VERDICT_WARNING, "server", EVIL, EVIL EVIL};
     host->found(host, request, &finding);
     host->complete(host, request);
 }
@@ -74,6 +74,7 @@ static void words_of_a_store_are_escaped(void **state)
 {
     static const char *const schemes[] = {"loud", NULL};
     static const simba_backend backend = {
+        .size = sizeof(simba_backend),
         .version = SIMBA_BACKEND_VERSION,
         .caps = SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE,
         .schemes = schemes,

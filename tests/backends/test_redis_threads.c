@@ -52,7 +52,7 @@ static int close_client(void **state)
 
 static simba_stats stats(void)
 {
-    simba_stats now;
+    simba_stats now = SIMBA_STATS_INIT;
     simba_client_stats(client, &now);
     return now;
 }
@@ -273,7 +273,7 @@ static void test_more_than_the_socket_takes(void **state)
         assert_int_equal(simba_contender_start(crowd[i]), 0);
     server_signal(&other, SIGCONT);
     assert_true(REF_WITHIN(LONG_MS, simba_contender_held_for_ms(crowd[CROWD - 1]) > 0));
-    simba_stats now;
+    simba_stats now = SIMBA_STATS_INIT;
     simba_client_stats(crowded, &now);
     assert_int_equal(now.errors, 0);
     for (int i = 0; i < CROWD; i++)
@@ -326,7 +326,7 @@ static void test_refusals_are_said_once(void **state)
     simba_client *refused_one;
     simba_contender *seeker;
     simba_error err = {0};
-    simba_stats now;
+    simba_stats now = SIMBA_STATS_INIT;
     logged.log = count_refusals;
     options.timing.ttl_ms = options.timing.transition_ms = ref_scaled_ms(2000);
     snprintf(url, sizeof url, "%s?replicas=1", redis_url);

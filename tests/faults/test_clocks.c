@@ -85,7 +85,7 @@ static void close_play(void)
 
 static uint64_t renewals(int i)
 {
-    simba_stats stats = {0};
+    simba_stats stats = SIMBA_STATS_INIT;
     simba_client_stats(play.clients[i], &stats);
     return stats.renewals;
 }

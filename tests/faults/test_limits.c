@@ -46,7 +46,7 @@ static void close_all(void)
 
 static uint64_t requests(void)
 {
-    simba_stats stats;
+    simba_stats stats = SIMBA_STATS_INIT;
     simba_client_stats(client, &stats);
     return stats.requests;
 }

@@ -90,7 +90,7 @@ static uint64_t losses(void)
 {
     uint64_t all = 0;
     for (int i = 0; i < CLIENTS; i++) {
-        simba_stats stats;
+        simba_stats stats = SIMBA_STATS_INIT;
         simba_client_stats(clients[i], &stats);
         for (size_t reason = 0; reason < sizeof stats.losses / sizeof *stats.losses; reason++)
             all += stats.losses[reason];
@@ -102,7 +102,7 @@ static uint64_t renewals(void)
 {
     uint64_t all = 0;
     for (int i = 0; i < CLIENTS; i++) {
-        simba_stats stats;
+        simba_stats stats = SIMBA_STATS_INIT;
         simba_client_stats(clients[i], &stats);
         all += stats.renewals;
     }

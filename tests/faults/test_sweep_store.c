@@ -163,7 +163,7 @@ static void make_parties(play *p)
 
 static uint64_t renewals(simba_client *client)
 {
-    simba_stats stats = {0};
+    simba_stats stats = SIMBA_STATS_INIT;
     EXPECT_RC(0, simba_client_stats(client, &stats));
     return stats.renewals;
 }

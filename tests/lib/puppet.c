@@ -153,7 +153,7 @@ static void *look(void *arg)
 
 static simba_stats stats(void)
 {
-    simba_stats now = {0};
+    simba_stats now = SIMBA_STATS_INIT;
     simba_client_stats(me.client, &now);
     return now;
 }

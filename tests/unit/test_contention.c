@@ -15,7 +15,7 @@ static void takes_a_free_mutex_at_once(void **state)
     trace t;
     lead(&t, 7);
     assert_int_equal(t.machine.token, 7);
-    assert_int_equal(simba__contention_status(&t.machine), SIMBA_RUNNING);
+    assert_int_equal(simba__contention_status(&t.machine), SIMBA_STATUS_RUNNING);
 }
 
 /* With an initial delay the first attempt comes after it, and the status says so. */
@@ -26,10 +26,10 @@ static void waits_out_the_initial_delay(void **state)
     trace t;
     trace_init_with(&t, &ms, false, false);
     TRACE("wake@300", trace_start(&t));
-    assert_int_equal(simba__contention_status(&t.machine), SIMBA_STARTING);
+    assert_int_equal(simba__contention_status(&t.machine), SIMBA_STATUS_STARTING);
     TRACE("wake@300", trace_at(&t, 299));
     TRACE("acquire", trace_at(&t, 300));
-    assert_int_equal(simba__contention_status(&t.machine), SIMBA_RUNNING);
+    assert_int_equal(simba__contention_status(&t.machine), SIMBA_STATUS_RUNNING);
 }
 
 /* Somebody else's: wait until the end of their transition, then try; never before. */

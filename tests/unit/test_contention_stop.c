@@ -11,7 +11,7 @@ static void a_stop_renews_until_on_released_has_returned(void **state)
     trace t;
     lead(&t, 7);
     TRACE("released(stopped) changed wake@9250", trace_stop(&t));
-    assert_int_equal(simba__contention_status(&t.machine), SIMBA_STOPPING);
+    assert_int_equal(simba__contention_status(&t.machine), SIMBA_STATUS_STOPPING);
     assert_true(trace_held_ms(&t) > 15000);
     TRACE("renew wake@15839", trace_at(&t, 9250));
     TRACE("wake@18500", trace_mine(&t, 7));
@@ -20,7 +20,7 @@ static void a_stop_renews_until_on_released_has_returned(void **state)
     TRACE("release", trace_ack(&t));
     assert_int_equal(trace_held_ms(&t), 0);
     TRACE("done", trace_nobody(&t));
-    assert_int_equal(simba__contention_status(&t.machine), SIMBA_INITIAL);
+    assert_int_equal(simba__contention_status(&t.machine), SIMBA_STATUS_INITIAL);
 }
 
 /* on_released returns while a renewal is under way: its answer is awaited, then comes the release. */

@@ -340,18 +340,6 @@ static void cut_keeps_whole_characters(void **state)
     assert_int_equal(simba__text_cut("\x80\x80\x80", 2), 0);
 }
 
-/* Options of another version of the library are noticed, and the message says what to do. */
-static void sizes_are_compared(void **state)
-{
-    (void)state;
-    simba_error err = {0};
-    assert_int_equal(simba__check_size("simba_x_options", 16, 16, &err), 0);
-    assert_int_equal(err.code, 0);
-    assert_int_equal(simba__check_size("simba_x_options", 0, 16, &err), SIMBA_EINVAL);
-    assert_non_null(strstr(err.text, "simba_x_options.size is 0 and this library expects 16"));
-    assert_int_equal(simba__check_size("simba_x_options", 24, 16, NULL), SIMBA_EINVAL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,7 +356,6 @@ int main(void)
         cmocka_unit_test(random_bytes_agree_with_the_decoder),
         cmocka_unit_test(messages_do_not_cut_characters),
         cmocka_unit_test(cut_keeps_whole_characters),
-        cmocka_unit_test(sizes_are_compared),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }

@@ -59,7 +59,8 @@ static void count_unwatch(void *self, simba_topic *topic)
     store->watched[i] = store->watched[--store->count];
 }
 
-static const simba_backend backend = {.version = SIMBA_BACKEND_VERSION, .watch = count_watch, .unwatch = count_unwatch};
+static const simba_backend backend = {
+    .size = sizeof(simba_backend), .version = SIMBA_BACKEND_VERSION, .watch = count_watch, .unwatch = count_unwatch};
 
 static struct {
     simba__topics topics;

@@ -162,9 +162,9 @@ static int64_t stage_session_ms(void *self)
 static const char *const lease_schemes[] = {"stage", NULL};
 static const char *const session_schemes[] = {"sessions", NULL};
 #define TABLE                                                                                                          \
-    .version = SIMBA_BACKEND_VERSION, .instance_size = 1, .workers = 1, .init = stage_init, .submit = stage_submit,    \
-    .flush = stage_nothing, .watch = stage_watch, .unwatch = stage_unwatch, .woken = stage_woken,                      \
-    .close = stage_close, .fini = stage_fini
+    .size = sizeof(simba_backend), .version = SIMBA_BACKEND_VERSION, .instance_size = 1, .workers = 1,                 \
+    .init = stage_init, .submit = stage_submit, .flush = stage_nothing, .watch = stage_watch,                          \
+    .unwatch = stage_unwatch, .woken = stage_woken, .close = stage_close, .fini = stage_fini
 static const simba_backend leases = {TABLE, .schemes = lease_schemes, .caps = SIMBA_CAP_LIST};
 static const simba_backend sessions = {TABLE, .schemes = session_schemes, .caps = SIMBA_CAP_SESSION | SIMBA_CAP_PUSH,
                                        .session_ms = stage_session_ms};

@@ -293,7 +293,7 @@ static int list(struct instance *self, simba_request *request)
         simba_owner owner;
         int64_t now_ms;
         simba__row_show(&row->data, now, &owner, &now_ms);
-        const simba_listing listing = {row->mutex, &owner, now_ms, -1};
+        const simba_listing listing = {sizeof(simba_listing), row->mutex, &owner, now_ms, -1};
         const int rc = self->host->listed(self->host, request, &listing);
         if (rc < 0)
             return rc;
@@ -378,6 +378,7 @@ static const char *const keys[] = {NULL};
 
 extern const simba_backend simba__backend_memory;
 const simba_backend simba__backend_memory = {
+    .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
     .schemes = schemes,
     .keys = keys,

@@ -44,6 +44,7 @@ static void my_fini(void *instance)
 static const char *const schemes[] = {SIMBA__SCHEMES_mysql, NULL};
 
 const simba_backend simba__backend_mysql = {
+    .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
     .schemes = schemes,
     .keys = simba__my_keys,

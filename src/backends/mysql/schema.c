@@ -211,7 +211,8 @@ int simba__my_schema_prepare(simba__my_conn *conn, simba__my_schema *ret_schema,
 
 static simba_finding judge(bool fine, const char *what, const char *text, const char *remedy)
 {
-    return (simba_finding){fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, what, text, fine ? NULL : remedy};
+    return (simba_finding){sizeof(simba_finding), fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, what, text,
+                           fine ? NULL : remedy};
 }
 
 /* What can be told without asking the server; as many as `texts` has room for. */
@@ -246,17 +247,17 @@ int simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schem
     simba__sql_failure why;
     int rc = 0;
     if (simba__my_schema_check(schema, conn->options, &why) < 0)
-        return found(user, &(simba_finding){SIMBA_VERDICT_BROKEN, "schema", why.error.text,
+        return found(user, &(simba_finding){sizeof(simba_finding), SIMBA_VERDICT_BROKEN, "schema", why.error.text,
                                             schema->exists ? NULL : "Run `simba init`."});
     judge_all(schema, conn->options->table, texts, findings);
     for (size_t i = 0; rc == 0 && i < JUDGED; i++)
         rc = found(user, &findings[i]);
     if (rc == 0 && schema->read_only)
         return found(user,
-                     &(simba_finding){SIMBA_VERDICT_BROKEN, "writing", "The server is read-only, perhaps a replica.",
-                                      "Name the primary in the URL."});
+                     &(simba_finding){sizeof(simba_finding), SIMBA_VERDICT_BROKEN, "writing",
+                                      "The server is read-only, perhaps a replica.", "Name the primary in the URL."});
     if (rc == 0 && simba__my_schema_check_rights(conn, &why) < 0)
-        return found(user, &(simba_finding){SIMBA_VERDICT_BROKEN, "rights", why.error.text,
+        return found(user, &(simba_finding){sizeof(simba_finding), SIMBA_VERDICT_BROKEN, "rights", why.error.text,
                                             "Grant this user select, insert and update on the table."});
     return rc;
 }

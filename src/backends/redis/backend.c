@@ -65,6 +65,7 @@ static const char *const keys[] = {"db",
                                    NULL};
 
 const simba_backend simba__backend_redis = {
+    .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
     .schemes = schemes,
     .keys = keys,

@@ -37,7 +37,7 @@ static long number(const char *info, const char *name)
 
 static void found(examination *e, simba_verdict verdict, const char *what, const char *text, const char *remedy)
 {
-    const simba_finding finding = {verdict, what, text, remedy};
+    const simba_finding finding = {sizeof(simba_finding), verdict, what, text, remedy};
     if (e->rc == 0)
         e->rc = e->host->found(e->host, e->request, &finding);
 }

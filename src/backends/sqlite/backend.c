@@ -186,12 +186,12 @@ static void examine(store *s, simba_request *request)
     char schema[512];
     snprintf(schema, sizeof schema, "%s has the tables of this version.", s->batch.db.path);
     const simba_finding findings[] = {
-        {SIMBA_VERDICT_OK, "schema", schema, NULL},
-        {SIMBA_VERDICT_OK, "durability",
+        {sizeof(simba_finding), SIMBA_VERDICT_OK, "schema", schema, NULL},
+        {sizeof(simba_finding), SIMBA_VERDICT_OK, "durability",
          sync_full ? "sync=full: what was granted survives a power failure."
                    : "sync=normal: a power failure may undo the latest grants, whose holders it ends as well.",
          NULL},
-        {s->inotify >= 0 ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "wake-ups",
+        {sizeof(simba_finding), s->inotify >= 0 ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "wake-ups",
          s->inotify >= 0 ? "Waiters learn of a release at once." : "There is no inotify: waiters poll for a release.",
          s->inotify >= 0 ? NULL : "See the limits in /proc/sys/fs/inotify."},
     };
@@ -240,7 +240,7 @@ static void complete_list(store *s, simba_request *request)
                 s->host->log(s->host, SIMBA_LOG_WARN, "%s; it is not listed", found->fault);
             continue;
         }
-        const simba_listing listing = {found->text, &found->owner, found->now_ms, -1};
+        const simba_listing listing = {sizeof(simba_listing), found->text, &found->owner, found->now_ms, -1};
         rc = s->host->listed(s->host, request, &listing);
     }
     if (faults > FAULTS_NAMED)
@@ -579,6 +579,7 @@ static const char *const schemes[] = {SIMBA__SCHEMES_sqlite, NULL};
 static const char *const keys[] = {"sync", NULL};
 
 const simba_backend simba__backend_sqlite = {
+    .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
     .schemes = schemes,
     .keys = keys,

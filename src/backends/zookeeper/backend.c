@@ -149,6 +149,7 @@ static const char *const schemes[] = {SIMBA__SCHEMES_zookeeper, NULL};
 static const char *const keys[] = {"session-timeout", "acl", NULL};
 
 const simba_backend simba__backend_zookeeper = {
+    .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
     .schemes = schemes,
     .keys = keys,

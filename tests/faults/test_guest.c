@@ -1,0 +1,126 @@
+/* The library is a guest in somebody else's process: what belongs to the program is the same before a store is opened, while it
+ * is open, and after it was closed; and then there are no more descriptors and threads than before. Each store is opened in a
+ * process of its own, so that what is made once in a process is made there. */
+#include <locale.h>
+#include <signal.h>
+#include <simba/backend.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cm.h"
+#include "lib/picture.h"
+#include "lib/referee.h"
+#include "lib/server.h"
+
+static char folder[REF_FOLDER_MAX];
+
+/* Things that a library might find odd enough to change. */
+static void be_peculiar(void)
+{
+    umask(027);
+    setlocale(LC_ALL, "C.UTF-8");
+    setenv("TZ", "Asia/Tokyo", 1);
+    signal(SIGUSR1, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
+    if (chdir(folder) != 0)
+        _exit(4);
+}
+
+/* How many there are, once those that are about to end have. */
+static unsigned settled(const char *directory, unsigned expected)
+{
+    const int64_t deadline_ms = ref_now_ms() + 5000;
+    unsigned count;
+    while ((count = ref_entries(directory)) != expected && ref_now_ms() < deadline_ms)
+        usleep(1000);
+    return count;
+}
+
+static int visit(const char *url)
+{
+    static char before[PICTURE_SIZE], during[PICTURE_SIZE], after[PICTURE_SIZE];
+    simba_error err = {0};
+    simba_client *client = NULL;
+    simba_locker *locker = NULL;
+    be_peculiar();
+    const unsigned threads = ref_entries("/proc/self/task");
+    const unsigned descriptors = ref_entries("/proc/self/fd");
+    picture_take(before);
+    if (simba_client_open(url, NULL, &err, &client) < 0 || simba_locker_new(client, "guest", NULL, &err, &locker) < 0 ||
+        simba_locker_acquire(locker, 30000, &err) < 0) {
+        fprintf(stderr, "%s\n", err.text);
+        return 2;
+    }
+    picture_take(during);
+    simba_locker_free(locker);
+    if (simba_client_close(client) < 0)
+        return 3;
+    picture_take(after);
+    bool same = picture_same(before, during, "while it is open");
+    same &= picture_same(before, after, "after it was closed");
+    if (settled("/proc/self/task", threads) != threads || ref_entries("/proc/self/fd") != descriptors) {
+        fprintf(stderr, "threads or descriptors are left\n");
+        same = false;
+    }
+    return same ? 0 : 1;
+}
+
+static void receive(const char *scheme, const server_kind *kind, const char *format)
+{
+    server group;
+    char url[256];
+    if (!simba_backend_find(scheme) || (kind == &server_kind_zookeeper && !server_has_zookeeper()))
+        skip();
+    ref_scene("a guest of %s", scheme);
+    ref_watchdog(120);
+    if (kind) {
+        server_init(&group);
+        if (!kind->start(&group))
+            fail_msg("the server does not start");
+        /* The port, or the port and the folder. */
+        snprintf(url, sizeof url, format, group.port, group.folder);
+    } else {
+        snprintf(url, sizeof url, format, folder);
+    }
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(visit(url));
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (kind)
+        server_fini(&group);
+    ref_watchdog(0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#define GUEST(name, scheme, kind, format)                                                                              \
+    static void guest_of_##name(void **state)                                                                          \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        receive(scheme, kind, format);                                                                                 \
+    }
+GUEST(memory, "memory", NULL, "memory://guest")
+GUEST(sqlite, "sqlite", NULL, "sqlite://%s/guest.db")
+GUEST(redis, "redis", &server_kind_redis, "redis://127.0.0.1:%d")
+GUEST(redis_with_tls, "rediss", &server_kind_redis_tls, "rediss://:secret@localhost:%d?ca=%s/ca.pem")
+GUEST(mysql, "mysql", &server_kind_mariadb, "mysql://root@127.0.0.1:%d/simba?create=yes")
+GUEST(zookeeper, "zookeeper", &server_kind_zookeeper, "zookeeper://127.0.0.1:%d")
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(guest_of_memory), cmocka_unit_test(guest_of_sqlite),
+        cmocka_unit_test(guest_of_redis),  cmocka_unit_test(guest_of_redis_with_tls),
+        cmocka_unit_test(guest_of_mysql),  cmocka_unit_test(guest_of_zookeeper),
+    };
+    ref_make_folder(folder);
+    const int failed = cmocka_run_group_tests_name("guest", tests, NULL, NULL);
+    ref_delete_folder(folder);
+    return failed;
+}

@@ -1,0 +1,16 @@
+/* A picture of what belongs to a program and not to the libraries in it: how signals are handled and which are blocked, locale,
+ * environment, umask, working directory, limits, priority, and what descriptors 0 to 2 are. */
+#ifndef TESTS_LIB_PICTURE_H
+#define TESTS_LIB_PICTURE_H
+
+#include <stdbool.h>
+
+enum { PICTURE_SIZE = 65536 };
+
+/* A line for each, as text. */
+void picture_take(char picture[PICTURE_SIZE]);
+
+/* Are the two the same? Otherwise the first lines in which they differ are shown on standard error, as what happened `when`. */
+bool picture_same(const char *before, const char *after, const char *when);
+
+#endif
