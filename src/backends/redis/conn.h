@@ -40,7 +40,7 @@ struct redis_conn {
 
 int simba__redis_conn_init(redis_conn *conn, redis_conns *all, const redis_conn_events *events, void *owner);
 /* An error came: give the connection up over it. */
-void simba__redis_conn_refused(redis_conn *conn, const char *error);
+void simba__redis_conn_refused(redis_conn *conn, const char *text);
 void simba__redis_conn_close(redis_conn *conn);
 void simba__redis_conn_fini(redis_conn *conn);
 
