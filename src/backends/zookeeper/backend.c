@@ -4,25 +4,45 @@
 #include "backends/schemes.h"
 #include "util/error.h"
 
-int64_t simba__zk_now_ms(const zk_store *self)
+/* --- what becomes of the session --------------------------------------------------------------------- */
+
+static zk_store *store_of(zk_session *session)
 {
-    return self->host->epoch_us(self->host) / 1000 + self->clock_ms;
+    return (zk_store *)(void *)((char *)session - offsetof(zk_store, session));
 }
 
-const struct ACL_vector *simba__zk_acl(const zk_store *self)
+static void connected(zk_session *session, bool anew)
 {
-    static struct ACL everybody_reads[] = {{0x1f, {"auth", ""}}, {0x01, {"world", "anyone"}}};
-    static const struct ACL_vector creator_and_readers = {2, everybody_reads};
-    switch (self->options.acl) {
-    case ZK_ACL_CREATOR:
-        return &ZOO_CREATOR_ALL_ACL;
-    case ZK_ACL_READ:
-        return &creator_and_readers;
-    case ZK_ACL_OPEN:
-        break;
-    }
-    return &ZOO_OPEN_ACL_UNSAFE;
+    simba__zk_ops_connected(store_of(session));
+    if (anew)
+        simba__zk_topics_connected(store_of(session));
 }
+
+static void disconnected(zk_session *session)
+{
+    simba__zk_queues_forget(store_of(session));
+}
+
+static void over(zk_session *session)
+{
+    zk_store *self = store_of(session);
+    simba__zk_nodes_drop(self);
+    simba__zk_queues_forget(self);
+    simba__zk_watches_drop(self);
+    simba__zk_ops_session_over(self);
+}
+
+static void unavailable(zk_session *session)
+{
+    simba__zk_ops_unavailable(store_of(session));
+}
+
+static void closed(zk_session *session)
+{
+    session->host->closed(session->host);
+}
+
+static const zk_session_events events = {connected, disconnected, over, unavailable, closed};
 
 /* --- requests --------------------------------------------------------------------------------------- */
 
@@ -57,17 +77,17 @@ static void zk_submit(void *instance, simba_request *request)
 
 static void zk_flush(void *instance)
 {
-    simba__zk_session_flush(instance);
+    simba__zk_session_flush(&((zk_store *)instance)->session);
 }
 
 static void zk_woken(void *instance)
 {
     zk_store *self = instance;
-    if (self->closing)
+    if (self->session.closing)
         return;
     if (self->ops)
-        simba__zk_session_want(self);
-    simba__zk_session_flush(self);
+        simba__zk_session_want(&self->session);
+    simba__zk_session_flush(&self->session);
 }
 
 static void on_deadline(simba_timer *timer, simba_local now)
@@ -102,31 +122,21 @@ static int zk_init(void *instance, simba_host *host, const simba_url *url, simba
     if (rc < 0)
         return rc;
     if (host->timer_add(host, &self->deadlines) < 0 || host->timer_add(host, &self->chores) < 0 ||
-        simba__zk_session_init(self) < 0)
+        simba__zk_session_init(&self->session, host, &self->options, &events) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     return 0;
-}
-
-void simba__zk_maybe_closed(zk_store *self)
-{
-    if (!self->closing || self->closed || self->pending > 0)
-        return;
-    self->closed = true;
-    self->host->closed(self->host);
 }
 
 static void zk_close(void *instance)
 {
     zk_store *self = instance;
-    self->closing = true;
     self->host->timer_clear(self->host, &self->deadlines);
     self->host->timer_clear(self->host, &self->chores);
     simba__zk_nodes_drop(self);
     simba__zk_queues_forget(self);
     simba__zk_watches_drop(self);
     simba__zk_ops_close(self);
-    simba__zk_session_close(self);
-    simba__zk_maybe_closed(self);
+    simba__zk_session_close(&self->session);
 }
 
 static void zk_fini(void *instance)
@@ -135,7 +145,7 @@ static void zk_fini(void *instance)
     simba__zk_topics_fini(self);
     simba__zk_nodes_fini(self);
     simba__zk_queues_fini(self);
-    simba__zk_expected_fini(&self->session.expected);
+    simba__zk_session_fini(&self->session);
     simba__zk_options_free(&self->options);
 }
 

@@ -1,38 +1,11 @@
 /* The calls of the library that procedures are made of, each with what its answer tells; and watches. */
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/zookeeper/library.h"
 #include "backends/zookeeper/zookeeper.h"
 #include "util/mem.h"
 #include "util/text.h"
-
-/* --- the library's counter --------------------------------------------------------------------------- */
-
-static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-/* Somebody may have it while a thread forks; in the child nobody has. */
-static void forked(void)
-{
-    pthread_mutex_init(&library_mutex, NULL);
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, forked);
-}
-
-void simba__zk_library_lock(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&library_mutex);
-}
-
-void simba__zk_library_unlock(void)
-{
-    pthread_mutex_unlock(&library_mutex);
-}
 
 /* --- watches ------------------------------------------------------------------------------------------------ */
 
@@ -118,12 +91,9 @@ static void watch_made(zk_op *op, unsigned calls_before)
 
 static bool about_to_call(zk_op *op, zk_reply reply)
 {
-    if (!simba__zk_expect(&op->store->session.expected, reply)) {
-        op->no_memory = true;
-        return false;
-    }
-    simba__zk_session_gather(op->store);
-    return true;
+    const bool expected = simba__zk_wire_call(&op->store->session.wire, reply);
+    op->no_memory |= !expected;
+    return expected;
 }
 
 static zhandle_t *handle_of(const zk_op *op)
@@ -152,9 +122,8 @@ static void made(zk_op *op, int rc)
 {
     if (rc == ZOK) {
         op->calls++;
-        op->store->session.calls++;
     } else {
-        simba__zk_expect_not(&op->store->session.expected);
+        simba__zk_expect_not(&op->store->session.wire.expected);
         note(op, rc);
     }
 }
@@ -213,7 +182,8 @@ void simba__zk_call_make_parents(zk_op *op, const char *path)
     for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
         if (slash)
             *slash = '\0';
-        CALL(op, ZK_REPLY_PATH, zoo_acreate(handle_of(op), part, "", 0, simba__zk_acl(op->store), mode, on_parent, op));
+        CALL(op, ZK_REPLY_PATH,
+             zoo_acreate(handle_of(op), part, "", 0, simba__zk_acl(&op->store->options), mode, on_parent, op));
         if (!slash)
             break;
         *slash = '/';
@@ -233,7 +203,6 @@ static const char *name_of_made(const zk_node *node, const char *path)
 
 static void entered(zk_op *op, zk_node *node, const char *path, const struct Stat *stat)
 {
-    zk_store *self = op->store;
     const char *name = name_of_made(node, path);
     if (!name || !stat || stat->czxid <= 0) {
         node->place = ZK_UNSURE;
@@ -245,7 +214,7 @@ static void entered(zk_op *op, zk_node *node, const char *path, const struct Sta
     node->place = node->name ? ZK_HERE : ZK_UNSURE;
     node->czxid = stat->czxid;
     node->ctime_ms = stat->ctime;
-    self->clock_ms = stat->ctime - self->host->epoch_us(self->host) / 1000;
+    simba__zk_session_clock(&op->store->session, stat->ctime);
 }
 
 static void on_entered(int rc, const char *value, const struct Stat *stat, const void *data)
@@ -274,7 +243,7 @@ void simba__zk_call_enter(zk_op *op)
     node->place = ZK_ENTERING;
     const unsigned before = op->calls;
     CALL(op, ZK_REPLY_PATH_STAT,
-         zoo_acreate2(handle_of(op), path, node->id, (int)strlen(node->id), simba__zk_acl(op->store),
+         zoo_acreate2(handle_of(op), path, node->id, (int)strlen(node->id), simba__zk_acl(&op->store->options),
                       ZOO_EPHEMERAL_SEQUENTIAL, on_entered, op));
     if (op->calls == before)
         node->place = ZK_ABSENT;

@@ -120,7 +120,7 @@ static void look_again(zk_op *op)
     const bool waits = node->place == ZK_HERE || node->place == ZK_ABSENT;
     if (is_superseded(op) || !node->in_table || node->unwanted || !waits) {
         simba__zk_op_end(op);
-    } else if (node->called && node->place == ZK_HERE && node->behind_lead && node->guard && node->czxid) {
+    } else if (node->place == ZK_HERE && node->called && node->behind_lead && node->guard && node->czxid) {
         /* It was the first of all, so now we are: the guard would have told before that our child is gone. */
         node->called = false;
         win(op);
@@ -430,7 +430,7 @@ static void leader_known(zk_op *op)
     simba_host *host = op->store->host;
     if (!simba_owner_is_none(&op->owner) && node->place == ZK_HERE && !node->unwanted)
         host->push_to(host, node->mutex, node->nonce,
-                      &(simba_push){SIMBA_PUSH_ACQUIRED, op->owner, simba__zk_now_ms(op->store)});
+                      &(simba_push){SIMBA_PUSH_ACQUIRED, op->owner, simba__zk_session_now_ms(&op->store->session)});
     if (op->no_memory && node->place == ZK_HERE && !node->leader) {
         node->leader = op->leader;
         op->leader = NULL;
@@ -577,7 +577,7 @@ void simba__zk_chores(simba_timer *timer, simba_local now)
         look_after_node(node);
     }
     simba__zk_topics_chores(self);
-    simba__zk_session_flush(self);
+    simba__zk_session_flush(&self->session);
     if (self->unattended_first)
         self->host->timer_set(self->host, timer, (simba_local){self->unattended_first->since.ns + wait_ns});
 }

@@ -158,7 +158,7 @@ static void show_row(zk_op *row)
     zk_op *list = row->parent;
     if (!is_listed(list, mutex_of(row)) || row->missing || (!row->leader && row->name_count > 0))
         return;
-    const simba_listing listing = {mutex_of(row), &row->owner, simba__zk_now_ms(row->store),
+    const simba_listing listing = {mutex_of(row), &row->owner, simba__zk_session_now_ms(&row->store->session),
                                    row->children > 0 ? (int64_t)row->children - 1 : 0};
     if (row->store->host->listed(row->store->host, list->request, &listing) < 0)
         list->no_memory = true;
@@ -366,7 +366,7 @@ static void tell(zk_op *op)
     simba_host *host = op->store->host;
     simba_push push = {.kind = SIMBA_PUSH_CHANGED};
     if (topic->known && op->leader)
-        push = (simba_push){SIMBA_PUSH_ACQUIRED, op->owner, simba__zk_now_ms(op->store)};
+        push = (simba_push){SIMBA_PUSH_ACQUIRED, op->owner, simba__zk_session_now_ms(&op->store->session)};
     else if (topic->known)
         push.kind = SIMBA_PUSH_FREED;
     topic->known = true;

@@ -6,10 +6,11 @@
  *
  * A contender is a child of it, "_c_{uuid}-latch-{ten digits}", as Curator's LeaderLatch makes them. The uuid comes from the
  * incarnation's nonce and its id: whoever has lost the answer to a create finds the child by it. */
+#include "backends/zookeeper/names.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"

@@ -68,7 +68,7 @@ zk_node *simba__zk_node_new(zk_store *self, const simba_request *request)
         node_free(node);
         return NULL;
     }
-    simba__zk_prefix(simba__zk_salted(node->nonce, self->sessions_over), node->id, node->prefix);
+    simba__zk_prefix(simba__zk_salted(node->nonce, self->session.over), node->id, node->prefix);
     node->refs = 1;
     node->in_table = true;
     zk_node **bucket = bucket_of(self, node->nonce);

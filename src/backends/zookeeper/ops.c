@@ -148,7 +148,7 @@ void simba__zk_op_complete(zk_op *op, simba_outcome outcome, const simba_owner *
         request->reply.outcome = outcome;
         if (owner)
             request->reply.owner = *owner;
-        request->reply.now_ms = simba__zk_now_ms(self);
+        request->reply.now_ms = simba__zk_session_now_ms(&self->session);
         self->host->complete(self->host, request);
     }
     simba__zk_op_end(op);
@@ -210,8 +210,7 @@ zk_op *simba__zk_op_answered(const void *data)
     zk_op *op = (zk_op *)(uintptr_t)data;
     op->calls--;
     if (op->store) {
-        op->store->session.calls--;
-        simba__zk_expected_answered(&op->store->session.expected);
+        simba__zk_expected_answered(&op->store->session.wire.expected);
         return op;
     }
     if (op->calls == 0)

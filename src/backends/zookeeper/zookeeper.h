@@ -16,11 +16,9 @@
 #define SIMBA_BACKENDS_ZOOKEEPER_H
 
 #include <simba/backend.h>
-#include <zookeeper/zookeeper.h>
 
-#include "backends/zookeeper/frames.h"
-#include "backends/zookeeper/liveness.h"
-#include "net/endpoint.h"
+#include "backends/zookeeper/names.h"
+#include "backends/zookeeper/session.h"
 
 extern const simba_backend simba__backend_zookeeper;
 
@@ -30,104 +28,6 @@ typedef struct zk_node zk_node;
 typedef struct zk_watch zk_watch;
 typedef struct zk_queue zk_queue;
 typedef struct zk_topic zk_topic;
-
-/* --- options ---------------------------------------------------------------------------------------- */
-
-typedef enum zk_acl {
-    ZK_ACL_OPEN,    /* everybody may do everything */
-    ZK_ACL_CREATOR, /* only who has the credentials of whoever made it */
-    ZK_ACL_READ,    /* and everybody may look */
-} zk_acl;
-
-typedef struct zk_options {
-    simba__endpoint *hosts;
-    size_t host_count;
-    char *root;   /* "/chroot/simba" */
-    char *digest; /* "user:password"; NULL: none */
-    zk_acl acl;
-    int session_ms;
-    char where[128]; /* for messages */
-} zk_options;
-
-int simba__zk_options_parse(const simba_url *url, zk_options *ret_options, simba_error *err);
-void simba__zk_options_free(zk_options *options);
-
-/* --- names ------------------------------------------------------------------------------------------ */
-
-/* Can ZooKeeper have a node of this name, which is a good one by our own rules? SIMBA_EINVAL says why not. */
-int simba__zk_check_mutex(const char *mutex, simba_error *err);
-/* Is this child of a mutex's node a contender? Others are parts of the names of other mutexes. */
-bool simba__zk_is_contender(const char *child);
-/* PATH/CHILD; ROOT/MUTEX is the node of a mutex. Free it; NULL: out of memory. */
-char *simba__zk_child_path(const char *path, const char *child);
-
-enum { ZK_PREFIX_MAX = 48 };
-/* What the child of an incarnation begins with: "_c_{uuid}-latch-". */
-void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_MAX]);
-/* The nonce of an incarnation after so many sessions of its client are over. A child that an earlier session has made may
- * still be there, and goes when the server ends that session: it must not be taken for one of this session's. */
-uint64_t simba__zk_salted(uint64_t nonce, unsigned sessions_over);
-/* Was this child, whose data is `id`, made by a contender of this library? */
-bool simba__zk_is_made_by_us(const char *child, const char *id);
-/* Which of two children comes first? Like strcmp. */
-int simba__zk_order(const char *a, const char *b);
-
-/* --- the session ------------------------------------------------------------------------------------ */
-
-typedef struct zk_resolver zk_resolver;
-
-typedef struct zk_session {
-    zhandle_t *zh; /* NULL: no session yet, or none any more */
-    zk_liveness live;
-    simba_watch socket;    /* a descriptor of our own for the library's socket; -1: there is none */
-    zk_resolver *resolver; /* at work */
-    simba_timer timer;     /* the library wants to be asked */
-    simba_timer beat;      /* so does live */
-    bool wanted;           /* somebody has asked for something */
-    bool lost;             /* there was one before: whoever waits has to be told when there is another */
-    bool purge;            /* calls of a connection that is gone wait for an answer */
-    bool corked;           /* what is sent is gathered */
-    bool gathered;         /* there may be some */
-    unsigned calls;        /* in flight, of procedures */
-    zk_expected expected;  /* replies, to these and to beats */
-    bool inside;           /* the library has read a part of a message */
-    size_t addresses;      /* how many there are to be tried */
-    unsigned failures;     /* connections lost or not made, since the last that was */
-    simba_local rest_until; /* all servers were tried in vain: not again before this */
-    unsigned in_vain;      /* connections lost since a beat was answered */
-    char cause[128];       /* of the latest */
-} zk_session;
-
-/* Can requests be sent? */
-static inline bool simba__zk_is_connected(const zk_session *session)
-{
-    return session->live.link == ZK_CONNECTED;
-}
-
-/* beats.c. If there is no memory, none is sent. */
-void simba__zk_send_beat(zk_store *self, simba_local now);
-
-/* intake.c. zookeeper_process for one message of the session's socket `fd`, if that message is a good one. */
-int simba__zk_take_in(zk_store *self, int fd, int events);
-/* End a connection, and forget what has come by it. */
-void simba__zk_dissolve(int fd);
-
-/* Have a session, now or later. */
-void simba__zk_session_want(zk_store *self);
-/* A call is about to be made: have it go out together with those that follow it. */
-void simba__zk_session_gather(zk_store *self);
-/* Calls were made: see to it that they go out, and that the answers are heard. */
-void simba__zk_session_flush(zk_store *self);
-int simba__zk_session_init(zk_store *self);
-/* Begin to close. When nothing is left, simba__zk_maybe_closed. */
-void simba__zk_session_close(zk_store *self);
-
-/* Names of hosts were looked up. `servers` as the library takes them; NULL: `cause` says why not. */
-void simba__zk_session_resolved(zk_store *self, const char *servers, size_t count, const char *cause);
-/* resolve.c. False: out of memory. */
-bool simba__zk_resolve(zk_store *self);
-/* It ends the sooner. */
-void simba__zk_resolve_give_up(zk_resolver *resolver);
 
 /* --- procedures ------------------------------------------------------------------------------------- */
 
@@ -208,10 +108,6 @@ void simba__zk_ops_unavailable(zk_store *self);
 void simba__zk_ops_session_over(zk_store *self);
 /* The store closes: no call comes back to it. */
 void simba__zk_ops_close(zk_store *self);
-
-/* The library draws the numbers of requests from one counter for all handles of the process, without a lock of its own. */
-void simba__zk_library_lock(void);
-void simba__zk_library_unlock(void);
 
 /* Keep a copy of a name. Returns false, and sets no_memory or error, if there is no room for it. */
 bool simba__zk_op_add_name(zk_op *op, const char *parent, const char *name);
@@ -334,11 +230,7 @@ void simba__zk_queues_fini(zk_store *self);
 struct zk_store {
     simba_host *host;
     zk_options options;
-    bool closing, closed;
-    unsigned pending; /* jobs that are yet to end */
-
     zk_session session;
-    unsigned sessions_over;
     zk_op *ops, *parked_first, *parked_last;
     simba_timer deadlines;
     zk_watch *watches;
@@ -354,14 +246,7 @@ struct zk_store {
     simba_timer chores;
 
     bool no_containers; /* the server is too old for them */
-    int64_t clock_ms;   /* the server's clock, less ours, as far as is known */
 };
-
-/* Nothing is left to be ended: tell the host. */
-void simba__zk_maybe_closed(zk_store *self);
-/* The store's now. */
-int64_t simba__zk_now_ms(const zk_store *self);
-const struct ACL_vector *simba__zk_acl(const zk_store *self);
 
 /* contend.c */
 void simba__zk_acquire(zk_store *self, simba_request *request);
