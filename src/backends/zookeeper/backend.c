@@ -13,28 +13,27 @@ static zk_store *store_of(zk_session *session)
 
 static void connected(zk_session *session, bool anew)
 {
-    simba__zk_ops_connected(store_of(session));
+    simba__zk_ops_connected(&store_of(session)->ops);
     if (anew)
-        simba__zk_topics_connected(store_of(session));
+        simba__zk_topics_anew(&store_of(session)->topics);
 }
 
 static void disconnected(zk_session *session)
 {
-    simba__zk_queues_forget(store_of(session));
+    simba__zk_nodes_disconnected(&store_of(session)->nodes);
 }
 
 static void over(zk_session *session)
 {
     zk_store *self = store_of(session);
-    simba__zk_nodes_drop(self);
-    simba__zk_queues_forget(self);
-    simba__zk_watches_drop(self);
-    simba__zk_ops_session_over(self);
+    simba__zk_nodes_drop(&self->nodes);
+    simba__zk_watches_drop(&self->ops);
+    simba__zk_ops_session_over(&self->ops);
 }
 
 static void unavailable(zk_session *session)
 {
-    simba__zk_ops_unavailable(store_of(session));
+    simba__zk_ops_unavailable(&store_of(session)->ops);
 }
 
 static void closed(zk_session *session)
@@ -51,26 +50,26 @@ static void zk_submit(void *instance, simba_request *request)
     zk_store *self = instance;
     switch (request->op) {
     case SIMBA_OP_ACQUIRE:
-        simba__zk_acquire(self, request);
+        simba__zk_acquire(&self->nodes, request);
         break;
     case SIMBA_OP_RENEW:
-        simba__zk_renew(self, request);
+        simba__zk_renew(&self->nodes, request);
         break;
     case SIMBA_OP_RELEASE:
-        simba__zk_release(self, request);
+        simba__zk_release(&self->nodes, request);
         break;
     case SIMBA_OP_READ:
-        simba__zk_read(self, request);
+        simba__zk_read(&self->ops, request);
         break;
     case SIMBA_OP_LIST:
-        simba__zk_list(self, request);
+        simba__zk_list(&self->ops, request);
         break;
     case SIMBA_OP_FORCE_RELEASE:
-        simba__zk_force_release(self, request);
+        simba__zk_force_release(&self->ops, request);
         break;
     case SIMBA_OP_EXAMINE:
     case SIMBA_OP_PREPARE:
-        self->host->fail(self->host, request, SIMBA_ENOTSUP, "zookeeper: there is nothing to set up");
+        self->session.host->fail(self->session.host, request, SIMBA_ENOTSUP, "zookeeper: there is nothing to set up");
         break;
     }
 }
@@ -85,24 +84,20 @@ static void zk_woken(void *instance)
     zk_store *self = instance;
     if (self->session.closing)
         return;
-    if (self->ops)
+    if (self->ops.all.first)
         simba__zk_session_want(&self->session);
     simba__zk_session_flush(&self->session);
 }
 
-static void on_deadline(simba_timer *timer, simba_local now)
-{
-    simba__zk_ops_expire((zk_store *)(void *)((char *)timer - offsetof(zk_store, deadlines)), now);
-}
-
 static int zk_watch_topic(void *instance, simba_topic *topic)
 {
-    return simba__zk_observe(instance, topic);
+    return simba__zk_observe(&((zk_store *)instance)->topics, topic);
 }
 
 static void zk_unwatch_topic(void *instance, simba_topic *topic)
 {
-    simba__zk_unobserve(instance, topic);
+    (void)instance;
+    simba__zk_unobserve(topic);
 }
 
 /* --- lifetime --------------------------------------------------------------------------------------- */
@@ -115,14 +110,13 @@ static int64_t zk_session_ms(void *instance)
 static int zk_init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
 {
     zk_store *self = instance;
-    self->host = host;
-    self->deadlines.fire = on_deadline;
-    self->chores.fire = simba__zk_chores;
-    int rc = simba__zk_options_parse(url, &self->options, err);
+    const int rc = simba__zk_options_parse(url, &self->options, err);
     if (rc < 0)
         return rc;
-    if (host->timer_add(host, &self->deadlines) < 0 || host->timer_add(host, &self->chores) < 0 ||
-        simba__zk_session_init(&self->session, host, &self->options, &events) < 0)
+    if (simba__zk_session_init(&self->session, host, &self->options, &events) < 0 ||
+        simba__zk_ops_init(&self->ops, &self->session) < 0 ||
+        simba__zk_nodes_init(&self->nodes, &self->ops, simba__zk_chores) < 0 ||
+        simba__zk_topics_init(&self->topics, &self->ops) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     return 0;
 }
@@ -130,21 +124,20 @@ static int zk_init(void *instance, simba_host *host, const simba_url *url, simba
 static void zk_close(void *instance)
 {
     zk_store *self = instance;
-    self->host->timer_clear(self->host, &self->deadlines);
-    self->host->timer_clear(self->host, &self->chores);
-    simba__zk_nodes_drop(self);
-    simba__zk_queues_forget(self);
-    simba__zk_watches_drop(self);
-    simba__zk_ops_close(self);
+    simba_host *host = self->session.host;
+    host->timer_clear(host, &self->nodes.chores);
+    host->timer_clear(host, &self->topics.later);
+    simba__zk_nodes_drop(&self->nodes);
+    simba__zk_watches_drop(&self->ops);
+    simba__zk_ops_close(&self->ops);
     simba__zk_session_close(&self->session);
 }
 
 static void zk_fini(void *instance)
 {
     zk_store *self = instance;
-    simba__zk_topics_fini(self);
-    simba__zk_nodes_fini(self);
-    simba__zk_queues_fini(self);
+    simba__zk_topics_fini(&self->topics);
+    simba__zk_nodes_fini(&self->nodes);
     simba__zk_session_fini(&self->session);
     simba__zk_options_free(&self->options);
 }

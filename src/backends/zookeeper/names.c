@@ -110,3 +110,19 @@ int simba__zk_order(const char *a, const char *b)
     const int order = strcmp(order_of(a), order_of(b));
     return order ? order : strcmp(a, b);
 }
+
+const char *simba__zk_first(char *const *children, size_t count, size_t *ret_contenders)
+{
+    const char *first = NULL;
+    size_t contenders = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!simba__zk_is_contender(children[i]))
+            continue;
+        contenders++;
+        if (!first || simba__zk_order(children[i], first) < 0)
+            first = children[i];
+    }
+    if (ret_contenders)
+        *ret_contenders = contenders;
+    return first;
+}

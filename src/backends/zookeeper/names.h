@@ -19,6 +19,8 @@ void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_
 uint64_t simba__zk_salted(uint64_t nonce, unsigned sessions_over);
 /* Was this child, whose data is `id`, made by a contender of this library? */
 bool simba__zk_is_made_by_us(const char *child, const char *id);
+/* The first of the contenders among these children; NULL: there is none. And how many there are, unless that is NULL. */
+const char *simba__zk_first(char *const *children, size_t count, size_t *ret_contenders);
 /* Which of two children comes first? Like strcmp. */
 int simba__zk_order(const char *a, const char *b);
 
