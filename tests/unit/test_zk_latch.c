@@ -16,7 +16,7 @@ static zk_attempt attempt;
 static int setup(void **state)
 {
     (void)state;
-    numbers = ZK_NUMBERS_UNKNOWN;
+    simba__zk_numbers_forget(&numbers);
     simba__zk_latch_init(&latch, &numbers, NONCE, "me", 0);
     attempt = (zk_attempt){0};
     return 0;
@@ -25,7 +25,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    simba__zk_attempt_fini(&attempt);
+    simba__zk_attempt_forget(&attempt);
     simba__zk_latch_fini(&latch);
     return 0;
 }
@@ -64,16 +64,15 @@ static void expect(zk_move move, zk_outcome outcome)
 
 static zk_move begin(zk_wish wish)
 {
-    simba__zk_attempt_fini(&attempt);
+    simba__zk_attempt_forget(&attempt);
     attempt = (zk_attempt){.wish = wish};
-    return simba__zk_latch_look(&latch, &attempt);
+    return simba__zk_latch_begin(&latch, &attempt);
 }
 
-static zk_move begin_to_leave(void)
+/* The connection was lost. */
+static zk_move begin_anew(void)
 {
-    simba__zk_attempt_fini(&attempt);
-    attempt = (zk_attempt){0};
-    return simba__zk_latch_leave(&latch, &attempt);
+    return simba__zk_latch_begin(&latch, &attempt);
 }
 
 static zk_move step(void)
@@ -102,7 +101,7 @@ static void win_with(int64_t number)
 
 static void give_back(void)
 {
-    expect_calls(begin_to_leave(), ZK_CALL_DELETE);
+    expect_calls(begin(ZK_WISH_LEAVE), ZK_CALL_DELETE);
     expect(step(), ZK_FREED);
     simba__zk_latch_fini(&latch);
     simba__zk_latch_init(&latch, &numbers, NONCE, "me", 0);
@@ -144,7 +143,7 @@ static void test_lost_answer(void **state)
     (void)state;
     begin(ZK_WISH_WAIT);
     simba__zk_latch_not_made(&latch, false);
-    expect_calls(simba__zk_latch_look(&latch, &attempt), ZK_CALL_SYNC | ZK_CALL_LIST);
+    expect_calls(begin_anew(), ZK_CALL_SYNC | ZK_CALL_LIST);
     LISTED(ours(4), "part", other(6));
     expect_calls(step(), ZK_CALL_OWN);
     simba__zk_latch_own(&latch, CZXID, 1, false);
@@ -160,7 +159,7 @@ static void test_child_of_an_earlier_session(void **state)
     simba__zk_latch_init(&latch, &numbers, NONCE, "me", 1);
     begin(ZK_WISH_WAIT);
     simba__zk_latch_not_made(&latch, false);
-    expect_calls(simba__zk_latch_look(&latch, &attempt), ZK_CALL_SYNC | ZK_CALL_LIST);
+    expect_calls(begin_anew(), ZK_CALL_SYNC | ZK_CALL_LIST);
     LISTED(earlier);
     expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
     made(5);
@@ -208,7 +207,7 @@ static void test_numbers_begin_anew(void **state)
     win_with(3);
     give_back();
     expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_CREATE);
-    numbers = ZK_NUMBERS_UNKNOWN;
+    simba__zk_numbers_forget(&numbers);
     made(4);
     expect_calls(step(), ZK_CALL_LIST);
     LISTED(other(2), ours(4));
@@ -230,7 +229,7 @@ static void test_child_that_others_removed(void **state)
     (void)state;
     numbers.watched = true;
     win_with(3);
-    expect_calls(begin_to_leave(), ZK_CALL_DELETE);
+    expect_calls(begin(ZK_WISH_LEAVE), ZK_CALL_DELETE);
     simba__zk_latch_vanished(&attempt, ZK_CALL_DELETE);
     expect(step(), ZK_NOTHING);
     assert_int_equal(numbers.gone, 2);
@@ -320,7 +319,7 @@ static void test_break_before_watch(void **state)
     LISTED(other(2), ours(5));
     expect_calls(step(), ZK_CALL_BEFORE | ZK_CALL_GUARD);
     simba__zk_latch_own(&latch, CZXID, 1, true);
-    expect_calls(simba__zk_latch_look(&latch, &attempt), ZK_CALL_LIST);
+    expect_calls(begin_anew(), ZK_CALL_LIST);
 }
 
 /* After a break the watches fire in any order, so the leader's going says nothing about our own child. */
@@ -366,11 +365,9 @@ static void test_try(void **state)
 
 static void guard(void)
 {
-    simba__zk_attempt_fini(&attempt);
-    attempt = (zk_attempt){0};
-    expect_calls(simba__zk_latch_guard(&latch, &attempt), ZK_CALL_GUARD);
+    expect_calls(begin(ZK_WISH_GUARD), ZK_CALL_GUARD);
     simba__zk_latch_own(&latch, CZXID, 1, true);
-    expect(step(), ZK_IDLE);
+    expect(step(), ZK_LEADS_STILL);
 }
 
 static void test_new_guard_after_touch(void **state)
@@ -378,7 +375,7 @@ static void test_new_guard_after_touch(void **state)
     (void)state;
     win_with(0);
     guard();
-    expect(simba__zk_latch_guard(&latch, &attempt), ZK_IDLE);
+    expect(begin(ZK_WISH_GUARD), ZK_IDLE);
     assert_int_equal(simba__zk_latch_guard_fired(&latch, false), ZK_ALERT_GUARD);
     guard();
     assert_int_equal(simba__zk_latch_guard_fired(&latch, true), ZK_ALERT_REVOKED);
@@ -389,11 +386,25 @@ static void test_gone_before_guard(void **state)
 {
     (void)state;
     win_with(0);
-    expect_calls(simba__zk_latch_guard(&latch, &attempt), ZK_CALL_GUARD);
+    expect_calls(begin(ZK_WISH_GUARD), ZK_CALL_GUARD);
     simba__zk_latch_vanished(&attempt, ZK_CALL_GUARD);
     expect(step(), ZK_TAKEN);
     assert_int_equal(simba__zk_latch_taken(&latch), ZK_ALERT_REVOKED);
-    expect(begin_to_leave(), ZK_NOTHING);
+    expect(begin(ZK_WISH_LEAVE), ZK_NOTHING);
+}
+
+static void test_renew(void **state)
+{
+    (void)state;
+    expect(begin(ZK_WISH_RENEW), ZK_IDLE);
+    win_with(0);
+    expect_calls(begin(ZK_WISH_RENEW), ZK_CALL_OWN);
+    expect(step(), ZK_LEADS_STILL);
+    begin(ZK_WISH_RENEW);
+    simba__zk_latch_vanished(&attempt, ZK_CALL_OWN);
+    expect(step(), ZK_TAKEN);
+    simba__zk_latch_taken(&latch);
+    expect(begin(ZK_WISH_RENEW), ZK_TAKEN);
 }
 
 /* --- leaving ----------------------------------------------------------------------------------------------- */
@@ -403,7 +414,7 @@ static void test_leave_what_may_be_there(void **state)
     (void)state;
     begin(ZK_WISH_WAIT);
     simba__zk_latch_not_made(&latch, false);
-    expect_calls(begin_to_leave(), ZK_CALL_SYNC | ZK_CALL_LIST);
+    expect_calls(begin(ZK_WISH_LEAVE), ZK_CALL_SYNC | ZK_CALL_LIST);
     LISTED(other(1), ours(2));
     expect_calls(step(), ZK_CALL_DELETE);
     expect(step(), ZK_NOTHING); /* it has not led */
@@ -414,7 +425,7 @@ static void test_leave_what_was_not_made(void **state)
     (void)state;
     begin(ZK_WISH_WAIT);
     simba__zk_latch_not_made(&latch, false);
-    begin_to_leave();
+    begin(ZK_WISH_LEAVE);
     LISTED(other(1));
     expect(step(), ZK_NOTHING);
     assert_int_equal(latch.place, ZK_ABSENT);
@@ -425,8 +436,8 @@ static void test_leave_twice(void **state)
 {
     (void)state;
     win_with(0);
-    begin_to_leave();
-    expect_calls(simba__zk_latch_leave(&latch, &attempt), ZK_CALL_DELETE);
+    begin(ZK_WISH_LEAVE);
+    expect_calls(begin_anew(), ZK_CALL_DELETE);
     expect(step(), ZK_FREED);
 }
 
@@ -435,7 +446,7 @@ static void test_return_while_leaving(void **state)
 {
     (void)state;
     win_with(0);
-    begin_to_leave();
+    begin(ZK_WISH_LEAVE);
     expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_SYNC | ZK_CALL_LIST);
     LISTED(other(1));
     expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
@@ -445,7 +456,7 @@ static void test_unwanted_waiter_is_not_called(void **state)
 {
     (void)state;
     wait_behind_leader();
-    begin_to_leave();
+    begin(ZK_WISH_LEAVE);
     assert_int_equal(simba__zk_latch_before_fired(&latch, true), ZK_ALERT_NONE);
     assert_int_equal(simba__zk_latch_guard_fired(&latch, true), ZK_ALERT_NONE);
     expect(begin(ZK_WISH_LOOK), ZK_IDLE);
@@ -477,6 +488,7 @@ int main(void)
         CASE(test_try),
         CASE(test_new_guard_after_touch),
         CASE(test_gone_before_guard),
+        CASE(test_renew),
         CASE(test_leave_what_may_be_there),
         CASE(test_leave_what_was_not_made),
         CASE(test_leave_twice),

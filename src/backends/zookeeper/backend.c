@@ -28,12 +28,12 @@ static void over(zk_session *session)
     zk_store *self = store_of(session);
     simba__zk_nodes_drop(&self->nodes);
     simba__zk_watches_drop(&self->ops);
-    simba__zk_ops_session_over(&self->ops);
+    simba__zk_ops_fail_parked(&self->ops, "the session has ended", "");
 }
 
 static void unavailable(zk_session *session)
 {
-    simba__zk_ops_unavailable(&store_of(session)->ops);
+    simba__zk_ops_fail_parked(&store_of(session)->ops, "cannot connect: ", session->cause);
 }
 
 static void closed(zk_session *session)

@@ -14,20 +14,22 @@ struct contention {
     simba_owner owner; /* who leads, as far as was asked */
 };
 
-static const zk_procedure acquiring, looking, leaving, guarding, asking, renewing;
+static const zk_procedure request_only, persistent;
 
 static struct contention *of(zk_op *op)
 {
     return (struct contention *)op;
 }
 
-static struct contention *begin(zk_nodes *nodes, const zk_procedure *procedure, simba_request *request, zk_node *node)
+static struct contention *begin(zk_nodes *nodes, zk_wish wish, simba_request *request, zk_node *node)
 {
+    const zk_procedure *procedure = request && wish != ZK_WISH_LEAVE ? &request_only : &persistent;
     struct contention *c = simba__zk_op_new(nodes->ops, procedure, sizeof *c, request);
     if (!c)
         return NULL;
     c->nodes = nodes;
     c->node = node;
+    c->attempt.wish = wish;
     if (node)
         simba__zk_node_ref(node);
     return c;
@@ -42,7 +44,7 @@ static void ended(zk_op *op)
 
 static void fini(zk_op *op)
 {
-    simba__zk_attempt_fini(&of(op)->attempt);
+    simba__zk_attempt_forget(&of(op)->attempt);
     if (of(op)->node)
         simba__zk_node_unref(of(op)->node);
 }
@@ -58,7 +60,7 @@ static void take_node(struct contention *c)
 
 static bool is_superseded(const struct contention *c)
 {
-    return c->node->op != &c->op;
+    return c->attempt.wish <= ZK_WISH_LEAVE && c->node->op != &c->op;
 }
 
 static void push(const zk_node *node, simba_push_kind kind)
@@ -81,12 +83,11 @@ static void begin_to_look(zk_node *node)
 {
     if (node->op)
         return; /* it will look */
-    struct contention *c = begin(node->nodes, &looking, NULL, node);
+    struct contention *c = begin(node->nodes, ZK_WISH_LOOK, NULL, node);
     if (!c) {
         push(node, SIMBA_PUSH_CHANGED);
         return;
     }
-    c->attempt.wish = ZK_WISH_LOOK;
     take_node(c);
     simba__zk_op_start(&c->op);
 }
@@ -258,18 +259,20 @@ static void tell_leader_later(struct contention *c)
     simba__zk_node_later(c->node);
 }
 
-static void won(struct contention *c)
+/* Nobody knew, and somebody has waited for a while. */
+static void tell_leader(const struct contention *c)
 {
-    const simba_owner owner = simba__zk_node_owner(c->node);
-    if (!c->op.request)
-        push(c->node, SIMBA_PUSH_RELEASED);
-    simba__zk_op_complete(&c->op, SIMBA_MINE, &owner);
+    const zk_session *session = c->op.ops->session;
+    if (!simba_owner_is_none(&c->owner))
+        session->host->push_to(session->host, c->node->mutex, c->node->nonce,
+                               &(simba_push){SIMBA_PUSH_ACQUIRED, c->owner, simba__zk_session_now_ms(session)});
 }
 
 static void move(struct contention *c, zk_move move)
 {
     zk_op *op = &c->op;
     zk_node *node = c->node;
+    const simba_owner own = simba__zk_node_owner(node);
     switch (move.outcome) {
     case ZK_GO:
         if (move.calls & ZK_CALL_LIST)
@@ -277,18 +280,22 @@ static void move(struct contention *c, zk_move move)
         make_calls(c, move.calls);
         break;
     case ZK_IDLE:
-        simba__zk_op_end(op);
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
         break;
     case ZK_WON:
         simba__zk_queue_won(node->queue);
         simba__zk_node_later(node); /* it gets its guard */
-        won(c);
+        if (!op->request)
+            push(node, SIMBA_PUSH_RELEASED);
+        simba__zk_op_complete(op, SIMBA_MINE, &own);
         break;
     case ZK_LEADS_STILL:
-        won(c);
+        simba__zk_op_complete(op, SIMBA_MINE, &own);
         break;
     case ZK_WAITS:
-        if (op->request && simba_owner_is_none(&c->owner))
+        if (c->attempt.wish == ZK_WISH_ASK)
+            tell_leader(c);
+        else if (op->request && simba_owner_is_none(&c->owner))
             tell_leader_later(c);
         simba__zk_op_complete(op, SIMBA_NOT_MINE, &c->owner);
         break;
@@ -302,8 +309,11 @@ static void move(struct contention *c, zk_move move)
         simba__zk_op_complete(op, move.outcome == ZK_FREED ? SIMBA_MINE : SIMBA_NOT_MINE, NULL);
         break;
     case ZK_TAKEN:
-        alert(node, simba__zk_latch_taken(&node->latch));
-        simba__zk_op_end(op);
+        if (op->request)
+            simba__zk_node_drop(node); /* who asks is told now */
+        else
+            alert(node, simba__zk_latch_taken(&node->latch));
+        simba__zk_op_complete(op, SIMBA_REVOKED, NULL);
         break;
     case ZK_REFUSED:
         give_up_looking(c);
@@ -318,17 +328,12 @@ static void move(struct contention *c, zk_move move)
     }
 }
 
-static void superseded(struct contention *c)
-{
-    simba__zk_op_fail(&c->op, SIMBA_ETIMEDOUT, "asked again meanwhile");
-}
+/* --- procedures --------------------------------------------------------------------------------------------- */
 
-/* --- ACQUIRE ------------------------------------------------------------------------------------------------ */
-
-/* What the procedure of a request needs that has lost its node, or never had one. */
+/* What an ACQUIRE needs that has lost its node, or never had one. */
 static bool have_node(struct contention *c)
 {
-    if (c->node && c->node->in_table)
+    if (c->attempt.wish > ZK_WISH_TRY || (c->node && c->node->in_table))
         return true;
     zk_node *node = simba__zk_node_find(c->nodes, c->op.request);
     if (!node)
@@ -337,83 +342,82 @@ static bool have_node(struct contention *c)
         return false;
     if (c->node)
         simba__zk_node_unref(c->node);
-    simba__zk_attempt_fini(&c->attempt);
-    c->attempt = (zk_attempt){.wish = c->attempt.wish};
     c->node = node;
     simba__zk_node_ref(node);
     take_node(c);
     return true;
 }
 
-static void look(zk_op *op)
+/* Does it still have something to do? Otherwise it ends. */
+static bool is_up_to_date(struct contention *c)
 {
-    struct contention *c = of(op);
-    if (op->request && !have_node(c))
-        simba__zk_op_fail(op, SIMBA_ENOMEM, "out of memory");
-    else if (is_superseded(c) || !c->node->in_table)
-        superseded(c);
+    if (is_superseded(c) || (!c->node->in_table && c->attempt.wish <= ZK_WISH_TRY))
+        simba__zk_op_fail(&c->op, SIMBA_ETIMEDOUT, "asked again meanwhile");
+    else if (!c->node->in_table)
+        simba__zk_op_complete(&c->op, SIMBA_NOT_MINE, NULL);
     else
-        move(c, simba__zk_latch_look(&c->node->latch, &c->attempt));
+        return true;
+    return false;
 }
 
-static void looked(zk_op *op)
+static void run(zk_op *op)
 {
     struct contention *c = of(op);
-    if (is_superseded(c) || !c->node->in_table) {
-        superseded(c);
-        return;
-    }
-    if (op->error)
+    if (!have_node(c))
+        simba__zk_op_fail(op, SIMBA_ENOMEM, "out of memory");
+    else if (is_up_to_date(c))
+        move(c, simba__zk_latch_begin(&c->node->latch, &c->attempt));
+}
+
+/* What nobody asks for is done in a while, when there may be memory for it; or the contender is to ask. */
+static void note_failure(struct contention *c)
+{
+    const zk_wish wish = c->attempt.wish;
+    if (wish <= ZK_WISH_LOOK)
         give_up_looking(c);
+    else if (c->op.error == ZK_NO_MEMORY && (wish == ZK_WISH_LEAVE || wish == ZK_WISH_GUARD))
+        simba__zk_node_later(c->node);
+    else if (c->op.error == ZK_NO_MEMORY && wish == ZK_WISH_ASK && !c->node->leader)
+        tell_leader_later(c);
+}
+
+static void step(zk_op *op)
+{
+    struct contention *c = of(op);
+    if (!is_up_to_date(c))
+        return;
+    if (op->error)
+        note_failure(c);
     if (simba__zk_op_good(op))
         move(c, simba__zk_latch_step(&c->node->latch, &c->attempt));
 }
+
+static const zk_procedure request_only = {.run = run, .step = step, .ended = ended, .fini = fini};
+/* A RELEASE too goes on without its request, should that take too long: what this session has made must not stay. */
+static const zk_procedure persistent = {.run = run, .step = step, .ended = ended, .fini = fini, .persists = true};
 
 void simba__zk_acquire(zk_nodes *nodes, simba_request *request)
 {
-    struct contention *c = begin(nodes, &acquiring, request, NULL);
-    if (!c)
-        return;
-    c->attempt.wish = request->queue ? ZK_WISH_WAIT : ZK_WISH_TRY;
-    simba__zk_op_start(&c->op);
+    struct contention *c = begin(nodes, request->queue ? ZK_WISH_WAIT : ZK_WISH_TRY, request, NULL);
+    if (c)
+        simba__zk_op_start(&c->op);
 }
 
-static const zk_procedure acquiring = {.run = look, .step = looked, .ended = ended, .fini = fini};
-static const zk_procedure looking = {.run = look, .step = looked, .ended = ended, .fini = fini, .persists = true};
-
-/* --- RELEASE ------------------------------------------------------------------------------------------------ */
-
-static void leave(zk_op *op)
+/* The session is kept up for all at once, so nothing is prolonged: is our child still there? */
+void simba__zk_renew(zk_nodes *nodes, simba_request *request)
 {
-    struct contention *c = of(op);
-    if (is_superseded(c))
-        superseded(c);
-    else if (!c->node->in_table)
-        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
-    else
-        move(c, simba__zk_latch_leave(&c->node->latch, &c->attempt));
+    zk_node *node = simba__zk_node_find(nodes, request);
+    const bool ours = node && !node->latch.unwanted && (uint64_t)node->latch.czxid == request->token;
+    struct contention *c = begin(nodes, ZK_WISH_RENEW, request, node);
+    if (c && ours)
+        simba__zk_op_start(&c->op);
+    else if (c)
+        simba__zk_op_complete(&c->op, SIMBA_NOT_MINE, NULL);
 }
-
-/* What is not wanted any more must go: where there is no memory for that, in a while. */
-static void left(zk_op *op)
-{
-    struct contention *c = of(op);
-    if (is_superseded(c)) {
-        superseded(c);
-        return;
-    }
-    if (op->error == ZK_NO_MEMORY && c->node->in_table)
-        simba__zk_node_later(c->node);
-    if (simba__zk_op_good(op))
-        move(c, simba__zk_latch_step(&c->node->latch, &c->attempt));
-}
-
-/* It goes on without its request, should that take too long: what this session has made must not stay. */
-static const zk_procedure leaving = {.run = leave, .step = left, .ended = ended, .fini = fini, .persists = true};
 
 static void remove_node(zk_node *node, simba_request *request)
 {
-    struct contention *c = begin(node->nodes, &leaving, request, node);
+    struct contention *c = begin(node->nodes, ZK_WISH_LEAVE, request, node);
     node->latch.unwanted = true;
     if (!c) {
         simba__zk_node_later(node);
@@ -421,7 +425,7 @@ static void remove_node(zk_node *node, simba_request *request)
     }
     take_node(c);
     if (node->latch.place == ZK_ABSENT || node->latch.place == ZK_REVOKED)
-        leave(&c->op); /* also without a connection */
+        run(&c->op); /* also without a connection */
     else
         simba__zk_op_start(&c->op);
 }
@@ -434,115 +438,30 @@ void simba__zk_release(zk_nodes *nodes, simba_request *request)
         remove_node(node, request);
         return;
     }
-    struct contention *c = begin(nodes, &leaving, request, NULL);
+    struct contention *c = begin(nodes, ZK_WISH_LEAVE, request, NULL);
     if (c)
-        simba__zk_op_complete(&c->op, SIMBA_NOT_MINE, NULL);
-}
-
-/* --- RENEW: is our child still there? The session is kept up for all of them at once, so nothing is prolonged. ------- */
-
-static void check(zk_op *op)
-{
-    const zk_node *node = of(op)->node;
-    if (!node->in_table || (node->latch.place != ZK_LEADS && node->latch.place != ZK_REVOKED))
-        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
-    else
-        make_calls(of(op), node->latch.place == ZK_LEADS ? ZK_CALL_OWN : 0);
-}
-
-static void checked(zk_op *op)
-{
-    zk_node *node = of(op)->node;
-    if (!simba__zk_op_good(op))
-        return;
-    if (of(op)->attempt.vanished || node->latch.place == ZK_REVOKED) {
-        simba__zk_node_drop(node);
-        simba__zk_op_complete(op, SIMBA_REVOKED, NULL);
-    } else {
-        const simba_owner owner = simba__zk_node_owner(node);
-        simba__zk_op_complete(op, SIMBA_MINE, &owner);
-    }
-}
-
-static const zk_procedure renewing = {.run = check, .step = checked, .ended = ended, .fini = fini};
-
-void simba__zk_renew(zk_nodes *nodes, simba_request *request)
-{
-    zk_node *node = simba__zk_node_find(nodes, request);
-    const bool ours = node && !node->latch.unwanted && (uint64_t)node->latch.czxid == request->token;
-    struct contention *c = begin(nodes, &renewing, request, node);
-    if (c && ours)
-        simba__zk_op_start(&c->op);
-    else if (c)
         simba__zk_op_complete(&c->op, SIMBA_NOT_MINE, NULL);
 }
 
 /* --- what has time ------------------------------------------------------------------------------------------ */
 
-static void guard(zk_op *op)
-{
-    if (of(op)->node->in_table)
-        move(of(op), simba__zk_latch_guard(&of(op)->node->latch, &of(op)->attempt));
-    else
-        simba__zk_op_end(op);
-}
-
-static void guarded(zk_op *op)
-{
-    zk_node *node = of(op)->node;
-    if (op->error == ZK_NO_MEMORY && node->in_table)
-        simba__zk_node_later(node);
-    if (node->in_table)
-        move(of(op), simba__zk_latch_step(&node->latch, &of(op)->attempt));
-    else
-        simba__zk_op_end(op);
-}
-
-static const zk_procedure guarding = {.run = guard, .step = guarded, .ended = ended, .fini = fini, .persists = true};
-
-/* Who waits for longer wants to know for whom. */
-static void ask(zk_op *op)
-{
-    struct contention *c = of(op);
-    zk_node *node = c->node;
-    if (node->in_table && node->leader && node->latch.place == ZK_HERE) {
-        simba__free(c->attempt.leader);
-        c->attempt.leader = node->leader;
-        node->leader = NULL;
-        make_calls(c, ZK_CALL_LEADER);
-    } else {
-        simba__zk_op_end(op);
-    }
-}
-
-static void asked(zk_op *op)
-{
-    struct contention *c = of(op);
-    const zk_node *node = c->node;
-    const zk_session *session = op->ops->session;
-    const bool waits = node->in_table && node->latch.place == ZK_HERE && !node->latch.unwanted;
-    if (waits && !simba_owner_is_none(&c->owner))
-        session->host->push_to(session->host, node->mutex, node->nonce,
-                               &(simba_push){SIMBA_PUSH_ACQUIRED, c->owner, simba__zk_session_now_ms(session)});
-    if (waits && op->error == ZK_NO_MEMORY && !node->leader)
-        tell_leader_later(c);
-    simba__zk_op_end(op);
-}
-
-static const zk_procedure asking = {.run = ask, .step = asked, .ended = ended, .fini = fini, .persists = true};
-
 static void look_after(zk_node *node)
 {
     if (node->latch.unwanted) {
-        if (!node->op || node->op->procedure != &leaving) /* otherwise it is about to go */
+        if (!node->op || of(node->op)->attempt.wish != ZK_WISH_LEAVE) /* otherwise it is about to go */
             remove_node(node, NULL);
         return;
     }
-    struct contention *c = begin(node->nodes, node->latch.place == ZK_LEADS ? &guarding : &asking, NULL, node);
-    if (c)
-        simba__zk_op_start(&c->op);
-    else
+    struct contention *c = begin(node->nodes, node->latch.place == ZK_LEADS ? ZK_WISH_GUARD : ZK_WISH_ASK, NULL, node);
+    if (!c) {
         simba__zk_node_later(node);
+        return;
+    }
+    if (c->attempt.wish == ZK_WISH_ASK) {
+        c->attempt.leader = node->leader;
+        node->leader = NULL;
+    }
+    simba__zk_op_start(&c->op);
 }
 
 void simba__zk_chores(simba_timer *timer, simba_local now)

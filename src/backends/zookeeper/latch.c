@@ -72,7 +72,7 @@ void simba__zk_latch_fini(zk_latch *latch)
     latch->name = NULL;
 }
 
-static void forget_list(zk_attempt *attempt)
+void simba__zk_attempt_forget(zk_attempt *attempt)
 {
     simba__free(attempt->leader);
     simba__free(attempt->before);
@@ -80,12 +80,12 @@ static void forget_list(zk_attempt *attempt)
     attempt->seen = ZK_SEEN_NOTHING;
 }
 
-void simba__zk_attempt_fini(zk_attempt *attempt)
-{
-    forget_list(attempt);
-}
-
 /* --- numbers -------------------------------------------------------------------------------------------- */
+
+void simba__zk_numbers_forget(zk_numbers *numbers)
+{
+    *numbers = (zk_numbers){.watched = false, .gone = -1};
+}
 
 /* Of our child. The server counts up to 2147483647. What comes after that has the same number, or one below 0, depending on
  * its version, and says nothing about who was first: -1. */
@@ -116,7 +116,7 @@ static zk_move win(zk_latch *latch)
 
 static zk_move win_or_ask_token(zk_latch *latch, zk_attempt *attempt)
 {
-    return latch->czxid ? win(latch) : go(latch, attempt, ZK_STEP_TOKEN, ZK_CALL_OWN);
+    return latch->czxid ? win(latch) : go(latch, attempt, ZK_STEP_READ, ZK_CALL_OWN);
 }
 
 static zk_move enter(zk_latch *latch, zk_attempt *attempt)
@@ -124,11 +124,11 @@ static zk_move enter(zk_latch *latch, zk_attempt *attempt)
     if (latch->place == ZK_LEADS)
         return win_or_ask_token(latch, attempt);
     if (latch->place != ZK_ABSENT && latch->place != ZK_REVOKED) {
-        forget_list(attempt);
+        simba__zk_attempt_forget(attempt);
         return go(latch, attempt, ZK_STEP_LOOK, ZK_CALL_LIST | (latch->place == ZK_UNSURE ? ZK_CALL_SYNC : 0));
     }
     const bool parentless = attempt->seen == ZK_SEEN_NO_MUTEX;
-    forget_list(attempt);
+    simba__zk_attempt_forget(attempt);
     if (attempt->rounds++ >= ROUNDS_MAX)
         return result(latch, ZK_REFUSED);
     go_to(latch, ZK_ENTERING);
@@ -180,7 +180,7 @@ static zk_move leave(zk_latch *latch, zk_attempt *attempt)
         return result(latch, ZK_NOTHING);
     if (is_here(latch))
         return go(latch, attempt, ZK_STEP_REMOVE, ZK_CALL_DELETE);
-    forget_list(attempt);
+    simba__zk_attempt_forget(attempt);
     /* The list is answered after what is still being made. */
     return go(latch, attempt, ZK_STEP_FIND, ZK_CALL_LIST | (latch->place == ZK_UNSURE ? ZK_CALL_SYNC : 0));
 }
@@ -207,34 +207,53 @@ static zk_move removed(zk_latch *latch, const zk_attempt *attempt)
 
 /* --- procedures ----------------------------------------------------------------------------------------- */
 
-zk_move simba__zk_latch_look(zk_latch *latch, zk_attempt *attempt)
+/* The one before us was the first of all, so now we are: the guard would have told before that our child is gone. */
+static zk_move look_again(zk_latch *latch, zk_attempt *attempt)
 {
-    if (attempt->wish != ZK_WISH_LOOK) {
-        if (latch->unwanted && is_here(latch))
-            go_to(latch, ZK_UNSURE); /* it may be about to be removed */
-        latch->unwanted = false;
-        return enter(latch, attempt);
-    }
     if (latch->unwanted || (latch->place != ZK_HERE && latch->place != ZK_ABSENT))
         return result(latch, ZK_IDLE);
-    /* The one before us was the first of all, so now we are: the guard would have told before that our child is gone. */
     if (latch->ahead == ZK_AHEAD_LEADER_GONE && latch->guarded && latch->czxid)
         return win(latch);
     return enter(latch, attempt);
 }
 
-zk_move simba__zk_latch_leave(zk_latch *latch, zk_attempt *attempt)
+zk_move simba__zk_latch_begin(zk_latch *latch, zk_attempt *attempt)
 {
-    latch->unwanted = true;
-    if (attempt->step == ZK_STEP_NONE)
-        attempt->led = latch->place == ZK_LEADS;
-    return leave(latch, attempt);
+    const bool leads = latch->place == ZK_LEADS;
+    switch (attempt->wish) {
+    case ZK_WISH_WAIT:
+    case ZK_WISH_TRY:
+        if (latch->unwanted && is_here(latch))
+            go_to(latch, ZK_UNSURE); /* it may be about to be removed */
+        latch->unwanted = false;
+        return enter(latch, attempt);
+    case ZK_WISH_LOOK:
+        return look_again(latch, attempt);
+    case ZK_WISH_LEAVE:
+        latch->unwanted = true;
+        attempt->led |= leads && attempt->step == ZK_STEP_NONE;
+        return leave(latch, attempt);
+    case ZK_WISH_RENEW:
+        return leads ? go(latch, attempt, ZK_STEP_READ, ZK_CALL_OWN)
+                     : result(latch, latch->place == ZK_REVOKED ? ZK_TAKEN : ZK_IDLE);
+    case ZK_WISH_GUARD:
+        return leads && !latch->guarded ? go(latch, attempt, ZK_STEP_READ, ZK_CALL_GUARD) : result(latch, ZK_IDLE);
+    case ZK_WISH_ASK:
+        return latch->place == ZK_HERE && attempt->leader ? go(latch, attempt, ZK_STEP_ASK, ZK_CALL_LEADER)
+                                                          : result(latch, ZK_IDLE);
+    }
+    return result(latch, ZK_IDLE);
 }
 
-zk_move simba__zk_latch_guard(zk_latch *latch, zk_attempt *attempt)
+/* Our child is the first of all. */
+static zk_move was_read(zk_latch *latch, zk_attempt *attempt)
 {
-    return latch->place == ZK_LEADS && !latch->guarded ? go(latch, attempt, ZK_STEP_GUARD, ZK_CALL_GUARD)
-                                                       : result(latch, ZK_IDLE);
+    if (!attempt->vanished && is_here(latch))
+        return win(latch);
+    if (attempt->wish == ZK_WISH_GUARD || attempt->wish == ZK_WISH_RENEW)
+        return result(latch, ZK_TAKEN);
+    go_to(latch, ZK_ABSENT);
+    return enter(latch, attempt);
 }
 
 zk_move simba__zk_latch_step(zk_latch *latch, zk_attempt *attempt)
@@ -243,11 +262,8 @@ zk_move simba__zk_latch_step(zk_latch *latch, zk_attempt *attempt)
     case ZK_STEP_LOOK:
     case ZK_STEP_MAKE:
         return looked(latch, attempt);
-    case ZK_STEP_TOKEN:
-        if (!attempt->vanished && is_here(latch))
-            return win(latch);
-        go_to(latch, ZK_ABSENT);
-        return enter(latch, attempt);
+    case ZK_STEP_READ:
+        return was_read(latch, attempt);
     case ZK_STEP_STAND:
         return stood(latch, attempt);
     case ZK_STEP_TRY:
@@ -260,8 +276,8 @@ zk_move simba__zk_latch_step(zk_latch *latch, zk_attempt *attempt)
         return found(latch, attempt);
     case ZK_STEP_REMOVE:
         return removed(latch, attempt);
-    case ZK_STEP_GUARD:
-        return result(latch, attempt->vanished ? ZK_TAKEN : ZK_IDLE);
+    case ZK_STEP_ASK:
+        return result(latch, latch->place == ZK_HERE && !latch->unwanted ? ZK_WAITS : ZK_IDLE);
     case ZK_STEP_NONE:
         break;
     }
@@ -325,7 +341,7 @@ bool simba__zk_latch_listed(zk_latch *latch, zk_attempt *attempt, char *const *n
         if (simba__zk_is_contender(names[i]) && simba__zk_order(names[i], ours) < 0 &&
             (!before || simba__zk_order(names[i], before) > 0))
             before = names[i];
-    forget_list(attempt);
+    simba__zk_attempt_forget(attempt);
     attempt->leader = leader ? simba__strdup(leader) : NULL;
     attempt->before = before ? simba__strdup(before) : NULL;
     if ((leader && !attempt->leader) || (before && !attempt->before))
@@ -343,7 +359,7 @@ bool simba__zk_latch_listed(zk_latch *latch, zk_attempt *attempt, char *const *n
 
 void simba__zk_latch_mutex_missing(zk_attempt *attempt)
 {
-    forget_list(attempt);
+    simba__zk_attempt_forget(attempt);
     attempt->seen = ZK_SEEN_NO_MUTEX;
 }
 

@@ -21,7 +21,8 @@ typedef struct zk_numbers {
     int64_t gone; /* all up to this number are; -1: not known */
 } zk_numbers;
 
-#define ZK_NUMBERS_UNKNOWN ((zk_numbers){false, -1})
+/* The node of the mutex has changed, or nobody would tell. */
+void simba__zk_numbers_forget(zk_numbers *numbers);
 
 /* Where our child is. */
 typedef enum zk_place {
@@ -65,25 +66,30 @@ enum {
     ZK_CALL_DELETE = 256, /* our child */
 };
 
-/* What a procedure about a latch is doing. */
+/* What a procedure about a latch is for. */
+typedef enum zk_wish {
+    ZK_WISH_WAIT,  /* lead, or get in line */
+    ZK_WISH_TRY,   /* lead at once, or not at all */
+    ZK_WISH_LOOK,  /* nobody asks: something has happened to who waits */
+    ZK_WISH_LEAVE, /* remove our child */
+    ZK_WISH_RENEW, /* is it still there? */
+    ZK_WISH_GUARD, /* watch our child, which leads */
+    ZK_WISH_ASK,   /* who is `leader`, for whom we wait? */
+} zk_wish;
+
+/* What it is doing. */
 typedef enum zk_step {
     ZK_STEP_NONE,
     ZK_STEP_LOOK,       /* make our child if there is none, and list */
     ZK_STEP_MAKE,       /* make our child alone: the queue is empty for all we know */
-    ZK_STEP_TOKEN,      /* ours is the first: read what it is called by the store */
+    ZK_STEP_READ,       /* our child, which is the first */
     ZK_STEP_STAND,      /* watch the one before */
     ZK_STEP_TRY,        /* not the first, and nobody is going to wait: remove it again */
     ZK_STEP_UNNUMBERED, /* there are no numbers left: remove it again */
     ZK_STEP_FIND,       /* what is to be removed */
     ZK_STEP_REMOVE,
-    ZK_STEP_GUARD,
+    ZK_STEP_ASK,
 } zk_step;
-
-typedef enum zk_wish {
-    ZK_WISH_WAIT, /* get in line */
-    ZK_WISH_TRY,  /* lead at once, or not at all */
-    ZK_WISH_LOOK, /* nobody asks: something has happened to who waits */
-} zk_wish;
 
 /* What the latest list shows. */
 typedef enum zk_seen {
@@ -107,14 +113,14 @@ typedef struct zk_attempt {
 
 typedef enum zk_outcome {
     ZK_GO,          /* make these calls, and tell when all are answered */
-    ZK_IDLE,        /* there is nothing to do */
+    ZK_IDLE,        /* there is nothing to do, and nothing is ours */
     ZK_WON,         /* ours leads, since now */
     ZK_LEADS_STILL, /* it did before */
     ZK_WAITS,       /* it stands behind `before` */
     ZK_LOST,        /* it was tried, and is gone again: `leader` has it */
     ZK_FREED,       /* it is removed; it had led, and nothing is between it and the next */
     ZK_NOTHING,     /* it is removed, or somebody else has done that, or there was none */
-    ZK_TAKEN,       /* it should be there, and is not: see latch_taken */
+    ZK_TAKEN,       /* it should lead, and is not there: see latch_taken */
     ZK_REFUSED,     /* it goes each time that it is made */
     ZK_NO_NUMBERS,  /* the mutex has had too many children; ours is removed */
 } zk_outcome;
@@ -135,12 +141,11 @@ typedef enum zk_alert {
 /* The child of an incarnation, in the session that comes after so many others. */
 void simba__zk_latch_init(zk_latch *latch, zk_numbers *numbers, uint64_t nonce, const char *id, unsigned sessions_over);
 void simba__zk_latch_fini(zk_latch *latch);
-void simba__zk_attempt_fini(zk_attempt *attempt);
+/* Free what it has seen. */
+void simba__zk_attempt_forget(zk_attempt *attempt);
 
 /* Begin a procedure, or begin it anew after the connection was lost. */
-zk_move simba__zk_latch_look(zk_latch *latch, zk_attempt *attempt);
-zk_move simba__zk_latch_leave(zk_latch *latch, zk_attempt *attempt);
-zk_move simba__zk_latch_guard(zk_latch *latch, zk_attempt *attempt);
+zk_move simba__zk_latch_begin(zk_latch *latch, zk_attempt *attempt);
 /* All its calls are answered, none of them by an error that is not told below. */
 zk_move simba__zk_latch_step(zk_latch *latch, zk_attempt *attempt);
 

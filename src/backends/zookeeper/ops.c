@@ -219,8 +219,7 @@ void simba__zk_ops_connected(zk_ops *ops)
     }
 }
 
-/* Those that wait for a connection. */
-static void fail_parked(zk_ops *ops, const char *what, const char *cause)
+void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause)
 {
     simba_host *host = ops->session->host;
     for (simba__link *link = ops->all.first, *after; link; link = after) {
@@ -232,16 +231,6 @@ static void fail_parked(zk_ops *ops, const char *what, const char *cause)
                    cause);
         let_go(op);
     }
-}
-
-void simba__zk_ops_unavailable(zk_ops *ops)
-{
-    fail_parked(ops, "cannot connect: ", ops->session->cause);
-}
-
-void simba__zk_ops_session_over(zk_ops *ops)
-{
-    fail_parked(ops, "the session has ended", "");
 }
 
 void simba__zk_ops_close(zk_ops *ops)

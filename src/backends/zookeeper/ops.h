@@ -74,10 +74,8 @@ bool simba__zk_op_good(zk_op *op);
 
 /* There is a connection. */
 void simba__zk_ops_connected(zk_ops *ops);
-/* There is none: fail all requests that wait for it. */
-void simba__zk_ops_unavailable(zk_ops *ops);
-/* The same because the session is over: what was asked for while it lasted must not be done in the next one. */
-void simba__zk_ops_session_over(zk_ops *ops);
+/* Fail all requests that wait for one. What was asked for in a session must not be done in the next one. */
+void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause);
 /* The store closes: no call comes back to it. */
 void simba__zk_ops_close(zk_ops *ops);
 

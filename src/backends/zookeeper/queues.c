@@ -17,7 +17,7 @@ enum {
 static void forget(zk_queue *queue)
 {
     simba__zk_watch_drop(&queue->watch);
-    queue->numbers = ZK_NUMBERS_UNKNOWN;
+    simba__zk_numbers_forget(&queue->numbers);
 }
 
 static void queue_free(zk_queue *queue)
@@ -41,7 +41,8 @@ static zk_queue *queue_new(zk_queues *queues, char *path)
         simba__free(path);
         return NULL;
     }
-    *queue = (zk_queue){.queues = queues, .path = path, .numbers = ZK_NUMBERS_UNKNOWN};
+    *queue = (zk_queue){.queues = queues, .path = path};
+    forget(queue);
     simba__table_add(&queues->table, &queue->node, simba__hash(path));
     return queue;
 }
