@@ -208,6 +208,7 @@ static void test_numbers_begin_anew(void **state)
     give_back();
     expect_calls(begin(ZK_WISH_WAIT), ZK_CALL_CREATE);
     simba__zk_numbers_forget(&numbers);
+    assert_false(numbers.watched);
     made(4);
     expect_calls(step(), ZK_CALL_LIST);
     LISTED(other(2), ours(4));

@@ -59,13 +59,11 @@ static void zk_submit(void *instance, simba_request *request)
         simba__zk_release(&self->nodes, request);
         break;
     case SIMBA_OP_READ:
-        simba__zk_read(&self->ops, request);
+    case SIMBA_OP_FORCE_RELEASE:
+        simba__zk_look(&self->ops, request);
         break;
     case SIMBA_OP_LIST:
         simba__zk_list(&self->ops, request);
-        break;
-    case SIMBA_OP_FORCE_RELEASE:
-        simba__zk_force_release(&self->ops, request);
         break;
     case SIMBA_OP_EXAMINE:
     case SIMBA_OP_PREPARE:

@@ -1,12 +1,9 @@
 #include "backends/zookeeper/calls.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "backends/zookeeper/library.h"
 #include "backends/zookeeper/names.h"
 #include "util/mem.h"
-#include "util/text.h"
 
 /* A call in flight. */
 struct call {
@@ -80,22 +77,19 @@ static void on_watch(zhandle_t *zh, int type, int state, const char *path, void 
 
 /* --- making them ------------------------------------------------------------------------------------------ */
 
-/* `call_` is made under the library's lock, with the struct call `data` for its answer, which consists of `reply`. */
+/* `call_` has the struct call `data` for its answer, which consists of `reply`. */
 #define CALL(op, reply, watch, answered, call_)                                                                        \
     do {                                                                                                               \
         struct call *data = about_to_call((op), (reply), (watch), (answered));                                         \
         if (!data)                                                                                                     \
             break;                                                                                                     \
-        simba__zk_library_lock();                                                                                      \
-        const int rc_ = (call_);                                                                                       \
-        simba__zk_library_unlock();                                                                                    \
-        made(data, rc_);                                                                                               \
+        made(data, (call_));                                                                                           \
     } while (0)
 
 static struct call *about_to_call(zk_op *op, zk_reply reply, zk_watch *watch, zk_answered *answered)
 {
     struct call *call = simba__malloc(sizeof *call);
-    if (!call || !simba__zk_wire_call(&op->ops->session->wire, reply)) {
+    if (!call || !simba__zk_wire_begin(&op->ops->session->wire, reply)) {
         simba__free(call);
         simba__zk_op_note(op, ZK_NO_MEMORY);
         if (watch)
@@ -111,11 +105,11 @@ static struct call *about_to_call(zk_op *op, zk_reply reply, zk_watch *watch, zk
 static void made(struct call *call, int rc)
 {
     zk_op *op = call->op;
+    simba__zk_wire_made(&op->ops->session->wire, rc);
     if (rc == ZOK) {
         op->awaited++;
         return;
     }
-    simba__zk_expect_not(&op->ops->session->wire.expected);
     simba__zk_op_note(op, rc);
     if (call->watch)
         watch_free(call->watch);
@@ -282,15 +276,9 @@ void simba__zk_call_delete(zk_op *op, const char *path, const char *child, zk_an
 
 simba_owner simba__zk_owner_of(const char *child, const zk_result *result)
 {
-    simba_owner owner = {.acquired_at_ms = result->stat->ctime,
-                         .ttl_at_ms = INT64_MAX,
-                         .transition_at_ms = INT64_MAX,
-                         .token = (uint64_t)result->stat->czxid};
     char text[SIMBA_ID_MAX + 8] = "";
     if (result->text && result->length > 0)
         memcpy(text, result->text, (size_t)result->length < sizeof text - 1 ? (size_t)result->length : sizeof text - 1);
     /* A latch of Curator's need not have an id, and yet it leads. */
-    const char *shown = text[0] ? text : child;
-    memcpy(owner.id, shown, (size_t)simba__text_cut(shown, SIMBA_ID_MAX));
-    return owner;
+    return simba__zk_owner(text[0] ? text : child, result->stat->czxid, result->stat->ctime);
 }

@@ -31,7 +31,7 @@ static struct contention *begin(zk_nodes *nodes, zk_wish wish, simba_request *re
     c->node = node;
     c->attempt.wish = wish;
     if (node)
-        simba__zk_node_ref(node);
+        node->refs++;
     return c;
 }
 
@@ -272,7 +272,7 @@ static void move(struct contention *c, zk_move move)
 {
     zk_op *op = &c->op;
     zk_node *node = c->node;
-    const simba_owner own = simba__zk_node_owner(node);
+    const simba_owner own = simba__zk_owner(node->id, node->latch.czxid, node->latch.ctime_ms);
     switch (move.outcome) {
     case ZK_GO:
         if (move.calls & ZK_CALL_LIST)
@@ -343,7 +343,7 @@ static bool have_node(struct contention *c)
     if (c->node)
         simba__zk_node_unref(c->node);
     c->node = node;
-    simba__zk_node_ref(node);
+    node->refs++;
     take_node(c);
     return true;
 }

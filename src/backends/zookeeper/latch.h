@@ -66,7 +66,7 @@ enum {
     ZK_CALL_DELETE = 256, /* our child */
 };
 
-/* What a procedure about a latch is for. */
+/* What a procedure about a latch is for. Of those up to ZK_WISH_LEAVE only the latest counts. */
 typedef enum zk_wish {
     ZK_WISH_WAIT,  /* lead, or get in line */
     ZK_WISH_TRY,   /* lead at once, or not at all */

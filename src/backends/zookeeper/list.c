@@ -2,6 +2,7 @@
 #include "backends/zookeeper/list.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backends/zookeeper/look.h"
@@ -13,53 +14,46 @@ enum {
     NAMES_MAX = ZK_FRAME_NAMES_MAX,
 };
 
-struct names {
-    char **names;
-    size_t count, room;
+struct name {
+    simba__link link;
+    char text[];
 };
 
 struct list {
     zk_op op;           /* first */
-    struct names names; /* of mutexes */
-    size_t next;        /* to be begun */
+    simba__list names;  /* of mutexes */
+    simba__link *begun; /* the latest of them whose row was begun */
     bool busy;          /* rows are being begun */
 };
 
 struct row {
     zk_look look; /* first */
     struct list *list;
-    struct names below; /* children that are no contenders */
+    bool listed;  /* what is below it was added to the list */
+    size_t below; /* children that are no contenders */
 };
 
-static void drop_names(struct names *names)
+static void drop_names(simba__list *names)
 {
-    for (size_t i = 0; i < names->count; i++)
-        simba__free(names->names[i]);
-    simba__free(names->names);
-    *names = (struct names){0};
+    while (names->first) {
+        struct name *name = SIMBA__OF_LINK(names->first, struct name, link);
+        simba__list_remove(&name->link);
+        simba__free(name);
+    }
 }
 
-/* Keep PARENT/NAME, or NAME. False: there is no room for it, and the procedure was told. */
-static bool add_name(zk_op *op, struct names *names, const char *parent, const char *name)
+/* Keep PARENT/TEXT, or TEXT. False: there is no room for it, and the procedure was told. */
+static bool add_name(zk_op *op, simba__list *names, const char *parent, const char *text)
 {
-    if (names->count >= NAMES_MAX) {
-        simba__zk_op_note(op, ZK_TOO_MANY);
+    const size_t size = strlen(parent) + strlen(text) + 2;
+    struct name *name = names->count < NAMES_MAX ? simba__calloc(1, sizeof *name + size) : NULL;
+    if (!name) {
+        simba__zk_op_note(op, names->count < NAMES_MAX ? ZK_NO_MEMORY : ZK_TOO_MANY);
         return false;
     }
-    if (names->count == names->room) {
-        const size_t room = names->room ? names->room * 2 : 16;
-        char **grown = simba__realloc(names->names, room * sizeof *grown);
-        if (grown) {
-            names->names = grown;
-            names->room = room;
-        }
-    }
-    char *copy = names->count == names->room ? NULL : parent ? simba__zk_child_path(parent, name) : simba__strdup(name);
-    if (copy)
-        names->names[names->count++] = copy;
-    else
-        simba__zk_op_note(op, ZK_NO_MEMORY);
-    return copy != NULL;
+    snprintf(name->text, size, "%s%s%s", parent, *parent ? "/" : "", text);
+    simba__list_append(names, &name->link);
+    return true;
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------- */
@@ -94,7 +88,7 @@ static void show_row(const struct row *row)
     struct list *list = row->list;
     const zk_look *look = &row->look;
     const zk_session *session = look->op.ops->session;
-    if (!is_listed(list, mutex_of(row)) || look->missing || (!look->leader && row->below.count > 0))
+    if (!is_listed(list, mutex_of(row)) || look->missing || (!look->leader && row->below > 0))
         return;
     const simba_listing listing = {mutex_of(row), &look->owner, simba__zk_session_now_ms(session),
                                    look->contenders > 0 ? (int64_t)look->contenders - 1 : 0};
@@ -103,22 +97,27 @@ static void show_row(const struct row *row)
 }
 
 /* Have the nodes below it listed too, as far as their names can be those of mutexes. */
-static void list_below(const struct row *row)
+static void list_below(struct row *row, const zk_result *result)
 {
     struct list *list = row->list;
-    for (size_t i = 0; i < row->below.count; i++)
-        if (strlen(mutex_of(row)) + 1 + strlen(row->below.names[i]) <= SIMBA_MUTEX_BYTES &&
-            !add_name(&list->op, &list->names, mutex_of(row), row->below.names[i]))
+    row->listed = true;
+    for (size_t i = 0; i < result->count; i++) {
+        const char *name = result->names[i];
+        if (simba__zk_is_contender(name))
+            continue;
+        row->below++;
+        if (strlen(mutex_of(row)) + 1 + strlen(name) <= SIMBA_MUTEX_BYTES &&
+            !add_name(&list->op, &list->names, mutex_of(row), name))
             return;
+    }
 }
 
 static void row_listed(zk_op *op, const zk_result *result)
 {
     struct row *row = (struct row *)op;
     simba__zk_look_listed(op, result);
-    for (size_t i = 0; i < result->count; i++)
-        if (!simba__zk_is_contender(result->names[i]) && !add_name(op, &row->below, NULL, result->names[i]))
-            break;
+    if (!row->listed && result->rc == ZOK)
+        list_below(row, result);
 }
 
 static void row_on(zk_op *op)
@@ -134,12 +133,10 @@ static void row_on(zk_op *op)
         simba__zk_op_go(op);
         return;
     }
-    if (op->error) {
+    if (op->error)
         simba__zk_op_note(&row->list->op, op->error);
-    } else {
+    else
         show_row(row);
-        list_below(row);
-    }
     simba__zk_op_end(op);
 }
 
@@ -151,7 +148,6 @@ static void read_row(zk_op *op)
         return;
     }
     simba__zk_look_forget(&row->look);
-    drop_names(&row->below);
     simba__zk_call_children(op, row->look.path, NULL, row_listed);
     simba__zk_op_go(op);
 }
@@ -163,14 +159,8 @@ static void row_ended(zk_op *op)
     list_on(list);
 }
 
-static void row_fini(zk_op *op)
-{
-    drop_names(&((struct row *)op)->below);
-    simba__zk_look_fini(op);
-}
-
 static const zk_procedure of_row = {
-    .run = read_row, .step = row_on, .ended = row_ended, .fini = row_fini, .persists = true};
+    .run = read_row, .step = row_on, .ended = row_ended, .fini = simba__zk_look_fini, .persists = true};
 
 static void begin_row(struct list *list, const char *mutex)
 {
@@ -193,9 +183,10 @@ static void list_on(struct list *list)
     if (list->busy)
         return;
     list->busy = true; /* so that a row that ends while it begins does not come here again */
-    while (op->phase == ZK_OP_RUNS && op->request && !op->error && list->next < list->names.count &&
+    while (op->phase == ZK_OP_RUNS && op->request && !op->error && list->begun != list->names.last &&
            op->awaited < ROWS_AT_ONCE) {
-        const char *mutex = list->names.names[list->next++];
+        list->begun = list->begun ? list->begun->next : list->names.first;
+        const char *mutex = SIMBA__OF_LINK(list->begun, struct name, link)->text;
         if (is_on_the_way(list, mutex))
             begin_row(list, mutex);
     }
@@ -216,7 +207,7 @@ static void names_read(zk_op *op)
 static void names_listed(zk_op *op, const zk_result *result)
 {
     for (size_t i = 0; i < result->count; i++)
-        if (!add_name(op, &((struct list *)op)->names, NULL, result->names[i]))
+        if (!add_name(op, &((struct list *)op)->names, "", result->names[i]))
             break;
     if (result->rc != ZNONODE)
         simba__zk_op_note(op, result->rc);
@@ -226,7 +217,7 @@ static void read_names(zk_op *op)
 {
     struct list *list = (struct list *)op;
     drop_names(&list->names);
-    list->next = 0;
+    list->begun = NULL;
     simba__zk_call_sync(op);
     simba__zk_call_children(op, op->ops->session->options->root, NULL, names_listed);
     simba__zk_op_go(op);

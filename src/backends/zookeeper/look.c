@@ -68,8 +68,6 @@ void simba__zk_look_ask(zk_look *look)
 
 /* --- READ and FORCE_RELEASE --------------------------------------------------------------------------------- */
 
-static const zk_procedure forcing;
-
 /* A LeaderLatch does not watch its own node. */
 static void warn_of_foreign_owner(const zk_look *look)
 {
@@ -93,7 +91,7 @@ static void deleted(zk_op *op, const zk_result *result)
 static void look_on(zk_op *op)
 {
     zk_look *look = (zk_look *)op;
-    const bool force = op->procedure == &forcing;
+    const bool force = op->request->op == SIMBA_OP_FORCE_RELEASE;
     if (!simba__zk_op_good(op))
         return;
     if (look->vanished) {
@@ -120,22 +118,11 @@ static void look(zk_op *op)
     simba__zk_op_go(op);
 }
 
-static const zk_procedure reading = {.run = look, .step = look_on, .fini = simba__zk_look_fini};
-static const zk_procedure forcing = {.run = look, .step = look_on, .fini = simba__zk_look_fini};
+static const zk_procedure looking = {.run = look, .step = look_on, .fini = simba__zk_look_fini};
 
-static void begin(zk_ops *ops, const zk_procedure *procedure, simba_request *request)
+void simba__zk_look(zk_ops *ops, simba_request *request)
 {
-    zk_look *look = simba__zk_look_new(ops, procedure, sizeof *look, request, request->mutex);
+    zk_look *look = simba__zk_look_new(ops, &looking, sizeof *look, request, request->mutex);
     if (look)
         simba__zk_op_start(&look->op);
-}
-
-void simba__zk_read(zk_ops *ops, simba_request *request)
-{
-    begin(ops, &reading, request);
-}
-
-void simba__zk_force_release(zk_ops *ops, simba_request *request)
-{
-    begin(ops, &forcing, request);
 }

@@ -4,8 +4,8 @@
 
 #include "backends/zookeeper/calls.h"
 
-void simba__zk_read(zk_ops *ops, simba_request *request);
-void simba__zk_force_release(zk_ops *ops, simba_request *request);
+/* READ or FORCE_RELEASE. */
+void simba__zk_look(zk_ops *ops, simba_request *request);
 
 /* What a procedure has found out about a mutex; its first member. */
 typedef struct zk_look {

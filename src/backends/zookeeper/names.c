@@ -126,3 +126,11 @@ const char *simba__zk_first(char *const *children, size_t count, size_t *ret_con
         *ret_contenders = contenders;
     return first;
 }
+
+simba_owner simba__zk_owner(const char *id, int64_t czxid, int64_t ctime_ms)
+{
+    simba_owner owner = {
+        .acquired_at_ms = ctime_ms, .ttl_at_ms = INT64_MAX, .transition_at_ms = INT64_MAX, .token = (uint64_t)czxid};
+    memcpy(owner.id, id, (size_t)simba__text_cut(id, SIMBA_ID_MAX));
+    return owner;
+}

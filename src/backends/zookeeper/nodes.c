@@ -4,7 +4,6 @@
 
 #include "util/clock.h"
 #include "util/mem.h"
-#include "util/text.h"
 
 /* What leads or waits for less than this is not worth a call of its own. */
 #define LATER_NS (20 * SIMBA__NS_PER_MS)
@@ -65,11 +64,6 @@ zk_node *simba__zk_node_new(zk_nodes *nodes, const simba_request *request)
     return node;
 }
 
-void simba__zk_node_ref(zk_node *node)
-{
-    node->refs++;
-}
-
 void simba__zk_node_unref(zk_node *node)
 {
     if (--node->refs == 0)
@@ -107,16 +101,6 @@ void simba__zk_nodes_fini(zk_nodes *nodes)
     simba__zk_nodes_drop(nodes);
     simba__table_fini(&nodes->table);
     simba__zk_queues_fini(&nodes->queues);
-}
-
-simba_owner simba__zk_node_owner(const zk_node *node)
-{
-    simba_owner owner = {.acquired_at_ms = node->latch.ctime_ms,
-                         .ttl_at_ms = INT64_MAX,
-                         .transition_at_ms = INT64_MAX,
-                         .token = (uint64_t)node->latch.czxid};
-    memcpy(owner.id, node->id, (size_t)simba__text_cut(node->id, SIMBA_ID_MAX));
-    return owner;
 }
 
 void simba__zk_node_later(zk_node *node)

@@ -42,9 +42,7 @@ zk_node *simba__zk_node_find(zk_nodes *nodes, const simba_request *request);
 zk_node *simba__zk_node_new(zk_nodes *nodes, const simba_request *request); /* NULL: out of memory */
 /* Take it out of the table. */
 void simba__zk_node_drop(zk_node *node);
-void simba__zk_node_ref(zk_node *node);
 void simba__zk_node_unref(zk_node *node);
-simba_owner simba__zk_node_owner(const zk_node *node);
 /* Look after it in a while. */
 void simba__zk_node_later(zk_node *node);
 /* The next one whose time has come, which is not unattended then any more. NULL: there is none by now, and the timer is set. */

@@ -2,11 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
 
-#include "backends/zookeeper/library.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
@@ -359,20 +359,17 @@ static void on_beat(int rc, const struct Stat *stat, const void *data)
 static void send_beat(zk_session *session, simba_local now)
 {
     struct beat *beat = simba__malloc(sizeof *beat);
-    if (!beat || !simba__zk_expect(&session->wire.expected, ZK_REPLY_STAT)) {
+    if (!beat || !simba__zk_wire_begin(&session->wire, ZK_REPLY_STAT)) {
         simba__free(beat);
         return;
     }
     *beat = (struct beat){session, session->live.connection};
-    simba__zk_library_lock();
     const int rc = zoo_aset(session->zh, "/", "", 0, INT32_MIN, on_beat, beat);
-    simba__zk_library_unlock();
-    if (rc == ZOK) {
+    simba__zk_wire_made(&session->wire, rc);
+    if (rc == ZOK)
         simba__zk_live_beat(&session->live, now);
-    } else {
-        simba__zk_expect_not(&session->wire.expected);
+    else
         simba__free(beat);
-    }
 }
 
 /* The library waits for two thirds of the timeout before it tries another server. That is too long for us. */
@@ -412,10 +409,17 @@ static void ignore_event(zhandle_t *zh, int type, int state, const char *path, v
     (void)zh, (void)type, (void)state, (void)path, (void)context; /* see look_at_state */
 }
 
+/* Its log is written to standard error, through buffers that all threads share. What matters in it is told in our words. */
+static void silence_library(void)
+{
+    zoo_set_debug_level((ZooLogLevel)0);
+}
+
 static void begin(zk_session *session, const char *servers)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     const zk_options *options = session->options;
-    simba__zk_library_silence();
+    pthread_once(&once, silence_library);
     session->zh = zookeeper_init(servers, ignore_event, options->session_ms, NULL, NULL, ZOO_NO_LOG_CLIENTENV);
     simba__zk_live_begin(&session->live, options->session_ms);
     session->in_vain = 0;
@@ -481,7 +485,7 @@ int simba__zk_session_init(zk_session *session, simba_host *host, const zk_optio
     session->resolver = (zk_resolver){.host = host, .options = options, .resolved = resolved};
     session->timer.fire = on_timer;
     session->beat.fire = on_beat_due;
-    simba__zk_wire_init(&session->wire, host, options->where, on_socket);
+    session->wire = (zk_wire){.host = host, .where = options->where, .socket = {.ready = on_socket, .fd = -1}};
     const int rc = host->timer_add(host, &session->timer);
     return rc < 0 ? rc : host->timer_add(host, &session->beat);
 }
@@ -502,5 +506,5 @@ void simba__zk_session_close(zk_session *session)
 
 void simba__zk_session_fini(zk_session *session)
 {
-    simba__zk_wire_fini(&session->wire);
+    simba__zk_expected_fini(&session->wire.expected);
 }

@@ -5,19 +5,9 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-void simba__zk_wire_init(zk_wire *wire, simba_host *host, const char *where,
-                         void (*ready)(simba_watch *socket, unsigned events))
-{
-    *wire = (zk_wire){.host = host, .where = where, .socket = {.ready = ready, .fd = -1, .answers = true}};
-}
-
-void simba__zk_wire_fini(zk_wire *wire)
-{
-    simba__zk_expected_fini(&wire->expected);
-}
 
 /* --- what goes out ---------------------------------------------------------------------------------- */
 
@@ -29,16 +19,40 @@ static void set_option(const zk_wire *wire, int option, int value)
     setsockopt(wire->socket.fd, IPPROTO_TCP, option, &value, sizeof value);
 }
 
-bool simba__zk_wire_call(zk_wire *wire, zk_reply reply)
+/* The library draws the numbers of requests from one counter for all handles of the process, without a lock of its own. */
+static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Somebody may have it while a thread forks; in the child nobody has. */
+static void forked(void)
 {
+    pthread_mutex_init(&library_mutex, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forked);
+}
+
+bool simba__zk_wire_begin(zk_wire *wire, zk_reply reply)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!simba__zk_expect(&wire->expected, reply))
         return false;
+    pthread_once(&once, watch_forks);
     wire->gathered = true;
     if (!wire->corked && wire->socket.fd >= 0) {
         wire->corked = true;
         set_option(wire, TCP_CORK, 1);
     }
+    pthread_mutex_lock(&library_mutex);
     return true;
+}
+
+void simba__zk_wire_made(zk_wire *wire, int rc)
+{
+    pthread_mutex_unlock(&library_mutex);
+    if (rc != ZOK)
+        simba__zk_expect_not(&wire->expected);
 }
 
 void simba__zk_wire_push(zk_wire *wire)

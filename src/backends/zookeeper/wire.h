@@ -18,11 +18,6 @@ typedef struct zk_wire {
     bool gathered;        /* there may be some */
 } zk_wire;
 
-/* `ready` is that of the socket. */
-void simba__zk_wire_init(zk_wire *wire, simba_host *host, const char *where,
-                         void (*ready)(simba_watch *socket, unsigned events));
-void simba__zk_wire_fini(zk_wire *wire);
-
 /* Watch this socket of the library's for ZOOKEEPER_READ, ZOOKEEPER_WRITE. False: not yet. */
 bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest);
 /* The connection is over. */
@@ -30,8 +25,10 @@ void simba__zk_wire_drop(zk_wire *wire);
 /* End a connection, and forget what has come by it. */
 void simba__zk_dissolve(int fd);
 
-/* A call is about to be made, with this reply: have it go out together with those that follow. False: out of memory. */
-bool simba__zk_wire_call(zk_wire *wire, zk_reply reply);
+/* A call is made between these two, and goes out together with those that follow. `reply` is what its answer consists of, `rc`
+ * what the library said. False: out of memory; do not make it. */
+bool simba__zk_wire_begin(zk_wire *wire, zk_reply reply);
+void simba__zk_wire_made(zk_wire *wire, int rc);
 /* What has gathered goes out. */
 void simba__zk_wire_push(zk_wire *wire);
 
