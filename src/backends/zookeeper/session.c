@@ -216,7 +216,7 @@ static void look_at_failures(zk_session *session)
     if (simba__zk_is_connected(session) || session->failures < session->addresses)
         return;
     session->failures = 0;
-    session->rest_until = after(session->host->now(session->host), session->options->session_ms * MS / PAUSES);
+    session->rest_until = after(session->host->now(session->host), AGAIN_MS * MS);
     session->events->unavailable(session);
     simba__zk_resolve(&session->resolver);
 }
