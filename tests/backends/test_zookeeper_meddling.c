@@ -29,11 +29,11 @@ static void node_of(unsigned i, char ret_path[2 * NAME_MAX_HERE])
 {
     ret_path[0] = '\0';
     simba__enter(clients[i]);
-    const zk_store *store = clients[i]->store;
-    for (size_t n = 0; n < store->node_capacity; n++) {
-        const zk_node *node = store->buckets[n];
-        if (node && node->name && (node->place == ZK_HERE || node->place == ZK_LEADS))
-            snprintf(ret_path, 2 * NAME_MAX_HERE, "%s/%s", folder, node->name);
+    const simba__table *nodes = &((zk_store *)clients[i]->store)->nodes.table;
+    for (simba__node *node = simba__table_first(nodes); node; node = simba__table_next(nodes, node)) {
+        const zk_latch *latch = &SIMBA__OF_NODE(node, zk_node, node)->latch;
+        if (latch->place == ZK_HERE || latch->place == ZK_LEADS)
+            snprintf(ret_path, 2 * NAME_MAX_HERE, "%s/%s", folder, latch->name);
     }
     simba__leave(clients[i]);
 }
@@ -43,11 +43,11 @@ static bool is_settled(unsigned i)
 {
     bool settled = false;
     simba__enter(clients[i]);
-    const zk_store *store = clients[i]->store;
-    for (size_t n = 0; n < store->node_capacity; n++) {
-        const zk_node *node = store->buckets[n];
-        if (node)
-            settled = !node->op && (node->place == ZK_LEADS ? node->guard != NULL : node->before && !node->called);
+    const simba__table *nodes = &((zk_store *)clients[i]->store)->nodes.table;
+    for (simba__node *entry = simba__table_first(nodes); entry; entry = simba__table_next(nodes, entry)) {
+        const zk_node *node = SIMBA__OF_NODE(entry, zk_node, node);
+        const zk_latch *latch = &node->latch;
+        settled = !node->op && (latch->place == ZK_LEADS ? latch->guarded : latch->ahead != ZK_AHEAD_UNKNOWN);
     }
     simba__leave(clients[i]);
     return settled;

@@ -4,25 +4,44 @@
 #include "backends/schemes.h"
 #include "util/error.h"
 
-int64_t simba__zk_now_ms(const zk_store *self)
+/* --- what becomes of the session --------------------------------------------------------------------- */
+
+static zk_store *store_of(zk_session *session)
 {
-    return self->host->epoch_us(self->host) / 1000 + self->clock_ms;
+    return (zk_store *)(void *)((char *)session - offsetof(zk_store, session));
 }
 
-const struct ACL_vector *simba__zk_acl(const zk_store *self)
+static void connected(zk_session *session, bool anew)
 {
-    static struct ACL everybody_reads[] = {{0x1f, {"auth", ""}}, {0x01, {"world", "anyone"}}};
-    static const struct ACL_vector creator_and_readers = {2, everybody_reads};
-    switch (self->options.acl) {
-    case ZK_ACL_CREATOR:
-        return &ZOO_CREATOR_ALL_ACL;
-    case ZK_ACL_READ:
-        return &creator_and_readers;
-    case ZK_ACL_OPEN:
-        break;
-    }
-    return &ZOO_OPEN_ACL_UNSAFE;
+    simba__zk_ops_connected(&store_of(session)->ops);
+    if (anew)
+        simba__zk_topics_anew(&store_of(session)->topics);
 }
+
+static void disconnected(zk_session *session)
+{
+    simba__zk_nodes_disconnected(&store_of(session)->nodes);
+}
+
+static void over(zk_session *session)
+{
+    zk_store *self = store_of(session);
+    simba__zk_nodes_drop(&self->nodes);
+    simba__zk_watches_drop(&self->ops);
+    simba__zk_ops_fail_parked(&self->ops, "the session has ended", "");
+}
+
+static void unavailable(zk_session *session)
+{
+    simba__zk_ops_fail_parked(&store_of(session)->ops, "cannot connect: ", session->cause);
+}
+
+static void closed(zk_session *session)
+{
+    session->host->closed(session->host);
+}
+
+static const zk_session_events events = {connected, disconnected, over, unavailable, closed};
 
 /* --- requests --------------------------------------------------------------------------------------- */
 
@@ -31,58 +50,52 @@ static void zk_submit(void *instance, simba_request *request)
     zk_store *self = instance;
     switch (request->op) {
     case SIMBA_OP_ACQUIRE:
-        simba__zk_acquire(self, request);
+        simba__zk_acquire(&self->nodes, request);
         break;
     case SIMBA_OP_RENEW:
-        simba__zk_renew(self, request);
+        simba__zk_renew(&self->nodes, request);
         break;
     case SIMBA_OP_RELEASE:
-        simba__zk_release(self, request);
+        simba__zk_release(&self->nodes, request);
         break;
     case SIMBA_OP_READ:
-        simba__zk_read(self, request);
+    case SIMBA_OP_FORCE_RELEASE:
+        simba__zk_look(&self->ops, request);
         break;
     case SIMBA_OP_LIST:
-        simba__zk_list(self, request);
-        break;
-    case SIMBA_OP_FORCE_RELEASE:
-        simba__zk_force_release(self, request);
+        simba__zk_list(&self->ops, request);
         break;
     case SIMBA_OP_EXAMINE:
     case SIMBA_OP_PREPARE:
-        self->host->fail(self->host, request, SIMBA_ENOTSUP, "zookeeper: there is nothing to set up");
+        self->session.host->fail(self->session.host, request, SIMBA_ENOTSUP, "zookeeper: there is nothing to set up");
         break;
     }
 }
 
 static void zk_flush(void *instance)
 {
-    simba__zk_session_flush(instance);
+    simba__zk_session_flush(&((zk_store *)instance)->session);
 }
 
 static void zk_woken(void *instance)
 {
     zk_store *self = instance;
-    if (self->closing)
+    if (self->session.closing)
         return;
-    if (self->ops)
-        simba__zk_session_want(self);
-    simba__zk_session_flush(self);
-}
-
-static void on_deadline(simba_timer *timer, simba_local now)
-{
-    simba__zk_ops_expire((zk_store *)(void *)((char *)timer - offsetof(zk_store, deadlines)), now);
+    if (self->ops.all.first)
+        simba__zk_session_want(&self->session);
+    simba__zk_session_flush(&self->session);
 }
 
 static int zk_watch_topic(void *instance, simba_topic *topic)
 {
-    return simba__zk_observe(instance, topic);
+    return simba__zk_observe(&((zk_store *)instance)->topics, topic);
 }
 
 static void zk_unwatch_topic(void *instance, simba_topic *topic)
 {
-    simba__zk_unobserve(instance, topic);
+    (void)instance;
+    simba__zk_unobserve(topic);
 }
 
 /* --- lifetime --------------------------------------------------------------------------------------- */
@@ -95,47 +108,35 @@ static int64_t zk_session_ms(void *instance)
 static int zk_init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
 {
     zk_store *self = instance;
-    self->host = host;
-    self->deadlines.fire = on_deadline;
-    self->chores.fire = simba__zk_chores;
-    int rc = simba__zk_options_parse(url, &self->options, err);
+    const int rc = simba__zk_options_parse(url, &self->options, err);
     if (rc < 0)
         return rc;
-    if (host->timer_add(host, &self->deadlines) < 0 || host->timer_add(host, &self->chores) < 0 ||
-        simba__zk_session_init(self) < 0)
+    if (simba__zk_session_init(&self->session, host, &self->options, &events) < 0 ||
+        simba__zk_ops_init(&self->ops, &self->session) < 0 ||
+        simba__zk_nodes_init(&self->nodes, &self->ops, simba__zk_chores) < 0 ||
+        simba__zk_topics_init(&self->topics, &self->ops) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     return 0;
-}
-
-void simba__zk_maybe_closed(zk_store *self)
-{
-    if (!self->closing || self->closed || self->pending > 0)
-        return;
-    self->closed = true;
-    self->host->closed(self->host);
 }
 
 static void zk_close(void *instance)
 {
     zk_store *self = instance;
-    self->closing = true;
-    self->host->timer_clear(self->host, &self->deadlines);
-    self->host->timer_clear(self->host, &self->chores);
-    simba__zk_nodes_drop(self);
-    simba__zk_queues_forget(self);
-    simba__zk_watches_drop(self);
-    simba__zk_ops_close(self);
-    simba__zk_session_close(self);
-    simba__zk_maybe_closed(self);
+    simba_host *host = self->session.host;
+    host->timer_clear(host, &self->nodes.chores);
+    host->timer_clear(host, &self->topics.later);
+    simba__zk_nodes_drop(&self->nodes);
+    simba__zk_watches_drop(&self->ops);
+    simba__zk_ops_close(&self->ops);
+    simba__zk_session_close(&self->session);
 }
 
 static void zk_fini(void *instance)
 {
     zk_store *self = instance;
-    simba__zk_topics_fini(self);
-    simba__zk_nodes_fini(self);
-    simba__zk_queues_fini(self);
-    simba__zk_expected_fini(&self->session.expected);
+    simba__zk_topics_fini(&self->topics);
+    simba__zk_nodes_fini(&self->nodes);
+    simba__zk_session_fini(&self->session);
     simba__zk_options_free(&self->options);
 }
 

@@ -1,72 +1,64 @@
-/* The calls of the library that procedures are made of, each with what its answer tells; and watches. */
-#include <pthread.h>
-#include <stdio.h>
+#include "backends/zookeeper/calls.h"
+
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
+#include "backends/zookeeper/names.h"
 #include "util/mem.h"
-#include "util/text.h"
 
-/* --- the library's counter --------------------------------------------------------------------------- */
+/* A call in flight. */
+struct call {
+    zk_op *op;
+    zk_watch *watch; /* to be set with it; NULL: none, or the session is over */
+    zk_answered *answered;
+};
 
-static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
+struct zk_watch {
+    simba__link link;
+    zk_watch **slot; /* NULL: nobody cares */
+    void *owner;
+    void (*fired)(void *owner, int type);
+    struct call *call; /* in flight that sets it */
+};
 
-/* Somebody may have it while a thread forks; in the child nobody has. */
-static void forked(void)
-{
-    pthread_mutex_init(&library_mutex, NULL);
-}
+/* --- watches -------------------------------------------------------------------------------------------- */
 
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, forked);
-}
-
-void simba__zk_library_lock(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&library_mutex);
-}
-
-void simba__zk_library_unlock(void)
-{
-    pthread_mutex_unlock(&library_mutex);
-}
-
-/* --- watches ------------------------------------------------------------------------------------------------ */
-
-zk_watch *simba__zk_watch_new(zk_store *self, void (*fired)(zk_watch *watch, int type))
+zk_watch *simba__zk_watch_new(zk_op *op, zk_watch **slot, void *owner, void (*fired)(void *owner, int type))
 {
     zk_watch *watch = simba__calloc(1, sizeof *watch);
-    if (!watch)
+    simba__zk_watch_drop(slot);
+    if (!watch) {
+        simba__zk_op_note(op, ZK_NO_MEMORY);
         return NULL;
-    watch->store = self;
+    }
+    watch->slot = slot;
+    watch->owner = owner;
     watch->fired = fired;
-    watch->next = self->watches;
-    if (watch->next)
-        watch->next->previous = watch;
-    self->watches = watch;
+    simba__list_append(&op->ops->watches, &watch->link);
+    *slot = watch;
     return watch;
 }
 
-void simba__zk_watch_free(zk_watch *watch)
+void simba__zk_watch_drop(zk_watch **slot)
 {
-    if (watch->previous)
-        watch->previous->next = watch->next;
-    else
-        watch->store->watches = watch->next;
-    if (watch->next)
-        watch->next->previous = watch->previous;
+    if (*slot)
+        (*slot)->slot = NULL;
+    *slot = NULL;
+}
+
+static void watch_free(zk_watch *watch)
+{
+    if (watch->slot)
+        *watch->slot = NULL;
+    if (watch->call)
+        watch->call->watch = NULL;
+    simba__list_remove(&watch->link);
     simba__free(watch);
 }
 
-void simba__zk_watches_drop(zk_store *self)
+void simba__zk_watches_drop(zk_ops *ops)
 {
-    for (zk_op *op = self->ops; op; op = op->next)
-        op->watch = op->guard = NULL;
-    while (self->watches)
-        simba__zk_watch_free(self->watches);
+    while (ops->watches.first)
+        watch_free(SIMBA__OF_LINK(ops->watches.first, zk_watch, link));
 }
 
 static void on_watch(zhandle_t *zh, int type, int state, const char *path, void *context)
@@ -75,145 +67,163 @@ static void on_watch(zhandle_t *zh, int type, int state, const char *path, void 
     zk_watch *watch = context;
     if (type == ZOO_SESSION_EVENT)
         return; /* every watch is told, and stays */
-    watch->fired(watch, type);
-    simba__zk_watch_free(watch);
+    const bool wanted = watch->slot != NULL;
+    void *owner = watch->owner;
+    void (*fired)(void *owner, int type) = watch->fired;
+    watch_free(watch);
+    if (wanted)
+        fired(owner, type);
 }
 
-/* The watch in this place, which was to be set with the call, if there was one: is it? */
-static zk_watch *taken_from(zk_watch **place, bool set)
-{
-    zk_watch *watch = *place;
-    *place = NULL;
-    if (watch && !set) {
-        simba__zk_watch_free(watch);
-        watch = NULL;
-    }
-    return watch;
-}
+/* --- making them ------------------------------------------------------------------------------------------ */
 
-static zk_watch *taken(zk_op *op, bool set)
-{
-    return taken_from(&op->watch, set);
-}
-
-/* The call could not be made: neither is the watch set. */
-static void watch_made(zk_op *op, unsigned calls_before)
-{
-    if (op->calls == calls_before)
-        taken(op, false);
-}
-
-/* --- calls ---------------------------------------------------------------------------------------------- */
-
-/* Made under the library's lock. `reply` is what the answer consists of. */
-#define CALL(op, reply, call)                                                                                          \
+/* `call_` has the struct call `data` for its answer, which consists of `reply`. */
+#define CALL(op, reply, watch, answered, call_)                                                                        \
     do {                                                                                                               \
-        if (!about_to_call((op), (reply)))                                                                             \
+        struct call *data = about_to_call((op), (reply), (watch), (answered));                                         \
+        if (!data)                                                                                                     \
             break;                                                                                                     \
-        simba__zk_library_lock();                                                                                      \
-        const int rc_ = (call);                                                                                        \
-        simba__zk_library_unlock();                                                                                    \
-        made((op), rc_);                                                                                               \
+        made(data, (call_));                                                                                           \
     } while (0)
 
-static bool about_to_call(zk_op *op, zk_reply reply)
+static struct call *about_to_call(zk_op *op, zk_reply reply, zk_watch *watch, zk_answered *answered)
 {
-    if (!simba__zk_expect(&op->store->session.expected, reply)) {
-        op->no_memory = true;
-        return false;
+    struct call *call = simba__malloc(sizeof *call);
+    if (!call || !simba__zk_wire_begin(&op->ops->session->wire, reply)) {
+        simba__free(call);
+        simba__zk_op_note(op, ZK_NO_MEMORY);
+        if (watch)
+            watch_free(watch);
+        return NULL;
     }
-    simba__zk_session_gather(op->store);
-    return true;
+    *call = (struct call){op, watch, answered};
+    if (watch)
+        watch->call = call;
+    return call;
+}
+
+static void made(struct call *call, int rc)
+{
+    zk_op *op = call->op;
+    simba__zk_wire_made(&op->ops->session->wire, rc);
+    if (rc == ZOK) {
+        op->awaited++;
+        return;
+    }
+    simba__zk_op_note(op, rc);
+    if (call->watch)
+        watch_free(call->watch);
+    simba__free(call);
 }
 
 static zhandle_t *handle_of(const zk_op *op)
 {
-    return op->store->session.zh;
+    return op->ops->session->zh;
 }
 
-static bool is_loss(int rc)
-{
-    return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZSESSIONEXPIRED || rc == ZSESSIONMOVED ||
-           rc == ZCLOSING || rc == ZINVALIDSTATE || rc == ZRUNTIMEINCONSISTENCY || rc == ZAUTHFAILED;
-}
-
-/* An answer that nobody is prepared for. */
-static void note(zk_op *op, int rc)
-{
-    if (is_loss(rc))
-        op->lost = true;
-    else if (rc == ZMARSHALLINGERROR || rc == ZSYSTEMERROR)
-        op->no_memory = true;
-    else if (rc != ZOK && !op->error)
-        op->error = rc;
-}
-
-static void made(zk_op *op, int rc)
-{
-    if (rc == ZOK) {
-        op->calls++;
-        op->store->session.calls++;
-    } else {
-        simba__zk_expect_not(&op->store->session.expected);
-        note(op, rc);
-    }
-}
-
-static char *keep(zk_op *op, const char *text)
-{
-    char *copy = simba__strdup(text);
-    op->no_memory |= !copy;
-    return copy;
-}
-
-static char *child_path(zk_op *op, const char *path, const char *child)
+static char *path_of(zk_op *op, const char *path, const char *child)
 {
     char *text = simba__zk_child_path(path, child);
-    op->no_memory |= !text;
+    if (!text)
+        simba__zk_op_note(op, ZK_NO_MEMORY);
     return text;
 }
 
-static void on_synced(int rc, const char *value, const void *data)
+/* --- answers ------------------------------------------------------------------------------------------------ */
+
+/* `set`: a watch is set by this answer. */
+static void answer(const void *data, zk_result *result, bool set)
 {
-    (void)value;
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
-        return;
-    note(op, rc);
+    struct call *call = (struct call *)(uintptr_t)data;
+    zk_op *op = call->op;
+    zk_watch *watch = call->watch;
+    zk_answered *answered = call->answered;
+    simba__free(call);
+    op->awaited--;
+    if (op->phase != ZK_OP_CLOSED) {
+        simba__zk_expected_answered(&op->ops->session->wire.expected);
+        if (watch)
+            watch->call = NULL;
+        if (watch && !set)
+            watch_free(watch);
+        result->watched = watch && set && watch->slot;
+        answered(op, result);
+    }
     simba__zk_op_go(op);
+}
+
+static void on_deleted(int rc, const void *data)
+{
+    answer(data, &(zk_result){.rc = rc}, false);
+}
+
+static void on_path(int rc, const char *value, const void *data)
+{
+    answer(data, &(zk_result){.rc = rc, .text = value}, false);
+}
+
+static void on_created(int rc, const char *value, const struct Stat *stat, const void *data)
+{
+    answer(data, &(zk_result){.rc = rc == ZOK && !(value && stat) ? ZK_MALFORMED : rc, .text = value, .stat = stat},
+           false);
+}
+
+static void on_exists(int rc, const struct Stat *stat, const void *data)
+{
+    answer(data, &(zk_result){.rc = rc, .stat = stat}, rc == ZOK || rc == ZNONODE);
+}
+
+static void on_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
+{
+    answer(data,
+           &(zk_result){.rc = rc == ZOK && !stat ? ZK_MALFORMED : rc, .text = value, .length = length, .stat = stat},
+           rc == ZOK);
+}
+
+/* What a server says that nobody has checked before: names of nodes, each not empty and without a slash. */
+static bool are_names(const struct String_vector *strings)
+{
+    bool good = strings && strings->count >= 0 && (strings->count == 0 || strings->data);
+    for (int32_t i = 0; good && i < strings->count; i++)
+        good = strings->data[i] && strings->data[i][0] && !strchr(strings->data[i], '/');
+    return good;
+}
+
+static void on_names(int rc, const struct String_vector *strings, const void *data)
+{
+    const bool good = rc == ZOK && are_names(strings);
+    answer(data,
+           &(zk_result){.rc = rc == ZOK && !good ? ZK_MALFORMED : rc,
+                        .names = good ? strings->data : NULL,
+                        .count = good ? (size_t)strings->count : 0},
+           rc == ZOK);
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------- */
+
+static void synced(zk_op *op, const zk_result *result)
+{
+    simba__zk_op_note(op, result->rc);
 }
 
 void simba__zk_call_sync(zk_op *op)
 {
-    CALL(op, ZK_REPLY_PATH, zoo_async(handle_of(op), "/", on_synced, op));
+    CALL(op, ZK_REPLY_PATH, NULL, synced, zoo_async(handle_of(op), "/", on_path, data));
 }
 
-/* Whether they are there is shown by what comes after. */
-static void on_parent(int rc, const char *value, const void *data)
+void simba__zk_call_parents(zk_op *op, const char *path, zk_answered *answered)
 {
-    (void)value;
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
+    const struct ACL_vector *acl = simba__zk_acl(op->ops->session->options);
+    const int mode = op->ops->no_containers ? ZOO_PERSISTENT : ZOO_CONTAINER;
+    char *part = simba__strdup(path);
+    if (!part) {
+        simba__zk_op_note(op, ZK_NO_MEMORY);
         return;
-    if (rc == ZUNIMPLEMENTED)
-        op->store->no_containers = true;
-    else if (rc == ZNOAUTH)
-        op->refused = true; /* it may be there all the same */
-    else if (rc != ZNODEEXISTS && rc != ZNONODE)
-        note(op, rc);
-    simba__zk_op_go(op);
-}
-
-void simba__zk_call_make_parents(zk_op *op, const char *path)
-{
-    const int mode = op->store->no_containers ? ZOO_PERSISTENT : ZOO_CONTAINER;
-    char *part = keep(op, path);
-    if (!part)
-        return;
+    }
     for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
         if (slash)
             *slash = '\0';
-        CALL(op, ZK_REPLY_PATH, zoo_acreate(handle_of(op), part, "", 0, simba__zk_acl(op->store), mode, on_parent, op));
+        CALL(op, ZK_REPLY_PATH, NULL, answered, zoo_acreate(handle_of(op), part, "", 0, acl, mode, on_path, data));
         if (!slash)
             break;
         *slash = '/';
@@ -221,356 +231,54 @@ void simba__zk_call_make_parents(zk_op *op, const char *path)
     simba__free(part);
 }
 
-/* The path of the child that the server has made: that of the call, and a number. NULL: it is something else. */
-static const char *name_of_made(const zk_node *node, const char *path)
+bool simba__zk_call_create(zk_op *op, const char *path, const char *prefix, const char *id, zk_answered *answered)
 {
-    const size_t length = strlen(node->queue->path);
-    if (!path || strncmp(path, node->queue->path, length) != 0 || path[length] != '/')
-        return NULL;
-    const char *name = path + length + 1;
-    return strncmp(name, node->prefix, strlen(node->prefix)) == 0 && !strchr(name, '/') ? name : NULL;
-}
-
-static void entered(zk_op *op, zk_node *node, const char *path, const struct Stat *stat)
-{
-    zk_store *self = op->store;
-    const char *name = name_of_made(node, path);
-    if (!name || !stat || stat->czxid <= 0) {
-        node->place = ZK_UNSURE;
-        note(op, ZK_MALFORMED);
-        return;
-    }
-    simba__free(node->name);
-    node->name = keep(op, name);
-    node->place = node->name ? ZK_HERE : ZK_UNSURE;
-    node->czxid = stat->czxid;
-    node->ctime_ms = stat->ctime;
-    self->clock_ms = stat->ctime - self->host->epoch_us(self->host) / 1000;
-}
-
-static void on_entered(int rc, const char *value, const struct Stat *stat, const void *data)
-{
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
-        return;
-    zk_node *node = op->node;
-    if (rc == ZOK && node->in_table) {
-        entered(op, node, value, stat);
-    } else {
-        node->place = is_loss(rc) ? ZK_UNSURE : ZK_ABSENT;
-        op->missing |= rc == ZNONODE;
-        if (rc != ZNONODE)
-            note(op, rc);
-    }
-    simba__zk_op_go(op);
-}
-
-void simba__zk_call_enter(zk_op *op)
-{
-    zk_node *node = op->node;
-    char *path = child_path(op, node->queue->path, node->prefix);
-    if (!path)
-        return;
-    node->place = ZK_ENTERING;
-    const unsigned before = op->calls;
-    CALL(op, ZK_REPLY_PATH_STAT,
-         zoo_acreate2(handle_of(op), path, node->id, (int)strlen(node->id), simba__zk_acl(op->store),
-                      ZOO_EPHEMERAL_SEQUENTIAL, on_entered, op));
-    if (op->calls == before)
-        node->place = ZK_ABSENT;
-    simba__free(path);
-}
-
-/* Is this child ours? Its whole name is known, or else the uuid in it tells. */
-static bool is_ours(const zk_node *node, const char *child)
-{
-    return node->name && (node->place == ZK_HERE || node->place == ZK_LEADS)
-               ? strcmp(child, node->name) == 0
-               : strncmp(child, node->prefix, strlen(node->prefix)) == 0;
-}
-
-static const char *first_of_ours(const zk_node *node, const struct String_vector *children)
-{
-    const char *ours = NULL;
-    for (int32_t i = 0; node && i < children->count; i++)
-        if (is_ours(node, children->data[i]) && (!ours || simba__zk_order(children->data[i], ours) < 0))
-            ours = children->data[i];
-    return ours;
-}
-
-/* What a server says that nobody has checked before: names of nodes, each not empty and without a slash. */
-static bool are_names(zk_op *op, const struct String_vector *strings)
-{
-    bool good = strings && strings->count >= 0 && (strings->count == 0 || strings->data);
-    for (int32_t i = 0; good && i < strings->count; i++)
-        good = strings->data[i] && strings->data[i][0] && !strchr(strings->data[i], '/');
-    if (!good)
-        note(op, ZK_MALFORMED);
-    return good;
-}
-
-static void look_at_children(zk_op *op, const struct String_vector *children)
-{
-    zk_node *node = op->node;
-    const char *ours = first_of_ours(node, children);
-    const char *leader = NULL;
-    const char *before = NULL;
-    size_t contenders = 0;
-    for (int32_t i = 0; i < children->count; i++) {
-        const char *child = children->data[i];
-        if (!simba__zk_is_contender(child))
-            continue;
-        contenders++;
-        if (!leader || simba__zk_order(child, leader) < 0)
-            leader = child;
-        if (ours && simba__zk_order(child, ours) < 0 && (!before || simba__zk_order(child, before) > 0))
-            before = child;
-    }
-    op->children = contenders;
-    op->leader = leader ? keep(op, leader) : NULL;
-    op->before = before ? keep(op, before) : NULL;
-    op->found = ours != NULL;
-    if (ours && node->place != ZK_HERE && node->place != ZK_LEADS) {
-        /* The answer to its making was lost. */
-        simba__free(node->name);
-        node->name = keep(op, ours);
-        node->place = node->name ? ZK_HERE : ZK_UNSURE;
-        node->czxid = 0;
-    }
-}
-
-static void on_children(int rc, const struct String_vector *strings, const void *data)
-{
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
-        return;
-    simba__zk_op_forget(op);
-    taken(op, rc == ZOK);
-    if (rc == ZNONODE)
-        op->missing = true;
-    else if (rc != ZOK)
-        note(op, rc);
-    else if (are_names(op, strings))
-        look_at_children(op, strings);
-    simba__zk_op_go(op);
-}
-
-void simba__zk_call_children(zk_op *op, const char *path)
-{
-    CALL(op, ZK_REPLY_NAMES, zoo_aget_children(handle_of(op), path, 0, on_children, op));
-}
-
-static void on_names(int rc, const struct String_vector *strings, const void *data)
-{
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
-        return;
-    const bool good = rc == ZOK && are_names(op, strings);
-    for (int32_t i = 0; good && i < strings->count; i++)
-        if (!simba__zk_op_add_name(op, NULL, strings->data[i]))
-            break;
-    if (rc != ZOK && rc != ZNONODE)
-        note(op, rc);
-    simba__zk_op_go(op);
-}
-
-void simba__zk_call_names(zk_op *op, const char *path)
-{
-    CALL(op, ZK_REPLY_NAMES, zoo_aget_children(handle_of(op), path, 0, on_names, op));
-}
-
-static void on_row(int rc, const struct String_vector *strings, const void *data)
-{
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
-        return;
-    simba__zk_op_forget(op);
-    if (rc == ZNONODE)
-        op->missing = true;
-    else if (rc != ZOK)
-        note(op, rc);
-    else if (are_names(op, strings)) {
-        look_at_children(op, strings);
-        for (int32_t i = 0; i < strings->count; i++)
-            if (!simba__zk_is_contender(strings->data[i]) && !simba__zk_op_add_name(op, NULL, strings->data[i]))
-                break;
-    }
-    simba__zk_op_go(op);
-}
-
-void simba__zk_call_row(zk_op *op, const char *path)
-{
-    CALL(op, ZK_REPLY_NAMES, zoo_aget_children(handle_of(op), path, 0, on_row, op));
-}
-
-/* --- calls about one node --------------------------------------------------------------------------------- */
-
-static void show_owner(zk_op *op, const char *child, const char *id, int length, const struct Stat *stat)
-{
-    op->owner = (simba_owner){.acquired_at_ms = stat->ctime,
-                              .ttl_at_ms = INT64_MAX,
-                              .transition_at_ms = INT64_MAX,
-                              .token = (uint64_t)stat->czxid};
-    char text[SIMBA_ID_MAX + 8] = "";
-    if (id && length > 0)
-        memcpy(text, id, (size_t)length < sizeof text - 1 ? (size_t)length : sizeof text - 1);
-    /* A latch of Curator's need not have an id, and yet it leads. */
-    const char *shown = text[0] ? text : child;
-    memcpy(op->owner.id, shown, (size_t)simba__text_cut(shown, SIMBA_ID_MAX));
-}
-
-static void on_owner(int rc, const char *value, int length, const struct Stat *stat, const void *data)
-{
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
-        return;
-    if (rc == ZOK && op->leader && stat)
-        show_owner(op, op->leader, value, length, stat);
-    else if (rc == ZNONODE)
-        op->vanished = true;
-    else
-        note(op, rc == ZOK ? ZK_MALFORMED : rc);
-    simba__zk_op_go(op);
-}
-
-void simba__zk_call_owner(zk_op *op, const char *path)
-{
-    char *child = child_path(op, path, op->leader);
-    if (!child)
-        return;
-    CALL(op, ZK_REPLY_DATA_STAT, zoo_aget(handle_of(op), child, 0, on_owner, op));
+    const struct ACL_vector *acl = simba__zk_acl(op->ops->session->options);
+    const unsigned before = op->awaited;
+    char *child = path_of(op, path, prefix);
+    if (child)
+        CALL(op, ZK_REPLY_PATH_STAT, NULL, answered,
+             zoo_acreate2(handle_of(op), child, id, (int)strlen(id), acl, ZOO_EPHEMERAL_SEQUENTIAL, on_created, data));
     simba__free(child);
+    return op->awaited > before;
 }
 
-static void on_deleted(int rc, const void *data)
+void simba__zk_call_children(zk_op *op, const char *path, zk_watch *watch, zk_answered *answered)
 {
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
-        return;
-    if (rc == ZNONODE)
-        op->vanished = true;
-    else
-        note(op, rc);
-    simba__zk_op_go(op);
+    CALL(op, ZK_REPLY_NAMES, watch, answered,
+         zoo_awget_children(handle_of(op), path, watch ? on_watch : NULL, watch, on_names, data));
 }
 
-void simba__zk_call_delete(zk_op *op, const char *path, const char *child)
+void simba__zk_call_exists(zk_op *op, const char *path, zk_watch *watch, zk_answered *answered)
 {
-    char *whole = child_path(op, path, child);
-    if (!whole)
-        return;
-    CALL(op, ZK_REPLY_EMPTY, zoo_adelete(handle_of(op), whole, -1, on_deleted, op));
+    CALL(op, ZK_REPLY_STAT, watch, answered,
+         zoo_awexists(handle_of(op), path, watch ? on_watch : NULL, watch, on_exists, data));
+}
+
+void simba__zk_call_get(zk_op *op, const char *path, const char *child, zk_watch *watch, zk_answered *answered)
+{
+    char *whole = child ? path_of(op, path, child) : NULL;
+    if (!child || whole)
+        CALL(op, ZK_REPLY_DATA_STAT, watch, answered,
+             zoo_awget(handle_of(op), child ? whole : path, watch ? on_watch : NULL, watch, on_data, data));
+    else if (watch)
+        watch_free(watch);
     simba__free(whole);
 }
 
-/* --- calls that set a watch --------------------------------------------------------------------------------- */
-
-static void on_before(int rc, const char *value, int length, const struct Stat *stat, const void *data)
+void simba__zk_call_delete(zk_op *op, const char *path, const char *child, zk_answered *answered)
 {
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
-        return;
-    zk_watch *watch = taken(op, rc == ZOK);
-    if (watch && watch->node)
-        watch->node->before = watch;
-    if (rc == ZOK && stat && op->leader && strcmp(op->leader, op->before) == 0)
-        show_owner(op, op->leader, value, length, stat);
-    else if (rc == ZNONODE)
-        op->vanished = true;
-    else if (rc != ZOK)
-        note(op, rc);
-    simba__zk_op_go(op);
+    char *whole = path_of(op, path, child);
+    if (whole)
+        CALL(op, ZK_REPLY_EMPTY, NULL, answered, zoo_adelete(handle_of(op), whole, -1, on_deleted, data));
+    simba__free(whole);
 }
 
-void simba__zk_call_stand_behind(zk_op *op, zk_watch *watch)
+simba_owner simba__zk_owner_of(const char *child, const zk_result *result)
 {
-    const unsigned calls = op->calls;
-    char *path = child_path(op, op->node->queue->path, op->before);
-    op->watch = watch;
-    if (path)
-        CALL(op, ZK_REPLY_DATA_STAT, zoo_awget(handle_of(op), path, on_watch, watch, on_before, op));
-    watch_made(op, calls);
-    simba__free(path);
-}
-
-static void on_own(int rc, const char *value, int length, const struct Stat *stat, const void *data)
-{
-    (void)value, (void)length;
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
-        return;
-    zk_watch *guard = taken_from(&op->guard, rc == ZOK);
-    if (guard && guard->node)
-        guard->node->guard = guard;
-    if (rc == ZOK && stat && stat->czxid > 0) {
-        op->node->czxid = stat->czxid;
-        op->node->ctime_ms = stat->ctime;
-    } else if (rc == ZNONODE) {
-        op->vanished = true;
-    } else {
-        note(op, rc == ZOK ? ZK_MALFORMED : rc);
-    }
-    simba__zk_op_go(op);
-}
-
-void simba__zk_call_own(zk_op *op, zk_watch *guard)
-{
-    const unsigned calls = op->calls;
-    char *path = child_path(op, op->node->queue->path, op->node->name);
-    op->guard = guard;
-    if (path)
-        CALL(op, ZK_REPLY_DATA_STAT, zoo_awget(handle_of(op), path, guard ? on_watch : NULL, guard, on_own, op));
-    if (op->calls == calls)
-        taken_from(&op->guard, false);
-    simba__free(path);
-}
-
-static void on_queue(int rc, const char *value, int length, const struct Stat *stat, const void *data)
-{
-    (void)value, (void)length, (void)stat;
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
-        return;
-    zk_watch *watch = taken(op, rc == ZOK);
-    if (watch && watch->queue)
-        watch->queue->watch = watch;
-    note(op, rc);
-    simba__zk_op_go(op);
-}
-
-void simba__zk_call_queue_watch(zk_op *op, zk_watch *watch)
-{
-    const unsigned calls = op->calls;
-    op->watch = watch;
-    CALL(op, ZK_REPLY_DATA_STAT, zoo_awget(handle_of(op), op->queue->path, on_watch, watch, on_queue, op));
-    watch_made(op, calls);
-}
-
-void simba__zk_call_children_watch(zk_op *op, const char *path, zk_watch *watch)
-{
-    const unsigned calls = op->calls;
-    op->watch = watch;
-    CALL(op, ZK_REPLY_NAMES, zoo_awget_children(handle_of(op), path, on_watch, watch, on_children, op));
-    watch_made(op, calls);
-}
-
-static void on_watched_exists(int rc, const struct Stat *stat, const void *data)
-{
-    (void)stat;
-    zk_op *op = simba__zk_op_answered(data);
-    if (!op)
-        return;
-    taken(op, rc == ZOK || rc == ZNONODE);
-    op->missing = rc == ZNONODE;
-    if (rc != ZNONODE)
-        note(op, rc);
-    simba__zk_op_go(op);
-}
-
-void simba__zk_call_exists_watch(zk_op *op, const char *path, zk_watch *watch)
-{
-    const unsigned calls = op->calls;
-    op->watch = watch;
-    CALL(op, ZK_REPLY_STAT, zoo_awexists(handle_of(op), path, on_watch, watch, on_watched_exists, op));
-    watch_made(op, calls);
+    char text[SIMBA_ID_MAX + 8] = "";
+    if (result->text && result->length > 0)
+        memcpy(text, result->text, (size_t)result->length < sizeof text - 1 ? (size_t)result->length : sizeof text - 1);
+    /* A latch of Curator's need not have an id, and yet it leads. */
+    return simba__zk_owner(text[0] ? text : child, result->stat->czxid, result->stat->ctime);
 }

@@ -1,583 +1,473 @@
-/* ACQUIRE and RELEASE: standing in the queue of a mutex.
- *
- *   enter     make our child and list all, in flight together: for a free mutex that is all. Where nobody else has come since
- *             we last led, making it is enough (see zk_queue)
- *   wait      watch the child before ours, and look again when it goes
- *   leave     remove our child, whatever is known or not known about it
- *
- * Children are numbered as they are made, so nobody ever comes in before us: once ours is the first it stays so until it goes. */
+#include "backends/zookeeper/contend.h"
+
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
-#include "util/clock.h"
 #include "util/mem.h"
 
-enum {
-    ROUNDS_MAX = 5, /* how often to begin anew because what was just made is missing */
-    LATER_MS = 20,  /* what leads or waits for less than this is not worth a call of its own */
+/* A procedure about a node. */
+struct contention {
+    zk_op op; /* first */
+    zk_nodes *nodes;
+    zk_node *node; /* NULL: not yet */
+    zk_attempt attempt;
+    bool refused;      /* the parents could not be made */
+    simba_owner owner; /* who leads, as far as was asked */
 };
 
-static void enter(zk_op *op);
+static const zk_procedure request_only, persistent;
 
-/* --- whose turn it is --------------------------------------------------------------------------------- */
+static struct contention *of(zk_op *op)
+{
+    return (struct contention *)op;
+}
+
+static struct contention *begin(zk_nodes *nodes, zk_wish wish, simba_request *request, zk_node *node)
+{
+    const zk_procedure *procedure = request && wish != ZK_WISH_LEAVE ? &request_only : &persistent;
+    struct contention *c = simba__zk_op_new(nodes->ops, procedure, sizeof *c, request);
+    if (!c)
+        return NULL;
+    c->nodes = nodes;
+    c->node = node;
+    c->attempt.wish = wish;
+    if (node)
+        node->refs++;
+    return c;
+}
+
+static void ended(zk_op *op)
+{
+    zk_node *node = of(op)->node;
+    if (node && node->op == op)
+        node->op = NULL;
+}
+
+static void fini(zk_op *op)
+{
+    simba__zk_attempt_forget(&of(op)->attempt);
+    if (of(op)->node)
+        simba__zk_node_unref(of(op)->node);
+}
 
 /* This procedure is the one about its node; an older one has nothing to say any more. */
-static void take_node(zk_op *op, zk_node *node)
+static void take_node(struct contention *c)
 {
-    zk_op *older = node->op;
-    simba__zk_node_ref(node);
-    if (op->node)
-        simba__zk_node_unref(op->node);
-    op->node = node;
-    node->op = op;
-    if (older && older != op && older->calls == 0 && !older->request)
+    zk_op *older = c->node->op;
+    c->node->op = &c->op;
+    if (older && older != &c->op && older->awaited == 0 && !older->request)
         simba__zk_op_end(older);
 }
 
-static bool is_superseded(const zk_op *op)
+static bool is_superseded(const struct contention *c)
 {
-    return op->node->op != op;
+    return c->attempt.wish <= ZK_WISH_LEAVE && c->node->op != &c->op;
+}
+
+static void push(const zk_node *node, simba_push_kind kind)
+{
+    simba_host *host = node->nodes->ops->session->host;
+    host->push_to(host, node->mutex, node->nonce, &(simba_push){.kind = kind});
 }
 
 /* What was to find out whose turn it is could not: have the contender ask. */
-static void give_up_looking(const zk_op *op)
+static void give_up_looking(const struct contention *c)
 {
-    const zk_node *node = op->node;
-    simba_host *host = op->store->host;
-    if (!op->request && node && node->in_table)
-        host->push_to(host, node->mutex, node->nonce, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+    if (!c->op.request && c->node->in_table)
+        push(c->node, SIMBA_PUSH_CHANGED);
 }
 
-static bool is_good(zk_op *op)
-{
-    if (op->no_memory || op->error)
-        give_up_looking(op);
-    return simba__zk_op_good(op);
-}
-
-void simba__zk_chores_later(zk_store *self)
-{
-    const simba_local now = self->host->now(self->host);
-    if (self->chores.index == 0)
-        self->host->timer_set(self->host, &self->chores, (simba_local){now.ns + LATER_MS * SIMBA__NS_PER_MS});
-}
-
-static void look_after_later(zk_node *node)
-{
-    simba__zk_node_attended(node);
-    simba__zk_node_unattended(node);
-    simba__zk_chores_later(node->store);
-}
-
-static void win(zk_op *op)
-{
-    zk_node *node = op->node;
-    zk_store *self = op->store;
-    const simba_owner owner = simba__zk_node_owner(node);
-    if (node->place != ZK_LEADS) {
-        node->place = ZK_LEADS;
-        simba__zk_queue_led(node->queue, node->name);
-        look_after_later(node);
-    }
-    if (!op->request)
-        self->host->push_to(self->host, node->mutex, node->nonce, &(simba_push){.kind = SIMBA_PUSH_RELEASED});
-    simba__zk_op_complete(op, SIMBA_MINE, &owner);
-}
-
-static void token_known(zk_op *op)
-{
-    if (is_superseded(op)) {
-        simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
-        return;
-    }
-    if (!is_good(op))
-        return;
-    if (op->vanished) {
-        op->node->place = ZK_ABSENT;
-        enter(op);
-    } else {
-        win(op);
-    }
-}
-
-static void win_or_ask_token(zk_op *op)
-{
-    if (op->node->czxid) {
-        win(op);
-        return;
-    }
-    simba__zk_op_step(op, token_known);
-    simba__zk_call_own(op, NULL);
-    simba__zk_op_go(op);
-}
-
-/* --- waiting ------------------------------------------------------------------------------------------ */
-
-/* The one before us has gone, or our own child has. */
-static void look_again(zk_op *op)
-{
-    zk_node *node = op->node;
-    const bool waits = node->place == ZK_HERE || node->place == ZK_ABSENT;
-    if (is_superseded(op) || !node->in_table || node->unwanted || !waits) {
-        simba__zk_op_end(op);
-    } else if (node->called && node->place == ZK_HERE && node->behind_lead && node->guard && node->czxid) {
-        /* It was the first of all, so now we are: the guard would have told before that our child is gone. */
-        node->called = false;
-        win(op);
-    } else {
-        enter(op);
-    }
-}
+/* --- events ------------------------------------------------------------------------------------------------- */
 
 /* Have a waiter look whose turn it is, without being asked. */
 static void begin_to_look(zk_node *node)
 {
-    if (node->op || node->unwanted)
+    if (node->op)
         return; /* it will look */
-    zk_op *op = simba__zk_op_new(node->store, NULL, look_again);
-    if (!op) {
-        node->store->host->push_to(node->store->host, node->mutex, node->nonce,
-                                   &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+    struct contention *c = begin(node->nodes, ZK_WISH_LOOK, NULL, node);
+    if (!c) {
+        push(node, SIMBA_PUSH_CHANGED);
         return;
     }
-    op->persists = true;
-    take_node(op, node);
-    simba__zk_op_start(op);
+    take_node(c);
+    simba__zk_op_start(&c->op);
 }
 
-static void before_gone(zk_watch *watch, int type)
+static void alert(zk_node *node, zk_alert alert)
 {
-    zk_node *node = watch->node;
-    if (!node)
-        return;
-    node->before = NULL;
-    node->called = true;
-    if (type != ZOO_DELETED_EVENT)
-        node->behind_lead = false; /* it is still there */
-    begin_to_look(node);
+    switch (alert) {
+    case ZK_ALERT_NONE:
+        break;
+    case ZK_ALERT_LOOK:
+        begin_to_look(node);
+        break;
+    case ZK_ALERT_GUARD:
+        simba__zk_node_later(node);
+        break;
+    case ZK_ALERT_REVOKED:
+        simba__list_remove(&node->unattended);
+        push(node, SIMBA_PUSH_CHANGED);
+        break;
+    }
 }
 
-static void stood_behind(zk_op *op)
+static void before_fired(void *owner, int type)
 {
-    zk_node *node = op->node;
-    if (is_superseded(op)) {
-        simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
-        return;
-    }
-    if (!is_good(op))
-        return;
-    if (op->vanished || node->called) {
-        enter(op);
-        return;
-    }
-    if (op->request && simba_owner_is_none(&op->owner)) {
-        /* Who leads the whole queue is told if this takes longer. */
-        simba__free(node->leader);
-        node->leader = op->leader;
-        op->leader = NULL;
-        look_after_later(node);
-    }
-    simba__zk_op_complete(op, SIMBA_NOT_MINE, &op->owner);
+    zk_node *node = owner;
+    alert(node, simba__zk_latch_before_fired(&node->latch, type == ZOO_DELETED_EVENT));
 }
 
-static void guard_fired(zk_watch *watch, int type);
-
-/* Whoever is next to lead watches its own child too, so that it does not lead by one that somebody has removed. */
-static void guard_next(zk_op *op)
+static void guard_fired(void *owner, int type)
 {
-    zk_watch *guard = simba__zk_watch_new(op->store, guard_fired);
-    if (!guard) {
-        op->no_memory = true;
-        return;
-    }
-    guard->node = op->node;
-    simba__zk_call_own(op, guard);
+    zk_node *node = owner;
+    alert(node, simba__zk_latch_guard_fired(&node->latch, type == ZOO_DELETED_EVENT));
 }
 
-static void stand_behind(zk_op *op)
+/* --- answers ------------------------------------------------------------------------------------------------ */
+
+static void parent_made(zk_op *op, const zk_result *result)
 {
-    zk_node *node = op->node;
-    const bool behind_lead = strcmp(op->before, op->leader) == 0;
-    simba__zk_op_step(op, stood_behind);
-    node->called = false;
-    node->behind_lead = behind_lead;
-    if (node->before)
-        node->before->node = NULL;
-    node->before = NULL;
-    if (behind_lead && !node->guard)
-        guard_next(op);
-    zk_watch *watch = simba__zk_watch_new(op->store, before_gone);
-    if (watch) {
-        watch->node = node;
-        simba__zk_call_stand_behind(op, watch);
-    } else {
-        op->no_memory = true;
-    }
-    simba__zk_op_go(op);
+    if (result->rc == ZUNIMPLEMENTED)
+        op->ops->no_containers = true;
+    else if (result->rc == ZNOAUTH)
+        of(op)->refused = true; /* it may be there all the same */
+    else if (result->rc != ZNODEEXISTS && result->rc != ZNONODE)
+        simba__zk_op_note(op, result->rc);
 }
 
-/* Nobody is going to wait: ours goes again. */
-static void tried(zk_op *op)
+/* The name of the child that the server has made: that of the call, and a number. NULL: it is something else. */
+static const char *name_of_made(const zk_node *node, const char *path)
 {
-    if (is_superseded(op)) {
-        simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
+    const size_t length = strlen(node->queue->path);
+    if (strncmp(path, node->queue->path, length) != 0 || path[length] != '/')
+        return NULL;
+    const char *name = path + length + 1;
+    return strncmp(name, node->latch.prefix, strlen(node->latch.prefix)) == 0 && !strchr(name, '/') ? name : NULL;
+}
+
+static void made(zk_op *op, const zk_result *result)
+{
+    zk_latch *latch = &of(op)->node->latch;
+    const char *name = result->rc == ZOK ? name_of_made(of(op)->node, result->text) : NULL;
+    if (name && result->stat->czxid > 0) {
+        simba__zk_session_clock(op->ops->session, result->stat->ctime);
+        if (!simba__zk_latch_made(latch, name, result->stat->czxid, result->stat->ctime))
+            simba__zk_op_note(op, ZK_NO_MEMORY);
         return;
     }
-    if (!is_good(op))
-        return;
-    const bool look = simba_owner_is_none(&op->owner);
-    simba__zk_node_drop(op->node);
-    if (look)
-        enter(op); /* whom it was lost to has gone */
+    const int rc = result->rc == ZOK ? ZK_MALFORMED : result->rc;
+    simba__zk_latch_not_made(latch, !simba__zk_is_loss(rc) && rc != ZK_MALFORMED);
+    if (rc == ZNONODE)
+        simba__zk_latch_mutex_missing(&of(op)->attempt);
     else
-        simba__zk_op_complete(op, SIMBA_NOT_MINE, &op->owner);
+        simba__zk_op_note(op, rc);
 }
 
-static void try_and_leave(zk_op *op)
+static void listed(zk_op *op, const zk_result *result)
 {
-    simba__zk_op_step(op, tried);
-    simba__zk_call_owner(op, op->node->queue->path);
-    simba__zk_call_delete(op, op->node->queue->path, op->node->name);
+    struct contention *c = of(op);
+    if (result->rc == ZNONODE)
+        simba__zk_latch_mutex_missing(&c->attempt);
+    else if (result->rc != ZOK)
+        simba__zk_op_note(op, result->rc);
+    else if (!simba__zk_latch_listed(&c->node->latch, &c->attempt, result->names, result->count))
+        simba__zk_op_note(op, ZK_NO_MEMORY);
+}
+
+/* What was read or removed is not there any more, or something is wrong with it. */
+static void not_there(zk_op *op, int rc, unsigned call)
+{
+    if (rc == ZNONODE)
+        simba__zk_latch_vanished(&of(op)->attempt, call);
+    else
+        simba__zk_op_note(op, rc == ZOK ? ZK_MALFORMED : rc);
+}
+
+static void own_read(zk_op *op, const zk_result *result)
+{
+    const struct Stat *stat = result->stat;
+    if (result->rc == ZOK && stat->czxid > 0)
+        simba__zk_latch_own(&of(op)->node->latch, stat->czxid, stat->ctime, result->watched);
+    else
+        not_there(op, result->rc, ZK_CALL_OWN);
+}
+
+static void leader_read(zk_op *op, const zk_result *result)
+{
+    if (result->rc == ZOK)
+        of(op)->owner = simba__zk_owner_of(of(op)->attempt.leader, result);
+    else
+        not_there(op, result->rc, ZK_CALL_LEADER);
+}
+
+static void before_read(zk_op *op, const zk_result *result)
+{
+    const zk_attempt *attempt = &of(op)->attempt;
+    if (result->rc != ZOK)
+        not_there(op, result->rc, ZK_CALL_BEFORE);
+    else if (strcmp(attempt->leader, attempt->before) == 0)
+        of(op)->owner = simba__zk_owner_of(attempt->leader, result);
+}
+
+static void removed(zk_op *op, const zk_result *result)
+{
+    if (result->rc != ZOK)
+        not_there(op, result->rc, ZK_CALL_DELETE);
+}
+
+/* --- moves -------------------------------------------------------------------------------------------------- */
+
+static void set_watch(struct contention *c, zk_watch **slot, const char *child, void (*fired)(void *owner, int type),
+                      zk_answered *answered)
+{
+    zk_watch *watch = simba__zk_watch_new(&c->op, slot, c->node, fired);
+    if (watch)
+        simba__zk_call_get(&c->op, c->node->queue->path, child, watch, answered);
+}
+
+static void make_calls(struct contention *c, unsigned calls)
+{
+    zk_op *op = &c->op;
+    zk_node *node = c->node;
+    const char *path = node->queue->path;
+    if (calls & ZK_CALL_SYNC)
+        simba__zk_call_sync(op);
+    if (calls & ZK_CALL_PARENTS)
+        simba__zk_call_parents(op, path, parent_made);
+    if (calls & ZK_CALL_CREATE && !simba__zk_call_create(op, path, node->latch.prefix, node->id, made))
+        simba__zk_latch_not_made(&node->latch, true);
+    if (calls & ZK_CALL_LIST)
+        simba__zk_call_children(op, path, NULL, listed);
+    if (calls & ZK_CALL_OWN)
+        simba__zk_call_get(op, path, node->latch.name, NULL, own_read);
+    if (calls & ZK_CALL_GUARD)
+        set_watch(c, &node->guard, node->latch.name, guard_fired, own_read);
+    if (calls & ZK_CALL_LEADER)
+        simba__zk_call_get(op, path, c->attempt.leader, NULL, leader_read);
+    if (calls & ZK_CALL_BEFORE)
+        set_watch(c, &node->before, c->attempt.before, before_fired, before_read);
+    if (calls & ZK_CALL_DELETE)
+        simba__zk_call_delete(op, path, node->latch.name, removed);
     simba__zk_op_go(op);
 }
 
-/* --- when there are no numbers left --------------------------------------------------------------------- */
-
-/* The server counts children up to 2147483647. What comes after that has the same number, or one below 0, depending on its
- * version, and says nothing about who was first. */
-static bool is_numbered(const zk_node *node)
+/* Who leads the whole queue is told if the wait takes longer. */
+static void tell_leader_later(struct contention *c)
 {
-    const char *number = node->name + strlen(node->prefix);
-    return strlen(number) == 10 && number[0] != '-' && strcmp(number, "2147483647") < 0;
+    simba__free(c->node->leader);
+    c->node->leader = c->attempt.leader;
+    c->attempt.leader = NULL;
+    simba__zk_node_later(c->node);
 }
 
-static void left_unnumbered(zk_op *op)
+/* Nobody knew, and somebody has waited for a while. */
+static void tell_leader(const struct contention *c)
 {
-    if (is_superseded(op)) {
-        simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
-        return;
+    const zk_session *session = c->op.ops->session;
+    if (!simba_owner_is_none(&c->owner))
+        session->host->push_to(session->host, c->node->mutex, c->node->nonce,
+                               &(simba_push){SIMBA_PUSH_ACQUIRED, c->owner, simba__zk_session_now_ms(session)});
+}
+
+static void move(struct contention *c, zk_move move)
+{
+    zk_op *op = &c->op;
+    zk_node *node = c->node;
+    const simba_owner own = simba__zk_owner(node->id, node->latch.czxid, node->latch.ctime_ms);
+    switch (move.outcome) {
+    case ZK_GO:
+        if (move.calls & ZK_CALL_LIST)
+            c->owner = (simba_owner){0};
+        make_calls(c, move.calls);
+        break;
+    case ZK_IDLE:
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
+        break;
+    case ZK_WON:
+        simba__zk_queue_won(node->queue);
+        simba__zk_node_later(node); /* it gets its guard */
+        if (!op->request)
+            push(node, SIMBA_PUSH_RELEASED);
+        simba__zk_op_complete(op, SIMBA_MINE, &own);
+        break;
+    case ZK_LEADS_STILL:
+        simba__zk_op_complete(op, SIMBA_MINE, &own);
+        break;
+    case ZK_WAITS:
+        if (c->attempt.wish == ZK_WISH_ASK)
+            tell_leader(c);
+        else if (op->request && simba_owner_is_none(&c->owner))
+            tell_leader_later(c);
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, &c->owner);
+        break;
+    case ZK_LOST:
+        simba__zk_node_drop(node);
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, &c->owner);
+        break;
+    case ZK_FREED:
+    case ZK_NOTHING:
+        simba__zk_node_drop(node);
+        simba__zk_op_complete(op, move.outcome == ZK_FREED ? SIMBA_MINE : SIMBA_NOT_MINE, NULL);
+        break;
+    case ZK_TAKEN:
+        if (op->request)
+            simba__zk_node_drop(node); /* who asks is told now */
+        else
+            alert(node, simba__zk_latch_taken(&node->latch));
+        simba__zk_op_complete(op, SIMBA_REVOKED, NULL);
+        break;
+    case ZK_REFUSED:
+        give_up_looking(c);
+        simba__zk_op_fail(op, c->refused ? SIMBA_EPERM : SIMBA_ESTORE, "cannot make a node below %s: %s",
+                          op->ops->session->options->root, c->refused ? "no permission" : "it goes again each time");
+        break;
+    case ZK_NO_NUMBERS:
+        give_up_looking(c);
+        simba__zk_node_drop(node);
+        simba__zk_op_fail(op, SIMBA_ESTORE, "no numbers are left below %s, which has to be removed", node->queue->path);
+        break;
     }
-    if (!is_good(op))
-        return;
-    simba__zk_node_drop(op->node);
-    simba__zk_op_fail(op, SIMBA_ESTORE, "no numbers are left below %s, which has to be removed", op->node->queue->path);
 }
 
-static void leave_unnumbered(zk_op *op)
-{
-    simba__zk_op_step(op, left_unnumbered);
-    simba__zk_call_delete(op, op->node->queue->path, op->node->name);
-    simba__zk_op_go(op);
-}
+/* --- procedures --------------------------------------------------------------------------------------------- */
 
-/* --- entering ------------------------------------------------------------------------------------------- */
-
-/* What the procedure of a request needs that has lost its node, or never had one. */
-static bool have_node(zk_op *op)
+/* What an ACQUIRE needs that has lost its node, or never had one. */
+static bool have_node(struct contention *c)
 {
-    if (op->node && op->node->in_table)
+    if (c->attempt.wish > ZK_WISH_TRY || (c->node && c->node->in_table))
         return true;
-    zk_node *node = simba__zk_node_find(op->store, op->request);
+    zk_node *node = simba__zk_node_find(c->nodes, c->op.request);
     if (!node)
-        node = simba__zk_node_new(op->store, op->request);
+        node = simba__zk_node_new(c->nodes, c->op.request);
     if (!node)
         return false;
-    take_node(op, node);
-    node->unwanted = false;
+    if (c->node)
+        simba__zk_node_unref(c->node);
+    c->node = node;
+    node->refs++;
+    take_node(c);
     return true;
 }
 
-static void entered(zk_op *op)
+/* Does it still have something to do? Otherwise it ends. */
+static bool is_up_to_date(struct contention *c)
 {
-    zk_node *node = op->node;
-    if (is_superseded(op) || !node->in_table) {
-        simba__zk_op_fail(op, SIMBA_ETIMEDOUT, "asked again meanwhile");
-    } else if (!is_good(op)) {
-        return;
-    } else if (op->request && node->place == ZK_HERE && !is_numbered(node)) {
-        leave_unnumbered(op);
-    } else if (op->unlisted && node->place == ZK_HERE) {
-        op->unlisted = false;
-        if (simba__zk_queue_is_first(node->queue, node->name))
-            win(op);
-        else
-            enter(op); /* others have come meanwhile */
-    } else if (op->found && !op->before) {
-        win_or_ask_token(op);
-    } else if (op->found && op->request && !op->request->queue) {
-        try_and_leave(op);
-    } else if (op->found) {
-        stand_behind(op);
-    } else {
-        /* The mutex has no node yet, or somebody has removed ours. */
-        node->place = ZK_ABSENT;
-        op->make_parents = op->missing;
-        enter(op);
-    }
+    if (is_superseded(c) || (!c->node->in_table && c->attempt.wish <= ZK_WISH_TRY))
+        simba__zk_op_fail(&c->op, SIMBA_ETIMEDOUT, "asked again meanwhile");
+    else if (!c->node->in_table)
+        simba__zk_op_complete(&c->op, SIMBA_NOT_MINE, NULL);
+    else
+        return true;
+    return false;
 }
 
-static void enter(zk_op *op)
+static void run(zk_op *op)
 {
-    if (!op->request && (!op->node || !op->node->in_table)) {
-        simba__zk_op_end(op);
-        return;
-    }
-    if (op->request && !have_node(op)) {
+    struct contention *c = of(op);
+    if (!have_node(c))
         simba__zk_op_fail(op, SIMBA_ENOMEM, "out of memory");
-        return;
-    }
-    zk_node *node = op->node;
-    if (node->place == ZK_LEADS) {
-        win_or_ask_token(op);
-        return;
-    }
-    simba__zk_op_step(op, entered);
-    op->found = false;
-    if (node->place == ZK_ABSENT || node->place == ZK_REVOKED) {
-        if (op->rounds++ >= ROUNDS_MAX) {
-            give_up_looking(op);
-            simba__zk_op_fail(op, op->refused ? SIMBA_EPERM : SIMBA_ESTORE, "cannot make a node below %s: %s",
-                              op->store->options.root, op->refused ? "no permission" : "it goes again each time");
-            return;
-        }
-        if (op->make_parents)
-            simba__zk_call_make_parents(op, node->queue->path);
-        simba__zk_call_enter(op);
-        op->unlisted = !op->make_parents && simba__zk_queue_may_be_empty(node->queue);
-        if (op->unlisted) {
-            simba__zk_op_go(op);
-            return;
-        }
-    } else if (node->place == ZK_UNSURE) {
-        simba__zk_call_sync(op);
-    }
-    simba__zk_call_children(op, node->queue->path);
-    simba__zk_op_go(op);
+    else if (is_up_to_date(c))
+        move(c, simba__zk_latch_begin(&c->node->latch, &c->attempt));
 }
 
-void simba__zk_acquire(zk_store *self, simba_request *request)
+/* What nobody asks for is done in a while, when there may be memory for it; or the contender is to ask. */
+static void note_failure(struct contention *c)
 {
-    zk_op *op = simba__zk_op_new(self, request, enter);
-    if (!op)
-        return;
-    simba__zk_op_start(op);
+    const zk_wish wish = c->attempt.wish;
+    if (wish <= ZK_WISH_LOOK)
+        give_up_looking(c);
+    else if (c->op.error == ZK_NO_MEMORY && (wish == ZK_WISH_LEAVE || wish == ZK_WISH_GUARD))
+        simba__zk_node_later(c->node);
+    else if (c->op.error == ZK_NO_MEMORY && wish == ZK_WISH_ASK && !c->node->leader)
+        tell_leader_later(c);
 }
 
-/* --- being taken away ------------------------------------------------------------------------------------ */
-
-static void taken_away(zk_node *node)
+static void step(zk_op *op)
 {
-    zk_store *self = node->store;
-    if (node->unwanted)
+    struct contention *c = of(op);
+    if (!is_up_to_date(c))
         return;
-    if (node->place == ZK_HERE) {
-        node->place = ZK_ABSENT; /* it has lost its place, and gets in line again */
-        node->called = true;
-        begin_to_look(node);
-        return;
-    }
-    if (node->place != ZK_LEADS)
-        return;
-    node->place = ZK_REVOKED;
-    simba__zk_node_attended(node);
-    self->host->push_to(self->host, node->mutex, node->nonce, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
+    if (op->error)
+        note_failure(c);
+    if (simba__zk_op_good(op))
+        move(c, simba__zk_latch_step(&c->node->latch, &c->attempt));
 }
 
-static void guard_fired(zk_watch *watch, int type)
+static const zk_procedure request_only = {.run = run, .step = step, .ended = ended, .fini = fini};
+/* A RELEASE too goes on without its request, should that take too long: what this session has made must not stay. */
+static const zk_procedure persistent = {.run = run, .step = step, .ended = ended, .fini = fini, .persists = true};
+
+void simba__zk_acquire(zk_nodes *nodes, simba_request *request)
 {
-    zk_node *node = watch->node;
-    if (!node)
-        return;
-    node->guard = NULL;
-    if (type == ZOO_DELETED_EVENT)
-        taken_away(node);
-    else if (node->place == ZK_LEADS)
-        look_after_later(node); /* somebody has touched it */
+    struct contention *c = begin(nodes, request->queue ? ZK_WISH_WAIT : ZK_WISH_TRY, request, NULL);
+    if (c)
+        simba__zk_op_start(&c->op);
 }
 
-static void guarded(zk_op *op)
+/* The session is kept up for all at once, so nothing is prolonged: is our child still there? */
+void simba__zk_renew(zk_nodes *nodes, simba_request *request)
 {
-    if (op->vanished)
-        taken_away(op->node);
-    else if (op->no_memory && op->node->place == ZK_LEADS)
-        look_after_later(op->node);
-    simba__zk_op_end(op);
+    zk_node *node = simba__zk_node_find(nodes, request);
+    const bool ours = node && !node->latch.unwanted && (uint64_t)node->latch.czxid == request->token;
+    struct contention *c = begin(nodes, ZK_WISH_RENEW, request, node);
+    if (c && ours)
+        simba__zk_op_start(&c->op);
+    else if (c)
+        simba__zk_op_complete(&c->op, SIMBA_NOT_MINE, NULL);
 }
 
-static void guard(zk_op *op)
-{
-    zk_node *node = op->node;
-    if (node->place != ZK_LEADS || node->guard) {
-        simba__zk_op_end(op);
-        return;
-    }
-    simba__zk_op_step(op, guarded);
-    zk_watch *watch = simba__zk_watch_new(op->store, guard_fired);
-    if (watch) {
-        watch->node = node;
-        simba__zk_call_own(op, watch);
-    } else {
-        op->no_memory = true;
-    }
-    simba__zk_op_go(op);
-}
-
-/* --- who waits for longer wants to know for whom ---------------------------------------------------------- */
-
-static void leader_known(zk_op *op)
-{
-    zk_node *node = op->node;
-    simba_host *host = op->store->host;
-    if (!simba_owner_is_none(&op->owner) && node->place == ZK_HERE && !node->unwanted)
-        host->push_to(host, node->mutex, node->nonce,
-                      &(simba_push){SIMBA_PUSH_ACQUIRED, op->owner, simba__zk_now_ms(op->store)});
-    if (op->no_memory && node->place == ZK_HERE && !node->leader) {
-        node->leader = op->leader;
-        op->leader = NULL;
-        look_after_later(node);
-    }
-    simba__zk_op_end(op);
-}
-
-static void ask_for_leader(zk_op *op)
-{
-    zk_node *node = op->node;
-    if (node->place != ZK_HERE || !node->leader) {
-        simba__zk_op_end(op);
-        return;
-    }
-    op->leader = node->leader;
-    node->leader = NULL;
-    simba__zk_op_step(op, leader_known);
-    simba__zk_call_owner(op, node->queue->path);
-    simba__zk_op_go(op);
-}
-
-/* --- RELEASE ---------------------------------------------------------------------------------------------- */
-
-static void leave(zk_op *op);
-
-/* What is not wanted any more must go: where there is no memory for that, in a while. */
-static bool is_good_or_later(zk_op *op)
-{
-    if (op->no_memory && op->node->in_table)
-        look_after_later(op->node);
-    return simba__zk_op_good(op);
-}
-
-static void left(zk_op *op)
-{
-    if (is_superseded(op)) {
-        simba__zk_op_end(op);
-        return;
-    }
-    if (!is_good_or_later(op))
-        return;
-    const bool led = op->led && !op->vanished; /* otherwise it may have been a child of an earlier node of the mutex */
-    if (led)
-        simba__zk_queue_left(op->node->queue, op->node->name);
-    simba__zk_node_drop(op->node);
-    simba__zk_op_complete(op, led ? SIMBA_MINE : SIMBA_NOT_MINE, NULL);
-}
-
-/* It is known by now whether there is a child of ours. */
-static void looked_for(zk_op *op)
-{
-    if (is_superseded(op)) {
-        simba__zk_op_end(op);
-    } else if (!is_good_or_later(op)) {
-        return;
-    } else if (op->found) {
-        op->led = !op->before;
-        leave(op);
-    } else {
-        simba__zk_node_drop(op->node);
-        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
-    }
-}
-
-static void leave(zk_op *op)
-{
-    zk_node *node = op->node;
-    if (!node->in_table || node->place == ZK_ABSENT || node->place == ZK_REVOKED) {
-        simba__zk_node_drop(node);
-        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
-        return;
-    }
-    const bool known = node->place == ZK_HERE || node->place == ZK_LEADS;
-    simba__zk_op_step(op, known ? left : looked_for);
-    if (known) {
-        op->vanished = false;
-        simba__zk_call_delete(op, node->queue->path, node->name);
-    } else {
-        if (node->place == ZK_UNSURE)
-            simba__zk_call_sync(op);
-        simba__zk_call_children(op, node->queue->path); /* is answered after what is still being made */
-    }
-    simba__zk_op_go(op);
-}
-
-/* Goes on without its request, should that take too long: what this session has made must not stay. */
 static void remove_node(zk_node *node, simba_request *request)
 {
-    zk_op *op = simba__zk_op_new(node->store, request, leave);
-    node->unwanted = true;
-    if (!op) {
-        look_after_later(node);
+    struct contention *c = begin(node->nodes, ZK_WISH_LEAVE, request, node);
+    node->latch.unwanted = true;
+    if (!c) {
+        simba__zk_node_later(node);
         return;
     }
-    op->persists = true;
-    op->led = node->place == ZK_LEADS;
-    take_node(op, node);
-    if (node->place == ZK_ABSENT || node->place == ZK_REVOKED)
-        leave(op); /* also without a connection */
+    take_node(c);
+    if (node->latch.place == ZK_ABSENT || node->latch.place == ZK_REVOKED)
+        run(&c->op); /* also without a connection */
     else
-        simba__zk_op_start(op);
+        simba__zk_op_start(&c->op);
 }
 
-void simba__zk_release(zk_store *self, simba_request *request)
+void simba__zk_release(zk_nodes *nodes, simba_request *request)
 {
-    zk_node *node = simba__zk_node_find(self, request);
-    if (node && !(request->token && node->czxid && (uint64_t)node->czxid != request->token)) {
+    zk_node *node = simba__zk_node_find(nodes, request);
+    const uint64_t token = node ? (uint64_t)node->latch.czxid : 0;
+    if (node && !(request->token && token && token != request->token)) {
         remove_node(node, request);
         return;
     }
-    zk_op *op = simba__zk_op_new(self, request, leave);
-    if (op)
-        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
+    struct contention *c = begin(nodes, ZK_WISH_LEAVE, request, NULL);
+    if (c)
+        simba__zk_op_complete(&c->op, SIMBA_NOT_MINE, NULL);
 }
 
-/* --- what has time ---------------------------------------------------------------------------------------- */
+/* --- what has time ------------------------------------------------------------------------------------------ */
 
-static void look_after_node(zk_node *node)
+static void look_after(zk_node *node)
 {
-    if (node->unwanted) {
-        if (!node->op || node->op->run != leave) /* otherwise it is about to go */
+    if (node->latch.unwanted) {
+        if (!node->op || of(node->op)->attempt.wish != ZK_WISH_LEAVE) /* otherwise it is about to go */
             remove_node(node, NULL);
         return;
     }
-    zk_op *op = simba__zk_op_new(node->store, NULL, node->place == ZK_LEADS ? guard : ask_for_leader);
-    if (!op) {
-        look_after_later(node);
+    struct contention *c = begin(node->nodes, node->latch.place == ZK_LEADS ? ZK_WISH_GUARD : ZK_WISH_ASK, NULL, node);
+    if (!c) {
+        simba__zk_node_later(node);
         return;
     }
-    op->persists = true;
-    op->node = node;
-    simba__zk_node_ref(node);
-    simba__zk_op_start(op);
+    if (c->attempt.wish == ZK_WISH_ASK) {
+        c->attempt.leader = node->leader;
+        node->leader = NULL;
+    }
+    simba__zk_op_start(&c->op);
 }
 
 void simba__zk_chores(simba_timer *timer, simba_local now)
 {
-    zk_store *self = (zk_store *)(void *)((char *)timer - offsetof(zk_store, chores));
-    const int64_t wait_ns = LATER_MS * SIMBA__NS_PER_MS;
-    while (self->unattended_first && self->unattended_first->since.ns + wait_ns <= now.ns) {
-        zk_node *node = self->unattended_first;
-        simba__zk_node_attended(node);
-        look_after_node(node);
-    }
-    simba__zk_topics_chores(self);
-    simba__zk_session_flush(self);
-    if (self->unattended_first)
-        self->host->timer_set(self->host, timer, (simba_local){self->unattended_first->since.ns + wait_ns});
+    zk_nodes *nodes = (zk_nodes *)(void *)((char *)timer - offsetof(zk_nodes, chores));
+    for (zk_node *node; (node = simba__zk_nodes_due(nodes, now));)
+        look_after(node);
+    simba__zk_session_flush(nodes->ops->session);
 }

@@ -6,10 +6,11 @@
  *
  * A contender is a child of it, "_c_{uuid}-latch-{ten digits}", as Curator's LeaderLatch makes them. The uuid comes from the
  * incarnation's nonce and its id: whoever has lost the answer to a create finds the child by it. */
+#include "backends/zookeeper/names.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"
@@ -108,4 +109,28 @@ int simba__zk_order(const char *a, const char *b)
 {
     const int order = strcmp(order_of(a), order_of(b));
     return order ? order : strcmp(a, b);
+}
+
+const char *simba__zk_first(char *const *children, size_t count, size_t *ret_contenders)
+{
+    const char *first = NULL;
+    size_t contenders = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!simba__zk_is_contender(children[i]))
+            continue;
+        contenders++;
+        if (!first || simba__zk_order(children[i], first) < 0)
+            first = children[i];
+    }
+    if (ret_contenders)
+        *ret_contenders = contenders;
+    return first;
+}
+
+simba_owner simba__zk_owner(const char *id, int64_t czxid, int64_t ctime_ms)
+{
+    simba_owner owner = {
+        .acquired_at_ms = ctime_ms, .ttl_at_ms = INT64_MAX, .transition_at_ms = INT64_MAX, .token = (uint64_t)czxid};
+    memcpy(owner.id, id, (size_t)simba__text_cut(id, SIMBA_ID_MAX));
+    return owner;
 }

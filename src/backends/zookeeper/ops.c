@@ -1,162 +1,73 @@
-/* Procedures: see zk_op. Here is their life; calls.c has what they are made of. */
+#include "backends/zookeeper/ops.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
 #include "util/mem.h"
 #include "util/text.h"
 
+#define OP_OF(link_) SIMBA__OF_LINK(link_, zk_op, link)
+
 /* --- life --------------------------------------------------------------------------------------------- */
 
-zk_op *simba__zk_op_new(zk_store *self, simba_request *request, void (*run)(zk_op *op))
+void *simba__zk_op_new(zk_ops *ops, const zk_procedure *procedure, size_t size, simba_request *request)
 {
-    simba_host *host = self->host;
-    zk_op *op = simba__calloc(1, sizeof *op);
+    simba_host *host = ops->session->host;
+    zk_op *op = simba__calloc(1, size);
     if (!op) {
         if (request)
             host->fail(host, request, SIMBA_ENOMEM, "zookeeper: out of memory");
         return NULL;
     }
-    op->store = self;
+    op->ops = ops;
+    op->procedure = procedure;
     op->request = request;
-    op->run = run;
-    op->next = self->ops;
-    if (op->next)
-        op->next->previous = op;
-    self->ops = op;
-    if (request && (self->deadlines.index == 0 || request->deadline.ns < self->deadlines.at.ns))
-        host->timer_set(host, &self->deadlines, request->deadline);
+    simba__list_append(&ops->all, &op->link);
+    if (request && (ops->deadlines.index == 0 || request->deadline.ns < ops->deadlines.at.ns))
+        host->timer_set(host, &ops->deadlines, request->deadline);
     return op;
 }
 
-void simba__zk_op_forget(zk_op *op)
+static void free_if_over(zk_op *op)
 {
-    simba__free(op->leader);
-    simba__free(op->before);
-    op->leader = op->before = NULL;
-    op->missing = op->vanished = op->found = false;
-    op->children = 0;
-    memset(&op->owner, 0, sizeof op->owner);
-}
-
-static void drop_names(zk_op *op)
-{
-    for (size_t i = 0; i < op->name_count; i++)
-        simba__free(op->names[i]);
-    simba__free(op->names);
-    op->names = NULL;
-    op->name_count = op->name_room = op->name_next = 0;
-}
-
-bool simba__zk_op_add_name(zk_op *op, const char *parent, const char *name)
-{
-    if (op->name_count >= ZK_NAMES_MAX) {
-        op->error = ZK_TOO_MANY;
-        return false;
-    }
-    if (op->name_count == op->name_room) {
-        const size_t room = op->name_room ? op->name_room * 2 : 16;
-        char **names = simba__realloc(op->names, room * sizeof *names);
-        op->no_memory |= !names;
-        if (!names)
-            return false;
-        op->names = names;
-        op->name_room = room;
-    }
-    char *copy = parent ? simba__zk_child_path(parent, name) : simba__strdup(name);
-    op->no_memory |= !copy;
-    if (copy)
-        op->names[op->name_count++] = copy;
-    return copy != NULL;
-}
-
-static void op_free(zk_op *op)
-{
-    simba__zk_op_forget(op);
-    drop_names(op);
-    simba__free(op->path);
-    if (op->node) {
-        if (op->node->op == op)
-            op->node->op = NULL;
-        simba__zk_node_unref(op->node);
-    }
+    if (op->awaited > 0)
+        return;
+    simba__list_remove(&op->parked);
+    simba__list_remove(&op->link);
+    if (op->procedure->fini)
+        op->procedure->fini(op);
     simba__free(op);
-}
-
-static void park(zk_op *op)
-{
-    zk_store *self = op->store;
-    if (op->parked)
-        return;
-    op->parked = true;
-    op->parked_next = NULL;
-    op->parked_previous = self->parked_last;
-    if (self->parked_last)
-        self->parked_last->parked_next = op;
-    else
-        self->parked_first = op;
-    self->parked_last = op;
-}
-
-static void unpark(zk_store *self, zk_op *op)
-{
-    if (!op->parked)
-        return;
-    op->parked = false;
-    if (op->parked_previous)
-        op->parked_previous->parked_next = op->parked_next;
-    else
-        self->parked_first = op->parked_next;
-    if (op->parked_next)
-        op->parked_next->parked_previous = op->parked_previous;
-    else
-        self->parked_last = op->parked_previous;
-}
-
-static void unlink_op(zk_store *self, zk_op *op)
-{
-    unpark(self, op);
-    if (op->previous)
-        op->previous->next = op->next;
-    else
-        self->ops = op->next;
-    if (op->next)
-        op->next->previous = op->previous;
 }
 
 void simba__zk_op_end(zk_op *op)
 {
-    if (!op->ended) {
-        op->ended = true;
-        if (op->finished)
-            op->finished(op);
+    if (op->phase == ZK_OP_RUNS) {
+        op->phase = ZK_OP_ENDED;
+        if (op->procedure->ended)
+            op->procedure->ended(op);
     }
-    if (op->calls > 0 || op->rows > 0)
-        return;
-    unlink_op(op->store, op);
-    op_free(op);
+    free_if_over(op);
 }
 
 void simba__zk_op_complete(zk_op *op, simba_outcome outcome, const simba_owner *owner)
 {
-    zk_store *self = op->store;
+    const zk_session *session = op->ops->session;
     simba_request *request = op->request;
     if (request) {
         op->request = NULL;
-        memset(&request->reply, 0, sizeof request->reply);
-        request->reply.outcome = outcome;
+        request->reply = (simba_reply){.outcome = outcome, .now_ms = simba__zk_session_now_ms(session)};
         if (owner)
             request->reply.owner = *owner;
-        request->reply.now_ms = simba__zk_now_ms(self);
-        self->host->complete(self->host, request);
+        session->host->complete(session->host, request);
     }
     simba__zk_op_end(op);
 }
 
 void simba__zk_op_fail(zk_op *op, int code, const char *format, ...)
 {
-    zk_store *self = op->store;
+    const zk_session *session = op->ops->session;
+    const char *where = session->options->where;
     simba_request *request = op->request;
     if (request) {
         char text[200];
@@ -165,63 +76,62 @@ void simba__zk_op_fail(zk_op *op, int code, const char *format, ...)
         vsnprintf(text, sizeof text, format, args);
         va_end(args);
         op->request = NULL;
-        self->host->fail(self->host, request, code, "zookeeper %.*s: %s", simba__text_cut(self->options.where, 60),
-                         self->options.where, text);
+        session->host->fail(session->host, request, code, "zookeeper %.*s: %s", simba__text_cut(where, 60), where,
+                            text);
     }
     simba__zk_op_end(op);
 }
 
 void simba__zk_op_start(zk_op *op)
 {
-    zk_store *self = op->store;
-    if (!simba__zk_is_connected(&self->session)) {
-        park(op);
-        self->host->wake(self->host); /* have a session: not inside of this call */
+    zk_ops *ops = op->ops;
+    if (!simba__zk_is_connected(ops->session)) {
+        if (!op->parked.list)
+            simba__list_append(&ops->parked, &op->parked);
+        ops->session->host->wake(ops->session->host); /* have a session: not inside of this call */
         return;
     }
-    simba__zk_op_forget(op);
-    drop_names(op);
     op->error = 0;
-    op->no_memory = false;
-    op->run(op);
+    op->procedure->run(op);
 }
 
 void simba__zk_op_go(zk_op *op)
 {
-    if (op->calls > 0)
+    if (op->awaited > 0)
         return;
-    if (op->ended || (!op->request && !op->persists)) {
+    if (op->phase != ZK_OP_RUNS)
+        free_if_over(op);
+    else if (!op->request && !op->procedure->persists)
         simba__zk_op_end(op);
-    } else if (op->lost) {
-        op->lost = false;
-        park(op);
-    } else {
-        op->step(op);
-    }
+    else if (op->error == ZK_BROKEN)
+        simba__list_append(&op->ops->parked, &op->parked);
+    else
+        op->procedure->step(op);
 }
 
-void simba__zk_op_step(zk_op *op, void (*then)(zk_op *op))
+/* --- errors ------------------------------------------------------------------------------------------- */
+
+bool simba__zk_is_loss(int rc)
 {
-    op->step = then;
+    return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZSESSIONEXPIRED || rc == ZSESSIONMOVED ||
+           rc == ZCLOSING || rc == ZINVALIDSTATE || rc == ZRUNTIMEINCONSISTENCY || rc == ZAUTHFAILED;
 }
 
-zk_op *simba__zk_op_answered(const void *data)
+void simba__zk_op_note(zk_op *op, int rc)
 {
-    zk_op *op = (zk_op *)(uintptr_t)data;
-    op->calls--;
-    if (op->store) {
-        op->store->session.calls--;
-        simba__zk_expected_answered(&op->store->session.expected);
-        return op;
-    }
-    if (op->calls == 0)
-        op_free(op);
-    return NULL;
+    if (simba__zk_is_loss(rc))
+        rc = ZK_BROKEN;
+    else if (rc == ZMARSHALLINGERROR || rc == ZSYSTEMERROR)
+        rc = ZK_NO_MEMORY;
+    if (op->error == 0 || (rc >= ZK_NO_MEMORY && rc > op->error))
+        op->error = rc;
 }
 
 static int code_of(int error)
 {
     switch (error) {
+    case ZK_NO_MEMORY:
+        return SIMBA_ENOMEM;
     case ZNOAUTH:
     case ZAUTHFAILED:
     case ZINVALIDACL:
@@ -236,6 +146,8 @@ static int code_of(int error)
 static const char *text_of(int error)
 {
     switch (error) {
+    case ZK_NO_MEMORY:
+        return "out of memory";
     case ZK_MALFORMED:
         return "the server's answer makes no sense; is it a ZooKeeper?";
     case ZK_TOO_MANY:
@@ -247,96 +159,94 @@ static const char *text_of(int error)
 
 bool simba__zk_op_good(zk_op *op)
 {
-    if (op->no_memory)
-        simba__zk_op_fail(op, SIMBA_ENOMEM, "out of memory");
-    else if (op->error)
-        simba__zk_op_fail(op, code_of(op->error), "%s", text_of(op->error));
-    else
-        return true;
-    return false;
+    const int error = op->error;
+    if (error)
+        simba__zk_op_fail(op, code_of(error), "%s", text_of(error));
+    return !error;
 }
 
 /* --- all of them --------------------------------------------------------------------------------------- */
 
-void simba__zk_ops_connected(zk_store *self)
+/* Nobody waits for it any more. */
+static void let_go(zk_op *op)
+{
+    op->request = NULL;
+    if (op->parked.list && !op->procedure->persists)
+        simba__zk_op_end(op);
+}
+
+static void expire(simba_timer *timer, simba_local now)
+{
+    zk_ops *ops = (zk_ops *)(void *)((char *)timer - offsetof(zk_ops, deadlines));
+    const zk_session *session = ops->session;
+    simba_host *host = session->host;
+    simba_local next = {INT64_MAX};
+    for (simba__link *link = ops->all.first, *after; link; link = after) {
+        zk_op *op = OP_OF(link);
+        after = link->next;
+        if (!op->request)
+            continue;
+        if (op->request->deadline.ns > now.ns) {
+            if (op->request->deadline.ns < next.ns)
+                next = op->request->deadline;
+            continue;
+        }
+        if (simba__zk_is_connected(session))
+            host->fail(host, op->request, SIMBA_ETIMEDOUT, "zookeeper %s: no answer in time", session->options->where);
+        else
+            host->fail(host, op->request, SIMBA_EUNAVAILABLE, "zookeeper %s: not connected: %s",
+                       session->options->where, session->cause[0] ? session->cause : "no answer");
+        let_go(op);
+    }
+    if (next.ns != INT64_MAX)
+        host->timer_set(host, timer, next);
+}
+
+int simba__zk_ops_init(zk_ops *ops, zk_session *session)
+{
+    *ops = (zk_ops){.session = session, .deadlines.fire = expire};
+    return session->host->timer_add(session->host, &ops->deadlines);
+}
+
+void simba__zk_ops_connected(zk_ops *ops)
 {
     /* As many as wait now: one that loses its connection at once goes to the end. */
-    size_t count = 0;
-    for (const zk_op *op = self->parked_first; op; op = op->parked_next)
-        count++;
-    for (; count > 0 && self->parked_first && simba__zk_is_connected(&self->session); count--) {
-        zk_op *op = self->parked_first;
-        unpark(self, op);
+    for (size_t count = ops->parked.count; count > 0 && ops->parked.first && simba__zk_is_connected(ops->session);
+         count--) {
+        zk_op *op = SIMBA__OF_LINK(ops->parked.first, zk_op, parked);
+        simba__list_remove(&op->parked);
         simba__zk_op_start(op);
     }
 }
 
-void simba__zk_ops_expire(zk_store *self, simba_local now)
+void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause)
 {
-    simba_host *host = self->host;
-    simba_local next = {INT64_MAX};
-    for (zk_op *op = self->ops, *after; op; op = after) {
-        after = op->next;
-        simba_request *request = op->request;
-        if (!request)
+    simba_host *host = ops->session->host;
+    for (simba__link *link = ops->all.first, *after; link; link = after) {
+        zk_op *op = OP_OF(link);
+        after = link->next;
+        if (!op->request || !op->parked.list)
             continue;
-        if (request->deadline.ns > now.ns) {
-            if (request->deadline.ns < next.ns)
-                next = request->deadline;
-            continue;
-        }
-        op->request = NULL;
-        if (simba__zk_is_connected(&self->session))
-            host->fail(host, request, SIMBA_ETIMEDOUT, "zookeeper %s: no answer in time", self->options.where);
-        else
-            host->fail(host, request, SIMBA_EUNAVAILABLE, "zookeeper %s: not connected: %s", self->options.where,
-                       self->session.cause[0] ? self->session.cause : "no answer");
-        if (op->parked && !op->persists)
-            simba__zk_op_end(op);
-    }
-    if (next.ns != INT64_MAX)
-        host->timer_set(host, &self->deadlines, next);
-}
-
-/* Those that wait for a connection. */
-static void fail_parked(zk_store *self, const char *what, const char *cause)
-{
-    for (zk_op *op = self->ops, *after; op; op = after) {
-        after = op->next;
-        simba_request *request = op->request;
-        if (!request || !op->parked)
-            continue;
-        op->request = NULL;
-        self->host->fail(self->host, request, SIMBA_EUNAVAILABLE, "zookeeper %s: %s%s", self->options.where, what,
-                         cause);
-        if (!op->persists)
-            simba__zk_op_end(op);
+        host->fail(host, op->request, SIMBA_EUNAVAILABLE, "zookeeper %s: %s%s", ops->session->options->where, what,
+                   cause);
+        let_go(op);
     }
 }
 
-void simba__zk_ops_unavailable(zk_store *self)
+void simba__zk_ops_close(zk_ops *ops)
 {
-    fail_parked(self, "cannot connect: ", self->session.cause);
-}
-
-void simba__zk_ops_session_over(zk_store *self)
-{
-    fail_parked(self, "the session has ended", "");
-}
-
-void simba__zk_ops_close(zk_store *self)
-{
-    while (self->ops) {
-        zk_op *op = self->ops;
+    simba_host *host = ops->session->host;
+    host->timer_clear(host, &ops->deadlines);
+    while (ops->all.first) {
+        zk_op *op = OP_OF(ops->all.first);
         if (op->request)
-            self->host->fail(self->host, op->request, SIMBA_ECLOSED, "zookeeper: the store closes");
+            host->fail(host, op->request, SIMBA_ECLOSED, "zookeeper: the store closes");
         op->request = NULL;
-        op->finished = NULL;
-        unlink_op(self, op);
-        if (op->node && op->node->op == op)
-            op->node->op = NULL;
-        op->store = NULL;
-        if (op->calls == 0)
-            op_free(op);
+        op->phase = ZK_OP_CLOSED;
+        if (op->procedure->ended)
+            op->procedure->ended(op);
+        simba__list_remove(&op->parked);
+        simba__list_remove(&op->link);
+        free_if_over(op);
     }
 }

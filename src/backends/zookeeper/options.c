@@ -3,11 +3,12 @@
  *   zookeeper://[user:password@]host[:port][,host[:port]…][/chroot][?session-timeout=10s][&acl=open|creator|creator+read]
  *
  * net/endpoint.h says what a host is. Without a port it is 2181. User and password are those of ZooKeeper's digest authentication. */
+#include "backends/zookeeper/options.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
 #include "util/error.h"
 #include "util/mem.h"
 #include "util/url.h"
@@ -113,4 +114,19 @@ void simba__zk_options_free(zk_options *options)
     if (options->digest)
         explicit_bzero(options->digest, strlen(options->digest));
     simba__free(options->digest);
+}
+
+const struct ACL_vector *simba__zk_acl(const zk_options *options)
+{
+    static struct ACL everybody_reads[] = {{0x1f, {"auth", ""}}, {0x01, {"world", "anyone"}}};
+    static const struct ACL_vector creator_and_readers = {2, everybody_reads};
+    switch (options->acl) {
+    case ZK_ACL_CREATOR:
+        return &ZOO_CREATOR_ALL_ACL;
+    case ZK_ACL_READ:
+        return &creator_and_readers;
+    case ZK_ACL_OPEN:
+        break;
+    }
+    return &ZOO_OPEN_ACL_UNSAFE;
 }

@@ -1,19 +1,9 @@
-/* Names of hosts, looked up by a worker: the library would do it in a turn, and as often as it likes. It gets addresses. */
+#include "backends/zookeeper/resolve.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/zookeeper/zookeeper.h"
-#include "net/resolve.h"
 #include "util/mem.h"
-
-struct zk_resolver {
-    zk_store *store;
-    simba__lookup *lookup; /* at work */
-    size_t next;           /* host */
-    char *servers;         /* found so far */
-    size_t length, count;
-    char cause[160];
-};
 
 static void append(zk_resolver *r, const struct sockaddr *address, socklen_t length, int port)
 {
@@ -28,41 +18,33 @@ static void append(zk_resolver *r, const struct sockaddr *address, socklen_t len
     r->count++;
 }
 
-static void end(zk_resolver *r)
-{
-    zk_store *self = r->store;
-    self->session.resolver = NULL;
-    self->pending--;
-    simba__zk_session_resolved(self, r->count ? r->servers : NULL, r->count, r->cause);
-    simba__free(r->servers);
-    simba__free(r);
-}
-
 static void on_looked_up(simba__lookup *lookup);
 
 static void look_up_next(zk_resolver *r)
 {
-    const zk_options *options = &r->store->options;
-    for (; r->next < options->host_count && !r->store->closing; r->next++) {
-        const simba__endpoint *host = &options->hosts[r->next];
+    for (; r->next < r->options->host_count && !r->given_up; r->next++) {
+        const simba__endpoint *host = &r->options->hosts[r->next];
         simba__address address;
         if (simba__address_parse(host->host, host->port, &address)) {
             append(r, (const struct sockaddr *)&address.at, address.length, host->port);
             continue;
         }
-        r->lookup = simba__lookup_start(r->store->host, host->host, host->port, on_looked_up, r);
+        r->lookup = simba__lookup_start(r->host, host->host, host->port, on_looked_up, r);
         if (r->lookup)
             return;
         snprintf(r->cause, sizeof r->cause, "%.60s: out of memory", host->host);
     }
-    end(r);
+    char *servers = r->servers;
+    r->at_work = false;
+    r->resolved(r);
+    simba__free(servers);
 }
 
 static void on_looked_up(simba__lookup *lookup)
 {
     zk_resolver *r = lookup->owner;
     r->lookup = NULL;
-    const simba__endpoint *host = &r->store->options.hosts[r->next++];
+    const simba__endpoint *host = &r->options->hosts[r->next++];
     if (!lookup->found)
         snprintf(r->cause, sizeof r->cause, "%.60s: %s", host->host, lookup->why);
     for (const struct addrinfo *a = lookup->found; a; a = a->ai_next)
@@ -70,21 +52,20 @@ static void on_looked_up(simba__lookup *lookup)
     look_up_next(r);
 }
 
-bool simba__zk_resolve(zk_store *self)
+void simba__zk_resolve(zk_resolver *r)
 {
-    zk_resolver *r = simba__calloc(1, sizeof *r);
-    if (!r)
-        return false;
-    r->store = self;
+    if (r->at_work)
+        return;
+    r->at_work = true;
+    r->servers = NULL;
+    r->length = r->count = r->next = 0;
     snprintf(r->cause, sizeof r->cause, "out of memory");
-    self->session.resolver = r;
-    self->pending++;
     look_up_next(r);
-    return true;
 }
 
-void simba__zk_resolve_give_up(zk_resolver *resolver)
+void simba__zk_resolve_give_up(zk_resolver *r)
 {
-    if (resolver->lookup)
-        simba__lookup_give_up(resolver->lookup);
+    r->given_up = true;
+    if (r->lookup)
+        simba__lookup_give_up(r->lookup);
 }

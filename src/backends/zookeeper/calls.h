@@ -1,0 +1,50 @@
+/* The calls of the library that procedures are made of, and watches. */
+#ifndef SIMBA_BACKENDS_ZOOKEEPER_CALLS_H
+#define SIMBA_BACKENDS_ZOOKEEPER_CALLS_H
+
+#include "backends/zookeeper/ops.h"
+
+/* --- watches ---------------------------------------------------------------------------------------- */
+
+/* What the library calls when a node changes. It belongs to the session: it goes when it has fired, or with that. */
+typedef struct zk_watch zk_watch;
+
+/* It is about to be set, for `slot`, a member of the owner's that points to it as long as the owner cares for it: then `fired`
+ * is called, once. Another one in that slot is not cared for any more. NULL: out of memory, which the procedure was told. */
+zk_watch *simba__zk_watch_new(zk_op *op, zk_watch **slot, void *owner, void (*fired)(void *owner, int type));
+/* Nobody cares for what is in this slot. */
+void simba__zk_watch_drop(zk_watch **slot);
+/* The session is over. */
+void simba__zk_watches_drop(zk_ops *ops);
+
+/* --- calls ------------------------------------------------------------------------------------------ */
+
+typedef struct zk_result {
+    int rc;           /* of the library, or ZK_MALFORMED */
+    const char *text; /* the path that was made, or what is in a node that was read */
+    int length;
+    const struct Stat *stat; /* of ZOK to a get or a create */
+    char *const *names;      /* of children, not empty and without a slash */
+    size_t count;
+    bool watched; /* a watch was to be set, and is */
+} zk_result;
+
+/* What becomes of the answer. After that the procedure goes on. */
+typedef void zk_answered(zk_op *op, const zk_result *result);
+
+/* Each is one of the procedure's step. What cannot be made is noted at the procedure; a watch that is not set is freed. */
+void simba__zk_call_sync(zk_op *op);
+/* Make a node and those above it, as far as they are missing. Whether they are there is shown by what comes after. */
+void simba__zk_call_parents(zk_op *op, const char *path, zk_answered *answered);
+/* PATH/PREFIXnumber. False: it was not made. */
+bool simba__zk_call_create(zk_op *op, const char *path, const char *prefix, const char *id, zk_answered *answered);
+void simba__zk_call_children(zk_op *op, const char *path, zk_watch *watch, zk_answered *answered);
+void simba__zk_call_exists(zk_op *op, const char *path, zk_watch *watch, zk_answered *answered);
+/* PATH, or PATH/CHILD. */
+void simba__zk_call_get(zk_op *op, const char *path, const char *child, zk_watch *watch, zk_answered *answered);
+void simba__zk_call_delete(zk_op *op, const char *path, const char *child, zk_answered *answered);
+
+/* The owner that a node which leads tells of. */
+simba_owner simba__zk_owner_of(const char *child, const zk_result *result);
+
+#endif

@@ -1,0 +1,418 @@
+#include "backends/zookeeper/latch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/assert.h"
+#include "util/mem.h"
+
+enum { ROUNDS_MAX = 5 }; /* how often to begin anew because what was just made is missing */
+
+/* --- states --------------------------------------------------------------------------------------------- */
+
+#define TO(place) (1U << (place))
+
+/* Where a child can get from where it is. What is not known to be here can always be found by its name. */
+static const unsigned allowed[] = {
+    [ZK_ABSENT] = TO(ZK_ENTERING) | TO(ZK_HERE),
+    [ZK_ENTERING] = TO(ZK_ABSENT) | TO(ZK_UNSURE) | TO(ZK_HERE),
+    [ZK_UNSURE] = TO(ZK_ABSENT) | TO(ZK_HERE),
+    [ZK_HERE] = TO(ZK_ABSENT) | TO(ZK_UNSURE) | TO(ZK_LEADS),
+    [ZK_LEADS] = TO(ZK_ABSENT) | TO(ZK_UNSURE) | TO(ZK_REVOKED),
+    [ZK_REVOKED] = TO(ZK_ABSENT) | TO(ZK_ENTERING) | TO(ZK_HERE),
+};
+
+static bool is_here(const zk_latch *latch)
+{
+    return latch->place == ZK_HERE || latch->place == ZK_LEADS;
+}
+
+static void invariant(const zk_latch *latch)
+{
+    SIMBA__ASSERT(!is_here(latch) || latch->name);
+    SIMBA__ASSERT(latch->ahead == ZK_AHEAD_UNKNOWN || latch->place == ZK_HERE);
+    SIMBA__ASSERT(!latch->guarded || is_here(latch));
+    SIMBA__ASSERT(latch->numbers->gone >= -1);
+    SIMBA__ASSERT(latch->numbers->watched || latch->numbers->gone == -1);
+}
+
+static void go_to(zk_latch *latch, zk_place place)
+{
+    if (latch->place == place)
+        return;
+    SIMBA__ASSERT(allowed[latch->place] & TO(place));
+    latch->place = place;
+    latch->ahead = ZK_AHEAD_UNKNOWN;
+    latch->guarded = latch->guarded && is_here(latch);
+}
+
+static zk_move result(const zk_latch *latch, zk_outcome outcome)
+{
+    invariant(latch);
+    return (zk_move){outcome, 0};
+}
+
+static zk_move go(const zk_latch *latch, zk_attempt *attempt, zk_step step, unsigned calls)
+{
+    invariant(latch);
+    attempt->step = step;
+    attempt->vanished = false;
+    return (zk_move){ZK_GO, calls};
+}
+
+void simba__zk_latch_init(zk_latch *latch, zk_numbers *numbers, uint64_t nonce, const char *id, unsigned sessions_over)
+{
+    *latch = (zk_latch){.numbers = numbers};
+    simba__zk_prefix(simba__zk_salted(nonce, sessions_over), id, latch->prefix);
+}
+
+void simba__zk_latch_fini(zk_latch *latch)
+{
+    simba__free(latch->name);
+    latch->name = NULL;
+}
+
+void simba__zk_attempt_forget(zk_attempt *attempt)
+{
+    simba__free(attempt->leader);
+    simba__free(attempt->before);
+    attempt->leader = attempt->before = NULL;
+    attempt->seen = ZK_SEEN_NOTHING;
+}
+
+/* --- numbers -------------------------------------------------------------------------------------------- */
+
+void simba__zk_numbers_forget(zk_numbers *numbers)
+{
+    *numbers = (zk_numbers){.watched = false, .gone = -1};
+}
+
+/* Of our child. The server counts up to 2147483647. What comes after that has the same number, or one below 0, depending on
+ * its version, and says nothing about who was first: -1. */
+static int64_t number_of(const zk_latch *latch)
+{
+    const char *number = latch->name + strlen(latch->prefix);
+    const bool good = strlen(number) == 10 && strspn(number, "0123456789") == 10 && strcmp(number, "2147483647") < 0;
+    return good ? strtoll(number, NULL, 10) : -1;
+}
+
+static bool may_be_empty(const zk_numbers *numbers)
+{
+    return numbers->watched && numbers->gone >= 0;
+}
+
+/* --- whose turn it is ----------------------------------------------------------------------------------- */
+
+/* As long as our child is there, so is the node that it is a child of: what is learned now is about that one. */
+static zk_move win(zk_latch *latch)
+{
+    if (latch->place == ZK_LEADS)
+        return result(latch, ZK_LEADS_STILL);
+    go_to(latch, ZK_LEADS);
+    if (latch->numbers->watched)
+        latch->numbers->gone = number_of(latch) - 1;
+    return result(latch, ZK_WON);
+}
+
+static zk_move win_or_ask_token(zk_latch *latch, zk_attempt *attempt)
+{
+    return latch->czxid ? win(latch) : go(latch, attempt, ZK_STEP_READ, ZK_CALL_OWN);
+}
+
+static zk_move enter(zk_latch *latch, zk_attempt *attempt)
+{
+    if (latch->place == ZK_LEADS)
+        return win_or_ask_token(latch, attempt);
+    if (latch->place != ZK_ABSENT && latch->place != ZK_REVOKED) {
+        simba__zk_attempt_forget(attempt);
+        return go(latch, attempt, ZK_STEP_LOOK, ZK_CALL_LIST | (latch->place == ZK_UNSURE ? ZK_CALL_SYNC : 0));
+    }
+    const bool parentless = attempt->seen == ZK_SEEN_NO_MUTEX;
+    simba__zk_attempt_forget(attempt);
+    if (attempt->rounds++ >= ROUNDS_MAX)
+        return result(latch, ZK_REFUSED);
+    go_to(latch, ZK_ENTERING);
+    if (parentless)
+        return go(latch, attempt, ZK_STEP_LOOK, ZK_CALL_PARENTS | ZK_CALL_CREATE | ZK_CALL_LIST);
+    if (may_be_empty(latch->numbers))
+        return go(latch, attempt, ZK_STEP_MAKE, ZK_CALL_CREATE);
+    return go(latch, attempt, ZK_STEP_LOOK, ZK_CALL_CREATE | ZK_CALL_LIST);
+}
+
+/* Whoever is next to lead watches its own child too, so that it does not lead by one that somebody has removed. */
+static zk_move stand_behind(zk_latch *latch, zk_attempt *attempt)
+{
+    const bool behind_leader = strcmp(attempt->before, attempt->leader) == 0;
+    latch->ahead = behind_leader ? ZK_AHEAD_LEADER : ZK_AHEAD_SOMEBODY;
+    return go(latch, attempt, ZK_STEP_STAND, ZK_CALL_BEFORE | (behind_leader && !latch->guarded ? ZK_CALL_GUARD : 0));
+}
+
+static zk_move looked(zk_latch *latch, zk_attempt *attempt)
+{
+    if (latch->place == ZK_HERE && number_of(latch) < 0)
+        return go(latch, attempt, ZK_STEP_UNNUMBERED, ZK_CALL_DELETE);
+    if (attempt->step == ZK_STEP_MAKE && latch->place == ZK_HERE)
+        return may_be_empty(latch->numbers) && number_of(latch) == latch->numbers->gone + 1
+                   ? win(latch)
+                   : enter(latch, attempt); /* others have come meanwhile */
+    if (latch->place == ZK_HERE && attempt->seen == ZK_SEEN_FIRST)
+        return win_or_ask_token(latch, attempt);
+    if (latch->place == ZK_HERE && attempt->seen == ZK_SEEN_BEHIND && attempt->wish == ZK_WISH_TRY)
+        return go(latch, attempt, ZK_STEP_TRY, ZK_CALL_LEADER | ZK_CALL_DELETE);
+    if (latch->place == ZK_HERE && attempt->seen == ZK_SEEN_BEHIND)
+        return stand_behind(latch, attempt);
+    /* The mutex has no node yet, or somebody has removed ours. */
+    go_to(latch, ZK_ABSENT);
+    return enter(latch, attempt);
+}
+
+static zk_move stood(zk_latch *latch, zk_attempt *attempt)
+{
+    const bool stands = latch->ahead == ZK_AHEAD_LEADER || latch->ahead == ZK_AHEAD_SOMEBODY;
+    return stands && !attempt->vanished ? result(latch, ZK_WAITS) : enter(latch, attempt);
+}
+
+/* --- leaving -------------------------------------------------------------------------------------------- */
+
+static zk_move leave(zk_latch *latch, zk_attempt *attempt)
+{
+    if (latch->place == ZK_ABSENT || latch->place == ZK_REVOKED)
+        return result(latch, ZK_NOTHING);
+    if (is_here(latch))
+        return go(latch, attempt, ZK_STEP_REMOVE, ZK_CALL_DELETE);
+    simba__zk_attempt_forget(attempt);
+    /* The list is answered after what is still being made. */
+    return go(latch, attempt, ZK_STEP_FIND, ZK_CALL_LIST | (latch->place == ZK_UNSURE ? ZK_CALL_SYNC : 0));
+}
+
+static zk_move found(zk_latch *latch, zk_attempt *attempt)
+{
+    if (attempt->seen != ZK_SEEN_FIRST && attempt->seen != ZK_SEEN_BEHIND) {
+        go_to(latch, ZK_ABSENT);
+        return result(latch, ZK_NOTHING);
+    }
+    attempt->led = attempt->seen == ZK_SEEN_FIRST;
+    return leave(latch, attempt);
+}
+
+static zk_move removed(zk_latch *latch, const zk_attempt *attempt)
+{
+    zk_numbers *numbers = latch->numbers;
+    const bool led = attempt->led && !attempt->vanished; /* else it may be a child of an earlier node of the mutex */
+    if (led && numbers->watched && numbers->gone == number_of(latch) - 1)
+        numbers->gone++;
+    go_to(latch, ZK_ABSENT);
+    return result(latch, led ? ZK_FREED : ZK_NOTHING);
+}
+
+/* --- procedures ----------------------------------------------------------------------------------------- */
+
+/* The one before us was the first of all, so now we are: the guard would have told before that our child is gone. */
+static zk_move look_again(zk_latch *latch, zk_attempt *attempt)
+{
+    if (latch->unwanted || (latch->place != ZK_HERE && latch->place != ZK_ABSENT))
+        return result(latch, ZK_IDLE);
+    if (latch->ahead == ZK_AHEAD_LEADER_GONE && latch->guarded && latch->czxid)
+        return win(latch);
+    return enter(latch, attempt);
+}
+
+zk_move simba__zk_latch_begin(zk_latch *latch, zk_attempt *attempt)
+{
+    const bool leads = latch->place == ZK_LEADS;
+    switch (attempt->wish) {
+    case ZK_WISH_WAIT:
+    case ZK_WISH_TRY:
+        if (latch->unwanted && is_here(latch))
+            go_to(latch, ZK_UNSURE); /* it may be about to be removed */
+        latch->unwanted = false;
+        return enter(latch, attempt);
+    case ZK_WISH_LOOK:
+        return look_again(latch, attempt);
+    case ZK_WISH_LEAVE:
+        latch->unwanted = true;
+        attempt->led |= leads && attempt->step == ZK_STEP_NONE;
+        return leave(latch, attempt);
+    case ZK_WISH_RENEW:
+        return leads ? go(latch, attempt, ZK_STEP_READ, ZK_CALL_OWN)
+                     : result(latch, latch->place == ZK_REVOKED ? ZK_TAKEN : ZK_IDLE);
+    case ZK_WISH_GUARD:
+        return leads && !latch->guarded ? go(latch, attempt, ZK_STEP_READ, ZK_CALL_GUARD) : result(latch, ZK_IDLE);
+    case ZK_WISH_ASK:
+        return latch->place == ZK_HERE && attempt->leader ? go(latch, attempt, ZK_STEP_ASK, ZK_CALL_LEADER)
+                                                          : result(latch, ZK_IDLE);
+    }
+    return result(latch, ZK_IDLE);
+}
+
+/* Our child is the first of all. */
+static zk_move was_read(zk_latch *latch, zk_attempt *attempt)
+{
+    if (!attempt->vanished && is_here(latch))
+        return win(latch);
+    if (attempt->wish == ZK_WISH_GUARD || attempt->wish == ZK_WISH_RENEW)
+        return result(latch, ZK_TAKEN);
+    go_to(latch, ZK_ABSENT);
+    return enter(latch, attempt);
+}
+
+zk_move simba__zk_latch_step(zk_latch *latch, zk_attempt *attempt)
+{
+    switch (attempt->step) {
+    case ZK_STEP_LOOK:
+    case ZK_STEP_MAKE:
+        return looked(latch, attempt);
+    case ZK_STEP_READ:
+        return was_read(latch, attempt);
+    case ZK_STEP_STAND:
+        return stood(latch, attempt);
+    case ZK_STEP_TRY:
+        go_to(latch, ZK_ABSENT);
+        return attempt->vanished ? enter(latch, attempt) /* whom it was lost to has gone */ : result(latch, ZK_LOST);
+    case ZK_STEP_UNNUMBERED:
+        go_to(latch, ZK_ABSENT);
+        return result(latch, ZK_NO_NUMBERS);
+    case ZK_STEP_FIND:
+        return found(latch, attempt);
+    case ZK_STEP_REMOVE:
+        return removed(latch, attempt);
+    case ZK_STEP_ASK:
+        return result(latch, latch->place == ZK_HERE && !latch->unwanted ? ZK_WAITS : ZK_IDLE);
+    case ZK_STEP_NONE:
+        break;
+    }
+    return result(latch, ZK_IDLE);
+}
+
+/* --- answers -------------------------------------------------------------------------------------------- */
+
+static bool take_name(zk_latch *latch, const char *name)
+{
+    char *copy = simba__strdup(name);
+    if (copy) {
+        simba__free(latch->name);
+        latch->name = copy;
+    }
+    return copy != NULL;
+}
+
+static bool is_child_of_ours(const zk_latch *latch, const char *name)
+{
+    return strncmp(name, latch->prefix, strlen(latch->prefix)) == 0;
+}
+
+bool simba__zk_latch_made(zk_latch *latch, const char *name, int64_t czxid, int64_t ctime_ms)
+{
+    if (latch->place != ZK_ENTERING)
+        return true;
+    SIMBA__ASSERT(is_child_of_ours(latch, name));
+    const bool good = take_name(latch, name);
+    go_to(latch, good ? ZK_HERE : ZK_UNSURE);
+    latch->czxid = czxid;
+    latch->ctime_ms = ctime_ms;
+    invariant(latch);
+    return good;
+}
+
+void simba__zk_latch_not_made(zk_latch *latch, bool sure)
+{
+    if (latch->place == ZK_ENTERING)
+        go_to(latch, sure ? ZK_ABSENT : ZK_UNSURE);
+    invariant(latch);
+}
+
+/* Its whole name is known, or else the uuid in it tells. */
+static const char *ours_among(const zk_latch *latch, char *const *names, size_t count)
+{
+    const char *ours = NULL;
+    for (size_t i = 0; i < count; i++)
+        if ((is_here(latch) ? strcmp(names[i], latch->name) == 0 : is_child_of_ours(latch, names[i])) &&
+            (!ours || simba__zk_order(names[i], ours) < 0))
+            ours = names[i];
+    return ours;
+}
+
+bool simba__zk_latch_listed(zk_latch *latch, zk_attempt *attempt, char *const *names, size_t count)
+{
+    const char *ours = ours_among(latch, names, count);
+    const char *leader = simba__zk_first(names, count, NULL);
+    const char *before = NULL;
+    for (size_t i = 0; ours && i < count; i++)
+        if (simba__zk_is_contender(names[i]) && simba__zk_order(names[i], ours) < 0 &&
+            (!before || simba__zk_order(names[i], before) > 0))
+            before = names[i];
+    simba__zk_attempt_forget(attempt);
+    attempt->leader = leader ? simba__strdup(leader) : NULL;
+    attempt->before = before ? simba__strdup(before) : NULL;
+    if ((leader && !attempt->leader) || (before && !attempt->before))
+        return false;
+    if (ours && !is_here(latch)) { /* the answer to its making was lost */
+        if (!take_name(latch, ours))
+            return false;
+        go_to(latch, ZK_HERE);
+        latch->czxid = 0;
+    }
+    attempt->seen = !ours ? ZK_SEEN_OTHERS : before ? ZK_SEEN_BEHIND : ZK_SEEN_FIRST;
+    invariant(latch);
+    return true;
+}
+
+void simba__zk_latch_mutex_missing(zk_attempt *attempt)
+{
+    simba__zk_attempt_forget(attempt);
+    attempt->seen = ZK_SEEN_NO_MUTEX;
+}
+
+void simba__zk_latch_own(zk_latch *latch, int64_t czxid, int64_t ctime_ms, bool guarded)
+{
+    latch->czxid = czxid;
+    latch->ctime_ms = ctime_ms;
+    latch->guarded = (latch->guarded || guarded) && is_here(latch);
+    invariant(latch);
+}
+
+void simba__zk_latch_vanished(zk_attempt *attempt, unsigned call)
+{
+    /* Ours is to go after a try, whoever does it. */
+    if (call != ZK_CALL_DELETE || attempt->step == ZK_STEP_REMOVE)
+        attempt->vanished = true;
+}
+
+/* --- events --------------------------------------------------------------------------------------------- */
+
+void simba__zk_latch_disconnected(zk_latch *latch)
+{
+    /* So that we do not lead by a child of whose removal we are told only after that of the leader. */
+    if (latch->ahead == ZK_AHEAD_LEADER)
+        latch->ahead = ZK_AHEAD_SOMEBODY;
+    else if (latch->ahead == ZK_AHEAD_LEADER_GONE)
+        latch->ahead = ZK_AHEAD_UNKNOWN;
+    invariant(latch);
+}
+
+zk_alert simba__zk_latch_before_fired(zk_latch *latch, bool deleted)
+{
+    /* Something else than its removal has happened to it: it is still there. */
+    latch->ahead = deleted && latch->ahead == ZK_AHEAD_LEADER ? ZK_AHEAD_LEADER_GONE : ZK_AHEAD_UNKNOWN;
+    invariant(latch);
+    return latch->unwanted ? ZK_ALERT_NONE : ZK_ALERT_LOOK;
+}
+
+zk_alert simba__zk_latch_guard_fired(zk_latch *latch, bool deleted)
+{
+    latch->guarded = false;
+    if (deleted)
+        return simba__zk_latch_taken(latch);
+    return latch->place == ZK_LEADS ? ZK_ALERT_GUARD : ZK_ALERT_NONE; /* somebody has touched it */
+}
+
+zk_alert simba__zk_latch_taken(zk_latch *latch)
+{
+    if (latch->unwanted || !is_here(latch))
+        return ZK_ALERT_NONE;
+    /* Who waits has lost its place, and gets in line again. */
+    const bool led = latch->place == ZK_LEADS;
+    go_to(latch, led ? ZK_REVOKED : ZK_ABSENT);
+    invariant(latch);
+    return led ? ZK_ALERT_REVOKED : ZK_ALERT_LOOK;
+}

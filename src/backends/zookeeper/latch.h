@@ -1,0 +1,171 @@
+/* What the contender of a mutex does next. Pure: what it has seen goes in, the calls that it is to make come out; no I/O, no
+ * clock, no library.
+ *
+ *   look      make our child and list all, in flight together: for a free mutex that is all. Where nobody else has come
+ *             since we last led, making it is enough (see zk_numbers)
+ *   wait      watch the child before ours, and look again when it goes
+ *   leave     remove our child, whatever is known or not known about it
+ *
+ * Children are numbered as they are made, so nobody ever comes in before us: once ours is the first it stays so until it goes. */
+#ifndef SIMBA_BACKENDS_ZOOKEEPER_LATCH_H
+#define SIMBA_BACKENDS_ZOOKEEPER_LATCH_H
+
+#include "backends/zookeeper/names.h"
+
+/* What is known about the numbers of a whole queue. When a child of ours has led and is gone, all up to its number are; and if
+ * the next one that we make has the next number, it leads, and nobody needs to be asked. That holds as long as the node of the
+ * mutex is the same: should it go and be made anew, numbers begin at 0 again. A watch tells of that, before any answer that
+ * comes after it. */
+typedef struct zk_numbers {
+    bool watched; /* otherwise nothing is known */
+    int64_t gone; /* all up to this number are; -1: not known */
+} zk_numbers;
+
+/* The node of the mutex has changed, or nobody would tell. */
+void simba__zk_numbers_forget(zk_numbers *numbers);
+
+/* Where our child is. */
+typedef enum zk_place {
+    ZK_ABSENT,   /* there is none */
+    ZK_ENTERING, /* it is being made */
+    ZK_UNSURE,   /* there may be one */
+    ZK_HERE,     /* there is */
+    ZK_LEADS,    /* and it is the first */
+    ZK_REVOKED,  /* it was the first, and somebody took it away */
+} zk_place;
+
+/* Who is before it, while it is here. */
+typedef enum zk_ahead {
+    ZK_AHEAD_UNKNOWN,     /* nobody is watched */
+    ZK_AHEAD_SOMEBODY,    /* who waits too, and is watched */
+    ZK_AHEAD_LEADER,      /* the first of all, who is watched */
+    ZK_AHEAD_LEADER_GONE, /* so is that one, and nobody else is before us */
+} zk_ahead;
+
+typedef struct zk_latch {
+    zk_numbers *numbers;
+    zk_place place;
+    zk_ahead ahead;
+    bool guarded;  /* its own child is watched: set when it leads, or is the next to lead */
+    bool unwanted; /* to be removed */
+    char prefix[ZK_PREFIX_MAX];
+    char *name;              /* of the child, once it is known */
+    int64_t czxid, ctime_ms; /* 0: not known */
+} zk_latch;
+
+/* Calls that are made together, in this order. */
+enum {
+    ZK_CALL_SYNC = 1,
+    ZK_CALL_PARENTS = 2, /* make the node of the mutex */
+    ZK_CALL_CREATE = 4,  /* our child */
+    ZK_CALL_LIST = 8,
+    ZK_CALL_OWN = 16,     /* read our child */
+    ZK_CALL_GUARD = 32,   /* likewise, and watch it */
+    ZK_CALL_LEADER = 64,  /* read the first child */
+    ZK_CALL_BEFORE = 128, /* read and watch the one before ours */
+    ZK_CALL_DELETE = 256, /* our child */
+};
+
+/* What a procedure about a latch is for. Of those up to ZK_WISH_LEAVE only the latest counts. */
+typedef enum zk_wish {
+    ZK_WISH_WAIT,  /* lead, or get in line */
+    ZK_WISH_TRY,   /* lead at once, or not at all */
+    ZK_WISH_LOOK,  /* nobody asks: something has happened to who waits */
+    ZK_WISH_LEAVE, /* remove our child */
+    ZK_WISH_RENEW, /* is it still there? */
+    ZK_WISH_GUARD, /* watch our child, which leads */
+    ZK_WISH_ASK,   /* who is `leader`, for whom we wait? */
+} zk_wish;
+
+/* What it is doing. */
+typedef enum zk_step {
+    ZK_STEP_NONE,
+    ZK_STEP_LOOK,       /* make our child if there is none, and list */
+    ZK_STEP_MAKE,       /* make our child alone: the queue is empty for all we know */
+    ZK_STEP_READ,       /* our child, which is the first */
+    ZK_STEP_STAND,      /* watch the one before */
+    ZK_STEP_TRY,        /* not the first, and nobody is going to wait: remove it again */
+    ZK_STEP_UNNUMBERED, /* there are no numbers left: remove it again */
+    ZK_STEP_FIND,       /* what is to be removed */
+    ZK_STEP_REMOVE,
+    ZK_STEP_ASK,
+} zk_step;
+
+/* What the latest list shows. */
+typedef enum zk_seen {
+    ZK_SEEN_NOTHING,
+    ZK_SEEN_NO_MUTEX, /* it has no node */
+    ZK_SEEN_OTHERS,   /* and no child of ours */
+    ZK_SEEN_FIRST,    /* ours leads */
+    ZK_SEEN_BEHIND,   /* ours is behind `before` */
+} zk_seen;
+
+/* One procedure about a latch. All zero: not begun. */
+typedef struct zk_attempt {
+    zk_wish wish;
+    zk_step step;
+    zk_seen seen;
+    bool vanished;   /* what the step reads or removes is not there any more */
+    bool led;        /* what is removed was the first */
+    unsigned rounds; /* children made */
+    char *leader, *before;
+} zk_attempt;
+
+typedef enum zk_outcome {
+    ZK_GO,          /* make these calls, and tell when all are answered */
+    ZK_IDLE,        /* there is nothing to do, and nothing is ours */
+    ZK_WON,         /* ours leads, since now */
+    ZK_LEADS_STILL, /* it did before */
+    ZK_WAITS,       /* it stands behind `before` */
+    ZK_LOST,        /* it was tried, and is gone again: `leader` has it */
+    ZK_FREED,       /* it is removed; it had led, and nothing is between it and the next */
+    ZK_NOTHING,     /* it is removed, or somebody else has done that, or there was none */
+    ZK_TAKEN,       /* it should lead, and is not there: see latch_taken */
+    ZK_REFUSED,     /* it goes each time that it is made */
+    ZK_NO_NUMBERS,  /* the mutex has had too many children; ours is removed */
+} zk_outcome;
+
+typedef struct zk_move {
+    zk_outcome outcome;
+    unsigned calls; /* of ZK_GO */
+} zk_move;
+
+/* What an event means to whoever owns the latch. */
+typedef enum zk_alert {
+    ZK_ALERT_NONE,
+    ZK_ALERT_LOOK,    /* begin a procedure of ZK_WISH_LOOK */
+    ZK_ALERT_GUARD,   /* set another guard */
+    ZK_ALERT_REVOKED, /* it leads no more */
+} zk_alert;
+
+/* The child of an incarnation, in the session that comes after so many others. */
+void simba__zk_latch_init(zk_latch *latch, zk_numbers *numbers, uint64_t nonce, const char *id, unsigned sessions_over);
+void simba__zk_latch_fini(zk_latch *latch);
+/* Free what it has seen. */
+void simba__zk_attempt_forget(zk_attempt *attempt);
+
+/* Begin a procedure, or begin it anew after the connection was lost. */
+zk_move simba__zk_latch_begin(zk_latch *latch, zk_attempt *attempt);
+/* All its calls are answered, none of them by an error that is not told below. */
+zk_move simba__zk_latch_step(zk_latch *latch, zk_attempt *attempt);
+
+/* The answers. Our child was made under this name, which begins with our prefix; or it was not, or may have been. False: out
+ * of memory. */
+bool simba__zk_latch_made(zk_latch *latch, const char *name, int64_t czxid, int64_t ctime_ms);
+void simba__zk_latch_not_made(zk_latch *latch, bool sure);
+/* The children of the mutex; or it has no node. False: out of memory. */
+bool simba__zk_latch_listed(zk_latch *latch, zk_attempt *attempt, char *const *names, size_t count);
+void simba__zk_latch_mutex_missing(zk_attempt *attempt);
+/* Our child is there. */
+void simba__zk_latch_own(zk_latch *latch, int64_t czxid, int64_t ctime_ms, bool guarded);
+/* A node that is read, or our child that is removed, is not there any more. */
+void simba__zk_latch_vanished(zk_attempt *attempt, unsigned call);
+
+/* The connection is lost: what watches have to tell after that comes in any order. */
+void simba__zk_latch_disconnected(zk_latch *latch);
+/* The watch of the one before us has fired, or our guard; and our child was found to be gone. */
+zk_alert simba__zk_latch_before_fired(zk_latch *latch, bool deleted);
+zk_alert simba__zk_latch_guard_fired(zk_latch *latch, bool deleted);
+zk_alert simba__zk_latch_taken(zk_latch *latch);
+
+#endif

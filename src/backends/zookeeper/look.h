@@ -1,0 +1,33 @@
+/* What looks at mutexes without contending: READ and FORCE_RELEASE, and how LIST and observers see who leads. */
+#ifndef SIMBA_BACKENDS_ZOOKEEPER_LOOK_H
+#define SIMBA_BACKENDS_ZOOKEEPER_LOOK_H
+
+#include "backends/zookeeper/calls.h"
+
+/* READ or FORCE_RELEASE. */
+void simba__zk_look(zk_ops *ops, simba_request *request);
+
+/* What a procedure has found out about a mutex; its first member. */
+typedef struct zk_look {
+    zk_op op; /* first */
+    char *path;
+    bool asked;    /* for its leader, by the step under way */
+    bool missing;  /* it has no node */
+    bool vanished; /* the leader, before it was read */
+    char *leader;  /* NULL: there is none */
+    size_t contenders;
+    simba_owner owner;
+} zk_look;
+
+/* A procedure of this size about a mutex. NULL: out of memory, and the request has failed for it. */
+void *simba__zk_look_new(zk_ops *ops, const zk_procedure *procedure, size_t size, simba_request *request,
+                         const char *mutex);
+void simba__zk_look_fini(zk_op *op);
+/* Begin anew: nothing is known. */
+void simba__zk_look_forget(zk_look *look);
+/* An answer to a call for its children. */
+void simba__zk_look_listed(zk_op *op, const zk_result *result);
+/* Read the leader. */
+void simba__zk_look_ask(zk_look *look);
+
+#endif

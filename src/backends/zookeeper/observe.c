@@ -1,0 +1,223 @@
+#include "backends/zookeeper/observe.h"
+
+#include <string.h>
+
+#include "backends/zookeeper/look.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+/* A mutex that somebody here observes. A watch of its children tells of every change, also of those who wait; only another
+ * leader is told on. */
+typedef struct zk_topic {
+    simba__link link;
+    zk_topics *topics;
+    simba_topic *topic; /* NULL: not any more */
+    zk_watch *watch;
+    char *leader; /* as told last; NULL: nobody */
+    bool known;
+    bool again;              /* something happened while a procedure was under way */
+    bool later;              /* there was no memory for one */
+    struct observation *now; /* under way */
+} zk_topic;
+
+struct observation {
+    zk_look look; /* first */
+    zk_topic *topic;
+    bool watches_making; /* a mutex without a node has no children to watch: that it is made is what is watched for */
+};
+
+static const zk_procedure observing;
+
+static void topic_free(zk_topic *topic)
+{
+    simba__list_remove(&topic->link);
+    simba__zk_watch_drop(&topic->watch);
+    simba__free(topic->leader);
+    simba__free(topic);
+}
+
+static void observe_later(zk_topic *topic)
+{
+    enum { LATER_MS = 20 };
+    simba_host *host = topic->topics->ops->session->host;
+    simba_timer *timer = &topic->topics->later;
+    topic->later = true;
+    simba__zk_watch_drop(&topic->watch);
+    if (timer->index == 0)
+        host->timer_set(host, timer, (simba_local){host->now(host).ns + LATER_MS * SIMBA__NS_PER_MS});
+}
+
+static void begin_to_observe(zk_topic *topic)
+{
+    if (!topic->topic)
+        return;
+    if (topic->now) {
+        topic->again = true;
+        return;
+    }
+    topic->now = simba__zk_look_new(topic->topics->ops, &observing, sizeof *topic->now, NULL, topic->topic->mutex);
+    if (!topic->now) {
+        observe_later(topic);
+        return;
+    }
+    topic->now->topic = topic;
+    topic->again = false;
+    simba__zk_op_start(&topic->now->look.op);
+}
+
+static void ended(zk_op *op)
+{
+    zk_topic *topic = ((struct observation *)op)->topic;
+    topic->now = NULL;
+    if (!topic->topic)
+        topic_free(topic);
+    else if (op->phase == ZK_OP_CLOSED)
+        return;
+    else if (op->error == ZK_NO_MEMORY)
+        observe_later(topic);
+    else if (topic->again)
+        begin_to_observe(topic);
+}
+
+static void child_changed(void *owner, int type)
+{
+    (void)type;
+    begin_to_observe(owner);
+}
+
+static void tell(struct observation *o)
+{
+    zk_topic *topic = o->topic;
+    const zk_session *session = o->look.op.ops->session;
+    simba_push push = {.kind = SIMBA_PUSH_CHANGED};
+    if (topic->known && o->look.leader)
+        push = (simba_push){SIMBA_PUSH_ACQUIRED, o->look.owner, simba__zk_session_now_ms(session)};
+    else if (topic->known)
+        push.kind = SIMBA_PUSH_FREED;
+    topic->known = true;
+    simba__free(topic->leader);
+    topic->leader = o->look.leader;
+    o->look.leader = NULL;
+    session->host->push(session->host, topic->topic, &push);
+    simba__zk_op_end(&o->look.op);
+}
+
+static bool is_news(const zk_topic *topic, const char *leader)
+{
+    return !topic->known || !topic->leader != !leader || (leader && strcmp(topic->leader, leader) != 0);
+}
+
+static void made_found(zk_op *op, const zk_result *result)
+{
+    ((zk_look *)op)->missing = result->rc == ZNONODE;
+    if (result->rc != ZNONODE)
+        simba__zk_op_note(op, result->rc);
+}
+
+static zk_watch *watch_for(struct observation *o)
+{
+    return simba__zk_watch_new(&o->look.op, &o->topic->watch, o->topic, child_changed);
+}
+
+static void wait_for_making(struct observation *o)
+{
+    zk_watch *watch = watch_for(o);
+    o->watches_making = true;
+    if (watch)
+        simba__zk_call_exists(&o->look.op, o->look.path, watch, made_found);
+    simba__zk_op_go(&o->look.op);
+}
+
+static void observe_on(zk_op *op)
+{
+    struct observation *o = (struct observation *)op;
+    zk_look *look = &o->look;
+    if (!o->topic->topic || op->error)
+        simba__zk_op_end(op);
+    else if (look->vanished || (o->watches_making && !look->missing))
+        simba__zk_op_start(op); /* another one leads by now; or it has a node */
+    else if (look->missing && !o->watches_making)
+        wait_for_making(o);
+    else if (look->asked)
+        tell(o);
+    else if (!is_news(o->topic, look->leader))
+        simba__zk_op_end(op);
+    else if (look->leader && o->topic->known) {
+        simba__zk_look_ask(look);
+        simba__zk_op_go(op);
+    } else
+        tell(o);
+}
+
+static void observe(zk_op *op)
+{
+    struct observation *o = (struct observation *)op;
+    simba__zk_look_forget(&o->look);
+    o->watches_making = false;
+    zk_watch *watch = o->topic->topic ? watch_for(o) : NULL;
+    if (watch)
+        simba__zk_call_children(op, o->look.path, watch, simba__zk_look_listed);
+    simba__zk_op_go(op);
+}
+
+static const zk_procedure observing = {
+    .run = observe, .step = observe_on, .ended = ended, .fini = simba__zk_look_fini, .persists = true};
+
+int simba__zk_observe(zk_topics *topics, simba_topic *topic)
+{
+    zk_topic *ours = simba__calloc(1, sizeof *ours);
+    if (!ours)
+        return SIMBA_ENOMEM;
+    ours->topics = topics;
+    ours->topic = topic;
+    simba__list_append(&topics->all, &ours->link);
+    topic->backend_data = ours;
+    begin_to_observe(ours);
+    return 0;
+}
+
+void simba__zk_unobserve(simba_topic *topic)
+{
+    zk_topic *ours = topic->backend_data;
+    topic->backend_data = NULL;
+    ours->topic = NULL;
+    simba__zk_watch_drop(&ours->watch);
+    if (!ours->now)
+        topic_free(ours);
+}
+
+void simba__zk_topics_anew(zk_topics *topics)
+{
+    for (simba__link *link = topics->all.first; link; link = link->next) {
+        zk_topic *topic = SIMBA__OF_LINK(link, zk_topic, link);
+        topic->known = false;
+        begin_to_observe(topic);
+    }
+}
+
+/* There may be memory again. */
+static void try_again(simba_timer *timer, simba_local now)
+{
+    zk_topics *topics = (zk_topics *)(void *)((char *)timer - offsetof(zk_topics, later));
+    (void)now;
+    for (simba__link *link = topics->all.first; link; link = link->next) {
+        zk_topic *topic = SIMBA__OF_LINK(link, zk_topic, link);
+        const bool later = topic->later;
+        topic->later = false;
+        if (later)
+            begin_to_observe(topic);
+    }
+    simba__zk_session_flush(topics->ops->session);
+}
+
+int simba__zk_topics_init(zk_topics *topics, zk_ops *ops)
+{
+    *topics = (zk_topics){.ops = ops, .later.fire = try_again};
+    return ops->session->host->timer_add(ops->session->host, &topics->later);
+}
+
+void simba__zk_topics_fini(zk_topics *topics)
+{
+    while (topics->all.first)
+        topic_free(SIMBA__OF_LINK(topics->all.first, zk_topic, link));
+}

@@ -1,0 +1,82 @@
+/* Procedures: whatever takes several calls. Calls that are in flight together are a step. When all of a step are answered the
+ * next one begins; when the connection was lost, the procedure waits for it and begins anew. Here is also who waits for which
+ * request, and until when. */
+#ifndef SIMBA_BACKENDS_ZOOKEEPER_OPS_H
+#define SIMBA_BACKENDS_ZOOKEEPER_OPS_H
+
+#include "backends/zookeeper/session.h"
+#include "util/list.h"
+
+typedef struct zk_op zk_op;
+
+/* Errors of ours beside those of the library, which are not positive. Of several the highest counts. */
+enum {
+    ZK_MALFORMED = 1, /* the answer is not one to what was asked */
+    ZK_TOO_MANY,      /* nodes to list */
+    ZK_NO_MEMORY,
+    ZK_BROKEN, /* the connection, before there was an answer */
+};
+
+typedef struct zk_ops {
+    zk_session *session;
+    simba__list all, parked;
+    simba__list watches; /* see calls.h */
+    simba_timer deadlines;
+    bool no_containers; /* the server is too old for them */
+} zk_ops;
+
+/* What a procedure consists of. */
+typedef struct zk_procedure {
+    void (*run)(zk_op *op);   /* from the beginning */
+    void (*step)(zk_op *op);  /* all calls are answered */
+    void (*ended)(zk_op *op); /* it has nothing more to do, or the store closes; may be NULL */
+    void (*fini)(zk_op *op);  /* free what it has; may be NULL */
+    bool persists;            /* it goes on without a request */
+} zk_procedure;
+
+typedef enum zk_phase {
+    ZK_OP_RUNS,
+    ZK_OP_ENDED,  /* the calls in flight are all that is left of it */
+    ZK_OP_CLOSED, /* and the store is closed too */
+} zk_phase;
+
+/* The first member of each. */
+struct zk_op {
+    simba__link link, parked; /* parked: it waits for a connection */
+    zk_ops *ops;
+    const zk_procedure *procedure;
+    simba_request *request; /* NULL: nobody waits for it, or not any more */
+    zk_phase phase;
+    int error;        /* of a call, when nobody expects it */
+    unsigned awaited; /* calls in flight, or parts of it that are procedures of their own */
+};
+
+/* SIMBA_ENOMEM, or 0. */
+int simba__zk_ops_init(zk_ops *ops, zk_session *session);
+
+/* A procedure of this size, which begins with a zk_op. NULL: out of memory, and the request has failed for it. */
+void *simba__zk_op_new(zk_ops *ops, const zk_procedure *procedure, size_t size, simba_request *request);
+/* Run it, or wait for a connection with it. */
+void simba__zk_op_start(zk_op *op);
+/* All calls of a step are made, or one is answered: go on, if none is in flight. */
+void simba__zk_op_go(zk_op *op);
+/* A call could not be made, or was answered so. */
+void simba__zk_op_note(zk_op *op, int rc);
+/* Does this say that it is not known what has become of a call? */
+bool simba__zk_is_loss(int rc);
+/* Nothing more is to be done: free it, at once or when its calls are answered. */
+void simba__zk_op_end(zk_op *op);
+/* Answer its request, if there is one, and end it. */
+void simba__zk_op_complete(zk_op *op, simba_outcome outcome, const simba_owner *owner);
+void simba__zk_op_fail(zk_op *op, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* False: something went wrong that nobody expects, and the operation was failed for it. */
+bool simba__zk_op_good(zk_op *op);
+
+/* There is a connection. */
+void simba__zk_ops_connected(zk_ops *ops);
+/* Fail all requests that wait for one. What was asked for in a session must not be done in the next one. */
+void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause);
+/* The store closes: no call comes back to it. */
+void simba__zk_ops_close(zk_ops *ops);
+
+#endif

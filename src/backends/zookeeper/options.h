@@ -1,0 +1,31 @@
+/* What the URL of a ZooKeeper store says. */
+#ifndef SIMBA_BACKENDS_ZOOKEEPER_OPTIONS_H
+#define SIMBA_BACKENDS_ZOOKEEPER_OPTIONS_H
+
+#include <simba/backend.h>
+#include <zookeeper/zookeeper.h>
+
+#include "net/endpoint.h"
+
+typedef enum zk_acl {
+    ZK_ACL_OPEN,    /* everybody may do everything */
+    ZK_ACL_CREATOR, /* only who has the credentials of whoever made it */
+    ZK_ACL_READ,    /* and everybody may look */
+} zk_acl;
+
+typedef struct zk_options {
+    simba__endpoint *hosts;
+    size_t host_count;
+    char *root;   /* "/chroot/simba" */
+    char *digest; /* "user:password"; NULL: none */
+    zk_acl acl;
+    int session_ms;
+    char where[128]; /* for messages */
+} zk_options;
+
+int simba__zk_options_parse(const simba_url *url, zk_options *ret_options, simba_error *err);
+void simba__zk_options_free(zk_options *options);
+/* Who may do what with the nodes that we make. */
+const struct ACL_vector *simba__zk_acl(const zk_options *options);
+
+#endif

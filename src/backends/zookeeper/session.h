@@ -1,0 +1,67 @@
+/* The connection to ZooKeeper, and the session that goes on from one to the next: drives the library, sends beats, and tells
+ * the host how long the session is known to live, which liveness.h finds out. libzookeeper_st is used from one thread at a
+ * time, in turns. */
+#ifndef SIMBA_BACKENDS_ZOOKEEPER_SESSION_H
+#define SIMBA_BACKENDS_ZOOKEEPER_SESSION_H
+
+#include "backends/zookeeper/liveness.h"
+#include "backends/zookeeper/options.h"
+#include "backends/zookeeper/resolve.h"
+#include "backends/zookeeper/wire.h"
+
+typedef struct zk_session zk_session;
+
+/* What the owner of a session is told. */
+typedef struct zk_session_events {
+    void (*connected)(zk_session *session, bool anew); /* requests can be sent; anew: the session before is over */
+    void (*disconnected)(zk_session *session);         /* watches tell nothing for a while */
+    void (*over)(zk_session *session);                 /* whatever it has made goes, and so do its watches */
+    void (*unavailable)(zk_session *session);          /* no server can be reached: `cause` */
+    void (*closed)(zk_session *session);               /* nothing is left to be ended */
+} zk_session_events;
+
+struct zk_session {
+    simba_host *host;
+    const zk_options *options;
+    const zk_session_events *events;
+    zhandle_t *zh; /* NULL: no session yet, or none any more */
+    zk_liveness live;
+    zk_wire wire;
+    zk_resolver resolver;
+    simba_timer timer;      /* the library wants to be asked */
+    simba_timer beat;       /* so does live */
+    bool wanted;            /* somebody has asked for something */
+    bool closing;           /* nobody does any more */
+    unsigned ending;        /* handles that are being closed */
+    unsigned over;          /* sessions that there were before */
+    bool anew;              /* and nobody was told yet that there is another */
+    size_t addresses;       /* how many there are to be tried */
+    unsigned failures;      /* connections lost or not made, since the last that was */
+    simba_local rest_until; /* all servers were tried in vain: not again before this */
+    unsigned in_vain;       /* connections lost since a beat was answered */
+    char cause[128];        /* of the latest */
+    int64_t clock_ms;       /* the server's clock, less ours, as far as is known */
+};
+
+/* Can requests be sent? */
+static inline bool simba__zk_is_connected(const zk_session *session)
+{
+    return session->live.link == ZK_CONNECTED;
+}
+
+/* SIMBA_ENOMEM, or 0. */
+int simba__zk_session_init(zk_session *session, simba_host *host, const zk_options *options,
+                           const zk_session_events *events);
+/* Begin to close: `closed` follows, perhaps before this returns. */
+void simba__zk_session_close(zk_session *session);
+void simba__zk_session_fini(zk_session *session);
+
+/* Have a session, now or later. */
+void simba__zk_session_want(zk_session *session);
+/* Calls were made: see to it that they go out, and that the answers are heard. */
+void simba__zk_session_flush(zk_session *session);
+/* The server's clock shows this time. */
+void simba__zk_session_clock(zk_session *session, int64_t ms);
+int64_t simba__zk_session_now_ms(const zk_session *session);
+
+#endif

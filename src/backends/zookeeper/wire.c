@@ -1,0 +1,142 @@
+/* Messages are looked at where they are, in the socket: what is never read cannot do harm. See frames.h. */
+#include "backends/zookeeper/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* --- what goes out ---------------------------------------------------------------------------------- */
+
+/* The library sends the length of a request and the request itself as two packets, and then those of the next request. A
+ * server that wakes up for each of them is half as fast. So the socket is corked for good, and what has gathered is pushed
+ * out: setting TCP_NODELAY again does that in one system call, also under a cork. */
+static void set_option(const zk_wire *wire, int option, int value)
+{
+    setsockopt(wire->socket.fd, IPPROTO_TCP, option, &value, sizeof value);
+}
+
+/* The library draws the numbers of requests from one counter for all handles of the process, without a lock of its own. */
+static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Somebody may have it while a thread forks; in the child nobody has. */
+static void forked(void)
+{
+    pthread_mutex_init(&library_mutex, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forked);
+}
+
+bool simba__zk_wire_begin(zk_wire *wire, zk_reply reply)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!simba__zk_expect(&wire->expected, reply))
+        return false;
+    pthread_once(&once, watch_forks);
+    wire->gathered = true;
+    if (!wire->corked && wire->socket.fd >= 0) {
+        wire->corked = true;
+        set_option(wire, TCP_CORK, 1);
+    }
+    pthread_mutex_lock(&library_mutex);
+    return true;
+}
+
+void simba__zk_wire_made(zk_wire *wire, int rc)
+{
+    pthread_mutex_unlock(&library_mutex);
+    if (rc != ZOK)
+        simba__zk_expect_not(&wire->expected);
+}
+
+void simba__zk_wire_push(zk_wire *wire)
+{
+    if (wire->gathered && wire->corked)
+        set_option(wire, TCP_NODELAY, 1);
+    wire->gathered = false;
+}
+
+/* --- the socket ------------------------------------------------------------------------------------- */
+
+void simba__zk_wire_drop(zk_wire *wire)
+{
+    if (wire->socket.fd < 0)
+        return;
+    if (wire->corked)
+        set_option(wire, TCP_CORK, 0); /* the library is going to say good-bye */
+    wire->corked = false;
+    wire->host->watch_remove(wire->host, &wire->socket);
+    close(wire->socket.fd);
+    wire->socket.fd = -1;
+}
+
+/* The library closes sockets behind our back, and the next one, or something of the application's, may have the number of
+ * the last. So we watch and set options by a descriptor of our own, until a connection is over. */
+bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest)
+{
+    simba_watch *socket = &wire->socket;
+    const unsigned wanted =
+        (interest & ZOOKEEPER_READ ? SIMBA_READABLE : 0) | (interest & ZOOKEEPER_WRITE ? SIMBA_WRITABLE : 0);
+    if (socket->fd >= 0)
+        return socket->interest == wanted || wire->host->watch_change(wire->host, socket, wanted) == 0;
+    const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (own < 0)
+        return false;
+    *socket = (simba_watch){.ready = socket->ready, .fd = own, .interest = wanted, .answers = true};
+    if (wire->host->watch_add(wire->host, socket) == 0)
+        return true;
+    socket->fd = -1;
+    close(own);
+    return false;
+}
+
+/* Unlike shutdown, this also drops what has been received and not been read. The library finds out when it reads. */
+void simba__zk_dissolve(int fd)
+{
+    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    (void)connect(fd, &nowhere, sizeof nowhere);
+}
+
+/* --- what comes in ---------------------------------------------------------------------------------- */
+
+/* May the library read now? Judges the message that comes next, if there is one. */
+static bool may_read(const zk_wire *wire)
+{
+    static const zk_expected nothing = {0};
+    unsigned char head[ZK_FRAME_HEAD];
+    const ssize_t available = recv(wire->socket.fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+    if (available <= 0) /* the library has to learn of an end */
+        return available == 0 || (errno != EAGAIN && errno != EINTR);
+    switch (simba__zk_frame_judge(wire->stale ? &nothing : &wire->expected, head, (size_t)available)) {
+    case ZK_FRAME_GOOD:
+        return true;
+    case ZK_FRAME_SHORT:
+        return false; /* when more of it comes, that is reported */
+    case ZK_FRAME_BAD:
+        break;
+    }
+    wire->host->log(wire->host, SIMBA_LOG_WARN, "zookeeper %s: the server sends what no ZooKeeper would; breaking off",
+                    wire->where);
+    simba__zk_dissolve(wire->socket.fd);
+    return true;
+}
+
+int simba__zk_wire_take(zk_wire *wire, zhandle_t *zh, int events)
+{
+    /* The answer to a handshake has a fixed size, for which the library has room. */
+    const bool up = zoo_state(zh) == ZOO_CONNECTED_STATE;
+    if (events & ZOOKEEPER_READ && up && !wire->inside && !may_read(wire))
+        events &= ~ZOOKEEPER_READ;
+    if (events == 0)
+        return ZNOTHING;
+    const int rc = zookeeper_process(zh, events);
+    if (events & ZOOKEEPER_READ)
+        wire->inside = up && rc == ZNOTHING; /* it has taken a part of the message, and waits for the rest */
+    return rc;
+}

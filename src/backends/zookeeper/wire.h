@@ -1,0 +1,38 @@
+/* The library's socket: watched by a descriptor of our own, corked, and each message judged before the library reads it. */
+#ifndef SIMBA_BACKENDS_ZOOKEEPER_WIRE_H
+#define SIMBA_BACKENDS_ZOOKEEPER_WIRE_H
+
+#include <simba/backend.h>
+#include <zookeeper/zookeeper.h>
+
+#include "backends/zookeeper/frames.h"
+
+typedef struct zk_wire {
+    simba_host *host;
+    const char *where;    /* for messages */
+    simba_watch socket;   /* fd -1: there is none */
+    zk_expected expected; /* replies */
+    bool stale;           /* those are to calls of a connection that is gone: this one has none */
+    bool inside;          /* the library has read a part of a message */
+    bool corked;          /* what is sent is gathered */
+    bool gathered;        /* there may be some */
+} zk_wire;
+
+/* Watch this socket of the library's for ZOOKEEPER_READ, ZOOKEEPER_WRITE. False: not yet. */
+bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest);
+/* The connection is over. */
+void simba__zk_wire_drop(zk_wire *wire);
+/* End a connection, and forget what has come by it. */
+void simba__zk_dissolve(int fd);
+
+/* A call is made between these two, and goes out together with those that follow. `reply` is what its answer consists of, `rc`
+ * what the library said. False: out of memory; do not make it. */
+bool simba__zk_wire_begin(zk_wire *wire, zk_reply reply);
+void simba__zk_wire_made(zk_wire *wire, int rc);
+/* What has gathered goes out. */
+void simba__zk_wire_push(zk_wire *wire);
+
+/* zookeeper_process for one message, if that is a good one. */
+int simba__zk_wire_take(zk_wire *wire, zhandle_t *zh, int events);
+
+#endif
