@@ -339,7 +339,8 @@ SIMBA_API int simba_client_examine(simba_client *client, void (*found)(const sim
 SIMBA_API int simba_client_prepare(simba_client *client, simba_error *err);
 
 /* Take a mutex away from whoever owns it. The holder is told SIMBA_REASON_REVOKED as soon as it learns, by push where the
- * store has one for it, at the latest when it renews: until then it may act. SIMBA_ENOTFOUND when nobody owns it. Blocks for one answer. */
+ * store has one for it, at the latest when it renews: until then it may act. SIMBA_ENOTFOUND when nobody owns it. Blocks
+ * for one answer. */
 SIMBA_API int simba_client_force_release(simba_client *client, const char *mutex, simba_error *err);
 
 /* One grant of a mutex, in values that outlive the handle and the process that got it. */
