@@ -141,8 +141,13 @@ static void test_key_of_our_own(void **state)
     snprintf(rest, sizeof rest, "?server-public-key=%s/public.pem", mariadb.folder);
     const simba_error missing = try_at(&fake, rest);
     assert_int_equal(missing.code, SIMBA_EPERM);
-    assert_in(missing.text, "public.pem");
     assert_int_equal(fake_mysql_heard_size(&fake), 0);
+    if (mysql_get_client_version() < 30320) { /* such a library would ask the server for a key all the same */
+        assert_in(missing.text, "3.3.20");
+        fake_mysql_stop(&fake);
+        return;
+    }
+    assert_in(missing.text, "public.pem");
     snprintf(command, sizeof command,
              "cd %s && openssl genrsa 2048 2>/dev/null | openssl rsa -pubout -out public.pem 2>/dev/null",
              mariadb.folder);

@@ -51,12 +51,19 @@ static void test_sha2_in_clear(void **state)
     assert_null(strstr(error.text, "a-secret-word"));
 }
 
+/* An older client library would ask the server for a key all the same, and is not used with one. */
+static bool keys_are_used(void)
+{
+    return mysql_get_client_version() >= 30320;
+}
+
 /* The first time the server wants the password itself, after that it knows it: both ways, by each of the means. */
 static void test_sha2_in_secret(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        assert_in_by("sha2:a-secret-word", by_tcp(), "&server-public-key=%s/data/public_key.pem");
+        if (keys_are_used())
+            assert_in_by("sha2:a-secret-word", by_tcp(), "&server-public-key=%s/data/public_key.pem");
         assert_in_by("sha2:a-secret-word", by_tcp(), "&tls=yes&ca=%s/ca.pem");
         assert_in_by("sha2:a-secret-word", by_tcp(), "&tls=yes&verify=no");
         assert_in_by("sha2:a-secret-word", "", "&socket=%s/my.sock");
@@ -69,7 +76,7 @@ static void test_wrong_password(void **state)
     (void)state;
     char options[256];
     snprintf(options, sizeof options, "&server-public-key=%s/data/public_key.pem", mysql8.folder);
-    for (int tls = 0; tls < 2; tls++) {
+    for (int tls = !keys_are_used(); tls < 2; tls++) {
         const simba_error error = log_in("sha2:wrong-word", by_tcp(), tls ? "&tls=yes&verify=no" : options);
         assert_int_equal(error.code, SIMBA_EPERM);
         assert_non_null(strstr(error.text, "denied"));

@@ -265,14 +265,24 @@ static int fail_attempt(const attempt *a, simba__sql_failure *why)
     return simba__my_conn_fail_latest(conn, why);
 }
 
-/* A file that the library cannot read it would do without, and ask the server for its key instead. */
+/* The library asks the server for a key, and believes what it gets, if it cannot read the file that it was given; before this
+ * version (3.3.20) it asks in any case. */
+enum { KEY_IS_USED_SINCE = 30320 };
+
 static int check_public_key(const simba__my_conn *conn, simba__sql_failure *why)
 {
-    const char *path = conn->options->public_key;
-    if (!path || access(path, R_OK) == 0)
+    const simba__my_options *options = conn->options;
+    if (!options->public_key || options->tls || options->socket)
         return 0;
-    return simba__sql_fail(why, SIMBA__SQL_RECONNECT, SIMBA_EPERM, "mysql: server-public-key=%s cannot be read: %s",
-                           path, strerrordesc_np(errno));
+    if (mysql_get_client_version() < KEY_IS_USED_SINCE)
+        return simba__sql_fail(
+            why, SIMBA__SQL_RECONNECT, SIMBA_EPERM,
+            "mysql: server-public-key needs the client library 3.3.20 or later, this is %s; use tls=yes",
+            mysql_get_client_info());
+    if (access(options->public_key, R_OK) < 0)
+        return simba__sql_fail(why, SIMBA__SQL_RECONNECT, SIMBA_EPERM, "mysql: server-public-key=%s cannot be read: %s",
+                               options->public_key, strerrordesc_np(errno));
+    return 0;
 }
 
 int simba__my_connect(simba__my_conn *conn, simba__sql_failure *why)
