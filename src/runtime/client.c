@@ -352,13 +352,13 @@ int simba_client_settings(const simba_client *client, simba_settings *ret_settin
         return rc;
     const bool granted = client->timing.session && atomic_load(&client->session_until_ns) != 0;
     const int64_t session_ms = client->timing.session ? atomic_load(&client->session_ms) : 0;
-    const simba_settings settings = {
-        .size = sizeof settings,
-        .timing = client->timing.ms,
-        .session_ms = session_ms,
-        .session_granted = granted,
-        .longest_margin_ms = simba__longest_margin_ms(&client->timing, session_ms),
-    };
+    simba_settings settings;
+    memset(&settings, 0, sizeof settings); /* what lies between its members goes to the program as well */
+    settings.size = sizeof settings;
+    settings.timing = client->timing.ms;
+    settings.session_ms = session_ms;
+    settings.session_granted = granted;
+    settings.longest_margin_ms = simba__longest_margin_ms(&client->timing, session_ms);
     return simba__sized_tell(ret_settings, &settings);
 }
 

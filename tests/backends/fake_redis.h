@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -117,8 +118,10 @@ static inline void fake_accept(fake_redis *fake, fake_connection *connections, i
 
 static inline void *fake_run(void *arg)
 {
-    static fake_connection connections[FAKE_CONNECTIONS];
     fake_redis *fake = arg;
+    fake_connection *connections = calloc(FAKE_CONNECTIONS, sizeof *connections);
+    if (!connections)
+        abort();
     for (;;) {
         struct pollfd polled[FAKE_CONNECTIONS + 1];
         for (size_t i = 0; i < FAKE_CONNECTIONS; i++)
@@ -138,6 +141,7 @@ static inline void *fake_run(void *arg)
     for (size_t i = 0; i < FAKE_CONNECTIONS; i++)
         if (fake->fds[i] >= 0)
             fake_set_fd(fake, i, -1);
+    free(connections);
     return NULL;
 }
 

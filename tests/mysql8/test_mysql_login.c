@@ -6,6 +6,7 @@
 #include "backends/asking.h"
 #include "backends/mysql/mysql.h"
 #include "lib/server.h"
+#include <mysql.h>
 
 static server mysql8;
 static testhost h;
