@@ -63,7 +63,7 @@ static int64_t poll_at(simba_local now)
     size_t taken = 0;
     simba__sql_polling_take(&polling, now, count_one, &taken);
     assert_int_equal(taken, 1);
-    simba__sql_polled_came_back(&polling, polled, now);
+    simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), now);
     return (simba__sql_polling_due(&polling).ns - now.ns) / SIMBA__NS_PER_MS;
 }
 
@@ -122,6 +122,48 @@ static void test_rungs_share_a_query(void **state)
     assert_int_equal(simba__sql_polling_count(&polling, (simba_local){now.ns - 1}), 2);
 }
 
+/* Where the server tells of releases, a mutex is read once, and then every half minute. */
+static void test_rarely(void **state)
+{
+    (void)state;
+    simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
+    assert_in_range(poll_at(at(0)), 22499, 30000);
+    const simba_local later = simba__sql_polling_due(&polling);
+    assert_in_range(poll_at(later), 22499, 30000);
+    assert_true(is_news(1, row("you", 1, 100)));
+    assert_true(is_news(2, row("", 0, 0)));
+    assert_int_equal(polled->rung, SIMBA__SQL_RUNG_NET);
+}
+
+/* A poll that began before the server told of releases, or that was not answered, is no look at the row. */
+static void test_rarely_after_a_look(void **state)
+{
+    (void)state;
+    const uint64_t began = simba__sql_polling_begin(&polling);
+    simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(5));
+    simba__sql_polled_came_back(&polling, polled, true, began, at(10));
+    assert_int_equal(simba__sql_polling_due(&polling).ns, at(5).ns);
+    simba__sql_polled_came_back(&polling, polled, false, simba__sql_polling_begin(&polling), at(10));
+    assert_int_equal(polled->rung, 0);
+}
+
+/* When the server does not tell any more, everything is due, and the ladder begins anew. */
+static void test_often_again(void **state)
+{
+    (void)state;
+    assert_non_null(simba__sql_polling_add(&polling, &other, at(0)));
+    simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
+    simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), at(0));
+    simba__sql_polling_set_pace(&polling, SIMBA__SQL_OFTEN, at(100));
+    assert_int_equal(simba__sql_polling_due(&polling).ns, at(100).ns);
+    assert_int_equal(simba__sql_polling_count(&polling, at(100)), 2);
+    size_t taken = 0;
+    simba__sql_polling_take(&polling, at(100), count_one, &taken);
+    simba__sql_polled_came_back(&polling, polled, true, simba__sql_polling_begin(&polling), at(100));
+    assert_int_equal(polled->rung, 0);
+    assert_true(simba__sql_polling_due(&polling).ns <= at(140).ns);
+}
+
 /* --- news ------------------------------------------------------------------------------------------------ */
 
 static void test_same_state_is_no_news(void **state)
@@ -178,6 +220,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_climbs_the_ladder, setup, teardown),
         cmocka_unit_test_setup_teardown(test_change_brings_it_down, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rungs_share_a_query, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rarely, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rarely_after_a_look, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_often_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_same_state_is_no_news, setup, teardown),
         cmocka_unit_test_setup_teardown(test_overtaken_answer_is_no_news, setup, teardown),
         cmocka_unit_test_setup_teardown(test_row_that_is_behind_is_news, setup, teardown),

@@ -208,6 +208,7 @@ static int get_ready(simba__my_session *session, bool bare, simba__sql_table *re
     if (rc == 0)
         *ret_table = (simba__sql_table){.has_nonce = schema->has_nonce,
                                         .is_exact = schema->is_exact,
+                                        .make_exact = "make it utf8mb4_bin",
                                         .mutex_chars = schema->mutex_chars,
                                         .id_chars = schema->id_chars,
                                         .rows_max = schema->max_packet / ROW_BYTES};

@@ -96,8 +96,9 @@ typedef struct simba__sql_step {
 
 /* What READY found out about the table. */
 typedef struct simba__sql_table {
-    bool has_nonce; /* a grant whose answer was lost is known again */
-    bool is_exact;  /* names differ if any byte does */
+    bool has_nonce;         /* a grant whose answer was lost is known again */
+    bool is_exact;          /* names differ if any byte does */
+    const char *make_exact; /* if they do not: what to do about it, as in "make it utf8mb4_bin" */
     unsigned mutex_chars, id_chars;
     uint64_t rows_max; /* of a statement, as far as the server takes them */
 } simba__sql_table;

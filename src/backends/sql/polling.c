@@ -10,9 +10,9 @@
 
 enum { POLLS_PER_RUNG = 12, LOST_RUNG = 3 };
 
-static const int64_t rung_ns[SIMBA__SQL_RUNGS] = {40 * SIMBA__NS_PER_MS,  80 * SIMBA__NS_PER_MS,
-                                                  160 * SIMBA__NS_PER_MS, 320 * SIMBA__NS_PER_MS,
-                                                  640 * SIMBA__NS_PER_MS, 900 * SIMBA__NS_PER_MS};
+static const int64_t rung_ns[SIMBA__SQL_RUNGS] = {
+    40 * SIMBA__NS_PER_MS,  80 * SIMBA__NS_PER_MS,  160 * SIMBA__NS_PER_MS,  320 * SIMBA__NS_PER_MS,
+    640 * SIMBA__NS_PER_MS, 900 * SIMBA__NS_PER_MS, 30000 * SIMBA__NS_PER_MS};
 
 void simba__sql_polling_init(simba__sql_polling *polling, uint64_t seed)
 {
@@ -100,10 +100,25 @@ void simba__sql_polling_take(simba__sql_polling *polling, simba_local now,
     }
 }
 
-void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled *polled, simba_local now)
+void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled *polled, bool answered, uint64_t began,
+                                 simba_local now)
 {
-    if (++polled->polls >= POLLS_PER_RUNG && polled->rung < SIMBA__SQL_RUNGS - 1)
+    if (polled->rung == SIMBA__SQL_RUNG_NET)
+        return;
+    if (polling->pace == SIMBA__SQL_RARELY && answered && began > polling->pace_since)
+        move(polling, polled, SIMBA__SQL_RUNG_NET, now);
+    else if (++polled->polls >= POLLS_PER_RUNG && polled->rung < SIMBA__SQL_RUNG_NET - 1)
         move(polling, polled, polled->rung + 1, now);
+}
+
+void simba__sql_polling_set_pace(simba__sql_polling *polling, simba__sql_pace pace, simba_local now)
+{
+    polling->pace = pace;
+    polling->pace_since = ++polling->clock;
+    while (polling->rungs[SIMBA__SQL_RUNG_NET])
+        move(polling, polling->rungs[SIMBA__SQL_RUNG_NET], 0, now);
+    for (unsigned rung = 0; rung < SIMBA__SQL_RUNGS; rung++)
+        polling->due[rung] = now;
 }
 
 /* --- what is polled -------------------------------------------------------------------------------------- */
@@ -178,7 +193,7 @@ bool simba__sql_polled_read(simba__sql_polling *polling, simba__sql_polled *poll
     const bool first = !polled->told;
     const bool renewal = is_renewal(polled, reply, version);
     remember(polling, polled, reply, version);
-    if (!first && !renewal) {
+    if (!first && !renewal && polled->rung != SIMBA__SQL_RUNG_NET) {
         polled->lost += !is_free;
         move(polling, polled, polled->lost < LOST_RUNG ? polled->lost : LOST_RUNG, now);
     }

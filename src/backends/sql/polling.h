@@ -1,11 +1,14 @@
 /* Which rows this client polls, when, and what is news about them.
  *
- * Where the server does not push, one query reads all mutexes that somebody here waits for, again and again. How soon again
+ * One query reads all mutexes that somebody here waits for, again and again. How soon again
  * depends on how long nothing has happened to a mutex: it stands on a rung of a ladder, from a poll every 40 ms up to one
  * every 900 ms, and climbs by one rung after twelve polls that brought nothing: to 80 ms after half a second, to 160 ms
  * after more than one, to 900 ms after some thirteen. A change brings it down again, all the way if the wait is young, less
  * far each time that somebody else was faster: where many wait in many processes, each may poll seldom, because somebody
  * always polls. Mutexes of several rungs share a query where that suits.
+ *
+ * Where the server tells of releases, polling is a net for what it does not tell: a mutex that was read once stands on a rung
+ * of its own, with a poll every half minute.
  *
  * What is news is judged by the version of the row, against the latest that anybody here was told. Two answers may overtake
  * each other on two connections: an older version is not news if its job began before the newer one was told.
@@ -18,7 +21,15 @@
 
 #include "util/table.h"
 
-enum { SIMBA__SQL_RUNGS = 6 };
+enum {
+    SIMBA__SQL_RUNG_NET = 6, /* the ladder has the rungs below */
+    SIMBA__SQL_RUNGS,
+};
+
+typedef enum simba__sql_pace {
+    SIMBA__SQL_OFTEN,  /* by the ladder */
+    SIMBA__SQL_RARELY, /* the server tells of releases */
+} simba__sql_pace;
 
 /* One mutex that is polled. */
 typedef struct simba__sql_polled simba__sql_polled;
@@ -41,7 +52,9 @@ typedef struct simba__sql_polling {
     simba__sql_polled *rungs[SIMBA__SQL_RUNGS];
     size_t counts[SIMBA__SQL_RUNGS];
     simba_local due[SIMBA__SQL_RUNGS]; /* of the rungs that are not empty */
-    uint64_t clock;                    /* counts jobs that begin and answers that are told */
+    simba__sql_pace pace;
+    uint64_t pace_since; /* on the clock that follows */
+    uint64_t clock;      /* counts jobs that begin and answers that are told */
     uint64_t seed;
 } simba__sql_polling;
 
@@ -53,6 +66,9 @@ simba__sql_polled *simba__sql_polling_add(simba__sql_polling *polling, simba_top
 void simba__sql_polling_remove(simba__sql_polling *polling, simba__sql_polled *polled);
 simba__sql_polled *simba__sql_polling_find(const simba__sql_polling *polling, const char *mutex);
 
+/* Another pace. All mutexes are due at once. */
+void simba__sql_polling_set_pace(simba__sql_polling *polling, simba__sql_pace pace, simba_local now);
+
 /* When the next poll is due; INT64_MAX: there is nothing to poll. */
 simba_local simba__sql_polling_due(const simba__sql_polling *polling);
 /* How many mutexes a poll now has. */
@@ -63,8 +79,9 @@ void simba__sql_polling_take(simba__sql_polling *polling, simba_local now,
 
 /* A job begins: the moment for `began` below. */
 uint64_t simba__sql_polling_begin(simba__sql_polling *polling);
-/* A poll has come back. */
-void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled *polled, simba_local now);
+/* A poll of a job that began at `began` has come back, with an answer or not. */
+void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled *polled, bool answered, uint64_t began,
+                                 simba_local now);
 /* A job that began at `began` read this version of the row. True: that is news, to be pushed. */
 bool simba__sql_polled_read(simba__sql_polling *polling, simba__sql_polled *polled, const simba_reply *reply,
                             uint64_t version, uint64_t began, simba_local now, simba_push *ret_push);

@@ -2,16 +2,11 @@
 #include "backends/sql/store.h"
 
 #include <string.h>
-#include <time.h>
 
-#include "backends/sql/reads.h"
-#include "backends/sql/writes.h"
 #include "util/assert.h"
 #include "util/clock.h"
 
 #define POLL_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
-/* A job that nobody waits for any more may be about to end. To cut its connection makes a slow server slower. */
-#define GRACE_NS (250 * SIMBA__NS_PER_MS)
 
 /* How many rows that a LIST leaves out are named. */
 enum { FLAWS_TOLD = 10 };
@@ -91,24 +86,7 @@ static void give_up(simba__sql_lane *lane, simba__sql_item *item)
         simba__sql_memory_finish(&lane->self->memory, item->ask.mutex, number_of(lane));
 }
 
-/* Nobody waits for this job: when to look at it again. INT64_MAX: not before it ends. */
-static int64_t next_cut(simba__sql_lane *lane, simba_local now)
-{
-    if (lane->patience == SIMBA__SQL_CUT)
-        return INT64_MAX;
-    if (lane->patience == SIMBA__SQL_GRACE && now.ns < lane->cut_at.ns)
-        return lane->cut_at.ns;
-    if (lane->patience == SIMBA__SQL_GRACE && lane->self->dialect->cut(lane->conn, now)) {
-        lane->patience = SIMBA__SQL_CUT;
-        atomic_store(&lane->is_over, true);
-        return INT64_MAX;
-    }
-    lane->patience = SIMBA__SQL_GRACE;
-    lane->cut_at.ns = now.ns + GRACE_NS;
-    return lane->cut_at.ns;
-}
-
-/* The worker still has the items: they only lose those who wait for them. */
+/* The batch still has the items: they only lose those who wait for them. */
 static int64_t fail_late_items(simba__sql_lane *lane, simba_local now)
 {
     int64_t earliest_ns = INT64_MAX;
@@ -127,7 +105,7 @@ static int64_t fail_late_items(simba__sql_lane *lane, simba_local now)
             item->polled->poll = NULL;
         item->polled = NULL;
     }
-    return earliest_ns != INT64_MAX ? earliest_ns : next_cut(lane, now);
+    return earliest_ns != INT64_MAX ? earliest_ns : simba__sql_lane_expire(lane, now).ns;
 }
 
 static int64_t min64(int64_t a, int64_t b)
@@ -140,7 +118,7 @@ static void on_deadline(simba_timer *timer, simba_local now)
     simba__sql_store *self = SIMBA__OF_NODE(timer, simba__sql_store, deadline);
     int64_t earliest_ns = min64(fail_late_queue(self, &self->writes, now), fail_late_queue(self, &self->reads, now));
     for (unsigned i = 0; i < self->lane_count; i++)
-        if (self->lanes[i].running)
+        if (!simba__sql_lane_is_idle(&self->lanes[i]))
             earliest_ns = min64(earliest_ns, fail_late_items(&self->lanes[i], now));
     if (earliest_ns != INT64_MAX)
         self->host->timer_set(self->host, timer, (simba_local){earliest_ns});
@@ -164,30 +142,16 @@ void simba__sql_submit(void *instance, simba_request *request)
     arm_deadline(self, request->deadline);
 }
 
-/* --- jobs ------------------------------------------------------------------------------------------------ */
+/* --- batches --------------------------------------------------------------------------------------------- */
 
 static simba__sql_lane *idle_lane(simba__sql_store *self, bool reads)
 {
     for (unsigned i = 0; i < self->lane_count; i++) {
         simba__sql_lane *lane = &self->lanes[reads ? self->lane_count - 1 - i : i];
-        if (!lane->running)
+        if (simba__sql_lane_is_idle(lane))
             return lane;
     }
     return NULL;
-}
-
-static void post(simba__sql_lane *lane, bool reads)
-{
-    lane->running = true;
-    lane->reads = reads;
-    /* A poll has more time than who waits in a call: on a connection that has gone silent it would keep that thread. */
-    lane->job.length = lane->batch.link == SIMBA__SQL_DOWN || lane->polls ? SIMBA_JOB_PATIENT : SIMBA_JOB_LONG;
-    lane->self->read_last = reads;
-    lane->began = simba__sql_polling_begin(&lane->self->polling);
-    lane->patience = SIMBA__SQL_WAITED_FOR;
-    atomic_store(&lane->is_over, false);
-    lane->self->dialect->resume(lane->conn);
-    lane->self->host->work(lane->self->host, &lane->job);
 }
 
 static size_t measure(const simba__sql_queue *q, size_t *bytes)
@@ -257,9 +221,12 @@ static bool start_batch(simba__sql_store *self, bool reads, simba_local now)
         self->polls = true;
         arm_deadline(self, (simba_local){now.ns + POLL_PATIENCE_NS});
     }
-    if (lane->batch.count > 0)
-        post(lane, reads);
-    return lane->running;
+    if (lane->batch.count == 0)
+        return false;
+    lane->reads = self->read_last = reads;
+    lane->began = simba__sql_polling_begin(&self->polling);
+    simba__sql_lane_begin(lane);
+    return !simba__sql_lane_is_idle(lane);
 }
 
 static void arm_poll(simba__sql_store *self, simba_local now)
@@ -276,37 +243,13 @@ static void arm_poll(simba__sql_store *self, simba_local now)
 void simba__sql_flush(void *instance)
 {
     simba__sql_store *self = instance;
-    if (self->closing)
+    if (self->life != SIMBA__SQL_OPEN)
         return;
     const simba_local now = self->host->now(self->host);
     while (start_batch(self, !self->read_last, now) || start_batch(self, self->read_last, now))
         ;
     if (self->polling.mutexes.count > 0)
         arm_poll(self, now);
-}
-
-static void pause_for(int64_t ns)
-{
-    const struct timespec pause = {0, (long)ns}; /* some milliseconds */
-    nanosleep(&pause, NULL);
-}
-
-static void run(simba_job *job)
-{
-    simba__sql_lane *lane = SIMBA__OF_NODE(job, simba__sql_lane, job);
-    simba_host *host = lane->self->host;
-    simba__sql_batch *batch = &lane->batch;
-    simba__sql_failure why;
-    simba__sql_step *step;
-    int rc = 0;
-    simba__sql_batch_begin(batch, lane->reads ? simba__sql_reads_next : simba__sql_writes_next);
-    while ((step = simba__sql_batch_next(batch, rc < 0 ? &why : NULL, host->now(host), atomic_load(&lane->is_over)))) {
-        rc = 0;
-        if (step->action == SIMBA__SQL_PAUSE)
-            pause_for(step->pause_ns);
-        else
-            rc = lane->self->dialect->carry_out(lane->conn, step, &batch->table, &why);
-    }
 }
 
 /* --- answers ----------------------------------------------------------------------------------------------- */
@@ -347,7 +290,7 @@ static void tell_news(simba__sql_lane *lane, simba_local now)
         simba__sql_item *item = &lane->batch.items[i];
         if (item->polled) {
             item->polled->poll = NULL;
-            simba__sql_polled_came_back(&lane->self->polling, item->polled, now);
+            simba__sql_polled_came_back(&lane->self->polling, item->polled, has_answer(item), lane->began, now);
         }
         if (has_answer(item) && simba__sql_item_has_row(item))
             tell_news_of(lane, item, now);
@@ -389,7 +332,7 @@ static void answer(simba__sql_store *self, simba__sql_item *item)
     if (!request)
         return;
     item->request = NULL;
-    if (item->put_off && !self->closing) {
+    if (item->put_off && self->life == SIMBA__SQL_OPEN) {
         simba__sql_submit(self, request);
     } else if (item->put_off) {
         fail_one(self, request, SIMBA_ECANCELED, "the client closes");
@@ -406,18 +349,18 @@ static void answer(simba__sql_store *self, simba__sql_item *item)
 static void closed_if_idle(simba__sql_store *self)
 {
     for (unsigned i = 0; i < self->lane_count; i++)
-        if (self->lanes[i].running)
+        if (!simba__sql_lane_is_idle(&self->lanes[i]))
             return;
-    if (self->closing)
-        self->host->closed(self->host);
+    if (self->life != SIMBA__SQL_CLOSING)
+        return;
+    self->life = SIMBA__SQL_CLOSED;
+    self->host->closed(self->host);
 }
 
-static void done(simba_job *job)
+static void ended(simba__sql_lane *lane)
 {
-    simba__sql_lane *lane = SIMBA__OF_NODE(job, simba__sql_lane, job);
     simba__sql_store *self = lane->self;
     const simba_local now = self->host->now(self->host);
-    lane->running = false;
     if (lane->polls)
         self->polls = lane->polls = false;
     tell_news(lane, now);
@@ -427,7 +370,7 @@ static void done(simba_job *job)
         answer(self, &lane->batch.items[i]);
     }
     simba__sql_batch_clear(&lane->batch);
-    if (self->closing)
+    if (self->life != SIMBA__SQL_OPEN)
         closed_if_idle(self);
     else if (self->writes.first || self->reads.first || self->polling.mutexes.count > 0)
         self->host->wake(self->host); /* at the end of the turn, with what these answers lead to */
@@ -463,12 +406,29 @@ void simba__sql_unwatch(void *instance, simba_topic *topic)
     topic->backend_data = NULL;
 }
 
+void simba__sql_notified(simba__sql_store *self, const char *mutex)
+{
+    const simba__sql_polled *polled = simba__sql_polling_find(&self->polling, mutex);
+    const simba_push push = {.kind = SIMBA_PUSH_RELEASED};
+    if (polled)
+        self->host->push(self->host, polled->topic, &push);
+}
+
+void simba__sql_set_pace(simba__sql_store *self, simba__sql_pace pace)
+{
+    if (pace == self->polling.pace)
+        return;
+    simba__sql_polling_set_pace(&self->polling, pace, self->host->now(self->host));
+    self->host->wake(self->host);
+}
+
+/* --- beginning and end ------------------------------------------------------------------------------------- */
+
 int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_dialect *dialect, simba__sql_place place,
                     void *const *conns, unsigned count, simba_error *err)
 {
     SIMBA__ASSERT(count > 0 && count <= SIMBA__SQL_LANES_MAX);
     self->host = host;
-    self->dialect = dialect;
     self->place = place;
     self->deadline.fire = on_deadline;
     self->poll.fire = on_poll;
@@ -477,39 +437,35 @@ int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_d
     simba__sql_polling_init(&self->polling, host->random(host));
     if (host->timer_add(host, &self->deadline) < 0 || host->timer_add(host, &self->poll) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "%s: out of memory", place.store);
-    for (; self->lane_count < count; self->lane_count++) {
-        simba__sql_lane *lane = &self->lanes[self->lane_count];
-        lane->self = self;
-        lane->conn = conns[self->lane_count];
-        lane->job.run = run;
-        lane->job.done = done;
-        atomic_init(&lane->is_over, false);
-        simba__sql_batch_init(&lane->batch, place, host->random(host));
+    while (self->lane_count < count) {
+        const unsigned i = self->lane_count++;
+        self->lanes[i].self = self;
+        self->lanes[i].ended = ended;
+        if (simba__sql_lane_init(&self->lanes[i], host, dialect, conns[i], place) < 0)
+            return simba__fail(err, SIMBA_ENOMEM, "%s: out of memory", place.store);
     }
-    host->workers = count;
+    if (dialect->carry_out)
+        host->workers = count;
     return 0;
 }
 
 void simba__sql_close(void *instance)
 {
     simba__sql_store *self = instance;
-    self->closing = true;
+    self->life = SIMBA__SQL_CLOSING;
     fail_all(self, &self->writes, SIMBA_ECANCELED, "the client closes");
     fail_all(self, &self->reads, SIMBA_ECANCELED, "the client closes");
     self->host->timer_clear(self->host, &self->deadline);
     self->host->timer_clear(self->host, &self->poll);
     for (unsigned i = 0; i < self->lane_count; i++)
-        if (self->lanes[i].running) {
-            atomic_store(&self->lanes[i].is_over, true);
-            self->dialect->interrupt(self->lanes[i].conn);
-        }
+        simba__sql_lane_interrupt(&self->lanes[i]);
     closed_if_idle(self);
 }
 
 void simba__sql_fini(simba__sql_store *self)
 {
     for (unsigned i = 0; i < self->lane_count; i++)
-        simba__sql_batch_fini(&self->lanes[i].batch);
+        simba__sql_lane_fini(&self->lanes[i]);
     simba__sql_polling_fini(&self->polling);
     simba__sql_memory_fini(&self->memory);
 }

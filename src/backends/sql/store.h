@@ -6,80 +6,51 @@
  *   polling.c             which rows it polls, when, and what is news
  *   batch.c               requests that share a job, and the steps that it takes
  *   writes.c, reads.c     decide on the steps
- *   store.c               queues, lanes, deadlines, answers
+ *   lane.c                has a dialect carry out the steps, by a job that blocks or in turns
+ *   store.c               queues, deadlines, answers
  *
- * All but store.c is pure, so that it can be run without a server. A dialect carries out the steps.
+ * All but the last two is pure, so that it can be run without a server.
  *
- * The client libraries block, so steps are carried out by jobs. There are a few lanes, each a connection with a batch of
- * requests. Requests gather; when a lane is idle it takes all of them, so what a busy client asks for in one go is one
+ * There are a few lanes, each a connection with a batch of requests. Requests gather; when a lane is idle it takes all of them, so what a busy client asks for in one go is one
  * transaction. One lane that waits for a locked row does not keep the others waiting. Requests that write are begun from the
  * first lane on, those that only read, and the polls, from the last.
  *
- * A job may take longer than a request has time. Then the request is answered by a timer; and a while after the last one has
- * gone the connection is cut, which ends the job. */
+ * A batch may take longer than a request has time. Then the request is answered by a timer; and a while after the last one has
+ * gone the connection is cut, which ends the batch.
+ *
+ * Changes of rows are polled for. A dialect that is told of them by its server calls simba__sql_notified, and
+ * simba__sql_set_pace for as long as it can rely on that. */
 #ifndef SIMBA_BACKENDS_SQL_STORE_H
 #define SIMBA_BACKENDS_SQL_STORE_H
 
-#include <stdatomic.h>
-
-#include "backends/sql/batch.h"
+#include "backends/sql/lane.h"
 #include "backends/sql/memory.h"
 #include "backends/sql/polling.h"
 
 enum { SIMBA__SQL_LANES_MAX = 8 };
 
-/* What a server and its client library bring. `conn` is one of the connections that simba__sql_init was given. */
-typedef struct simba__sql_dialect {
-    /* On the thread of the job; may block. READY fills in *table; if it fails there is no connection. A row that is read is
-     * filled in by simba__sql_row_clear and, if it is there, simba__sql_row_decode. 0, or the code of *why. */
-    int (*carry_out)(void *conn, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why);
-    /* Any thread: end what it waits for, now and until `resume`. */
-    void (*interrupt)(void *conn);
-    void (*resume)(void *conn);
-    /* The same as `interrupt`, except that a connection which is being opened in time is left alone: whoever comes next would
-     * only have to begin anew, and never get one where that takes longer than a request has time. False: it was left alone. */
-    bool (*cut)(void *conn, simba_local now);
-} simba__sql_dialect;
-
 typedef struct simba__sql_store simba__sql_store;
-
-/* How long the store still waits for a job. */
-typedef enum simba__sql_patience {
-    SIMBA__SQL_WAITED_FOR, /* there are requests or polls that have time left */
-    SIMBA__SQL_GRACE,      /* there are none: the connection is cut in a while */
-    SIMBA__SQL_CUT,        /* it was */
-} simba__sql_patience;
-
-typedef struct simba__sql_lane {
-    simba__sql_store *self;
-    void *conn;
-    simba_job job;
-    simba__sql_batch batch;
-    bool running; /* the batch is the job's */
-    bool reads;
-    bool polls;        /* some of its items are polls */
-    uint64_t began;    /* on the clock of the polling */
-    simba_local since; /* the same moment on ours */
-    simba__sql_patience patience;
-    simba_local cut_at;  /* in GRACE: when to cut the connection */
-    atomic_bool is_over; /* nobody waits for the job any more */
-} simba__sql_lane;
 
 typedef struct simba__sql_queue {
     simba_request *first, **end;
 } simba__sql_queue;
 
+typedef enum simba__sql_life {
+    SIMBA__SQL_OPEN,
+    SIMBA__SQL_CLOSING,
+    SIMBA__SQL_CLOSED, /* the host has been told */
+} simba__sql_life;
+
 /* The first member of a store's instance, so that the functions below are those of its table. */
 struct simba__sql_store {
     simba_host *host;
-    const simba__sql_dialect *dialect;
     simba__sql_place place;
     simba__sql_lane lanes[SIMBA__SQL_LANES_MAX];
     unsigned lane_count;
     simba__sql_queue writes, reads;
     bool read_last; /* what was begun last */
     bool polls;     /* a poll is under way */
-    bool closing;
+    simba__sql_life life;
     simba__sql_memory memory;
     simba__sql_polling polling;
     simba_timer deadline; /* at or before the earliest deadline of what is outstanding */
@@ -94,6 +65,13 @@ void simba__sql_flush(void *instance); /* and `woken` */
 int simba__sql_watch(void *instance, simba_topic *topic);
 void simba__sql_unwatch(void *instance, simba_topic *topic);
 void simba__sql_close(void *instance);
+/* For a dialect that hears from its server, in a turn. This mutex may have been released: whoever waits for it here tries. A
+ * name that nobody here waits for is fine. */
+void simba__sql_notified(simba__sql_store *self, const char *mutex);
+/* RARELY: the server tells of every release from now on. OFTEN: that is over, or was never so; it is how a store begins. As
+ * one may have been missed, all rows are looked at once after every change. */
+void simba__sql_set_pace(simba__sql_store *self, simba__sql_pace pace);
+
 /* The connections are not touched. */
 void simba__sql_fini(simba__sql_store *self);
 

@@ -185,11 +185,12 @@ static void apply_item(const simba__sql_batch *batch, simba__sql_row *row, simba
     item->kept_back = false;
     const simba__row_now now = {row->now_ms * SIMBA__NS_PER_MS, row->now_ms * 1000};
     if (!row->found && item->ask.op == SIMBA_OP_ACQUIRE) {
-        simba__error_set(&why, batch->table.is_exact ? SIMBA_EUNAVAILABLE : SIMBA_ECORRUPT,
-                         batch->table.is_exact
-                             ? "%s %s: the row of this mutex in %s was deleted just now"
-                             : "%s %s: the column mutex of %s takes this name for another; make it utf8mb4_bin",
-                         place->store, place->where, place->table);
+        if (batch->table.is_exact)
+            simba__error_set(&why, SIMBA_EUNAVAILABLE, "%s %s: the row of this mutex in %s was deleted just now",
+                             place->store, place->where, place->table);
+        else
+            simba__error_set(&why, SIMBA_ECORRUPT, "%s %s: the column mutex of %s takes this name for another; %s",
+                             place->store, place->where, place->table, batch->table.make_exact);
     } else if (row->flaw) {
         simba__sql_batch_fail_flawed(batch, row, item);
     } else if (item->held_here && !row->changed && simba__row_is_free(&row->row, now)) {

@@ -1,0 +1,408 @@
+/* The store that SQL servers share, over an event-driven dialect whose server is a model: steps that are over at once or
+ * later, pauses, batches that are called off, and news that the server brings by itself. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cm.h"
+
+#include "backends/sql/store.h"
+#include "lib/model_sql.h"
+#include "lib/testhost.h"
+#include "util/clock.h"
+
+enum { LANES = 2, STEPS_MAX = 100 };
+
+typedef struct conn {
+    model_sql_conn model; /* first */
+    simba__sql_lane *lane;
+    simba__sql_step *step; /* under way; NULL: none is */
+    simba__sql_table *table;
+} conn;
+
+/* What the test sets up before it opens the store. */
+static struct {
+    bool is_later;      /* steps are over when the test says so, not before `start` returns */
+    bool is_cut_later;  /* the same of steps that are interrupted */
+    bool is_left_alone; /* `cut` has to wait */
+    unsigned interrupts, cuts;
+} how;
+
+static model_sql server;
+static conn conns[LANES];
+static testhost host;
+
+static simba__sql_store *store(void)
+{
+    return host.store;
+}
+
+/* --- the dialect ---------------------------------------------------------------------------------------- */
+
+static void carry_out(conn *self)
+{
+    simba__sql_failure why;
+    simba__sql_step *step = self->step;
+    self->step = NULL;
+    const int rc = model_sql_carry_out(&self->model, step, self->table, &why);
+    simba__sql_carried_out(self->lane, rc, &why);
+}
+
+static void start(void *instance, simba__sql_lane *lane, simba__sql_step *step, simba__sql_table *table)
+{
+    conn *self = instance;
+    assert_null(self->step);
+    assert_int_not_equal(step->action, SIMBA__SQL_PAUSE);
+    self->lane = lane;
+    self->step = step;
+    self->table = table;
+    if (!how.is_later)
+        carry_out(self);
+}
+
+static void fail_cut(conn *self)
+{
+    simba__sql_failure why;
+    self->step = NULL;
+    self->model.is_up = false;
+    simba__sql_carried_out(
+        self->lane, simba__sql_fail(&why, SIMBA__SQL_RECONNECT, SIMBA_EUNAVAILABLE, "the connection was ended"), &why);
+}
+
+static void interrupt(void *instance)
+{
+    how.interrupts++;
+    if (!how.is_cut_later)
+        fail_cut(instance);
+}
+
+static bool cut(void *instance, simba_local now)
+{
+    (void)now;
+    how.cuts++;
+    if (!how.is_left_alone && !how.is_cut_later)
+        fail_cut(instance);
+    return !how.is_left_alone;
+}
+
+static const simba__sql_dialect dialect = {.start = start, .interrupt = interrupt, .cut = cut};
+
+static int init(void *instance, simba_host *to, const simba_url *url, simba_error *err)
+{
+    void *const lanes[LANES] = {&conns[0], &conns[1]};
+    const simba__sql_place place = {"model", "here", "simba_mutex"};
+    (void)url;
+    return simba__sql_init(instance, to, &dialect, place, lanes, LANES, err);
+}
+
+static void fini(void *instance)
+{
+    simba__sql_fini(instance);
+}
+
+static const simba_backend backend = {
+    .size = sizeof(simba_backend),
+    .version = SIMBA_BACKEND_VERSION,
+    .instance_size = sizeof(simba__sql_store),
+    .init = init,
+    .submit = simba__sql_submit,
+    .flush = simba__sql_flush,
+    .watch = simba__sql_watch,
+    .unwatch = simba__sql_unwatch,
+    .woken = simba__sql_flush,
+    .close = simba__sql_close,
+    .fini = fini,
+};
+
+/* --- the test ------------------------------------------------------------------------------------------- */
+
+static int setup(void **state)
+{
+    simba_error err;
+    (void)state;
+    memset(&how, 0, sizeof how);
+    memset(conns, 0, sizeof conns);
+    model_sql_init(&server);
+    for (unsigned i = 0; i < LANES; i++)
+        conns[i].model.server = &server;
+    return testhost_open(&host, &backend, "mysql://here/db", &err);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    if (!host.closed)
+        testhost_close(&host);
+    assert_int_equal(host.jobs_run, 0); /* nothing was left to a thread */
+    return 0;
+}
+
+static testhost_request request(simba_op op, const char *mutex, uint64_t token)
+{
+    return testhost_request_of(&host, op, mutex, "me", 77, token);
+}
+
+static void begin(testhost_request *r)
+{
+    testhost_submit(&host, r);
+    testhost_flush(&host);
+}
+
+/* Carry out the steps of a lane until its batch is over. */
+static void finish(unsigned lane)
+{
+    for (unsigned i = 0; conns[lane].step && i < STEPS_MAX; i++)
+        carry_out(&conns[lane]);
+    assert_null(conns[lane].step);
+    testhost_end_turn(&host);
+}
+
+/* --- steps ------------------------------------------------------------------------------------------------ */
+
+/* A dialect may be done with a step before `start` returns, and with the whole batch before `flush` does. */
+static void test_steps_that_are_over_at_once(void **state)
+{
+    (void)state;
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0);
+    begin(&acquire);
+    assert_true(acquire.done);
+    assert_int_equal(acquire.request.reply.outcome, SIMBA_MINE);
+    assert_string_equal(conns[0].model.log, " ready acquire:1 begin lock:1 rollback make:1 begin lock:1 put:1 commit");
+    testhost_request release = request(SIMBA_OP_RELEASE, "m", acquire.request.reply.owner.token);
+    begin(&release);
+    assert_int_equal(release.request.reply.outcome, SIMBA_MINE);
+}
+
+/* The same when every answer comes later: one step at a time, and the lane is busy until the last one. */
+static void test_steps_that_are_over_later(void **state)
+{
+    (void)state;
+    how.is_later = true;
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0);
+    begin(&acquire);
+    assert_int_equal(conns[0].step->action, SIMBA__SQL_READY);
+    carry_out(&conns[0]);
+    assert_int_equal(conns[0].step->action, SIMBA__SQL_ACQUIRE);
+    assert_false(acquire.done);
+    finish(0);
+    assert_int_equal(acquire.request.reply.outcome, SIMBA_MINE);
+    assert_true(simba__sql_lane_is_idle(&store()->lanes[0]));
+}
+
+/* What comes meanwhile is for another lane, except for the same mutex: that waits, and is begun when the first is over. */
+static void test_two_lanes(void **state)
+{
+    (void)state;
+    how.is_later = true;
+    testhost_request first = request(SIMBA_OP_ACQUIRE, "m", 0), other = request(SIMBA_OP_ACQUIRE, "other", 0);
+    testhost_request second = testhost_request_of(&host, SIMBA_OP_ACQUIRE, "m", "you", 78, 0);
+    begin(&first);
+    begin(&second);
+    assert_null(conns[1].step);
+    begin(&other);
+    finish(1);
+    assert_true(other.done && !first.done && !second.done);
+    finish(0);
+    assert_true(first.done && !second.done);
+    finish(0);
+    finish(1);
+    assert_true(second.done);
+    assert_int_equal(second.request.reply.outcome, SIMBA_NOT_MINE);
+}
+
+/* After a deadlock the lane pauses, without anybody who blocks, and tries again. */
+static void test_pause_is_a_timer(void **state)
+{
+    (void)state;
+    model_sql_row_of(&server, "m");
+    conns[0].model.fault = (model_sql_fault){SIMBA__SQL_ACQUIRE, 1, SIMBA__SQL_RETRY, false};
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0);
+    begin(&acquire);
+    assert_false(acquire.done);
+    assert_int_equal(store()->lanes[0].stage, SIMBA__SQL_LANE_PAUSES);
+    testhost_advance(&host, 10);
+    assert_int_equal(acquire.request.reply.outcome, SIMBA_MINE);
+}
+
+/* A connection that had been idle for too long: the request is put off, and its next batch connects. */
+static void test_put_off(void **state)
+{
+    (void)state;
+    testhost_request first = request(SIMBA_OP_ACQUIRE, "m", 0);
+    begin(&first);
+    conns[0].model.fault = (model_sql_fault){SIMBA__SQL_RENEW, 1, SIMBA__SQL_LOST, false};
+    testhost_request renew = request(SIMBA_OP_RENEW, "m", first.request.reply.owner.token);
+    begin(&renew);
+    assert_true(renew.done);
+    assert_int_equal(renew.request.reply.outcome, SIMBA_MINE);
+}
+
+/* --- called off ------------------------------------------------------------------------------------------- */
+
+static void call_off_after_deadline(bool is_cut_later)
+{
+    how.is_later = true;
+    how.is_cut_later = is_cut_later;
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0);
+    begin(&acquire);
+    testhost_advance(&host, 4001);
+    assert_int_equal(acquire.request.reply.status, SIMBA_ETIMEDOUT);
+    assert_int_equal(how.cuts, 0); /* it may be about to end */
+    how.is_left_alone = true;
+    testhost_advance(&host, 251);
+    assert_int_equal(how.cuts, 1);
+    assert_false(simba__sql_lane_is_idle(&store()->lanes[0]));
+    how.is_left_alone = false;
+    testhost_advance(&host, 251);
+    assert_int_equal(how.cuts, 2);
+}
+
+/* Nobody waits for a batch any more: its connection is cut, unless it is being opened. */
+static void test_cut(void **state)
+{
+    (void)state;
+    call_off_after_deadline(false);
+    assert_true(simba__sql_lane_is_idle(&store()->lanes[0]));
+}
+
+static void test_cut_that_takes_effect_later(void **state)
+{
+    (void)state;
+    call_off_after_deadline(true);
+    assert_false(simba__sql_lane_is_idle(&store()->lanes[0]));
+    testhost_advance(&host, 1000);
+    assert_int_equal(how.cuts, 2);
+    fail_cut(&conns[0]);
+    assert_true(simba__sql_lane_is_idle(&store()->lanes[0]));
+}
+
+/* A step that was cut and yet succeeded: nothing is begun after it, and the connection is closed. */
+static void test_nothing_after_cut(void **state)
+{
+    (void)state;
+    call_off_after_deadline(true);
+    carry_out(&conns[0]);
+    assert_null(conns[0].step);
+    assert_true(simba__sql_lane_is_idle(&store()->lanes[0]));
+    assert_null(strstr(conns[0].model.log, "acquire"));
+}
+
+/* A batch that pauses is called off at once. */
+static void test_cut_in_pause(void **state)
+{
+    (void)state;
+    model_sql_row_of(&server, "m");
+    conns[0].model.fault = (model_sql_fault){SIMBA__SQL_ACQUIRE, 1, SIMBA__SQL_RETRY, false};
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0);
+    begin(&acquire);
+    testhost_close(&host);
+    assert_true(acquire.done);
+    assert_int_equal(how.interrupts, 0);
+}
+
+static void begin_both(testhost_request *first, testhost_request *second)
+{
+    how.is_later = true;
+    begin(first);
+    begin(second);
+    assert_true(conns[0].step && conns[1].step);
+}
+
+/* A client that closes ends its lanes in the same turn, and says so once. */
+static void test_close(void **state)
+{
+    (void)state;
+    testhost_request first = request(SIMBA_OP_ACQUIRE, "m", 0), second = request(SIMBA_OP_ACQUIRE, "other", 0);
+    begin_both(&first, &second);
+    testhost_close(&host);
+    assert_int_equal(how.interrupts, 2);
+    assert_true(first.done && second.done);
+}
+
+/* Or later, where the dialect takes its time. */
+static void test_close_that_takes_effect_later(void **state)
+{
+    (void)state;
+    testhost_request first = request(SIMBA_OP_ACQUIRE, "m", 0), second = request(SIMBA_OP_ACQUIRE, "other", 0);
+    begin_both(&first, &second);
+    how.is_cut_later = true;
+    host.backend->close(host.store);
+    assert_false(host.closed);
+    fail_cut(&conns[1]);
+    assert_true(second.done && !host.closed);
+    fail_cut(&conns[0]);
+    assert_true(first.done && host.closed);
+    fini(host.store);
+    free(host.store);
+    simba__reactor_fini(&host.reactor);
+}
+
+/* --- news ------------------------------------------------------------------------------------------------- */
+
+static unsigned polls(const char *word)
+{
+    unsigned n = 0;
+    for (const char *at = conns[LANES - 1].model.log; (at = strstr(at, word)); at++)
+        n++;
+    return n;
+}
+
+/* A notification is pushed to those who wait for that mutex here, and for no other. */
+static void test_notified(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "m"};
+    assert_int_equal(testhost_watch(&host, &topic), 0);
+    host.push_count = 0;
+    simba__sql_notified(store(), "other");
+    assert_int_equal(host.push_count, 0);
+    simba__sql_notified(store(), "m");
+    assert_int_equal(host.push_count, 1);
+    assert_ptr_equal(host.pushes[0].topic, &topic);
+    assert_int_equal(host.pushes[0].push.kind, SIMBA_PUSH_RELEASED);
+    testhost_unwatch(&host, &topic);
+    simba__sql_notified(store(), "m");
+    assert_int_equal(host.push_count, 1);
+}
+
+/* While the server tells of releases, rows are read once and then rarely; when it does not any more, at once and often. */
+static void test_pace(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "m"};
+    assert_int_equal(testhost_watch(&host, &topic), 0);
+    assert_int_equal(polls("get"), 1);
+    simba__sql_set_pace(store(), SIMBA__SQL_RARELY);
+    testhost_end_turn(&host);
+    assert_int_equal(polls("get"), 2);
+    for (int i = 0; i < 20; i++)
+        testhost_advance(&host, 1000);
+    assert_int_equal(polls("get"), 2);
+    testhost_advance(&host, 10000);
+    assert_int_equal(polls("get"), 3);
+    simba__sql_set_pace(store(), SIMBA__SQL_OFTEN);
+    testhost_end_turn(&host);
+    assert_int_equal(polls("get"), 4);
+    testhost_advance(&host, 50);
+    assert_int_equal(polls("get"), 5);
+    testhost_unwatch(&host, &topic);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_steps_that_are_over_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_steps_that_are_over_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_two_lanes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pause_is_a_timer, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_put_off, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cut_that_takes_effect_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nothing_after_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cut_in_pause, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_close, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_close_that_takes_effect_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_notified, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pace, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
