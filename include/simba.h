@@ -369,6 +369,11 @@ typedef void (*simba_released_fn)(simba_contender *contender, const simba_state 
 /* Any change of ownership that this contender learns of, its own among them. Several may be told as one. */
 typedef void (*simba_changed_fn)(simba_contender *contender, const simba_state *state, void *user);
 
+/* Called once after a handle was freed, when none of its callbacks runs or will run any more: what `user` points to may go.
+ * A handle that is freed inside its own callback still has callbacks to come, so whoever frees cannot tell by itself. Runs on
+ * any thread; call nothing of simba in it. In a child of fork() it is not called for handles of the parent. */
+typedef void (*simba_freed_fn)(void *user);
+
 typedef struct simba_contender_options {
     size_t size;
     const char *id; /* NULL: simba_id_host() */
@@ -377,11 +382,12 @@ typedef struct simba_contender_options {
     simba_released_fn on_released;
     simba_changed_fn on_changed;
     void *user;
+    simba_freed_fn on_freed; /* may be NULL; called only if the contender came about */
 } simba_contender_options;
 
 #define SIMBA_CONTENDER_OPTIONS_INIT                                                                                   \
     {                                                                                                                  \
-        sizeof(simba_contender_options), NULL, SIMBA_TIMING_INHERIT, NULL, NULL, NULL, NULL                            \
+        sizeof(simba_contender_options), NULL, SIMBA_TIMING_INHERIT, NULL, NULL, NULL, NULL, NULL                      \
     }
 
 /* `options` may be NULL. Errors: EINVAL, ENOMEM, ECLOSED. */
@@ -502,11 +508,12 @@ typedef struct simba_scheduler_options {
     int64_t period_ms;        /* at least 1 */
     simba_work_fn work;       /* required */
     void *user;
+    simba_freed_fn on_freed; /* as for contenders */
 } simba_scheduler_options;
 
 #define SIMBA_SCHEDULER_OPTIONS_INIT                                                                                   \
     {                                                                                                                  \
-        sizeof(simba_scheduler_options), NULL, SIMBA_TIMING_INHERIT, SIMBA_SCHEDULE_FIXED_RATE, 0, 0, NULL, NULL       \
+        sizeof(simba_scheduler_options), NULL, SIMBA_TIMING_INHERIT, SIMBA_SCHEDULE_FIXED_RATE, 0, 0, NULL, NULL, NULL \
     }
 
 SIMBA_API int simba_scheduler_new(simba_client *client, const char *mutex, const simba_scheduler_options *options,
@@ -532,11 +539,12 @@ typedef struct simba_observer_options {
     simba_observed_fn on_changed; /* required */
     void *user;
     int64_t poll_ms; /* default 1,000: for stores that do not push, and behind those that do ten times as long */
+    simba_freed_fn on_freed; /* as for contenders */
 } simba_observer_options;
 
 #define SIMBA_OBSERVER_OPTIONS_INIT                                                                                    \
     {                                                                                                                  \
-        sizeof(simba_observer_options), NULL, NULL, 1000                                                               \
+        sizeof(simba_observer_options), NULL, NULL, 1000, NULL                                                         \
     }
 
 SIMBA_API int simba_observer_new(simba_client *client, const char *mutex, const simba_observer_options *options,

@@ -15,6 +15,7 @@ struct simba_contender {
     simba_released_fn on_released;
     simba_changed_fn on_changed;
     void *user;
+    simba_freed_fn on_freed;
     simba__telling telling;
 };
 
@@ -67,6 +68,8 @@ static void destroy(simba__party *party)
 {
     simba_contender *contender = (simba_contender *)(void *)party;
     simba__member_fini(&contender->member);
+    if (contender->on_freed)
+        contender->on_freed(contender->user);
     simba__free(contender);
 }
 
@@ -91,6 +94,7 @@ int simba_contender_new(simba_client *client, const char *mutex, const simba_con
     contender->on_released = own.on_released;
     contender->on_changed = own.on_changed;
     contender->user = own.user;
+    contender->on_freed = own.on_freed;
     rc = simba__member_init(&contender->member, &type, client, mutex, own.id, &own.timing, err);
     if (rc < 0) {
         simba__free(contender);

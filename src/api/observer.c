@@ -21,6 +21,7 @@ struct simba_observer {
     simba__observation machine;
     simba_observed_fn on_changed;
     void *user;
+    simba_freed_fn on_freed;
     simba_owner told;
     bool begun; /* the first call was made */
     struct change *first, **last;
@@ -110,6 +111,8 @@ static void destroy(simba__party *party)
 {
     simba_observer *observer = (simba_observer *)(void *)party;
     drop_queue(observer);
+    if (observer->on_freed)
+        observer->on_freed(observer->user);
     simba__free(observer);
 }
 
@@ -148,6 +151,7 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
     const bool pushes = client->backend->caps & SIMBA_CAP_PUSH;
     observer->on_changed = own.on_changed;
     observer->user = own.user;
+    observer->on_freed = own.on_freed;
     observer->last = &observer->first;
     simba__observation_init(&observer->machine, own.poll_ms * SIMBA__NS_PER_MS * (pushes ? 10 : 1));
     simba__enter(client);

@@ -21,6 +21,7 @@ struct simba_scheduler {
     int64_t period_ns;
     simba_work_fn work;
     void *user;
+    simba_freed_fn on_freed;
     simba_timer start_timer; /* of the next run */
     simba_local next;
     simba_run run;
@@ -107,6 +108,8 @@ static void destroy(simba__party *party)
 {
     simba_scheduler *scheduler = (simba_scheduler *)(void *)party;
     simba__member_fini(&scheduler->member);
+    if (scheduler->on_freed)
+        scheduler->on_freed(scheduler->user);
     simba__free(scheduler);
 }
 
@@ -153,6 +156,7 @@ int simba_scheduler_new(simba_client *client, const char *mutex, const simba_sch
     scheduler->period_ns = own.period_ms * SIMBA__NS_PER_MS;
     scheduler->work = own.work;
     scheduler->user = own.user;
+    scheduler->on_freed = own.on_freed;
     scheduler->start_timer.fire = on_due;
     scheduler->run.scheduler = scheduler;
     rc = simba__member_init(&scheduler->member, &type, client, mutex, own.id, &own.timing, err);
