@@ -27,7 +27,7 @@ add_custom_target(installed DEPENDS ${_shared} ${_static} ${SIMBA_MODULES})
 if(TARGET simba)
     add_dependencies(installed simba)
 endif()
-install(FILES include/simba.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/simba.h include/simba.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/simba DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
 # --- find_package(simba) --------------------------------------------------------------------------

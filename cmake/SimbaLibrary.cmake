@@ -19,7 +19,8 @@ set(CMAKE_C_EXTENSIONS ON)
 # How everything of ours is compiled: an interface, so that nothing leaks into projects that include this one.
 add_library(simba_flags INTERFACE)
 target_compile_definitions(simba_flags INTERFACE _GNU_SOURCE)
-target_compile_options(simba_flags INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes)
+target_compile_options(simba_flags INTERFACE -Wall -Wextra -Wshadow
+    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>)
 # snprintf is how a text is cut to size on purpose here; gcc would like to hear about it each time.
 target_compile_options(simba_flags INTERFACE $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
 target_link_libraries(simba_flags INTERFACE Threads::Threads)

@@ -3,6 +3,7 @@
 #
 #   tests/unit/*.c                         unit.*       internal symbols, no store
 #   tests/{sim,backends,api,faults,cli}/test_*.c        internal symbols, the kit, tests/lib, support.c beside it if any
+#   tests/cpp/test_*.cpp                  cpp.*        the public header simba.hpp alone, with and without exceptions
 #   cli.completions                                     the completions of the shells, by the shells
 #   tck.<store>                                         the conformance kit, see simba_tck_store
 #   examples.*                                          must end with status 0
@@ -203,6 +204,30 @@ function(simba_tck_store name url)
         _simba_add_test(${arg_LABEL} ${arg_AS} COMMAND ${server} ${_launcher} $<TARGET_FILE:tck_runner> ${url})
     endif()
 endfunction()
+
+# --- C++ ------------------------------------------------------------------------------------------
+include(CheckLanguage)
+check_language(CXX)
+if(CMAKE_CXX_COMPILER)
+    enable_language(CXX)
+    simba_glob(_programs tests/cpp/test_*.cpp)
+    foreach(_source IN LISTS _programs)
+        get_filename_component(_name ${_source} NAME_WE)
+        string(REGEX REPLACE "^test_" "" _name ${_name})
+        foreach(_variant IN ITEMS "" _no_exceptions)
+            set(_target test_cpp_${_name}${_variant})
+            add_executable(${_target} ${_source})
+            target_compile_features(${_target} PRIVATE cxx_std_17)
+            target_link_libraries(${_target} PRIVATE simba_flags simba_shared)
+            if(_variant)
+                target_compile_options(${_target} PRIVATE -fno-exceptions -fno-rtti)
+            endif()
+            set_target_properties(${_target} PROPERTIES
+                OUTPUT_NAME ${_name}${_variant} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/cpp")
+            _simba_add_test(cpp ${_name}${_variant} COMMAND ${_launcher} $<TARGET_FILE:${_target}>)
+        endforeach()
+    endforeach()
+endif()
 
 # --- examples -------------------------------------------------------------------------------------
 foreach(_name IN LISTS SIMBA_EXAMPLE_TARGETS)
