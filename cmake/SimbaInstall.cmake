@@ -16,11 +16,18 @@ if(TARGET simba)
     install(TARGETS simba)
 endif()
 
-install(TARGETS ${_shared} EXPORT simba-targets)
 if(SIMBA_MODULES)
     install(TARGETS ${SIMBA_MODULES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/${SIMBA_MODULE_FOLDER})
 endif()
-install(TARGETS ${_static} EXPORT simba-static-targets)
+# A set for each library, since a packager may put each into a package of its own.
+set(_exports simba simba-static)
+install(TARGETS simba_shared EXPORT simba-targets)
+install(TARGETS simba_static EXPORT simba-static-targets)
+if(TARGET simba_tck)
+    list(APPEND _exports simba-tck simba-tck-static)
+    install(TARGETS simba_tck EXPORT simba-tck-targets)
+    install(TARGETS simba_tck_static EXPORT simba-tck-static-targets)
+endif()
 
 # All that is installed, and nothing else: what ./run builds.
 add_custom_target(installed DEPENDS ${_shared} ${_static} ${SIMBA_MODULES})
@@ -32,8 +39,9 @@ install(DIRECTORY include/simba DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MA
 
 # --- find_package(simba) --------------------------------------------------------------------------
 set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/simba)
-install(EXPORT simba-targets NAMESPACE simba:: DESTINATION ${_package_dir})
-install(EXPORT simba-static-targets NAMESPACE simba:: DESTINATION ${_package_dir})
+foreach(_export IN LISTS _exports)
+    install(EXPORT ${_export}-targets NAMESPACE simba:: DESTINATION ${_package_dir})
+endforeach()
 # Whoever links the static library links what it uses, which the package looks for there and then.
 target_link_libraries(simba_static INTERFACE "$<INSTALL_INTERFACE:${SIMBA_PC_LIBS}>")
 list(JOIN SIMBA_PC_REQUIRES " " _static_requires)

@@ -8,6 +8,7 @@
 #   tck.<store>                                         the conformance kit, see simba_tck_store
 #   examples.*                                          must end with status 0
 #   install.{consumer,docs}                             see tests/install, tests/docs
+#   package.debian                                      see tests/package; runs when it is asked for
 
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
@@ -244,4 +245,6 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
         $<CONFIG>)
     _simba_add_test(install docs
         COMMAND "${PROJECT_SOURCE_DIR}/tests/docs/run" "${PROJECT_SOURCE_DIR}" "${CMAKE_C_COMPILER}")
+    _simba_add_test(package debian COMMAND "${PROJECT_SOURCE_DIR}/tests/package/run" "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(package.debian PROPERTIES TIMEOUT 1800)
 endif()
