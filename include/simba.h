@@ -409,6 +409,9 @@ SIMBA_API int simba_contender_stop(simba_contender *contender);
 
 /* Stop, then free. Inside a callback of this same contender the freeing happens after that callback and the stop. */
 SIMBA_API void simba_contender_free(simba_contender *contender);
+/* The same without waiting, for a loop that must not block: the handle is gone at once, on_released runs where callbacks run,
+ * the mutex is given back after it, and on_freed says that all of it is over. */
+SIMBA_API void simba_contender_discard(simba_contender *contender);
 
 SIMBA_API const char *simba_contender_mutex(const simba_contender *contender);
 SIMBA_API const char *simba_contender_id(const simba_contender *contender);

@@ -448,6 +448,8 @@ class contender : public contender_ref
         return *this;
     }
     ~contender() { simba_contender_free(handle_); }
+    /* The end without waiting, for a loop that must not block: on_released and the rest follow. */
+    void discard() noexcept { simba_contender_discard(std::exchange(handle_, nullptr)); }
     void swap(contender &other) noexcept { std::swap(handle_, other.handle_); }
 
     status_result start() const noexcept { return detail::of(simba_contender_start(handle_)); }

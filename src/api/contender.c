@@ -120,6 +120,12 @@ void simba_contender_free(simba_contender *contender)
         simba__party_free(&contender->member.party);
 }
 
+void simba_contender_discard(simba_contender *contender)
+{
+    if (contender)
+        simba__party_discard(&contender->member.party);
+}
+
 const char *simba_contender_mutex(const simba_contender *contender)
 {
     return contender ? contender->member.party.topic->mutex : NULL;

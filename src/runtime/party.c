@@ -190,6 +190,20 @@ void simba__party_free(simba__party *party)
     simba__leave(client);
 }
 
+void simba__party_discard(simba__party *party)
+{
+    simba_client *client = party->client;
+    if (simba__client_forked(client, NULL) < 0)
+        return;
+    simba__enter(client);
+    send_stop(party);
+    if (party->running || party->strand != SIMBA__STRAND_IDLE)
+        party->orphaned = true;
+    else
+        simba__party_unref(party);
+    simba__leave(client);
+}
+
 int simba__party_owner(simba__party *party, const simba_owner *owner, simba_owner *ret_owner)
 {
     simba_client *client = party->client;

@@ -39,7 +39,7 @@ struct simba__party {
     bool handed : 1;   /* the executor has the strand */
     bool running : 1;  /* started and not yet stopped */
     bool wants : 1;    /* counts in the topic's interest */
-    bool orphaned : 1; /* freed inside its own callback: goes when it has stopped */
+    bool orphaned : 1; /* nobody has the handle any more: goes when it has stopped */
 };
 
 /* In a turn. Names are checked already. SIMBA_ENOMEM, SIMBA_ECLOSED. After success the party belongs to the client's
@@ -61,6 +61,8 @@ void simba__party_stop(simba__party *party);
 
 /* Not in a turn: stop, let go, free; later, if inside the party's own callback. */
 void simba__party_free(simba__party *party);
+/* The same, without waiting. */
+void simba__party_discard(simba__party *party);
 
 /* Not in a turn: a copy of the owner that its machine knows. SIMBA_ECLOSED, SIMBA_EFORKED. */
 int simba__party_owner(simba__party *party, const simba_owner *owner, simba_owner *ret_owner);

@@ -552,6 +552,57 @@ static void free_inside_own_callback(void **state)
     client_close(clients[1]);
 }
 
+/* discard does not wait, whatever its callbacks do: all that free promises happens later. */
+static void discard_does_not_wait(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct player *player = player_new(client, "m", NULL, NULL);
+    player->in_acquired = dawdle;
+    assert_rc(0, simba_contender_start(player->contender));
+    AWAIT(player->gate.waiting == 1);
+    simba_contender_discard(player->contender); /* while its on_acquired waits for us */
+    player->contender = NULL;
+    assert_int_equal(0, player->released);
+    assert_true(is_owned(client, "m"));
+    gate_open(&player->gate);
+    AWAIT(player->released == 1 && !player->in_callback);
+    AWAIT(client_stats(client).contenders == 0);
+    assert_int_equal(SIMBA_REASON_STOPPED, player->reason);
+    assert_false(is_owned(client, "m"));
+    client_close(client);
+}
+
+static void count_freed(void *user)
+{
+    board_lock();
+    ++*(unsigned *)user;
+    board_unlock();
+}
+
+/* Whichever way it goes, and whether or not it was ever started, on_freed comes once. */
+static void on_freed_comes_once(void **state)
+{
+    (void)state;
+    static unsigned freed;
+    void (*const ways[])(simba_contender *) = {simba_contender_free, simba_contender_discard};
+    simba_client *client = client_open(NULL);
+    for (unsigned i = 0; i < 4; i++) {
+        simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+        simba_contender *contender = NULL;
+        options.user = &freed;
+        options.on_freed = count_freed;
+        freed = 0;
+        assert_rc(0, simba_contender_new(client, "m", &options, NULL, &contender));
+        if (i % 2)
+            assert_rc(0, simba_contender_start(contender));
+        ways[i / 2](contender);
+        AWAIT(freed == 1);
+    }
+    client_close(client);
+    assert_int_equal(1, freed);
+}
+
 /* stop and free from another contender's callback wait as anywhere else. */
 static void stop_and_free_from_another_callback(void **state)
 {
@@ -770,6 +821,8 @@ int main(void)
         TEST(given_back_after_tidying_up),
         TEST(stop_inside_own_callback),
         TEST(free_inside_own_callback),
+        TEST(discard_does_not_wait),
+        TEST(on_freed_comes_once),
         TEST(stop_and_free_from_another_callback),
         TEST(stop_each_other_on_one_thread),
         TEST(stopped_by_two_threads),
