@@ -8,6 +8,7 @@
 #   tck.<store>                                         the conformance kit, see simba_tck_store
 #   examples.*                                          must end with status 0
 #   install.{consumer,docs}                             see tests/install, tests/docs
+#   python.{types,<store>}                              see bindings/python; like install, not with sanitizers
 #   package.debian                                      see tests/package; runs when it is asked for
 
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
@@ -245,6 +246,41 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
         $<CONFIG>)
     _simba_add_test(install docs
         COMMAND "${PROJECT_SOURCE_DIR}/tests/docs/run" "${PROJECT_SOURCE_DIR}" "${CMAKE_C_COMPILER}")
+    # The system's own first: it is the one that has the system's packages.
+    find_program(SIMBA_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+    find_program(SIMBA_PYTHON python3)
+    set(_python "${PROJECT_SOURCE_DIR}/bindings/python")
+    set(_package "${PROJECT_BINARY_DIR}/python")
+    if(SIMBA_PYTHON)
+        execute_process(COMMAND ${SIMBA_PYTHON} -c "import cffi, pytest, mypy" RESULT_VARIABLE _status ERROR_QUIET)
+    endif()
+    if(NOT SIMBA_PYTHON OR NOT _status EQUAL 0)
+        _simba_add_test(python all COMMAND ${CMAKE_COMMAND} -E echo "1..0 # SKIP no python3 with cffi, pytest and mypy")
+    else()
+        simba_glob(_sources bindings/python/src/simba/*)
+        add_custom_command(OUTPUT "${_package}/simba/_version.py"
+            COMMAND ${SIMBA_PYTHON} "${_python}/make_ffi.py" "${_package}"
+            DEPENDS "${_python}/make_ffi.py" include/simba.h ${_sources})
+        add_custom_target(simba_python ALL DEPENDS "${_package}/simba/_version.py")
+        _simba_add_test(python types PLAIN COMMAND ${CMAKE_COMMAND} -E env "MYPYPATH=${_package}"
+            ${SIMBA_PYTHON} -m mypy --config-file "${_python}/pyproject.toml" --cache-dir "${PROJECT_BINARY_DIR}/mypy"
+            "${_package}/simba" "${_python}/tests")
+        set(_run "${_python}/tests/run" ${SIMBA_PYTHON} "${_package}" $<TARGET_FILE:simba_shared>)
+        _simba_add_test(python memory COMMAND ${_run})
+        _simba_add_test(python sqlite COMMAND ${_run} "sqlite://${PROJECT_BINARY_DIR}/tck/python.db")
+        foreach(_store IN ITEMS
+                "redis redis redis://127.0.0.1:%PORT%/1"
+                "mysql mariadb mysql://root@127.0.0.1:%PORT%/simba?create=yes"
+                "zookeeper zookeeper zookeeper://127.0.0.1:%PORT%/python")
+            string(REPLACE " " ";" _store ${_store})
+            list(GET _store 0 _name)
+            list(GET _store 1 _kind)
+            list(GET _store 2 _url)
+            if(_name IN_LIST SIMBA_BACKENDS)
+                _simba_add_test(python ${_name} COMMAND $<TARGET_FILE:with_server> ${_kind} ${_run} ${_url})
+            endif()
+        endforeach()
+    endif()
     _simba_add_test(package debian COMMAND "${PROJECT_SOURCE_DIR}/tests/package/run" "${PROJECT_SOURCE_DIR}")
     set_tests_properties(package.debian PROPERTIES TIMEOUT 1800)
 endif()
