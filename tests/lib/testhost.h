@@ -7,6 +7,7 @@
 #include <simba/backend.h>
 
 #include "net/reactor.h"
+#include "runtime/requests.h"
 
 enum { TESTHOST_TIMERS = 32, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOST_FOUND = 16 };
 
@@ -35,6 +36,7 @@ struct testhost {
     simba__reactor reactor;
     const simba_backend *backend;
     void *store;
+    simba__requests requests;
 
     int64_t now_shift_ns; /* added to the real clocks */
     int64_t epoch_shift_us;
