@@ -289,8 +289,7 @@ static simba_timer *due(const testhost *h, simba_local now)
     return NULL;
 }
 
-/* Those that are due, and those that are set for now by them. */
-static void fire_timers(testhost *h)
+void testhost_fire(testhost *h)
 {
     simba_local now = host_now(&h->host);
     for (simba_timer *timer = due(h, now); timer; timer = due(h, now)) {
@@ -313,7 +312,7 @@ bool testhost_pump(testhost *h, const bool *until, int64_t ms)
 {
     const int64_t end_ns = simba__clock_boot().ns + ms * SIMBA__NS_PER_MS;
     while (!(until && *until) && simba__clock_boot().ns < end_ns) {
-        fire_timers(h);
+        testhost_fire(h);
         testhost_run_jobs(h);
         if (!(until && *until))
             look(h, 1);
@@ -349,7 +348,7 @@ void testhost_unwatch(testhost *h, simba_topic *topic)
 void testhost_advance(testhost *h, int64_t ms)
 {
     h->now_shift_ns += ms * SIMBA__NS_PER_MS;
-    fire_timers(h);
+    testhost_fire(h);
     testhost_run_jobs(h);
 }
 

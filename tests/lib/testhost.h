@@ -89,6 +89,8 @@ const simba_reply *testhost_ask(testhost *h, testhost_request *r);
 int testhost_watch(testhost *h, simba_topic *topic);
 void testhost_unwatch(testhost *h, simba_topic *topic);
 
+/* Fire the timers that are due, and those that they set for now. */
+void testhost_fire(testhost *h);
 /* Let time pass: shift the clock, fire what is due, run the jobs. */
 void testhost_advance(testhost *h, int64_t ms);
 /* Run the loop and the jobs until `push_count` has reached `count`. False: ten seconds have passed. */

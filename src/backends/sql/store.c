@@ -11,49 +11,15 @@
 /* How many rows that a LIST leaves out are named. */
 enum { FLAWS_TOLD = 10 };
 
-/* --- queues --------------------------------------------------------------------------------------------- */
-
-static void queue_init(simba__sql_queue *q)
-{
-    q->first = NULL;
-    q->end = &q->first;
-}
-
-static void append(simba__sql_queue *q, simba_request *request)
-{
-    request->next = NULL;
-    *q->end = request;
-    q->end = &request->next;
-}
-
-static void take_out(simba__sql_queue *q, const simba_request *request)
-{
-    simba_request **at = &q->first;
-    while (*at != request)
-        at = &(*at)->next;
-    *at = request->next;
-    if (!*at)
-        q->end = at;
-}
-
-static simba_request *take_all(simba__sql_queue *q)
-{
-    simba_request *first = q->first;
-    queue_init(q);
-    return first;
-}
-
 static void fail_one(simba__sql_store *self, simba_request *request, int code, const char *text)
 {
     self->host->fail(self->host, request, code, "%s: %s", self->place.store, text);
 }
 
-static void fail_all(simba__sql_store *self, simba__sql_queue *q, int code, const char *text)
+static void fail_all(simba__sql_store *self, simba__queue *q, int code, const char *text)
 {
-    for (simba_request *r = take_all(q), *next; r; r = next) {
-        next = r->next;
+    for (simba_request *r; (r = simba__queue_take(q)) != NULL;)
         fail_one(self, r, code, text);
-    }
 }
 
 static unsigned number_of(const simba__sql_lane *lane)
@@ -105,7 +71,7 @@ static void arm_patience(simba__sql_store *self, simba_local at)
 
 /* --- requests -------------------------------------------------------------------------------------------- */
 
-static simba__sql_queue *queue_of(simba__sql_store *self, const simba_request *request)
+static simba__queue *queue_of(simba__sql_store *self, const simba_request *request)
 {
     const bool reads = request->op == SIMBA_OP_READ || request->op == SIMBA_OP_LIST ||
                        request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE;
@@ -116,7 +82,7 @@ void simba__sql_submit(void *instance, simba_request *request)
 {
     simba__sql_store *self = instance;
     request->backend_data = NULL;
-    append(queue_of(self, request), request);
+    simba__queue_append(queue_of(self, request), request);
     if (request->op == SIMBA_OP_RELEASE)
         simba__sql_memory_releasing(&self->memory, request->mutex, request->nonce);
 }
@@ -124,8 +90,8 @@ void simba__sql_submit(void *instance, simba_request *request)
 static simba__sql_lane *lane_of(simba__sql_store *self, const simba__sql_item *item)
 {
     unsigned i = 0;
-    while (i < self->lane_count && (item < self->lanes[i].batch.items ||
-                                    item >= self->lanes[i].batch.items + self->lanes[i].batch.count))
+    while (i < self->lane_count &&
+           (item < self->lanes[i].batch.items || item >= self->lanes[i].batch.items + self->lanes[i].batch.count))
         i++;
     SIMBA__ASSERT(i < self->lane_count);
     return &self->lanes[i];
@@ -143,14 +109,14 @@ static void give_up(simba__sql_store *self, simba__sql_item *item)
     arm_patience(self, self->host->now(self->host)); /* it may have been the last one of its lane */
 }
 
-/* A request that waits for a lane has no item. Those whose time is over first are at the beginning of their queue. */
+/* A request that waits for a lane has no item. */
 void simba__sql_cancel(void *instance, simba_request *request)
 {
     simba__sql_store *self = instance;
     if (request->backend_data)
         give_up(self, request->backend_data);
     else
-        take_out(queue_of(self, request), request);
+        simba__queue_remove(queue_of(self, request), request);
     self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "%s %s: no answer in time", self->place.store,
                      self->place.where);
 }
@@ -167,7 +133,7 @@ static simba__sql_lane *idle_lane(simba__sql_store *self, bool reads)
     return NULL;
 }
 
-static size_t measure(const simba__sql_queue *q, size_t *bytes)
+static size_t measure(const simba__queue *q, size_t *bytes)
 {
     size_t count = 0;
     for (const simba_request *r = q->first; r; r = r->next, count++)
@@ -176,13 +142,13 @@ static size_t measure(const simba__sql_queue *q, size_t *bytes)
 }
 
 /* What another lane is at work on stays in the queue. */
-static void add_requests(simba__sql_lane *lane, simba__sql_queue *q, simba_local now)
+static void add_requests(simba__sql_lane *lane, simba__queue *q, simba_local now)
 {
     simba__sql_memory *memory = &lane->self->memory;
-    for (simba_request *r = take_all(q), *next; r; r = next) {
+    for (simba_request *r = simba__queue_take_all(q), *next; r; r = next) {
         next = r->next;
         if (q == &lane->self->writes && !simba__sql_memory_begin(memory, r->mutex, number_of(lane), now)) {
-            append(q, r);
+            simba__queue_append(q, r);
             continue;
         }
         simba__sql_item *item = simba__sql_batch_add(&lane->batch, r);
@@ -217,7 +183,7 @@ static bool poll_is_due(const simba__sql_store *self, simba_local now)
 /* Begin a batch of what waits, if there is a lane for it. */
 static bool start_batch(simba__sql_store *self, bool reads, simba_local now)
 {
-    simba__sql_queue *q = reads ? &self->reads : &self->writes;
+    simba__queue *q = reads ? &self->reads : &self->writes;
     const size_t polls = reads && poll_is_due(self, now) ? simba__sql_polling_count(&self->polling, now) : 0;
     simba__sql_lane *lane = q->first || polls > 0 ? idle_lane(self, reads) : NULL;
     if (!lane)
@@ -446,8 +412,8 @@ int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_d
     self->place = place;
     self->patience.fire = on_patience;
     self->poll.fire = on_poll;
-    queue_init(&self->writes);
-    queue_init(&self->reads);
+    simba__queue_init(&self->writes);
+    simba__queue_init(&self->reads);
     simba__sql_polling_init(&self->polling, host->random(host));
     if (host->timer_add(host, &self->patience) < 0 || host->timer_add(host, &self->poll) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "%s: out of memory", place.store);

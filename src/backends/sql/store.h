@@ -23,6 +23,7 @@
 #ifndef SIMBA_BACKENDS_SQL_STORE_H
 #define SIMBA_BACKENDS_SQL_STORE_H
 
+#include "backends/queue.h"
 #include "backends/sql/lane.h"
 #include "backends/sql/memory.h"
 #include "backends/sql/polling.h"
@@ -30,10 +31,6 @@
 enum { SIMBA__SQL_LANES_MAX = 8 };
 
 typedef struct simba__sql_store simba__sql_store;
-
-typedef struct simba__sql_queue {
-    simba_request *first, **end;
-} simba__sql_queue;
 
 typedef enum simba__sql_life {
     SIMBA__SQL_OPEN,
@@ -47,7 +44,7 @@ struct simba__sql_store {
     simba__sql_place place;
     simba__sql_lane lanes[SIMBA__SQL_LANES_MAX];
     unsigned lane_count;
-    simba__sql_queue writes, reads;
+    simba__queue writes, reads;
     bool read_last; /* what was begun last */
     bool polls;     /* a poll is under way */
     simba__sql_life life;

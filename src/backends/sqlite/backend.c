@@ -7,20 +7,20 @@
 #include "backends/sqlite/sqlite.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/queue.h"
 #include "backends/schemes.h"
 #include "backends/sqlite/batch.h"
 #include "backends/sqlite/held.h"
 #include "backends/sqlite/news.h"
 #include "backends/sqlite/notify.h"
+#include "backends/sqlite/options.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
-#include "util/url.h"
 
 #define PROBE_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
 #define BRIEF_NS (10 * SIMBA__NS_PER_MS)  /* so long anybody may be kept who waits, by a batch that */
@@ -33,7 +33,7 @@ enum { FAULTS_NAMED = 10 }; /* damaged rows of one list that the log names */
 
 typedef struct store {
     simba_host *host;
-    simba_request *pending, **pending_end;
+    simba__queue pending;
     simba__probe *probes; /* that wait for the worker */
     bool refresh_wanted;  /* have the worker look at the file even if there is nothing to do */
     bool closing;
@@ -74,17 +74,7 @@ static store *store_of_job(simba_job *job)
 static void append(store *s, simba_request *request)
 {
     request->backend_data = NULL;
-    request->next = NULL;
-    *s->pending_end = request;
-    s->pending_end = &request->next;
-}
-
-static simba_request *take_pending(store *s)
-{
-    simba_request *first = s->pending;
-    s->pending = NULL;
-    s->pending_end = &s->pending;
-    return first;
+    simba__queue_append(&s->pending, request);
 }
 
 static void append_probe(store *s, simba__probe *probe)
@@ -111,10 +101,8 @@ static void free_probe(store *s, simba__probe *probe, bool failed)
 
 static void fail_pending(store *s, int code, const char *text)
 {
-    for (simba_request *r = take_pending(s), *next; r; r = next) {
-        next = r->next;
+    for (simba_request *r; (r = simba__queue_take(&s->pending)) != NULL;)
         s->host->fail(s->host, r, code, "%s", text);
-    }
     for (simba__probe *probe; (probe = take_probe(s)) != NULL;)
         free_probe(s, probe, true);
 }
@@ -123,7 +111,7 @@ static void fail_pending(store *s, int code, const char *text)
 static size_t measure(const store *s, size_t *ret_bytes)
 {
     size_t count = 0;
-    for (const simba_request *r = s->pending; r && count < BATCH_REQUESTS; r = r->next, count++)
+    for (const simba_request *r = s->pending.first; r && count < BATCH_REQUESTS; r = r->next, count++)
         *ret_bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0);
     for (const simba__probe *p = s->probes; p; p = p->next, count++)
         *ret_bytes += strlen(p->mutex) + 1;
@@ -135,9 +123,8 @@ static simba_local fill_batch(store *s)
 {
     simba_local until = {INT64_MAX};
     s->batch.writes = false;
-    while (s->pending && s->batch.count < BATCH_REQUESTS) {
-        simba_request *r = s->pending;
-        s->pending = r->next;
+    while (s->pending.first && s->batch.count < BATCH_REQUESTS) {
+        simba_request *r = simba__queue_take(&s->pending);
         simba__batch_item *item = simba__batch_add(&s->batch, r);
         item->request = r;
         r->backend_data = item;
@@ -145,8 +132,6 @@ static simba_local fill_batch(store *s)
         if (r->deadline.ns < until.ns)
             until = r->deadline;
     }
-    if (!s->pending)
-        s->pending_end = &s->pending;
     for (simba__probe *probe; (probe = take_probe(s)) != NULL;)
         simba__batch_add(&s->batch, &(simba_request){.op = SIMBA_OP_READ, .mutex = probe->mutex})->probe = probe;
     return until;
@@ -163,7 +148,7 @@ static bool is_brief(const store *s)
 /* Hand what waits to the worker, if it is idle. */
 static void start(store *s)
 {
-    if (s->running || s->closing || (!s->pending && !s->probes && !s->refresh_wanted))
+    if (s->running || s->closing || (!s->pending.first && !s->probes && !s->refresh_wanted))
         return;
     size_t bytes = 0;
     const size_t count = measure(s, &bytes);
@@ -226,17 +211,7 @@ static void sqlite_submit(void *self, simba_request *request)
     append(s, request);
 }
 
-static void take_out(store *s, const simba_request *request)
-{
-    simba_request **at = &s->pending;
-    while (*at != request)
-        at = &(*at)->next;
-    *at = request->next;
-    if (!*at)
-        s->pending_end = at;
-}
-
-/* The worker has a copy. Those that wait and whose time is over first are at the beginning. */
+/* The worker has a copy. */
 static void sqlite_cancel(void *self, simba_request *request)
 {
     store *s = self;
@@ -244,7 +219,7 @@ static void sqlite_cancel(void *self, simba_request *request)
     if (item)
         item->request = NULL;
     else
-        take_out(s, request);
+        simba__queue_remove(&s->pending, request);
     const bool locked = s->running && simba__patience_waits(&s->batch.db.patience);
     s->host->fail(s->host, request, SIMBA_ETIMEDOUT, "sqlite: %s: %s", s->batch.db.path,
                   locked ? "locked by another process" : "no answer in time");
@@ -348,7 +323,7 @@ static void fail_batch(store *s)
 {
     const simba_local now = s->host->now(s->host);
     const bool again = s->batch.error.code == SIMBA_ETIMEDOUT;
-    simba_request *later = take_pending(s);
+    simba_request *later = simba__queue_take_all(&s->pending);
     for (size_t i = 0; i < s->batch.count; i++) {
         simba_request *r = s->batch.items[i].request;
         simba__probe *probe = s->batch.items[i].probe;
@@ -361,10 +336,9 @@ static void fail_batch(store *s)
         else if (r)
             s->host->fail(s->host, r, s->batch.error.code, "%s", s->batch.error.text);
     }
-    if (later) {
-        *s->pending_end = later;
-        while (*s->pending_end)
-            s->pending_end = &(*s->pending_end)->next;
+    for (simba_request *next; later; later = next) {
+        next = later->next;
+        append(s, later);
     }
 }
 
@@ -509,46 +483,9 @@ static void batch_done(simba_job *job)
         scan(s);
     if (s->closing)
         fail_pending(s, SIMBA_ECANCELED, "sqlite: the client closes");
-    else if (s->pending || s->probes)
+    else if (s->pending.first || s->probes)
         s->host->wake(s->host); /* at the end of the turn, with what these answers lead to */
     closed_if_idle(s);
-}
-
-/* The URL has a host. What was meant is a path, of which a slash is missing, or one that begins in the current folder. */
-static int refuse_host(const simba_url *url, simba_error *err)
-{
-    char here[PATH_MAX];
-    char path[PATH_MAX + 512];
-    char relative[1024];
-    char absolute[1024];
-    const char *authority = simba_url_authority(url);
-    if (!getcwd(here, sizeof here) || here[0] != '/')
-        here[0] = '\0';
-    snprintf(path, sizeof path, "%s/%s%s", strcmp(here, "/") == 0 ? "" : here, authority, simba_url_path(url));
-    simba__url_of_path("sqlite", path, relative, sizeof relative);
-    snprintf(path, sizeof path, "/%s%s", authority, simba_url_path(url));
-    simba__url_of_path("sqlite", path, absolute, sizeof absolute);
-    if (simba_url_path(url)[0] == '\0')
-        return simba__fail(err, SIMBA_EURL, "sqlite: the path has to be absolute; for a file in this folder write %s",
-                           relative);
-    return simba__fail(err, SIMBA_EURL, "sqlite: the path has to be absolute, with three slashes: write %s, or %s",
-                       absolute, relative);
-}
-
-static int read_url(const simba_url *url, const char **ret_path, bool *ret_sync_full, simba_error *err)
-{
-    const char *authority = simba_url_authority(url);
-    const char *path = simba_url_path(url);
-    const char *sync = simba_url_query(url, "sync");
-    if (*authority || simba_url_user(url))
-        return refuse_host(url, err);
-    if (!*path || path[strlen(path) - 1] == '/')
-        return simba__fail(err, SIMBA_EURL, "sqlite: the URL names no file: sqlite:///absolute/path");
-    if (sync && strcmp(sync, "normal") != 0 && strcmp(sync, "full") != 0)
-        return simba__fail(err, SIMBA_EURL, "sqlite: sync is \"%s\"; it can be normal or full", sync);
-    *ret_path = path;
-    *ret_sync_full = sync && strcmp(sync, "full") == 0;
-    return 0;
 }
 
 /* The bell is a comfort: without it there is the poll. */
@@ -575,7 +512,7 @@ static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba
     store *s = self;
     s->host = host;
     s->inotify = -1;
-    s->pending_end = &s->pending;
+    simba__queue_init(&s->pending);
     s->job.run = run_batch;
     s->job.done = batch_done;
     s->tick.fire = on_tick;
@@ -584,7 +521,7 @@ static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba
 
     const char *path = NULL;
     bool sync_full = false;
-    int rc = read_url(url, &path, &sync_full, err);
+    int rc = simba__sqlite_read_url(url, &path, &sync_full, err);
     if (rc == 0)
         rc = simba__batch_init(&s->batch, host, path, sync_full, err);
     if (rc == 0 && host->timer_add(host, &s->tick) < 0)
