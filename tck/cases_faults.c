@@ -224,14 +224,17 @@ static void cancelled_at_once(tck *t)
 {
     struct pair pair;
     TCK_REQUIRE(t, make_pair(t, tck_client_faulty(t, 0), tck_timing_long(t), &pair));
+    TCK_REQUIRE(t, tck_probe_start(pair.probe)); /* and so the store is connected */
+    TCK_AWAIT(t, pair.probe->acquired == 1);
+    TCK_REQUIRE_RC(t, 0, tck_probe_stop(pair.probe));
     tck_fault_expire(pair.client->fault, TCK_ANY_OP);
     TCK_REQUIRE(t, tck_probe_start(pair.probe));
     /* A store that answers at once has nothing to cancel. */
-    TCK_AWAIT(t, pair.probe->acquired == 1 || tck_client_count(pair.client, SIMBA_OP_ACQUIRE, TCK_CANCELLED) >= 3);
+    TCK_AWAIT(t, pair.probe->acquired == 2 || tck_client_count(pair.client, SIMBA_OP_ACQUIRE, TCK_CANCELLED) >= 3);
     tck_fault_heal(pair.client->fault);
-    TCK_AWAIT(t, pair.probe->acquired == 1);
+    TCK_AWAIT(t, pair.probe->acquired == 2);
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(pair.probe));
-    TCK_REQUIRE_NOW(t, pair.probe->acquired == 1 && pair.probe->released == 1);
+    TCK_REQUIRE_NOW(t, pair.probe->acquired == 2 && pair.probe->released == 2);
     require_free(t, pair.other);
 }
 
