@@ -1,5 +1,7 @@
 /* Cases about single requests and replies that get lost or are late: the contender finds out what became of them, and
  * whatever was granted to it after it left is given back. */
+#include <string.h>
+
 #include "probe.h"
 
 /* A probe on a fault client and one on a connected client, both of one mutex. */
@@ -216,6 +218,44 @@ static void stale_grant(tck *t)
     TCK_REQUIRE(t, tck_probe_last(p, TCK_ACQUIRED).held_for_ms > 0);
 }
 
+/* The store is told of every request that its time is over, as soon as it has been sent: it fails each of them at once, and
+ * drops the answer, which comes later. What it has granted meanwhile is found by the next request. */
+static void cancelled_at_once(tck *t)
+{
+    struct pair pair;
+    TCK_REQUIRE(t, make_pair(t, tck_client_faulty(t, 0), tck_timing_long(t), &pair));
+    TCK_REQUIRE(t, tck_probe_start(pair.probe)); /* and so the store is connected */
+    TCK_AWAIT(t, pair.probe->acquired == 1);
+    TCK_REQUIRE_RC(t, 0, tck_probe_stop(pair.probe));
+    tck_fault_expire(pair.client->fault, TCK_ANY_OP);
+    TCK_REQUIRE(t, tck_probe_start(pair.probe));
+    /* A store that answers at once has nothing to cancel. */
+    TCK_AWAIT(t, pair.probe->acquired == 2 || tck_client_count(pair.client, SIMBA_OP_ACQUIRE, TCK_CANCELLED) >= 3);
+    tck_fault_heal(pair.client->fault);
+    TCK_AWAIT(t, pair.probe->acquired == 2);
+    TCK_REQUIRE_RC(t, 0, tck_probe_stop(pair.probe));
+    TCK_REQUIRE_NOW(t, pair.probe->acquired == 2 && pair.probe->released == 2);
+    require_free(t, pair.other);
+}
+
+/* A request that is not answered fails when its time is over, in words, and the answer that comes then changes nothing. */
+static void answer_too_late(tck *t)
+{
+    tck_client *client = tck_client_nervous(t);
+    TCK_REQUIRE(t, client);
+    const char *mutex = tck_arena_new(t, NULL)->mutex;
+    simba_error err = {0};
+    tck_fault_hold(client->fault, SIMBA_OP_FORCE_RELEASE);
+    const int64_t before = tck_now_ns();
+    TCK_REQUIRE_RC(t, SIMBA_ETIMEDOUT, simba_client_force_release(client->handle, mutex, &err));
+    TCK_REQUIRE(t, tck_now_ns() - before >= tck_lease_ms(t) / 4 * TCK_NS_PER_MS);
+    TCK_REQUIRE(t, err.code == SIMBA_ETIMEDOUT && strstr(err.text, mutex));
+    tck_fault_let_go(client->fault, SIMBA_OP_FORCE_RELEASE);
+    TCK_REQUIRE_RC(t, SIMBA_ENOTFOUND, simba_client_force_release(client->handle, mutex, &err));
+    TCK_REQUIRE(t, tck_client_count(client, SIMBA_OP_FORCE_RELEASE, TCK_FAILED) == 1);
+    TCK_REQUIRE(t, tck_client_count(client, SIMBA_OP_FORCE_RELEASE, TCK_ANSWERED) == 1);
+}
+
 const tck_case tck_cases_faults[] = {
     {"acquire-reply-lost", 0, 0, acquire_reply_lost},
     {"renew-reply-lost", 0, SIMBA_CAP_SESSION, renew_reply_lost},
@@ -228,5 +268,7 @@ const tck_case tck_cases_faults[] = {
     {"stop-during-renew", 0, SIMBA_CAP_SESSION, stop_during_renew},
     {"stop-after-lost-renew", 0, SIMBA_CAP_SESSION, stop_after_lost_renew},
     {"stale-grant", 0, SIMBA_CAP_SESSION, stale_grant},
+    {"cancelled-at-once", 0, 0, cancelled_at_once},
+    {"answer-too-late", SIMBA_CAP_LIST, 0, answer_too_late},
     {0},
 };

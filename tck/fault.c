@@ -20,6 +20,7 @@ struct tck_fault {
     tck_cut cut;
     tck_pushes pushes;
     bool hold[TCK_OPS];
+    bool expire[TCK_OPS];
     unsigned fail_in[TCK_OPS + 1]; /* countdowns; 0: none */
     unsigned lose_in[TCK_OPS + 1];
     uint64_t counts[TCK_OPS][TCK_COUNTS];
@@ -102,6 +103,14 @@ void tck_fault_let_go(tck_fault *fault, int op)
     set_hold(fault, op, false);
 }
 
+void tck_fault_expire(tck_fault *fault, int op)
+{
+    pthread_mutex_lock(&fault->lock);
+    for (int i = 0; i < TCK_OPS; i++)
+        fault->expire[i] |= op == i || op == TCK_ANY_OP;
+    pthread_mutex_unlock(&fault->lock);
+}
+
 void tck_fault_heal(tck_fault *fault)
 {
     pthread_mutex_lock(&fault->lock);
@@ -109,6 +118,7 @@ void tck_fault_heal(tck_fault *fault)
     fault->pushes = TCK_PUSHES_PASS;
     memset(fault->fail_in, 0, sizeof fault->fail_in);
     memset(fault->lose_in, 0, sizeof fault->lose_in);
+    memset(fault->expire, 0, sizeof fault->expire);
     pthread_mutex_unlock(&fault->lock);
     tck_fault_let_go(fault, TCK_ANY_OP);
 }
@@ -160,6 +170,14 @@ bool tck_fault_is_held(tck_fault *fault, int op)
     const bool held = fault->hold[op];
     pthread_mutex_unlock(&fault->lock);
     return held;
+}
+
+bool tck_fault_expires(tck_fault *fault, int op)
+{
+    pthread_mutex_lock(&fault->lock);
+    const bool expires = fault->expire[op];
+    pthread_mutex_unlock(&fault->lock);
+    return expires;
 }
 
 bool tck_fault_is_cut(tck_fault *fault)

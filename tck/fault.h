@@ -34,6 +34,9 @@ typedef enum tck_count {
     TCK_FAILED,    /* failed towards the runtime, for whatever reason */
     TCK_HELD,      /* replies that are held back now */
     TCK_SWALLOWED, /* vanished in a silent cut */
+    TCK_CANCELLED, /* the inner store was told that its time is over, and failed it */
+    TCK_BREACHES, /* of the contract by the inner store: it did not fail what was cancelled, or not in words; or it answered
+                    * or touched a request that it had let go of. The last are counted when the client closes */
     TCK_COUNTS,
 } tck_count;
 
@@ -54,6 +57,8 @@ void tck_fault_lose_reply_nth(tck_fault *fault, int op, unsigned nth);
  * not be let go while the client is being closed. */
 void tck_fault_hold(tck_fault *fault, int op);
 void tck_fault_let_go(tck_fault *fault, int op);
+/* The time of every request of `op` is over as soon as the inner store has sent it. */
+void tck_fault_expire(tck_fault *fault, int op);
 void tck_fault_pushes(tck_fault *fault, tck_pushes pushes);
 /* Undo all of the above. What was swallowed stays so. */
 void tck_fault_heal(tck_fault *fault);

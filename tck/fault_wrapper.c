@@ -1,7 +1,8 @@
 /* The store in the middle: a back end towards the runtime, a host towards the store it wraps.
  *
  * Every request that passes gets a shadow, a copy that the inner store works on, because the fields a back end may use
- * in a request belong to the inner one while it has it. The inner store sees a host of ours: the runtime's, with the
+ * in a request belong to the inner one while it has it. The shadow of a request that was cancelled is kept until the end, to
+ * see whether the inner store has really let go of it. The inner store sees a host of ours: the runtime's, with the
  * ways up (complete, fail, push, session) replaced. All of this runs in turns of the client and needs no lock. */
 #include "fault_wrapper.h"
 
@@ -9,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
@@ -16,7 +18,7 @@ struct shadow {
     simba_request request; /* what the inner store works on */
     simba_request *original;
     struct shadow *previous, *next;
-    enum { SENT, HELD, SWALLOWED } stage;
+    enum { SENT, HELD, SWALLOWED, CANCELLED, GONE } stage;
     bool lose_reply;
     char text[256]; /* of a failure of the inner store */
 };
@@ -28,13 +30,15 @@ struct wrapper {
     const simba_backend *inner; /* NULL: its init was not called */
     simba_url *inner_url;
     struct shadow *shadows; /* all that the runtime still waits for */
-    simba_timer timer;      /* for the deadlines of those that are held or swallowed */
+    struct shadow *gone;    /* that were cancelled, through `next`; each byte of the request is GRAVE */
     atomic_bool inner_woken;
     bool closing;
     _Alignas(max_align_t) unsigned char inner_self[];
 };
 
-static void finish(struct wrapper *wrapper, struct shadow *shadow)
+enum { GRAVE = 0xa5 };
+
+static void unlink_shadow(struct wrapper *wrapper, struct shadow *shadow)
 {
     if (shadow->stage == HELD)
         tck_fault_add(wrapper->fault, shadow->request.op, TCK_HELD, -1);
@@ -44,6 +48,11 @@ static void finish(struct wrapper *wrapper, struct shadow *shadow)
         wrapper->shadows = shadow->next;
     if (shadow->next)
         shadow->next->previous = shadow->previous;
+}
+
+static void finish(struct wrapper *wrapper, struct shadow *shadow)
+{
+    unlink_shadow(wrapper, shadow);
     free(shadow);
 }
 
@@ -69,36 +78,74 @@ static void deliver(struct wrapper *wrapper, struct shadow *shadow)
     finish(wrapper, shadow);
 }
 
-/* Keep a request from the runtime, but not past its deadline: that is the contract. */
+/* Keep a request from the runtime, until its time is over. */
 static void keep(struct wrapper *wrapper, struct shadow *shadow, int stage)
 {
     shadow->stage = stage;
     tck_fault_add(wrapper->fault, shadow->request.op, stage == HELD ? TCK_HELD : TCK_SWALLOWED, 1);
-    if (wrapper->timer.index == 0 || shadow->request.deadline.ns < wrapper->timer.at.ns)
-        wrapper->outer->timer_set(wrapper->outer, &wrapper->timer, shadow->request.deadline);
 }
 
-static void deadline_passed(simba_timer *timer, simba_local now)
+static void breach(struct wrapper *wrapper)
 {
-    struct wrapper *wrapper = CONTAINER_OF(timer, struct wrapper, timer);
-    simba_local next = {INT64_MAX};
+    tck_fault_add(wrapper->fault, 0, TCK_BREACHES, 1);
+}
 
-    for (struct shadow *s = wrapper->shadows, *after; s; s = after) {
-        after = s->next;
-        if (s->stage == SENT)
-            continue;
-        if (s->request.deadline.ns <= now.ns)
-            fail_shadow(wrapper, s, SIMBA_ETIMEDOUT, "fault: no answer");
-        else if (s->request.deadline.ns < next.ns)
-            next = s->request.deadline;
+/* The inner store has failed what it was told to cancel: it does not know the request any more. */
+static void let_go(struct wrapper *wrapper, struct shadow *shadow)
+{
+    const simba_reply *reply = &shadow->request.reply;
+    if (reply->status < 0 && shadow->text[0])
+        tck_fault_add(wrapper->fault, shadow->request.op, TCK_CANCELLED, 1);
+    else
+        breach(wrapper);
+    tck_fault_add(wrapper->fault, shadow->request.op, TCK_FAILED, 1);
+    wrapper->outer->fail(wrapper->outer, shadow->original, reply->status < 0 ? reply->status : SIMBA_ETIMEDOUT, "%s",
+                         shadow->text);
+    unlink_shadow(wrapper, shadow);
+    shadow->stage = GONE;
+    memset(&shadow->request, GRAVE, sizeof shadow->request);
+    shadow->next = wrapper->gone;
+    wrapper->gone = shadow;
+}
+
+static void cancel_inner(struct wrapper *wrapper, struct shadow *shadow)
+{
+    shadow->stage = CANCELLED;
+    wrapper->inner->cancel(wrapper->inner_self, &shadow->request);
+    if (shadow->stage != CANCELLED)
+        return;
+    breach(wrapper);
+    shadow->request.reply.status = SIMBA_ETIMEDOUT;
+    let_go(wrapper, shadow);
+}
+
+static bool is_grave(const struct shadow *shadow)
+{
+    const unsigned char *byte = (const void *)&shadow->request;
+    size_t i = 0;
+    while (i < sizeof shadow->request && byte[i] == GRAVE)
+        i++;
+    return i == sizeof shadow->request;
+}
+
+static void bury(struct wrapper *wrapper)
+{
+    while (wrapper->gone) {
+        struct shadow *shadow = wrapper->gone;
+        wrapper->gone = shadow->next;
+        if (!is_grave(shadow))
+            breach(wrapper);
+        free(shadow);
     }
-    if (next.ns != INT64_MAX)
-        wrapper->outer->timer_set(wrapper->outer, &wrapper->timer, next);
 }
 
 /* The inner store has answered. */
 static void answered(struct wrapper *wrapper, struct shadow *shadow)
 {
+    if (shadow->stage == CANCELLED) {
+        let_go(wrapper, shadow);
+        return;
+    }
     const tck_verdict verdict = tck_fault_judge_reply(wrapper->fault, shadow->request.op, shadow->lose_reply);
     switch (wrapper->closing ? TCK_PASS : verdict) {
     case TCK_PASS:
@@ -157,7 +204,11 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
 
 static void host_complete(simba_host *host, simba_request *request)
 {
-    answered(of_host(host), CONTAINER_OF(request, struct shadow, request));
+    struct shadow *shadow = CONTAINER_OF(request, struct shadow, request);
+    if (shadow->stage == GONE)
+        breach(of_host(host));
+    else
+        answered(of_host(host), shadow);
 }
 
 static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
@@ -167,8 +218,9 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     va_start(args, format);
     vsnprintf(shadow->text, sizeof shadow->text, format, args);
     va_end(args);
-    request->reply.status = code;
-    answered(of_host(host), shadow);
+    if (shadow->stage != GONE)
+        request->reply.status = code;
+    host_complete(host, request);
 }
 
 static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
@@ -304,12 +356,7 @@ static int wrapper_init(void *self, simba_host *host, const simba_url *url, simb
         return tck_fault_complain(err, SIMBA_ENOTBUILT, "fault: the inner store is not built in");
 
     wrapper->fault = fault;
-    wrapper->timer.fire = deadline_passed;
     make_host(wrapper, host);
-    rc = host->timer_add(host, &wrapper->timer);
-    if (rc < 0)
-        return tck_fault_complain(err, rc, "fault: no timer");
-
     wrapper->inner = inner;
     rc = inner->init(wrapper->inner_self, &wrapper->host, wrapper->inner_url, err);
     if (rc < 0)
@@ -339,6 +386,7 @@ static void wrapper_submit(void *self, simba_request *request)
     shadow->request.next = NULL;
     shadow->request.backend_data = NULL;
     shadow->original = request;
+    request->backend_data = shadow;
     shadow->lose_reply = lose_reply;
     shadow->next = wrapper->shadows;
     if (shadow->next)
@@ -351,10 +399,25 @@ static void wrapper_submit(void *self, simba_request *request)
         wrapper->inner->submit(wrapper->inner_self, &shadow->request);
 }
 
+static void wrapper_cancel(void *self, simba_request *request)
+{
+    struct wrapper *wrapper = self;
+    struct shadow *shadow = request->backend_data;
+    if (shadow->stage == SENT)
+        cancel_inner(wrapper, shadow);
+    else
+        fail_shadow(wrapper, shadow, SIMBA_ETIMEDOUT, "fault: no answer");
+}
+
 static void wrapper_flush(void *self)
 {
     struct wrapper *wrapper = self;
     wrapper->inner->flush(wrapper->inner_self);
+    for (struct shadow *s = wrapper->shadows, *after; s; s = after) {
+        after = s->next;
+        if (s->stage == SENT && tck_fault_expires(wrapper->fault, s->request.op))
+            cancel_inner(wrapper, s);
+    }
 }
 
 static int wrapper_watch(void *self, simba_topic *topic)
@@ -385,7 +448,6 @@ static void wrapper_close(void *self)
 {
     struct wrapper *wrapper = self;
     wrapper->closing = true;
-    wrapper->outer->timer_clear(wrapper->outer, &wrapper->timer);
     for (struct shadow *s = wrapper->shadows, *after; s; s = after) {
         after = s->next;
         if (s->stage != SENT)
@@ -399,6 +461,7 @@ static void wrapper_fini(void *self)
     struct wrapper *wrapper = self;
     if (wrapper->inner)
         wrapper->inner->fini(wrapper->inner_self);
+    bury(wrapper);
     simba_url_free(wrapper->inner_url);
     if (wrapper->fault)
         tck_fault_detach(wrapper->fault, wrapper->outer);
@@ -434,6 +497,7 @@ simba_backend tck_fault_wrapper_table(const simba_backend *inner)
         .workers = inner->workers,
         .init = wrapper_init,
         .submit = wrapper_submit,
+        .cancel = wrapper_cancel,
         .flush = wrapper_flush,
         .watch = wrapper_watch,
         .unwatch = wrapper_unwatch,

@@ -24,6 +24,7 @@ void tck_fault_add(tck_fault *fault, int op, tck_count what, int by);
 tck_verdict tck_fault_judge_request(tck_fault *fault, int op, bool *ret_lose_reply);
 tck_verdict tck_fault_judge_reply(tck_fault *fault, int op, bool lose_reply);
 bool tck_fault_is_held(tck_fault *fault, int op);
+bool tck_fault_expires(tck_fault *fault, int op);
 bool tck_fault_is_cut(tck_fault *fault);
 /* How often to deliver a push. */
 int tck_fault_push_times(tck_fault *fault);

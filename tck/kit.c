@@ -378,6 +378,8 @@ static void close_clients(tck *t)
             if (rc != 0)
                 tck_fail(t, __FILE__, __LINE__, "simba_client_close is %s, not 0", tck_code(rc));
         }
+        if (client->fault && tck_fault_count(client->fault, TCK_ANY_OP, TCK_BREACHES) > 0)
+            tck_fail(t, __FILE__, __LINE__, "the store did not let go of a request that it was told to cancel");
         tck_fault_free(client->fault);
         free(client);
     }

@@ -6,11 +6,12 @@
  * except those marked "any thread". No function of the host table calls back into the back end before it returns. A turn
  * must not block: what may block is a job (host->work).
  *
- * Completion. Every request that was submitted completes exactly once, by host->complete or host->fail, at the latest
- * at its deadline. Completing may happen inside `submit`: it only queues, and the runtime looks at the queue after the
- * call has returned. "Somebody else owns it" is an outcome, never an error. An error means: whether it was carried
- * out is not known. `text` of an error names the store and the cause, never a password. The runtime checks every reply:
- * a grant or renewal (MINE) that does not name the request's id, has no token, has another token than the one to be
+ * Completion. Every request that was submitted completes exactly once, by host->complete or host->fail. Completing may
+ * happen inside `submit`: it only queues, and the runtime looks at the queue after the call has returned. The runtime keeps
+ * the deadlines: when the time of a request is over it calls `cancel`. A store need not watch them. It may look at them, to
+ * bound what it asks of a server. "Somebody else owns it" is an outcome, never an error. An error means: whether it was
+ * carried out is not known. `text` of an error names the store and the cause, never a password. The runtime checks every
+ * reply: a grant or renewal (MINE) that does not name the request's id, has no token, has another token than the one to be
  * renewed, or has a lease that is over at the reply's own now_ms, becomes an error.
  *
  * Memory. The runtime allocates the instance (`instance_size`, zeroed) and frees it after `fini`; a back end frees
@@ -83,8 +84,9 @@ typedef struct simba_request simba_request;
 struct simba_request {
     /* Filled in by the runtime. */
     simba_op op;
-    bool queue;        /* ACQUIRE: the contender is going to wait if it does not win */
-    const char *mutex; /* LIST: the pattern, or NULL; EXAMINE, PREPARE: NULL */
+    bool queue;          /* ACQUIRE: the contender is going to wait if it does not win */
+    unsigned char stage; /* the runtime's */
+    const char *mutex;   /* LIST: the pattern, or NULL; EXAMINE, PREPARE: NULL */
     const char *id;
     uint64_t nonce;
     uint64_t token;
@@ -100,10 +102,9 @@ struct simba_request {
     void *backend_data;
 
     /* The runtime's. */
-    void *owner;
     void (*done)(simba_request *request);
     simba_error *err;
-    simba_request *queue_next;
+    simba_request *queue_next, *queue_prev, *queue_child;
 };
 
 /* A mutex that somebody here waits for or observes. */
@@ -253,6 +254,10 @@ typedef struct simba_backend {
     /* On the thread that opens the client, in no turn and before there are any; may block. */
     int (*init)(void *self, simba_host *host, const simba_url *url, simba_error *err);
     void (*submit)(void *self, simba_request *request);
+    /* The time of this request, which was submitted and not completed, is over. Let go of it and fail it before you return,
+     * with SIMBA_ETIMEDOUT or with a code that says better what is wrong, in words that say what it waited for. What is under
+     * way at the server may go on; its answer is dropped. */
+    void (*cancel)(void *self, simba_request *request);
     /* The turn is over: send what was submitted, in one go. */
     void (*flush)(void *self);
     /* Push changes of this mutex from now on. After it has taken effect push CHANGED once, unless changes are judged

@@ -130,8 +130,8 @@ const simba_backend *simba_backend_find(const char *scheme)
 
 static bool is_complete(const simba_backend *backend)
 {
-    return backend->schemes && backend->schemes[0] && backend->init && backend->submit && backend->flush &&
-           backend->watch && backend->unwatch && backend->woken && backend->close && backend->fini;
+    return backend->schemes && backend->schemes[0] && backend->init && backend->submit && backend->cancel &&
+           backend->flush && backend->watch && backend->unwatch && backend->woken && backend->close && backend->fini;
 }
 
 int simba_backend_register(const simba_backend *backend)

@@ -25,7 +25,7 @@ struct finding {
 };
 
 struct call {
-    simba_request request;
+    simba_request request; /* first: a request is its call */
     simba_client *client;
     struct row *rows; /* of a LIST, the latest first */
     size_t count;
@@ -33,9 +33,14 @@ struct call {
     bool answered;
 };
 
+static struct call *of(simba_request *request)
+{
+    return (struct call *)(void *)request;
+}
+
 static void answered(simba_request *request)
 {
-    struct call *call = request->owner;
+    struct call *call = of(request);
     call->answered = true;
     simba__turn_signal(call->client, &call->client->changed);
 }
@@ -43,7 +48,7 @@ static void answered(simba_request *request)
 int simba__call_listed(simba_host *host, simba_request *request, const simba_listing *listing)
 {
     (void)host;
-    struct call *call = request->owner;
+    struct call *call = of(request);
     simba_listing told = {.size = sizeof told, .waiters = -1};
     if (simba__sized_tell(&told, listing) < 0 || !told.mutex || !told.owner)
         return SIMBA_EINVAL;
@@ -80,7 +85,7 @@ static const char *add_text(char **end, const char *text)
 int simba__call_found(simba_host *host, simba_request *request, const simba_finding *finding)
 {
     (void)host;
-    struct call *call = request->owner;
+    struct call *call = of(request);
     simba_finding told = {.size = sizeof told};
     if (simba__sized_tell(&told, finding) < 0)
         return SIMBA_EINVAL;
@@ -108,7 +113,6 @@ static int ask(struct call *call, unsigned cap, simba_error *err)
         return rc;
     if ((client->backend->caps & cap) != cap)
         return simba__fail(err, SIMBA_ENOTSUP, "%s:// cannot do this", simba_url_scheme(client->url));
-    call->request.owner = call;
     call->request.done = answered;
     call->request.err = err;
     simba__enter(client);
@@ -117,7 +121,7 @@ static int ask(struct call *call, unsigned cap, simba_error *err)
     } else {
         client->calls++;
         call->request.deadline = simba__local_add(client->now, client->timing.op_timeout_ns);
-        simba__submit(client, &call->request);
+        simba__requests_submit(&client->requests, &call->request);
         while (!call->answered)
             simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
         client->calls--; /* and not before: a client that closes waits for us to have left */

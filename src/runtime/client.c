@@ -198,8 +198,6 @@ static int make(const simba_client_options *options, simba_error *err, simba_cli
     client->options = *options;
     client->stats.size = sizeof client->stats;
     client->fork_generation = atomic_load(&fork_generation);
-    client->outbox_last = &client->outbox_first;
-    client->completed_last = &client->completed_first;
     client->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
     client->store_closed = true; /* until it has opened */
     atomic_init(&client->refs, 1);
@@ -223,9 +221,12 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
     if (rc < 0)
         return rc;
     simba__host_init(client);
-    client->store = simba__calloc(1, client->backend->instance_size);
-    if (!client->store)
+    void *store = simba__calloc(1, client->backend->instance_size);
+    if (!store || simba__requests_init(&client->requests, &client->host, client->backend, store) < 0) {
+        simba__free(store);
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    }
+    client->store = store; /* from here on it has to be ended by `fini` */
     rc = client->backend->init(client->store, &client->host, client->url, err);
     if (rc < 0 || !client->timing.session)
         return rc;
@@ -251,6 +252,7 @@ static void close_store(simba_client *client)
     client->backend->close(client->store);
     while (!client->store_closed)
         simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
+    simba__requests_close(&client->requests);
     simba__leave(client);
 }
 

@@ -14,6 +14,7 @@
 #include "core/contention.h"
 #include "runtime/dispatcher.h"
 #include "runtime/keeper.h"
+#include "runtime/requests.h"
 #include "runtime/timers.h"
 #include "runtime/topics.h"
 #include "runtime/worker.h"
@@ -46,8 +47,7 @@ struct simba_client {
     simba__dispatcher dispatcher;
     simba__worker worker;
 
-    simba_request *outbox_first, **outbox_last;       /* submitted in this turn, not yet handed to the store */
-    simba_request *completed_first, **completed_last; /* answered, not yet looked at */
+    simba__requests requests;
     atomic_bool wake_wanted;
     bool settling;
 
@@ -87,7 +87,6 @@ void simba__turn_signal(simba_client *client, pthread_cond_t *cond);
 /* In a turn: leave it, and come back. For calling the application. */
 void simba__turn_pause(simba_client *client);
 void simba__turn_resume(simba_client *client);
-void simba__submit(simba_client *client, simba_request *request);
 int simba__cond_init(pthread_cond_t *cond);
 /* A thread of ours: takes no signals, so that they go to the application's threads. */
 int simba__thread_create(pthread_t *thread, void *(*run)(void *), void *arg);

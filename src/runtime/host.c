@@ -84,13 +84,6 @@ static uint64_t host_random(simba_host *host)
 
 /* --- requests -------------------------------------------------------------------------------------- */
 
-static void queue_answer(simba_client *client, simba_request *request)
-{
-    request->queue_next = NULL;
-    *client->completed_last = request;
-    client->completed_last = &request->queue_next;
-}
-
 static const char *op_name(simba_op op)
 {
     static const char *const names[] = {
@@ -118,7 +111,7 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
         *request->err = error;
     memset(&request->reply, 0, sizeof request->reply);
     request->reply.status = code;
-    queue_answer(client, request);
+    simba__requests_complete(&client->requests, request);
 }
 
 /* Every answer of every store goes through the check. */
@@ -130,7 +123,7 @@ static void host_complete(simba_host *host, simba_request *request)
     if (code < 0)
         host_fail(host, request, code, "%s: %s", simba_url_scheme(client->url), fault.text);
     else
-        queue_answer(client, request);
+        simba__requests_complete(&client->requests, request);
 }
 
 /* --- pushes ---------------------------------------------------------------------------------------- */

@@ -20,20 +20,21 @@ static bool inherits_all(const simba_timing *timing)
 /* Most contenders of a client have the same timing, and share it. */
 static int resolve_timing(simba__member *member, simba_client *client, const simba_timing *timing, simba_error *err)
 {
+    member->machine.timing = &client->timing;
     if (inherits_all(timing))
         return 0;
     if (client->timing.session && (timing->ttl_ms != SIMBA_INHERIT || timing->transition_ms != SIMBA_INHERIT))
         return simba__fail(err, SIMBA_EINVAL, "%s does not apply to %s://, whose leases are sessions",
                            timing->ttl_ms != SIMBA_INHERIT ? "ttl" : "transition", simba_url_scheme(client->url));
     const simba_timing merged = simba__timing_inherit(timing, &client->timing.ms);
-    member->own_timing = simba__malloc(sizeof *member->own_timing);
-    if (!member->own_timing)
+    simba__timing *own = simba__malloc(sizeof *own);
+    if (!own)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    member->machine.timing = own;
     const int rc = simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms,
-                                         client->timing.session, err, member->own_timing);
-    return rc < 0 || !client->timing.session
-               ? rc
-               : simba__timing_check_session(member->own_timing, atomic_load(&client->session_ms), err);
+                                         client->timing.session, err, own);
+    return rc < 0 || !client->timing.session ? rc
+                                             : simba__timing_check_session(own, atomic_load(&client->session_ms), err);
 }
 
 static int make_id(simba__member *member, const char *id, simba_error *err)
@@ -55,6 +56,7 @@ int simba__member_init(simba__member *member, const simba__member_type *type, si
                        const char *id, const simba_timing *timing, simba_error *err)
 {
     int rc = simba__client_forked(client, err);
+    member->party.client = client;
     if (rc == 0)
         rc = simba__client_check_mutex(client, mutex, err);
     if (rc == 0)
@@ -64,8 +66,7 @@ int simba__member_init(simba__member *member, const simba__member_type *type, si
     if (rc == 0) {
         simba__enter(client);
         rc = simba__party_init(&member->party, &type->party, client, mutex, err);
-        simba__contention_init(&member->machine, member->own_timing ? member->own_timing : &client->timing,
-                               client->backend->caps & SIMBA_CAP_QUEUE);
+        simba__contention_init(&member->machine, member->machine.timing, client->backend->caps & SIMBA_CAP_QUEUE);
         simba__leave(client);
     }
     if (rc < 0)
@@ -75,7 +76,8 @@ int simba__member_init(simba__member *member, const simba__member_type *type, si
 
 void simba__member_fini(simba__member *member)
 {
-    simba__free(member->own_timing);
+    if (member->machine.timing != &member->party.client->timing)
+        simba__free((simba__timing *)member->machine.timing);
     simba__free(member->id);
 }
 

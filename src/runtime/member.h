@@ -15,9 +15,8 @@ typedef struct simba__member_type {
 } simba__member_type;
 
 struct simba__member {
-    simba__party party; /* first */
-    simba__contention machine;
-    simba__timing *own_timing; /* NULL: the client's */
+    simba__party party;        /* first */
+    simba__contention machine; /* its timing is the client's, or the member's own */
     char *id;
     simba_local owner_until; /* when the lease of the owner that the machine knows of ends, unless it is renewed */
     /* For reading without the lock. Where leases are sessions, whose end moves without us, INT64_MAX stands for that. */

@@ -19,7 +19,7 @@ static void on_timer(simba_timer *timer, simba_local now)
 
 static void on_reply(simba_request *request)
 {
-    simba__party *party = request->owner;
+    simba__party *party = (simba__party *)(void *)((char *)request - offsetof(simba__party, request));
     simba__event event = {
         .kind = SIMBA__EV_REPLY,
         .now = party->client->now,
@@ -60,7 +60,6 @@ int simba__party_init(simba__party *party, const simba__party_type *type, simba_
     party->type = type;
     party->client = client;
     party->timer.fire = on_timer;
-    party->request.owner = party;
     party->request.done = on_reply;
     party->request.mutex = party->topic->mutex;
     party->refs = 1;
@@ -150,7 +149,7 @@ void simba__party_act(simba__party *party, const simba__actions *actions, const 
     if (actions->submit) {
         party->generation = actions->generation;
         simba__actions_request(actions, id, timing, &party->request);
-        simba__submit(client, &party->request);
+        simba__requests_submit(&client->requests, &party->request);
     }
     simba__timers_set(&client->timers, &party->timer, actions->timer);
     simba__topic_retry(&client->topics, party->topic);

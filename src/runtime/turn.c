@@ -38,48 +38,29 @@ int simba__thread_create(pthread_t *thread, void *(*run)(void *), void *arg)
     return rc;
 }
 
-void simba__submit(simba_client *client, simba_request *request)
-{
-    request->queue_next = NULL;
-    *client->outbox_last = request;
-    client->outbox_last = &request->queue_next;
-}
-
 static bool look_at_answers(simba_client *client)
 {
-    if (!client->completed_first)
-        return false;
-    while (client->completed_first) {
-        simba_request *request = client->completed_first;
-        client->completed_first = request->queue_next;
-        if (!client->completed_first)
-            client->completed_last = &client->completed_first;
+    bool any = false;
+    for (simba_request *request; (request = simba__requests_take(&client->requests)) != NULL; any = true)
         request->done(request);
-    }
-    return true;
+    return any;
 }
 
 /* Hand what was submitted to the store, all of it in one flush. */
 static bool send_outbox(simba_client *client)
 {
-    if (!client->outbox_first)
+    if (!client->requests.outbox_first)
         return false;
-    while (client->outbox_first) {
-        simba_request *request = client->outbox_first;
-        client->outbox_first = request->queue_next;
-        if (!client->outbox_first)
-            client->outbox_last = &client->outbox_first;
-        client->stats.requests++;
-        client->backend->submit(client->store, request);
-    }
+    client->stats.requests += simba__requests_hand_over(&client->requests);
     client->stats.batches++;
     client->backend->flush(client->store);
+    simba__requests_arm(&client->requests);
     return true;
 }
 
 static bool wants_store(simba_client *client)
 {
-    return client->topics.dirty || client->outbox_first || atomic_load(&client->wake_wanted);
+    return client->topics.dirty || client->requests.outbox_first || atomic_load(&client->wake_wanted);
 }
 
 static bool deal_with_store(simba_client *client)

@@ -2,6 +2,7 @@
  * make anyone lead. The store here grants everything, and garbles its answers as a test tells it to. */
 #include <simba/backend.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "api/support.h"
 
@@ -66,6 +67,14 @@ static void hostile_submit(void *self, simba_request *request)
     store->host->complete(store->host, request);
 }
 
+/* It answers at once. */
+static void hostile_cancel(void *self, simba_request *request)
+{
+    (void)self;
+    (void)request;
+    abort();
+}
+
 static void hostile_flush(void *self)
 {
     (void)self;
@@ -114,6 +123,7 @@ static int register_store(void **state)
         .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE,
         .init = hostile_init,
         .submit = hostile_submit,
+        .cancel = hostile_cancel,
         .flush = hostile_flush,
         .watch = hostile_watch,
         .unwatch = hostile_unwatch,

@@ -474,6 +474,14 @@ static void refuse_submit(void *self, simba_request *request)
         refusing_host->complete(refusing_host, request);
 }
 
+/* It answers at once. */
+static void refuse_cancel(void *self, simba_request *request)
+{
+    (void)self;
+    (void)request;
+    abort();
+}
+
 static void refuse_nothing(void *self)
 {
     (void)self;
@@ -509,6 +517,7 @@ static void permanent_error(void **state)
         .instance_size = 1,
         .init = refuse_init,
         .submit = refuse_submit,
+        .cancel = refuse_cancel,
         .flush = refuse_nothing,
         .watch = refuse_watch,
         .unwatch = refuse_unwatch,

@@ -250,6 +250,9 @@ static void tables_of_other_headers(void **state)
     table.version--;
     table.size = offsetof(simba_backend, fini); /* which has to be there */
     assert_rc(SIMBA_EINVAL, simba_backend_register(&table));
+    table.size = sizeof table;
+    table.cancel = NULL;
+    assert_rc(SIMBA_EINVAL, simba_backend_register(&table));
     table.size = 1;
     assert_rc(SIMBA_EINVAL, simba_backend_register(&table));
     assert_rc(SIMBA_EINVAL, simba_backend_register(NULL));

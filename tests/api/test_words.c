@@ -2,6 +2,7 @@
  * own, whose server is hostile. */
 #include <simba/backend.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "support.h"
 
@@ -30,6 +31,14 @@ static void loud_submit(void *self, simba_request *request)
     const simba_finding finding = {sizeof(simba_finding), SIMBA_VERDICT_WARNING, "server", EVIL, EVIL EVIL};
     host->found(host, request, &finding);
     host->complete(host, request);
+}
+
+/* It answers at once. */
+static void loud_cancel(void *self, simba_request *request)
+{
+    (void)self;
+    (void)request;
+    abort();
 }
 
 static void loud_nothing(void *self)
@@ -81,6 +90,7 @@ static void words_of_a_store_are_escaped(void **state)
         .instance_size = 1,
         .init = loud_init,
         .submit = loud_submit,
+        .cancel = loud_cancel,
         .flush = loud_nothing,
         .watch = loud_watch,
         .unwatch = loud_unwatch,

@@ -417,6 +417,7 @@ static void test_frozen(void **state)
     assert_int_equal(r.error.code, SIMBA_ETIMEDOUT);
     assert_in_range((simba__clock_boot().ns - before_ns) / SIMBA__NS_PER_MS, 150, 1000);
     server_signal(&redis, SIGCONT);
+    assert_owned_by(ask(&a, SIMBA_OP_READ, "invoices", NULL, 0, 0), "");
     assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "me"); /* it was carried out after all */
     assert_mine(acquire(&a, "orders", "me", 1));
     testhost_close(&a);

@@ -79,7 +79,8 @@ static bool is_quiet(void)
 {
     const redis_store *store = client->store;
     simba__enter(client);
-    const bool quiet = client->led_for && client->stats.pushes > 0 && !store->nodes.first->calls.calls_first;
+    const bool quiet =
+        client->led_for && client->stats.pushes > 0 && simba__redis_calls_idle(&store->nodes.first->calls);
     simba__leave(client);
     return quiet;
 }

@@ -48,8 +48,9 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
 
 static void host_complete(simba_host *host, simba_request *request)
 {
-    (void)host;
     testhost_request *r = (testhost_request *)(void *)request;
+    simba__requests_complete(&of(host)->requests, request);
+    simba__requests_take(&of(host)->requests);
     assert(!r->done);
     r->done = true;
 }
@@ -213,6 +214,7 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
     rc = simba__reactor_init(&h->reactor, err);
     assert(rc == 0);
     h->store = calloc(1, backend->instance_size);
+    simba__requests_init(&h->requests, &h->host, backend, h->store);
     rc = backend->init(h->store, &h->host, parsed, err);
     simba_url_free(parsed);
     if (rc < 0) {
@@ -230,6 +232,7 @@ void testhost_close(testhost *h)
     testhost_run_jobs(h);
     assert(h->closed);
     assert(!h->reactor.first);
+    simba__requests_close(&h->requests);
     for (size_t i = 0; i < h->timer_count; i++)
         assert(h->timers[i]->index == 0);
     h->backend->fini(h->store);
@@ -253,7 +256,9 @@ testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex
 
 void testhost_submit(testhost *h, testhost_request *r)
 {
-    h->backend->submit(h->store, &r->request);
+    simba__requests_submit(&h->requests, &r->request);
+    simba__requests_hand_over(&h->requests);
+    simba__requests_arm(&h->requests);
 }
 
 void testhost_flush(testhost *h)
@@ -276,16 +281,22 @@ void testhost_run_jobs(testhost *h)
     }
 }
 
-static void fire_timers(testhost *h)
+static simba_timer *due(const testhost *h, simba_local now)
 {
-    const simba_local now = host_now(&h->host);
-    for (size_t i = 0; i < h->timer_count; i++) {
-        simba_timer *timer = h->timers[i];
-        if (timer->index == 0 || timer->at.ns > now.ns)
-            continue;
+    for (size_t i = 0; i < h->timer_count; i++)
+        if (h->timers[i]->index != 0 && h->timers[i]->at.ns <= now.ns)
+            return h->timers[i];
+    return NULL;
+}
+
+void testhost_fire(testhost *h)
+{
+    simba_local now = host_now(&h->host);
+    for (simba_timer *timer = due(h, now); timer; timer = due(h, now)) {
         timer->index = 0;
         timer->fire(timer, now);
         testhost_end_turn(h);
+        now = host_now(&h->host);
     }
 }
 
@@ -301,7 +312,7 @@ bool testhost_pump(testhost *h, const bool *until, int64_t ms)
 {
     const int64_t end_ns = simba__clock_boot().ns + ms * SIMBA__NS_PER_MS;
     while (!(until && *until) && simba__clock_boot().ns < end_ns) {
-        fire_timers(h);
+        testhost_fire(h);
         testhost_run_jobs(h);
         if (!(until && *until))
             look(h, 1);
@@ -337,7 +348,7 @@ void testhost_unwatch(testhost *h, simba_topic *topic)
 void testhost_advance(testhost *h, int64_t ms)
 {
     h->now_shift_ns += ms * SIMBA__NS_PER_MS;
-    fire_timers(h);
+    testhost_fire(h);
     testhost_run_jobs(h);
 }
 

@@ -7,6 +7,7 @@
 #include <simba/backend.h>
 
 #include "net/reactor.h"
+#include "runtime/requests.h"
 
 enum { TESTHOST_TIMERS = 32, TESTHOST_PUSHES = 64, TESTHOST_LISTED = 64, TESTHOST_FOUND = 16 };
 
@@ -35,6 +36,7 @@ struct testhost {
     simba__reactor reactor;
     const simba_backend *backend;
     void *store;
+    simba__requests requests;
 
     int64_t now_shift_ns; /* added to the real clocks */
     int64_t epoch_shift_us;
@@ -87,6 +89,8 @@ const simba_reply *testhost_ask(testhost *h, testhost_request *r);
 int testhost_watch(testhost *h, simba_topic *topic);
 void testhost_unwatch(testhost *h, simba_topic *topic);
 
+/* Fire the timers that are due, and those that they set for now. */
+void testhost_fire(testhost *h);
 /* Let time pass: shift the clock, fire what is due, run the jobs. */
 void testhost_advance(testhost *h, int64_t ms);
 /* Run the loop and the jobs until `push_count` has reached `count`. False: ten seconds have passed. */

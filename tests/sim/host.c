@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/reply.h"
+#include "runtime/requests.h"
 #include "sim/world.h"
 #include "util/random.h"
 
@@ -18,8 +19,7 @@ struct sim_client {
     void *store;
     simba_url *url;
     bool wake_wanted, muted;
-    simba_request *out_first, **out_last;   /* submitted, not handed over */
-    simba_request *done_first, **done_last; /* answered, not looked at */
+    simba__requests requests;
     unsigned timers;
     simba_timer *timer[TIMERS]; /* those that are set */
     uint32_t timer_version;
@@ -86,12 +86,19 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
 
 /* --- requests ---------------------------------------------------------------------------------------- */
 
+static sim_party *party_of(simba_request *request)
+{
+    return (sim_party *)(void *)((char *)request - offsetof(sim_party, request));
+}
+
 static void host_complete(simba_host *host, simba_request *request)
 {
     sim_client *client = of(host);
-    request->queue_next = NULL;
-    *client->done_last = request;
-    client->done_last = &request->queue_next;
+    const sim_party *party = party_of(request);
+    if (simba__requests_has(request))
+        simba__requests_complete(&client->requests, request);
+    else
+        check_broken(client->s, "S4", "a request of %s was answered twice", party->name);
 }
 
 static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
@@ -122,15 +129,9 @@ void client_submit(sim *s, sim_party *party)
 {
     sim_client *client = s->client[party->process];
     simba_request *request = &party->request;
-    request->owner = party;
-    request->queue_next = NULL;
     request->backend_data = NULL;
     memset(&request->reply, 0, sizeof request->reply);
-    *client->out_last = request;
-    client->out_last = &request->queue_next;
-    /* The store has to answer by the deadline, if only to say that it cannot. */
-    process_plan(s, EV_DEADLINE, (unsigned)(party - s->party), process_of(client),
-                 simba__local_add(request->deadline, SIM_OVERDUE_NS), ++party->deadline_version);
+    simba__requests_submit(&client->requests, request);
 }
 
 /* --- pushes ------------------------------------------------------------------------------------------ */
@@ -327,19 +328,14 @@ static bool may_go_on(const sim_client *client)
 static bool look_at_answers(sim_client *client)
 {
     bool any = false;
-    while (client->done_first && may_go_on(client)) {
-        simba_request *request = client->done_first;
-        client->done_first = request->queue_next;
-        if (!client->done_first)
-            client->done_last = &client->done_first;
-        sim_party *party = request->owner;
+    while (client->requests.completed_first && may_go_on(client)) {
+        simba_request *request = simba__requests_take(&client->requests);
+        sim_party *party = party_of(request);
         const int fault = simba__reply_check(request, client->s->timing.session, NULL);
         const simba_reply reply = fault < 0 ? (simba_reply){.status = fault} : request->reply;
         simba__event event = {.kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply};
         if (fault < 0)
             check_broken(client->s, "S4", "the answer to a request of %s makes no sense", party->name);
-        if (!party->outstanding)
-            check_broken(client->s, "S4", "a request of %s was answered twice", party->name);
         party->outstanding = false;
         party_step(client->s, party, &event);
         any = true;
@@ -369,15 +365,11 @@ static bool settle_topics(sim_client *client)
 static bool send_all(sim_client *client)
 {
     const simba_backend *backend = client->s->model->backend;
-    if (!client->out_first)
+    if (!client->requests.outbox_first)
         return false;
-    while (client->out_first) {
-        simba_request *request = client->out_first;
-        client->out_first = request->queue_next;
-        backend->submit(client->store, request);
-    }
-    client->out_last = &client->out_first;
+    simba__requests_hand_over(&client->requests);
     backend->flush(client->store);
+    simba__requests_arm(&client->requests);
     return true;
 }
 
@@ -446,8 +438,7 @@ void client_open(sim *s, unsigned process)
     client->host = functions;
     client->s = s;
     client->process = process;
-    client->out_last = &client->out_first;
-    client->done_last = &client->done_first;
+    simba__requests_init(&client->requests, &client->host, backend, client->store);
     s->client[process] = client;
     s->model->url(s, url, sizeof url);
     client_enter(s, process);

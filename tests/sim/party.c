@@ -274,26 +274,12 @@ void party_make(sim *s, sim_party *party)
     party->request = (simba_request){.id = party->id, .mutex = sim_mutex_name(party->mutex)};
 }
 
-/* A store of its own looks after its deadlines, and every request completes by then. One that was paused needs a moment. */
-static void check_answered(sim *s, const sim_party *party)
-{
-    const int64_t paused_until = s->process[party->process].paused_until + SIM_OVERDUE_NS;
-    if (s->now < paused_until)
-        sim_plan_event(s, EV_DEADLINE, index_of(s, party), paused_until, party->deadline_version, 0);
-    else
-        check_broken(s, "L1", "the store has not answered %s by the deadline", party->name);
-}
-
 static void deadline(sim *s, sim_party *party)
 {
     const simba_reply reply = {.status = SIMBA_ETIMEDOUT};
     simba__event event = {.kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply};
     if (!party->outstanding)
         return;
-    if (s->model) {
-        check_answered(s, party);
-        return;
-    }
     party->outstanding = false;
     party_step(s, party, &event);
 }

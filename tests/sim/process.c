@@ -326,10 +326,8 @@ static void plan_anew(sim *s, unsigned p)
         if (party->process != p || !process->alive)
             continue;
         process_plan(s, EV_TIMER, i, process, party->timer, ++party->timer_version);
-        if (party->outstanding)
-            process_plan(s, EV_DEADLINE, i, process,
-                         simba__local_add(party->request.deadline, s->model ? SIM_OVERDUE_NS : 0),
-                         ++party->deadline_version);
+        if (party->outstanding && !s->model)
+            process_plan(s, EV_DEADLINE, i, process, party->request.deadline, ++party->deadline_version);
     }
     if (process->session)
         process_plan(s, EV_SESSION_OVER, p, process, process->session_until, ++process->session_version);

@@ -32,7 +32,6 @@ enum {
 };
 
 #define SIM_OBSERVER_POLL_NS (5 * SIM_S)
-#define SIM_OVERDUE_NS (20 * SIM_MS) /* beyond its deadline no request of a store stays unanswered */
 
 typedef enum sim_event_kind {
     EV_ITEM,       /* arg: of the plan */

@@ -105,6 +105,7 @@ static const simba_backend backend = {
     .instance_size = sizeof(simba__sql_store),
     .init = init,
     .submit = simba__sql_submit,
+    .cancel = simba__sql_cancel,
     .flush = simba__sql_flush,
     .watch = simba__sql_watch,
     .unwatch = simba__sql_unwatch,

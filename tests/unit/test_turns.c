@@ -114,6 +114,14 @@ static void stage_submit(void *self, simba_request *request)
     atomic_fetch_add(&stage.submitted, 1);
 }
 
+static void stage_cancel(void *self, simba_request *request)
+{
+    (void)self;
+    assert_ptr_equal(request, stage.request);
+    stage.request = NULL;
+    (stage.host->fail)(stage.host, request, SIMBA_ETIMEDOUT, "stage: no answer in time");
+}
+
 static void stage_woken(void *self)
 {
     (void)self;
@@ -163,7 +171,7 @@ static const char *const lease_schemes[] = {"stage", NULL};
 static const char *const session_schemes[] = {"sessions", NULL};
 #define TABLE                                                                                                          \
     .size = sizeof(simba_backend), .version = SIMBA_BACKEND_VERSION, .instance_size = 1, .workers = 1,                 \
-    .init = stage_init, .submit = stage_submit, .flush = stage_nothing, .watch = stage_watch,                          \
+    .init = stage_init, .submit = stage_submit, .cancel = stage_cancel, .flush = stage_nothing, .watch = stage_watch,  \
     .unwatch = stage_unwatch, .woken = stage_woken, .close = stage_close, .fini = stage_fini
 static const simba_backend leases = {TABLE, .schemes = lease_schemes, .caps = SIMBA_CAP_LIST};
 static const simba_backend sessions = {TABLE, .schemes = session_schemes, .caps = SIMBA_CAP_SESSION | SIMBA_CAP_PUSH,
@@ -432,6 +440,27 @@ static void an_answer_is_looked_for_before_a_deadline(void **state)
     close_stage();
 }
 
+/* The store does not answer. Whoever waits for it is told when the time is over, and what it waited for; the answer that comes
+ * then is nobody's. */
+static void a_request_ends_at_its_deadline(void **state)
+{
+    (void)state;
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    simba_error err = {0};
+    ref_watchdog(60);
+    stage.means = BY_WATCH;
+    options.op_timeout_ms = 50;
+    assert_int_equal(simba_client_open("stage://x", &options, &err, &client), 0);
+    const int64_t before_ns = simba__clock_boot().ns;
+    assert_int_equal(simba_client_force_release(client, "orders", &err), SIMBA_ETIMEDOUT);
+    assert_true(simba__clock_boot().ns - before_ns >= 50 * SIMBA__NS_PER_MS);
+    assert_string_equal(err.text, "force release orders: stage: no answer in time");
+    atomic_store(&stage.reads, 0);
+    assert_int_equal(write(stage.ends[1], "x", 1), 1);
+    assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.reads) == 1));
+    close_stage();
+}
+
 /* Closing waits for the one that leads to be out of there, though its call may have been answered already. */
 static void closing_waits_for_who_leads(void **state)
 {
@@ -543,6 +572,7 @@ int main(void)
         cmocka_unit_test(a_wake_is_heard),
         cmocka_unit_test(a_bell_that_is_not_heeded),
         cmocka_unit_test(an_answer_is_looked_for_before_a_deadline),
+        cmocka_unit_test(a_request_ends_at_its_deadline),
         cmocka_unit_test(closing_waits_for_who_leads),
         cmocka_unit_test(a_session_ends_here_first),
         cmocka_unit_test(a_push_is_for_one_nonce),

@@ -7,6 +7,7 @@
 
 #include "backends/schemes.h"
 #include "core/row.h"
+#include "util/assert.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"
@@ -342,6 +343,13 @@ static void memory_submit(void *instance, simba_request *request)
         self->host->push(self->host, direct, &push);
 }
 
+/* Every request is answered when it is submitted. */
+static void memory_cancel(void *instance, simba_request *request)
+{
+    (void)instance;
+    SIMBA__ASSERT(!request);
+}
+
 static void memory_flush(void *instance)
 {
     (void)instance; /* everything was answered when it was submitted */
@@ -386,6 +394,7 @@ const simba_backend simba__backend_memory = {
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_PUSH_EVERY | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE | SIMBA_CAP_LIST,
     .init = memory_init,
     .submit = memory_submit,
+    .cancel = memory_cancel,
     .flush = memory_flush,
     .watch = memory_watch,
     .unwatch = memory_unwatch,

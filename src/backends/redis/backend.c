@@ -74,6 +74,7 @@ const simba_backend simba__backend_redis = {
     .workers = 2,
     .init = redis_init,
     .submit = simba__redis_store_submit,
+    .cancel = simba__redis_store_cancel,
     .flush = simba__redis_store_flush,
     .watch = simba__redis_store_watch,
     .unwatch = simba__redis_store_unwatch,

@@ -1,6 +1,6 @@
 /* Requests on the command connection. All that was submitted in a turn goes out in one write; the answers come back in
- * the order of the calls, so a queue of calls is all that is needed to tell whose they are. A request that is over its
- * deadline is failed there and then; its call stays in the queue to swallow the late answer. */
+ * the order of the errands, so a queue of them is all that is needed to tell whose they are. An errand whose request has run
+ * out of time stays in the queue to swallow the late answer. */
 #include "backends/redis/calls.h"
 
 #include <stdio.h>
@@ -14,55 +14,47 @@
 
 enum { KEY_SIZE = SIMBA_MUTEX_BYTES + 32, SPARE_ARGS = 12, HOPS_MOST = 8 };
 
-typedef enum call_kind { CALL_REQUEST, CALL_LOAD, CALL_OWN } call_kind;
-
-struct redis_call {
-    redis_call *next;
-    redis_calls *all;
-    call_kind kind;
-    redis_script script;  /* LOAD */
-    redis_errand *errand; /* REQUEST; NULL: over its deadline, or nobody's */
-    redis_answer *answer; /* OWN */
-    void *user;
-    simba_local sent_at;
-    uint64_t answers; /* that had come when it was sent */
-};
-
 static redis_calls *of(redis_conn *conn)
 {
     return conn->owner;
 }
 
-/* --- the queue of calls ----------------------------------------------------------------------------- */
+/* --- the queue of errands ---------------------------------------------------------------------------- */
 
-static redis_call *append(redis_calls *self, call_kind kind)
+static const char *leave_sent(redis_errand *errand);
+
+static void append(redis_calls *self, redis_errand *errand)
 {
-    redis_call *call = self->spare;
-    if (call)
-        self->spare = call->next;
-    else
-        call = simba__malloc(sizeof *call);
-    if (!call)
-        return NULL;
-    *call = (redis_call){.all = self, .kind = kind, .sent_at = self->host->now(self->host), .answers = self->answers};
-    *self->calls_last = call;
-    self->calls_last = &call->next;
+    errand->at = self;
+    errand->leave = leave_sent;
+    errand->sent_at = self->host->now(self->host);
+    errand->answers = self->answers;
+    simba__ring_set(&self->sent, &errand->place, true);
     if (self->conn.link.timer.index == 0)
         self->host->timer_set(self->host, &self->conn.link.timer,
-                              (simba_local){call->sent_at.ns + self->options->timeout_ns});
-    return call;
+                              (simba_local){errand->sent_at.ns + self->options->timeout_ns});
 }
 
-static redis_call take(redis_calls *self)
+/* A command of our own. NULL: out of memory. */
+static redis_errand *append_own(redis_calls *self)
 {
-    redis_call *call = self->calls_first;
-    const redis_call copy = *call;
-    self->calls_first = call->next;
-    if (!self->calls_first)
-        self->calls_last = &self->calls_first;
-    call->next = self->spare;
-    self->spare = call;
-    return copy;
+    redis_errand *errand = simba__redis_requests_begin(self->errands, NULL);
+    if (errand)
+        append(self, errand);
+    return errand;
+}
+
+static redis_errand *first_sent(const redis_calls *self)
+{
+    simba__ring *first = simba__ring_first(&self->sent);
+    return first ? SIMBA__OF_RING(first, redis_errand, place) : NULL;
+}
+
+static redis_errand *take(redis_calls *self)
+{
+    redis_errand *errand = first_sent(self);
+    simba__ring_set(&self->sent, &errand->place, false);
+    return errand;
 }
 
 static const char *leave_waiting(redis_errand *errand)
@@ -88,15 +80,13 @@ redis_errand *simba__redis_calls_withdraw(redis_calls *self)
     return SIMBA__OF_RING(first, redis_errand, place);
 }
 
-/* Its call stays in the queue to swallow the late answer. */
+/* It stays in the queue to swallow the late answer. */
 static const char *leave_sent(redis_errand *errand)
 {
-    redis_call *call = errand->at;
-    redis_calls *self = call->all;
-    call->errand = NULL;
+    redis_calls *self = errand->at;
     /* Nothing came since that renewal was sent. TCP repeats what was lost in pauses that double: when the outage is over
      * the connection may be stuck for as long again, and with it all renewals. */
-    if (errand->request->op == SIMBA_OP_RENEW && call->answers == self->answers) {
+    if (errand->request->op == SIMBA_OP_RENEW && errand->answers == self->answers) {
         self->stuck = true;
         self->host->timer_set(self->host, &self->conn.link.timer, self->host->now(self->host));
     }
@@ -121,32 +111,19 @@ void simba__redis_calls_put_script(redis_calls *self, redis_script script, const
     simba__redis_put(&self->conn.link.out, 3 + count + argc, argv);
 }
 
-static void fail_for_memory(redis_calls *self, redis_errand *errand)
-{
-    simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", self->conn.link.at.where);
-}
-
 static void send_waiting(redis_calls *self)
 {
     bool may_grant = false;
     for (redis_errand *errand; (errand = simba__redis_calls_withdraw(self)) != NULL;) {
         const simba_request *request = errand->request;
         /* The first answer is nobody's business: if it is an error, so is the second. */
-        if (errand->asking && !append(self, CALL_REQUEST)) {
-            fail_for_memory(self, errand);
+        if (errand->asking && !append_own(self)) {
+            simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", self->conn.link.at.where);
             continue;
         }
         if (errand->asking)
             simba__redis_put(&self->conn.link.out, 1, (const char *const[]){"ASKING"});
-        redis_call *call = append(self, CALL_REQUEST);
-        if (!call) {
-            fail_for_memory(self, errand);
-            continue;
-        }
-        call->errand = errand;
-        errand->at = call;
-        errand->leave = leave_sent;
-        errand->sent_at = call->sent_at;
+        append(self, errand);
         self->events->put(self, request);
         may_grant |= request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW;
     }
@@ -154,20 +131,31 @@ static void send_waiting(redis_calls *self)
         self->events->may_grant(self);
 }
 
+static bool load_script(redis_calls *self, redis_script script)
+{
+    char *text = simba__redis_script_text(script, self->options);
+    redis_errand *errand = text ? append_own(self) : NULL;
+    if (errand) {
+        errand->script = script;
+        simba__redis_put(&self->conn.link.out, 3, (const char *const[]){"SCRIPT", "LOAD", text});
+    }
+    simba__free(text);
+    return errand != NULL;
+}
+
 static void load_scripts(redis_calls *self)
 {
     self->loaded = 0;
-    for (int script = 0; script < REDIS_SCRIPTS; script++) {
-        char *text = simba__redis_script_text((redis_script)script, self->options);
-        redis_call *call = text ? append(self, CALL_LOAD) : NULL;
-        if (call) {
-            call->script = (redis_script)script;
-            simba__redis_put(&self->conn.link.out, 3, (const char *const[]){"SCRIPT", "LOAD", text});
-        } else {
-            self->conn.link.out.failed = true; /* the next flush gives the connection up */
+    for (int script = 0; script < REDIS_SCRIPTS; script++)
+        if (!load_script(self, (redis_script)script)) {
+            simba__redis_calls_no_memory(self);
+            return;
         }
-        simba__free(text);
-    }
+}
+
+void simba__redis_calls_no_memory(redis_calls *self)
+{
+    simba__link_fail(&self->conn.link, SIMBA_ENOMEM, "redis %s: out of memory", self->conn.link.at.where);
 }
 
 bool simba__redis_calls_ready(const redis_calls *self)
@@ -177,16 +165,16 @@ bool simba__redis_calls_ready(const redis_calls *self)
 
 bool simba__redis_calls_idle(const redis_calls *self)
 {
-    return !self->calls_first && !simba__ring_first(&self->waiting);
+    return !simba__ring_first(&self->sent) && !simba__ring_first(&self->waiting);
 }
 
 bool simba__redis_calls_put(redis_calls *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
 {
-    redis_call *call = self->conn.link.state == SIMBA__LINK_UP ? append(self, CALL_OWN) : NULL;
-    if (!call)
+    redis_errand *errand = self->conn.link.state == SIMBA__LINK_UP ? append_own(self) : NULL;
+    if (!errand)
         return false;
-    call->answer = answer;
-    call->user = user;
+    errand->answer = answer;
+    errand->user = user;
     simba__redis_put(&self->conn.link.out, argc, argv);
     return true;
 }
@@ -194,7 +182,7 @@ bool simba__redis_calls_put(redis_calls *self, size_t argc, const char *const *a
 void simba__redis_calls_tell(redis_calls *self, redis_script script, const char *mutex, size_t argc,
                              const char *const *args)
 {
-    if (simba__redis_calls_ready(self) && append(self, CALL_REQUEST))
+    if (simba__redis_calls_ready(self) && append_own(self))
         simba__redis_calls_put_script(self, script, mutex, argc, args);
 }
 
@@ -220,16 +208,14 @@ static bool try_again(redis_calls *self, redis_errand *errand, const char *error
     if (strncmp(error, "NOSCRIPT", 8) != 0 || errand->reloaded)
         return false;
     errand->reloaded = true;
+    simba__redis_calls_submit(self, errand);
     if (self->loaded == REDIS_SCRIPTS)
         load_scripts(self);
-    simba__redis_calls_submit(self, errand);
     return true;
 }
 
 static void take_request(redis_calls *self, redis_errand *errand, const redisReply *reply)
 {
-    if (!errand)
-        return;
     if (reply->type == REDIS_REPLY_ERROR) {
         if (try_again(self, errand, reply->str))
             return;
@@ -263,31 +249,37 @@ static void take_load(redis_calls *self, redis_script script, const redisReply *
     }
 }
 
+/* An answer that nobody waits for, or NULL: the connection is lost. */
+static void take_own(redis_calls *self, redis_errand *errand, const redisReply *reply)
+{
+    const redis_script script = errand->script;
+    redis_answer *answer = errand->answer;
+    void *user = errand->user;
+    simba__redis_requests_forget(errand);
+    if (answer)
+        answer(user, reply);
+    else if (script != REDIS_SCRIPTS && reply)
+        take_load(self, script, reply);
+}
+
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
     redis_calls *self = of(conn);
-    if (!self->calls_first && reply->type == REDIS_REPLY_ERROR) {
+    if (!first_sent(self) && reply->type == REDIS_REPLY_ERROR) {
         simba__redis_conn_refused(conn, reply->str);
         return;
     }
-    if (!self->calls_first) {
+    if (!first_sent(self)) {
         simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: an answer that nobody asked for",
                          conn->link.at.where);
         return;
     }
-    const redis_call call = take(self);
+    redis_errand *errand = take(self);
     self->answers++;
-    switch (call.kind) {
-    case CALL_REQUEST:
-        take_request(self, call.errand, reply);
-        break;
-    case CALL_LOAD:
-        take_load(self, call.script, reply);
-        break;
-    case CALL_OWN:
-        call.answer(call.user, reply);
-        break;
-    }
+    if (errand->request)
+        take_request(self, errand, reply);
+    else
+        take_own(self, errand, reply);
 }
 
 /* --- the fate of the connection ----------------------------------------------------------------------- */
@@ -300,12 +292,12 @@ static void fail_waiting(redis_calls *self, const simba_error *error)
 
 static void fail_all(redis_calls *self, const simba_error *error)
 {
-    while (self->calls_first) {
-        const redis_call call = take(self);
-        if (call.errand)
-            simba__redis_requests_fail(call.errand, error->code, "%s", error->text);
-        else if (call.kind == CALL_OWN)
-            call.answer(call.user, NULL);
+    while (first_sent(self)) {
+        redis_errand *errand = take(self);
+        if (errand->request)
+            simba__redis_requests_fail(errand, error->code, "%s", error->text);
+        else
+            take_own(self, errand, NULL);
     }
     fail_waiting(self, error);
     self->events->down(self, error);
@@ -333,9 +325,10 @@ static void on_tick(redis_conn *conn, simba_local now)
     if (self->stuck)
         simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: no answer in time, so connecting anew",
                          self->conn.link.at.where);
-    if (self->stuck || !self->calls_first)
+    const redis_errand *first = first_sent(self);
+    if (!first)
         return;
-    const simba_local until = {self->calls_first->sent_at.ns + self->options->timeout_ns};
+    const simba_local until = {first->sent_at.ns + self->options->timeout_ns};
     if (now.ns >= until.ns)
         simba__link_fail(&conn->link, SIMBA_EUNAVAILABLE, "redis %s: no answer for %lld ms", self->conn.link.at.where,
                          (long long)(self->options->timeout_ns / SIMBA__NS_PER_MS));
@@ -347,14 +340,16 @@ static const redis_conn_events conn_events = {.up = on_up, .answer = on_answer, 
 
 /* --- the store's side --------------------------------------------------------------------------------- */
 
-int simba__redis_calls_init(redis_calls *self, redis_conns *conns, const redis_calls_events *events, void *owner)
+int simba__redis_calls_init(redis_calls *self, redis_conns *conns, redis_requests *errands,
+                            const redis_calls_events *events, void *owner)
 {
+    self->errands = errands;
     self->host = conns->links.host;
     self->options = conns->options;
     self->events = events;
     self->owner = owner;
     simba__ring_init(&self->waiting);
-    self->calls_last = &self->calls_first;
+    simba__ring_init(&self->sent);
     return simba__redis_conn_init(&self->conn, conns, &conn_events, self);
 }
 
@@ -403,10 +398,5 @@ void simba__redis_calls_close(redis_calls *self, const simba_error *why)
 
 void simba__redis_calls_fini(redis_calls *self)
 {
-    while (self->spare) {
-        redis_call *next = self->spare->next;
-        simba__free(self->spare);
-        self->spare = next;
-    }
     simba__redis_conn_fini(&self->conn);
 }

@@ -5,9 +5,7 @@
 
 #include "backends/redis/conn.h"
 #include "backends/redis/requests.h"
-#include "backends/redis/scripts.h"
 
-typedef struct redis_call redis_call;
 typedef struct redis_calls redis_calls;
 
 /* What the owner does for the requests: it knows what they say, and what the answers mean. */
@@ -30,24 +28,22 @@ typedef struct redis_calls_events {
 
 struct redis_calls {
     redis_conn conn;
+    redis_requests *errands;
     simba_host *host;
     const redis_options *options;
     const redis_calls_events *events;
     void *owner;
     char sha[REDIS_SCRIPTS][41];
-    unsigned loaded;                       /* scripts whose sha is known */
-    bool wanted;                           /* somebody waits for the connection */
-    simba__ring waiting;                   /* errands, not sent yet */
-    redis_call *calls_first, **calls_last; /* sent, not answered */
-    redis_call *spare;                     /* to be used again */
-    uint64_t answers;                      /* that came so far, on any connection */
-    bool stuck;                            /* a renewal was not answered in time, nor was anything after it */
+    unsigned loaded;     /* scripts whose sha is known */
+    bool wanted;         /* somebody waits for the connection */
+    simba__ring waiting; /* errands, not sent yet */
+    simba__ring sent;    /* errands, not answered yet */
+    uint64_t answers;    /* that came so far, on any connection */
+    bool stuck;          /* a renewal was not answered in time, nor was anything after it */
 };
 
-/* A call of our own; `answer` gets NULL when the connection was lost. */
-typedef void redis_answer(void *user, const redisReply *reply);
-
-int simba__redis_calls_init(redis_calls *self, redis_conns *conns, const redis_calls_events *events, void *owner);
+int simba__redis_calls_init(redis_calls *self, redis_conns *conns, redis_requests *errands,
+                            const redis_calls_events *events, void *owner);
 /* Send it when that can be. */
 void simba__redis_calls_submit(redis_calls *self, redis_errand *errand);
 void simba__redis_calls_flush(redis_calls *self);
@@ -57,7 +53,10 @@ void simba__redis_calls_fini(redis_calls *self);
 bool simba__redis_calls_ready(const redis_calls *self);
 /* Is nothing of a request or of our own under way? */
 bool simba__redis_calls_idle(const redis_calls *self);
+/* A command of our own. False: it cannot be sent right now, or there is no memory for it. */
 bool simba__redis_calls_put(redis_calls *self, size_t argc, const char *const *argv, redis_answer *answer, void *user);
+/* There is no memory for what has to be sent: give the connection up. */
+void simba__redis_calls_no_memory(redis_calls *self);
 /* Put a script, for the owner's `put`. */
 void simba__redis_calls_put_script(redis_calls *self, redis_script script, const char *mutex, size_t argc,
                                    const char *const *args);

@@ -72,7 +72,7 @@ static void retire(redis_node *node)
 {
     const simba_error why = {.code = SIMBA_EUNAVAILABLE, .text = "redis: the server is not in the cluster any more"};
     simba__redis_conn_close(&node->pushes);
-    if (node->calls.conn.link.state != SIMBA__LINK_UP || !node->calls.calls_first)
+    if (node->calls.conn.link.state != SIMBA__LINK_UP || !simba__ring_first(&node->calls.sent))
         simba__redis_calls_close(&node->calls, &why);
 }
 

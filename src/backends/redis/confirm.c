@@ -90,7 +90,7 @@ static void put_wait(redis_confirm *self)
     self->confirming =
         simba__redis_calls_put(self->calls, 3, (const char *const[]){"WAIT", replicas, ms}, on_confirmed, self);
     if (!self->confirming)
-        self->calls->conn.link.out.failed = true; /* the next flush gives the connection up */
+        simba__redis_calls_no_memory(self->calls);
 }
 
 void simba__redis_confirm_soon(redis_confirm *self)

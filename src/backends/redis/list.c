@@ -16,6 +16,12 @@
 
 enum { ROWS = 128 }; /* read at a time */
 
+/* One mutex that is read. */
+typedef struct list_row {
+    simba_request request; /* first; its errand is its backend_data while it is under way */
+    redis_list *list;
+} list_row;
+
 struct redis_list {
     redis_list *next;
     redis_lists *all;
@@ -25,10 +31,11 @@ struct redis_list {
     char cursor[24];
     char **names;
     size_t count, capacity;
-    size_t at;   /* names before this have been asked for */
-    size_t busy; /* rows under way */
-    simba_request *rows;
-    simba_request *spare; /* of them */
+    size_t at; /* names before this have been asked for */
+    list_row *rows;
+    size_t row_count;
+    size_t busy;          /* rows under way */
+    simba_request *spare; /* those that are not */
 };
 
 static const char prefix[] = "simba:{";
@@ -138,9 +145,14 @@ static void drop_doubles(redis_list *list)
 
 /* --- reading ---------------------------------------------------------------------------------------- */
 
+static redis_list *list_of(simba_request *row)
+{
+    return ((list_row *)(void *)row)->list;
+}
+
 static redis_list *give_back(simba_request *row)
 {
-    redis_list *list = row->owner;
+    redis_list *list = list_of(row);
     row->next = list->spare;
     list->spare = row;
     list->busy--;
@@ -154,8 +166,7 @@ static void read_more(redis_lists *self, redis_list *list)
     while (list->spare && list->at < list->count) {
         simba_request *row = list->spare;
         list->spare = row->next;
-        *row = (simba_request){.op = SIMBA_OP_LIST, .mutex = list->names[list->at++], .owner = list};
-        row->deadline = list->errand->request->deadline;
+        *row = (simba_request){.op = SIMBA_OP_LIST, .mutex = list->names[list->at++]};
         list->busy++;
         redis_errand *errand = simba__redis_requests_begin(self->requests, row);
         if (!errand) {
@@ -180,9 +191,11 @@ static void begin_to_read(redis_lists *self, redis_list *list)
         list_fail(self, list, SIMBA_ENOMEM, "out of memory");
         return;
     }
+    list->row_count = count;
     for (size_t i = 0; i < count; i++) {
-        list->rows[i].next = list->spare;
-        list->spare = &list->rows[i];
+        list->rows[i].list = list;
+        list->rows[i].request.next = list->spare;
+        list->spare = &list->rows[i].request;
     }
     read_more(self, list);
 }
@@ -190,7 +203,7 @@ static void begin_to_read(redis_lists *self, redis_list *list)
 /* One damaged mutex is no reason not to show the others. */
 static void skip_row(simba_request *row, const char *why)
 {
-    redis_lists *self = ((redis_list *)row->owner)->all;
+    redis_lists *self = list_of(row)->all;
     self->host->log(self->host, SIMBA_LOG_WARN, "mutex %.*s is not listed: %s", SIMBA_MUTEX_BYTES, row->mutex, why);
     redis_list *list = give_back(row);
     if (list->errand)
@@ -225,7 +238,7 @@ bool simba__redis_list_row(redis_errand *errand, const redisReply *reply)
 
 static void row_failed(simba_request *row, const simba_error *error)
 {
-    redis_lists *self = ((redis_list *)row->owner)->all;
+    redis_lists *self = list_of(row)->all;
     if (error->code == SIMBA_ECORRUPT)
         skip_row(row, error->text);
     else
@@ -345,9 +358,18 @@ void simba__redis_lists_moved(redis_lists *self)
 static const char *leave(redis_errand *errand)
 {
     redis_list *list = errand->at;
+    const char *where = list->node ? list->node->calls.conn.link.at.where : "server";
     list->errand = NULL;
+    for (size_t i = 0; i < list->row_count; i++) {
+        redis_errand *row = list->rows[i].request.backend_data;
+        if (!row)
+            continue;
+        where = row->leave(row);
+        simba__redis_requests_forget(row);
+        give_back(&list->rows[i].request);
+    }
     list_end(list->all, list, NULL);
-    return "server";
+    return where;
 }
 
 void simba__redis_lists_init(redis_lists *self, redis_nodes *nodes, redis_requests *requests)

@@ -10,7 +10,7 @@ redis_node *simba__redis_node_new(redis_nodes *nodes, const simba__endpoint *at)
         return NULL;
     node->all = nodes;
     simba__redis_confirm_init(&node->confirm, &node->calls);
-    int rc = simba__redis_calls_init(&node->calls, &nodes->conns, nodes->calls_events, node);
+    int rc = simba__redis_calls_init(&node->calls, &nodes->conns, nodes->errands, nodes->calls_events, node);
     if (rc == 0)
         rc = simba__redis_conn_init(&node->pushes, &nodes->conns, nodes->push_events, node);
     if (rc < 0) {

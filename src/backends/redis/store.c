@@ -176,15 +176,15 @@ int simba__redis_store_init(redis_store *self, simba_host *host, simba__tls_cont
     self->nodes = (redis_nodes){
         .conns = {.links = {.host = host, .kind = "redis", .tls = tls, .looked_up = look_whether_closed},
                   .options = &self->options},
+        .errands = &self->requests,
         .topology = topology,
         .calls_events = &calls_events,
         .push_events = &simba__redis_subs_events,
         .subs = &self->subs,
         .moved = moved,
     };
-    int rc = simba__redis_requests_init(&self->requests, host);
-    if (rc == 0)
-        rc = simba__redis_subs_init(&self->subs, &self->nodes);
+    simba__redis_requests_init(&self->requests, host);
+    const int rc = simba__redis_subs_init(&self->subs, &self->nodes);
     simba__redis_lists_init(&self->lists, &self->nodes, &self->requests);
     return rc == 0 ? topology->init(&self->nodes) : rc;
 }
@@ -199,6 +199,12 @@ void simba__redis_store_submit(void *instance, simba_request *request)
         simba__redis_list_begin(&self->lists, errand);
     else
         simba__redis_calls_submit(&simba__redis_node_for(&self->nodes, request)->calls, errand);
+}
+
+void simba__redis_store_cancel(void *instance, simba_request *request)
+{
+    (void)instance;
+    simba__redis_requests_cancel(request);
 }
 
 void simba__redis_store_flush(void *instance)
@@ -230,7 +236,6 @@ void simba__redis_store_close(void *instance)
     const simba_error why = {.code = SIMBA_ECANCELED, .text = "redis: the client closes"};
     self->closing = true;
     simba__redis_nodes_close(&self->nodes, &why);
-    simba__redis_requests_close(&self->requests);
     simba__redis_subs_close(&self->subs);
     look_whether_closed(&self->nodes.conns.links);
 }

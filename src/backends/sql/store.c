@@ -11,39 +11,15 @@
 /* How many rows that a LIST leaves out are named. */
 enum { FLAWS_TOLD = 10 };
 
-/* --- queues --------------------------------------------------------------------------------------------- */
-
-static void queue_init(simba__sql_queue *q)
-{
-    q->first = NULL;
-    q->end = &q->first;
-}
-
-static void append(simba__sql_queue *q, simba_request *request)
-{
-    request->next = NULL;
-    *q->end = request;
-    q->end = &request->next;
-}
-
-static simba_request *take_all(simba__sql_queue *q)
-{
-    simba_request *first = q->first;
-    queue_init(q);
-    return first;
-}
-
 static void fail_one(simba__sql_store *self, simba_request *request, int code, const char *text)
 {
     self->host->fail(self->host, request, code, "%s: %s", self->place.store, text);
 }
 
-static void fail_all(simba__sql_store *self, simba__sql_queue *q, int code, const char *text)
+static void fail_all(simba__sql_store *self, simba__queue *q, int code, const char *text)
 {
-    for (simba_request *r = take_all(q), *next; r; r = next) {
-        next = r->next;
+    for (simba_request *r; (r = simba__queue_take(q)) != NULL;)
         fail_one(self, r, code, text);
-    }
 }
 
 static unsigned number_of(const simba__sql_lane *lane)
@@ -51,95 +27,98 @@ static unsigned number_of(const simba__sql_lane *lane)
     return (unsigned)(lane - lane->self->lanes) + 1;
 }
 
-/* --- deadlines ------------------------------------------------------------------------------------------- */
+/* --- patience -------------------------------------------------------------------------------------------- */
 
-static void fail_late_request(simba__sql_store *self, simba_request *request)
+/* When to look at this lane again; INT64_MAX: not before a request of it is cancelled, or its batch ends. */
+static int64_t look_at_lane(simba__sql_lane *lane, simba_local now)
 {
-    self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "%s %s: no answer in time", self->place.store,
-                     self->place.where);
-}
-
-static int64_t fail_late_queue(simba__sql_store *self, simba__sql_queue *q, simba_local now)
-{
-    int64_t earliest_ns = INT64_MAX;
-    for (simba_request *r = take_all(q), *next; r; r = next) {
-        next = r->next;
-        if (r->deadline.ns <= now.ns) {
-            fail_late_request(self, r);
-            continue;
-        }
-        append(q, r);
-        if (r->deadline.ns < earliest_ns)
-            earliest_ns = r->deadline.ns;
-    }
-    return earliest_ns;
-}
-
-/* Whoever wanted to renew may ask again by another connection: this one may be waiting for packets that got lost. A renewal
- * that is carried out late does no harm, also after another one or a release; an acquire might. */
-static void give_up(simba__sql_lane *lane, simba__sql_item *item)
-{
-    fail_late_request(lane->self, item->request);
-    item->request = NULL;
-    item->is_given_up = item->ask.op == SIMBA_OP_RENEW;
-    if (item->is_given_up)
-        simba__sql_memory_finish(&lane->self->memory, item->ask.mutex, number_of(lane));
-}
-
-/* The batch still has the items: they only lose those who wait for them. */
-static int64_t fail_late_items(simba__sql_lane *lane, simba_local now)
-{
-    int64_t earliest_ns = INT64_MAX;
+    int64_t next_ns = INT64_MAX;
+    bool has_requests = false;
     for (size_t i = 0; i < lane->batch.count; i++) {
         simba__sql_item *item = &lane->batch.items[i];
-        if (!item->request && !item->polled)
+        has_requests |= item->request != NULL;
+        if (!item->polled)
             continue;
         if (item->ask.deadline.ns > now.ns) {
-            if (item->ask.deadline.ns < earliest_ns)
-                earliest_ns = item->ask.deadline.ns;
+            next_ns = item->ask.deadline.ns; /* all polls of a batch have the same */
             continue;
         }
-        if (item->request)
-            give_up(lane, item);
-        if (item->polled)
-            item->polled->poll = NULL;
+        item->polled->poll = NULL;
         item->polled = NULL;
     }
-    return earliest_ns != INT64_MAX ? earliest_ns : simba__sql_lane_expire(lane, now).ns;
+    return has_requests || next_ns != INT64_MAX ? next_ns : simba__sql_lane_expire(lane, now).ns;
 }
 
-static int64_t min64(int64_t a, int64_t b)
+static void on_patience(simba_timer *timer, simba_local now)
 {
-    return a < b ? a : b;
+    simba__sql_store *self = SIMBA__OF_NODE(timer, simba__sql_store, patience);
+    int64_t next_ns = INT64_MAX;
+    for (unsigned i = 0; i < self->lane_count; i++) {
+        simba__sql_lane *lane = &self->lanes[i];
+        const int64_t lane_ns = simba__sql_lane_is_idle(lane) ? INT64_MAX : look_at_lane(lane, now);
+        next_ns = lane_ns < next_ns ? lane_ns : next_ns;
+    }
+    if (next_ns != INT64_MAX)
+        self->host->timer_set(self->host, timer, (simba_local){next_ns});
 }
 
-static void on_deadline(simba_timer *timer, simba_local now)
+/* The timer is never put off, only forward: what is left is found when it fires. */
+static void arm_patience(simba__sql_store *self, simba_local at)
 {
-    simba__sql_store *self = SIMBA__OF_NODE(timer, simba__sql_store, deadline);
-    int64_t earliest_ns = min64(fail_late_queue(self, &self->writes, now), fail_late_queue(self, &self->reads, now));
-    for (unsigned i = 0; i < self->lane_count; i++)
-        if (!simba__sql_lane_is_idle(&self->lanes[i]))
-            earliest_ns = min64(earliest_ns, fail_late_items(&self->lanes[i], now));
-    if (earliest_ns != INT64_MAX)
-        self->host->timer_set(self->host, timer, (simba_local){earliest_ns});
+    if (self->patience.index == 0 || at.ns < self->patience.at.ns)
+        self->host->timer_set(self->host, &self->patience, at);
 }
 
-/* The timer is never put off, only forward: most deadlines are met, and what is left is found when it fires. */
-static void arm_deadline(simba__sql_store *self, simba_local deadline)
+/* --- requests -------------------------------------------------------------------------------------------- */
+
+static simba__queue *queue_of(simba__sql_store *self, const simba_request *request)
 {
-    if (self->deadline.index == 0 || deadline.ns < self->deadline.at.ns)
-        self->host->timer_set(self->host, &self->deadline, deadline);
+    const bool reads = request->op == SIMBA_OP_READ || request->op == SIMBA_OP_LIST ||
+                       request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE;
+    return reads ? &self->reads : &self->writes;
 }
 
 void simba__sql_submit(void *instance, simba_request *request)
 {
     simba__sql_store *self = instance;
-    const bool reads = request->op == SIMBA_OP_READ || request->op == SIMBA_OP_LIST ||
-                       request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE;
-    append(reads ? &self->reads : &self->writes, request);
+    request->backend_data = NULL;
+    simba__queue_append(queue_of(self, request), request);
     if (request->op == SIMBA_OP_RELEASE)
         simba__sql_memory_releasing(&self->memory, request->mutex, request->nonce);
-    arm_deadline(self, request->deadline);
+}
+
+static simba__sql_lane *lane_of(simba__sql_store *self, const simba__sql_item *item)
+{
+    unsigned i = 0;
+    while (i < self->lane_count &&
+           (item < self->lanes[i].batch.items || item >= self->lanes[i].batch.items + self->lanes[i].batch.count))
+        i++;
+    SIMBA__ASSERT(i < self->lane_count);
+    return &self->lanes[i];
+}
+
+/* The batch still has the item, which only loses the one who waits for it. Whoever wanted to renew may ask again by another
+ * connection: this one may be waiting for packets that got lost. A renewal that is carried out late does no harm, also after
+ * another one or a release; an acquire might. */
+static void give_up(simba__sql_store *self, simba__sql_item *item)
+{
+    item->request = NULL;
+    item->is_given_up = item->ask.op == SIMBA_OP_RENEW;
+    if (item->is_given_up)
+        simba__sql_memory_finish(&self->memory, item->ask.mutex, number_of(lane_of(self, item)));
+    arm_patience(self, self->host->now(self->host)); /* it may have been the last one of its lane */
+}
+
+/* A request that waits for a lane has no item. */
+void simba__sql_cancel(void *instance, simba_request *request)
+{
+    simba__sql_store *self = instance;
+    if (request->backend_data)
+        give_up(self, request->backend_data);
+    else
+        simba__queue_remove(queue_of(self, request), request);
+    self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "%s %s: no answer in time", self->place.store,
+                     self->place.where);
 }
 
 /* --- batches --------------------------------------------------------------------------------------------- */
@@ -154,7 +133,7 @@ static simba__sql_lane *idle_lane(simba__sql_store *self, bool reads)
     return NULL;
 }
 
-static size_t measure(const simba__sql_queue *q, size_t *bytes)
+static size_t measure(const simba__queue *q, size_t *bytes)
 {
     size_t count = 0;
     for (const simba_request *r = q->first; r; r = r->next, count++)
@@ -163,17 +142,18 @@ static size_t measure(const simba__sql_queue *q, size_t *bytes)
 }
 
 /* What another lane is at work on stays in the queue. */
-static void add_requests(simba__sql_lane *lane, simba__sql_queue *q, simba_local now)
+static void add_requests(simba__sql_lane *lane, simba__queue *q, simba_local now)
 {
     simba__sql_memory *memory = &lane->self->memory;
-    for (simba_request *r = take_all(q), *next; r; r = next) {
+    for (simba_request *r = simba__queue_take_all(q), *next; r; r = next) {
         next = r->next;
         if (q == &lane->self->writes && !simba__sql_memory_begin(memory, r->mutex, number_of(lane), now)) {
-            append(q, r);
+            simba__queue_append(q, r);
             continue;
         }
         simba__sql_item *item = simba__sql_batch_add(&lane->batch, r);
         item->request = r;
+        r->backend_data = item;
         if (r->op == SIMBA_OP_ACQUIRE) {
             item->floor = simba__sql_memory_floor(memory, r->mutex);
             item->held_here = simba__sql_memory_is_held(memory, r->mutex, r->nonce, now);
@@ -188,7 +168,7 @@ static void add_poll(void *user, simba__sql_polled *polled)
     const simba_request read = {
         .op = SIMBA_OP_READ,
         .mutex = polled->topic->mutex,
-        .deadline = {lane->self->host->now(lane->self->host).ns + POLL_PATIENCE_NS},
+        .deadline = {lane->since.ns + POLL_PATIENCE_NS},
     };
     simba__sql_item *item = simba__sql_batch_add(&lane->batch, &read);
     item->polled = polled;
@@ -203,7 +183,7 @@ static bool poll_is_due(const simba__sql_store *self, simba_local now)
 /* Begin a batch of what waits, if there is a lane for it. */
 static bool start_batch(simba__sql_store *self, bool reads, simba_local now)
 {
-    simba__sql_queue *q = reads ? &self->reads : &self->writes;
+    simba__queue *q = reads ? &self->reads : &self->writes;
     const size_t polls = reads && poll_is_due(self, now) ? simba__sql_polling_count(&self->polling, now) : 0;
     simba__sql_lane *lane = q->first || polls > 0 ? idle_lane(self, reads) : NULL;
     if (!lane)
@@ -219,7 +199,7 @@ static bool start_batch(simba__sql_store *self, bool reads, simba_local now)
     if (lane->polls) {
         simba__sql_polling_take(&self->polling, now, add_poll, lane);
         self->polls = true;
-        arm_deadline(self, (simba_local){now.ns + POLL_PATIENCE_NS});
+        arm_patience(self, (simba_local){now.ns + POLL_PATIENCE_NS});
     }
     if (lane->batch.count == 0)
         return false;
@@ -430,12 +410,12 @@ int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_d
     SIMBA__ASSERT(count > 0 && count <= SIMBA__SQL_LANES_MAX);
     self->host = host;
     self->place = place;
-    self->deadline.fire = on_deadline;
+    self->patience.fire = on_patience;
     self->poll.fire = on_poll;
-    queue_init(&self->writes);
-    queue_init(&self->reads);
+    simba__queue_init(&self->writes);
+    simba__queue_init(&self->reads);
     simba__sql_polling_init(&self->polling, host->random(host));
-    if (host->timer_add(host, &self->deadline) < 0 || host->timer_add(host, &self->poll) < 0)
+    if (host->timer_add(host, &self->patience) < 0 || host->timer_add(host, &self->poll) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "%s: out of memory", place.store);
     while (self->lane_count < count) {
         const unsigned i = self->lane_count++;
@@ -455,7 +435,7 @@ void simba__sql_close(void *instance)
     self->life = SIMBA__SQL_CLOSING;
     fail_all(self, &self->writes, SIMBA_ECANCELED, "the client closes");
     fail_all(self, &self->reads, SIMBA_ECANCELED, "the client closes");
-    self->host->timer_clear(self->host, &self->deadline);
+    self->host->timer_clear(self->host, &self->patience);
     self->host->timer_clear(self->host, &self->poll);
     for (unsigned i = 0; i < self->lane_count; i++)
         simba__sql_lane_interrupt(&self->lanes[i]);

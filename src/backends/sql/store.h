@@ -7,7 +7,7 @@
  *   batch.c               requests that share a job, and the steps that it takes
  *   writes.c, reads.c     decide on the steps
  *   lane.c                has a dialect carry out the steps, by a job that blocks or in turns
- *   store.c               queues, deadlines, answers
+ *   store.c               queues, answers
  *
  * All but the last two is pure, so that it can be run without a server.
  *
@@ -15,14 +15,15 @@
  * transaction. One lane that waits for a locked row does not keep the others waiting. Requests that write are begun from the
  * first lane on, those that only read, and the polls, from the last.
  *
- * A batch may take longer than a request has time. Then the request is answered by a timer; and a while after the last one has
- * gone the connection is cut, which ends the batch.
+ * A batch may take longer than a request has time. Then the request is cancelled; and a while after the last one has gone the
+ * connection is cut, which ends the batch. Until then the batch works on copies.
  *
  * Changes of rows are polled for. A dialect that is told of them by its server calls simba__sql_notified, and
  * simba__sql_set_pace for as long as it can rely on that. */
 #ifndef SIMBA_BACKENDS_SQL_STORE_H
 #define SIMBA_BACKENDS_SQL_STORE_H
 
+#include "backends/queue.h"
 #include "backends/sql/lane.h"
 #include "backends/sql/memory.h"
 #include "backends/sql/polling.h"
@@ -30,10 +31,6 @@
 enum { SIMBA__SQL_LANES_MAX = 8 };
 
 typedef struct simba__sql_store simba__sql_store;
-
-typedef struct simba__sql_queue {
-    simba_request *first, **end;
-} simba__sql_queue;
 
 typedef enum simba__sql_life {
     SIMBA__SQL_OPEN,
@@ -47,13 +44,13 @@ struct simba__sql_store {
     simba__sql_place place;
     simba__sql_lane lanes[SIMBA__SQL_LANES_MAX];
     unsigned lane_count;
-    simba__sql_queue writes, reads;
+    simba__queue writes, reads;
     bool read_last; /* what was begun last */
     bool polls;     /* a poll is under way */
     simba__sql_life life;
     simba__sql_memory memory;
     simba__sql_polling polling;
-    simba_timer deadline; /* at or before the earliest deadline of what is outstanding */
+    simba_timer patience; /* with lanes: when to give up polls, and when to cut a connection */
     simba_timer poll;
 };
 
@@ -61,6 +58,7 @@ struct simba__sql_store {
 int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_dialect *dialect, simba__sql_place place,
                     void *const *conns, unsigned count, simba_error *err);
 void simba__sql_submit(void *instance, simba_request *request);
+void simba__sql_cancel(void *instance, simba_request *request);
 void simba__sql_flush(void *instance); /* and `woken` */
 int simba__sql_watch(void *instance, simba_topic *topic);
 void simba__sql_unwatch(void *instance, simba_topic *topic);

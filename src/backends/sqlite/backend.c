@@ -7,24 +7,25 @@
 #include "backends/sqlite/sqlite.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/queue.h"
 #include "backends/schemes.h"
 #include "backends/sqlite/batch.h"
 #include "backends/sqlite/held.h"
 #include "backends/sqlite/news.h"
 #include "backends/sqlite/notify.h"
+#include "backends/sqlite/options.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
-#include "util/url.h"
 
 #define PROBE_PATIENCE_NS (4000 * SIMBA__NS_PER_MS)
 #define BRIEF_NS (10 * SIMBA__NS_PER_MS)  /* so long anybody may be kept who waits, by a batch that */
 #define BRIEF_REQUESTS 64                 /* has no more than so many requests */
+#define BATCH_REQUESTS 1024               /* of a batch at most: others want to write too, and the copies take memory */
 #define POLL_NS (1000 * SIMBA__NS_PER_MS) /* behind the bell */
 #define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
 
@@ -32,8 +33,9 @@ enum { FAULTS_NAMED = 10 }; /* damaged rows of one list that the log names */
 
 typedef struct store {
     simba_host *host;
-    simba_request *pending, **pending_end;
-    bool refresh_wanted; /* have the worker look at the file even if there is nothing to do */
+    simba__queue pending;
+    simba__probe *probes; /* that wait for the worker */
+    bool refresh_wanted;  /* have the worker look at the file even if there is nothing to do */
     bool closing;
 
     simba_job job;
@@ -51,11 +53,11 @@ typedef struct store {
 } store;
 
 /* A look at a watched mutex: a READ of our own among the requests. */
-typedef struct probe {
-    simba_request request;   /* its backend_data points to this struct */
+struct simba__probe {
+    simba__probe *next;
     simba__watched *watched; /* NULL: not watched any more */
     char mutex[];
-} probe;
+};
 
 static simba_local after(store *s, int64_t ns)
 {
@@ -67,104 +69,98 @@ static store *store_of_job(simba_job *job)
     return (store *)(void *)((char *)job - offsetof(store, job));
 }
 
-static probe *probe_of(const simba_request *request)
-{
-    return request->op == SIMBA_OP_READ ? request->backend_data : NULL;
-}
-
 /* --- requests in, answers out ------------------------------------------------------------------------ */
 
 static void append(store *s, simba_request *request)
 {
-    request->next = NULL;
-    *s->pending_end = request;
-    s->pending_end = &request->next;
-}
-
-static void free_listings(simba_request *request)
-{
-    for (simba__listing *found = request->backend_data, *next; found; found = next) {
-        next = found->next;
-        simba__free(found);
-    }
     request->backend_data = NULL;
+    simba__queue_append(&s->pending, request);
 }
 
-static void free_probe(store *s, probe *p, bool failed)
+static void append_probe(store *s, simba__probe *probe)
 {
-    if (p->watched)
-        p->watched->probe = NULL;
+    probe->next = s->probes;
+    s->probes = probe;
+}
+
+static simba__probe *take_probe(store *s)
+{
+    simba__probe *probe = s->probes;
+    if (probe)
+        s->probes = probe->next;
+    return probe;
+}
+
+static void free_probe(store *s, simba__probe *probe, bool failed)
+{
+    if (probe->watched)
+        probe->watched->probe = NULL;
     s->news.rescan |= failed; /* the next tick tries again */
-    simba__free(p);
+    simba__free(probe);
 }
 
-static void fail_request(store *s, simba_request *request, int code, const char *text)
+static void fail_pending(store *s, int code, const char *text)
 {
-    probe *p = probe_of(request);
-    if (p) {
-        free_probe(s, p, true);
-        return;
-    }
-    if (request->op == SIMBA_OP_LIST)
-        free_listings(request);
-    s->host->fail(s->host, request, code, "%s", text);
+    for (simba_request *r; (r = simba__queue_take(&s->pending)) != NULL;)
+        s->host->fail(s->host, r, code, "%s", text);
+    for (simba__probe *probe; (probe = take_probe(s)) != NULL;)
+        free_probe(s, probe, true);
 }
 
-static void fail_all(store *s, simba_request *first, int code, const char *text)
+/* How many of those that wait go into the next batch. */
+static size_t measure(const store *s, size_t *ret_bytes)
 {
-    for (simba_request *r = first, *next; r; r = next) {
-        next = r->next;
-        fail_request(s, r, code, text);
-    }
-}
-
-static simba_request *take_pending(store *s)
-{
-    simba_request *first = s->pending;
-    s->pending = NULL;
-    s->pending_end = &s->pending;
-    return first;
-}
-
-static void fail_late(store *s, simba_local now)
-{
-    simba_request *first = take_pending(s);
-    for (simba_request *r = first, *next; r; r = next) {
-        next = r->next;
-        if (now.ns < r->deadline.ns) {
-            append(s, r);
-            continue;
-        }
-        simba_error error;
-        simba__fail(&error, SIMBA_ETIMEDOUT, "sqlite: %s: no answer in time", s->batch.db.path);
-        fail_request(s, r, error.code, error.text);
-    }
-}
-
-/* Hand all that waits to the worker, if it is idle. */
-static void start(store *s)
-{
-    if (s->running || s->closing || (!s->pending && !s->refresh_wanted))
-        return;
-    const simba_local now = s->host->now(s->host);
-    fail_late(s, now);
-    simba_local until = {s->pending ? INT64_MAX : now.ns + PROBE_PATIENCE_NS};
     size_t count = 0;
-    bool brief = !s->contended && !s->refresh_wanted;
+    for (const simba_request *r = s->pending.first; r && count < BATCH_REQUESTS; r = r->next, count++)
+        *ret_bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0);
+    for (const simba__probe *p = s->probes; p; p = p->next, count++)
+        *ret_bytes += strlen(p->mutex) + 1;
+    return count;
+}
+
+/* Returns the earliest deadline of them; INT64_MAX: there is none. */
+static simba_local fill_batch(store *s)
+{
+    simba_local until = {INT64_MAX};
     s->batch.writes = false;
-    for (const simba_request *r = s->pending; r; r = r->next, count++) {
+    while (s->pending.first && s->batch.count < BATCH_REQUESTS) {
+        simba_request *r = simba__queue_take(&s->pending);
+        simba__batch_item *item = simba__batch_add(&s->batch, r);
+        item->request = r;
+        r->backend_data = item;
         s->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST;
-        brief &= r->op != SIMBA_OP_LIST && count < BRIEF_REQUESTS;
         if (r->deadline.ns < until.ns)
             until = r->deadline;
     }
-    simba_request *requests = take_pending(s);
-    if (!simba__batch_reserve(&s->batch, count)) {
-        fail_all(s, requests, SIMBA_ENOMEM, "sqlite: out of memory");
+    for (simba__probe *probe; (probe = take_probe(s)) != NULL;)
+        simba__batch_add(&s->batch, &(simba_request){.op = SIMBA_OP_READ, .mutex = probe->mutex})->probe = probe;
+    return until;
+}
+
+static bool is_brief(const store *s)
+{
+    bool brief = !s->contended && !s->refresh_wanted && s->batch.count <= BRIEF_REQUESTS;
+    for (size_t i = 0; i < s->batch.count && brief; i++)
+        brief = s->batch.items[i].ask.op != SIMBA_OP_LIST;
+    return brief;
+}
+
+/* Hand what waits to the worker, if it is idle. */
+static void start(store *s)
+{
+    if (s->running || s->closing || (!s->pending.first && !s->probes && !s->refresh_wanted))
+        return;
+    size_t bytes = 0;
+    const size_t count = measure(s, &bytes);
+    if (!simba__batch_reserve(&s->batch, count, bytes)) {
+        fail_pending(s, SIMBA_ENOMEM, "sqlite: out of memory");
         return;
     }
-    s->batch.requests = requests;
-    s->batch.count = count;
+    const simba_local now = s->host->now(s->host);
+    simba_local until = fill_batch(s);
+    if (until.ns == INT64_MAX)
+        until.ns = now.ns + PROBE_PATIENCE_NS;
+    const bool brief = is_brief(s);
     s->job.length = brief ? SIMBA_JOB_BRIEF : SIMBA_JOB_LONG;
     if (brief && until.ns > now.ns + BRIEF_NS)
         until.ns = now.ns + BRIEF_NS; /* if that does not do, it is tried again, for longer and elsewhere */
@@ -212,11 +208,21 @@ static void sqlite_submit(void *self, simba_request *request)
         examine(s, request);
         return;
     }
-    request->backend_data = NULL;
     append(s, request);
-    /* Whatever the worker waits for, it must not let this one wait past its deadline. */
-    if (s->running)
-        simba__patience_lower(&s->batch.db.patience, request->deadline);
+}
+
+/* The worker has a copy. */
+static void sqlite_cancel(void *self, simba_request *request)
+{
+    store *s = self;
+    simba__batch_item *item = request->backend_data;
+    if (item)
+        item->request = NULL;
+    else
+        simba__queue_remove(&s->pending, request);
+    const bool locked = s->running && simba__patience_waits(&s->batch.db.patience);
+    s->host->fail(s->host, request, SIMBA_ETIMEDOUT, "sqlite: %s: %s", s->batch.db.path,
+                  locked ? "locked by another process" : "no answer in time");
 }
 
 static void sqlite_flush(void *self)
@@ -230,11 +236,12 @@ static void sqlite_woken(void *self)
 }
 
 /* Rows that cannot be read are named in the log, and do not keep the others from being shown. */
-static void complete_list(store *s, simba_request *request)
+static void complete_list(store *s, const simba__batch_item *item)
 {
+    simba_request *request = item->request;
     int rc = 0;
     unsigned faults = 0;
-    for (const simba__listing *found = request->backend_data; found && rc == 0; found = found->next) {
+    for (const simba__listing *found = item->found; found && rc == 0; found = found->next) {
         if (found->fault) {
             if (faults++ < FAULTS_NAMED)
                 s->host->log(s->host, SIMBA_LOG_WARN, "%s; it is not listed", found->fault);
@@ -246,7 +253,6 @@ static void complete_list(store *s, simba_request *request)
     if (faults > FAULTS_NAMED)
         s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: %s: %u more mutexes are damaged and not listed",
                      s->batch.db.path, faults - FAULTS_NAMED);
-    free_listings(request);
     memset(&request->reply, 0, sizeof request->reply);
     if (rc < 0)
         s->host->fail(s->host, request, rc, "sqlite: out of memory");
@@ -256,20 +262,31 @@ static void complete_list(store *s, simba_request *request)
 
 static void look(void *user, simba__watched *watched);
 
-static void complete(store *s, simba_request *request, const simba__effect *effect)
+static void looked(store *s, simba__probe *probe)
 {
-    probe *p = probe_of(request);
-    if (effect->code < 0) {
-        fail_request(s, request, effect->code, effect->fault ? effect->fault : "sqlite: out of memory");
-    } else if (p) {
-        simba__watched *watched = p->watched;
-        free_probe(s, p, false);
-        /* It changed again while we looked. */
-        if (watched && watched->known != simba__notify_read(s->batch.notify, simba__notify_slot(watched->hash)))
-            look(s, watched);
+    simba__watched *watched = probe->watched;
+    free_probe(s, probe, false);
+    /* It changed again while we looked. */
+    if (watched && watched->known != simba__notify_read(s->batch.notify, simba__notify_slot(watched->hash)))
+        look(s, watched);
+}
+
+static void complete(store *s, simba__batch_item *item)
+{
+    const simba__effect *effect = &item->effect;
+    simba_request *request = item->request;
+    if (item->probe && effect->code < 0) {
+        free_probe(s, item->probe, true);
+    } else if (item->probe) {
+        looked(s, item->probe);
+    } else if (!request) {
+        return; /* it was cancelled */
+    } else if (effect->code < 0) {
+        s->host->fail(s->host, request, effect->code, "%s", effect->fault ? effect->fault : "sqlite: out of memory");
     } else if (request->op == SIMBA_OP_LIST) {
-        complete_list(s, request);
+        complete_list(s, item);
     } else {
+        request->reply = item->ask.reply;
         s->host->complete(s->host, request);
     }
 }
@@ -278,25 +295,25 @@ typedef void (*each_fn)(simba__news *news, const simba__effect *effect, const si
 
 static void tell_news(store *s, each_fn each)
 {
-    const simba__effect *effect = s->batch.effects;
-    for (const simba_request *r = s->batch.requests; r; r = r->next, effect++)
-        if (effect->code == 0 && r->op != SIMBA_OP_LIST)
-            each(&s->news, effect, r);
+    for (size_t i = 0; i < s->batch.count; i++) {
+        const simba__batch_item *item = &s->batch.items[i];
+        if (item->effect.code == 0 && item->ask.op != SIMBA_OP_LIST)
+            each(&s->news, &item->effect, &item->ask);
+    }
 }
 
 static void answer_batch(store *s)
 {
     tell_news(s, simba__news_heard);
     for (size_t i = 0; i < s->batch.count; i++)
-        if (s->batch.effects[i].code == 0 && s->batch.effects[i].marked)
-            simba__news_rang(&s->news, &s->batch.effects[i]);
+        if (s->batch.items[i].effect.code == 0 && s->batch.items[i].effect.marked)
+            simba__news_rang(&s->news, &s->batch.items[i].effect);
     tell_news(s, simba__news_tell);
-    const simba__effect *effect = s->batch.effects;
-    for (simba_request *r = s->batch.requests, *next; r; r = next, effect++) {
-        next = r->next;
-        if (effect->code == 0)
-            simba__held_note(&s->held, effect, r);
-        complete(s, r, effect);
+    for (size_t i = 0; i < s->batch.count; i++) {
+        simba__batch_item *item = &s->batch.items[i];
+        if (item->effect.code == 0)
+            simba__held_note(&s->held, &item->effect, &item->ask);
+        complete(s, item);
     }
 }
 
@@ -306,18 +323,22 @@ static void fail_batch(store *s)
 {
     const simba_local now = s->host->now(s->host);
     const bool again = s->batch.error.code == SIMBA_ETIMEDOUT;
-    simba_request *later = take_pending(s);
-    for (simba_request *r = s->batch.requests, *next; r; r = next) {
-        next = r->next;
-        if (again && now.ns < r->deadline.ns)
+    simba_request *later = simba__queue_take_all(&s->pending);
+    for (size_t i = 0; i < s->batch.count; i++) {
+        simba_request *r = s->batch.items[i].request;
+        simba__probe *probe = s->batch.items[i].probe;
+        if (probe && again)
+            append_probe(s, probe);
+        else if (probe)
+            free_probe(s, probe, true);
+        else if (r && again && now.ns < r->deadline.ns)
             append(s, r);
-        else
-            fail_request(s, r, s->batch.error.code, s->batch.error.text);
+        else if (r)
+            s->host->fail(s->host, r, s->batch.error.code, "%s", s->batch.error.text);
     }
-    if (later) {
-        *s->pending_end = later;
-        while (*s->pending_end)
-            s->pending_end = &(*s->pending_end)->next;
+    for (simba_request *next; later; later = next) {
+        next = later->next;
+        append(s, later);
     }
 }
 
@@ -329,20 +350,16 @@ static void look(void *user, simba__watched *watched)
     if (watched->probe)
         return;
     const char *mutex = watched->topic->mutex;
-    probe *p = simba__calloc(1, sizeof *p + strlen(mutex) + 1);
-    if (!p) {
+    simba__probe *probe = simba__malloc(sizeof *probe + strlen(mutex) + 1);
+    if (!probe) {
         const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
         s->host->push(s->host, watched->topic, &push);
         return;
     }
-    strcpy(p->mutex, mutex);
-    p->watched = watched;
-    p->request.op = SIMBA_OP_READ;
-    p->request.mutex = p->mutex;
-    p->request.deadline = after(s, PROBE_PATIENCE_NS);
-    p->request.backend_data = p;
-    watched->probe = &p->request;
-    append(s, &p->request);
+    strcpy(probe->mutex, mutex);
+    probe->watched = watched;
+    watched->probe = probe;
+    append_probe(s, probe);
     /* Not started here: what the push before this leads to may go with it, at the end of the turn. */
     s->host->wake(s->host);
 }
@@ -433,7 +450,7 @@ static void sqlite_unwatch(void *self, simba_topic *topic)
     store *s = self;
     simba__watched *watched = topic->backend_data;
     if (watched->probe)
-        probe_of(watched->probe)->watched = NULL;
+        watched->probe->watched = NULL;
     simba__news_remove(&s->news, watched);
     topic->backend_data = NULL;
 }
@@ -465,47 +482,10 @@ static void batch_done(simba_job *job)
     if (renewed && !s->closing)
         scan(s);
     if (s->closing)
-        fail_all(s, take_pending(s), SIMBA_ECANCELED, "sqlite: the client closes");
-    else if (s->pending)
+        fail_pending(s, SIMBA_ECANCELED, "sqlite: the client closes");
+    else if (s->pending.first || s->probes)
         s->host->wake(s->host); /* at the end of the turn, with what these answers lead to */
     closed_if_idle(s);
-}
-
-/* The URL has a host. What was meant is a path, of which a slash is missing, or one that begins in the current folder. */
-static int refuse_host(const simba_url *url, simba_error *err)
-{
-    char here[PATH_MAX];
-    char path[PATH_MAX + 512];
-    char relative[1024];
-    char absolute[1024];
-    const char *authority = simba_url_authority(url);
-    if (!getcwd(here, sizeof here) || here[0] != '/')
-        here[0] = '\0';
-    snprintf(path, sizeof path, "%s/%s%s", strcmp(here, "/") == 0 ? "" : here, authority, simba_url_path(url));
-    simba__url_of_path("sqlite", path, relative, sizeof relative);
-    snprintf(path, sizeof path, "/%s%s", authority, simba_url_path(url));
-    simba__url_of_path("sqlite", path, absolute, sizeof absolute);
-    if (simba_url_path(url)[0] == '\0')
-        return simba__fail(err, SIMBA_EURL, "sqlite: the path has to be absolute; for a file in this folder write %s",
-                           relative);
-    return simba__fail(err, SIMBA_EURL, "sqlite: the path has to be absolute, with three slashes: write %s, or %s",
-                       absolute, relative);
-}
-
-static int read_url(const simba_url *url, const char **ret_path, bool *ret_sync_full, simba_error *err)
-{
-    const char *authority = simba_url_authority(url);
-    const char *path = simba_url_path(url);
-    const char *sync = simba_url_query(url, "sync");
-    if (*authority || simba_url_user(url))
-        return refuse_host(url, err);
-    if (!*path || path[strlen(path) - 1] == '/')
-        return simba__fail(err, SIMBA_EURL, "sqlite: the URL names no file: sqlite:///absolute/path");
-    if (sync && strcmp(sync, "normal") != 0 && strcmp(sync, "full") != 0)
-        return simba__fail(err, SIMBA_EURL, "sqlite: sync is \"%s\"; it can be normal or full", sync);
-    *ret_path = path;
-    *ret_sync_full = sync && strcmp(sync, "full") == 0;
-    return 0;
 }
 
 /* The bell is a comfort: without it there is the poll. */
@@ -532,7 +512,7 @@ static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba
     store *s = self;
     s->host = host;
     s->inotify = -1;
-    s->pending_end = &s->pending;
+    simba__queue_init(&s->pending);
     s->job.run = run_batch;
     s->job.done = batch_done;
     s->tick.fire = on_tick;
@@ -541,7 +521,7 @@ static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba
 
     const char *path = NULL;
     bool sync_full = false;
-    int rc = read_url(url, &path, &sync_full, err);
+    int rc = simba__sqlite_read_url(url, &path, &sync_full, err);
     if (rc == 0)
         rc = simba__batch_init(&s->batch, host, path, sync_full, err);
     if (rc == 0 && host->timer_add(host, &s->tick) < 0)
@@ -556,7 +536,7 @@ static void sqlite_close(void *self)
     store *s = self;
     s->closing = true;
     simba__patience_end(&s->batch.db.patience);
-    fail_all(s, take_pending(s), SIMBA_ECANCELED, "sqlite: the client closes");
+    fail_pending(s, SIMBA_ECANCELED, "sqlite: the client closes");
     s->host->timer_clear(s->host, &s->tick);
     simba__notify_leave(s->batch.notify, s->inotify);
     s->host->watch_remove(s->host, &s->bell);
@@ -588,6 +568,7 @@ const simba_backend simba__backend_sqlite = {
     .workers = 1,
     .init = sqlite_init,
     .submit = sqlite_submit,
+    .cancel = sqlite_cancel,
     .flush = sqlite_flush,
     .watch = sqlite_watch,
     .unwatch = sqlite_unwatch,

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -13,17 +14,48 @@
 
 /* --- the files ------------------------------------------------------------------------------------ */
 
-bool simba__batch_reserve(simba__batch *batch, size_t count)
+static bool grow(void **array, size_t *capacity, size_t count, size_t size)
 {
-    if (count <= batch->capacity)
+    if (count <= *capacity)
         return true;
-    const size_t capacity = count > 2 * batch->capacity ? count : 2 * batch->capacity;
-    simba__effect *effects = simba__realloc(batch->effects, capacity * sizeof *effects);
-    if (!effects)
+    const size_t more = count > 2 * *capacity ? count : 2 * *capacity;
+    void *grown = simba__realloc(*array, more * size);
+    if (!grown)
         return false;
-    batch->effects = effects;
-    batch->capacity = capacity;
+    *array = grown;
+    *capacity = more;
     return true;
+}
+
+bool simba__batch_reserve(simba__batch *batch, size_t count, size_t bytes)
+{
+    void *items = batch->items;
+    void *texts = batch->texts;
+    const bool reserved =
+        grow(&items, &batch->capacity, count, sizeof *batch->items) && grow(&texts, &batch->texts_capacity, bytes, 1);
+    batch->items = items;
+    batch->texts = texts;
+    return reserved;
+}
+
+static const char *keep(simba__batch *batch, const char *text)
+{
+    if (!text)
+        return NULL;
+    char *kept = batch->texts + batch->texts_size;
+    batch->texts_size += strlen(text) + 1;
+    SIMBA__ASSERT(batch->texts_size <= batch->texts_capacity);
+    return strcpy(kept, text);
+}
+
+simba__batch_item *simba__batch_add(simba__batch *batch, const simba_request *request)
+{
+    SIMBA__ASSERT(batch->count < batch->capacity);
+    simba__batch_item *item = &batch->items[batch->count++];
+    *item = (simba__batch_item){.ask = *request};
+    item->ask.mutex = keep(batch, request->mutex);
+    item->ask.id = keep(batch, request->id);
+    return item;
 }
 
 int simba__batch_init(simba__batch *batch, simba_host *host, const char *path, bool sync_full, simba_error *err)
@@ -31,7 +63,7 @@ int simba__batch_init(simba__batch *batch, simba_host *host, const char *path, b
     batch->host = host;
     batch->seed = host->random(host);
     batch->host_offset_ns = simba__clock_host_offset_ns();
-    if (!simba__batch_reserve(batch, 16))
+    if (!simba__batch_reserve(batch, 16, 1024))
         return simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
     int rc = simba__db_init(&batch->db, host, path, sync_full, err);
     if (rc < 0)
@@ -47,15 +79,20 @@ void simba__batch_fini(simba__batch *batch)
     simba__notify_close(batch->fresh);
     simba__notify_close(batch->notify);
     simba__db_fini(&batch->db);
-    simba__free(batch->effects);
+    simba__free(batch->items);
+    simba__free(batch->texts);
 }
 
 void simba__batch_answered(simba__batch *batch)
 {
-    for (size_t i = 0; i < batch->count; i++)
-        simba__free(batch->effects[i].fault);
-    batch->requests = NULL;
-    batch->count = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        simba__free(batch->items[i].effect.fault);
+        for (simba__listing *found = batch->items[i].found, *next; found; found = next) {
+            next = found->next;
+            simba__free(found);
+        }
+    }
+    batch->count = batch->texts_size = 0;
 }
 
 /* Make sure that the files are those at their paths. The database is looked at every time, for a grant in a file that
@@ -107,12 +144,10 @@ static int list_one(void *user, const char *mutex, const simba__row *row, const 
     return 0;
 }
 
-static int carry_out_list(simba__batch *batch, simba__row_now now, simba_request *request, simba_error *err)
+static int carry_out_list(simba__batch *batch, simba__row_now now, simba__batch_item *item, simba_error *err)
 {
-    simba__listing *first = NULL;
-    list_arg arg = {&first, now};
-    const int rc = simba__db_list(&batch->db, request->mutex, list_one, &arg, err);
-    request->backend_data = first;
+    list_arg arg = {&item->found, now};
+    const int rc = simba__db_list(&batch->db, item->ask.mutex, list_one, &arg, err);
     return rc == SIMBA_ENOMEM ? simba__fail(err, rc, "sqlite: out of memory") : rc;
 }
 
@@ -129,11 +164,12 @@ static bool is_handover(const simba_request *request, uint64_t token_before, con
     return request->op == SIMBA_OP_RELEASE || request->op == SIMBA_OP_FORCE_RELEASE || row->token != token_before;
 }
 
-static int carry_out(simba__batch *batch, simba__row_now now, simba_request *request, simba__effect *effect,
-                     simba_error *err)
+static int carry_out(simba__batch *batch, simba__row_now now, simba__batch_item *item, simba_error *err)
 {
+    simba_request *request = &item->ask;
+    simba__effect *effect = &item->effect;
     if (request->op == SIMBA_OP_LIST)
-        return carry_out_list(batch, now, request, err);
+        return carry_out_list(batch, now, item, err);
     simba__row row;
     bool exists;
     int rc = simba__db_load(&batch->db, request->mutex, &row, &exists, err);
@@ -156,12 +192,12 @@ static int carry_out(simba__batch *batch, simba__row_now now, simba_request *req
 static void read_slots(simba__batch *batch)
 {
     const simba__notify *notify = current_notify(batch);
-    simba__effect *effect = batch->effects;
-    for (const simba_request *r = batch->requests; r; r = r->next, effect++) {
-        if (r->op == SIMBA_OP_LIST)
+    for (size_t i = 0; i < batch->count; i++) {
+        simba__batch_item *item = &batch->items[i];
+        if (item->ask.op == SIMBA_OP_LIST)
             continue;
-        effect->hash = simba__notify_hash(r->mutex);
-        effect->seen = simba__notify_read(notify, simba__notify_slot(effect->hash));
+        item->effect.hash = simba__notify_hash(item->ask.mutex);
+        item->effect.seen = simba__notify_read(notify, simba__notify_slot(item->effect.hash));
     }
 }
 
@@ -172,10 +208,10 @@ static int carry_out_all(simba__batch *batch)
     read_slots(batch);
     const simba__row_now now = {.ns = batch->host->now(batch->host).ns + batch->host_offset_ns,
                                 .epoch_us = batch->host->epoch_us(batch->host)};
-    simba__effect *effect = batch->effects;
-    for (simba_request *r = batch->requests; r; r = r->next, effect++) {
+    for (size_t i = 0; i < batch->count; i++) {
+        simba__effect *effect = &batch->items[i].effect;
         simba_error error;
-        effect->code = carry_out(batch, now, r, effect, &error);
+        effect->code = carry_out(batch, now, &batch->items[i], &error);
         if (effect->code < 0 && !batch->db.row_failed) {
             batch->error = error;
             return effect->code;
@@ -190,7 +226,7 @@ static void mark_slots(simba__batch *batch, simba__notify *notify)
 {
     const simba__notify_marking marking = simba__notify_begin(notify);
     for (size_t i = 0; i < batch->count; i++) {
-        simba__effect *effect = &batch->effects[i];
+        simba__effect *effect = &batch->items[i].effect;
         if (effect->code == 0 && effect->marked)
             effect->replaced = simba__notify_mark(&marking, simba__notify_slot(effect->hash), effect->marked);
     }
@@ -203,13 +239,13 @@ static void notify_others(simba__batch *batch)
     simba__notify *notify = current_notify(batch);
     bool changes = false;
     bool revokes = false;
-    simba__effect *effect = batch->effects;
-    for (const simba_request *r = batch->requests; r; r = r->next, effect++) {
+    for (size_t i = 0; i < batch->count; i++) {
+        simba__effect *effect = &batch->items[i].effect;
         if (effect->code < 0 || !effect->marked)
             continue;
         effect->replaced = SIMBA__NOTIFY_UNSURE; /* until it is marked */
         changes = true;
-        revokes |= r->op == SIMBA_OP_FORCE_RELEASE;
+        revokes |= batch->items[i].ask.op == SIMBA_OP_FORCE_RELEASE;
     }
     const bool heard = changes && simba__notify_is_heard(notify);
     if (heard || revokes)
@@ -222,9 +258,8 @@ static void notify_others(simba__batch *batch)
 
 void simba__batch_run(simba__batch *batch)
 {
-    memset(batch->effects, 0, batch->count * sizeof *batch->effects);
     int rc = refresh(batch);
-    if (rc == 0 && batch->requests) {
+    if (rc == 0 && batch->count > 0) {
         rc = simba__db_begin(&batch->db, batch->writes, &batch->error);
         if (rc == 0)
             rc = carry_out_all(batch);

@@ -7,6 +7,24 @@
 #include "backends/sqlite/news.h"
 #include "backends/sqlite/notify.h"
 
+/* What a LIST found. */
+typedef struct simba__listing simba__listing;
+struct simba__listing {
+    simba__listing *next;
+    int64_t now_ms;
+    simba_owner owner;
+    const char *fault; /* NULL, or what is wrong with the row: it is not to be shown */
+    char text[];       /* the mutex, or the fault */
+};
+
+typedef struct simba__batch_item {
+    simba_request ask;      /* the worker's copy; its strings are in the batch */
+    simba_request *request; /* in turns only. NULL: it was cancelled, or a probe asks */
+    simba__probe *probe;    /* in turns only */
+    simba__effect effect;
+    simba__listing *found; /* by a LIST */
+} simba__batch_item;
+
 typedef struct simba__batch {
     simba_host *host;
     simba__db db;
@@ -17,39 +35,32 @@ typedef struct simba__batch {
     int64_t notify_checked_ns;
 
     /* In: */
-    simba_request *requests; /* through `next`; may be none, to look at the file only */
-    size_t count;
+    simba__batch_item *items;
+    size_t count; /* may be none, to look at the file only */
     bool writes;
 
     /* Out: */
-    simba_error error;      /* code 0, or what the whole batch failed with */
-    simba__effect *effects; /* otherwise: one for each request, in their order */
-    size_t capacity;
+    simba_error error;    /* code 0, or what the whole batch failed with; otherwise each item has its effect */
     bool opened;          /* the file was opened anew */
     simba__notify *fresh; /* and with it another notify file */
-} simba__batch;
 
-/* What a LIST found: a chain at its request's backend_data, which the batch leaves behind whatever came of it. */
-typedef struct simba__listing simba__listing;
-struct simba__listing {
-    simba__listing *next;
-    int64_t now_ms;
-    simba_owner owner;
-    const char *fault; /* NULL, or what is wrong with the row: it is not to be shown */
-    char text[];       /* the mutex, or the fault */
-};
+    size_t capacity;
+    char *texts; /* strings of the items */
+    size_t texts_size, texts_capacity;
+} simba__batch;
 
 /* Open the store. May block. */
 int simba__batch_init(simba__batch *batch, simba_host *host, const char *path, bool sync_full, simba_error *err);
 /* Also after a failed init, and on zeroes. */
 void simba__batch_fini(simba__batch *batch);
 
-/* Room for the effects of so many requests. */
-bool simba__batch_reserve(simba__batch *batch, size_t count);
+/* While it does not run: room for so many requests with so many bytes of strings; then the requests one by one. */
+bool simba__batch_reserve(simba__batch *batch, size_t count, size_t bytes);
+simba__batch_item *simba__batch_add(simba__batch *batch, const simba_request *request);
 
 /* On the worker. Waits for other processes as long as the patience of the database allows. */
 void simba__batch_run(simba__batch *batch);
-/* Its requests have been answered, and their effects are not needed any more. */
+/* Its requests have been answered: forget the items. */
 void simba__batch_answered(simba__batch *batch);
 
 #endif

@@ -27,6 +27,7 @@
 #include "backends/sqlite/notify.h"
 
 typedef struct simba__watched simba__watched;
+typedef struct simba__probe simba__probe;
 struct simba__watched {
     simba__watched *next; /* in its slot */
     simba_topic *topic;
@@ -34,7 +35,7 @@ struct simba__watched {
     uint64_t known;
     uint64_t version;
     const simba_request *latest; /* in the batch at hand */
-    simba_request *probe;        /* the request that looks at it, if one is under way */
+    simba__probe *probe;         /* that looks at it, if one is under way */
     bool is_news;
     bool told_free; /* on the word of the slot, before the row was read */
 };

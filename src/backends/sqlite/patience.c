@@ -13,18 +13,18 @@ void simba__patience_init(simba__patience *patience, simba_host *host)
     patience->seed = host->random(host);
     atomic_init(&patience->until_ns, INT64_MAX);
     atomic_init(&patience->over, false);
+    atomic_init(&patience->waits, false);
 }
 
 void simba__patience_set(simba__patience *patience, simba_local until)
 {
     atomic_store(&patience->until_ns, until.ns);
+    atomic_store(&patience->waits, false);
 }
 
-void simba__patience_lower(simba__patience *patience, simba_local until)
+bool simba__patience_waits(const simba__patience *patience)
 {
-    int64_t before = atomic_load(&patience->until_ns);
-    while (until.ns < before && !atomic_compare_exchange_weak(&patience->until_ns, &before, until.ns))
-        ;
+    return atomic_load(&patience->waits);
 }
 
 void simba__patience_end(simba__patience *patience)
@@ -46,6 +46,7 @@ bool simba__patience_wait(simba__patience *patience, int attempt)
     pause_ns = simba__random_range(&patience->seed, pause_ns / 2, pause_ns);
     if (pause_ns > left_ns)
         pause_ns = left_ns;
+    atomic_store(&patience->waits, true);
     const struct timespec pause = {0, (long)pause_ns};
     nanosleep(&pause, NULL);
     return true;

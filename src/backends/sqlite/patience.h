@@ -11,13 +11,15 @@ typedef struct simba__patience {
     uint64_t seed;            /* of whichever thread waits; only one does at a time */
     _Atomic int64_t until_ns; /* on the host's clock */
     atomic_bool over;         /* the client closes */
+    atomic_bool waits;        /* another process had to be waited for */
 } simba__patience;
 
 void simba__patience_init(simba__patience *patience, simba_host *host);
 
-/* Wait until `until` at the longest. `lower` brings that forward, on any thread, also while another one waits. */
+/* Wait until `until` at the longest, from now on. */
 void simba__patience_set(simba__patience *patience, simba_local until);
-void simba__patience_lower(simba__patience *patience, simba_local until);
+/* Has anybody had to wait since then? Any thread. */
+bool simba__patience_waits(const simba__patience *patience);
 void simba__patience_end(simba__patience *patience);
 
 /* Sleep a little: from 20 µs at attempt 0 up to 2 ms, randomised. False, at once: there is no more time. */

@@ -72,6 +72,11 @@ static void zk_submit(void *instance, simba_request *request)
     }
 }
 
+static void zk_cancel(void *instance, simba_request *request)
+{
+    simba__zk_ops_cancel(&((zk_store *)instance)->ops, request);
+}
+
 static void zk_flush(void *instance)
 {
     simba__zk_session_flush(&((zk_store *)instance)->session);
@@ -111,8 +116,8 @@ static int zk_init(void *instance, simba_host *host, const simba_url *url, simba
     const int rc = simba__zk_options_parse(url, &self->options, err);
     if (rc < 0)
         return rc;
+    simba__zk_ops_init(&self->ops, &self->session);
     if (simba__zk_session_init(&self->session, host, &self->options, &events) < 0 ||
-        simba__zk_ops_init(&self->ops, &self->session) < 0 ||
         simba__zk_nodes_init(&self->nodes, &self->ops, simba__zk_chores) < 0 ||
         simba__zk_topics_init(&self->topics, &self->ops) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
@@ -159,6 +164,7 @@ const simba_backend simba__backend_zookeeper = {
     .workers = 2,
     .init = zk_init,
     .submit = zk_submit,
+    .cancel = zk_cancel,
     .flush = zk_flush,
     .watch = zk_watch_topic,
     .unwatch = zk_unwatch_topic,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "util/assert.h"
 #include "util/mem.h"
 #include "util/text.h"
 
@@ -23,9 +24,9 @@ void *simba__zk_op_new(zk_ops *ops, const zk_procedure *procedure, size_t size, 
     op->ops = ops;
     op->procedure = procedure;
     op->request = request;
+    if (request)
+        request->backend_data = op;
     simba__list_append(&ops->all, &op->link);
-    if (request && (ops->deadlines.index == 0 || request->deadline.ns < ops->deadlines.at.ns))
-        host->timer_set(host, &ops->deadlines, request->deadline);
     return op;
 }
 
@@ -175,37 +176,23 @@ static void let_go(zk_op *op)
         simba__zk_op_end(op);
 }
 
-static void expire(simba_timer *timer, simba_local now)
+void simba__zk_ops_cancel(zk_ops *ops, simba_request *request)
 {
-    zk_ops *ops = (zk_ops *)(void *)((char *)timer - offsetof(zk_ops, deadlines));
     const zk_session *session = ops->session;
     simba_host *host = session->host;
-    simba_local next = {INT64_MAX};
-    for (simba__link *link = ops->all.first, *after; link; link = after) {
-        zk_op *op = OP_OF(link);
-        after = link->next;
-        if (!op->request)
-            continue;
-        if (op->request->deadline.ns > now.ns) {
-            if (op->request->deadline.ns < next.ns)
-                next = op->request->deadline;
-            continue;
-        }
-        if (simba__zk_is_connected(session))
-            host->fail(host, op->request, SIMBA_ETIMEDOUT, "zookeeper %s: no answer in time", session->options->where);
-        else
-            host->fail(host, op->request, SIMBA_EUNAVAILABLE, "zookeeper %s: not connected: %s",
-                       session->options->where, session->cause[0] ? session->cause : "no answer");
-        let_go(op);
-    }
-    if (next.ns != INT64_MAX)
-        host->timer_set(host, timer, next);
+    zk_op *op = request->backend_data;
+    SIMBA__ASSERT(op->request == request);
+    if (simba__zk_is_connected(session))
+        host->fail(host, request, SIMBA_ETIMEDOUT, "zookeeper %s: no answer in time", session->options->where);
+    else
+        host->fail(host, request, SIMBA_EUNAVAILABLE, "zookeeper %s: not connected: %s", session->options->where,
+                   session->cause[0] ? session->cause : "no answer");
+    let_go(op);
 }
 
-int simba__zk_ops_init(zk_ops *ops, zk_session *session)
+void simba__zk_ops_init(zk_ops *ops, zk_session *session)
 {
-    *ops = (zk_ops){.session = session, .deadlines.fire = expire};
-    return session->host->timer_add(session->host, &ops->deadlines);
+    *ops = (zk_ops){.session = session};
 }
 
 void simba__zk_ops_connected(zk_ops *ops)
@@ -236,7 +223,6 @@ void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause)
 void simba__zk_ops_close(zk_ops *ops)
 {
     simba_host *host = ops->session->host;
-    host->timer_clear(host, &ops->deadlines);
     while (ops->all.first) {
         zk_op *op = OP_OF(ops->all.first);
         if (op->request)

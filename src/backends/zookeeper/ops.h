@@ -1,6 +1,6 @@
 /* Procedures: whatever takes several calls. Calls that are in flight together are a step. When all of a step are answered the
- * next one begins; when the connection was lost, the procedure waits for it and begins anew. Here is also who waits for which
- * request, and until when. */
+ * next one begins; when the connection was lost, the procedure waits for it and begins anew. A request knows its procedure by
+ * backend_data. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_OPS_H
 #define SIMBA_BACKENDS_ZOOKEEPER_OPS_H
 
@@ -21,8 +21,7 @@ typedef struct zk_ops {
     zk_session *session;
     simba__list all, parked;
     simba__list watches; /* see calls.h */
-    simba_timer deadlines;
-    bool no_containers; /* the server is too old for them */
+    bool no_containers;  /* the server is too old for them */
 } zk_ops;
 
 /* What a procedure consists of. */
@@ -51,8 +50,7 @@ struct zk_op {
     unsigned awaited; /* calls in flight, or parts of it that are procedures of their own */
 };
 
-/* SIMBA_ENOMEM, or 0. */
-int simba__zk_ops_init(zk_ops *ops, zk_session *session);
+void simba__zk_ops_init(zk_ops *ops, zk_session *session);
 
 /* A procedure of this size, which begins with a zk_op. NULL: out of memory, and the request has failed for it. */
 void *simba__zk_op_new(zk_ops *ops, const zk_procedure *procedure, size_t size, simba_request *request);
@@ -72,6 +70,8 @@ void simba__zk_op_fail(zk_op *op, int code, const char *format, ...) __attribute
 /* False: something went wrong that nobody expects, and the operation was failed for it. */
 bool simba__zk_op_good(zk_op *op);
 
+/* The time of this request is over. */
+void simba__zk_ops_cancel(zk_ops *ops, simba_request *request);
 /* There is a connection. */
 void simba__zk_ops_connected(zk_ops *ops);
 /* Fail all requests that wait for one. What was asked for in a session must not be done in the next one. */

@@ -1,0 +1,52 @@
+/* Requests that wait inside of a store, in the order in which they came, through `next`. */
+#ifndef SIMBA_BACKENDS_QUEUE_H
+#define SIMBA_BACKENDS_QUEUE_H
+
+#include <simba/backend.h>
+
+typedef struct simba__queue {
+    simba_request *first, **end;
+} simba__queue;
+
+static inline void simba__queue_init(simba__queue *queue)
+{
+    queue->first = NULL;
+    queue->end = &queue->first;
+}
+
+static inline void simba__queue_append(simba__queue *queue, simba_request *request)
+{
+    request->next = NULL;
+    *queue->end = request;
+    queue->end = &request->next;
+}
+
+/* It is in there. Quick for one near the beginning, where those are whose time is over first. */
+static inline void simba__queue_remove(simba__queue *queue, const simba_request *request)
+{
+    simba_request **at = &queue->first;
+    while (*at != request)
+        at = &(*at)->next;
+    *at = request->next;
+    if (!*at)
+        queue->end = at;
+}
+
+/* The first. NULL: there is none. */
+static inline simba_request *simba__queue_take(simba__queue *queue)
+{
+    simba_request *first = queue->first;
+    if (first)
+        simba__queue_remove(queue, first);
+    return first;
+}
+
+/* The first of all of them, which leave, and are linked through `next`. */
+static inline simba_request *simba__queue_take_all(simba__queue *queue)
+{
+    simba_request *first = queue->first;
+    simba__queue_init(queue);
+    return first;
+}
+
+#endif
