@@ -129,10 +129,9 @@ static simba_request *take_first(simba_request **first, simba_request ***last)
     return request;
 }
 
-size_t simba__requests_hand_over(simba__requests *requests)
+size_t simba__requests_hand_over(simba__requests *requests, simba_local now)
 {
     simba_host *host = requests->host;
-    const simba_local now = requests->outbox_first ? host->now(host) : (simba_local){0};
     size_t count = 0;
     while (requests->outbox_first) {
         simba_request *request = take_first(&requests->outbox_first, &requests->outbox_last);

@@ -24,7 +24,7 @@ int simba__requests_init(simba__requests *requests, simba_host *host, const simb
 void simba__requests_submit(simba__requests *requests, simba_request *request);
 /* Hand everything that was submitted to the store, which the caller then flushes. A request whose time is over by then fails
  * without the store having seen it. Returns how many the store was given. */
-size_t simba__requests_hand_over(simba__requests *requests);
+size_t simba__requests_hand_over(simba__requests *requests, simba_local now);
 /* After the flush: have the deadlines of the requests that the store still has kept. */
 void simba__requests_arm(simba__requests *requests);
 /* For the host's `complete` and `fail`: the store has let go of the request, whose reply is filled in. */

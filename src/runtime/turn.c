@@ -51,7 +51,7 @@ static bool send_outbox(simba_client *client)
 {
     if (!client->requests.outbox_first)
         return false;
-    client->stats.requests += simba__requests_hand_over(&client->requests);
+    client->stats.requests += simba__requests_hand_over(&client->requests, client->now);
     client->stats.batches++;
     client->backend->flush(client->store);
     simba__requests_arm(&client->requests);

@@ -257,7 +257,7 @@ testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex
 void testhost_submit(testhost *h, testhost_request *r)
 {
     simba__requests_submit(&h->requests, &r->request);
-    simba__requests_hand_over(&h->requests);
+    simba__requests_hand_over(&h->requests, h->host.now(&h->host));
     simba__requests_arm(&h->requests);
 }
 

@@ -367,7 +367,7 @@ static bool send_all(sim_client *client)
     const simba_backend *backend = client->s->model->backend;
     if (!client->requests.outbox_first)
         return false;
-    simba__requests_hand_over(&client->requests);
+    simba__requests_hand_over(&client->requests, client->host.now(&client->host));
     backend->flush(client->store);
     simba__requests_arm(&client->requests);
     return true;

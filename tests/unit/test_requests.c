@@ -111,7 +111,7 @@ static void submit(simba_request *request, int64_t deadline_ns)
 /* The end of a turn. */
 static size_t hand_over(void)
 {
-    const size_t count = simba__requests_hand_over(&stage.requests);
+    const size_t count = simba__requests_hand_over(&stage.requests, stage.host.now(&stage.host));
     simba__requests_arm(&stage.requests);
     return count;
 }
