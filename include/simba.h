@@ -212,8 +212,29 @@ typedef enum simba_log_level {
     SIMBA_LOG_EVENT, /* not for people: every event of every contender as a line for simba-timeline(1) */
 } simba_log_level;
 
-/* Called from any thread with locks of the library held: return quickly, call nothing of simba. */
+/* Called from any thread with locks of the library held: return quickly, call nothing of simba. `text` is a sentence and,
+ * behind it, what it is about as key=value: "waits for its owner; mutex=m id=a owner=b left_ms=1850". A value with blanks or
+ * the like stands in quotes. */
 typedef void (*simba_log_fn)(void *user, simba_log_level level, const char *text);
+
+/* The same for programs. Valid during the call. Members that are beyond `size` are not there. */
+typedef struct simba_log_field {
+    const char *key; /* one that ends in _ms has whole milliseconds */
+    const char
+        *value; /* as the store has it: an id may be no UTF-8. "": not known, for instance when a session will end */
+} simba_log_field;
+
+typedef struct simba_log_record {
+    size_t size;
+    simba_log_level level;
+    const char *event;   /* "waits": which ones there are, and their keys, is in docs/log.md; the same on every store */
+    const char *message; /* the sentence */
+    const simba_log_field *fields;
+    size_t field_count;
+} simba_log_record;
+
+/* Called as simba_log_fn is. */
+typedef void (*simba_log_record_fn)(void *user, const simba_log_record *record);
 
 typedef struct simba_client_options {
     size_t size; /* sizeof(simba_client_options) */
@@ -226,13 +247,14 @@ typedef struct simba_client_options {
     int64_t op_timeout_ms;         /* longest wait for one answer of the store; default 4,000 */
     simba_log_fn log;
     void *log_user;
-    simba_log_level log_level; /* default SIMBA_LOG_WARN */
+    simba_log_level log_level;      /* default SIMBA_LOG_WARN */
+    simba_log_record_fn log_record; /* instead of `log` if it is set, with the same user */
 } simba_client_options;
 
 #define SIMBA_CLIENT_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         sizeof(simba_client_options), SIMBA_TIMING_INHERIT, SIMBA_DISPATCH_POOL, NULL, NULL, 64, 10000, 4000, NULL,    \
-            NULL, SIMBA_LOG_WARN                                                                                       \
+            NULL, SIMBA_LOG_WARN, NULL                                                                                 \
     }
 
 /* Open a store. `url` NULL: $SIMBA_URL, and without that the embedded SQLite store of this user. `options` may be
@@ -357,6 +379,21 @@ typedef struct simba_grant {
 SIMBA_API int simba_client_give_back(simba_client *client, const char *mutex, const simba_grant *grant,
                                      simba_error *err);
 
+/* The lease that a contender or locker holds, as this client knows it: by our own clock, without a round trip. */
+typedef struct simba_lease {
+    size_t size;
+    uint64_t token;      /* 0: it holds none, and the rest is 0 too */
+    int64_t held_for_ms; /* until leadership ends here unless the lease is renewed: what held_for_ms answers */
+    int64_t left_ms;     /* until the lease itself ends, so with the stop margin */
+    int64_t ttl_left_ms; /* of that, until the ttl is over; where leases are sessions the same as left_ms */
+    bool overdue;        /* it should have been renewed long before, and was not */
+} simba_lease;
+
+#define SIMBA_LEASE_INIT                                                                                               \
+    {                                                                                                                  \
+        sizeof(simba_lease), 0, 0, 0, 0, false                                                                         \
+    }
+
 /* --- contender ---------------------------------------------------------------------------------- */
 
 typedef struct simba_contender simba_contender;
@@ -426,6 +463,8 @@ SIMBA_API bool simba_contender_is_owner(const simba_contender *contender);
 SIMBA_API bool simba_contender_in_ttl(const simba_contender *contender);
 /* The fencing token of the grant held now; 0 without one. Lock-free. */
 SIMBA_API uint64_t simba_contender_token(const simba_contender *contender);
+/* All of that at once; `ret_lease` comes with its size. Lock-free. */
+SIMBA_API int simba_contender_lease(const simba_contender *contender, simba_lease *ret_lease);
 /* The owner as this contender last heard. */
 SIMBA_API int simba_contender_owner(simba_contender *contender, simba_owner *ret_owner);
 /* How long that owner's lease lasts from now unless it is renewed, by what this contender last heard. 0: nobody owns the
@@ -470,8 +509,14 @@ SIMBA_API int simba_locker_cancel(simba_locker *locker);
 /* Release if held, then free. Not while another thread waits in acquire: cancel and join it first. */
 SIMBA_API void simba_locker_free(simba_locker *locker);
 
+/* Why leadership ended that the latest acquire has brought: SIMBA_REASON_NONE while it goes on, and if that acquire brought
+ * none, for which its own code is the reason. What it answers from the moment of the loss on, release confirms by
+ * SIMBA_ELOST; after a release that found nothing amiss it is SIMBA_REASON_STOPPED. */
+SIMBA_API simba_reason simba_locker_reason(simba_locker *locker);
+
 /* As for contenders. */
 SIMBA_API int64_t simba_locker_held_for_ms(const simba_locker *locker);
+SIMBA_API int simba_locker_lease(const simba_locker *locker, simba_lease *ret_lease);
 SIMBA_API uint64_t simba_locker_token(const simba_locker *locker);
 SIMBA_API const char *simba_locker_id(const simba_locker *locker);
 SIMBA_API int simba_locker_owner(simba_locker *locker, simba_owner *ret_owner);

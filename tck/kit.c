@@ -193,7 +193,7 @@ void tck_said_dump(tck *t)
     pthread_mutex_unlock(&t->said.lock);
 }
 
-static tck_client *open_client(tck *t, const char *url, tck_fault *fault, int64_t op_timeout_ms)
+static simba_client_options usual_options(tck *t, int64_t op_timeout_ms)
 {
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     options.timing = tck_timing_option(t, tck_timing(t));
@@ -203,9 +203,14 @@ static tck_client *open_client(tck *t, const char *url, tck_fault *fault, int64_
     options.log_user = t;
     if (t->verbose)
         options.log_level = SIMBA_LOG_DEBUG;
+    return options;
+}
+
+static tck_client *open_client(tck *t, const char *url, tck_fault *fault, const simba_client_options *options)
+{
     simba_error err = {0};
     simba_client *handle;
-    const int rc = simba_client_open(url, &options, &err, &handle);
+    const int rc = simba_client_open(url, options, &err, &handle);
     if (rc < 0) {
         tck_fail(t, __FILE__, __LINE__, "cannot open a client: %s: %s", tck_code(rc), err.text);
         tck_fault_free(fault);
@@ -222,10 +227,11 @@ static tck_client *open_client(tck *t, const char *url, tck_fault *fault, int64_
 
 tck_client *tck_client_new(tck *t)
 {
-    return open_client(t, t->url, NULL, 0);
+    const simba_client_options options = usual_options(t, 0);
+    return open_client(t, t->url, NULL, &options);
 }
 
-tck_client *tck_client_faulty(tck *t, int64_t op_timeout_ms)
+static tck_client *open_faulty(tck *t, const simba_client_options *options)
 {
     simba_error err = {0};
     tck_fault *fault;
@@ -234,7 +240,22 @@ tck_client *tck_client_faulty(tck *t, int64_t op_timeout_ms)
         tck_fail(t, __FILE__, __LINE__, "cannot wrap the store: %s: %s", tck_code(rc), err.text);
         return NULL;
     }
-    return open_client(t, tck_fault_url(fault), fault, op_timeout_ms);
+    return open_client(t, tck_fault_url(fault), fault, options);
+}
+
+tck_client *tck_client_faulty(tck *t, int64_t op_timeout_ms)
+{
+    const simba_client_options options = usual_options(t, op_timeout_ms);
+    return open_faulty(t, &options);
+}
+
+tck_client *tck_client_heard(tck *t, simba_log_record_fn hear, void *user)
+{
+    simba_client_options options = usual_options(t, 0);
+    options.log_record = hear;
+    options.log_user = user;
+    options.log_level = SIMBA_LOG_INFO;
+    return open_faulty(t, &options);
 }
 
 tck_client *tck_client_nervous(tck *t)

@@ -82,6 +82,7 @@ extern const tck_case tck_cases_observer[];
 extern const tck_case tck_cases_locker[];
 extern const tck_case tck_cases_names[];
 extern const tck_case tck_cases_limits[];
+extern const tck_case tck_cases_words[];
 
 /* --- checks ------------------------------------------------------------------------------------- */
 
@@ -197,6 +198,8 @@ tck_client *tck_client_faulty(tck *t, int64_t op_timeout_ms);
 tck_client *tck_client_nervous(tck *t);
 /* A fault client for held replies: waits as long as the kit does. */
 tck_client *tck_client_patient(tck *t);
+/* A fault client whose log, from SIMBA_LOG_INFO on, is for the case. */
+tck_client *tck_client_heard(tck *t, simba_log_record_fn hear, void *user);
 /* Close before the case is over. */
 int tck_client_close(tck_client *client);
 /* Zeroes when the library refuses to tell. */

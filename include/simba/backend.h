@@ -211,6 +211,10 @@ struct simba_host {
 
     /* `close` is over: nothing of the back end will run any more. */
     void (*closed)(simba_host *host);
+
+    /* The server that requests go to, for people: a back end that chooses among several writes it here, in a turn. "": the
+     * URL says it. */
+    char server[128];
 };
 
 /* A parsed URL. Nothing in it is percent-encoded any more. */

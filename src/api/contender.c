@@ -146,6 +146,11 @@ int64_t simba_contender_held_for_ms(const simba_contender *contender)
     return contender ? simba__member_held_for_ns(&contender->member) / SIMBA__NS_PER_MS : 0;
 }
 
+int simba_contender_lease(const simba_contender *contender, simba_lease *ret_lease)
+{
+    return contender && ret_lease ? simba__member_lease(&contender->member, ret_lease) : SIMBA_EINVAL;
+}
+
 bool simba_contender_is_owner(const simba_contender *contender)
 {
     return contender && simba__member_held_for_ns(&contender->member) > 0;

@@ -275,6 +275,21 @@ void simba_locker_cleanup(simba_locker **locker)
     simba_locker_free(*locker);
 }
 
+simba_reason simba_locker_reason(simba_locker *locker)
+{
+    if (!locker || simba__client_forked(locker->member.party.client, NULL) < 0)
+        return SIMBA_REASON_NONE;
+    simba__enter(locker->member.party.client);
+    const simba_reason reason = (simba_reason)locker->reason;
+    simba__leave(locker->member.party.client);
+    return reason;
+}
+
+int simba_locker_lease(const simba_locker *locker, simba_lease *ret_lease)
+{
+    return locker && ret_lease ? simba__member_lease(&locker->member, ret_lease) : SIMBA_EINVAL;
+}
+
 int64_t simba_locker_held_for_ms(const simba_locker *locker)
 {
     return locker ? simba__member_held_for_ns(&locker->member) / SIMBA__NS_PER_MS : 0;

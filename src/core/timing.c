@@ -193,6 +193,13 @@ int64_t simba__period_window_ns(const simba__timing *timing)
     return simba__lease_ns(timing) - (simba__lease_ttl_ns(timing) - lead_ns(timing)) - timing->stop_margin_ns;
 }
 
+int64_t simba__lease_overdue_ns(const simba__timing *timing, int64_t session_ms)
+{
+    if (timing->session)
+        return simba__session_ns(timing, session_ms) / 2;
+    return (simba__period_window_ns(timing) + timing->stop_margin_ns) / 4 * 3;
+}
+
 /* `base` doubled `times` times, at most `most`, then varied by a quarter so that a fleet does not move in step. */
 static int64_t growing_ns(int64_t base, unsigned times, int64_t most, uint64_t *seed)
 {

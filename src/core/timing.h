@@ -49,6 +49,10 @@ int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_e
  * all, and also where `until` is {0}, which stands for no lease. */
 int64_t simba__lease_left_ns(simba_local until, simba_local session_until, simba_local now);
 
+/* What is left of a lease, or of a session of `session_ms`, when it should have been renewed long before: a quarter of the
+ * time for renewing has passed, or twice as much of a session as lies between two signs of life. */
+int64_t simba__lease_overdue_ns(const simba__timing *timing, int64_t session_ms);
+
 /* When the owner renews, for a lease that counts from `from`: just before the ttl is over. Rounded down to a grid, so
  * that renewals of many mutexes fall together and share a batch. */
 simba_local simba__period_renew_at(const simba__timing *timing, simba_local from);

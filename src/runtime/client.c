@@ -220,7 +220,8 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
         rc = simba__reactor_init(&client->reactor, err);
     if (rc < 0)
         return rc;
-    simba__host_init(client);
+    if (simba__host_init(client) < 0)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     void *store = simba__calloc(1, client->backend->instance_size);
     if (!store || simba__requests_init(&client->requests, &client->host, client->backend, store) < 0) {
         simba__free(store);

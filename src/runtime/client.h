@@ -59,7 +59,9 @@ struct simba_client {
     bool closed;        /* and nothing is left to be ended */
     bool store_closed;
 
-    simba__store_state store_state;   /* as it was logged last */
+    simba__store_state store_state; /* as it was said last */
+    char said_server[sizeof((simba_host *)NULL)->server];
+    simba_timer session_overdue;      /* where leases are sessions: when one should have been seen to live */
     _Atomic int64_t session_until_ns; /* INT64_MAX where leases are not sessions */
     _Atomic int64_t session_ms;       /* where they are: how long one lasts, as asked for and later as granted */
 
@@ -93,9 +95,8 @@ int simba__thread_create(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* --- the host that back ends see (host.c) ------------------------------------------------------------ */
 
-void simba__host_init(simba_client *client);
-void simba__log(simba_client *client, simba_log_level level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* SIMBA_ENOMEM. */
+int simba__host_init(simba_client *client);
 
 /* --- lifetime (client.c) ----------------------------------------------------------------------------- */
 

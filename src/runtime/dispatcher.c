@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "runtime/notice.h"
 #include "runtime/party.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -181,7 +182,8 @@ static void on_stalled(simba_timer *timer, simba_local now)
         join_ended(pool->ended);
         pool->ended = NULL;
         if (add_thread(client) < 0)
-            simba__log(client, SIMBA_LOG_WARN, "cannot add a callback thread to the %u there are", pool->threads);
+            simba__log(&client->options, SIMBA_LOG_WARN, "cannot add a callback thread to the %u there are",
+                       pool->threads);
     }
     simba__timers_set(&client->timers, timer, simba__local_add(now, STALL_NS));
 }

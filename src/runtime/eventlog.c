@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "core/chronicle.h"
+#include "runtime/notice.h"
 #include "util/clock.h"
 #include "util/escape.h"
 
 static bool is_wanted(const simba__speaker *who)
 {
-    const simba_client_options *options = &who->client->options;
-    return options->log && options->log_level >= SIMBA_LOG_EVENT;
+    return simba__is_heard(&who->client->options, SIMBA_LOG_EVENT);
 }
 
 /* A word of a line has no blanks in it, and nothing that cannot be shown. */
@@ -39,7 +39,7 @@ static void write_line(const simba__speaker *who, int64_t at_ns, const char *wor
     line[at++] = '/';
     at = add_word(line, sizeof line - 160, at, who->id);
     snprintf(line + at, sizeof line - at, " %s", words);
-    who->client->options.log(who->client->options.log_user, SIMBA_LOG_EVENT, line);
+    simba__log_event(&who->client->options, line);
 }
 
 struct moment {

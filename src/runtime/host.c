@@ -6,6 +6,8 @@
 #include "core/reply.h"
 #include "runtime/calls.h"
 #include "runtime/member.h"
+#include "runtime/narrator.h"
+#include "runtime/notice.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/escape.h"
@@ -16,47 +18,12 @@ static simba_client *of(simba_host *host)
     return (simba_client *)(void *)host;
 }
 
-/* --- log ------------------------------------------------------------------------------------------ */
-
-static void log_text(simba_client *client, simba_log_level level, const char *text)
-{
-    if (client->options.log && level <= client->options.log_level)
-        client->options.log(client->options.log_user, level, text);
-}
-
-void simba__log(simba_client *client, simba_log_level level, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    simba__escape_format(text, sizeof text, format, args);
-    va_end(args);
-    log_text(client, level, text);
-}
-
 static void host_log(simba_host *host, simba_log_level level, const char *format, ...)
 {
-    char text[512];
     va_list args;
     va_start(args, format);
-    simba__escape_format(text, sizeof text, format, args);
+    simba__vlog(&of(host)->options, level, format, args);
     va_end(args);
-    log_text(of(host), level, text);
-}
-
-/* A cause is said when it is new: another one than before, or something was granted or renewed in between. Every contender
- * finds it out, again and again while it lasts; that is said once a minute. */
-static simba_log_level complaint_level(simba_client *client, const simba_error *cause)
-{
-    enum { SAME_CAUSE_MS = 60000 };
-    const uint64_t successes = client->stats.grants + client->stats.renewals;
-    if (strcmp(client->last_cause.text, cause->text) == 0 && successes == client->last_cause_successes &&
-        client->now.ns - client->last_cause_at.ns < SAME_CAUSE_MS * SIMBA__NS_PER_MS)
-        return SIMBA_LOG_DEBUG;
-    client->last_cause = *cause;
-    client->last_cause_at = client->now;
-    client->last_cause_successes = successes;
-    return SIMBA_LOG_WARN;
 }
 
 /* --- time and chance ------------------------------------------------------------------------------- */
@@ -84,16 +51,6 @@ static uint64_t host_random(simba_host *host)
 
 /* --- requests -------------------------------------------------------------------------------------- */
 
-static const char *op_name(simba_op op)
-{
-    static const char *const names[] = {
-        [SIMBA_OP_ACQUIRE] = "acquire", [SIMBA_OP_RENEW] = "renew",     [SIMBA_OP_RELEASE] = "release",
-        [SIMBA_OP_READ] = "read",       [SIMBA_OP_LIST] = "list",       [SIMBA_OP_FORCE_RELEASE] = "force release",
-        [SIMBA_OP_EXAMINE] = "examine", [SIMBA_OP_PREPARE] = "prepare",
-    };
-    return names[op];
-}
-
 static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
 {
     simba_client *client = of(host);
@@ -102,10 +59,10 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     va_start(args, format);
     simba__escape_format(error.text, sizeof error.text, format, args);
     va_end(args);
-    const simba_log_level level = complaint_level(client, &error);
-    simba__wrap(&error, code, "%s%s%s", op_name(request->op), request->mutex ? " " : "",
+    const simba_error cause = error;
+    simba__wrap(&error, code, "%s%s%s", simba__op_name(request->op), request->mutex ? " " : "",
                 request->mutex ? request->mutex : "");
-    log_text(client, level, error.text);
+    simba__narrate_failure(client, request, &cause, &error);
     client->stats.errors++;
     if (request->err)
         *request->err = error;
@@ -120,10 +77,12 @@ static void host_complete(simba_host *host, simba_request *request)
     simba_client *client = of(host);
     simba_error fault;
     const int code = simba__reply_check(request, client->timing.session, &fault);
-    if (code < 0)
+    if (code < 0) {
         host_fail(host, request, code, "%s: %s", simba_url_scheme(client->url), fault.text);
-    else
-        simba__requests_complete(&client->requests, request);
+        return;
+    }
+    simba__narrate_answer(client);
+    simba__requests_complete(&client->requests, request);
 }
 
 /* --- pushes ---------------------------------------------------------------------------------------- */
@@ -181,12 +140,37 @@ static void check_margins(simba_client *client, int64_t ms)
 {
     for (const simba__party *party = client->parties; party; party = party->next) {
         const simba__member *member = (const simba__member *)(const void *)party;
-        if (party->type->is_member && simba__timing_check_session(member->machine.timing, ms, NULL) < 0)
-            simba__log(client, SIMBA_LOG_ERROR,
-                       "%s cannot be led: the server grants a session of %lld ms, and a stop margin of %lld ms is more "
-                       "than a third of it; have the server grant more, or ask for less time to stop",
-                       party->topic->mutex, (long long)ms, (long long)member->machine.timing->ms.stop_margin_ms);
+        if (!party->type->is_member || simba__timing_check_session(member->machine.timing, ms, NULL) == 0)
+            continue;
+        const simba__facts facts = {.mutex = party->topic->mutex,
+                                    .id = member->id,
+                                    .session_ms = ms,
+                                    .margin_ms = member->machine.timing->ms.stop_margin_ms};
+        simba__notice_say(&client->options, SIMBA__NOTICE_CANNOT_LEAD, &facts);
     }
+}
+
+/* A session is prolonged for all who lead by it at once, and none of them is asked. So whether it is, is said for all. */
+static void say_leases(simba_client *client, bool renewed)
+{
+    for (simba__party *party = client->parties; party; party = party->next)
+        if (party->type->is_member)
+            simba__member_say_lease((simba__member *)(void *)party, renewed);
+}
+
+static void on_session_overdue(simba_timer *timer, simba_local now)
+{
+    (void)now;
+    say_leases((simba_client *)(void *)((char *)timer - offsetof(simba_client, session_overdue)), false);
+}
+
+static void look_at_session(simba_client *client, simba_local until)
+{
+    const int64_t overdue_ns = simba__lease_overdue_ns(&client->timing, atomic_load(&client->session_ms));
+    const simba_local at = simba__local_add(until, -overdue_ns);
+    if (!simba__local_reached(client->now, at))
+        say_leases(client, true);
+    simba__timers_set(&client->timers, &client->session_overdue, at);
 }
 
 /* Holders find the new end when they look at the old one. */
@@ -197,6 +181,7 @@ static void host_session(simba_host *host, simba_local from, int64_t ms)
     if (atomic_exchange(&client->session_ms, ms) != ms)
         check_margins(client, ms);
     atomic_store(&client->session_until_ns, until.ns); /* last: who sees it sees the other */
+    look_at_session(client, until);
 }
 
 /* --- the rest -------------------------------------------------------------------------------------- */
@@ -251,8 +236,9 @@ static void host_closed(simba_host *host)
     simba__turn_signal(client, &client->changed);
 }
 
-void simba__host_init(simba_client *client)
+int simba__host_init(simba_client *client)
 {
+    client->session_overdue.fire = on_session_overdue;
     atomic_init(&client->session_until_ns, client->timing.session ? 0 : INT64_MAX);
     client->host = (simba_host){
         .workers = client->backend->workers,
@@ -277,4 +263,5 @@ void simba__host_init(simba_client *client)
         .watch_remove = host_watch_remove,
         .closed = host_closed,
     };
+    return client->timing.session ? simba__timers_reserve(&client->timers) : 0;
 }

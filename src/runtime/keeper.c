@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "runtime/client.h"
+#include "runtime/notice.h"
 #include "util/clock.h"
 #include "util/error.h"
 
@@ -18,7 +19,7 @@ static void look_for_suspend(simba_client *client)
         return;
     client->boot_minus_mono_ns = difference;
     client->stats.suspends++;
-    simba__log(client, SIMBA_LOG_WARN, "this machine slept for %lld ms", (long long)(slept_ns / SIMBA__NS_PER_MS));
+    simba__notice_say(&client->options, SIMBA__NOTICE_SLEPT, &(simba__facts){.slept_ms = slept_ns / SIMBA__NS_PER_MS});
 }
 
 static void run_timers(simba_client *client)
@@ -47,7 +48,7 @@ void simba__keeper_arm(simba_client *client)
 {
     const simba_local before = client->reactor.armed;
     if (!simba__reactor_arm(&client->reactor, simba__timers_earliest(&client->timers)))
-        simba__log(client, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
+        simba__log(&client->options, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
     if (client->keeper.aside && client->reactor.armed.ns < before.ns)
         pthread_cond_signal(&client->keeper.hushed); /* it has to wait less long */
 }

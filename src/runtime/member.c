@@ -7,6 +7,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/sized.h"
 #include "util/text.h"
 
 /* --- making --------------------------------------------------------------------------------------- */
@@ -96,6 +97,8 @@ static void publish(simba__member *member)
     if (machine->timing->session && valid_until_ns)
         valid_until_ns = ttl_until_ns =
             INT64_MAX - (machine->phase == SIMBA__HOLD ? machine->timing->stop_margin_ns : 0);
+    atomic_store_explicit(&member->margin_ns, machine->phase == SIMBA__HOLD ? machine->timing->stop_margin_ns : 0,
+                          memory_order_relaxed);
     atomic_store_explicit(&member->token, valid_until_ns ? machine->token : 0, memory_order_relaxed);
     atomic_store_explicit(&member->ttl_until_ns, ttl_until_ns, memory_order_relaxed);
     atomic_store_explicit(&member->valid_until_ns, valid_until_ns, memory_order_release);
@@ -134,59 +137,27 @@ static void count(simba__member *member, const simba__event *event, simba_op op_
         stats->losses[actions->reason]++;
 }
 
-/* Whether the store answers, when that is news. */
-static void log_store(simba_client *client, const simba_reply *reply)
-{
-    const simba__store_state state = reply->status == 0 ? SIMBA__STORE_ANSWERS : SIMBA__STORE_FAILS;
-    if (state == client->store_state)
-        return;
-    client->store_state = state;
-    if (state == SIMBA__STORE_ANSWERS)
-        simba__log(client, SIMBA_LOG_INFO, "the store answers; url=%s", simba_url_shown(client->url));
-    else
-        simba__log(client, SIMBA_LOG_INFO, "the store does not answer, or refuses; url=%s error=%s",
-                   simba_url_shown(client->url), simba_error_name(reply->status));
-}
-
-static void log_wait(simba_client *client, const simba__member *member, simba_local now)
-{
-    const simba_owner *owner = &member->machine.owner;
-    if (client->timing.session)
-        simba__log(client, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s", member->party.topic->mutex, member->id,
-                   owner->id);
-    else
-        simba__log(client, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s left_ms=%lld", member->party.topic->mutex,
-                   member->id, owner->id, (long long)((member->owner_until.ns - now.ns) / SIMBA__NS_PER_MS));
-}
-
-/* What somebody who follows one contender wants to read: a line per change, with the values at its end. */
-static void log_changes(const simba__member *member, const simba__event *event, const simba__actions *actions)
-{
-    simba_client *client = member->party.client;
-    const simba__contention *machine = &member->machine;
-    const char *mutex = member->party.topic->mutex;
-    const bool asked_for = actions->reason == SIMBA_REASON_STOPPED || actions->reason == SIMBA_REASON_HOLD_LIMIT;
-    const simba_log_level level = asked_for ? SIMBA_LOG_INFO : SIMBA_LOG_WARN;
-    if (actions->released && level <= client->options.log_level) {
-        simba__log(client, level, "leadership of %s ended: %s; id=%s token=%llu", mutex,
-                   simba_reason_name(actions->reason), member->id, (unsigned long long)machine->token);
-    }
-    if (client->options.log_level < SIMBA_LOG_INFO)
-        return;
-    if (event->kind == SIMBA__EV_REPLY)
-        log_store(client, event->reply);
-    if (event->kind == SIMBA__EV_START)
-        simba__log(client, SIMBA_LOG_INFO, "contends for %s; id=%s", mutex, member->id);
-    if (actions->acquired)
-        simba__log(client, SIMBA_LOG_INFO, "leads %s; id=%s token=%llu", mutex, member->id,
-                   (unsigned long long)machine->token);
-    if (machine->phase == SIMBA__SEEK && actions->changed && !simba_owner_is_none(&machine->owner))
-        log_wait(client, member, event->now);
-}
-
 static simba__speaker speaker(const simba__member *member)
 {
     return (simba__speaker){member->party.client, member->party.topic->mutex, member->id};
+}
+
+static simba__narrator narrator_of(simba__member *member)
+{
+    return (simba__narrator){
+        .client = member->party.client,
+        .mutex = member->party.topic->mutex,
+        .id = member->id,
+        .machine = &member->machine,
+        .owner_until = member->owner_until,
+        .said = &member->said,
+    };
+}
+
+void simba__member_say_lease(simba__member *member, bool renewed)
+{
+    const simba__narrator narrator = narrator_of(member);
+    simba__narrate_lease(&narrator, renewed, member->party.client->now);
 }
 
 void simba__member_say(const simba__member *member, const char *words)
@@ -206,8 +177,9 @@ void simba__member_step(simba__party *party, simba__event *event)
     publish(member);
     note_owner_end(member, event);
     count(member, event, op_before, &actions);
-    log_changes(member, event, &actions);
     const simba__speaker who = speaker(member);
+    const simba__narrator narrator = narrator_of(member);
+    simba__narrate_step(&narrator, event, &actions);
     simba__eventlog_step(&who, &member->machine, event, &actions);
     simba__party_act(party, &actions, member->id, member->machine.timing);
     simba__party_want(party, simba__contention_wants_news(&member->machine, party->client->backend->caps));
@@ -310,6 +282,28 @@ int64_t simba__member_ttl_for_ns(const simba__member *member)
 uint64_t simba__member_token(const simba__member *member)
 {
     return simba__member_held_for_ns(member) > 0 ? atomic_load_explicit(&member->token, memory_order_relaxed) : 0;
+}
+
+int simba__member_lease(const simba__member *member, simba_lease *ret_lease)
+{
+    const simba_client *client = member->party.client;
+    const int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    simba_lease lease;
+    memset(&lease, 0, sizeof lease); /* what lies between its members goes to the program as well */
+    lease.size = sizeof lease;
+    const int64_t held_ns = simba__member_held_for_ns(member);
+    if (held_ns > 0) {
+        const int64_t left_ns = held_ns + atomic_load_explicit(&member->margin_ns, memory_order_relaxed);
+        const int64_t ttl_ns = client->timing.session ? left_ns : simba__member_ttl_for_ns(member);
+        lease.token = atomic_load_explicit(&member->token, memory_order_relaxed);
+        lease.held_for_ms = held_ns / SIMBA__NS_PER_MS;
+        lease.left_ms = left_ns / SIMBA__NS_PER_MS;
+        lease.ttl_left_ms = ttl_ns / SIMBA__NS_PER_MS;
+        lease.overdue = left_ns <= simba__lease_overdue_ns(member->machine.timing, atomic_load(&client->session_ms));
+    }
+    return simba__sized_tell(ret_lease, &lease);
 }
 
 int64_t simba__member_owner_left_ms(simba__member *member)

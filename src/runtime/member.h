@@ -3,6 +3,7 @@
 #ifndef SIMBA_RUNTIME_MEMBER_H
 #define SIMBA_RUNTIME_MEMBER_H
 
+#include "runtime/narrator.h"
 #include "runtime/party.h"
 
 typedef struct simba__member simba__member;
@@ -22,7 +23,9 @@ struct simba__member {
     /* For reading without the lock. Where leases are sessions, whose end moves without us, INT64_MAX stands for that. */
     _Atomic int64_t valid_until_ns;
     _Atomic int64_t ttl_until_ns;
+    _Atomic int64_t margin_ns; /* what valid_until_ns leaves out of the lease */
     _Atomic uint64_t token;
+    simba__said said;
 };
 
 /* Checks everything, makes the id, and adds the member to the client. Not in a turn. After a failure nothing of the
@@ -36,6 +39,8 @@ void simba__member_fini(simba__member *member);
 void simba__member_step(simba__party *party, simba__event *event);
 void simba__member_start(simba__member *member, simba_local give_up);
 void simba__member_ack(simba__member *member);
+/* Where leases are sessions: say that this one was not renewed for long, or was after all. */
+void simba__member_say_lease(simba__member *member, bool renewed);
 /* Before the application is called: a process that did not run for a while may have lost meanwhile what it is about to be
  * told that it has, and whoever is first to go on finds out. */
 void simba__member_look(simba__member *member);
@@ -51,6 +56,7 @@ int simba__member_public_stop(simba__member *member);
 int64_t simba__member_held_for_ns(const simba__member *member);
 int64_t simba__member_ttl_for_ns(const simba__member *member);
 uint64_t simba__member_token(const simba__member *member);
+int simba__member_lease(const simba__member *member, simba_lease *ret_lease);
 
 /* Not in a turn. */
 int64_t simba__member_owner_left_ms(simba__member *member);

@@ -41,34 +41,76 @@ bool simba__is_printable(uint32_t code)
     return !control && !ends_line && !turns && !no_character;
 }
 
-const char *simba__escape(const char *text, char *out, size_t size)
+/* One piece of `text` as it is shown, and how many bytes of it that is. A `backslashed` character gets a backslash before it. */
+static size_t show_next(const char *text, const char *backslashed, char piece[5], size_t *ret_length)
+{
+    uint32_t code;
+    const size_t length = simba__utf8_next(text, &code);
+    if (length > 0 && strchr(backslashed, *text)) {
+        piece[0] = '\\';
+        piece[1] = *text;
+        *ret_length = 2;
+        return 1;
+    }
+    if (length > 0 && simba__is_printable(code)) {
+        memcpy(piece, text, length);
+        *ret_length = length;
+        return length;
+    }
+    *ret_length = (size_t)snprintf(piece, 5, "\\x%02X", (unsigned char)*text);
+    return 1;
+}
+
+/* Returns how long what was written is. */
+static size_t show(const char *text, const char *backslashed, char *out, size_t size)
 {
     static const char mark[] = "…";
     assert(size >= 2 * sizeof mark);
     size_t at = 0;
     size_t mark_at = 0; /* the last place where the mark still fits behind what is whole */
     while (*text != '\0') {
-        uint32_t code;
         char piece[5];
-        size_t length = simba__utf8_next(text, &code);
-        const bool plain = length > 0 && simba__is_printable(code);
-        const size_t taken = plain ? length : 1;
-        if (plain)
-            memcpy(piece, text, length);
-        else
-            length = (size_t)snprintf(piece, sizeof piece, "\\x%02X", (unsigned char)*text);
+        size_t length;
+        text += show_next(text, backslashed, piece, &length);
         if (at + sizeof mark <= size)
             mark_at = at;
         if (at + length >= size) {
             memcpy(out + mark_at, mark, sizeof mark);
-            return out;
+            return mark_at + sizeof mark - 1;
         }
         memcpy(out + at, piece, length);
         at += length;
-        text += taken;
     }
     out[at] = '\0';
+    return at;
+}
+
+const char *simba__escape(const char *text, char *out, size_t size)
+{
+    show(text, "", out, size);
     return out;
+}
+
+/* Would a reader of key=value find its end? */
+static bool is_word(const char *value)
+{
+    uint32_t code;
+    while (*value != '\0') {
+        const size_t length = simba__utf8_next(value, &code);
+        if (length == 0 || !simba__is_printable(code) || strchr(" \"\\=", *value))
+            return false;
+        value += length;
+    }
+    return true;
+}
+
+const char *simba__quote(const char *value, char *out, size_t size)
+{
+    if (is_word(value) && strlen(value) < size)
+        return strcpy(out, value);
+    out[0] = '"';
+    const size_t length = show(value, "\"\\", out + 1, size - 2);
+    return strcpy(out + 1 + length, "\""), out;
 }
 
 void simba__escape_format(char *out, size_t size, const char *format, va_list args)

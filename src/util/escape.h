@@ -25,6 +25,10 @@ bool simba__is_printable(uint32_t code);
  * off, and "…" stands in its place. Escaped text stays as it is. Returns `out`. */
 const char *simba__escape(const char *text, char *out, size_t size);
 
+/* A value that stands behind "key=": as it is if it is one word, otherwise escaped and in quotes, with a backslash before
+ * quotes and backslashes. "" stays empty. Returns `out`, of at least 12 bytes; what does not fit is cut off and marked. */
+const char *simba__quote(const char *value, char *out, size_t size);
+
 /* vsnprintf, escaped. `size` is at most SIMBA__FORMAT_MAX. */
 #define SIMBA__FORMAT_MAX 1024
 void simba__escape_format(char *out, size_t size, const char *format, va_list args)

@@ -590,6 +590,10 @@ static void null_handles(void **state)
     assert_rc(SIMBA_EINVAL, simba_locker_owner(NULL, &owner));
     assert_int_equal(0, simba_contender_owner_left_ms(NULL));
     assert_int_equal(0, simba_locker_owner_left_ms(NULL));
+    simba_lease lease_ = SIMBA_LEASE_INIT;
+    assert_rc(SIMBA_EINVAL, simba_contender_lease(NULL, &lease_));
+    assert_rc(SIMBA_EINVAL, simba_locker_lease(NULL, &lease_));
+    assert_int_equal(SIMBA_REASON_NONE, simba_locker_reason(NULL));
     assert_rc(SIMBA_EINVAL, simba_client_settings(NULL, &settings));
     assert_rc(SIMBA_EINVAL, simba_client_fd(NULL));
     assert_rc(SIMBA_EINVAL, simba_client_dispatch(NULL));

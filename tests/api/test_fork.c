@@ -233,6 +233,8 @@ static void expect_handles_forked(const struct family *family)
         CHILD_EXPECT(simba_locker_grant(lockers[i], &grant) == SIMBA_EFORKED);
         CHILD_EXPECT(simba_locker_owner(lockers[i], &owner) == SIMBA_EFORKED);
         CHILD_EXPECT(simba_locker_owner_left_ms(lockers[i]) == 0);
+        CHILD_EXPECT(simba_locker_reason(lockers[i]) == SIMBA_REASON_NONE);
+        CHILD_EXPECT(simba_locker_lease(lockers[i], &(simba_lease)SIMBA_LEASE_INIT) == SIMBA_EFORKED);
     }
     CHILD_EXPECT(simba_scheduler_start(family->scheduler) == SIMBA_EFORKED);
     CHILD_EXPECT(simba_scheduler_stop(family->scheduler) == SIMBA_EFORKED);

@@ -220,8 +220,10 @@ static void lost_by_force(void **state)
     simba_locker *locker = locker_new(clients[0], "the-mutex", NULL, NULL);
     for (int i = 0; i < 2; i++) {
         assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+        assert_int_equal(SIMBA_REASON_NONE, simba_locker_reason(locker));
         assert_rc(0, simba_client_force_release(clients[i], "the-mutex", NULL));
         AWAIT(simba_locker_held_for_ms(locker) == 0);
+        AWAIT(simba_locker_reason(locker) == SIMBA_REASON_REVOKED);
         assert_int_equal(0, simba_locker_token(locker));
         simba_error err = {0};
         assert_rc(SIMBA_ELOST, simba_locker_release(locker, &err));
@@ -229,6 +231,7 @@ static void lost_by_force(void **state)
         assert_non_null(strstr(err.text, "the-mutex"));
         assert_non_null(strstr(err.text, simba_reason_name(SIMBA_REASON_REVOKED)));
         assert_rc(SIMBA_ESTATE, simba_locker_release(locker, NULL));
+        assert_int_equal(SIMBA_REASON_REVOKED, simba_locker_reason(locker));
     }
     /* A locker that lost it does not come back by itself. */
     assert_false(is_owned(clients[0], "the-mutex"));
@@ -253,10 +256,12 @@ static void lost_unawares(void **state)
     simba_error err = {0};
     assert_rc(SIMBA_ELOST, simba_locker_release(locker, &err));
     assert_int_equal(SIMBA_ELOST, err.code);
+    assert_int_equal(SIMBA_REASON_REVOKED, simba_locker_reason(locker));
 
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
     tck_fault_lose_reply_nth(fault, SIMBA_OP_RELEASE, 1);
     assert_rc(0, simba_locker_release(locker, NULL));
+    assert_int_equal(SIMBA_REASON_STOPPED, simba_locker_reason(locker));
     assert_false(is_owned(other, "m"));
     simba_locker_free(locker);
     client_close(client);
@@ -325,6 +330,50 @@ static void knows_the_owner(void **state)
     client_close(client);
 }
 
+static simba_lease lease_of(const simba_locker *locker)
+{
+    simba_lease told = SIMBA_LEASE_INIT;
+    assert_rc(0, simba_locker_lease(locker, &told));
+    return told;
+}
+
+/* The lease as the client has it: how long it lasts, with and without the stop margin, and whether it is being renewed. */
+static void lease_is_told(void **state)
+{
+    (void)state;
+    tck_fault *fault;
+    simba_client *client = open_faulty(&fault, 100);
+    simba_timing timing = lease(400, 800);
+    timing.stop_margin_ms = 100;
+    simba_locker *locker = locker_new(client, "m", NULL, &timing);
+    assert_int_equal(0, lease_of(locker).token + (uint64_t)lease_of(locker).left_ms);
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    const simba_lease fresh = lease_of(locker);
+    assert_int_equal(fresh.token, simba_locker_token(locker));
+    assert_in_range(fresh.left_ms, 900, 1200);
+    assert_in_range(fresh.left_ms - fresh.held_for_ms, 99, 101);
+    assert_in_range(fresh.ttl_left_ms, 100, 400);
+    assert_false(fresh.overdue);
+
+    tck_fault_cut(fault, TCK_CUT_REFUSE);
+    AWAIT(lease_of(locker).overdue);
+    assert_int_equal(lease_of(locker).ttl_left_ms, 0);
+    assert_in_range(lease_of(locker).left_ms, 1, 700);
+    tck_fault_heal(fault);
+    AWAIT(!lease_of(locker).overdue);
+    assert_int_equal(fresh.token, lease_of(locker).token);
+
+    tck_fault_cut(fault, TCK_CUT_REFUSE);
+    AWAIT(lease_of(locker).token == 0);
+    assert_int_equal(0, lease_of(locker).left_ms);
+    assert_false(lease_of(locker).overdue);
+    AWAIT(simba_locker_reason(locker) == SIMBA_REASON_EXPIRED);
+    tck_fault_heal(fault);
+    simba_locker_free(locker);
+    client_close(client);
+    tck_fault_free(fault);
+}
+
 /* The hold limit ends it too. */
 static void lost_by_hold_limit(void **state)
 {
@@ -338,6 +387,7 @@ static void lost_by_hold_limit(void **state)
     simba_error err = {0};
     assert_rc(SIMBA_ELOST, simba_locker_release(locker, &err));
     assert_non_null(strstr(err.text, simba_reason_name(SIMBA_REASON_HOLD_LIMIT)));
+    assert_int_equal(SIMBA_REASON_HOLD_LIMIT, simba_locker_reason(locker));
     simba_locker_free(locker);
     client_close(client);
 }
@@ -827,6 +877,7 @@ int main(void)
         TEST(lost_by_force),
         TEST(lost_unawares),
         TEST(lost_by_hold_limit),
+        TEST(lease_is_told),
         TEST(given_back_by_another),
         TEST(knows_the_owner),
         TEST(store_out_of_reach),

@@ -148,6 +148,14 @@ static int tell_settings(simba_client *client, void *ret)
     return simba_client_settings(client, ret);
 }
 
+static simba_contender *holder;
+
+static int tell_lease(simba_client *client, void *ret)
+{
+    (void)client;
+    return simba_contender_lease(holder, ret);
+}
+
 /* What the library tells: as much as the program has room for, and nothing past what the library knows. `whole` NULL: it
  * changes from call to call. */
 static void tell_every_size(simba_client *client, int (*tell)(simba_client *client, void *ret), const void *whole,
@@ -178,6 +186,11 @@ static void what_is_told_fits(void **state)
     assert_int_equal(settings.timing.ttl_ms, 10000);
     tell_every_size(client, tell_settings, &settings, sizeof settings);
     tell_every_size(client, tell_stats, NULL, sizeof(simba_stats));
+    assert_rc(0, simba_contender_new(client, "m", NULL, NULL, &holder));
+    assert_rc(0, simba_contender_start(holder));
+    AWAIT(simba_contender_is_owner(holder));
+    tell_every_size(client, tell_lease, NULL, sizeof(simba_lease));
+    simba_contender_free(holder);
     client_close(client);
 }
 

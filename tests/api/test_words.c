@@ -74,6 +74,30 @@ static void note_line(void *user, simba_log_level level, const char *text)
         strcat(strcat(lines, text), "|");
 }
 
+/* What programs get: the sentence escaped, the values as they are. */
+static struct {
+    char message[256], keys[128], mutex[64];
+    unsigned failures, notes;
+} said;
+
+static void note_record(void *user, const simba_log_record *record)
+{
+    (void)user;
+    assert_int_equal(record->size, sizeof *record);
+    if (strcmp(record->event, "note") == 0 && record->field_count == 0)
+        said.notes++;
+    if (strcmp(record->event, "store-failed") != 0)
+        return;
+    said.failures++;
+    snprintf(said.message, sizeof said.message, "%s", record->message);
+    for (size_t i = 0; i < record->field_count; i++) {
+        const simba_log_field *field = &record->fields[i];
+        strcat(strcat(said.keys, field->key), " ");
+        if (strcmp(field->key, "mutex") == 0)
+            snprintf(said.mutex, sizeof said.mutex, "%s", field->value);
+    }
+}
+
 static void note_finding(const simba_finding *finding, void *user)
 {
     snprintf(user, 256, "%s|%s|%s", finding->what, finding->text, finding->remedy);
@@ -112,9 +136,22 @@ static void words_of_a_store_are_escaped(void **state)
     assert_int_equal(simba_client_examine(client, note_finding, found, &err), 0);
     assert_string_equal(found, "server|" SHOWN "|" SHOWN SHOWN);
     assert_non_null(strstr(lines, "it says " SHOWN "|"));
-    assert_non_null(strstr(lines, "force release m: loud: " SHOWN "|"));
+    assert_non_null(strstr(lines, "force release m: loud: " SHOWN
+                                  "; mutex=m request=\"force release\" error=SIMBA_ESTORE store=loud://x|"));
     assert_null(strpbrk(lines, "\033\n\377"));
     assert_int_equal(simba_client_close(client), 0);
+
+    options.log_record = note_record; /* instead */
+    lines[0] = '\0';
+    assert_int_equal(simba_client_open("loud://x", &options, &err, &client), 0);
+    assert_int_equal(simba_client_force_release(client, "m n", &err), SIMBA_ESTORE);
+    assert_int_equal(simba_client_close(client), 0);
+    assert_string_equal(lines, "");
+    assert_int_equal(said.failures, 1);
+    assert_true(said.notes >= 1);
+    assert_string_equal(said.message, "force release m n: loud: " SHOWN);
+    assert_string_equal(said.keys, "mutex request error store ");
+    assert_string_equal(said.mutex, "m n");
 }
 
 int main(void)

@@ -197,11 +197,11 @@ static void waiting_is_said_at_a_terminal(void **state)
     (void)state;
     process holder = START("--id", "holder", "-v", "run", "m", "--", "sh", "-c", "echo > \"$0\"; cat", in_dir("held"));
     await_file(in_dir("held"));
-    assert_non_null(strstr(err_of(&holder), "info: contends for m; id=holder"));
-    assert_non_null(strstr(err_of(&holder), "info: the store answers; url=sqlite://"));
-    assert_non_null(strstr(err_of(&holder), "info: leads m; id=holder token="));
+    assert_non_null(strstr(err_of(&holder), "info: contends; mutex=m id=holder"));
+    assert_non_null(strstr(err_of(&holder), "info: the store answers; store=\"sqlite://"));
+    assert_non_null(strstr(err_of(&holder), "info: leads; mutex=m id=holder token="));
     assert_int_equal(RUN("-v", "--id", "me", "run", "--wait", "50ms", "m", "--", "true"), 75);
-    assert_non_null(strstr(err_of(&last), "info: waits for m; id=me owner=holder left_ms="));
+    assert_non_null(strstr(err_of(&last), "info: waits for its owner; mutex=m id=me owner=holder left_ms="));
     assert_int_equal(RUN("run", "--wait", "1500ms", "m", "--", "true"), 75);
     assert_null(strstr(err_of(&last), "waiting for"));
     const int64_t started_ns = now_ns();

@@ -62,6 +62,31 @@ static void long_text_is_cut(void **state)
     assert_string_equal(simba__escape("\n\n\n\n", out, sizeof out), "\\x0A\\x0A\\x0A…");
 }
 
+/* A value behind "key=" is one word, or quoted so that its end can be found. */
+static void values_are_quoted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value, *quoted;
+    } cases[] = {
+        {"", ""},
+        {"web-3.1742.k7f2q9ab", "web-3.1742.k7f2q9ab"},
+        {"h\xC3\xB6st", "h\xC3\xB6st"},
+        {"two words", "\"two words\""},
+        {"a=b", "\"a=b\""},
+        {"a\"b", "\"a\\\"b\""},
+        {"a\\b", "\"a\\\\b\""},
+        {"a\nb", "\"a\\x0Ab\""},
+        {"\xFF", "\"\\xFF\""},
+    };
+    char out[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(simba__quote(cases[i].value, out, sizeof out), cases[i].quoted);
+    char small[12];
+    assert_string_equal(simba__quote("123456789012", small, sizeof small), "\"123456…\"");
+    assert_string_equal(simba__quote("\"\"\"\"\"\"\"\"", small, sizeof small), "\"\\\"\\\"\\\"…\"");
+}
+
 /* Whatever goes in: what comes out fits, is UTF-8, is printable, and escaping it again changes nothing. */
 static void random_bytes_come_out_harmless(void **state)
 {
@@ -91,11 +116,9 @@ static void random_bytes_come_out_harmless(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(harmless_text_stays),
-        cmocka_unit_test(control_characters_are_escaped),
-        cmocka_unit_test(broken_utf8_is_escaped),
-        cmocka_unit_test(long_text_is_cut),
-        cmocka_unit_test(random_bytes_come_out_harmless),
+        cmocka_unit_test(harmless_text_stays),    cmocka_unit_test(control_characters_are_escaped),
+        cmocka_unit_test(broken_utf8_is_escaped), cmocka_unit_test(long_text_is_cut),
+        cmocka_unit_test(values_are_quoted),      cmocka_unit_test(random_bytes_come_out_harmless),
     };
     return cmocka_run_group_tests_name("escape", tests, NULL, NULL);
 }

@@ -305,8 +305,11 @@ static void fail_all(redis_calls *self, const simba_error *error)
 
 static void on_up(redis_conn *conn)
 {
-    of(conn)->stuck = false;
-    load_scripts(of(conn)); /* it may be another server, or the same one without its memory */
+    redis_calls *self = of(conn);
+    self->stuck = false;
+    if (conn->options->kind == REDIS_SENTINEL) /* otherwise the URL says it, or there are many */
+        snprintf(self->host->server, sizeof self->host->server, "%s", conn->link.at.where);
+    load_scripts(self); /* it may be another server, or the same one without its memory */
 }
 
 static void on_down(redis_conn *conn)
@@ -314,7 +317,7 @@ static void on_down(redis_conn *conn)
     redis_calls *self = of(conn);
     self->loaded = 0;
     if (conn->link.failures == 1)
-        self->host->log(self->host, SIMBA_LOG_INFO, "%s", conn->link.error.text);
+        self->host->log(self->host, SIMBA_LOG_DEBUG, "%s", conn->link.error.text); /* those who ask are told */
     fail_all(self, &conn->link.error);
     self->events->lost(self);
 }
