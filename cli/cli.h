@@ -30,6 +30,7 @@ typedef struct cli_globals {
     int64_t ttl_ms;
     int64_t transition_ms;
     int verbose;
+    const char *log_format;
     bool quiet;                    /* the command itself says what the library would warn of */
     simba_dispatch dispatch;       /* where the command wants its callbacks */
     bool configured;               /* the configuration file was looked at */
@@ -90,7 +91,7 @@ typedef struct cli_option {
     void *value; /* where it goes */
 } cli_option;
 
-/* Which of the global options mean something to a command. -v does to all. */
+/* Which of the global options mean something to a command. -v and --log-format do to all. */
 enum {
     CLI_TAKES_NONE = 0,
     CLI_TAKES_URL = 1,
@@ -122,8 +123,11 @@ int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **
 void cli_print_options(const cli_option *options, size_t count);
 void cli_print_global_options(unsigned takes);
 
-/* One line on standard error, "simba tck: …", in which nothing that comes from outside can do harm. */
+/* One line on standard error, "simba tck: …", see say.h: what failed, what somebody should look at, what is good to know.
+ * `command` may be NULL. */
 void cli_say(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_warn(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_inform(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* One sentence on standard error, "simba tck: …", and CLI_USAGE. `command` may be NULL. */
 int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the words of a failed call of the library, and the exit code that fits it. */
@@ -142,14 +146,8 @@ int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_err
  * for. */
 void cli_show_warnings(bool show);
 
-/* The warnings that were not shown since the last call, for a command that shows them in its own place: "warning: …". */
-#define CLI_WARNINGS 16
-#define CLI_WARNING_SIZE 600
-typedef struct cli_warnings {
-    unsigned count; /* of all; of more than CLI_WARNINGS there are the first, and the last one */
-    char lines[CLI_WARNINGS][CLI_WARNING_SIZE];
-} cli_warnings;
-void cli_take_warnings(cli_warnings *ret_warnings);
+/* Show those that were not shown: on standard error, or in a place of the command's own. */
+void cli_take_warnings(void (*show)(void *user, const char *line), void *user);
 
 /* The URL of that store, with its password wherever that comes from; NULL: the library's own default. A password on the
  * command line is taken out of sight. Returns CLI_GO or an exit code, and then all has been said. free() it. */

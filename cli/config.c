@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "say.h"
 #include "secret.h"
 
 #define LINE_MAX_BYTES 4096
@@ -31,6 +32,7 @@ typedef struct config {
     const char *command;
     const char *path;
     setting enabled;
+    setting log_format;
     setting of[STORES][KEYS];
 } config;
 
@@ -61,6 +63,8 @@ static setting *find_setting(config *c, const char *key)
 {
     if (strcmp(key, "simba.enabled") == 0)
         return &c->enabled;
+    if (strcmp(key, "simba.log-format") == 0)
+        return &c->log_format;
     if (strncmp(key, "simba.", 6) != 0)
         return NULL;
     const char *store = key + 6;
@@ -204,11 +208,20 @@ static int apply_password(const config *c, const setting of[KEYS], cli_globals *
     return CLI_GO;
 }
 
+static int apply_log_format(const config *c, const cli_globals *globals)
+{
+    if (globals->log_format != NULL || c->log_format.value == NULL || say_set_format(c->log_format.value))
+        return CLI_GO;
+    return complain(c, c->log_format.line, "\"%s\" is none of text, journal and json", c->log_format.value);
+}
+
 static int apply(config *c, cli_globals *globals)
 {
     bool enabled;
     size_t store = STORES;
-    int code = read_bool(c, &c->enabled, true, &enabled);
+    int code = apply_log_format(c, globals);
+    if (code == CLI_GO)
+        code = read_bool(c, &c->enabled, true, &enabled);
     if (code == CLI_GO && !enabled)
         code = complain(c, c->enabled.line, "simba.enabled is false");
     if (code == CLI_GO)
@@ -242,14 +255,15 @@ static void warn_of_passwords(const config *c)
     for (size_t s = 0; s < STORES; s++) {
         const setting *url = &c->of[s][KEY_URL];
         if (url->value != NULL && secret_is_in_url(url->value))
-            cli_say(c->command, "warning: %s:%d: everybody can read this password; chmod o-r would prevent that.",
-                    c->path, url->line);
+            cli_warn(c->command, "%s:%d: everybody can read this password; chmod o-r would prevent that.", c->path,
+                     url->line);
     }
 }
 
 static void free_settings(config *c)
 {
     free(c->enabled.value);
+    free(c->log_format.value);
     for (size_t s = 0; s < STORES; s++) {
         for (size_t k = 0; k < KEYS; k++)
             free(c->of[s][k].value);

@@ -24,7 +24,7 @@ int cli_flush(int code)
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
     clearerr(stdout); /* it is said once */
-    fprintf(stderr, "simba: standard output could not be written.\n");
+    cli_say(NULL, "standard output could not be written.");
     return code == CLI_OK ? CLI_FAILED : code;
 }
 

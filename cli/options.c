@@ -7,10 +7,11 @@
 #include <string.h>
 
 #include "cli.h"
+#include "say.h"
 #include "util/escape.h"
 #include "util/guess.h"
 
-#define GLOBAL_OPTIONS 7
+#define GLOBAL_OPTIONS 8
 #define HELP_COLUMN 24
 
 /* The global options as rows; `globals` NULL: for printing only. Returns how many of them `takes` lets through. */
@@ -29,7 +30,8 @@ static size_t global_options(cli_globals *globals, unsigned takes, cli_option re
          {"transition", 0, CLI_DURATION, "D", "How long after it nobody else may take over", &to->transition_ms}},
         {CLI_TAKES_ID, {"id", 0, CLI_TEXT, "ID", "Name of this contender", &to->id}},
         {CLI_TAKES_EVENTS, {"event-log", 0, CLI_TEXT, "FILE", "Add what happens, for simba timeline", &to->event_log}},
-        {0, {"verbose", 'v', CLI_COUNT, NULL, "Print what the library logs; twice for more", &to->verbose}},
+        {0, {"verbose", 'v', CLI_COUNT, NULL, "Say what happens; twice for more", &to->verbose}},
+        {0, {"log-format", 0, CLI_TEXT, "FORM", "How it is said: text, journal or json", &to->log_format}},
     };
     size_t count = 0;
     for (size_t i = 0; i < GLOBAL_OPTIONS; i++) {
@@ -68,21 +70,20 @@ static void print_help(const cli_syntax *syntax)
 
 int cli_usage_error(const char *command, const char *format, ...)
 {
-    char text[SIMBA__FORMAT_MAX];
+    char text[SIMBA__FORMAT_MAX - 64];
     va_list args;
     va_start(args, format);
     simba__escape_format(text, sizeof text, format, args);
     va_end(args);
     const size_t length = strlen(text);
     const char *see = length > 0 && text[length - 1] == '?' ? " See" : "; see";
-    fprintf(stderr, "simba%s%s: %s%s `simba %s%s--help`.\n", command != NULL ? " " : "", command != NULL ? command : "",
-            text, see, command != NULL ? command : "", command != NULL ? " " : "");
+    cli_say(command, "%s%s `simba %s%s--help`.", text, see, command != NULL ? command : "", command != NULL ? " " : "");
     return CLI_USAGE;
 }
 
 int cli_failure(const char *command, const simba_error *error)
 {
-    fprintf(stderr, "simba %s: %s.\n", command, error->text[0] != '\0' ? error->text : simba_error_text(error->code));
+    cli_say(command, "%s.", error->text[0] != '\0' ? error->text : simba_error_text(error->code));
     return cli_exit_code(error->code);
 }
 
@@ -287,6 +288,9 @@ int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **
     code = refuse_unused(syntax, globals);
     if (code != CLI_GO)
         return code;
+    if (!say_set_format(globals->log_format))
+        return cli_usage_error(syntax->command, "--log-format is text, journal or json, not \"%s\"",
+                               globals->log_format);
     /* A variable of a script that was never set: the default would be another store than was meant. */
     if (globals->url != NULL && globals->url[0] == '\0')
         return cli_usage_error(syntax->command, "--url is empty");

@@ -25,7 +25,7 @@ int secret_from_file(const char *command, const char *path, const char **ret_sec
     if (file == NULL)
         return -1;
     if (secret_is_exposed(fileno(file)))
-        cli_say(command, "warning: everybody can read the password in %s; chmod o-r would prevent that.", path);
+        cli_warn(command, "everybody can read the password in %s; chmod o-r would prevent that.", path);
     secret[0] = '\0';
     errno = 0;
     const bool read = fgets(secret, sizeof secret, file) != NULL || !ferror(file);

@@ -5,11 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
-
-waiting_words waiting_words_for(const char *command, const char *mutex)
+waiting_words waiting_words_for(const char *command, const char *mutex, const cli_globals *globals)
 {
-    return (waiting_words){.command = command, .mutex = mutex, .at_terminal = isatty(STDERR_FILENO) == 1};
+    const bool at_terminal = globals->verbose == 0 && isatty(STDERR_FILENO) == 1;
+    return (waiting_words){.command = command, .mutex = mutex, .at_terminal = at_terminal};
 }
 
 void waiting_say(waiting_words *words, const simba_owner *owner, int64_t left_ms)
@@ -21,7 +20,7 @@ void waiting_say(waiting_words *words, const simba_owner *owner, int64_t left_ms
     char rest[64] = "";
     if (left_ms > 0 && left_ms <= SIMBA_LEASE_MAX_MS)
         snprintf(rest, sizeof rest, " for another %.1f s unless renewed", (double)left_ms / 1e3);
-    cli_say(words->command, "waiting for %s, which is owned by %s%s.", words->mutex, owner->id, rest);
+    cli_inform(words->command, "waiting for %s, which is owned by %s%s.", words->mutex, owner->id, rest);
 }
 
 void waiting_say_owner(waiting_words *words, simba_contender *contender)
@@ -31,17 +30,23 @@ void waiting_say_owner(waiting_words *words, simba_contender *contender)
         waiting_say(words, &owner, simba_contender_owner_left_ms(contender));
 }
 
-void outage_look(outage_words *words, int64_t left_ms, int64_t held_ms)
+outage_words outage_words_for(const char *command, const char *mutex, const char *consequence,
+                              const cli_globals *globals)
 {
-    const bool worried = held_ms > 0 && left_ms <= words->worry_ms;
-    if (worried == words->said || held_ms <= 0)
+    return (outage_words){
+        .command = command, .mutex = mutex, .consequence = consequence, .verbose = globals->verbose > 0};
+}
+
+void outage_look(outage_words *words, const simba_lease *lease)
+{
+    if (lease->held_for_ms <= 0 || lease->overdue == words->said)
         return;
-    words->said = worried;
-    if (!worried) {
-        cli_say(words->command, "the lease of %s was renewed.", words->mutex);
-        return;
+    words->said = lease->overdue;
+    if (lease->overdue) {
+        cli_show_warnings(true); /* the reason, if the library knows one */
+        cli_warn(words->command, "the lease of %s cannot be renewed; %s in %.1f s unless the store answers.",
+                 words->mutex, words->consequence, (double)lease->held_for_ms / 1e3);
+    } else if (!words->verbose) {
+        cli_inform(words->command, "the lease of %s was renewed.", words->mutex);
     }
-    cli_show_warnings(true); /* the reason, if the library knows one */
-    cli_say(words->command, "warning: the lease of %s cannot be renewed; %s in %.1f s unless the store answers.",
-            words->mutex, words->consequence, (double)held_ms / 1e3);
 }

@@ -2,7 +2,7 @@
 #ifndef SIMBA_CLI_WAITING_H
 #define SIMBA_CLI_WAITING_H
 
-#include <simba.h>
+#include "cli.h"
 
 /* When to look for the first time whether there is something to say, and how often after that. */
 enum { WAITING_FIRST_MS = 700, WAITING_AGAIN_MS = 1000 };
@@ -14,7 +14,8 @@ typedef struct waiting_words {
     simba_owner told; /* who it was said to be owned by */
 } waiting_words;
 
-waiting_words waiting_words_for(const char *command, const char *mutex);
+/* With -v the library says it, and is enough. */
+waiting_words waiting_words_for(const char *command, const char *mutex, const cli_globals *globals);
 
 /* Say on standard error who owns the mutex and until when, if that was not said yet, and if it is a terminal. */
 void waiting_say(waiting_words *words, const simba_owner *owner, int64_t left_ms);
@@ -26,12 +27,15 @@ typedef struct outage_words {
     const char *command;
     const char *mutex;
     const char *consequence; /* "the command will be stopped" */
-    int64_t worry_ms;        /* a lease that has come down to this was to be renewed long ago */
+    bool verbose;            /* that it was renewed in the end is said by the library */
     bool said;
 } outage_words;
 
-/* Say on standard error that the lease cannot be renewed and what happens in `held_ms`, when `left_ms` of it are left at
- * most; and that it could be renewed, when there are more again. Once each. */
-void outage_look(outage_words *words, int64_t left_ms, int64_t held_ms);
+outage_words outage_words_for(const char *command, const char *mutex, const char *consequence,
+                              const cli_globals *globals);
+
+/* Say on standard error that the lease cannot be renewed, what happens then and when, if it is overdue; and that it was
+ * renewed when it is no longer. Once each. */
+void outage_look(outage_words *words, const simba_lease *lease);
 
 #endif

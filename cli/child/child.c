@@ -87,12 +87,13 @@ static void look(nurse *n)
 {
     const child_times *times = &n->plan->times;
     const int64_t now_ns = watchdog_now_ns();
-    const int64_t held_ms = min64(n->plan->held_for_ms(n->plan->user), SIMBA_LEASE_MAX_MS);
-    if (held_ms > 0 && n->end.why != CHILD_LOST) {
-        n->end_ns = now_ns + (held_ms + child_margin_ms(times)) * MS;
+    simba_lease lease = SIMBA_LEASE_INIT;
+    n->plan->lease(n->plan->user, &lease);
+    if (lease.held_for_ms > 0 && n->end.why != CHILD_LOST) {
+        n->end_ns = now_ns + min64(lease.left_ms, SIMBA_LEASE_MAX_MS) * MS;
         watchdog_set_deadline(&n->dog, n->end_ns - times->lead_ms * MS / 2);
         if (n->stage == STAGE_RUNNING && n->plan->outage != NULL)
-            outage_look(n->plan->outage, held_ms + child_margin_ms(times), held_ms);
+            outage_look(n->plan->outage, &lease);
     } else if (n->stage == STAGE_RUNNING) {
         begin_stop(n, CHILD_LOST);
     } else if (n->end.why == CHILD_HOLD_LIMIT) {
@@ -240,9 +241,10 @@ int child_run(const child_plan *plan, child_end *ret_end)
 {
     nurse n = {.plan = plan, .hold_end_ns = NEVER, .end = {.why = CHILD_ENDED}};
     const int64_t now_ns = watchdog_now_ns();
-    const int64_t held_ms = min64(plan->held_for_ms(plan->user), SIMBA_LEASE_MAX_MS);
-    const int64_t lease_ms = held_ms + child_margin_ms(&plan->times);
-    if (held_ms <= 0) {
+    simba_lease lease = SIMBA_LEASE_INIT;
+    plan->lease(plan->user, &lease);
+    const int64_t lease_ms = min64(lease.left_ms, SIMBA_LEASE_MAX_MS);
+    if (lease.held_for_ms <= 0) {
         n.end.why = CHILD_LOST;
         *ret_end = n.end;
         return 0;

@@ -17,7 +17,6 @@ typedef struct child_times {
     int64_t grace_ms;
     int64_t lead_ms;
     int64_t lease_ms;    /* from end to end */
-    int64_t worry_ms;    /* a lease that has come down to this was to be renewed long ago */
     int64_t max_hold_ms; /* 0: none */
 } child_times;
 
@@ -30,7 +29,7 @@ void child_times_await(simba_client *client, const char *mutex, const cli_signal
 /* For the leases of this client. `grace_ms` below 0: half of the longest that fits. Returns CLI_GO, or an exit code after
  * having said what would fit. */
 int child_times_choose(const char *command, simba_client *client, int64_t grace_ms, child_times *ret_times);
-/* What to set as stop margin, and so what `held_for_ms` below leaves out. */
+/* What to set as stop margin. */
 int64_t child_margin_ms(const child_times *times);
 
 typedef struct child_plan {
@@ -43,8 +42,8 @@ typedef struct child_plan {
     const give_back *give_back; /* for the watchdog, if this process is killed; NULL: the lease ends by itself then */
     /* What is typed at the terminal is for us, and is passed on: we go on when the command has ended. */
     bool keeps_terminal;
-    /* How long until leadership has to end, 0: it has ended. Asked often. */
-    int64_t (*held_for_ms)(void *user);
+    /* The lease: the command is stopped when its held_for_ms are over, and dead before its left_ms are. Asked often. */
+    void (*lease)(void *user, simba_lease *ret_lease);
     void *user;
     outage_words *outage; /* what to say while the lease cannot be renewed; NULL: whoever asks for that says so */
 } child_plan;
@@ -93,7 +92,7 @@ char **child_environment(const cli_globals *globals, const child_lease *lease);
 void child_environment_free(char **environment);
 
 /* Say on standard error, in one line, why it ended, unless that is plain to see, and return the exit code. `reason` is
- * what ended leadership, or NULL. */
-int child_explain(const child_plan *plan, const child_end *end, const char *reason);
+ * what ended leadership before that, if it is known. */
+int child_explain(const child_plan *plan, const child_end *end, simba_reason reason);
 
 #endif

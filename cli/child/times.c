@@ -83,8 +83,6 @@ int child_times_choose(const char *command, simba_client *client, int64_t grace_
         .grace_ms = grace_ms < 0 ? longest_ms / 2 : grace_ms,
         .lead_ms = lead_ms,
         .lease_ms = lease_ms,
-        /* Renewing begins when twice the longest margin is left, or a third of a session is over. */
-        .worry_ms = settings.longest_margin_ms * 3 / 2,
     };
     return CLI_GO;
 }

@@ -109,21 +109,22 @@ static int explain_no_exec(const child_plan *plan, const child_end *end)
     return end->error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXEC;
 }
 
-static int explain_end(const child_plan *plan, const child_end *end, const char *reason)
+static int explain_end(const child_plan *plan, const child_end *end, simba_reason reason)
 {
     if (end->immortal)
         cli_say(plan->command, "the command has ended, but something that it left behind could not be killed.");
     else if (end->left)
         cli_say(plan->command, "the command left processes behind; they were ended %s.", how(end));
-    else if (reason != NULL)
-        cli_say(plan->command, "leadership of %s ended before the command did (%s).", plan->mutex, reason);
+    else if (reason != SIMBA_REASON_NONE)
+        cli_say(plan->command, "leadership of %s ended before the command did (%s).", plan->mutex,
+                simba_reason_name(reason));
     else if (WIFSIGNALED(end->status) && WTERMSIG(end->status) != end->passed_on)
         cli_say(plan->command, "the command was ended by signal %d (%s).", WTERMSIG(end->status),
                 strsignal(WTERMSIG(end->status)));
     return child_exit_code(end->status);
 }
 
-int child_explain(const child_plan *plan, const child_end *end, const char *reason)
+int child_explain(const child_plan *plan, const child_end *end, simba_reason reason)
 {
     switch (end->why) {
     case CHILD_NO_EXEC:
@@ -132,7 +133,7 @@ int child_explain(const child_plan *plan, const child_end *end, const char *reas
         return explain_end(plan, end, reason);
     case CHILD_LOST:
         cli_say(plan->command, "leadership of %s ended (%s); the command was stopped, %s.", plan->mutex,
-                reason != NULL ? reason : "the lease was over", how(end));
+                reason != SIMBA_REASON_NONE ? simba_reason_name(reason) : "the lease was over", how(end));
         break;
     case CHILD_HOLD_LIMIT:
         cli_say(plan->command, "%s was held for %" PRId64 " ms, which is the limit; the command was stopped, %s.",

@@ -258,19 +258,9 @@ static int ask(simba_client *client, const char *pattern, listing *list, simba_e
     return code;
 }
 
-/* What the store could not show, such as a damaged row: the list is of the others. */
-static void print_warnings(const term *t)
+static void draw_warning(void *user, const char *line)
 {
-    cli_warnings warnings;
-    cli_take_warnings(&warnings);
-    for (unsigned i = 0; i < warnings.count && i < CLI_WARNINGS; i++) {
-        if (t != NULL)
-            term_wrap(t, TERM_YELLOW, 0, warnings.lines[i]);
-        else
-            fprintf(stderr, "simba list: %s\n", warnings.lines[i]);
-    }
-    if (t == NULL && warnings.count > CLI_WARNINGS)
-        fprintf(stderr, "simba list: and %u more warnings\n", warnings.count - CLI_WARNINGS);
+    term_wrap(user, TERM_YELLOW, 0, line);
 }
 
 /* One picture in place of the one before. */
@@ -288,7 +278,7 @@ static void draw(const listing *list, const simba_error *error)
     squeeze(&l, (int)t.width);
     print_table(&t, list, &l, t.height > 4 ? t.height - 3 : 1);
     if (error->code == 0)
-        print_warnings(&t);
+        cli_take_warnings(draw_warning, &t);
     fflush(stdout);
 }
 
@@ -311,7 +301,7 @@ static int print_once(simba_client *client, const char *pattern, listing *list, 
     simba_error error = {0, ""};
     if (ask(client, pattern, list, &error) < 0)
         return cli_failure(COMMAND, &error);
-    print_warnings(NULL);
+    cli_take_warnings(NULL, NULL); /* such as a damaged row: the list is of the others */
     if (json) {
         print_json(list);
         return CLI_OK;

@@ -120,22 +120,21 @@ static int explain_not_acquired(const run_wish *wish, const waiting *w, int code
 
 /* --- holding it --------------------------------------------------------------------------------- */
 
-static int64_t held_for_ms(void *user)
+static void lease_of(void *user, simba_lease *ret_lease)
 {
-    return simba_locker_held_for_ms(user);
+    simba_locker_lease(user, ret_lease);
 }
 
-/* Give it back. Returns what the words should say about an end that came before; NULL: there was none. */
-static const char *release(simba_locker *locker, simba_error *error)
+/* Give it back. Returns why leadership had ended before; SIMBA_REASON_NONE: it had not. */
+static simba_reason release(simba_locker *locker)
 {
-    const int code = simba_locker_release(locker, error);
-    if (code == SIMBA_ELOST) {
-        const char *colon = strrchr(error->text, ':');
-        return colon != NULL ? colon + 2 : error->text;
-    }
+    simba_error error;
+    const int code = simba_locker_release(locker, &error);
+    if (code == SIMBA_ELOST)
+        return simba_locker_reason(locker);
     if (code < 0)
-        cli_say(COMMAND, "%s; it becomes free when its lease ends.", error->text);
-    return NULL;
+        cli_say(COMMAND, "%s; it becomes free when its lease ends.", error.text);
+    return SIMBA_REASON_NONE;
 }
 
 static int run_held(const run_wish *wish, const child_times *times, simba_locker *locker, cli_signals *signals)
@@ -146,10 +145,7 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
     give_back to_give_back;
     const int granted = simba_locker_grant(locker, &grant);
     give_back_prepare(cli_opened_url(), wish->mutex, granted, &grant, &to_give_back);
-    outage_words outage = {.command = COMMAND,
-                           .mutex = wish->mutex,
-                           .consequence = "the command will be stopped",
-                           .worry_ms = times->worry_ms};
+    outage_words outage = outage_words_for(COMMAND, wish->mutex, "the command will be stopped", wish->globals);
     const child_plan plan = {
         .command = COMMAND,
         .mutex = wish->mutex,
@@ -158,14 +154,13 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
         .times = *times,
         .signals = signals,
         .give_back = &to_give_back,
-        .held_for_ms = held_for_ms,
+        .lease = lease_of,
         .user = locker,
         .outage = &outage,
     };
     child_end end;
-    simba_error error;
     const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
-    const char *reason = release(locker, &error);
+    const simba_reason reason = release(locker);
     child_environment_free(environment);
     if (code < 0) {
         cli_say(COMMAND, "no process could be started: %s.", strerror(-code));
@@ -203,7 +198,7 @@ static int run_in(const run_wish *wish, simba_client *client, cli_signals *signa
 
 static int run_with(const run_wish *wish, simba_client *client, cli_signals *signals)
 {
-    waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex)};
+    waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex, wish->globals)};
     simba_observer *asking = NULL;
     child_times asked_for;
     const int64_t start_ns = watchdog_now_ns();
@@ -259,9 +254,8 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
                  "command's code. If leadership ends first, the command and all that it started\n"
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
                  "finds SIMBA_MUTEX, SIMBA_TOKEN and SIMBA_ID in its environment.\n\n"
-                 "Exit codes of its own, never 1: 75 not obtained in time, 79 leadership lost, 69\n"
-                 "store unreachable, 77 no permission, 78 configuration, 71 system, 64 usage, 126\n"
-                 "the command cannot be run, 127 not found, 128+N ended by signal N.",
+                 "Its own exit codes: 75 not obtained in time, 79 leadership lost, 69 no store, 77\n"
+                 "no permission, 78 configuration, 71 system, 64 usage, 126 and 127 as in a shell.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL,

@@ -48,7 +48,7 @@ static int make_store(demo *d)
     char url[2048];
     snprintf(d->dir, sizeof d->dir, "%s/simba-demo-XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
     if (mkdtemp(d->dir) == NULL) {
-        fprintf(stderr, "simba demo: no directory for the store could be made in %s: %s.\n", d->dir, strerror(errno));
+        cli_say("demo", "no directory for the store could be made in %s: %s.", d->dir, strerror(errno));
         d->dir[0] = '\0';
         return CLI_FAILED;
     }
@@ -70,7 +70,7 @@ static int choose_store(demo *d, const cli_globals *globals)
     if (strncmp(globals->url, "memory:", 7) == 0)
         return cli_usage_error("demo", "a memory store lives inside one process, and this takes three");
     if (simba_id_uuid(id) < 0) {
-        fprintf(stderr, "simba demo: the system has no randomness to give.\n");
+        cli_say("demo", "the system has no randomness to give.");
         return CLI_FAILED;
     }
     snprintf(d->mutex, sizeof d->mutex, "demo-%.12s", id);
@@ -323,7 +323,7 @@ int cmd_demo(cli_globals *globals, int argc, char **argv)
     d.transition_ms = cli_duration(globals->transition_ms, globals->url, "transition", LEASE_MS);
     int code = demo_cast_init(&d.cast);
     if (code < 0) {
-        fprintf(stderr, "simba demo: signals cannot be watched: %s.\n", strerror(-code));
+        cli_say("demo", "signals cannot be watched: %s.", strerror(-code));
         return CLI_FAILED;
     }
     d.cast.show = show_event;

@@ -44,6 +44,8 @@ typed $'\C-usimba tck redi\t'
 expect redis://
 typed $'\C-usimba list --url=redi\t'
 expect redis://
+typed $'\C-usimba run --log-format jour\t'
+expect journal
 typed $'\C-usimba run --ttl ni\t\C-uprint no"thi"ng\n'
 expect nothing
 [[ $before != *nightly* ]] || { print -r -- "# a mutex where a duration goes: ${(V)before}"; exit 1 }

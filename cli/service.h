@@ -1,0 +1,47 @@
+/* A command that contends for one mutex until it is told to end: what `simba elect` and `simba schedule` have in common. One
+ * thread does it all: it runs the callbacks of the contender, listens to signals, and whatever the command has to do. */
+#ifndef SIMBA_CLI_SERVICE_H
+#define SIMBA_CLI_SERVICE_H
+
+#include "child/child.h"
+
+typedef struct service service;
+
+typedef struct service_type {
+    const char *command;
+    const char *consequence; /* of a lease that cannot be renewed: "the command will be stopped" */
+    /* As for contenders. `leads` of the service is set before. */
+    void (*acquired)(service *s, uint64_t token);
+    void (*released)(service *s, uint64_t token, simba_reason reason);
+    /* When to be called again by `act`, in ms, although nothing happens; -1: that does not matter. */
+    int (*pause_ms)(const service *s);
+    /* Something has happened, or the pause is over. */
+    void (*act)(service *s);
+    /* Nothing is held any more, and taking leave of the store may be cut short; NULL: nothing to do. */
+    void (*leaving)(service *s);
+} service_type;
+
+/* The first member of what the command has. */
+struct service {
+    const service_type *type;
+    const char *mutex;
+    int64_t grace_ms;   /* -1: as long as seems good */
+    bool runs_commands; /* so they have to be guarded */
+    cli_globals *globals;
+    child_times times;
+    cli_signals signals;
+    simba_client *client;
+    simba_contender *contender;
+    waiting_words waiting;
+    outage_words outage;
+    bool leads;
+    int exit_code; /* CLI_GO: go on */
+};
+
+/* Open the store, contend, and go on until `exit_code` is set. Returns the exit code. */
+int service_run(service *s);
+
+/* The lease of the contender, for child_plan. */
+void service_lease(void *user, simba_lease *ret_lease);
+
+#endif
