@@ -479,6 +479,12 @@ static int wrapper_accepts(const simba_url *url, const char *mutex, simba_error 
     return rc;
 }
 
+static const char *wrapper_server(void *self)
+{
+    struct wrapper *wrapper = self;
+    return wrapper->inner->server ? wrapper->inner->server(wrapper->inner_self) : "";
+}
+
 static int64_t wrapper_session_ms(void *self)
 {
     struct wrapper *wrapper = self;
@@ -506,5 +512,6 @@ simba_backend tck_fault_wrapper_table(const simba_backend *inner)
         .fini = wrapper_fini,
         .accepts = wrapper_accepts,
         .session_ms = wrapper_session_ms,
+        .server = wrapper_server,
     };
 }

@@ -211,10 +211,6 @@ struct simba_host {
 
     /* `close` is over: nothing of the back end will run any more. */
     void (*closed)(simba_host *host);
-
-    /* The server that requests go to, for people: a back end that chooses among several writes it here, in a turn. "": the
-     * URL says it. */
-    char server[128];
 };
 
 /* A parsed URL. Nothing in it is percent-encoded any more. */
@@ -280,6 +276,8 @@ typedef struct simba_backend {
     int (*accepts)(const simba_url *url, const char *mutex, simba_error *err);
     /* With SIMBA_CAP_SESSION, after init: how long a session is asked to last, in ms. */
     int64_t (*session_ms)(void *self);
+    /* May be NULL: which of several servers it is that answers, for people; "": the URL says it. In a turn. */
+    const char *(*server)(void *self);
 } simba_backend;
 
 /* Add a store of your own, for simba_client_open. The table is copied; what it points to must live for ever. Any thread.

@@ -60,7 +60,7 @@ struct simba_client {
     bool store_closed;
 
     simba__store_state store_state; /* as it was said last */
-    char said_server[sizeof((simba_host *)NULL)->server];
+    char said_server[64];
     simba_timer session_overdue;      /* where leases are sessions: when one should have been seen to live */
     _Atomic int64_t session_until_ns; /* INT64_MAX where leases are not sessions */
     _Atomic int64_t session_ms;       /* where they are: how long one lasts, as asked for and later as granted */

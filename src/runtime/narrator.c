@@ -1,6 +1,7 @@
 /* See narrator.h. */
 #include "runtime/narrator.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/notice.h"
@@ -88,18 +89,21 @@ const char *simba__op_name(simba_op op)
 /* Whoever chooses among servers says which it is; otherwise the URL does, by its hosts or its file. */
 static const char *server_of(const simba_client *client)
 {
+    const char *server = client->backend->server ? client->backend->server(client->store) : "";
     const char *authority = simba_url_authority(client->url);
-    return client->host.server[0] ? client->host.server : authority[0] ? authority : simba_url_path(client->url);
+    return server[0] ? server : authority[0] ? authority : simba_url_path(client->url);
 }
 
 void simba__narrate_answer(simba_client *client)
 {
-    if (client->store_state == SIMBA__STORE_ANSWERS && strcmp(client->said_server, client->host.server) == 0)
+    const char *server = server_of(client);
+    const size_t compared = sizeof client->said_server - 1;
+    if (client->store_state == SIMBA__STORE_ANSWERS && strncmp(client->said_server, server, compared) == 0)
         return;
     const bool again = client->store_state != SIMBA__STORE_UNKNOWN;
-    const simba__facts facts = {.store = simba_url_shown(client->url), .server = server_of(client)};
+    const simba__facts facts = {.store = simba_url_shown(client->url), .server = server};
     client->store_state = SIMBA__STORE_ANSWERS;
-    memcpy(client->said_server, client->host.server, sizeof client->said_server);
+    snprintf(client->said_server, sizeof client->said_server, "%s", server);
     simba__notice_say(&client->options, again ? SIMBA__NOTICE_RECONNECTED : SIMBA__NOTICE_CONNECTED, &facts);
 }
 

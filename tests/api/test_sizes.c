@@ -233,7 +233,7 @@ static void rows_say_their_size(void **state)
     client_close(client);
 }
 
-/* A store's table likewise. `accepts` and `session_ms`, which come last, may be missing. */
+/* A store's table likewise. What comes last, from `accepts` on, may be missing. */
 static void tables_of_other_headers(void **state)
 {
     (void)state;

@@ -51,6 +51,13 @@ static int redis_accepts(const simba_url *url, const char *mutex, simba_error *e
         "a mutex name that begins with \"}\" cannot be used in a Redis Cluster: its keys would lie apart");
 }
 
+/* Of a cluster there are many. */
+static const char *redis_server(void *instance)
+{
+    const redis_store *self = instance;
+    return self->options.kind == REDIS_SENTINEL ? self->nodes.first->calls.conn.link.at.where : "";
+}
+
 static const char *const schemes[] = {SIMBA__SCHEMES_redis, NULL};
 static const char *const keys[] = {"db",
                                    "connect-timeout",
@@ -82,4 +89,5 @@ const simba_backend simba__backend_redis = {
     .close = simba__redis_store_close,
     .fini = simba__redis_store_fini,
     .accepts = redis_accepts,
+    .server = redis_server,
 };

@@ -305,11 +305,8 @@ static void fail_all(redis_calls *self, const simba_error *error)
 
 static void on_up(redis_conn *conn)
 {
-    redis_calls *self = of(conn);
-    self->stuck = false;
-    if (conn->options->kind == REDIS_SENTINEL) /* otherwise the URL says it, or there are many */
-        snprintf(self->host->server, sizeof self->host->server, "%s", conn->link.at.where);
-    load_scripts(self); /* it may be another server, or the same one without its memory */
+    of(conn)->stuck = false;
+    load_scripts(of(conn)); /* it may be another server, or the same one without its memory */
 }
 
 static void on_down(redis_conn *conn)

@@ -110,6 +110,11 @@ static int64_t zk_session_ms(void *instance)
     return ((zk_store *)instance)->options.session_ms;
 }
 
+static const char *zk_server(void *instance)
+{
+    return ((zk_store *)instance)->session.server;
+}
+
 static int zk_init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
 {
     zk_store *self = instance;
@@ -173,4 +178,5 @@ const simba_backend simba__backend_zookeeper = {
     .fini = zk_fini,
     .accepts = zk_accepts,
     .session_ms = zk_session_ms,
+    .server = zk_server,
 };

@@ -103,7 +103,7 @@ static void connected(zk_session *session)
     session->failures = 0;
     host->session(host, session->live.proven, timeout_ms);
     const char *server = zoo_get_current_server(session->zh);
-    snprintf(host->server, sizeof host->server, "%s", server ? server : "");
+    snprintf(session->server, sizeof session->server, "%s", server ? server : "");
     if (timeout_ms < session->options->session_ms)
         host->log(host, SIMBA_LOG_WARN, "zookeeper %s: the server grants a session timeout of %lld ms, not %d",
                   session->options->where, (long long)timeout_ms, session->options->session_ms);

@@ -40,6 +40,7 @@ struct zk_session {
     simba_local rest_until; /* all servers were tried in vain: not again before this */
     unsigned in_vain;       /* connections lost since a beat was answered */
     char cause[128];        /* of the latest */
+    char server[64];        /* that we are or were connected to */
     int64_t clock_ms;       /* the server's clock, less ours, as far as is known */
 };
 
