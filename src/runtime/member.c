@@ -92,15 +92,15 @@ static const simba__member_type *type_of(const simba__member *member)
 static void publish(simba__member *member)
 {
     const simba__contention *machine = &member->machine;
+    const int64_t margin_ns = machine->phase == SIMBA__HOLD ? machine->timing->stop_margin_ns : 0;
     int64_t valid_until_ns = simba__contention_valid_until(machine).ns;
     int64_t ttl_until_ns = simba__contention_ttl_until(machine).ns;
     if (machine->timing->session && valid_until_ns)
-        valid_until_ns = ttl_until_ns =
-            INT64_MAX - (machine->phase == SIMBA__HOLD ? machine->timing->stop_margin_ns : 0);
-    atomic_store_explicit(&member->margin_ns, machine->phase == SIMBA__HOLD ? machine->timing->stop_margin_ns : 0,
-                          memory_order_relaxed);
+        valid_until_ns = ttl_until_ns = INT64_MAX - margin_ns;
     atomic_store_explicit(&member->token, valid_until_ns ? machine->token : 0, memory_order_relaxed);
     atomic_store_explicit(&member->ttl_until_ns, ttl_until_ns, memory_order_relaxed);
+    atomic_store_explicit(&member->lease_until_ns, valid_until_ns ? valid_until_ns + margin_ns : 0,
+                          memory_order_relaxed);
     atomic_store_explicit(&member->valid_until_ns, valid_until_ns, memory_order_release);
 }
 
@@ -255,7 +255,7 @@ int simba__member_public_stop(simba__member *member)
 
 /* --- looking -------------------------------------------------------------------------------------- */
 
-static int64_t left_ns(const simba__member *member, const _Atomic int64_t *until)
+static int64_t lease_left_ns(const simba__member *member, const _Atomic int64_t *until)
 {
     const simba_client *client = member->party.client;
     if (simba__client_forked(client, NULL) < 0)
@@ -271,12 +271,12 @@ static int64_t left_ns(const simba__member *member, const _Atomic int64_t *until
 
 int64_t simba__member_held_for_ns(const simba__member *member)
 {
-    return left_ns(member, &member->valid_until_ns);
+    return lease_left_ns(member, &member->valid_until_ns);
 }
 
 int64_t simba__member_ttl_for_ns(const simba__member *member)
 {
-    return left_ns(member, &member->ttl_until_ns);
+    return lease_left_ns(member, &member->ttl_until_ns);
 }
 
 uint64_t simba__member_token(const simba__member *member)
@@ -295,7 +295,9 @@ int simba__member_lease(const simba__member *member, simba_lease *ret_lease)
     lease.size = sizeof lease;
     const int64_t held_ns = simba__member_held_for_ns(member);
     if (held_ns > 0) {
-        const int64_t left_ns = held_ns + atomic_load_explicit(&member->margin_ns, memory_order_relaxed);
+        int64_t left_ns = lease_left_ns(member, &member->lease_until_ns);
+        if (left_ns < held_ns)
+            left_ns = held_ns; /* it has just ended, or just begun */
         const int64_t ttl_ns = client->timing.session ? left_ns : simba__member_ttl_for_ns(member);
         lease.token = atomic_load_explicit(&member->token, memory_order_relaxed);
         lease.held_for_ms = held_ns / SIMBA__NS_PER_MS;

@@ -23,7 +23,7 @@ struct simba__member {
     /* For reading without the lock. Where leases are sessions, whose end moves without us, INT64_MAX stands for that. */
     _Atomic int64_t valid_until_ns;
     _Atomic int64_t ttl_until_ns;
-    _Atomic int64_t margin_ns; /* what valid_until_ns leaves out of the lease */
+    _Atomic int64_t lease_until_ns; /* with the stop margin */
     _Atomic uint64_t token;
     simba__said said;
 };

@@ -7,12 +7,12 @@
 #include "util/escape.h"
 
 static const struct {
-    simba_log_level level;
     const char *event;
     const char *sentence;
+    simba_log_level level;
     unsigned facts;
 } notices[] = {
-#define ROW(name, event, level, sentence, facts) {SIMBA_LOG_##level, event, sentence, facts},
+#define ROW(name, event, level, sentence, facts) {event, sentence, SIMBA_LOG_##level, facts},
     SIMBA__NOTICES(ROW)
 #undef ROW
 };
