@@ -274,6 +274,10 @@ SIMBA_API int simba_client_close(simba_client *client);
 /* The URL as opened, without passwords. Valid until close. */
 SIMBA_API const char *simba_client_url(const simba_client *client);
 
+/* Whom a store can keep apart: all who reach the same server, or only the processes of this host, or the threads of this
+ * process. */
+typedef enum simba_reach { SIMBA_REACH_NETWORK, SIMBA_REACH_HOST, SIMBA_REACH_PROCESS } simba_reach;
+
 /* What the options of a client, its URL and the defaults come to: the timing of a contender whose own options leave it
  * open. Where leases are sessions, ttl_ms and transition_ms have no meaning. */
 typedef struct simba_settings {
@@ -282,11 +286,12 @@ typedef struct simba_settings {
     int64_t session_ms;   /* how long a session lasts, as asked for and later as granted; 0: leases are not sessions */
     bool session_granted; /* there is a session now, and session_ms is what the server has granted */
     int64_t longest_margin_ms; /* the longest stop_margin_ms that a contender may have which inherits the rest */
+    simba_reach reach;
 } simba_settings;
 
 #define SIMBA_SETTINGS_INIT                                                                                            \
     {                                                                                                                  \
-        sizeof(simba_settings), SIMBA_TIMING_INHERIT, 0, false, 0                                                      \
+        sizeof(simba_settings), SIMBA_TIMING_INHERIT, 0, false, 0, SIMBA_REACH_NETWORK                                 \
     }
 
 /* `ret_settings` comes with its size. */

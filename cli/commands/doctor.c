@@ -175,28 +175,18 @@ static void check_grace(doctor *d, simba_client *client, const char *longer)
              times.grace_ms);
 }
 
-/* Whom the store can keep apart: what somebody with a second machine had better know before. */
-typedef enum reach { REACH_PROCESS, REACH_HOST, REACH_NETWORK } reach;
-
-static reach reach_of(const simba_client *client)
+/* What somebody with a second machine had better know before. */
+static void check_reach(doctor *d, simba_reach reach)
 {
-    const char *url = simba_client_url(client);
-    return strncmp(url, "memory:", 7) == 0   ? REACH_PROCESS
-           : strncmp(url, "sqlite:", 7) == 0 ? REACH_HOST
-                                             : REACH_NETWORK;
-}
-
-static void check_reach(doctor *d, reach r)
-{
-    switch (r) {
-    case REACH_PROCESS:
+    switch (reach) {
+    case SIMBA_REACH_PROCESS:
         find(d, SIMBA_VERDICT_WARNING, "reach", "For several processes use sqlite://, for several hosts a server.",
              "This store covers one process only: no other one sees its mutexes.");
         break;
-    case REACH_HOST:
+    case SIMBA_REACH_HOST:
         find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers this host only; several hosts need a server.");
         break;
-    case REACH_NETWORK:
+    case SIMBA_REACH_NETWORK:
         find(d, SIMBA_VERDICT_OK, "reach", NULL, "This store covers all hosts that use the same server.");
         break;
     }
@@ -205,10 +195,10 @@ static void check_reach(doctor *d, reach r)
 /* The shortest ttl and transition that survive an ordinary day. Several tries have to fit in; and apart from how long an
  * answer takes usually, now and then a process is not run for a while, or a packet is lost, which is sent again after up
  * to a second. */
-static int64_t shortest_ms(const doctor *d, reach r)
+static int64_t shortest_ms(const doctor *d, simba_reach reach)
 {
     const int64_t tries_ms = d->round_trip_ns * 10 / 1000000 + 1;
-    const int64_t least_ms = r == REACH_NETWORK ? 1000 : 500;
+    const int64_t least_ms = reach == SIMBA_REACH_NETWORK ? 1000 : 500;
     return tries_ms > least_ms ? tries_ms : least_ms;
 }
 
@@ -243,12 +233,13 @@ static void check_lease(doctor *d, int64_t ttl_ms, int64_t transition_ms, int64_
              ttl_ms, ttl_ms + transition_ms);
 }
 
-static void check_settings(doctor *d, simba_client *client, reach r)
+static void check_settings(doctor *d, simba_client *client)
 {
     simba_settings settings = SIMBA_SETTINGS_INIT;
-    const int64_t needed_ms = shortest_ms(d, r);
     if (simba_client_settings(client, &settings) < 0)
         return;
+    check_reach(d, settings.reach);
+    const int64_t needed_ms = shortest_ms(d, settings.reach);
     if (settings.session_ms > 0) {
         check_session(d, client, &settings, needed_ms);
         return;
@@ -306,10 +297,8 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
     check_source(&d, option, globals, client);
     const int reached = client != NULL ? check_store(&d, client) : store_is_broken(&d, &error);
     if (reached == 0) {
-        const reach r = reach_of(client);
-        check_reach(&d, r);
         check_clock(&d);
-        check_settings(&d, client, r);
+        check_settings(&d, client);
     }
     if (d.json)
         fputs("]\n", stdout);

@@ -109,14 +109,13 @@ static int start_node(demo_node *node, char *const argv[])
     return 0;
 }
 
-int demo_cast_start(demo_cast *cast, const char *mutex, int64_t ttl_ms, int64_t transition_ms, int verbose,
-                    const char *event_log)
+int demo_cast_start(demo_cast *cast, const char *mutex, const simba_timing *timing, int verbose, const char *event_log)
 {
     char ttl[32];
     char transition[32];
     const char *flag = verbose > 1 ? "-vv" : verbose > 0 ? "-v" : NULL;
-    snprintf(ttl, sizeof ttl, "%" PRId64 "ms", ttl_ms);
-    snprintf(transition, sizeof transition, "%" PRId64 "ms", transition_ms);
+    snprintf(ttl, sizeof ttl, "%" PRId64 "ms", timing->ttl_ms);
+    snprintf(transition, sizeof transition, "%" PRId64 "ms", timing->transition_ms);
     for (int n = 0; n < DEMO_NODES; n++) {
         char *argv[16] = {"simba", "contend", (char *)mutex,  "--id",    cast->nodes[n].name,
                           "--ttl", ttl,       "--transition", transition};

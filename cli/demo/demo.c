@@ -20,8 +20,7 @@
 typedef struct demo {
     demo_cast cast;
     term term;
-    int64_t ttl_ms;
-    int64_t transition_ms;
+    simba_timing timing;   /* as asked for, and then as the client has it */
     const char *event_log; /* NULL: none */
     int64_t start_ns;
     char dir[512]; /* our own store; "": the store is the user's */
@@ -67,8 +66,6 @@ static int choose_store(demo *d, const cli_globals *globals)
         snprintf(d->mutex, sizeof d->mutex, "demo");
         return make_store(d);
     }
-    if (strncmp(globals->url, "memory:", 7) == 0)
-        return cli_usage_error("demo", "a memory store lives inside one process, and this takes three");
     if (simba_id_uuid(id) < 0) {
         cli_say("demo", "the system has no randomness to give.");
         return CLI_FAILED;
@@ -79,11 +76,15 @@ static int choose_store(demo *d, const cli_globals *globals)
     return CLI_GO;
 }
 
-static int try_mutex(simba_client *client, const char *mutex)
+static int try_mutex(demo *d, simba_client *client)
 {
     simba_locker *locker = NULL;
     simba_error error = {0, ""};
-    error.code = simba_locker_new(client, mutex, NULL, &error, &locker);
+    simba_settings settings = SIMBA_SETTINGS_INIT;
+    if (simba_client_settings(client, &settings) == 0 && settings.reach == SIMBA_REACH_PROCESS)
+        return cli_usage_error("demo", "such a store lives inside one process, and this takes three");
+    d->timing = settings.timing;
+    error.code = simba_locker_new(client, d->mutex, NULL, &error, &locker);
     if (error.code == 0)
         error.code = simba_locker_acquire(locker, 0, &error);
     simba_locker_free(locker); /* gives it back */
@@ -92,18 +93,18 @@ static int try_mutex(simba_client *client, const char *mutex)
 
 /* Open the store and take the mutex once: whatever is wrong with the options, the store or the password is then said
  * once and answered by its exit code. By the contenders it would be said three times. */
-static int try_store(const demo *d, const cli_globals *globals)
+static int try_store(demo *d, const cli_globals *globals)
 {
     cli_globals tried = *globals;
     simba_client *client = NULL;
     tried.url = NULL; /* it is in the environment */
-    tried.ttl_ms = d->ttl_ms;
-    tried.transition_ms = d->transition_ms;
+    tried.ttl_ms = d->timing.ttl_ms;
+    tried.transition_ms = d->timing.transition_ms;
     tried.quiet = true;
     const int opened = cli_open("demo", &tried, &client);
     if (opened != CLI_GO)
         return opened;
-    const int code = try_mutex(client, d->mutex);
+    const int code = try_mutex(d, client);
     simba_client_close(client);
     return code;
 }
@@ -228,9 +229,9 @@ static bool act_one_contend(demo *d, int verbose)
     say(d,
         "Three processes contend for the mutex \"%s\" in %s. The leader renews its lease every %g s (ttl); should it"
         " fail to, the others wait for another %g s (transition).",
-        d->mutex, d->dir[0] != '\0' ? "a fresh SQLite file" : "your store", (double)d->ttl_ms / 1e3,
-        (double)d->transition_ms / 1e3);
-    const int code = demo_cast_start(&d->cast, d->mutex, d->ttl_ms, d->transition_ms, verbose, d->event_log);
+        d->mutex, d->dir[0] != '\0' ? "a fresh SQLite file" : "your store", (double)d->timing.ttl_ms / 1e3,
+        (double)d->timing.transition_ms / 1e3);
+    const int code = demo_cast_start(&d->cast, d->mutex, &d->timing, verbose, d->event_log);
     if (code < 0) {
         say(d, "Gave up: the processes could not be started: %s.", strerror(-code));
         return false;
@@ -241,14 +242,13 @@ static bool act_one_contend(demo *d, int verbose)
 static bool act_two_kill(demo *d)
 {
     say(d, "%s leads. It keeps the mutex by renewing its lease in time; the others wait.", name(d, d->cast.leader));
-    if (!await(d, leader_has_renewed, d->ttl_ms + PATIENCE_MS, "the leader renews its lease"))
+    if (!await(d, leader_has_renewed, d->timing.ttl_ms + PATIENCE_MS, "the leader renews its lease"))
         return false;
     const int victim = d->cast.leader;
     say(d, "Now %s is killed with SIGKILL. It can tell nobody, so the others have to wait until its lease is over.",
         name(d, victim));
     demo_cast_kill(&d->cast, victim);
-    return await(d, somebody_leads, demo_failover_limit_ms(d->ttl_ms, d->transition_ms) + PATIENCE_MS,
-                 "another process takes over");
+    return await(d, somebody_leads, demo_failover_limit_ms(&d->timing) + PATIENCE_MS, "another process takes over");
 }
 
 static bool act_three_hand_over(demo *d)
@@ -259,7 +259,7 @@ static bool act_three_hand_over(demo *d)
     say(d, "%s took over. Now it is asked to stop: it tidies up and gives the mutex back, and who waits is woken.",
         name(d, leader));
     demo_cast_stop(&d->cast, leader);
-    return await(d, next_leads_and_asked_have_ended, demo_failover_limit_ms(d->ttl_ms, d->transition_ms) + PATIENCE_MS,
+    return await(d, next_leads_and_asked_have_ended, demo_failover_limit_ms(&d->timing) + PATIENCE_MS,
                  "the last process leads and the one before has ended");
 }
 
@@ -295,7 +295,7 @@ static int play(demo *d, int verbose)
     const bool told = act_one_contend(d, verbose) && act_two_kill(d) && act_three_hand_over(d) && act_four_end(d);
     if (!told)
         return failure_code(&d->cast);
-    demo_judge(&d->cast, d->ttl_ms, d->transition_ms, &verdict);
+    demo_judge(&d->cast, &d->timing, &verdict);
     demo_show_timeline(&d->term, &d->cast, d->start_ns);
     demo_show_verdict(&d->term, &d->cast, &verdict);
     return verdict.passed ? CLI_OK : CLI_FAILED;
@@ -319,8 +319,8 @@ int cmd_demo(cli_globals *globals, int argc, char **argv)
 
     term_open(stdout, &d.term);
     d.event_log = globals->event_log;
-    d.ttl_ms = cli_duration(globals->ttl_ms, globals->url, "ttl", LEASE_MS);
-    d.transition_ms = cli_duration(globals->transition_ms, globals->url, "transition", LEASE_MS);
+    d.timing.ttl_ms = cli_duration(globals->ttl_ms, globals->url, "ttl", LEASE_MS);
+    d.timing.transition_ms = cli_duration(globals->transition_ms, globals->url, "transition", LEASE_MS);
     int code = demo_cast_init(&d.cast);
     if (code < 0) {
         cli_say("demo", "signals cannot be watched: %s.", strerror(-code));

@@ -85,8 +85,7 @@ int64_t demo_now_ns(void);
 /* Blocks the signals that end a program until demo_cast_end, so that nothing is left behind. Negative: errno. */
 int demo_cast_init(demo_cast *cast);
 /* Start the contenders of `mutex`. Which store they use is in their environment. Negative: errno. */
-int demo_cast_start(demo_cast *cast, const char *mutex, int64_t ttl_ms, int64_t transition_ms, int verbose,
-                    const char *event_log);
+int demo_cast_start(demo_cast *cast, const char *mutex, const simba_timing *timing, int verbose, const char *event_log);
 /* Listen to the contenders until `condition` (NULL: never) or for `patience_ms`. */
 demo_outcome demo_cast_await(demo_cast *cast, demo_condition condition, int64_t patience_ms);
 /* SIGKILL: it has no chance to say anything. SIGTERM: it gives the mutex back and ends. */
@@ -129,10 +128,10 @@ typedef struct demo_verdict {
 } demo_verdict;
 
 /* How long after the kill somebody must lead, at the latest. */
-int64_t demo_failover_limit_ms(int64_t ttl_ms, int64_t transition_ms);
+int64_t demo_failover_limit_ms(const simba_timing *timing);
 
 /* Pure: judges the events. Sorts them by time first. */
-void demo_judge(demo_cast *cast, int64_t ttl_ms, int64_t transition_ms, demo_verdict *ret_verdict);
+void demo_judge(demo_cast *cast, const simba_timing *timing, demo_verdict *ret_verdict);
 
 /* --- demo_report.c: on the screen --------------------------------------------------------------- */
 

@@ -8,14 +8,13 @@
 
 #include "demo/demo.h"
 
-#define JITTER_MAX_MS 1000 /* the library's default, before it is scaled down for short leases */
-#define SLACK_MS 1000      /* for a busy machine */
+#define SLACK_MS 1000 /* for a busy machine */
 #define HANDOVER_MAX_MS 1000
 #define EXPECTED_REIGNS 3
 
-int64_t demo_failover_limit_ms(int64_t ttl_ms, int64_t transition_ms)
+int64_t demo_failover_limit_ms(const simba_timing *timing)
 {
-    return ttl_ms + transition_ms + JITTER_MAX_MS + SLACK_MS;
+    return timing->ttl_ms + timing->transition_ms + timing->jitter_max_ms + SLACK_MS;
 }
 
 static double seconds(int64_t ns)
@@ -125,12 +124,12 @@ static void check_tokens(demo_verdict *verdict)
 }
 
 /* The dead leader could not say that it was dead: until its own clock ended its lease, it might have been at work. */
-static void check_failover(demo_verdict *verdict, int64_t ttl_ms, int64_t transition_ms)
+static void check_failover(demo_verdict *verdict, const simba_timing *timing)
 {
     const demo_reign *dead = &verdict->reigns[0];
     const int64_t taken_ns = verdict->reigns[1].from_ns;
     const int64_t after_lease_ns = taken_ns - dead->lease_until_ns;
-    const int64_t limit_ms = demo_failover_limit_ms(ttl_ms, transition_ms);
+    const int64_t limit_ms = demo_failover_limit_ms(timing);
 
     verdict->failover_ns = taken_ns - dead->ended_ns;
     verdict->lease_left_ns = dead->lease_until_ns - dead->ended_ns;
@@ -160,7 +159,7 @@ static void check_exits(const demo_cast *cast, demo_verdict *verdict)
     add_check(verdict, true, what, "exit code 0, twice");
 }
 
-void demo_judge(demo_cast *cast, int64_t ttl_ms, int64_t transition_ms, demo_verdict *ret_verdict)
+void demo_judge(demo_cast *cast, const simba_timing *timing, demo_verdict *ret_verdict)
 {
     memset(ret_verdict, 0, sizeof *ret_verdict);
     ret_verdict->passed = true;
@@ -170,7 +169,7 @@ void demo_judge(demo_cast *cast, int64_t ttl_ms, int64_t transition_ms, demo_ver
         return;
     check_exclusion(cast, ret_verdict);
     check_tokens(ret_verdict);
-    check_failover(ret_verdict, ttl_ms, transition_ms);
+    check_failover(ret_verdict, timing);
     check_handover(ret_verdict);
     check_exits(cast, ret_verdict);
 }

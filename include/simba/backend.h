@@ -231,15 +231,17 @@ SIMBA_API const char *simba_url_shown(const simba_url *url); /* as it was writte
  * ends are INT64_MAX. A RELEASE is carried out in the end if the session lives, also after it has failed: unlike a lease, a
  * session goes on for the others that have to do with it. */
 enum {
-    SIMBA_CAP_PUSH = 1 << 0,        /* a release is pushed to waiters */
-    SIMBA_CAP_PUSH_EVERY = 1 << 1,  /* observers see every single change */
-    SIMBA_CAP_SESSION = 1 << 2,     /* leases are sessions, see above */
-    SIMBA_CAP_STORE_CLOCK = 1 << 3, /* leases are judged on a clock of the store */
-    SIMBA_CAP_QUEUE = 1 << 4,       /* a waiter leaves something in the store and has to RELEASE it */
-    SIMBA_CAP_WATCH_FREE = 1 << 5,  /* watching costs nothing: watch also what we hold, to learn of a revocation */
-    SIMBA_CAP_LIST = 1 << 6,        /* LIST and FORCE_RELEASE work */
-    SIMBA_CAP_EXAMINE = 1 << 7,     /* EXAMINE works */
-    SIMBA_CAP_PREPARE = 1 << 8,     /* PREPARE works: opening the store does not make everything by itself */
+    SIMBA_CAP_PUSH = 1 << 0,          /* a release is pushed to waiters */
+    SIMBA_CAP_PUSH_EVERY = 1 << 1,    /* observers see every single change */
+    SIMBA_CAP_SESSION = 1 << 2,       /* leases are sessions, see above */
+    SIMBA_CAP_STORE_CLOCK = 1 << 3,   /* leases are judged on a clock of the store */
+    SIMBA_CAP_QUEUE = 1 << 4,         /* a waiter leaves something in the store and has to RELEASE it */
+    SIMBA_CAP_WATCH_FREE = 1 << 5,    /* watching costs nothing: watch also what we hold, to learn of a revocation */
+    SIMBA_CAP_LIST = 1 << 6,          /* LIST and FORCE_RELEASE work */
+    SIMBA_CAP_EXAMINE = 1 << 7,       /* EXAMINE works */
+    SIMBA_CAP_PREPARE = 1 << 8,       /* PREPARE works: opening the store does not make everything by itself */
+    SIMBA_CAP_HOST_ONLY = 1 << 9,     /* only processes of this host can use it */
+    SIMBA_CAP_PROCESS_ONLY = 1 << 10, /* nobody outside of this process can */
 };
 
 typedef struct simba_backend {

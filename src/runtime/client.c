@@ -362,6 +362,9 @@ int simba_client_settings(const simba_client *client, simba_settings *ret_settin
     settings.session_ms = session_ms;
     settings.session_granted = granted;
     settings.longest_margin_ms = simba__longest_margin_ms(&client->timing, session_ms);
+    settings.reach = client->backend->caps & SIMBA_CAP_PROCESS_ONLY ? SIMBA_REACH_PROCESS
+                     : client->backend->caps & SIMBA_CAP_HOST_ONLY  ? SIMBA_REACH_HOST
+                                                                    : SIMBA_REACH_NETWORK;
     return simba__sized_tell(ret_settings, &settings);
 }
 

@@ -798,6 +798,7 @@ static void settings_are_told(void **state)
         assert_rc(0, simba_client_open(cases[i].url, NULL, NULL, &client));
         assert_rc(0, simba_client_settings(client, &settings));
         assert_int_equal(settings.timing.ttl_ms, cases[i].ttl_ms);
+        assert_int_equal(settings.reach, SIMBA_REACH_PROCESS);
         assert_int_equal(settings.timing.transition_ms, cases[i].transition_ms);
         assert_int_equal(settings.session_ms, 0);
         options.timing.stop_margin_ms = settings.longest_margin_ms;

@@ -391,7 +391,8 @@ const simba_backend simba__backend_memory = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(struct instance),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_PUSH_EVERY | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE | SIMBA_CAP_LIST,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_PUSH_EVERY | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE | SIMBA_CAP_LIST |
+            SIMBA_CAP_PROCESS_ONLY,
     .init = memory_init,
     .submit = memory_submit,
     .cancel = memory_cancel,
