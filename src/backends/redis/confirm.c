@@ -57,7 +57,7 @@ static void on_confirmed(void *user, const redisReply *reply)
         snprintf(why, sizeof why, "replicas cannot be waited for: %.40s",
                  reply->type == REDIS_REPLY_ERROR ? reply->str : "an odd answer");
     if (enough && self->short_of_replicas)
-        self->calls->host->log(self->calls->host, SIMBA_LOG_WARN, "redis %s: %ld replicas confirm grants again",
+        self->calls->host->log(self->calls->host, SIMBA_LOG_INFO, "redis %s: %ld replicas confirm grants again",
                                self->calls->conn.link.at.where, self->calls->options->replicas);
     if (enough)
         self->short_of_replicas = false;

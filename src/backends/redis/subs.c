@@ -13,6 +13,7 @@
 
 #include "backends/redis/command.h"
 #include "backends/redis/waiters.h"
+#include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"
 
@@ -322,8 +323,11 @@ static void on_up(redis_conn *conn)
 static void on_down(redis_conn *conn)
 {
     each(conn->owner, simba__redis_waiters_down);
+    /* One that is gone comes back, and those who ask are told. A refusal is for somebody to look at. */
+    const bool away = simba__is_transient(conn->link.error.code);
     if (conn->link.failures == 1)
-        conn->link.host->log(conn->link.host, SIMBA_LOG_WARN, "%s; no pushes until it is back", conn->link.error.text);
+        conn->link.host->log(conn->link.host, away ? SIMBA_LOG_INFO : SIMBA_LOG_WARN, "%s; no pushes until it is back",
+                             conn->link.error.text);
 }
 
 const redis_conn_events simba__redis_subs_events = {.up = on_up, .answer = on_answer, .down = on_down};

@@ -140,7 +140,9 @@ static const char *end_of(int state)
 static void over(zk_session *session, int state)
 {
     simba_host *host = session->host;
-    host->log(host, SIMBA_LOG_WARN, "zookeeper %s: %s", session->options->where, end_of(state));
+    /* Whoever led by it says so; the other ends are for somebody to look at. */
+    host->log(host, state == ZOO_EXPIRED_SESSION_STATE ? SIMBA_LOG_INFO : SIMBA_LOG_WARN, "zookeeper %s: %s",
+              session->options->where, end_of(state));
     simba__zk_live_lose(&session->live);
     session->anew = true;
     session->over++;
