@@ -77,8 +77,17 @@ static void note_line(void *user, simba_log_level level, const char *text)
 /* What programs get: the sentence escaped, the values as they are. */
 static struct {
     char message[256], keys[128], mutex[64];
+    char servers[128]; /* "connected one|reconnected two|" */
     unsigned failures, notes;
 } said;
+
+static const char *server = "";
+
+static const char *loud_server(void *self)
+{
+    (void)self;
+    return server;
+}
 
 static void note_record(void *user, const simba_log_record *record)
 {
@@ -86,6 +95,10 @@ static void note_record(void *user, const simba_log_record *record)
     assert_int_equal(record->size, sizeof *record);
     if (strcmp(record->event, "note") == 0 && record->field_count == 0)
         said.notes++;
+    if (strstr(record->event, "connected")) {
+        assert_int_equal(record->field_count, 2);
+        strcat(strcat(strcat(strcat(said.servers, record->event), " "), record->fields[1].value), "|");
+    }
     if (strcmp(record->event, "store-failed") != 0)
         return;
     said.failures++;
@@ -121,6 +134,7 @@ static void words_of_a_store_are_escaped(void **state)
         .woken = loud_nothing,
         .close = loud_close,
         .fini = loud_nothing,
+        .server = loud_server,
     };
     (void)state;
     assert_int_equal(simba_backend_register(&backend), 0);
@@ -145,6 +159,13 @@ static void words_of_a_store_are_escaped(void **state)
     lines[0] = '\0';
     assert_int_equal(simba_client_open("loud://x", &options, &err, &client), 0);
     assert_int_equal(simba_client_force_release(client, "m n", &err), SIMBA_ESTORE);
+    /* Where it is connected: once, and again when it is another server. */
+    static const char *const servers[] = {"", "", "one:1", "two\n:2", "two\n:2"};
+    for (size_t i = 0; i < COUNT_OF(servers); i++) {
+        server = servers[i];
+        assert_int_equal(simba_client_examine(client, note_finding, found, &err), 0);
+    }
+    assert_string_equal(said.servers, "connected x|reconnected one:1|reconnected two\n:2|");
     assert_int_equal(simba_client_close(client), 0);
     assert_string_equal(lines, "");
     assert_int_equal(said.failures, 1);
