@@ -109,20 +109,24 @@ static int start_node(demo_node *node, char *const argv[])
     return 0;
 }
 
-int demo_cast_start(demo_cast *cast, const char *mutex, const simba_timing *timing, int verbose, const char *event_log)
+int demo_cast_start(demo_cast *cast, const char *mutex, const simba_timing *timing, const cli_globals *globals)
 {
     char ttl[32];
     char transition[32];
-    const char *flag = verbose > 1 ? "-vv" : verbose > 0 ? "-v" : NULL;
+    const char *flag = globals->verbose > 1 ? "-vv" : globals->verbose > 0 ? "-v" : NULL;
     snprintf(ttl, sizeof ttl, "%" PRId64 "ms", timing->ttl_ms);
     snprintf(transition, sizeof transition, "%" PRId64 "ms", timing->transition_ms);
     for (int n = 0; n < DEMO_NODES; n++) {
         char *argv[16] = {"simba", "contend", (char *)mutex,  "--id",    cast->nodes[n].name,
                           "--ttl", ttl,       "--transition", transition};
         int count = 9;
-        if (event_log != NULL) {
+        if (globals->event_log != NULL) {
             argv[count++] = "--event-log";
-            argv[count++] = (char *)event_log;
+            argv[count++] = (char *)globals->event_log;
+        }
+        if (globals->log_format != NULL) {
+            argv[count++] = "--log-format";
+            argv[count++] = (char *)globals->log_format;
         }
         argv[count++] = (char *)flag; /* NULL ends the list anyway */
         const int code = start_node(&cast->nodes[n], argv);

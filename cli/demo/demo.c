@@ -224,14 +224,14 @@ static bool next_leads_and_asked_have_ended(const demo_cast *cast)
     return cast->leader != DEMO_NOBODY && !cast->nodes[cast->leader].may_end && the_asked_have_ended(cast);
 }
 
-static bool act_one_contend(demo *d, int verbose)
+static bool act_one_contend(demo *d, const cli_globals *globals)
 {
     say(d,
         "Three processes contend for the mutex \"%s\" in %s. The leader renews its lease every %g s (ttl); should it"
         " fail to, the others wait for another %g s (transition).",
         d->mutex, d->dir[0] != '\0' ? "a fresh SQLite file" : "your store", (double)d->timing.ttl_ms / 1e3,
         (double)d->timing.transition_ms / 1e3);
-    const int code = demo_cast_start(&d->cast, d->mutex, &d->timing, verbose, d->event_log);
+    const int code = demo_cast_start(&d->cast, d->mutex, &d->timing, globals);
     if (code < 0) {
         say(d, "Gave up: the processes could not be started: %s.", strerror(-code));
         return false;
@@ -289,10 +289,10 @@ static int failure_code(const demo_cast *cast)
     return CLI_FAILED;
 }
 
-static int play(demo *d, int verbose)
+static int play(demo *d, const cli_globals *globals)
 {
     demo_verdict verdict;
-    const bool told = act_one_contend(d, verbose) && act_two_kill(d) && act_three_hand_over(d) && act_four_end(d);
+    const bool told = act_one_contend(d, globals) && act_two_kill(d) && act_three_hand_over(d) && act_four_end(d);
     if (!told)
         return failure_code(&d->cast);
     demo_judge(&d->cast, &d->timing, &verdict);
@@ -333,7 +333,7 @@ int cmd_demo(cli_globals *globals, int argc, char **argv)
         code = try_store(&d, globals);
     if (code == CLI_GO) {
         d.start_ns = demo_now_ns();
-        code = play(&d, globals->verbose);
+        code = play(&d, globals);
     }
     demo_cast_end(&d.cast);
     remove_store(&d);

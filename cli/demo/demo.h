@@ -6,6 +6,7 @@
 #include <simba.h>
 #include <sys/types.h>
 
+#include "cli.h"
 #include "term.h"
 
 /* The words of one line from a contender: "AT_NS EVENT TOKEN DETAIL". AT_NS is on CLOCK_BOOTTIME, which all processes
@@ -85,7 +86,7 @@ int64_t demo_now_ns(void);
 /* Blocks the signals that end a program until demo_cast_end, so that nothing is left behind. Negative: errno. */
 int demo_cast_init(demo_cast *cast);
 /* Start the contenders of `mutex`. Which store they use is in their environment. Negative: errno. */
-int demo_cast_start(demo_cast *cast, const char *mutex, const simba_timing *timing, int verbose, const char *event_log);
+int demo_cast_start(demo_cast *cast, const char *mutex, const simba_timing *timing, const cli_globals *globals);
 /* Listen to the contenders until `condition` (NULL: never) or for `patience_ms`. */
 demo_outcome demo_cast_await(demo_cast *cast, demo_condition condition, int64_t patience_ms);
 /* SIGKILL: it has no chance to say anything. SIGTERM: it gives the mutex back and ends. */
