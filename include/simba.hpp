@@ -247,6 +247,7 @@ struct client_options {
     std::optional<milliseconds> op_timeout;
     /* Called from any thread with locks of the library held: return quickly, call nothing of simba. */
     std::function<void(simba_log_level, std::string_view)> log;
+    std::function<void(const simba_log_record &)> log_record; /* instead, with the event and its fields apart */
     simba_log_level log_level = SIMBA_LOG_WARN;
 };
 
@@ -271,10 +272,11 @@ class client
             c.executor = execute;
             c.executor_user = kept.get();
         }
-        if (kept->log) {
+        if (kept->log)
             c.log = log;
-            c.log_user = kept.get();
-        }
+        if (kept->log_record)
+            c.log_record = log_record;
+        c.log_user = kept.get();
         c.log_level = kept->log_level;
         if (kept->max_callback_threads)
             c.max_callback_threads = *kept->max_callback_threads;
@@ -355,6 +357,10 @@ class client
     static void log(void *user, simba_log_level level, const char *text) noexcept
     {
         static_cast<client_options *>(user)->log(level, text);
+    }
+    static void log_record(void *user, const simba_log_record *record) noexcept
+    {
+        static_cast<client_options *>(user)->log_record(*record);
     }
     static void row(const simba_listing *row, void *user) noexcept
     {
@@ -504,7 +510,7 @@ class locker
         const std::int64_t ms = detail::count(timeout);
         return acquire_ms(ms > 0 ? ms : 0);
     }
-    /* SIMBA_ELOST: it had ended before, and the text says why. */
+    /* SIMBA_ELOST: it had ended before, and ended_by() says why. */
     status_result release() noexcept
     {
         simba_error err{};
@@ -513,6 +519,7 @@ class locker
     /* Make an acquire that waits in another thread return SIMBA_ECANCELED. */
     void cancel() const noexcept { (void)simba_locker_cancel(c()); }
 
+    simba::reason ended_by() const noexcept { return static_cast<simba::reason>(simba_locker_reason(c())); }
     bool held() const noexcept { return held_for() > milliseconds::zero(); }
     milliseconds held_for() const noexcept { return milliseconds(simba_locker_held_for_ms(c())); }
     std::uint64_t token() const noexcept { return simba_locker_token(c()); }

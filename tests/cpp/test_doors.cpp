@@ -97,7 +97,9 @@ void two_lockers_exclude_each_other()
     CHECK(refused.code() == SIMBA_ETIMEDOUT);
     CHECK(std::string_view(refused.error().text()).find(one.id()) != std::string_view::npos);
     const auto before = one.token();
+    CHECK(one.ended_by() == simba::reason::none);
     CHECK(one.release());
+    CHECK(one.ended_by() == simba::reason::stopped);
     CHECK(one.release().code() == SIMBA_ESTATE);
     CHECK(two.acquire(10s));
     CHECK(two.token() > before);
@@ -351,6 +353,20 @@ void the_log_is_heard()
     CHECK(lines > 0);
 }
 
+void the_log_is_heard_in_parts()
+{
+    std::atomic<int> grants{0};
+    simba::client_options options;
+    options.log_record = [&](const simba_log_record &record) {
+        grants += record.event == std::string_view("acquired") && record.field_count == 4;
+    };
+    options.log_level = SIMBA_LOG_INFO;
+    auto client = open(std::move(options));
+    auto locker = simba::locker::make(client, "orders").value();
+    CHECK(locker.acquire());
+    CHECK(grants == 1);
+}
+
 /* --- exceptions ----------------------------------------------------------------------------------- */
 
 #ifdef __cpp_exceptions
@@ -426,6 +442,7 @@ int main()
     RUN(an_executor_runs_the_callbacks);
     RUN(a_loop_dispatches_the_callbacks);
     RUN(the_log_is_heard);
+    RUN(the_log_is_heard_in_parts);
 #ifdef __cpp_exceptions
     RUN(what_fails_throws_if_asked);
     RUN(the_guards_of_the_standard_take_a_locker);
