@@ -275,32 +275,77 @@ SIMBA_API int simba_client_settings(const simba_client *client, simba_settings *
 SIMBA_API int simba_client_fd(simba_client *client);
 SIMBA_API int simba_client_dispatch(simba_client *client);
 
+/* How often something took how long. A bucket counts what took longer than the bound of the bucket before it, and not longer
+ * than its own bound. The bounds are 10 us, 30 us, 100 us and so on up to 30 s, then 1, 5 and 15 minutes, 1 and 6 hours, and
+ * a day; the last bucket has none. They never change. */
+#define SIMBA_HISTOGRAM_BUCKETS 21
+
+typedef struct simba_histogram {
+    uint64_t sum_ns; /* of all that was counted */
+    uint64_t buckets[SIMBA_HISTOGRAM_BUCKETS];
+} simba_histogram;
+
+/* The bound of a bucket in nanoseconds; INT64_MAX: it has none. */
+SIMBA_API int64_t simba_histogram_bound_ns(unsigned bucket);
+
+/* What one client has counted since it was opened. A request that the store failed counts in `errors` and
+ * `errors_by_code`, and in none of the histograms. */
 typedef struct simba_stats {
     size_t size;
-    uint64_t contenders;       /* handles alive now: contenders, lockers, schedulers */
-    uint64_t held;             /* of those, holding now */
-    uint64_t requests;         /* handed to the store */
-    uint64_t batches;          /* flushes those went out in */
-    uint64_t errors;           /* requests that the store did not answer or refused */
-    uint64_t grants;           /* leaderships gained */
-    uint64_t renewals;         /* successful ones */
-    uint64_t renewals_failed;  /* unanswered or refused ones */
-    uint64_t losses[8];        /* leaderships ended, by simba_reason */
-    uint64_t late_wins;        /* grants that came back too late and were given back */
-    uint64_t pushes;           /* wake-ups from the store */
-    uint64_t callbacks;        /* run */
-    uint64_t callback_threads; /* alive now */
-    uint64_t suspends;         /* times the machine slept, seen as jumps between boot time and monotonic time */
-    uint64_t max_lag_ns;       /* longest that a timer was late */
+    uint64_t contenders;         /* handles alive now: contenders, lockers, schedulers */
+    uint64_t held;               /* of those, holding now */
+    uint64_t requests;           /* handed to the store */
+    uint64_t batches;            /* flushes those went out in */
+    uint64_t errors;             /* requests that the store did not answer or refused */
+    uint64_t grants;             /* leaderships gained */
+    uint64_t renewals;           /* successful ones */
+    uint64_t renewals_failed;    /* unanswered or refused ones */
+    uint64_t losses[8];          /* leaderships ended, by simba_reason */
+    uint64_t late_wins;          /* grants that came back too late and were given back */
+    uint64_t pushes;             /* wake-ups from the store */
+    uint64_t callbacks;          /* run */
+    uint64_t callback_threads;   /* alive now */
+    uint64_t suspends;           /* times the machine slept, seen as jumps between boot time and monotonic time */
+    uint64_t max_lag_ns;         /* longest that a timer was late */
+    uint64_t waiting;            /* contenders, lockers and schedulers that want the mutex now and do not hold it */
+    uint64_t waits_abandoned;    /* waits that ended without leadership: stopped, timed out, cancelled, won too late */
+    uint64_t errors_by_code[32]; /* `errors`, by the negated SIMBA_E… code; 0: codes that this library does not know */
+    simba_histogram wait;        /* from wanting a mutex to holding it; waits in progress are not counted yet */
+    simba_histogram hold;        /* from holding a mutex to being told that it ended; likewise */
+    simba_histogram acquire;     /* how long the store took to answer an acquire, whoever owns the mutex then, */
+    simba_histogram renew;       /* a renewal, */
+    simba_histogram release;     /* and a release */
 } simba_stats;
 
 #define SIMBA_STATS_INIT                                                                                               \
     {                                                                                                                  \
-        sizeof(simba_stats), 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0, 0, 0                                             \
+        sizeof(simba_stats), 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0, {0}}, {0, {0}}, {0, {0}},   \
+            {0, {0}},                                                                                                  \
+        {                                                                                                              \
+            0,                                                                                                         \
+            {                                                                                                          \
+                0                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 
-/* `ret_stats` comes with its size. */
+/* Fill in what the client has counted. `ret_stats` comes with its size. Takes less than a millisecond, and asks the store
+ * for nothing. */
 SIMBA_API int simba_client_stats(simba_client *client, simba_stats *ret_stats);
+
+/* Flags of simba_stats_write. */
+#define SIMBA_STATS_MORE 1u /* leave out the final "# EOF": the program adds metrics of its own behind it */
+
+/* Write statistics as OpenMetrics text, which Prometheus and its kin read; its media type is
+ * "application/openmetrics-text; version=1.0.0; charset=utf-8". A text has each metric once, so the statistics of all clients
+ * of a process go into one call: `stats[0]` to `stats[count - 1]`, told apart by the label client="…" with the
+ * names that the program chooses. With `names` NULL there is no such label, and `count` is 1.
+ * Works as snprintf does: it returns the length of the whole text, writes at most `size` bytes with the terminating zero, and
+ * `ret_text` may be NULL when `size` is 0. Some 12,000 bytes are needed per client, and equal statistics make an
+ * equal text, so a program can ask for the length first. Numbers do not depend on the locale.
+ * Errors: EINVAL (no statistics, several without names, two of one name, unknown flags). */
+SIMBA_API int simba_stats_write(const simba_stats *const *stats, const char *const *names, size_t count, unsigned flags,
+                                char *ret_text, size_t size);
 
 /* One row of a list. Valid during the call. Members that are beyond `size` are not there. */
 typedef struct simba_listing {
