@@ -18,6 +18,15 @@
  *   - Everything may be called inside a callback unless its comment says otherwise.
  *   - Destructors take NULL.
  *   - In a child of fork() every handle of the parent answers SIMBA_EFORKED; open a client of its own there.
+ *   - In a handler of a signal, only those functions may be called whose comment says that they are lock-free. A thread that
+ *     takes signals by sigwait() is a thread like any other.
+ *   - A client may be closed in an exit handler or in the destructor of a library. Where the connection uses TLS and OpenSSL has
+ *     been taken down before, the store cannot be told any more, and what was held becomes free when its lease ends.
+ *   - A plugin that is unloaded should have closed its clients. The shared library stays in memory, and a client that
+ *     was left open goes on holding what it holds; with the static library, unloading takes the code from under its threads.
+ *   - The library changes nothing of the process that is the program's, and its threads take no signals. Where descriptors 0
+ *     to 2 are closed it puts something there that can be neither read nor written, so that no output of the program
+ *     ends up in a connection.
  *   - A struct whose first member is `size` is initialised with its …_INIT macro, whichever side fills in the rest. It may
  *     get more members at its end; programs that were compiled before go on as they are. The other structs never change.
  *   - Durations are milliseconds. A name that ends in `_at_ms` is a point on the *store's* clock; it means
