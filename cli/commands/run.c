@@ -227,6 +227,7 @@ static int run(const run_wish *wish, cli_globals *globals)
     cli_signals signals;
     simba_client *client = NULL;
     globals->quiet = true;
+    globals->dispatch = SIMBA_DISPATCH_FD; /* there are no callbacks that would need a thread */
     const int guarded = child_check(COMMAND);
     if (guarded != CLI_GO)
         return guarded;
