@@ -34,6 +34,7 @@ typedef struct waiting {
     waiting_words words;
     int done; /* eventfd */
     int code;
+    bool told; /* it was given back, and the store has said so */
     simba_error error;
 } waiting;
 
@@ -126,9 +127,10 @@ static int64_t held_for_ms(void *user)
 }
 
 /* Give it back. Returns what the words should say about an end that came before; NULL: there was none. */
-static const char *release(simba_locker *locker, simba_error *error)
+static const char *release(simba_locker *locker, bool *ret_told, simba_error *error)
 {
     const int code = simba_locker_release(locker, error);
+    *ret_told = code == 0;
     if (code == SIMBA_ELOST) {
         const char *colon = strrchr(error->text, ':');
         return colon != NULL ? colon + 2 : error->text;
@@ -138,7 +140,8 @@ static const char *release(simba_locker *locker, simba_error *error)
     return NULL;
 }
 
-static int run_held(const run_wish *wish, const child_times *times, simba_locker *locker, cli_signals *signals)
+static int run_held(const run_wish *wish, const child_times *times, simba_locker *locker, cli_signals *signals,
+                    bool *ret_told)
 {
     const child_lease lease = {wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL};
     char **environment = child_environment(wish->globals, &lease);
@@ -165,7 +168,7 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
     child_end end;
     simba_error error;
     const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
-    const char *reason = release(locker, &error);
+    const char *reason = release(locker, ret_told, &error);
     child_environment_free(environment);
     if (code < 0) {
         cli_say(COMMAND, "no process could be started: %s.", strerror(-code));
@@ -198,9 +201,17 @@ static int run_in(const run_wish *wish, simba_client *client, cli_signals *signa
     /* A signal may have come too late to keep us from getting it. */
     if (code != 0 && simba_locker_held_for_ms(w->locker) > 0)
         simba_locker_release(w->locker, NULL);
-    return code == 0 ? run_held(wish, &times, w->locker, signals) : explain_not_acquired(wish, w, code);
+    return code == 0 ? run_held(wish, &times, w->locker, signals, &w->told) : explain_not_acquired(wish, w, code);
 }
 
+/* Has the client nothing more to tell the store? A session would have to be ended. */
+static bool is_done(simba_client *client, const waiting *w)
+{
+    simba_settings settings = SIMBA_SETTINGS_INIT;
+    return w->told && simba_client_settings(client, &settings) == 0 && settings.session_ms == 0;
+}
+
+/* The client is left open where closing it would be a mere formality: waiting for its threads takes as long as a short command. */
 static int run_with(const run_wish *wish, simba_client *client, cli_signals *signals)
 {
     waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex)};
@@ -214,10 +225,12 @@ static int run_with(const run_wish *wish, simba_client *client, cli_signals *sig
             w.wait_ms = time_left(wish->wait_ms, start_ns);
         code = run_in(wish, client, signals, &w);
     }
+    if (is_done(client, &w))
+        return code;
     code = cli_leave(code);
     simba_locker_free(w.locker);
     simba_observer_free(asking);
-    return code;
+    return cli_close(client, code);
 }
 
 /* --- what is asked for -------------------------------------------------------------------------- */
@@ -235,9 +248,7 @@ static int run(const run_wish *wish, cli_globals *globals)
     if (code != CLI_GO)
         return code;
     code = signals_open(COMMAND, &signals);
-    if (code == CLI_GO)
-        code = run_with(wish, client, &signals);
-    return cli_close(client, code);
+    return code == CLI_GO ? run_with(wish, client, &signals) : cli_close(client, code);
 }
 
 int cmd_run(cli_globals *globals, int argc, char **argv)

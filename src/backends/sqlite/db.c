@@ -164,6 +164,22 @@ static int64_t log_size(const simba__db *db)
     return stat(path, &status) == 0 ? status.st_size : 0;
 }
 
+/* From here on, to read it each time takes longer than to move it into the database once in a while. */
+enum { LONG_LOG = 64 * 1024 };
+
+static int on_busy(void *user, int attempt)
+{
+    return simba__patience_wait(user, attempt);
+}
+
+/* Into the database, as far as nobody uses it, and without waiting for those who do. */
+static void move_log(simba__db *db, int how)
+{
+    sqlite3_busy_handler(db->handle, NULL, NULL);
+    sqlite3_wal_checkpoint_v2(db->handle, "main", how, NULL, NULL);
+    sqlite3_busy_handler(db->handle, on_busy, &db->patience);
+}
+
 /* True also when that is not known, or would take long to find out. */
 static bool is_any_owned(simba__db *db)
 {
@@ -183,8 +199,7 @@ static bool is_any_owned(simba__db *db)
  * copy a database without its log, and the grant would be in there. */
 static void close_for_good(simba__db *db)
 {
-    enum { SHORT = 64 * 1024 };
-    leave_log_alone(db, log_size(db) < SHORT && !is_any_owned(db));
+    leave_log_alone(db, log_size(db) < LONG_LOG && !is_any_owned(db));
     close_handle(db);
 }
 
@@ -194,11 +209,6 @@ void simba__db_fini(simba__db *db)
         close_for_good(db);
     simba__free(db->path);
     db->path = NULL;
-}
-
-static int on_busy(void *user, int attempt)
-{
-    return simba__patience_wait(user, attempt);
 }
 
 static int set_wal(simba__db *db, simba_error *err)
@@ -304,6 +314,10 @@ static int open_handle(simba__db *db, simba_error *err)
                       NULL, NULL);
     if (rc != SQLITE_OK)
         return fail(db, rc, err);
+    if (log_size(db) >= LONG_LOG)
+        move_log(
+            db,
+            SQLITE_CHECKPOINT_TRUNCATE); /* whoever had it open before may have been killed, and so may who comes next */
     code = prepare_statements(db, err);
     return code < 0 ? code : try_table(db, err);
 }
@@ -345,7 +359,7 @@ static bool has_moved(const simba__db *db)
 /* The database was moved away or deleted. If it was moved, then without its log: give it what it can still be given. */
 static int part_with_moved(simba__db *db, simba_error *err)
 {
-    sqlite3_wal_checkpoint_v2(db->handle, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    move_log(db, SQLITE_CHECKPOINT_PASSIVE);
     return simba__file_discard(simba__db_real_path(db), db->sides, 2, &db->patience, err);
 }
 
