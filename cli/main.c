@@ -1,5 +1,4 @@
 /* The command `simba`: finds the command in the one table there is and runs it. */
-#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,8 +62,6 @@ int main(int argc, char **argv)
         .max_operands = -1,
     };
 
-    /* Only what text looks like is taken from the locale: numbers stay readable for scripts. */
-    setlocale(LC_CTYPE, "");
     const int parsed = cli_parse(&syntax, &globals, &argc, argv);
     if (parsed != CLI_GO)
         return parsed;

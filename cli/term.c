@@ -2,6 +2,7 @@
 #include "term.h"
 
 #include <langinfo.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -31,6 +32,7 @@ void term_open(FILE *stream, term *ret_term)
     ret_term->stream = stream;
     ret_term->is_terminal = is_terminal;
     ret_term->colour = is_terminal && wants_colour();
+    setlocale(LC_CTYPE, "");
     ret_term->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     ret_term->width = WIDTH_ELSEWHERE;
     ret_term->height = HEIGHT_ELSEWHERE;

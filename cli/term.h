@@ -27,7 +27,8 @@ typedef enum term_style {
     TERM_CYAN,
 } term_style;
 
-/* After setlocale(). Not a terminal: no colours, 80 columns. */
+/* Not a terminal: no colours, 80 columns. What text looks like is taken from the locale, and nothing else: numbers stay
+ * readable for scripts. */
 void term_open(FILE *stream, term *ret_term);
 
 /* What switches a style on, and all of them off; "" without colours. */

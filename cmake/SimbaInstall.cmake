@@ -29,8 +29,20 @@ if(TARGET simba_tck)
     install(TARGETS simba_tck_static EXPORT simba-tck-static-targets)
 endif()
 
+# The pages of section 3 are made from the headers. Which ones there are is known only afterwards: they go by their folder.
+simba_glob(_headers include/*.h include/simba/*.h)
+set(_man3 "${PROJECT_BINARY_DIR}/man3")
+add_custom_command(OUTPUT "${_man3}.made"
+    COMMAND "${PROJECT_SOURCE_DIR}/scripts/man3" "${_man3}"
+    COMMAND ${CMAKE_COMMAND} -E touch "${_man3}.made"
+    DEPENDS ${_headers} "${PROJECT_SOURCE_DIR}/scripts/man3" "${PROJECT_SOURCE_DIR}/scripts/man3.awk"
+        "${PROJECT_SOURCE_DIR}/man/simba.3"
+    COMMENT "Making the pages of section 3" VERBATIM)
+add_custom_target(simba_man3 ALL DEPENDS "${_man3}.made")
+install(DIRECTORY "${_man3}/" DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
+
 # All that is installed, and nothing else: what ./run builds.
-add_custom_target(installed DEPENDS ${_shared} ${_static} ${SIMBA_MODULES})
+add_custom_target(installed DEPENDS ${_shared} ${_static} ${SIMBA_MODULES} simba_man3)
 if(TARGET simba)
     add_dependencies(installed simba)
 endif()

@@ -100,6 +100,8 @@ simba_glob(_sources src/runtime/*.c src/api/*.c)
 _simba_object_library(simba_objects ${_sources})
 _simba_shared_library(simba_shared simba_objects simba)
 set_target_properties(simba_shared PROPERTIES EXPORT_NAME simba)
+# A plugin that is unloaded may leave a client open, and the code of its threads has to stay.
+target_link_options(simba_shared PRIVATE LINKER:-z,nodelete)
 add_library(simba::simba ALIAS simba_shared)
 _simba_static_library(simba_static simba_objects simba)
 set_target_properties(simba_static PROPERTIES EXPORT_NAME static)

@@ -18,6 +18,15 @@
  *   - Everything may be called inside a callback unless its comment says otherwise.
  *   - Destructors take NULL.
  *   - In a child of fork() every handle of the parent answers SIMBA_EFORKED; open a client of its own there.
+ *   - In a handler of a signal, only those functions may be called whose comment says that they are lock-free. A thread that
+ *     takes signals by sigwait() is a thread like any other.
+ *   - A client may be closed in an exit handler or in the destructor of a library. Where the connection uses TLS and OpenSSL has
+ *     been taken down before, the store cannot be told any more, and what was held becomes free when its lease ends.
+ *   - A plugin that is unloaded should have closed its clients. The shared library stays in memory, and a client that
+ *     was left open goes on holding what it holds; with the static library, unloading takes the code from under its threads.
+ *   - The library changes nothing of the process that is the program's, and its threads take no signals. Where descriptors 0
+ *     to 2 are closed it puts something there that can be neither read nor written, so that no output of the program
+ *     ends up in a connection.
  *   - A struct whose first member is `size` is initialised with its …_INIT macro, whichever side fills in the rest. It may
  *     get more members at its end; programs that were compiled before go on as they are. The other structs never change.
  *   - Durations are milliseconds. A name that ends in `_at_ms` is a point on the *store's* clock; it means
@@ -44,7 +53,7 @@ extern "C" {
 #define SIMBA_VERSION_MINOR 1
 #define SIMBA_VERSION_PATCH 0
 
-/* "0.1.0", of the library that is loaded, not of this header. */
+/* The version of the library that is loaded, such as "0.1.0"; that of this header is in the macros. */
 SIMBA_API const char *simba_version(void);
 
 /* --- errors ------------------------------------------------------------------------------------- */
@@ -82,7 +91,8 @@ typedef struct simba_error {
     char text[256];
 } simba_error;
 
-/* "SIMBA_EINVAL" and "bad argument"; for an unknown code "SIMBA_E?" and "unknown error". Never NULL. */
+/* The name of an error code, and its meaning. "SIMBA_EINVAL" and "bad argument", for instance; for an unknown code
+ * "SIMBA_E?" and "unknown error". Never NULL. */
 SIMBA_API const char *simba_error_name(int code);
 SIMBA_API const char *simba_error_text(int code);
 
@@ -111,13 +121,17 @@ typedef struct simba_state {
     simba_owner after;
 } simba_state;
 
-/* The predicates. `now_ms` is the store's now. All take NULL for "nobody". */
+/* Does this owner own the mutex, and in which part of its lease? `now_ms` is the store's now. NULL stands for nobody.
+ * simba_owner_is_none: it is nobody. simba_owner_in_ttl, simba_owner_in_transition: the lease is in that part now.
+ * simba_owner_has_owner: it is in one of them, so nobody else may take over. simba_owner_is: the owner has this id. */
 SIMBA_API bool simba_owner_is_none(const simba_owner *owner);
 SIMBA_API bool simba_owner_in_ttl(const simba_owner *owner, int64_t now_ms);
 SIMBA_API bool simba_owner_in_transition(const simba_owner *owner, int64_t now_ms);
 SIMBA_API bool simba_owner_has_owner(const simba_owner *owner, int64_t now_ms);
 SIMBA_API bool simba_owner_is(const simba_owner *owner, const char *id);
-/* A new grant to the same id is a change too: the token tells them apart. */
+
+/* Has the owner changed, and did this id gain or lose the mutex by that? A new grant to the same id is a change too: the
+ * token tells them apart. */
 SIMBA_API bool simba_state_changed(const simba_state *state);
 SIMBA_API bool simba_state_acquired(const simba_state *state, const char *id);
 SIMBA_API bool simba_state_released(const simba_state *state, const char *id);
@@ -138,6 +152,7 @@ typedef enum simba_reason {
 #undef SIMBA_REASON_ENUM
 } simba_reason;
 
+/* A reason in words, such as "session lost". Never NULL. */
 SIMBA_API const char *simba_reason_name(simba_reason reason);
 
 typedef enum simba_status {
@@ -147,17 +162,19 @@ typedef enum simba_status {
     SIMBA_STATUS_STOPPING,
 } simba_status;
 
+/* A status in one word, such as "running". Never NULL. */
 SIMBA_API const char *simba_status_name(simba_status status);
 
-/* "500ms", "10s", "1.5m", "1h"; a unit is required, and a fraction has to come to whole milliseconds. SIMBA_EINVAL
- * otherwise. */
+/* Read a duration. "500ms", "10s", "1.5m", "1h": a unit is required, and a fraction has to come to whole milliseconds.
+ * Errors: EINVAL. */
 SIMBA_API int simba_duration_parse(const char *text, int64_t *ret_ms);
 
 /* --- contender ids ------------------------------------------------------------------------------ */
 
-/* simba_id_host, the default: "{host}.{pid}.{number}", such as web-3.1742.k7f2q9ab: ASCII, at most 32 characters, and
- * different in every process, also of containers that share a host name and a pid. simba_id_uuid: 32 hexadecimal digits;
- * SIMBA_ESYSTEM when the system has no randomness to give. Both write at most SIMBA_ID_MAX + 1 bytes.
+/* Make an id for a contender. simba_id_host, the default: "{host}.{pid}.{number}", such as web-3.1742.k7f2q9ab: ASCII, at
+ * most 32 characters, and different in every process, also of containers that share a host name and a pid. simba_id_uuid:
+ * 32 hexadecimal digits; SIMBA_ESYSTEM when the system has no randomness to give. Both write at most SIMBA_ID_MAX + 1
+ * bytes.
  *
  * Simba on the JVM calls its contenders {counter}:{pid}@{address}, or by 32 hexadecimal digits. An id of the first form may
  * be given here too, but a JVM contender can have the same one, and under one id the two do not exclude each other. */
@@ -176,9 +193,11 @@ typedef struct simba_timing {
     int64_t initial_delay_ms; /* default 0: contend at once */
     int64_t stop_margin_ms;   /* default 0: how long before the end of its lease an unreachable holder is told */
     int64_t hold_limit_ms;    /* default 0: none; otherwise leadership is given back after this long */
-    int64_t jitter_min_ms;    /* default -200 and 1,000, scaled down for short leases: where around the end of */
-    int64_t jitter_max_ms;    /* somebody's transition a waiter tries. Who knows its place in a queue comes in turn */
-    int64_t reserved[5];      /* for settings to come: SIMBA_INHERIT or 0 */
+    /* Around the end of somebody's transition a waiter tries between these two. One that knows its place in a queue comes in
+     * turn instead. */
+    int64_t jitter_min_ms; /* default -200, scaled down for short leases */
+    int64_t jitter_max_ms; /* default 1,000, likewise */
+    int64_t reserved[5];   /* for settings to come: SIMBA_INHERIT or 0 */
 } simba_timing;
 
 #define SIMBA_TIMING_INHERIT                                                                                           \
@@ -257,14 +276,15 @@ typedef struct simba_client_options {
             NULL, SIMBA_LOG_WARN, NULL                                                                                 \
     }
 
-/* Open a store. `url` NULL: $SIMBA_URL, and without that the embedded SQLite store of this user. `options` may be
- * NULL. May block for as long as it takes to open a file; a store behind a network is connected to later.
+/* Open a store. With `url` NULL it is the one that $SIMBA_URL names, and without that the embedded SQLite store of this
+ * user. `options` may be NULL. May block for as long as it takes to open a file; a store behind a network is connected to
+ * later.
  * Errors: EINVAL (options), EURL, ENOTBUILT, EPERM, ECORRUPT, ESTORE (made by a newer version), ENOTSUP (a file on a
  * network), ETIMEDOUT (a file that stays locked), EUNAVAILABLE, ENOMEM, ESYSTEM. */
 SIMBA_API int simba_client_open(const char *url, const simba_client_options *options, simba_error *err,
                                 simba_client **ret_client);
 
-/* Stop everything that hangs off the client as its own stop would, close the store, end the threads. Takes as long
+/* Close a client. Stops everything that hangs off it as its own stop would, closes the store, ends the threads. Takes as long
  * as callbacks in progress take, plus at most a few answers of the store. Contenders, lockers, schedulers and
  * observers stay to be freed by their owners; all else they answer with SIMBA_ECLOSED.
  * Not inside a callback: SIMBA_ESTATE there, and nothing happened. A process that ends with a client open gives nothing back:
@@ -294,40 +314,85 @@ typedef struct simba_settings {
         sizeof(simba_settings), SIMBA_TIMING_INHERIT, 0, false, 0, SIMBA_REACH_NETWORK                                 \
     }
 
-/* `ret_settings` comes with its size. */
+/* Tell the settings that a client works with. `ret_settings` comes with its size. */
 SIMBA_API int simba_client_settings(const simba_client *client, simba_settings *ret_settings);
 
-/* SIMBA_DISPATCH_FD only (SIMBA_ESTATE otherwise): readable while callbacks wait, and the call that runs them on
- * this thread; it returns how many it ran. The descriptor belongs to the client. */
+/* Run callbacks on a thread of the application. SIMBA_DISPATCH_FD only (SIMBA_ESTATE otherwise): readable while callbacks
+ * wait, and the call that runs them on this thread; it returns how many it ran. The descriptor belongs to the client. */
 SIMBA_API int simba_client_fd(simba_client *client);
 SIMBA_API int simba_client_dispatch(simba_client *client);
 
+/* How often something took how long. A bucket counts what took longer than the bound of the bucket before it, and not longer
+ * than its own bound. The bounds are 10 us, 30 us, 100 us and so on up to 30 s, then 1, 5 and 15 minutes, 1 and 6 hours, and
+ * a day; the last bucket has none. They never change. */
+#define SIMBA_HISTOGRAM_BUCKETS 21
+
+typedef struct simba_histogram {
+    uint64_t sum_ns; /* of all that was counted */
+    uint64_t buckets[SIMBA_HISTOGRAM_BUCKETS];
+} simba_histogram;
+
+/* The bound of a bucket in nanoseconds; INT64_MAX: it has none. */
+SIMBA_API int64_t simba_histogram_bound_ns(unsigned bucket);
+
+/* What one client has counted since it was opened. A request that the store failed counts in `errors` and
+ * `errors_by_code`, and in none of the histograms. */
 typedef struct simba_stats {
     size_t size;
-    uint64_t contenders;       /* handles alive now: contenders, lockers, schedulers */
-    uint64_t held;             /* of those, holding now */
-    uint64_t requests;         /* handed to the store */
-    uint64_t batches;          /* flushes those went out in */
-    uint64_t errors;           /* requests that the store did not answer or refused */
-    uint64_t grants;           /* leaderships gained */
-    uint64_t renewals;         /* successful ones */
-    uint64_t renewals_failed;  /* unanswered or refused ones */
-    uint64_t losses[8];        /* leaderships ended, by simba_reason */
-    uint64_t late_wins;        /* grants that came back too late and were given back */
-    uint64_t pushes;           /* wake-ups from the store */
-    uint64_t callbacks;        /* run */
-    uint64_t callback_threads; /* alive now */
-    uint64_t suspends;         /* times the machine slept, seen as jumps between boot time and monotonic time */
-    uint64_t max_lag_ns;       /* longest that a timer was late */
+    uint64_t contenders;         /* handles alive now: contenders, lockers, schedulers */
+    uint64_t held;               /* of those, holding now */
+    uint64_t requests;           /* handed to the store */
+    uint64_t batches;            /* flushes those went out in */
+    uint64_t errors;             /* requests that the store did not answer or refused */
+    uint64_t grants;             /* leaderships gained */
+    uint64_t renewals;           /* successful ones */
+    uint64_t renewals_failed;    /* unanswered or refused ones */
+    uint64_t losses[8];          /* leaderships ended, by simba_reason */
+    uint64_t late_wins;          /* grants that came back too late and were given back */
+    uint64_t pushes;             /* wake-ups from the store */
+    uint64_t callbacks;          /* run */
+    uint64_t callback_threads;   /* alive now */
+    uint64_t suspends;           /* times the machine slept, seen as jumps between boot time and monotonic time */
+    uint64_t max_lag_ns;         /* longest that a timer was late */
+    uint64_t waiting;            /* contenders, lockers and schedulers that want the mutex now and do not hold it */
+    uint64_t waits_abandoned;    /* waits that ended without leadership: stopped, timed out, cancelled, won too late */
+    uint64_t errors_by_code[32]; /* `errors`, by the negated SIMBA_E… code; 0: codes that this library does not know */
+    simba_histogram wait;        /* from wanting a mutex to holding it; waits in progress are not counted yet */
+    simba_histogram hold;        /* from holding a mutex to being told that it ended; likewise */
+    simba_histogram acquire;     /* how long the store took to answer an acquire, whoever owns the mutex then, */
+    simba_histogram renew;       /* a renewal, */
+    simba_histogram release;     /* and a release */
 } simba_stats;
 
 #define SIMBA_STATS_INIT                                                                                               \
     {                                                                                                                  \
-        sizeof(simba_stats), 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0, 0, 0                                             \
+        sizeof(simba_stats), 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0, {0}}, {0, {0}}, {0, {0}},   \
+            {0, {0}},                                                                                                  \
+        {                                                                                                              \
+            0,                                                                                                         \
+            {                                                                                                          \
+                0                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 
-/* `ret_stats` comes with its size. */
+/* Fill in what the client has counted. `ret_stats` comes with its size. Takes less than a millisecond, and asks the store
+ * for nothing. */
 SIMBA_API int simba_client_stats(simba_client *client, simba_stats *ret_stats);
+
+/* Flags of simba_stats_write. */
+#define SIMBA_STATS_MORE 1u /* leave out the final "# EOF": the program adds metrics of its own behind it */
+
+/* Write statistics as OpenMetrics text, which Prometheus and its kin read; its media type is
+ * "application/openmetrics-text; version=1.0.0; charset=utf-8". A text has each metric once, so the statistics of all clients
+ * of a process go into one call: `stats[0]` to `stats[count - 1]`, told apart by the label client="…" with the
+ * names that the program chooses. With `names` NULL there is no such label, and `count` is 1.
+ * Works as snprintf does: it returns the length of the whole text, writes at most `size` bytes with the terminating zero, and
+ * `ret_text` may be NULL when `size` is 0. Some 12,000 bytes are needed per client, and equal statistics make an
+ * equal text, so a program can ask for the length first. Numbers do not depend on the locale.
+ * Errors: EINVAL (no statistics, several without names, two of one name, unknown flags). */
+SIMBA_API int simba_stats_write(const simba_stats *const *stats, const char *const *names, size_t count, unsigned flags,
+                                char *ret_text, size_t size);
 
 /* One row of a list. Valid during the call. Members that are beyond `size` are not there. */
 typedef struct simba_listing {
@@ -338,8 +403,8 @@ typedef struct simba_listing {
     int64_t waiters; /* contenders that wait for it; -1: the store does not know */
 } simba_listing;
 
-/* Call `row` for every mutex whose name matches the shell pattern (NULL: all), ordered by name, on this thread,
- * after the store has answered. Blocks for one answer. Not inside `row`.
+/* List the mutexes of a store. Calls `row` for every mutex whose name matches the shell pattern (NULL: all), ordered by
+ * name, on this thread, after the store has answered. Blocks for one answer. Not inside `row`.
  * Errors: ENOTSUP, and what the store answers. */
 SIMBA_API int simba_client_list(simba_client *client, const char *pattern,
                                 void (*row)(const simba_listing *listing, void *user), void *user, simba_error *err);
@@ -356,7 +421,7 @@ typedef struct simba_finding {
     const char *remedy; /* what to do about it; NULL: nothing */
 } simba_finding;
 
-/* Look at how the store is set up, and call `found` for each thing to say about it, on this thread, after the store has
+/* Look at how the store is set up. Calls `found` for each thing to say about it, on this thread, after the store has
  * answered. Changes nothing. Blocks for one answer. Errors: ENOTSUP (there is nothing to set up), and what the store
  * answers. */
 SIMBA_API int simba_client_examine(simba_client *client, void (*found)(const simba_finding *finding, void *user),
@@ -432,7 +497,8 @@ typedef struct simba_contender_options {
         sizeof(simba_contender_options), NULL, SIMBA_TIMING_INHERIT, NULL, NULL, NULL, NULL, NULL                      \
     }
 
-/* `options` may be NULL. Errors: EINVAL, ENOMEM, ECLOSED. */
+/* Make a contender for a mutex. It does nothing until it is started. `options` may be NULL.
+ * Errors: EINVAL, ENOMEM, ECLOSED. */
 SIMBA_API int simba_contender_new(simba_client *client, const char *mutex, const simba_contender_options *options,
                                   simba_error *err, simba_contender **ret_contender);
 
@@ -455,13 +521,14 @@ SIMBA_API void simba_contender_free(simba_contender *contender);
  * the mutex is given back after it, and on_freed says that all of it is over. */
 SIMBA_API void simba_contender_discard(simba_contender *contender);
 
+/* What a contender is for, under which id, and whether it is started. The texts live as long as the contender. */
 SIMBA_API const char *simba_contender_mutex(const simba_contender *contender);
 SIMBA_API const char *simba_contender_id(const simba_contender *contender);
 SIMBA_API simba_status simba_contender_status(const simba_contender *contender);
 
-/* May I still act? How long the lease is valid by our own clock, less the stop margin (without that deduction while the
- * on_released of a graceful stop runs, which is what the margin is for); 0: not the owner. Lock-free, no round trip. Also
- * true in the moment before a slow dispatcher gets to call on_released. */
+/* How long a contender may still act, and under which token. The lease as it is by our own clock, less the stop margin
+ * (without that deduction while the on_released of a graceful stop runs, which is what the margin is for); 0: not the
+ * owner. Lock-free, no round trip. Also true in the moment before a slow dispatcher gets to call on_released. */
 SIMBA_API int64_t simba_contender_held_for_ms(const simba_contender *contender);
 /* The same question as yes or no, to the nanosecond; and for the ttl alone. Lock-free. */
 SIMBA_API bool simba_contender_is_owner(const simba_contender *contender);
@@ -493,19 +560,22 @@ typedef struct simba_locker_options {
         sizeof(simba_locker_options), NULL, SIMBA_TIMING_INHERIT                                                       \
     }
 
+/* Make a lock for a mutex. Nothing is acquired yet. `options` may be NULL.
+ * Errors: EINVAL, ENOMEM, ECLOSED. */
 SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const simba_locker_options *options,
                                simba_error *err, simba_locker **ret_locker);
 
 /* Block until the mutex is ours. `timeout_ms` 0: try once; -1: for ever. While held, the lease is renewed behind the
- * scenes. Errors: ETIMEDOUT (owned by somebody else all the while; the text names whom), ECANCELED, ESTATE (a second
- * acquire while held or waiting; it is not re-entrant), EUNAVAILABLE (the only or last try found no store), and at
- * once whatever permanent error the store answers. When the time is over or it is cancelled, acquire returns within
- * 100 ms, also if the store does not answer: what it may have got is then given back in the background, which the next
- * acquire of this locker, free and close wait for. */
+ * scenes. When the time is over or it is cancelled, acquire returns within 100 ms, also if the store does not answer: what
+ * it may have got is then given back in the background, which the next acquire of this locker, free and close wait for.
+ * Errors: ETIMEDOUT (owned by somebody else all the while; the text names whom), ECANCELED, ESTATE (a second acquire while
+ * held or waiting; it is not re-entrant), EUNAVAILABLE (the only or last try found no store), and at once whatever permanent
+ * error the store answers. */
 SIMBA_API int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err);
 
-/* Give it back. SIMBA_ELOST: leadership had ended before, and the text says why; the locker can be used again.
- * SIMBA_ESTATE when not held. SIMBA_EUNAVAILABLE, SIMBA_ETIMEDOUT: given up here, but the store could not be told. */
+/* Give the mutex back. Whatever it returns, the mutex is not held any more, and the locker can be used again.
+ * Errors: ELOST (leadership had ended before, and the text says why), ESTATE (not held), EUNAVAILABLE, ETIMEDOUT (given up
+ * here, but the store could not be told). */
 SIMBA_API int simba_locker_release(simba_locker *locker, simba_error *err);
 
 /* Make an acquire that waits in another thread return SIMBA_ECANCELED. Without one it does nothing. */
@@ -519,7 +589,7 @@ SIMBA_API void simba_locker_free(simba_locker *locker);
  * SIMBA_ELOST; after a release that found nothing amiss it is SIMBA_REASON_STOPPED. */
 SIMBA_API simba_reason simba_locker_reason(simba_locker *locker);
 
-/* As for contenders. */
+/* What a locker has and knows. Each as the function of that name for contenders, see simba_contender_held_for_ms. */
 SIMBA_API int64_t simba_locker_held_for_ms(const simba_locker *locker);
 SIMBA_API int simba_locker_lease(const simba_locker *locker, simba_lease *ret_lease);
 SIMBA_API uint64_t simba_locker_token(const simba_locker *locker);
@@ -528,7 +598,8 @@ SIMBA_API int simba_locker_owner(simba_locker *locker, simba_owner *ret_owner);
 SIMBA_API int64_t simba_locker_owner_left_ms(simba_locker *locker);
 SIMBA_API int simba_locker_grant(simba_locker *locker, simba_grant *ret_grant);
 
-/* SIMBA_LOCKER_SCOPED simba_locker *lock = NULL; is released and freed at the end of its scope. */
+/* Release and free a locker at the end of its scope. With gcc and clang, for variables that are declared as
+ * SIMBA_LOCKER_SCOPED simba_locker *lock = NULL; */
 SIMBA_API void simba_locker_cleanup(simba_locker **locker);
 #define SIMBA_LOCKER_SCOPED __attribute__((cleanup(simba_locker_cleanup)))
 
@@ -540,10 +611,12 @@ typedef struct simba_run simba_run;
 /* One run of the work, on a callback thread, as leader. Runs of one scheduler never overlap. */
 typedef void (*simba_work_fn)(simba_run *run, void *user);
 
-/* Asked inside the work: must it end (leadership lost or ending)? How long may it still act? Under which token? */
+/* What the work asks while it runs. Must it end, because leadership is lost or ending? How long may it still act? Under which
+ * token? */
 SIMBA_API bool simba_run_stopping(const simba_run *run);
 SIMBA_API int64_t simba_run_held_for_ms(const simba_run *run);
 SIMBA_API uint64_t simba_run_token(const simba_run *run);
+
 /* Sleep, but not past the moment at which the run must end. True: it must. */
 SIMBA_API bool simba_run_sleep(simba_run *run, int64_t ms);
 
@@ -569,10 +642,14 @@ typedef struct simba_scheduler_options {
         sizeof(simba_scheduler_options), NULL, SIMBA_TIMING_INHERIT, SIMBA_SCHEDULE_FIXED_RATE, 0, 0, NULL, NULL, NULL \
     }
 
+/* Make a scheduler for a mutex. Nothing runs until it is started.
+ * Errors: EINVAL, ENOMEM, ECLOSED. */
 SIMBA_API int simba_scheduler_new(simba_client *client, const char *mutex, const simba_scheduler_options *options,
                                   simba_error *err, simba_scheduler **ret_scheduler);
-/* As for contenders. stop tells a run in progress and waits for it, and keeps the mutex until it is over; inside the
- * work it cannot wait and returns at once. */
+
+/* Start, stop and free a scheduler, and ask how it is. As for contenders, see simba_contender_start and its siblings.
+ * simba_scheduler_stop tells a run in progress and waits for it, and keeps the mutex until it is over; inside the work it
+ * cannot wait and returns at once. */
 SIMBA_API int simba_scheduler_start(simba_scheduler *scheduler);
 SIMBA_API int simba_scheduler_stop(simba_scheduler *scheduler);
 SIMBA_API void simba_scheduler_free(simba_scheduler *scheduler);
@@ -600,12 +677,19 @@ typedef struct simba_observer_options {
         sizeof(simba_observer_options), NULL, NULL, 1000, NULL                                                         \
     }
 
+/* Make an observer of a mutex. It hears nothing until it is started.
+ * Errors: EINVAL, ENOMEM, ECLOSED. */
 SIMBA_API int simba_observer_new(simba_client *client, const char *mutex, const simba_observer_options *options,
                                  simba_error *err, simba_observer **ret_observer);
+
+/* Start, stop and free an observer. When simba_observer_stop has returned, on_changed does not run and will not. Inside
+ * on_changed it cannot wait and returns at once.
+ * Errors: ESTATE (it is started already), ECLOSED. */
 SIMBA_API int simba_observer_start(simba_observer *observer);
-/* When it has returned, on_changed does not run and will not. Inside on_changed it cannot wait and returns at once. */
 SIMBA_API int simba_observer_stop(simba_observer *observer);
 SIMBA_API void simba_observer_free(simba_observer *observer);
+
+/* What an observer looks at, and the owner as it last heard. */
 SIMBA_API const char *simba_observer_mutex(const simba_observer *observer);
 SIMBA_API int simba_observer_owner(simba_observer *observer, simba_owner *ret_owner);
 

@@ -4,9 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -38,18 +43,11 @@ static bool find_own(char *path, size_t size)
     return found;
 }
 
-static int open_in(const char *folder, const char *name)
-{
-    char path[1100];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return open(path, O_WRONLY | O_CLOEXEC);
-}
-
 void cgroup_make(cgroup *ret_group)
 {
     char own[1024];
     const char *mount = find_mount();
-    *ret_group = (cgroup){.procs = -1, .kill = -1};
+    *ret_group = (cgroup){.folder = -1, .kill = -1};
     if (mount == NULL || !find_own(own, sizeof own))
         return;
     const int length = snprintf(ret_group->path, sizeof ret_group->path, "%s%s/simba-%d", mount,
@@ -59,17 +57,33 @@ void cgroup_make(cgroup *ret_group)
     rmdir(ret_group->path); /* somebody who had our number may have been killed, and have left it */
     if (mkdir(ret_group->path, 0755) < 0)
         return;
-    ret_group->procs = open_in(ret_group->path, "cgroup.procs");
-    ret_group->kill = open_in(ret_group->path, "cgroup.kill"); /* since Linux 5.14 */
-    if (ret_group->procs < 0 || ret_group->kill < 0) {
+    ret_group->folder = open(ret_group->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ret_group->kill = openat(ret_group->folder, "cgroup.kill", O_WRONLY | O_CLOEXEC); /* since Linux 5.14 */
+    if (ret_group->folder < 0 || ret_group->kill < 0) {
         rmdir(ret_group->path);
         cgroup_close(ret_group);
     }
 }
 
-bool cgroup_enter(const cgroup *group)
+static void enter(const cgroup *group)
 {
-    return group->procs >= 0 && write(group->procs, "0", 1) == 1;
+    const int procs = openat(group->folder, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+    if (procs < 0 || write(procs, "0", 1) < 0)
+        return;
+    close(procs);
+}
+
+pid_t cgroup_fork(const cgroup *group)
+{
+    struct clone_args args = {
+        .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (uint64_t)(unsigned)group->folder};
+    pid_t pid = group->folder < 0 ? -1 : (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    if (pid >= 0)
+        return pid;
+    pid = _Fork();
+    if (pid == 0 && group->folder >= 0)
+        enter(group);
+    return pid;
 }
 
 void cgroup_kill(const cgroup *group)
@@ -81,15 +95,15 @@ void cgroup_kill(const cgroup *group)
 
 void cgroup_remove(const cgroup *group)
 {
-    if (group->procs >= 0)
+    if (group->folder >= 0)
         rmdir(group->path);
 }
 
 void cgroup_close(cgroup *group)
 {
-    if (group->procs >= 0)
-        close(group->procs);
+    if (group->folder >= 0)
+        close(group->folder);
     if (group->kill >= 0)
         close(group->kill);
-    group->procs = group->kill = -1;
+    group->folder = group->kill = -1;
 }

@@ -6,19 +6,20 @@
 #ifndef SIMBA_CLI_CGROUP_H
 #define SIMBA_CLI_CGROUP_H
 
-#include <stdbool.h>
+#include <sys/types.h>
 
 typedef struct cgroup {
-    int procs; /* descriptor of cgroup.procs; -1: there is no such group */
-    int kill;  /* descriptor of cgroup.kill */
+    int folder; /* descriptor; -1: there is no such group */
+    int kill;   /* descriptor of cgroup.kill */
     char path[1024];
 } cgroup;
 
 /* Make one below that of this process. If that is not possible, the others do nothing. */
 void cgroup_make(cgroup *ret_group);
 
-/* Move this process into it. False: it is not in there. */
-bool cgroup_enter(const cgroup *group);
+/* _Fork(), with a child that is in the group from its first moment. Where the kernel cannot do that, the child moves itself, for
+ * which it waits until all processors have noticed, some 10 ms. Should that fail too, it is not in the group. */
+pid_t cgroup_fork(const cgroup *group);
 
 /* SIGKILL to all that is in it. */
 void cgroup_kill(const cgroup *group);

@@ -79,7 +79,6 @@ static void become_command(const keeper *k, pid_t parent, int failure)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent || watchdog_now_ns() >= atomic_load(k->deadline_ns))
         _exit(1);
-    cgroup_enter(k->group); /* if it cannot, the watchdog finds its descendants all the same */
     sigprocmask(SIG_SETMASK, k->plan->mask, NULL);
     execvpe(k->plan->argv[0], k->plan->argv, k->plan->envp);
     const int error = errno;
@@ -93,7 +92,7 @@ static void start_command(keeper *k)
     int ends[2];
     const pid_t self = getpid();
     /* Not fork(): libraries may have left word to close, in every child, descriptors that by now are other ones. */
-    k->command = pipe2(ends, O_CLOEXEC) == 0 ? _Fork() : -1;
+    k->command = pipe2(ends, O_CLOEXEC) == 0 ? cgroup_fork(k->group) : -1;
     if (k->command == 0)
         become_command(k, self, ends[1]);
     if (k->command < 0) {

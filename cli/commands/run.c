@@ -34,6 +34,7 @@ typedef struct waiting {
     waiting_words words;
     int done; /* eventfd */
     int code;
+    bool told; /* it was given back, and the store has said so */
     simba_error error;
 } waiting;
 
@@ -126,10 +127,11 @@ static void lease_of(void *user, simba_lease *ret_lease)
 }
 
 /* Give it back. Returns why leadership had ended before; SIMBA_REASON_NONE: it had not. */
-static simba_reason release(simba_locker *locker)
+static simba_reason release(simba_locker *locker, bool *ret_told)
 {
     simba_error error;
     const int code = simba_locker_release(locker, &error);
+    *ret_told = code == 0;
     if (code == SIMBA_ELOST)
         return simba_locker_reason(locker);
     if (code < 0)
@@ -137,7 +139,8 @@ static simba_reason release(simba_locker *locker)
     return SIMBA_REASON_NONE;
 }
 
-static int run_held(const run_wish *wish, const child_times *times, simba_locker *locker, cli_signals *signals)
+static int run_held(const run_wish *wish, const child_times *times, simba_locker *locker, cli_signals *signals,
+                    bool *ret_told)
 {
     const child_lease lease = {wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL};
     char **environment = child_environment(wish->globals, &lease);
@@ -160,7 +163,7 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
     };
     child_end end;
     const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
-    const simba_reason reason = release(locker);
+    const simba_reason reason = release(locker, ret_told);
     child_environment_free(environment);
     if (code < 0) {
         cli_say(COMMAND, "no process could be started: %s.", strerror(-code));
@@ -193,9 +196,17 @@ static int run_in(const run_wish *wish, simba_client *client, cli_signals *signa
     /* A signal may have come too late to keep us from getting it. */
     if (code != 0 && simba_locker_held_for_ms(w->locker) > 0)
         simba_locker_release(w->locker, NULL);
-    return code == 0 ? run_held(wish, &times, w->locker, signals) : explain_not_acquired(wish, w, code);
+    return code == 0 ? run_held(wish, &times, w->locker, signals, &w->told) : explain_not_acquired(wish, w, code);
 }
 
+/* Has the client nothing more to tell the store? A session would have to be ended. */
+static bool is_done(simba_client *client, const waiting *w)
+{
+    simba_settings settings = SIMBA_SETTINGS_INIT;
+    return w->told && simba_client_settings(client, &settings) == 0 && settings.session_ms == 0;
+}
+
+/* The client is left open where closing it would be a mere formality: waiting for its threads takes as long as a short command. */
 static int run_with(const run_wish *wish, simba_client *client, cli_signals *signals)
 {
     waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex, wish->globals)};
@@ -209,10 +220,12 @@ static int run_with(const run_wish *wish, simba_client *client, cli_signals *sig
             w.wait_ms = time_left(wish->wait_ms, start_ns);
         code = run_in(wish, client, signals, &w);
     }
+    if (is_done(client, &w))
+        return code;
     code = cli_leave(code);
     simba_locker_free(w.locker);
     simba_observer_free(asking);
-    return code;
+    return cli_close(client, code);
 }
 
 /* --- what is asked for -------------------------------------------------------------------------- */
@@ -222,6 +235,7 @@ static int run(const run_wish *wish, cli_globals *globals)
     cli_signals signals;
     simba_client *client = NULL;
     globals->quiet = true;
+    globals->dispatch = SIMBA_DISPATCH_FD; /* there are no callbacks that would need a thread */
     const int guarded = child_check(COMMAND);
     if (guarded != CLI_GO)
         return guarded;
@@ -229,9 +243,7 @@ static int run(const run_wish *wish, cli_globals *globals)
     if (code != CLI_GO)
         return code;
     code = signals_open(COMMAND, &signals);
-    if (code == CLI_GO)
-        code = run_with(wish, client, &signals);
-    return cli_close(client, code);
+    return code == CLI_GO ? run_with(wish, client, &signals) : cli_close(client, code);
 }
 
 int cmd_run(cli_globals *globals, int argc, char **argv)

@@ -215,16 +215,22 @@ struct simba_host {
 
 /* A parsed URL. Nothing in it is percent-encoded any more. */
 typedef struct simba_url simba_url;
-/* Any thread. SIMBA_EURL and a sentence that shows no password; SIMBA_ENOMEM. Free it; NULL is fine. */
+
+/* Read a URL, and free what came of it. Any thread.
+ * Errors: EURL (the text shows no password), ENOMEM. */
 SIMBA_API int simba_url_parse(const char *text, simba_error *err, simba_url **ret_url);
 SIMBA_API void simba_url_free(simba_url *url);
+
+/* The parts of a URL. They live as long as the URL. NULL stands for a user, a password or a key that is not given;
+ * the authority, "h1:1,h2:2" for instance, and the path with its leading slash are "" then. simba_url_shown is the URL as
+ * it was written, with *** for the password. Any thread. */
 SIMBA_API const char *simba_url_scheme(const simba_url *url);
-SIMBA_API const char *simba_url_user(const simba_url *url);                   /* NULL: none */
-SIMBA_API const char *simba_url_password(const simba_url *url);               /* NULL: none */
-SIMBA_API const char *simba_url_authority(const simba_url *url);              /* "h1:1,h2:2", "" for none */
-SIMBA_API const char *simba_url_path(const simba_url *url);                   /* with its leading slash, or "" */
-SIMBA_API const char *simba_url_query(const simba_url *url, const char *key); /* NULL: not given */
-SIMBA_API const char *simba_url_shown(const simba_url *url); /* as it was written, with *** for the password */
+SIMBA_API const char *simba_url_user(const simba_url *url);
+SIMBA_API const char *simba_url_password(const simba_url *url);
+SIMBA_API const char *simba_url_authority(const simba_url *url);
+SIMBA_API const char *simba_url_path(const simba_url *url);
+SIMBA_API const char *simba_url_query(const simba_url *url, const char *key);
+SIMBA_API const char *simba_url_shown(const simba_url *url);
 
 /* Where leases are sessions, ttl and transition do not apply and nothing is renewed. Every waiter has its own place in the
  * store's line, so contenders are told by push_to, and `watch` is for observers alone. The times at which an owner's lease

@@ -35,9 +35,9 @@ typedef struct simba_tck_result {
     unsigned passed, failed, skipped;
 } simba_tck_result;
 
-/* Run the cases against `url` (NULL: $SIMBA_URL). Returns 0 when none failed, 1 when one did, and a negative code with
- * words in `err` when the kit itself could not run: SIMBA_ENOTFOUND if `only` matches no case, SIMBA_ETIMEDOUT if eight kits
- * run on the store already. `options` and `ret_result` may be NULL. */
+/* Run the conformance kit against a store. `url` NULL: $SIMBA_URL. Returns 0 when none failed, 1 when one did, and a
+ * negative code with words in `err` when the kit itself could not run: SIMBA_ENOTFOUND if `only` matches no case,
+ * SIMBA_ETIMEDOUT if eight kits run on the store already. `options` and `ret_result` may be NULL. */
 SIMBA_API int simba_tck_run(const char *url, const simba_tck_options *options, simba_error *err,
                             simba_tck_result *ret_result);
 

@@ -43,13 +43,6 @@ bool simba_state_released(const simba_state *state, const char *id)
     return simba_state_changed(state) && simba_owner_is(&state->before, id);
 }
 
-/* simba_stats counts losses by reason. */
-#define FITS(name, text)                                                                                               \
-    _Static_assert((size_t)SIMBA_REASON_##name < sizeof((simba_stats *)NULL)->losses / sizeof(uint64_t),               \
-                   "simba_stats has no place for the losses of this reason");
-SIMBA_REASONS(FITS)
-#undef FITS
-
 const char *simba_reason_name(simba_reason reason)
 {
     switch (reason) {

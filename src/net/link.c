@@ -16,6 +16,7 @@
 
 #include "util/assert.h"
 #include "util/clock.h"
+#include "util/descriptors.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -270,6 +271,8 @@ static void on_connected(simba_watch *socket, unsigned events)
 static int connect_to(simba__link *link, const struct sockaddr *address, socklen_t length)
 {
     drop_socket(link);
+    if (!simba__descriptors_hold())
+        return errno;
     const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return errno;

@@ -10,6 +10,7 @@
 #include "backends/registry.h"
 #include "runtime/party.h"
 #include "util/clock.h"
+#include "util/descriptors.h"
 #include "util/error.h"
 #include "util/folders.h"
 #include "util/mem.h"
@@ -213,6 +214,9 @@ static int make(const simba_client_options *options, simba_error *err, simba_cli
 
 static int bring_up(simba_client *client, const char *url, simba_error *err)
 {
+    if (!simba__descriptors_hold())
+        return simba__fail(err, SIMBA_ESYSTEM,
+                           "one of the descriptors 0 to 2 is closed, and nothing can be put there: error %d", errno);
     int rc = parse_url(client, url, err);
     if (rc == 0)
         rc = resolve_timing(client, err);

@@ -4,6 +4,7 @@
 
 #include "core/delivery.h"
 #include "core/reply.h"
+#include "core/tally.h"
 #include "runtime/calls.h"
 #include "runtime/member.h"
 #include "runtime/narrator.h"
@@ -63,7 +64,7 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     simba__wrap(&error, code, "%s%s%s", simba__op_name(request->op), request->mutex ? " " : "",
                 request->mutex ? request->mutex : "");
     simba__narrate_failure(client, request, &cause, &error);
-    client->stats.errors++;
+    simba__tally_error(&client->stats, code);
     if (request->err)
         *request->err = error;
     memset(&request->reply, 0, sizeof request->reply);

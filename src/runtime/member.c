@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/tally.h"
 #include "runtime/eventlog.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -120,23 +121,6 @@ static void note_owner_end(simba__member *member, const simba__event *event)
         member->owner_until = simba__local_add(event->now, simba__owner_left_ns(owner, now_ms));
 }
 
-static void count(simba__member *member, const simba__event *event, simba_op op_before, const simba__actions *actions)
-{
-    simba_client *client = member->party.client;
-    simba_stats *stats = &client->stats;
-    if (event->kind == SIMBA__EV_REPLY && op_before == SIMBA_OP_RENEW) {
-        const bool good = event->reply->status == 0 && event->reply->outcome == SIMBA_MINE;
-        stats->renewals += good;
-        stats->renewals_failed += !good;
-    }
-    stats->grants += actions->acquired;
-    stats->held += actions->acquired;
-    stats->held -= actions->released;
-    stats->late_wins += actions->late_win;
-    if (actions->released)
-        stats->losses[actions->reason]++;
-}
-
 static simba__speaker speaker(const simba__member *member)
 {
     return (simba__speaker){member->party.client, member->party.topic->mutex, member->id};
@@ -169,14 +153,14 @@ void simba__member_say(const simba__member *member, const char *words)
 void simba__member_step(simba__party *party, simba__event *event)
 {
     simba__member *member = (simba__member *)(void *)party;
-    const simba_op op_before = (simba_op)member->machine.op;
+    const simba__before before = simba__tally_before(&member->machine);
     event->session_until.ns = atomic_load_explicit(&party->client->session_until_ns, memory_order_relaxed);
     simba__actions actions;
     simba__contention_step(&member->machine, event, &actions);
     event->used = actions.used;
     publish(member);
     note_owner_end(member, event);
-    count(member, event, op_before, &actions);
+    simba__tally_step(&party->client->stats, &before, &member->machine, event, &actions, &member->waits_since);
     const simba__speaker who = speaker(member);
     const simba__narrator narrator = narrator_of(member);
     simba__narrate_step(&narrator, event, &actions);

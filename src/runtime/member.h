@@ -20,6 +20,7 @@ struct simba__member {
     simba__contention machine; /* its timing is the client's, or the member's own */
     char *id;
     simba_local owner_until; /* when the lease of the owner that the machine knows of ends, unless it is renewed */
+    simba_local waits_since; /* while it looks for leadership, for the statistics */
     /* For reading without the lock. Where leases are sessions, whose end moves without us, INT64_MAX stands for that. */
     _Atomic int64_t valid_until_ns;
     _Atomic int64_t ttl_until_ns;

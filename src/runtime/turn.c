@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "runtime/party.h"
+#include "util/assert.h"
 #include "util/clock.h"
 
 static _Thread_local const simba_client *turn_of;
@@ -93,6 +94,8 @@ static bool settle(simba_client *client)
 
 void simba__enter(simba_client *client)
 {
+    /* It would wait for itself for ever, and for as long nothing would be renewed. */
+    SIMBA__ASSERT(!simba__in_turn(client) || !"simba was called by a log function, or by a handler of a signal");
     pthread_mutex_lock(&client->lock);
     turn_of = client;
     client->now = simba__clock_boot();

@@ -22,6 +22,11 @@ static size_t size_of(const void *sized)
     return size;
 }
 
+bool simba__sized_possible(const void *sized)
+{
+    return is_possible(size_of(sized));
+}
+
 /* All but the size: each keeps its own. */
 static void copy_known(void *to, const void *from)
 {
@@ -51,7 +56,7 @@ int simba__sized_take(const char *what, const void *given, void *own, simba_erro
 
 int simba__sized_tell(void *to, const void *from)
 {
-    if (!is_possible(size_of(to)) || !is_possible(size_of(from)))
+    if (!simba__sized_possible(to) || !simba__sized_possible(from))
         return SIMBA_EINVAL;
     copy_known(to, from);
     return 0;

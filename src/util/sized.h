@@ -14,4 +14,7 @@ int simba__sized_take(const char *what, const void *given, void *own, simba_erro
  * is dropped. SIMBA_EINVAL: one of the sizes cannot be that of a struct. */
 int simba__sized_tell(void *to, const void *from);
 
+/* Can this be the size of a struct? Of one that nobody initialised it hardly can. */
+bool simba__sized_possible(const void *sized);
+
 #endif

@@ -692,6 +692,14 @@ static void forcing(void **state)
 
 /* --- stats and log ---------------------------------------------------------------------------------- */
 
+static uint64_t count_of(const simba_histogram *histogram)
+{
+    uint64_t count = 0;
+    for (unsigned i = 0; i < SIMBA_HISTOGRAM_BUCKETS; i++)
+        count += histogram->buckets[i];
+    return count;
+}
+
 /* What the client counts. */
 static void stats(void **state)
 {
@@ -708,7 +716,11 @@ static void stats(void **state)
     now = client_stats(client);
     assert_int_equal(3, now.contenders);
     assert_int_equal(2, now.held);
+    assert_int_equal(1, now.waiting);
     assert_int_equal(2, now.grants);
+    assert_int_equal(2, count_of(&now.wait));
+    assert_true(count_of(&now.acquire) >= 3);
+    assert_int_equal(0, count_of(&now.hold) + count_of(&now.release));
     assert_true(now.requests >= 3);
     assert_true(now.batches >= 1 && now.batches <= now.requests);
     assert_true(now.callback_threads >= 1);
@@ -721,7 +733,11 @@ static void stats(void **state)
     now = client_stats(client);
     assert_int_equal(1, now.contenders);
     assert_int_equal(0, now.held);
+    assert_int_equal(0, now.waiting);
     assert_int_equal(now.grants, now.losses[SIMBA_REASON_STOPPED] + now.losses[SIMBA_REASON_REVOKED]);
+    assert_int_equal(now.grants, count_of(&now.wait));
+    assert_int_equal(now.grants, count_of(&now.hold));
+    assert_true(count_of(&now.release) > 0);
     assert_int_equal(0, now.errors);
     assert_int_equal(held->acquired + held->released + held->changed + waiter->acquired + waiter->released +
                          waiter->changed,

@@ -283,17 +283,20 @@ static void test_revocation_reaches_the_holder(void **state)
     close_both(f, &topic);
 }
 
-/* The holder is told although it watches nothing: another process, or this one, forces its mutex away. */
+/* The holder is told although it watches nothing: another process, or this one, forces its mutex away; also in the moment
+ * before it attends to the bell. */
 static void test_revocation_is_told_without_a_watch(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
     open_store(f, &f->b);
-    testhost *const by[] = {&f->b, &f->a};
-    for (size_t i = 0; i < 2; i++) {
+    testhost *const by[] = {&f->b, &f->b, &f->a};
+    for (size_t i = 0; i < 3; i++) {
         const simba_reply won = acquire(&f->a, "orders", "a", 11);
         assert_mine(acquire(&f->a, "invoices", "a", 12));
         assert_mine(ask(by[i], SIMBA_OP_FORCE_RELEASE, "orders", NULL, 0, 0));
+        if (i == 0)
+            testhost_advance(&f->a, 100); /* from now on it does */
         assert_true(testhost_await_pushes(&f->a, 1));
         assert_told(&f->a, 0, SIMBA_PUSH_CHANGED, NULL);
         assert_int_equal(f->a.pushes[0].nonce, 11);

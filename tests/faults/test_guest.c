@@ -1,12 +1,14 @@
 /* The library is a guest in somebody else's process: what belongs to the program is the same before a store is opened, while it
  * is open, and after it was closed; and then there are no more descriptors and threads than before. Each store is opened in a
  * process of its own, so that what is made once in a process is made there. */
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <simba/backend.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +47,53 @@ static unsigned settled(const char *directory, unsigned expected)
 #endif
 }
 
+/* What a daemon does before it opens anything. The placeholders of the library count as descriptors from the start. */
+static void close_standard_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        close(fd);
+}
+
+/* Or at least nothing: when it opens a file, SQLite puts the null device where it finds 0 to 2 closed. */
+static bool standard_descriptors_are_closed(void)
+{
+    char byte = 'x';
+    for (int fd = 0; fd <= 2; fd++) {
+        struct stat about = {0};
+        const bool is_open = fstat(fd, &about) == 0 && !(fcntl(fd, F_GETFL) & O_PATH);
+        if (write(fd, &byte, 1) >= 0 || (is_open && !(S_ISCHR(about.st_mode) && about.st_rdev == makedev(1, 3))))
+            return false;
+    }
+    return true;
+}
+
+/* A program's printf must not reach a store, whenever it has closed its standard output. */
+static int visit_closed(const char *url)
+{
+    simba_client *client = NULL;
+    simba_locker *locker = NULL;
+    close_standard_descriptors();
+    if (simba_client_open(url, NULL, NULL, &client) < 0 || simba_locker_new(client, "guest", NULL, NULL, &locker) < 0 ||
+        simba_locker_acquire(locker, 30000, NULL) < 0)
+        return 2;
+    if (!standard_descriptors_are_closed())
+        return 5;
+    simba_locker_release(locker, NULL);
+    simba_client_close(client);
+    /* And once more: here it is closed while the client is open, and what it does next makes the connection. */
+    client = NULL;
+    if (simba_client_open(url, NULL, NULL, &client) < 0)
+        return 6;
+    close_standard_descriptors();
+    simba_locker_free(locker);
+    if (simba_locker_new(client, "guest", NULL, NULL, &locker) < 0 || simba_locker_acquire(locker, 30000, NULL) < 0)
+        return 7;
+    if (!standard_descriptors_are_closed())
+        return 8;
+    simba_locker_free(locker);
+    return simba_client_close(client) == 0 && standard_descriptors_are_closed() ? 0 : 9;
+}
+
 static int visit(const char *url)
 {
     static char before[PICTURE_SIZE], during[PICTURE_SIZE], after[PICTURE_SIZE];
@@ -74,6 +123,18 @@ static int visit(const char *url)
     return same ? 0 : 1;
 }
 
+/* The exit status of a child that visits; negative: a signal ended it. */
+static int status_of(int (*visits)(const char *url), const char *url)
+{
+    int status = -1;
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(visits(url));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
 static void receive(const char *scheme, const server_kind *kind, const char *format)
 {
     server group;
@@ -91,17 +152,13 @@ static void receive(const char *scheme, const server_kind *kind, const char *for
     } else {
         snprintf(url, sizeof url, format, folder);
     }
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0)
-        _exit(visit(url));
-    int status = -1;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
+    const int open = status_of(visit, url);
+    const int closed = status_of(visit_closed, url);
     if (kind)
         server_fini(&group);
     ref_watchdog(0);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(open, 0);
+    assert_int_equal(closed, 0);
 }
 
 #define GUEST(name, scheme, kind, format)                                                                              \

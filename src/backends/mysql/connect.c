@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "util/clock.h"
+#include "util/descriptors.h"
 
 #define LEAST_REACH_NS (250 * SIMBA__NS_PER_MS)
 /* The library runs its call on a stack of its own; the system's resolver and OpenSSL want some room there. */
@@ -227,6 +228,7 @@ static bool try_once(attempt *a)
     MYSQL *mysql = a->conn->mysql;
     const simba__my_options *options = a->conn->options;
     MYSQL *connected = NULL;
+    simba__descriptors_hold();
     int wanted = mysql_real_connect_start(&connected, mysql, options->host, options->user, options->password,
                                           options->database, options->port, options->socket, CLIENT_FOUND_ROWS);
     while (wanted != 0)

@@ -28,6 +28,7 @@
 #define BATCH_REQUESTS 1024               /* of a batch at most: others want to write too, and the copies take memory */
 #define POLL_NS (1000 * SIMBA__NS_PER_MS) /* behind the bell */
 #define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
+#define ATTEND_NS (100 * SIMBA__NS_PER_MS) /* how long something has to be held before we attend to revocations */
 
 enum { FAULTS_NAMED = 10 }; /* damaged rows of one list that the log names */
 
@@ -46,7 +47,9 @@ typedef struct store {
     simba__news news;
     simba__held held;
     simba_timer tick;
-    int inotify; /* -1: there is none */
+    simba_timer attend; /* when to begin to */
+    bool attends;       /* to revocations, or soon */
+    int inotify;        /* -1: there is none */
     simba_watch bell;
     bool listening;
     bool hears_bell;
@@ -397,11 +400,32 @@ static void adopt_fresh(store *s)
     simba__notify_close(s->batch.notify);
     s->batch.notify = s->batch.fresh;
     s->batch.fresh = NULL;
-    simba__notify_attend(s->batch.notify, s->inotify);
+    if (s->attends)
+        simba__notify_attend(s->batch.notify, s->inotify);
     simba__news_forget(&s->news);
     simba__held_ask_all(&s->held);
     if (listening)
         begin_listening(s);
+}
+
+/* A client that has a watch waits for some 10 ms when it closes, until the kernel has noticed on all processors that the watch
+ * is gone. That is more than all else takes for somebody who holds a mutex for a moment, such as `simba run -- true`; what
+ * was revoked before the watch is found by the scan. */
+static void attend_soon(store *s)
+{
+    if (s->attends || simba__held_is_empty(&s->held))
+        return;
+    s->attends = true;
+    s->host->timer_set(s->host, &s->attend, after(s, ATTEND_NS));
+}
+
+static void on_attend(simba_timer *timer, simba_local now)
+{
+    (void)now;
+    store *s = (store *)(void *)((char *)timer - offsetof(store, attend));
+    if (!s->listening)
+        simba__notify_attend(s->batch.notify, s->inotify);
+    simba__held_scan(&s->held, s->batch.notify);
 }
 
 static void on_bell(simba_watch *bell, unsigned events)
@@ -479,6 +503,8 @@ static void batch_done(simba_job *job)
     else
         answer_batch(s);
     simba__batch_answered(&s->batch);
+    if (!s->closing)
+        attend_soon(s);
     if (renewed && !s->closing)
         scan(s);
     if (s->closing)
@@ -498,10 +524,8 @@ static void hang_bell(store *s)
         error = ENOMEM;
         close(s->inotify);
     }
-    if (error == 0) {
-        simba__notify_attend(s->batch.notify, s->inotify);
+    if (error == 0)
         return;
-    }
     s->inotify = -1;
     s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: no inotify (%s): releases by other processes are polled for",
                  strerror(error));
@@ -516,6 +540,7 @@ static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba
     s->job.run = run_batch;
     s->job.done = batch_done;
     s->tick.fire = on_tick;
+    s->attend.fire = on_attend;
     simba__news_init(&s->news, host);
     simba__held_init(&s->held, host);
 
@@ -524,7 +549,7 @@ static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba
     int rc = simba__sqlite_read_url(url, &path, &sync_full, err);
     if (rc == 0)
         rc = simba__batch_init(&s->batch, host, path, sync_full, err);
-    if (rc == 0 && host->timer_add(host, &s->tick) < 0)
+    if (rc == 0 && (host->timer_add(host, &s->tick) < 0 || host->timer_add(host, &s->attend) < 0))
         rc = simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
     if (rc == 0)
         hang_bell(s);
@@ -538,6 +563,7 @@ static void sqlite_close(void *self)
     simba__patience_end(&s->batch.db.patience);
     fail_pending(s, SIMBA_ECANCELED, "sqlite: the client closes");
     s->host->timer_clear(s->host, &s->tick);
+    s->host->timer_clear(s->host, &s->attend);
     simba__notify_leave(s->batch.notify, s->inotify);
     s->host->watch_remove(s->host, &s->bell);
     closed_if_idle(s);

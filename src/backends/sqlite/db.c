@@ -144,14 +144,6 @@ static void close_handle(simba__db *db)
     db->broken = false;
 }
 
-void simba__db_fini(simba__db *db)
-{
-    if (db->handle)
-        close_handle(db);
-    simba__free(db->path);
-    db->path = NULL;
-}
-
 const char *simba__db_real_path(const simba__db *db)
 {
     return sqlite3_db_filename(db->handle, "main");
@@ -164,17 +156,59 @@ static void leave_log_alone(simba__db *db, bool alone)
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, (int)alone, NULL);
 }
 
-static bool has_log(const simba__db *db)
+static int64_t log_size(const simba__db *db)
 {
     char path[PATH_MAX];
     struct stat status;
     snprintf(path, sizeof path, "%s-wal", simba__db_real_path(db));
-    return stat(path, &status) == 0 && status.st_size > 0;
+    return stat(path, &status) == 0 ? status.st_size : 0;
 }
+
+/* From here on, to read it each time takes longer than to move it into the database once in a while. */
+enum { LONG_LOG = 64 * 1024 };
 
 static int on_busy(void *user, int attempt)
 {
     return simba__patience_wait(user, attempt);
+}
+
+/* Into the database, as far as nobody uses it, and without waiting for those who do. */
+static void move_log(simba__db *db, int how)
+{
+    sqlite3_busy_handler(db->handle, NULL, NULL);
+    sqlite3_wal_checkpoint_v2(db->handle, "main", how, NULL, NULL);
+    sqlite3_busy_handler(db->handle, on_busy, &db->patience);
+}
+
+/* True also when that is not known, or would take long to find out. */
+static bool is_any_owned(simba__db *db)
+{
+    enum { MANY = 1000 };
+    int rc = sqlite3_step(db->statements[LIST]);
+    for (int rows = 0; rc == SQLITE_ROW && rows < MANY; rows++) {
+        if (sqlite3_column_bytes(db->statements[LIST], P_OWNER - 1) > 0)
+            break;
+        rc = sqlite3_step(db->statements[LIST]);
+    }
+    sqlite3_reset(db->statements[LIST]);
+    return rc != SQLITE_DONE;
+}
+
+/* Moving the log into the database waits for the disk several times, and the next one to open it begins a log anew, which waits
+ * again. A short log is left as it is, since to read it takes less. Not so while somebody owns something: people move and
+ * copy a database without its log, and the grant would be in there. */
+static void close_for_good(simba__db *db)
+{
+    leave_log_alone(db, log_size(db) < LONG_LOG && !is_any_owned(db));
+    close_handle(db);
+}
+
+void simba__db_fini(simba__db *db)
+{
+    if (db->handle)
+        close_for_good(db);
+    simba__free(db->path);
+    db->path = NULL;
 }
 
 static int set_wal(simba__db *db, simba_error *err)
@@ -269,7 +303,7 @@ static int open_handle(simba__db *db, simba_error *err)
         return fail(db, rc, err);
     sqlite3_extended_result_codes(db->handle, 1);
     sqlite3_busy_handler(db->handle, on_busy, &db->patience);
-    leave_log_alone(db, has_log(db));
+    leave_log_alone(db, log_size(db) > 0);
     if (sqlite3_db_readonly(db->handle, "main"))
         return simba__fail(err, SIMBA_EPERM, "sqlite: %s can only be read", db->path);
     int code = identify(db, err);
@@ -280,6 +314,10 @@ static int open_handle(simba__db *db, simba_error *err)
                       NULL, NULL);
     if (rc != SQLITE_OK)
         return fail(db, rc, err);
+    if (log_size(db) >= LONG_LOG)
+        move_log(
+            db,
+            SQLITE_CHECKPOINT_TRUNCATE); /* whoever had it open before may have been killed, and so may who comes next */
     code = prepare_statements(db, err);
     return code < 0 ? code : try_table(db, err);
 }
@@ -321,7 +359,7 @@ static bool has_moved(const simba__db *db)
 /* The database was moved away or deleted. If it was moved, then without its log: give it what it can still be given. */
 static int part_with_moved(simba__db *db, simba_error *err)
 {
-    sqlite3_wal_checkpoint_v2(db->handle, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    move_log(db, SQLITE_CHECKPOINT_PASSIVE);
     return simba__file_discard(simba__db_real_path(db), db->sides, 2, &db->patience, err);
 }
 

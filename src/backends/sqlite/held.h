@@ -17,6 +17,11 @@ typedef struct simba__held {
 void simba__held_init(simba__held *held, simba_host *host);
 void simba__held_fini(simba__held *held);
 
+static inline bool simba__held_is_empty(const simba__held *held)
+{
+    return simba__table_first(&held->grants) == NULL;
+}
+
 /* After a transaction: the request has succeeded. A grant for which there is no memory is not remembered; its holder
  * learns of a revocation when it renews. */
 void simba__held_note(simba__held *held, const simba__effect *effect, const simba_request *request);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/sqlite/file.h"
+#include "util/descriptors.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"
@@ -37,6 +38,7 @@ static void adopt_mode(int fd, const char *database)
 static int open_file(const char *path, const char *database)
 {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    simba__descriptors_hold();
     int fd = open(path, flags);
     if (fd >= 0 || errno != ENOENT)
         return fd;

@@ -8,6 +8,7 @@
 #include <sys/time.h>
 
 #include "util/clock.h"
+#include "util/descriptors.h"
 #include "util/mem.h"
 
 #define MS SIMBA__NS_PER_MS
@@ -250,6 +251,8 @@ static void pump(zk_session *session)
     int fd = -1;
     int interest = 0;
     struct timeval wait = {0};
+    if (down)
+        simba__descriptors_hold(); /* it connects in there */
     errno = 0;
     const int rc = zookeeper_interest(session->zh, &fd, &interest, &wait);
     if (down && !is_down(session)) {

@@ -1,0 +1,194 @@
+/* What the statistics say about contenders: that each step is counted once, in the right place, with the time it took. */
+#include "core/tally.h"
+
+#include "lib/cm.h"
+#include "lib/trace.h"
+#include "util/clock.h"
+
+#define EPOCH_NS INT64_C(5000000000000) /* of the trace's clock */
+
+typedef struct counted {
+    trace t;
+    simba_stats stats;
+    simba_local since;
+    simba__before before;
+} counted;
+
+static void init(counted *c)
+{
+    *c = (counted){.stats = SIMBA_STATS_INIT};
+    trace_init(&c->t, 10000, 6000);
+}
+
+/* COUNTED(c, START, trace_start(&c.t)): make the step, and count it. */
+#define COUNTED(c, kind, step)                                                                                         \
+    do {                                                                                                               \
+        (c).before = simba__tally_before(&(c).t.machine);                                                              \
+        step;                                                                                                          \
+        tally(&(c), SIMBA__EV_##kind, NULL);                                                                           \
+    } while (0)
+#define ANSWERED(c, code, result, step)                                                                                \
+    do {                                                                                                               \
+        const simba_reply reply_ = {.status = (code), .outcome = (result)};                                            \
+        (c).before = simba__tally_before(&(c).t.machine);                                                              \
+        step;                                                                                                          \
+        tally(&(c), SIMBA__EV_REPLY, &reply_);                                                                         \
+    } while (0)
+
+static void tally(counted *c, simba__event_kind kind, const simba_reply *reply)
+{
+    const simba__event event = {.kind = kind, .now = {EPOCH_NS + c->t.now_ms * SIMBA__NS_PER_MS}, .reply = reply};
+    simba__tally_step(&c->stats, &c->before, &c->t.machine, &event, &c->t.actions, &c->since);
+}
+
+static uint64_t count_of(const simba_histogram *histogram)
+{
+    uint64_t count = 0;
+    for (unsigned i = 0; i < SIMBA_HISTOGRAM_BUCKETS; i++)
+        count += histogram->buckets[i];
+    return count;
+}
+
+static void assert_took(const simba_histogram *histogram, uint64_t count, int64_t sum_ms)
+{
+    assert_int_equal(count_of(histogram), count);
+    assert_int_equal(histogram->sum_ns, sum_ms * SIMBA__NS_PER_MS);
+}
+
+/* One leadership, from the start to the stop: each of the five histograms gets its time. */
+static void a_leadership_is_timed(void **state)
+{
+    (void)state;
+    counted c;
+    init(&c);
+    COUNTED(c, START, trace_start(&c.t));
+    assert_int_equal(c.stats.waiting, 1);
+    trace_pass(&c.t, 5);
+    ANSWERED(c, 0, SIMBA_MINE, trace_mine(&c.t, 7));
+    assert_int_equal(c.stats.waiting, 0);
+    assert_int_equal(c.stats.held, 1);
+    assert_int_equal(c.stats.grants, 1);
+    assert_took(&c.stats.wait, 1, 5);
+    assert_took(&c.stats.acquire, 1, 5);
+    assert_took(&c.stats.hold, 0, 0);
+
+    COUNTED(c, TIMER, trace_at(&c.t, 9900));
+    trace_pass(&c.t, 9930);
+    ANSWERED(c, 0, SIMBA_MINE, trace_mine(&c.t, 7));
+    assert_int_equal(c.stats.renewals, 1);
+    assert_took(&c.stats.renew, 1, 30);
+
+    trace_pass(&c.t, 10005);
+    COUNTED(c, STOP, trace_stop(&c.t));
+    assert_int_equal(c.stats.held, 0);
+    assert_int_equal(c.stats.losses[SIMBA_REASON_STOPPED], 1);
+    assert_took(&c.stats.hold, 1, 10000);
+    COUNTED(c, ACK, trace_ack(&c.t));
+    trace_pass(&c.t, 10007);
+    ANSWERED(c, 0, SIMBA_MINE, trace_nobody(&c.t));
+    assert_took(&c.stats.release, 1, 2);
+    assert_took(&c.stats.wait, 1, 5);
+    assert_int_equal(c.stats.waits_abandoned, 0);
+}
+
+/* A wait lasts from wanting to having, over as many requests as it takes; who leaves without has abandoned it. */
+static void a_wait_spans_its_requests(void **state)
+{
+    (void)state;
+    counted c;
+    init(&c);
+    COUNTED(c, START, trace_start(&c.t));
+    trace_pass(&c.t, 1);
+    ANSWERED(c, 0, SIMBA_NOT_MINE, trace_owned(&c.t, "b", 3, 4000));
+    assert_int_equal(c.stats.waiting, 1);
+    trace_pass(&c.t, 100);
+    COUNTED(c, PUSH, trace_push(&c.t, SIMBA_PUSH_RELEASED));
+    trace_pass(&c.t, 102);
+    ANSWERED(c, 0, SIMBA_MINE, trace_mine(&c.t, 4));
+    assert_took(&c.stats.wait, 1, 102);
+    assert_took(&c.stats.acquire, 2, 3);
+
+    init(&c);
+    COUNTED(c, START, trace_start(&c.t));
+    ANSWERED(c, 0, SIMBA_NOT_MINE, trace_owned(&c.t, "b", 3, 4000));
+    COUNTED(c, STOP, trace_stop(&c.t));
+    assert_int_equal(c.stats.waiting, 0);
+    assert_int_equal(c.stats.waits_abandoned, 1);
+    assert_took(&c.stats.wait, 0, 0);
+}
+
+/* What the store failed has no time: a refused connection would look like a fast store. */
+static void failures_have_no_time(void **state)
+{
+    (void)state;
+    counted c;
+    init(&c);
+    COUNTED(c, START, trace_start(&c.t));
+    trace_pass(&c.t, 3);
+    ANSWERED(c, SIMBA_EUNAVAILABLE, SIMBA_NOT_MINE, trace_fails(&c.t, SIMBA_EUNAVAILABLE));
+    assert_took(&c.stats.acquire, 0, 0);
+    assert_int_equal(c.stats.waiting, 1);
+
+    init(&c);
+    COUNTED(c, START, trace_start(&c.t));
+    ANSWERED(c, 0, SIMBA_MINE, trace_mine(&c.t, 7));
+    COUNTED(c, TIMER, trace_at(&c.t, 9900));
+    ANSWERED(c, SIMBA_ETIMEDOUT, SIMBA_MINE, trace_fails(&c.t, SIMBA_ETIMEDOUT));
+    assert_int_equal(c.stats.renewals, 0);
+    assert_int_equal(c.stats.renewals_failed, 1);
+    assert_took(&c.stats.renew, 0, 0);
+}
+
+/* A bound belongs to the bucket that it ends. The bounds are what the header says. */
+static void buckets(void **state)
+{
+    (void)state;
+    simba_histogram histogram = {0, {0}};
+    for (unsigned i = 0; i < SIMBA_HISTOGRAM_BUCKETS - 1; i++) {
+        assert_true(i == 0 || simba_histogram_bound_ns(i) > simba_histogram_bound_ns(i - 1));
+        simba__histogram_add(&histogram, simba_histogram_bound_ns(i));
+        assert_int_equal(histogram.buckets[i], i == 0 ? 1 : 2);
+        simba__histogram_add(&histogram, simba_histogram_bound_ns(i) + 1);
+        assert_int_equal(histogram.buckets[i + 1], 1);
+    }
+    simba__histogram_add(&histogram, INT64_MAX);
+    assert_int_equal(histogram.buckets[SIMBA_HISTOGRAM_BUCKETS - 1], 2);
+    assert_true(simba_histogram_bound_ns(SIMBA_HISTOGRAM_BUCKETS - 1) == INT64_MAX);
+    assert_true(simba_histogram_bound_ns(1000) == INT64_MAX);
+    assert_int_equal(simba_histogram_bound_ns(0), 10000);
+    assert_int_equal(simba_histogram_bound_ns(10), 1000000000);
+    assert_int_equal(simba_histogram_bound_ns(SIMBA_HISTOGRAM_BUCKETS - 2), INT64_C(86400000000000));
+
+    histogram = (simba_histogram){0, {0}};
+    simba__histogram_add(&histogram, -5);
+    assert_int_equal(histogram.buckets[0], 1);
+    assert_int_equal(histogram.sum_ns, 0);
+}
+
+/* Each code has a counter of its own, and what a stranger's store makes up goes to none of theirs. */
+static void errors_by_code(void **state)
+{
+    (void)state;
+    simba_stats stats = SIMBA_STATS_INIT;
+    simba__tally_error(&stats, SIMBA_EUNAVAILABLE);
+    simba__tally_error(&stats, SIMBA_EUNAVAILABLE);
+    simba__tally_error(&stats, SIMBA_ESYSTEM);
+    simba__tally_error(&stats, -32);
+    simba__tally_error(&stats, -1000);
+    simba__tally_error(&stats, 5);
+    assert_int_equal(stats.errors, 6);
+    assert_int_equal(stats.errors_by_code[-SIMBA_EUNAVAILABLE], 2);
+    assert_int_equal(stats.errors_by_code[-SIMBA_ESYSTEM], 1);
+    assert_int_equal(stats.errors_by_code[0], 3);
+    assert_int_equal(stats.wait.sum_ns, 0); /* which lies behind them */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_leadership_is_timed), cmocka_unit_test(a_wait_spans_its_requests),
+        cmocka_unit_test(failures_have_no_time), cmocka_unit_test(buckets),
+        cmocka_unit_test(errors_by_code),
+    };
+    return cmocka_run_group_tests_name("tally", tests, NULL, NULL);
+}
