@@ -475,7 +475,7 @@ static void tidy(sim *s, unsigned leader)
     if (s->now < state->tidy_at)
         return;
     state->tidy_at = s->now + sim_pick(s, 2, 20) * SIM_S;
-    for (unsigned i = 0; i < ZK_NODES; i++) {
+    for (unsigned i = 0; i < state->truth.used; i++) {
         const zk_znode *node = &state->truth.node[i];
         if (!node->path[0] || !node->container || node->born == 0 || has_children(&state->truth, node->path))
             continue;

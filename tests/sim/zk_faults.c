@@ -12,12 +12,6 @@ static zk_server *server_at(sim *s, unsigned server)
     return &zk_state_of(s)->server[server];
 }
 
-static void plant(zk_tree *tree)
-{
-    memset(tree, 0, sizeof *tree);
-    strcpy(tree->node[0].path, "/");
-}
-
 /* --- what goes wrong ---------------------------------------------------------------------------------- */
 
 /* While servers are at odds, and until they have found together again, is nobody's fault. */
@@ -42,7 +36,7 @@ static void lose_writes(sim *s, int64_t lost_ms)
         kept++;
     s->checks.lost_writes |= kept < state->logged;
     state->logged = kept;
-    plant(&state->truth);
+    tree_plant(&state->truth);
     for (unsigned n = 0; n < kept; n++)
         truth_apply(s, &state->log[n]);
     for (unsigned i = 0; i < state->servers; i++) {
@@ -192,9 +186,9 @@ static void begin(sim *s)
     state->note_capacity = kept.note_capacity;
     state->servers = s->plan->servers;
     state->tick_ns = s->plan->session_ns / s->plan->ticks;
-    plant(&state->truth);
+    tree_plant(&state->truth);
     for (unsigned i = 0; i < state->servers; i++)
-        plant(&state->server[i].tree);
+        tree_plant(&state->server[i].tree);
     ensemble_begin(s);
 }
 

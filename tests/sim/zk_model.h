@@ -48,7 +48,8 @@ void jute_put_text(jute_out *out, const char *text, size_t length);
 /* --- zk_tree.c --------------------------------------------------------------------------------------- */
 
 typedef struct zk_znode {
-    char path[ZK_PATH]; /* "": not used */
+    char path[ZK_PATH];       /* "": not used */
+    uint32_t key, parent_key; /* of this path and of that above it */
     char data[ZK_DATA];
     uint64_t session; /* whose it is; 0: it stays */
     bool container;
@@ -57,6 +58,7 @@ typedef struct zk_znode {
 } zk_znode;
 
 typedef struct zk_tree {
+    unsigned used; /* places so far */
     zk_znode node[ZK_NODES];
 } zk_tree;
 
@@ -84,6 +86,8 @@ typedef struct zk_txn {
     int32_t xid, op;
 } zk_txn;
 
+/* With its root, and nothing else. */
+void tree_plant(zk_tree *tree);
 zk_znode *tree_find(zk_tree *tree, const char *path);
 /* The next child of a path, in no order; begin with NULL. */
 zk_znode *tree_child(zk_tree *tree, const char *path, zk_znode *after);

@@ -50,6 +50,13 @@ static unsigned party_of(const sim *s, unsigned mutex, const zk_znode *child)
     return SIM_NOBODY;
 }
 
+/* The token of who leads; 0: nobody does. */
+static int64_t first_of(sim *s, unsigned mutex)
+{
+    const zk_znode *first = truth_first(s, mutex);
+    return first ? first->czxid : 0;
+}
+
 /* Who leads now, compared with before. */
 static void compare(sim *s, unsigned mutex, int64_t before)
 {
@@ -69,8 +76,9 @@ void truth_append(sim *s, const zk_txn *txn)
 {
     zk_state *state = zk_state_of(s);
     int64_t before[SIM_MUTEXES] = {0};
-    for (unsigned m = 0; m < s->plan->mutexes; m++)
-        before[m] = truth_first(s, m) ? truth_first(s, m)->czxid : 0;
+    const bool changes = !txn->error && txn->kind != ZK_TXN_OPEN;
+    for (unsigned m = 0; changes && m < s->plan->mutexes; m++)
+        before[m] = first_of(s, m);
     if (state->logged == state->log_capacity) {
         state->log_capacity = state->log_capacity ? 2 * state->log_capacity : 256;
         if (!(state->log = realloc(state->log, state->log_capacity * sizeof *state->log)))
@@ -80,6 +88,6 @@ void truth_append(sim *s, const zk_txn *txn)
     sim_tell(s, "log %u kind %d path %s session %llu error %d zxid %llx from server %u", state->logged, txn->kind,
              txn->path, (unsigned long long)txn->session, txn->error, (unsigned long long)txn->zxid, txn->server);
     truth_apply(s, txn);
-    for (unsigned m = 0; m < s->plan->mutexes; m++)
+    for (unsigned m = 0; changes && m < s->plan->mutexes; m++)
         compare(s, m, before[m]);
 }
