@@ -36,6 +36,7 @@ int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t 
 int fake_getpeername(int fd, struct sockaddr *address, socklen_t *length) IN_PLACE_OF(getpeername);
 int fake_fcntl(int fd, int command, ...) IN_PLACE_OF(fcntl);
 int fake_fcntl64(int fd, int command, ...) IN_PLACE_OF(fcntl64);
+int fake_open(const char *path, int flags, ...) IN_PLACE_OF(open);
 int fake_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
     IN_PLACE_OF(getaddrinfo);
 void fake_freeaddrinfo(struct addrinfo *found) IN_PLACE_OF(freeaddrinfo);
@@ -391,6 +392,16 @@ int fake_fcntl64(int fd, int command, ...)
     const long argument = va_arg(args, long);
     va_end(args);
     return control(fd, command, argument);
+}
+
+/* A client library seeds its random numbers from a file. A simulated process has no files: its chance is the run's. */
+int fake_open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    const long mode = flags & O_CREAT ? va_arg(args, int) : 0;
+    va_end(args);
+    return client_running(NULL) ? fail_with(ENOENT) : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
 /* --- names ------------------------------------------------------------------------------------------- */
