@@ -22,6 +22,7 @@ struct sim_client {
     simba__requests requests;
     unsigned timers;
     simba_timer *timer[TIMERS]; /* those that are set */
+    simba_local timer_planned; /* when the host comes back to them; INT64_MAX: not */
     uint32_t timer_version;
     simba_job *job[JOBS];
 };
@@ -194,9 +195,18 @@ static simba_timer *earliest(const sim_client *client)
 static void plan_timer(sim_client *client)
 {
     const simba_timer *first = earliest(client);
+    if (!first || first->at.ns >= client->timer_planned.ns)
+        return; /* a timer that was put off is looked at when the host comes back */
+    client->timer_planned = first->at;
+    process_plan(client->s, EV_HOST_TIMER, client->process, process_of(client), first->at, ++client->timer_version);
+}
+
+/* What was planned has happened, or was planned by a clock that runs differently now. */
+static void plan_timer_anew(sim_client *client)
+{
+    client->timer_planned.ns = INT64_MAX;
     client->timer_version++;
-    if (first)
-        process_plan(client->s, EV_HOST_TIMER, client->process, process_of(client), first->at, client->timer_version);
+    plan_timer(client);
 }
 
 static int host_timer_add(simba_host *host, simba_timer *timer)
@@ -242,7 +252,7 @@ static void fire(sim_client *client)
         take_out(client, timer);
         timer->fire(timer, now);
     }
-    plan_timer(client);
+    plan_timer_anew(client);
 }
 
 /* --- the rest ---------------------------------------------------------------------------------------- */
@@ -314,7 +324,7 @@ void client_event(sim *s, unsigned process, const sim_event *event)
 void client_plan_anew(sim *s, unsigned process)
 {
     if (s->client[process])
-        plan_timer(s->client[process]);
+        plan_timer_anew(s->client[process]);
 }
 
 /* --- turns ------------------------------------------------------------------------------------------- */
@@ -439,6 +449,7 @@ void client_open(sim *s, unsigned process)
     client->s = s;
     client->process = process;
     simba__requests_init(&client->requests, &client->host, backend, client->store);
+    client->timer_planned.ns = INT64_MAX;
     s->client[process] = client;
     s->model->url(s, url, sizeof url);
     client_enter(s, process);
