@@ -394,6 +394,14 @@ static bool deal_with_store(sim_client *client)
     return true;
 }
 
+static bool has_work(const sim_client *client)
+{
+    bool topics = false;
+    for (unsigned m = 0; m < client->s->plan->mutexes; m++)
+        topics |= (process_of(client)->topic[m].interest > 0) != process_of(client)->topic[m].watched;
+    return topics || client->requests.completed_first || client->requests.outbox_first || client->wake_wanted;
+}
+
 static void settle(sim_client *client)
 {
     client_enter(client->s, client->process);
@@ -408,7 +416,7 @@ static void settle(sim_client *client)
 void clients_settle(sim *s)
 {
     for (unsigned p = 0; p < s->plan->processes; p++)
-        if (s->client[p])
+        if (s->client[p] && has_work(s->client[p]))
             settle(s->client[p]);
 }
 
