@@ -22,7 +22,7 @@ struct sim_client {
     simba__requests requests;
     unsigned timers;
     simba_timer *timer[TIMERS]; /* those that are set */
-    simba_local timer_planned; /* when the host comes back to them; INT64_MAX: not */
+    simba_local timer_planned;  /* when the host comes back to them; INT64_MAX: not */
     uint32_t timer_version;
     simba_job *job[JOBS];
 };

@@ -7,11 +7,6 @@
 
 #define PATIENCE_TICKS 7 /* by then servers that were at odds have found together again */
 
-static zk_server *server_at(sim *s, unsigned server)
-{
-    return &zk_state_of(s)->server[server];
-}
-
 /* --- what goes wrong ---------------------------------------------------------------------------------- */
 
 /* While servers are at odds, and until they have found together again, is nobody's fault. */
@@ -22,7 +17,7 @@ static void trouble(sim *s, int64_t until)
 
 static void restart(sim *s, unsigned index, int64_t down_ns)
 {
-    zk_server *server = server_at(s, index);
+    zk_server *server = ensemble_server(s, index);
     server->down_until = s->now + down_ns;
     ensemble_look_for_leader(s, index);
 }
@@ -74,7 +69,7 @@ static void fault(sim *s, const sim_item *item, int64_t until)
     }
     switch ((sim_item_kind)item->kind) {
     case SIM_ITEM_FREEZE:
-        server_at(s, chosen)->frozen_until = until;
+        ensemble_server(s, chosen)->frozen_until = until;
         break;
     case SIM_ITEM_RESTART:
         for (unsigned i = 0; i < state->servers; i++)
@@ -82,8 +77,8 @@ static void fault(sim *s, const sim_item *item, int64_t until)
                 restart(s, i, until - s->now);
         break;
     case SIM_ITEM_FAIL_OVER: /* cut off from the other servers, and not from its clients */
-        server_at(s, chosen)->isolated_until = until;
-        server_at(s, chosen)->with_it = (uint32_t)sim_pick(s, 0, (1 << SIM_PROCESSES) - 1);
+        ensemble_server(s, chosen)->isolated_until = until;
+        ensemble_server(s, chosen)->with_it = (uint32_t)sim_pick(s, 0, (1 << SIM_PROCESSES) - 1);
         break;
     default:
         break;
@@ -94,13 +89,14 @@ static void force_release(sim *s, unsigned mutex)
 {
     const zk_znode *first = truth_first(s, mutex);
     const unsigned leader = some_leader(s);
-    if (!first || server_at(s, leader)->role != ZK_LEADS_ALL || !ensemble_has_quorum(s, leader))
+    if (!first || ensemble_server(s, leader)->role != ZK_LEADS_ALL || !ensemble_has_quorum(s, leader))
         return;
-    zk_note note = {.kind = ZK_NOTE_COMMIT, .from = leader, .to = leader, .epoch = server_at(s, leader)->epoch};
+    zk_note note = {.kind = ZK_NOTE_COMMIT, .from = leader, .to = leader, .epoch = ensemble_server(s, leader)->epoch};
     note.txn.kind = ZK_TXN_DELETE;
     strcpy(note.txn.path, first->path);
     check_revoked(s, mutex, (uint64_t)first->czxid);
-    ensemble_commit(s, &note);
+    ensemble_server(s, leader)->proposed++;
+    writes_commit(s, &note);
 }
 
 static void lose_subscriptions(sim *s, unsigned process)

@@ -3,7 +3,9 @@
  *   zk_jute.c      numbers and texts on the wire
  *   zk_tree.c      the nodes, and what a transaction does to them
  *   zk_truth.c     what was agreed on, and who leads by that
- *   zk_ensemble.c  servers that agree on transactions: leaders, followers that lag, elections, sessions
+ *   zk_notes.c     what servers say to each other
+ *   zk_writes.c    how they agree on a transaction, and apply it
+ *   zk_ensemble.c  leaders, followers, elections, sessions
  *   zk_faults.c    what goes wrong with them
  *   zk_server.c    one server and its clients: handshakes, requests in order, watches
  */
@@ -91,6 +93,7 @@ void tree_plant(zk_tree *tree);
 zk_znode *tree_find(zk_tree *tree, const char *path);
 /* The next child of a path, in no order; begin with NULL. */
 zk_znode *tree_child(zk_tree *tree, const char *path, zk_znode *after);
+bool tree_has_children(zk_tree *tree, const char *path);
 void tree_apply(zk_tree *tree, const zk_txn *txn, void (*changed)(void *user, const char *path, int type), void *user);
 
 enum { ZK_CREATED = 1, ZK_DELETED = 2, ZK_CHANGED = 3, ZK_CHILD = 4 };
@@ -139,10 +142,12 @@ typedef struct zk_server {
     zk_tracked session[ZK_SESSIONS]; /* known to it; LEADS: and tracked by it */
     bool touched[ZK_SESSIONS];       /* FOLLOWS: heard of since the leader was told */
     int64_t down_until, frozen_until, isolated_until;
-    uint32_t with_it;  /* isolated: which processes are on its side, by bit */
-    unsigned proposed; /* LEADS: and not agreed on yet */
-    int64_t heard_at;  /* of its leader, or of enough followers */
-    int64_t patience;  /* how long it goes on without */
+    uint32_t with_it;          /* isolated: which processes are on its side, by bit */
+    unsigned proposed, agreed; /* LEADS: so many, in this epoch */
+    int64_t agrees_at;         /* LEADS: on the latest of them */
+    uint32_t syncs;            /* LEADS: that wait for it, as a list of notes */
+    int64_t heard_at;          /* of its leader, or of enough followers */
+    int64_t patience;          /* how long it goes on without */
 } zk_server;
 
 /* What servers say to each other, or to themselves later. */
@@ -158,10 +163,10 @@ typedef enum zk_note_kind {
 
 typedef struct zk_note {
     zk_note_kind kind;
-    uint32_t next_free;
+    uint32_t next; /* in the list of free ones, or of those that wait */
     unsigned from, to;
     uint32_t epoch;
-    unsigned upto; /* APPLY, SYNCED: of the log */
+    unsigned upto; /* APPLY, SYNCED: of the log; SYNC: of what was proposed */
     zk_txn txn;    /* WRITE, COMMIT: as asked for */
     bool sequential;
 } zk_note;
@@ -184,10 +189,11 @@ typedef struct zk_state {
 } zk_state;
 
 zk_state *zk_state_of(const sim *s);
-/* A write on behalf of a client: to the leader with it. */
-void ensemble_write(sim *s, unsigned server, const zk_txn *asked, bool sequential);
-/* A sync: `server_synced` follows, unless the leader cannot be reached. */
-void ensemble_sync(sim *s, unsigned server, const zk_txn *asked);
+zk_server *ensemble_server(sim *s, unsigned server);
+/* A session that this server knows; NULL: it does not. */
+zk_tracked *ensemble_session(zk_server *server, uint64_t id);
+/* The two reach each other, and one follows the other. */
+bool ensemble_follows(sim *s, unsigned follower, unsigned leader);
 /* The server has heard of this session. False: it does not know it. */
 bool ensemble_touch(sim *s, unsigned index, uint64_t id);
 /* Its timeout. 0: there is no such session, as far as the leader of this server knows. -1: the leader cannot be asked. */
@@ -201,9 +207,33 @@ bool ensemble_has_quorum(sim *s, unsigned leader);
 /* It serves nobody until it has found a leader, or leads. */
 void ensemble_look_for_leader(sim *s, unsigned index);
 void ensemble_apply_session(sim *s, zk_server *server, const zk_txn *txn);
-void ensemble_commit(sim *s, const zk_note *note);
 void ensemble_begin(sim *s);
 void ensemble_event(sim *s, const sim_event *event);
+
+/* --- zk_notes.c -------------------------------------------------------------------------------------- */
+
+zk_note *note_new(sim *s, zk_note_kind kind, unsigned from, unsigned to, uint32_t *ret_index);
+void note_free(sim *s, uint32_t index);
+void note_post(sim *s, uint32_t index, int64_t after_ns);
+/* What does not get through is sent again, as long as the two have not given each other up. */
+void note_post_again(sim *s, const zk_note *note);
+/* How long it takes between two servers. */
+int64_t note_hop(sim *s);
+
+/* --- zk_writes.c ------------------------------------------------------------------------------------- */
+
+/* A write on behalf of a client: to the leader with it. */
+void writes_ask(sim *s, unsigned server, const zk_txn *asked, bool sequential);
+/* A sync: `server_synced` follows, unless the leader cannot be reached. */
+void writes_ask_sync(sim *s, unsigned server, const zk_txn *asked);
+/* At the leader: ask the others; what was proposed is agreed on, if most servers follow the leader; a sync has come. */
+void writes_propose(sim *s, unsigned leader, const zk_txn *txn, bool sequential);
+void writes_commit(sim *s, const zk_note *note);
+void writes_sync(sim *s, const zk_note *note);
+void writes_forget_syncs(sim *s, unsigned leader);
+/* At any server: it learns what was agreed on. */
+void writes_news(sim *s, const zk_note *note);
+void writes_apply(sim *s, unsigned server, unsigned upto);
 
 /* --- zk_truth.c -------------------------------------------------------------------------------------- */
 

@@ -275,7 +275,7 @@ static void write_node(sim *s, unsigned wire, int32_t xid, int32_t op, jute_in *
     }
     }
     peer->busy = true;
-    ensemble_write(s, txn.server, &txn, sequential);
+    writes_ask(s, txn.server, &txn, sequential);
 }
 
 static void sync_up(sim *s, unsigned wire, int32_t xid, jute_in *in)
@@ -285,7 +285,7 @@ static void sync_up(sim *s, unsigned wire, int32_t xid, jute_in *in)
         .server = wire_server(s, wire), .wire = wire, .wire_version = peer->version, .xid = xid, .op = ZK_OP_SYNC};
     jute_text(in, asked.path, sizeof asked.path);
     peer->busy = true;
-    ensemble_sync(s, asked.server, &asked);
+    writes_ask_sync(s, asked.server, &asked);
 }
 
 /* --- requests in order -------------------------------------------------------------------------------- */
@@ -419,7 +419,7 @@ static void greet(sim *s, unsigned wire, jute_in *in)
                   .op = ZK_OP_OPEN,
                   .ctime_ms = timeout_ms};
     peer->busy = true;
-    ensemble_write(s, server, &txn, false);
+    writes_ask(s, server, &txn, false);
 }
 
 static void opened_session(sim *s, const zk_txn *txn, zk_peer *peer)

@@ -62,6 +62,11 @@ zk_znode *tree_child(zk_tree *tree, const char *path, zk_znode *after)
     return NULL;
 }
 
+bool tree_has_children(zk_tree *tree, const char *path)
+{
+    return tree_child(tree, path, NULL) != NULL;
+}
+
 static zk_znode *find_place(zk_tree *tree)
 {
     for (unsigned i = 0; i < tree->used; i++)
