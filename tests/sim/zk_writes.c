@@ -127,14 +127,6 @@ static void judge(sim *s, zk_server *leader, zk_txn *txn, bool sequential)
         txn->error = ZK_ERR_EXPIRED;
         return;
     }
-    /* What comes late by a server that the client has left is refused. */
-    if (session && session->owner == SIM_NOBODY)
-        session->owner = txn->server;
-    if (session && session->owner != txn->server && txn->kind != ZK_TXN_CLOSE) {
-        txn->kind = ZK_TXN_ERROR;
-        txn->error = ZK_ERR_MOVED;
-        return;
-    }
     txn->ctime_ms = store_now(s).epoch_us / 1000;
     if (txn->kind == ZK_TXN_CREATE)
         judge_create(state, txn, sequential);
@@ -178,12 +170,28 @@ void writes_commit(sim *s, const zk_note *note)
     answer_syncs(s, note->to);
 }
 
+/* What comes late by a server that the client has left is refused. That is looked at when it comes: until it is agreed on,
+ * the client may be back. */
+static void judge_owner(zk_server *leader, zk_txn *txn)
+{
+    zk_tracked *session = ensemble_session(leader, txn->session);
+    if (!session || txn->kind == ZK_TXN_CLOSE)
+        return;
+    if (session->owner == SIM_NOBODY)
+        session->owner = txn->server;
+    if (session->owner != txn->server) {
+        txn->kind = ZK_TXN_ERROR;
+        txn->error = ZK_ERR_MOVED;
+    }
+}
+
 /* Ask the followers; most of them have to say yes. They do so in the order in which they were asked. */
 void writes_propose(sim *s, unsigned leader, const zk_txn *txn, bool sequential)
 {
     uint32_t index;
-    const zk_txn asked = *txn;
+    zk_txn asked = *txn;
     zk_server *server = ensemble_server(s, leader);
+    judge_owner(server, &asked);
     const int64_t at = s->now + 2 * note_hop(s);
     server->agrees_at = at > server->agrees_at ? at : server->agrees_at + 1;
     server->proposed++;
