@@ -325,8 +325,11 @@ static bool is_valid(sim *s, const zk_note *note)
 
 void ensemble_event(sim *s, const sim_event *event)
 {
-    zk_state *state = zk_state_of(s);
-    const zk_note note = state->note[event->arg];
+    if (event->who >= ZK_CURATOR_FIRST) {
+        curators_event(s, event);
+        return;
+    }
+    const zk_note note = zk_state_of(s)->note[event->arg];
     const zk_server *server = ensemble_server(s, note.to);
     if (note.kind != ZK_NOTE_TICK && ensemble_is_up(s, server) && s->now < server->frozen_until) {
         sim_plan_event(s, EV_SERVER, 0, server->frozen_until + sim_pick(s, 1, 100000), 0, event->arg);

@@ -110,6 +110,7 @@ static void healed(sim *s)
 {
     zk_state *state = zk_state_of(s);
     wires_notice(s);
+    curators_leave(s);
     for (unsigned i = 0; i < state->servers; i++) {
         zk_server *server = &state->server[i];
         server->isolated_until = 0;
@@ -186,6 +187,7 @@ static void begin(sim *s)
     for (unsigned i = 0; i < state->servers; i++)
         tree_plant(&state->server[i].tree);
     ensemble_begin(s);
+    curators_begin(s);
 }
 
 static void end(sim *s)
