@@ -321,7 +321,7 @@ void curators_begin(sim *s)
         snprintf(curator->id, sizeof curator->id, "%u:1@jvm", i);
         if (sim_chance(s, 200))
             strcpy(curator->id, s->plan->member[0].id); /* it is foreign all the same */
-        plan_step(s, i, CURATOR_CONNECT, sim_pick(s, 0, 10 * SIM_S));
+        plan_step(s, i, CURATOR_CONNECT, sim_pick(s, 0, sim_chance(s, 700) ? 30 * SIM_MS : 10 * SIM_S));
     }
 }
 
