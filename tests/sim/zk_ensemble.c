@@ -134,7 +134,7 @@ void ensemble_look_for_leader(sim *s, unsigned index)
 {
     sim_tell(s, "server %u looks", index);
     ensemble_server(s, index)->role = ZK_LOOKING;
-    writes_forget_syncs(s, index);
+    writes_forget(s, index);
     server_drop_all(s, index);
 }
 
@@ -164,7 +164,6 @@ static void lead(sim *s, unsigned index)
     sim_tell(s, "server %u leads", index);
     writes_apply(s, index, state->logged);
     server->role = ZK_LEADS_ALL;
-    server->proposed = server->agreed = 0;
     server->epoch = ++state->epoch;
     server->heard_at = s->now;
     server->patience = SYNC_LIMIT * state->tick_ns; /* it goes on for as long as it may */

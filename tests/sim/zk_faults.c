@@ -91,12 +91,17 @@ static void force_release(sim *s, unsigned mutex)
     const unsigned leader = some_leader(s);
     if (!first || ensemble_server(s, leader)->role != ZK_LEADS_ALL || !ensemble_has_quorum(s, leader))
         return;
-    zk_note note = {.kind = ZK_NOTE_COMMIT, .from = leader, .to = leader, .epoch = ensemble_server(s, leader)->epoch};
-    note.txn.kind = ZK_TXN_DELETE;
-    strcpy(note.txn.path, first->path);
+    zk_txn txn = {.kind = ZK_TXN_DELETE};
+    strcpy(txn.path, first->path);
     check_revoked(s, mutex, (uint64_t)first->czxid);
-    ensemble_server(s, leader)->proposed++;
-    writes_commit(s, &note);
+    writes_agree(s, leader, &txn, false);
+}
+
+/* That ends a session at once, whatever it has been through before. */
+static void refuse_password(sim *s, unsigned process, int64_t until)
+{
+    zk_state_of(s)->refused_until[process] = until;
+    check_trouble(s, process, s->now - s->plan->session_ns, until + s->plan->session_ns);
 }
 
 static void lose_subscriptions(sim *s, unsigned process)
@@ -104,6 +109,8 @@ static void lose_subscriptions(sim *s, unsigned process)
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
         if (wire_process(s, wire) == process)
             wire_drop(s, wire);
+    if (s->plan->password && sim_chance(s, 500))
+        refuse_password(s, process, s->now + sim_pick(s, 1, 4000) * SIM_MS);
 }
 
 static void healed(sim *s)
@@ -111,6 +118,7 @@ static void healed(sim *s)
     zk_state *state = zk_state_of(s);
     wires_notice(s);
     curators_leave(s);
+    memset(state->refused_until, 0, sizeof state->refused_until);
     for (unsigned i = 0; i < state->servers; i++) {
         zk_server *server = &state->server[i];
         server->isolated_until = 0;
@@ -198,7 +206,7 @@ static void end(sim *s)
 
 static void url(const sim *s, char *out, size_t size)
 {
-    size_t length = (size_t)snprintf(out, size, "zookeeper://");
+    size_t length = (size_t)snprintf(out, size, "zookeeper://%s", s->plan->password ? "user:password@" : "");
     for (unsigned i = 0; i < s->plan->servers; i++)
         length += (size_t)snprintf(out + length, size - length, "%s10.0.0.%u", i ? "," : "", i + 1);
     snprintf(out + length, size - length, "?session-timeout=%lldms", (long long)(s->plan->session_ns / SIM_MS));

@@ -112,6 +112,7 @@ enum {
     ZK_OP_PING = 11,
     ZK_OP_CREATE2 = 15,
     ZK_OP_CREATE_CONTAINER = 19,
+    ZK_OP_AUTH = 100,
     ZK_OP_WATCHES = 101,
     ZK_OP_OPEN = -10,
     ZK_OP_CLOSE = -11,
@@ -122,6 +123,7 @@ enum {
     ZK_ERR_EXISTS = -110,
     ZK_ERR_NOT_EMPTY = -111,
     ZK_ERR_EXPIRED = -112,
+    ZK_ERR_AUTH_FAILED = -115,
     ZK_ERR_MOVED = -118,
 };
 
@@ -146,12 +148,12 @@ typedef struct zk_server {
     zk_tracked session[ZK_SESSIONS]; /* known to it; LEADS: and tracked by it */
     bool touched[ZK_SESSIONS];       /* FOLLOWS: heard of since the leader was told */
     int64_t down_until, frozen_until, isolated_until;
-    uint32_t with_it;          /* isolated: which processes are on its side, by bit */
-    unsigned proposed, agreed; /* LEADS: so many, in this epoch */
-    int64_t agrees_at;         /* LEADS: on the latest of them */
-    uint32_t syncs;            /* LEADS: that wait for it, as a list of notes */
-    int64_t heard_at;          /* of its leader, or of enough followers */
-    int64_t patience;          /* how long it goes on without */
+    uint32_t with_it;           /* isolated: which processes are on its side, by bit */
+    unsigned proposed, agreed;  /* LEADS: so many, in this epoch */
+    uint32_t proposals, latest; /* LEADS: the first and the last of those between, as a list of notes */
+    uint32_t syncs;             /* LEADS: that wait for them, as a list of notes */
+    int64_t heard_at;           /* of its leader, or of enough followers */
+    int64_t patience;           /* how long it goes on without */
 } zk_server;
 
 /* What servers say to each other, or to themselves later. */
@@ -170,8 +172,8 @@ typedef struct zk_note {
     uint32_t next; /* in the list of free ones, or of those that wait */
     unsigned from, to;
     uint32_t epoch;
-    unsigned upto; /* APPLY, SYNCED: of the log; SYNC: of what was proposed */
-    zk_txn txn;    /* WRITE, COMMIT: as asked for */
+    unsigned upto; /* APPLY, SYNCED: of the log; COMMIT, SYNC: of what was proposed */
+    zk_txn txn;    /* WRITE, a proposal: as asked for */
     bool sequential;
 } zk_note;
 
@@ -206,6 +208,7 @@ typedef struct zk_state {
     uint32_t note_free;
     zk_tree truth; /* all that was agreed on */
     zk_curator curator[ZK_CURATORS];
+    int64_t refused_until[SIM_PROCESSES]; /* no server takes the password of this one */
 } zk_state;
 
 zk_state *zk_state_of(const sim *s);
@@ -233,6 +236,7 @@ void ensemble_event(sim *s, const sim_event *event);
 /* --- zk_notes.c -------------------------------------------------------------------------------------- */
 
 zk_note *note_new(sim *s, zk_note_kind kind, unsigned from, unsigned to, uint32_t *ret_index);
+zk_note *note_at(sim *s, uint32_t index);
 void note_free(sim *s, uint32_t index);
 void note_post(sim *s, uint32_t index, int64_t after_ns);
 /* What does not get through is sent again, as long as the two have not given each other up. */
@@ -246,11 +250,13 @@ int64_t note_hop(sim *s);
 void writes_ask(sim *s, unsigned server, const zk_txn *asked, bool sequential);
 /* A sync: `server_synced` follows, unless the leader cannot be reached. */
 void writes_ask_sync(sim *s, unsigned server, const zk_txn *asked);
-/* At the leader: ask the others; what was proposed is agreed on, if most servers follow the leader; a sync has come. */
+/* At the leader: ask the others; what was proposed is agreed on, if most servers follow the leader; it is agreed on; a sync
+ * has come; it leads no more. */
 void writes_propose(sim *s, unsigned leader, const zk_txn *txn, bool sequential);
 void writes_commit(sim *s, const zk_note *note);
+void writes_agree(sim *s, unsigned leader, const zk_txn *asked, bool sequential);
 void writes_sync(sim *s, const zk_note *note);
-void writes_forget_syncs(sim *s, unsigned leader);
+void writes_forget(sim *s, unsigned leader);
 /* At any server: it learns what was agreed on. */
 void writes_news(sim *s, const zk_note *note);
 void writes_apply(sim *s, unsigned server, unsigned upto);

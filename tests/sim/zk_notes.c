@@ -28,6 +28,11 @@ zk_note *note_new(sim *s, zk_note_kind kind, unsigned from, unsigned to, uint32_
     return note;
 }
 
+zk_note *note_at(sim *s, uint32_t index)
+{
+    return &zk_state_of(s)->note[index];
+}
+
 void note_free(sim *s, uint32_t index)
 {
     zk_state *state = zk_state_of(s);

@@ -298,6 +298,17 @@ static void answer_plain(sim *s, unsigned wire, int32_t xid)
     say(s, wire, &out);
 }
 
+/* Refused is told, and then the connection is closed. The session lives on. */
+static void check_password(sim *s, unsigned wire, int32_t xid)
+{
+    const bool refused = s->now < zk_state_of(s)->refused_until[wire_process(s, wire)];
+    jute_out out;
+    begin_answer(s, wire, xid, refused ? ZK_ERR_AUTH_FAILED : 0, &out);
+    say(s, wire, &out);
+    if (refused)
+        wire_drop(s, wire);
+}
+
 static void do_request(sim *s, unsigned wire, const zk_waiting *waiting)
 {
     jute_in in = {waiting->data, waiting->data + waiting->length};
@@ -315,6 +326,9 @@ static void do_request(sim *s, unsigned wire, const zk_waiting *waiting)
         break;
     case ZK_OP_SYNC:
         sync_up(s, wire, xid, &in);
+        break;
+    case ZK_OP_AUTH:
+        check_password(s, wire, xid);
         break;
     case ZK_OP_WATCHES:
         take_watches(s, wire, &in);

@@ -70,26 +70,35 @@ static void answer_syncs(sim *s, unsigned leader)
     uint32_t index = server->syncs;
     server->syncs = 0;
     while (index) {
-        const zk_note note = zk_state_of(s)->note[index];
+        const zk_note note = *note_at(s, index);
         if (note.upto <= server->agreed) {
             note_free(s, index);
             answer_sync(s, &note);
         } else {
-            zk_state_of(s)->note[index].next = server->syncs;
+            note_at(s, index)->next = server->syncs;
             server->syncs = index;
         }
         index = note.next;
     }
 }
 
-void writes_forget_syncs(sim *s, unsigned leader)
+static void forget_all(sim *s, uint32_t list)
+{
+    while (list) {
+        const uint32_t next = note_at(s, list)->next;
+        note_free(s, list);
+        list = next;
+    }
+}
+
+void writes_forget(sim *s, unsigned leader)
 {
     zk_server *server = ensemble_server(s, leader);
-    while (server->syncs) {
-        const uint32_t index = server->syncs;
-        server->syncs = zk_state_of(s)->note[index].next;
-        note_free(s, index);
-    }
+    forget_all(s, server->syncs);
+    if (server->agreed < server->proposed)
+        forget_all(s, server->proposals);
+    server->syncs = 0;
+    server->proposed = server->agreed = 0;
 }
 
 /* --- a write at the leader ---------------------------------------------------------------------------- */
@@ -151,23 +160,35 @@ static void tell_followers(sim *s, unsigned leader)
     }
 }
 
-void writes_commit(sim *s, const zk_note *note)
+void writes_agree(sim *s, unsigned leader, const zk_txn *asked, bool sequential)
 {
     zk_state *state = zk_state_of(s);
-    zk_server *leader = ensemble_server(s, note->to);
-    zk_txn txn = note->txn;
-    if (!ensemble_has_quorum(s, note->to)) {
-        note_post_again(s, note); /* it is not agreed on yet, and whoever asked is not answered */
-        return;
-    }
-    leader->agreed++;
-    judge(s, leader, &txn, note->sequential);
+    zk_txn txn = *asked;
+    judge(s, ensemble_server(s, leader), &txn, sequential);
     txn.zxid = ++state->zxid;
     txn.at = s->now;
     truth_append(s, &txn);
-    writes_apply(s, note->to, state->logged);
-    tell_followers(s, note->to);
-    answer_syncs(s, note->to);
+    writes_apply(s, leader, state->logged);
+    tell_followers(s, leader);
+}
+
+/* Followers have written down all up to this one; they say so in the order in which they were asked. */
+void writes_commit(sim *s, const zk_note *note)
+{
+    const unsigned leader = note->to, upto = note->upto;
+    zk_server *server = ensemble_server(s, leader);
+    if (!ensemble_has_quorum(s, leader)) {
+        note_post_again(s, note); /* it is not agreed on yet, and whoever asked is not answered */
+        return;
+    }
+    while (server->agreed < server->proposed && server->agreed < upto) {
+        const zk_note proposal = *note_at(s, server->proposals);
+        note_free(s, server->proposals);
+        server->proposals = proposal.next;
+        server->agreed++;
+        writes_agree(s, leader, &proposal.txn, proposal.sequential);
+    }
+    answer_syncs(s, leader);
 }
 
 /* What comes late by a server that the client has left is refused. That is looked at when it comes: until it is agreed on,
@@ -185,20 +206,29 @@ static void judge_owner(zk_server *leader, zk_txn *txn)
     }
 }
 
-/* Ask the followers; most of them have to say yes. They do so in the order in which they were asked. */
+static void append_proposal(sim *s, unsigned leader, uint32_t index)
+{
+    zk_server *server = ensemble_server(s, leader);
+    if (server->agreed == server->proposed)
+        server->proposals = index;
+    else
+        note_at(s, server->latest)->next = index;
+    server->latest = index;
+    server->proposed++;
+}
+
+/* Ask the followers; most of them have to say yes. */
 void writes_propose(sim *s, unsigned leader, const zk_txn *txn, bool sequential)
 {
-    uint32_t index;
+    uint32_t proposal, ack;
     zk_txn asked = *txn;
-    zk_server *server = ensemble_server(s, leader);
-    judge_owner(server, &asked);
-    const int64_t at = s->now + 2 * note_hop(s);
-    server->agrees_at = at > server->agrees_at ? at : server->agrees_at + 1;
-    server->proposed++;
-    zk_note *note = note_new(s, ZK_NOTE_COMMIT, leader, leader, &index);
+    judge_owner(ensemble_server(s, leader), &asked);
+    zk_note *note = note_new(s, ZK_NOTE_COMMIT, leader, leader, &proposal);
     note->txn = asked;
     note->sequential = sequential;
-    note_post(s, index, server->agrees_at - s->now);
+    append_proposal(s, leader, proposal);
+    note_new(s, ZK_NOTE_COMMIT, leader, leader, &ack)->upto = ensemble_server(s, leader)->proposed;
+    note_post(s, ack, 2 * note_hop(s));
 }
 
 static unsigned leader_of(sim *s, unsigned server)
