@@ -272,7 +272,12 @@ static void host_work(simba_host *host, simba_job *job)
     if (i == JOBS)
         abort();
     client->job[i] = job;
-    sim_plan_event(s, EV_JOB, client->process, s->now + sim_pick(s, 1000, 5 * SIM_MS), process_of(client)->boot, i);
+    /* All worker threads may be busy with what blocks them. */
+    const bool busy = !s->healed && sim_chance(s, 50);
+    const int64_t after_ns = sim_pick(s, 1000, busy ? 3 * SIM_S : 5 * SIM_MS);
+    if (busy)
+        check_trouble(s, client->process, s->now, s->now + after_ns);
+    sim_plan_event(s, EV_JOB, client->process, s->now + after_ns, process_of(client)->boot, i);
 }
 
 static int host_watch_add(simba_host *host, simba_watch *watch)

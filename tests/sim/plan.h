@@ -93,6 +93,7 @@ typedef struct sim_plan {
     unsigned jvms;    /* REDIS, ZOOKEEPER: contenders on the JVM */
     int64_t replicas; /* REDIS: that have to confirm */
     int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */
+    bool password;    /* ZOOKEEPER: clients have one, and a server may refuse it */
     simba_timing timing;
     int64_t horizon_ns; /* everything is healed then */
     unsigned processes;
