@@ -256,12 +256,16 @@ static void on_bytes(void *user, const char *data, size_t length)
     report(sock);
 }
 
+/* The kernel knows it first: what the process sends before it has been told is refused. */
 static void on_lost(void *user)
 {
     sim_socket *sock = user;
     sock->wire = 0;
     sock->state = SOCKET_OVER;
-    report(sock);
+    if (sock->watch && sim_chance(sock->s, 300))
+        report_soon(sock, sock->watch->fd, sim_pick(sock->s, 1000, 20 * SIM_MS));
+    else
+        report(sock);
 }
 
 static const sim_wire_events events = {.connected = on_connected, .bytes = on_bytes, .lost = on_lost};
