@@ -48,12 +48,17 @@ static bool answers(const sim *s, unsigned server)
     return ensemble_serves(s, server) && s->now >= zk_state_of(s)->server[server].frozen_until;
 }
 
-static void disconnect(sim *s, unsigned i)
+/* Nothing that was under way counts any more. */
+static void lose_connection(zk_curator *curator)
 {
-    zk_curator *curator = curator_at(s, i);
     curator->connection++;
     curator->connected = false;
     curator->watched[0] = '\0';
+}
+
+static void disconnect(sim *s, unsigned i)
+{
+    lose_connection(curator_at(s, i));
     plan_step(s, i, CURATOR_CONNECT, sim_pick(s, 10, 1000) * SIM_MS);
 }
 
@@ -81,8 +86,8 @@ static void connect_to(sim *s, unsigned i, unsigned server)
 {
     zk_curator *curator = curator_at(s, i);
     const int64_t granted_ms = curator->session ? ensemble_validate(s, server, curator->session) : 0;
+    lose_connection(curator);
     curator->server = server;
-    curator->connection++;
     if (granted_ms < 0) {
         disconnect(s, i);
         return;
