@@ -259,7 +259,7 @@ void writes_sync(sim *s, const zk_note *note);
 void writes_forget(sim *s, unsigned leader);
 /* At any server: it learns what was agreed on. */
 void writes_news(sim *s, const zk_note *note);
-void writes_apply(sim *s, unsigned server, unsigned upto);
+void writes_apply(sim *s, unsigned index, unsigned upto);
 
 /* --- zk_truth.c -------------------------------------------------------------------------------------- */
 

@@ -123,9 +123,13 @@ void tree_apply(zk_tree *tree, const zk_txn *txn, void (*changed)(void *user, co
         parent_of(txn->path, parent);
         changed(user, parent, ZK_CHILD);
         break;
-    case ZK_TXN_DELETE:
-        remove_node(tree, tree_find(tree, txn->path), txn->zxid, changed, user);
+    case ZK_TXN_DELETE: {
+        zk_znode *node = tree_find(tree, txn->path);
+        if (!node)
+            abort(); /* the leader has looked */
+        remove_node(tree, node, txn->zxid, changed, user);
         break;
+    }
     case ZK_TXN_CLOSE:
         for (unsigned i = 0; i < tree->used; i++)
             if (tree->node[i].path[0] && tree->node[i].session == txn->session)
