@@ -22,6 +22,7 @@ struct sim_client {
     simba__requests requests;
     unsigned timers;
     simba_timer *timer[TIMERS]; /* those that are set */
+    simba_local timer_planned;  /* when the host comes back to them; INT64_MAX: not */
     uint32_t timer_version;
     simba_job *job[JOBS];
 };
@@ -194,9 +195,18 @@ static simba_timer *earliest(const sim_client *client)
 static void plan_timer(sim_client *client)
 {
     const simba_timer *first = earliest(client);
+    if (!first || first->at.ns >= client->timer_planned.ns)
+        return; /* a timer that was put off is looked at when the host comes back */
+    client->timer_planned = first->at;
+    process_plan(client->s, EV_HOST_TIMER, client->process, process_of(client), first->at, ++client->timer_version);
+}
+
+/* What was planned has happened, or was planned by a clock that runs differently now. */
+static void plan_timer_anew(sim_client *client)
+{
+    client->timer_planned.ns = INT64_MAX;
     client->timer_version++;
-    if (first)
-        process_plan(client->s, EV_HOST_TIMER, client->process, process_of(client), first->at, client->timer_version);
+    plan_timer(client);
 }
 
 static int host_timer_add(simba_host *host, simba_timer *timer)
@@ -242,7 +252,7 @@ static void fire(sim_client *client)
         take_out(client, timer);
         timer->fire(timer, now);
     }
-    plan_timer(client);
+    plan_timer_anew(client);
 }
 
 /* --- the rest ---------------------------------------------------------------------------------------- */
@@ -262,7 +272,12 @@ static void host_work(simba_host *host, simba_job *job)
     if (i == JOBS)
         abort();
     client->job[i] = job;
-    sim_plan_event(s, EV_JOB, client->process, s->now + sim_pick(s, 1000, 5 * SIM_MS), process_of(client)->boot, i);
+    /* All worker threads may be busy with what blocks them. */
+    const bool busy = !s->healed && sim_chance(s, 50);
+    const int64_t after_ns = sim_pick(s, 1000, busy ? 3 * SIM_S : 5 * SIM_MS);
+    if (busy)
+        check_trouble(s, client->process, s->now, s->now + after_ns);
+    sim_plan_event(s, EV_JOB, client->process, s->now + after_ns, process_of(client)->boot, i);
 }
 
 static int host_watch_add(simba_host *host, simba_watch *watch)
@@ -314,7 +329,7 @@ void client_event(sim *s, unsigned process, const sim_event *event)
 void client_plan_anew(sim *s, unsigned process)
 {
     if (s->client[process])
-        plan_timer(s->client[process]);
+        plan_timer_anew(s->client[process]);
 }
 
 /* --- turns ------------------------------------------------------------------------------------------- */
@@ -384,6 +399,14 @@ static bool deal_with_store(sim_client *client)
     return true;
 }
 
+static bool has_work(const sim_client *client)
+{
+    bool topics = false;
+    for (unsigned m = 0; m < client->s->plan->mutexes; m++)
+        topics |= (process_of(client)->topic[m].interest > 0) != process_of(client)->topic[m].watched;
+    return topics || client->requests.completed_first || client->requests.outbox_first || client->wake_wanted;
+}
+
 static void settle(sim_client *client)
 {
     client_enter(client->s, client->process);
@@ -398,7 +421,7 @@ static void settle(sim_client *client)
 void clients_settle(sim *s)
 {
     for (unsigned p = 0; p < s->plan->processes; p++)
-        if (s->client[p])
+        if (s->client[p] && has_work(s->client[p]))
             settle(s->client[p]);
 }
 
@@ -439,6 +462,7 @@ void client_open(sim *s, unsigned process)
     client->s = s;
     client->process = process;
     simba__requests_init(&client->requests, &client->host, backend, client->store);
+    client->timer_planned.ns = INT64_MAX;
     s->client[process] = client;
     s->model->url(s, url, sizeof url);
     client_enter(s, process);

@@ -223,7 +223,9 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     draw_faults(plan, &s);
     plan->servers = store == SIM_STORE_ZOOKEEPER ? (chance(&s, 70) ? 3 : 5) : 1;
     plan->ticks = pick(&s, 2, 8);
-    plan->jvms = store == SIM_STORE_REDIS && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
+    const bool mixed = store == SIM_STORE_REDIS || store == SIM_STORE_ZOOKEEPER;
+    plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
+    plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
     if (broken == SIM_BROKEN_LOST_WRITES) {
         sim_item *item = add(plan, SIM_ITEM_FAIL_OVER, 0, pick(&s, SIM_S, plan->horizon_ns));
         item->for_ns = spread(&s, 5 * SIM_MS, SIM_S);

@@ -90,9 +90,10 @@ typedef struct sim_plan {
     int64_t poll_ns;
     int64_t session_ns;
     unsigned servers;
-    unsigned jvms;    /* REDIS: contenders on the JVM */
+    unsigned jvms;    /* REDIS, ZOOKEEPER: contenders on the JVM */
     int64_t replicas; /* REDIS: that have to confirm */
     int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */
+    bool password;    /* ZOOKEEPER: clients have one, and a server may refuse it */
     simba_timing timing;
     int64_t horizon_ns; /* everything is healed then */
     unsigned processes;

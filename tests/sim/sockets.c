@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t 
 int fake_getpeername(int fd, struct sockaddr *address, socklen_t *length) IN_PLACE_OF(getpeername);
 int fake_fcntl(int fd, int command, ...) IN_PLACE_OF(fcntl);
 int fake_fcntl64(int fd, int command, ...) IN_PLACE_OF(fcntl64);
+int fake_open(const char *path, int flags, ...) IN_PLACE_OF(open);
 int fake_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret_found)
     IN_PLACE_OF(getaddrinfo);
 void fake_freeaddrinfo(struct addrinfo *found) IN_PLACE_OF(freeaddrinfo);
@@ -46,7 +48,14 @@ double fake_drand48(void) IN_PLACE_OF(drand48);
 void fake_srandom(unsigned seed) IN_PLACE_OF(srandom);
 void fake_srand48(long seed) IN_PLACE_OF(srand48);
 
+#define CORK_NS (200 * SIM_MS) /* the kernel keeps what is corked for no longer */
+
 enum { FIRST_FD = 1 << 20, FDS = 256 };
+
+typedef struct sim_bytes {
+    char *data;
+    size_t length, capacity;
+} sim_bytes;
 
 typedef enum socket_state { SOCKET_NEW, SOCKET_CONNECTING, SOCKET_UP, SOCKET_OVER } socket_state;
 
@@ -58,9 +67,12 @@ typedef struct sim_socket {
     socket_state state;
     int error; /* of the attempt to connect */
     bool full; /* takes no more for a moment */
+    bool corked;
+    int64_t kept_since;   /* the first of `out` */
+    int64_t look_at_cork; /* when it is looked whether that is too long */
     simba_watch *watch;
-    char *in; /* arrived, not read */
-    size_t length, capacity;
+    sim_bytes in;  /* arrived, not read */
+    sim_bytes out; /* written under a cork, not sent */
 } sim_socket;
 
 struct sim_sockets {
@@ -78,6 +90,17 @@ sim_sockets *sockets_new(void)
 void sockets_free(sim_sockets *sockets)
 {
     free(sockets);
+}
+
+static void append(sim_bytes *bytes, const char *data, size_t length)
+{
+    if (bytes->capacity - bytes->length < length) {
+        bytes->capacity = 2 * bytes->capacity + length;
+        if (!(bytes->data = realloc(bytes->data, bytes->capacity)))
+            abort();
+    }
+    memcpy(bytes->data + bytes->length, data, length);
+    bytes->length += length;
 }
 
 /* --- descriptors ------------------------------------------------------------------------------------- */
@@ -113,8 +136,16 @@ static bool is_muted(const sim_socket *sock)
     return client_is_muted(sock->s, sock->process);
 }
 
+static void send_corked(sim_socket *sock)
+{
+    if (sock->out.length > 0 && sock->wire && !is_muted(sock))
+        wire_send(sock->s, sock->wire, sock->out.data, sock->out.length);
+    sock->out.length = 0;
+}
+
 static void hang_up(sim_socket *sock)
 {
+    send_corked(sock);
     if (sock->wire && !is_muted(sock))
         wire_close(sock->s, sock->wire);
     sock->wire = 0;
@@ -127,7 +158,8 @@ static void remove_fd(sim_socket *sock, int fd)
     if (--sock->refs > 0)
         return;
     hang_up(sock);
-    free(sock->in);
+    free(sock->in.data);
+    free(sock->out.data);
     free(sock);
 }
 
@@ -146,7 +178,7 @@ void sockets_check_closed(const sim *s, unsigned process)
 static unsigned events_of(const sim_socket *sock)
 {
     const bool over = sock->state == SOCKET_OVER;
-    const bool readable = sock->length > 0 || over;
+    const bool readable = sock->in.length > 0 || over;
     const bool writable = (sock->state == SOCKET_UP && !sock->full) || over;
     return (readable ? SIMBA_READABLE : 0) | (writable ? SIMBA_WRITABLE : 0);
 }
@@ -164,12 +196,25 @@ static void report_soon(const sim_socket *sock, int fd, int64_t after_ns)
                    (uint32_t)fd);
 }
 
+static void look_at_cork(sim_socket *sock, int fd)
+{
+    const int64_t now = sock->s->now, until = sock->kept_since + CORK_NS;
+    if (now >= until)
+        send_corked(sock);
+    if (sock->out.length == 0)
+        return;
+    sock->look_at_cork = until;
+    report_soon(sock, fd, until - now);
+}
+
 void sockets_ready(sim *s, const sim_event *event)
 {
     sim_socket *sock = socket_at(s, (int)event->arg);
     if (!sock || sock->process != event->who || event->version != s->process[event->who].boot)
         return;
     sock->full = false;
+    if (s->now >= sock->look_at_cork)
+        look_at_cork(sock, (int)event->arg);
     report(sock);
 }
 
@@ -207,22 +252,20 @@ static void on_connected(void *user, bool refused)
 static void on_bytes(void *user, const char *data, size_t length)
 {
     sim_socket *sock = user;
-    if (sock->capacity - sock->length < length) {
-        sock->capacity = 2 * sock->capacity + length;
-        if (!(sock->in = realloc(sock->in, sock->capacity)))
-            abort();
-    }
-    memcpy(sock->in + sock->length, data, length);
-    sock->length += length;
+    append(&sock->in, data, length);
     report(sock);
 }
 
+/* The kernel knows it first: what the process sends before it has been told is refused. */
 static void on_lost(void *user)
 {
     sim_socket *sock = user;
     sock->wire = 0;
     sock->state = SOCKET_OVER;
-    report(sock);
+    if (sock->watch && sim_chance(sock->s, 300))
+        report_soon(sock, sock->watch->fd, sim_pick(sock->s, 1000, 20 * SIM_MS));
+    else
+        report(sock);
 }
 
 static const sim_wire_events events = {.connected = on_connected, .bytes = on_bytes, .lost = on_lost};
@@ -254,9 +297,10 @@ int fake_connect(int fd, const struct sockaddr *address, socklen_t length)
     sim_socket *sock = find(fd);
     if (!sock)
         return (int)syscall(SYS_connect, fd, address, length);
-    if (address->sa_family == AF_UNSPEC) { /* dissolves the connection, and what has come by it */
+    if (address->sa_family == AF_UNSPEC) { /* dissolves the connection, and what is under way in it */
+        sock->out.length = 0;
         hang_up(sock);
-        sock->length = 0;
+        sock->in.length = 0;
         report_soon(sock, fd, 0);
         return 0;
     }
@@ -312,7 +356,15 @@ ssize_t fake_send(int fd, const void *data, size_t size, int flags)
     if (sock->full)
         return fail_with(EAGAIN);
     const size_t length = taken(sock, fd, size);
-    wire_send(sock->s, sock->wire, data, length);
+    if (!sock->corked) {
+        wire_send(sock->s, sock->wire, data, length);
+        return (ssize_t)length;
+    }
+    if (sock->out.length == 0)
+        sock->kept_since = sock->s->now;
+    append(&sock->out, data, length);
+    if (sock->s->now >= sock->look_at_cork)
+        look_at_cork(sock, fd);
     return (ssize_t)length;
 }
 
@@ -321,14 +373,15 @@ ssize_t fake_recv(int fd, void *data, size_t size, int flags)
     sim_socket *sock = find(fd);
     if (!sock)
         return syscall(SYS_recvfrom, fd, data, size, flags, NULL, NULL);
-    if (sock->length == 0)
+    sim_bytes *in = &sock->in;
+    if (in->length == 0)
         return sock->state == SOCKET_OVER ? 0 : fail_with(EAGAIN);
-    const size_t length = size < sock->length ? size : sock->length;
-    memcpy(data, sock->in, length);
+    const size_t length = size < in->length ? size : in->length;
+    memcpy(data, in->data, length);
     if (flags & MSG_PEEK)
         return (ssize_t)length;
-    memmove(sock->in, sock->in + length, sock->length - length);
-    sock->length -= length;
+    memmove(in->data, in->data + length, in->length - length);
+    in->length -= length;
     return (ssize_t)length;
 }
 
@@ -355,7 +408,18 @@ int fake_getsockopt(int fd, int level, int option, void *value, socklen_t *lengt
 
 int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t length)
 {
-    return find(fd) ? 0 : (int)syscall(SYS_setsockopt, fd, level, option, value, length);
+    sim_socket *sock = find(fd);
+    int on = 0;
+    if (!sock)
+        return (int)syscall(SYS_setsockopt, fd, level, option, value, length);
+    if (level != IPPROTO_TCP || length != sizeof on)
+        return 0;
+    memcpy(&on, value, sizeof on);
+    if (option == TCP_CORK)
+        sock->corked = on;
+    if (option == TCP_CORK ? !on : option == TCP_NODELAY && on)
+        send_corked(sock);
+    return 0;
 }
 
 int fake_getpeername(int fd, struct sockaddr *address, socklen_t *length)
@@ -391,6 +455,16 @@ int fake_fcntl64(int fd, int command, ...)
     const long argument = va_arg(args, long);
     va_end(args);
     return control(fd, command, argument);
+}
+
+/* A client library seeds its random numbers from a file. A simulated process has no files: its chance is the run's. */
+int fake_open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    const long mode = flags & O_CREAT ? va_arg(args, int) : 0;
+    va_end(args);
+    return client_running(NULL) ? fail_with(ENOENT) : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
 /* --- names ------------------------------------------------------------------------------------------- */

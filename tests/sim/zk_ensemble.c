@@ -16,7 +16,7 @@ zk_state *zk_state_of(const sim *s)
     return s->servers;
 }
 
-static zk_server *server_at(sim *s, unsigned server)
+zk_server *ensemble_server(sim *s, unsigned server)
 {
     return &zk_state_of(s)->server[server];
 }
@@ -35,14 +35,14 @@ static bool runs(const sim *s, const zk_server *server)
 
 static bool reaches(sim *s, unsigned a, unsigned b)
 {
-    const zk_server *left = server_at(s, a), *right = server_at(s, b);
+    const zk_server *left = ensemble_server(s, a), *right = ensemble_server(s, b);
     return a == b ||
            (runs(s, left) && runs(s, right) && s->now >= left->isolated_until && s->now >= right->isolated_until);
 }
 
-static bool follows(sim *s, unsigned follower, unsigned leader)
+bool ensemble_follows(sim *s, unsigned follower, unsigned leader)
 {
-    const zk_server *one = server_at(s, follower), *other = server_at(s, leader);
+    const zk_server *one = ensemble_server(s, follower), *other = ensemble_server(s, leader);
     return one->role == ZK_FOLLOWS && one->leader == leader && other->role == ZK_LEADS_ALL &&
            one->epoch == other->epoch && reaches(s, follower, leader);
 }
@@ -53,7 +53,7 @@ bool ensemble_has_quorum(sim *s, unsigned leader)
     const zk_state *state = zk_state_of(s);
     unsigned count = 1;
     for (unsigned i = 0; i < state->servers; i++)
-        count += i != leader && follows(s, i, leader);
+        count += i != leader && ensemble_follows(s, i, leader);
     return 2 * count > state->servers;
 }
 
@@ -72,64 +72,9 @@ int64_t ensemble_zxid(const sim *s, unsigned server)
     return one->role != ZK_LOOKING && begun > last ? begun : last;
 }
 
-/* --- notes ------------------------------------------------------------------------------------------- */
-
-static zk_note *note_new(sim *s, zk_note_kind kind, unsigned from, unsigned to, uint32_t *ret_index)
-{
-    zk_state *state = zk_state_of(s);
-    uint32_t index = state->note_free;
-    if (index) {
-        state->note_free = state->note[index].next_free;
-    } else {
-        if (state->notes + 1 >= state->note_capacity) {
-            state->note_capacity = state->note_capacity ? 2 * state->note_capacity : 64;
-            if (!(state->note = realloc(state->note, state->note_capacity * sizeof *state->note)))
-                abort();
-        }
-        index = ++state->notes;
-    }
-    zk_note *note = &state->note[index];
-    memset(note, 0, sizeof *note);
-    note->kind = kind;
-    note->from = from;
-    note->to = to;
-    note->epoch = server_at(s, from)->epoch;
-    *ret_index = index;
-    return note;
-}
-
-static void post(sim *s, uint32_t index, int64_t after_ns)
-{
-    sim_plan_event(s, EV_SERVER, 0, s->now + after_ns, 0, index);
-}
-
-/* Between two servers. */
-static int64_t hop(sim *s)
-{
-    return sim_pick(s, SIM_MS / 10, 3 * SIM_MS);
-}
-
-/* Is the one that it was sent to still what it was then? */
-static bool is_valid(sim *s, const zk_note *note)
-{
-    const zk_server *to = server_at(s, note->to);
-    const bool news = note->kind == ZK_NOTE_APPLY || note->kind == ZK_NOTE_SYNCED;
-    return to->epoch == note->epoch && ensemble_is_up(s, to) &&
-           (news ? to->role != ZK_LOOKING : to->role == ZK_LEADS_ALL);
-}
-
-/* What does not get through is sent again, as long as the two have not given each other up. */
-static void post_again(sim *s, const zk_note *note)
-{
-    uint32_t index;
-    const zk_note copy = *note;
-    *note_new(s, copy.kind, copy.from, copy.to, &index) = copy;
-    post(s, index, sim_pick(s, 20, 200) * SIM_MS);
-}
-
 /* --- sessions ---------------------------------------------------------------------------------------- */
 
-static zk_tracked *tracked(zk_server *server, uint64_t id)
+zk_tracked *ensemble_session(zk_server *server, uint64_t id)
 {
     zk_tracked *session = &server->session[id % ZK_SESSIONS];
     return id && session->id == id ? session : NULL;
@@ -143,8 +88,8 @@ static void renew(sim *s, zk_tracked *session)
 
 bool ensemble_touch(sim *s, unsigned index, uint64_t id)
 {
-    zk_server *server = server_at(s, index);
-    zk_tracked *session = tracked(server, id);
+    zk_server *server = ensemble_server(s, index);
+    zk_tracked *session = ensemble_session(server, id);
     if (!session || session->closing)
         return false;
     if (server->role == ZK_LEADS_ALL)
@@ -156,17 +101,17 @@ bool ensemble_touch(sim *s, unsigned index, uint64_t id)
 
 int64_t ensemble_validate(sim *s, unsigned index, uint64_t id)
 {
-    const zk_server *server = server_at(s, index);
+    const zk_server *server = ensemble_server(s, index);
     const unsigned judge = server->role == ZK_LEADS_ALL ? index : server->leader;
-    if (judge != index && !follows(s, index, judge))
+    if (judge != index && !ensemble_follows(s, index, judge))
         return -1;
-    zk_tracked *session = tracked(server_at(s, judge), id);
+    zk_tracked *session = ensemble_session(ensemble_server(s, judge), id);
     if (!session || session->closing)
         return 0;
     renew(s, session);
     session->owner = index;
-    if (!tracked(server_at(s, index), id))
-        server_at(s, index)->session[id % ZK_SESSIONS] = *session;
+    if (!ensemble_session(ensemble_server(s, index), id))
+        ensemble_server(s, index)->session[id % ZK_SESSIONS] = *session;
     return session->timeout_ms;
 }
 
@@ -183,194 +128,13 @@ void ensemble_apply_session(sim *s, zk_server *server, const zk_txn *txn)
     renew(s, session);
 }
 
-/* --- the log ----------------------------------------------------------------------------------------- */
-
-struct change {
-    sim *s;
-    unsigned server;
-};
-
-static void on_changed(void *user, const char *path, int type)
-{
-    const struct change *change = user;
-    server_changed(change->s, change->server, path, type);
-}
-
-static void apply_next(sim *s, unsigned index)
-{
-    zk_server *server = server_at(s, index);
-    const zk_txn txn = zk_state_of(s)->log[server->applied++];
-    tree_apply(&server->tree, &txn, on_changed, &(struct change){s, index});
-    if (!txn.error && (txn.kind == ZK_TXN_OPEN || txn.kind == ZK_TXN_CLOSE))
-        ensemble_apply_session(s, server, &txn);
-    server_applied(s, index, &txn);
-    if (!txn.error && txn.kind == ZK_TXN_CLOSE)
-        server_end_session(s, index, txn.session);
-}
-
-static void apply_upto(sim *s, unsigned index, unsigned upto)
-{
-    while (server_at(s, index)->applied < upto)
-        apply_next(s, index);
-}
-
-/* --- a write at the leader ---------------------------------------------------------------------------- */
-
-static bool has_children(zk_tree *tree, const char *path)
-{
-    return tree_child(tree, path, NULL) != NULL;
-}
-
-static void judge_create(zk_state *state, zk_txn *txn, bool sequential)
-{
-    char parent[ZK_PATH];
-    const size_t length = (size_t)(strrchr(txn->path, '/') - txn->path);
-    snprintf(parent, sizeof parent, "%.*s", length ? (int)length : 1, txn->path);
-    const zk_znode *above = tree_find(&state->truth, parent);
-    if (!above) {
-        txn->error = ZK_ERR_NO_NODE;
-        return;
-    }
-    if (sequential)
-        snprintf(txn->path + strlen(txn->path), sizeof txn->path - strlen(txn->path), "%010d", above->born);
-    if (tree_find(&state->truth, txn->path))
-        txn->error = ZK_ERR_EXISTS;
-}
-
-static void judge(sim *s, zk_server *leader, zk_txn *txn, bool sequential)
-{
-    zk_state *state = zk_state_of(s);
-    zk_tracked *session = tracked(leader, txn->session);
-    if (txn->kind == ZK_TXN_OPEN) {
-        /* The place in the table is taken from its number. */
-        do
-            txn->session = ++state->sessions;
-        while (leader->session[txn->session % ZK_SESSIONS].id || txn->session % ZK_SESSIONS == 0);
-        const int64_t least = 2 * state->tick_ns / SIM_MS, most = 20 * state->tick_ns / SIM_MS;
-        txn->ctime_ms = txn->ctime_ms < least ? least : txn->ctime_ms > most ? most : txn->ctime_ms;
-        return;
-    }
-    if (txn->session && !session) {
-        txn->error = ZK_ERR_EXPIRED;
-        return;
-    }
-    /* What comes late by a server that the client has left is refused. */
-    if (session && session->owner == SIM_NOBODY)
-        session->owner = txn->server;
-    if (session && session->owner != txn->server && txn->kind != ZK_TXN_CLOSE) {
-        txn->kind = ZK_TXN_ERROR;
-        txn->error = ZK_ERR_MOVED;
-        return;
-    }
-    txn->ctime_ms = store_now(s).epoch_us / 1000;
-    if (txn->kind == ZK_TXN_CREATE)
-        judge_create(state, txn, sequential);
-    else if (txn->kind == ZK_TXN_DELETE && !tree_find(&state->truth, txn->path))
-        txn->error = ZK_ERR_NO_NODE;
-    else if (txn->kind == ZK_TXN_DELETE && has_children(&state->truth, txn->path))
-        txn->error = ZK_ERR_NOT_EMPTY;
-}
-
-static void tell_followers(sim *s, unsigned leader)
-{
-    const zk_state *state = zk_state_of(s);
-    for (unsigned i = 0; i < state->servers; i++) {
-        uint32_t index;
-        if (i == leader || !follows(s, i, leader))
-            continue;
-        const int64_t lag = !s->healed && sim_chance(s, 10) ? sim_pick(s, 0, state->tick_ns) : 0;
-        if (lag)
-            check_trouble(s, SIM_PROCESSES, s->now, s->now + lag);
-        note_new(s, ZK_NOTE_APPLY, leader, i, &index)->upto = zk_state_of(s)->logged;
-        post(s, index, hop(s) + lag);
-    }
-}
-
-void ensemble_commit(sim *s, const zk_note *note)
-{
-    zk_state *state = zk_state_of(s);
-    zk_server *leader = server_at(s, note->to);
-    zk_txn txn = note->txn;
-    if (!ensemble_has_quorum(s, note->to)) {
-        post_again(s, note); /* it is not agreed on yet, and whoever asked is not answered */
-        return;
-    }
-    leader->proposed -= leader->proposed > 0;
-    judge(s, leader, &txn, note->sequential);
-    txn.zxid = ++state->zxid;
-    txn.at = s->now;
-    truth_append(s, &txn);
-    apply_upto(s, note->to, state->logged);
-    tell_followers(s, note->to);
-}
-
-/* Ask the followers; most of them have to say yes. */
-static void propose(sim *s, unsigned leader, const zk_txn *txn, bool sequential)
-{
-    uint32_t index;
-    const zk_txn asked = *txn;
-    zk_note *note = note_new(s, ZK_NOTE_COMMIT, leader, leader, &index);
-    note->txn = asked;
-    note->sequential = sequential;
-    server_at(s, leader)->proposed++;
-    post(s, index, 2 * hop(s));
-}
-
-static unsigned leader_of(sim *s, unsigned server)
-{
-    const zk_server *one = server_at(s, server);
-    return one->role == ZK_LEADS_ALL ? server : one->leader;
-}
-
-void ensemble_write(sim *s, unsigned server, const zk_txn *asked, bool sequential)
-{
-    uint32_t index;
-    const zk_txn txn = *asked;
-    const unsigned leader = leader_of(s, server);
-    zk_note *note = note_new(s, ZK_NOTE_WRITE, server, leader, &index);
-    note->txn = txn;
-    note->sequential = sequential;
-    post(s, index, server == leader ? 1 : hop(s));
-}
-
-void ensemble_sync(sim *s, unsigned server, const zk_txn *asked)
-{
-    uint32_t index;
-    const unsigned leader = leader_of(s, server);
-    note_new(s, ZK_NOTE_SYNC, server, leader, &index)->txn = *asked;
-    post(s, index, server == leader ? 1 : hop(s));
-}
-
-/* A leader answers it by itself, when all that it has proposed is agreed on. */
-static void take_sync(sim *s, const zk_note *note)
-{
-    if (server_at(s, note->to)->proposed > 0) {
-        post_again(s, note);
-        return;
-    }
-    uint32_t index;
-    const zk_note copy = *note;
-    const zk_server *leader = server_at(s, copy.to);
-    zk_note *next = note_new(s, ZK_NOTE_SYNCED, copy.to, copy.from, &index);
-    next->txn = copy.txn;
-    next->upto = leader->applied;
-    post(s, index, copy.from == copy.to ? 1 : hop(s));
-}
-
-static void take_news(sim *s, const zk_note *note)
-{
-    const zk_note copy = *note;
-    apply_upto(s, copy.to, copy.upto);
-    if (copy.kind == ZK_NOTE_SYNCED)
-        server_synced(s, &copy.txn);
-}
-
 /* --- leaders ------------------------------------------------------------------------------------------ */
 
 void ensemble_look_for_leader(sim *s, unsigned index)
 {
     sim_tell(s, "server %u looks", index);
-    server_at(s, index)->role = ZK_LOOKING;
+    ensemble_server(s, index)->role = ZK_LOOKING;
+    writes_forget(s, index);
     server_drop_all(s, index);
 }
 
@@ -382,25 +146,24 @@ static int64_t patience(sim *s)
 
 static void join(sim *s, unsigned index, unsigned leader)
 {
-    zk_server *server = server_at(s, index);
+    zk_server *server = ensemble_server(s, index);
     server->role = ZK_FOLLOWS;
     server->leader = leader;
-    server->epoch = server_at(s, leader)->epoch;
+    server->epoch = ensemble_server(s, leader)->epoch;
     server->heard_at = s->now;
     server->patience = patience(s);
     memset(server->touched, 0, sizeof server->touched);
-    apply_upto(s, index, server_at(s, leader)->applied);
+    writes_apply(s, index, ensemble_server(s, leader)->applied);
 }
 
 /* Everybody's time begins anew. */
 static void lead(sim *s, unsigned index)
 {
     zk_state *state = zk_state_of(s);
-    zk_server *server = server_at(s, index);
+    zk_server *server = ensemble_server(s, index);
     sim_tell(s, "server %u leads", index);
-    apply_upto(s, index, state->logged);
+    writes_apply(s, index, state->logged);
     server->role = ZK_LEADS_ALL;
-    server->proposed = 0;
     server->epoch = ++state->epoch;
     server->heard_at = s->now;
     server->patience = SYNC_LIMIT * state->tick_ns; /* it goes on for as long as it may */
@@ -413,12 +176,12 @@ static void lead(sim *s, unsigned index)
     }
     uint32_t note;
     note_new(s, ZK_NOTE_EXPIRE, index, index, &note);
-    post(s, note, 1);
+    note_post(s, note, 1);
 }
 
 static bool looks(sim *s, unsigned index)
 {
-    const zk_server *server = server_at(s, index);
+    const zk_server *server = ensemble_server(s, index);
     return runs(s, server) && server->role == ZK_LOOKING && s->now >= server->isolated_until;
 }
 
@@ -442,8 +205,8 @@ static void find_leader(sim *s, unsigned index)
 {
     const zk_state *state = zk_state_of(s);
     for (unsigned i = 0; i < state->servers; i++)
-        if (i != index && server_at(s, i)->role == ZK_LEADS_ALL && reaches(s, index, i) && ensemble_has_quorum(s, i) &&
-            server_at(s, i)->epoch == state->epoch) {
+        if (i != index && ensemble_server(s, i)->role == ZK_LEADS_ALL && reaches(s, index, i) &&
+            ensemble_has_quorum(s, i) && ensemble_server(s, i)->epoch == state->epoch) {
             join(s, index, i);
             return;
         }
@@ -454,12 +217,12 @@ static void find_leader(sim *s, unsigned index)
 static void end_session(sim *s, unsigned leader, zk_tracked *session)
 {
     session->closing = true;
-    propose(s, leader, &(zk_txn){.kind = ZK_TXN_CLOSE, .session = session->id}, false);
+    writes_propose(s, leader, &(zk_txn){.kind = ZK_TXN_CLOSE, .session = session->id}, false);
 }
 
 static void hear_follower(sim *s, zk_server *leader, unsigned index)
 {
-    zk_server *follower = server_at(s, index);
+    zk_server *follower = ensemble_server(s, index);
     follower->heard_at = s->now;
     for (unsigned i = 0; i < ZK_SESSIONS; i++)
         if (follower->touched[i] && follower->session[i].id && leader->session[i].id == follower->session[i].id) {
@@ -475,21 +238,21 @@ static void tidy(sim *s, unsigned leader)
     if (s->now < state->tidy_at)
         return;
     state->tidy_at = s->now + sim_pick(s, 2, 20) * SIM_S;
-    for (unsigned i = 0; i < ZK_NODES; i++) {
+    for (unsigned i = 0; i < state->truth.used; i++) {
         const zk_znode *node = &state->truth.node[i];
-        if (!node->path[0] || !node->container || node->born == 0 || has_children(&state->truth, node->path))
+        if (!node->path[0] || !node->container || node->born == 0 || tree_has_children(&state->truth, node->path))
             continue;
         zk_txn txn = {.kind = ZK_TXN_DELETE};
         strcpy(txn.path, node->path);
-        propose(s, leader, &txn, false);
+        writes_propose(s, leader, &txn, false);
     }
 }
 
 static void tick_leader(sim *s, unsigned index)
 {
-    zk_server *leader = server_at(s, index);
+    zk_server *leader = ensemble_server(s, index);
     for (unsigned i = 0; i < zk_state_of(s)->servers; i++)
-        if (i != index && follows(s, i, index))
+        if (i != index && ensemble_follows(s, i, index))
             hear_follower(s, leader, i);
     if (ensemble_has_quorum(s, index))
         leader->heard_at = s->now;
@@ -503,7 +266,7 @@ static void tick_leader(sim *s, unsigned index)
 /* A real leader looks once per tick, and ends sessions a little later than that. This one is as quick as it may be. */
 static void expire(sim *s, unsigned index)
 {
-    zk_server *leader = server_at(s, index);
+    zk_server *leader = ensemble_server(s, index);
     int64_t next = store_clock(s) + zk_state_of(s)->tick_ns;
     uint32_t note;
     for (unsigned i = 0; i < ZK_SESSIONS; i++) {
@@ -516,12 +279,12 @@ static void expire(sim *s, unsigned index)
             next = session->expires_at;
     }
     note_new(s, ZK_NOTE_EXPIRE, index, index, &note);
-    post(s, note, sim_clock_when(&s->store.clock, next) - s->now);
+    note_post(s, note, sim_clock_when(&s->store.clock, next) - s->now);
 }
 
 static void tick_one(sim *s, unsigned index)
 {
-    zk_server *server = server_at(s, index);
+    zk_server *server = ensemble_server(s, index);
     if (!runs(s, server))
         return;
     switch (server->role) {
@@ -529,7 +292,7 @@ static void tick_one(sim *s, unsigned index)
         tick_leader(s, index);
         break;
     case ZK_FOLLOWS:
-        if (s->now - server->heard_at > server->patience && !follows(s, index, server->leader))
+        if (s->now - server->heard_at > server->patience && !ensemble_follows(s, index, server->leader))
             ensemble_look_for_leader(s, index);
         break;
     case ZK_LOOKING:
@@ -545,24 +308,37 @@ static void tick(sim *s)
         tick_one(s, i);
     elect(s);
     note_new(s, ZK_NOTE_TICK, 0, 0, &index);
-    post(s, index, state->tick_ns / 2);
+    note_post(s, index, state->tick_ns / 2);
+}
+
+/* --- what servers are told ----------------------------------------------------------------------------- */
+
+/* Is the one that it was sent to still what it was then? */
+static bool is_valid(sim *s, const zk_note *note)
+{
+    const zk_server *to = ensemble_server(s, note->to);
+    const bool news = note->kind == ZK_NOTE_APPLY || note->kind == ZK_NOTE_SYNCED;
+    return to->epoch == note->epoch && ensemble_is_up(s, to) &&
+           (news ? to->role != ZK_LOOKING : to->role == ZK_LEADS_ALL);
 }
 
 void ensemble_event(sim *s, const sim_event *event)
 {
-    zk_state *state = zk_state_of(s);
-    const zk_note note = state->note[event->arg];
-    const zk_server *server = server_at(s, note.to);
+    if (event->who >= ZK_CURATOR_FIRST) {
+        curators_event(s, event);
+        return;
+    }
+    const zk_note note = zk_state_of(s)->note[event->arg];
+    const zk_server *server = ensemble_server(s, note.to);
     if (note.kind != ZK_NOTE_TICK && ensemble_is_up(s, server) && s->now < server->frozen_until) {
         sim_plan_event(s, EV_SERVER, 0, server->frozen_until + sim_pick(s, 1, 100000), 0, event->arg);
         return;
     }
-    state->note[event->arg].next_free = state->note_free;
-    state->note_free = event->arg;
+    note_free(s, event->arg);
     if (note.kind != ZK_NOTE_TICK && !is_valid(s, &note))
         return;
     if (!reaches(s, note.from, note.to)) {
-        post_again(s, &note);
+        note_post_again(s, &note);
         return;
     }
     switch (note.kind) {
@@ -573,17 +349,17 @@ void ensemble_event(sim *s, const sim_event *event)
         expire(s, note.to);
         break;
     case ZK_NOTE_WRITE:
-        propose(s, note.to, &note.txn, note.sequential);
+        writes_propose(s, note.to, &note.txn, note.sequential);
         break;
     case ZK_NOTE_COMMIT:
-        ensemble_commit(s, &note);
+        writes_commit(s, &note);
         break;
     case ZK_NOTE_SYNC:
-        take_sync(s, &note);
+        writes_sync(s, &note);
         break;
     case ZK_NOTE_APPLY:
     case ZK_NOTE_SYNCED:
-        take_news(s, &note);
+        writes_news(s, &note);
         break;
     }
 }

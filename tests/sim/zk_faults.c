@@ -7,17 +7,6 @@
 
 #define PATIENCE_TICKS 7 /* by then servers that were at odds have found together again */
 
-static zk_server *server_at(sim *s, unsigned server)
-{
-    return &zk_state_of(s)->server[server];
-}
-
-static void plant(zk_tree *tree)
-{
-    memset(tree, 0, sizeof *tree);
-    strcpy(tree->node[0].path, "/");
-}
-
 /* --- what goes wrong ---------------------------------------------------------------------------------- */
 
 /* While servers are at odds, and until they have found together again, is nobody's fault. */
@@ -28,7 +17,7 @@ static void trouble(sim *s, int64_t until)
 
 static void restart(sim *s, unsigned index, int64_t down_ns)
 {
-    zk_server *server = server_at(s, index);
+    zk_server *server = ensemble_server(s, index);
     server->down_until = s->now + down_ns;
     ensemble_look_for_leader(s, index);
 }
@@ -42,7 +31,7 @@ static void lose_writes(sim *s, int64_t lost_ms)
         kept++;
     s->checks.lost_writes |= kept < state->logged;
     state->logged = kept;
-    plant(&state->truth);
+    tree_plant(&state->truth);
     for (unsigned n = 0; n < kept; n++)
         truth_apply(s, &state->log[n]);
     for (unsigned i = 0; i < state->servers; i++) {
@@ -80,7 +69,7 @@ static void fault(sim *s, const sim_item *item, int64_t until)
     }
     switch ((sim_item_kind)item->kind) {
     case SIM_ITEM_FREEZE:
-        server_at(s, chosen)->frozen_until = until;
+        ensemble_server(s, chosen)->frozen_until = until;
         break;
     case SIM_ITEM_RESTART:
         for (unsigned i = 0; i < state->servers; i++)
@@ -88,8 +77,8 @@ static void fault(sim *s, const sim_item *item, int64_t until)
                 restart(s, i, until - s->now);
         break;
     case SIM_ITEM_FAIL_OVER: /* cut off from the other servers, and not from its clients */
-        server_at(s, chosen)->isolated_until = until;
-        server_at(s, chosen)->with_it = (uint32_t)sim_pick(s, 0, (1 << SIM_PROCESSES) - 1);
+        ensemble_server(s, chosen)->isolated_until = until;
+        ensemble_server(s, chosen)->with_it = (uint32_t)sim_pick(s, 0, (1 << SIM_PROCESSES) - 1);
         break;
     default:
         break;
@@ -100,13 +89,19 @@ static void force_release(sim *s, unsigned mutex)
 {
     const zk_znode *first = truth_first(s, mutex);
     const unsigned leader = some_leader(s);
-    if (!first || server_at(s, leader)->role != ZK_LEADS_ALL || !ensemble_has_quorum(s, leader))
+    if (!first || ensemble_server(s, leader)->role != ZK_LEADS_ALL || !ensemble_has_quorum(s, leader))
         return;
-    zk_note note = {.kind = ZK_NOTE_COMMIT, .from = leader, .to = leader, .epoch = server_at(s, leader)->epoch};
-    note.txn.kind = ZK_TXN_DELETE;
-    strcpy(note.txn.path, first->path);
+    zk_txn txn = {.kind = ZK_TXN_DELETE};
+    strcpy(txn.path, first->path);
     check_revoked(s, mutex, (uint64_t)first->czxid);
-    ensemble_commit(s, &note);
+    writes_agree(s, leader, &txn, false);
+}
+
+/* That ends a session at once, whatever it has been through before. */
+static void refuse_password(sim *s, unsigned process, int64_t until)
+{
+    zk_state_of(s)->refused_until[process] = until;
+    check_trouble(s, process, s->now - s->plan->session_ns, until + s->plan->session_ns);
 }
 
 static void lose_subscriptions(sim *s, unsigned process)
@@ -114,12 +109,16 @@ static void lose_subscriptions(sim *s, unsigned process)
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
         if (wire_process(s, wire) == process)
             wire_drop(s, wire);
+    if (s->plan->password && sim_chance(s, 500))
+        refuse_password(s, process, s->now + sim_pick(s, 1, 4000) * SIM_MS);
 }
 
 static void healed(sim *s)
 {
     zk_state *state = zk_state_of(s);
     wires_notice(s);
+    curators_leave(s);
+    memset(state->refused_until, 0, sizeof state->refused_until);
     for (unsigned i = 0; i < state->servers; i++) {
         zk_server *server = &state->server[i];
         server->isolated_until = 0;
@@ -192,10 +191,11 @@ static void begin(sim *s)
     state->note_capacity = kept.note_capacity;
     state->servers = s->plan->servers;
     state->tick_ns = s->plan->session_ns / s->plan->ticks;
-    plant(&state->truth);
+    tree_plant(&state->truth);
     for (unsigned i = 0; i < state->servers; i++)
-        plant(&state->server[i].tree);
+        tree_plant(&state->server[i].tree);
     ensemble_begin(s);
+    curators_begin(s);
 }
 
 static void end(sim *s)
@@ -206,7 +206,7 @@ static void end(sim *s)
 
 static void url(const sim *s, char *out, size_t size)
 {
-    size_t length = (size_t)snprintf(out, size, "zookeeper://");
+    size_t length = (size_t)snprintf(out, size, "zookeeper://%s", s->plan->password ? "user:password@" : "");
     for (unsigned i = 0; i < s->plan->servers; i++)
         length += (size_t)snprintf(out + length, size - length, "%s10.0.0.%u", i ? "," : "", i + 1);
     snprintf(out + length, size - length, "?session-timeout=%lldms", (long long)(s->plan->session_ns / SIM_MS));

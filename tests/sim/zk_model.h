@@ -3,7 +3,10 @@
  *   zk_jute.c      numbers and texts on the wire
  *   zk_tree.c      the nodes, and what a transaction does to them
  *   zk_truth.c     what was agreed on, and who leads by that
- *   zk_ensemble.c  servers that agree on transactions: leaders, followers that lag, elections, sessions
+ *   zk_notes.c     what servers say to each other
+ *   zk_writes.c    how they agree on a transaction, and apply it
+ *   zk_ensemble.c  leaders, followers, elections, sessions
+ *   zk_curator.c   contenders of Simba on the JVM
  *   zk_faults.c    what goes wrong with them
  *   zk_server.c    one server and its clients: handshakes, requests in order, watches
  */
@@ -21,6 +24,8 @@ enum {
     ZK_SESSIONS = 64,
     ZK_JUTE = 8192,
     ZK_WATCHES = 64, /* of a connection */
+    ZK_CURATORS = 2,
+    ZK_CURATOR_FIRST = 2000, /* EV_SERVER: who */
 };
 
 /* --- zk_jute.c --------------------------------------------------------------------------------------- */
@@ -48,7 +53,8 @@ void jute_put_text(jute_out *out, const char *text, size_t length);
 /* --- zk_tree.c --------------------------------------------------------------------------------------- */
 
 typedef struct zk_znode {
-    char path[ZK_PATH]; /* "": not used */
+    char path[ZK_PATH];       /* "": not used */
+    uint32_t key, parent_key; /* of this path and of that above it */
     char data[ZK_DATA];
     uint64_t session; /* whose it is; 0: it stays */
     bool container;
@@ -57,6 +63,7 @@ typedef struct zk_znode {
 } zk_znode;
 
 typedef struct zk_tree {
+    unsigned used; /* places so far */
     zk_znode node[ZK_NODES];
 } zk_tree;
 
@@ -80,13 +87,17 @@ typedef struct zk_txn {
     bool ephemeral, container;
     /* Who is to be answered. */
     unsigned server, wire;
-    uint32_t wire_version;
+    unsigned curator;      /* its number, from 1 on; 0: somebody else */
+    uint32_t wire_version; /* or that of the curator's connection */
     int32_t xid, op;
 } zk_txn;
 
+/* With its root, and nothing else. */
+void tree_plant(zk_tree *tree);
 zk_znode *tree_find(zk_tree *tree, const char *path);
 /* The next child of a path, in no order; begin with NULL. */
 zk_znode *tree_child(zk_tree *tree, const char *path, zk_znode *after);
+bool tree_has_children(zk_tree *tree, const char *path);
 void tree_apply(zk_tree *tree, const zk_txn *txn, void (*changed)(void *user, const char *path, int type), void *user);
 
 enum { ZK_CREATED = 1, ZK_DELETED = 2, ZK_CHANGED = 3, ZK_CHILD = 4 };
@@ -101,6 +112,7 @@ enum {
     ZK_OP_PING = 11,
     ZK_OP_CREATE2 = 15,
     ZK_OP_CREATE_CONTAINER = 19,
+    ZK_OP_AUTH = 100,
     ZK_OP_WATCHES = 101,
     ZK_OP_OPEN = -10,
     ZK_OP_CLOSE = -11,
@@ -111,6 +123,7 @@ enum {
     ZK_ERR_EXISTS = -110,
     ZK_ERR_NOT_EMPTY = -111,
     ZK_ERR_EXPIRED = -112,
+    ZK_ERR_AUTH_FAILED = -115,
     ZK_ERR_MOVED = -118,
 };
 
@@ -135,10 +148,12 @@ typedef struct zk_server {
     zk_tracked session[ZK_SESSIONS]; /* known to it; LEADS: and tracked by it */
     bool touched[ZK_SESSIONS];       /* FOLLOWS: heard of since the leader was told */
     int64_t down_until, frozen_until, isolated_until;
-    uint32_t with_it;  /* isolated: which processes are on its side, by bit */
-    unsigned proposed; /* LEADS: and not agreed on yet */
-    int64_t heard_at;  /* of its leader, or of enough followers */
-    int64_t patience;  /* how long it goes on without */
+    uint32_t with_it;           /* isolated: which processes are on its side, by bit */
+    unsigned proposed, agreed;  /* LEADS: so many, in this epoch */
+    uint32_t proposals, latest; /* LEADS: the first and the last of those between, as a list of notes */
+    uint32_t syncs;             /* LEADS: that wait for them, as a list of notes */
+    int64_t heard_at;           /* of its leader, or of enough followers */
+    int64_t patience;           /* how long it goes on without */
 } zk_server;
 
 /* What servers say to each other, or to themselves later. */
@@ -154,13 +169,28 @@ typedef enum zk_note_kind {
 
 typedef struct zk_note {
     zk_note_kind kind;
-    uint32_t next_free;
+    uint32_t next; /* in the list of free ones, or of those that wait */
     unsigned from, to;
     uint32_t epoch;
-    unsigned upto; /* APPLY, SYNCED: of the log */
-    zk_txn txn;    /* WRITE, COMMIT: as asked for */
+    unsigned upto; /* APPLY, SYNCED: of the log; COMMIT, SYNC: of what was proposed */
+    zk_txn txn;    /* WRITE, a proposal: as asked for */
     bool sequential;
 } zk_note;
+
+/* A contender of Simba on the JVM. */
+typedef struct zk_curator {
+    char id[16];
+    unsigned mutex, server;
+    uint64_t session;    /* 0: none */
+    int64_t seen;        /* the latest zxid */
+    uint32_t connection; /* counts them */
+    uint32_t version;    /* of the step that is planned */
+    bool alive, connected, leaves;
+    bool creating;         /* a child, and there was no answer yet */
+    char prefix[ZK_PATH];  /* of its name */
+    char node[ZK_PATH];    /* its child; "": none */
+    char watched[ZK_PATH]; /* the one before */
+} zk_curator;
 
 typedef struct zk_state {
     unsigned servers;
@@ -177,13 +207,16 @@ typedef struct zk_state {
     unsigned notes, note_capacity;
     uint32_t note_free;
     zk_tree truth; /* all that was agreed on */
+    zk_curator curator[ZK_CURATORS];
+    int64_t refused_until[SIM_PROCESSES]; /* no server takes the password of this one */
 } zk_state;
 
 zk_state *zk_state_of(const sim *s);
-/* A write on behalf of a client: to the leader with it. */
-void ensemble_write(sim *s, unsigned server, const zk_txn *asked, bool sequential);
-/* A sync: `server_synced` follows, unless the leader cannot be reached. */
-void ensemble_sync(sim *s, unsigned server, const zk_txn *asked);
+zk_server *ensemble_server(sim *s, unsigned server);
+/* A session that this server knows; NULL: it does not. */
+zk_tracked *ensemble_session(zk_server *server, uint64_t id);
+/* The two reach each other, and one follows the other. */
+bool ensemble_follows(sim *s, unsigned follower, unsigned leader);
 /* The server has heard of this session. False: it does not know it. */
 bool ensemble_touch(sim *s, unsigned index, uint64_t id);
 /* Its timeout. 0: there is no such session, as far as the leader of this server knows. -1: the leader cannot be asked. */
@@ -197,9 +230,36 @@ bool ensemble_has_quorum(sim *s, unsigned leader);
 /* It serves nobody until it has found a leader, or leads. */
 void ensemble_look_for_leader(sim *s, unsigned index);
 void ensemble_apply_session(sim *s, zk_server *server, const zk_txn *txn);
-void ensemble_commit(sim *s, const zk_note *note);
 void ensemble_begin(sim *s);
 void ensemble_event(sim *s, const sim_event *event);
+
+/* --- zk_notes.c -------------------------------------------------------------------------------------- */
+
+zk_note *note_new(sim *s, zk_note_kind kind, unsigned from, unsigned to, uint32_t *ret_index);
+zk_note *note_at(sim *s, uint32_t index);
+void note_free(sim *s, uint32_t index);
+void note_post(sim *s, uint32_t index, int64_t after_ns);
+/* What does not get through is sent again, as long as the two have not given each other up. */
+void note_post_again(sim *s, const zk_note *note);
+/* How long it takes between two servers. */
+int64_t note_hop(sim *s);
+
+/* --- zk_writes.c ------------------------------------------------------------------------------------- */
+
+/* A write on behalf of a client: to the leader with it. */
+void writes_ask(sim *s, unsigned server, const zk_txn *asked, bool sequential);
+/* A sync: `server_synced` follows, unless the leader cannot be reached. */
+void writes_ask_sync(sim *s, unsigned server, const zk_txn *asked);
+/* At the leader: ask the others; what was proposed is agreed on, if most servers follow the leader; it is agreed on; a sync
+ * has come; it leads no more. */
+void writes_propose(sim *s, unsigned leader, const zk_txn *txn, bool sequential);
+void writes_commit(sim *s, const zk_note *note);
+void writes_agree(sim *s, unsigned leader, const zk_txn *asked, bool sequential);
+void writes_sync(sim *s, const zk_note *note);
+void writes_forget(sim *s, unsigned leader);
+/* At any server: it learns what was agreed on. */
+void writes_news(sim *s, const zk_note *note);
+void writes_apply(sim *s, unsigned index, unsigned upto);
 
 /* --- zk_truth.c -------------------------------------------------------------------------------------- */
 
@@ -208,6 +268,15 @@ void truth_apply(sim *s, const zk_txn *txn);
 void truth_append(sim *s, const zk_txn *txn);
 /* The child that leads a mutex; NULL: there is none. */
 zk_znode *truth_first(sim *s, unsigned mutex);
+
+/* --- zk_curator.c ------------------------------------------------------------------------------------ */
+
+void curators_begin(sim *s);
+void curators_leave(sim *s);
+void curators_event(sim *s, const sim_event *event);
+/* Its server has applied what it asked for; something has changed in a server's tree. */
+void curators_applied(sim *s, const zk_txn *txn);
+void curators_changed(sim *s, unsigned server, const char *path, int type);
 
 /* --- zk_server.c ------------------------------------------------------------------------------------- */
 

@@ -155,6 +155,7 @@ void server_changed(sim *s, unsigned server, const char *path, int type)
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
         if (wire_server(s, wire) == server)
             fire(s, wire, wire_peer(s, wire), path, type);
+    curators_changed(s, server, path, type);
 }
 
 static void add_watch(zk_peer *peer, zk_interest interest, const char *path)
@@ -275,7 +276,7 @@ static void write_node(sim *s, unsigned wire, int32_t xid, int32_t op, jute_in *
     }
     }
     peer->busy = true;
-    ensemble_write(s, txn.server, &txn, sequential);
+    writes_ask(s, txn.server, &txn, sequential);
 }
 
 static void sync_up(sim *s, unsigned wire, int32_t xid, jute_in *in)
@@ -285,7 +286,7 @@ static void sync_up(sim *s, unsigned wire, int32_t xid, jute_in *in)
         .server = wire_server(s, wire), .wire = wire, .wire_version = peer->version, .xid = xid, .op = ZK_OP_SYNC};
     jute_text(in, asked.path, sizeof asked.path);
     peer->busy = true;
-    ensemble_sync(s, asked.server, &asked);
+    writes_ask_sync(s, asked.server, &asked);
 }
 
 /* --- requests in order -------------------------------------------------------------------------------- */
@@ -295,6 +296,17 @@ static void answer_plain(sim *s, unsigned wire, int32_t xid)
     jute_out out;
     begin_answer(s, wire, xid, 0, &out);
     say(s, wire, &out);
+}
+
+/* Refused is told, and then the connection is closed. The session lives on. */
+static void check_password(sim *s, unsigned wire, int32_t xid)
+{
+    const bool refused = s->now < zk_state_of(s)->refused_until[wire_process(s, wire)];
+    jute_out out;
+    begin_answer(s, wire, xid, refused ? ZK_ERR_AUTH_FAILED : 0, &out);
+    say(s, wire, &out);
+    if (refused)
+        wire_drop(s, wire);
 }
 
 static void do_request(sim *s, unsigned wire, const zk_waiting *waiting)
@@ -314,6 +326,9 @@ static void do_request(sim *s, unsigned wire, const zk_waiting *waiting)
         break;
     case ZK_OP_SYNC:
         sync_up(s, wire, xid, &in);
+        break;
+    case ZK_OP_AUTH:
+        check_password(s, wire, xid);
         break;
     case ZK_OP_WATCHES:
         take_watches(s, wire, &in);
@@ -419,7 +434,7 @@ static void greet(sim *s, unsigned wire, jute_in *in)
                   .op = ZK_OP_OPEN,
                   .ctime_ms = timeout_ms};
     peer->busy = true;
-    ensemble_write(s, server, &txn, false);
+    writes_ask(s, server, &txn, false);
 }
 
 static void opened_session(sim *s, const zk_txn *txn, zk_peer *peer)
@@ -434,6 +449,8 @@ void server_applied(sim *s, unsigned server, const zk_txn *txn)
 {
     zk_peer *peer = server == txn->server ? asker(s, txn) : NULL;
     jute_out out;
+    if (txn->curator && server == txn->server)
+        curators_applied(s, txn);
     if (!peer)
         return;
     if (txn->kind == ZK_TXN_OPEN) {

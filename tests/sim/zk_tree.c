@@ -4,27 +4,13 @@
 
 #include "sim/zk_model.h"
 
-zk_znode *tree_find(zk_tree *tree, const char *path)
+/* Numbers tell most paths apart: texts are compared only where these are equal. */
+static uint32_t key_of(const char *path)
 {
-    for (unsigned i = 0; i < ZK_NODES; i++)
-        if (strcmp(tree->node[i].path, path) == 0)
-            return &tree->node[i];
-    return NULL;
-}
-
-static bool is_child(const char *path, const char *parent)
-{
-    const size_t length = strcmp(parent, "/") == 0 ? 0 : strlen(parent);
-    return strncmp(path, parent, length) == 0 && path[length] == '/' && path[length + 1] &&
-           !strchr(path + length + 1, '/');
-}
-
-zk_znode *tree_child(zk_tree *tree, const char *path, zk_znode *after)
-{
-    for (zk_znode *node = after ? after + 1 : tree->node; node < tree->node + ZK_NODES; node++)
-        if (is_child(node->path, path))
-            return node;
-    return NULL;
+    uint32_t key = 2166136261U;
+    for (; *path; path++)
+        key = (key ^ (unsigned char)*path) * 16777619U;
+    return key;
 }
 
 static void parent_of(const char *path, char out[ZK_PATH])
@@ -34,20 +20,75 @@ static void parent_of(const char *path, char out[ZK_PATH])
     strcpy(out + length, length ? "" : "/");
 }
 
+static void name_node(zk_znode *node, const char *path)
+{
+    char parent[ZK_PATH];
+    parent_of(path, parent);
+    strcpy(node->path, path);
+    node->key = key_of(path);
+    node->parent_key = path[1] ? key_of(parent) : 0; /* the root is nobody's child */
+}
+
+void tree_plant(zk_tree *tree)
+{
+    memset(tree, 0, sizeof *tree);
+    name_node(&tree->node[tree->used++], "/");
+}
+
+zk_znode *tree_find(zk_tree *tree, const char *path)
+{
+    const uint32_t key = key_of(path);
+    for (unsigned i = 0; i < tree->used; i++)
+        if (tree->node[i].key == key && strcmp(tree->node[i].path, path) == 0)
+            return &tree->node[i];
+    return NULL;
+}
+
+static bool is_child(const zk_znode *node, const char *parent)
+{
+    char own[ZK_PATH];
+    if (!node->path[0])
+        return false;
+    parent_of(node->path, own);
+    return strcmp(own, parent) == 0;
+}
+
+zk_znode *tree_child(zk_tree *tree, const char *path, zk_znode *after)
+{
+    const uint32_t key = key_of(path);
+    for (zk_znode *node = after ? after + 1 : tree->node; node < tree->node + tree->used; node++)
+        if (node->parent_key == key && is_child(node, path))
+            return node;
+    return NULL;
+}
+
+bool tree_has_children(zk_tree *tree, const char *path)
+{
+    return tree_child(tree, path, NULL) != NULL;
+}
+
+static zk_znode *find_place(zk_tree *tree)
+{
+    for (unsigned i = 0; i < tree->used; i++)
+        if (!tree->node[i].path[0])
+            return &tree->node[i];
+    if (tree->used == ZK_NODES)
+        abort();
+    return &tree->node[tree->used++];
+}
+
 static void create(zk_tree *tree, const zk_txn *txn)
 {
     char parent[ZK_PATH];
     parent_of(txn->path, parent);
     zk_znode *above = tree_find(tree, parent);
-    zk_znode *node = tree_find(tree, "");
-    if (!node)
-        abort();
+    zk_znode *node = find_place(tree);
     *node = (zk_znode){.session = txn->ephemeral ? txn->session : 0,
                        .container = txn->container,
                        .czxid = txn->zxid,
                        .pzxid = txn->zxid,
                        .ctime_ms = txn->ctime_ms};
-    strcpy(node->path, txn->path);
+    name_node(node, txn->path);
     strcpy(node->data, txn->data);
     if (above) {
         above->born++;
@@ -82,11 +123,15 @@ void tree_apply(zk_tree *tree, const zk_txn *txn, void (*changed)(void *user, co
         parent_of(txn->path, parent);
         changed(user, parent, ZK_CHILD);
         break;
-    case ZK_TXN_DELETE:
-        remove_node(tree, tree_find(tree, txn->path), txn->zxid, changed, user);
+    case ZK_TXN_DELETE: {
+        zk_znode *node = tree_find(tree, txn->path);
+        if (!node)
+            abort(); /* the leader has looked */
+        remove_node(tree, node, txn->zxid, changed, user);
         break;
+    }
     case ZK_TXN_CLOSE:
-        for (unsigned i = 0; i < ZK_NODES; i++)
+        for (unsigned i = 0; i < tree->used; i++)
             if (tree->node[i].path[0] && tree->node[i].session == txn->session)
                 remove_node(tree, &tree->node[i], txn->zxid, changed, user);
         break;
