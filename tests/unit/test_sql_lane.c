@@ -12,6 +12,8 @@
 
 enum { LANES = 2, STEPS_MAX = 100 };
 
+static unsigned lanes; /* how many of them the store has */
+
 typedef struct conn {
     model_sql_conn model; /* first */
     simba__sql_lane *lane;
@@ -88,10 +90,10 @@ static const simba__sql_dialect dialect = {.start = start, .interrupt = interrup
 
 static int init(void *instance, simba_host *to, const simba_url *url, simba_error *err)
 {
-    void *const lanes[LANES] = {&conns[0], &conns[1]};
+    void *const places[LANES] = {&conns[0], &conns[1]};
     const simba__sql_place place = {"model", "here", "simba_mutex"};
     (void)url;
-    return simba__sql_init(instance, to, &dialect, place, lanes, LANES, err);
+    return simba__sql_init(instance, to, &dialect, place, places, lanes, err);
 }
 
 static void fini(void *instance)
@@ -116,16 +118,28 @@ static const simba_backend backend = {
 
 /* --- the test ------------------------------------------------------------------------------------------- */
 
-static int setup(void **state)
+static int setup_lanes(unsigned count)
 {
     simba_error err;
-    (void)state;
+    lanes = count;
     memset(&how, 0, sizeof how);
     memset(conns, 0, sizeof conns);
     model_sql_init(&server);
     for (unsigned i = 0; i < LANES; i++)
         conns[i].model.server = &server;
     return testhost_open(&host, &backend, "mysql://here/db", &err);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return setup_lanes(LANES);
+}
+
+static int setup_one_lane(void **state)
+{
+    (void)state;
+    return setup_lanes(1);
 }
 
 static int teardown(void **state)
@@ -208,6 +222,36 @@ static void test_two_lanes(void **state)
     finish(1);
     assert_true(second.done);
     assert_int_equal(second.request.reply.outcome, SIMBA_NOT_MINE);
+}
+
+/* Where a row was found locked, whatever else there is comes first, and the row is waited for by itself: nobody shares a
+ * statement with it. */
+static void test_locked_row_is_waited_for_alone(void **state)
+{
+    (void)state;
+    how.is_later = true;
+    model_sql_row_of(&server, "other");
+    model_sql_row_of(&server, "m")->locked_by = &server;
+    testhost_request locked = request(SIMBA_OP_ACQUIRE, "m", 0), other = request(SIMBA_OP_ACQUIRE, "other", 0);
+    testhost_request late = testhost_request_of(&host, SIMBA_OP_ACQUIRE, "m", "you", 78, 0);
+    begin(&locked);
+    begin(&other);
+    begin(&late);
+    for (unsigned i = 0; i < STEPS_MAX && !other.done; i++) {
+        carry_out(&conns[0]);
+        testhost_end_turn(&host);
+    }
+    assert_string_equal(conns[0].model.log, " ready acquire:1 ready acquire:1");
+    model_sql_row_of(&server, "m")->locked_by = NULL;
+    finish(0);
+    assert_true(locked.done && late.done);
+    assert_string_equal(strstr(conns[0].model.log, "begin"), "begin lock:1 put:1 commit");
+    testhost_request both[] = {request(SIMBA_OP_RELEASE, "m", 1), request(SIMBA_OP_RELEASE, "other", 1)};
+    testhost_submit(&host, &both[0]);
+    testhost_submit(&host, &both[1]); /* it is not locked any more: one transaction for both */
+    testhost_flush(&host);
+    finish(0);
+    assert_non_null(strstr(conns[0].model.log, "lock:2"));
 }
 
 /* After a deadlock the lane pauses, without anybody who blocks, and tries again. */
@@ -430,6 +474,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_steps_that_are_over_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_steps_that_are_over_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_two_lanes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_locked_row_is_waited_for_alone, setup_one_lane, teardown),
         cmocka_unit_test_setup_teardown(test_pause_is_a_timer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_put_off, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut, setup, teardown),

@@ -42,6 +42,7 @@ typedef struct simba__sql_item {
     bool kept_back;     /* and yet it was free in the table */
     bool is_refused;    /* it was not even sent */
     bool put_off;       /* to be done by another job */
+    bool is_locked;     /* because somebody else keeps the row locked */
     bool is_given_up;   /* RENEW: nobody waits for it any more; other lanes may work on its mutex. In turns only */
     uint64_t version;   /* of the row, afterwards */
     simba_error *error; /* NULL: the reply counts */
