@@ -322,7 +322,8 @@ void client_plan_anew(sim *s, unsigned process)
 /* A process that was stalled in the middle of a turn ends it when it goes on. */
 static bool may_go_on(const sim_client *client)
 {
-    return !process_is_paused(client->s, process_of(client)) && !client->s->verdict.promise;
+    const sim_process *process = process_of(client);
+    return !process_is_paused(client->s, process) && !process->in_turn && !client->s->verdict.promise;
 }
 
 static bool look_at_answers(sim_client *client)
