@@ -149,7 +149,8 @@ static bool is_live_grant(const model_sql_conn *conn, const model_sql_row *row, 
 {
     return row->version == ask->token && strcmp(row->owner_id, ask->id) == 0 &&
            (!conn->server->table.has_nonce || (row->nonce == ask->nonce && row->nonce_version == row->version)) &&
-           row->transition_at >= conn->server->now_ms;
+           row->transition_at >= conn->server->now_ms &&
+           (ask->op != SIMBA_OP_RENEW || row->transition_at <= conn->server->now_ms + ask->ttl_ms + ask->transition_ms);
 }
 
 static void change_one(model_sql_conn *conn, simba__sql_step *step)

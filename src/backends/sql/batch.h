@@ -74,7 +74,7 @@ typedef enum simba__sql_action {
     SIMBA__SQL_MAKE,      /* make the rows; another process may have made some of them at the same time */
     SIMBA__SQL_PUT,       /* write the rows, which are locked */
     SIMBA__SQL_ACQUIRE,   /* grant the item's mutex if it is free; read its row in any case */
-    SIMBA__SQL_RENEW,     /* extend the item's lease; read its row if that matched */
+    SIMBA__SQL_RENEW,     /* extend the item's lease, unless it ends later already; read its row if that matched */
     SIMBA__SQL_RELEASE,   /* end the item's grant; fill in now_ms of its row if that matched */
     SIMBA__SQL_LIST,      /* call simba__sql_item_list for every row */
     SIMBA__SQL_EXAMINE,   /* call simba__sql_item_find for every finding */
