@@ -10,7 +10,7 @@
 #include "sim/world.h"
 #include "util/random.h"
 
-enum { TIMERS = 64, JOBS = 64 };
+enum { TIMERS = 64, JOBS = 64, ROUNDS = 10000 };
 
 struct sim_client {
     simba_host host; /* first, so that one is the other */
@@ -388,7 +388,10 @@ static bool deal_with_store(sim_client *client)
 static void settle(sim_client *client)
 {
     client_enter(client->s, client->process);
+    unsigned rounds = 0;
     for (bool more = true; more && may_go_on(client);) {
+        if (++rounds > ROUNDS)
+            check_broken(client->s, "L1", "a turn of process %u does not end", client->process);
         more = look_at_answers(client);
         if (may_go_on(client))
             more |= deal_with_store(client);
