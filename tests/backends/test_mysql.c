@@ -516,6 +516,21 @@ static void test_clock_steps_back(void **state)
     testhost_close(&b);
 }
 
+/* A renewal that waited for the row is overtaken by one that began later, which is as if the row ended a second later: that end
+ * stays, because its holder counts on it. */
+static void test_overtaken_renewal(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    say("update simba_mutex set ttl_at = ttl_at + 5000, transition_at = transition_at + 5000");
+    const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
+    assert_mine(renewed);
+    assert_int_equal(renewed.owner.transition_at_ms, won.owner.transition_at_ms + 5000);
+    assert_string_equal(say("select transition_at - acquired_at from simba_mutex"), "21000");
+    testhost_close(&a);
+}
+
 /* --- random histories --------------------------------------------------------------------------------------------------- */
 
 /* Requests one by one, by statements that decide by themselves, and in batches, which core/row.c decides: both do what the
@@ -586,6 +601,7 @@ int main(void)
         cmocka_unit_test_setup(test_older_row, setup),
         cmocka_unit_test_setup(test_other_server, setup),
         cmocka_unit_test_setup(test_clock_steps_back, setup),
+        cmocka_unit_test_setup(test_overtaken_renewal, setup),
         cmocka_unit_test_setup(test_agrees_with_the_model, setup),
     };
     return RUN_MYSQL_TESTS(tests);

@@ -33,22 +33,33 @@ model_sql_row *model_sql_row_of(model_sql *server, const char *mutex)
     return row;
 }
 
-static void end_transaction(model_sql_conn *conn, bool commit)
+/* --- locks and transactions ------------------------------------------------------------------------------ */
+
+static void unlock(model_sql_conn *conn)
 {
-    for (size_t i = 0; i < conn->server->count && conn->in_transaction; i++) {
-        model_sql_row *row = &conn->server->rows[i];
-        if (row->locked_by != conn)
-            continue;
-        if (!commit)
-            *row = conn->before[i];
-        row->locked_by = NULL;
-    }
+    for (size_t i = 0; i < conn->server->count; i++)
+        if (conn->server->rows[i].locked_by == conn)
+            conn->server->rows[i].locked_by = NULL;
+}
+
+static void commit(model_sql_conn *conn)
+{
+    for (size_t i = 0; i < conn->server->count; i++)
+        if (conn->has_put[i])
+            conn->server->rows[i] = conn->after[i];
+    model_sql_roll_back(conn);
+}
+
+void model_sql_roll_back(model_sql_conn *conn)
+{
+    unlock(conn);
+    memset(conn->has_put, 0, sizeof conn->has_put);
     conn->in_transaction = false;
 }
 
 static void drop(model_sql_conn *conn)
 {
-    end_transaction(conn, false);
+    model_sql_roll_back(conn);
     conn->is_up = false;
 }
 
@@ -57,9 +68,22 @@ static bool is_foreign(const model_sql_conn *conn, const model_sql_row *row)
     return row && row->locked_by && row->locked_by != conn;
 }
 
-static int fail_locked(simba__sql_failure *why)
+static bool needs_locks(simba__sql_action action)
 {
-    return simba__sql_fail(why, SIMBA__SQL_LOCKED, SIMBA_ETIMEDOUT, "model: a row is locked");
+    return action == SIMBA__SQL_LOCK || action == SIMBA__SQL_MAKE || action == SIMBA__SQL_ACQUIRE ||
+           action == SIMBA__SQL_RENEW || action == SIMBA__SQL_RELEASE;
+}
+
+const model_sql_row *model_sql_lock(model_sql_conn *conn, const simba__sql_step *step)
+{
+    for (size_t i = 0; needs_locks(step->action) && i < step->count; i++) {
+        model_sql_row *row = find(conn->server, step->rows[i]->mutex);
+        if (is_foreign(conn, row))
+            return row;
+        if (row)
+            row->locked_by = conn;
+    }
+    return NULL;
 }
 
 /* --- rows ------------------------------------------------------------------------------------------------ */
@@ -83,30 +107,28 @@ static void read_row(const model_sql_conn *conn, const model_sql_row *from, simb
     simba__sql_row_decode(row, &columns, UINT32_MAX);
 }
 
-static int get_rows(model_sql_conn *conn, const simba__sql_step *step, simba__sql_failure *why)
+static void get_rows(model_sql_conn *conn, const simba__sql_step *step)
 {
-    const bool locks = step->action == SIMBA__SQL_LOCK || step->action == SIMBA__SQL_LOCK_FREE;
-    for (size_t i = 0; i < step->count; i++)
-        if (step->action == SIMBA__SQL_LOCK && is_foreign(conn, find(conn->server, step->rows[i]->mutex)))
-            return fail_locked(why);
     for (size_t i = 0; i < step->count; i++) {
         model_sql_row *row = find(conn->server, step->rows[i]->mutex);
         simba__sql_row_clear(step->rows[i], conn->server->now_ms);
         if (!row || (step->action == SIMBA__SQL_LOCK_FREE && is_foreign(conn, row)))
             continue;
         read_row(conn, row, step->rows[i]);
-        if (locks)
+        if (step->action == SIMBA__SQL_LOCK_FREE)
             row->locked_by = conn;
     }
-    return 0;
 }
 
 static int put_rows(model_sql_conn *conn, const simba__sql_step *step, simba__sql_failure *why)
 {
     for (size_t i = 0; i < step->count; i++) {
         const simba__sql_row *from = step->rows[i];
-        model_sql_row *row = find(conn->server, from->mutex);
-        assert(conn->in_transaction && row && row->locked_by == conn && from->changed);
+        const model_sql_row *locked = find(conn->server, from->mutex);
+        assert(conn->in_transaction && locked && locked->locked_by == conn && from->changed);
+        model_sql_row *row = &conn->after[locked - conn->server->rows];
+        *row = *locked;
+        conn->has_put[locked - conn->server->rows] = true;
         if (row->does_not_fit)
             return simba__sql_fail(why, SIMBA__SQL_SPLIT, SIMBA_ESTORE, "model: a value does not fit");
         snprintf(row->owner_id, sizeof row->owner_id, "%s", from->row.owner.id);
@@ -127,24 +149,24 @@ static bool is_live_grant(const model_sql_conn *conn, const model_sql_row *row, 
 {
     return row->version == ask->token && strcmp(row->owner_id, ask->id) == 0 &&
            (!conn->server->table.has_nonce || (row->nonce == ask->nonce && row->nonce_version == row->version)) &&
-           row->transition_at >= conn->server->now_ms;
+           row->transition_at >= conn->server->now_ms &&
+           (ask->op != SIMBA_OP_RENEW || row->transition_at <= conn->server->now_ms + ask->ttl_ms + ask->transition_ms);
 }
 
-static int change_one(model_sql_conn *conn, simba__sql_step *step, simba__sql_failure *why)
+static void change_one(model_sql_conn *conn, simba__sql_step *step)
 {
     const simba_request *ask = &step->item->ask;
     const int64_t now_ms = conn->server->now_ms;
     model_sql_row *row = find(conn->server, ask->mutex);
     simba__sql_row_clear(step->rows[0], now_ms);
     if (!row)
-        return 0;
-    if (is_foreign(conn, row))
-        return fail_locked(why);
+        return;
     const bool is_free = row->owner_id[0] == '\0' || row->transition_at < now_ms;
     step->matched = step->action == SIMBA__SQL_ACQUIRE ? is_free : is_live_grant(conn, row, ask);
     if (step->matched && step->action == SIMBA__SQL_RELEASE) {
-        *row = (model_sql_row){.version = row->version + 1};
-        snprintf(row->mutex, sizeof row->mutex, "%s", ask->mutex);
+        row->owner_id[0] = '\0';
+        row->acquired_at = row->ttl_at = row->transition_at = 0;
+        row->version++;
     } else if (step->matched) {
         row->ttl_at = now_ms + ask->ttl_ms;
         row->transition_at = row->ttl_at + ask->transition_ms;
@@ -157,7 +179,6 @@ static int change_one(model_sql_conn *conn, simba__sql_step *step, simba__sql_fa
         snprintf(row->owner_id, sizeof row->owner_id, "%s", ask->id);
     }
     read_row(conn, row, step->rows[0]);
-    return 0;
 }
 
 /* --- steps ------------------------------------------------------------------------------------------------- */
@@ -178,7 +199,8 @@ static void list_rows(const model_sql_conn *conn, simba__sql_item *item)
     }
 }
 
-static int carry_out(model_sql_conn *conn, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why)
+static int carry_out_locked(model_sql_conn *conn, simba__sql_step *step, simba__sql_table *table,
+                            simba__sql_failure *why)
 {
     switch (step->action) {
     case SIMBA__SQL_READY:
@@ -188,17 +210,19 @@ static int carry_out(model_sql_conn *conn, simba__sql_step *step, simba__sql_tab
         drop(conn);
         return 0;
     case SIMBA__SQL_BEGIN:
-        memcpy(conn->before, conn->server->rows, sizeof conn->before);
         conn->in_transaction = true;
         return 0;
     case SIMBA__SQL_COMMIT:
+        commit(conn);
+        return 0;
     case SIMBA__SQL_ROLLBACK:
-        end_transaction(conn, step->action == SIMBA__SQL_COMMIT);
+        model_sql_roll_back(conn);
         return 0;
     case SIMBA__SQL_GET:
     case SIMBA__SQL_LOCK:
     case SIMBA__SQL_LOCK_FREE:
-        return get_rows(conn, step, why);
+        get_rows(conn, step);
+        return 0;
     case SIMBA__SQL_MAKE:
         for (size_t i = 0; i < step->count; i++)
             model_sql_row_of(conn->server, step->rows[i]->mutex);
@@ -208,7 +232,8 @@ static int carry_out(model_sql_conn *conn, simba__sql_step *step, simba__sql_tab
     case SIMBA__SQL_ACQUIRE:
     case SIMBA__SQL_RENEW:
     case SIMBA__SQL_RELEASE:
-        return change_one(conn, step, why);
+        change_one(conn, step);
+        return 0;
     case SIMBA__SQL_LIST:
         list_rows(conn, step->item);
         return 0;
@@ -218,6 +243,16 @@ static int carry_out(model_sql_conn *conn, simba__sql_step *step, simba__sql_tab
     default:
         return 0;
     }
+}
+
+static int carry_out(model_sql_conn *conn, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why)
+{
+    const int rc = model_sql_lock(conn, step)
+                       ? simba__sql_fail(why, SIMBA__SQL_LOCKED, SIMBA_ETIMEDOUT, "model: a row is locked")
+                       : carry_out_locked(conn, step, table, why);
+    if (!conn->in_transaction)
+        unlock(conn);
+    return rc;
 }
 
 static void note(model_sql_conn *conn, const simba__sql_step *step)

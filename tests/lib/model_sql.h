@@ -36,7 +36,8 @@ typedef struct model_sql_conn {
     model_sql *server;
     bool is_up;
     bool in_transaction;
-    model_sql_row before[MODEL_SQL_ROWS]; /* the transaction */
+    model_sql_row after[MODEL_SQL_ROWS]; /* what the transaction has put, until it is committed */
+    bool has_put[MODEL_SQL_ROWS];
     model_sql_fault fault;
     char log[512]; /* the actions, as in " ready begin lock:3" */
 } model_sql_conn;
@@ -45,7 +46,12 @@ typedef struct model_sql_conn {
 void model_sql_init(model_sql *server);
 /* The row of a mutex, which is made if need be. */
 model_sql_row *model_sql_row_of(model_sql *server, const char *mutex);
-/* As that of a simba__sql_dialect. */
+/* Take the locks that a step needs, one after the other, and keep those that it got. NULL: it has them all; otherwise the
+ * first row that somebody else has locked. */
+const model_sql_row *model_sql_lock(model_sql_conn *conn, const simba__sql_step *step);
+/* Give up all locks, and what was put and not committed. */
+void model_sql_roll_back(model_sql_conn *conn);
+/* As that of a simba__sql_dialect. A step that needs a row which somebody else has locked fails at once. */
 int model_sql_carry_out(void *instance, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why);
 
 #endif

@@ -21,36 +21,52 @@ void check_broken(sim *s, const char *promise, const char *format, ...)
 /* How long it may take a store to find out that its server can be reached again. */
 #define RECONNECT_NS SIM_S
 
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* --- excuses ---------------------------------------------------------------------------------------- */
 
 /* Troubles that overlap are one. */
-static bool is_more_of(sim_trouble *trouble, unsigned process, int64_t from, int64_t to)
+static bool is_more_of(sim_trouble *trouble, unsigned process, unsigned row, int64_t from, int64_t to)
 {
-    if (trouble->process != process || trouble->jump || from > trouble->to || to < trouble->from)
+    if (trouble->process != process || trouble->row != row || trouble->jump || from > trouble->to || to < trouble->from)
         return false;
     trouble->from = from < trouble->from ? from : trouble->from;
     trouble->to = to > trouble->to ? to : trouble->to;
     return true;
 }
 
-void check_trouble(sim *s, unsigned process, int64_t from, int64_t to)
+static void add_trouble(sim *s, unsigned process, unsigned row, int64_t from, int64_t to)
 {
     for (unsigned i = s->checks.troubles; i-- > 0;)
-        if (is_more_of(&s->checks.trouble[i], process, from, to))
+        if (is_more_of(&s->checks.trouble[i], process, row, from, to))
             return;
     if (s->checks.troubles < SIM_TROUBLES)
-        s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, false, from, to};
+        s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, (uint8_t)row, false, from, to};
+}
+
+void check_trouble(sim *s, unsigned process, int64_t from, int64_t to)
+{
+    add_trouble(s, process, 0, from, to);
+}
+
+void check_row_locked(sim *s, unsigned mutex, int64_t from, int64_t to)
+{
+    add_trouble(s, SIM_PROCESSES, mutex + 1, from, to);
 }
 
 void check_jump(sim *s, unsigned process, int64_t ns)
 {
     if (s->checks.troubles < SIM_TROUBLES)
-        s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, true, s->now - ns, s->now};
+        s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, 0, true, s->now - ns, s->now};
 }
 
-/* How long, between the two moments, this process or the store may not have been itself: from the beginning of the first
- * trouble to the end of the last, and what the clock has skipped. Negative: there was none. */
-static int64_t trouble_ns(const sim *s, unsigned process, int64_t from, int64_t to)
+/* How long, between the two moments, this process or the store may not have been itself for this mutex: from the beginning
+ * of the first trouble to the end of the last, what the clock has skipped, and waiting for the row of another mutex.
+ * Negative: there was none. */
+static int64_t trouble_ns(const sim *s, unsigned process, unsigned mutex, int64_t from, int64_t to)
 {
     int64_t first = INT64_MAX, last = INT64_MIN, skipped = 0;
     for (unsigned i = 0; i < s->checks.troubles; i++) {
@@ -60,6 +76,11 @@ static int64_t trouble_ns(const sim *s, unsigned process, int64_t from, int64_t 
             continue;
         if (trouble->jump) {
             skipped += trouble->to - trouble->from;
+            continue;
+        }
+        if (trouble->row != 0 && trouble->row != mutex + 1) {
+            const int64_t waited = min64(trouble->to, to) - (trouble->from > from ? trouble->from : from);
+            skipped += min64(waited, s->checks.neighbour_ns);
             continue;
         }
         first = trouble->from < first ? trouble->from : first;
@@ -177,7 +198,7 @@ static bool loss_is_excused(const sim *s, const sim_party *party, const simba__c
         from = sim_clock_when(&process->clock, renew_at);
         outage = (timing->transition_ns / 100 * 99 - timing->stop_margin_ns) / 1000 * 985 - slack;
     }
-    const int64_t trouble = trouble_ns(s, party->process, from, s->now);
+    const int64_t trouble = trouble_ns(s, party->process, party->mutex, from, s->now);
     return trouble >= 0 && trouble >= outage;
 }
 

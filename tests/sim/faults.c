@@ -98,7 +98,7 @@ static void store_item(sim *s, const sim_item *item, int64_t until)
     case SIM_ITEM_STORE_EPOCH:
         if (!s->model) {
             s->store.epoch_ms += item->arg;
-        } else { /* Redis ends leases by its wall clock, which must not jump: instead its replicas fall behind */
+        } else { /* Redis: its replicas fall behind instead; SQL: the clock only steps back */
             check_trouble(s, SIM_PROCESSES, s->now, until);
             s->model->fault(s, item, until);
         }
@@ -111,6 +111,10 @@ static void store_item(sim *s, const sim_item *item, int64_t until)
             s->model->force_release(s, (unsigned)item->arg);
         else
             store_force_release(s, (unsigned)item->arg);
+        break;
+    case SIM_ITEM_LOCK_ROW: /* only who waits for the row has an excuse */
+        sim_log(s, "store", "fault lock-row %lld", (long long)until);
+        s->model->fault(s, item, until);
         break;
     case SIM_ITEM_FREEZE:
         trouble(s, item, SIM_PROCESSES, until);

@@ -10,7 +10,7 @@
 #include "sim/world.h"
 #include "util/random.h"
 
-enum { TIMERS = 64, JOBS = 64 };
+enum { TIMERS = 64, JOBS = 64, ROUNDS = 10000 };
 
 struct sim_client {
     simba_host host; /* first, so that one is the other */
@@ -337,7 +337,8 @@ void client_plan_anew(sim *s, unsigned process)
 /* A process that was stalled in the middle of a turn ends it when it goes on. */
 static bool may_go_on(const sim_client *client)
 {
-    return !process_is_paused(client->s, process_of(client)) && !client->s->verdict.promise;
+    const sim_process *process = process_of(client);
+    return !process_is_paused(client->s, process) && !process->in_turn && !client->s->verdict.promise;
 }
 
 static bool look_at_answers(sim_client *client)
@@ -410,7 +411,10 @@ static bool has_work(const sim_client *client)
 static void settle(sim_client *client)
 {
     client_enter(client->s, client->process);
+    unsigned rounds = 0;
     for (bool more = true; more && may_go_on(client);) {
+        if (++rounds > ROUNDS)
+            check_broken(client->s, "L1", "a turn of process %u does not end", client->process);
         more = look_at_answers(client);
         if (may_go_on(client))
             more |= deal_with_store(client);

@@ -156,6 +156,7 @@ void party_step(sim *s, sim_party *party, simba__event *event)
         check_trouble(s, party->process, s->now, process->paused_until);
         sim_log(s, party->name, "fault stalled %lld", (long long)process->paused_until);
         process->stall_ns = 0;
+        process->in_turn = true;
         party->stalled = actions;
         sim_plan_event(s, EV_ACT, index_of(s, party), process->paused_until, party->life, 0);
         return;
@@ -299,6 +300,7 @@ void party_event(sim *s, sim_party *party, const sim_event *event)
             deadline(s, party);
         break;
     case EV_ACT:
+        process_of(s, party)->in_turn = false;
         if (event->version == party->life)
             act(s, party, &party->stalled);
         break;

@@ -23,7 +23,7 @@ const char *sim_item_name(sim_item_kind kind)
 
 const char *sim_store_name(sim_store_kind store)
 {
-    static const char *const names[] = {"push", "poll", "session", "redis", "zookeeper"};
+    static const char *const names[] = {"push", "poll", "session", "redis", "zookeeper", "sql"};
     return names[store];
 }
 
@@ -137,6 +137,9 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
     /* Where the servers are the question, more happens to them. */
     static const uint8_t of_replicas[] = {SIM_ITEM_STORE_EPOCH, SIM_ITEM_STORE_EPOCH, SIM_ITEM_REPEAT, SIM_ITEM_LOSE};
     static const uint8_t of_servers[] = {SIM_ITEM_FREEZE, SIM_ITEM_RESTART, SIM_ITEM_FAIL_OVER, SIM_ITEM_FAIL_OVER};
+    static const uint8_t of_rows[] = {SIM_ITEM_LOCK_ROW,    SIM_ITEM_LOCK_ROW, SIM_ITEM_LOCK_ROW,
+                                      SIM_ITEM_UNSUBSCRIBE, SIM_ITEM_RESTART,  SIM_ITEM_FAIL_OVER,
+                                      SIM_ITEM_SLOW_STORE,  SIM_ITEM_CUT,      SIM_ITEM_REPEAT};
     const int64_t lease_ns = (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
     const int64_t count = pick(seed, 0, 16);
@@ -144,6 +147,8 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
         sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
         if (plan->store == SIM_STORE_ZOOKEEPER && chance(seed, 25))
             kind = of_servers[pick(seed, 0, sizeof of_servers - 1)];
+        else if (plan->store == SIM_STORE_SQL && chance(seed, 40))
+            kind = of_rows[pick(seed, 0, sizeof of_rows - 1)];
         else if (plan->replicas > 0 && chance(seed, 30))
             kind = of_replicas[pick(seed, 0, sizeof of_replicas - 1)];
         const bool of_member = kind <= SIM_ITEM_SLOW;
@@ -185,7 +190,11 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
                 item->arg = spread(seed, 10, 2 * lease_ns / SIM_MS);
             break;
         case SIM_ITEM_FORCE:
+        case SIM_ITEM_LOCK_ROW:
             item->arg = pick(seed, 0, plan->mutexes - 1);
+            break;
+        case SIM_ITEM_SLOW_STORE:
+            item->arg = spread(seed, 1, lease_ns / SIM_MS / 4);
             break;
         case SIM_ITEM_SLOW:
         default:
@@ -207,6 +216,8 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->poll_ns = pick(&s, 500, 1000) * SIM_MS;
     plan->session_ns = pick(&s, 2000, 10000) * SIM_MS;
     draw_timing(plan, &s);
+    if (store == SIM_STORE_SQL && plan->timing.transition_ms < 1000)
+        plan->timing.transition_ms += 1000; /* a transaction takes several round trips: docs/safety.md, L3 */
     if (store == SIM_STORE_REDIS && pick(&s, 1, 400) == 1)
         draw_long_timing(plan, &s);
     plan->processes = is_long(plan) ? 2 : (unsigned)pick(&s, 2, SIM_PROCESSES);
@@ -223,7 +234,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     draw_faults(plan, &s);
     plan->servers = store == SIM_STORE_ZOOKEEPER ? (chance(&s, 70) ? 3 : 5) : 1;
     plan->ticks = pick(&s, 2, 8);
-    const bool mixed = store == SIM_STORE_REDIS || store == SIM_STORE_ZOOKEEPER;
+    const bool mixed = store == SIM_STORE_REDIS || store == SIM_STORE_ZOOKEEPER || store == SIM_STORE_SQL;
     plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
     if (broken == SIM_BROKEN_LOST_WRITES) {
@@ -284,6 +295,8 @@ static void print_item(const sim_plan *plan, const sim_item *item, FILE *out)
     case SIM_ITEM_RESTART:
     case SIM_ITEM_FAIL_OVER:
     case SIM_ITEM_FORCE:
+    case SIM_ITEM_SLOW_STORE:
+    case SIM_ITEM_LOCK_ROW:
         break;
     default:
         fprintf(out, " process %c", 'a' + item->who);

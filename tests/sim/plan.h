@@ -21,6 +21,7 @@ typedef enum sim_store_kind {
     SIM_STORE_SESSION,   /* leases are sessions, as in ZooKeeper */
     SIM_STORE_REDIS,     /* the code of the Redis store itself, against a model server */
     SIM_STORE_ZOOKEEPER, /* that of the ZooKeeper store, and the client library, against a model ensemble */
+    SIM_STORE_SQL,       /* what the SQL stores share, src/backends/sql, against a model server */
     SIM_STORES,
 } sim_store_kind;
 
@@ -52,8 +53,10 @@ typedef enum sim_broken {
     X(UNSUBSCRIBE, "lose-subscriptions") /* who: process; it takes `for` to notice */                                  \
     X(FREEZE, "freeze-store")                                                                                          \
     X(RESTART, "restart-store")                                                                                        \
-    X(FAIL_OVER, "fail-over") /* arg: ms of acknowledged writes that are lost */                                       \
-    X(FORCE, "force-release") /* arg: mutex */
+    X(FAIL_OVER, "fail-over")   /* arg: ms of acknowledged writes that are lost */                                     \
+    X(FORCE, "force-release")   /* arg: mutex */                                                                       \
+    X(SLOW_STORE, "slow-store") /* SQL; arg: ms that a statement takes, at most */                                     \
+    X(LOCK_ROW, "lock-row")     /* SQL; arg: mutex, whose row somebody else locks */
 
 typedef enum sim_item_kind {
 #define SIM_ITEM_ENUM(name, text) SIM_ITEM_##name,
@@ -90,7 +93,7 @@ typedef struct sim_plan {
     int64_t poll_ns;
     int64_t session_ns;
     unsigned servers;
-    unsigned jvms;    /* REDIS, ZOOKEEPER: contenders on the JVM */
+    unsigned jvms;    /* REDIS, ZOOKEEPER, SQL: contenders on the JVM */
     int64_t replicas; /* REDIS: that have to confirm */
     int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */
     bool password;    /* ZOOKEEPER: clients have one, and a server may refuse it */

@@ -288,6 +288,7 @@ void process_kill(sim *s, unsigned p, int64_t back_after_ns)
         return;
     process->alive = false;
     process->paused_until = 0;
+    process->in_turn = false;
     process->session_version++;
     process->ping_version++;
     process->poll_version++;

@@ -32,11 +32,19 @@ static const sim_model *const models[SIM_STORES] = {
 #if SIMBA_WITH_ZOOKEEPER
     [SIM_STORE_ZOOKEEPER] = &sim_zookeeper,
 #endif
+#if SIMBA_WITH_MYSQL
+    [SIM_STORE_SQL] = &sim_sql,
+#endif
 };
 
 bool sim_has_store(sim_store_kind store)
 {
     return store < SIM_STORE_REDIS || models[store];
+}
+
+bool sim_has_tokens(sim_store_kind store, sim_broken broken)
+{
+    return store != SIM_STORE_SQL || broken != SIM_BROKEN_LOST_WRITES;
 }
 
 void sim_free(sim *s)
@@ -129,6 +137,8 @@ int64_t sim_hand_over_ns(const sim *s)
         return trips_ns + 300 * SIM_MS;
     case SIM_STORE_ZOOKEEPER:
         return trips_ns + 60 * SIM_MS; /* servers have to agree */
+    case SIM_STORE_SQL:
+        return trips_ns + SIM_S; /* the longest pause between two polls, and three commits */
     case SIM_STORE_POLL:
         return trips_ns + s->plan->poll_ns + s->plan->poll_ns / 50;
     default:

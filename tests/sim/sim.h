@@ -21,6 +21,9 @@ typedef struct sim sim;
 
 /* Was the code of this store built? */
 bool sim_has_store(sim_store_kind store);
+/* Do tokens tell two holders apart although this assumption is broken? In an SQL store they are versions of the row, and a
+ * store that forgets a grant forgets its token too. */
+bool sim_has_tokens(sim_store_kind store, sim_broken broken);
 
 sim *sim_new(void);
 void sim_free(sim *sim);

@@ -100,7 +100,8 @@ static void finds(sim_broken broken, sim_store_kind store)
     }
     sim_free(s);
     assert_int_equal(found, enough);
-    assert_int_equal(exposed, enough);
+    if (sim_has_tokens(store, broken))
+        assert_int_equal(exposed, enough);
 }
 
 /* Not on ZooKeeper: what counts as a sign of life there lies further back than a clock drifts in one run. */

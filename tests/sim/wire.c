@@ -9,6 +9,7 @@
 
 #define SEND_AGAIN_NS (200 * SIM_MS)
 #define CONNECT_AGAIN_NS SIM_S
+#define MISSED_NS (2 * SIM_S)   /* so long, at most, an answer is waited for that cannot come */
 #define GIVEN_UP_NS (6 * SIM_S) /* by then a client has found a silent connection out and has another one */
 
 enum { TO_SERVER, TO_PROCESS };
@@ -27,6 +28,7 @@ typedef struct sim_wire {
     uint8_t process, server;
     bool client_open, server_open;
     bool silent;
+    bool missed; /* the process has said something since it is silent */
     const sim_wire_events *events;
     void *user;
     void *peer;
@@ -177,6 +179,10 @@ static void send_chunk(sim *s, unsigned index, int way, const char *data, size_t
     wire->last[way] = &chunk->next;
     carry(s, index, way, WIRE_DATA);
     suffer(s, index);
+    if (wire->silent && !wire->missed && way == TO_SERVER) {
+        wire->missed = true;
+        check_trouble(s, wire->process, s->now, s->now + MISSED_NS);
+    }
     /* It arrives, and then both ends find the connection broken. */
     if (s->now < process->repeat_until && sim_chance(s, process->repeat / 4)) {
         check_trouble(s, wire->process, s->now, wire->latest[way] + SIM_S);
@@ -403,6 +409,13 @@ void wires_abandon(sim *s, unsigned process, bool noticed)
         wire->silent |= !noticed;
         wire_close(s, i);
     }
+}
+
+void wires_answer_again(sim *s)
+{
+    for (unsigned i = 1; i <= s->wires->count; i++)
+        if (!at(s, i)->server_open)
+            at(s, i)->silent = false;
 }
 
 void wires_notice(sim *s)

@@ -155,6 +155,7 @@ typedef struct sim_process {
     uint32_t boot;
     int64_t paused_until;
     int64_t stall_ns; /* the next turn stalls for that long */
+    bool in_turn;     /* and that turn has not ended yet */
     int64_t lose_until, lose;
     int64_t delay_until, delay_ns;
     int64_t repeat_until, repeat;
@@ -224,6 +225,7 @@ typedef struct sim_store {
 
 typedef struct sim_trouble {
     uint8_t process; /* or SIM_PROCESSES: everybody's */
+    uint8_t row;     /* the mutex whose row was locked, plus one; 0: it is about something else */
     bool jump;       /* the clock skipped that much */
     int64_t from, to;
 } sim_trouble;
@@ -235,6 +237,7 @@ typedef struct sim_checks {
     unsigned revocations[SIM_MUTEXES];
     bool straggled[SIM_MUTEXES]; /* the latest grant came from a request that nobody waited for any more */
     bool lost_writes;
+    int64_t neighbour_ns; /* how long a locked row may keep the requests of another mutex waiting */
     sim_trouble trouble[SIM_TROUBLES];
     unsigned troubles;
     int64_t owned_at[SIM_MUTEXES];   /* somebody held it then */
@@ -276,7 +279,7 @@ typedef struct sim_model {
     bool (*owner)(const sim *s, unsigned mutex, simba_owner *ret_owner);
 } sim_model;
 
-extern const sim_model sim_redis, sim_zookeeper;
+extern const sim_model sim_redis, sim_zookeeper, sim_sql;
 
 struct sim {
     const sim_plan *plan;
@@ -360,6 +363,8 @@ void wire_silence(sim *s, unsigned wire);
 void wires_abandon(sim *s, unsigned process, bool noticed);
 /* By now servers know which of their connections are dead. */
 void wires_notice(sim *s);
+/* Whoever sends on a connection that its server has forgotten is told so from now on, also on a silent one. */
+void wires_answer_again(sim *s);
 void wire_to_server(sim *s, const sim_event *event);
 void wire_to_process(sim *s, const sim_event *event);
 
@@ -449,6 +454,8 @@ void fault_heal(sim *s);
 void check_broken(sim *s, const char *promise, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void check_trouble(sim *s, unsigned process, int64_t from, int64_t to);
 void check_jump(sim *s, unsigned process, int64_t ns);
+/* Somebody has to wait for the row of this mutex. Those who share a statement with it may have to wait for a while. */
+void check_row_locked(sim *s, unsigned mutex, int64_t from, int64_t to);
 void check_step(sim *s, sim_party *party, const simba__contention *before, const simba__event *event,
                 const simba__actions *actions);
 void check_submit(sim *s, const sim_party *party, const simba__actions *actions);

@@ -158,6 +158,51 @@ static void test_lone_request(void **state)
     assert_int_equal(item->version, 2);
 }
 
+/* A renewal that waited for the row goes by the time at which it began. One that began later has overtaken it: its end stays,
+ * since the holder counts on it. */
+static void test_overtaken_renewal(void **state)
+{
+    (void)state;
+    have_rows(2);
+    acquire("a");
+    acquire("b");
+    write_all();
+    simba__sql_batch_clear(&batch);
+    const int64_t end = model_sql_row_of(&server, "a")->transition_at;
+    server.now_ms -= 900;
+    simba__sql_item *alone = add(SIMBA_OP_RENEW, "a", "me", 1, 1);
+    write_all();
+    assert_string_equal(conn.log, " ready renew:1 begin lock:1 put:1 commit");
+    assert_mine(alone, 1);
+    assert_int_equal(alone->ask.reply.owner.transition_at_ms, end);
+    assert_int_equal(alone->ask.reply.owner.ttl_at_ms, end - TRANSITION_MS);
+    assert_int_equal(model_sql_row_of(&server, "a")->transition_at, end);
+    simba__sql_batch_clear(&batch);
+
+    const simba__sql_item *first = add(SIMBA_OP_RENEW, "a", "me", 1, 1), *second = acquire("b");
+    write_all();
+    assert_mine(first, 1);
+    assert_mine(second, 1);
+    assert_int_equal(model_sql_row_of(&server, "a")->transition_at, end);
+    assert_int_equal(model_sql_row_of(&server, "b")->transition_at, end);
+}
+
+/* The server's clock was set back by an hour: a renewal puts the end right. */
+static void test_clock_set_back(void **state)
+{
+    (void)state;
+    have_rows(1);
+    acquire("a");
+    write_all();
+    simba__sql_batch_clear(&batch);
+    server.now_ms += 10000000;
+    model_sql_row_of(&server, "a")->transition_at = server.now_ms + 3600000;
+    const simba__sql_item *item = add(SIMBA_OP_RENEW, "a", "me", 1, 1);
+    write_all();
+    assert_mine(item, 1);
+    assert_int_equal(model_sql_row_of(&server, "a")->transition_at, server.now_ms + TTL_MS + TRANSITION_MS);
+}
+
 /* Requests about one mutex are carried out in the order in which they came. */
 static void test_same_mutex_in_order(void **state)
 {
@@ -487,6 +532,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_batch_is_one_transaction),
         TEST(test_lone_request),
+        TEST(test_overtaken_renewal),
+        TEST(test_clock_set_back),
         TEST(test_same_mutex_in_order),
         TEST(test_rows_of_a_statement),
         TEST(test_oversized),

@@ -12,6 +12,8 @@
 
 enum { LANES = 2, STEPS_MAX = 100 };
 
+static unsigned lanes; /* how many of them the store has */
+
 typedef struct conn {
     model_sql_conn model; /* first */
     simba__sql_lane *lane;
@@ -88,10 +90,10 @@ static const simba__sql_dialect dialect = {.start = start, .interrupt = interrup
 
 static int init(void *instance, simba_host *to, const simba_url *url, simba_error *err)
 {
-    void *const lanes[LANES] = {&conns[0], &conns[1]};
+    void *const places[LANES] = {&conns[0], &conns[1]};
     const simba__sql_place place = {"model", "here", "simba_mutex"};
     (void)url;
-    return simba__sql_init(instance, to, &dialect, place, lanes, LANES, err);
+    return simba__sql_init(instance, to, &dialect, place, places, lanes, err);
 }
 
 static void fini(void *instance)
@@ -116,16 +118,28 @@ static const simba_backend backend = {
 
 /* --- the test ------------------------------------------------------------------------------------------- */
 
-static int setup(void **state)
+static int setup_lanes(unsigned count)
 {
     simba_error err;
-    (void)state;
+    lanes = count;
     memset(&how, 0, sizeof how);
     memset(conns, 0, sizeof conns);
     model_sql_init(&server);
     for (unsigned i = 0; i < LANES; i++)
         conns[i].model.server = &server;
     return testhost_open(&host, &backend, "mysql://here/db", &err);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return setup_lanes(LANES);
+}
+
+static int setup_one_lane(void **state)
+{
+    (void)state;
+    return setup_lanes(1);
 }
 
 static int teardown(void **state)
@@ -210,6 +224,36 @@ static void test_two_lanes(void **state)
     assert_int_equal(second.request.reply.outcome, SIMBA_NOT_MINE);
 }
 
+/* Where a row was found locked, whatever else there is comes first, and the row is waited for by itself: nobody shares a
+ * statement with it. */
+static void test_locked_row_is_waited_for_alone(void **state)
+{
+    (void)state;
+    how.is_later = true;
+    model_sql_row_of(&server, "other");
+    model_sql_row_of(&server, "m")->locked_by = &server;
+    testhost_request locked = request(SIMBA_OP_ACQUIRE, "m", 0), other = request(SIMBA_OP_ACQUIRE, "other", 0);
+    testhost_request late = testhost_request_of(&host, SIMBA_OP_ACQUIRE, "m", "you", 78, 0);
+    begin(&locked);
+    begin(&other);
+    begin(&late);
+    for (unsigned i = 0; i < STEPS_MAX && !other.done; i++) {
+        carry_out(&conns[0]);
+        testhost_end_turn(&host);
+    }
+    assert_string_equal(conns[0].model.log, " ready acquire:1 ready acquire:1");
+    model_sql_row_of(&server, "m")->locked_by = NULL;
+    finish(0);
+    assert_true(locked.done && late.done);
+    assert_string_equal(strstr(conns[0].model.log, "begin"), "begin lock:1 put:1 commit");
+    testhost_request both[] = {request(SIMBA_OP_RELEASE, "m", 1), request(SIMBA_OP_RELEASE, "other", 1)};
+    testhost_submit(&host, &both[0]);
+    testhost_submit(&host, &both[1]); /* it is not locked any more: one transaction for both */
+    testhost_flush(&host);
+    finish(0);
+    assert_non_null(strstr(conns[0].model.log, "lock:2"));
+}
+
 /* After a deadlock the lane pauses, without anybody who blocks, and tries again. */
 static void test_pause_is_a_timer(void **state)
 {
@@ -239,52 +283,88 @@ static void test_put_off(void **state)
 
 /* --- called off ------------------------------------------------------------------------------------------- */
 
-static void call_off_after_deadline(bool is_cut_later)
+/* Begin an acquire, carry out its steps up to this one, and let its time pass. */
+static void outlive(testhost_request *r, simba__sql_action until)
 {
     how.is_later = true;
-    how.is_cut_later = is_cut_later;
-    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0);
-    begin(&acquire);
+    begin(r);
+    while (conns[0].step->action != until)
+        carry_out(&conns[0]);
     testhost_advance(&host, 4001);
-    assert_int_equal(acquire.request.reply.status, SIMBA_ETIMEDOUT);
-    assert_int_equal(how.cuts, 0); /* it may be about to end */
-    how.is_left_alone = true;
-    testhost_advance(&host, 251);
-    assert_int_equal(how.cuts, 1);
-    assert_false(simba__sql_lane_is_idle(&store()->lanes[0]));
-    how.is_left_alone = false;
-    testhost_advance(&host, 251);
-    assert_int_equal(how.cuts, 2);
+    assert_int_equal(r->request.reply.status, SIMBA_ETIMEDOUT);
+    assert_int_equal(how.cuts, 0);
 }
 
-/* Nobody waits for a batch any more: its connection is cut, unless it is being opened. */
+static bool is_idle(unsigned lane)
+{
+    return simba__sql_lane_is_idle(&store()->lanes[lane]);
+}
+
+/* Nobody waits for a batch any more: its connection is cut after a while, since it may be about to answer. One that is
+ * being opened is left alone, and looked at again. */
 static void test_cut(void **state)
 {
     (void)state;
-    call_off_after_deadline(false);
-    assert_true(simba__sql_lane_is_idle(&store()->lanes[0]));
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0);
+    outlive(&acquire, SIMBA__SQL_READY);
+    how.is_left_alone = true;
+    testhost_advance(&host, 251);
+    assert_int_equal(how.cuts, 1);
+    assert_false(is_idle(0));
+    how.is_left_alone = false;
+    testhost_advance(&host, 251);
+    assert_int_equal(how.cuts, 2);
+    assert_true(is_idle(0));
+}
+
+/* Also when another request's time is over meanwhile. */
+static void test_not_cut_too_early(void **state)
+{
+    (void)state;
+    testhost_request first = request(SIMBA_OP_ACQUIRE, "m", 0), second = request(SIMBA_OP_ACQUIRE, "other", 0);
+    second.request.deadline.ns += 100 * SIMBA__NS_PER_MS;
+    how.is_later = true;
+    begin(&second);
+    testhost_submit(&host, &first);
+    testhost_flush(&host);
+    testhost_advance(&host, 4001);
+    assert_true(first.done && !second.done);
+    testhost_advance(&host, 100);
+    assert_true(second.done);
+    assert_int_equal(how.cuts, 0);
+    testhost_advance(&host, 150);
+    assert_int_equal(how.cuts, 1);
 }
 
 static void test_cut_that_takes_effect_later(void **state)
 {
     (void)state;
-    call_off_after_deadline(true);
-    assert_false(simba__sql_lane_is_idle(&store()->lanes[0]));
+    testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0);
+    outlive(&acquire, SIMBA__SQL_READY);
+    how.is_cut_later = true;
+    testhost_advance(&host, 251);
     testhost_advance(&host, 1000);
-    assert_int_equal(how.cuts, 2);
+    assert_int_equal(how.cuts, 1);
+    assert_false(is_idle(0));
     fail_cut(&conns[0]);
-    assert_true(simba__sql_lane_is_idle(&store()->lanes[0]));
+    assert_true(is_idle(0));
 }
 
 /* A step that was cut and yet succeeded: nothing is begun after it, and the connection is closed. */
 static void test_nothing_after_cut(void **state)
 {
     (void)state;
-    call_off_after_deadline(true);
-    carry_out(&conns[0]);
-    assert_null(conns[0].step);
-    assert_true(simba__sql_lane_is_idle(&store()->lanes[0]));
-    assert_null(strstr(conns[0].model.log, "acquire"));
+    model_sql_row_of(&server, "m");
+    testhost_request force = request(SIMBA_OP_FORCE_RELEASE, "m", 0);
+    strcpy(model_sql_row_of(&server, "m")->owner_id, "you");
+    model_sql_row_of(&server, "m")->transition_at = INT64_MAX / 4;
+    outlive(&force, SIMBA__SQL_LOCK);
+    how.is_cut_later = true;
+    testhost_advance(&host, 251);
+    finish(0);
+    assert_true(is_idle(0));
+    assert_string_equal(conns[0].model.log, " ready begin lock:1 close");
+    assert_string_equal(model_sql_row_of(&server, "m")->owner_id, "you");
 }
 
 /* A batch that pauses is called off at once. */
@@ -394,9 +474,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_steps_that_are_over_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_steps_that_are_over_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_two_lanes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_locked_row_is_waited_for_alone, setup_one_lane, teardown),
         cmocka_unit_test_setup_teardown(test_pause_is_a_timer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_put_off, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_not_cut_too_early, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut_that_takes_effect_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nothing_after_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut_in_pause, setup, teardown),

@@ -175,12 +175,13 @@ static int renew(simba__my_session *session, simba__sql_step *step, simba__sql_f
     const simba_request *ask = &step->item->ask;
     const int64_t lease_ms = ask->ttl_ms + ask->transition_ms;
     MYSQL_STMT *statement;
-    MYSQL_BIND *binds = simba__my_session_binds(session, 6);
+    MYSQL_BIND *binds = simba__my_session_binds(session, 7);
     if (!binds)
         return simba__my_out_of_memory(why);
     bind_time(&binds[0], &ask->ttl_ms);
     bind_time(&binds[1], &lease_ms);
     bind_grant(session, binds + 2, ask);
+    bind_time(&binds[session->schema.has_nonce ? 6 : 5], &lease_ms);
     const int rc = execute_one(session, step, &statement, why);
     return rc == 0 && step->matched ? get_rows(session, SIMBA__SQL_GET, step, why) : rc;
 }

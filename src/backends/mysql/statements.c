@@ -50,6 +50,9 @@ typedef struct shape {
     " where mutex = ? and version = ? and convert(owner_id using utf8mb4) collate utf8mb4_bin = ?" ours                \
     " and transition_at >= " NOW
 #define LIVE_OURS " and nonce = ? and nonce_version = version"
+/* Mutex and so on, then the lease again: a renewal that waited for the row may have been overtaken by one that began later,
+ * whose end stays. */
+#define NOT_LATER " and transition_at <= " NOW " + ?"
 #define RENEW "update `$TABLE` set ttl_at = " NOW " + ?, transition_at = " NOW " + ?"
 /* acquired_at becomes 0. */
 #define RELEASE                                                                                                        \
@@ -68,7 +71,7 @@ static const shape shapes[SIMBA__SQL_ACTIONS][2] = {
     [SIMBA__SQL_PUT] = {{PUT_HEAD(""), "(?, ?, ?, ?, ?, ?)", PUT_TAIL, 6},
                         {PUT_HEAD(OURS), "(?, ?, ?, ?, ?, ?, ?, ?, ?)", PUT_TAIL PUT_TAIL_OURS, 9}},
     [SIMBA__SQL_ACQUIRE] = {{ACQUIRE(""), "", "", 7}, {ACQUIRE(", nonce_version = " NEXT ", nonce = ?"), "", "", 9}},
-    [SIMBA__SQL_RENEW] = {{RENEW LIVE(""), "", "", 5}, {RENEW LIVE(LIVE_OURS), "", "", 6}},
+    [SIMBA__SQL_RENEW] = {{RENEW LIVE("") NOT_LATER, "", "", 6}, {RENEW LIVE(LIVE_OURS) NOT_LATER, "", "", 7}},
     [SIMBA__SQL_RELEASE] = {{RELEASE LIVE(""), "", "", 3}, {RELEASE LIVE(LIVE_OURS), "", "", 4}},
 };
 

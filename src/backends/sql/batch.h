@@ -42,6 +42,7 @@ typedef struct simba__sql_item {
     bool kept_back;     /* and yet it was free in the table */
     bool is_refused;    /* it was not even sent */
     bool put_off;       /* to be done by another job */
+    bool is_locked;     /* because somebody else keeps the row locked */
     bool is_given_up;   /* RENEW: nobody waits for it any more; other lanes may work on its mutex. In turns only */
     uint64_t version;   /* of the row, afterwards */
     simba_error *error; /* NULL: the reply counts */
@@ -73,7 +74,7 @@ typedef enum simba__sql_action {
     SIMBA__SQL_MAKE,      /* make the rows; another process may have made some of them at the same time */
     SIMBA__SQL_PUT,       /* write the rows, which are locked */
     SIMBA__SQL_ACQUIRE,   /* grant the item's mutex if it is free; read its row in any case */
-    SIMBA__SQL_RENEW,     /* extend the item's lease; read its row if that matched */
+    SIMBA__SQL_RENEW,     /* extend the item's lease, unless it ends later already; read its row if that matched */
     SIMBA__SQL_RELEASE,   /* end the item's grant; fill in now_ms of its row if that matched */
     SIMBA__SQL_LIST,      /* call simba__sql_item_list for every row */
     SIMBA__SQL_EXAMINE,   /* call simba__sql_item_find for every finding */

@@ -14,6 +14,7 @@ struct simba__sql_entry {
     simba_local until;               /* when that ends by our own clock; {0}: it has ended */
     unsigned lane;                   /* that works on the row, if it has tasks */
     unsigned tasks;                  /* how many it has */
+    bool is_locked;                  /* by somebody else, when it was last worked on */
 };
 
 void simba__sql_memory_fini(simba__sql_memory *memory)
@@ -79,6 +80,7 @@ static void forget_oldest(simba__sql_memory *memory, simba_local now)
         return;
     simba__table_remove(&memory->entries, &entry->node);
     take_out(memory, entry);
+    memory->locked -= entry->is_locked;
     simba__free(entry);
 }
 
@@ -119,6 +121,23 @@ void simba__sql_memory_finish(simba__sql_memory *memory, const char *mutex, unsi
     simba__sql_entry *entry = find(memory, mutex);
     if (entry && entry->tasks > 0 && entry->lane == lane)
         entry->tasks--;
+}
+
+void simba__sql_memory_found_locked(simba__sql_memory *memory, const char *mutex, bool is_locked)
+{
+    if (!is_locked && memory->locked == 0)
+        return;
+    simba__sql_entry *entry = find(memory, mutex);
+    if (!entry || entry->is_locked == is_locked)
+        return;
+    entry->is_locked = is_locked;
+    memory->locked += is_locked ? 1 : (size_t)-1;
+}
+
+bool simba__sql_memory_is_locked(const simba__sql_memory *memory, const char *mutex)
+{
+    const simba__sql_entry *entry = memory->locked > 0 ? find(memory, mutex) : NULL;
+    return entry && entry->is_locked;
 }
 
 void simba__sql_memory_saw(simba__sql_memory *memory, const char *mutex, uint64_t version, simba_local now)

@@ -5,7 +5,8 @@
  *     same mutex meanwhile, even if the row says that it is free.
  * What other clients hold it cannot know.
  *
- * It also knows which lane is at work on a mutex, so that no other lane begins: they would wait for each other's row locks.
+ * It also knows which lane is at work on a mutex, so that no other lane begins: they would wait for each other's row locks;
+ * and whose row somebody else keeps locked, so that no other mutex is made to wait for it.
  *
  * There is room for a number of mutexes. The entry that was used least recently is forgotten first, but never one that is
  * held or worked on. Pure: no I/O, and the time comes from the caller. */
@@ -24,6 +25,7 @@ typedef struct simba__sql_entry simba__sql_entry;
 typedef struct simba__sql_memory {
     simba__table entries; /* by the hash of the name alone: two names that share it share an entry, which is safe */
     simba__sql_entry *newest, *oldest;
+    size_t locked; /* how many entries are of rows that were found locked */
 } simba__sql_memory;
 
 void simba__sql_memory_fini(simba__sql_memory *memory);
@@ -38,6 +40,10 @@ uint64_t simba__sql_memory_holder(const simba__sql_memory *memory, const char *m
 /* A lane, by its number from 1 on, is to work on a mutex. False: another lane does. With true goes one `finish`. */
 bool simba__sql_memory_begin(simba__sql_memory *memory, const char *mutex, unsigned lane, simba_local now);
 void simba__sql_memory_finish(simba__sql_memory *memory, const char *mutex, unsigned lane);
+
+/* Was the row locked by somebody else when it was last worked on? */
+void simba__sql_memory_found_locked(simba__sql_memory *memory, const char *mutex, bool is_locked);
+bool simba__sql_memory_is_locked(const simba__sql_memory *memory, const char *mutex);
 
 /* This version of the row was seen. Without memory for it, nothing happens. */
 void simba__sql_memory_saw(simba__sql_memory *memory, const char *mutex, uint64_t version, simba_local now);

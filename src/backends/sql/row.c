@@ -8,6 +8,7 @@
 
 /* Later times are not believed: in nanoseconds, and with a lease added to them, they have to be numbers still. */
 #define TIME_MAX_MS (INT64_MAX / SIMBA__NS_PER_MS / 2)
+#define OVERTAKEN_MAX_MS 60000 /* longer than a statement can wait */
 
 /* --- reading -------------------------------------------------------------------------------------------- */
 
@@ -109,6 +110,21 @@ static void number_change(simba__sql_row *row, uint64_t token_before)
     row->changed = true;
 }
 
+/* A renewal goes by the time at which its statement began. If it had to wait for the row, one that began later may have
+ * overtaken it, and its holder counts on what that one was answered. An end that is later by more than a minute was set before
+ * the server's clock was set back; that is put right. */
+static void keep_later_end(simba__sql_row *row, const simba_owner *before, simba_request *request)
+{
+    simba_owner *owner = &row->row.owner;
+    const int64_t later_ms = before->transition_at_ms - owner->transition_at_ms;
+    if (later_ms <= 0 || later_ms > OVERTAKEN_MAX_MS)
+        return;
+    owner->ttl_at_ms = before->ttl_at_ms;
+    owner->transition_at_ms = before->transition_at_ms;
+    row->row.until_ns = (owner->transition_at_ms + 1) * SIMBA__NS_PER_MS;
+    request->reply.owner = *owner;
+}
+
 bool simba__sql_row_apply(simba__sql_row *row, simba_request *request, uint64_t floor)
 {
     SIMBA__ASSERT(!row->flaw);
@@ -125,7 +141,11 @@ bool simba__sql_row_apply(simba__sql_row *row, simba_request *request, uint64_t 
     const bool forced_away = row->row.owner.id[0] == '\0' && row->version == request->token + 1;
     const uint64_t token_before = row->row.token;
     const bool foreign = row->foreign && !is_free;
-    if (simba__row_apply(&row->row, now, request))
+    const simba_owner before = row->row.owner;
+    const bool changed = simba__row_apply(&row->row, now, request);
+    if (changed && !is_free && row->row.owner.id[0] != '\0')
+        keep_later_end(row, &before, request);
+    if (changed)
         number_change(row, token_before);
     else if (foreign)
         request->reply.owner.token = 0;

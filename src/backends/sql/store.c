@@ -141,16 +141,22 @@ static size_t measure(const simba__queue *q, size_t *bytes)
     return count;
 }
 
-/* What another lane is at work on stays in the queue. */
-static void add_requests(simba__sql_lane *lane, simba__queue *q, simba_local now)
+/* What is another kind of batch's stays in the queue, and so does what another lane is at work on. */
+static void add_requests(simba__sql_lane *lane, simba__sql_kind kind, simba__queue *q, simba_local now)
 {
     simba__sql_memory *memory = &lane->self->memory;
+    const bool reads = kind == SIMBA__SQL_KIND_READS;
+    const char *only = NULL;
     for (simba_request *r = simba__queue_take_all(q), *next; r; r = next) {
         next = r->next;
-        if (q == &lane->self->writes && !simba__sql_memory_begin(memory, r->mutex, number_of(lane), now)) {
+        const bool fits = reads || (simba__sql_memory_is_locked(memory, r->mutex) == (kind == SIMBA__SQL_KIND_LOCKED) &&
+                                    (!only || strcmp(r->mutex, only) == 0));
+        if (!fits || (!reads && !simba__sql_memory_begin(memory, r->mutex, number_of(lane), now))) {
             simba__queue_append(q, r);
             continue;
         }
+        if (kind == SIMBA__SQL_KIND_LOCKED)
+            only = r->mutex;
         simba__sql_item *item = simba__sql_batch_add(&lane->batch, r);
         item->request = r;
         r->backend_data = item;
@@ -181,8 +187,9 @@ static bool poll_is_due(const simba__sql_store *self, simba_local now)
 }
 
 /* Begin a batch of what waits, if there is a lane for it. */
-static bool start_batch(simba__sql_store *self, bool reads, simba_local now)
+static bool start_batch(simba__sql_store *self, simba__sql_kind kind, simba_local now)
 {
+    const bool reads = kind == SIMBA__SQL_KIND_READS;
     simba__queue *q = reads ? &self->reads : &self->writes;
     const size_t polls = reads && poll_is_due(self, now) ? simba__sql_polling_count(&self->polling, now) : 0;
     simba__sql_lane *lane = q->first || polls > 0 ? idle_lane(self, reads) : NULL;
@@ -194,7 +201,7 @@ static bool start_batch(simba__sql_store *self, bool reads, simba_local now)
         fail_all(self, q, SIMBA_ENOMEM, "out of memory");
         return false;
     }
-    add_requests(lane, q, now);
+    add_requests(lane, kind, q, now);
     lane->polls = polls > 0;
     if (lane->polls) {
         simba__sql_polling_take(&self->polling, now, add_poll, lane);
@@ -203,7 +210,8 @@ static bool start_batch(simba__sql_store *self, bool reads, simba_local now)
     }
     if (lane->batch.count == 0)
         return false;
-    lane->reads = self->read_last = reads;
+    lane->reads = reads;
+    self->latest = kind;
     lane->began = simba__sql_polling_begin(&self->polling);
     simba__sql_lane_begin(lane);
     return !simba__sql_lane_is_idle(lane);
@@ -219,14 +227,22 @@ static void arm_poll(simba__sql_store *self, simba_local now)
     self->host->timer_set(self->host, &self->poll, (simba_local){due.ns < soonest_ns ? soonest_ns : due.ns});
 }
 
-/* Begin what waits, as far as there are idle lanes; writing and reading in turns where there is one for both. */
+static bool start_any(simba__sql_store *self, simba_local now)
+{
+    for (unsigned i = 1; i <= SIMBA__SQL_KINDS; i++)
+        if (start_batch(self, (simba__sql_kind)((self->latest + i) % SIMBA__SQL_KINDS), now))
+            return true;
+    return false;
+}
+
+/* Begin what waits, as far as there are idle lanes; the kinds take turns. */
 void simba__sql_flush(void *instance)
 {
     simba__sql_store *self = instance;
     if (self->life != SIMBA__SQL_OPEN)
         return;
     const simba_local now = self->host->now(self->host);
-    while (start_batch(self, !self->read_last, now) || start_batch(self, self->read_last, now))
+    while (start_any(self, now))
         ;
     if (self->polling.mutexes.count > 0)
         arm_poll(self, now);
@@ -274,6 +290,10 @@ static void tell_news(simba__sql_lane *lane, simba_local now)
         }
         if (has_answer(item) && simba__sql_item_has_row(item))
             tell_news_of(lane, item, now);
+        if (!lane->reads && (has_answer(item) || item->is_locked))
+            simba__sql_memory_found_locked(&lane->self->memory, item->ask.mutex, item->is_locked);
+        if (item->is_locked)
+            lane->self->latest = SIMBA__SQL_KIND_LOCKED;
     }
 }
 

@@ -12,8 +12,9 @@
  * All but the last two is pure, so that it can be run without a server.
  *
  * There are a few lanes, each a connection with a batch of requests. Requests gather; when a lane is idle it takes all of them, so what a busy client asks for in one go is one
- * transaction. One lane that waits for a locked row does not keep the others waiting. Requests that write are begun from the
- * first lane on, those that only read, and the polls, from the last.
+ * transaction. One lane that waits for a locked row does not keep the others waiting, and once a row is known to be locked, it
+ * is waited for by itself. Requests that write are begun from the first lane on, those that only read, and the polls, from
+ * the last.
  *
  * A batch may take longer than a request has time. Then the request is cancelled; and a while after the last one has gone the
  * connection is cut, which ends the batch. Until then the batch works on copies.
@@ -38,6 +39,14 @@ typedef enum simba__sql_life {
     SIMBA__SQL_CLOSED, /* the host has been told */
 } simba__sql_life;
 
+/* What a batch consists of. */
+typedef enum simba__sql_kind {
+    SIMBA__SQL_KIND_WRITES,
+    SIMBA__SQL_KIND_LOCKED, /* requests that write one row, which somebody else keeps locked */
+    SIMBA__SQL_KIND_READS,  /* and polls */
+    SIMBA__SQL_KINDS,
+} simba__sql_kind;
+
 /* The first member of a store's instance, so that the functions below are those of its table. */
 struct simba__sql_store {
     simba_host *host;
@@ -45,8 +54,8 @@ struct simba__sql_store {
     simba__sql_lane lanes[SIMBA__SQL_LANES_MAX];
     unsigned lane_count;
     simba__queue writes, reads;
-    bool read_last; /* what was begun last */
-    bool polls;     /* a poll is under way */
+    simba__sql_kind latest; /* what was begun last, or LOCKED: a row was found locked since */
+    bool polls;             /* a poll is under way */
     simba__sql_life life;
     simba__sql_memory memory;
     simba__sql_polling polling;

@@ -259,6 +259,14 @@ static next settle_later(simba__sql_batch *batch)
     return GO_ON;
 }
 
+/* It is left to a batch of its own, so that nobody else has to wait for the lock. */
+static next settle_locked(simba__sql_batch *batch)
+{
+    for (simba__sql_item **at = items_begin(batch); at < items_end(batch); at++)
+        (*at)->is_locked = true;
+    return settle_later(batch);
+}
+
 static next settle_failed(simba__sql_batch *batch)
 {
     fail_items(batch, &batch->why.error);
@@ -306,7 +314,7 @@ static next recover(simba__sql_batch *batch)
         return batch->tries < DEADLOCKS_MAX ? try_again(batch) : one ? settle_failed(batch) : split(batch);
     case SIMBA__SQL_LOCKED:
         if (one)
-            return settle_later(batch);
+            return settle_locked(batch);
         batch->pass = FREE;
         return step(batch, SIMBA__SQL_BEGIN);
     case SIMBA__SQL_SPLIT:
@@ -417,7 +425,7 @@ static next take_outcome(simba__sql_batch *batch, const simba__sql_failure *why)
     case SIMBA__SQL_PAUSE:
         return DECIDE;
     case SIMBA__SQL_GET:
-        return !why && batch->rows[batch->from].found ? settle_later(batch) : DECIDE;
+        return !why && batch->rows[batch->from].found ? settle_locked(batch) : DECIDE;
     default:
         if (!batch->is_undoing)
             return why ? undo(batch, why) : worked(batch);

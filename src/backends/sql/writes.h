@@ -7,8 +7,8 @@
  *   remedy       one mutex                            several
  *   -----------  -----------------------------------  --------------------------------------------------------------
  *   RETRY        again after a pause, five times      the same, then each mutex by itself
- *   LOCKED       put off, so that the connection is   those that are free in one transaction; then those that are
- *                free for others meanwhile            locked are put off
+ *   LOCKED       put off to a batch of its own, so    those that are free in one transaction; then those that are
+ *                that nobody else waits for the row   locked are put off likewise
  *   SPLIT        fails                                each mutex by itself
  *   LOST         put off if the connection had been idle and a grant whose answer was lost is known again; else fails
  *   SHRINK       put off, with half as many rows in a statement; fails if that was one row

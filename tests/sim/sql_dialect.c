@@ -1,0 +1,256 @@
+/* The process's end of the model of an SQL server: an event-driven dialect of src/backends/sql. A connection opens a wire, and
+ * sends every step as one message. As with a real client library, a connection that was lost while it was idle is found out
+ * by the next statement; one that does not answer is given up after a while; and after a failure to connect the next attempt
+ * has to wait. */
+#include <string.h>
+
+#include "backends/sql/store.h"
+#include "sim/sql_model.h"
+#include "util/clock.h"
+
+#define CONNECT_TIMEOUT_NS (2 * SIM_S) /* as of the MySQL store */
+#define ANSWER_TIMEOUT_NS (4 * SIM_S)  /* likewise */
+#define FIRST_PAUSE_NS (20 * SIM_MS)
+#define LONGEST_PAUSE_NS (500 * SIM_MS)
+
+typedef enum conn_state {
+    SHUT,
+    OPENING,
+    OPEN,
+    LOST, /* and nobody has closed it */
+} conn_state;
+
+typedef struct conn {
+    simba_host *host;
+    sim *s;
+    unsigned process;
+    conn_state state;
+    unsigned wire; /* 0: none */
+    simba__sql_lane *lane;
+    simba__sql_step *step; /* under way; NULL: none is */
+    simba__sql_table *table;
+    simba_timer patience;
+    simba_local open_by, not_before;
+    unsigned failures;
+} conn;
+
+typedef struct store {
+    simba__sql_store sql; /* first: the functions of the table are its own */
+    conn conns[SIMBA__SQL_LANES_MAX];
+} store;
+
+static simba_local in(const conn *self, int64_t ns)
+{
+    return (simba_local){self->host->now(self->host).ns + ns};
+}
+
+static void end_wire(conn *self)
+{
+    if (self->wire && !client_is_muted(self->s, self->process)) /* what has died has closed its wires */
+        wire_close(self->s, self->wire);
+    self->wire = 0;
+}
+
+static void finish(conn *self, int rc, const simba__sql_failure *why)
+{
+    self->step = NULL;
+    self->host->timer_clear(self->host, &self->patience);
+    simba__sql_carried_out(self->lane, rc, why);
+}
+
+static void fail(conn *self, simba__sql_remedy remedy, int code)
+{
+    simba__sql_failure why;
+    (void)simba__sql_fail(&why, remedy, code, "sim: it failed");
+    finish(self, code, &why);
+}
+
+/* The attempt to connect is over, in vain. */
+static void fail_to_open(conn *self)
+{
+    const int64_t pause_ns = FIRST_PAUSE_NS << (self->failures < 5 ? self->failures : 5);
+    end_wire(self);
+    self->state = SHUT;
+    self->failures++;
+    self->not_before = in(self, pause_ns < LONGEST_PAUSE_NS ? pause_ns : LONGEST_PAUSE_NS);
+    fail(self, SIMBA__SQL_RECONNECT, SIMBA_EUNAVAILABLE);
+}
+
+/* The connection is of no use any more, and so is what it owes. */
+static void lose(conn *self, simba__sql_remedy remedy)
+{
+    if (self->state == OPENING) {
+        fail_to_open(self);
+        return;
+    }
+    end_wire(self);
+    self->state = LOST;
+    if (self->step)
+        fail(self, remedy, SIMBA_EUNAVAILABLE);
+}
+
+static void on_impatient(simba_timer *timer, simba_local now)
+{
+    (void)now;
+    lose(SIMBA__OF_NODE(timer, conn, patience), SIMBA__SQL_LOST);
+}
+
+/* --- the wire --------------------------------------------------------------------------------------------- */
+
+static void send_step(conn *self, const simba__sql_step *step)
+{
+    sql_call call = {.action = step->action, .count = (unsigned)step->count};
+    for (size_t i = 0; i < step->count; i++) {
+        call.row[i] = *step->rows[i];
+        strcpy(call.mutex[i], step->rows[i]->mutex);
+    }
+    if (step->item && step->item->ask.id) {
+        call.ask = step->item->ask;
+        call.floor = step->item->floor;
+        strcpy(call.id, step->item->ask.id);
+    }
+    wire_send(self->s, self->wire, (const char *)&call, sizeof call);
+}
+
+static void on_connected(void *user, bool refused)
+{
+    conn *self = user;
+    if (refused) {
+        self->wire = 0;
+        fail_to_open(self);
+    } else {
+        send_step(self, &(simba__sql_step){.action = SIMBA__SQL_READY});
+    }
+}
+
+/* What was read, into the rows of the step. */
+static void fill_in(simba__sql_step *step, const sql_answer *answer)
+{
+    step->matched = answer->matched;
+    step->token = answer->token;
+    const bool reads = step->action != SIMBA__SQL_MAKE && step->action != SIMBA__SQL_PUT;
+    for (size_t i = 0; i < step->count && reads; i++) {
+        const char *mutex = step->rows[i]->mutex;
+        *step->rows[i] = answer->row[i];
+        step->rows[i]->mutex = mutex;
+    }
+}
+
+static void on_bytes(void *user, const char *data, size_t length)
+{
+    conn *self = user;
+    sql_answer answer;
+    (void)length;
+    memcpy(&answer, data, sizeof answer);
+    if (self->state == OPENING) {
+        self->state = OPEN;
+        self->failures = 0;
+        *self->table = answer.table;
+    } else if (answer.code == 0) {
+        fill_in(self->step, &answer);
+    }
+    if (answer.code < 0)
+        fail(self, answer.remedy, answer.code);
+    else
+        finish(self, 0, NULL);
+}
+
+static void on_lost(void *user)
+{
+    conn *self = user;
+    self->wire = 0;
+    lose(self, SIMBA__SQL_LOST);
+}
+
+/* --- the dialect ------------------------------------------------------------------------------------------ */
+
+static void get_ready(conn *self)
+{
+    static const sim_wire_events events = {on_connected, on_bytes, on_lost};
+    if (self->state != SHUT) {
+        finish(self, 0, NULL); /* lost or not: the next statement finds out */
+    } else if (self->failures > 0 && self->host->now(self->host).ns < self->not_before.ns) {
+        fail(self, SIMBA__SQL_RECONNECT, SIMBA_EUNAVAILABLE);
+    } else {
+        self->state = OPENING;
+        self->open_by = in(self, CONNECT_TIMEOUT_NS);
+        self->host->timer_set(self->host, &self->patience, self->open_by);
+        self->wire = wire_connect(self->s, self->process, 0, &events, self);
+    }
+}
+
+static void start(void *instance, simba__sql_lane *lane, simba__sql_step *step, simba__sql_table *table)
+{
+    conn *self = instance;
+    self->lane = lane;
+    self->step = step;
+    self->table = table;
+    if (step->action == SIMBA__SQL_READY || step->action == SIMBA__SQL_READY_BARE) {
+        get_ready(self);
+    } else if (step->action == SIMBA__SQL_CLOSE) {
+        end_wire(self);
+        self->state = SHUT;
+        finish(self, 0, NULL);
+    } else if (self->state == LOST) {
+        fail(self, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE);
+    } else {
+        self->host->timer_set(self->host, &self->patience, in(self, ANSWER_TIMEOUT_NS));
+        send_step(self, step);
+    }
+}
+
+static void interrupt(void *instance)
+{
+    lose(instance, SIMBA__SQL_RECONNECT);
+}
+
+static bool cut(void *instance, simba_local now)
+{
+    conn *self = instance;
+    if (self->state == OPENING && now.ns < self->open_by.ns)
+        return false;
+    interrupt(self);
+    return true;
+}
+
+static const simba__sql_dialect dialect = {.start = start, .interrupt = interrupt, .cut = cut};
+
+/* --- the store -------------------------------------------------------------------------------------------- */
+
+static int init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
+{
+    store *self = instance;
+    void *conns[SIMBA__SQL_LANES_MAX];
+    unsigned process = 0;
+    sim *s = client_running(&process);
+    (void)url;
+    for (unsigned i = 0; i < sql_state_of(s)->lanes; i++) {
+        self->conns[i] = (conn){.host = host, .s = s, .process = process, .patience = {.fire = on_impatient}};
+        conns[i] = &self->conns[i];
+        if (host->timer_add(host, &self->conns[i].patience) < 0)
+            return SIMBA_ENOMEM;
+    }
+    const simba__sql_place place = {"sim", "server", "simba_mutex"};
+    return simba__sql_init(&self->sql, host, &dialect, place, conns, sql_state_of(s)->lanes, err);
+}
+
+static void fini(void *instance)
+{
+    simba__sql_fini(instance);
+}
+
+const simba_backend sim_sql_backend = {
+    .size = sizeof(simba_backend),
+    .version = SIMBA_BACKEND_VERSION,
+    .instance_size = sizeof(store),
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK,
+    .init = init,
+    .submit = simba__sql_submit,
+    .cancel = simba__sql_cancel,
+    .flush = simba__sql_flush,
+    .watch = simba__sql_watch,
+    .unwatch = simba__sql_unwatch,
+    .woken = simba__sql_flush,
+    .close = simba__sql_close,
+    .fini = fini,
+};

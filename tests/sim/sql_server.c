@@ -1,0 +1,226 @@
+/* A model SQL server, as MySQL is set up by us: its connections, and what goes wrong with it: restarts, a replica that is
+ * promoted, a clock that steps back, statements that are slow, rows that somebody locks, connections that end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/sql_model.h"
+
+/* --- wires ------------------------------------------------------------------------------------------------ */
+
+static void opened(sim *s, unsigned wire)
+{
+    wire_set_peer(s, wire, sql_session_new(s, SQL_CLIENT, 0, wire));
+}
+
+static void bytes(sim *s, unsigned wire, const char *data, size_t length)
+{
+    sql_call call;
+    (void)length;
+    memcpy(&call, data, sizeof call);
+    sim_tell(s, "process %u wire %u: action %d, %u rows, %s", wire_process(s, wire), wire, (int)call.action, call.count,
+             call.count ? call.mutex[0] : "");
+    sql_session_call(s, wire_peer(s, wire), &call);
+}
+
+static void closed(sim *s, unsigned wire)
+{
+    sql_session *session = wire_peer(s, wire);
+    if (session->wire == wire)
+        sql_session_leave(s, session);
+}
+
+static bool accepts(const sim *s, unsigned server)
+{
+    (void)server;
+    return s->now >= s->store.down_until;
+}
+
+static int64_t frozen_until(const sim *s, unsigned server)
+{
+    (void)server;
+    return s->now < s->store.down_until ? 0 : s->store.frozen_until;
+}
+
+static int64_t cut_until(const sim *s, unsigned process, unsigned server)
+{
+    (void)s, (void)process, (void)server;
+    return 0;
+}
+
+static void event(sim *s, const sim_event *event)
+{
+    if (event->who >= SQL_EV_JVM)
+        sql_guests_event(s, event);
+    else if (s->now < frozen_until(s, 0))
+        sim_plan_event(s, EV_SERVER, event->who, s->store.frozen_until + sim_pick(s, 1, 100000), event->version,
+                       event->arg);
+    else
+        sql_session_event(s, event);
+}
+
+/* --- what goes wrong -------------------------------------------------------------------------------------- */
+
+/* A replica was promoted that had not got the latest writes. */
+static void lose_writes(sim *s, int64_t lost_ms)
+{
+    sql_state *state = sql_state_of(s);
+    for (unsigned n = 0; n < SQL_PAST && state->pasts > 0; n++, state->pasts--) {
+        const sql_past *past = &state->past[(state->pasts - 1) % SQL_PAST];
+        if (past->at <= s->now - lost_ms * SIM_MS)
+            break;
+        if (past->row.mutex[0]) {
+            model_sql_row *row = model_sql_row_of(&state->server, past->row.mutex);
+            *row = past->row;
+            row->locked_by = NULL;
+        }
+        s->checks.lost_writes = true;
+    }
+}
+
+static void crash(sim *s, const sim_item *item, int64_t until)
+{
+    sql_sessions_crash(s);
+    for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
+        wire_drop(s, wire);
+    sql_guests_disconnected(s);
+    lose_writes(s, item->arg);
+    s->store.down_until = until;
+}
+
+static void fault(sim *s, const sim_item *item, int64_t until)
+{
+    sql_state *state = sql_state_of(s);
+    switch ((sim_item_kind)item->kind) {
+    case SIM_ITEM_FREEZE:
+        s->store.frozen_until = until;
+        break;
+    case SIM_ITEM_STORE_EPOCH: /* a step forward would end leases early */
+        s->store.epoch_ms -= item->arg > 0 ? item->arg % 2000 : -item->arg % 2000;
+        break;
+    case SIM_ITEM_LOCK_ROW:
+        check_row_locked(s, (unsigned)item->arg, s->now, until);
+        if (!store_is_away(s))
+            sql_guests_lock(s, (unsigned)item->arg, until);
+        break;
+    case SIM_ITEM_SLOW_STORE:
+        state->slow_until = until;
+        state->slow_ns = item->arg * SIM_MS;
+        break;
+    default:
+        crash(s, item, until);
+    }
+}
+
+/* An administrator, after whose statement the row is nobody's. */
+static void force_release(sim *s, unsigned mutex)
+{
+    model_sql_row before[SIM_MUTEXES];
+    model_sql_row *row = model_sql_row_of(&sql_state_of(s)->server, sim_mutex_name(mutex));
+    if (row->locked_by || !sql_row_is_held(row, sql_now_ms(s)))
+        return;
+    sql_rows_before(s, before);
+    if (row->nonce_version == row->version)
+        check_revoked(s, mutex, row->version);
+    row->owner_id[0] = '\0';
+    row->acquired_at = row->ttl_at = row->transition_at = 0;
+    row->revoked_version = row->version++;
+    row->nonce_version = 0;
+    sql_rows_compare(s, before, sql_now_ms(s));
+}
+
+/* Of a process: the server ends its connections, or they have lost each other. */
+static void lose_connections(sim *s, unsigned process)
+{
+    for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire)) {
+        if (wire_process(s, wire) != process)
+            continue;
+        if (sim_chance(s, 800))
+            wire_drop(s, wire);
+        else
+            wire_silence(s, wire);
+    }
+}
+
+static void healed(sim *s)
+{
+    wires_notice(s);
+    wires_answer_again(s); /* clients that are idle do not ask by themselves whether they are still connected */
+    sql_state_of(s)->slow_until = 0;
+    if (s->now == s->plan->horizon_ns)
+        sql_guests_leave(s);
+}
+
+static bool owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
+{
+    const model_sql_row *row = model_sql_row_of(&sql_state_of(s)->server, sim_mutex_name(mutex));
+    memset(ret_owner, 0, sizeof *ret_owner);
+    if (!sql_row_is_held(row, sql_now_ms(s)))
+        return false;
+    snprintf(ret_owner->id, sizeof ret_owner->id, "%s", row->owner_id);
+    ret_owner->token = row->nonce_version == row->version ? row->version : 0;
+    return true;
+}
+
+/* --- life ------------------------------------------------------------------------------------------------- */
+
+static void *state_new(void)
+{
+    sql_state *state = calloc(1, sizeof *state);
+    if (!state)
+        abort();
+    return state;
+}
+
+static void state_free(void *servers)
+{
+    free(((sql_state *)servers)->past);
+    free(servers);
+}
+
+static void begin(sim *s)
+{
+    sql_state *state = sql_state_of(s);
+    model_sql_init(&state->server);
+    state->server.table.is_exact = !sim_chance(s, 150);
+    state->sessions = state->stamps = state->lockers = state->pasts = 0;
+    state->slow_until = 0;
+    state->is_old = sim_chance(s, 150);
+    state->lanes = (unsigned)sim_pick(s, 1, 3);
+    /* All wait for a lock once, and once more if the server cannot skip it. */
+    s->checks.neighbour_ns = (state->is_old ? 2 : 1) * (SQL_LOCK_WAIT_NS + 200 * SIM_MS);
+    state->commit_ns = sim_pick(s, SIM_MS, 10 * SIM_MS);
+    sql_guests_begin(s);
+}
+
+static void end(sim *s)
+{
+    for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
+        wire_drop(s, wire);
+}
+
+static void url(const sim *s, char *out, size_t size)
+{
+    (void)s;
+    snprintf(out, size, "mysql://server/db");
+}
+
+const sim_model sim_sql = {
+    .backend = &sim_sql_backend,
+    .new = state_new,
+    .free = state_free,
+    .begin = begin,
+    .end = end,
+    .url = url,
+    .event = event,
+    .opened = opened,
+    .bytes = bytes,
+    .closed = closed,
+    .force_release = force_release,
+    .accepts = accepts,
+    .frozen_until = frozen_until,
+    .cut_until = cut_until,
+    .fault = fault,
+    .lose_subscriptions = lose_connections,
+    .healed = healed,
+    .owner = owner,
+};
