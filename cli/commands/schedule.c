@@ -88,6 +88,7 @@ static void run_once(schedule *s)
         .envp = environment,
         .times = s->times,
         .signals = &s->signals,
+        .client = s->client,
         .give_back = &to_give_back,
         .keeps_terminal = true,
         .held_for_ms = held_for_ms,

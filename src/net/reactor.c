@@ -27,34 +27,41 @@ static int fail_system(const char *what, simba_error *err)
     return simba__fail(err, code_of(error), "cannot make %s: %s", what, strerror(error));
 }
 
-static bool put(const simba__reactor *reactor, int fd, const int *which)
+static bool put(int set, const int *fd)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = (void *)(uintptr_t)which};
-    return epoll_ctl(reactor->set, EPOLL_CTL_ADD, fd, &event) == 0;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = (void *)(uintptr_t)fd};
+    return epoll_ctl(set, EPOLL_CTL_ADD, *fd, &event) == 0;
 }
 
-int simba__reactor_init(simba__reactor *reactor, simba_error *err)
+static int make_waitset(const simba__reactor *reactor, simba__waitset *waitset, simba_error *err)
 {
-    *reactor = (simba__reactor){.ready = true, .set = -1, .timer = -1, .bell = -1, .armed = NEVER};
-    reactor->set = epoll_create1(EPOLL_CLOEXEC);
-    if (reactor->set < 0)
+    waitset->set = epoll_create1(EPOLL_CLOEXEC);
+    if (waitset->set < 0)
         return fail_system("an epoll instance", err);
+    waitset->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (waitset->bell < 0)
+        return fail_system("an eventfd", err);
+    if (!put(waitset->set, &reactor->timer) || !put(waitset->set, &waitset->bell))
+        return fail_system("an entry in an epoll instance", err);
+    return 0;
+}
+
+int simba__reactor_init(simba__reactor *reactor, bool with_loop, simba_error *err)
+{
+    *reactor = (simba__reactor){.ready = true, .threads = {-1, -1}, .loop = {-1, -1}, .armed = NEVER};
     reactor->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (reactor->timer < 0)
         return fail_system("a timer", err);
-    reactor->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (reactor->bell < 0)
-        return fail_system("an eventfd", err);
-    if (!put(reactor, reactor->timer, &reactor->timer) || !put(reactor, reactor->bell, &reactor->bell))
-        return fail_system("an entry in an epoll instance", err);
-    return 0;
+    const int rc = make_waitset(reactor, &reactor->threads, err);
+    return rc < 0 || !with_loop ? rc : make_waitset(reactor, &reactor->loop, err);
 }
 
 void simba__reactor_fini(simba__reactor *reactor)
 {
     if (!reactor->ready)
         return;
-    const int fds[] = {reactor->set, reactor->timer, reactor->bell};
+    const int fds[] = {reactor->threads.set, reactor->threads.bell, reactor->loop.set, reactor->loop.bell,
+                       reactor->timer};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);
@@ -68,7 +75,14 @@ static int control(const simba__reactor *reactor, int how, simba_watch *watch, u
     struct epoll_event event = {.events = EPOLLET, .data.ptr = watch};
     event.events |= interest & SIMBA_READABLE ? (uint32_t)EPOLLIN : 0;
     event.events |= interest & SIMBA_WRITABLE ? (uint32_t)EPOLLOUT : 0;
-    return epoll_ctl(reactor->set, how, watch->fd, &event) == 0 ? 0 : code_of(errno);
+    if (epoll_ctl(reactor->threads.set, how, watch->fd, &event) != 0)
+        return code_of(errno);
+    if (reactor->loop.set < 0 || epoll_ctl(reactor->loop.set, how, watch->fd, &event) == 0)
+        return 0;
+    const int code = code_of(errno);
+    if (how == EPOLL_CTL_ADD)
+        epoll_ctl(reactor->threads.set, EPOLL_CTL_DEL, watch->fd, NULL);
+    return code;
 }
 
 int simba__reactor_add(simba__reactor *reactor, simba_watch *watch)
@@ -108,7 +122,9 @@ void simba__reactor_remove(simba__reactor *reactor, simba_watch *watch)
     assert(reactor->answering >= watch->answers);
     reactor->answering -= watch->answers;
     /* Closing the descriptor would not do: a process that was forked off has it too. */
-    epoll_ctl(reactor->set, EPOLL_CTL_DEL, watch->fd, NULL);
+    epoll_ctl(reactor->threads.set, EPOLL_CTL_DEL, watch->fd, NULL);
+    if (reactor->loop.set >= 0)
+        epoll_ctl(reactor->loop.set, EPOLL_CTL_DEL, watch->fd, NULL);
 }
 
 /* --- the timer and the bell ----------------------------------------------------------------------- */
@@ -126,16 +142,38 @@ bool simba__reactor_arm(simba__reactor *reactor, simba_local at)
     return true;
 }
 
+static void ring(const simba__waitset *waitset)
+{
+    (void)!write(waitset->bell, &(uint64_t){1}, sizeof(uint64_t));
+}
+
+static void hush(const simba__waitset *waitset)
+{
+    uint64_t count;
+    (void)!read(waitset->bell, &count, sizeof count);
+}
+
 void simba__reactor_ring(simba__reactor *reactor)
 {
-    (void)!write(reactor->bell, &(uint64_t){1}, sizeof(uint64_t));
+    ring(&reactor->threads);
+}
+
+void simba__reactor_ring_loop(simba__reactor *reactor)
+{
+    if (reactor->loop.set >= 0)
+        ring(&reactor->loop);
 }
 
 void simba__reactor_hush(simba__reactor *reactor)
 {
-    uint64_t count;
     reactor->rung = false;
-    (void)!read(reactor->bell, &count, sizeof count);
+    hush(&reactor->threads);
+}
+
+void simba__reactor_hush_loop(simba__reactor *reactor)
+{
+    if (reactor->loop.set >= 0)
+        hush(&reactor->loop);
 }
 
 /* --- waiting and taking --------------------------------------------------------------------------- */
@@ -146,16 +184,16 @@ static unsigned readiness(bool in, bool out, bool trouble)
     return (in || trouble ? (unsigned)SIMBA_READABLE : 0) | (out || trouble ? (unsigned)SIMBA_WRITABLE : 0);
 }
 
-simba__arrivals simba__reactor_wait(const simba__reactor *reactor, int timeout_ms)
+static simba__arrivals wait_at(const simba__reactor *reactor, const simba__waitset *waitset, int timeout_ms)
 {
     struct epoll_event events[SIMBA__ARRIVALS_MOST];
-    const int count = epoll_wait(reactor->set, events, SIMBA__ARRIVALS_MOST, timeout_ms);
+    const int count = epoll_wait(waitset->set, events, SIMBA__ARRIVALS_MOST, timeout_ms);
     simba__arrivals arrivals = {.any = count != 0};
     for (int i = 0; i < count; i++) {
         const uint32_t what = events[i].events;
         if (events[i].data.ptr == &reactor->timer) {
             arrivals.timer = true;
-        } else if (events[i].data.ptr == &reactor->bell) {
+        } else if (events[i].data.ptr == &waitset->bell) {
             arrivals.bell = true;
         } else {
             arrivals.watches[arrivals.count].watch = events[i].data.ptr;
@@ -164,6 +202,16 @@ simba__arrivals simba__reactor_wait(const simba__reactor *reactor, int timeout_m
         }
     }
     return arrivals;
+}
+
+simba__arrivals simba__reactor_wait(const simba__reactor *reactor, int timeout_ms)
+{
+    return wait_at(reactor, &reactor->threads, timeout_ms);
+}
+
+simba__arrivals simba__reactor_poll(const simba__reactor *reactor)
+{
+    return wait_at(reactor, &reactor->loop, 0);
 }
 
 /* A watch may have been removed since, and be gone: what is not in the list is not looked at. */

@@ -11,15 +11,27 @@
  *             thread that waits is woken. So no thread that is held up holds the timers up.
  *   bell      an eventfd, level-triggered too: it wakes all until somebody hushes it.
  *
+ * An application may drive the client from a loop of its own. It waits elsewhere, at a descriptor that becomes readable when
+ * there is something to do: a second epoll with the same watches, the same timer, and a bell of its own. One epoll for both
+ * would not do. The bell that calls the loop would keep the threads busy until the loop comes, and the bell that calls a
+ * thread would keep the loop busy.
+ *
  * All functions are called under one lock of the owner's, except those marked "any thread". */
 #ifndef SIMBA_NET_REACTOR_H
 #define SIMBA_NET_REACTOR_H
 
 #include <simba/backend.h>
 
+/* Where somebody waits: an epoll, and the bell in it. */
+typedef struct simba__waitset {
+    int set, bell;
+} simba__waitset;
+
 typedef struct simba__reactor {
     bool ready;
-    int set, timer, bell;
+    int timer;
+    simba__waitset threads;
+    simba__waitset loop; /* of the application; -1: there is none */
     simba_watch *first;
     unsigned answering; /* watches by which answers come */
     unsigned looks;
@@ -39,7 +51,7 @@ typedef struct simba__arrivals {
 } simba__arrivals;
 
 /* SIMBA_ESYSTEM, SIMBA_ENOMEM. */
-int simba__reactor_init(simba__reactor *reactor, simba_error *err);
+int simba__reactor_init(simba__reactor *reactor, bool with_loop, simba_error *err);
 /* Also after a failed init, or none. */
 void simba__reactor_fini(simba__reactor *reactor);
 
@@ -53,13 +65,17 @@ bool simba__reactor_arm(simba__reactor *reactor, simba_local at);
 
 /* Any thread, not under the lock: wait up to so many milliseconds; -1: no limit. */
 simba__arrivals simba__reactor_wait(const simba__reactor *reactor, int timeout_ms);
+/* What the application's loop finds; does not wait. */
+simba__arrivals simba__reactor_poll(const simba__reactor *reactor);
 /* Have that read which has come. */
 void simba__reactor_take(simba__reactor *reactor, const simba__arrivals *arrivals);
 /* The same for all that there is, whoever was told of it. */
 void simba__reactor_look(simba__reactor *reactor);
 
-/* Any thread: wake those who wait. */
+/* Any thread: wake the threads that wait; and have the loop, if there is one, find its descriptor readable. */
 void simba__reactor_ring(simba__reactor *reactor);
+void simba__reactor_ring_loop(simba__reactor *reactor);
 void simba__reactor_hush(simba__reactor *reactor);
+void simba__reactor_hush_loop(simba__reactor *reactor);
 
 #endif

@@ -217,7 +217,7 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
     if (rc == 0)
         rc = resolve_timing(client, err);
     if (rc == 0)
-        rc = simba__reactor_init(&client->reactor, err);
+        rc = simba__reactor_init(&client->reactor, client->options.dispatch == SIMBA_DISPATCH_FD, err);
     if (rc < 0)
         return rc;
     simba__host_init(client);
@@ -240,7 +240,7 @@ static int start_threads(simba_client *client, simba_error *err)
     int rc = simba__worker_start(&client->worker, client, client->host.workers, err);
     if (rc == 0)
         rc = simba__dispatcher_init(client, err);
-    if (rc == 0)
+    if (rc == 0 && client->options.dispatch != SIMBA_DISPATCH_FD)
         rc = simba__keeper_start(client, err); /* the last, for it begins to take turns at once */
     return rc;
 }

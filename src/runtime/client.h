@@ -18,6 +18,7 @@
 #include "runtime/timers.h"
 #include "runtime/topics.h"
 #include "runtime/worker.h"
+#include "util/list.h"
 
 typedef struct simba__party simba__party;
 
@@ -40,6 +41,7 @@ struct simba_client {
     simba__reactor reactor;
     simba__keeper keeper;
     const pthread_cond_t *led_for; /* a thread of the application waits at the reactor, for this; NULL: none does */
+    simba__list followers;         /* threads that wait while another one leads */
     int64_t boot_minus_mono_ns;
 
     simba__timers timers;
@@ -82,6 +84,8 @@ bool simba__turn_wait(simba_client *client, pthread_cond_t *cond, simba_local un
 /* The same, for a thread that waits for the store's answer: if that has to be read from somewhere, or takes a job that is not
  * longer than `longest`, it may as well do it itself. */
 bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until, simba_job_length longest);
+/* In a turn: deal with what has come for the application's loop, without waiting. */
+void simba__turn_poll(simba_client *client);
 /* In a turn: what is waited for by this condition may have come about. */
 void simba__turn_signal(simba_client *client, pthread_cond_t *cond);
 /* In a turn: leave it, and come back. For calling the application. */

@@ -1,9 +1,6 @@
 /* See dispatcher.h. */
 #include "runtime/dispatcher.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include "runtime/party.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -44,35 +41,31 @@ bool simba__inside_client(const simba_client *client)
 
 /* --- strands -------------------------------------------------------------------------------------- */
 
-/* A strand left the queue. The descriptor is readable as long as there is one in it, whoever takes them. */
-static void taken(simba__dispatcher *dispatcher)
+/* Take a strand out of the queue. The loop's bell rings as long as there is one in it, whoever takes them. */
+static void take_out(simba_client *client, simba__party **link)
 {
-    uint64_t count;
-    if (--dispatcher->queued == 0 && dispatcher->form == SIMBA_DISPATCH_FD)
-        (void)!read(dispatcher->fd, &count, sizeof count);
+    simba__dispatcher *dispatcher = &client->dispatcher;
+    *link = (*link)->strand_next;
+    if (!*link)
+        dispatcher->last = link;
+    if (--dispatcher->queued == 0)
+        simba__reactor_hush_loop(&client->reactor);
 }
 
-static simba__party *take_first(simba__dispatcher *dispatcher)
+static simba__party *take_first(simba_client *client)
 {
-    simba__party *party = dispatcher->first;
-    if (party) {
-        dispatcher->first = party->strand_next;
-        if (!dispatcher->first)
-            dispatcher->last = &dispatcher->first;
-        taken(dispatcher);
-    }
+    simba__party *party = client->dispatcher.first;
+    if (party)
+        take_out(client, &client->dispatcher.first);
     return party;
 }
 
-static void take_out(simba__dispatcher *dispatcher, simba__party *party)
+static void take_this(simba_client *client, const simba__party *party)
 {
-    simba__party **link = &dispatcher->first;
+    simba__party **link = &client->dispatcher.first;
     while (*link != party)
         link = &(*link)->strand_next;
-    *link = party->strand_next;
-    if (!*link)
-        dispatcher->last = link;
-    taken(dispatcher);
+    take_out(client, link);
 }
 
 /* In a turn. The caller has taken the party out of the queue; the queue's reference is used up here. */
@@ -103,7 +96,7 @@ bool simba__dispatch_help(simba_client *client, simba__party *party)
     if (party->handed)
         party->refs++; /* the executor still has its own reference, and will find nothing to run */
     else
-        take_out(&client->dispatcher, party);
+        take_this(client, party);
     run_strand(client, party);
     return true;
 }
@@ -118,7 +111,7 @@ static void *pool_thread(void *arg)
 
     simba__enter(client);
     while (!pool->quit) {
-        simba__party *party = take_first(pool);
+        simba__party *party = take_first(client);
         if (party) {
             pool->progress_at = client->now;
             run_strand(client, party);
@@ -213,7 +206,7 @@ bool simba__dispatch_hand_over(simba_client *client)
 {
     if (client->dispatcher.form != SIMBA_DISPATCH_EXECUTOR || !client->dispatcher.first)
         return false;
-    for (simba__party *party = take_first(&client->dispatcher); party; party = take_first(&client->dispatcher)) {
+    for (simba__party *party = take_first(client); party; party = take_first(client)) {
         party->handed = true;
         simba__turn_pause(client);
         client->options.executor(client->options.executor_user, run_handed, party);
@@ -239,9 +232,11 @@ void simba__dispatch_post(simba_client *client, simba__party *party)
     dispatcher->queued++;
     if (dispatcher->form == SIMBA_DISPATCH_POOL)
         want_thread(client);
-    else if (dispatcher->form == SIMBA_DISPATCH_FD && dispatcher->queued == 1)
-        (void)!write(dispatcher->fd, &(uint64_t){1}, sizeof(uint64_t));
+    else if (dispatcher->queued == 1)
+        simba__reactor_ring_loop(&client->reactor);
 }
+
+/* --- the application's loop ----------------------------------------------------------------------- */
 
 int simba_client_fd(simba_client *client)
 {
@@ -250,7 +245,7 @@ int simba_client_fd(simba_client *client)
     const int rc = simba__client_forked(client, NULL);
     if (rc < 0)
         return rc;
-    return client->dispatcher.form == SIMBA_DISPATCH_FD ? client->dispatcher.fd : SIMBA_ESTATE;
+    return client->dispatcher.form == SIMBA_DISPATCH_FD ? client->reactor.loop.set : SIMBA_ESTATE;
 }
 
 int simba_client_dispatch(simba_client *client)
@@ -264,7 +259,8 @@ int simba_client_dispatch(simba_client *client)
         return SIMBA_ESTATE;
     int ran = 0;
     simba__enter(client);
-    for (simba__party *party = take_first(&client->dispatcher); party; party = take_first(&client->dispatcher))
+    simba__turn_poll(client);
+    for (simba__party *party = take_first(client); party; party = take_first(client))
         ran += (int)run_strand(client, party);
     simba__leave(client);
     return ran;
@@ -277,15 +273,9 @@ int simba__dispatcher_init(simba_client *client, simba_error *err)
     simba__dispatcher *dispatcher = &client->dispatcher;
     dispatcher->form = client->options.dispatch;
     dispatcher->last = &dispatcher->first;
-    dispatcher->fd = -1;
     if (simba__cond_init(&dispatcher->wanted) != 0)
         return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
     dispatcher->ready = true;
-    if (dispatcher->form == SIMBA_DISPATCH_FD) {
-        dispatcher->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (dispatcher->fd < 0)
-            return simba__fail(err, SIMBA_ESYSTEM, "cannot make an eventfd");
-    }
     if (dispatcher->form == SIMBA_DISPATCH_POOL) {
         simba__enter(client);
         dispatcher->stalled.fire = on_stalled;
@@ -314,7 +304,5 @@ void simba__dispatcher_fini(simba_client *client)
     join_ended(dispatcher->ended);
     dispatcher->ended = NULL;
     pthread_cond_destroy(&dispatcher->wanted);
-    if (dispatcher->fd >= 0)
-        close(dispatcher->fd);
     dispatcher->ready = false;
 }

@@ -14,7 +14,6 @@ typedef struct simba__dispatcher {
     simba_dispatch form;
     struct simba__party *first, **last; /* strands with something to run */
     unsigned queued;
-    int fd;                      /* SIMBA_DISPATCH_FD: an eventfd, readable while strands are queued */
     pthread_cond_t wanted;       /* pool: a strand was queued */
     simba__pool_thread *running; /* pool: its threads, and those that ended and are to be joined */
     simba__pool_thread *ended;

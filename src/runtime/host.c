@@ -204,8 +204,10 @@ static void host_session(simba_host *host, simba_local from, int64_t ms)
 static void host_wake(simba_host *host)
 {
     simba_client *client = of(host);
-    if (!atomic_exchange(&client->wake_wanted, true) && !simba__in_turn(client))
-        simba__reactor_ring(&client->reactor); /* a turn of our own sees it before it ends */
+    if (atomic_exchange(&client->wake_wanted, true) || simba__in_turn(client))
+        return; /* a turn of our own sees it before it ends */
+    simba__reactor_ring(&client->reactor);
+    simba__reactor_ring_loop(&client->reactor);
 }
 
 static void host_work(simba_host *host, simba_job *job)

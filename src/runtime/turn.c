@@ -108,6 +108,26 @@ static void free_dead(simba_client *client, simba__party *dead)
     }
 }
 
+/* A thread that waits for what another one reads. */
+typedef struct follower {
+    simba__list_item item;
+    pthread_cond_t *cond;
+} follower;
+
+/* The application's loop drives the client: there is no keeper. */
+static bool has_loop(const simba_client *client)
+{
+    return client->options.dispatch == SIMBA_DISPATCH_FD;
+}
+
+/* This thread waits no longer. Where there is no keeper, and nobody leads any more, a follower has to: the application's loop
+ * may stand still. */
+static void pass_lead_on(simba_client *client)
+{
+    if (has_loop(client) && !client->led_for && client->followers.first)
+        pthread_cond_signal(SIMBA__OF_ITEM(client->followers.first, follower, item)->cond);
+}
+
 void simba__leave(simba_client *client)
 {
     settle(client);
@@ -117,6 +137,7 @@ void simba__leave(simba_client *client)
         atomic_fetch_add(&client->refs, 1);
     simba__dispatch_hand_over(client);
     simba__worker_announce(&client->worker);
+    pass_lead_on(client);
     simba__party *dead = client->dead;
     client->dead = NULL;
     turn_of = NULL;
@@ -130,6 +151,7 @@ void simba__turn_pause(simba_client *client)
 {
     settle(client);
     simba__worker_announce(&client->worker);
+    pass_lead_on(client);
     turn_of = NULL;
     pthread_mutex_unlock(&client->lock);
 }
@@ -150,15 +172,15 @@ static int wait_until(simba_client *client, pthread_cond_t *cond, simba_local un
     return pthread_cond_timedwait(cond, &client->lock, &at);
 }
 
-bool simba__turn_wait(simba_client *client, pthread_cond_t *cond, simba_local until)
+/* In a settled turn. */
+static bool follow(simba_client *client, pthread_cond_t *cond, simba_local until)
 {
-    /* What was waited for may have happened in here. */
-    const bool settled = settle(client);
-    if (simba__dispatch_hand_over(client) || settled)
-        return true;
+    follower self = {.cond = cond};
+    simba__list_append(&client->followers, &self.item);
     simba__worker_announce(&client->worker);
     const int rc = wait_until(client, cond, until);
     client->now = simba__clock_boot();
+    simba__list_remove(&self.item);
     return rc == 0;
 }
 
@@ -201,6 +223,15 @@ static bool lead(simba_client *client, pthread_cond_t *cond, simba_local until)
     return arrivals.any;
 }
 
+bool simba__turn_wait(simba_client *client, pthread_cond_t *cond, simba_local until)
+{
+    /* What was waited for may have happened in here. */
+    const bool settled = settle(client);
+    if (simba__dispatch_hand_over(client) || settled)
+        return true;
+    return has_loop(client) && !client->led_for ? lead(client, cond, until) : follow(client, cond, until);
+}
+
 /* One thread at a time, and only where answers come in at the reactor: a condition is quicker to be signalled. */
 static bool may_lead(const simba_client *client)
 {
@@ -219,6 +250,15 @@ bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local u
     if (simba__dispatch_hand_over(client))
         return true;
     return may_lead(client) ? lead(client, cond, until) : simba__turn_wait(client, cond, until);
+}
+
+void simba__turn_poll(simba_client *client)
+{
+    const simba__arrivals arrivals = simba__reactor_poll(&client->reactor);
+    if (arrivals.bell && client->dispatcher.queued == 0)
+        simba__reactor_hush_loop(&client->reactor); /* what it rang for is settled below */
+    simba__keeper_take(client, &arrivals);
+    settle(client);
 }
 
 void simba__turn_signal(simba_client *client, pthread_cond_t *cond)

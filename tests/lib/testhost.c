@@ -211,7 +211,7 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
     int rc = simba_url_parse(url, err, &parsed);
     if (rc < 0)
         return rc;
-    rc = simba__reactor_init(&h->reactor, err);
+    rc = simba__reactor_init(&h->reactor, false, err);
     assert(rc == 0);
     h->store = calloc(1, backend->instance_size);
     simba__requests_init(&h->requests, &h->host, backend, h->store);

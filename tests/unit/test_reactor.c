@@ -2,6 +2,7 @@
 #include "net/reactor.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,12 @@ static void say(const line *l)
     assert_int_equal(write(l->other, "x", 1), 1);
 }
 
+static bool is_readable(int fd)
+{
+    struct pollfd at = {.fd = fd, .events = POLLIN};
+    return poll(&at, 1, 0) == 1;
+}
+
 static simba__arrivals wait_ms(int ms)
 {
     return simba__reactor_wait(&reactor, ms);
@@ -69,7 +76,13 @@ static void take(int ms)
 static int setup(void **state)
 {
     (void)state;
-    return simba__reactor_init(&reactor, NULL);
+    return simba__reactor_init(&reactor, false, NULL);
+}
+
+static int setup_with_loop(void **state)
+{
+    (void)state;
+    return simba__reactor_init(&reactor, true, NULL);
 }
 
 static int teardown(void **state)
@@ -255,6 +268,56 @@ static void the_bell_rings_until_it_is_hushed(void **state)
     assert_false(wait_ms(0).any);
 }
 
+/* Whoever calls the loop does not wake the threads, and the other way round: each would be busy until the other one came. */
+static void each_has_a_bell_of_its_own(void **state)
+{
+    (void)state;
+    simba__reactor_ring(&reactor);
+    assert_false(simba__reactor_poll(&reactor).any);
+    assert_true(wait_ms(0).bell);
+    simba__reactor_ring_loop(&reactor);
+    simba__reactor_hush(&reactor);
+    assert_false(wait_ms(0).any);
+    assert_true(simba__reactor_poll(&reactor).bell);
+    assert_true(is_readable(reactor.loop.set));
+    simba__reactor_hush_loop(&reactor);
+    assert_false(is_readable(reactor.loop.set));
+}
+
+/* The loop finds what the threads find, as long as nobody has dealt with it, and a change is told once. */
+static void a_loop_finds_the_same(void **state)
+{
+    (void)state;
+    line l = line_of(SIMBA_READABLE);
+    assert_int_equal(simba__reactor_add(&reactor, &l.watch), 0);
+    assert_false(is_readable(reactor.loop.set));
+    say(&l);
+    assert_int_equal(wait_ms(0).count, 1); /* by a thread that is held up then */
+    assert_true(is_readable(reactor.loop.set));
+    const simba__arrivals found = simba__reactor_poll(&reactor);
+    simba__reactor_take(&reactor, &found);
+    assert_int_equal(l.told, 1);
+    assert_false(is_readable(reactor.loop.set));
+    assert_int_equal(simba__reactor_change(&reactor, &l.watch, SIMBA_WRITABLE), 0);
+    assert_true(is_readable(reactor.loop.set));
+    assert_int_equal(simba__reactor_poll(&reactor).watches[0].events, SIMBA_WRITABLE);
+    assert_int_equal(simba__reactor_change(&reactor, &l.watch, SIMBA_READABLE), 0);
+    assert_true(is_readable(reactor.loop.set));
+    char byte;
+    assert_int_equal(read(l.watch.fd, &byte, 1), 1); /* somebody else did */
+    assert_false(is_readable(reactor.loop.set));
+    assert_true(simba__reactor_arm(&reactor, in_ms(0)));
+    assert_true(is_readable(reactor.loop.set));
+    const simba__arrivals timer = simba__reactor_poll(&reactor);
+    assert_true(timer.timer);
+    simba__reactor_take(&reactor, &timer);
+    assert_false(is_readable(reactor.loop.set));
+    simba__reactor_remove(&reactor, &l.watch);
+    say(&l);
+    assert_false(is_readable(reactor.loop.set));
+    cut(&l);
+}
+
 /* How many bring answers is known: whoever waits for one waits here only then. */
 static void answers_are_counted(void **state)
 {
@@ -336,7 +399,7 @@ static void the_timer_counts_sleep(void **state)
 static void descriptors_are_closed_on_exec(void **state)
 {
     (void)state;
-    const int fds[] = {reactor.set, reactor.timer, reactor.bell};
+    const int fds[] = {reactor.threads.set, reactor.threads.bell, reactor.loop.set, reactor.loop.bell, reactor.timer};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         assert_true(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);
 }
@@ -353,10 +416,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_timer_goes_off_for_all, setup, teardown),
         cmocka_unit_test_setup_teardown(who_comes_late_disarms_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(the_bell_rings_until_it_is_hushed, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_has_a_bell_of_its_own, setup_with_loop, teardown),
+        cmocka_unit_test_setup_teardown(a_loop_finds_the_same, setup_with_loop, teardown),
         cmocka_unit_test_setup_teardown(answers_are_counted, setup, teardown),
         cmocka_unit_test_setup_teardown(who_came_last_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(the_timer_counts_sleep, setup, teardown),
-        cmocka_unit_test_setup_teardown(descriptors_are_closed_on_exec, setup, teardown),
+        cmocka_unit_test_setup_teardown(descriptors_are_closed_on_exec, setup_with_loop, teardown),
     };
     return cmocka_run_group_tests_name("reactor", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* The runtime under a store of the test's own, which answers when and where it is told to: who runs what on which thread, and
  * who is woken by what. */
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -181,15 +182,22 @@ static const simba_backend sessions = {TABLE, .schemes = session_schemes, .caps 
 
 static simba_client *client;
 
-static void open_stage(const char *url, means how)
+static void open_with(const char *url, simba_dispatch form, means how)
 {
     simba_error err = {0};
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.dispatch = form;
     ref_watchdog(60);
     stage.means = how;
     atomic_store(&stage.submitted, 0);
     atomic_store(&stage.released, false);
-    if (simba_client_open(url, NULL, &err, &client) < 0)
+    if (simba_client_open(url, &options, &err, &client) < 0)
         fail_msg("%s", err.text);
+}
+
+static void open_stage(const char *url, means how)
+{
+    open_with(url, SIMBA_DISPATCH_POOL, how);
 }
 
 static void close_stage(void)
@@ -406,6 +414,64 @@ static void a_bell_that_is_not_heeded(void **state)
     close_stage();
 }
 
+static bool is_due(int patience_ms)
+{
+    struct pollfd fd = {.fd = simba_client_fd(client), .events = POLLIN};
+    return poll(&fd, 1, patience_ms) == 1;
+}
+
+/* The application's loop is called by a wake, by an answer, by a deadline, and by the result of a job. Once it has been there,
+ * there is nothing left to do. */
+static void a_loop_is_called_by_everything(void **state)
+{
+    (void)state;
+    for (means how = BY_JOB; how <= BY_WAKE; how++) {
+        simba_contender *contender = NULL;
+        open_with("stage://x", SIMBA_DISPATCH_FD, how);
+        assert_false(is_due(0));
+        assert_int_equal(simba_contender_new(client, "orders", NULL, NULL, &contender), 0);
+        assert_int_equal(simba_contender_start(contender), 0);
+        if (how == BY_WATCH)
+            assert_int_equal(write(stage.ends[1], "x", 1), 1);
+        if (how == BY_WAKE)
+            stage.host->wake(stage.host);
+        assert_true(is_due(LONG_MS));
+        assert_true(simba_client_dispatch(client) >= 0);
+        assert_true(simba_contender_held_for_ms(contender) > 0);
+        assert_false(is_due(0));
+        simba_timer timer = {.fire = on_timer};
+        simba__enter(client);
+        assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
+        stage.host->timer_set(stage.host, &timer, client->now);
+        simba__leave(client);
+        assert_true(is_due(LONG_MS));
+        assert_int_equal(simba_client_dispatch(client), 0);
+        assert_int_equal(timer.index, 0);
+        assert_false(is_due(0));
+        stage.means = BY_JOB; /* for the release */
+        simba_contender_free(contender);
+        close_stage();
+    }
+}
+
+/* The bell that rings for a thread that is held up does not call the loop. */
+static void a_loop_is_not_called_for_others(void **state)
+{
+    (void)state;
+    caller c;
+    open_with("stage://x", SIMBA_DISPATCH_FD, BY_WATCH);
+    begin_call(&c, NULL);
+    assert_true(REF_WITHIN(LONG_MS, is_led()));
+    simba__enter(client);
+    answer();
+    simba__turn_signal(client, &client->changed);
+    assert_false(is_due(0));
+    simba__leave(client);
+    assert_back_soon(&c);
+    assert_false(is_due(0));
+    close_stage();
+}
+
 static void *close_client(void *back)
 {
     assert_int_equal(simba_client_close(client), 0);
@@ -571,6 +637,8 @@ int main(void)
         cmocka_unit_test(who_leads_is_rung),
         cmocka_unit_test(a_wake_is_heard),
         cmocka_unit_test(a_bell_that_is_not_heeded),
+        cmocka_unit_test(a_loop_is_called_by_everything),
+        cmocka_unit_test(a_loop_is_not_called_for_others),
         cmocka_unit_test(an_answer_is_looked_for_before_a_deadline),
         cmocka_unit_test(a_request_ends_at_its_deadline),
         cmocka_unit_test(closing_waits_for_who_leads),
