@@ -48,7 +48,7 @@ static int make_waitset(const simba__reactor *reactor, simba__waitset *waitset, 
 
 int simba__reactor_init(simba__reactor *reactor, bool with_loop, simba_error *err)
 {
-    *reactor = (simba__reactor){.ready = true, .threads = {-1, -1}, .loop = {-1, -1}, .armed = NEVER};
+    *reactor = (simba__reactor){.ready = true, .threads = {-1, -1, false}, .loop = {-1, -1, false}, .armed = NEVER};
     reactor->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (reactor->timer < 0)
         return fail_system("a timer", err);
@@ -142,38 +142,18 @@ bool simba__reactor_arm(simba__reactor *reactor, simba_local at)
     return true;
 }
 
-static void ring(const simba__waitset *waitset)
+void simba__waitset_ring(const simba__waitset *waitset)
 {
-    (void)!write(waitset->bell, &(uint64_t){1}, sizeof(uint64_t));
+    if (waitset->bell >= 0)
+        (void)!write(waitset->bell, &(uint64_t){1}, sizeof(uint64_t));
 }
 
-static void hush(const simba__waitset *waitset)
+void simba__waitset_hush(simba__waitset *waitset)
 {
     uint64_t count;
-    (void)!read(waitset->bell, &count, sizeof count);
-}
-
-void simba__reactor_ring(simba__reactor *reactor)
-{
-    ring(&reactor->threads);
-}
-
-void simba__reactor_ring_loop(simba__reactor *reactor)
-{
-    if (reactor->loop.set >= 0)
-        ring(&reactor->loop);
-}
-
-void simba__reactor_hush(simba__reactor *reactor)
-{
-    reactor->rung = false;
-    hush(&reactor->threads);
-}
-
-void simba__reactor_hush_loop(simba__reactor *reactor)
-{
-    if (reactor->loop.set >= 0)
-        hush(&reactor->loop);
+    waitset->rung = false;
+    if (waitset->bell >= 0)
+        (void)!read(waitset->bell, &count, sizeof count);
 }
 
 /* --- waiting and taking --------------------------------------------------------------------------- */
@@ -184,16 +164,16 @@ static unsigned readiness(bool in, bool out, bool trouble)
     return (in || trouble ? (unsigned)SIMBA_READABLE : 0) | (out || trouble ? (unsigned)SIMBA_WRITABLE : 0);
 }
 
-static simba__arrivals wait_at(const simba__reactor *reactor, const simba__waitset *waitset, int timeout_ms)
+simba__arrivals simba__reactor_wait(const simba__reactor *reactor, const simba__waitset *at, int timeout_ms)
 {
     struct epoll_event events[SIMBA__ARRIVALS_MOST];
-    const int count = epoll_wait(waitset->set, events, SIMBA__ARRIVALS_MOST, timeout_ms);
+    const int count = epoll_wait(at->set, events, SIMBA__ARRIVALS_MOST, timeout_ms);
     simba__arrivals arrivals = {.any = count != 0};
     for (int i = 0; i < count; i++) {
         const uint32_t what = events[i].events;
         if (events[i].data.ptr == &reactor->timer) {
             arrivals.timer = true;
-        } else if (events[i].data.ptr == &waitset->bell) {
+        } else if (events[i].data.ptr == &at->bell) {
             arrivals.bell = true;
         } else {
             arrivals.watches[arrivals.count].watch = events[i].data.ptr;
@@ -202,16 +182,6 @@ static simba__arrivals wait_at(const simba__reactor *reactor, const simba__waits
         }
     }
     return arrivals;
-}
-
-simba__arrivals simba__reactor_wait(const simba__reactor *reactor, int timeout_ms)
-{
-    return wait_at(reactor, &reactor->threads, timeout_ms);
-}
-
-simba__arrivals simba__reactor_poll(const simba__reactor *reactor)
-{
-    return wait_at(reactor, &reactor->loop, 0);
 }
 
 /* A watch may have been removed since, and be gone: what is not in the list is not looked at. */

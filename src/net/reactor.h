@@ -25,6 +25,7 @@
 /* Where somebody waits: an epoll, and the bell in it. */
 typedef struct simba__waitset {
     int set, bell;
+    bool rung; /* the bell is to be hushed */
 } simba__waitset;
 
 typedef struct simba__reactor {
@@ -36,7 +37,6 @@ typedef struct simba__reactor {
     unsigned answering; /* watches by which answers come */
     unsigned looks;
     simba_local armed; /* what the timer is set to */
-    bool rung;         /* the bell is to be hushed */
 } simba__reactor;
 
 enum { SIMBA__ARRIVALS_MOST = 16 };
@@ -63,19 +63,15 @@ void simba__reactor_remove(simba__reactor *reactor, simba_watch *watch);
 /* Have the timer go off at this time, at the latest. False: the system does not let us. */
 bool simba__reactor_arm(simba__reactor *reactor, simba_local at);
 
-/* Any thread, not under the lock: wait up to so many milliseconds; -1: no limit. */
-simba__arrivals simba__reactor_wait(const simba__reactor *reactor, int timeout_ms);
-/* What the application's loop finds; does not wait. */
-simba__arrivals simba__reactor_poll(const simba__reactor *reactor);
+/* Any thread, and not under the lock unless it does not wait: wait up to so many milliseconds; -1: no limit. */
+simba__arrivals simba__reactor_wait(const simba__reactor *reactor, const simba__waitset *at, int timeout_ms);
 /* Have that read which has come. */
 void simba__reactor_take(simba__reactor *reactor, const simba__arrivals *arrivals);
 /* The same for all that there is, whoever was told of it. */
 void simba__reactor_look(simba__reactor *reactor);
 
-/* Any thread: wake the threads that wait; and have the loop, if there is one, find its descriptor readable. */
-void simba__reactor_ring(simba__reactor *reactor);
-void simba__reactor_ring_loop(simba__reactor *reactor);
-void simba__reactor_hush(simba__reactor *reactor);
-void simba__reactor_hush_loop(simba__reactor *reactor);
+/* Any thread: wake those who wait there, if anybody can. */
+void simba__waitset_ring(const simba__waitset *waitset);
+void simba__waitset_hush(simba__waitset *waitset);
 
 #endif

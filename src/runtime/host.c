@@ -1,4 +1,6 @@
-/* The host that back ends see: the runtime's side of simba/backend.h. */
+/* See host.h. */
+#include "runtime/host.h"
+
 #include <stdarg.h>
 #include <string.h>
 
@@ -18,30 +20,12 @@ static simba_client *of(simba_host *host)
 
 /* --- log ------------------------------------------------------------------------------------------ */
 
-static void log_text(simba_client *client, simba_log_level level, const char *text)
-{
-    if (client->options.log && level <= client->options.log_level)
-        client->options.log(client->options.log_user, level, text);
-}
-
-void simba__log(simba_client *client, simba_log_level level, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    simba__escape_format(text, sizeof text, format, args);
-    va_end(args);
-    log_text(client, level, text);
-}
-
 static void host_log(simba_host *host, simba_log_level level, const char *format, ...)
 {
-    char text[512];
     va_list args;
     va_start(args, format);
-    simba__escape_format(text, sizeof text, format, args);
+    simba__log_args(&of(host)->options, level, format, args);
     va_end(args);
-    log_text(of(host), level, text);
 }
 
 /* A cause is said when it is new: another one than before, or something was granted or renewed in between. Every contender
@@ -51,10 +35,10 @@ static simba_log_level complaint_level(simba_client *client, const simba_error *
     enum { SAME_CAUSE_MS = 60000 };
     const uint64_t successes = client->stats.grants + client->stats.renewals;
     if (strcmp(client->last_cause.text, cause->text) == 0 && successes == client->last_cause_successes &&
-        client->now.ns - client->last_cause_at.ns < SAME_CAUSE_MS * SIMBA__NS_PER_MS)
+        client->turn.now.ns - client->last_cause_at.ns < SAME_CAUSE_MS * SIMBA__NS_PER_MS)
         return SIMBA_LOG_DEBUG;
     client->last_cause = *cause;
-    client->last_cause_at = client->now;
+    client->last_cause_at = client->turn.now;
     client->last_cause_successes = successes;
     return SIMBA_LOG_WARN;
 }
@@ -105,7 +89,7 @@ static void host_fail(simba_host *host, simba_request *request, int code, const 
     const simba_log_level level = complaint_level(client, &error);
     simba__wrap(&error, code, "%s%s%s", op_name(request->op), request->mutex ? " " : "",
                 request->mutex ? request->mutex : "");
-    log_text(client, level, error.text);
+    simba__log_text(&client->options, level, error.text);
     client->stats.errors++;
     if (request->err)
         *request->err = error;
@@ -131,11 +115,12 @@ static void host_complete(simba_host *host, simba_request *request)
 static void deliver(simba_client *client, simba__topic *topic, const simba_push *push)
 {
     simba__delivery delivery = simba__delivery_of(push);
-    for (simba__party *party = topic->first, *next; party; party = next) {
-        next = party->topic_next;
+    for (simba__list_item *item = topic->parties.first, *next; item; item = next) {
+        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_topic);
+        next = item->next;
         if (!simba__delivery_concerns(&delivery, party->type->is_member))
             continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
         party->type->event(party, &event);
         simba__delivery_made(&delivery, party->type->is_member, event.used);
     }
@@ -151,9 +136,10 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
     }
     if (push->kind == SIMBA_PUSH_SESSION_LOST)
         atomic_store(&client->session_until_ns, 0);
-    for (simba__party *party = client->parties, *next; party; party = next) {
-        next = party->next;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
+    for (simba__list_item *item = client->parties.first, *next; item; item = next) {
+        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_client);
+        next = item->next;
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
         if (party->running)
             party->type->event(party, &event);
     }
@@ -165,11 +151,12 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
     client->stats.pushes++;
     push = simba__push_check(push);
     const simba__topic *topic = simba__topics_find(&client->topics, mutex);
-    for (simba__party *party = topic ? topic->first : NULL; party; party = party->topic_next) {
+    for (simba__list_item *item = topic ? topic->parties.first : NULL; item; item = item->next) {
+        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_topic);
         const simba__member *member = (const simba__member *)(const void *)party;
         if (!party->type->is_member || member->machine.nonce != nonce)
             continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
         party->type->event(party, &event);
         return;
     }
@@ -179,10 +166,11 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
  * whoever wonders why is told. */
 static void check_margins(simba_client *client, int64_t ms)
 {
-    for (const simba__party *party = client->parties; party; party = party->next) {
+    for (simba__list_item *item = client->parties.first; item; item = item->next) {
+        const simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_client);
         const simba__member *member = (const simba__member *)(const void *)party;
         if (party->type->is_member && simba__timing_check_session(member->machine.timing, ms, NULL) < 0)
-            simba__log(client, SIMBA_LOG_ERROR,
+            simba__log(&client->options, SIMBA_LOG_ERROR,
                        "%s cannot be led: the server grants a session of %lld ms, and a stop margin of %lld ms is more "
                        "than a third of it; have the server grant more, or ask for less time to stop",
                        party->topic->mutex, (long long)ms, (long long)member->machine.timing->ms.stop_margin_ms);
@@ -204,53 +192,53 @@ static void host_session(simba_host *host, simba_local from, int64_t ms)
 static void host_wake(simba_host *host)
 {
     simba_client *client = of(host);
-    if (atomic_exchange(&client->wake_wanted, true) || simba__in_turn(client))
+    if (atomic_exchange(&client->wake_wanted, true) || simba__in_turn(&client->turn))
         return; /* a turn of our own sees it before it ends */
-    simba__reactor_ring(&client->reactor);
-    simba__reactor_ring_loop(&client->reactor);
+    simba__waitset_ring(&client->turn.reactor.threads);
+    simba__waitset_ring(&client->turn.reactor.loop);
 }
 
 static void host_work(simba_host *host, simba_job *job)
 {
-    simba__worker_post(&of(host)->worker, job);
+    simba__worker_post(&of(host)->turn.worker, job);
 }
 
 static int host_timer_add(simba_host *host, simba_timer *timer)
 {
     timer->index = 0;
-    return simba__timers_reserve(&of(host)->timers);
+    return simba__timers_reserve(&of(host)->turn.timers, 1);
 }
 
 static void host_timer_set(simba_host *host, simba_timer *timer, simba_local at)
 {
-    simba__timers_set(&of(host)->timers, timer, at);
+    simba__timers_set(&of(host)->turn.timers, timer, at);
 }
 
 static void host_timer_clear(simba_host *host, simba_timer *timer)
 {
-    simba__timers_clear(&of(host)->timers, timer);
+    simba__timers_clear(&of(host)->turn.timers, timer);
 }
 
 static int host_watch_add(simba_host *host, simba_watch *watch)
 {
-    return simba__reactor_add(&of(host)->reactor, watch);
+    return simba__reactor_add(&of(host)->turn.reactor, watch);
 }
 
 static int host_watch_change(simba_host *host, simba_watch *watch, unsigned interest)
 {
-    return simba__reactor_change(&of(host)->reactor, watch, interest);
+    return simba__reactor_change(&of(host)->turn.reactor, watch, interest);
 }
 
 static void host_watch_remove(simba_host *host, simba_watch *watch)
 {
-    simba__reactor_remove(&of(host)->reactor, watch);
+    simba__reactor_remove(&of(host)->turn.reactor, watch);
 }
 
 static void host_closed(simba_host *host)
 {
     simba_client *client = of(host);
     client->store_closed = true;
-    simba__turn_signal(client, &client->changed);
+    simba__turn_signal(&client->turn, &client->turn.changed);
 }
 
 void simba__host_init(simba_client *client)

@@ -64,10 +64,10 @@ int simba__member_init(simba__member *member, const simba__member_type *type, si
     if (rc == 0)
         rc = resolve_timing(member, client, timing, err);
     if (rc == 0) {
-        simba__enter(client);
+        simba__enter(&client->turn);
         rc = simba__party_init(&member->party, &type->party, client, mutex, err);
         simba__contention_init(&member->machine, member->machine.timing, client->backend->caps & SIMBA_CAP_QUEUE);
-        simba__leave(client);
+        simba__leave(&client->turn);
     }
     if (rc < 0)
         simba__member_fini(member);
@@ -142,9 +142,9 @@ static void log_store(simba_client *client, const simba_reply *reply)
         return;
     client->store_state = state;
     if (state == SIMBA__STORE_ANSWERS)
-        simba__log(client, SIMBA_LOG_INFO, "the store answers; url=%s", simba_url_shown(client->url));
+        simba__log(&client->options, SIMBA_LOG_INFO, "the store answers; url=%s", simba_url_shown(client->url));
     else
-        simba__log(client, SIMBA_LOG_INFO, "the store does not answer, or refuses; url=%s error=%s",
+        simba__log(&client->options, SIMBA_LOG_INFO, "the store does not answer, or refuses; url=%s error=%s",
                    simba_url_shown(client->url), simba_error_name(reply->status));
 }
 
@@ -152,11 +152,12 @@ static void log_wait(simba_client *client, const simba__member *member, simba_lo
 {
     const simba_owner *owner = &member->machine.owner;
     if (client->timing.session)
-        simba__log(client, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s", member->party.topic->mutex, member->id,
-                   owner->id);
+        simba__log(&client->options, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s", member->party.topic->mutex,
+                   member->id, owner->id);
     else
-        simba__log(client, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s left_ms=%lld", member->party.topic->mutex,
-                   member->id, owner->id, (long long)((member->owner_until.ns - now.ns) / SIMBA__NS_PER_MS));
+        simba__log(&client->options, SIMBA_LOG_INFO, "waits for %s; id=%s owner=%s left_ms=%lld",
+                   member->party.topic->mutex, member->id, owner->id,
+                   (long long)((member->owner_until.ns - now.ns) / SIMBA__NS_PER_MS));
 }
 
 /* What somebody who follows one contender wants to read: a line per change, with the values at its end. */
@@ -168,7 +169,7 @@ static void log_changes(const simba__member *member, const simba__event *event, 
     const bool asked_for = actions->reason == SIMBA_REASON_STOPPED || actions->reason == SIMBA_REASON_HOLD_LIMIT;
     const simba_log_level level = asked_for ? SIMBA_LOG_INFO : SIMBA_LOG_WARN;
     if (actions->released && level <= client->options.log_level) {
-        simba__log(client, level, "leadership of %s ended: %s; id=%s token=%llu", mutex,
+        simba__log(&client->options, level, "leadership of %s ended: %s; id=%s token=%llu", mutex,
                    simba_reason_name(actions->reason), member->id, (unsigned long long)machine->token);
     }
     if (client->options.log_level < SIMBA_LOG_INFO)
@@ -176,9 +177,9 @@ static void log_changes(const simba__member *member, const simba__event *event, 
     if (event->kind == SIMBA__EV_REPLY)
         log_store(client, event->reply);
     if (event->kind == SIMBA__EV_START)
-        simba__log(client, SIMBA_LOG_INFO, "contends for %s; id=%s", mutex, member->id);
+        simba__log(&client->options, SIMBA_LOG_INFO, "contends for %s; id=%s", mutex, member->id);
     if (actions->acquired)
-        simba__log(client, SIMBA_LOG_INFO, "leads %s; id=%s token=%llu", mutex, member->id,
+        simba__log(&client->options, SIMBA_LOG_INFO, "leads %s; id=%s token=%llu", mutex, member->id,
                    (unsigned long long)machine->token);
     if (machine->phase == SIMBA__SEEK && actions->changed && !simba_owner_is_none(&machine->owner))
         log_wait(client, member, event->now);
@@ -224,7 +225,7 @@ void simba__member_start(simba__member *member, simba_local give_up)
     const uint64_t seed = member->machine.seed; /* goes on from where it is: asking the kernel is a system call */
     simba__event event = {
         .kind = SIMBA__EV_START,
-        .now = client->now,
+        .now = client->turn.now,
         .seed = seed ? seed : client->host.random(&client->host),
         .give_up = give_up,
     };
@@ -234,13 +235,13 @@ void simba__member_start(simba__member *member, simba_local give_up)
 
 void simba__member_ack(simba__member *member)
 {
-    simba__event event = {.kind = SIMBA__EV_ACK, .now = member->party.client->now};
+    simba__event event = {.kind = SIMBA__EV_ACK, .now = member->party.client->turn.now};
     simba__member_step(&member->party, &event);
 }
 
 void simba__member_look(simba__member *member)
 {
-    simba__event event = {.kind = SIMBA__EV_TIMER, .now = member->party.client->now};
+    simba__event event = {.kind = SIMBA__EV_TIMER, .now = member->party.client->turn.now};
     if (member->party.running)
         simba__member_step(&member->party, &event);
 }
@@ -250,34 +251,32 @@ void simba__member_look(simba__member *member)
 int simba__member_public_start(simba__member *member)
 {
     simba_client *client = member->party.client;
-    int rc = simba__client_forked(client, NULL);
+    int rc = simba__client_enter(client, NULL);
     if (rc < 0)
         return rc;
-    simba__enter(client);
     if (client->closing)
         rc = SIMBA_ECLOSED;
     else if (member->party.running)
         rc = SIMBA_ESTATE;
     else
         simba__member_start(member, SIMBA__NEVER);
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 
 int simba__member_public_stop(simba__member *member)
 {
     simba_client *client = member->party.client;
-    int rc = simba__client_forked(client, NULL);
+    int rc = simba__client_enter(client, NULL);
     if (rc < 0)
         return rc;
-    simba__enter(client);
     const bool was_running = member->party.running;
     simba__party_stop(&member->party);
     if (was_running && !member->party.running)
         rc = member->machine.last_error;
     else if (client->closed)
         rc = SIMBA_ECLOSED;
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 
@@ -315,13 +314,12 @@ uint64_t simba__member_token(const simba__member *member)
 int64_t simba__member_owner_left_ms(simba__member *member)
 {
     simba_client *client = member->party.client;
-    if (simba__client_forked(client, NULL) < 0)
+    if (simba__client_enter(client, NULL) < 0)
         return 0;
-    simba__enter(client);
     const bool none = simba_owner_is_none(&member->machine.owner);
-    const int64_t left_ns = member->owner_until.ns - client->now.ns;
+    const int64_t left_ns = member->owner_until.ns - client->turn.now.ns;
     const bool session = client->timing.session;
-    simba__leave(client);
+    simba__leave(&client->turn);
     if (none || left_ns < 0)
         return 0;
     return session ? INT64_MAX : left_ns / SIMBA__NS_PER_MS;
@@ -335,7 +333,7 @@ int simba__member_grant(simba__member *member, simba_grant *ret_grant)
         return rc;
     if (client->timing.session)
         return SIMBA_ENOTSUP;
-    simba__enter(client);
+    simba__enter(&client->turn);
     const simba__contention *machine = &member->machine;
     if (client->closed)
         rc = SIMBA_ECLOSED;
@@ -345,17 +343,16 @@ int simba__member_grant(simba__member *member, simba_grant *ret_grant)
         *ret_grant = (simba_grant){.nonce = machine->nonce, .token = machine->token};
         strcpy(ret_grant->id, member->id);
     }
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 
 simba_status simba__member_status(const simba__member *member)
 {
     simba_client *client = member->party.client;
-    if (simba__client_forked(client, NULL) < 0)
+    if (simba__client_enter(client, NULL) < 0)
         return SIMBA_STATUS_INITIAL;
-    simba__enter(client);
     const simba_status status = simba__contention_status(&member->machine);
-    simba__leave(client);
+    simba__leave(&client->turn);
     return status;
 }

@@ -80,10 +80,10 @@ static void *wait_for_it(void *arg)
 static bool is_quiet(void)
 {
     const redis_store *store = client->store;
-    simba__enter(client);
+    simba__enter(&client->turn);
     const bool quiet =
-        client->led_for && client->stats.pushes > 0 && simba__redis_calls_idle(&store->nodes.first->calls);
-    simba__leave(client);
+        client->turn.led_for && client->stats.pushes > 0 && simba__redis_calls_idle(&store->nodes.first->calls);
+    simba__leave(&client->turn);
     return quiet;
 }
 
@@ -150,7 +150,7 @@ static void *hear_and_do_nothing(void *arg)
 {
     (void)arg;
     while (!atomic_load(&over))
-        simba__reactor_wait(&client->reactor, 10);
+        simba__reactor_wait(&client->turn.reactor, &client->turn.reactor.threads, 10);
     return NULL;
 }
 

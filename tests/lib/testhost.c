@@ -303,7 +303,7 @@ void testhost_fire(testhost *h)
 /* Wait for what comes by descriptors. */
 static void look(testhost *h, int timeout_ms)
 {
-    const simba__arrivals arrivals = simba__reactor_wait(&h->reactor, timeout_ms);
+    const simba__arrivals arrivals = simba__reactor_wait(&h->reactor, &h->reactor.threads, timeout_ms);
     simba__reactor_take(&h->reactor, &arrivals);
     testhost_end_turn(h);
 }

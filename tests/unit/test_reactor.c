@@ -64,7 +64,7 @@ static bool is_readable(int fd)
 
 static simba__arrivals wait_ms(int ms)
 {
-    return simba__reactor_wait(&reactor, ms);
+    return simba__reactor_wait(&reactor, &reactor.threads, ms);
 }
 
 static void take(int ms)
@@ -258,13 +258,13 @@ static void the_bell_rings_until_it_is_hushed(void **state)
 {
     (void)state;
     assert_false(wait_ms(0).bell);
-    simba__reactor_ring(&reactor);
-    simba__reactor_ring(&reactor);
+    simba__waitset_ring(&reactor.threads);
+    simba__waitset_ring(&reactor.threads);
     assert_true(wait_ms(0).bell);
     assert_true(wait_ms(0).bell);
-    reactor.rung = true;
-    simba__reactor_hush(&reactor);
-    assert_false(reactor.rung);
+    reactor.threads.rung = true;
+    simba__waitset_hush(&reactor.threads);
+    assert_false(reactor.threads.rung);
     assert_false(wait_ms(0).any);
 }
 
@@ -272,15 +272,15 @@ static void the_bell_rings_until_it_is_hushed(void **state)
 static void each_has_a_bell_of_its_own(void **state)
 {
     (void)state;
-    simba__reactor_ring(&reactor);
-    assert_false(simba__reactor_poll(&reactor).any);
+    simba__waitset_ring(&reactor.threads);
+    assert_false(simba__reactor_wait(&reactor, &reactor.loop, 0).any);
     assert_true(wait_ms(0).bell);
-    simba__reactor_ring_loop(&reactor);
-    simba__reactor_hush(&reactor);
+    simba__waitset_hush(&reactor.threads);
+    simba__waitset_ring(&reactor.loop);
     assert_false(wait_ms(0).any);
-    assert_true(simba__reactor_poll(&reactor).bell);
+    assert_true(simba__reactor_wait(&reactor, &reactor.loop, 0).bell);
     assert_true(is_readable(reactor.loop.set));
-    simba__reactor_hush_loop(&reactor);
+    simba__waitset_hush(&reactor.loop);
     assert_false(is_readable(reactor.loop.set));
 }
 
@@ -294,13 +294,13 @@ static void a_loop_finds_the_same(void **state)
     say(&l);
     assert_int_equal(wait_ms(0).count, 1); /* by a thread that is held up then */
     assert_true(is_readable(reactor.loop.set));
-    const simba__arrivals found = simba__reactor_poll(&reactor);
+    const simba__arrivals found = simba__reactor_wait(&reactor, &reactor.loop, 0);
     simba__reactor_take(&reactor, &found);
     assert_int_equal(l.told, 1);
     assert_false(is_readable(reactor.loop.set));
     assert_int_equal(simba__reactor_change(&reactor, &l.watch, SIMBA_WRITABLE), 0);
     assert_true(is_readable(reactor.loop.set));
-    assert_int_equal(simba__reactor_poll(&reactor).watches[0].events, SIMBA_WRITABLE);
+    assert_int_equal(simba__reactor_wait(&reactor, &reactor.loop, 0).watches[0].events, SIMBA_WRITABLE);
     assert_int_equal(simba__reactor_change(&reactor, &l.watch, SIMBA_READABLE), 0);
     assert_true(is_readable(reactor.loop.set));
     char byte;
@@ -308,7 +308,7 @@ static void a_loop_finds_the_same(void **state)
     assert_false(is_readable(reactor.loop.set));
     assert_true(simba__reactor_arm(&reactor, in_ms(0)));
     assert_true(is_readable(reactor.loop.set));
-    const simba__arrivals timer = simba__reactor_poll(&reactor);
+    const simba__arrivals timer = simba__reactor_wait(&reactor, &reactor.loop, 0);
     assert_true(timer.timer);
     simba__reactor_take(&reactor, &timer);
     assert_false(is_readable(reactor.loop.set));

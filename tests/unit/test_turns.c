@@ -239,25 +239,25 @@ static void assert_back_soon(caller *c)
 
 static bool is_led(void)
 {
-    simba__enter(client);
-    const bool led = client->led_for != NULL;
-    simba__leave(client);
+    simba__enter(&client->turn);
+    const bool led = client->turn.led_for != NULL;
+    simba__leave(&client->turn);
     return led;
 }
 
 static bool is_closing(void)
 {
-    simba__enter(client);
+    simba__enter(&client->turn);
     const bool closing = client->closing;
-    simba__leave(client);
+    simba__leave(&client->turn);
     return closing;
 }
 
 static bool is_answered(void)
 {
-    simba__enter(client);
+    simba__enter(&client->turn);
     const bool answered = stage.request == NULL;
-    simba__leave(client);
+    simba__leave(&client->turn);
     return answered;
 }
 
@@ -340,9 +340,9 @@ static void who_leads_is_rung(void **state)
     open_stage("stage://x", BY_WATCH);
     begin_call(&c, NULL);
     assert_true(REF_WITHIN(LONG_MS, is_led()));
-    simba__enter(client);
+    simba__enter(&client->turn);
     answer();
-    simba__leave(client);
+    simba__leave(&client->turn);
     assert_back_soon(&c);
     stage.means = BY_WAKE;
     begin_call(&c, NULL);
@@ -387,15 +387,15 @@ static void a_bell_that_is_not_heeded(void **state)
     simba_timer timer = {.fire = on_timer};
     pthread_cond_t never = PTHREAD_COND_INITIALIZER;
     open_stage("stage://x", BY_WATCH);
-    simba__enter(client);
+    simba__enter(&client->turn);
     assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
-    client->led_for = &never;
-    simba__turn_signal(client, &never);
-    simba__leave(client);
+    client->turn.led_for = &never;
+    simba__turn_signal(&client->turn, &never);
+    simba__leave(&client->turn);
     assert_true(REF_WITHIN(LONG_MS, ({
-                               simba__enter(client);
-                               const bool aside = client->keeper.aside;
-                               simba__leave(client);
+                               simba__enter(&client->turn);
+                               const bool aside = client->turn.aside;
+                               simba__leave(&client->turn);
                                aside;
                            })));
     const int64_t before_ms = cpu_ms();
@@ -403,14 +403,14 @@ static void a_bell_that_is_not_heeded(void **state)
     assert_true(cpu_ms() - before_ms < 100);
     caller c; /* follows, since there is one that leads */
     begin_call(&c, NULL);
-    simba__enter(client);
-    stage.host->timer_set(stage.host, &timer, client->now);
-    simba__leave(client);
+    simba__enter(&client->turn);
+    stage.host->timer_set(stage.host, &timer, client->turn.now);
+    simba__leave(&client->turn);
     assert_back_soon(&c);
-    simba__enter(client);
-    client->led_for = NULL;
-    pthread_cond_signal(&client->keeper.hushed);
-    simba__leave(client);
+    simba__enter(&client->turn);
+    client->turn.led_for = NULL;
+    pthread_cond_signal(&client->turn.hushed);
+    simba__leave(&client->turn);
     close_stage();
 }
 
@@ -440,13 +440,17 @@ static void a_loop_is_called_by_everything(void **state)
         assert_true(simba_contender_held_for_ms(contender) > 0);
         assert_false(is_due(0));
         simba_timer timer = {.fire = on_timer};
-        simba__enter(client);
+        simba__enter(&client->turn);
         assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
-        stage.host->timer_set(stage.host, &timer, client->now);
-        simba__leave(client);
+        stage.host->timer_set(stage.host, &timer, client->turn.now);
+        simba__leave(&client->turn);
         assert_true(is_due(LONG_MS));
         assert_int_equal(simba_client_dispatch(client), 0);
         assert_int_equal(timer.index, 0);
+        assert_false(is_due(0));
+        stage.host->wake(stage.host); /* of which no callback comes */
+        assert_true(is_due(LONG_MS));
+        assert_int_equal(simba_client_dispatch(client), 0);
         assert_false(is_due(0));
         stage.means = BY_JOB; /* for the release */
         simba_contender_free(contender);
@@ -462,11 +466,11 @@ static void a_loop_is_not_called_for_others(void **state)
     open_with("stage://x", SIMBA_DISPATCH_FD, BY_WATCH);
     begin_call(&c, NULL);
     assert_true(REF_WITHIN(LONG_MS, is_led()));
-    simba__enter(client);
+    simba__enter(&client->turn);
     answer();
-    simba__turn_signal(client, &client->changed);
+    simba__turn_signal(&client->turn, &client->turn.changed);
     assert_false(is_due(0));
-    simba__leave(client);
+    simba__leave(&client->turn);
     assert_back_soon(&c);
     assert_false(is_due(0));
     close_stage();
@@ -493,14 +497,15 @@ static void an_answer_is_looked_for_before_a_deadline(void **state)
     open_stage("stage://x", BY_WATCH);
     atomic_store(&stage.reads, 0);
     atomic_store(&stage.reads_before, -1);
-    simba__enter(client);
+    simba__enter(&client->turn);
     assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
-    simba__reactor_ring(&client->reactor);
+    simba__waitset_ring(&client->turn.reactor.threads);
     usleep(20000); /* the keeper has come, and waits for its turn */
     assert_int_equal(write(stage.ends[1], "x", 1), 1);
-    assert_int_equal(simba__reactor_wait(&client->reactor, 0).count, 1); /* and nothing becomes of that */
-    stage.host->timer_set(stage.host, &timer, client->now);
-    simba__leave(client);
+    assert_int_equal(simba__reactor_wait(&client->turn.reactor, &client->turn.reactor.threads, 0).count,
+                     1); /* and nothing becomes of that */
+    stage.host->timer_set(stage.host, &timer, client->turn.now);
+    simba__leave(&client->turn);
     assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.reads_before) >= 0));
     assert_int_equal(atomic_load(&stage.reads_before), 1);
     close_stage();
@@ -535,16 +540,16 @@ static void closing_waits_for_who_leads(void **state)
     atomic_bool back = false;
     pthread_cond_t never = PTHREAD_COND_INITIALIZER;
     open_stage("stage://x", BY_WATCH);
-    simba__enter(client);
-    client->led_for = &never;
-    simba__leave(client);
+    simba__enter(&client->turn);
+    client->turn.led_for = &never;
+    simba__leave(&client->turn);
     assert_int_equal(pthread_create(&closer, NULL, close_client, &back), 0);
     assert_true(REF_WITHIN(LONG_MS, is_closing()));
     assert_false(REF_WITHIN(50, atomic_load(&back)));
-    simba__enter(client);
-    client->led_for = NULL;
-    pthread_cond_broadcast(&client->changed);
-    simba__leave(client);
+    simba__enter(&client->turn);
+    client->turn.led_for = NULL;
+    pthread_cond_broadcast(&client->turn.changed);
+    simba__leave(&client->turn);
     assert_true(REF_WITHIN(LONG_MS, atomic_load(&back)));
     pthread_join(closer, NULL);
     ref_watchdog(0);
@@ -557,15 +562,15 @@ static void a_session_ends_here_first(void **state)
 {
     (void)state;
     open_stage("sessions://x", BY_JOB);
-    simba__enter(client);
-    const simba_local from = {client->now.ns - 3000 * SIMBA__NS_PER_MS};
+    simba__enter(&client->turn);
+    const simba_local from = {client->turn.now.ns - 3000 * SIMBA__NS_PER_MS};
     stage.host->session(stage.host, from, 10000);
     const int64_t left_ns = atomic_load(&client->session_until_ns) - from.ns;
     assert_true(left_ns <= 9900 * SIMBA__NS_PER_MS); /* one percent */
     assert_true(left_ns > 9000 * SIMBA__NS_PER_MS);
     stage.host->push(stage.host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
     assert_int_equal(atomic_load(&client->session_until_ns), 0);
-    simba__leave(client);
+    simba__leave(&client->turn);
     close_stage();
 }
 
@@ -575,19 +580,19 @@ static void a_push_is_for_one_nonce(void **state)
     (void)state;
     open_stage("sessions://x", BY_JOB);
     simba_locker *locker = locker_of("orders");
-    simba__enter(client);
-    stage.host->session(stage.host, client->now, 10000);
-    simba__leave(client);
+    simba__enter(&client->turn);
+    stage.host->session(stage.host, client->turn.now, 10000);
+    simba__leave(&client->turn);
     assert_int_equal(simba_locker_acquire(locker, LONG_MS, NULL), 0);
     const simba_push changed = {.kind = SIMBA_PUSH_CHANGED};
     const unsigned before = atomic_load(&stage.submitted);
-    simba__enter(client);
+    simba__enter(&client->turn);
     stage.host->push_to(stage.host, "orders", stage.nonce + 1, &changed);
-    simba__leave(client);
+    simba__leave(&client->turn);
     assert_int_equal(atomic_load(&stage.submitted), before);
-    simba__enter(client);
+    simba__enter(&client->turn);
     stage.host->push_to(stage.host, "orders", stage.nonce, &changed);
-    simba__leave(client);
+    simba__leave(&client->turn);
     assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.submitted) > before)); /* it looks what has become of it */
     assert_true(REF_WITHIN(LONG_MS, is_answered()));
     assert_int_equal(simba_locker_release(locker, NULL), 0);
