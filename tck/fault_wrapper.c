@@ -6,6 +6,7 @@
  * ways up (complete, fail, push, session) replaced. All of this runs in turns of the client and needs no lock. */
 #include "fault_wrapper.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -35,6 +36,16 @@ struct wrapper {
     bool closing;
     _Alignas(max_align_t) unsigned char inner_self[];
 };
+
+/* The words of a failure; returns `code`. */
+static int complain(simba_error *err, int code, const char *text)
+{
+    if (err) {
+        err->code = code;
+        snprintf(err->text, sizeof err->text, "%s", text);
+    }
+    return code;
+}
 
 enum { GRAVE = 0xa5 };
 
@@ -347,13 +358,13 @@ static int wrapper_init(void *self, simba_host *host, const simba_url *url, simb
     const char *inner_url = simba_url_query(url, "inner");
     tck_fault *fault = tck_fault_find(simba_url_authority(url));
     if (!fault || !inner_url)
-        return tck_fault_complain(err, SIMBA_EURL, "fault: the URL must come from tck_fault_url()");
+        return complain(err, SIMBA_EURL, "fault: the URL must come from tck_fault_url()");
     int rc = simba_url_parse(inner_url, err, &wrapper->inner_url);
     if (rc < 0)
         return rc;
     const simba_backend *inner = simba_backend_find(simba_url_scheme(wrapper->inner_url));
     if (!inner)
-        return tck_fault_complain(err, SIMBA_ENOTBUILT, "fault: the inner store is not built in");
+        return complain(err, SIMBA_ENOTBUILT, "fault: the inner store is not built in");
 
     wrapper->fault = fault;
     make_host(wrapper, host);
@@ -364,7 +375,7 @@ static int wrapper_init(void *self, simba_host *host, const simba_url *url, simb
     host->workers = wrapper->host.workers;
 
     if (tck_fault_attach(fault, host) < 0)
-        return tck_fault_complain(err, SIMBA_ESTATE, "fault: one client per remote control");
+        return complain(err, SIMBA_ESTATE, "fault: one client per remote control");
     return 0;
 }
 
@@ -485,7 +496,7 @@ static int64_t wrapper_session_ms(void *self)
     return wrapper->inner->session_ms(wrapper->inner_self);
 }
 
-simba_backend tck_fault_wrapper_table(const simba_backend *inner)
+static simba_backend wrapper_table(const simba_backend *inner)
 {
     static const char *const keys[] = {"inner", NULL};
     return (simba_backend){
@@ -507,4 +518,56 @@ simba_backend tck_fault_wrapper_table(const simba_backend *inner)
         .accepts = wrapper_accepts,
         .session_ms = wrapper_session_ms,
     };
+}
+
+/* --- making one ----------------------------------------------------------------------------------- */
+
+/* One table per inner scheme, because capabilities are part of a table. They live for ever, as the contract asks. */
+#define TABLES_MAX 16
+static struct table {
+    char scheme[40];
+    const char *schemes[2];
+    simba_backend backend;
+} tables[TABLES_MAX];
+static unsigned tables_used;
+static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int register_table(const char *inner_scheme, simba_error *err)
+{
+    char scheme[sizeof tables[0].scheme];
+    const simba_backend *inner = simba_backend_find(inner_scheme);
+    if (!inner)
+        return complain(err, SIMBA_ENOTBUILT, "fault: the inner store is not built in");
+    snprintf(scheme, sizeof scheme, "fault-%s", inner_scheme);
+    for (unsigned i = 0; i < tables_used; i++)
+        if (strcmp(tables[i].scheme, scheme) == 0)
+            return 0;
+    if (tables_used == TABLES_MAX)
+        return complain(err, SIMBA_ESTATE, "fault: too many kinds of stores");
+
+    struct table *table = &tables[tables_used];
+    memcpy(table->scheme, scheme, sizeof scheme);
+    table->schemes[0] = table->scheme;
+    table->backend = wrapper_table(inner);
+    table->backend.schemes = table->schemes;
+    const int rc = simba_backend_register(&table->backend);
+    if (rc < 0)
+        return complain(err, rc, "fault: cannot register the wrapper");
+    tables_used++;
+    return 0;
+}
+
+int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err, tck_fault **ret_fault)
+{
+    simba_url *parsed = NULL;
+    int rc = simba_url_parse(inner_url, err, &parsed);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&tables_lock);
+    rc = register_table(simba_url_scheme(parsed), err);
+    pthread_mutex_unlock(&tables_lock);
+    if (rc == 0 && !(*ret_fault = tck_fault_make(simba_url_scheme(parsed), inner_url, bell, user)))
+        rc = complain(err, SIMBA_ENOMEM, "fault: out of memory");
+    simba_url_free(parsed);
+    return rc;
 }
