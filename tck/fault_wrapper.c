@@ -298,22 +298,22 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
     outer->timer_clear(outer, timer);
 }
 
-static int host_watch_add(simba_host *host, simba_watch *watch)
+static int host_io_add(simba_host *host, simba_io *io)
 {
     simba_host *outer = of_host(host)->outer;
-    return outer->watch_add(outer, watch);
+    return outer->io_add(outer, io);
 }
 
-static int host_watch_change(simba_host *host, simba_watch *watch, unsigned interest)
+static int host_io_change(simba_host *host, simba_io *io, unsigned interest)
 {
     simba_host *outer = of_host(host)->outer;
-    return outer->watch_change(outer, watch, interest);
+    return outer->io_change(outer, io, interest);
 }
 
-static void host_watch_remove(simba_host *host, simba_watch *watch)
+static void host_io_remove(simba_host *host, simba_io *io)
 {
     simba_host *outer = of_host(host)->outer;
-    outer->watch_remove(outer, watch);
+    outer->io_remove(outer, io);
 }
 
 static void host_closed(simba_host *host)
@@ -343,9 +343,9 @@ static void make_host(struct wrapper *wrapper, simba_host *outer)
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
-        .watch_add = host_watch_add,
-        .watch_change = host_watch_change,
-        .watch_remove = host_watch_remove,
+        .io_add = host_io_add,
+        .io_change = host_io_change,
+        .io_remove = host_io_remove,
         .closed = host_closed,
     };
 }

@@ -68,63 +68,63 @@ void simba__reactor_fini(simba__reactor *reactor)
     reactor->ready = false;
 }
 
-/* --- watches -------------------------------------------------------------------------------------- */
+/* --- ios -------------------------------------------------------------------------------------- */
 
-static int control(const simba__reactor *reactor, int how, simba_watch *watch, unsigned interest)
+static int control(const simba__reactor *reactor, int how, simba_io *io, unsigned interest)
 {
-    struct epoll_event event = {.events = EPOLLET, .data.ptr = watch};
+    struct epoll_event event = {.events = EPOLLET, .data.ptr = io};
     event.events |= interest & SIMBA_READABLE ? (uint32_t)EPOLLIN : 0;
     event.events |= interest & SIMBA_WRITABLE ? (uint32_t)EPOLLOUT : 0;
-    if (epoll_ctl(reactor->threads.set, how, watch->fd, &event) != 0)
+    if (epoll_ctl(reactor->threads.set, how, io->fd, &event) != 0)
         return code_of(errno);
-    if (reactor->loop.set < 0 || epoll_ctl(reactor->loop.set, how, watch->fd, &event) == 0)
+    if (reactor->loop.set < 0 || epoll_ctl(reactor->loop.set, how, io->fd, &event) == 0)
         return 0;
     const int code = code_of(errno);
     if (how == EPOLL_CTL_ADD)
-        epoll_ctl(reactor->threads.set, EPOLL_CTL_DEL, watch->fd, NULL);
+        epoll_ctl(reactor->threads.set, EPOLL_CTL_DEL, io->fd, NULL);
     return code;
 }
 
-int simba__reactor_add(simba__reactor *reactor, simba_watch *watch)
+int simba__reactor_add(simba__reactor *reactor, simba_io *io)
 {
-    const int rc = control(reactor, EPOLL_CTL_ADD, watch, watch->interest);
+    const int rc = control(reactor, EPOLL_CTL_ADD, io, io->interest);
     if (rc < 0)
         return rc;
-    watch->looked = reactor->looks;
-    watch->next = reactor->first;
-    reactor->first = watch;
-    reactor->answering += watch->answers;
+    io->looked = reactor->looks;
+    io->next = reactor->first;
+    reactor->first = io;
+    reactor->answering += io->answers;
     return 0;
 }
 
-int simba__reactor_change(simba__reactor *reactor, simba_watch *watch, unsigned interest)
+int simba__reactor_change(simba__reactor *reactor, simba_io *io, unsigned interest)
 {
-    const int rc = control(reactor, EPOLL_CTL_MOD, watch, interest);
+    const int rc = control(reactor, EPOLL_CTL_MOD, io, interest);
     if (rc == 0)
-        watch->interest = interest;
+        io->interest = interest;
     return rc;
 }
 
-static simba_watch **find(simba__reactor *reactor, const simba_watch *watch)
+static simba_io **find(simba__reactor *reactor, const simba_io *io)
 {
-    simba_watch **link = &reactor->first;
-    while (*link && *link != watch)
+    simba_io **link = &reactor->first;
+    while (*link && *link != io)
         link = &(*link)->next;
     return link;
 }
 
-void simba__reactor_remove(simba__reactor *reactor, simba_watch *watch)
+void simba__reactor_remove(simba__reactor *reactor, simba_io *io)
 {
-    simba_watch **link = find(reactor, watch);
+    simba_io **link = find(reactor, io);
     if (!*link)
         return;
-    *link = watch->next;
-    assert(reactor->answering >= watch->answers);
-    reactor->answering -= watch->answers;
+    *link = io->next;
+    assert(reactor->answering >= io->answers);
+    reactor->answering -= io->answers;
     /* Closing the descriptor would not do: a process that was forked off has it too. */
-    epoll_ctl(reactor->threads.set, EPOLL_CTL_DEL, watch->fd, NULL);
+    epoll_ctl(reactor->threads.set, EPOLL_CTL_DEL, io->fd, NULL);
     if (reactor->loop.set >= 0)
-        epoll_ctl(reactor->loop.set, EPOLL_CTL_DEL, watch->fd, NULL);
+        epoll_ctl(reactor->loop.set, EPOLL_CTL_DEL, io->fd, NULL);
 }
 
 /* --- the timer and the bell ----------------------------------------------------------------------- */
@@ -176,20 +176,20 @@ simba__arrivals simba__reactor_wait(const simba__reactor *reactor, const simba__
         } else if (events[i].data.ptr == &at->bell) {
             arrivals.bell = true;
         } else {
-            arrivals.watches[arrivals.count].watch = events[i].data.ptr;
-            arrivals.watches[arrivals.count++].events =
+            arrivals.ios[arrivals.count].io = events[i].data.ptr;
+            arrivals.ios[arrivals.count++].events =
                 readiness(what & EPOLLIN, what & EPOLLOUT, what & (EPOLLERR | EPOLLHUP));
         }
     }
     return arrivals;
 }
 
-/* A watch may have been removed since, and be gone: what is not in the list is not looked at. */
-static void tell(simba__reactor *reactor, const simba_watch *whom, unsigned events)
+/* A io may have been removed since, and be gone: what is not in the list is not looked at. */
+static void tell(simba__reactor *reactor, const simba_io *whom, unsigned events)
 {
-    simba_watch *watch = *find(reactor, whom);
-    if (watch && events & watch->interest)
-        watch->ready(watch, events & watch->interest);
+    simba_io *io = *find(reactor, whom);
+    if (io && events & io->interest)
+        io->ready(io, events & io->interest);
 }
 
 void simba__reactor_take(simba__reactor *reactor, const simba__arrivals *arrivals)
@@ -198,38 +198,37 @@ void simba__reactor_take(simba__reactor *reactor, const simba__arrivals *arrival
     if (arrivals->timer && read(reactor->timer, &expirations, sizeof expirations) > 0)
         reactor->armed = NEVER; /* otherwise another thread was quicker */
     for (int i = 0; i < arrivals->count; i++)
-        tell(reactor, arrivals->watches[i].watch, arrivals->watches[i].events);
+        tell(reactor, arrivals->ios[i].io, arrivals->ios[i].events);
 }
 
 /* So many at a time; `ready` may add and remove as it likes. */
 enum { LOOK_AT = 32 };
 
-static nfds_t gather(simba__reactor *reactor, simba_watch **watches, struct pollfd *fds)
+static nfds_t gather(simba__reactor *reactor, simba_io **ios, struct pollfd *fds)
 {
     nfds_t count = 0;
-    for (simba_watch *watch = reactor->first; watch && count < LOOK_AT; watch = watch->next) {
-        if (watch->looked == reactor->looks)
+    for (simba_io *io = reactor->first; io && count < LOOK_AT; io = io->next) {
+        if (io->looked == reactor->looks)
             continue;
-        watch->looked = reactor->looks;
-        watches[count] = watch;
-        const int events =
-            (watch->interest & SIMBA_READABLE ? POLLIN : 0) | (watch->interest & SIMBA_WRITABLE ? POLLOUT : 0);
-        fds[count++] = (struct pollfd){.fd = watch->fd, .events = (short)events};
+        io->looked = reactor->looks;
+        ios[count] = io;
+        const int events = (io->interest & SIMBA_READABLE ? POLLIN : 0) | (io->interest & SIMBA_WRITABLE ? POLLOUT : 0);
+        fds[count++] = (struct pollfd){.fd = io->fd, .events = (short)events};
     }
     return count;
 }
 
 void simba__reactor_look(simba__reactor *reactor)
 {
-    simba_watch *watches[LOOK_AT];
+    simba_io *ios[LOOK_AT];
     struct pollfd fds[LOOK_AT];
     reactor->looks++;
-    for (nfds_t count = gather(reactor, watches, fds); count > 0; count = gather(reactor, watches, fds)) {
+    for (nfds_t count = gather(reactor, ios, fds); count > 0; count = gather(reactor, ios, fds)) {
         if (poll(fds, count, 0) <= 0)
             continue;
         for (nfds_t i = 0; i < count; i++)
             if (fds[i].revents)
-                tell(reactor, watches[i],
+                tell(reactor, ios[i],
                      readiness(fds[i].revents & POLLIN, fds[i].revents & POLLOUT,
                                fds[i].revents & (POLLERR | POLLHUP | POLLNVAL)));
     }

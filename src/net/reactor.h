@@ -4,7 +4,7 @@
  * kernel wakes the one that came last, so a thread of the application that waits for an answer reads it itself, while the
  * client's own thread, which came before, sleeps on.
  *
- *   watches   edge-triggered: a change is reported to one thread, and only once. So `ready` reads until there is nothing
+ *   io        edge-triggered: a change is reported to one thread, and only once. So `ready` reads until there is nothing
  *             left, and somebody looks again (simba__reactor_look) before anything is found to be overdue, because the
  *             thread that got the report may be held up.
  *   timer     a timerfd on the boot-time clock, level-triggered: while it has gone off and nobody has taken that, every
@@ -12,7 +12,7 @@
  *   bell      an eventfd, level-triggered too: it wakes all until somebody hushes it.
  *
  * An application may drive the client from a loop of its own. It waits elsewhere, at a descriptor that becomes readable when
- * there is something to do: a second epoll with the same watches, the same timer, and a bell of its own. One epoll for both
+ * there is something to do: a second epoll with the same descriptors, the same timer, and a bell of its own. One epoll for both
  * would not do. The bell that calls the loop would keep the threads busy until the loop comes, and the bell that calls a
  * thread would keep the loop busy.
  *
@@ -33,21 +33,21 @@ typedef struct simba__reactor {
     int timer;
     simba__waitset threads;
     simba__waitset loop; /* of the application; -1: there is none */
-    simba_watch *first;
-    unsigned answering; /* watches by which answers come */
+    simba_io *first;
+    unsigned answering; /* descriptors by which answers come */
     unsigned looks;
     simba_local armed; /* what the timer is set to */
 } simba__reactor;
 
 enum { SIMBA__ARRIVALS_MOST = 16 };
 typedef struct simba__arrivals {
-    int count; /* of `watches` */
+    int count; /* of `ios` */
     bool timer, bell;
     bool any; /* false: the time is over */
     struct {
-        const simba_watch *watch; /* may be gone by now */
+        const simba_io *io; /* may be gone by now */
         unsigned events;
-    } watches[SIMBA__ARRIVALS_MOST];
+    } ios[SIMBA__ARRIVALS_MOST];
 } simba__arrivals;
 
 /* SIMBA_ESYSTEM, SIMBA_ENOMEM. */
@@ -55,10 +55,10 @@ int simba__reactor_init(simba__reactor *reactor, bool with_loop, simba_error *er
 /* Also after a failed init, or none. */
 void simba__reactor_fini(simba__reactor *reactor);
 
-/* What simba/backend.h promises of watches. SIMBA_ENOMEM, SIMBA_ESYSTEM. */
-int simba__reactor_add(simba__reactor *reactor, simba_watch *watch);
-int simba__reactor_change(simba__reactor *reactor, simba_watch *watch, unsigned interest);
-void simba__reactor_remove(simba__reactor *reactor, simba_watch *watch);
+/* What simba/backend.h promises of simba_io. SIMBA_ENOMEM, SIMBA_ESYSTEM. */
+int simba__reactor_add(simba__reactor *reactor, simba_io *io);
+int simba__reactor_change(simba__reactor *reactor, simba_io *io, unsigned interest);
+void simba__reactor_remove(simba__reactor *reactor, simba_io *io);
 
 /* Have the timer go off at this time, at the latest. False: the system does not let us. */
 bool simba__reactor_arm(simba__reactor *reactor, simba_local at);

@@ -149,19 +149,19 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
     timer->index = 0;
 }
 
-static int host_watch_add(simba_host *host, simba_watch *watch)
+static int host_io_add(simba_host *host, simba_io *io)
 {
-    return simba__reactor_add(&of(host)->reactor, watch);
+    return simba__reactor_add(&of(host)->reactor, io);
 }
 
-static int host_watch_change(simba_host *host, simba_watch *watch, unsigned interest)
+static int host_io_change(simba_host *host, simba_io *io, unsigned interest)
 {
-    return simba__reactor_change(&of(host)->reactor, watch, interest);
+    return simba__reactor_change(&of(host)->reactor, io, interest);
 }
 
-static void host_watch_remove(simba_host *host, simba_watch *watch)
+static void host_io_remove(simba_host *host, simba_io *io)
 {
-    simba__reactor_remove(&of(host)->reactor, watch);
+    simba__reactor_remove(&of(host)->reactor, io);
 }
 
 /* The turn is over. */
@@ -202,9 +202,9 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
-        .watch_add = host_watch_add,
-        .watch_change = host_watch_change,
-        .watch_remove = host_watch_remove,
+        .io_add = host_io_add,
+        .io_change = host_io_change,
+        .io_remove = host_io_remove,
         .closed = host_closed,
     };
     simba_url *parsed = NULL;

@@ -58,7 +58,7 @@ typedef struct sim_socket {
     socket_state state;
     int error; /* of the attempt to connect */
     bool full; /* takes no more for a moment */
-    simba_watch *watch;
+    simba_io *io;
     char *in; /* arrived, not read */
     size_t length, capacity;
 } sim_socket;
@@ -153,9 +153,9 @@ static unsigned events_of(const sim_socket *sock)
 
 static void report(const sim_socket *sock)
 {
-    const unsigned events = sock->watch ? events_of(sock) & sock->watch->interest : 0;
+    const unsigned events = sock->io ? events_of(sock) & sock->io->interest : 0;
     if (events)
-        sock->watch->ready(sock->watch, events);
+        sock->io->ready(sock->io, events);
 }
 
 static void report_soon(const sim_socket *sock, int fd, int64_t after_ns)
@@ -173,23 +173,23 @@ void sockets_ready(sim *s, const sim_event *event)
     report(sock);
 }
 
-int sockets_watch(simba_watch *watch, unsigned interest)
+int sockets_attach(simba_io *io, unsigned interest)
 {
-    sim_socket *sock = find(watch->fd);
+    sim_socket *sock = find(io->fd);
     if (!sock)
         return SIMBA_ESYSTEM;
-    watch->interest = interest;
-    sock->watch = watch;
+    io->interest = interest;
+    sock->io = io;
     if (events_of(sock) & interest)
-        report_soon(sock, watch->fd, 0);
+        report_soon(sock, io->fd, 0);
     return 0;
 }
 
-void sockets_unwatch(simba_watch *watch)
+void sockets_detach(simba_io *io)
 {
-    sim_socket *sock = find(watch->fd);
-    if (sock && sock->watch == watch)
-        sock->watch = NULL;
+    sim_socket *sock = find(io->fd);
+    if (sock && sock->io == io)
+        sock->io = NULL;
 }
 
 /* --- what the wire tells ------------------------------------------------------------------------------ */

@@ -21,9 +21,9 @@
 /* --- the store -------------------------------------------------------------------------------------------- */
 
 typedef enum means {
-    BY_JOB,   /* that somebody has to run */
-    BY_WATCH, /* that somebody has to read */
-    BY_WAKE,  /* when another thread has called wake */
+    BY_JOB,  /* that somebody has to run */
+    BY_IO,   /* that somebody has to read */
+    BY_WAKE, /* when another thread has called wake */
 } means;
 
 static struct {
@@ -31,14 +31,14 @@ static struct {
     means means;
     simba_request *request; /* to be answered */
     simba_job job;
-    simba_watch watch;
+    simba_io io;
     int ends[2];
     bool slow;             /* the job takes until… */
     atomic_bool released;  /* …this */
     atomic_bool running;   /* and runs */
     pthread_t answered_on; /* the thread that did */
     atomic_uint submitted;
-    atomic_uint reads;       /* of what came by the watch */
+    atomic_uint reads;       /* of what came by the descriptor */
     atomic_int reads_before; /* the deadline; -1: it has not come yet */
     uint64_t nonce;          /* of the latest ACQUIRE */
 } stage;
@@ -79,11 +79,11 @@ static void job_done(simba_job *job)
     stage.answered_on = ran_on;
 }
 
-static void on_watch(simba_watch *watch, unsigned events)
+static void on_io(simba_io *io, unsigned events)
 {
     char bytes[64];
     (void)events;
-    while (read(watch->fd, bytes, sizeof bytes) > 0) {
+    while (read(io->fd, bytes, sizeof bytes) > 0) {
         atomic_fetch_add(&stage.reads, 1);
         answer();
     }
@@ -98,8 +98,8 @@ static int stage_init(void *self, simba_host *host, const simba_url *url, simba_
     stage.job = (simba_job){.run = run_job, .done = job_done};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stage.ends) != 0)
         return SIMBA_ESYSTEM;
-    stage.watch = (simba_watch){.ready = on_watch, .fd = stage.ends[0], .interest = SIMBA_READABLE, .answers = true};
-    return stage.means == BY_WATCH ? host->watch_add(host, &stage.watch) : 0;
+    stage.io = (simba_io){.ready = on_io, .fd = stage.ends[0], .interest = SIMBA_READABLE, .answers = true};
+    return stage.means == BY_IO ? host->io_add(host, &stage.io) : 0;
 }
 
 static void stage_submit(void *self, simba_request *request)
@@ -144,7 +144,7 @@ static void stage_unwatch(void *self, simba_topic *topic)
 static void stage_close(void *self)
 {
     (void)self;
-    stage.host->watch_remove(stage.host, &stage.watch);
+    stage.host->io_remove(stage.host, &stage.io);
     if (stage.request)
         (stage.host->fail)(stage.host, stage.request, SIMBA_ECANCELED, "stage: closes");
     stage.host->closed(stage.host);
@@ -319,7 +319,7 @@ static void an_answer_is_read_by_who_waits(void **state)
     enum { ROUNDS = 20 };
     caller c;
     int by_itself = 0;
-    open_stage("stage://x", BY_WATCH);
+    open_stage("stage://x", BY_IO);
     for (int i = 0; i < ROUNDS; i++) {
         begin_call(&c, NULL);
         assert_true(REF_WITHIN(LONG_MS, is_led()));
@@ -337,7 +337,7 @@ static void who_leads_is_rung(void **state)
 {
     (void)state;
     caller c;
-    open_stage("stage://x", BY_WATCH);
+    open_stage("stage://x", BY_IO);
     begin_call(&c, NULL);
     assert_true(REF_WITHIN(LONG_MS, is_led()));
     simba__enter(&client->turn);
@@ -386,7 +386,7 @@ static void a_bell_that_is_not_heeded(void **state)
     (void)state;
     simba_timer timer = {.fire = on_timer};
     pthread_cond_t never = PTHREAD_COND_INITIALIZER;
-    open_stage("stage://x", BY_WATCH);
+    open_stage("stage://x", BY_IO);
     simba__enter(&client->turn);
     assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
     client->turn.led_for = &never;
@@ -431,7 +431,7 @@ static void a_loop_is_called_by_everything(void **state)
         assert_false(is_due(0));
         assert_int_equal(simba_contender_new(client, "orders", NULL, NULL, &contender), 0);
         assert_int_equal(simba_contender_start(contender), 0);
-        if (how == BY_WATCH)
+        if (how == BY_IO)
             assert_int_equal(write(stage.ends[1], "x", 1), 1);
         if (how == BY_WAKE)
             stage.host->wake(stage.host);
@@ -463,7 +463,7 @@ static void a_loop_is_not_called_for_others(void **state)
 {
     (void)state;
     caller c;
-    open_with("stage://x", SIMBA_DISPATCH_FD, BY_WATCH);
+    open_with("stage://x", SIMBA_DISPATCH_FD, BY_IO);
     begin_call(&c, NULL);
     assert_true(REF_WITHIN(LONG_MS, is_led()));
     simba__enter(&client->turn);
@@ -494,7 +494,7 @@ static void an_answer_is_looked_for_before_a_deadline(void **state)
 {
     (void)state;
     simba_timer timer = {.fire = on_deadline};
-    open_stage("stage://x", BY_WATCH);
+    open_stage("stage://x", BY_IO);
     atomic_store(&stage.reads, 0);
     atomic_store(&stage.reads_before, -1);
     simba__enter(&client->turn);
@@ -519,7 +519,7 @@ static void a_request_ends_at_its_deadline(void **state)
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     simba_error err = {0};
     ref_watchdog(60);
-    stage.means = BY_WATCH;
+    stage.means = BY_IO;
     options.op_timeout_ms = 50;
     assert_int_equal(simba_client_open("stage://x", &options, &err, &client), 0);
     const int64_t before_ns = simba__clock_boot().ns;
@@ -539,7 +539,7 @@ static void closing_waits_for_who_leads(void **state)
     pthread_t closer;
     atomic_bool back = false;
     pthread_cond_t never = PTHREAD_COND_INITIALIZER;
-    open_stage("stage://x", BY_WATCH);
+    open_stage("stage://x", BY_IO);
     simba__enter(&client->turn);
     client->turn.led_for = &never;
     simba__leave(&client->turn);

@@ -47,7 +47,7 @@ typedef struct store {
     simba__held held;
     simba_timer tick;
     int inotify; /* -1: there is none */
-    simba_watch bell;
+    simba_io bell;
     bool listening;
     bool hears_bell;
 } store;
@@ -404,7 +404,7 @@ static void adopt_fresh(store *s)
         begin_listening(s);
 }
 
-static void on_bell(simba_watch *bell, unsigned events)
+static void on_bell(simba_io *bell, unsigned events)
 {
     (void)events;
     store *s = (store *)(void *)((char *)bell - offsetof(store, bell));
@@ -493,8 +493,8 @@ static void hang_bell(store *s)
 {
     s->inotify = simba__notify_inotify();
     int error = s->inotify < 0 ? -s->inotify : 0;
-    s->bell = (simba_watch){.ready = on_bell, .fd = s->inotify, .interest = SIMBA_READABLE};
-    if (error == 0 && s->host->watch_add(s->host, &s->bell) < 0) {
+    s->bell = (simba_io){.ready = on_bell, .fd = s->inotify, .interest = SIMBA_READABLE};
+    if (error == 0 && s->host->io_add(s->host, &s->bell) < 0) {
         error = ENOMEM;
         close(s->inotify);
     }
@@ -539,7 +539,7 @@ static void sqlite_close(void *self)
     fail_pending(s, SIMBA_ECANCELED, "sqlite: the client closes");
     s->host->timer_clear(s->host, &s->tick);
     simba__notify_leave(s->batch.notify, s->inotify);
-    s->host->watch_remove(s->host, &s->bell);
+    s->host->io_remove(s->host, &s->bell);
     closed_if_idle(s);
 }
 
