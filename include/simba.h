@@ -215,7 +215,7 @@ typedef struct simba_client simba_client;
 /* Where callbacks run. In every form they are serial per contender. */
 typedef enum simba_dispatch {
     SIMBA_DISPATCH_POOL,     /* threads of the library; grows while callbacks are slow */
-    SIMBA_DISPATCH_FD,       /* the application polls simba_client_fd() and calls simba_client_dispatch() */
+    SIMBA_DISPATCH_FD,       /* the application's own loop, which drives the whole client: see simba_client_fd() */
     SIMBA_DISPATCH_EXECUTOR, /* the application's own executor */
 } simba_dispatch;
 
@@ -317,8 +317,20 @@ typedef struct simba_settings {
 /* Tell the settings that a client works with. `ret_settings` comes with its size. */
 SIMBA_API int simba_client_settings(const simba_client *client, simba_settings *ret_settings);
 
-/* Run callbacks on a thread of the application. SIMBA_DISPATCH_FD only (SIMBA_ESTATE otherwise): readable while callbacks
- * wait, and the call that runs them on this thread; it returns how many it ran. The descriptor belongs to the client. */
+/* SIMBA_DISPATCH_FD only (SIMBA_ESTATE otherwise): the application's loop drives the client, which starts no thread. The
+ * descriptor becomes readable when there is anything to do: I/O, a timer, a renewal, a callback. Wait for that by poll, or in an
+ * epoll of your own, level-triggered. Then call simba_client_dispatch(): it does what is due without waiting, runs the
+ * callbacks on this thread, and returns how many it ran, which may be none. The descriptor belongs to the client.
+ *
+ * A loop that stands still renews nothing. Its leases end in time, here (held_for_ms says 0) and in the store, others take
+ * over, and the next dispatch calls on_released. So a program that is stuck loses its leadership instead of keeping it. The
+ * same holds for a callback: one that takes longer than the lease loses it, and an on_released that does is no longer waited
+ * for. Leave slow work to a thread of your own, or call simba_client_dispatch() from inside of it.
+ * A thread that waits in a call of this client, such as acquire, stop, list, close or simba_run_sleep, drives the client
+ * meanwhile: such a call needs no loop, and may be made on the loop's thread.
+ *
+ * Where a client library blocks, the store has threads all the same: SQLite one, MySQL and ZooKeeper a few. So has a
+ * redis:// URL with the name of a host, which a thread looks up; one with an address has none. */
 SIMBA_API int simba_client_fd(simba_client *client);
 SIMBA_API int simba_client_dispatch(simba_client *client);
 

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fault_wrapper.h"
-
 struct tck_fault {
     tck_fault *next;
     unsigned handle;
@@ -26,7 +24,7 @@ struct tck_fault {
     uint64_t counts[TCK_OPS][TCK_COUNTS];
 };
 
-/* All remote controls, and the tables below. */
+/* All remote controls. */
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static tck_fault *registry;
 static unsigned last_handle;
@@ -227,50 +225,6 @@ void tck_fault_detach(tck_fault *fault, const simba_host *host)
     pthread_mutex_unlock(&fault->lock);
 }
 
-int tck_fault_complain(simba_error *err, int code, const char *text)
-{
-    if (err) {
-        err->code = code;
-        snprintf(err->text, sizeof err->text, "%s", text);
-    }
-    return code;
-}
-
-/* One table per inner scheme, because capabilities are part of a table. They live for ever, as the contract asks. */
-#define TABLES_MAX 16
-static struct table {
-    char scheme[40];
-    const char *schemes[2];
-    simba_backend backend;
-} tables[TABLES_MAX];
-static unsigned tables_used;
-
-/* Under the registry lock. */
-static int register_table(const char *inner_scheme, simba_error *err)
-{
-    char scheme[sizeof tables[0].scheme];
-    const simba_backend *inner = simba_backend_find(inner_scheme);
-    if (!inner)
-        return tck_fault_complain(err, SIMBA_ENOTBUILT, "fault: the inner store is not built in");
-    snprintf(scheme, sizeof scheme, "fault-%s", inner_scheme);
-    for (unsigned i = 0; i < tables_used; i++)
-        if (strcmp(tables[i].scheme, scheme) == 0)
-            return 0;
-    if (tables_used == TABLES_MAX)
-        return tck_fault_complain(err, SIMBA_ESTATE, "fault: too many kinds of stores");
-
-    struct table *table = &tables[tables_used];
-    memcpy(table->scheme, scheme, sizeof scheme);
-    table->schemes[0] = table->scheme;
-    table->backend = tck_fault_wrapper_table(inner);
-    table->backend.schemes = table->schemes;
-    const int rc = simba_backend_register(&table->backend);
-    if (rc < 0)
-        return tck_fault_complain(err, rc, "fault: cannot register the wrapper");
-    tables_used++;
-    return 0;
-}
-
 /* "fault-SCHEME://HANDLE/?inner=…", the inner URL percent-encoded. NULL: out of memory. */
 static char *make_url(unsigned handle, const char *inner_scheme, const char *inner_url)
 {
@@ -284,38 +238,26 @@ static char *make_url(unsigned handle, const char *inner_scheme, const char *inn
     return url;
 }
 
-int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err, tck_fault **ret_fault)
+tck_fault *tck_fault_make(const char *inner_scheme, const char *inner_url, void (*bell)(void *user), void *user)
 {
-    simba_url *parsed = NULL;
-    int rc = simba_url_parse(inner_url, err, &parsed);
-    if (rc < 0)
-        return rc;
     tck_fault *fault = calloc(1, sizeof *fault);
-    if (!fault) {
-        simba_url_free(parsed);
-        return tck_fault_complain(err, SIMBA_ENOMEM, "fault: out of memory");
-    }
+    if (!fault)
+        return NULL;
     pthread_mutex_init(&fault->lock, NULL);
     fault->bell = bell;
     fault->bell_user = user;
 
     pthread_mutex_lock(&registry_lock);
-    rc = register_table(simba_url_scheme(parsed), err);
     fault->handle = ++last_handle;
     fault->next = registry;
     registry = fault;
     pthread_mutex_unlock(&registry_lock);
 
-    fault->url = make_url(fault->handle, simba_url_scheme(parsed), inner_url);
-    simba_url_free(parsed);
-    if (rc == 0 && !fault->url)
-        rc = tck_fault_complain(err, SIMBA_ENOMEM, "fault: out of memory");
-    if (rc < 0) {
-        tck_fault_free(fault);
-        return rc;
-    }
-    *ret_fault = fault;
-    return 0;
+    fault->url = make_url(fault->handle, inner_scheme, inner_url);
+    if (fault->url)
+        return fault;
+    tck_fault_free(fault);
+    return NULL;
 }
 
 void tck_fault_free(tck_fault *fault)

@@ -1,9 +1,8 @@
-/* A store that fails on command. It stands between a client and any other store and loses requests, replies and pushes
- * as the case scripts them, so that faults need no hook in the library and work the same over every store. It speaks
- * the back end contract on both sides and could itself be wrapped.
+/* The remote control of a store that fails on command (fault_wrapper.h): requests, replies and pushes are lost as the case
+ * scripts it, so that faults need no hook in the library and work the same over every store.
  *
- * One tck_fault is the remote control of one client: make it, open a client on its URL, script faults, close the
- * client, free it. Its functions may be called from any thread. */
+ * One tck_fault is for one client: make it, open a client on its URL, script faults, close the client, free it. Its
+ * functions may be called from any thread. */
 #ifndef TCK_FAULT_H
 #define TCK_FAULT_H
 
@@ -40,9 +39,6 @@ typedef enum tck_count {
     TCK_COUNTS,
 } tck_count;
 
-/* A remote control for a client of `inner_url`. `bell` is called, in a turn, whenever a counter has changed; it must
- * not block and may be NULL. */
-int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err, tck_fault **ret_fault);
 /* After its client has been closed, or failed to open. */
 void tck_fault_free(tck_fault *fault);
 /* What to open. */
@@ -64,5 +60,34 @@ void tck_fault_pushes(tck_fault *fault, tck_pushes pushes);
 void tck_fault_heal(tck_fault *fault);
 
 uint64_t tck_fault_count(tck_fault *fault, int op, tck_count what);
+
+/* --- for the wrapper ---------------------------------------------------------------------------- */
+
+typedef enum tck_verdict {
+    TCK_PASS,
+    TCK_REFUSE,
+    TCK_SWALLOW,
+    TCK_LOSE,
+    TCK_HOLD,
+} tck_verdict;
+
+/* By the handle in a URL; NULL: none. */
+tck_fault *tck_fault_find(const char *handle);
+
+/* A client that is open (host) or no longer (NULL). SIMBA_ESTATE: there is one already. */
+int tck_fault_attach(tck_fault *fault, simba_host *host);
+void tck_fault_detach(tck_fault *fault, const simba_host *host);
+
+void tck_fault_add(tck_fault *fault, int op, tck_count what, int by);
+tck_verdict tck_fault_judge_request(tck_fault *fault, int op, bool *ret_lose_reply);
+tck_verdict tck_fault_judge_reply(tck_fault *fault, int op, bool lose_reply);
+bool tck_fault_is_held(tck_fault *fault, int op);
+bool tck_fault_expires(tck_fault *fault, int op);
+bool tck_fault_is_cut(tck_fault *fault);
+/* How often to deliver a push. */
+int tck_fault_push_times(tck_fault *fault);
+
+/* See tck_fault_new. NULL: out of memory. */
+tck_fault *tck_fault_make(const char *inner_scheme, const char *inner_url, void (*bell)(void *user), void *user);
 
 #endif

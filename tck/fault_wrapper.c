@@ -6,6 +6,7 @@
  * ways up (complete, fail, push, session) replaced. All of this runs in turns of the client and needs no lock. */
 #include "fault_wrapper.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -35,6 +36,16 @@ struct wrapper {
     bool closing;
     _Alignas(max_align_t) unsigned char inner_self[];
 };
+
+/* The words of a failure; returns `code`. */
+static int complain(simba_error *err, int code, const char *text)
+{
+    if (err) {
+        err->code = code;
+        snprintf(err->text, sizeof err->text, "%s", text);
+    }
+    return code;
+}
 
 enum { GRAVE = 0xa5 };
 
@@ -287,22 +298,22 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
     outer->timer_clear(outer, timer);
 }
 
-static int host_watch_add(simba_host *host, simba_watch *watch)
+static int host_io_add(simba_host *host, simba_io *io)
 {
     simba_host *outer = of_host(host)->outer;
-    return outer->watch_add(outer, watch);
+    return outer->io_add(outer, io);
 }
 
-static int host_watch_change(simba_host *host, simba_watch *watch, unsigned interest)
+static int host_io_change(simba_host *host, simba_io *io, unsigned interest)
 {
     simba_host *outer = of_host(host)->outer;
-    return outer->watch_change(outer, watch, interest);
+    return outer->io_change(outer, io, interest);
 }
 
-static void host_watch_remove(simba_host *host, simba_watch *watch)
+static void host_io_remove(simba_host *host, simba_io *io)
 {
     simba_host *outer = of_host(host)->outer;
-    outer->watch_remove(outer, watch);
+    outer->io_remove(outer, io);
 }
 
 static void host_closed(simba_host *host)
@@ -332,9 +343,9 @@ static void make_host(struct wrapper *wrapper, simba_host *outer)
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
-        .watch_add = host_watch_add,
-        .watch_change = host_watch_change,
-        .watch_remove = host_watch_remove,
+        .io_add = host_io_add,
+        .io_change = host_io_change,
+        .io_remove = host_io_remove,
         .closed = host_closed,
     };
 }
@@ -347,13 +358,13 @@ static int wrapper_init(void *self, simba_host *host, const simba_url *url, simb
     const char *inner_url = simba_url_query(url, "inner");
     tck_fault *fault = tck_fault_find(simba_url_authority(url));
     if (!fault || !inner_url)
-        return tck_fault_complain(err, SIMBA_EURL, "fault: the URL must come from tck_fault_url()");
+        return complain(err, SIMBA_EURL, "fault: the URL must come from tck_fault_url()");
     int rc = simba_url_parse(inner_url, err, &wrapper->inner_url);
     if (rc < 0)
         return rc;
     const simba_backend *inner = simba_backend_find(simba_url_scheme(wrapper->inner_url));
     if (!inner)
-        return tck_fault_complain(err, SIMBA_ENOTBUILT, "fault: the inner store is not built in");
+        return complain(err, SIMBA_ENOTBUILT, "fault: the inner store is not built in");
 
     wrapper->fault = fault;
     make_host(wrapper, host);
@@ -364,7 +375,7 @@ static int wrapper_init(void *self, simba_host *host, const simba_url *url, simb
     host->workers = wrapper->host.workers;
 
     if (tck_fault_attach(fault, host) < 0)
-        return tck_fault_complain(err, SIMBA_ESTATE, "fault: one client per remote control");
+        return complain(err, SIMBA_ESTATE, "fault: one client per remote control");
     return 0;
 }
 
@@ -491,7 +502,7 @@ static int64_t wrapper_session_ms(void *self)
     return wrapper->inner->session_ms(wrapper->inner_self);
 }
 
-simba_backend tck_fault_wrapper_table(const simba_backend *inner)
+static simba_backend wrapper_table(const simba_backend *inner)
 {
     static const char *const keys[] = {"inner", NULL};
     return (simba_backend){
@@ -514,4 +525,56 @@ simba_backend tck_fault_wrapper_table(const simba_backend *inner)
         .session_ms = wrapper_session_ms,
         .server = wrapper_server,
     };
+}
+
+/* --- making one ----------------------------------------------------------------------------------- */
+
+/* One table per inner scheme, because capabilities are part of a table. They live for ever, as the contract asks. */
+#define TABLES_MAX 16
+static struct table {
+    char scheme[40];
+    const char *schemes[2];
+    simba_backend backend;
+} tables[TABLES_MAX];
+static unsigned tables_used;
+static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int register_table(const char *inner_scheme, simba_error *err)
+{
+    char scheme[sizeof tables[0].scheme];
+    const simba_backend *inner = simba_backend_find(inner_scheme);
+    if (!inner)
+        return complain(err, SIMBA_ENOTBUILT, "fault: the inner store is not built in");
+    snprintf(scheme, sizeof scheme, "fault-%s", inner_scheme);
+    for (unsigned i = 0; i < tables_used; i++)
+        if (strcmp(tables[i].scheme, scheme) == 0)
+            return 0;
+    if (tables_used == TABLES_MAX)
+        return complain(err, SIMBA_ESTATE, "fault: too many kinds of stores");
+
+    struct table *table = &tables[tables_used];
+    memcpy(table->scheme, scheme, sizeof scheme);
+    table->schemes[0] = table->scheme;
+    table->backend = wrapper_table(inner);
+    table->backend.schemes = table->schemes;
+    const int rc = simba_backend_register(&table->backend);
+    if (rc < 0)
+        return complain(err, rc, "fault: cannot register the wrapper");
+    tables_used++;
+    return 0;
+}
+
+int tck_fault_new(const char *inner_url, void (*bell)(void *user), void *user, simba_error *err, tck_fault **ret_fault)
+{
+    simba_url *parsed = NULL;
+    int rc = simba_url_parse(inner_url, err, &parsed);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&tables_lock);
+    rc = register_table(simba_url_scheme(parsed), err);
+    pthread_mutex_unlock(&tables_lock);
+    if (rc == 0 && !(*ret_fault = tck_fault_make(simba_url_scheme(parsed), inner_url, bell, user)))
+        rc = complain(err, SIMBA_ENOMEM, "fault: out of memory");
+    simba_url_free(parsed);
+    return rc;
 }

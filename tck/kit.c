@@ -6,8 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "probe.h"
-
 /* How often a wait looks again without having been woken: some of what cases wait for rings no bell. */
 #define GLANCE_NS (3 * TCK_NS_PER_MS)
 
@@ -417,7 +415,6 @@ void tck_settle(tck *t)
 
 void tck_end(tck *t)
 {
-    tck_probes_forget(t);
     run_cleanups(t, true);
     pthread_cond_destroy(&t->bell);
     pthread_mutex_destroy(&t->said.lock);

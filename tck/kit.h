@@ -12,7 +12,7 @@
 #include <simba/backend.h>
 #include <stdio.h>
 
-#include "fault.h"
+#include "fault_wrapper.h"
 
 #define TCK_NS_PER_MS INT64_C(1000000)
 #define TCK_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))

@@ -217,10 +217,13 @@ static void supervise(nurse *n)
 {
     while (!n->gone) {
         struct pollfd fds[] = {{.fd = n->dog.reports, .events = POLLIN},
-                               {.fd = n->plan->signals->fd, .events = POLLIN}};
+                               {.fd = n->plan->signals->fd, .events = POLLIN},
+                               {.fd = n->plan->client ? simba_client_fd(n->plan->client) : -1, .events = POLLIN}};
         look(n);
-        if (n->gone || poll(fds, 2, pause_ms(n)) <= 0)
+        if (n->gone || poll(fds, 3, pause_ms(n)) <= 0)
             continue;
+        if (fds[2].revents != 0)
+            simba_client_dispatch(n->plan->client);
         if (fds[0].revents != 0)
             on_report(n);
         if (fds[1].revents != 0)

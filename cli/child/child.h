@@ -39,6 +39,7 @@ typedef struct child_plan {
     char *const *envp;
     child_times times;
     cli_signals *signals;
+    simba_client *client;       /* to be dispatched while the command runs; NULL: it has threads of its own */
     const give_back *give_back; /* for the watchdog, if this process is killed; NULL: the lease ends by itself then */
     /* What is typed at the terminal is for us, and is passed on: we go on when the command has ended. */
     bool keeps_terminal;

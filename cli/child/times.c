@@ -42,7 +42,7 @@ void child_times_await(simba_client *client, const char *mutex, const cli_signal
 {
     simba_observer_options options = SIMBA_OBSERVER_OPTIONS_INIT;
     simba_observer *asking = NULL;
-    struct pollfd signal = {.fd = signals->fd, .events = POLLIN};
+    struct pollfd fds[] = {{.fd = signals->fd, .events = POLLIN}, {.fd = simba_client_fd(client), .events = POLLIN}};
     options.on_changed = ignore_change;
     *ret_asking = NULL;
     if (is_session_known(client) || simba_observer_new(client, mutex, &options, NULL, &asking) < 0)
@@ -51,10 +51,13 @@ void child_times_await(simba_client *client, const char *mutex, const cli_signal
     const int64_t start_ns = watchdog_now_ns();
     while (!is_session_known(client)) {
         const int64_t waited_ms = (watchdog_now_ns() - start_ns) / 1000000;
-        if ((limit_ms >= 0 && waited_ms >= limit_ms) || poll(&signal, 1, LOOK_MS) != 0) {
+        const int ready = limit_ms >= 0 && waited_ms >= limit_ms ? -1 : poll(fds, 2, LOOK_MS);
+        if (ready < 0 || fds[0].revents != 0) {
             *ret_asking = asking;
             return;
         }
+        if (fds[1].revents != 0)
+            simba_client_dispatch(client);
         if (waited_ms >= WAITING_FIRST_MS)
             cli_show_warnings(true);
     }

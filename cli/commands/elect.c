@@ -1,6 +1,6 @@
 /* `simba elect`: a long-lived contender for scripts and sidecars. Tells on standard output, in a status file and by
- * commands of the user whether it leads. A command that runs in a callback is waited for, and the library keeps the lease
- * meanwhile. */
+ * commands of the user whether it leads. Everything runs on the one thread there is, the callbacks and the renewals: a
+ * command that runs in a callback is waited for, and whoever waits for it dispatches. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -109,6 +109,7 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
         .argv = argv,
         .times = e->service.times,
         .signals = &e->service.signals,
+        .client = e->service.client,
         .keeps_terminal = true,
         .lease = e->service.leads ? look : look_while_releasing,
         .user = e,

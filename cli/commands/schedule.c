@@ -60,6 +60,7 @@ static void run_command(service *s)
         .envp = environment,
         .times = s->times,
         .signals = &s->signals,
+        .client = s->client,
         .give_back = &to_give_back,
         .keeps_terminal = true,
         .lease = service_lease,

@@ -146,19 +146,19 @@ struct simba_job {
     simba_job *next;
 };
 
-/* A descriptor that is watched, by whatever thread waits: in the best case the one that waits for the answer. */
+/* A descriptor that the runtime waits for, on whatever thread: in the best case the one that waits for the answer. */
 enum { SIMBA_READABLE = 1 << 0, SIMBA_WRITABLE = 1 << 1 };
-typedef struct simba_watch simba_watch;
-struct simba_watch {
+typedef struct simba_io simba_io;
+struct simba_io {
     /* In a turn: `events` of those that were asked for have come about, or an error has. Each is reported once, and then
      * again only when more has come: go on until the descriptor would block, and do not block. There may be nothing. */
-    void (*ready)(simba_watch *watch, unsigned events);
+    void (*ready)(simba_io *io, unsigned events);
     int fd;
-    unsigned interest; /* SIMBA_READABLE, SIMBA_WRITABLE: as at first, and then as set by watch_change */
+    unsigned interest; /* SIMBA_READABLE, SIMBA_WRITABLE: as at first, and then as set by io_change */
     bool answers;      /* answers to requests come here, so who waits for one is to read it itself */
 
     /* The runtime's. */
-    simba_watch *next;
+    simba_io *next;
     unsigned looked;
 };
 
@@ -202,12 +202,12 @@ struct simba_host {
     void (*timer_set)(simba_host *host, simba_timer *timer, simba_local at);
     void (*timer_clear)(simba_host *host, simba_timer *timer);
 
-    /* SIMBA_ENOMEM, SIMBA_ESYSTEM. The watch stays put until it is removed, which is before its descriptor is closed.
+    /* SIMBA_ENOMEM, SIMBA_ESYSTEM. It stays put until it is removed, which is before its descriptor is closed.
      * Removing one that is not there does nothing. What is there already when it is added, or when its interest is
      * changed, is reported too. */
-    int (*watch_add)(simba_host *host, simba_watch *watch);
-    int (*watch_change)(simba_host *host, simba_watch *watch, unsigned interest);
-    void (*watch_remove)(simba_host *host, simba_watch *watch);
+    int (*io_add)(simba_host *host, simba_io *io);
+    int (*io_change)(simba_host *host, simba_io *io, unsigned interest);
+    void (*io_remove)(simba_host *host, simba_io *io);
 
     /* `close` is over: nothing of the back end will run any more. */
     void (*closed)(simba_host *host);
@@ -274,7 +274,7 @@ typedef struct simba_backend {
     int (*watch)(void *self, simba_topic *topic);
     void (*unwatch)(void *self, simba_topic *topic);
     void (*woken)(void *self);
-    /* Complete what is outstanding, remove every watch, clear every timer, then call host->closed, now or later. Nothing is
+    /* Complete what is outstanding, remove every descriptor, clear every timer, then call host->closed, now or later. Nothing is
      * submitted after this. */
     void (*close)(void *self);
     /* After the client's threads have ended. */

@@ -28,7 +28,7 @@ static void told(simba__member *member, const simba__actions *actions)
 {
     simba_contender *contender = of_member(member);
     if (simba__telling_note(&contender->telling, actions, contender->on_changed))
-        simba__dispatch_post(member->party.client, &member->party);
+        simba__strand_post(&member->party.strand);
 }
 
 static int run_one(simba__party *party)
@@ -41,7 +41,7 @@ static int run_one(simba__party *party)
     if (!simba__telling_take(&contender->telling, &member->machine.owner, &tell))
         return -1;
     int ran = 0;
-    simba__turn_pause(party->client);
+    simba__turn_pause(&party->client->turn);
     if (tell.acquired && contender->on_acquired) {
         simba__member_say(member, "callback acquired");
         contender->on_acquired(contender, &tell.state, contender->user);
@@ -58,7 +58,7 @@ static int run_one(simba__party *party)
         contender->on_changed(contender, &tell.state, contender->user);
         ran++;
     }
-    simba__turn_resume(party->client);
+    simba__enter(&party->client->turn);
     if (tell.ack)
         simba__member_ack(member);
     return ran;

@@ -7,6 +7,7 @@
 #include "util/error.h"
 #include "util/mem.h"
 #include "util/sized.h"
+#include "util/thread.h"
 
 /* How long an attempt that is given up may take to give back what it got, before acquire returns without that; and how long
  * one that tries once waits for the attempt before it. Acquire has promised to be back within 100 ms. */
@@ -44,7 +45,7 @@ static void told(simba__member *member, const simba__actions *actions)
     if (member->machine.op == SIMBA_OP_RELEASE && !member->machine.in_flight && member->machine.last_error < 0)
         locker->unsure = true;
     if (actions->acquired || actions->done)
-        simba__turn_signal(member->party.client, &locker->changed);
+        simba__turn_signal(&member->party.client->turn, &locker->changed);
 }
 
 static int run_one(simba__party *party)
@@ -96,7 +97,7 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
 
 static void send_stop(simba_locker *locker)
 {
-    simba__event event = {.kind = SIMBA__EV_STOP, .now = locker->member.party.client->now};
+    simba__event event = {.kind = SIMBA__EV_STOP, .now = locker->member.party.client->turn.now};
     if (locker->member.party.running)
         simba__member_step(&locker->member.party, &event);
 }
@@ -109,14 +110,14 @@ static void wait_for_it(simba_locker *locker, simba_local until)
     simba_client *client = locker->member.party.client;
     bool stopping = false;
     while (locker->member.party.running && !locker->held) {
-        if (!stopping && (locker->cancelled || simba__local_reached(client->now, until))) {
+        if (!stopping && (locker->cancelled || simba__local_reached(client->turn.now, until))) {
             stopping = true;
-            until = simba__local_add(client->now, LEAVE_MS * SIMBA__NS_PER_MS);
+            until = simba__local_add(client->turn.now, LEAVE_MS * SIMBA__NS_PER_MS);
             send_stop(locker);
-        } else if (stopping && simba__local_reached(client->now, until)) {
+        } else if (stopping && simba__local_reached(client->turn.now, until)) {
             break;
         } else {
-            simba__turn_await(client, &locker->changed, until, SIMBA_JOB_BRIEF);
+            simba__turn_await(&client->turn, &locker->changed, until, SIMBA_JOB_BRIEF);
         }
     }
 }
@@ -125,8 +126,8 @@ static void wait_for_it(simba_locker *locker, simba_local until)
 static bool is_through(simba_locker *locker, simba_local until)
 {
     simba_client *client = locker->member.party.client;
-    while (locker->member.party.running && !locker->cancelled && !simba__local_reached(client->now, until))
-        simba__turn_await(client, &locker->changed, until, SIMBA_JOB_BRIEF);
+    while (locker->member.party.running && !locker->cancelled && !simba__local_reached(client->turn.now, until))
+        simba__turn_await(&client->turn, &locker->changed, until, SIMBA_JOB_BRIEF);
     return !locker->member.party.running;
 }
 
@@ -163,14 +164,14 @@ static int acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
         return simba__fail(err, SIMBA_ESTATE, "acquire %s: this locker already %s it", mutex,
                            locker->held ? "holds" : "waits for");
     const simba_local until = timeout_ms > 0 && timeout_ms < SIMBA_LEASE_MAX_MS
-                                  ? simba__local_add(client->now, timeout_ms * SIMBA__NS_PER_MS)
+                                  ? simba__local_add(client->turn.now, timeout_ms * SIMBA__NS_PER_MS)
                                   : SIMBA__NEVER;
     locker->acquire_error.code = 0;
     locker->member.machine.try_once = timeout_ms == 0;
     locker->waiting = true;
     locker->cancelled = false;
     locker->reason = SIMBA_REASON_NONE;
-    const simba_local at_once = simba__local_add(client->now, ONCE_MS * SIMBA__NS_PER_MS);
+    const simba_local at_once = simba__local_add(client->turn.now, ONCE_MS * SIMBA__NS_PER_MS);
     if (!is_through(locker, timeout_ms == 0 ? at_once : until)) {
         simba__fail(&locker->acquire_error, SIMBA_EUNAVAILABLE,
                     "acquire %s: the store has not answered yet to the end of the attempt before this one", mutex);
@@ -190,12 +191,11 @@ int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *
         return simba__fail(err, SIMBA_EINVAL, "timeout_ms is %lld; -1 waits for ever, 0 tries once",
                            (long long)timeout_ms);
     simba_client *client = locker->member.party.client;
-    int rc = simba__client_forked(client, err);
+    int rc = simba__client_enter(client, err);
     if (rc < 0)
         return rc;
-    simba__enter(client);
     rc = acquire(locker, timeout_ms, err);
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 
@@ -214,7 +214,7 @@ static int release(simba_locker *locker, simba_error *err)
     locker->unsure = false;
     send_stop(locker);
     while (locker->member.party.running)
-        simba__turn_await(client, &locker->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
+        simba__turn_await(&client->turn, &locker->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
     locker->held = false;
     locker->releasing = false;
     if (client->closing)
@@ -236,12 +236,11 @@ int simba_locker_release(simba_locker *locker, simba_error *err)
     if (!locker)
         return simba__fail(err, SIMBA_EINVAL, "locker is NULL");
     simba_client *client = locker->member.party.client;
-    int rc = simba__client_forked(client, err);
+    int rc = simba__client_enter(client, err);
     if (rc < 0)
         return rc;
-    simba__enter(client);
     rc = release(locker, err);
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 
@@ -250,17 +249,16 @@ int simba_locker_cancel(simba_locker *locker)
     if (!locker)
         return SIMBA_EINVAL;
     simba_client *client = locker->member.party.client;
-    int rc = simba__client_forked(client, NULL);
+    int rc = simba__client_enter(client, NULL);
     if (rc < 0)
         return rc;
-    simba__enter(client);
     if (locker->waiting) {
         locker->cancelled = true;
-        simba__turn_signal(client, &locker->changed);
+        simba__turn_signal(&client->turn, &locker->changed);
     } else if (client->closed) {
         rc = SIMBA_ECLOSED;
     }
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 
@@ -279,9 +277,9 @@ simba_reason simba_locker_reason(simba_locker *locker)
 {
     if (!locker || simba__client_forked(locker->member.party.client, NULL) < 0)
         return SIMBA_REASON_NONE;
-    simba__enter(locker->member.party.client);
+    simba__enter(&locker->member.party.client->turn);
     const simba_reason reason = (simba_reason)locker->reason;
-    simba__leave(locker->member.party.client);
+    simba__leave(&locker->member.party.client->turn);
     return reason;
 }
 

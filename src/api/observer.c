@@ -61,7 +61,7 @@ static void step(simba__party *party, simba__event *event)
     simba__observation_step(&observer->machine, event, party->client->timing.op_timeout_ns, &actions);
     if (actions.changed) {
         enqueue(observer);
-        simba__dispatch_post(party->client, party);
+        simba__strand_post(&party->strand);
     }
     simba__party_act(party, &actions, "", NULL);
     if (actions.done)
@@ -101,9 +101,9 @@ static int run_one(simba__party *party)
         return 0; /* what lay between the two was dropped */
     observer->begun = true;
     observer->told = state.after;
-    simba__turn_pause(party->client);
+    simba__turn_pause(&party->client->turn);
     observer->on_changed(observer, &state, observer->user);
-    simba__turn_resume(party->client);
+    simba__enter(&party->client->turn);
     return 1;
 }
 
@@ -154,9 +154,9 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
     observer->on_freed = own.on_freed;
     observer->last = &observer->first;
     simba__observation_init(&observer->machine, own.poll_ms * SIMBA__NS_PER_MS * (pushes ? 10 : 1));
-    simba__enter(client);
+    simba__enter(&client->turn);
     rc = simba__party_init(&observer->party, &type, client, mutex, err);
-    simba__leave(client);
+    simba__leave(&client->turn);
     if (rc < 0) {
         simba__free(observer);
         return rc;
@@ -170,16 +170,16 @@ int simba_observer_start(simba_observer *observer)
     if (!observer)
         return SIMBA_EINVAL;
     simba_client *client = observer->party.client;
-    int rc = simba__client_forked(client, NULL);
+    int rc = simba__client_enter(client, NULL);
     if (rc < 0)
         return rc;
-    simba__enter(client);
     if (client->closing) {
         rc = SIMBA_ECLOSED;
     } else if (observer->party.running) {
         rc = SIMBA_ESTATE;
     } else {
-        simba__event event = {.kind = SIMBA__EV_START, .now = client->now, .seed = client->host.random(&client->host)};
+        simba__event event = {
+            .kind = SIMBA__EV_START, .now = client->turn.now, .seed = client->host.random(&client->host)};
         observer->told = (simba_owner){0};
         observer->begun = false;
         drop_queue(observer); /* stopped inside its own callback, it may still have had something to tell */
@@ -187,7 +187,7 @@ int simba_observer_start(simba_observer *observer)
         simba__party_want(&observer->party, true);
         step(&observer->party, &event);
     }
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 
@@ -196,15 +196,14 @@ int simba_observer_stop(simba_observer *observer)
     if (!observer)
         return SIMBA_EINVAL;
     simba_client *client = observer->party.client;
-    int rc = simba__client_forked(client, NULL);
+    int rc = simba__client_enter(client, NULL);
     if (rc < 0)
         return rc;
-    simba__enter(client);
     if (client->closed)
         rc = SIMBA_ECLOSED;
     else
         simba__party_stop(&observer->party);
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 

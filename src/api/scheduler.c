@@ -38,11 +38,11 @@ static void told(simba__member *member, const simba__actions *actions)
     if (actions->released) {
         scheduler->released = true;
         atomic_store(&scheduler->run.stopping, true);
-        simba__timers_clear(&client->timers, &scheduler->start_timer);
-        simba__turn_signal(client, &client->changed); /* a run may be asleep */
+        simba__timers_clear(&client->turn.timers, &scheduler->start_timer);
+        simba__turn_signal(&client->turn, &client->turn.changed); /* a run may be asleep */
     }
     if (actions->acquired || actions->released)
-        simba__dispatch_post(client, &member->party);
+        simba__strand_post(&member->party.strand);
 }
 
 static void on_due(simba_timer *timer, simba_local now)
@@ -50,7 +50,7 @@ static void on_due(simba_timer *timer, simba_local now)
     (void)now;
     simba_scheduler *scheduler = (simba_scheduler *)(void *)((char *)timer - offsetof(simba_scheduler, start_timer));
     scheduler->due = true;
-    simba__dispatch_post(scheduler->member.party.client, &scheduler->member.party);
+    simba__strand_post(&scheduler->member.party.strand);
 }
 
 static void plan(simba_scheduler *scheduler, simba_local at)
@@ -58,12 +58,12 @@ static void plan(simba_scheduler *scheduler, simba_local at)
     simba_client *client = scheduler->member.party.client;
     scheduler->next = at;
     if (!scheduler->released)
-        simba__timers_set(&client->timers, &scheduler->start_timer, at);
+        simba__timers_set(&client->turn.timers, &scheduler->start_timer, at);
 }
 
 static void plan_next(simba_scheduler *scheduler)
 {
-    const simba_local now = scheduler->member.party.client->now;
+    const simba_local now = scheduler->member.party.client->turn.now;
     if (scheduler->schedule == SIMBA_SCHEDULE_FIXED_DELAY) {
         plan(scheduler, simba__local_add(now, scheduler->period_ns));
         return;
@@ -91,15 +91,15 @@ static int run_one(simba__party *party)
         scheduler->acquired = false;
         scheduler->leads = true;
         atomic_store(&scheduler->run.stopping, false);
-        plan(scheduler, simba__local_add(party->client->now, scheduler->initial_delay_ns));
+        plan(scheduler, simba__local_add(party->client->turn.now, scheduler->initial_delay_ns));
         return 0;
     }
     if (!scheduler->due || !scheduler->leads)
         return -1;
     scheduler->due = false;
-    simba__turn_pause(party->client);
+    simba__turn_pause(&party->client->turn);
     scheduler->work(&scheduler->run, scheduler->user);
-    simba__turn_resume(party->client);
+    simba__enter(&party->client->turn);
     plan_next(scheduler);
     return 1;
 }
@@ -214,13 +214,13 @@ uint64_t simba_run_token(const simba_run *run)
 bool simba_run_sleep(simba_run *run, int64_t ms)
 {
     simba_client *client = run->scheduler->member.party.client;
-    if (simba__client_forked(client, NULL) < 0)
+    if (simba__client_enter(client, NULL) < 0)
         return true;
-    simba__enter(client);
-    const simba_local until =
-        ms < SIMBA_LEASE_MAX_MS ? simba__local_add(client->now, (ms > 0 ? ms : 0) * SIMBA__NS_PER_MS) : SIMBA__NEVER;
-    while (!atomic_load(&run->stopping) && !simba__local_reached(client->now, until))
-        simba__turn_wait(client, &client->changed, until);
-    simba__leave(client);
+    const simba_local until = ms < SIMBA_LEASE_MAX_MS
+                                  ? simba__local_add(client->turn.now, (ms > 0 ? ms : 0) * SIMBA__NS_PER_MS)
+                                  : SIMBA__NEVER;
+    while (!atomic_load(&run->stopping) && !simba__local_reached(client->turn.now, until))
+        simba__turn_wait(&client->turn, &client->turn.changed, until);
+    simba__leave(&client->turn);
     return simba_run_stopping(run);
 }

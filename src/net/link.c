@@ -28,7 +28,7 @@ static void drop_socket(simba__link *link)
 {
     if (link->socket.fd < 0)
         return;
-    link->host->watch_remove(link->host, &link->socket);
+    link->host->io_remove(link->host, &link->socket);
     close(link->socket.fd);
     link->socket.fd = -1;
 }
@@ -155,7 +155,7 @@ static void read_socket(simba__link *link)
         else
             return;
     }
-    if (link->life == life && link->host->watch_change(link->host, &link->socket, link->socket.interest) < 0)
+    if (link->life == life && link->host->io_change(link->host, &link->socket, link->socket.interest) < 0)
         fail_lost(link, "out of memory");
 }
 
@@ -180,7 +180,7 @@ static void send_wire(simba__link *link)
         memmove(wire->data, wire->data + sent, wire->length);
     }
     const unsigned interest = SIMBA_READABLE | (wire->length > 0 ? SIMBA_WRITABLE : 0);
-    if (interest != link->socket.interest && link->host->watch_change(link->host, &link->socket, interest) < 0)
+    if (interest != link->socket.interest && link->host->io_change(link->host, &link->socket, interest) < 0)
         fail_lost(link, "out of memory");
 }
 
@@ -212,7 +212,7 @@ void simba__link_flush(simba__link *link)
         send_wire(link);
 }
 
-static void on_talk(simba_watch *socket, unsigned events)
+static void on_talk(simba_io *socket, unsigned events)
 {
     simba__link *link = (simba__link *)(void *)((char *)socket - offsetof(simba__link, socket));
     const unsigned life = link->life;
@@ -239,7 +239,7 @@ static void begin_to_talk(simba__link *link)
     if (link->all->tls)
         link->tls = simba__tls_new(link->all->tls, link->at.host);
     link->socket.ready = on_talk;
-    if ((link->all->tls && !link->tls) || link->host->watch_change(link->host, &link->socket, SIMBA_READABLE) < 0)
+    if ((link->all->tls && !link->tls) || link->host->io_change(link->host, &link->socket, SIMBA_READABLE) < 0)
         fail_to_connect(link, "out of memory");
     else if (link->tls)
         take_records(link);
@@ -249,7 +249,7 @@ static void begin_to_talk(simba__link *link)
 
 static void try_next_address(simba__link *link, int error);
 
-static void on_connected(simba_watch *socket, unsigned events)
+static void on_connected(simba_io *socket, unsigned events)
 {
     simba__link *link = (simba__link *)(void *)((char *)socket - offsetof(simba__link, socket));
     struct sockaddr_storage peer;
@@ -278,11 +278,11 @@ static int connect_to(simba__link *link, const struct sockaddr *address, socklen
         return errno;
     if (address->sa_family != AF_UNIX)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-    link->socket = (simba_watch){.ready = on_connected, .fd = fd, .interest = SIMBA_WRITABLE, .answers = true};
+    link->socket = (simba_io){.ready = on_connected, .fd = fd, .interest = SIMBA_WRITABLE, .answers = true};
     int error = 0;
     if (connect(fd, address, length) < 0 && errno != EINPROGRESS)
         error = errno;
-    else if (link->host->watch_add(link->host, &link->socket) < 0)
+    else if (link->host->io_add(link->host, &link->socket) < 0)
         error = ENOMEM;
     if (error)
         drop_socket(link);

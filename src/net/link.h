@@ -55,7 +55,7 @@ struct simba__link {
     simba__lookup *lookup; /* at work */
     struct addrinfo *addresses, *next_address;
     int refused;          /* the system's error, for which there is no socket; the timer is about to tell */
-    simba_watch socket;   /* fd is -1: there is none */
+    simba_io socket;      /* fd is -1: there is none */
     simba__tls *tls;      /* NULL: plain, or not connected */
     simba__buffer wire;   /* on its way to the socket */
     unsigned failures;    /* in a row; the owner sets it back when the server has shown to be one */

@@ -27,88 +27,104 @@ static int fail_system(const char *what, simba_error *err)
     return simba__fail(err, code_of(error), "cannot make %s: %s", what, strerror(error));
 }
 
-static bool put(const simba__reactor *reactor, int fd, const int *which)
+static bool put(int set, const int *fd)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = (void *)(uintptr_t)which};
-    return epoll_ctl(reactor->set, EPOLL_CTL_ADD, fd, &event) == 0;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = (void *)(uintptr_t)fd};
+    return epoll_ctl(set, EPOLL_CTL_ADD, *fd, &event) == 0;
 }
 
-int simba__reactor_init(simba__reactor *reactor, simba_error *err)
+static int make_waitset(const simba__reactor *reactor, simba__waitset *waitset, simba_error *err)
 {
-    *reactor = (simba__reactor){.ready = true, .set = -1, .timer = -1, .bell = -1, .armed = NEVER};
-    reactor->set = epoll_create1(EPOLL_CLOEXEC);
-    if (reactor->set < 0)
+    waitset->set = epoll_create1(EPOLL_CLOEXEC);
+    if (waitset->set < 0)
         return fail_system("an epoll instance", err);
+    waitset->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (waitset->bell < 0)
+        return fail_system("an eventfd", err);
+    if (!put(waitset->set, &reactor->timer) || !put(waitset->set, &waitset->bell))
+        return fail_system("an entry in an epoll instance", err);
+    return 0;
+}
+
+int simba__reactor_init(simba__reactor *reactor, bool with_loop, simba_error *err)
+{
+    *reactor = (simba__reactor){.ready = true, .threads = {-1, -1, false}, .loop = {-1, -1, false}, .armed = NEVER};
     reactor->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (reactor->timer < 0)
         return fail_system("a timer", err);
-    reactor->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (reactor->bell < 0)
-        return fail_system("an eventfd", err);
-    if (!put(reactor, reactor->timer, &reactor->timer) || !put(reactor, reactor->bell, &reactor->bell))
-        return fail_system("an entry in an epoll instance", err);
-    return 0;
+    const int rc = make_waitset(reactor, &reactor->threads, err);
+    return rc < 0 || !with_loop ? rc : make_waitset(reactor, &reactor->loop, err);
 }
 
 void simba__reactor_fini(simba__reactor *reactor)
 {
     if (!reactor->ready)
         return;
-    const int fds[] = {reactor->set, reactor->timer, reactor->bell};
+    const int fds[] = {reactor->threads.set, reactor->threads.bell, reactor->loop.set, reactor->loop.bell,
+                       reactor->timer};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);
     reactor->ready = false;
 }
 
-/* --- watches -------------------------------------------------------------------------------------- */
+/* --- ios -------------------------------------------------------------------------------------- */
 
-static int control(const simba__reactor *reactor, int how, simba_watch *watch, unsigned interest)
+static int control(const simba__reactor *reactor, int how, simba_io *io, unsigned interest)
 {
-    struct epoll_event event = {.events = EPOLLET, .data.ptr = watch};
+    struct epoll_event event = {.events = EPOLLET, .data.ptr = io};
     event.events |= interest & SIMBA_READABLE ? (uint32_t)EPOLLIN : 0;
     event.events |= interest & SIMBA_WRITABLE ? (uint32_t)EPOLLOUT : 0;
-    return epoll_ctl(reactor->set, how, watch->fd, &event) == 0 ? 0 : code_of(errno);
+    if (epoll_ctl(reactor->threads.set, how, io->fd, &event) != 0)
+        return code_of(errno);
+    if (reactor->loop.set < 0 || epoll_ctl(reactor->loop.set, how, io->fd, &event) == 0)
+        return 0;
+    const int code = code_of(errno);
+    if (how == EPOLL_CTL_ADD)
+        epoll_ctl(reactor->threads.set, EPOLL_CTL_DEL, io->fd, NULL);
+    return code;
 }
 
-int simba__reactor_add(simba__reactor *reactor, simba_watch *watch)
+int simba__reactor_add(simba__reactor *reactor, simba_io *io)
 {
-    const int rc = control(reactor, EPOLL_CTL_ADD, watch, watch->interest);
+    const int rc = control(reactor, EPOLL_CTL_ADD, io, io->interest);
     if (rc < 0)
         return rc;
-    watch->looked = reactor->looks;
-    watch->next = reactor->first;
-    reactor->first = watch;
-    reactor->answering += watch->answers;
+    io->looked = reactor->looks;
+    io->next = reactor->first;
+    reactor->first = io;
+    reactor->answering += io->answers;
     return 0;
 }
 
-int simba__reactor_change(simba__reactor *reactor, simba_watch *watch, unsigned interest)
+int simba__reactor_change(simba__reactor *reactor, simba_io *io, unsigned interest)
 {
-    const int rc = control(reactor, EPOLL_CTL_MOD, watch, interest);
+    const int rc = control(reactor, EPOLL_CTL_MOD, io, interest);
     if (rc == 0)
-        watch->interest = interest;
+        io->interest = interest;
     return rc;
 }
 
-static simba_watch **find(simba__reactor *reactor, const simba_watch *watch)
+static simba_io **find(simba__reactor *reactor, const simba_io *io)
 {
-    simba_watch **link = &reactor->first;
-    while (*link && *link != watch)
+    simba_io **link = &reactor->first;
+    while (*link && *link != io)
         link = &(*link)->next;
     return link;
 }
 
-void simba__reactor_remove(simba__reactor *reactor, simba_watch *watch)
+void simba__reactor_remove(simba__reactor *reactor, simba_io *io)
 {
-    simba_watch **link = find(reactor, watch);
+    simba_io **link = find(reactor, io);
     if (!*link)
         return;
-    *link = watch->next;
-    assert(reactor->answering >= watch->answers);
-    reactor->answering -= watch->answers;
+    *link = io->next;
+    assert(reactor->answering >= io->answers);
+    reactor->answering -= io->answers;
     /* Closing the descriptor would not do: a process that was forked off has it too. */
-    epoll_ctl(reactor->set, EPOLL_CTL_DEL, watch->fd, NULL);
+    epoll_ctl(reactor->threads.set, EPOLL_CTL_DEL, io->fd, NULL);
+    if (reactor->loop.set >= 0)
+        epoll_ctl(reactor->loop.set, EPOLL_CTL_DEL, io->fd, NULL);
 }
 
 /* --- the timer and the bell ----------------------------------------------------------------------- */
@@ -126,16 +142,18 @@ bool simba__reactor_arm(simba__reactor *reactor, simba_local at)
     return true;
 }
 
-void simba__reactor_ring(simba__reactor *reactor)
+void simba__waitset_ring(const simba__waitset *waitset)
 {
-    (void)!write(reactor->bell, &(uint64_t){1}, sizeof(uint64_t));
+    if (waitset->bell >= 0)
+        (void)!write(waitset->bell, &(uint64_t){1}, sizeof(uint64_t));
 }
 
-void simba__reactor_hush(simba__reactor *reactor)
+void simba__waitset_hush(simba__waitset *waitset)
 {
     uint64_t count;
-    reactor->rung = false;
-    (void)!read(reactor->bell, &count, sizeof count);
+    waitset->rung = false;
+    if (waitset->bell >= 0)
+        (void)!read(waitset->bell, &count, sizeof count);
 }
 
 /* --- waiting and taking --------------------------------------------------------------------------- */
@@ -146,32 +164,32 @@ static unsigned readiness(bool in, bool out, bool trouble)
     return (in || trouble ? (unsigned)SIMBA_READABLE : 0) | (out || trouble ? (unsigned)SIMBA_WRITABLE : 0);
 }
 
-simba__arrivals simba__reactor_wait(const simba__reactor *reactor, int timeout_ms)
+simba__arrivals simba__reactor_wait(const simba__reactor *reactor, const simba__waitset *at, int timeout_ms)
 {
     struct epoll_event events[SIMBA__ARRIVALS_MOST];
-    const int count = epoll_wait(reactor->set, events, SIMBA__ARRIVALS_MOST, timeout_ms);
+    const int count = epoll_wait(at->set, events, SIMBA__ARRIVALS_MOST, timeout_ms);
     simba__arrivals arrivals = {.any = count != 0};
     for (int i = 0; i < count; i++) {
         const uint32_t what = events[i].events;
         if (events[i].data.ptr == &reactor->timer) {
             arrivals.timer = true;
-        } else if (events[i].data.ptr == &reactor->bell) {
+        } else if (events[i].data.ptr == &at->bell) {
             arrivals.bell = true;
         } else {
-            arrivals.watches[arrivals.count].watch = events[i].data.ptr;
-            arrivals.watches[arrivals.count++].events =
+            arrivals.ios[arrivals.count].io = events[i].data.ptr;
+            arrivals.ios[arrivals.count++].events =
                 readiness(what & EPOLLIN, what & EPOLLOUT, what & (EPOLLERR | EPOLLHUP));
         }
     }
     return arrivals;
 }
 
-/* A watch may have been removed since, and be gone: what is not in the list is not looked at. */
-static void tell(simba__reactor *reactor, const simba_watch *whom, unsigned events)
+/* A io may have been removed since, and be gone: what is not in the list is not looked at. */
+static void tell(simba__reactor *reactor, const simba_io *whom, unsigned events)
 {
-    simba_watch *watch = *find(reactor, whom);
-    if (watch && events & watch->interest)
-        watch->ready(watch, events & watch->interest);
+    simba_io *io = *find(reactor, whom);
+    if (io && events & io->interest)
+        io->ready(io, events & io->interest);
 }
 
 void simba__reactor_take(simba__reactor *reactor, const simba__arrivals *arrivals)
@@ -180,38 +198,37 @@ void simba__reactor_take(simba__reactor *reactor, const simba__arrivals *arrival
     if (arrivals->timer && read(reactor->timer, &expirations, sizeof expirations) > 0)
         reactor->armed = NEVER; /* otherwise another thread was quicker */
     for (int i = 0; i < arrivals->count; i++)
-        tell(reactor, arrivals->watches[i].watch, arrivals->watches[i].events);
+        tell(reactor, arrivals->ios[i].io, arrivals->ios[i].events);
 }
 
 /* So many at a time; `ready` may add and remove as it likes. */
 enum { LOOK_AT = 32 };
 
-static nfds_t gather(simba__reactor *reactor, simba_watch **watches, struct pollfd *fds)
+static nfds_t gather(simba__reactor *reactor, simba_io **ios, struct pollfd *fds)
 {
     nfds_t count = 0;
-    for (simba_watch *watch = reactor->first; watch && count < LOOK_AT; watch = watch->next) {
-        if (watch->looked == reactor->looks)
+    for (simba_io *io = reactor->first; io && count < LOOK_AT; io = io->next) {
+        if (io->looked == reactor->looks)
             continue;
-        watch->looked = reactor->looks;
-        watches[count] = watch;
-        const int events =
-            (watch->interest & SIMBA_READABLE ? POLLIN : 0) | (watch->interest & SIMBA_WRITABLE ? POLLOUT : 0);
-        fds[count++] = (struct pollfd){.fd = watch->fd, .events = (short)events};
+        io->looked = reactor->looks;
+        ios[count] = io;
+        const int events = (io->interest & SIMBA_READABLE ? POLLIN : 0) | (io->interest & SIMBA_WRITABLE ? POLLOUT : 0);
+        fds[count++] = (struct pollfd){.fd = io->fd, .events = (short)events};
     }
     return count;
 }
 
 void simba__reactor_look(simba__reactor *reactor)
 {
-    simba_watch *watches[LOOK_AT];
+    simba_io *ios[LOOK_AT];
     struct pollfd fds[LOOK_AT];
     reactor->looks++;
-    for (nfds_t count = gather(reactor, watches, fds); count > 0; count = gather(reactor, watches, fds)) {
+    for (nfds_t count = gather(reactor, ios, fds); count > 0; count = gather(reactor, ios, fds)) {
         if (poll(fds, count, 0) <= 0)
             continue;
         for (nfds_t i = 0; i < count; i++)
             if (fds[i].revents)
-                tell(reactor, watches[i],
+                tell(reactor, ios[i],
                      readiness(fds[i].revents & POLLIN, fds[i].revents & POLLOUT,
                                fds[i].revents & (POLLERR | POLLHUP | POLLNVAL)));
     }

@@ -42,7 +42,7 @@ static void answered(simba_request *request)
 {
     struct call *call = of(request);
     call->answered = true;
-    simba__turn_signal(call->client, &call->client->changed);
+    simba__turn_signal(&call->client->turn, &call->client->turn.changed);
 }
 
 int simba__call_listed(simba_host *host, simba_request *request, const simba_listing *listing)
@@ -115,20 +115,20 @@ static int ask(struct call *call, unsigned cap, simba_error *err)
         return simba__fail(err, SIMBA_ENOTSUP, "%s:// cannot do this", simba_url_scheme(client->url));
     call->request.done = answered;
     call->request.err = err;
-    simba__enter(client);
+    simba__enter(&client->turn);
     if (client->closing) {
         rc = simba__fail(err, SIMBA_ECLOSED, "the client is closed");
     } else {
         client->calls++;
-        call->request.deadline = simba__local_add(client->now, client->timing.op_timeout_ns);
+        call->request.deadline = simba__local_add(client->turn.now, client->timing.op_timeout_ns);
         simba__requests_submit(&client->requests, &call->request);
         while (!call->answered)
-            simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
+            simba__turn_await(&client->turn, &client->turn.changed, SIMBA__NEVER, SIMBA_JOB_LONG);
         client->calls--; /* and not before: a client that closes waits for us to have left */
-        simba__turn_signal(client, &client->changed);
+        simba__turn_signal(&client->turn, &client->turn.changed);
         rc = call->request.reply.status;
     }
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 

@@ -1,22 +1,19 @@
-/* Opening and closing a client: the one place that knows in which order its parts come to life and end. */
+/* See client.h. */
 #include "runtime/client.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <assert.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "backends/registry.h"
-#include "runtime/party.h"
-#include "util/clock.h"
-#include "util/descriptors.h"
 #include "util/error.h"
-#include "util/folders.h"
 #include "util/mem.h"
 #include "util/sized.h"
 #include "util/text.h"
 #include "util/url.h"
+
+static simba_client *of_turn(simba__turn *turn)
+{
+    return (simba_client *)(void *)((char *)turn - offsetof(simba_client, turn));
+}
 
 /* --- fork ------------------------------------------------------------------------------------------ */
 
@@ -40,6 +37,14 @@ int simba__client_forked(const simba_client *client, simba_error *err)
     return simba__fail(err, SIMBA_EFORKED, "this client belongs to the parent process; open another one here");
 }
 
+int simba__client_enter(simba_client *client, simba_error *err)
+{
+    const int rc = simba__client_forked(client, err);
+    if (rc == 0)
+        simba__enter(&client->turn);
+    return rc;
+}
+
 int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err)
 {
     const int rc = simba__check_mutex(mutex, err);
@@ -48,135 +53,107 @@ int simba__client_check_mutex(const simba_client *client, const char *mutex, sim
     return client->backend->accepts(client->url, mutex, err);
 }
 
-/* --- settings ------------------------------------------------------------------------------------- */
+/* --- turns ---------------------------------------------------------------------------------------- */
 
-static const char *const common_keys[] = {"ttl", "transition", "initial-delay", "stop-margin", "hold-limit", NULL};
-
-/* The URL's settings over the defaults, and the program's over those; the two may not disagree. */
-static int merge(const char *key, int64_t from_url, int64_t *from_options, simba_error *err)
+static bool look_at_answers(simba_client *client)
 {
-    if (from_url == SIMBA_INHERIT)
-        return 0;
-    if (*from_options != SIMBA_INHERIT && *from_options != from_url)
-        return simba__fail(err, SIMBA_EURL, "%s is %lld ms in the URL and %lld ms in the client's options", key,
-                           (long long)from_url, (long long)*from_options);
-    *from_options = from_url;
-    return 0;
+    bool any = false;
+    for (simba_request *request; (request = simba__requests_take(&client->requests)) != NULL; any = true)
+        request->done(request);
+    return any;
 }
 
-static int resolve_timing(simba_client *client, simba_error *err)
+/* Hand what was submitted to the store, all of it in one flush. */
+static bool send_outbox(simba_client *client)
 {
-    simba_timing *ms = &client->options.timing;
-    const simba_timing without_url = *ms;
-    int64_t *const fields[] = {&ms->ttl_ms, &ms->transition_ms, &ms->initial_delay_ms, &ms->stop_margin_ms,
-                               &ms->hold_limit_ms};
-    const bool session = client->backend->caps & SIMBA_CAP_SESSION;
-    for (size_t i = 0; common_keys[i]; i++) {
-        int64_t from_url = SIMBA_INHERIT;
-        int rc = simba__url_duration(client->url, common_keys[i], &from_url, err);
-        if (rc == 0)
-            rc = merge(common_keys[i], from_url, fields[i], err);
-        if (rc < 0)
-            return rc;
-        if (session && i < 2 && *fields[i] != SIMBA_INHERIT)
-            return simba__fail(err, SIMBA_EURL, "%s does not apply to %s://, whose leases are sessions", common_keys[i],
-                               simba_url_scheme(client->url));
+    if (!client->requests.outbox_first)
+        return false;
+    client->stats.requests += simba__requests_hand_over(&client->requests, client->turn.now);
+    client->stats.batches++;
+    client->backend->flush(client->store);
+    simba__requests_arm(&client->requests);
+    return true;
+}
+
+static bool wants_store(simba_client *client)
+{
+    return client->topics.dirty || client->requests.outbox_first || atomic_load(&client->wake_wanted);
+}
+
+static bool deal_with_store(simba_client *client)
+{
+    if (client->store_closed || !wants_store(client))
+        return false;
+    if (client->topics.dirty)
+        simba__topics_settle(&client->topics, client->backend, client->store,
+                             client->backend->caps & SIMBA_CAP_WATCH_FREE);
+    else if (!send_outbox(client) && atomic_exchange(&client->wake_wanted, false))
+        client->backend->woken(client->store);
+    return true;
+}
+
+/* Until nothing is left to do: an answer may lead to a request, which a store in this process answers at once. */
+static bool settle(simba__turn *turn)
+{
+    simba_client *client = of_turn(turn);
+    assert(!client->settling);
+    client->settling = true;
+    bool any = false;
+    for (bool more = true; more;) {
+        more = look_at_answers(client);
+        more |= deal_with_store(client);
+        any |= more;
     }
-    simba_timing merged = simba__timing_inherit(ms, &simba__timing_defaults);
-    int rc = simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms, session, err,
-                                   &client->timing);
-    if (rc == 0)
-        return 0;
-    merged = simba__timing_inherit(&without_url, &simba__timing_defaults);
-    if (simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms, session, NULL,
-                              &client->timing) == 0) {
-        /* The options alone would do. */
-        rc = SIMBA_EURL;
-        if (err)
-            err->code = rc;
-    }
-    return rc;
+    client->settling = false;
+    return any;
 }
 
-static int check_options(const simba_client_options *options, simba_error *err)
+static bool hand_over(simba__turn *turn)
 {
-    if ((unsigned)options->dispatch > SIMBA_DISPATCH_EXECUTOR)
-        return simba__fail(err, SIMBA_EINVAL, "dispatch is %d, which is none of SIMBA_DISPATCH_…",
-                           (int)options->dispatch);
-    if ((options->dispatch == SIMBA_DISPATCH_EXECUTOR) != (options->executor != NULL))
-        return simba__fail(err, SIMBA_EINVAL, "executor and SIMBA_DISPATCH_EXECUTOR go together");
-    if (options->max_callback_threads == 0)
-        return simba__fail(err, SIMBA_EINVAL, "max_callback_threads is 0; at least one is needed");
-    if ((unsigned)options->log_level > SIMBA_LOG_EVENT)
-        return simba__fail(err, SIMBA_EINVAL, "log_level is %d, which is none of SIMBA_LOG_…", (int)options->log_level);
-    return 0;
+    return simba__dispatcher_hand_over(&of_turn(turn)->dispatcher);
 }
 
-static int folders_failed(const char *path, int number, simba_error *err)
+static void leave(simba__turn *turn)
 {
-    char text[128];
-    const bool refused = number == EACCES || number == EPERM || number == EROFS;
-    return simba__fail(err, refused ? SIMBA_EPERM : SIMBA_ESYSTEM,
-                       "the folders of the embedded store, %s, cannot be made: %s", path,
-                       strerror_r(number, text, sizeof text));
+    simba_client *client = of_turn(turn);
+    simba__turn_settle(turn);
+    /* While the executor has our thread, another may close the client and free the last handle. */
+    const bool hands_over = client->options.dispatch == SIMBA_DISPATCH_EXECUTOR;
+    if (hands_over)
+        atomic_fetch_add(&client->refs, 1);
+    hand_over(turn);
+    if (client->closing)
+        pthread_cond_broadcast(&turn->changed); /* who closes waits for us, if we led */
+    simba__list dead = client->dispatcher.dead;
+    client->dispatcher.dead = (simba__list){0};
+    simba__turn_end(turn);
+    simba__strands_destroy(&dead);
+    if (hands_over)
+        simba__client_unref(client);
 }
 
-/* The embedded store of this user. */
-static int default_url(char *out, size_t size, simba_error *err)
-{
-    char path[2048];
-    const char *state = secure_getenv("XDG_STATE_HOME");
-    const char *home = secure_getenv("HOME");
-    int length;
-    if (state && state[0] == '/')
-        length = snprintf(path, sizeof path, "%s/simba/simba.db", state);
-    else if (geteuid() == 0)
-        length = snprintf(path, sizeof path, "/var/lib/simba/simba.db");
-    else if (home && home[0] == '/')
-        length = snprintf(path, sizeof path, "%s/.local/state/simba/simba.db", home);
-    else
-        return simba__fail(err, SIMBA_EURL,
-                           "no store URL was given, and neither XDG_STATE_HOME nor HOME says where the embedded one "
-                           "should be");
-    if ((size_t)length >= sizeof path || !simba__url_of_path("sqlite", path, out, size))
-        return simba__fail(err, SIMBA_EURL, "the path of the embedded store is too long");
-    const int number = simba__folders_make(path);
-    return number == 0 ? 0 : folders_failed(path, number, err);
-}
+static const simba__turn_hooks hooks = {settle, hand_over, leave};
 
-static int parse_url(simba_client *client, const char *text, simba_error *err)
+/* --- lifetime ------------------------------------------------------------------------------------- */
+
+int simba__client_new(const simba_client_options *options, simba_error *err, simba_client **ret_client)
 {
-    char fallback[4096];
-    if (!text)
-        text = secure_getenv("SIMBA_URL");
-    if (!text) {
-        const int rc = default_url(fallback, sizeof fallback, err);
-        if (rc < 0)
-            return rc;
-        text = fallback;
-    }
-    int rc = simba_url_parse(text, err, &client->url);
-    if (rc < 0)
+    simba_client *client = simba__calloc(1, sizeof *client);
+    if (!client)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    client->options = *options;
+    client->stats.size = sizeof client->stats;
+    pthread_once(&fork_once, watch_forks);
+    client->fork_generation = atomic_load(&fork_generation);
+    client->store_closed = true;
+    atomic_init(&client->refs, 1);
+    const int rc = simba__turn_init(&client->turn, &hooks, &client->options, err);
+    if (rc < 0) {
+        simba__free(client);
         return rc;
-    rc = simba__registry_find(simba_url_scheme(client->url), err, &client->backend);
-    if (rc < 0)
-        return rc;
-    return simba__url_check_keys(client->url, common_keys, client->backend->keys, err);
-}
-
-/* --- opening -------------------------------------------------------------------------------------- */
-
-static void tear_down(simba_client *client)
-{
-    simba__dispatcher_fini(client);
-    simba__worker_stop(&client->worker);
-    simba__keeper_stop(client);
-    if (client->store) {
-        client->backend->fini(client->store);
-        simba__free(client->store);
-        client->store = NULL;
     }
-    simba__reactor_fini(&client->reactor);
+    *ret_client = client;
+    return 0;
 }
 
 void simba__client_unref(simba_client *client)
@@ -184,163 +161,42 @@ void simba__client_unref(simba_client *client)
     if (atomic_fetch_sub(&client->refs, 1) != 1)
         return;
     simba__topics_fini(&client->topics);
-    simba__timers_fini(&client->timers);
+    simba__turn_fini(&client->turn);
     simba_url_free(client->url);
-    pthread_cond_destroy(&client->changed);
-    pthread_mutex_destroy(&client->lock);
     simba__free(client);
 }
 
-static int make(const simba_client_options *options, simba_error *err, simba_client **ret_client)
-{
-    simba_client *client = simba__calloc(1, sizeof *client);
-    if (!client)
-        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    client->options = *options;
-    client->stats.size = sizeof client->stats;
-    client->fork_generation = atomic_load(&fork_generation);
-    client->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
-    client->store_closed = true; /* until it has opened */
-    atomic_init(&client->refs, 1);
-    pthread_mutex_init(&client->lock, NULL);
-    if (simba__cond_init(&client->changed) != 0) {
-        pthread_mutex_destroy(&client->lock);
-        simba__free(client);
-        return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
-    }
-    *ret_client = client;
-    return 0;
-}
+/* --- the application's loop ----------------------------------------------------------------------- */
 
-static int bring_up(simba_client *client, const char *url, simba_error *err)
-{
-    if (!simba__descriptors_hold())
-        return simba__fail(err, SIMBA_ESYSTEM,
-                           "one of the descriptors 0 to 2 is closed, and nothing can be put there: error %d", errno);
-    int rc = parse_url(client, url, err);
-    if (rc == 0)
-        rc = resolve_timing(client, err);
-    if (rc == 0)
-        rc = simba__reactor_init(&client->reactor, err);
-    if (rc < 0)
-        return rc;
-    if (simba__host_init(client) < 0)
-        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    void *store = simba__calloc(1, client->backend->instance_size);
-    if (!store || simba__requests_init(&client->requests, &client->host, client->backend, store) < 0) {
-        simba__free(store);
-        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    }
-    client->store = store; /* from here on it has to be ended by `fini` */
-    rc = client->backend->init(client->store, &client->host, client->url, err);
-    if (rc < 0 || !client->timing.session)
-        return rc;
-    atomic_store(&client->session_ms, client->backend->session_ms(client->store));
-    return simba__timing_check_session(&client->timing, atomic_load(&client->session_ms), err);
-}
-
-/* From here on the store is open, and has to be closed before anything is torn down. */
-static int start_threads(simba_client *client, simba_error *err)
-{
-    int rc = simba__worker_start(&client->worker, client, client->host.workers, err);
-    if (rc == 0)
-        rc = simba__dispatcher_init(client, err);
-    if (rc == 0)
-        rc = simba__keeper_start(client, err); /* the last, for it begins to take turns at once */
-    return rc;
-}
-
-static void close_store(simba_client *client)
-{
-    simba__enter(client);
-    simba__topics_settle(&client->topics, client->backend, client->store, false);
-    client->backend->close(client->store);
-    while (!client->store_closed)
-        simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
-    simba__requests_close(&client->requests);
-    simba__leave(client);
-}
-
-int simba_client_open(const char *url, const simba_client_options *options, simba_error *err, simba_client **ret_client)
-{
-    if (!ret_client)
-        return simba__fail(err, SIMBA_EINVAL, "ret_client is NULL");
-    pthread_once(&fork_once, watch_forks);
-    simba_client_options own = SIMBA_CLIENT_OPTIONS_INIT;
-    int rc = simba__sized_take("simba_client_options", options, &own, err);
-    if (rc == 0)
-        rc = check_options(&own, err);
-    if (rc < 0)
-        return rc;
-    simba_client *client = NULL;
-    rc = make(&own, err, &client);
-    if (rc < 0)
-        return rc;
-    rc = bring_up(client, url, err);
-    if (rc == 0) {
-        client->store_closed = false;
-        rc = start_threads(client, err);
-        if (rc < 0)
-            close_store(client);
-    }
-    if (rc < 0) {
-        tear_down(client);
-        simba__client_unref(client);
-        return rc;
-    }
-    *ret_client = client;
-    return 0;
-}
-
-/* --- closing -------------------------------------------------------------------------------------- */
-
-/* In a turn. Helps every strand along, because this thread may be the one that dispatches. */
-static void stop_parties(simba_client *client)
-{
-    for (simba__party *party = client->parties; party; party = party->next) {
-        simba__event event = {.kind = SIMBA__EV_STOP, .now = client->now};
-        if (party->running)
-            party->type->event(party, &event);
-    }
-    for (;;) {
-        bool helped = false;
-        bool busy = client->running > 0 || client->calls > 0 || client->led_for != NULL;
-        for (simba__party *party = client->parties; party && !helped; party = party->next) {
-            busy |= party->strand != SIMBA__STRAND_IDLE;
-            helped = simba__dispatch_help(client, party);
-        }
-        if (!busy)
-            return;
-        if (!helped)
-            simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
-    }
-}
-
-int simba_client_close(simba_client *client)
+static int check_loop(const simba_client *client)
 {
     if (!client)
-        return 0;
+        return SIMBA_EINVAL;
     const int rc = simba__client_forked(client, NULL);
+    return rc < 0 || client->options.dispatch == SIMBA_DISPATCH_FD ? rc : SIMBA_ESTATE;
+}
+
+int simba_client_fd(simba_client *client)
+{
+    const int rc = check_loop(client);
+    return rc < 0 ? rc : client->turn.reactor.loop.set;
+}
+
+int simba_client_dispatch(simba_client *client)
+{
+    const int rc = check_loop(client);
     if (rc < 0)
         return rc;
-    if (simba__inside_client(client))
-        return SIMBA_ESTATE;
-    simba__enter(client);
-    if (client->closing) {
-        simba__leave(client);
-        return SIMBA_ESTATE;
-    }
-    client->closing = true;
-    stop_parties(client);
-    client->closed = true;
-    simba__topics_unwatch_all(&client->topics);
-    simba__leave(client);
-
-    simba__dispatcher_fini(client);
-    close_store(client);
-    tear_down(client);
-    simba__client_unref(client);
-    return 0;
+    simba__turn *turn = &client->turn;
+    simba__enter(turn);
+    const simba__arrivals arrivals = simba__reactor_wait(&turn->reactor, &turn->reactor.loop, 0);
+    if (arrivals.bell && client->dispatcher.queued.count == 0)
+        simba__waitset_hush(&turn->reactor.loop); /* what it rang for is settled below */
+    simba__turn_take(turn, &arrivals);
+    simba__turn_settle(turn);
+    const unsigned ran = simba__dispatcher_run(&client->dispatcher);
+    simba__leave(turn);
+    return (int)ran;
 }
 
 /* --- looking -------------------------------------------------------------------------------------- */
@@ -369,6 +225,9 @@ int simba_client_settings(const simba_client *client, simba_settings *ret_settin
     settings.reach = client->backend->caps & SIMBA_CAP_PROCESS_ONLY ? SIMBA_REACH_PROCESS
                      : client->backend->caps & SIMBA_CAP_HOST_ONLY  ? SIMBA_REACH_HOST
                                                                     : SIMBA_REACH_NETWORK;
+    settings.reach = client->backend->caps & SIMBA_CAP_PROCESS_ONLY ? SIMBA_REACH_PROCESS
+                     : client->backend->caps & SIMBA_CAP_HOST_ONLY  ? SIMBA_REACH_HOST
+                                                                    : SIMBA_REACH_NETWORK;
     return simba__sized_tell(ret_settings, &settings);
 }
 
@@ -376,13 +235,15 @@ int simba_client_stats(simba_client *client, simba_stats *ret_stats)
 {
     if (!client || !ret_stats)
         return SIMBA_EINVAL;
-    const int rc = simba__client_forked(client, NULL);
+    const int rc = simba__client_enter(client, NULL);
     if (rc < 0)
         return rc;
-    simba__enter(client);
     simba_stats stats = client->stats;
-    stats.callback_threads = client->dispatcher.threads;
-    simba__leave(client);
+    stats.callbacks = client->dispatcher.callbacks;
+    stats.callback_threads = client->dispatcher.threads.count;
+    stats.suspends = client->turn.suspends;
+    stats.max_lag_ns = client->turn.max_lag_ns;
+    simba__leave(&client->turn);
     return simba__sized_tell(ret_stats, &stats);
 }
 

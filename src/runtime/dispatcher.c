@@ -1,172 +1,176 @@
 /* See dispatcher.h. */
 #include "runtime/dispatcher.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include <assert.h>
 
+#include "core/timing.h"
 #include "runtime/notice.h"
-#include "runtime/party.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/thread.h"
 
 #define IDLE_NS (5000 * SIMBA__NS_PER_MS)
 #define STALL_NS (5 * SIMBA__NS_PER_MS)
 
-struct simba__pool_thread {
-    simba_client *client;
-    simba__pool_thread *next;
+typedef struct pool_thread {
+    simba__list_item item;
+    simba__dispatcher *pool;
     pthread_t thread;
-};
+} pool_thread;
 
 /* The callbacks that this thread is in, innermost first. */
 struct frame {
-    const simba__party *party;
+    const simba__strand *strand;
     struct frame *outer;
 };
 
 static _Thread_local struct frame *frames;
 
-bool simba__inside_party(const simba__party *party)
+bool simba__strand_inside(const simba__strand *strand)
 {
     for (const struct frame *frame = frames; frame; frame = frame->outer)
-        if (frame->party == party)
+        if (frame->strand == strand)
             return true;
     return false;
 }
 
-bool simba__inside_client(const simba_client *client)
+bool simba__dispatcher_inside(const simba__dispatcher *dispatcher)
 {
     for (const struct frame *frame = frames; frame; frame = frame->outer)
-        if (frame->party->client == client)
+        if (frame->strand->dispatcher == dispatcher)
             return true;
     return false;
 }
 
 /* --- strands -------------------------------------------------------------------------------------- */
 
-/* A strand left the queue. The descriptor is readable as long as there is one in it, whoever takes them. */
-static void taken(simba__dispatcher *dispatcher)
+void simba__strand_unref(simba__strand *strand)
 {
-    uint64_t count;
-    if (--dispatcher->queued == 0 && dispatcher->form == SIMBA_DISPATCH_FD)
-        (void)!read(dispatcher->fd, &count, sizeof count);
+    assert(strand->refs > 0);
+    if (--strand->refs > 0)
+        return;
+    strand->type->gone(strand);
+    simba__list_append(&strand->dispatcher->dead, &strand->item);
 }
 
-static simba__party *take_first(simba__dispatcher *dispatcher)
+static simba__strand *of_item(simba__list_item *item)
 {
-    simba__party *party = dispatcher->first;
-    if (party) {
-        dispatcher->first = party->strand_next;
-        if (!dispatcher->first)
-            dispatcher->last = &dispatcher->first;
-        taken(dispatcher);
+    return SIMBA__OF_ITEM(item, simba__strand, item);
+}
+
+void simba__strands_destroy(simba__list *dead)
+{
+    for (simba__list_item *item = dead->first, *next; item; item = next) {
+        next = item->next;
+        of_item(item)->type->destroy(of_item(item));
     }
-    return party;
 }
 
-static void take_out(simba__dispatcher *dispatcher, simba__party *party)
+/* The loop's bell rings as long as there is one in the queue, whoever takes them. */
+static simba__strand *take(simba__dispatcher *dispatcher, simba__list_item *item)
 {
-    simba__party **link = &dispatcher->first;
-    while (*link != party)
-        link = &(*link)->strand_next;
-    *link = party->strand_next;
-    if (!*link)
-        dispatcher->last = link;
-    taken(dispatcher);
+    if (!item)
+        return NULL;
+    simba__list_remove(item);
+    if (dispatcher->queued.count == 0)
+        simba__waitset_hush(&dispatcher->turn->reactor.loop);
+    return of_item(item);
 }
 
-/* In a turn. The caller has taken the party out of the queue; the queue's reference is used up here. */
-static unsigned run_strand(simba_client *client, simba__party *party)
+static simba__strand *take_first(simba__dispatcher *dispatcher)
 {
-    struct frame frame = {party, frames};
+    return take(dispatcher, dispatcher->queued.first);
+}
+
+/* In a turn. The caller has taken it out of the queue; the queue's reference is used up here. */
+static unsigned run_strand(simba__strand *strand)
+{
+    simba__dispatcher *dispatcher = strand->dispatcher;
+    struct frame frame = {strand, frames};
     unsigned ran = 0;
-    party->strand = SIMBA__STRAND_RUNNING;
+    strand->state = SIMBA__STRAND_RUNNING;
     frames = &frame;
-    for (int more = party->type->run_one(party); more >= 0; more = party->type->run_one(party))
+    for (int more = strand->type->run_one(strand); more >= 0; more = strand->type->run_one(strand))
         ran += (unsigned)more;
     frames = frame.outer;
-    party->strand = SIMBA__STRAND_IDLE;
-    client->stats.callbacks += ran;
-    if (party->orphaned && !party->running) {
-        party->orphaned = false;
-        simba__party_unref(party);
-    }
-    simba__party_unref(party);
-    simba__turn_signal(client, &client->changed);
+    strand->state = SIMBA__STRAND_IDLE;
+    dispatcher->callbacks += ran;
+    strand->type->ran(strand);
+    simba__strand_unref(strand);
+    simba__turn_signal(dispatcher->turn, &dispatcher->turn->changed);
     return ran;
 }
 
-bool simba__dispatch_help(simba_client *client, simba__party *party)
+bool simba__strand_help(simba__strand *strand)
 {
-    if (party->strand != SIMBA__STRAND_QUEUED)
+    if (strand->state != SIMBA__STRAND_QUEUED)
         return false;
-    if (party->handed)
-        party->refs++; /* the executor still has its own reference, and will find nothing to run */
+    if (strand->handed)
+        strand->refs++; /* the executor still has its own reference, and will find nothing to run */
     else
-        take_out(&client->dispatcher, party);
-    run_strand(client, party);
+        take(strand->dispatcher, &strand->item);
+    run_strand(strand);
     return true;
+}
+
+unsigned simba__dispatcher_run(simba__dispatcher *dispatcher)
+{
+    unsigned ran = 0;
+    for (simba__strand *strand = take_first(dispatcher); strand; strand = take_first(dispatcher))
+        ran += run_strand(strand);
+    return ran;
 }
 
 /* --- the pool ------------------------------------------------------------------------------------- */
 
-static void *pool_thread(void *arg)
+static void *run_pool(void *arg)
 {
-    simba__pool_thread *self = arg;
-    simba_client *client = self->client;
-    simba__dispatcher *pool = &client->dispatcher;
+    pool_thread *self = arg;
+    simba__dispatcher *pool = self->pool;
+    simba__turn *turn = pool->turn;
 
-    simba__enter(client);
+    simba__enter(turn);
     while (!pool->quit) {
-        simba__party *party = take_first(pool);
-        if (party) {
-            pool->progress_at = client->now;
-            run_strand(client, party);
+        simba__strand *strand = take_first(pool);
+        if (strand) {
+            pool->progress_at = turn->now;
+            run_strand(strand);
             continue;
         }
         pool->idle++;
-        const bool woken = simba__turn_wait(client, &pool->wanted, simba__local_add(client->now, IDLE_NS));
+        const bool woken = simba__turn_wait(turn, &pool->wanted, simba__local_add(turn->now, IDLE_NS));
         pool->idle--;
-        if (!woken && !pool->first && pool->threads > 1)
+        if (!woken && !pool->queued.first && pool->threads.count > 1)
             break;
     }
-    pool->threads--;
-    simba__pool_thread **link = &pool->running;
-    while (*link != self)
-        link = &(*link)->next;
-    *link = self->next;
-    self->next = pool->ended;
-    pool->ended = self;
-    simba__turn_signal(client, &client->changed);
-    simba__leave(client);
+    simba__list_append(&pool->ended, &self->item);
+    simba__turn_signal(turn, &turn->changed);
+    simba__leave(turn);
     return NULL;
 }
 
-static void join_ended(simba__pool_thread *ended)
+static void join_ended(simba__dispatcher *pool)
 {
-    while (ended) {
-        simba__pool_thread *next = ended->next;
+    while (pool->ended.first) {
+        pool_thread *ended = SIMBA__OF_ITEM(pool->ended.first, pool_thread, item);
+        simba__list_remove(&ended->item);
         pthread_join(ended->thread, NULL);
         simba__free(ended);
-        ended = next;
     }
 }
 
-static int add_thread(simba_client *client)
+static int add_thread(simba__dispatcher *pool)
 {
-    simba__dispatcher *pool = &client->dispatcher;
-    simba__pool_thread *self = simba__calloc(1, sizeof *self);
+    pool_thread *self = simba__calloc(1, sizeof *self);
     if (!self)
         return SIMBA_ENOMEM;
-    self->client = client;
-    if (simba__thread_create(&self->thread, pool_thread, self) != 0) {
+    self->pool = pool;
+    if (simba__thread_create(&self->thread, run_pool, self) != 0) {
         simba__free(self);
         return SIMBA_ESYSTEM;
     }
-    self->next = pool->running;
-    pool->running = self;
-    pool->threads++;
+    simba__list_append(&pool->threads, &self->item);
     return 0;
 }
 
@@ -175,148 +179,104 @@ static int add_thread(simba_client *client)
 static void on_stalled(simba_timer *timer, simba_local now)
 {
     simba__dispatcher *pool = (simba__dispatcher *)(void *)((char *)timer - offsetof(simba__dispatcher, stalled));
-    simba_client *client = (simba_client *)(void *)((char *)pool - offsetof(simba_client, dispatcher));
-    if (pool->quit || pool->queued <= pool->idle || pool->threads >= client->options.max_callback_threads)
+    simba__turn *turn = pool->turn;
+    if (pool->quit || pool->queued.count <= pool->idle || pool->threads.count >= turn->options->max_callback_threads)
         return;
     if (simba__local_reached(now, simba__local_add(pool->progress_at, STALL_NS))) {
-        join_ended(pool->ended);
-        pool->ended = NULL;
-        if (add_thread(client) < 0)
-            simba__log(&client->options, SIMBA_LOG_WARN, "cannot add a callback thread to the %u there are",
-                       pool->threads);
+        join_ended(pool);
+        if (add_thread(pool) < 0)
+            simba__log(turn->options, SIMBA_LOG_WARN, "cannot add a callback thread to the %zu there are",
+                       pool->threads.count);
     }
-    simba__timers_set(&client->timers, timer, simba__local_add(now, STALL_NS));
+    simba__timers_set(&turn->timers, timer, simba__local_add(now, STALL_NS));
 }
 
-static void want_thread(simba_client *client)
+static void want_thread(simba__dispatcher *pool)
 {
-    simba__dispatcher *pool = &client->dispatcher;
     pthread_cond_signal(&pool->wanted);
-    if (pool->queued > pool->idle && pool->stalled.index == 0)
-        simba__timers_set(&client->timers, &pool->stalled, simba__local_add(client->now, STALL_NS));
+    if (pool->queued.count > pool->idle && pool->stalled.index == 0)
+        simba__timers_set(&pool->turn->timers, &pool->stalled, simba__local_add(pool->turn->now, STALL_NS));
 }
 
 /* --- the executor --------------------------------------------------------------------------------- */
 
 static void run_handed(void *arg)
 {
-    simba__party *party = arg;
-    simba_client *client = party->client;
-    simba__enter(client);
-    party->handed = false;
-    if (party->strand == SIMBA__STRAND_QUEUED)
-        run_strand(client, party);
+    simba__strand *strand = arg;
+    simba__turn *turn = strand->dispatcher->turn;
+    simba__enter(turn);
+    strand->handed = false;
+    if (strand->state == SIMBA__STRAND_QUEUED)
+        run_strand(strand);
     else
-        simba__party_unref(party); /* somebody helped */
-    simba__leave(client);
+        simba__strand_unref(strand); /* somebody helped */
+    simba__leave(turn);
 }
 
-bool simba__dispatch_hand_over(simba_client *client)
+bool simba__dispatcher_hand_over(simba__dispatcher *dispatcher)
 {
-    if (client->dispatcher.form != SIMBA_DISPATCH_EXECUTOR || !client->dispatcher.first)
+    if (!dispatcher->queued.first || dispatcher->turn->options->dispatch != SIMBA_DISPATCH_EXECUTOR)
         return false;
-    for (simba__party *party = take_first(&client->dispatcher); party; party = take_first(&client->dispatcher)) {
-        party->handed = true;
-        simba__turn_pause(client);
-        client->options.executor(client->options.executor_user, run_handed, party);
-        simba__turn_resume(client);
+    const simba_client_options *options = dispatcher->turn->options;
+    for (simba__strand *strand = take_first(dispatcher); strand; strand = take_first(dispatcher)) {
+        strand->handed = true;
+        simba__turn_pause(dispatcher->turn);
+        options->executor(options->executor_user, run_handed, strand);
+        simba__enter(dispatcher->turn);
     }
     return true;
 }
 
 /* --- posting -------------------------------------------------------------------------------------- */
 
-void simba__dispatch_post(simba_client *client, simba__party *party)
+void simba__strand_post(simba__strand *strand)
 {
-    simba__dispatcher *dispatcher = &client->dispatcher;
-    if (party->strand != SIMBA__STRAND_IDLE)
+    simba__dispatcher *dispatcher = strand->dispatcher;
+    if (strand->state != SIMBA__STRAND_IDLE)
         return; /* whoever has it will look again */
-    party->strand = SIMBA__STRAND_QUEUED;
-    if (party->handed)
+    strand->state = SIMBA__STRAND_QUEUED;
+    if (strand->handed)
         return; /* the executor has yet to call for an earlier time that somebody helped with: that call will serve */
-    party->refs++;
-    party->strand_next = NULL;
-    *dispatcher->last = party;
-    dispatcher->last = &party->strand_next;
-    dispatcher->queued++;
-    if (dispatcher->form == SIMBA_DISPATCH_POOL)
-        want_thread(client);
-    else if (dispatcher->form == SIMBA_DISPATCH_FD && dispatcher->queued == 1)
-        (void)!write(dispatcher->fd, &(uint64_t){1}, sizeof(uint64_t));
-}
-
-int simba_client_fd(simba_client *client)
-{
-    if (!client)
-        return SIMBA_EINVAL;
-    const int rc = simba__client_forked(client, NULL);
-    if (rc < 0)
-        return rc;
-    return client->dispatcher.form == SIMBA_DISPATCH_FD ? client->dispatcher.fd : SIMBA_ESTATE;
-}
-
-int simba_client_dispatch(simba_client *client)
-{
-    if (!client)
-        return SIMBA_EINVAL;
-    const int rc = simba__client_forked(client, NULL);
-    if (rc < 0)
-        return rc;
-    if (client->dispatcher.form != SIMBA_DISPATCH_FD)
-        return SIMBA_ESTATE;
-    int ran = 0;
-    simba__enter(client);
-    for (simba__party *party = take_first(&client->dispatcher); party; party = take_first(&client->dispatcher))
-        ran += (int)run_strand(client, party);
-    simba__leave(client);
-    return ran;
+    strand->refs++;
+    simba__list_append(&dispatcher->queued, &strand->item);
+    if (dispatcher->turn->options->dispatch == SIMBA_DISPATCH_POOL)
+        want_thread(dispatcher);
+    else if (dispatcher->queued.count == 1)
+        simba__waitset_ring(&dispatcher->turn->reactor.loop);
 }
 
 /* --- lifetime ------------------------------------------------------------------------------------- */
 
-int simba__dispatcher_init(simba_client *client, simba_error *err)
+int simba__dispatcher_init(simba__dispatcher *dispatcher, simba__turn *turn, simba_error *err)
 {
-    simba__dispatcher *dispatcher = &client->dispatcher;
-    dispatcher->form = client->options.dispatch;
-    dispatcher->last = &dispatcher->first;
-    dispatcher->fd = -1;
+    dispatcher->turn = turn;
+    dispatcher->stalled.fire = on_stalled;
     if (simba__cond_init(&dispatcher->wanted) != 0)
         return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
     dispatcher->ready = true;
-    if (dispatcher->form == SIMBA_DISPATCH_FD) {
-        dispatcher->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (dispatcher->fd < 0)
-            return simba__fail(err, SIMBA_ESYSTEM, "cannot make an eventfd");
-    }
-    if (dispatcher->form == SIMBA_DISPATCH_POOL) {
-        simba__enter(client);
-        dispatcher->stalled.fire = on_stalled;
-        int rc = simba__timers_reserve(&client->timers);
-        if (rc == 0)
-            rc = add_thread(client);
-        simba__leave(client);
-        if (rc < 0)
-            return simba__fail(err, rc, "cannot start a callback thread");
-    }
-    return 0;
+    if (turn->options->dispatch != SIMBA_DISPATCH_POOL)
+        return 0;
+    simba__enter(turn);
+    int rc = simba__timers_reserve(&turn->timers, 1);
+    if (rc == 0)
+        rc = add_thread(dispatcher);
+    simba__leave(turn);
+    return rc == 0 ? 0 : simba__fail(err, rc, "cannot start a callback thread");
 }
 
-void simba__dispatcher_fini(simba_client *client)
+void simba__dispatcher_fini(simba__dispatcher *dispatcher)
 {
-    simba__dispatcher *dispatcher = &client->dispatcher;
+    simba__turn *turn = dispatcher->turn;
     if (!dispatcher->ready)
         return;
-    simba__enter(client);
+    simba__enter(turn);
     dispatcher->quit = true;
-    simba__timers_clear(&client->timers, &dispatcher->stalled);
+    simba__timers_clear(&turn->timers, &dispatcher->stalled);
     pthread_cond_broadcast(&dispatcher->wanted);
-    while (dispatcher->running)
-        simba__turn_wait(client, &client->changed, SIMBA__NEVER);
-    simba__leave(client);
-    join_ended(dispatcher->ended);
-    dispatcher->ended = NULL;
+    while (dispatcher->threads.first)
+        simba__turn_wait(turn, &turn->changed, SIMBA__NEVER);
+    simba__leave(turn);
+    join_ended(dispatcher);
     pthread_cond_destroy(&dispatcher->wanted);
-    if (dispatcher->fd >= 0)
-        close(dispatcher->fd);
     dispatcher->ready = false;
 }

@@ -1,47 +1,77 @@
-/* Where the application's callbacks run: a pool of threads, the application's own loop, or its executor. Each party has
- * a strand, and a strand runs on one thread at a time, so callbacks are serial per party and no party waits for
- * another's. */
+/* Where the application's callbacks run: a pool of threads, the application's own loop, or its executor. A strand is a row of
+ * callbacks of which one runs at a time; different strands do not wait for each other. Whoever runs a strand has a reference to
+ * it, because a callback or an executor may outlast the handle that the strand belongs to. */
 #ifndef SIMBA_RUNTIME_DISPATCHER_H
 #define SIMBA_RUNTIME_DISPATCHER_H
 
-#include <pthread.h>
-#include <simba/backend.h>
+#include "runtime/turn.h"
 
-struct simba__party;
-typedef struct simba__pool_thread simba__pool_thread;
+typedef struct simba__strand simba__strand;
+typedef struct simba__dispatcher simba__dispatcher;
 
-typedef struct simba__dispatcher {
-    simba_dispatch form;
-    struct simba__party *first, **last; /* strands with something to run */
-    unsigned queued;
-    int fd;                      /* SIMBA_DISPATCH_FD: an eventfd, readable while strands are queued */
-    pthread_cond_t wanted;       /* pool: a strand was queued */
-    simba__pool_thread *running; /* pool: its threads, and those that ended and are to be joined */
-    simba__pool_thread *ended;
-    unsigned threads;
+typedef struct simba__strand_type {
+    /* In a turn: do what the strand has to do next, pausing the turn around the application. Returns how many callbacks
+     * that were; negative: there is nothing to do. */
+    int (*run_one)(simba__strand *strand);
+    /* In a turn: it has run, and is idle. */
+    void (*ran)(simba__strand *strand);
+    /* In a turn: the last reference is gone. */
+    void (*gone)(simba__strand *strand);
+    /* Not in a turn, after that: free the memory. */
+    void (*destroy)(simba__strand *strand);
+} simba__strand_type;
+
+typedef enum simba__strand_state {
+    SIMBA__STRAND_IDLE,
+    SIMBA__STRAND_QUEUED,
+    SIMBA__STRAND_RUNNING,
+} simba__strand_state;
+
+struct simba__strand {
+    const simba__strand_type *type;
+    simba__dispatcher *dispatcher;
+    simba__list_item item; /* of `queued` or `dead` */
+    unsigned refs;         /* the owner's, and one of whoever has it */
+    uint8_t state;
+    bool handed; /* the executor has it */
+};
+
+struct simba__dispatcher {
+    simba__turn *turn;
+    simba__list queued;    /* strands with something to run */
+    simba__list dead;      /* to be destroyed at the end of the turn */
+    pthread_cond_t wanted; /* pool: a strand was queued */
+    simba__list threads;   /* pool: those that run, and those that ended and are to be joined */
+    simba__list ended;
     unsigned idle;
     simba_timer stalled;     /* pool: is anybody getting on? */
     simba_local progress_at; /* pool: when a thread last took a strand */
     bool quit;
     bool ready;
-} simba__dispatcher;
+    uint64_t callbacks; /* that were run */
+};
 
-int simba__dispatcher_init(simba_client *client, simba_error *err);
+int simba__dispatcher_init(simba__dispatcher *dispatcher, simba__turn *turn, simba_error *err);
 /* After the last strand has ended. Not in a turn. */
-void simba__dispatcher_fini(simba_client *client);
+void simba__dispatcher_fini(simba__dispatcher *dispatcher);
 
-/* In a turn: the party's strand has something to run. */
-void simba__dispatch_post(simba_client *client, struct simba__party *party);
-
-/* In a turn: run a queued strand on this thread, so that a thread that waits for it need not wait for another to get
- * around to it (the other may be this one). False: it is not queued. Pauses the turn. */
-bool simba__dispatch_help(simba_client *client, struct simba__party *party);
-
+/* In a turn: run all that is queued on this thread. Returns how many callbacks that were. */
+unsigned simba__dispatcher_run(simba__dispatcher *dispatcher);
 /* In a turn, before it ends or waits: pass queued strands to the executor. Pauses the turn. False: there were none. */
-bool simba__dispatch_hand_over(simba_client *client);
+bool simba__dispatcher_hand_over(simba__dispatcher *dispatcher);
+/* Does this thread run a callback of any of its strands? */
+bool simba__dispatcher_inside(const simba__dispatcher *dispatcher);
 
-/* Does this thread run a callback of this party, or of any party of this client? */
-bool simba__inside_party(const struct simba__party *party);
-bool simba__inside_client(const simba_client *client);
+/* In a turn: it has something to run. */
+void simba__strand_post(simba__strand *strand);
+/* In a turn: run it on this thread if it is queued, so that a thread that waits for it need not wait for another to get
+ * around to it (the other may be this one). False: it is not queued. Pauses the turn. */
+bool simba__strand_help(simba__strand *strand);
+/* Does this thread run a callback of it? */
+bool simba__strand_inside(const simba__strand *strand);
+/* In a turn. */
+void simba__strand_unref(simba__strand *strand);
+/* Not in a turn: destroy what was in `dead` when that ended. */
+void simba__strands_destroy(simba__list *dead);
 
 #endif

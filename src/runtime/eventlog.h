@@ -3,6 +3,7 @@
 #ifndef SIMBA_RUNTIME_EVENTLOG_H
 #define SIMBA_RUNTIME_EVENTLOG_H
 
+#include "core/contention.h"
 #include "runtime/client.h"
 
 /* Whose lines they are. */

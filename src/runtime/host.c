@@ -1,4 +1,6 @@
-/* The host that back ends see: the runtime's side of simba/backend.h. */
+/* See host.h. */
+#include "runtime/host.h"
+
 #include <stdarg.h>
 #include <string.h>
 
@@ -91,11 +93,12 @@ static void host_complete(simba_host *host, simba_request *request)
 static void deliver(simba_client *client, simba__topic *topic, const simba_push *push)
 {
     simba__delivery delivery = simba__delivery_of(push);
-    for (simba__party *party = topic->first, *next; party; party = next) {
-        next = party->topic_next;
+    for (simba__list_item *item = topic->parties.first, *next; item; item = next) {
+        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_topic);
+        next = item->next;
         if (!simba__delivery_concerns(&delivery, party->type->is_member))
             continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
         party->type->event(party, &event);
         simba__delivery_made(&delivery, party->type->is_member, event.used);
     }
@@ -111,9 +114,10 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
     }
     if (push->kind == SIMBA_PUSH_SESSION_LOST)
         atomic_store(&client->session_until_ns, 0);
-    for (simba__party *party = client->parties, *next; party; party = next) {
-        next = party->next;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
+    for (simba__list_item *item = client->parties.first, *next; item; item = next) {
+        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_client);
+        next = item->next;
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
         if (party->running)
             party->type->event(party, &event);
     }
@@ -125,11 +129,12 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
     client->stats.pushes++;
     push = simba__push_check(push);
     const simba__topic *topic = simba__topics_find(&client->topics, mutex);
-    for (simba__party *party = topic ? topic->first : NULL; party; party = party->topic_next) {
+    for (simba__list_item *item = topic ? topic->parties.first : NULL; item; item = item->next) {
+        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_topic);
         const simba__member *member = (const simba__member *)(const void *)party;
         if (!party->type->is_member || member->machine.nonce != nonce)
             continue;
-        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->now, .push = push};
+        simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
         party->type->event(party, &event);
         return;
     }
@@ -139,7 +144,8 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
  * whoever wonders why is told. */
 static void check_margins(simba_client *client, int64_t ms)
 {
-    for (const simba__party *party = client->parties; party; party = party->next) {
+    for (simba__list_item *item = client->parties.first; item; item = item->next) {
+        const simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_client);
         const simba__member *member = (const simba__member *)(const void *)party;
         if (!party->type->is_member || simba__timing_check_session(member->machine.timing, ms, NULL) == 0)
             continue;
@@ -154,9 +160,11 @@ static void check_margins(simba_client *client, int64_t ms)
 /* A session is prolonged for all who lead by it at once, and none of them is asked. So whether it is, is said for all. */
 static void say_leases(simba_client *client, bool renewed)
 {
-    for (simba__party *party = client->parties; party; party = party->next)
+    for (simba__list_item *item = client->parties.first; item; item = item->next) {
+        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_client);
         if (party->type->is_member)
             simba__member_say_lease((simba__member *)(void *)party, renewed);
+    }
 }
 
 static void on_session_overdue(simba_timer *timer, simba_local now)
@@ -169,9 +177,9 @@ static void look_at_session(simba_client *client, simba_local until)
 {
     const int64_t overdue_ns = simba__lease_overdue_ns(&client->timing, atomic_load(&client->session_ms));
     const simba_local at = simba__local_add(until, -overdue_ns);
-    if (!simba__local_reached(client->now, at))
+    if (!simba__local_reached(client->turn.now, at))
         say_leases(client, true);
-    simba__timers_set(&client->timers, &client->session_overdue, at);
+    simba__timers_set(&client->turn.timers, &client->session_overdue, at);
 }
 
 /* Holders find the new end when they look at the old one. */
@@ -190,51 +198,53 @@ static void host_session(simba_host *host, simba_local from, int64_t ms)
 static void host_wake(simba_host *host)
 {
     simba_client *client = of(host);
-    if (!atomic_exchange(&client->wake_wanted, true) && !simba__in_turn(client))
-        simba__reactor_ring(&client->reactor); /* a turn of our own sees it before it ends */
+    if (atomic_exchange(&client->wake_wanted, true) || simba__in_turn(&client->turn))
+        return; /* a turn of our own sees it before it ends */
+    simba__waitset_ring(&client->turn.reactor.threads);
+    simba__waitset_ring(&client->turn.reactor.loop);
 }
 
 static void host_work(simba_host *host, simba_job *job)
 {
-    simba__worker_post(&of(host)->worker, job);
+    simba__worker_post(&of(host)->turn.worker, job);
 }
 
 static int host_timer_add(simba_host *host, simba_timer *timer)
 {
     timer->index = 0;
-    return simba__timers_reserve(&of(host)->timers);
+    return simba__timers_reserve(&of(host)->turn.timers, 1);
 }
 
 static void host_timer_set(simba_host *host, simba_timer *timer, simba_local at)
 {
-    simba__timers_set(&of(host)->timers, timer, at);
+    simba__timers_set(&of(host)->turn.timers, timer, at);
 }
 
 static void host_timer_clear(simba_host *host, simba_timer *timer)
 {
-    simba__timers_clear(&of(host)->timers, timer);
+    simba__timers_clear(&of(host)->turn.timers, timer);
 }
 
-static int host_watch_add(simba_host *host, simba_watch *watch)
+static int host_io_add(simba_host *host, simba_io *io)
 {
-    return simba__reactor_add(&of(host)->reactor, watch);
+    return simba__reactor_add(&of(host)->turn.reactor, io);
 }
 
-static int host_watch_change(simba_host *host, simba_watch *watch, unsigned interest)
+static int host_io_change(simba_host *host, simba_io *io, unsigned interest)
 {
-    return simba__reactor_change(&of(host)->reactor, watch, interest);
+    return simba__reactor_change(&of(host)->turn.reactor, io, interest);
 }
 
-static void host_watch_remove(simba_host *host, simba_watch *watch)
+static void host_io_remove(simba_host *host, simba_io *io)
 {
-    simba__reactor_remove(&of(host)->reactor, watch);
+    simba__reactor_remove(&of(host)->turn.reactor, io);
 }
 
 static void host_closed(simba_host *host)
 {
     simba_client *client = of(host);
     client->store_closed = true;
-    simba__turn_signal(client, &client->changed);
+    simba__turn_signal(&client->turn, &client->turn.changed);
 }
 
 int simba__host_init(simba_client *client)
@@ -259,10 +269,10 @@ int simba__host_init(simba_client *client)
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
-        .watch_add = host_watch_add,
-        .watch_change = host_watch_change,
-        .watch_remove = host_watch_remove,
+        .io_add = host_io_add,
+        .io_change = host_io_change,
+        .io_remove = host_io_remove,
         .closed = host_closed,
     };
-    return client->timing.session ? simba__timers_reserve(&client->timers) : 0;
+    return client->timing.session ? simba__timers_reserve(&client->turn.timers, 1) : 0;
 }

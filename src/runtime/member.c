@@ -66,10 +66,10 @@ int simba__member_init(simba__member *member, const simba__member_type *type, si
     if (rc == 0)
         rc = resolve_timing(member, client, timing, err);
     if (rc == 0) {
-        simba__enter(client);
+        simba__enter(&client->turn);
         rc = simba__party_init(&member->party, &type->party, client, mutex, err);
         simba__contention_init(&member->machine, member->machine.timing, client->backend->caps & SIMBA_CAP_QUEUE);
-        simba__leave(client);
+        simba__leave(&client->turn);
     }
     if (rc < 0)
         simba__member_fini(member);
@@ -141,7 +141,7 @@ static simba__narrator narrator_of(simba__member *member)
 void simba__member_say_lease(simba__member *member, bool renewed)
 {
     const simba__narrator narrator = narrator_of(member);
-    simba__narrate_lease(&narrator, renewed, member->party.client->now);
+    simba__narrate_lease(&narrator, renewed, member->party.client->turn.now);
 }
 
 void simba__member_say(const simba__member *member, const char *words)
@@ -180,7 +180,7 @@ void simba__member_start(simba__member *member, simba_local give_up)
     const uint64_t seed = member->machine.seed; /* goes on from where it is: asking the kernel is a system call */
     simba__event event = {
         .kind = SIMBA__EV_START,
-        .now = client->now,
+        .now = client->turn.now,
         .seed = seed ? seed : client->host.random(&client->host),
         .give_up = give_up,
     };
@@ -190,13 +190,13 @@ void simba__member_start(simba__member *member, simba_local give_up)
 
 void simba__member_ack(simba__member *member)
 {
-    simba__event event = {.kind = SIMBA__EV_ACK, .now = member->party.client->now};
+    simba__event event = {.kind = SIMBA__EV_ACK, .now = member->party.client->turn.now};
     simba__member_step(&member->party, &event);
 }
 
 void simba__member_look(simba__member *member)
 {
-    simba__event event = {.kind = SIMBA__EV_TIMER, .now = member->party.client->now};
+    simba__event event = {.kind = SIMBA__EV_TIMER, .now = member->party.client->turn.now};
     if (member->party.running)
         simba__member_step(&member->party, &event);
 }
@@ -206,34 +206,32 @@ void simba__member_look(simba__member *member)
 int simba__member_public_start(simba__member *member)
 {
     simba_client *client = member->party.client;
-    int rc = simba__client_forked(client, NULL);
+    int rc = simba__client_enter(client, NULL);
     if (rc < 0)
         return rc;
-    simba__enter(client);
     if (client->closing)
         rc = SIMBA_ECLOSED;
     else if (member->party.running)
         rc = SIMBA_ESTATE;
     else
         simba__member_start(member, SIMBA__NEVER);
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 
 int simba__member_public_stop(simba__member *member)
 {
     simba_client *client = member->party.client;
-    int rc = simba__client_forked(client, NULL);
+    int rc = simba__client_enter(client, NULL);
     if (rc < 0)
         return rc;
-    simba__enter(client);
     const bool was_running = member->party.running;
     simba__party_stop(&member->party);
     if (was_running && !member->party.running)
         rc = member->machine.last_error;
     else if (client->closed)
         rc = SIMBA_ECLOSED;
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 
@@ -295,13 +293,12 @@ int simba__member_lease(const simba__member *member, simba_lease *ret_lease)
 int64_t simba__member_owner_left_ms(simba__member *member)
 {
     simba_client *client = member->party.client;
-    if (simba__client_forked(client, NULL) < 0)
+    if (simba__client_enter(client, NULL) < 0)
         return 0;
-    simba__enter(client);
     const bool none = simba_owner_is_none(&member->machine.owner);
-    const int64_t left_ns = member->owner_until.ns - client->now.ns;
+    const int64_t left_ns = member->owner_until.ns - client->turn.now.ns;
     const bool session = client->timing.session;
-    simba__leave(client);
+    simba__leave(&client->turn);
     if (none || left_ns < 0)
         return 0;
     return session ? INT64_MAX : left_ns / SIMBA__NS_PER_MS;
@@ -315,7 +312,7 @@ int simba__member_grant(simba__member *member, simba_grant *ret_grant)
         return rc;
     if (client->timing.session)
         return SIMBA_ENOTSUP;
-    simba__enter(client);
+    simba__enter(&client->turn);
     const simba__contention *machine = &member->machine;
     if (client->closed)
         rc = SIMBA_ECLOSED;
@@ -325,17 +322,16 @@ int simba__member_grant(simba__member *member, simba_grant *ret_grant)
         *ret_grant = (simba_grant){.nonce = machine->nonce, .token = machine->token};
         strcpy(ret_grant->id, member->id);
     }
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }
 
 simba_status simba__member_status(const simba__member *member)
 {
     simba_client *client = member->party.client;
-    if (simba__client_forked(client, NULL) < 0)
+    if (simba__client_enter(client, NULL) < 0)
         return SIMBA_STATUS_INITIAL;
-    simba__enter(client);
     const simba_status status = simba__contention_status(&member->machine);
-    simba__leave(client);
+    simba__leave(&client->turn);
     return status;
 }

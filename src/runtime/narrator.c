@@ -114,10 +114,10 @@ static simba_log_level level_of(simba_client *client, const simba_error *cause)
     enum { SAME_CAUSE_MS = 60000 };
     const uint64_t successes = client->stats.grants + client->stats.renewals;
     if (strcmp(client->last_cause.text, cause->text) == 0 && successes == client->last_cause_successes &&
-        client->now.ns - client->last_cause_at.ns < SAME_CAUSE_MS * SIMBA__NS_PER_MS)
+        client->turn.now.ns - client->last_cause_at.ns < SAME_CAUSE_MS * SIMBA__NS_PER_MS)
         return SIMBA_LOG_DEBUG;
     client->last_cause = *cause;
-    client->last_cause_at = client->now;
+    client->last_cause_at = client->turn.now;
     client->last_cause_successes = successes;
     return SIMBA_LOG_WARN;
 }

@@ -22,39 +22,70 @@ static void on_reply(simba_request *request)
     simba__party *party = (simba__party *)(void *)((char *)request - offsetof(simba__party, request));
     simba__event event = {
         .kind = SIMBA__EV_REPLY,
-        .now = party->client->now,
+        .now = party->client->turn.now,
         .generation = party->generation,
         .reply = &request->reply,
     };
     party->type->event(party, &event);
 }
 
-static void unreserve_timers(simba_client *client, unsigned count)
+/* --- its strand ----------------------------------------------------------------------------------- */
+
+static simba__party *of_strand(simba__strand *strand)
 {
-    while (count-- > 0)
-        simba__timers_unreserve(&client->timers);
+    return (simba__party *)(void *)((char *)strand - offsetof(simba__party, strand));
 }
 
-static bool reserve_timers(simba_client *client, unsigned count)
+static int run_one(simba__strand *strand)
 {
-    for (unsigned i = 0; i < count; i++)
-        if (simba__timers_reserve(&client->timers) < 0) {
-            unreserve_timers(client, i);
-            return false;
-        }
-    return true;
+    simba__party *party = of_strand(strand);
+    return party->type->run_one(party);
 }
+
+/* It was freed inside its own callback, and has stopped. */
+static void let_orphan_go(simba__strand *strand)
+{
+    simba__party *party = of_strand(strand);
+    if (!party->orphaned || party->running || strand->state != SIMBA__STRAND_IDLE)
+        return;
+    party->orphaned = false;
+    simba__strand_unref(strand);
+}
+
+static void gone(simba__strand *strand)
+{
+    simba__party *party = of_strand(strand);
+    simba_client *client = party->client;
+    assert(!party->running);
+    simba__list_remove(&party->of_client);
+    simba__timers_clear(&client->turn.timers, &party->timer);
+    simba__timers_unreserve(&client->turn.timers, party->type->timers + 1);
+    simba__topics_put(&client->topics, party->topic);
+    client->stats.contenders -= party->type->is_member;
+}
+
+static void destroy(simba__strand *strand)
+{
+    simba__party *party = of_strand(strand);
+    simba_client *client = party->client;
+    party->type->destroy(party);
+    simba__client_unref(client);
+}
+
+static const simba__strand_type strand_type = {run_one, let_orphan_go, gone, destroy};
+
+/* --- its life ------------------------------------------------------------------------------------- */
 
 int simba__party_init(simba__party *party, const simba__party_type *type, simba_client *client, const char *mutex,
                       simba_error *err)
 {
     if (client->closing)
         return simba__fail(err, SIMBA_ECLOSED, "the client is closed");
-    if (!reserve_timers(client, type->timers + 1))
+    if (simba__timers_reserve(&client->turn.timers, type->timers + 1) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     party->topic = simba__topics_get(&client->topics, mutex);
     if (!party->topic) {
-        unreserve_timers(client, type->timers + 1);
+        simba__timers_unreserve(&client->turn.timers, type->timers + 1);
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     }
     party->type = type;
@@ -62,35 +93,11 @@ int simba__party_init(simba__party *party, const simba__party_type *type, simba_
     party->timer.fire = on_timer;
     party->request.done = on_reply;
     party->request.mutex = party->topic->mutex;
-    party->refs = 1;
-    party->next = client->parties;
-    if (client->parties)
-        client->parties->prev = party;
-    client->parties = party;
+    party->strand = (simba__strand){.type = &strand_type, .dispatcher = &client->dispatcher, .refs = 1};
+    simba__list_append(&client->parties, &party->of_client);
     client->stats.contenders += type->is_member;
     atomic_fetch_add(&client->refs, 1);
     return 0;
-}
-
-void simba__party_unref(simba__party *party)
-{
-    simba_client *client = party->client;
-    assert(party->refs > 0);
-    if (--party->refs > 0)
-        return;
-    assert(!party->running);
-    if (party->prev)
-        party->prev->next = party->next;
-    else
-        client->parties = party->next;
-    if (party->next)
-        party->next->prev = party->prev;
-    simba__timers_clear(&client->timers, &party->timer);
-    unreserve_timers(client, party->type->timers + 1);
-    simba__topics_put(&client->topics, party->topic);
-    client->stats.contenders -= party->type->is_member;
-    party->next = client->dead;
-    client->dead = party;
 }
 
 void simba__party_want(simba__party *party, bool wants)
@@ -106,41 +113,24 @@ void simba__party_want(simba__party *party, bool wants)
 
 void simba__party_started(simba__party *party)
 {
-    simba__topic *topic = party->topic;
     assert(!party->running);
     party->running = true;
     party->starts++;
     party->client->running++;
-    party->topic_next = NULL;
-    party->topic_prev = topic->last;
-    if (topic->last)
-        topic->last->topic_next = party;
-    else
-        topic->first = party;
-    topic->last = party;
+    simba__list_append(&party->topic->parties, &party->of_topic);
 }
 
 void simba__party_stopped(simba__party *party)
 {
-    simba__topic *topic = party->topic;
+    simba__turn *turn = &party->client->turn;
     if (!party->running)
         return;
     party->running = false;
     party->client->running--;
-    if (party->topic_prev)
-        party->topic_prev->topic_next = party->topic_next;
-    else
-        topic->first = party->topic_next;
-    if (party->topic_next)
-        party->topic_next->topic_prev = party->topic_prev;
-    else
-        topic->last = party->topic_prev;
+    simba__list_remove(&party->of_topic);
     simba__party_want(party, false);
-    simba__turn_signal(party->client, &party->client->changed);
-    if (party->orphaned && party->strand == SIMBA__STRAND_IDLE) {
-        party->orphaned = false;
-        simba__party_unref(party);
-    }
+    simba__turn_signal(turn, &turn->changed);
+    let_orphan_go(&party->strand);
 }
 
 void simba__party_act(simba__party *party, const simba__actions *actions, const char *id, const simba__timing *timing)
@@ -151,13 +141,13 @@ void simba__party_act(simba__party *party, const simba__actions *actions, const 
         simba__actions_request(actions, id, timing, &party->request);
         simba__requests_submit(&client->requests, &party->request);
     }
-    simba__timers_set(&client->timers, &party->timer, actions->timer);
+    simba__timers_set(&client->turn.timers, &party->timer, actions->timer);
     simba__topic_retry(&client->topics, party->topic);
 }
 
-static void send_stop(simba__party *party)
+void simba__party_send_stop(simba__party *party)
 {
-    simba__event event = {.kind = SIMBA__EV_STOP, .now = party->client->now};
+    simba__event event = {.kind = SIMBA__EV_STOP, .now = party->client->turn.now};
     if (party->running)
         party->type->event(party, &event);
 }
@@ -165,55 +155,52 @@ static void send_stop(simba__party *party)
 void simba__party_stop(simba__party *party)
 {
     simba_client *client = party->client;
-    send_stop(party);
-    if (simba__inside_party(party))
+    simba__party_send_stop(party);
+    if (simba__strand_inside(&party->strand))
         return;
     /* Another thread may start it again before this one has looked: what was to be waited for is over then. */
     const unsigned starts = party->starts;
-    while (party->starts == starts && (party->running || party->strand != SIMBA__STRAND_IDLE))
-        if (!simba__dispatch_help(client, party))
-            simba__turn_await(client, &client->changed, SIMBA__NEVER, SIMBA_JOB_LONG);
+    while (party->starts == starts && (party->running || party->strand.state != SIMBA__STRAND_IDLE))
+        if (!simba__strand_help(&party->strand))
+            simba__turn_await(&client->turn, &client->turn.changed, SIMBA__NEVER, SIMBA_JOB_LONG);
 }
 
 void simba__party_free(simba__party *party)
 {
     simba_client *client = party->client;
-    if (simba__client_forked(client, NULL) < 0)
+    if (simba__client_enter(client, NULL) < 0)
         return; /* the parent's, and its lock may be held for ever here */
-    simba__enter(client);
     simba__party_stop(party);
-    if (simba__inside_party(party))
+    if (simba__strand_inside(&party->strand))
         party->orphaned = true;
     else
-        simba__party_unref(party);
-    simba__leave(client);
+        simba__strand_unref(&party->strand);
+    simba__leave(&client->turn);
 }
 
 void simba__party_discard(simba__party *party)
 {
     simba_client *client = party->client;
-    if (simba__client_forked(client, NULL) < 0)
+    if (simba__client_enter(client, NULL) < 0)
         return;
-    simba__enter(client);
-    send_stop(party);
-    if (party->running || party->strand != SIMBA__STRAND_IDLE)
+    simba__party_send_stop(party);
+    if (party->running || party->strand.state != SIMBA__STRAND_IDLE)
         party->orphaned = true;
     else
-        simba__party_unref(party);
-    simba__leave(client);
+        simba__strand_unref(&party->strand);
+    simba__leave(&client->turn);
 }
 
 int simba__party_owner(simba__party *party, const simba_owner *owner, simba_owner *ret_owner)
 {
     simba_client *client = party->client;
-    int rc = simba__client_forked(client, NULL);
+    int rc = simba__client_enter(client, NULL);
     if (rc < 0)
         return rc;
-    simba__enter(client);
     if (client->closed)
         rc = SIMBA_ECLOSED;
     else
         *ret_owner = *owner;
-    simba__leave(client);
+    simba__leave(&client->turn);
     return rc;
 }

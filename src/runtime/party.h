@@ -3,43 +3,35 @@
 #ifndef SIMBA_RUNTIME_PARTY_H
 #define SIMBA_RUNTIME_PARTY_H
 
+#include "core/contention.h"
 #include "runtime/client.h"
+
+typedef struct simba__party simba__party;
 
 typedef struct simba__party_type {
     /* In a turn: TIMER, REPLY, PUSH, STOP. */
     void (*event)(simba__party *party, simba__event *event);
-    /* In a turn: do what the strand has to do next, pausing the turn around the application. Returns how many callbacks
-     * that were; negative: there is nothing to do. */
+    /* See dispatcher.h. */
     int (*run_one)(simba__party *party);
-    /* Not in a turn: free the memory. */
     void (*destroy)(simba__party *party);
     bool is_member;  /* contends */
     unsigned timers; /* besides the party's own */
 } simba__party_type;
 
-typedef enum simba__strand {
-    SIMBA__STRAND_IDLE,
-    SIMBA__STRAND_QUEUED,
-    SIMBA__STRAND_RUNNING,
-} simba__strand;
-
 struct simba__party {
     const simba__party_type *type;
     simba_client *client;
     simba__topic *topic;
-    simba__party *prev, *next;             /* of the client */
-    simba__party *topic_prev, *topic_next; /* of the topic, while started */
-    simba__party *strand_next;
+    simba__list_item of_client;
+    simba__list_item of_topic; /* while started */
+    simba__strand strand;
     simba_timer timer;
     simba_request request;
     uint32_t generation; /* of the request */
-    unsigned refs;       /* the handle, and whoever has the strand */
     unsigned starts;     /* how often it was started: tells one life from the next */
-    uint8_t strand;
-    bool handed : 1;   /* the executor has the strand */
-    bool running : 1;  /* started and not yet stopped */
-    bool wants : 1;    /* counts in the topic's interest */
-    bool orphaned : 1; /* nobody has the handle any more: goes when it has stopped */
+    bool running : 1;    /* started and not yet stopped */
+    bool wants : 1;      /* counts in the topic's interest */
+    bool orphaned : 1;   /* nobody has the handle any more: goes when it has stopped */
 };
 
 /* In a turn. Names are checked already. SIMBA_ENOMEM, SIMBA_ECLOSED. After success the party belongs to the client's
@@ -51,7 +43,8 @@ int simba__party_init(simba__party *party, const simba__party_type *type, simba_
 void simba__party_started(simba__party *party);
 void simba__party_stopped(simba__party *party);
 void simba__party_want(simba__party *party, bool wants);
-void simba__party_unref(simba__party *party);
+/* To those that run. */
+void simba__party_send_stop(simba__party *party);
 /* Carry out the part of the actions that every party has: request, timer. */
 void simba__party_act(simba__party *party, const simba__actions *actions, const char *id, const simba__timing *timing);
 

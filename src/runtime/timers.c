@@ -6,24 +6,24 @@
 #include "core/timing.h"
 #include "util/mem.h"
 
-int simba__timers_reserve(simba__timers *timers)
+int simba__timers_reserve(simba__timers *timers, unsigned count)
 {
-    if (timers->reserved + 1 >= timers->capacity) {
-        const size_t capacity = timers->capacity ? timers->capacity * 2 : 16;
+    if (timers->reserved + count >= timers->capacity) {
+        const size_t capacity = timers->capacity * 2 + count + 15;
         simba_timer **heap = simba__realloc(timers->heap, capacity * sizeof *heap);
         if (!heap)
             return SIMBA_ENOMEM;
         timers->heap = heap;
         timers->capacity = capacity;
     }
-    timers->reserved++;
+    timers->reserved += count;
     return 0;
 }
 
-void simba__timers_unreserve(simba__timers *timers)
+void simba__timers_unreserve(simba__timers *timers, unsigned count)
 {
-    assert(timers->reserved > 0);
-    timers->reserved--;
+    assert(timers->reserved >= count);
+    timers->reserved -= count;
 }
 
 static void place(simba__timers *timers, size_t index, simba_timer *timer)

@@ -12,8 +12,8 @@ typedef struct simba__timers {
     size_t reserved; /* timers that exist, set or not: setting one never allocates */
 } simba__timers;
 
-int simba__timers_reserve(simba__timers *timers); /* one more timer; SIMBA_ENOMEM */
-void simba__timers_unreserve(simba__timers *timers);
+int simba__timers_reserve(simba__timers *timers, unsigned count); /* so many more; SIMBA_ENOMEM */
+void simba__timers_unreserve(simba__timers *timers, unsigned count);
 void simba__timers_set(simba__timers *timers, simba_timer *timer, simba_local at);
 void simba__timers_clear(simba__timers *timers, simba_timer *timer);
 simba_local simba__timers_earliest(const simba__timers *timers);

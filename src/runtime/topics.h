@@ -5,18 +5,17 @@
 
 #include <simba/backend.h>
 
+#include "util/list.h"
 #include "util/table.h"
-
-struct simba__party;
 
 typedef struct simba__topic simba__topic;
 struct simba__topic {
     simba_topic shown; /* first: what the back end sees */
     simba__node node;
     simba__topic *dirty_next;
-    struct simba__party *first, *last; /* started ones, in the order in which they started */
-    unsigned handles;                  /* parties that name it, started or not */
-    unsigned interest;                 /* of those, how many want to hear of changes */
+    simba__list parties; /* started ones, in the order in which they started */
+    unsigned handles;    /* parties that name it, started or not */
+    unsigned interest;   /* of those, how many want to hear of changes */
     bool watched;
     bool dirty; /* `watched` may not be what `interest` asks for */
     char mutex[];

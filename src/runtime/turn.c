@@ -1,176 +1,193 @@
-/* Turns: how a client's threads take their turns, and what is settled before one ends. See client.h. */
+/* See turn.h. */
+#include "runtime/turn.h"
+
 #include <assert.h>
+#include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <time.h>
 
-#include "runtime/party.h"
+#include "core/timing.h"
+#include "runtime/notice.h"
 #include "util/assert.h"
 #include "util/clock.h"
+#include "util/error.h"
+#include "util/thread.h"
 
-static _Thread_local const simba_client *turn_of;
+static _Thread_local const simba__turn *turn_of;
 
-bool simba__in_turn(const simba_client *client)
+/* --- lifetime ------------------------------------------------------------------------------------- */
+
+int simba__turn_init(simba__turn *turn, const simba__turn_hooks *hooks, const simba_client_options *options,
+                     simba_error *err)
 {
-    return turn_of == client;
-}
-
-int simba__cond_init(pthread_cond_t *cond)
-{
-    pthread_condattr_t attr;
-    int rc = pthread_condattr_init(&attr);
-    if (rc != 0)
-        return rc;
-    rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    if (rc == 0)
-        rc = pthread_cond_init(cond, &attr);
-    pthread_condattr_destroy(&attr);
-    return rc;
-}
-
-int simba__thread_create(pthread_t *thread, void *(*run)(void *), void *arg)
-{
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int rc = pthread_create(thread, NULL, run, arg);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc;
-}
-
-static bool look_at_answers(simba_client *client)
-{
-    bool any = false;
-    for (simba_request *request; (request = simba__requests_take(&client->requests)) != NULL; any = true)
-        request->done(request);
-    return any;
-}
-
-/* Hand what was submitted to the store, all of it in one flush. */
-static bool send_outbox(simba_client *client)
-{
-    if (!client->requests.outbox_first)
-        return false;
-    client->stats.requests += simba__requests_hand_over(&client->requests, client->now);
-    client->stats.batches++;
-    client->backend->flush(client->store);
-    simba__requests_arm(&client->requests);
-    return true;
-}
-
-static bool wants_store(simba_client *client)
-{
-    return client->topics.dirty || client->requests.outbox_first || atomic_load(&client->wake_wanted);
-}
-
-static bool deal_with_store(simba_client *client)
-{
-    if (client->store_closed || !wants_store(client))
-        return false;
-    if (client->topics.dirty)
-        simba__topics_settle(&client->topics, client->backend, client->store,
-                             client->backend->caps & SIMBA_CAP_WATCH_FREE);
-    else if (!send_outbox(client) && atomic_exchange(&client->wake_wanted, false))
-        client->backend->woken(client->store);
-    return true;
-}
-
-/* Until nothing is left to do: an answer may lead to a request, which a store in this process answers at once. */
-static bool settle(simba_client *client)
-{
-    assert(!client->settling);
-    client->settling = true;
-    bool any = false;
-    for (bool more = true; more;) {
-        more = look_at_answers(client);
-        more |= deal_with_store(client);
-        any |= more;
+    turn->hooks = hooks;
+    turn->options = options;
+    turn->boot_minus_mono_ns = simba__clock_boot().ns - simba__clock_mono_ns();
+    pthread_mutex_init(&turn->lock, NULL);
+    if (simba__cond_init(&turn->changed) == 0) {
+        if (simba__cond_init(&turn->hushed) == 0)
+            return 0;
+        pthread_cond_destroy(&turn->changed);
     }
-    client->settling = false;
-    simba__keeper_arm(client);
-    return any;
+    pthread_mutex_destroy(&turn->lock);
+    return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
 }
 
-void simba__enter(simba_client *client)
+void simba__turn_fini(simba__turn *turn)
+{
+    simba__timers_fini(&turn->timers);
+    pthread_cond_destroy(&turn->hushed);
+    pthread_cond_destroy(&turn->changed);
+    pthread_mutex_destroy(&turn->lock);
+}
+
+static void bring(void *context, simba_job *job)
+{
+    simba__turn *turn = context;
+    simba__enter(turn);
+    job->done(job);
+    simba__leave(turn);
+}
+
+int simba__turn_start_workers(simba__turn *turn, unsigned count, simba_error *err)
+{
+    return simba__worker_start(&turn->worker, count, bring, turn, err);
+}
+
+/* --- what the reactor reports --------------------------------------------------------------------- */
+
+/* The two clocks run side by side unless the machine sleeps. A jump explains to a person why leases ended. */
+static void look_for_suspend(simba__turn *turn)
+{
+    const int64_t difference = turn->now.ns - simba__clock_mono_ns();
+    const int64_t slept_ns = difference - turn->boot_minus_mono_ns;
+    if (slept_ns < 100 * SIMBA__NS_PER_MS)
+        return;
+    turn->boot_minus_mono_ns = difference;
+    turn->suspends++;
+    simba__notice_say(turn->options, SIMBA__NOTICE_SLEPT, &(simba__facts){.slept_ms = slept_ns / SIMBA__NS_PER_MS});
+}
+
+static void run_timers(simba__turn *turn)
+{
+    look_for_suspend(turn);
+    /* Before anything is found to be overdue: the thread that was told of the answer may be held up. */
+    if (simba__local_reached(turn->now, simba__timers_earliest(&turn->timers)))
+        simba__reactor_look(&turn->reactor);
+    for (simba_timer *timer = simba__timers_pop(&turn->timers, turn->now); timer;
+         timer = simba__timers_pop(&turn->timers, turn->now)) {
+        const uint64_t lag_ns = (uint64_t)(turn->now.ns - timer->at.ns);
+        if (lag_ns > turn->max_lag_ns)
+            turn->max_lag_ns = lag_ns;
+        timer->fire(timer, turn->now);
+    }
+}
+
+void simba__turn_take(simba__turn *turn, const simba__arrivals *arrivals)
+{
+    simba__reactor_take(&turn->reactor, arrivals);
+    if (arrivals->timer)
+        run_timers(turn);
+}
+
+void simba__turn_arm(simba__turn *turn)
+{
+    const simba_local before = turn->reactor.armed;
+    if (!simba__reactor_arm(&turn->reactor, simba__timers_earliest(&turn->timers)))
+        simba__log(turn->options, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
+    if (turn->aside && turn->reactor.armed.ns < before.ns)
+        pthread_cond_signal(&turn->hushed); /* the keeper has to wait less long */
+}
+
+/* --- entering and leaving ------------------------------------------------------------------------- */
+
+bool simba__in_turn(const simba__turn *turn)
+{
+    return turn_of == turn;
+}
+
+void simba__enter(simba__turn *turn)
 {
     /* It would wait for itself for ever, and for as long nothing would be renewed. */
-    SIMBA__ASSERT(!simba__in_turn(client) || !"simba was called by a log function, or by a handler of a signal");
-    pthread_mutex_lock(&client->lock);
-    turn_of = client;
-    client->now = simba__clock_boot();
+    SIMBA__ASSERT(!simba__in_turn(turn) || !"simba was called by a log function, or by a handler of a signal");
+    pthread_mutex_lock(&turn->lock);
+    turn_of = turn;
+    turn->now = simba__clock_boot();
 }
 
-static void free_dead(simba_client *client, simba__party *dead)
+static void unlock(simba__turn *turn)
 {
-    while (dead) {
-        simba__party *next = dead->next;
-        dead->type->destroy(dead);
-        simba__client_unref(client);
-        dead = next;
-    }
-}
-
-void simba__leave(simba_client *client)
-{
-    settle(client);
-    /* While the executor has our thread, another may close the client and free the last handle. */
-    const bool hands_over = client->dispatcher.form == SIMBA_DISPATCH_EXECUTOR;
-    if (hands_over)
-        atomic_fetch_add(&client->refs, 1);
-    simba__dispatch_hand_over(client);
-    simba__worker_announce(&client->worker);
-    simba__party *dead = client->dead;
-    client->dead = NULL;
+    simba__worker_announce(&turn->worker);
     turn_of = NULL;
-    pthread_mutex_unlock(&client->lock);
-    free_dead(client, dead);
-    if (hands_over)
-        simba__client_unref(client);
+    pthread_mutex_unlock(&turn->lock);
 }
 
-void simba__turn_pause(simba_client *client)
+/* The application's loop drives the client: there is no keeper, nor will there be one. */
+static bool has_loop(const simba__turn *turn)
 {
-    settle(client);
-    simba__worker_announce(&client->worker);
-    turn_of = NULL;
-    pthread_mutex_unlock(&client->lock);
+    return turn->options->dispatch == SIMBA_DISPATCH_FD;
 }
 
-void simba__turn_resume(simba_client *client)
+typedef struct follower {
+    simba__list_item item;
+    pthread_cond_t *cond;
+} follower;
+
+/* This thread waits no longer. Where there is no keeper, and nobody leads any more, one that follows has to: the
+ * application's loop may stand still. */
+static void pass_lead_on(simba__turn *turn)
 {
-    simba__enter(client);
+    if (has_loop(turn) && !turn->led_for && turn->followers.first)
+        pthread_cond_signal(SIMBA__OF_ITEM(turn->followers.first, follower, item)->cond);
 }
+
+bool simba__turn_settle(simba__turn *turn)
+{
+    const bool any = turn->hooks->settle(turn);
+    simba__turn_arm(turn);
+    return any;
+}
+
+void simba__turn_end(simba__turn *turn)
+{
+    pass_lead_on(turn);
+    unlock(turn);
+}
+
+void simba__leave(simba__turn *turn)
+{
+    turn->hooks->leave(turn);
+}
+
+void simba__turn_pause(simba__turn *turn)
+{
+    simba__turn_settle(turn);
+    simba__turn_end(turn);
+}
+
+/* --- waiting -------------------------------------------------------------------------------------- */
 
 /* Condition variables do not know the boot-time clock. Waiting is all that the other one decides here. */
-static int wait_until(simba_client *client, pthread_cond_t *cond, simba_local until)
+static int wait_until(simba__turn *turn, pthread_cond_t *cond, simba_local until)
 {
     if (until.ns == INT64_MAX)
-        return pthread_cond_wait(cond, &client->lock);
+        return pthread_cond_wait(cond, &turn->lock);
     const int64_t left_ns = until.ns - simba__clock_boot().ns;
     const int64_t at_ns = simba__clock_mono_ns() + (left_ns > 0 ? left_ns : 0);
     const struct timespec at = {(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)};
-    return pthread_cond_timedwait(cond, &client->lock, &at);
+    return pthread_cond_timedwait(cond, &turn->lock, &at);
 }
 
-bool simba__turn_wait(simba_client *client, pthread_cond_t *cond, simba_local until)
+/* In a settled turn. */
+static bool follow(simba__turn *turn, pthread_cond_t *cond, simba_local until)
 {
-    /* What was waited for may have happened in here. */
-    const bool settled = settle(client);
-    if (simba__dispatch_hand_over(client) || settled)
-        return true;
-    simba__worker_announce(&client->worker);
-    const int rc = wait_until(client, cond, until);
-    client->now = simba__clock_boot();
+    follower self = {.cond = cond};
+    simba__list_append(&turn->followers, &self.item);
+    simba__worker_announce(&turn->worker);
+    const int rc = wait_until(turn, cond, until);
+    turn->now = simba__clock_boot();
+    simba__list_remove(&self.item);
     return rc == 0;
-}
-
-static void run_job(simba_client *client, simba_job *job)
-{
-    simba__turn_pause(client);
-    job->run(job);
-    simba__turn_resume(client);
-    job->done(job);
 }
 
 /* Rounded up: who comes early has to wait again. */
@@ -184,51 +201,64 @@ static int timeout_ms(simba_local until)
 }
 
 /* In a settled turn: wait at the reactor, and take what comes there. */
-static bool lead(simba_client *client, pthread_cond_t *cond, simba_local until)
+static bool lead(simba__turn *turn, const pthread_cond_t *cond, simba_local until)
 {
-    assert(!client->led_for);
-    client->led_for = cond;
-    simba__worker_announce(&client->worker);
-    turn_of = NULL;
-    pthread_mutex_unlock(&client->lock);
-    const simba__arrivals arrivals = simba__reactor_wait(&client->reactor, timeout_ms(until));
-    simba__enter(client);
-    client->led_for = NULL;
-    if (arrivals.bell || client->reactor.rung)
-        simba__reactor_hush(&client->reactor);
-    if (client->keeper.aside)
-        pthread_cond_signal(&client->keeper.hushed);
-    simba__keeper_take(client, &arrivals);
-    if (client->closing)
-        pthread_cond_broadcast(&client->changed); /* who closes waits for us to be out of there */
+    assert(!turn->led_for);
+    turn->led_for = cond;
+    unlock(turn);
+    const simba__arrivals arrivals = simba__reactor_wait(&turn->reactor, &turn->reactor.threads, timeout_ms(until));
+    simba__enter(turn);
+    turn->led_for = NULL;
+    if (arrivals.bell || turn->reactor.threads.rung)
+        simba__waitset_hush(&turn->reactor.threads);
+    if (turn->aside)
+        pthread_cond_signal(&turn->hushed);
+    simba__turn_take(turn, &arrivals);
     return arrivals.any;
 }
 
-/* One thread at a time, and only where answers come in at the reactor: a condition is quicker to be signalled. */
-static bool may_lead(const simba_client *client)
+bool simba__turn_wait(simba__turn *turn, pthread_cond_t *cond, simba_local until)
 {
-    return !client->led_for && (client->reactor.answering > 0 || !client->keeper.started);
+    /* What was waited for may have happened in here. */
+    const bool settled = simba__turn_settle(turn);
+    if (turn->hooks->hand_over(turn) || settled)
+        return true;
+    return has_loop(turn) && !turn->led_for ? lead(turn, cond, until) : follow(turn, cond, until);
 }
 
-bool simba__turn_await(simba_client *client, pthread_cond_t *cond, simba_local until, simba_job_length longest)
+static void run_job(simba__turn *turn, simba_job *job)
 {
-    if (settle(client))
+    simba__turn_pause(turn);
+    job->run(job);
+    simba__enter(turn);
+    job->done(job);
+}
+
+/* One thread at a time, and only where answers come in at the reactor: a condition is quicker to be signalled. */
+static bool may_lead(const simba__turn *turn)
+{
+    return !turn->led_for && (turn->reactor.answering > 0 || !turn->kept);
+}
+
+bool simba__turn_await(simba__turn *turn, pthread_cond_t *cond, simba_local until, simba_job_length longest)
+{
+    if (simba__turn_settle(turn))
         return true; /* what was waited for may have happened in here */
-    simba_job *job = simba__worker_take(&client->worker, longest);
+    simba_job *job = simba__worker_take(&turn->worker, longest);
     if (job) {
-        run_job(client, job);
+        run_job(turn, job);
         return true;
     }
-    if (simba__dispatch_hand_over(client))
+    if (turn->hooks->hand_over(turn))
         return true;
-    return may_lead(client) ? lead(client, cond, until) : simba__turn_wait(client, cond, until);
+    return may_lead(turn) ? lead(turn, cond, until) : simba__turn_wait(turn, cond, until);
 }
 
-void simba__turn_signal(simba_client *client, pthread_cond_t *cond)
+void simba__turn_signal(simba__turn *turn, pthread_cond_t *cond)
 {
     pthread_cond_broadcast(cond);
-    if (client->led_for != cond || client->reactor.rung)
+    if (turn->led_for != cond || turn->reactor.threads.rung)
         return;
-    client->reactor.rung = true;
-    simba__reactor_ring(&client->reactor);
+    turn->reactor.threads.rung = true;
+    simba__waitset_ring(&turn->reactor.threads);
 }

@@ -1,8 +1,8 @@
 /* See worker.h. */
 #include "runtime/worker.h"
 
-#include "runtime/client.h"
 #include "util/error.h"
+#include "util/thread.h"
 
 /* Under the worker's lock: out of the queue with it. */
 static simba_job *unlink_job(simba__worker *worker, simba_job **link)
@@ -29,16 +29,16 @@ static void *run(void *arg)
     simba__worker *worker = arg;
     for (simba_job *job = next_job(worker); job; job = next_job(worker)) {
         job->run(job);
-        simba__enter(worker->client);
-        job->done(job);
-        simba__leave(worker->client);
+        worker->bring(worker->context, job);
     }
     return NULL;
 }
 
-int simba__worker_start(simba__worker *worker, simba_client *client, unsigned threads, simba_error *err)
+int simba__worker_start(simba__worker *worker, unsigned threads, simba__bring_fn *bring, void *context,
+                        simba_error *err)
 {
-    worker->client = client;
+    worker->bring = bring;
+    worker->context = context;
     worker->last = &worker->first;
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->wanted, NULL);
@@ -82,7 +82,7 @@ simba_job *simba__worker_take(simba__worker *worker, simba_job_length longest)
 
 void simba__worker_stop(simba__worker *worker)
 {
-    if (!worker->client)
+    if (!worker->bring)
         return;
     pthread_mutex_lock(&worker->lock);
     worker->quit = true;
@@ -92,5 +92,5 @@ void simba__worker_stop(simba__worker *worker)
         pthread_join(worker->threads[i], NULL);
     pthread_cond_destroy(&worker->wanted);
     pthread_mutex_destroy(&worker->lock);
-    worker->client = NULL;
+    worker->bring = NULL;
 }

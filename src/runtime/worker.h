@@ -11,8 +11,12 @@
 
 enum { SIMBA__WORKERS_MAX = 16 };
 
+/* Not in a turn: call the job's `done` in one. */
+typedef void simba__bring_fn(void *context, simba_job *job);
+
 typedef struct simba__worker {
-    simba_client *client;
+    simba__bring_fn *bring; /* NULL: not started */
+    void *context;
     pthread_mutex_t lock; /* of its own: a job may be queued while another thread is in a turn */
     pthread_cond_t wanted;
     simba_job *first, **last;
@@ -22,7 +26,8 @@ typedef struct simba__worker {
     bool quit;
 } simba__worker;
 
-int simba__worker_start(simba__worker *worker, simba_client *client, unsigned threads, simba_error *err);
+int simba__worker_start(simba__worker *worker, unsigned threads, simba__bring_fn *bring, void *context,
+                        simba_error *err);
 /* In a turn. */
 void simba__worker_post(simba__worker *worker, simba_job *job);
 void simba__worker_announce(simba__worker *worker);

@@ -1,43 +1,43 @@
-/* A list whose links are members of the things in it, so that adding and removing allocate nothing. A link knows its list:
- * whoever is in none can be removed all the same. Lists and links of zeroes are empty, and in no list. */
+/* A list whose items are members of the things in it, so that adding and removing allocate nothing. A item knows its list:
+ * whoever is in none can be removed all the same. Lists and items of zeroes are empty, and in no list. */
 #ifndef SIMBA_UTIL_LIST_H
 #define SIMBA_UTIL_LIST_H
 
 #include <stddef.h>
 
-typedef struct simba__link simba__link;
+typedef struct simba__list_item simba__list_item;
 typedef struct simba__list {
-    simba__link *first, *last;
+    simba__list_item *first, *last;
     size_t count;
 } simba__list;
 
-struct simba__link {
-    simba__link *previous, *next;
+struct simba__list_item {
+    simba__list_item *previous, *next;
     simba__list *list; /* NULL: in none */
 };
 
-/* The struct whose member `field` this link is. */
-#define SIMBA__OF_LINK(pointer, type, field) ((type *)(void *)((char *)(pointer)-offsetof(type, field)))
+/* The struct whose member `field` this item is. */
+#define SIMBA__OF_ITEM(pointer, type, field) ((type *)(void *)((char *)(pointer)-offsetof(type, field)))
 
 /* Take it out of the list it is in, if any. */
-static inline void simba__list_remove(simba__link *link)
+static inline void simba__list_remove(simba__list_item *item)
 {
-    simba__list *list = link->list;
+    simba__list *list = item->list;
     if (!list)
         return;
-    *(link->previous ? &link->previous->next : &list->first) = link->next;
-    *(link->next ? &link->next->previous : &list->last) = link->previous;
+    *(item->previous ? &item->previous->next : &list->first) = item->next;
+    *(item->next ? &item->next->previous : &list->last) = item->previous;
     list->count--;
-    *link = (simba__link){0};
+    *item = (simba__list_item){0};
 }
 
 /* Move it to the end of this list, from wherever it is. */
-static inline void simba__list_append(simba__list *list, simba__link *link)
+static inline void simba__list_append(simba__list *list, simba__list_item *item)
 {
-    simba__list_remove(link);
-    *link = (simba__link){list->last, NULL, list};
-    *(list->last ? &list->last->next : &list->first) = link;
-    list->last = link;
+    simba__list_remove(item);
+    *item = (simba__list_item){list->last, NULL, list};
+    *(list->last ? &list->last->next : &list->first) = item;
+    list->last = item;
     list->count++;
 }
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../tck/fault.h"
+#include "../tck/fault_wrapper.h"
 #include "support.h"
 
 static void stop_self(struct player *player)

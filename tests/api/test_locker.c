@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../tck/fault.h"
+#include "../tck/fault_wrapper.h"
 #include "support.h"
 
 static simba_locker *locker_new(simba_client *client, const char *mutex, const char *id, const simba_timing *timing)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../tck/fault.h"
+#include "../tck/fault_wrapper.h"
 #include "support.h"
 
 enum { SEEN_MAX = 4096 };

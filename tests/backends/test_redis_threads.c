@@ -1,5 +1,7 @@
 /* The Redis store under the real runtime, and whichever thread it is called on: those who wait read for one another, and
  * connections that break while nobody but they would notice are made again. */
+#include <dirent.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -78,10 +80,10 @@ static void *wait_for_it(void *arg)
 static bool is_quiet(void)
 {
     const redis_store *store = client->store;
-    simba__enter(client);
+    simba__enter(&client->turn);
     const bool quiet =
-        client->led_for && client->stats.pushes > 0 && simba__redis_calls_idle(&store->nodes.first->calls);
-    simba__leave(client);
+        client->turn.led_for && client->stats.pushes > 0 && simba__redis_calls_idle(&store->nodes.first->calls);
+    simba__leave(&client->turn);
     return quiet;
 }
 
@@ -148,7 +150,7 @@ static void *hear_and_do_nothing(void *arg)
 {
     (void)arg;
     while (!atomic_load(&over))
-        simba__reactor_wait(&client->reactor, 10);
+        simba__reactor_wait(&client->turn.reactor, &client->turn.reactor.threads, 10);
     return NULL;
 }
 
@@ -202,6 +204,53 @@ static void test_keeper_reads_again(void **state)
     simba_locker_free(reader);
     simba_locker_free(locker);
     simba_client_close(other);
+}
+
+static unsigned threads_of_process(void)
+{
+    unsigned count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (const struct dirent *entry = readdir(tasks); entry; entry = readdir(tasks))
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+/* A client that the loop of the application drives connects, renews, and hears of a loss, all without a thread. */
+static void test_no_thread_for_a_loop(void **state)
+{
+    (void)state;
+    const unsigned before = threads_of_process();
+    simba_client *other = client;
+    simba_client_options loops = SIMBA_CLIENT_OPTIONS_INIT;
+    loops.dispatch = SIMBA_DISPATCH_FD;
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    options.timing.ttl_ms = ref_scaled_ms(200);
+    options.timing.transition_ms = ref_scaled_ms(2000);
+    simba_contender *contender = NULL;
+    simba_error err = {0};
+    assert_int_equal(simba_client_open(redis_url, &loops, &err, &client), 0);
+    assert_int_equal(simba_contender_new(client, "looped", &options, &err, &contender), 0);
+    assert_int_equal(simba_contender_start(contender), 0);
+    struct pollfd fd = {.fd = simba_client_fd(client), .events = POLLIN};
+    unsigned rounds = 0;
+    bool revoked = false;
+    while (stats().renewals < 3 || stats().grants < 2) {
+        assert_int_equal(poll(&fd, 1, (int)LONG_MS), 1);
+        assert_true(simba_client_dispatch(client) >= 0);
+        rounds++;
+        if (stats().renewals >= 3 && !revoked) {
+            assert_int_equal(simba_client_force_release(other, "looped", &err), 0);
+            revoked = true;
+        }
+    }
+    assert_int_equal(threads_of_process(), before);
+    assert_int_equal(stats().losses[SIMBA_REASON_REVOKED], 1);
+    assert_true(rounds < 100);
+    simba_contender_free(contender);
+    assert_int_equal(simba_client_close(client), 0);
+    client = other;
 }
 
 static atomic_int inside[2];
@@ -348,6 +397,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_reader_finds_it_broken, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_reader_is_held_up, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_keeper_reads_again, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_no_thread_for_a_loop, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_threads_read_for_one_another, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_more_than_the_socket_takes, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_holder_is_told, open_client, close_client),

@@ -463,20 +463,20 @@ static void test_numbers_begin_anew(void **state)
 
 static void copy_name_of_child(simba_client *client, char ret_name[ZK_PREFIX_MAX + 16])
 {
-    simba__enter(client);
+    simba__enter(&client->turn);
     const simba__table *nodes = &((zk_store *)client->store)->nodes.table;
     for (simba__node *node = simba__table_first(nodes); node; node = simba__table_next(nodes, node))
         snprintf(ret_name, ZK_PREFIX_MAX + 16, "%s", SIMBA__OF_NODE(node, zk_node, node)->latch.name);
-    simba__leave(client);
+    simba__leave(&client->turn);
 }
 
 static bool is_watched(simba_client *client, const char *mutex)
 {
-    simba__enter(client);
+    simba__enter(&client->turn);
     zk_queue *queue = simba__zk_queue_get(&((zk_store *)client->store)->nodes.queues, mutex);
     const bool watched = queue->numbers.watched;
     simba__zk_queue_put(queue);
-    simba__leave(client);
+    simba__leave(&client->turn);
     return watched;
 }
 
@@ -497,9 +497,9 @@ static void test_child_of_another_node(void **state)
     }
     assert_int_equal(raw_zookeeper_delete(raw, "/another/simba/m"), ZOK);
     /* It is not to notice that it is robbed. */
-    simba__enter(client);
+    simba__enter(&client->turn);
     client->host.timer_set(&client->host, &((zk_store *)client->store)->nodes.chores, (simba_local){INT64_MAX - 1});
-    simba__leave(client);
+    simba__leave(&client->turn);
     assert_int_equal(simba_locker_acquire(robbed, 5000, &err), 0); /* number 0 */
     copy_name_of_child(client, path + strlen(path));
     assert_int_equal(raw_zookeeper_delete(raw, path), ZOK);
@@ -566,9 +566,9 @@ static void *list_all(void *client)
 
 static bool is_read_from(simba_client *client)
 {
-    simba__enter(client);
-    const bool read = client->led_for != NULL;
-    simba__leave(client);
+    simba__enter(&client->turn);
+    const bool read = client->turn.led_for != NULL;
+    simba__leave(&client->turn);
     return read;
 }
 

@@ -28,28 +28,28 @@ static unsigned round_number;
 static void node_of(unsigned i, char ret_path[2 * NAME_MAX_HERE])
 {
     ret_path[0] = '\0';
-    simba__enter(clients[i]);
+    simba__enter(&clients[i]->turn);
     const simba__table *nodes = &((zk_store *)clients[i]->store)->nodes.table;
     for (simba__node *node = simba__table_first(nodes); node; node = simba__table_next(nodes, node)) {
         const zk_latch *latch = &SIMBA__OF_NODE(node, zk_node, node)->latch;
         if (latch->place == ZK_HERE || latch->place == ZK_LEADS)
             snprintf(ret_path, 2 * NAME_MAX_HERE, "%s/%s", folder, latch->name);
     }
-    simba__leave(clients[i]);
+    simba__leave(&clients[i]->turn);
 }
 
 /* Its watches are set: of the one before it, if it waits; of its own node, if it leads. */
 static bool is_settled(unsigned i)
 {
     bool settled = false;
-    simba__enter(clients[i]);
+    simba__enter(&clients[i]->turn);
     const simba__table *nodes = &((zk_store *)clients[i]->store)->nodes.table;
     for (simba__node *entry = simba__table_first(nodes); entry; entry = simba__table_next(nodes, entry)) {
         const zk_node *node = SIMBA__OF_NODE(entry, zk_node, node);
         const zk_latch *latch = &node->latch;
         settled = !node->op && (latch->place == ZK_LEADS ? latch->guarded : latch->ahead != ZK_AHEAD_UNKNOWN);
     }
-    simba__leave(clients[i]);
+    simba__leave(&clients[i]->turn);
     return settled;
 }
 

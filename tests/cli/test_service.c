@@ -51,6 +51,26 @@ static void schedule_never_overlaps(void **state)
     assert_null(strstr(err_of(&p), "File exists"));
 }
 
+/* A command that takes longer than the lease, of either: the lease is kept, by the one thread there is. */
+static void long_commands_keep_the_lease(void **state)
+{
+    (void)state;
+    char url[300];
+    char script[400];
+    snprintf(url, sizeof url, "sqlite://%s?ttl=300ms&transition=300ms", in_dir("store.db"));
+    snprintf(script, sizeof script, "sleep 1.5; echo done $SIMBA_TOKEN >> %s", in_dir("log"));
+    process one = START("--url", url, "schedule", "--every", "1h", "a", "--", "sh", "-c", script);
+    process two = START("--url", url, "elect", "b", "--on-acquired", script);
+    await_lines_in(in_dir("log"), 2);
+    kill(one.pid, SIGTERM);
+    kill(two.pid, SIGTERM);
+    assert_int_equal(finish(&one), 0);
+    assert_int_equal(finish(&two), 0);
+    assert_string_equal(err_of(&one), "");
+    assert_string_equal(err_of(&two), "");
+    assert_non_null(strstr(out_of(&two), ": stopped\n"));
+}
+
 /* That a command failed is said, also if its code is one that a signal could have caused. */
 static void high_exit_codes_are_said(void **state)
 {
@@ -264,6 +284,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(schedule_runs_again_and_again),
         TEST(schedule_begins_later),
+        TEST(long_commands_keep_the_lease),
         TEST(schedule_never_overlaps),
         TEST(schedule_moves_to_the_next_leader),
         TEST(schedule_explains_wrong_use),

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../tck/fault.h"
+#include "../../tck/fault_wrapper.h"
 #include "lib/cm.h"
 #include "lib/failing_alloc.h"
 #include "lib/lossy.h"

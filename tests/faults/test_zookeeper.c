@@ -182,19 +182,19 @@ static void test_connections_break(void **state)
 static bool beat_next(simba_client *client)
 {
     zk_store *store = client->store;
-    struct pollfd timer = {.fd = client->reactor.timer, .events = POLLIN};
-    store->session.live.beat_at = client->now;
-    client->host.timer_set(&client->host, &store->session.beat, client->now);
-    simba__keeper_arm(client);
+    struct pollfd timer = {.fd = client->turn.reactor.timer, .events = POLLIN};
+    store->session.live.beat_at = client->turn.now;
+    client->host.timer_set(&client->host, &store->session.beat, client->turn.now);
+    simba__turn_arm(&client->turn);
     return poll(&timer, 1, (int)LONG_MS) == 1;
 }
 
 static bool has_beaten(simba_client *client, unsigned long long times)
 {
-    simba__enter(client);
+    simba__enter(&client->turn);
     const zk_liveness *live = &((zk_store *)client->store)->session.live;
     const bool beaten = live->link == ZK_CONNECTED && live->answered >= times;
-    simba__leave(client);
+    simba__leave(&client->turn);
     return beaten;
 }
 
@@ -204,13 +204,13 @@ static void test_breaks_before_beat(void **state)
     (void)state;
     ref_scene("breaks before a beat");
     const unsigned grants = arena.grants;
-    simba__enter(clients[0]);
+    simba__enter(&clients[0]->turn);
     const bool due = beat_next(clients[0]);
-    struct pollfd socket = {.fd = clients[0]->reactor.first->fd, .events = POLLRDHUP};
+    struct pollfd socket = {.fd = clients[0]->turn.reactor.first->fd, .events = POLLRDHUP};
     proxy_set(&networks[0], PROXY_CUT);
     const int hung_up = poll(&socket, 1, (int)LONG_MS);
     proxy_set(&networks[0], PROXY_PASS);
-    simba__leave(clients[0]);
+    simba__leave(&clients[0]->turn);
     assert_true(due);
     assert_int_equal(hung_up, 1);
     assert_true(REF_WITHIN(LONG_MS, has_beaten(clients[0], ZK_BEATS + 2)));
@@ -308,9 +308,9 @@ static void test_slow_restart(void **state)
 
 static clientid_t session_of(simba_client *client)
 {
-    simba__enter(client);
+    simba__enter(&client->turn);
     const clientid_t id = *zoo_client_id(((zk_store *)client->store)->session.zh);
-    simba__leave(client);
+    simba__leave(&client->turn);
     return id;
 }
 

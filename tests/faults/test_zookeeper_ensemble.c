@@ -85,11 +85,11 @@ static server *server_of(simba_client *client)
 {
     struct sockaddr_storage address = {0};
     socklen_t size = sizeof address;
-    simba__enter(client);
+    simba__enter(&client->turn);
     const zk_session *session = &((zk_store *)client->store)->session;
     const bool known = session->live.link == ZK_CONNECTED &&
                        zookeeper_get_connected_host(session->zh, (struct sockaddr *)&address, &size) != NULL;
-    simba__leave(client);
+    simba__leave(&client->turn);
     for (unsigned i = 0; known && i < SERVER_ENSEMBLE; i++)
         if (server_nth(&ensemble, i)->port == ntohs(((struct sockaddr_in *)&address)->sin_port))
             return server_nth(&ensemble, i);

@@ -20,10 +20,10 @@ static server zookeeper;
 
 static bool is_proven_since(simba_client *client, int64_t from_ns)
 {
-    simba__enter(client);
+    simba__enter(&client->turn);
     const zk_liveness *live = &((zk_store *)client->store)->session.live;
     const bool proven = live->link == ZK_CONNECTED && live->proven.ns > from_ns;
-    simba__leave(client);
+    simba__leave(&client->turn);
     return proven;
 }
 

@@ -149,19 +149,19 @@ static void host_timer_clear(simba_host *host, simba_timer *timer)
     timer->index = 0;
 }
 
-static int host_watch_add(simba_host *host, simba_watch *watch)
+static int host_io_add(simba_host *host, simba_io *io)
 {
-    return simba__reactor_add(&of(host)->reactor, watch);
+    return simba__reactor_add(&of(host)->reactor, io);
 }
 
-static int host_watch_change(simba_host *host, simba_watch *watch, unsigned interest)
+static int host_io_change(simba_host *host, simba_io *io, unsigned interest)
 {
-    return simba__reactor_change(&of(host)->reactor, watch, interest);
+    return simba__reactor_change(&of(host)->reactor, io, interest);
 }
 
-static void host_watch_remove(simba_host *host, simba_watch *watch)
+static void host_io_remove(simba_host *host, simba_io *io)
 {
-    simba__reactor_remove(&of(host)->reactor, watch);
+    simba__reactor_remove(&of(host)->reactor, io);
 }
 
 /* The turn is over. */
@@ -202,16 +202,16 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
-        .watch_add = host_watch_add,
-        .watch_change = host_watch_change,
-        .watch_remove = host_watch_remove,
+        .io_add = host_io_add,
+        .io_change = host_io_change,
+        .io_remove = host_io_remove,
         .closed = host_closed,
     };
     simba_url *parsed = NULL;
     int rc = simba_url_parse(url, err, &parsed);
     if (rc < 0)
         return rc;
-    rc = simba__reactor_init(&h->reactor, err);
+    rc = simba__reactor_init(&h->reactor, false, err);
     assert(rc == 0);
     h->store = calloc(1, backend->instance_size);
     simba__requests_init(&h->requests, &h->host, backend, h->store);
@@ -303,7 +303,7 @@ void testhost_fire(testhost *h)
 /* Wait for what comes by descriptors. */
 static void look(testhost *h, int timeout_ms)
 {
-    const simba__arrivals arrivals = simba__reactor_wait(&h->reactor, timeout_ms);
+    const simba__arrivals arrivals = simba__reactor_wait(&h->reactor, &h->reactor.threads, timeout_ms);
     simba__reactor_take(&h->reactor, &arrivals);
     testhost_end_turn(h);
 }

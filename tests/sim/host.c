@@ -280,22 +280,22 @@ static void host_work(simba_host *host, simba_job *job)
     sim_plan_event(s, EV_JOB, client->process, s->now + after_ns, process_of(client)->boot, i);
 }
 
-static int host_watch_add(simba_host *host, simba_watch *watch)
+static int host_io_add(simba_host *host, simba_io *io)
 {
     (void)host;
-    return sockets_watch(watch, watch->interest);
+    return sockets_attach(io, io->interest);
 }
 
-static int host_watch_change(simba_host *host, simba_watch *watch, unsigned interest)
+static int host_io_change(simba_host *host, simba_io *io, unsigned interest)
 {
     (void)host;
-    return sockets_watch(watch, interest);
+    return sockets_attach(io, interest);
 }
 
-static void host_watch_remove(simba_host *host, simba_watch *watch)
+static void host_io_remove(simba_host *host, simba_io *io)
 {
     (void)host;
-    sockets_unwatch(watch);
+    sockets_detach(io);
 }
 
 static void host_closed(simba_host *host)
@@ -448,9 +448,9 @@ static const simba_host functions = {
     .timer_add = host_timer_add,
     .timer_set = host_timer_set,
     .timer_clear = host_timer_clear,
-    .watch_add = host_watch_add,
-    .watch_change = host_watch_change,
-    .watch_remove = host_watch_remove,
+    .io_add = host_io_add,
+    .io_change = host_io_change,
+    .io_remove = host_io_remove,
     .closed = host_closed,
 };
 

@@ -70,7 +70,7 @@ typedef struct sim_socket {
     bool corked;
     int64_t kept_since;   /* the first of `out` */
     int64_t look_at_cork; /* when it is looked whether that is too long */
-    simba_watch *watch;
+    simba_io *io;
     sim_bytes in;  /* arrived, not read */
     sim_bytes out; /* written under a cork, not sent */
 } sim_socket;
@@ -185,9 +185,9 @@ static unsigned events_of(const sim_socket *sock)
 
 static void report(const sim_socket *sock)
 {
-    const unsigned events = sock->watch ? events_of(sock) & sock->watch->interest : 0;
+    const unsigned events = sock->io ? events_of(sock) & sock->io->interest : 0;
     if (events)
-        sock->watch->ready(sock->watch, events);
+        sock->io->ready(sock->io, events);
 }
 
 static void report_soon(const sim_socket *sock, int fd, int64_t after_ns)
@@ -218,23 +218,23 @@ void sockets_ready(sim *s, const sim_event *event)
     report(sock);
 }
 
-int sockets_watch(simba_watch *watch, unsigned interest)
+int sockets_attach(simba_io *io, unsigned interest)
 {
-    sim_socket *sock = find(watch->fd);
+    sim_socket *sock = find(io->fd);
     if (!sock)
         return SIMBA_ESYSTEM;
-    watch->interest = interest;
-    sock->watch = watch;
+    io->interest = interest;
+    sock->io = io;
     if (events_of(sock) & interest)
-        report_soon(sock, watch->fd, 0);
+        report_soon(sock, io->fd, 0);
     return 0;
 }
 
-void sockets_unwatch(simba_watch *watch)
+void sockets_detach(simba_io *io)
 {
-    sim_socket *sock = find(watch->fd);
-    if (sock && sock->watch == watch)
-        sock->watch = NULL;
+    sim_socket *sock = find(io->fd);
+    if (sock && sock->io == io)
+        sock->io = NULL;
 }
 
 /* --- what the wire tells ------------------------------------------------------------------------------ */
@@ -262,8 +262,8 @@ static void on_lost(void *user)
     sim_socket *sock = user;
     sock->wire = 0;
     sock->state = SOCKET_OVER;
-    if (sock->watch && sim_chance(sock->s, 300))
-        report_soon(sock, sock->watch->fd, sim_pick(sock->s, 1000, 20 * SIM_MS));
+    if (sock->io && sim_chance(sock->s, 300))
+        report_soon(sock, sock->io->fd, sim_pick(sock->s, 1000, 20 * SIM_MS));
     else
         report(sock);
 }

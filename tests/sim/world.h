@@ -372,8 +372,8 @@ void wire_to_process(sim *s, const sim_event *event);
 
 sim_sockets *sockets_new(void);
 void sockets_free(sim_sockets *sockets);
-int sockets_watch(simba_watch *watch, unsigned interest);
-void sockets_unwatch(simba_watch *watch);
+int sockets_attach(simba_io *io, unsigned interest);
+void sockets_detach(simba_io *io);
 void sockets_ready(sim *s, const sim_event *event);
 void sockets_check_closed(const sim *s, unsigned process);
 

@@ -5,17 +5,17 @@
 
 struct thing {
     int number;
-    simba__link link;
+    simba__list_item link;
 };
 
 static void expect(const simba__list *list, const int *numbers, size_t count)
 {
-    const simba__link *link = list->first;
-    const simba__link *previous = NULL;
+    const simba__list_item *link = list->first;
+    const simba__list_item *previous = NULL;
     assert_int_equal(list->count, count);
     for (size_t i = 0; i < count; i++) {
         assert_non_null(link);
-        assert_int_equal(SIMBA__OF_LINK(link, struct thing, link)->number, numbers[i]);
+        assert_int_equal(SIMBA__OF_ITEM(link, struct thing, link)->number, numbers[i]);
         assert_ptr_equal(link->previous, previous);
         assert_ptr_equal(link->list, list);
         previous = link;

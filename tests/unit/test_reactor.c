@@ -2,6 +2,7 @@
 #include "net/reactor.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ enum { SOON_MS = 2000, CROWD = 80 };
 
 /* One end of a connection, and what it was told. */
 typedef struct line {
-    simba_watch watch;
+    simba_io io;
     int other;
     unsigned told;
     unsigned events;
@@ -26,26 +27,26 @@ typedef struct line {
 
 static simba__reactor reactor;
 
-static void on_ready(simba_watch *watch, unsigned events)
+static void on_ready(simba_io *io, unsigned events)
 {
-    line *l = (line *)(void *)watch;
+    line *l = (line *)(void *)io;
     l->told++;
     l->events = events;
     if (l->removes)
-        simba__reactor_remove(&reactor, &l->removes->watch);
+        simba__reactor_remove(&reactor, &l->removes->io);
 }
 
 static line line_of(unsigned interest)
 {
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    return (line){.watch = {.ready = on_ready, .fd = ends[0], .interest = interest}, .other = ends[1]};
+    return (line){.io = {.ready = on_ready, .fd = ends[0], .interest = interest}, .other = ends[1]};
 }
 
 static void cut(line *l)
 {
-    simba__reactor_remove(&reactor, &l->watch);
-    close(l->watch.fd);
+    simba__reactor_remove(&reactor, &l->io);
+    close(l->io.fd);
     if (l->other >= 0)
         close(l->other);
 }
@@ -55,9 +56,15 @@ static void say(const line *l)
     assert_int_equal(write(l->other, "x", 1), 1);
 }
 
+static bool is_readable(int fd)
+{
+    struct pollfd at = {.fd = fd, .events = POLLIN};
+    return poll(&at, 1, 0) == 1;
+}
+
 static simba__arrivals wait_ms(int ms)
 {
-    return simba__reactor_wait(&reactor, ms);
+    return simba__reactor_wait(&reactor, &reactor.threads, ms);
 }
 
 static void take(int ms)
@@ -69,7 +76,13 @@ static void take(int ms)
 static int setup(void **state)
 {
     (void)state;
-    return simba__reactor_init(&reactor, NULL);
+    return simba__reactor_init(&reactor, false, NULL);
+}
+
+static int setup_with_loop(void **state)
+{
+    (void)state;
+    return simba__reactor_init(&reactor, true, NULL);
 }
 
 static int teardown(void **state)
@@ -83,7 +96,7 @@ static void a_change_is_told_once(void **state)
 {
     (void)state;
     line l = line_of(SIMBA_READABLE);
-    assert_int_equal(simba__reactor_add(&reactor, &l.watch), 0);
+    assert_int_equal(simba__reactor_add(&reactor, &l.io), 0);
     take(0);
     assert_int_equal(l.told, 0);
     say(&l);
@@ -103,16 +116,16 @@ static void what_is_there_already_is_told(void **state)
     (void)state;
     line l = line_of(SIMBA_READABLE);
     say(&l);
-    assert_int_equal(simba__reactor_add(&reactor, &l.watch), 0);
+    assert_int_equal(simba__reactor_add(&reactor, &l.io), 0);
     take(0);
     assert_int_equal(l.told, 1);
-    assert_int_equal(simba__reactor_change(&reactor, &l.watch, SIMBA_READABLE), 0); /* once more, please */
+    assert_int_equal(simba__reactor_change(&reactor, &l.io, SIMBA_READABLE), 0); /* once more, please */
     take(0);
     assert_int_equal(l.told, 2);
-    assert_int_equal(simba__reactor_change(&reactor, &l.watch, SIMBA_READABLE | SIMBA_WRITABLE), 0);
+    assert_int_equal(simba__reactor_change(&reactor, &l.io, SIMBA_READABLE | SIMBA_WRITABLE), 0);
     take(0);
     assert_int_equal(l.events, SIMBA_READABLE | SIMBA_WRITABLE);
-    assert_int_equal(simba__reactor_change(&reactor, &l.watch, SIMBA_WRITABLE), 0);
+    assert_int_equal(simba__reactor_change(&reactor, &l.io, SIMBA_WRITABLE), 0);
     take(0);
     assert_int_equal(l.events, SIMBA_WRITABLE);
     cut(&l);
@@ -124,8 +137,8 @@ static void trouble_is_told_to_all(void **state)
     (void)state;
     line reads = line_of(SIMBA_READABLE);
     line writes = line_of(SIMBA_WRITABLE);
-    assert_int_equal(simba__reactor_add(&reactor, &reads.watch), 0);
-    assert_int_equal(simba__reactor_add(&reactor, &writes.watch), 0);
+    assert_int_equal(simba__reactor_add(&reactor, &reads.io), 0);
+    assert_int_equal(simba__reactor_add(&reactor, &writes.io), 0);
     take(0);
     assert_int_equal(writes.told, 1);
     line *const lines[] = {&reads, &writes};
@@ -140,13 +153,13 @@ static void trouble_is_told_to_all(void **state)
     cut(&writes);
 }
 
-/* Between the report and the taking of it the watch may have gone, memory and all. */
+/* Between the report and the taking of it the io may have gone, memory and all. */
 static void who_is_gone_is_not_told(void **state)
 {
     (void)state;
     line *l = malloc(sizeof *l);
     *l = line_of(SIMBA_READABLE);
-    assert_int_equal(simba__reactor_add(&reactor, &l->watch), 0);
+    assert_int_equal(simba__reactor_add(&reactor, &l->io), 0);
     say(l);
     const simba__arrivals arrivals = wait_ms(SOON_MS);
     assert_int_equal(arrivals.count, 1);
@@ -158,8 +171,8 @@ static void who_is_gone_is_not_told(void **state)
     line second = line_of(SIMBA_READABLE);
     first.removes = &second;
     second.removes = &first;
-    assert_int_equal(simba__reactor_add(&reactor, &first.watch), 0);
-    assert_int_equal(simba__reactor_add(&reactor, &second.watch), 0);
+    assert_int_equal(simba__reactor_add(&reactor, &first.io), 0);
+    assert_int_equal(simba__reactor_add(&reactor, &second.io), 0);
     say(&first);
     say(&second);
     take(SOON_MS);
@@ -173,9 +186,9 @@ static void a_change_of_mind_comes_first(void **state)
 {
     (void)state;
     line l = line_of(SIMBA_WRITABLE);
-    assert_int_equal(simba__reactor_add(&reactor, &l.watch), 0);
+    assert_int_equal(simba__reactor_add(&reactor, &l.io), 0);
     const simba__arrivals arrivals = wait_ms(SOON_MS);
-    assert_int_equal(simba__reactor_change(&reactor, &l.watch, SIMBA_READABLE), 0);
+    assert_int_equal(simba__reactor_change(&reactor, &l.io, SIMBA_READABLE), 0);
     simba__reactor_take(&reactor, &arrivals);
     assert_int_equal(l.told, 0);
     cut(&l);
@@ -188,7 +201,7 @@ static void a_look_finds_what_others_were_told(void **state)
     static line crowd[CROWD];
     for (size_t i = 0; i < CROWD; i++) {
         crowd[i] = line_of(SIMBA_READABLE);
-        assert_int_equal(simba__reactor_add(&reactor, &crowd[i].watch), 0);
+        assert_int_equal(simba__reactor_add(&reactor, &crowd[i].io), 0);
         say(&crowd[i]);
     }
     for (simba__arrivals lost = wait_ms(0); lost.any; lost = wait_ms(0))
@@ -245,14 +258,64 @@ static void the_bell_rings_until_it_is_hushed(void **state)
 {
     (void)state;
     assert_false(wait_ms(0).bell);
-    simba__reactor_ring(&reactor);
-    simba__reactor_ring(&reactor);
+    simba__waitset_ring(&reactor.threads);
+    simba__waitset_ring(&reactor.threads);
     assert_true(wait_ms(0).bell);
     assert_true(wait_ms(0).bell);
-    reactor.rung = true;
-    simba__reactor_hush(&reactor);
-    assert_false(reactor.rung);
+    reactor.threads.rung = true;
+    simba__waitset_hush(&reactor.threads);
+    assert_false(reactor.threads.rung);
     assert_false(wait_ms(0).any);
+}
+
+/* Whoever calls the loop does not wake the threads, and the other way round: each would be busy until the other one came. */
+static void each_has_a_bell_of_its_own(void **state)
+{
+    (void)state;
+    simba__waitset_ring(&reactor.threads);
+    assert_false(simba__reactor_wait(&reactor, &reactor.loop, 0).any);
+    assert_true(wait_ms(0).bell);
+    simba__waitset_hush(&reactor.threads);
+    simba__waitset_ring(&reactor.loop);
+    assert_false(wait_ms(0).any);
+    assert_true(simba__reactor_wait(&reactor, &reactor.loop, 0).bell);
+    assert_true(is_readable(reactor.loop.set));
+    simba__waitset_hush(&reactor.loop);
+    assert_false(is_readable(reactor.loop.set));
+}
+
+/* The loop finds what the threads find, as long as nobody has dealt with it, and a change is told once. */
+static void a_loop_finds_the_same(void **state)
+{
+    (void)state;
+    line l = line_of(SIMBA_READABLE);
+    assert_int_equal(simba__reactor_add(&reactor, &l.io), 0);
+    assert_false(is_readable(reactor.loop.set));
+    say(&l);
+    assert_int_equal(wait_ms(0).count, 1); /* by a thread that is held up then */
+    assert_true(is_readable(reactor.loop.set));
+    const simba__arrivals found = simba__reactor_wait(&reactor, &reactor.loop, 0);
+    simba__reactor_take(&reactor, &found);
+    assert_int_equal(l.told, 1);
+    assert_false(is_readable(reactor.loop.set));
+    assert_int_equal(simba__reactor_change(&reactor, &l.io, SIMBA_WRITABLE), 0);
+    assert_true(is_readable(reactor.loop.set));
+    assert_int_equal(simba__reactor_wait(&reactor, &reactor.loop, 0).ios[0].events, SIMBA_WRITABLE);
+    assert_int_equal(simba__reactor_change(&reactor, &l.io, SIMBA_READABLE), 0);
+    assert_true(is_readable(reactor.loop.set));
+    char byte;
+    assert_int_equal(read(l.io.fd, &byte, 1), 1); /* somebody else did */
+    assert_false(is_readable(reactor.loop.set));
+    assert_true(simba__reactor_arm(&reactor, in_ms(0)));
+    assert_true(is_readable(reactor.loop.set));
+    const simba__arrivals timer = simba__reactor_wait(&reactor, &reactor.loop, 0);
+    assert_true(timer.timer);
+    simba__reactor_take(&reactor, &timer);
+    assert_false(is_readable(reactor.loop.set));
+    simba__reactor_remove(&reactor, &l.io);
+    say(&l);
+    assert_false(is_readable(reactor.loop.set));
+    cut(&l);
 }
 
 /* How many bring answers is known: whoever waits for one waits here only then. */
@@ -260,11 +323,11 @@ static void answers_are_counted(void **state)
 {
     (void)state;
     line l = line_of(SIMBA_READABLE);
-    l.watch.answers = true;
-    assert_int_equal(simba__reactor_add(&reactor, &l.watch), 0);
+    l.io.answers = true;
+    assert_int_equal(simba__reactor_add(&reactor, &l.io), 0);
     assert_int_equal(reactor.answering, 1);
-    simba__reactor_remove(&reactor, &l.watch);
-    simba__reactor_remove(&reactor, &l.watch); /* does nothing */
+    simba__reactor_remove(&reactor, &l.io);
+    simba__reactor_remove(&reactor, &l.io); /* does nothing */
     assert_int_equal(reactor.answering, 0);
     cut(&l);
 }
@@ -302,7 +365,7 @@ static void who_came_last_is_told(void **state)
     (void)state;
     line l = line_of(SIMBA_READABLE);
     sleeper sleepers[2] = {0};
-    assert_int_equal(simba__reactor_add(&reactor, &l.watch), 0);
+    assert_int_equal(simba__reactor_add(&reactor, &l.io), 0);
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(pthread_create(&sleepers[i].thread, NULL, sleep_and_say, &sleepers[i]), 0);
         for (int tries = 0; tries < 100 && !(sleepers[i].id && sleeps(sleepers[i].id)); tries++)
@@ -336,7 +399,7 @@ static void the_timer_counts_sleep(void **state)
 static void descriptors_are_closed_on_exec(void **state)
 {
     (void)state;
-    const int fds[] = {reactor.set, reactor.timer, reactor.bell};
+    const int fds[] = {reactor.threads.set, reactor.threads.bell, reactor.loop.set, reactor.loop.bell, reactor.timer};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         assert_true(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);
 }
@@ -353,10 +416,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_timer_goes_off_for_all, setup, teardown),
         cmocka_unit_test_setup_teardown(who_comes_late_disarms_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(the_bell_rings_until_it_is_hushed, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_has_a_bell_of_its_own, setup_with_loop, teardown),
+        cmocka_unit_test_setup_teardown(a_loop_finds_the_same, setup_with_loop, teardown),
         cmocka_unit_test_setup_teardown(answers_are_counted, setup, teardown),
         cmocka_unit_test_setup_teardown(who_came_last_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(the_timer_counts_sleep, setup, teardown),
-        cmocka_unit_test_setup_teardown(descriptors_are_closed_on_exec, setup, teardown),
+        cmocka_unit_test_setup_teardown(descriptors_are_closed_on_exec, setup_with_loop, teardown),
     };
     return cmocka_run_group_tests_name("reactor", tests, NULL, NULL);
 }

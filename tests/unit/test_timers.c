@@ -21,7 +21,7 @@ static void set(simba__timers *timers, simba_timer *timer, int64_t ns)
 static void reserve(simba__timers *timers, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        assert_int_equal(simba__timers_reserve(timers), 0);
+        assert_int_equal(simba__timers_reserve(timers, 1), 0);
 }
 
 /* No parent is later than its child, and every timer knows its place. */
@@ -239,7 +239,7 @@ static void a_failed_reservation_changes_nothing(void **state)
     simba__timers timers = {0};
     simba_timer many[64] = {0};
     no_memory = true;
-    assert_int_equal(simba__timers_reserve(&timers), SIMBA_ENOMEM);
+    assert_int_equal(simba__timers_reserve(&timers, 1), SIMBA_ENOMEM);
     assert_int_equal(timers.reserved, 0);
     no_memory = false;
     size_t reserved = 0;
@@ -248,10 +248,10 @@ static void a_failed_reservation_changes_nothing(void **state)
         set(&timers, &many[reserved], 100 - (int64_t)reserved);
         reserved++;
         no_memory = true;
-        const int rc = simba__timers_reserve(&timers);
+        const int rc = simba__timers_reserve(&timers, 1);
         no_memory = false;
         if (rc == 0)
-            simba__timers_unreserve(&timers);
+            simba__timers_unreserve(&timers, 1);
         else
             assert_int_equal(rc, SIMBA_ENOMEM);
         assert_int_equal(timers.reserved, reserved);
@@ -270,7 +270,7 @@ static void places_are_used_again(void **state)
     reserve(&timers, 10);
     reallocs = 0;
     for (int i = 0; i < 1000; i++) {
-        simba__timers_unreserve(&timers);
+        simba__timers_unreserve(&timers, 1);
         reserve(&timers, 1);
     }
     assert_int_equal(reallocs, 0);

@@ -1,5 +1,6 @@
 /* The runtime under a store of the test's own, which answers when and where it is told to: who runs what on which thread, and
  * who is woken by what. */
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -20,9 +21,9 @@
 /* --- the store -------------------------------------------------------------------------------------------- */
 
 typedef enum means {
-    BY_JOB,   /* that somebody has to run */
-    BY_WATCH, /* that somebody has to read */
-    BY_WAKE,  /* when another thread has called wake */
+    BY_JOB,  /* that somebody has to run */
+    BY_IO,   /* that somebody has to read */
+    BY_WAKE, /* when another thread has called wake */
 } means;
 
 static struct {
@@ -30,14 +31,14 @@ static struct {
     means means;
     simba_request *request; /* to be answered */
     simba_job job;
-    simba_watch watch;
+    simba_io io;
     int ends[2];
     bool slow;             /* the job takes until… */
     atomic_bool released;  /* …this */
     atomic_bool running;   /* and runs */
     pthread_t answered_on; /* the thread that did */
     atomic_uint submitted;
-    atomic_uint reads;       /* of what came by the watch */
+    atomic_uint reads;       /* of what came by the descriptor */
     atomic_int reads_before; /* the deadline; -1: it has not come yet */
     uint64_t nonce;          /* of the latest ACQUIRE */
 } stage;
@@ -78,11 +79,11 @@ static void job_done(simba_job *job)
     stage.answered_on = ran_on;
 }
 
-static void on_watch(simba_watch *watch, unsigned events)
+static void on_io(simba_io *io, unsigned events)
 {
     char bytes[64];
     (void)events;
-    while (read(watch->fd, bytes, sizeof bytes) > 0) {
+    while (read(io->fd, bytes, sizeof bytes) > 0) {
         atomic_fetch_add(&stage.reads, 1);
         answer();
     }
@@ -97,8 +98,8 @@ static int stage_init(void *self, simba_host *host, const simba_url *url, simba_
     stage.job = (simba_job){.run = run_job, .done = job_done};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stage.ends) != 0)
         return SIMBA_ESYSTEM;
-    stage.watch = (simba_watch){.ready = on_watch, .fd = stage.ends[0], .interest = SIMBA_READABLE, .answers = true};
-    return stage.means == BY_WATCH ? host->watch_add(host, &stage.watch) : 0;
+    stage.io = (simba_io){.ready = on_io, .fd = stage.ends[0], .interest = SIMBA_READABLE, .answers = true};
+    return stage.means == BY_IO ? host->io_add(host, &stage.io) : 0;
 }
 
 static void stage_submit(void *self, simba_request *request)
@@ -143,7 +144,7 @@ static void stage_unwatch(void *self, simba_topic *topic)
 static void stage_close(void *self)
 {
     (void)self;
-    stage.host->watch_remove(stage.host, &stage.watch);
+    stage.host->io_remove(stage.host, &stage.io);
     if (stage.request)
         (stage.host->fail)(stage.host, stage.request, SIMBA_ECANCELED, "stage: closes");
     stage.host->closed(stage.host);
@@ -181,15 +182,22 @@ static const simba_backend sessions = {TABLE, .schemes = session_schemes, .caps 
 
 static simba_client *client;
 
-static void open_stage(const char *url, means how)
+static void open_with(const char *url, simba_dispatch form, means how)
 {
     simba_error err = {0};
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    options.dispatch = form;
     ref_watchdog(60);
     stage.means = how;
     atomic_store(&stage.submitted, 0);
     atomic_store(&stage.released, false);
-    if (simba_client_open(url, NULL, &err, &client) < 0)
+    if (simba_client_open(url, &options, &err, &client) < 0)
         fail_msg("%s", err.text);
+}
+
+static void open_stage(const char *url, means how)
+{
+    open_with(url, SIMBA_DISPATCH_POOL, how);
 }
 
 static void close_stage(void)
@@ -231,25 +239,25 @@ static void assert_back_soon(caller *c)
 
 static bool is_led(void)
 {
-    simba__enter(client);
-    const bool led = client->led_for != NULL;
-    simba__leave(client);
+    simba__enter(&client->turn);
+    const bool led = client->turn.led_for != NULL;
+    simba__leave(&client->turn);
     return led;
 }
 
 static bool is_closing(void)
 {
-    simba__enter(client);
+    simba__enter(&client->turn);
     const bool closing = client->closing;
-    simba__leave(client);
+    simba__leave(&client->turn);
     return closing;
 }
 
 static bool is_answered(void)
 {
-    simba__enter(client);
+    simba__enter(&client->turn);
     const bool answered = stage.request == NULL;
-    simba__leave(client);
+    simba__leave(&client->turn);
     return answered;
 }
 
@@ -311,7 +319,7 @@ static void an_answer_is_read_by_who_waits(void **state)
     enum { ROUNDS = 20 };
     caller c;
     int by_itself = 0;
-    open_stage("stage://x", BY_WATCH);
+    open_stage("stage://x", BY_IO);
     for (int i = 0; i < ROUNDS; i++) {
         begin_call(&c, NULL);
         assert_true(REF_WITHIN(LONG_MS, is_led()));
@@ -329,12 +337,12 @@ static void who_leads_is_rung(void **state)
 {
     (void)state;
     caller c;
-    open_stage("stage://x", BY_WATCH);
+    open_stage("stage://x", BY_IO);
     begin_call(&c, NULL);
     assert_true(REF_WITHIN(LONG_MS, is_led()));
-    simba__enter(client);
+    simba__enter(&client->turn);
     answer();
-    simba__leave(client);
+    simba__leave(&client->turn);
     assert_back_soon(&c);
     stage.means = BY_WAKE;
     begin_call(&c, NULL);
@@ -378,16 +386,16 @@ static void a_bell_that_is_not_heeded(void **state)
     (void)state;
     simba_timer timer = {.fire = on_timer};
     pthread_cond_t never = PTHREAD_COND_INITIALIZER;
-    open_stage("stage://x", BY_WATCH);
-    simba__enter(client);
+    open_stage("stage://x", BY_IO);
+    simba__enter(&client->turn);
     assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
-    client->led_for = &never;
-    simba__turn_signal(client, &never);
-    simba__leave(client);
+    client->turn.led_for = &never;
+    simba__turn_signal(&client->turn, &never);
+    simba__leave(&client->turn);
     assert_true(REF_WITHIN(LONG_MS, ({
-                               simba__enter(client);
-                               const bool aside = client->keeper.aside;
-                               simba__leave(client);
+                               simba__enter(&client->turn);
+                               const bool aside = client->turn.aside;
+                               simba__leave(&client->turn);
                                aside;
                            })));
     const int64_t before_ms = cpu_ms();
@@ -395,14 +403,76 @@ static void a_bell_that_is_not_heeded(void **state)
     assert_true(cpu_ms() - before_ms < 100);
     caller c; /* follows, since there is one that leads */
     begin_call(&c, NULL);
-    simba__enter(client);
-    stage.host->timer_set(stage.host, &timer, client->now);
-    simba__leave(client);
+    simba__enter(&client->turn);
+    stage.host->timer_set(stage.host, &timer, client->turn.now);
+    simba__leave(&client->turn);
     assert_back_soon(&c);
-    simba__enter(client);
-    client->led_for = NULL;
-    pthread_cond_signal(&client->keeper.hushed);
-    simba__leave(client);
+    simba__enter(&client->turn);
+    client->turn.led_for = NULL;
+    pthread_cond_signal(&client->turn.hushed);
+    simba__leave(&client->turn);
+    close_stage();
+}
+
+static bool is_due(int patience_ms)
+{
+    struct pollfd fd = {.fd = simba_client_fd(client), .events = POLLIN};
+    return poll(&fd, 1, patience_ms) == 1;
+}
+
+/* The application's loop is called by a wake, by an answer, by a deadline, and by the result of a job. Once it has been there,
+ * there is nothing left to do. */
+static void a_loop_is_called_by_everything(void **state)
+{
+    (void)state;
+    for (means how = BY_JOB; how <= BY_WAKE; how++) {
+        simba_contender *contender = NULL;
+        open_with("stage://x", SIMBA_DISPATCH_FD, how);
+        assert_false(is_due(0));
+        assert_int_equal(simba_contender_new(client, "orders", NULL, NULL, &contender), 0);
+        assert_int_equal(simba_contender_start(contender), 0);
+        if (how == BY_IO)
+            assert_int_equal(write(stage.ends[1], "x", 1), 1);
+        if (how == BY_WAKE)
+            stage.host->wake(stage.host);
+        assert_true(is_due(LONG_MS));
+        assert_true(simba_client_dispatch(client) >= 0);
+        assert_true(simba_contender_held_for_ms(contender) > 0);
+        assert_false(is_due(0));
+        simba_timer timer = {.fire = on_timer};
+        simba__enter(&client->turn);
+        assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
+        stage.host->timer_set(stage.host, &timer, client->turn.now);
+        simba__leave(&client->turn);
+        assert_true(is_due(LONG_MS));
+        assert_int_equal(simba_client_dispatch(client), 0);
+        assert_int_equal(timer.index, 0);
+        assert_false(is_due(0));
+        stage.host->wake(stage.host); /* of which no callback comes */
+        assert_true(is_due(LONG_MS));
+        assert_int_equal(simba_client_dispatch(client), 0);
+        assert_false(is_due(0));
+        stage.means = BY_JOB; /* for the release */
+        simba_contender_free(contender);
+        close_stage();
+    }
+}
+
+/* The bell that rings for a thread that is held up does not call the loop. */
+static void a_loop_is_not_called_for_others(void **state)
+{
+    (void)state;
+    caller c;
+    open_with("stage://x", SIMBA_DISPATCH_FD, BY_IO);
+    begin_call(&c, NULL);
+    assert_true(REF_WITHIN(LONG_MS, is_led()));
+    simba__enter(&client->turn);
+    answer();
+    simba__turn_signal(&client->turn, &client->turn.changed);
+    assert_false(is_due(0));
+    simba__leave(&client->turn);
+    assert_back_soon(&c);
+    assert_false(is_due(0));
     close_stage();
 }
 
@@ -424,17 +494,18 @@ static void an_answer_is_looked_for_before_a_deadline(void **state)
 {
     (void)state;
     simba_timer timer = {.fire = on_deadline};
-    open_stage("stage://x", BY_WATCH);
+    open_stage("stage://x", BY_IO);
     atomic_store(&stage.reads, 0);
     atomic_store(&stage.reads_before, -1);
-    simba__enter(client);
+    simba__enter(&client->turn);
     assert_int_equal(stage.host->timer_add(stage.host, &timer), 0);
-    simba__reactor_ring(&client->reactor);
+    simba__waitset_ring(&client->turn.reactor.threads);
     usleep(20000); /* the keeper has come, and waits for its turn */
     assert_int_equal(write(stage.ends[1], "x", 1), 1);
-    assert_int_equal(simba__reactor_wait(&client->reactor, 0).count, 1); /* and nothing becomes of that */
-    stage.host->timer_set(stage.host, &timer, client->now);
-    simba__leave(client);
+    assert_int_equal(simba__reactor_wait(&client->turn.reactor, &client->turn.reactor.threads, 0).count,
+                     1); /* and nothing becomes of that */
+    stage.host->timer_set(stage.host, &timer, client->turn.now);
+    simba__leave(&client->turn);
     assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.reads_before) >= 0));
     assert_int_equal(atomic_load(&stage.reads_before), 1);
     close_stage();
@@ -448,7 +519,7 @@ static void a_request_ends_at_its_deadline(void **state)
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     simba_error err = {0};
     ref_watchdog(60);
-    stage.means = BY_WATCH;
+    stage.means = BY_IO;
     options.op_timeout_ms = 50;
     assert_int_equal(simba_client_open("stage://x", &options, &err, &client), 0);
     const int64_t before_ns = simba__clock_boot().ns;
@@ -468,17 +539,17 @@ static void closing_waits_for_who_leads(void **state)
     pthread_t closer;
     atomic_bool back = false;
     pthread_cond_t never = PTHREAD_COND_INITIALIZER;
-    open_stage("stage://x", BY_WATCH);
-    simba__enter(client);
-    client->led_for = &never;
-    simba__leave(client);
+    open_stage("stage://x", BY_IO);
+    simba__enter(&client->turn);
+    client->turn.led_for = &never;
+    simba__leave(&client->turn);
     assert_int_equal(pthread_create(&closer, NULL, close_client, &back), 0);
     assert_true(REF_WITHIN(LONG_MS, is_closing()));
     assert_false(REF_WITHIN(50, atomic_load(&back)));
-    simba__enter(client);
-    client->led_for = NULL;
-    pthread_cond_broadcast(&client->changed);
-    simba__leave(client);
+    simba__enter(&client->turn);
+    client->turn.led_for = NULL;
+    pthread_cond_broadcast(&client->turn.changed);
+    simba__leave(&client->turn);
     assert_true(REF_WITHIN(LONG_MS, atomic_load(&back)));
     pthread_join(closer, NULL);
     ref_watchdog(0);
@@ -491,15 +562,15 @@ static void a_session_ends_here_first(void **state)
 {
     (void)state;
     open_stage("sessions://x", BY_JOB);
-    simba__enter(client);
-    const simba_local from = {client->now.ns - 3000 * SIMBA__NS_PER_MS};
+    simba__enter(&client->turn);
+    const simba_local from = {client->turn.now.ns - 3000 * SIMBA__NS_PER_MS};
     stage.host->session(stage.host, from, 10000);
     const int64_t left_ns = atomic_load(&client->session_until_ns) - from.ns;
     assert_true(left_ns <= 9900 * SIMBA__NS_PER_MS); /* one percent */
     assert_true(left_ns > 9000 * SIMBA__NS_PER_MS);
     stage.host->push(stage.host, NULL, &(simba_push){.kind = SIMBA_PUSH_SESSION_LOST});
     assert_int_equal(atomic_load(&client->session_until_ns), 0);
-    simba__leave(client);
+    simba__leave(&client->turn);
     close_stage();
 }
 
@@ -509,19 +580,19 @@ static void a_push_is_for_one_nonce(void **state)
     (void)state;
     open_stage("sessions://x", BY_JOB);
     simba_locker *locker = locker_of("orders");
-    simba__enter(client);
-    stage.host->session(stage.host, client->now, 10000);
-    simba__leave(client);
+    simba__enter(&client->turn);
+    stage.host->session(stage.host, client->turn.now, 10000);
+    simba__leave(&client->turn);
     assert_int_equal(simba_locker_acquire(locker, LONG_MS, NULL), 0);
     const simba_push changed = {.kind = SIMBA_PUSH_CHANGED};
     const unsigned before = atomic_load(&stage.submitted);
-    simba__enter(client);
+    simba__enter(&client->turn);
     stage.host->push_to(stage.host, "orders", stage.nonce + 1, &changed);
-    simba__leave(client);
+    simba__leave(&client->turn);
     assert_int_equal(atomic_load(&stage.submitted), before);
-    simba__enter(client);
+    simba__enter(&client->turn);
     stage.host->push_to(stage.host, "orders", stage.nonce, &changed);
-    simba__leave(client);
+    simba__leave(&client->turn);
     assert_true(REF_WITHIN(LONG_MS, atomic_load(&stage.submitted) > before)); /* it looks what has become of it */
     assert_true(REF_WITHIN(LONG_MS, is_answered()));
     assert_int_equal(simba_locker_release(locker, NULL), 0);
@@ -571,6 +642,8 @@ int main(void)
         cmocka_unit_test(who_leads_is_rung),
         cmocka_unit_test(a_wake_is_heard),
         cmocka_unit_test(a_bell_that_is_not_heeded),
+        cmocka_unit_test(a_loop_is_called_by_everything),
+        cmocka_unit_test(a_loop_is_not_called_for_others),
         cmocka_unit_test(an_answer_is_looked_for_before_a_deadline),
         cmocka_unit_test(a_request_ends_at_its_deadline),
         cmocka_unit_test(closing_waits_for_who_leads),

@@ -50,7 +50,7 @@ typedef struct store {
     simba_timer attend; /* when to begin to */
     bool attends;       /* to revocations, or soon */
     int inotify;        /* -1: there is none */
-    simba_watch bell;
+    simba_io bell;
     bool listening;
     bool hears_bell;
 } store;
@@ -428,7 +428,7 @@ static void on_attend(simba_timer *timer, simba_local now)
     simba__held_scan(&s->held, s->batch.notify);
 }
 
-static void on_bell(simba_watch *bell, unsigned events)
+static void on_bell(simba_io *bell, unsigned events)
 {
     (void)events;
     store *s = (store *)(void *)((char *)bell - offsetof(store, bell));
@@ -519,8 +519,8 @@ static void hang_bell(store *s)
 {
     s->inotify = simba__notify_inotify();
     int error = s->inotify < 0 ? -s->inotify : 0;
-    s->bell = (simba_watch){.ready = on_bell, .fd = s->inotify, .interest = SIMBA_READABLE};
-    if (error == 0 && s->host->watch_add(s->host, &s->bell) < 0) {
+    s->bell = (simba_io){.ready = on_bell, .fd = s->inotify, .interest = SIMBA_READABLE};
+    if (error == 0 && s->host->io_add(s->host, &s->bell) < 0) {
         error = ENOMEM;
         close(s->inotify);
     }
@@ -565,7 +565,7 @@ static void sqlite_close(void *self)
     s->host->timer_clear(s->host, &s->tick);
     s->host->timer_clear(s->host, &s->attend);
     simba__notify_leave(s->batch.notify, s->inotify);
-    s->host->watch_remove(s->host, &s->bell);
+    s->host->io_remove(s->host, &s->bell);
     closed_if_idle(s);
 }
 

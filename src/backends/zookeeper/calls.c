@@ -13,7 +13,7 @@ struct call {
 };
 
 struct zk_watch {
-    simba__link link;
+    simba__list_item link;
     zk_watch **slot; /* NULL: nobody cares */
     void *owner;
     void (*fired)(void *owner, int type);
@@ -58,7 +58,7 @@ static void watch_free(zk_watch *watch)
 void simba__zk_watches_drop(zk_ops *ops)
 {
     while (ops->watches.first)
-        watch_free(SIMBA__OF_LINK(ops->watches.first, zk_watch, link));
+        watch_free(SIMBA__OF_ITEM(ops->watches.first, zk_watch, link));
 }
 
 static void on_watch(zhandle_t *zh, int type, int state, const char *path, void *context)

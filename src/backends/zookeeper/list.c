@@ -15,15 +15,15 @@ enum {
 };
 
 struct name {
-    simba__link link;
+    simba__list_item link;
     char text[];
 };
 
 struct list {
-    zk_op op;           /* first */
-    simba__list names;  /* of mutexes */
-    simba__link *begun; /* the latest of them whose row was begun */
-    bool busy;          /* rows are being begun */
+    zk_op op;                /* first */
+    simba__list names;       /* of mutexes */
+    simba__list_item *begun; /* the latest of them whose row was begun */
+    bool busy;               /* rows are being begun */
 };
 
 struct row {
@@ -36,7 +36,7 @@ struct row {
 static void drop_names(simba__list *names)
 {
     while (names->first) {
-        struct name *name = SIMBA__OF_LINK(names->first, struct name, link);
+        struct name *name = SIMBA__OF_ITEM(names->first, struct name, link);
         simba__list_remove(&name->link);
         simba__free(name);
     }
@@ -187,7 +187,7 @@ static void list_on(struct list *list)
     while (op->phase == ZK_OP_RUNS && op->request && !op->error && list->begun != list->names.last &&
            op->awaited < ROWS_AT_ONCE) {
         list->begun = list->begun ? list->begun->next : list->names.first;
-        const char *mutex = SIMBA__OF_LINK(list->begun, struct name, link)->text;
+        const char *mutex = SIMBA__OF_ITEM(list->begun, struct name, link)->text;
         if (is_on_the_way(list, mutex))
             begin_row(list, mutex);
     }

@@ -118,7 +118,7 @@ zk_node *simba__zk_nodes_due(zk_nodes *nodes, simba_local now)
     simba_host *host = nodes->ops->session->host;
     if (!nodes->unattended.first)
         return NULL;
-    zk_node *node = SIMBA__OF_LINK(nodes->unattended.first, zk_node, unattended);
+    zk_node *node = SIMBA__OF_ITEM(nodes->unattended.first, zk_node, unattended);
     const simba_local due = {node->since.ns + LATER_NS};
     if (due.ns > now.ns) {
         host->timer_set(host, &nodes->chores, due);

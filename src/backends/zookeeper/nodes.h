@@ -15,7 +15,7 @@ typedef struct zk_nodes {
 
 typedef struct zk_node {
     simba__node node;
-    simba__link unattended;
+    simba__list_item unattended;
     simba_local since; /* when it is */
     zk_nodes *nodes;
     uint64_t nonce;

@@ -9,7 +9,7 @@
 /* A mutex that somebody here observes. A watch of its children tells of every change, also of those who wait; only another
  * leader is told on. */
 typedef struct zk_topic {
-    simba__link link;
+    simba__list_item link;
     zk_topics *topics;
     simba_topic *topic; /* NULL: not any more */
     zk_watch *watch;
@@ -188,8 +188,8 @@ void simba__zk_unobserve(simba_topic *topic)
 
 void simba__zk_topics_anew(zk_topics *topics)
 {
-    for (simba__link *link = topics->all.first; link; link = link->next) {
-        zk_topic *topic = SIMBA__OF_LINK(link, zk_topic, link);
+    for (simba__list_item *link = topics->all.first; link; link = link->next) {
+        zk_topic *topic = SIMBA__OF_ITEM(link, zk_topic, link);
         topic->known = false;
         begin_to_observe(topic);
     }
@@ -200,8 +200,8 @@ static void try_again(simba_timer *timer, simba_local now)
 {
     zk_topics *topics = (zk_topics *)(void *)((char *)timer - offsetof(zk_topics, later));
     (void)now;
-    for (simba__link *link = topics->all.first; link; link = link->next) {
-        zk_topic *topic = SIMBA__OF_LINK(link, zk_topic, link);
+    for (simba__list_item *link = topics->all.first; link; link = link->next) {
+        zk_topic *topic = SIMBA__OF_ITEM(link, zk_topic, link);
         const bool later = topic->later;
         topic->later = false;
         if (later)
@@ -219,5 +219,5 @@ int simba__zk_topics_init(zk_topics *topics, zk_ops *ops)
 void simba__zk_topics_fini(zk_topics *topics)
 {
     while (topics->all.first)
-        topic_free(SIMBA__OF_LINK(topics->all.first, zk_topic, link));
+        topic_free(SIMBA__OF_ITEM(topics->all.first, zk_topic, link));
 }

@@ -8,7 +8,7 @@
 #include "util/mem.h"
 #include "util/text.h"
 
-#define OP_OF(link_) SIMBA__OF_LINK(link_, zk_op, link)
+#define OP_OF(link_) SIMBA__OF_ITEM(link_, zk_op, link)
 
 /* --- life --------------------------------------------------------------------------------------------- */
 
@@ -200,7 +200,7 @@ void simba__zk_ops_connected(zk_ops *ops)
     /* As many as wait now: one that loses its connection at once goes to the end. */
     for (size_t count = ops->parked.count; count > 0 && ops->parked.first && simba__zk_is_connected(ops->session);
          count--) {
-        zk_op *op = SIMBA__OF_LINK(ops->parked.first, zk_op, parked);
+        zk_op *op = SIMBA__OF_ITEM(ops->parked.first, zk_op, parked);
         simba__list_remove(&op->parked);
         simba__zk_op_start(op);
     }
@@ -209,7 +209,7 @@ void simba__zk_ops_connected(zk_ops *ops)
 void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause)
 {
     simba_host *host = ops->session->host;
-    for (simba__link *link = ops->all.first, *after; link; link = after) {
+    for (simba__list_item *link = ops->all.first, *after; link; link = after) {
         zk_op *op = OP_OF(link);
         after = link->next;
         if (!op->request || !op->parked.list)

@@ -41,7 +41,7 @@ typedef enum zk_phase {
 
 /* The first member of each. */
 struct zk_op {
-    simba__link link, parked; /* parked: it waits for a connection */
+    simba__list_item link, parked; /* parked: it waits for a connection */
     zk_ops *ops;
     const zk_procedure *procedure;
     simba_request *request; /* NULL: nobody waits for it, or not any more */

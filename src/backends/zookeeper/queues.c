@@ -70,7 +70,7 @@ void simba__zk_queue_put(zk_queue *queue)
         return;
     simba__list_append(idle, &queue->idle);
     if (idle->count > IDLE_MAX)
-        queue_free(SIMBA__OF_LINK(idle->first, zk_queue, idle));
+        queue_free(SIMBA__OF_ITEM(idle->first, zk_queue, idle));
 }
 
 void simba__zk_queues_forget(zk_queues *queues)

@@ -15,7 +15,7 @@ typedef struct zk_queues {
 
 typedef struct zk_queue {
     simba__node node;
-    simba__link idle; /* nobody refers to it */
+    simba__list_item idle; /* nobody refers to it */
     zk_queues *queues;
     char *path;    /* of the mutex */
     unsigned refs; /* nodes of ours, and the procedure that sets the watch */

@@ -297,15 +297,15 @@ static void process(zk_session *session, int events)
             return;
         events = ZOOKEEPER_READ;
     }
-    simba_watch *socket = &session->wire.socket;
+    simba_io *socket = &session->wire.socket;
     if (rc == ZOK && socket->fd >= 0)
-        (void)session->host->watch_change(session->host, socket, socket->interest);
+        (void)session->host->io_change(session->host, socket, socket->interest);
 }
 
 /* There may be requests that the socket did not take, and only the library knows. Fewer than these it takes. */
 enum { MANY_CALLS = 16 };
 
-static void on_socket(simba_watch *socket, unsigned events)
+static void on_socket(simba_io *socket, unsigned events)
 {
     zk_session *session = (zk_session *)(void *)((char *)socket - offsetof(zk_session, wire.socket));
     process(session, (events & SIMBA_READABLE ? ZOOKEEPER_READ : 0) | (events & SIMBA_WRITABLE ? ZOOKEEPER_WRITE : 0));

@@ -71,7 +71,7 @@ void simba__zk_wire_drop(zk_wire *wire)
     if (wire->corked)
         set_option(wire, TCP_CORK, 0); /* the library is going to say good-bye */
     wire->corked = false;
-    wire->host->watch_remove(wire->host, &wire->socket);
+    wire->host->io_remove(wire->host, &wire->socket);
     close(wire->socket.fd);
     wire->socket.fd = -1;
 }
@@ -80,16 +80,16 @@ void simba__zk_wire_drop(zk_wire *wire)
  * the last. So we watch and set options by a descriptor of our own, until a connection is over. */
 bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest)
 {
-    simba_watch *socket = &wire->socket;
+    simba_io *socket = &wire->socket;
     const unsigned wanted =
         (interest & ZOOKEEPER_READ ? SIMBA_READABLE : 0) | (interest & ZOOKEEPER_WRITE ? SIMBA_WRITABLE : 0);
     if (socket->fd >= 0)
-        return socket->interest == wanted || wire->host->watch_change(wire->host, socket, wanted) == 0;
+        return socket->interest == wanted || wire->host->io_change(wire->host, socket, wanted) == 0;
     const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (own < 0)
         return false;
-    *socket = (simba_watch){.ready = socket->ready, .fd = own, .interest = wanted, .answers = true};
-    if (wire->host->watch_add(wire->host, socket) == 0)
+    *socket = (simba_io){.ready = socket->ready, .fd = own, .interest = wanted, .answers = true};
+    if (wire->host->io_add(wire->host, socket) == 0)
         return true;
     socket->fd = -1;
     close(own);

@@ -10,7 +10,7 @@
 typedef struct zk_wire {
     simba_host *host;
     const char *where;    /* for messages */
-    simba_watch socket;   /* fd -1: there is none */
+    simba_io socket;      /* fd -1: there is none */
     zk_expected expected; /* replies */
     bool stale;           /* those are to calls of a connection that is gone: this one has none */
     bool inside;          /* the library has read a part of a message */

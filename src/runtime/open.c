@@ -1,0 +1,278 @@
+/* Opening and closing a client: the one place that knows in which order its parts come to life and end. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/registry.h"
+#include "runtime/host.h"
+#include "runtime/party.h"
+#include "util/clock.h"
+#include "util/descriptors.h"
+#include "util/error.h"
+#include "util/folders.h"
+#include "util/mem.h"
+#include "util/sized.h"
+#include "util/text.h"
+#include "util/url.h"
+
+/* --- settings ------------------------------------------------------------------------------------- */
+
+static const char *const common_keys[] = {"ttl", "transition", "initial-delay", "stop-margin", "hold-limit", NULL};
+
+/* The URL's settings over the defaults, and the program's over those; the two may not disagree. */
+static int merge(const char *key, int64_t from_url, int64_t *from_options, simba_error *err)
+{
+    if (from_url == SIMBA_INHERIT)
+        return 0;
+    if (*from_options != SIMBA_INHERIT && *from_options != from_url)
+        return simba__fail(err, SIMBA_EURL, "%s is %lld ms in the URL and %lld ms in the client's options", key,
+                           (long long)from_url, (long long)*from_options);
+    *from_options = from_url;
+    return 0;
+}
+
+static int resolve_timing(simba_client *client, simba_error *err)
+{
+    simba_timing *ms = &client->options.timing;
+    const simba_timing without_url = *ms;
+    int64_t *const fields[] = {&ms->ttl_ms, &ms->transition_ms, &ms->initial_delay_ms, &ms->stop_margin_ms,
+                               &ms->hold_limit_ms};
+    const bool session = client->backend->caps & SIMBA_CAP_SESSION;
+    for (size_t i = 0; common_keys[i]; i++) {
+        int64_t from_url = SIMBA_INHERIT;
+        int rc = simba__url_duration(client->url, common_keys[i], &from_url, err);
+        if (rc == 0)
+            rc = merge(common_keys[i], from_url, fields[i], err);
+        if (rc < 0)
+            return rc;
+        if (session && i < 2 && *fields[i] != SIMBA_INHERIT)
+            return simba__fail(err, SIMBA_EURL, "%s does not apply to %s://, whose leases are sessions", common_keys[i],
+                               simba_url_scheme(client->url));
+    }
+    simba_timing merged = simba__timing_inherit(ms, &simba__timing_defaults);
+    int rc = simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms, session, err,
+                                   &client->timing);
+    if (rc == 0)
+        return 0;
+    merged = simba__timing_inherit(&without_url, &simba__timing_defaults);
+    if (simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms, session, NULL,
+                              &client->timing) == 0) {
+        /* The options alone would do. */
+        rc = SIMBA_EURL;
+        if (err)
+            err->code = rc;
+    }
+    return rc;
+}
+
+static int check_options(const simba_client_options *options, simba_error *err)
+{
+    if ((unsigned)options->dispatch > SIMBA_DISPATCH_EXECUTOR)
+        return simba__fail(err, SIMBA_EINVAL, "dispatch is %d, which is none of SIMBA_DISPATCH_…",
+                           (int)options->dispatch);
+    if ((options->dispatch == SIMBA_DISPATCH_EXECUTOR) != (options->executor != NULL))
+        return simba__fail(err, SIMBA_EINVAL, "executor and SIMBA_DISPATCH_EXECUTOR go together");
+    if (options->max_callback_threads == 0)
+        return simba__fail(err, SIMBA_EINVAL, "max_callback_threads is 0; at least one is needed");
+    if ((unsigned)options->log_level > SIMBA_LOG_EVENT)
+        return simba__fail(err, SIMBA_EINVAL, "log_level is %d, which is none of SIMBA_LOG_…", (int)options->log_level);
+    return 0;
+}
+
+static int folders_failed(const char *path, int number, simba_error *err)
+{
+    char text[128];
+    const bool refused = number == EACCES || number == EPERM || number == EROFS;
+    return simba__fail(err, refused ? SIMBA_EPERM : SIMBA_ESYSTEM,
+                       "the folders of the embedded store, %s, cannot be made: %s", path,
+                       strerror_r(number, text, sizeof text));
+}
+
+/* The embedded store of this user. */
+static int default_url(char *out, size_t size, simba_error *err)
+{
+    char path[2048];
+    const char *state = secure_getenv("XDG_STATE_HOME");
+    const char *home = secure_getenv("HOME");
+    int length;
+    if (state && state[0] == '/')
+        length = snprintf(path, sizeof path, "%s/simba/simba.db", state);
+    else if (geteuid() == 0)
+        length = snprintf(path, sizeof path, "/var/lib/simba/simba.db");
+    else if (home && home[0] == '/')
+        length = snprintf(path, sizeof path, "%s/.local/state/simba/simba.db", home);
+    else
+        return simba__fail(err, SIMBA_EURL,
+                           "no store URL was given, and neither XDG_STATE_HOME nor HOME says where the embedded one "
+                           "should be");
+    if ((size_t)length >= sizeof path || !simba__url_of_path("sqlite", path, out, size))
+        return simba__fail(err, SIMBA_EURL, "the path of the embedded store is too long");
+    const int number = simba__folders_make(path);
+    return number == 0 ? 0 : folders_failed(path, number, err);
+}
+
+static int parse_url(simba_client *client, const char *text, simba_error *err)
+{
+    char fallback[4096];
+    if (!text)
+        text = secure_getenv("SIMBA_URL");
+    if (!text) {
+        const int rc = default_url(fallback, sizeof fallback, err);
+        if (rc < 0)
+            return rc;
+        text = fallback;
+    }
+    int rc = simba_url_parse(text, err, &client->url);
+    if (rc < 0)
+        return rc;
+    rc = simba__registry_find(simba_url_scheme(client->url), err, &client->backend);
+    if (rc < 0)
+        return rc;
+    return simba__url_check_keys(client->url, common_keys, client->backend->keys, err);
+}
+
+/* --- opening -------------------------------------------------------------------------------------- */
+
+static void tear_down(simba_client *client)
+{
+    simba__dispatcher_fini(&client->dispatcher);
+    simba__worker_stop(&client->turn.worker);
+    simba__keeper_stop(&client->keeper);
+    if (client->store) {
+        client->backend->fini(client->store);
+        simba__free(client->store);
+        client->store = NULL;
+    }
+    simba__reactor_fini(&client->turn.reactor);
+}
+
+static int bring_up(simba_client *client, const char *url, simba_error *err)
+{
+    if (!simba__descriptors_hold())
+        return simba__fail(err, SIMBA_ESYSTEM,
+                           "one of the descriptors 0 to 2 is closed, and nothing can be put there: error %d", errno);
+    int rc = parse_url(client, url, err);
+    if (rc == 0)
+        rc = resolve_timing(client, err);
+    if (rc == 0)
+        rc = simba__reactor_init(&client->turn.reactor, client->options.dispatch == SIMBA_DISPATCH_FD, err);
+    if (rc < 0)
+        return rc;
+    if (simba__host_init(client) < 0)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    void *store = simba__calloc(1, client->backend->instance_size);
+    if (!store || simba__requests_init(&client->requests, &client->host, client->backend, store) < 0) {
+        simba__free(store);
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    }
+    client->store = store; /* from here on it has to be ended by `fini` */
+    rc = client->backend->init(client->store, &client->host, client->url, err);
+    if (rc < 0 || !client->timing.session)
+        return rc;
+    atomic_store(&client->session_ms, client->backend->session_ms(client->store));
+    return simba__timing_check_session(&client->timing, atomic_load(&client->session_ms), err);
+}
+
+/* From here on the store is open, and has to be closed before anything is torn down. */
+static int start_threads(simba_client *client, simba_error *err)
+{
+    int rc = simba__turn_start_workers(&client->turn, client->host.workers, err);
+    if (rc == 0)
+        rc = simba__dispatcher_init(&client->dispatcher, &client->turn, err);
+    if (rc == 0 && client->options.dispatch != SIMBA_DISPATCH_FD)
+        rc = simba__keeper_start(&client->keeper, &client->turn,
+                                 err); /* the last, for it begins to take turns at once */
+    return rc;
+}
+
+static void close_store(simba_client *client)
+{
+    simba__enter(&client->turn);
+    simba__topics_settle(&client->topics, client->backend, client->store, false);
+    client->backend->close(client->store);
+    while (!client->store_closed)
+        simba__turn_await(&client->turn, &client->turn.changed, SIMBA__NEVER, SIMBA_JOB_LONG);
+    simba__requests_close(&client->requests);
+    simba__leave(&client->turn);
+}
+
+int simba_client_open(const char *url, const simba_client_options *options, simba_error *err, simba_client **ret_client)
+{
+    if (!ret_client)
+        return simba__fail(err, SIMBA_EINVAL, "ret_client is NULL");
+    simba_client_options own = SIMBA_CLIENT_OPTIONS_INIT;
+    int rc = simba__sized_take("simba_client_options", options, &own, err);
+    if (rc == 0)
+        rc = check_options(&own, err);
+    if (rc < 0)
+        return rc;
+    simba_client *client = NULL;
+    rc = simba__client_new(&own, err, &client);
+    if (rc < 0)
+        return rc;
+    rc = bring_up(client, url, err);
+    if (rc == 0) {
+        client->store_closed = false;
+        rc = start_threads(client, err);
+        if (rc < 0)
+            close_store(client);
+    }
+    if (rc < 0) {
+        tear_down(client);
+        simba__client_unref(client);
+        return rc;
+    }
+    *ret_client = client;
+    return 0;
+}
+
+/* --- closing -------------------------------------------------------------------------------------- */
+
+/* In a turn. Helps every strand along, because this thread may be the one that dispatches. */
+static void stop_parties(simba_client *client)
+{
+    for (simba__list_item *item = client->parties.first; item; item = item->next)
+        simba__party_send_stop(SIMBA__OF_ITEM(item, simba__party, of_client));
+    for (;;) {
+        bool helped = false;
+        bool busy = client->running > 0 || client->calls > 0 || client->turn.led_for != NULL;
+        for (simba__list_item *item = client->parties.first; item && !helped; item = item->next) {
+            simba__strand *strand = &SIMBA__OF_ITEM(item, simba__party, of_client)->strand;
+            busy |= strand->state != SIMBA__STRAND_IDLE;
+            helped = simba__strand_help(strand);
+        }
+        if (!busy)
+            return;
+        if (!helped)
+            simba__turn_await(&client->turn, &client->turn.changed, SIMBA__NEVER, SIMBA_JOB_LONG);
+    }
+}
+
+int simba_client_close(simba_client *client)
+{
+    if (!client)
+        return 0;
+    const int rc = simba__client_forked(client, NULL);
+    if (rc < 0)
+        return rc;
+    if (simba__dispatcher_inside(&client->dispatcher))
+        return SIMBA_ESTATE;
+    simba__enter(&client->turn);
+    if (client->closing) {
+        simba__leave(&client->turn);
+        return SIMBA_ESTATE;
+    }
+    client->closing = true;
+    stop_parties(client);
+    client->closed = true;
+    simba__topics_unwatch_all(&client->topics);
+    simba__leave(&client->turn);
+
+    simba__dispatcher_fini(&client->dispatcher);
+    close_store(client);
+    tear_down(client);
+    simba__client_unref(client);
+    return 0;
+}
