@@ -123,6 +123,14 @@ static void store_item(sim *s, const sim_item *item, int64_t until)
         else
             s->store.frozen_until = until;
         break;
+    case SIM_ITEM_FAIL_OVER:
+    case SIM_ITEM_MOVE_SLOT:
+        if (s->model) { /* which says itself for how long that is trouble */
+            sim_log(s, "store", "fault %s %lld", sim_item_name((sim_item_kind)item->kind), (long long)until);
+            s->model->fault(s, item, until);
+            break;
+        }
+        /* fall through */
     default:
         trouble(s, item, SIM_PROCESSES, until);
         if (s->model)

@@ -27,6 +27,12 @@ const char *sim_store_name(sim_store_kind store)
     return names[store];
 }
 
+const char *sim_topology_name(sim_topology topology)
+{
+    static const char *const names[] = {"redis-single", "redis-sentinel", "redis-cluster"};
+    return names[topology];
+}
+
 static int64_t pick(uint64_t *seed, int64_t low, int64_t high)
 {
     return simba__random_range(seed, low, high + 1);
@@ -136,17 +142,19 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
     };
     /* Where the servers are the question, more happens to them. */
     static const uint8_t of_replicas[] = {SIM_ITEM_STORE_EPOCH, SIM_ITEM_STORE_EPOCH, SIM_ITEM_REPEAT, SIM_ITEM_LOSE};
-    static const uint8_t of_servers[] = {SIM_ITEM_FREEZE, SIM_ITEM_RESTART, SIM_ITEM_FAIL_OVER, SIM_ITEM_FAIL_OVER};
+    static const uint8_t of_servers[] = {SIM_ITEM_FREEZE,    SIM_ITEM_RESTART,     SIM_ITEM_FAIL_OVER,
+                                         SIM_ITEM_FAIL_OVER, SIM_ITEM_STORE_EPOCH, SIM_ITEM_MOVE_SLOT};
     static const uint8_t of_rows[] = {SIM_ITEM_LOCK_ROW,    SIM_ITEM_LOCK_ROW, SIM_ITEM_LOCK_ROW,
                                       SIM_ITEM_UNSUBSCRIBE, SIM_ITEM_RESTART,  SIM_ITEM_FAIL_OVER,
                                       SIM_ITEM_SLOW_STORE,  SIM_ITEM_CUT,      SIM_ITEM_REPEAT};
+    const unsigned server_kinds = plan->store == SIM_STORE_ZOOKEEPER ? 4 : plan->topology == SIM_CLUSTER ? 6 : 5;
     const int64_t lease_ns = (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
     const int64_t count = pick(seed, 0, 16);
     for (int64_t n = 0; n < count; n++) {
         sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
-        if (plan->store == SIM_STORE_ZOOKEEPER && chance(seed, 25))
-            kind = of_servers[pick(seed, 0, sizeof of_servers - 1)];
+        if ((plan->store == SIM_STORE_ZOOKEEPER || plan->topology != SIM_SINGLE) && chance(seed, 25))
+            kind = of_servers[pick(seed, 0, server_kinds - 1)];
         else if (plan->store == SIM_STORE_SQL && chance(seed, 40))
             kind = of_rows[pick(seed, 0, sizeof of_rows - 1)];
         else if (plan->replicas > 0 && chance(seed, 30))
@@ -191,6 +199,7 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
             break;
         case SIM_ITEM_FORCE:
         case SIM_ITEM_LOCK_ROW:
+        case SIM_ITEM_MOVE_SLOT:
             item->arg = pick(seed, 0, plan->mutexes - 1);
             break;
         case SIM_ITEM_SLOW_STORE:
@@ -201,6 +210,14 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
             break;
         }
     }
+}
+
+static void draw_topology(sim_plan *plan, uint64_t *seed)
+{
+    plan->topology = chance(seed, 40) ? SIM_SINGLE : chance(seed, 50) ? SIM_SENTINEL : SIM_CLUSTER;
+    plan->servers = (unsigned)(plan->topology == SIM_CLUSTER ? pick(seed, 2, 3) : pick(seed, 1, 2));
+    if (plan->topology == SIM_CLUSTER && plan->replicas > 1)
+        plan->replicas = 1; /* there are no more */
 }
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken)
@@ -231,10 +248,14 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     draw_starts(plan, &s);
     plan->replicas =
         store == SIM_STORE_REDIS && broken != SIM_BROKEN_LOST_WRITES && chance(&s, 40) ? pick(&s, 1, 2) : 0;
+    if (store == SIM_STORE_REDIS && !is_long(plan))
+        draw_topology(plan, &s);
     draw_faults(plan, &s);
-    plan->servers = store == SIM_STORE_ZOOKEEPER ? (chance(&s, 70) ? 3 : 5) : 1;
+    if (store != SIM_STORE_REDIS)
+        plan->servers = store == SIM_STORE_ZOOKEEPER ? (chance(&s, 70) ? 3 : 5) : 1;
     plan->ticks = pick(&s, 2, 8);
-    const bool mixed = store == SIM_STORE_REDIS || store == SIM_STORE_ZOOKEEPER || store == SIM_STORE_SQL;
+    const bool mixed = (store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE) || store == SIM_STORE_ZOOKEEPER ||
+                       store == SIM_STORE_SQL;
     plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
     if (broken == SIM_BROKEN_LOST_WRITES) {
@@ -297,6 +318,7 @@ static void print_item(const sim_plan *plan, const sim_item *item, FILE *out)
     case SIM_ITEM_FORCE:
     case SIM_ITEM_SLOW_STORE:
     case SIM_ITEM_LOCK_ROW:
+    case SIM_ITEM_MOVE_SLOT:
         break;
     default:
         fprintf(out, " process %c", 'a' + item->who);
@@ -311,7 +333,10 @@ static void print_item(const sim_plan *plan, const sim_item *item, FILE *out)
 void sim_plan_print(const sim_plan *plan, void *file)
 {
     FILE *out = file;
-    fprintf(out, "  store %s%s, ttl %" PRId64 " ms, transition %" PRId64 " ms", sim_store_name(plan->store),
+    fprintf(out, "  store %s%s%s, ttl %" PRId64 " ms, transition %" PRId64 " ms", sim_store_name(plan->store),
+            plan->topology == SIM_SINGLE    ? ""
+            : plan->topology == SIM_CLUSTER ? " (cluster)"
+                                            : " (sentinel)",
             plan->queue ? " with a queue" : "", plan->timing.ttl_ms, plan->timing.transition_ms);
     if (plan->timing.stop_margin_ms)
         fprintf(out, ", stop margin %" PRId64 " ms", plan->timing.stop_margin_ms);
