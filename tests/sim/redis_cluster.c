@@ -32,10 +32,16 @@ static unsigned mutex_of(const sim *s, const char *key)
 
 /* --- what is where ----------------------------------------------------------------------------------- */
 
-static void write_range(FILE *out, unsigned first, unsigned last, unsigned server)
+static void put_range(sim_bytes *out, unsigned first, unsigned last, unsigned server)
 {
-    fprintf(out, "*3\r\n:%u\r\n:%u\r\n*2\r\n", first, last);
-    fprintf(out, "$8\r\n10.0.0.%u\r\n:6379\r\n", server + 1);
+    char host[16];
+    snprintf(host, sizeof host, "10.0.0.%u", server + 1);
+    bytes_put_number(out, '*', 3);
+    bytes_put_number(out, ':', first);
+    bytes_put_number(out, ':', last);
+    bytes_put_number(out, '*', 2);
+    bytes_put_text(out, host);
+    bytes_put_number(out, ':', 6379);
 }
 
 /* The shard that has the slot, as this server believes. */
@@ -55,7 +61,7 @@ static int compare_numbers(const void *left, const void *right)
 }
 
 /* CLUSTER SLOTS. The slots of one shard lie together, but for those of mutexes, each of which is a range of its own. */
-void cluster_slots(const sim_server *server, FILE *out)
+void cluster_slots(const sim_server *server, sim_bytes *out)
 {
     const sim *s = server->s;
     const unsigned shards = redis_state_of(s)->shards;
@@ -69,9 +75,9 @@ void cluster_slots(const sim_server *server, FILE *out)
     }
     qsort(begins, ranges, sizeof *begins, compare_numbers);
     begins[ranges] = REDIS_SLOTS;
-    fprintf(out, "*%u\r\n", ranges);
+    bytes_put_number(out, '*', ranges);
     for (unsigned i = 0; i < ranges; i++)
-        write_range(out, begins[i], begins[i + 1] - 1, server->view.master[shard_of_slot(server, begins[i])]);
+        put_range(out, begins[i], begins[i + 1] - 1, server->view.master[shard_of_slot(server, begins[i])]);
 }
 
 static bool redirect(sim_answer *answer, const char *how, unsigned mutex, unsigned server)

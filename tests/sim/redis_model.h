@@ -27,7 +27,9 @@ struct redisReader;
 
 enum {
     SIM_SCRIPTS = 24,
-    SIM_WORDS = 32,    /* of a command */
+    SIM_WORDS = 32, /* of a command */
+    SIM_TEXT = 96,  /* of an answer */
+    SIM_ELEMENTS = 16,
     SIM_CHANNELS = 64, /* of a connection */
     SIM_PAST = 128,
     SIM_JVMS = 2,
@@ -74,15 +76,24 @@ typedef struct sim_element {
 typedef struct sim_answer {
     sim_answer_kind kind;
     unsigned count;
-    sim_element item[SIM_FIELDS]; /* LIST; all others: the first */
+    sim_element item[SIM_ELEMENTS]; /* LIST; all others: the first */
 } sim_answer;
 
 void answer_number(sim_answer *answer, int64_t number);
 void answer_text(sim_answer *answer, sim_answer_kind kind, const char *text);
 /* One more item of a list; NULL: nil. */
 void answer_add(sim_answer *answer, const char *text);
-/* As bytes of the protocol. */
-void answer_write(const sim_answer *answer, FILE *out);
+
+/* Bytes of the protocol. */
+typedef struct sim_bytes {
+    size_t length;
+    char data[4096];
+} sim_bytes;
+
+void bytes_put(sim_bytes *out, const char *text);
+void bytes_put_number(sim_bytes *out, char mark, int64_t number); /* mark: '*', ':' or '$' */
+void bytes_put_text(sim_bytes *out, const char *text);
+void answer_write(const sim_answer *answer, sim_bytes *out);
 
 /* --- scripts ---------------------------------------------------------------------------------------- */
 
@@ -252,7 +263,7 @@ void sentinel_tell(sim_server *sentinel, unsigned former, unsigned master);
 /* redis_cluster.c */
 /* False: the command is not for this server, and the answer says so. */
 bool cluster_admits(const sim_server *server, sim_peer *peer, int keys, const char *const *key, sim_answer *ret_answer);
-void cluster_slots(const sim_server *server, FILE *out);
+void cluster_slots(const sim_server *server, sim_bytes *out);
 void cluster_move(sim *s, unsigned mutex, int64_t until);
 void cluster_move_key(sim *s, const sim_event *event);
 void cluster_moved(sim *s, const sim_event *event);

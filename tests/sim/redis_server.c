@@ -25,15 +25,11 @@ int64_t server_now_us(const sim_server *server)
 
 void server_say(sim *s, unsigned wire, const sim_answer *answer)
 {
-    char *bytes = NULL;
-    size_t length = 0;
-    if (answer->kind == ANSWER_NONE)
-        return;
-    FILE *out = open_memstream(&bytes, &length);
-    answer_write(answer, out);
-    fclose(out);
-    wire_answer(s, wire, bytes, length);
-    free(bytes);
+    sim_bytes out;
+    out.length = 0;
+    answer_write(answer, &out);
+    if (out.length > 0)
+        wire_answer(s, wire, out.data, out.length);
 }
 
 static bool hears(const sim_peer *peer, const char *channel)
@@ -58,7 +54,8 @@ int64_t server_publish(sim_server *server, const char *channel, const char *text
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire)) {
         if (!hears(wire_peer(s, wire), channel) || !are_connected(s, server, server_of(s, wire)))
             continue;
-        sim_answer message = {.kind = ANSWER_LIST};
+        sim_answer message;
+        message.count = 0;
         answer_add(&message, "message");
         answer_add(&message, channel);
         answer_add(&message, text);
@@ -112,7 +109,8 @@ static void ping(const call *c)
 
 static void say_subscription(const call *c, const char *what, const char *channel)
 {
-    sim_answer answer = {.kind = ANSWER_LIST};
+    sim_answer answer;
+    answer.count = 0;
     answer_add(&answer, what);
     answer_add(&answer, channel);
     answer.item[answer.count].kind = ANSWER_NUMBER;
@@ -194,15 +192,12 @@ static void asking(const call *c)
 
 static void cluster(const call *c)
 {
-    char *text = NULL;
-    size_t length = 0;
+    sim_bytes out;
+    out.length = 0;
     if (strcasecmp(c->argv[1], "SLOTS") != 0)
         abort();
-    FILE *out = open_memstream(&text, &length);
-    cluster_slots(c->server, out);
-    fclose(out);
-    wire_answer(c->s, c->wire, text, length);
-    free(text);
+    cluster_slots(c->server, &out);
+    wire_answer(c->s, c->wire, out.data, out.length);
     c->answer->kind = ANSWER_NONE;
 }
 
@@ -239,8 +234,10 @@ static void obey(const call *c)
 
 static void take_command(sim *s, unsigned wire, const redisReply *command)
 {
-    const char *argv[SIM_WORDS] = {0};
-    sim_answer answer = {.kind = ANSWER_NIL};
+    const char *argv[SIM_WORDS];
+    sim_answer answer;
+    answer.kind = ANSWER_NIL;
+    answer.count = 0;
     if (command->type != REDIS_REPLY_ARRAY || command->elements == 0 || command->elements > SIM_WORDS)
         abort();
     for (size_t i = 0; i < command->elements; i++)
