@@ -13,7 +13,6 @@
 #define DETECTED_NS (3 * SIM_S) /* at most, until a replica is promoted */
 #define BELIEVES_NS (3 * SIM_S) /* at most, until a master that has come back is told that it is none */
 #define SYNC_NS (200 * SIM_MS)
-#define AFTERWARDS_NS SIM_S /* until everybody has found the new master */
 
 static bool keeps_writes(const sim *s)
 {
@@ -66,8 +65,7 @@ static void cut_off(sim *s, sim_server *master, int64_t until)
 
 void failover_begin(sim *s, unsigned index, const sim_item *item, int64_t until)
 {
-    sim_redis_state *state = redis_state_of(s);
-    sim_shard *shard = &state->shard[index];
+    sim_shard *shard = &redis_state_of(s)->shard[index];
     sim_server *master = master_of(s, index);
     if (shard->fails_over || !choose(s, master))
         return;
@@ -94,7 +92,7 @@ void failover_begin(sim *s, unsigned index, const sim_item *item, int64_t until)
     const int64_t over_at = s->plan->replicas > 0 ? told_at + SYNC_NS : promoted_at;
     redis_plan(s, REDIS_PROMOTE, index, promoted_at, shard->version, (uint32_t)item->arg);
     redis_plan(s, REDIS_RETURN, index, told_at, shard->version, 0);
-    check_trouble(s, SIM_PROCESSES, s->now, over_at + SIM_HEARD_NS + AFTERWARDS_NS);
+    check_trouble(s, SIM_PROCESSES, s->now, over_at + SIM_HEARD_NS);
     sim_tell(s, "server %u %s", master->index, s->now < master->apart_until ? "is cut off" : "dies");
 }
 

@@ -1,4 +1,5 @@
 /* What goes wrong with model Redis servers, and the table by which the simulator knows the model. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,14 @@ static sim_server *choose(sim *s, const sim_item *item)
     return &state->server[(uint64_t)item->at_ns / 1000 % (state->first + state->servers)];
 }
 
+/* A server that does not answer is trouble for those that need it: nobody needs one of three sentinels, nor a replica that
+ * has nothing to confirm. */
+static void trouble(sim *s, const sim_server *server, int64_t until)
+{
+    if (!sentinel_is(s, server->index) && (server->master == SIM_NOBODY || s->plan->replicas > 0))
+        check_trouble(s, SIM_PROCESSES, s->now, until);
+}
+
 static void restart(sim *s, sim_server *server, int64_t until)
 {
     if (s->plan->topology == SIM_SINGLE)
@@ -58,14 +67,15 @@ static void restart(sim *s, sim_server *server, int64_t until)
         return;
     server->down_until = until;
     server->loaded = 0;
-    if (s->plan->topology == SIM_CLUSTER && server->master == SIM_NOBODY) {
-        server->hesitates_until = until + HESITATES_NS;
-        check_trouble(s, SIM_PROCESSES, s->now, server->hesitates_until);
-    }
     redis_drop_all(s, server);
     if (server->master != SIM_NOBODY) {
         replicas_follow(s, server, &redis_state_of(s)->server[server->master], until - s->now + SYNC_NS);
-        check_trouble(s, SIM_PROCESSES, s->now, until + SYNC_NS);
+        trouble(s, server, until + SYNC_NS);
+    } else if (s->plan->topology == SIM_CLUSTER) {
+        server->hesitates_until = until + HESITATES_NS;
+        trouble(s, server, server->hesitates_until);
+    } else {
+        trouble(s, server, until);
     }
 }
 
@@ -73,6 +83,7 @@ static void freeze(sim *s, sim_server *server, int64_t until)
 {
     if (s->now < server->down_until)
         return;
+    trouble(s, server, until);
     server->frozen_until = until;
     server->stuck_until = until; /* as a replica */
     if (s->plan->topology == SIM_SINGLE)
@@ -178,6 +189,7 @@ static void lay_out(sim *s)
     const unsigned replicas = (unsigned)s->plan->replicas;
     state->first = s->plan->topology == SIM_SENTINEL ? SIM_SENTINELS : 0;
     state->shards = s->plan->topology == SIM_CLUSTER ? s->plan->servers : 1;
+    assert(state->shards > 0 && state->shards <= SIM_SHARDS);
     state->servers = s->plan->topology == SIM_CLUSTER    ? 2 * state->shards
                      : s->plan->topology == SIM_SENTINEL ? 1 + (replicas ? replicas : s->plan->servers)
                                                          : 1 + replicas;

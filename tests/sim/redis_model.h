@@ -239,8 +239,8 @@ void replicas_stick(sim *s, int64_t until);
 void replicas_event(sim *s, const sim_event *event);
 void replicas_sync(sim *s, const sim_event *event);
 
-/* redis_failover.c */
-void failover_begin(sim *s, unsigned shard, const sim_item *item, int64_t until);
+/* redis_failover.c: of the shard with that index. */
+void failover_begin(sim *s, unsigned index, const sim_item *item, int64_t until);
 void failover_promote(sim *s, const sim_event *event);
 void failover_return(sim *s, const sim_event *event);
 void failover_heal(sim *s);
