@@ -32,16 +32,28 @@ static unsigned mutex_of(const sim *s, const char *key)
 
 /* --- what is where ----------------------------------------------------------------------------------- */
 
-static void put_range(sim_bytes *out, unsigned first, unsigned last, unsigned server)
+static void put_server(sim_bytes *out, unsigned server)
 {
     char host[16];
     snprintf(host, sizeof host, "10.0.0.%u", server + 1);
-    bytes_put_number(out, '*', 3);
-    bytes_put_number(out, ':', first);
-    bytes_put_number(out, ':', last);
     bytes_put_number(out, '*', 2);
     bytes_put_text(out, host);
     bytes_put_number(out, ':', 6379);
+}
+
+/* The master comes first, then its replicas. */
+static void put_range(const sim_redis_state *state, sim_bytes *out, unsigned first, unsigned last, unsigned master)
+{
+    unsigned replicas = 0;
+    for (unsigned i = 0; i < state->servers; i++)
+        replicas += state->server[i].master == master;
+    bytes_put_number(out, '*', 3 + replicas);
+    bytes_put_number(out, ':', first);
+    bytes_put_number(out, ':', last);
+    put_server(out, master);
+    for (unsigned i = 0; i < state->servers; i++)
+        if (state->server[i].master == master)
+            put_server(out, i);
 }
 
 /* The shard that has the slot, as this server believes. */
@@ -77,7 +89,8 @@ void cluster_slots(const sim_server *server, sim_bytes *out)
     begins[ranges] = REDIS_SLOTS;
     bytes_put_number(out, '*', ranges);
     for (unsigned i = 0; i < ranges; i++)
-        put_range(out, begins[i], begins[i + 1] - 1, server->view.master[shard_of_slot(server, begins[i])]);
+        put_range(redis_state_of(s), out, begins[i], begins[i + 1] - 1,
+                  server->view.master[shard_of_slot(server, begins[i])]);
 }
 
 static bool redirect(sim_answer *answer, const char *how, unsigned mutex, unsigned server)
