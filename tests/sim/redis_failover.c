@@ -88,6 +88,7 @@ void failover_begin(sim *s, unsigned index, const sim_item *item, int64_t until)
         redis_drop_all(s, master);
     }
     const int64_t told_at = may_linger(s) ? back_at + sim_pick(s, 0, BELIEVES_NS) : back_at;
+    shard->told_at = told_at;
     /* Where all replicas have to confirm, nothing is confirmed before the old master is one of them. */
     const int64_t over_at = s->plan->replicas > 0 ? told_at + SYNC_NS : promoted_at;
     redis_plan(s, REDIS_PROMOTE, index, promoted_at, shard->version, (uint32_t)item->arg);
@@ -129,8 +130,10 @@ void failover_promote(sim *s, const sim_event *event)
     if (!shard->fails_over || event->version != shard->version)
         return;
     sim_server *chosen = choose(s, former);
-    if (!chosen)
-        return; /* the old master comes back as what it was */
+    if (!chosen) { /* no replica is well: nothing works before the old master comes back as what it was */
+        check_trouble(s, SIM_PROCESSES, shard->since, shard->told_at + SIM_HEARD_NS);
+        return;
+    }
     sim_tell(s, "server %u is master instead of %u", chosen->index, former->index);
     shard->master = (uint8_t)chosen->index;
     promote(s, chosen, former, event->arg);

@@ -143,6 +143,7 @@ typedef struct sim_shard {
     uint8_t former;   /* the master of before, until it has become a replica */
     bool fails_over;  /* from the failure until then */
     int64_t since;    /* when it failed */
+    int64_t told_at;  /* when the old master is told that it is none */
     uint32_t version; /* one per fail-over */
 } sim_shard;
 
