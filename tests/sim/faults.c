@@ -112,21 +112,15 @@ static void store_item(sim *s, const sim_item *item, int64_t until)
         else
             store_force_release(s, (unsigned)item->arg);
         break;
-    case SIM_ITEM_LOCK_ROW: /* only who waits for the row has an excuse */
-        sim_log(s, "store", "fault lock-row %lld", (long long)until);
-        s->model->fault(s, item, until);
-        break;
-    case SIM_ITEM_FREEZE:
-        trouble(s, item, SIM_PROCESSES, until);
-        if (s->model)
-            s->model->fault(s, item, until);
+    default: /* of the store itself. Models of several servers say for how long that is trouble, and so does a locked row. */
+        if (s->model && (s->plan->store != SIM_STORE_SQL || item->kind == SIM_ITEM_LOCK_ROW))
+            sim_log(s, "store", "fault %s %lld", sim_item_name((sim_item_kind)item->kind), (long long)until);
         else
-            s->store.frozen_until = until;
-        break;
-    default:
-        trouble(s, item, SIM_PROCESSES, until);
+            trouble(s, item, SIM_PROCESSES, until);
         if (s->model)
             s->model->fault(s, item, until);
+        else if (item->kind == SIM_ITEM_FREEZE)
+            s->store.frozen_until = until;
         else
             store_fail_over(s, until - s->now, item->arg);
     }

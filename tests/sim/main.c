@@ -27,7 +27,8 @@ static const char usage[] =
     "  --first N        the first of them (1)\n"
     "  --seed N         just this one, and tell all about it\n"
     "  --store KIND     push, poll or session, which are models, or those three (models); redis,\n"
-    "                   zookeeper or sql: the code of the store itself; or all (all)\n"
+    "                   zookeeper or sql: the code of the store itself; or all (all). redis-single,\n"
+    "                   redis-sentinel and redis-cluster: those seeds of redis that have such servers\n"
     "  --jobs N         how many threads (1)\n"
     "  --broken WHAT    break an assumption, drift or lost-writes, and expect to find out\n"
     "  --trace          print the event log of --seed, in the format of `simba timeline`\n"
@@ -42,7 +43,8 @@ static const char usage[] =
 typedef struct options {
     uint64_t first;
     uint64_t seeds;
-    unsigned stores; /* bits */
+    unsigned stores;     /* bits */
+    unsigned topologies; /* of Redis, bits; 0: all */
     unsigned jobs;
     sim_broken broken;
     bool single;
@@ -75,6 +77,8 @@ static void look_at_seed(campaign *c, sim *s, uint64_t seed)
         sim_plan plan;
         sim_verdict verdict;
         sim_plan_draw(&plan, seed, (sim_store_kind)store, c->o->broken);
+        if (c->o->topologies && !(c->o->topologies & 1U << plan.topology))
+            continue;
         sim_run(s, &plan, NULL, &verdict);
         const bool hit = is_hit(c->o, &verdict);
         pthread_mutex_lock(&c->lock);
@@ -170,8 +174,15 @@ static bool number(const char *text, uint64_t low, uint64_t high, uint64_t *ret_
     return end != text && *end == '\0' && *ret_number >= low && *ret_number <= high;
 }
 
-static bool store_bits(const char *text, unsigned *ret_bits)
+static bool store_bits(const char *text, unsigned *ret_bits, unsigned *ret_topologies)
 {
+    *ret_topologies = 0;
+    for (unsigned i = 0; i < SIM_TOPOLOGIES; i++)
+        if (strcmp(text, sim_topology_name((sim_topology)i)) == 0) {
+            *ret_topologies = 1U << i;
+            *ret_bits = 1U << SIM_STORE_REDIS;
+            return true;
+        }
     *ret_bits = strcmp(text, "all") == 0 ? ALL_STORES : strcmp(text, "models") == 0 ? MODELS : 0;
     for (unsigned i = 0; i < SIM_STORES; i++)
         *ret_bits |= strcmp(text, sim_store_name((sim_store_kind)i)) == 0 ? 1U << i : 0;
@@ -203,7 +214,7 @@ static int parse(int argc, char **argv, options *o)
             good = number(optarg, 0, UINT64_MAX / 4, &o->first);
             break;
         case 'k':
-            good = store_bits(optarg, &o->stores);
+            good = store_bits(optarg, &o->stores, &o->topologies);
             break;
         case 'j':
             good = number(optarg, 1, JOBS_MAX, &jobs);

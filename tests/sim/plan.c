@@ -10,6 +10,8 @@
 /* Two clocks that each deviate by at most this differ by less than the drift bound of 1 %. */
 #define RATE_MAX 4970
 #define RATE_BROKEN 40000
+#define LONG_IN 400 /* one in so many runs of Redis is long */
+#define HOUR_MS INT64_C(3600000)
 
 const char *sim_item_name(sim_item_kind kind)
 {
@@ -25,6 +27,12 @@ const char *sim_store_name(sim_store_kind store)
 {
     static const char *const names[] = {"push", "poll", "session", "redis", "zookeeper", "sql"};
     return names[store];
+}
+
+const char *sim_topology_name(sim_topology topology)
+{
+    static const char *const names[] = {"redis-single", "redis-sentinel", "redis-cluster"};
+    return names[topology];
 }
 
 static int64_t pick(uint64_t *seed, int64_t low, int64_t high)
@@ -64,17 +72,24 @@ static void draw_timing(sim_plan *plan, uint64_t *seed)
         t->jitter_min_ms = t->jitter_max_ms = 0;
 }
 
-/* Leases of hours, so that somebody waits for longer than a day: Redis keeps its queue for that long. */
+/* Leases of hours, so that somebody waits for longer than a day: Redis keeps a place in the queue for a day longer than the
+ * lease that is waited for. Little happens, and the leader stops when a waiter that was taken for dead would be asleep. */
 static void draw_long_timing(sim_plan *plan, uint64_t *seed)
 {
-    plan->timing.ttl_ms = pick(seed, 4, 10) * 3600000;
+    plan->timing.ttl_ms = pick(seed, 2, 6) * HOUR_MS;
     plan->timing.transition_ms = pick(seed, 10, 3600) * 1000;
     plan->timing.stop_margin_ms = plan->timing.hold_limit_ms = 0;
 }
 
+static int64_t draw_long_horizon(const sim_plan *plan, uint64_t *seed)
+{
+    const int64_t lease_ms = plan->timing.ttl_ms + plan->timing.transition_ms;
+    return (24 * HOUR_MS - pick(seed, 0, lease_ms)) * SIM_MS;
+}
+
 static bool is_long(const sim_plan *plan)
 {
-    return plan->timing.ttl_ms >= 3600000;
+    return plan->timing.ttl_ms >= HOUR_MS;
 }
 
 static void draw_clocks(sim_plan *plan, uint64_t *seed)
@@ -93,7 +108,7 @@ static void draw_members(sim_plan *plan, uint64_t *seed)
         sim_member_plan *member = &plan->member[i];
         member->process = (uint8_t)(i < plan->processes ? i : pick(seed, 0, plan->processes - 1));
         member->mutex = (uint8_t)(chance(seed, 75) ? 0 : pick(seed, 0, plan->mutexes - 1));
-        member->locker = chance(seed, 20);
+        member->locker = chance(seed, is_long(plan) ? 0 : 20);
         member->try_once = member->locker && chance(seed, 30);
         snprintf(member->id, sizeof member->id, "%c%u", 'a' + member->process, i);
         if (i > 0 && chance(seed, 10))
@@ -136,17 +151,19 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
     };
     /* Where the servers are the question, more happens to them. */
     static const uint8_t of_replicas[] = {SIM_ITEM_STORE_EPOCH, SIM_ITEM_STORE_EPOCH, SIM_ITEM_REPEAT, SIM_ITEM_LOSE};
-    static const uint8_t of_servers[] = {SIM_ITEM_FREEZE, SIM_ITEM_RESTART, SIM_ITEM_FAIL_OVER, SIM_ITEM_FAIL_OVER};
+    static const uint8_t of_servers[] = {SIM_ITEM_FREEZE,    SIM_ITEM_RESTART,     SIM_ITEM_FAIL_OVER,
+                                         SIM_ITEM_FAIL_OVER, SIM_ITEM_STORE_EPOCH, SIM_ITEM_MOVE_SLOT};
     static const uint8_t of_rows[] = {SIM_ITEM_LOCK_ROW,    SIM_ITEM_LOCK_ROW, SIM_ITEM_LOCK_ROW,
                                       SIM_ITEM_UNSUBSCRIBE, SIM_ITEM_RESTART,  SIM_ITEM_FAIL_OVER,
                                       SIM_ITEM_SLOW_STORE,  SIM_ITEM_CUT,      SIM_ITEM_REPEAT};
+    const unsigned server_kinds = plan->store == SIM_STORE_ZOOKEEPER ? 4 : plan->topology == SIM_CLUSTER ? 6 : 5;
     const int64_t lease_ns = (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
     const int64_t most = plan->broken == SIM_BROKEN_DRIFT ? RATE_BROKEN : RATE_MAX;
-    const int64_t count = pick(seed, 0, 16);
+    const int64_t count = pick(seed, 0, is_long(plan) ? 3 : 16);
     for (int64_t n = 0; n < count; n++) {
         sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
-        if (plan->store == SIM_STORE_ZOOKEEPER && chance(seed, 25))
-            kind = of_servers[pick(seed, 0, sizeof of_servers - 1)];
+        if ((plan->store == SIM_STORE_ZOOKEEPER || plan->topology != SIM_SINGLE) && chance(seed, 25))
+            kind = of_servers[pick(seed, 0, server_kinds - 1)];
         else if (plan->store == SIM_STORE_SQL && chance(seed, 40))
             kind = of_rows[pick(seed, 0, sizeof of_rows - 1)];
         else if (plan->replicas > 0 && chance(seed, 30))
@@ -191,6 +208,7 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
             break;
         case SIM_ITEM_FORCE:
         case SIM_ITEM_LOCK_ROW:
+        case SIM_ITEM_MOVE_SLOT:
             item->arg = pick(seed, 0, plan->mutexes - 1);
             break;
         case SIM_ITEM_SLOW_STORE:
@@ -201,6 +219,14 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
             break;
         }
     }
+}
+
+static void draw_topology(sim_plan *plan, uint64_t *seed)
+{
+    plan->topology = chance(seed, 40) ? SIM_SINGLE : chance(seed, 50) ? SIM_SENTINEL : SIM_CLUSTER;
+    plan->servers = (unsigned)(plan->topology == SIM_CLUSTER ? pick(seed, 2, 3) : pick(seed, 1, 2));
+    if (plan->topology == SIM_CLUSTER && plan->replicas > 1)
+        plan->replicas = 1; /* there are no more */
 }
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken)
@@ -218,23 +244,28 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     draw_timing(plan, &s);
     if (store == SIM_STORE_SQL && plan->timing.transition_ms < 1000)
         plan->timing.transition_ms += 1000; /* a transaction takes several round trips: docs/safety.md, L3 */
-    if (store == SIM_STORE_REDIS && pick(&s, 1, 400) == 1)
+    if (store == SIM_STORE_REDIS && pick(&s, 1, LONG_IN) == 1)
         draw_long_timing(plan, &s);
     plan->processes = is_long(plan) ? 2 : (unsigned)pick(&s, 2, SIM_PROCESSES);
-    plan->members = (unsigned)pick(&s, plan->processes, SIM_MEMBERS);
-    plan->mutexes = (unsigned)pick(&s, 1, SIM_MUTEXES);
+    plan->members = is_long(plan) ? 2 : (unsigned)pick(&s, plan->processes, SIM_MEMBERS);
+    plan->mutexes = is_long(plan) ? 1 : (unsigned)pick(&s, 1, SIM_MUTEXES);
     plan->horizon_ns = pick(&s, 3, 8) * (plan->timing.ttl_ms + plan->timing.transition_ms) * SIM_MS;
     if (is_long(plan))
-        plan->horizon_ns = pick(&s, 18, 30) * 3600 * SIM_S;
+        plan->horizon_ns = draw_long_horizon(plan, &s);
     draw_clocks(plan, &s);
     draw_members(plan, &s);
     draw_starts(plan, &s);
     plan->replicas =
         store == SIM_STORE_REDIS && broken != SIM_BROKEN_LOST_WRITES && chance(&s, 40) ? pick(&s, 1, 2) : 0;
+    if (store == SIM_STORE_REDIS && !is_long(plan))
+        draw_topology(plan, &s);
     draw_faults(plan, &s);
-    plan->servers = store == SIM_STORE_ZOOKEEPER ? (chance(&s, 70) ? 3 : 5) : 1;
+    if (store != SIM_STORE_REDIS)
+        plan->servers = store == SIM_STORE_ZOOKEEPER ? (chance(&s, 70) ? 3 : 5) : 1;
     plan->ticks = pick(&s, 2, 8);
-    const bool mixed = store == SIM_STORE_REDIS || store == SIM_STORE_ZOOKEEPER || store == SIM_STORE_SQL;
+    /* Grants of the JVM have no token on Redis: where writes are lost nothing could tell them from ours. */
+    const bool mixed = (store == SIM_STORE_REDIS && plan->topology == SIM_SINGLE && broken != SIM_BROKEN_LOST_WRITES) ||
+                       store == SIM_STORE_ZOOKEEPER || store == SIM_STORE_SQL;
     plan->jvms = mixed && chance(&s, 30) ? (unsigned)pick(&s, 1, 2) : 0;
     plan->password = store == SIM_STORE_ZOOKEEPER && chance(&s, 20);
     if (broken == SIM_BROKEN_LOST_WRITES) {
@@ -297,6 +328,7 @@ static void print_item(const sim_plan *plan, const sim_item *item, FILE *out)
     case SIM_ITEM_FORCE:
     case SIM_ITEM_SLOW_STORE:
     case SIM_ITEM_LOCK_ROW:
+    case SIM_ITEM_MOVE_SLOT:
         break;
     default:
         fprintf(out, " process %c", 'a' + item->who);
@@ -311,7 +343,10 @@ static void print_item(const sim_plan *plan, const sim_item *item, FILE *out)
 void sim_plan_print(const sim_plan *plan, void *file)
 {
     FILE *out = file;
-    fprintf(out, "  store %s%s, ttl %" PRId64 " ms, transition %" PRId64 " ms", sim_store_name(plan->store),
+    fprintf(out, "  store %s%s%s, ttl %" PRId64 " ms, transition %" PRId64 " ms", sim_store_name(plan->store),
+            plan->topology == SIM_SINGLE    ? ""
+            : plan->topology == SIM_CLUSTER ? " (cluster)"
+                                            : " (sentinel)",
             plan->queue ? " with a queue" : "", plan->timing.ttl_ms, plan->timing.transition_ms);
     if (plan->timing.stop_margin_ms)
         fprintf(out, ", stop margin %" PRId64 " ms", plan->timing.stop_margin_ms);

@@ -25,6 +25,9 @@ typedef enum sim_store_kind {
     SIM_STORES,
 } sim_store_kind;
 
+/* What the servers of Redis are to each other. */
+typedef enum sim_topology { SIM_SINGLE, SIM_SENTINEL, SIM_CLUSTER, SIM_TOPOLOGIES } sim_topology;
+
 /* Which of the assumptions that the promises rest on does not hold. */
 typedef enum sim_broken {
     SIM_SOUND,
@@ -56,7 +59,8 @@ typedef enum sim_broken {
     X(FAIL_OVER, "fail-over")   /* arg: ms of acknowledged writes that are lost */                                     \
     X(FORCE, "force-release")   /* arg: mutex */                                                                       \
     X(SLOW_STORE, "slow-store") /* SQL; arg: ms that a statement takes, at most */                                     \
-    X(LOCK_ROW, "lock-row")     /* SQL; arg: mutex, whose row somebody else locks */
+    X(LOCK_ROW, "lock-row")     /* SQL; arg: mutex, whose row somebody else locks */                                   \
+    X(MOVE_SLOT, "move-slot")   /* REDIS; arg: mutex, whose slot moves to other servers */
 
 typedef enum sim_item_kind {
 #define SIM_ITEM_ENUM(name, text) SIM_ITEM_##name,
@@ -66,6 +70,7 @@ typedef enum sim_item_kind {
 
 const char *sim_item_name(sim_item_kind kind);
 const char *sim_store_name(sim_store_kind store);
+const char *sim_topology_name(sim_topology topology);
 
 typedef struct sim_item {
     int64_t at_ns;
@@ -92,7 +97,8 @@ typedef struct sim_plan {
     int64_t latency_ns;
     int64_t poll_ns;
     int64_t session_ns;
-    unsigned servers;
+    unsigned servers; /* SENTINEL: replicas, if none has to confirm; CLUSTER: masters; ZOOKEEPER: all */
+    sim_topology topology;
     unsigned jvms;    /* REDIS, ZOOKEEPER, SQL: contenders on the JVM */
     int64_t replicas; /* REDIS: that have to confirm */
     int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */

@@ -28,7 +28,7 @@ static int64_t trip(sim *s)
 
 static void plan_move(sim *s, unsigned i, jvm_move move, int64_t after_ns)
 {
-    sim_plan_event(s, EV_SERVER, SIM_JVM_FIRST + i, s->now + after_ns, ++redis_state_of(s)->jvm[i].version, move);
+    redis_plan(s, REDIS_JVM, i, s->now + after_ns, ++redis_state_of(s)->jvm[i].version, move);
 }
 
 /* What the script says, "OWNER@@MS", is parted at the "@@". */
@@ -40,7 +40,7 @@ static void run(sim *s, unsigned i, const char *text, char *ret_owner, int64_t *
     sim_answer answer;
     snprintf(key, sizeof key, "simba:{%s}", sim_mutex_name(jvm->mutex));
     snprintf(ms, sizeof ms, "%lld", (long long)(s->plan->timing.ttl_ms + s->plan->timing.transition_ms));
-    server_eval(&redis_state_of(s)->server[0], text, 1, 3, (const char *const[]){key, jvm->id, ms}, &answer);
+    locks_eval(&redis_state_of(s)->server[0], text, 1, 3, (const char *const[]){key, jvm->id, ms}, &answer);
     char *parted = strstr(answer.item[0].text, "@@");
     *ret_ms = parted ? strtoll(parted + 2, NULL, 10) : 0;
     if (parted)
@@ -102,7 +102,7 @@ bool jvms_hear(sim *s, const char *channel)
 
 void jvms_event(sim *s, const sim_event *event)
 {
-    const unsigned i = event->who - SIM_JVM_FIRST;
+    const unsigned i = event->who & 15;
     sim_jvm *jvm = &redis_state_of(s)->jvm[i];
     if (!jvm->alive || event->version != jvm->version)
         return;

@@ -71,9 +71,9 @@ void keys_set_field(sim_key *hash, const char *name, const char *value)
         if (hash->count == SIM_FIELDS)
             abort();
         at = (int)hash->count++;
-        copy(hash->u.field[at].name, SIM_NAME, name);
+        copy(hash->u.field[at].name, SIM_SHORT, name);
     }
-    copy(hash->u.field[at].value, SIM_TEXT, value);
+    copy(hash->u.field[at].value, SIM_VALUE, value);
 }
 
 /* --- sorted sets ------------------------------------------------------------------------------------ */
@@ -101,7 +101,7 @@ void keys_add_member(sim_key *zset, const char *member, double score)
     memmove(&zset->u.member[at + 1], &zset->u.member[at], (zset->count - at) * sizeof zset->u.member[0]);
     zset->count++;
     zset->u.member[at].score = score;
-    copy(zset->u.member[at].name, SIM_NAME, member);
+    copy(zset->u.member[at].name, SIM_SHORT, member);
 }
 
 void keys_remove_member(sim_key *zset, unsigned rank)

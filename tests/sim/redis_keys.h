@@ -7,23 +7,24 @@
 #include <stdint.h>
 
 enum {
-    SIM_KEYS = 12,
-    SIM_FIELDS = 16,
-    SIM_QUEUE = 24,
-    SIM_NAME = 48,
-    SIM_TEXT = 96,
+    SIM_KEYS = 6, /* three of each mutex */
+    SIM_FIELDS = 12,
+    SIM_QUEUE = 16,
+    SIM_NAME = 48,  /* of a key or a channel */
+    SIM_SHORT = 24, /* of a field or a waiter */
+    SIM_VALUE = 56,
 };
 
 typedef enum sim_key_type { SIM_KEY_NONE, SIM_KEY_STRING, SIM_KEY_HASH, SIM_KEY_ZSET } sim_key_type;
 
 typedef struct sim_field {
-    char name[SIM_NAME];
-    char value[SIM_TEXT];
+    char name[SIM_SHORT];
+    char value[SIM_VALUE];
 } sim_field;
 
 typedef struct sim_scored {
     double score;
-    char name[SIM_NAME];
+    char name[SIM_SHORT];
 } sim_scored;
 
 typedef struct sim_key {
@@ -32,7 +33,7 @@ typedef struct sim_key {
     int64_t expires_ms; /* INT64_MAX: never */
     unsigned count;
     union {
-        char text[SIM_TEXT];
+        char text[SIM_VALUE];
         sim_field field[SIM_FIELDS];
         sim_scored member[SIM_QUEUE]; /* in order */
     } u;

@@ -14,6 +14,8 @@ struct sim_scripts {
     struct {
         char sha[41];
         int function;
+        char *text;
+        size_t length;
     } script[SIM_SCRIPTS];
 };
 
@@ -103,7 +105,7 @@ static void take_list(lua_State *lua, sim_answer *ret_answer)
 {
     ret_answer->kind = ANSWER_LIST;
     ret_answer->count = 0;
-    for (bool more = true; more && ret_answer->count < SIM_FIELDS;) {
+    for (bool more = true; more && ret_answer->count < SIM_ELEMENTS;) {
         lua_rawgeti(lua, -1, (int)ret_answer->count + 1);
         more = take_one(lua, &ret_answer->item[ret_answer->count]);
         ret_answer->count += more;
@@ -175,17 +177,17 @@ int scripts_find(const sim_scripts *scripts, const char *sha)
 
 unsigned scripts_load(sim_scripts *scripts, const char *text, size_t length)
 {
-    char sha[41];
-    name_script(text, length, sha);
-    const int known = scripts_find(scripts, sha);
-    if (known >= 0)
-        return (unsigned)known;
+    for (unsigned i = 0; i < scripts->count; i++)
+        if (scripts->script[i].length == length && memcmp(scripts->script[i].text, text, length) == 0)
+            return i;
     if (scripts->count == SIM_SCRIPTS || luaL_loadbuffer(scripts->lua, text, length, "@script") != 0) {
         fprintf(stderr, "simba-sim: a script cannot be loaded: %s\n", lua_tostring(scripts->lua, -1));
         abort();
     }
-    memcpy(scripts->script[scripts->count].sha, sha, sizeof sha);
     scripts->script[scripts->count].function = luaL_ref(scripts->lua, LUA_REGISTRYINDEX);
+    scripts->script[scripts->count].text = strndup(text, length);
+    scripts->script[scripts->count].length = length;
+    name_script(text, length, scripts->script[scripts->count].sha);
     return scripts->count++;
 }
 
@@ -211,6 +213,8 @@ sim_scripts *scripts_new(void)
 
 void scripts_free(sim_scripts *scripts)
 {
+    for (unsigned i = 0; i < scripts->count; i++)
+        free(scripts->script[i].text);
     lua_close(scripts->lua);
     free(scripts);
 }

@@ -1,79 +1,132 @@
-/* Replicas of a model Redis server. Each gets what was written in order, after a moment, or much later while its link is
- * stuck; WAIT counts those that have got it. A replica that is promoted has what it has got, and nothing else. */
+/* Replicas of model Redis servers. Each gets what its master has written in order, after a moment, or much later while its
+ * link is stuck; WAIT counts those that have got it. What is sent is a snapshot of everything. Snapshots are numbered,
+ * whoever makes them, and a server's offset is the number of the one that it has. */
 #include <stdlib.h>
 
 #include "sim/redis_model.h"
 
-static unsigned count(const sim *s)
+static sim_server *server_at(const sim *s, unsigned index)
 {
-    return (unsigned)s->plan->replicas;
+    return &redis_state_of(s)->server[index];
+}
+
+static bool is_replica_of(const sim_server *replica, const sim_server *master)
+{
+    return replica->master == master->index && replica != master;
 }
 
 void replicas_begin(sim *s)
 {
     sim_redis_state *state = redis_state_of(s);
-    if (count(s) > 0 && !state->sent && !(state->sent = calloc(SIM_SENT, sizeof *state->sent)))
+    if (state->servers > 1 && !state->sent && !(state->sent = calloc(SIM_SENT, sizeof *state->sent)))
         abort();
-    for (unsigned i = 0; i < SIM_REPLICAS; i++)
-        state->replica[i] = (sim_replica){0};
+    state->latest = 0;
+}
+
+static bool is_apart(const sim *s, const sim_server *server)
+{
+    return s->now < server->apart_until;
 }
 
 void replicas_feed(sim_server *server)
 {
     sim *s = server->s;
     sim_redis_state *state = redis_state_of(s);
-    if (count(s) == 0)
+    if (state->servers == 1)
         return;
-    state->sent[server->writes % SIM_SENT] = server->keys;
-    for (unsigned i = 0; i < count(s); i++) {
-        sim_replica *replica = &state->replica[i];
+    server->offset = ++state->latest;
+    state->sent[server->offset % SIM_SENT] = server->keys;
+    for (unsigned i = state->first; i < state->first + state->servers; i++) {
+        sim_server *replica = server_at(s, i);
+        if (!is_replica_of(replica, server) || is_apart(s, server) || s->now < replica->down_until)
+            continue; /* it catches up when they have found together again */
         int64_t at = s->now + sim_pick(s, SIM_MS / 10, 2 * SIM_MS);
         at = at > replica->stuck_until ? at : replica->stuck_until + 1;
         at = at > replica->latest ? at : replica->latest + 1;
         replica->latest = at;
-        sim_plan_event(s, EV_SERVER, i, at, 0, server->writes);
+        redis_plan(s, REDIS_REPLICATE, i, at, replica->link, server->offset);
     }
+}
+
+/* A snapshot that is gone is followed by a later one. */
+static bool is_kept(const sim_redis_state *state, uint32_t number)
+{
+    return state->latest - number < SIM_SENT;
 }
 
 void replicas_event(sim *s, const sim_event *event)
 {
     sim_redis_state *state = redis_state_of(s);
-    sim_replica *replica = &state->replica[event->who];
-    /* What was under way when the server was replaced is gone. */
-    if (event->arg > state->server[0].writes || event->arg <= replica->writes)
+    sim_server *replica = server_at(s, event->who & 15);
+    if (event->version != replica->link || event->arg <= replica->offset || !is_kept(state, event->arg))
         return;
-    replica->writes = event->arg;
-    if (state->server[0].writes - event->arg < SIM_SENT)
-        replica->keys = state->sent[event->arg % SIM_SENT];
+    replica->offset = event->arg;
+    replica->keys = state->sent[event->arg % SIM_SENT];
     server_look_at_waits(s);
 }
 
-unsigned replicas_with(const sim *s, uint32_t written)
+unsigned replicas_with(const sim_server *master, uint32_t written)
 {
+    const sim_redis_state *state = redis_state_of(master->s);
     unsigned have = 0;
-    for (unsigned i = 0; i < count(s); i++)
-        have += redis_state_of(s)->replica[i].writes >= written;
+    for (unsigned i = state->first; i < state->first + state->servers; i++)
+        have += is_replica_of(&state->server[i], master) && state->server[i].offset >= written;
     return have;
 }
 
-/* The others follow it from where it is. */
-void replicas_promote(sim *s)
+void replicas_unlink(sim_server *replica)
 {
-    sim_redis_state *state = redis_state_of(s);
-    if (count(s) == 0)
+    replica->link++;
+    replica->latest = 0;
+}
+
+void replicas_follow(sim *s, sim_server *replica, const sim_server *master, int64_t after_ns)
+{
+    replicas_unlink(replica);
+    replica->master = master->index;
+    replica->offset = 0; /* until it has everything it has nothing */
+    redis_plan(s, REDIS_SYNC, replica->index, s->now + after_ns, replica->link, 0);
+}
+
+/* All that its master has, at once. */
+void replicas_sync(sim *s, const sim_event *event)
+{
+    sim_server *replica = server_at(s, event->who & 15);
+    if (event->version != replica->link || replica->master == SIM_NOBODY)
         return;
-    const sim_replica chosen = state->replica[sim_pick(s, 0, count(s) - 1)];
-    sim_server *server = &state->server[0];
-    server->keys = chosen.keys;
-    server->writes += SIM_SENT; /* what is still under way means nothing to them */
-    state->sent[server->writes % SIM_SENT] = server->keys;
-    for (unsigned i = 0; i < count(s); i++)
-        state->replica[i] = (sim_replica){.writes = server->writes, .keys = server->keys};
+    const sim_server *master = server_at(s, replica->master);
+    if (redis_is_away(s, replica) || redis_is_away(s, master) || is_apart(s, replica) || is_apart(s, master)) {
+        redis_plan(s, REDIS_SYNC, replica->index, s->now + 500 * SIM_MS, replica->link, 0);
+        return;
+    }
+    replica->keys = master->keys;
+    replica->offset = master->offset;
+    server_look_at_waits(s);
+}
+
+bool replicas_can_follow_up(const sim_server *replica, const sim_server *master)
+{
+    const sim_redis_state *state = redis_state_of(replica->s);
+    return replica->offset >= (master->offset > 0) &&
+           (replica->offset >= master->must_have || is_kept(state, master->must_have));
+}
+
+void replicas_catch_up(sim_server *replica, const sim_server *master)
+{
+    const sim_redis_state *state = redis_state_of(replica->s);
+    if (replica->s->plan->replicas == 0) {
+        replica->keys = master->keys;
+        replica->offset = master->offset;
+    } else if (replica->offset < master->must_have && is_kept(state, master->must_have)) {
+        replica->keys = state->sent[master->must_have % SIM_SENT];
+        replica->offset = master->must_have;
+    }
 }
 
 void replicas_stick(sim *s, int64_t until)
 {
-    for (unsigned i = 0; i < count(s); i++)
+    const sim_redis_state *state = redis_state_of(s);
+    for (unsigned i = state->first; i < state->first + state->servers; i++)
         if (sim_chance(s, 700))
-            redis_state_of(s)->replica[i].stuck_until = until;
+            server_at(s, i)->stuck_until = until;
 }

@@ -306,7 +306,7 @@ int fake_connect(int fd, const struct sockaddr *address, socklen_t length)
     }
     const uint32_t ip = ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr);
     const unsigned server = (ip & 0xff) - 1;
-    if (address->sa_family != AF_INET || ip >> 8 != 0x0a0000 || server >= SIM_SERVERS)
+    if (address->sa_family != AF_INET || ip >> 8 != 0x0a0000 || server >= SIM_HOSTS)
         return fail_with(ENETUNREACH);
     sock->state = SOCKET_CONNECTING;
     if (!is_muted(sock))

@@ -29,6 +29,7 @@ enum {
     SIM_UNDO = 512,
     SIM_NOBODY = 0xffff,
     SIM_SERVERS = 5,
+    SIM_HOSTS = 8, /* addresses that a server may have */
 };
 
 #define SIM_OBSERVER_POLL_NS (5 * SIM_S)

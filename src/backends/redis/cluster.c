@@ -23,7 +23,7 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-enum { REFRESH_MS = 250 };
+enum { REFRESH_MS = 250, REPLICAS_MOST = 16 };
 
 typedef struct redis_cluster {
     redis_nodes *nodes;
@@ -32,6 +32,8 @@ typedef struct redis_cluster {
 
     redis_inquiry inquiry;
     simba__endpoint *candidates;
+    simba__endpoint replicas[REPLICAS_MOST]; /* some that the latest map names */
+    size_t replica_count;
     simba_timer refresh;
     simba_local asked_at;
 } redis_cluster;
@@ -78,28 +80,33 @@ static void retire(redis_node *node)
 
 /* --- the map ------------------------------------------------------------------------------------------ */
 
-/* [first slot, last slot, [host, port, …], …] */
+/* [host, port, …] */
+static bool is_server(const redisReply *server)
+{
+    return server->type == REDIS_REPLY_ARRAY && server->elements >= 2 &&
+           (server->element[0]->type == REDIS_REPLY_STRING || server->element[0]->type == REDIS_REPLY_NIL) &&
+           server->element[1]->type == REDIS_REPLY_INTEGER && server->element[1]->integer > 0 &&
+           server->element[1]->integer < 65536;
+}
+
+/* [first slot, last slot, master, replica, …] */
 static bool is_range(const redisReply *range)
 {
     if (range->type != REDIS_REPLY_ARRAY || range->elements < 3 || range->element[0]->type != REDIS_REPLY_INTEGER ||
-        range->element[1]->type != REDIS_REPLY_INTEGER || range->element[2]->type != REDIS_REPLY_ARRAY)
+        range->element[1]->type != REDIS_REPLY_INTEGER || !is_server(range->element[2]))
         return false;
-    const redisReply *master = range->element[2];
     const long long first = range->element[0]->integer;
     const long long last = range->element[1]->integer;
-    return first >= 0 && first <= last && last < REDIS_SLOTS && master->elements >= 2 &&
-           (master->element[0]->type == REDIS_REPLY_STRING || master->element[0]->type == REDIS_REPLY_NIL) &&
-           master->element[1]->type == REDIS_REPLY_INTEGER && master->element[1]->integer > 0 &&
-           master->element[1]->integer < 65536;
+    return first >= 0 && first <= last && last < REDIS_SLOTS;
 }
 
 /* A server that does not know its own address means that by which it was reached. */
-static bool set_endpoint(simba__endpoint *endpoint, const redisReply *master, const simba__endpoint *asked)
+static bool set_endpoint(simba__endpoint *endpoint, const redisReply *server, const simba__endpoint *asked)
 {
-    const redisReply *host = master->element[0];
+    const redisReply *host = server->element[0];
     const bool is_named = host->type == REDIS_REPLY_STRING && host->len > 0;
     const char *name = is_named ? host->str : asked->host;
-    return simba__endpoint_set(endpoint, name, strlen(name), master->element[1]->integer);
+    return simba__endpoint_set(endpoint, name, strlen(name), server->element[1]->integer);
 }
 
 /* A server whose name has not got about yet is announced as this. */
@@ -124,6 +131,25 @@ static bool take_range(redis_cluster *cluster, const redisReply *range)
     return true;
 }
 
+static bool is_noted(const redis_cluster *cluster, const simba__endpoint *replica)
+{
+    for (size_t i = 0; i < cluster->replica_count; i++)
+        if (simba__endpoint_is_same(&cluster->replicas[i], replica))
+            return true;
+    return false;
+}
+
+/* When all masters that we know of are gone, one after the other, those that took their place know the map. */
+static void note_replicas(redis_cluster *cluster, const redisReply *range)
+{
+    for (size_t i = 3; i < range->elements && cluster->replica_count < REPLICAS_MOST; i++) {
+        simba__endpoint replica;
+        if (is_server(range->element[i]) && set_endpoint(&replica, range->element[i], &cluster->inquiry.conn.link.at) &&
+            !is_unknown(&replica) && !is_noted(cluster, &replica))
+            cluster->replicas[cluster->replica_count++] = replica;
+    }
+}
+
 /* The answer to CLUSTER SLOTS. */
 static bool take_map(redis_inquiry *inquiry, const redisReply *reply, char *why, size_t size)
 {
@@ -143,6 +169,9 @@ static bool take_map(redis_inquiry *inquiry, const redisReply *reply, char *why,
             snprintf(why, size, "out of memory for what it knows");
             return false;
         }
+    cluster->replica_count = 0;
+    for (size_t i = 0; i < reply->elements; i++)
+        note_replicas(cluster, reply->element[i]);
     return true;
 }
 
@@ -198,11 +227,11 @@ static void over(redis_inquiry *inquiry, const simba_error *error)
             simba__link_fail(&conns[i]->link, error->code, "no server knows the cluster: %s", error->text);
 }
 
-/* Whom to ask: those that we know to be masters, and those that the URL names. */
+/* Whom to ask: those that we know to be masters or replicas, and those that the URL names. */
 static size_t gather_candidates(redis_cluster *cluster)
 {
     const redis_options *options = cluster->nodes->conns.options;
-    size_t count = options->endpoint_count;
+    size_t count = options->endpoint_count + cluster->replica_count;
     for (const redis_node *node = cluster->nodes->first; node; node = node->next)
         count += node->serves;
     simba__endpoint *candidates = simba__realloc(cluster->candidates, count * sizeof *candidates);
@@ -214,6 +243,7 @@ static size_t gather_candidates(redis_cluster *cluster)
     for (const redis_node *node = cluster->nodes->first; node; node = node->next)
         if (node->serves)
             *candidates++ = node->calls.conn.link.at;
+    memcpy(candidates, cluster->replicas, cluster->replica_count * sizeof *candidates);
     return count;
 }
 

@@ -1,0 +1,171 @@
+/* Who has a mutex, as the data of a model Redis server say it. What is granted and freed is told to check.c, by comparing
+ * the lock before and after every script. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/redis/scripts.h"
+#include "sim/redis_model.h"
+#include "util/mem.h"
+
+#define FENCE_KEPT_MS INT64_C(2592000000) /* by how much the fence of a grant of ours outlives its lock */
+#define ENDS_DIFFER_MS 5                  /* or nearly, where slots move */
+
+typedef struct lock {
+    bool held, ours;
+    char id[SIM_TEXT];
+    uint64_t token, nonce;
+    int64_t ends_ms;
+} lock;
+
+static uint64_t number_of(const sim_key *hash, const char *field)
+{
+    const char *text = hash ? keys_field(hash, field) : NULL;
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static lock look_at(sim_server *server, unsigned mutex)
+{
+    char name[SIM_NAME];
+    lock found = {0};
+    const int64_t differ_ms = server->s->plan->topology == SIM_CLUSTER ? ENDS_DIFFER_MS : 0;
+    server->keys.now_ms = server_now_us(server) / 1000;
+    snprintf(name, sizeof name, "simba:{%s}", sim_mutex_name(mutex));
+    const sim_key *key = keys_find(&server->keys, name);
+    if (!key)
+        return found;
+    snprintf(name, sizeof name, "simba:{%s}:fence", sim_mutex_name(mutex));
+    const sim_key *fence = keys_find(&server->keys, name);
+    found.held = true;
+    strcpy(found.id, key->u.text);
+    found.ends_ms = key->expires_ms;
+    const char *id = fence ? keys_field(fence, "id") : NULL;
+    found.ours =
+        id && strcmp(id, found.id) == 0 && llabs(fence->expires_ms - found.ends_ms - FENCE_KEPT_MS) <= differ_ms;
+    found.token = found.ours ? number_of(fence, "token") : 0;
+    found.nonce = found.ours ? number_of(fence, "nonce") : 0;
+    return found;
+}
+
+/* --- what a script has done -------------------------------------------------------------------------- */
+
+/* The party that asks under this nonce right now. */
+static unsigned grantee_of(const sim *s, unsigned mutex, const lock *held)
+{
+    for (unsigned i = 0; i < s->plan->members; i++) {
+        const sim_party *party = &s->party[i];
+        if (party->mutex == mutex && party->running && party->outstanding && party->machine.nonce == held->nonce &&
+            strcmp(party->id, held->id) == 0)
+            return i;
+    }
+    return SIM_NOBODY;
+}
+
+static void compare(sim_server *server, unsigned mutex, const lock *before)
+{
+    sim *s = server->s;
+    const lock after = look_at(server, mutex);
+    const unsigned grantee = after.held ? grantee_of(s, mutex, &after) : SIM_NOBODY;
+    if (after.held && (!before->held || before->token != after.token || before->nonce != after.nonce)) {
+        if (before->held)
+            check_broken(s, "S1", "mutex %u was granted to %s while %s had it", mutex, after.id, before->id);
+        check_granted(s, mutex, grantee, after.token, grantee == SIM_NOBODY);
+    } else if (after.held && after.ends_ms != before->ends_ms && grantee == SIM_NOBODY)
+        s->checks.straggled[mutex] = true;
+    else if (before->held && !after.held)
+        check_freed(s, mutex);
+}
+
+/* A master that was replaced and does not know it may write what it likes: nobody confirms it. Whether somebody believes
+ * it is looked at where holders are. */
+static bool counts(const sim_server *server, unsigned mutex)
+{
+    const sim_redis_state *state = redis_state_of(server->s);
+    return server == redis_master_of(server->s, mutex) ||
+           (state->move.active && state->move.mutex == mutex && server->index == state->shard[state->move.to].master);
+}
+
+/* --- what a server may forget ------------------------------------------------------------------------ */
+
+/* Only a server that is going to lose something needs to know what it was like before. */
+static void remember(sim_server *server)
+{
+    sim_redis_state *state = redis_state_of(server->s);
+    if (server->s->plan->broken != SIM_BROKEN_LOST_WRITES)
+        return;
+    if (!state->past && !(state->past = calloc(SIM_PAST, sizeof *state->past)))
+        abort();
+    sim_past *past = &state->past[state->pasts++ % SIM_PAST];
+    past->at = server->s->now;
+    past->server = server->index;
+    past->keys = server->keys;
+}
+
+void locks_forget(sim_server *server, int64_t lost_ms)
+{
+    const sim_redis_state *state = redis_state_of(server->s);
+    for (unsigned n = state->pasts; n > 0 && state->pasts - n < SIM_PAST; n--) {
+        const sim_past *past = &state->past[(n - 1) % SIM_PAST];
+        if (past->at <= server->s->now - lost_ms * SIM_MS)
+            break;
+        if (past->server != server->index)
+            continue;
+        server->keys = past->keys;
+        server->s->checks.lost_writes = true;
+    }
+}
+
+/* --- scripts ----------------------------------------------------------------------------------------- */
+
+void locks_run(sim_server *server, unsigned script, int keys, int argc, const char *const *argv, sim_answer *ret_answer)
+{
+    lock before[SIM_MUTEXES] = {0};
+    sim *s = server->s;
+    const uint32_t written = server->writes;
+    remember(server);
+    for (unsigned m = 0; m < s->plan->mutexes; m++)
+        before[m] = look_at(server, m);
+    scripts_run(redis_state_of(s)->scripts, server, script, keys, argc, argv, ret_answer);
+    if (server->writes == written)
+        return;
+    for (unsigned m = 0; m < s->plan->mutexes; m++)
+        if (counts(server, m))
+            compare(server, m, &before[m]);
+    replicas_feed(server);
+}
+
+void locks_eval(sim_server *server, const char *text, int keys, int argc, const char *const *argv,
+                sim_answer *ret_answer)
+{
+    locks_run(server, scripts_load(redis_state_of(server->s)->scripts, text, strlen(text)), keys, argc, argv,
+              ret_answer);
+}
+
+void locks_force_release(sim *s, unsigned mutex)
+{
+    static const redis_options plain = {.kind = REDIS_SINGLE};
+    static const redis_options of_cluster = {.kind = REDIS_CLUSTER};
+    sim_server *server = redis_master_of(s, mutex);
+    char keys[SIM_LOCK_KEYS][SIM_NAME];
+    const lock before = look_at(server, mutex);
+    sim_answer answer;
+    if (redis_is_away(s, server) || redis_state_of(s)->move.active)
+        return;
+    char *text = simba__redis_script_text(REDIS_FORCE_RELEASE, s->plan->topology == SIM_CLUSTER ? &of_cluster : &plain);
+    snprintf(keys[0], SIM_NAME, "simba:{%s}", sim_mutex_name(mutex));
+    snprintf(keys[1], SIM_NAME, "simba:{%s}:fence", sim_mutex_name(mutex));
+    snprintf(keys[2], SIM_NAME, "simba:{%s}:contender", sim_mutex_name(mutex));
+    if (before.ours)
+        check_revoked(s, mutex, before.token);
+    locks_eval(server, text, 3, 3, (const char *const[]){keys[0], keys[1], keys[2]}, &answer);
+    simba__free(text);
+}
+
+bool locks_owner(const sim *s, unsigned mutex, simba_owner *ret_owner)
+{
+    const lock held = look_at(redis_master_of(s, mutex), mutex);
+    memset(ret_owner, 0, sizeof *ret_owner);
+    snprintf(ret_owner->id, sizeof ret_owner->id, "%s", held.id);
+    ret_owner->token = held.token;
+    return held.held;
+}
