@@ -34,7 +34,6 @@ typedef struct waiting {
     waiting_words words;
     int done; /* eventfd */
     int code;
-    bool told; /* it was given back, and the store has said so */
     simba_error error;
 } waiting;
 
@@ -127,11 +126,10 @@ static void lease_of(void *user, simba_lease *ret_lease)
 }
 
 /* Give it back. Returns why leadership had ended before; SIMBA_REASON_NONE: it had not. */
-static simba_reason release(simba_locker *locker, bool *ret_told)
+static simba_reason release(simba_locker *locker)
 {
     simba_error error;
     const int code = simba_locker_release(locker, &error);
-    *ret_told = code == 0;
     if (code == SIMBA_ELOST)
         return simba_locker_reason(locker);
     if (code < 0)
@@ -139,8 +137,8 @@ static simba_reason release(simba_locker *locker, bool *ret_told)
     return SIMBA_REASON_NONE;
 }
 
-static int run_held(const run_wish *wish, const child_times *times, simba_locker *locker, cli_signals *signals,
-                    bool *ret_told)
+static int run_held(const run_wish *wish, const child_times *times, simba_client *client, simba_locker *locker,
+                    cli_signals *signals)
 {
     const child_lease lease = {wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL};
     char **environment = child_environment(wish->globals, &lease);
@@ -156,6 +154,7 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
         .envp = environment,
         .times = *times,
         .signals = signals,
+        .client = client,
         .give_back = &to_give_back,
         .lease = lease_of,
         .user = locker,
@@ -163,7 +162,7 @@ static int run_held(const run_wish *wish, const child_times *times, simba_locker
     };
     child_end end;
     const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
-    const simba_reason reason = release(locker, ret_told);
+    const simba_reason reason = release(locker);
     child_environment_free(environment);
     if (code < 0) {
         cli_say(COMMAND, "no process could be started: %s.", strerror(-code));
@@ -196,17 +195,9 @@ static int run_in(const run_wish *wish, simba_client *client, cli_signals *signa
     /* A signal may have come too late to keep us from getting it. */
     if (code != 0 && simba_locker_held_for_ms(w->locker) > 0)
         simba_locker_release(w->locker, NULL);
-    return code == 0 ? run_held(wish, &times, w->locker, signals, &w->told) : explain_not_acquired(wish, w, code);
+    return code == 0 ? run_held(wish, &times, client, w->locker, signals) : explain_not_acquired(wish, w, code);
 }
 
-/* Has the client nothing more to tell the store? A session would have to be ended. */
-static bool is_done(simba_client *client, const waiting *w)
-{
-    simba_settings settings = SIMBA_SETTINGS_INIT;
-    return w->told && simba_client_settings(client, &settings) == 0 && settings.session_ms == 0;
-}
-
-/* The client is left open where closing it would be a mere formality: waiting for its threads takes as long as a short command. */
 static int run_with(const run_wish *wish, simba_client *client, cli_signals *signals)
 {
     waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex, wish->globals)};
@@ -220,8 +211,6 @@ static int run_with(const run_wish *wish, simba_client *client, cli_signals *sig
             w.wait_ms = time_left(wish->wait_ms, start_ns);
         code = run_in(wish, client, signals, &w);
     }
-    if (is_done(client, &w))
-        return code;
     code = cli_leave(code);
     simba_locker_free(w.locker);
     simba_observer_free(asking);
@@ -235,7 +224,7 @@ static int run(const run_wish *wish, cli_globals *globals)
     cli_signals signals;
     simba_client *client = NULL;
     globals->quiet = true;
-    globals->dispatch = SIMBA_DISPATCH_FD; /* there are no callbacks that would need a thread */
+    globals->dispatch = SIMBA_DISPATCH_FD; /* one thread does it all: whoever waits for the child also renews */
     const int guarded = child_check(COMMAND);
     if (guarded != CLI_GO)
         return guarded;
