@@ -361,6 +361,14 @@ static void check_observers(sim *s)
     }
 }
 
+/* A forced release that was lost with a server: its holder still leads, and the store agrees. */
+static bool revoked_in_vain(const sim *s, const sim_party *party)
+{
+    simba_owner owner;
+    return party_held_ns(s, party) > 0 && store_has_owner(s, party->mutex, &owner) &&
+           owner.token == party->machine.token;
+}
+
 /* L1, and the beginning of the drill for L2. */
 void check_settled(sim *s)
 {
@@ -371,7 +379,7 @@ void check_settled(sim *s)
             if (party->mutex != m || !contends(s, party))
                 continue;
             wanted |= !party->locker;
-            owned |= holds(s, party);
+            owned |= holds(s, party) || revoked_in_vain(s, party);
         }
         if (wanted && !owned)
             check_broken(s, "L1", "nobody owns mutex %u, although it is wanted and all is well", m);
