@@ -256,6 +256,10 @@ static void check_step(const simba__sql_batch *batch)
     case SIMBA__SQL_ROLLBACK:
         SIMBA__ASSERT(batch->in_transaction);
         break;
+    case SIMBA__SQL_DECIDE:
+        SIMBA__ASSERT(step->count > 0 && step->count <= batch->rows_max);
+        SIMBA__ASSERT(!batch->in_transaction);
+        break;
     case SIMBA__SQL_CLOSE:
         break;
     default:

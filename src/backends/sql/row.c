@@ -57,7 +57,7 @@ static void decode_owner(const simba__sql_columns *c, simba__row *row)
 
 void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms)
 {
-    *row = (simba__sql_row){.mutex = row->mutex, .now_ms = now_ms, .row = {.counts_tokens = true}};
+    *row = (simba__sql_row){.mutex = row->mutex, .item = row->item, .now_ms = now_ms, .row = {.counts_tokens = true}};
 }
 
 void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *c, uint64_t version_max)
