@@ -49,7 +49,7 @@ static void pg_close(void *instance)
     simba__pg_listener_close(&self->listener);
     for (unsigned i = 0; i < self->session_count; i++)
         if (self->sessions[i].task == SIMBA__PG_NO_TASK)
-            simba__pg_session_close(&self->sessions[i]);
+            simba__pg_conn_close(&self->sessions[i].conn);
     simba__sql_close(&self->sql);
 }
 

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "util/assert.h"
@@ -11,7 +12,7 @@
 
 enum { READS_AT_ONCE = 64, SETTINGS_MAX = 80 };
 
-/* --- the socket ------------------------------------------------------------------------------------------ */
+/* --- the socket ---------------------------------------------------------------------------------------------- */
 
 static void unwatch(simba__pg_conn *conn)
 {
@@ -41,17 +42,12 @@ static void drop(simba__pg_conn *conn)
 static void shut(simba__pg_conn *conn)
 {
     drop(conn);
-    if (conn->addresses)
-        freeaddrinfo(conn->addresses);
-    conn->addresses = conn->next_address = NULL;
     conn->host->timer_clear(conn->host, &conn->timer);
     conn->state = SIMBA__PG_SHUT;
     conn->life++;
 }
 
-/* --- talking ----------------------------------------------------------------------------------------------- */
-
-/* It has ended by itself: tell whoever has to know. */
+/* It has ended by itself, or could not be opened. */
 static void lose(simba__pg_conn *conn, const simba__sql_failure *why)
 {
     const simba__sql_failure told = *why;
@@ -70,19 +66,20 @@ static void lose_memory(simba__pg_conn *conn)
     lose(conn, &why);
 }
 
+/* --- talking --------------------------------------------------------------------------------------------------- */
+
 static void finish_statement(simba__pg_conn *conn)
 {
     PGresult *result = conn->result;
     simba__sql_failure why;
-    conn->result = NULL;
     const ExecStatusType status = PQresultStatus(result);
-    const bool worked = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK || status == PGRES_EMPTY_QUERY;
+    const bool worked = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+    conn->result = NULL;
     if (!worked)
         simba__pg_fail_result(conn->options, conn->pg, result, &why);
+    conn->state = SIMBA__PG_IDLE;
     if (PQstatus(conn->pg) == CONNECTION_BAD)
         shut(conn);
-    else
-        conn->state = SIMBA__PG_IDLE;
     conn->events->answered(conn, worked ? result : NULL, worked ? NULL : &why);
     PQclear(result);
 }
@@ -90,11 +87,9 @@ static void finish_statement(simba__pg_conn *conn)
 /* Of several results the first error counts, or else the last one that there is. */
 static void keep_result(simba__pg_conn *conn, PGresult *result)
 {
-    const bool has_failed = PQresultStatus(conn->result) == PGRES_FATAL_ERROR && conn->result;
-    PGresult *other = has_failed ? result : conn->result;
-    if (!has_failed)
-        conn->result = result;
-    PQclear(other);
+    const bool has_failed = conn->result && PQresultStatus(conn->result) == PGRES_FATAL_ERROR;
+    PQclear(has_failed ? result : conn->result);
+    conn->result = has_failed ? conn->result : result;
 }
 
 static void take_notifications(simba__pg_conn *conn)
@@ -118,10 +113,12 @@ static void take_results(simba__pg_conn *conn)
     }
 }
 
+/* All that there is, but not for ever, should a server talk faster than we listen: then what is left is reported anew. */
 static void take_input(simba__pg_conn *conn)
 {
     const unsigned life = conn->life;
-    for (int i = 0; i < READS_AT_ONCE && conn->life == life; i++) {
+    simba__sql_failure why;
+    for (int i = 0; i < READS_AT_ONCE; i++) {
         const bool works = PQconsumeInput(conn->pg);
         take_notifications(conn);
         if (conn->life == life)
@@ -129,7 +126,6 @@ static void take_input(simba__pg_conn *conn)
         if (conn->life != life)
             return;
         if (!works || PQstatus(conn->pg) == CONNECTION_BAD) {
-            simba__sql_failure why;
             simba__pg_fail_connection(conn->options, conn->pg, &why);
             lose(conn, &why);
             return;
@@ -138,8 +134,7 @@ static void take_input(simba__pg_conn *conn)
         if (poll(&more, 1, 0) <= 0)
             return;
     }
-    /* The server talks faster than we listen: what is left is reported anew. */
-    if (conn->life == life && conn->host->watch_change(conn->host, &conn->watch, conn->watch.interest) < 0)
+    if (conn->host->watch_change(conn->host, &conn->watch, conn->watch.interest) < 0)
         lose_memory(conn);
 }
 
@@ -160,14 +155,12 @@ void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const 
         (void)PQsendQueryParams(conn->pg, sql, count, NULL, values, NULL, NULL, 0);
     else
         (void)PQsendQuery(conn->pg, sql);
-    /* Should it have failed, the socket says so, or libpq has the error for whoever asks for the result. */
+    /* Should that have failed, libpq has the error for whoever asks for the result. */
     if (!send_rest(conn) || PQstatus(conn->pg) == CONNECTION_BAD || !PQisBusy(conn->pg))
         conn->host->timer_set(conn->host, &conn->timer, conn->host->now(conn->host));
 }
 
-/* --- opening ----------------------------------------------------------------------------------------------- */
-
-static void try_next(simba__pg_conn *conn);
+/* --- connecting ------------------------------------------------------------------------------------------------ */
 
 static void ignore_notice(void *user, const PGresult *notice)
 {
@@ -175,37 +168,11 @@ static void ignore_notice(void *user, const PGresult *notice)
     (void)notice;
 }
 
-static const simba__pg_host *present_host(const simba__pg_conn *conn)
-{
-    return &conn->options->hosts[(conn->first_host + conn->tried - 1) % conn->options->host_count];
-}
-
-/* Of several errors, one that will not pass by itself is the one to tell. */
-static void keep_reason(simba__pg_conn *conn, const simba__sql_failure *why)
-{
-    if (conn->why.error.code == 0 || simba__is_transient(conn->why.error.code))
-        conn->why = *why;
-}
-
-static void attempt_failed(simba__pg_conn *conn, const char *reason)
-{
-    simba__sql_failure why;
-    if (reason)
-        simba__sql_fail(&why, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "postgresql %s: %s", present_host(conn)->at.where,
-                        reason);
-    else
-        simba__pg_fail_connection(conn->options, conn->pg, &why);
-    keep_reason(conn, &why);
-    drop(conn);
-    try_next(conn);
-}
-
 static void come_up(simba__pg_conn *conn)
 {
     conn->host->timer_clear(conn->host, &conn->timer);
-    conn->first_host = (size_t)(present_host(conn) - conn->options->hosts);
     if (PQsetnonblocking(conn->pg, 1) != 0 || !watch(conn, SIMBA_READABLE)) {
-        attempt_failed(conn, "out of memory");
+        lose_memory(conn);
         return;
     }
     PQsetErrorVerbosity(conn->pg, PQERRORS_DEFAULT);
@@ -213,169 +180,178 @@ static void come_up(simba__pg_conn *conn)
     conn->events->opened(conn);
 }
 
-static void go_on_connecting(simba__pg_conn *conn)
+static void go_on_connecting(simba__pg_conn *conn, PostgresPollingStatusType status)
 {
-    unwatch(conn); /* libpq may close this socket, and make another one of the same number */
-    const PostgresPollingStatusType status = PQconnectPoll(conn->pg);
-    if (status == PGRES_POLLING_OK)
+    if (status == PGRES_POLLING_OK) {
         come_up(conn);
-    else if (status == PGRES_POLLING_FAILED)
-        attempt_failed(conn, NULL);
-    else if (!watch(conn, status == PGRES_POLLING_READING ? SIMBA_READABLE : SIMBA_WRITABLE))
-        attempt_failed(conn, "out of memory");
+    } else if (status == PGRES_POLLING_FAILED) {
+        simba__pg_fail_connection(conn->options, conn->pg, &conn->why);
+        lose(conn, &conn->why);
+    } else if (!watch(conn, status == PGRES_POLLING_READING ? SIMBA_READABLE : SIMBA_WRITABLE)) {
+        lose_memory(conn);
+    }
 }
 
-/* As many as there are left, should all have to be tried. */
-static int64_t share_of_time(const simba__pg_conn *conn)
+/* The settings, and as lists the targets from the first one on. */
+static void connect_to_targets(simba__pg_conn *conn)
 {
-    int64_t left = 1 + (int64_t)(conn->options->host_count - conn->tried);
-    for (const struct addrinfo *each = conn->next_address; each; each = each->ai_next)
-        left++;
-    return (conn->open_by.ns - conn->host->now(conn->host).ns) / left;
-}
-
-static void attempt(simba__pg_conn *conn, const char *address)
-{
-    const char *keywords[SETTINGS_MAX], *values[SETTINGS_MAX];
-    const simba__endpoint *at = &present_host(conn)->at;
-    char port[12];
-    size_t count = 0;
-    snprintf(port, sizeof port, "%d", at->port);
-    for (const PQconninfoOption *option = conn->options->settings; option->keyword && count < SETTINGS_MAX - 4;
-         option++) {
-        if (!option->val || strcmp(option->keyword, "host") == 0 || strcmp(option->keyword, "hostaddr") == 0 ||
-            strcmp(option->keyword, "port") == 0 || strncmp(option->keyword, "service", 7) == 0)
-            continue;
-        keywords[count] = option->keyword;
-        values[count++] = option->val;
+    enum { HOSTS, ADDRESSES, PORTS, LISTS };
+    static const char *const list_keywords[LISTS] = {"host", "hostaddr", "port"};
+    const char *keywords[SETTINGS_MAX] = {0}, *values[SETTINGS_MAX] = {0};
+    char lists[LISTS][SIMBA__PG_TARGETS_MAX * 257] = {""};
+    size_t lengths[LISTS] = {0}, count = 0;
+    for (size_t i = 0; i < conn->target_count; i++) {
+        const size_t at = (conn->first + i) % conn->target_count;
+        const char *const texts[LISTS] = {conn->targets[at].host, conn->targets[at].address, conn->targets[at].port};
+        for (size_t n = 0; n < LISTS; n++)
+            lengths[n] +=
+                (size_t)snprintf(lists[n] + lengths[n], sizeof lists[n] - lengths[n], "%s%s", i ? "," : "", texts[n]);
     }
-    const char *const ours[][2] = {{"host", at->host}, {"hostaddr", address}, {"port", port}, {NULL, NULL}};
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++, count++) {
-        keywords[count] = ours[i][0];
-        values[count] = ours[i][1];
+    for (; count < LISTS; count++) {
+        keywords[count] = list_keywords[count];
+        values[count] = lists[count];
     }
-    if (address != conn->address)
-        snprintf(conn->address, sizeof conn->address, "%s", address);
+    for (const PQconninfoOption *option = conn->options->settings; option->keyword && count < SETTINGS_MAX - 1;
+         option++)
+        if (option->val && strncmp(option->keyword, "host", 4) != 0 && strcmp(option->keyword, "port") != 0 &&
+            strncmp(option->keyword, "service", 7) != 0) {
+            keywords[count] = option->keyword;
+            values[count++] = option->val;
+        }
+    const simba_local now = conn->host->now(conn->host);
+    const int64_t share_ns = conn->options->connect_timeout_ms * SIMBA__NS_PER_MS / (int64_t)conn->target_count;
     conn->state = SIMBA__PG_CONNECTING;
-    conn->host->timer_set(conn->host, &conn->timer,
-                          (simba_local){conn->host->now(conn->host).ns + share_of_time(conn)});
+    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + share_ns});
     conn->pg = PQconnectStartParams(keywords, values, 0);
     if (!conn->pg) {
-        attempt_failed(conn, "out of memory");
+        lose_memory(conn);
         return;
     }
     PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
-    PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE);
-    if (PQstatus(conn->pg) == CONNECTION_BAD)
-        attempt_failed(conn, NULL);
-    else if (!watch(conn, SIMBA_WRITABLE))
-        attempt_failed(conn, "out of memory");
+    PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE); /* only so it tells SQLSTATEs while it connects */
+    go_on_connecting(conn, PQstatus(conn->pg) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING);
 }
+
+/* It has not answered. */
+static void try_next_target(simba__pg_conn *conn)
+{
+    simba__sql_fail(&conn->why, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "postgresql %s: cannot connect: no answer in time",
+                    conn->options->where);
+    conn->first = (conn->first + 1) % conn->target_count;
+    if (conn->host->now(conn->host).ns >= conn->open_by.ns) {
+        lose(conn, &conn->why);
+        return;
+    }
+    drop(conn);
+    connect_to_targets(conn);
+}
+
+/* --- names ------------------------------------------------------------------------------------------------------- */
+
+static void add_target(simba__pg_conn *conn, const simba__endpoint *host, const char *address)
+{
+    if (conn->target_count == SIMBA__PG_TARGETS_MAX)
+        return;
+    const size_t n = conn->target_count++;
+    snprintf(conn->targets[n].host, sizeof conn->targets[n].host, "%s", host->host);
+    snprintf(conn->targets[n].address, sizeof conn->targets[n].address, "%s", address);
+    snprintf(conn->targets[n].port, sizeof conn->targets[n].port, "%d", host->port);
+}
+
+static void look_names_up(simba__pg_conn *conn);
 
 static void on_looked_up(simba__lookup *lookup)
 {
     simba__pg_conn *conn = lookup->owner;
+    const simba__endpoint *host = &conn->options->hosts[conn->looked_up++];
     conn->lookup = NULL;
-    if (conn->is_given_up) {
-        simba__sql_fail(&conn->why, SIMBA__SQL_LOST, SIMBA_ETIMEDOUT, "postgresql %s: its name was not found in time",
-                        present_host(conn)->at.where);
-        lose(conn, &conn->why);
-        return;
+    if (!lookup->found)
+        simba__sql_fail(&conn->why, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "postgresql %s: cannot connect: %s",
+                        host->where, lookup->why[0] ? lookup->why : "its name was not found in time");
+    for (const struct addrinfo *at = lookup->found; at; at = at->ai_next) {
+        char address[64];
+        if (getnameinfo(at->ai_addr, at->ai_addrlen, address, sizeof address, NULL, 0, NI_NUMERICHOST) == 0)
+            add_target(conn, host, address);
     }
-    conn->addresses = conn->next_address = lookup->found;
-    lookup->found = NULL;
-    if (!conn->addresses)
-        attempt_failed(conn, lookup->why);
+    if (conn->is_given_up)
+        lose(conn, &conn->why);
     else
-        try_next(conn);
+        look_names_up(conn);
 }
 
-static void look_up(simba__pg_conn *conn, const simba__pg_host *at)
-{
-    conn->state = SIMBA__PG_RESOLVING;
-    conn->lookup = simba__lookup_start(conn->host, at->at.host, at->at.port, on_looked_up, conn);
-    if (!conn->lookup)
-        attempt_failed(conn, "out of memory");
-}
-
-static void try_next(simba__pg_conn *conn)
+/* All that are names, one after the other; then it connects. */
+static void look_names_up(simba__pg_conn *conn)
 {
     simba__address parsed;
-    while (conn->next_address) {
-        const struct addrinfo *at = conn->next_address;
-        conn->next_address = at->ai_next;
-        char address[64];
-        if (getnameinfo(at->ai_addr, at->ai_addrlen, address, sizeof address, NULL, 0, NI_NUMERICHOST) == 0) {
-            attempt(conn, address);
-            return;
+    for (; conn->looked_up < conn->options->host_count; conn->looked_up++) {
+        const simba__endpoint *host = &conn->options->hosts[conn->looked_up];
+        const bool is_address = simba__address_parse(host->host, host->port, &parsed);
+        if (is_address || host->host[0] == '/') {
+            add_target(conn, host, is_address ? host->host : "");
+            continue;
         }
+        conn->state = SIMBA__PG_RESOLVING;
+        conn->lookup = simba__lookup_start(conn->host, host->host, host->port, on_looked_up, conn);
+        if (!conn->lookup)
+            lose_memory(conn);
+        return;
     }
-    if (conn->addresses)
-        freeaddrinfo(conn->addresses);
-    conn->addresses = NULL;
-    if (conn->tried == conn->options->host_count || conn->host->now(conn->host).ns >= conn->open_by.ns) {
+    if (conn->target_count == 0) {
         lose(conn, &conn->why);
         return;
     }
-    conn->tried++;
-    const simba__pg_host *host = present_host(conn);
-    if (host->at.host[0] == '/' || host->address[0])
-        attempt(conn, host->address);
-    else if (simba__address_parse(host->at.host, host->at.port, &parsed))
-        attempt(conn, host->at.host);
-    else
-        look_up(conn, host);
+    conn->first %= conn->target_count;
+    connect_to_targets(conn);
 }
 
 static void begin(simba__pg_conn *conn)
 {
     SIMBA__ASSERT(conn->state == SIMBA__PG_SHUT);
-    conn->life++;
+    const simba_local now = conn->host->now(conn->host);
+    conn->open_by.ns = now.ns + conn->options->connect_timeout_ms * SIMBA__NS_PER_MS;
+    conn->target_count = conn->looked_up = 0;
     conn->is_given_up = false;
-    conn->why = (simba__sql_failure){0};
-    conn->open_by.ns = conn->host->now(conn->host).ns + conn->options->connect_timeout_ns;
 }
 
 void simba__pg_conn_open(simba__pg_conn *conn)
 {
     begin(conn);
-    conn->tried = 0;
-    try_next(conn);
+    look_names_up(conn);
 }
 
 void simba__pg_conn_open_beside(simba__pg_conn *conn, const simba__pg_conn *other)
 {
     SIMBA__ASSERT(simba__pg_conn_is_open(other));
     begin(conn);
-    conn->tried = conn->options->host_count; /* the host before the first one, and no others */
-    conn->first_host = other->first_host + 1;
-    snprintf(conn->address, sizeof conn->address, "%s", other->address);
-    attempt(conn, conn->address);
+    simba__endpoint host = {.port = (int)strtol(PQport(other->pg), NULL, 10)};
+    snprintf(host.host, sizeof host.host, "%s", PQhost(other->pg));
+    add_target(conn, &host, PQhostaddr(other->pg) && host.host[0] != '/' ? PQhostaddr(other->pg) : "");
+    conn->first = 0;
+    connect_to_targets(conn);
 }
 
-/* --- the rest ---------------------------------------------------------------------------------------------- */
+/* --- the rest ------------------------------------------------------------------------------------------------------ */
 
 static void on_ready(simba_watch *socket, unsigned events)
 {
     simba__pg_conn *conn = SIMBA__OF_NODE(socket, simba__pg_conn, watch);
-    const unsigned life = conn->life;
     if (conn->state == SIMBA__PG_CONNECTING) {
-        go_on_connecting(conn);
+        unwatch(conn); /* libpq may close this socket, and make another one of the same number */
+        go_on_connecting(conn, PQconnectPoll(conn->pg));
         return;
     }
     if (events & SIMBA_WRITABLE && !send_rest(conn))
         lose_memory(conn);
-    if (conn->life == life)
+    else
         take_input(conn);
 }
 
-/* The attempt has had its share; or a statement could not be sent. */
 static void on_timer(simba_timer *timer, simba_local now)
 {
     simba__pg_conn *conn = SIMBA__OF_NODE(timer, simba__pg_conn, timer);
     (void)now;
     if (conn->state == SIMBA__PG_CONNECTING)
-        attempt_failed(conn, "no answer in time");
+        try_next_target(conn);
     else if (conn->state == SIMBA__PG_ASKED)
         take_input(conn);
 }
@@ -392,11 +368,6 @@ int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_
     return host->timer_add(host, &conn->timer);
 }
 
-void simba__pg_conn_fini(simba__pg_conn *conn)
-{
-    SIMBA__ASSERT(conn->state == SIMBA__PG_SHUT && !conn->lookup);
-}
-
 bool simba__pg_conn_is_open(const simba__pg_conn *conn)
 {
     return conn->state == SIMBA__PG_IDLE || conn->state == SIMBA__PG_ASKED;
@@ -404,10 +375,9 @@ bool simba__pg_conn_is_open(const simba__pg_conn *conn)
 
 void simba__pg_conn_close(simba__pg_conn *conn)
 {
-    if (conn->state == SIMBA__PG_RESOLVING) {
-        conn->is_given_up = true;
+    conn->is_given_up = conn->state == SIMBA__PG_RESOLVING;
+    if (conn->is_given_up)
         simba__lookup_give_up(conn->lookup);
-    } else if (conn->state != SIMBA__PG_SHUT) {
+    else if (conn->state != SIMBA__PG_SHUT)
         shut(conn);
-    }
 }

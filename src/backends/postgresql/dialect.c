@@ -1,372 +1,269 @@
 /* See dialect.h. */
 #include "backends/postgresql/dialect.h"
 
-#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/assert.h"
-#include "util/clock.h"
 #include "util/table.h"
 
-#define FIRST_PAUSE_NS (20 * SIMBA__NS_PER_MS)
-#define LONGEST_PAUSE_NS (500 * SIMBA__NS_PER_MS)
-
-/* --- the end of a step ------------------------------------------------------------------------------------- */
-
-static void finish(simba__pg_session *session, int rc, const simba__sql_failure *why)
+static bool gets_ready(const simba__sql_step *step)
 {
-    simba__sql_lane *lane = session->lane;
-    session->task = SIMBA__PG_NO_TASK;
-    session->step = NULL;
-    session->lane = NULL;
-    simba__sql_carried_out(lane, rc, why);
+    return step->action == SIMBA__SQL_READY || step->action == SIMBA__SQL_READY_BARE;
 }
 
-static void finish_failed(simba__pg_session *session, const simba__sql_failure *why)
+/* --- the end of a step ----------------------------------------------------------------------------------------- */
+
+static void finish(simba__pg_session *session, const simba__sql_failure *why)
+{
+    session->task = SIMBA__PG_NO_TASK;
+    simba__sql_carried_out(session->lane, why ? why->error.code : 0, why);
+}
+
+/* A READY that fails leaves no connection. */
+static void fail(simba__pg_session *session, const simba__sql_failure *why)
 {
     const simba__sql_failure told = *why; /* it may be the connection's */
-    finish(session, told.error.code, &told);
+    if (gets_ready(session->step)) {
+        simba__sql_refusal_note(&session->refusal, &told, session->conn.host->now(session->conn.host));
+        simba__pg_conn_close(&session->conn);
+    }
+    finish(session, &told);
 }
 
-/* A READY that failed leaves no connection. Many requests may come while there is no server: they do not all try. */
-static void refuse(simba__pg_session *session, const simba__sql_failure *why)
-{
-    simba_host *host = session->conn.host;
-    const int64_t pause_ns = FIRST_PAUSE_NS << (session->failures < 5 ? session->failures : 5);
-    session->failures++;
-    session->refusal = *why;
-    session->not_before.ns = host->now(host).ns + (pause_ns < LONGEST_PAUSE_NS ? pause_ns : LONGEST_PAUSE_NS);
-    simba__pg_conn_close(&session->conn);
-    finish_failed(session, &session->refusal);
-}
-
-static void ask(simba__pg_session *session, simba__pg_task task, simba__pg_statement statement)
+static void fail_memory(simba__pg_session *session)
 {
     simba__sql_failure why;
+    simba__pg_out_of_memory(&why);
+    fail(session, &why);
+}
+
+static void ask(simba__pg_session *session, simba__pg_task task, simba__pg_statement statement, const char *first,
+                const char *second)
+{
+    const char *const values[] = {first, second};
     session->task = task;
-    if (simba__pg_params_done(&session->params)) {
-        simba__pg_conn_ask(&session->conn, session->shared->texts[statement], session->params.count,
-                           session->params.values);
-    } else {
-        simba__pg_out_of_memory(&why);
-        finish_failed(session, &why);
+    simba__pg_conn_ask(&session->conn, session->shared->texts[statement], first ? 2 : 0, values);
+}
+
+static void look(simba__pg_session *session)
+{
+    ask(session, SIMBA__PG_LOOKS, SIMBA__PG_LOOK, NULL, NULL);
+}
+
+/* --- requests ---------------------------------------------------------------------------------------------------- */
+
+static const char *op_of(const simba__sql_item *item, bool has_line)
+{
+    if (!item || item->held_here)
+        return SIMBA__PG_SEE;
+    switch (item->ask.op) {
+    case SIMBA_OP_ACQUIRE:
+        return item->ask.queue && has_line ? SIMBA__PG_QUEUE : SIMBA__PG_ACQUIRE;
+    case SIMBA_OP_RENEW:
+        return SIMBA__PG_RENEW;
+    case SIMBA_OP_RELEASE:
+        return SIMBA__PG_RELEASE;
+    default:
+        SIMBA__ASSERT(item->ask.op == SIMBA_OP_FORCE_RELEASE);
+        return SIMBA__PG_FORCE;
     }
 }
 
-static void ask_plainly(simba__pg_session *session, simba__pg_task task, simba__pg_statement statement)
+static void put(simba__buffer *out, const char *text)
 {
-    simba__pg_params_clear(&session->params);
-    ask(session, task, statement);
+    simba__buffer_put(out, text, strlen(text));
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------------- */
-
-static int64_t take_number(const PGresult *result, int row, int column, simba__sql_columns *c)
+/* As an element of an array, with a backslash before quotes and backslashes. */
+static void put_quoted(simba__buffer *out, const char *text)
 {
-    char *end;
-    c->is_null[column] = (char)PQgetisnull(result, row, column);
-    errno = 0;
-    const long long number = strtoll(PQgetvalue(result, row, column), &end, 10);
-    c->is_cut[column] = !c->is_null[column] && (errno != 0 || *end != '\0');
-    return number;
+    put(out, ",\"");
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            put(out, "\\");
+        simba__buffer_put(out, text, 1);
+    }
+    put(out, "\"");
 }
 
-static void take_text(const PGresult *result, int row, int column, simba__sql_columns *c, char *out, size_t size,
-                      unsigned long *ret_length)
+/* What is to be done about each row, as an array of arrays: {{"a","mutex","id",…},…}. */
+static void decide(simba__pg_session *session)
 {
-    const size_t length = (size_t)PQgetlength(result, row, column);
-    c->is_null[column] = (char)PQgetisnull(result, row, column);
-    c->is_cut[column] = length > size;
-    *ret_length = length;
-    memcpy(out, PQgetvalue(result, row, column), length < size ? length : size);
+    static const simba__sql_item nothing;
+    const char *channel = simba__pg_listener_channel(session->shared->listener);
+    simba__buffer *out = &session->asks;
+    out->length = 0;
+    out->failed = false;
+    for (size_t i = 0; i < session->step->count; i++) {
+        const simba__sql_row *row = session->step->rows[i];
+        const simba__sql_item *item = session->step->action == SIMBA__SQL_DECIDE ? row->item : NULL;
+        const simba_request *request = item ? &item->ask : &nothing.ask;
+        char numbers[128];
+        put(out, i ? "},{" : "{{");
+        put(out, op_of(item, channel[0] != '\0'));
+        put_quoted(out, row->mutex);
+        put_quoted(out, request->id ? request->id : "");
+        snprintf(numbers, sizeof numbers, ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64,
+                 (int64_t)request->nonce, (int64_t)request->token, request->ttl_ms,
+                 request->ttl_ms + request->transition_ms, (int64_t)(item ? item->floor : 0));
+        put(out, numbers);
+    }
+    simba__buffer_put(out, "}}", sizeof "}}");
+    if (out->failed)
+        fail_memory(session);
+    else
+        ask(session, SIMBA__PG_ASKS, SIMBA__PG_DECIDE, out->data, channel);
 }
 
-static const char *take_row(const PGresult *result, int row, simba__sql_columns *c)
+/* --- rows ---------------------------------------------------------------------------------------------------------- */
+
+static const char *take_row(const PGresult *result, int row, simba__sql_columns *columns)
 {
-    take_text(result, row, SIMBA__SQL_MUTEX, c, c->mutex, sizeof c->mutex - 1, &c->mutex_length);
-    take_text(result, row, SIMBA__SQL_OWNER_ID, c, c->owner_id, sizeof c->owner_id, &c->owner_length);
-    c->acquired_at = take_number(result, row, SIMBA__SQL_ACQUIRED_AT, c);
-    c->ttl_at = take_number(result, row, SIMBA__SQL_TTL_AT, c);
-    c->transition_at = take_number(result, row, SIMBA__SQL_TRANSITION_AT, c);
-    const int64_t version = take_number(result, row, SIMBA__SQL_VERSION, c);
-    c->is_cut[SIMBA__SQL_VERSION] |= version < 0;
-    c->version = (uint64_t)version;
-    c->nonce = (uint64_t)take_number(result, row, SIMBA__SQL_NONCE, c);
-    c->nonce_version = (uint64_t)take_number(result, row, SIMBA__SQL_NONCE_VERSION, c);
-    c->revoked_version = (uint64_t)take_number(result, row, SIMBA__SQL_REVOKED_VERSION, c);
-    c->now_ms = take_number(result, row, SIMBA__SQL_NOW, c);
-    return simba__sql_columns_mutex(c);
+    for (int i = 0; i <= SIMBA__SQL_NOW; i++)
+        simba__sql_columns_set(columns, i, PQgetisnull(result, row, i) ? NULL : PQgetvalue(result, row, i),
+                               (size_t)PQgetlength(result, row, i));
+    return simba__sql_columns_mutex(columns);
 }
 
-static int by_name(const void *key, const void *element)
+static simba__sql_deed deed_of(const PGresult *result, int row)
 {
-    return strcmp(key, (*(simba__sql_row *const *)element)->mutex);
-}
-
-static simba__sql_row *find_row(const simba__sql_step *step, const char *mutex)
-{
-    simba__sql_row **row = bsearch(mutex, step->rows, step->count, sizeof(simba__sql_row *), by_name);
-    return row ? *row : NULL;
-}
-
-/* For rows that are not there the server does not tell its time, and ours has to do. */
-static void clear_rows(const simba__pg_session *session)
-{
-    const int64_t now_ms = session->conn.host->epoch_us(session->conn.host) / 1000;
-    for (size_t i = 0; i < session->step->count; i++)
-        simba__sql_row_clear(session->step->rows[i], now_ms);
-}
-
-static void take_rows(simba__pg_session *session, const PGresult *result)
-{
-    clear_rows(session);
-    for (int i = 0; i < PQntuples(result); i++) {
-        simba__sql_row *row = find_row(session->step, take_row(result, i, &session->columns));
-        if (row)
-            simba__sql_row_decode(row, &session->columns, INT64_MAX);
+    switch (PQgetvalue(result, row, SIMBA__PG_DEED)[0]) {
+    case SIMBA__PG_DONE:
+        return SIMBA__SQL_DONE;
+    case SIMBA__PG_REFUSED:
+        return SIMBA__SQL_REFUSED;
+    default:
+        return SIMBA__SQL_BUSY;
     }
 }
 
-static void take_decisions(simba__pg_session *session, const PGresult *result)
+/* False: that is no answer to what was asked. */
+static bool take_decisions(simba__pg_session *session, const PGresult *result)
 {
-    clear_rows(session);
-    for (size_t i = 0; i < session->step->count; i++)
-        session->step->rows[i]->deed = SIMBA__SQL_BUSY; /* unless the server says something else */
-    for (int i = 0; i < PQntuples(result); i++) {
-        simba__sql_row *row = find_row(session->step, take_row(result, i, &session->columns));
-        if (!row)
-            continue;
-        const int64_t now_ms = session->columns.now_ms;
-        if (session->columns.is_null[SIMBA__SQL_OWNER_ID]) /* there is no such row */
-            simba__sql_row_clear(row, now_ms);
-        else
-            simba__sql_row_decode(row, &session->columns, INT64_MAX);
-        const char deed = PQgetvalue(result, i, SIMBA__PG_DEED)[0];
-        row->deed = deed == SIMBA__PG_DONE   ? SIMBA__SQL_DONE
-                    : deed == SIMBA__PG_SEEN ? SIMBA__SQL_REFUSED
-                                             : SIMBA__SQL_BUSY;
+    const simba__sql_step *step = session->step;
+    simba__sql_columns *columns = &session->columns;
+    if (PQnfields(result) != SIMBA__PG_COLUMNS || (size_t)PQntuples(result) != step->count)
+        return false;
+    for (int i = 0; i < (int)step->count; i++) {
+        simba__sql_row *row = step->rows[i];
+        if (strcmp(take_row(result, i, columns), row->mutex) != 0)
+            return false;
+        simba__sql_row_clear(row, columns->now_ms);
+        if (!columns->is_null[SIMBA__SQL_OWNER_ID])
+            simba__sql_row_decode(row, columns, INT64_MAX);
+        row->deed = deed_of(result, i);
         row->place = strtoll(PQgetvalue(result, i, SIMBA__PG_PLACE), NULL, 10);
     }
+    return true;
 }
 
-static int list_rows(simba__pg_session *session, const PGresult *result, simba__sql_failure *why)
+/* -1: out of memory. */
+static int list_rows(simba__pg_session *session, const PGresult *result)
 {
     for (int i = 0; i < PQntuples(result); i++) {
         simba__sql_row row = {.mutex = take_row(result, i, &session->columns)};
         simba__sql_row_decode(&row, &session->columns, INT64_MAX);
         if (simba__sql_item_list(session->step->item, &row) < 0)
-            return simba__pg_out_of_memory(why);
+            return -1;
     }
     return 0;
 }
 
-/* --- asking -------------------------------------------------------------------------------------------------- */
-
-static char op_of(const simba__sql_item *item, bool has_line)
-{
-    switch (item->ask.op) {
-    case SIMBA_OP_ACQUIRE:
-        return item->held_here               ? SIMBA__PG_OP_LOOK
-               : item->ask.queue && has_line ? SIMBA__PG_OP_QUEUE
-                                             : SIMBA__PG_OP_ACQUIRE;
-    case SIMBA_OP_RENEW:
-        return SIMBA__PG_OP_RENEW;
-    case SIMBA_OP_RELEASE:
-        return SIMBA__PG_OP_RELEASE;
-    default:
-        SIMBA__ASSERT(item->ask.op == SIMBA_OP_FORCE_RELEASE);
-        return SIMBA__PG_OP_FORCE;
-    }
-}
-
-static int64_t nonce_of(const simba_request *ask)
-{
-    return (int64_t)ask->nonce;
-}
-
-static int64_t token_of(const simba_request *ask)
-{
-    return (int64_t)ask->token;
-}
-
-static int64_t ttl_of(const simba_request *ask)
-{
-    return ask->ttl_ms;
-}
-
-static int64_t lease_of(const simba_request *ask)
-{
-    return ask->ttl_ms + ask->transition_ms;
-}
-
-static void put_mutexes(simba__pg_session *session)
-{
-    simba__pg_params_begin(&session->params);
-    for (size_t i = 0; i < session->step->count; i++)
-        simba__pg_params_add_text(&session->params, session->step->rows[i]->mutex);
-    simba__pg_params_end(&session->params);
-}
-
-static void decide(simba__pg_session *session)
-{
-    static int64_t (*const numbers[])(const simba_request *ask) = {nonce_of, token_of, ttl_of, lease_of};
-    const simba__sql_step *step = session->step;
-    simba__pg_params *params = &session->params;
-    const char *channel = simba__pg_listener_channel(session->shared->listener);
-    char ops[SIMBA__SQL_ROWS_MAX + 1] = "";
-    for (size_t i = 0; i < step->count; i++)
-        ops[i] = op_of(step->rows[i]->item, channel[0] != '\0');
-    simba__pg_params_clear(params);
-    simba__pg_params_text(params, ops);
-    put_mutexes(session);
-    simba__pg_params_begin(params);
-    for (size_t i = 0; i < step->count; i++)
-        simba__pg_params_add_text(params, step->rows[i]->item->ask.id ? step->rows[i]->item->ask.id : "");
-    simba__pg_params_end(params);
-    for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) {
-        simba__pg_params_begin(params);
-        for (size_t i = 0; i < step->count; i++)
-            simba__pg_params_add_number(params, numbers[n](&step->rows[i]->item->ask));
-        simba__pg_params_end(params);
-    }
-    simba__pg_params_begin(params);
-    for (size_t i = 0; i < step->count; i++)
-        simba__pg_params_add_number(params, (int64_t)step->rows[i]->item->floor);
-    simba__pg_params_end(params);
-    simba__pg_params_text(params, channel);
-    ask(session, SIMBA__PG_ASKS, SIMBA__PG_DECIDE);
-}
-
-static void get(simba__pg_session *session)
-{
-    const char *channel = simba__pg_listener_channel(session->shared->listener);
-    simba__pg_listener_wake(session->shared->listener, &session->conn);
-    simba__pg_params_clear(&session->params);
-    put_mutexes(session);
-    if (channel[0] != '\0')
-        simba__pg_params_text(&session->params, channel);
-    ask(session, SIMBA__PG_ASKS, channel[0] != '\0' ? SIMBA__PG_KEEP : SIMBA__PG_GET);
-}
-
-static void send_test(simba__pg_session *session)
-{
-    simba__pg_params_clear(&session->params);
-    simba__pg_params_text(&session->params, simba__pg_listener_channel(session->shared->listener));
-    simba__pg_params_text(&session->params, "0");
-    ask(session, SIMBA__PG_NOTIFIES, SIMBA__PG_NOTIFY);
-}
-
-/* --- getting ready ------------------------------------------------------------------------------------------- */
+/* --- getting ready ------------------------------------------------------------------------------------------------- */
 
 static void get_ready(simba__pg_session *session)
 {
-    simba_host *host = session->conn.host;
-    session->has_made = false;
-    if (simba__pg_conn_is_open(&session->conn)) {
-        const bool bare = session->step->action == SIMBA__SQL_READY_BARE;
-        simba__sql_failure why;
-        if (!bare && simba__pg_schema_check(&session->schema, session->shared->options, &why) < 0)
-            refuse(session, &why); /* the next one looks anew */
-        else
-            finish(session, 0, NULL);
-    } else if (session->failures > 0 && host->now(host).ns < session->not_before.ns) {
-        finish_failed(session, &session->refusal);
-    } else {
+    simba__sql_failure why;
+    if (!simba__pg_conn_is_open(&session->conn)) {
+        if (simba__sql_refusal_stands(&session->refusal, session->conn.host->now(session->conn.host))) {
+            finish(session, &session->refusal.why);
+            return;
+        }
         session->task = SIMBA__PG_OPENS;
         simba__pg_conn_open(&session->conn);
+    } else if (session->step->action == SIMBA__SQL_READY &&
+               simba__pg_schema_check(&session->schema, session->shared->options, &why) < 0) {
+        fail(session, &why); /* the next one looks anew */
+    } else {
+        *session->table = (simba__sql_table){.has_nonce = true,
+                                             .is_exact = true,
+                                             .mutex_chars = SIMBA_MUTEX_BYTES,
+                                             .id_chars = SIMBA_ID_MAX,
+                                             .rows_max = SIMBA__SQL_ROWS_MAX};
+        session->refusal.failures = 0;
+        simba__pg_listener_wake(session->shared->listener, &session->conn);
+        finish(session, NULL);
     }
 }
 
 static void make(simba__pg_session *session)
 {
     const bool has_schema = session->schema.has_schema;
-    session->has_made |= has_schema;
-    session->schema.has_schema = true;
-    ask_plainly(session, has_schema ? SIMBA__PG_FILLS : SIMBA__PG_CREATES,
-                has_schema ? SIMBA__PG_MAKE : SIMBA__PG_MAKE_SCHEMA);
-}
-
-static void be_ready(simba__pg_session *session)
-{
-    session->failures = 0;
-    *session->table = (simba__sql_table){.has_nonce = true,
-                                         .is_exact = true,
-                                         .mutex_chars = SIMBA_MUTEX_BYTES,
-                                         .id_chars = SIMBA_ID_MAX,
-                                         .rows_max = SIMBA__SQL_ROWS_MAX};
-    simba__pg_listener_wake(session->shared->listener, &session->conn);
-    get_ready(session);
-}
-
-static void finish_prepare(simba__pg_session *session)
-{
-    simba__sql_failure why;
-    int rc = simba__pg_schema_check(&session->schema, session->shared->options, &why);
-    if (rc == 0)
-        rc = simba__pg_schema_check_rights(&session->schema, session->shared->options, &why);
-    finish(session, rc, &why);
+    session->has_made = session->schema.has_schema = true;
+    ask(session, has_schema ? SIMBA__PG_FILLS : SIMBA__PG_CREATES, has_schema ? SIMBA__PG_MAKE : SIMBA__PG_MAKE_SCHEMA,
+        NULL, NULL);
 }
 
 static void looked(simba__pg_session *session, const PGresult *result)
 {
-    simba__sql_failure why;
+    const simba__pg_options *options = session->shared->options;
+    const simba__pg_schema *schema = &session->schema;
     const simba__sql_action action = session->step->action;
+    simba__sql_failure why;
     if (!simba__pg_schema_take(result, &session->schema)) {
         simba__sql_fail(&why, SIMBA__SQL_RECONNECT, SIMBA_ECORRUPT, "postgresql %s: this is no PostgreSQL server",
-                        session->shared->options->where);
-        refuse(session, &why);
+                        options->where);
+        fail(session, &why);
         return;
     }
-    const bool is_to_make =
-        action == SIMBA__SQL_PREPARE || (action != SIMBA__SQL_EXAMINE && session->shared->options->create);
-    if (is_to_make && !session->has_made && !simba__pg_schema_is_whole(&session->schema) &&
-        (session->schema.has_columns || !session->schema.has_table)) {
+    const bool is_to_make = action == SIMBA__SQL_PREPARE || (gets_ready(session->step) && options->create);
+    if (is_to_make && !session->has_made && !(schema->has_table && (!schema->has_columns || schema->has_function))) {
         make(session);
     } else if (action == SIMBA__SQL_PREPARE) {
-        finish_prepare(session);
+        const bool is_fine = simba__pg_schema_check(schema, options, &why) == 0 &&
+                             simba__pg_schema_check_rights(schema, options, &why) == 0;
+        finish(session, is_fine ? NULL : &why);
     } else if (action == SIMBA__SQL_EXAMINE) {
-        const int rc = simba__pg_schema_examine(&session->schema, session->shared->options, simba__sql_item_find,
-                                                session->step->item);
-        finish(session, rc < 0 ? simba__pg_out_of_memory(&why) : 0, &why);
+        if (simba__pg_schema_examine(schema, options, simba__sql_item_find, session->step->item) < 0)
+            fail_memory(session);
+        else
+            finish(session, NULL);
     } else {
-        be_ready(session);
+        get_ready(session);
     }
 }
 
-/* --- answers ------------------------------------------------------------------------------------------------- */
+/* --- answers --------------------------------------------------------------------------------------------------------- */
 
 static void stepped(simba__pg_session *session, const PGresult *result)
 {
+    simba__pg_listener *listener = session->shared->listener;
     simba__sql_failure why;
-    int rc = 0;
-    switch (session->step->action) {
-    case SIMBA__SQL_DECIDE:
-        take_decisions(session, result);
-        break;
-    case SIMBA__SQL_GET:
-        take_rows(session, result);
-        if (simba__pg_listener_wants_test(session->shared->listener)) {
-            send_test(session);
-            return;
-        }
-        break;
-    default:
-        rc = list_rows(session, result, &why);
+    if (session->step->action == SIMBA__SQL_LIST) {
+        if (list_rows(session, result) < 0)
+            fail_memory(session);
+        else
+            finish(session, NULL);
+    } else if (!take_decisions(session, result)) {
+        simba__sql_fail(&why, SIMBA__SQL_RECONNECT, SIMBA_ECORRUPT,
+                        "postgresql %s: the function %s_decide_1 is not ours", session->shared->options->where,
+                        session->shared->options->table);
+        fail(session, &why);
+    } else if (session->step->action == SIMBA__SQL_GET && listener->listening.hearing == SIMBA__SQL_LISTENS) {
+        ask(session, SIMBA__PG_NOTIFIES, SIMBA__PG_NOTIFY, listener->channel, "0");
+    } else {
+        finish(session, NULL);
     }
-    finish(session, rc, &why);
 }
 
 static void on_answered(simba__pg_conn *conn, const PGresult *result, const simba__sql_failure *why)
 {
     simba__pg_session *session = SIMBA__OF_NODE(conn, simba__pg_session, conn);
-    const bool gets_ready = session->step->action == SIMBA__SQL_READY || session->step->action == SIMBA__SQL_READY_BARE;
-    if (why && gets_ready) {
-        refuse(session, why);
-        return;
-    }
     if (why) {
-        finish_failed(session, why);
+        fail(session, why);
         return;
     }
     switch (session->task) {
@@ -377,11 +274,11 @@ static void on_answered(simba__pg_conn *conn, const PGresult *result, const simb
         make(session);
         break;
     case SIMBA__PG_FILLS:
-        ask_plainly(session, SIMBA__PG_LOOKS, SIMBA__PG_LOOK);
+        look(session);
         break;
     case SIMBA__PG_NOTIFIES:
-        simba__pg_listener_tested(session->shared->listener);
-        finish(session, 0, NULL);
+        simba__sql_listening_tested(&session->shared->listener->listening);
+        finish(session, NULL);
         break;
     default:
         stepped(session, result);
@@ -390,113 +287,87 @@ static void on_answered(simba__pg_conn *conn, const PGresult *result, const simb
 
 static void on_opened(simba__pg_conn *conn)
 {
-    ask_plainly(SIMBA__OF_NODE(conn, simba__pg_session, conn), SIMBA__PG_LOOKS, SIMBA__PG_LOOK);
+    look(SIMBA__OF_NODE(conn, simba__pg_session, conn));
 }
 
+/* If nobody has asked for anything, the next READY opens it again. */
 static void on_lost(simba__pg_conn *conn, const simba__sql_failure *why)
 {
     simba__pg_session *session = SIMBA__OF_NODE(conn, simba__pg_session, conn);
     if (session->task == SIMBA__PG_OPENS)
-        refuse(session, why); /* otherwise nobody has asked for anything, and the next READY opens it again */
+        fail(session, why);
 }
 
+/* Somebody else's, who shares the pooler's connection with us. */
 static void on_notified(simba__pg_conn *conn, const char *payload)
 {
-    (void)conn; /* somebody else's, who shares the pooler's connection with us */
+    (void)conn;
     (void)payload;
 }
 
-/* --- the dialect --------------------------------------------------------------------------------------------- */
+/* --- the dialect ------------------------------------------------------------------------------------------------------- */
 
 static void start(void *conn, simba__sql_lane *lane, simba__sql_step *step, simba__sql_table *table)
 {
     simba__pg_session *session = conn;
+    simba__sql_failure lost;
     session->lane = lane;
     session->step = step;
     session->table = table;
-    simba__sql_failure lost;
-    const bool connects = step->action == SIMBA__SQL_READY || step->action == SIMBA__SQL_READY_BARE;
-    if (!connects && step->action != SIMBA__SQL_CLOSE && !simba__pg_conn_is_open(&session->conn)) {
+    session->has_made = false;
+    if (gets_ready(step)) {
+        get_ready(session);
+    } else if (step->action == SIMBA__SQL_CLOSE) {
+        simba__pg_conn_close(&session->conn);
+        finish(session, NULL);
+    } else if (!simba__pg_conn_is_open(&session->conn)) {
         simba__sql_fail(&lost, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "postgresql %s: the connection is lost",
                         session->shared->options->where);
-        finish_failed(session, &lost);
-        return;
-    }
-    switch (step->action) {
-    case SIMBA__SQL_READY:
-    case SIMBA__SQL_READY_BARE:
-        get_ready(session);
-        break;
-    case SIMBA__SQL_DECIDE:
+        fail(session, &lost);
+    } else if (step->action == SIMBA__SQL_LIST) {
+        ask(session, SIMBA__PG_ASKS, SIMBA__PG_LIST, NULL, NULL);
+    } else if (step->action == SIMBA__SQL_DECIDE || step->action == SIMBA__SQL_GET) {
         decide(session);
-        break;
-    case SIMBA__SQL_GET:
-        get(session);
-        break;
-    case SIMBA__SQL_LIST:
-        ask_plainly(session, SIMBA__PG_ASKS, SIMBA__PG_LIST);
-        break;
-    case SIMBA__SQL_EXAMINE:
-    case SIMBA__SQL_PREPARE:
-        session->has_made = false;
-        ask_plainly(session, SIMBA__PG_LOOKS, SIMBA__PG_LOOK);
-        break;
-    default:
-        SIMBA__ASSERT(step->action == SIMBA__SQL_CLOSE);
-        simba__pg_conn_close(&session->conn);
-        finish(session, 0, NULL);
+    } else {
+        SIMBA__ASSERT(step->action == SIMBA__SQL_EXAMINE || step->action == SIMBA__SQL_PREPARE);
+        look(session);
     }
 }
 
+/* While a name is looked up, `lost` follows when the name server has answered. */
 static void interrupt(void *conn)
 {
     simba__pg_session *session = conn;
     simba__sql_failure why;
-    if (session->conn.state == SIMBA__PG_RESOLVING) {
-        simba__pg_conn_close(&session->conn); /* `lost` follows when the name server has answered */
-        return;
-    }
+    const bool is_over = session->conn.state != SIMBA__PG_RESOLVING;
     simba__pg_conn_close(&session->conn);
-    if (session->task == SIMBA__PG_NO_TASK)
+    if (!is_over || session->task == SIMBA__PG_NO_TASK)
         return;
     simba__sql_fail(&why, SIMBA__SQL_RECONNECT, SIMBA_ETIMEDOUT, "postgresql %s: no answer in time",
                     session->shared->options->where);
-    finish_failed(session, &why);
+    fail(session, &why);
 }
 
 static bool cut(void *conn, simba_local now)
 {
     const simba__pg_session *session = conn;
-    const bool is_opening = session->conn.state == SIMBA__PG_RESOLVING || session->conn.state == SIMBA__PG_CONNECTING;
-    if (is_opening && now.ns < session->conn.open_by.ns)
+    if (session->task == SIMBA__PG_OPENS && now.ns < session->conn.open_by.ns)
         return false;
     interrupt(conn);
     return true;
 }
 
-const simba__sql_dialect simba__pg_dialect = {
-    .decides = true,
-    .start = start,
-    .interrupt = interrupt,
-    .cut = cut,
-};
+const simba__sql_dialect simba__pg_dialect = {.decides = true, .start = start, .interrupt = interrupt, .cut = cut};
 
-int simba__pg_session_init(simba__pg_session *session, simba_host *host, simba__pg_shared *shared)
+int simba__pg_session_init(simba__pg_session *session, simba_host *host, const simba__pg_shared *shared)
 {
-    static const simba__pg_conn_events events = {
-        .opened = on_opened, .answered = on_answered, .lost = on_lost, .notified = on_notified};
+    static const simba__pg_conn_events events = {on_opened, on_answered, on_lost, on_notified};
     session->shared = shared;
     return simba__pg_conn_init(&session->conn, host, shared->options, &events, true);
 }
 
-void simba__pg_session_close(simba__pg_session *session)
-{
-    SIMBA__ASSERT(session->task == SIMBA__PG_NO_TASK);
-    simba__pg_conn_close(&session->conn);
-}
-
 void simba__pg_session_fini(simba__pg_session *session)
 {
-    simba__pg_conn_fini(&session->conn);
-    simba__pg_params_free(&session->params);
+    SIMBA__ASSERT(session->conn.state == SIMBA__PG_SHUT);
+    simba__buffer_free(&session->asks);
 }

@@ -18,23 +18,18 @@
 
 #include "net/endpoint.h"
 
-enum { SIMBA__PG_CONNECTIONS_MAX = 8, SIMBA__PG_HOSTS_MAX = 16, SIMBA__PG_NAME_MAX = 48 };
-
-typedef struct simba__pg_host {
-    simba__endpoint at; /* its `host` begins with a slash: the folder of a unix socket */
-    char address[64];   /* "": `at.host` is to be looked up, unless it is an address itself */
-} simba__pg_host;
+enum { SIMBA__PG_CONNECTIONS_MAX = 8, SIMBA__PG_NAME_MAX = 48 };
 
 typedef struct simba__pg_options {
     PQconninfoOption *settings; /* of a connection, all but its host and port */
-    simba__pg_host hosts[SIMBA__PG_HOSTS_MAX];
+    simba__endpoint *hosts;     /* one whose name begins with a slash is the folder of a unix socket */
     size_t host_count;
     char schema[SIMBA__PG_NAME_MAX + 1]; /* "": where the server looks first */
     char table[SIMBA__PG_NAME_MAX + 1];
     unsigned connections;
-    int64_t connect_timeout_ns; /* for all hosts together */
-    bool create;                /* make the table if there is none */
-    char where[160];            /* for messages */
+    unsigned connect_timeout_ms; /* for all hosts together */
+    bool create;                 /* make the table if there is none */
+    char where[160];             /* for messages */
 } simba__pg_options;
 
 extern const char *const simba__pg_keys[];

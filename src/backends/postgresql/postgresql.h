@@ -1,9 +1,8 @@
 /* The PostgreSQL store. Its modules, the lowest first; none uses one below it:
  *
  *   options      what the URL says                      error       what errors mean: the table of outcomes
- *   statements   the text of every statement            params      the parameters of a statement
- *   conn         one connection, on the host's reactor  schema      the tables and the function
- *   listener     the connection that is told of releases
+ *   statements   the text of every statement            schema      the tables and the function, as they are found
+ *   conn         one connection, on the host's reactor  listener    the connection that is told of releases
  *   dialect      the steps of a batch as statements     backend     the store, which is that of backends/sql
  *
  * Everything runs in turns: libpq is used without blocking, and a worker looks names up. The server decides: a function of

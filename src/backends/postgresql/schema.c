@@ -48,11 +48,6 @@ bool simba__pg_schema_take(const PGresult *result, simba__pg_schema *ret_schema)
     return true;
 }
 
-bool simba__pg_schema_is_whole(const simba__pg_schema *schema)
-{
-    return schema->has_table && schema->has_columns && schema->has_function;
-}
-
 int simba__pg_schema_check(const simba__pg_schema *schema, const simba__pg_options *options, simba__sql_failure *why)
 {
     if (!schema->has_table)
@@ -126,7 +121,7 @@ static simba_finding judge_tls(const simba__pg_options *options, char *text, siz
 {
     bool is_network = false;
     for (size_t i = 0; i < options->host_count; i++)
-        is_network |= options->hosts[i].at.host[0] != '/';
+        is_network |= options->hosts[i].host[0] != '/';
     const char *mode = simba__pg_option(options, "sslmode");
     const bool is_fine = !is_network || strcmp(mode, "verify-full") == 0;
     snprintf(text, size, is_network ? "sslmode is %s." : "The server is reached by a socket file.", mode);
@@ -134,31 +129,30 @@ static simba_finding judge_tls(const simba__pg_options *options, char *text, siz
                  "Leave sslmode out of the URL, or say verify-full: otherwise another server may pose as this one.");
 }
 
+static simba_finding judge_rights(const simba__pg_schema *schema, char *text, size_t size)
+{
+    const bool is_fine = schema->lacking[0] == '\0' || !schema->has_function;
+    snprintf(text, size, is_fine ? "This user has the rights that it needs." : "This user lacks %s.", schema->lacking);
+    return judge(is_fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_BROKEN, "rights", text, "Grant these rights to the user.");
+}
+
 int simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_options *options,
                              int (*found)(void *user, const simba_finding *finding), void *user)
 {
-    enum { FINDINGS = 6 };
+    enum { SCHEMA, DURABILITY, STANDBYS, TLS, RIGHTS, WRITING, FINDINGS };
     char texts[FINDINGS][400];
-    simba_finding findings[FINDINGS];
-    size_t count = 0;
-    findings[count] = judge_schema(schema, options, texts[count], sizeof *texts);
-    count++;
-    findings[count] = judge_durability(schema, texts[count], sizeof *texts);
-    count++;
-    findings[count] = judge_standbys(schema, texts[count], sizeof *texts);
-    count++;
-    findings[count] = judge_tls(options, texts[count], sizeof *texts);
-    count++;
-    if (schema->is_read_only)
-        findings[count++] = judge(SIMBA_VERDICT_BROKEN, "writing", "The server is read-only, perhaps a standby.",
-                                  "Name the primary in the URL, or all servers, and leave target_session_attrs out.");
-    if (simba__pg_schema_is_whole(schema) && schema->lacking[0]) {
-        snprintf(texts[count], sizeof *texts, "This user lacks %s.", schema->lacking);
-        findings[count] = judge(SIMBA_VERDICT_BROKEN, "rights", texts[count], "Grant these rights to the user.");
-        count++;
-    }
+    const simba_finding findings[FINDINGS] = {
+        judge_schema(schema, options, texts[SCHEMA], sizeof *texts),
+        judge_durability(schema, texts[DURABILITY], sizeof *texts),
+        judge_standbys(schema, texts[STANDBYS], sizeof *texts),
+        judge_tls(options, texts[TLS], sizeof *texts),
+        judge_rights(schema, texts[RIGHTS], sizeof *texts),
+        judge(schema->is_read_only ? SIMBA_VERDICT_BROKEN : SIMBA_VERDICT_OK, "writing",
+              schema->is_read_only ? "The server is read-only, perhaps a standby." : "The server can be written to.",
+              "Name the primary in the URL, or all servers, and leave target_session_attrs out."),
+    };
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < count; i++)
+    for (size_t i = 0; rc == 0 && i < FINDINGS; i++)
         rc = found(user, &findings[i]);
     return rc;
 }

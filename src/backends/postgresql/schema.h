@@ -3,8 +3,6 @@
 #ifndef SIMBA_BACKENDS_POSTGRESQL_SCHEMA_H
 #define SIMBA_BACKENDS_POSTGRESQL_SCHEMA_H
 
-#include <libpq-fe.h>
-
 #include "backends/postgresql/options.h"
 #include "backends/sql/failure.h"
 
@@ -24,9 +22,7 @@ typedef struct simba__pg_schema {
 
 /* From the result of LOOK. False: it is no such result. */
 bool simba__pg_schema_take(const PGresult *result, simba__pg_schema *ret_schema);
-/* Is everything there? */
-bool simba__pg_schema_is_whole(const simba__pg_schema *schema);
-/* 0, or why it cannot be used. */
+/* 0, or why it cannot be used: because of what is missing, or of rights. */
 int simba__pg_schema_check(const simba__pg_schema *schema, const simba__pg_options *options, simba__sql_failure *why);
 int simba__pg_schema_check_rights(const simba__pg_schema *schema, const simba__pg_options *options,
                                   simba__sql_failure *why);

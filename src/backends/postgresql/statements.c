@@ -1,224 +1,181 @@
-/* See statements.h. In the texts, $TABLE, $WAITERS and $DECIDE stand for our names, and $NAME for that of the table without
- * quotes, for the server's catalog. */
+/* See statements.h. In the texts, %1$s is the table, %2$s that of the waiters, %3$s the function; %4$s is the schema and %5$s
+ * the table without quotes. */
 #include "backends/postgresql/statements.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "net/buffer.h"
+#include "util/mem.h"
 
 #define COLUMNS "mutex, acquired_at, ttl_at, transition_at, owner_id, version, nonce, nonce_version, revoked_version"
 #define NOW "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
-#define ARGUMENTS "text, text[], text[], bigint[], bigint[], bigint[], bigint[], bigint[], text"
-/* How long a waiter stays in line after it has asked, or after its client has polled (every 30 s). */
+#define VERSION_MAX "9223372036854775807"
+/* How long a waiter stays in line after it has asked, or after its client has polled, which is every 30 s. */
 #define IN_LINE_MS "75000"
 
-static const char get_sql[] = "select " COLUMNS ", " NOW " from $TABLE where mutex = any($1::text[])";
-static const char keep_sql[] =
-    "with kept as (update $WAITERS set until = " NOW " + " IN_LINE_MS
-    " where channel = $2 and mutex = any($1::text[]) and until < " NOW " + " IN_LINE_MS " / 2) "
-    "select " COLUMNS ", " NOW " from $TABLE where mutex = any($1::text[])";
-static const char list_sql[] = "select " COLUMNS ", " NOW " from $TABLE order by mutex";
-static const char decide_sql[] = "select * from $DECIDE($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-static const char notify_sql[] = "select pg_notify($1, $2)";
+#define LACKS(right, of) "case when not has_table_privilege(to_regclass('" of "'), '" right "') then '" right " on "
+#define LACKS_TABLE(right) LACKS(right, "%1$s") "%5$s' end, "
+#define LACKS_WAITERS(right) LACKS(right, "%2$s") "%5$s_waiters' end, "
+#define FUNCTION "to_regprocedure('%3$s(text[], text)')"
 
 /* One row, as schema.c reads it. */
 static const char look_sql[] =
-    "select to_regclass('$TABLE') is not null, "
-    "(select count(*) from pg_attribute where attrelid = to_regclass('$TABLE') and not attisdropped and attname in "
-    "('mutex', 'acquired_at', 'ttl_at', 'transition_at', 'owner_id', 'version', 'nonce', 'nonce_version', "
-    "'revoked_version')), "
-    "to_regclass('$WAITERS') is not null and to_regprocedure('$DECIDE(" ARGUMENTS ")') is not null, "
-    "'$SCHEMA' = '' or to_regnamespace('\"$SCHEMA\"') is not null, "
-    "pg_is_in_recovery() or current_setting('transaction_read_only') = 'on', "
-    "current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'), "
-    "current_setting('synchronous_standby_names'), (select count(*) from pg_stat_replication), "
-    "concat_ws(', ', "
-    "case when not has_table_privilege(to_regclass('$TABLE'), 'select') then 'select on $NAME' end, "
-    "case when not has_table_privilege(to_regclass('$TABLE'), 'insert') then 'insert on $NAME' end, "
-    "case when not has_table_privilege(to_regclass('$TABLE'), 'update') then 'update on $NAME' end, "
-    "case when not has_table_privilege(to_regclass('$WAITERS'), 'select') then 'select on $NAME_waiters' end, "
-    "case when not has_table_privilege(to_regclass('$WAITERS'), 'insert') then 'insert on $NAME_waiters' end, "
-    "case when not has_table_privilege(to_regclass('$WAITERS'), 'update') then 'update on $NAME_waiters' end, "
-    "case when not has_table_privilege(to_regclass('$WAITERS'), 'delete') then 'delete on $NAME_waiters' end, "
-    "case when not has_function_privilege(to_regprocedure('$DECIDE(" ARGUMENTS ")'), 'execute') "
-    "then 'execute on $NAME_decide_1' end)";
+    "select to_regclass('%1$s') is not null, "
+    "(select count(*) from pg_attribute where attrelid = to_regclass('%1$s') and not attisdropped and attname = "
+    "any(string_to_array('" COLUMNS "', ', '))), "
+    "to_regclass('%2$s') is not null and " FUNCTION " is not null, "
+    "'%4$s' = '' or to_regnamespace('\"%4$s\"') is not null, "
+    "pg_is_in_recovery() or current_setting('transaction_read_only') = 'on', current_setting('server_version'), "
+    "current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'), "
+    "(select count(*) from pg_stat_replication), concat_ws(', ', " LACKS_TABLE("select") LACKS_TABLE("insert")
+        LACKS_TABLE("update") LACKS_WAITERS("select") LACKS_WAITERS("insert") LACKS_WAITERS("update")
+            LACKS_WAITERS("delete") "case when not has_function_privilege(" FUNCTION
+                                    ", 'execute') then 'execute on %5$s_decide_1' end)";
 
-static const char make_schema_sql[] = "create schema if not exists \"$SCHEMA\"";
-
-/* Several statements in one transaction. Two who come at once take turns. */
-static const char make_sql[] =
-    "select pg_advisory_xact_lock(hashtextextended('simba init $NAME', 0));\n"
-    "create table if not exists $TABLE (\n"
-    "  mutex text collate \"C\" not null primary key,\n"
-    "  acquired_at bigint not null,\n"
-    "  ttl_at bigint not null,\n"
-    "  transition_at bigint not null,\n"
-    "  owner_id text collate \"C\" not null,\n"
-    "  version bigint not null,\n"
-    "  nonce bigint,\n"
-    "  nonce_version bigint,\n"
-    "  revoked_version bigint\n"
-    ") with (fillfactor = 70);\n"
-    "create unlogged table if not exists $WAITERS (\n"
-    "  mutex text collate \"C\" not null,\n"
-    "  nonce bigint not null,\n"
-    "  channel text not null,\n"
-    "  since bigint not null,\n"
-    "  until bigint not null,\n"
-    "  invited bigint not null,\n"
-    "  primary key (mutex, nonce)\n"
-    ") with (fillfactor = 70);\n"
-    "create or replace function $DECIDE(\n"
-    "  ops text, mutexes text[], ids text[], nonces bigint[], tokens bigint[], ttls bigint[], leases bigint[],\n"
-    "  floors bigint[], own_channel text,\n"
+static const char decide_sql[] =
+    "create function %3$s(asks text[], own_channel text,\n"
     "  out mutex text, out acquired_at bigint, out ttl_at bigint, out transition_at bigint, out owner_id text,\n"
     "  out version bigint, out nonce bigint, out nonce_version bigint, out revoked_version bigint,\n"
     "  out now_ms bigint, out deed text, out place bigint)\n"
     "returns setof record language plpgsql set lock_timeout = '1s' as $simba$\n"
     "#variable_conflict use_column\n"
     "declare\n"
-    "  op text;\n"
-    "  seen $TABLE%rowtype;\n"
-    "  is_free boolean;\n"
-    "  is_mine boolean;\n"
+    "  ask text[];\n"
+    "  op text; name text; own_nonce bigint; token bigint; ttl_ms bigint; lease_ms bigint;\n"
+    "  seen %1$s%%rowtype;\n"
     "  latest bigint;\n"
-    "  writes boolean := false;\n"
-    "  tells boolean;\n"
+    "  is_free boolean; is_mine boolean; tells boolean; writes boolean := false;\n"
     "  was_invited bigint;\n"
     "  waiter record;\n"
     "begin\n"
-    "  for i in 1 .. cardinality(mutexes) loop\n"
-    "    op := substr(ops, i, 1);\n"
-    "    deed := 'seen';\n"
+    "  foreach ask slice 1 in array asks loop\n"
+    "    op := ask[1]; name := ask[2]; own_nonce := ask[4]; token := ask[5]; ttl_ms := ask[6]; lease_ms := ask[7];\n"
+    "    deed := 'refused';\n"
     "    place := 0;\n"
     "    tells := false;\n"
-    "    -- Pass 1 reads, pass 2 locks. Who looks, or finds that it has to wait and is in no line, locks nothing.\n"
-    "    for pass in case when op in ('a', 'q', 'l') then 1 else 2 end .. 2 loop\n"
+    "    -- Pass 1 reads, pass 2 locks. Who only looks, or finds that it has to wait and enters no line, locks "
+    "nothing.\n"
+    "    for pass in case when op in ('a', 'q', 's') then 1 else 2 end .. 2 loop\n"
     "      if pass = 1 then\n"
-    "        select * into seen from $TABLE t where t.mutex = mutexes[i];\n"
+    "        select * into seen from %1$s t where t.mutex = name;\n"
     "      else\n"
-    "        select * into seen from $TABLE t where t.mutex = mutexes[i] for update skip locked;\n"
-    "        if not found and exists (select from $TABLE t where t.mutex = mutexes[i]) then\n"
+    "        select * into seen from %1$s t where t.mutex = name for update skip locked;\n"
+    "        if not found and exists (select from %1$s t where t.mutex = name) then\n"
     "          deed := 'locked';\n"
     "        end if;\n"
     "      end if;\n"
     "      now_ms := " NOW ";\n"
     "      exit when seen.mutex is null;\n"
     "      is_free := seen.owner_id = '' or seen.transition_at < now_ms;\n"
-    "      is_mine := not is_free and seen.owner_id = ids[i] and seen.nonce = nonces[i]\n"
-    "        and seen.nonce_version = seen.version\n"
-    "        and (tokens[i] = seen.version or (tokens[i] = 0 and op <> 'n'));\n"
-    "      latest := greatest(seen.version, floors[i]);\n"
-    "      exit when op = 'l' or (op = 'a' and not is_free and not is_mine);\n"
+    "      is_mine := not is_free and seen.owner_id = ask[3] and seen.nonce = own_nonce\n"
+    "        and seen.nonce_version = seen.version and (token = seen.version or (token = 0 and op <> 'n'));\n"
+    "      exit when op = 's' or (op = 'a' and not is_free and not is_mine);\n"
     "    end loop;\n"
-    "    if seen.mutex is null and deed = 'seen' and op in ('a', 'q') and floors[i] < 9223372036854775807 then\n"
-    "      insert into $TABLE (" COLUMNS ")\n"
-    "        values (mutexes[i], now_ms, now_ms + ttls[i], now_ms + leases[i], ids[i], floors[i] + 1, nonces[i],\n"
-    "          floors[i] + 1, null)\n"
+    "    latest := greatest(seen.version, ask[8]::bigint);\n"
+    "    if seen.mutex is null and deed = 'refused' and op in ('a', 'q') and latest < " VERSION_MAX " then\n"
+    "      insert into %1$s (" COLUMNS ")\n"
+    "        values (name, now_ms, now_ms + ttl_ms, now_ms + lease_ms, ask[3], latest + 1, own_nonce, latest + 1, "
+    "null)\n"
     "        on conflict do nothing returning * into seen;\n"
     "      deed := case when found then 'done' else 'locked' end;\n"
     "    elsif seen.mutex is null then\n"
     "      null;\n"
-    "    elsif op in ('a', 'q') and is_free and latest < 9223372036854775807 then\n"
-    "      update $TABLE t set acquired_at = now_ms, ttl_at = now_ms + ttls[i], transition_at = now_ms + leases[i],\n"
-    "          owner_id = ids[i], version = latest + 1, nonce = nonces[i], nonce_version = latest + 1\n"
-    "        where t.mutex = mutexes[i] returning * into seen;\n"
+    "    elsif op in ('a', 'q') and is_free and latest < " VERSION_MAX " then\n"
+    "      update %1$s t set acquired_at = now_ms, ttl_at = now_ms + ttl_ms, transition_at = now_ms + lease_ms,\n"
+    "          owner_id = ask[3], version = latest + 1, nonce = own_nonce, nonce_version = latest + 1\n"
+    "        where t.mutex = name returning * into seen;\n"
     "      deed := 'done';\n"
     "    elsif op in ('a', 'q', 'n') and is_mine then\n"
-    "      update $TABLE t set ttl_at = now_ms + ttls[i], transition_at = now_ms + leases[i]\n"
-    "        where t.mutex = mutexes[i] returning * into seen;\n"
+    "      update %1$s t set ttl_at = now_ms + ttl_ms, transition_at = now_ms + lease_ms\n"
+    "        where t.mutex = name returning * into seen;\n"
     "      deed := 'done';\n"
     "    elsif (op = 'r' and is_mine) or (op = 'f' and not is_free) then\n"
-    "      update $TABLE t set acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', version = t.version + "
-    "1,\n"
+    "      update %1$s t set acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', version = t.version + 1,\n"
     "          nonce = 0, nonce_version = 0,\n"
     "          revoked_version = case op when 'f' then t.version else t.revoked_version end\n"
-    "        where t.mutex = mutexes[i] returning * into seen;\n"
+    "        where t.mutex = name returning * into seen;\n"
     "      deed := 'done';\n"
     "      tells := true;\n"
     "    end if;\n"
     "    writes := writes or deed = 'done';\n"
     "    -- The line.\n"
-    "    if op = 'q' and deed = 'seen' then\n"
-    "      delete from $WAITERS w where w.mutex = mutexes[i] and w.until < now_ms;\n"
-    "      insert into $WAITERS as w (mutex, nonce, channel, since, until, invited)\n"
-    "        values (mutexes[i], nonces[i], own_channel, now_ms, now_ms + " IN_LINE_MS ", 0)\n"
+    "    if op = 'q' and deed = 'refused' then\n"
+    "      delete from %2$s w where w.mutex = name and w.until < now_ms;\n"
+    "      insert into %2$s as w (mutex, nonce, channel, since, until, invited)\n"
+    "        values (name, own_nonce, own_channel, now_ms, now_ms + " IN_LINE_MS ", 0)\n"
     "        on conflict (mutex, nonce) do update\n"
     "          set channel = excluded.channel, until = excluded.until, invited = 0;\n"
-    "      select count(*) into place from $WAITERS w, $WAITERS own where own.mutex = mutexes[i]\n"
-    "        and own.nonce = nonces[i] and w.mutex = own.mutex and (w.since, w.nonce) <= (own.since, own.nonce);\n"
+    "      select count(*) into place from %2$s w, %2$s own where own.mutex = name and own.nonce = own_nonce\n"
+    "        and w.mutex = own.mutex and (w.since, w.nonce) <= (own.since, own.nonce);\n"
     "    elsif op in ('q', 'r') and deed <> 'locked' then\n"
-    "      delete from $WAITERS w where w.mutex = mutexes[i] and w.nonce = nonces[i]\n"
-    "        returning w.invited into was_invited;\n"
+    "      delete from %2$s w where w.mutex = name and w.nonce = own_nonce returning w.invited into was_invited;\n"
     "      tells := tells or (op = 'r' and was_invited > 0 and is_free); -- it was told, and has no use for it\n"
+    "    elsif op = 's' and own_channel <> '' then\n"
+    "      update %2$s w set until = now_ms + " IN_LINE_MS "\n"
+    "        where w.mutex = name and w.channel = own_channel and w.until < now_ms + " IN_LINE_MS " / 2;\n"
     "    end if;\n"
     "    if tells then\n"
-    "      for waiter in select * from $WAITERS w where w.mutex = mutexes[i] and w.until >= now_ms\n"
+    "      for waiter in select * from %2$s w where w.mutex = name and w.until >= now_ms\n"
     "          order by w.invited, w.since, w.nonce limit 3 loop\n"
     "        place := place + 1;\n"
-    "        perform pg_notify(waiter.channel, place || ' ' || mutexes[i]);\n"
+    "        perform pg_notify(waiter.channel, place || ' ' || name);\n"
     "        if place = 1 then -- should it be dead, the next release begins with another one\n"
-    "          update $WAITERS w set invited = now_ms where w.mutex = mutexes[i] and w.nonce = waiter.nonce;\n"
+    "          update %2$s w set invited = now_ms where w.mutex = name and w.nonce = waiter.nonce;\n"
     "        end if;\n"
     "      end loop;\n"
     "    end if;\n"
-    "    mutex := mutexes[i];\n"
-    "    acquired_at := seen.acquired_at;\n"
-    "    ttl_at := seen.ttl_at;\n"
-    "    transition_at := seen.transition_at;\n"
-    "    owner_id := seen.owner_id;\n"
-    "    version := seen.version;\n"
-    "    nonce := seen.nonce;\n"
-    "    nonce_version := seen.nonce_version;\n"
-    "    revoked_version := seen.revoked_version;\n"
+    "    mutex := name; acquired_at := seen.acquired_at; ttl_at := seen.ttl_at; transition_at := seen.transition_at;\n"
+    "    owner_id := seen.owner_id; version := seen.version; nonce := seen.nonce;\n"
+    "    nonce_version := seen.nonce_version; revoked_version := seen.revoked_version;\n"
     "    return next;\n"
     "  end loop;\n"
     "  -- A grant that was told must not be lost with a crash or a fail-over; a place in the line may.\n"
-    "  perform set_config('synchronous_commit',\n"
-    "    case when not writes then 'off' when current_setting('synchronous_commit') = 'remote_apply' then "
-    "'remote_apply'\n"
-    "      else 'on' end, true);\n"
+    "  perform set_config('synchronous_commit', case when not writes then 'off'\n"
+    "    when current_setting('synchronous_commit') = 'remote_apply' then 'remote_apply' else 'on' end, true);\n"
     "end $simba$;\n";
 
+/* Several statements in one transaction, with the function as %6$s. Two who come at once take turns. */
+static const char make_sql[] =
+    "select pg_advisory_xact_lock(hashtextextended('simba init %5$s', 0));\n"
+    "create table if not exists %1$s (mutex text collate \"C\" not null primary key, acquired_at bigint not null, "
+    "ttl_at bigint not null, transition_at bigint not null, owner_id text collate \"C\" not null, "
+    "version bigint not null, nonce bigint, nonce_version bigint, revoked_version bigint) with (fillfactor = 70);\n"
+    "create unlogged table if not exists %2$s (mutex text collate \"C\" not null, nonce bigint not null, "
+    "channel text not null, since bigint not null, until bigint not null, invited bigint not null, "
+    "primary key (mutex, nonce)) with (fillfactor = 70);\n"
+    "do $init$ begin if " FUNCTION " is null then execute $function$%6$s$function$; end if; end $init$";
+
 static const char *const texts[SIMBA__PG_STATEMENTS] = {
-    [SIMBA__PG_DECIDE] = decide_sql, [SIMBA__PG_GET] = get_sql,       [SIMBA__PG_KEEP] = keep_sql,
-    [SIMBA__PG_LIST] = list_sql,     [SIMBA__PG_LOOK] = look_sql,     [SIMBA__PG_MAKE_SCHEMA] = make_schema_sql,
-    [SIMBA__PG_MAKE] = make_sql,     [SIMBA__PG_NOTIFY] = notify_sql,
+    [SIMBA__PG_DECIDE] = "select * from %3$s($1::text[], $2)",
+    [SIMBA__PG_LIST] = "select " COLUMNS ", " NOW " from %1$s order by mutex",
+    [SIMBA__PG_LOOK] = look_sql,
+    [SIMBA__PG_MAKE_SCHEMA] = "create schema if not exists \"%4$s\"",
+    [SIMBA__PG_MAKE] = make_sql,
+    [SIMBA__PG_NOTIFY] = "select pg_notify($1, $2)",
 };
+
+static char *fill_in(const char *text, const simba__pg_options *options, const char *function)
+{
+    char names[3][2 * SIMBA__PG_NAME_MAX + 24];
+    static const char *const suffixes[] = {"", "_waiters", "_decide_1"};
+    for (size_t i = 0; i < 3; i++)
+        snprintf(names[i], sizeof names[i], options->schema[0] ? "\"%s\".\"%s%s\"" : "%s\"%s%s\"", options->schema,
+                 options->table, suffixes[i]);
+    char *out = NULL;
+    int length = 0;
+    for (int pass = 0; pass < 2; pass++) { /* first to see how long it gets */
+        if (pass == 1 && !(out = simba__malloc((size_t)length + 1)))
+            return NULL;
+        length =
+            snprintf(out, pass ? (size_t)length + 1 : 0, text, names[0], names[1], names[2], // NOLINT: texts of ours
+                     options->schema, options->table, function);
+    }
+    return out;
+}
 
 char *simba__pg_statement_text(simba__pg_statement statement, const simba__pg_options *options)
 {
-    char named[3][2 * SIMBA__PG_NAME_MAX + 24];
-    static const char *const suffixes[] = {"", "_waiters", "_decide_1"};
-    for (size_t i = 0; i < 3; i++)
-        snprintf(named[i], sizeof named[i], options->schema[0] ? "\"%s\".\"%s%s\"" : "%s\"%s%s\"", options->schema,
-                 options->table, suffixes[i]);
-    const struct {
-        const char *mark, *name;
-    } marks[] = {{"$TABLE", named[0]},
-                 {"$WAITERS", named[1]},
-                 {"$DECIDE", named[2]},
-                 {"$SCHEMA", options->schema},
-                 {"$NAME", options->table}};
-    simba__buffer out = {0};
-    for (const char *at = texts[statement]; *at;) {
-        size_t plain = strcspn(at, "$");
-        size_t i = 0;
-        simba__buffer_put(&out, at, plain);
-        at += plain;
-        while (i < sizeof marks / sizeof *marks && strncmp(at, marks[i].mark, strlen(marks[i].mark)) != 0)
-            i++;
-        if (i < sizeof marks / sizeof *marks) {
-            simba__buffer_put(&out, marks[i].name, strlen(marks[i].name));
-            at += strlen(marks[i].mark);
-        } else if (*at) {
-            simba__buffer_put(&out, at++, 1);
-        }
-    }
-    simba__buffer_put(&out, "", 1);
-    if (out.failed)
-        simba__buffer_free(&out);
-    return out.data;
+    char *function = fill_in(decide_sql, options, "");
+    char *text = function ? fill_in(texts[statement], options, function) : NULL;
+    simba__free(function);
+    return text;
 }

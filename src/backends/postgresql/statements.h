@@ -20,38 +20,30 @@
 #include "backends/postgresql/options.h"
 
 typedef enum simba__pg_statement {
-    SIMBA__PG_DECIDE, /* ops, mutexes, ids, nonces, tokens, ttls, leases, floors, channel */
-    SIMBA__PG_GET,    /* mutexes */
-    SIMBA__PG_KEEP,   /* mutexes, channel: the same, and the waiters of this client stay in line */
+    SIMBA__PG_DECIDE, /* of the requests, which are the rows of an array of texts, and of our channel */
     SIMBA__PG_LIST,
     SIMBA__PG_LOOK, /* what there is: see schema.c */
     SIMBA__PG_MAKE_SCHEMA,
     SIMBA__PG_MAKE,   /* what is missing */
-    SIMBA__PG_NOTIFY, /* channel, payload */
+    SIMBA__PG_NOTIFY, /* a channel, with a payload */
     SIMBA__PG_STATEMENTS,
 } simba__pg_statement;
 
-/* The columns of DECIDE, GET, KEEP and LIST: those of sql/row.h up to SIMBA__SQL_NOW, then these. */
-enum { SIMBA__PG_DEED = 10, SIMBA__PG_PLACE };
+/* A request is: what it asks for, one of these; mutex, id, nonce, token, ttl, ttl and transition, floor of the token. */
+#define SIMBA__PG_ACQUIRE "a"
+#define SIMBA__PG_QUEUE "q" /* acquire, or else enter the line */
+#define SIMBA__PG_RENEW "n"
+#define SIMBA__PG_RELEASE "r" /* or leave the line */
+#define SIMBA__PG_FORCE "f"
+#define SIMBA__PG_SEE "s" /* change nothing, but keep those of our channel in line */
 
-/* What a request is to DECIDE, as a character. */
-enum {
-    SIMBA__PG_OP_ACQUIRE = 'a',
-    SIMBA__PG_OP_QUEUE = 'q', /* acquire, or else enter the line */
-    SIMBA__PG_OP_RENEW = 'n',
-    SIMBA__PG_OP_RELEASE = 'r', /* or leave the line */
-    SIMBA__PG_OP_FORCE = 'f',
-    SIMBA__PG_OP_LOOK = 'l', /* change nothing */
-};
+/* The answer has a row for each request, in their order: the columns of sql/row.h up to SIMBA__SQL_NOW, all null but the last
+ * one if there is no such row; then these two. LIST has the former alone. */
+enum { SIMBA__PG_DEED = 10, SIMBA__PG_PLACE, SIMBA__PG_COLUMNS };
+/* The beginning of DEED: as asked; nothing, and the row says why; otherwise somebody else has the row locked. */
+enum { SIMBA__PG_DONE = 'd', SIMBA__PG_REFUSED = 'r' };
 
-/* What DECIDE did, as the first character of the column. */
-enum {
-    SIMBA__PG_DONE = 'd',   /* as asked; the row is as it is now */
-    SIMBA__PG_SEEN = 's',   /* nothing; the row says why */
-    SIMBA__PG_LOCKED = 'l', /* nothing: somebody else has the row locked, or has just made it */
-};
-
-/* Free each; NULL: out of memory. */
+/* Free it with simba__free; NULL: out of memory. */
 char *simba__pg_statement_text(simba__pg_statement statement, const simba__pg_options *options);
 
 #endif

@@ -97,6 +97,11 @@ typedef struct simba__sql_step {
     uint64_t token; /* ACQUIRE that matched: of the grant */
 } simba__sql_step;
 
+/* For who carries out a step about rows. None of them is there, as far as is known at `now_ms`; and the one of that name, NULL:
+ * there is none. */
+void simba__sql_step_clear_rows(const simba__sql_step *step, int64_t now_ms);
+simba__sql_row *simba__sql_step_find_row(const simba__sql_step *step, const char *mutex);
+
 /* What READY found out about the table. */
 typedef struct simba__sql_table {
     bool has_nonce;         /* a grant whose answer was lost is known again */

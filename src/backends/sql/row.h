@@ -66,6 +66,8 @@ typedef struct simba__sql_row {
 void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms);
 /* The row is what these columns say. `version_max`: the greatest that the column has room for. */
 void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *columns, uint64_t version_max);
+/* Fill in one of the columns by its text, as servers send it; NULL is null. */
+void simba__sql_columns_set(simba__sql_columns *columns, int column, const char *text, size_t length);
 /* The name in the columns, as a string; also one that was cut ends, somewhere. */
 const char *simba__sql_columns_mutex(simba__sql_columns *columns);
 
