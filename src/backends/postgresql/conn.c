@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "util/assert.h"
@@ -193,24 +192,12 @@ static void go_on_connecting(simba__pg_conn *conn, PostgresPollingStatusType sta
 }
 
 /* The settings, and as lists the targets from the first one on. */
-static void connect_to_targets(simba__pg_conn *conn)
+static void connect_to(simba__pg_conn *conn, const char *hosts, const char *addresses, const char *ports,
+                       int64_t share_ns)
 {
-    enum { HOSTS, ADDRESSES, PORTS, LISTS };
-    static const char *const list_keywords[LISTS] = {"host", "hostaddr", "port"};
-    const char *keywords[SETTINGS_MAX] = {0}, *values[SETTINGS_MAX] = {0};
-    char lists[LISTS][SIMBA__PG_TARGETS_MAX * 257] = {""};
-    size_t lengths[LISTS] = {0}, count = 0;
-    for (size_t i = 0; i < conn->target_count; i++) {
-        const size_t at = (conn->first + i) % conn->target_count;
-        const char *const texts[LISTS] = {conn->targets[at].host, conn->targets[at].address, conn->targets[at].port};
-        for (size_t n = 0; n < LISTS; n++)
-            lengths[n] +=
-                (size_t)snprintf(lists[n] + lengths[n], sizeof lists[n] - lengths[n], "%s%s", i ? "," : "", texts[n]);
-    }
-    for (; count < LISTS; count++) {
-        keywords[count] = list_keywords[count];
-        values[count] = lists[count];
-    }
+    const char *keywords[SETTINGS_MAX] = {"host", "hostaddr", "port"},
+               *values[SETTINGS_MAX] = {hosts, addresses, ports};
+    size_t count = 3;
     for (const PQconninfoOption *option = conn->options->settings; option->keyword && count < SETTINGS_MAX - 1;
          option++)
         if (option->val && strncmp(option->keyword, "host", 4) != 0 && strcmp(option->keyword, "port") != 0 &&
@@ -218,10 +205,8 @@ static void connect_to_targets(simba__pg_conn *conn)
             keywords[count] = option->keyword;
             values[count++] = option->val;
         }
-    const simba_local now = conn->host->now(conn->host);
-    const int64_t share_ns = conn->options->connect_timeout_ms * SIMBA__NS_PER_MS / (int64_t)conn->target_count;
     conn->state = SIMBA__PG_CONNECTING;
-    conn->host->timer_set(conn->host, &conn->timer, (simba_local){now.ns + share_ns});
+    conn->host->timer_set(conn->host, &conn->timer, (simba_local){conn->host->now(conn->host).ns + share_ns});
     conn->pg = PQconnectStartParams(keywords, values, 0);
     if (!conn->pg) {
         lose_memory(conn);
@@ -232,12 +217,27 @@ static void connect_to_targets(simba__pg_conn *conn)
     go_on_connecting(conn, PQstatus(conn->pg) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING);
 }
 
-/* It has not answered. */
+static void connect_to_targets(simba__pg_conn *conn)
+{
+    const simba__resolver *resolver = &conn->resolver;
+    char hosts[SIMBA__TARGETS_MAX * 257], addresses[SIMBA__TARGETS_MAX * 65], ports[SIMBA__TARGETS_MAX * 6];
+    for (size_t i = 0, h = 0, a = 0, p = 0; i < resolver->count; i++) {
+        const simba__target *target = &resolver->targets[(conn->first + i) % resolver->count];
+        const char *comma = i ? "," : "";
+        h += (size_t)snprintf(hosts + h, sizeof hosts - h, "%s%s", comma, target->host->host);
+        a += (size_t)snprintf(addresses + a, sizeof addresses - a, "%s%s", comma, target->address);
+        p += (size_t)snprintf(ports + p, sizeof ports - p, "%s%d", comma, target->host->port);
+    }
+    connect_to(conn, hosts, addresses, ports,
+               conn->options->connect_timeout_ms * SIMBA__NS_PER_MS / (int64_t)resolver->count);
+}
+
+/* The one that it began with has not answered. */
 static void try_next_target(simba__pg_conn *conn)
 {
     simba__sql_fail(&conn->why, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "postgresql %s: cannot connect: no answer in time",
                     conn->options->where);
-    conn->first = (conn->first + 1) % conn->target_count;
+    conn->first++;
     if (conn->host->now(conn->host).ns >= conn->open_by.ns) {
         lose(conn, &conn->why);
         return;
@@ -246,88 +246,38 @@ static void try_next_target(simba__pg_conn *conn)
     connect_to_targets(conn);
 }
 
-/* --- names ------------------------------------------------------------------------------------------------------- */
-
-static void add_target(simba__pg_conn *conn, const simba__endpoint *host, const char *address)
+static void on_resolved(simba__resolver *resolver)
 {
-    if (conn->target_count == SIMBA__PG_TARGETS_MAX)
-        return;
-    const size_t n = conn->target_count++;
-    snprintf(conn->targets[n].host, sizeof conn->targets[n].host, "%s", host->host);
-    snprintf(conn->targets[n].address, sizeof conn->targets[n].address, "%s", address);
-    snprintf(conn->targets[n].port, sizeof conn->targets[n].port, "%d", host->port);
-}
-
-static void look_names_up(simba__pg_conn *conn);
-
-static void on_looked_up(simba__lookup *lookup)
-{
-    simba__pg_conn *conn = lookup->owner;
-    const simba__endpoint *host = &conn->options->hosts[conn->looked_up++];
-    conn->lookup = NULL;
-    if (!lookup->found)
-        simba__sql_fail(&conn->why, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "postgresql %s: cannot connect: %s",
-                        host->where, lookup->why[0] ? lookup->why : "its name was not found in time");
-    for (const struct addrinfo *at = lookup->found; at; at = at->ai_next) {
-        char address[64];
-        if (getnameinfo(at->ai_addr, at->ai_addrlen, address, sizeof address, NULL, 0, NI_NUMERICHOST) == 0)
-            add_target(conn, host, address);
-    }
-    if (conn->is_given_up)
-        lose(conn, &conn->why);
-    else
-        look_names_up(conn);
-}
-
-/* All that are names, one after the other; then it connects. */
-static void look_names_up(simba__pg_conn *conn)
-{
-    simba__address parsed;
-    for (; conn->looked_up < conn->options->host_count; conn->looked_up++) {
-        const simba__endpoint *host = &conn->options->hosts[conn->looked_up];
-        const bool is_address = simba__address_parse(host->host, host->port, &parsed);
-        if (is_address || host->host[0] == '/') {
-            add_target(conn, host, is_address ? host->host : "");
-            continue;
-        }
-        conn->state = SIMBA__PG_RESOLVING;
-        conn->lookup = simba__lookup_start(conn->host, host->host, host->port, on_looked_up, conn);
-        if (!conn->lookup)
-            lose_memory(conn);
+    simba__pg_conn *conn = SIMBA__OF_NODE(resolver, simba__pg_conn, resolver);
+    if (resolver->count > 0 && !resolver->given_up) {
+        connect_to_targets(conn);
         return;
     }
-    if (conn->target_count == 0) {
-        lose(conn, &conn->why);
-        return;
-    }
-    conn->first %= conn->target_count;
-    connect_to_targets(conn);
+    simba__sql_fail(&conn->why, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "postgresql %s: cannot connect: %s",
+                    conn->options->where, resolver->cause);
+    lose(conn, &conn->why);
 }
 
 static void begin(simba__pg_conn *conn)
 {
     SIMBA__ASSERT(conn->state == SIMBA__PG_SHUT);
-    const simba_local now = conn->host->now(conn->host);
-    conn->open_by.ns = now.ns + conn->options->connect_timeout_ms * SIMBA__NS_PER_MS;
-    conn->target_count = conn->looked_up = 0;
-    conn->is_given_up = false;
+    conn->open_by.ns = conn->host->now(conn->host).ns + conn->options->connect_timeout_ms * SIMBA__NS_PER_MS;
 }
 
 void simba__pg_conn_open(simba__pg_conn *conn)
 {
     begin(conn);
-    look_names_up(conn);
+    conn->state = SIMBA__PG_RESOLVING;
+    conn->resolver.given_up = false;
+    simba__resolver_start(&conn->resolver);
 }
 
 void simba__pg_conn_open_beside(simba__pg_conn *conn, const simba__pg_conn *other)
 {
     SIMBA__ASSERT(simba__pg_conn_is_open(other));
     begin(conn);
-    simba__endpoint host = {.port = (int)strtol(PQport(other->pg), NULL, 10)};
-    snprintf(host.host, sizeof host.host, "%s", PQhost(other->pg));
-    add_target(conn, &host, PQhostaddr(other->pg) && host.host[0] != '/' ? PQhostaddr(other->pg) : "");
-    conn->first = 0;
-    connect_to_targets(conn);
+    connect_to(conn, PQhost(other->pg), PQhost(other->pg)[0] == '/' ? "" : PQhostaddr(other->pg), PQport(other->pg),
+               conn->options->connect_timeout_ms * SIMBA__NS_PER_MS);
 }
 
 /* --- the rest ------------------------------------------------------------------------------------------------------ */
@@ -365,6 +315,8 @@ int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_
     conn->watch.ready = on_ready;
     conn->watch.answers = answers;
     conn->timer.fire = on_timer;
+    conn->resolver = (simba__resolver){
+        .host = host, .hosts = options->hosts, .host_count = options->host_count, .resolved = on_resolved};
     return host->timer_add(host, &conn->timer);
 }
 
@@ -375,9 +327,8 @@ bool simba__pg_conn_is_open(const simba__pg_conn *conn)
 
 void simba__pg_conn_close(simba__pg_conn *conn)
 {
-    conn->is_given_up = conn->state == SIMBA__PG_RESOLVING;
-    if (conn->is_given_up)
-        simba__lookup_give_up(conn->lookup);
+    if (conn->state == SIMBA__PG_RESOLVING)
+        simba__resolver_give_up(&conn->resolver);
     else if (conn->state != SIMBA__PG_SHUT)
         shut(conn);
 }

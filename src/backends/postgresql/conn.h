@@ -8,9 +8,7 @@
 #define SIMBA_BACKENDS_POSTGRESQL_CONN_H
 
 #include "backends/postgresql/error.h"
-#include "net/resolve.h"
-
-enum { SIMBA__PG_TARGETS_MAX = 16 };
+#include "net/resolver.h"
 
 typedef enum simba__pg_state {
     SIMBA__PG_SHUT,
@@ -45,15 +43,9 @@ struct simba__pg_conn {
 
     /* Opening. */
     simba_local open_by;
-    simba__lookup *lookup;
-    size_t looked_up;       /* how many hosts have been */
+    simba__resolver resolver;
     size_t first;           /* the target to begin with */
-    bool is_given_up;       /* RESOLVING: whoever wanted it does not any more */
     simba__sql_failure why; /* the latest reason for which there is no connection */
-    size_t target_count;
-    struct {
-        char host[256], address[64], port[8];
-    } targets[SIMBA__PG_TARGETS_MAX];
 };
 
 /* SIMBA_ENOMEM. `answers`: requests are waited for here, see simba_watch. */

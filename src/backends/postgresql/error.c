@@ -1,99 +1,62 @@
-/* See error.h. The table of errors, by the beginning of their SQLSTATE, and what becomes of each:
- *
- *   what the server says                                  outcome        and then
- *   ----------------------------------------------------  -------------  ---------------------------------------------------
- *   08       connection exceptions; PgBouncer: no server  EUNAVAILABLE   connect again: 20 ms, doubling to 500 ms
- *   0A000    the result of the function has changed       EUNAVAILABLE   connect again, with a new look at the tables
- *   22 23    a value that does not fit                    ESTORE         for that mutex alone; the others go on
- *   25006    read only: a standby, or it was demoted      EUNAVAILABLE   connect again: another host may be the primary
- *   25P03    idle in a transaction for too long           EUNAVAILABLE   connect again; at once and unseen, if the
- *                                                                        connection had been idle
- *   28       not allowed to log in                        EPERM          connect again later: somebody may put it right.
- *                                                                        The text has no password
- *   3D000 3F000   no such database, no such schema        ESTORE         the same
- *   40001 40P01   serialization failure, deadlock         -              the whole statement again, then split
- *                                                         ETIMEDOUT      at the last try
- *   40003    whether it was completed is not known        EUNAVAILABLE
- *   42501    a right is missing                           EPERM
- *   42P01 42703 42883   no table, column or function      ESTORE         look for them anew at the next request; the text
- *                                                                        says `simba init`
- *   53300    too many connections                         EUNAVAILABLE   connect again
- *   53       disk full, out of memory, …                  EUNAVAILABLE
- *   54       a limit of the server                        ESTORE         each mutex by itself
- *   55P03    a lock that was not given in a second        -              asked again in a while, until the deadline
- *                                                         ETIMEDOUT      … has passed
- *   57014    cancelled, or by statement_timeout           EUNAVAILABLE
- *   57P03    starting up, shutting down, recovering       EUNAVAILABLE   connect again
- *   57P      shut down, crashed, idle for too long        EUNAVAILABLE   connect again; at once and unseen, if the
- *                                                                        connection had been idle
- *   58       an error of the server's system              EUNAVAILABLE
- *   XX001 XX002   corrupted data or index                 ECORRUPT
- *   anything else                                         ESTORE
- *
- * And what has no SQLSTATE:
- *
- *   libpq cannot connect: refused, no such host, TLS,     EUNAVAILABLE   connect again: 20 ms, doubling to 500 ms
- *     a standby where the primary was asked for
- *   libpq has lost the connection                         EUNAVAILABLE   connect again; at once and unseen, if the
- *                                                                        connection had been idle
- *   a certificate that is not trusted, or no file of one  EPERM          connect again later
- *   a row that is locked by somebody else                 -              the others go on; asked again in a while
- *   no answer by the deadline of a request                ETIMEDOUT      what becomes of it is not known; when the last
- *                                                                        request of a batch has run out of time, its
- *                                                                        connection is cut
- *   a row older than one seen before (a fail-over)        -              new tokens are above the one that was seen, and
- *                                                                        who holds the mutex here is asked to renew
- *   the server's clock steps back                         -              leases last longer by as much; nobody gets any
- *                                                                        that has not ended
- */
+/* See error.h. First the table of errors: what becomes of the request, and then. */
 #include "backends/postgresql/error.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* The longest beginning that fits counts, so it comes first. */
+/* RECONNECT: connect again, after 20 ms, then twice as long each time up to 500 ms. LOST: the same; at once and unseen if the
+ * connection had been idle. SPLIT: for that mutex alone; the others go on. RETRY: the whole statement again, five times, then
+ * split. LOCKED: asked again in a while. TELL: nothing. */
 static const struct {
-    const char *begins;
+    const char *begins; /* the SQLSTATE. The first one that fits counts */
     int code;
     simba__sql_remedy remedy;
 } known[] = {
-    {"08", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
-    {"0A000", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
-    {"22", SIMBA_ESTORE, SIMBA__SQL_SPLIT},
-    {"23", SIMBA_ESTORE, SIMBA__SQL_SPLIT},
-    {"25006", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
-    {"25P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},
-    {"28", SIMBA_EPERM, SIMBA__SQL_RECONNECT},
-    {"3D000", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
-    {"3F000", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
-    {"40001", SIMBA_ETIMEDOUT, SIMBA__SQL_RETRY},
-    {"40P01", SIMBA_ETIMEDOUT, SIMBA__SQL_RETRY},
-    {"40003", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},
-    {"42501", SIMBA_EPERM, SIMBA__SQL_TELL},
-    {"42P01", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
-    {"42703", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
+    {"08", SIMBA_EUNAVAILABLE,
+     SIMBA__SQL_RECONNECT}, /* connection exceptions; PgBouncer: no server, too many clients */
+    {"0A000", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* the result of the function has changed */
+    {"22", SIMBA_ESTORE, SIMBA__SQL_SPLIT},              /* a value that does not fit */
+    {"23", SIMBA_ESTORE, SIMBA__SQL_SPLIT},              /* a constraint that somebody has added */
+    {"25006", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* read only: demoted; another host may be the primary */
+    {"25P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},      /* idle in a transaction for too long */
+    {"28", SIMBA_EPERM, SIMBA__SQL_RECONNECT},           /* may not log in; somebody may put it right */
+    {"3D000", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},       /* no such database */
+    {"3F000", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},       /* no such schema */
+    {"40001", SIMBA_ETIMEDOUT, SIMBA__SQL_RETRY},        /* serialization failure */
+    {"40P01", SIMBA_ETIMEDOUT, SIMBA__SQL_RETRY},        /* deadlock */
+    {"40003", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},      /* whether it was completed is not known */
+    {"42501", SIMBA_EPERM, SIMBA__SQL_TELL},             /* a right is missing */
+    {"42P01", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},       /* no table, column or function: the text says `simba init`, */
+    {"42703", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},       /* and the next request looks for it anew */
     {"42883", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
-    {"53300", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
-    {"53", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},
-    {"54", SIMBA_ESTORE, SIMBA__SQL_SPLIT},
-    {"55P03", SIMBA_ETIMEDOUT, SIMBA__SQL_LOCKED},
-    {"57014", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},
-    {"57P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
-    {"57P", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},
-    {"58", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},
-    {"XX001", SIMBA_ECORRUPT, SIMBA__SQL_TELL},
-    {"XX002", SIMBA_ECORRUPT, SIMBA__SQL_TELL},
+    {"53300", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* too many connections */
+    {"53", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},         /* disk full, out of memory */
+    {"54", SIMBA_ESTORE, SIMBA__SQL_SPLIT},              /* a limit of the server */
+    {"55P03", SIMBA_ETIMEDOUT, SIMBA__SQL_LOCKED},       /* a lock that was not given within a second */
+    {"57014", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},      /* cancelled, also by statement_timeout */
+    {"57P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* starting up, shutting down, recovering */
+    {"57P", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},        /* shut down, terminated, crashed, idle for too long */
+    {"58", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},         /* an error of the server's system */
+    {"XX001", SIMBA_ECORRUPT, SIMBA__SQL_TELL},          /* corrupted data */
+    {"XX002", SIMBA_ECORRUPT, SIMBA__SQL_TELL},          /* corrupted index */
+    {"", SIMBA_ESTORE, SIMBA__SQL_TELL},                 /* anything else */
 };
+/* And what has no SQLSTATE:
+ *   libpq cannot connect (refused, no such host, no TLS, a standby), or has lost the connection: EUNAVAILABLE, LOST
+ *   a certificate that is not trusted, or whose file is missing: EPERM, LOST
+ *   a row that somebody else has locked: asked again in a while; the others go on
+ *   no answer by the deadline of a request: ETIMEDOUT, and what becomes of it is not known. When the last request of a batch has
+ *     run out of time, its connection is cut
+ *   a row older than one seen before (a fail-over): new tokens are above the one that was seen, and who holds the mutex here is
+ *     asked to renew */
 
 int simba__pg_error_code(const char *sqlstate, simba__sql_remedy *ret_remedy)
 {
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strncmp(sqlstate, known[i].begins, strlen(known[i].begins)) == 0) {
-            *ret_remedy = known[i].remedy;
-            return known[i].code;
-        }
-    *ret_remedy = SIMBA__SQL_TELL;
-    return SIMBA_ESTORE;
+    size_t i = 0;
+    while (strncmp(sqlstate, known[i].begins, strlen(known[i].begins)) != 0)
+        i++;
+    *ret_remedy = known[i].remedy;
+    return known[i].code;
 }
 
 /* Texts of the server and of libpq name users, databases and hosts, never passwords. */
