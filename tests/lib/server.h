@@ -82,6 +82,10 @@ bool server_start_mysql8(server *s);
 bool server_start_postgresql(server *s, const char *const *more);
 /* The same by TLS only, for clients with the certificate FOLDER/client.pem (its key is client.key), by FOLDER/ca.pem. */
 bool server_start_postgresql_tls(server *s);
+/* Stop all of its processes, or have them go on: a signal to s->pid reaches the first of them alone. */
+void server_freeze_postgresql(const server *s, bool is_frozen);
+/* A primary, and a standby of it, which is the 2nd of the group; no commit is answered that the standby has not got. */
+bool server_start_postgresql_pair(server *s);
 /* PgBouncer in this mode, and behind it, as the 2nd of the group, a PostgreSQL server. */
 bool server_start_pgbouncer(server *s, const char *mode);
 /* Have it carry out a statement without double quotes in the database "simba", by psql. False: it failed. */

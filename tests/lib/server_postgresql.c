@@ -156,6 +156,52 @@ bool server_start_postgresql_tls(server *s)
     return made && server_start_postgresql(s, more);
 }
 
+void server_freeze_postgresql(const server *s, bool is_frozen)
+{
+    char path[64], text[4096] = "";
+    const int number = is_frozen ? SIGSTOP : SIGCONT;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)s->pid, (int)s->pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        abort();
+    if (is_frozen)
+        kill(s->pid, number); /* first, so that there will be no more of them */
+    const size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    for (char *at = text, *end; *at; at = end) {
+        const long pid = strtol(at, &end, 10);
+        if (end == at)
+            break;
+        kill((pid_t)pid, number);
+    }
+    if (!is_frozen)
+        kill(s->pid, number);
+}
+
+bool server_start_postgresql_pair(server *s)
+{
+    static const char *const more[] = {"-c", "synchronous_standby_names=*", "-c", "wal_sender_timeout=2s", NULL};
+    server *standby = server_add(s);
+    if (!server_start_postgresql(s, NULL) ||
+        !run("%s %s -h 127.0.0.1 -p %d -U postgres -D %s/data -R -X stream --no-sync -c fast", as_nobody(),
+             program("pg_basebackup"), s->port, standby->folder) ||
+        !server_start_postgresql(standby, NULL))
+        return false;
+    server_signal(s, SIGQUIT);
+    if (!server_start_postgresql(s, more))
+        return false;
+    snprintf(s->hosts, sizeof s->hosts, "127.0.0.1:%d,127.0.0.1:%d", s->port, standby->port);
+    for (int i = 0; i < 1000; i++) {
+        if (server_tell_postgresql(
+                s, "do 'begin if not exists (select from pg_stat_replication where sync_state = ''sync'') "
+                   "then raise ''not yet''; end if; end'"))
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
 /* The first of the group is the pooler. */
 bool server_start_pgbouncer(server *s, const char *mode)
 {

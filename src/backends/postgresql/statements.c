@@ -11,8 +11,9 @@
 #define COLUMNS "mutex, acquired_at, ttl_at, transition_at, owner_id, version, nonce, nonce_version, revoked_version"
 #define NOW "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 #define VERSION_MAX "9223372036854775807"
-/* How long a waiter stays in line after it has asked, or after its client has polled, which is every 30 s. */
-#define IN_LINE_MS "75000"
+/* A waiter stays in line until a while after it should have asked again, which is when the lease that it knows of ends; and as
+ * long as its client polls, which is every 30 s. */
+#define IN_LINE_UNTIL "greatest(now_ms + 75000, seen.transition_at + 30000)"
 
 #define LACKS(right, of) "case when not has_table_privilege(to_regclass('" of "'), '" right "') then '" right " on "
 #define LACKS_TABLE(right) LACKS(right, "@T") "@N' end, "
@@ -103,7 +104,7 @@ static const char decide_sql[] =
     "    if op = 'q' and deed = 'refused' then\n"
     "      delete from @W w where w.mutex = name and w.until < now_ms;\n"
     "      insert into @W as w (mutex, nonce, channel, since, until, invited)\n"
-    "        values (name, own_nonce, own_channel, now_ms, now_ms + " IN_LINE_MS ", 0)\n"
+    "        values (name, own_nonce, own_channel, now_ms, " IN_LINE_UNTIL ", 0)\n"
     "        on conflict (mutex, nonce) do update\n"
     "          set channel = excluded.channel, until = excluded.until, invited = 0;\n"
     "      select count(*) into place from @W w, @W own where own.mutex = name and own.nonce = own_nonce\n"
@@ -112,8 +113,9 @@ static const char decide_sql[] =
     "      delete from @W w where w.mutex = name and w.nonce = own_nonce returning w.invited into was_invited;\n"
     "      tells := tells or (op = 'r' and was_invited > 0 and is_free); -- it was told, and has no use for it\n"
     "    elsif op = 's' and own_channel <> '' then\n"
-    "      update @W w set until = now_ms + " IN_LINE_MS "\n"
-    "        where w.mutex = name and w.channel = own_channel and w.until < now_ms + " IN_LINE_MS " / 2;\n"
+    "      update @W w set until = " IN_LINE_UNTIL "\n"
+    "        where w.mutex = name and w.channel = own_channel and w.until < greatest(now_ms + 37500, "
+    "seen.transition_at);\n"
     "    end if;\n"
     "    if tells then\n"
     "      for waiter in select * from @W w where w.mutex = name and w.until >= now_ms\n"
