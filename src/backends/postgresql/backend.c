@@ -77,6 +77,7 @@ const simba_backend simba__backend_postgresql = {
     .workers = 1,
     .init = pg_init,
     .submit = simba__sql_submit,
+    .cancel = simba__sql_cancel,
     .flush = simba__sql_flush,
     .watch = simba__sql_watch,
     .unwatch = simba__sql_unwatch,

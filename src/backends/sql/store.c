@@ -11,7 +11,6 @@
 /* How many rows that a LIST leaves out are named. */
 enum { FLAWS_TOLD = 10 };
 
-
 /* A row that is busy is asked for again after 1 ms, then 2 ms, up to 64 ms. */
 enum { BUSY_DOUBLINGS = 6 };
 
