@@ -43,8 +43,13 @@ static void test_lease_end(void **state)
     (void)state;
     open_store(&a);
     const simba_reply won = acquire(&a, "orders", "me", 1);
-    say("begin");
     const char *now = "floor(extract(epoch from clock_timestamp()) * 1000)";
+    char before[32];
+    say("begin");
+    snprintf(before, sizeof before, "%s",
+             say("select now_ms from simba_mutex_decide_1('{{s,orders,x,0,0,0,0,0}}', '')"));
+    say("select pg_sleep(0.01)");
+    assert_string_not_equal(say("select now_ms from simba_mutex_decide_1('{{s,orders,x,0,0,0,0,0}}', '')"), before);
     say("update simba_mutex set transition_at = %s + 60000", now);
     say("commit");
     assert_owned_by(acquire(&a, "orders", "you", 2), "me");
@@ -305,6 +310,8 @@ static void test_no_notification_for_nobody(void **state)
     const long before = count_notifications();
     open_store(&a);
     open_store(&b);
+    acquire(&a, "invoices", "me", 1);
+    wait_in_line(&b, "invoices", "you", 2); /* for another one */
     acquire(&a, "orders", "me", 1);
     acquire(&a, "orders", "you", 2); /* in no line */
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
@@ -404,6 +411,46 @@ static void test_listener_lost(void **state)
     testhost_unwatch(&b, &topic);
     testhost_close(&a);
     testhost_close(&b);
+}
+
+/* After a fail-over the lanes are with another server, and the connection that listens may still be with the old one, which has
+ * become read-only. A lane that connects anew finds out. */
+static void test_listener_at_the_wrong_server(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "orders"};
+    server other;
+    char url[160];
+    server_init(&other);
+    assert_true(server_start_postgresql(&other, NULL));
+    snprintf(url, sizeof url, "postgresql://postgres@127.0.0.1:%d,127.0.0.1:%d/simba?sslmode=disable&create=yes",
+             postgresql.port, other.port);
+    open_store(&a);
+    open_at(&b, url);
+    acquire(&a, "orders", "me", 1);
+    wait_in_line(&b, "orders", "you", 2);
+    assert_int_equal(testhost_watch(&b, &topic), 0);
+    await_hearing(&b, SIMBA__SQL_HEARS);
+    say("alter system set default_transaction_read_only = on");
+    say("select pg_reload_conf()");
+    say("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'simba' and "
+        "query not like 'listen%%'");
+    assert_mine(acquire(&b, "invoices", "you", 3)); /* at the other server */
+    const char *listens =
+        "do 'begin if not exists (select from pg_stat_activity where query like ''listen%'') then raise "
+        "''not here''; end if; end'";
+    assert_false(server_tell_postgresql(&other, listens));
+    for (int i = 0; i < 100 && !server_tell_postgresql(&other, listens); i++)
+        testhost_pump(&b, NULL, 50);
+    await_hearing(&b, SIMBA__SQL_HEARS);
+    assert_true(server_tell_postgresql(&other, listens));
+    assert_int_equal(b.warnings, 0);
+    testhost_unwatch(&b, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+    server_fini(&other);
+    say("alter system reset default_transaction_read_only");
+    say("select pg_reload_conf()");
 }
 
 /* --- what it needs ------------------------------------------------------------------------------------------------- */
@@ -638,6 +685,7 @@ int main(void)
         cmocka_unit_test_setup(test_first_in_line, setup),
         cmocka_unit_test_setup(test_departed_waiter, setup),
         cmocka_unit_test_setup(test_listener_lost, setup),
+        cmocka_unit_test_setup(test_listener_at_the_wrong_server, setup),
         cmocka_unit_test_setup(test_prepare, setup),
         cmocka_unit_test_setup(test_foreign_table, setup),
         cmocka_unit_test_setup(test_least_privileges, setup),

@@ -220,6 +220,7 @@ static void connect_to(simba__pg_conn *conn, const char *hosts, const char *addr
 static void connect_to_targets(simba__pg_conn *conn)
 {
     const simba__resolver *resolver = &conn->resolver;
+    SIMBA__ASSERT(resolver->count > 0);
     char hosts[SIMBA__TARGETS_MAX * 257], addresses[SIMBA__TARGETS_MAX * 65], ports[SIMBA__TARGETS_MAX * 6];
     for (size_t i = 0, h = 0, a = 0, p = 0; i < resolver->count; i++) {
         const simba__target *target = &resolver->targets[(conn->first + i) % resolver->count];

@@ -287,7 +287,9 @@ static void on_answered(simba__pg_conn *conn, const PGresult *result, const simb
 
 static void on_opened(simba__pg_conn *conn)
 {
-    look(SIMBA__OF_NODE(conn, simba__pg_session, conn));
+    simba__pg_session *session = SIMBA__OF_NODE(conn, simba__pg_session, conn);
+    simba__sql_listening_doubt(&session->shared->listener->listening);
+    look(session);
 }
 
 /* If nobody has asked for anything, the next READY opens it again. */

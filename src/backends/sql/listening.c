@@ -21,6 +21,11 @@ static void on_timer(simba_timer *timer, simba_local now)
 {
     simba__sql_listening *listening = SIMBA__OF_NODE(timer, simba__sql_listening, timer);
     (void)now;
+    if (listening->has_heard) {
+        listening->deaf(listening);
+        simba__sql_listening_down(listening);
+        return;
+    }
     listening->host->log(listening->host, SIMBA_LOG_WARN,
                          "%s %s: notifications do not arrive, probably because a pooler in transaction mode is in "
                          "between; waiters poll instead",
@@ -57,7 +62,14 @@ bool simba__sql_listening_begin(simba__sql_listening *listening)
 
 void simba__sql_listening_up(simba__sql_listening *listening)
 {
+    listening->has_heard = false;
     set_hearing(listening, SIMBA__SQL_LISTENS);
+}
+
+void simba__sql_listening_doubt(simba__sql_listening *listening)
+{
+    if (listening->hearing == SIMBA__SQL_HEARS)
+        set_hearing(listening, SIMBA__SQL_LISTENS);
 }
 
 void simba__sql_listening_down(simba__sql_listening *listening)
@@ -82,6 +94,7 @@ void simba__sql_listening_heard(simba__sql_listening *listening, const char *pay
     const bool is_test = strcmp(payload, "0") == 0;
     if (is_test && (listening->hearing == SIMBA__SQL_LISTENS || listening->hearing == SIMBA__SQL_TESTS)) {
         listening->failures = 0;
+        listening->has_heard = true;
         set_hearing(listening, SIMBA__SQL_HEARS);
     } else if (payload[0] == '1' && payload[1] == ' ') {
         simba__sql_notified(listening->store, payload + 2);
