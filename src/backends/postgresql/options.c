@@ -11,41 +11,15 @@
 
 static const char store[] = "postgresql";
 
-/* The first of them are ours, the others are passed on to libpq as they stand. */
+#define PLACE_KEYS "host", "port", "service", "servicefile", "passfile", "application_name", "options"
+#define TLS_KEYS "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir", "sslsni", "channel_binding"
+#define MORE_TLS_KEYS "ssl_min_protocol_version", "ssl_max_protocol_version", "gssencmode", "krbsrvname", "requirepeer"
+#define SILENCE_KEYS "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"
+/* Those from the 7th on are passed on to libpq as they stand. */
 enum { OWN_KEYS = 6 };
-const char *const simba__pg_keys[] = {"schema",
-                                      "table",
-                                      "connections",
-                                      "create",
-                                      "connect-timeout",
-                                      "target_session_attrs",
-                                      "host",
-                                      "port",
-                                      "sslmode",
-                                      "sslrootcert",
-                                      "sslcert",
-                                      "sslkey",
-                                      "sslcrl",
-                                      "sslcrldir",
-                                      "sslsni",
-                                      "ssl_min_protocol_version",
-                                      "ssl_max_protocol_version",
-                                      "channel_binding",
-                                      "gssencmode",
-                                      "krbsrvname",
-                                      "requirepeer",
-                                      "passfile",
-                                      "service",
-                                      "servicefile",
-                                      "application_name",
-                                      "options",
-                                      "connect_timeout",
-                                      "keepalives",
-                                      "keepalives_idle",
-                                      "keepalives_interval",
-                                      "keepalives_count",
-                                      "tcp_user_timeout",
-                                      NULL};
+#define KEYS_OF_OURS "schema", "table", "connections", "create", "connect-timeout", "target_session_attrs"
+const char *const simba__pg_keys[] = {KEYS_OF_OURS,  "connect_timeout", PLACE_KEYS, TLS_KEYS,
+                                      MORE_TLS_KEYS, SILENCE_KEYS,      NULL};
 
 static int out_of_memory(simba_error *err)
 {

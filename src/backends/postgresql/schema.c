@@ -1,6 +1,7 @@
 /* See schema.h. */
 #include "backends/postgresql/schema.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,82 +78,61 @@ int simba__pg_schema_check_rights(const simba__pg_schema *schema, const simba__p
 
 /* --- what to say about it ---------------------------------------------------------------------------------- */
 
-static simba_finding judge(simba_verdict verdict, const char *what, const char *text, const char *remedy)
+typedef struct told {
+    int (*found)(void *user, const simba_finding *finding);
+    void *user;
+    int rc;
+} told;
+
+/* It is fine, or else this is the verdict and the remedy. */
+static void __attribute__((format(printf, 6, 7)))
+tell(told *t, bool is_fine, simba_verdict otherwise, const char *what, const char *remedy, const char *format, ...)
 {
-    return (simba_finding){sizeof(simba_finding), verdict, what, text, verdict == SIMBA_VERDICT_OK ? NULL : remedy};
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (t->rc == 0)
+        t->rc = t->found(t->user, &(simba_finding){sizeof(simba_finding), is_fine ? SIMBA_VERDICT_OK : otherwise, what,
+                                                   text, is_fine ? NULL : remedy});
 }
 
-static simba_finding judge_schema(const simba__pg_schema *schema, const simba__pg_options *options, char *text,
-                                  size_t size)
+static bool is_by_network(const simba__pg_options *options)
 {
-    simba__sql_failure why;
-    if (simba__pg_schema_check(schema, options, &why) < 0) {
-        snprintf(text, size, "%s", why.error.text);
-        return judge(SIMBA_VERDICT_BROKEN, "schema", text,
-                     schema->has_columns || !schema->has_table ? "Run `simba init`." : NULL);
-    }
-    snprintf(text, size, "The tables of %s and the function %s_decide_1 are those of this version.", options->table,
-             options->table);
-    return judge(SIMBA_VERDICT_OK, "schema", text, NULL);
-}
-
-static simba_finding judge_durability(const simba__pg_schema *schema, char *text, size_t size)
-{
-    snprintf(text, size, "Server version %s, fsync is %s; synchronous_commit is %s, and the store asks for %s.",
-             schema->server, schema->has_fsync ? "on" : "off", schema->sync_commit,
-             strcmp(schema->sync_commit, "remote_apply") == 0 ? "the same" : "on");
-    return judge(schema->has_fsync ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "durability", text,
-                 "Set fsync to on: a crash of the machine may undo grants.");
-}
-
-static simba_finding judge_standbys(const simba__pg_schema *schema, char *text, size_t size)
-{
-    const bool is_at_risk = schema->standbys > 0 && !schema->has_sync_standbys;
-    snprintf(text, size,
-             is_at_risk                  ? "Standbys (%ld) get what was committed a moment later."
-             : schema->has_sync_standbys ? "A commit waits for standbys (%ld are connected)."
-                                         : "No standby is connected (%ld).",
-             schema->standbys);
-    return judge(is_at_risk ? SIMBA_VERDICT_WARNING : SIMBA_VERDICT_OK, "standbys", text,
-                 "Set synchronous_standby_names: a standby that is promoted may lack the latest grants.");
-}
-
-static simba_finding judge_tls(const simba__pg_options *options, char *text, size_t size)
-{
-    bool is_network = false;
     for (size_t i = 0; i < options->host_count; i++)
-        is_network |= options->hosts[i].host[0] != '/';
-    const char *mode = simba__pg_option(options, "sslmode");
-    const bool is_fine = !is_network || strcmp(mode, "verify-full") == 0;
-    snprintf(text, size, is_network ? "sslmode is %s." : "The server is reached by a socket file.", mode);
-    return judge(is_fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "tls", text,
-                 "Leave sslmode out of the URL, or say verify-full: otherwise another server may pose as this one.");
-}
-
-static simba_finding judge_rights(const simba__pg_schema *schema, char *text, size_t size)
-{
-    const bool is_fine = schema->lacking[0] == '\0' || !schema->has_function;
-    snprintf(text, size, is_fine ? "This user has the rights that it needs." : "This user lacks %s.", schema->lacking);
-    return judge(is_fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_BROKEN, "rights", text, "Grant these rights to the user.");
+        if (options->hosts[i].host[0] != '/')
+            return true;
+    return false;
 }
 
 int simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_options *options,
                              int (*found)(void *user, const simba_finding *finding), void *user)
 {
-    enum { SCHEMA, DURABILITY, STANDBYS, TLS, RIGHTS, WRITING, FINDINGS };
-    char texts[FINDINGS][400];
-    const simba_finding findings[FINDINGS] = {
-        judge_schema(schema, options, texts[SCHEMA], sizeof *texts),
-        judge_durability(schema, texts[DURABILITY], sizeof *texts),
-        judge_standbys(schema, texts[STANDBYS], sizeof *texts),
-        judge_tls(options, texts[TLS], sizeof *texts),
-        judge_rights(schema, texts[RIGHTS], sizeof *texts),
-        judge(schema->is_read_only ? SIMBA_VERDICT_BROKEN : SIMBA_VERDICT_OK, "writing",
-              schema->is_read_only ? "The server is read-only, perhaps a standby." : "The server can be written to.",
-              "Name the primary in the URL, or all servers, and leave target_session_attrs out."),
-    };
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < FINDINGS; i++)
-        rc = found(user, &findings[i]);
-    return rc;
+    told t = {found, user, 0};
+    simba__sql_failure why;
+    const bool is_whole = simba__pg_schema_check(schema, options, &why) == 0;
+    const bool is_behind = schema->standbys > 0 && !schema->has_sync_standbys;
+    const bool has_rights = schema->lacking[0] == '\0' || !is_whole;
+    const char *sslmode = simba__pg_option(options, "sslmode");
+    tell(&t, is_whole, SIMBA_VERDICT_BROKEN, "schema", why.error.code == SIMBA_ESTORE ? "Run `simba init`." : NULL,
+         "%s", is_whole ? "The tables and the function are those of this version." : why.error.text);
+    tell(&t, schema->has_fsync, SIMBA_VERDICT_WARNING, "durability",
+         "Set fsync to on: a crash of the machine may undo grants.",
+         "Server version %s, fsync is %s; synchronous_commit is %s, and the store asks for %s.", schema->server,
+         schema->has_fsync ? "on" : "off", schema->sync_commit,
+         strcmp(schema->sync_commit, "remote_apply") == 0 ? "the same" : "on");
+    tell(&t, !is_behind, SIMBA_VERDICT_WARNING, "standbys",
+         "Set synchronous_standby_names: a standby that is promoted may lack the latest grants.",
+         "%ld standbys are connected; a commit %s for them.", schema->standbys,
+         schema->has_sync_standbys ? "waits" : "does not wait");
+    tell(&t, !is_by_network(options) || strcmp(sslmode, "verify-full") == 0, SIMBA_VERDICT_WARNING, "tls",
+         "Leave sslmode out of the URL, or say verify-full: otherwise another server may pose as this one.",
+         "sslmode is %s%s.", sslmode, is_by_network(options) ? "" : "; the server is reached by a socket file");
+    tell(&t, has_rights, SIMBA_VERDICT_BROKEN, "rights", "Grant these rights to the user.", "This user lacks %s.",
+         has_rights ? "no right that it needs" : schema->lacking);
+    tell(&t, !schema->is_read_only, SIMBA_VERDICT_BROKEN, "writing",
+         "Name the primary in the URL, or all servers, and leave target_session_attrs out.", "The server is %s.",
+         schema->is_read_only ? "read-only, perhaps a standby" : "one that can be written to");
+    return t.rc;
 }
