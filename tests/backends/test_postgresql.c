@@ -413,6 +413,16 @@ static void test_listener_lost(void **state)
     testhost_close(&b);
 }
 
+/* From now on the server is read-only, for new connections and for transactions that begin, or not any more. */
+static void set_read_only(const char *value)
+{
+    say("alter system set default_transaction_read_only = %s", value);
+    say("select pg_reload_conf()");
+    for (int i = 0; i < 500 && strcmp(say("show default_transaction_read_only"), value) != 0; i++)
+        usleep(10000);
+    assert_string_equal(say("show default_transaction_read_only"), value);
+}
+
 /* After a fail-over the lanes are with another server, and the connection that listens may still be with the old one, which has
  * become read-only. A lane that connects anew finds out. */
 static void test_listener_at_the_wrong_server(void **state)
@@ -431,8 +441,7 @@ static void test_listener_at_the_wrong_server(void **state)
     wait_in_line(&b, "orders", "you", 2);
     assert_int_equal(testhost_watch(&b, &topic), 0);
     await_hearing(&b, SIMBA__SQL_HEARS);
-    say("alter system set default_transaction_read_only = on");
-    say("select pg_reload_conf()");
+    set_read_only("on");
     say("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'simba' and "
         "query not like 'listen%%'");
     assert_mine(acquire(&b, "invoices", "you", 3)); /* at the other server */
@@ -449,8 +458,7 @@ static void test_listener_at_the_wrong_server(void **state)
     testhost_close(&a);
     testhost_close(&b);
     server_fini(&other);
-    say("alter system reset default_transaction_read_only");
-    say("select pg_reload_conf()");
+    set_read_only("off");
 }
 
 /* --- what it needs ------------------------------------------------------------------------------------------------- */
