@@ -454,7 +454,7 @@ int main(int argc, char **argv)
     measure_uncontended(pg);
     measure_hand_over(pg);
     measure_held(pg);
-    measure_crowd(pg, url, "", BENCH_AT_MOST, 0.05);
+    measure_crowd(pg, url, "", BENCH_AT_MOST, 0.01);
     measure_crowd(pg, pooler_url, " behind the pooler", BENCH_BELOW, 2);
     PQfinish(pg);
     stop_servers();

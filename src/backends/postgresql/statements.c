@@ -11,8 +11,8 @@
 #define COLUMNS "mutex, acquired_at, ttl_at, transition_at, owner_id, version, nonce, nonce_version, revoked_version"
 #define NOW "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 #define VERSION_MAX "9223372036854775807"
-/* A waiter stays in line until a while after it should have asked again, which is when the lease that it knows of ends; and as
- * long as its client polls, which is every 30 s. */
+/* A waiter stays in line until a while after it should have asked again, which is when the lease that it knows of ends. It may
+ * have learnt of a later one by a poll, so that puts it off as well. */
 #define IN_LINE_UNTIL "greatest(now_ms + 75000, seen.transition_at + 30000)"
 
 #define LACKS(right, of) "case when not has_table_privilege(to_regclass('" of "'), '" right "') then '" right " on "

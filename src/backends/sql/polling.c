@@ -11,8 +11,8 @@
 enum { POLLS_PER_RUNG = 12, LOST_RUNG = 3 };
 
 static const int64_t rung_ns[SIMBA__SQL_RUNGS] = {
-    40 * SIMBA__NS_PER_MS,  80 * SIMBA__NS_PER_MS,  160 * SIMBA__NS_PER_MS,  320 * SIMBA__NS_PER_MS,
-    640 * SIMBA__NS_PER_MS, 900 * SIMBA__NS_PER_MS, 30000 * SIMBA__NS_PER_MS};
+    40 * SIMBA__NS_PER_MS,  80 * SIMBA__NS_PER_MS,  160 * SIMBA__NS_PER_MS,   320 * SIMBA__NS_PER_MS,
+    640 * SIMBA__NS_PER_MS, 900 * SIMBA__NS_PER_MS, 300000 * SIMBA__NS_PER_MS};
 
 void simba__sql_polling_init(simba__sql_polling *polling, uint64_t seed)
 {

@@ -8,7 +8,7 @@
  * always polls. Mutexes of several rungs share a query where that suits.
  *
  * Where the server tells of releases, polling is a net for what it does not tell: a mutex that was read once stands on a rung
- * of its own, with a poll every half minute.
+ * of its own, with a poll every five minutes.
  *
  * What is news is judged by the version of the row, against the latest that anybody here was told. Two answers may overtake
  * each other on two connections: an older version is not news if its job began before the newer one was told.
