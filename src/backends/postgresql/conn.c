@@ -16,16 +16,16 @@ enum { READS_AT_ONCE = 64, SETTINGS_MAX = 80 };
 static void unwatch(simba__pg_conn *conn)
 {
     if (conn->is_watched)
-        conn->host->watch_remove(conn->host, &conn->watch);
+        conn->host->io_remove(conn->host, &conn->io);
     conn->is_watched = false;
 }
 
 static bool watch(simba__pg_conn *conn, unsigned interest)
 {
     unwatch(conn);
-    conn->watch.fd = PQsocket(conn->pg);
-    conn->watch.interest = interest;
-    conn->is_watched = conn->host->watch_add(conn->host, &conn->watch) == 0;
+    conn->io.fd = PQsocket(conn->pg);
+    conn->io.interest = interest;
+    conn->is_watched = conn->host->io_add(conn->host, &conn->io) == 0;
     return conn->is_watched;
 }
 
@@ -129,11 +129,11 @@ static void take_input(simba__pg_conn *conn)
             lose(conn, &why);
             return;
         }
-        struct pollfd more = {.fd = conn->watch.fd, .events = POLLIN};
+        struct pollfd more = {.fd = conn->io.fd, .events = POLLIN};
         if (poll(&more, 1, 0) <= 0)
             return;
     }
-    if (conn->host->watch_change(conn->host, &conn->watch, conn->watch.interest) < 0)
+    if (conn->host->io_change(conn->host, &conn->io, conn->io.interest) < 0)
         lose_memory(conn);
 }
 
@@ -142,8 +142,7 @@ static bool send_rest(simba__pg_conn *conn)
 {
     const int rc = PQflush(conn->pg);
     const unsigned interest = SIMBA_READABLE | (rc == 1 ? SIMBA_WRITABLE : 0);
-    return rc >= 0 &&
-           (interest == conn->watch.interest || conn->host->watch_change(conn->host, &conn->watch, interest) == 0);
+    return rc >= 0 && (interest == conn->io.interest || conn->host->io_change(conn->host, &conn->io, interest) == 0);
 }
 
 void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const char *const *values)
@@ -283,9 +282,9 @@ void simba__pg_conn_open_beside(simba__pg_conn *conn, const simba__pg_conn *othe
 
 /* --- the rest ------------------------------------------------------------------------------------------------------ */
 
-static void on_ready(simba_watch *socket, unsigned events)
+static void on_ready(simba_io *socket, unsigned events)
 {
-    simba__pg_conn *conn = SIMBA__OF_NODE(socket, simba__pg_conn, watch);
+    simba__pg_conn *conn = SIMBA__OF_NODE(socket, simba__pg_conn, io);
     if (conn->state == SIMBA__PG_CONNECTING) {
         unwatch(conn); /* libpq may close this socket, and make another one of the same number */
         go_on_connecting(conn, PQconnectPoll(conn->pg));
@@ -313,8 +312,8 @@ int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_
     conn->host = host;
     conn->options = options;
     conn->events = events;
-    conn->watch.ready = on_ready;
-    conn->watch.answers = answers;
+    conn->io.ready = on_ready;
+    conn->io.answers = answers;
     conn->timer.fire = on_timer;
     conn->resolver = (simba__resolver){
         .host = host, .hosts = options->hosts, .host_count = options->host_count, .resolved = on_resolved};

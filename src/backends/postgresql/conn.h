@@ -37,7 +37,7 @@ struct simba__pg_conn {
     unsigned life;    /* counts the times that it was shut */
     PGconn *pg;       /* NULL: there is none */
     PGresult *result; /* of the statement that is under way, as far as it has come */
-    simba_watch watch;
+    simba_io io;
     bool is_watched;
     simba_timer timer; /* CONNECTING: when to begin with the next host. ASKED: it could not be sent */
 
@@ -48,7 +48,7 @@ struct simba__pg_conn {
     simba__sql_failure why; /* the latest reason for which there is no connection */
 };
 
-/* SIMBA_ENOMEM. `answers`: requests are waited for here, see simba_watch. */
+/* SIMBA_ENOMEM. `answers`: requests are waited for here, see simba_io. */
 int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_options *options,
                         const simba__pg_conn_events *events, bool answers);
 /* One that is shut. `opened` or `lost` follows, perhaps before this returns. */
