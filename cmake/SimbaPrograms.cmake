@@ -23,7 +23,7 @@ if(SIMBA_BENCH AND _programs AND TARGET PkgConfig::SQLITE)
     simba_glob(_shared bench/*.c)
     list(REMOVE_ITEM _shared ${_programs})
     # These run parts of the library by themselves: the scripts or the statements of a store, the counting of a renewal.
-    foreach(_part IN ITEMS redis mysql idle)
+    foreach(_part IN ITEMS redis mysql postgresql idle)
         string(TOUPPER ${_part} _upper)
         set(_source "${PROJECT_SOURCE_DIR}/bench/bench_${_part}.c")
         list(REMOVE_ITEM _programs ${_source})

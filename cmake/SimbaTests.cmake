@@ -71,6 +71,9 @@ endif()
 if(TARGET PkgConfig::MYSQL)
     target_link_libraries(simba_test_base INTERFACE PkgConfig::MYSQL)
 endif()
+if(TARGET PkgConfig::POSTGRESQL)
+    target_link_libraries(simba_test_base INTERFACE PkgConfig::POSTGRESQL)
+endif()
 if(TARGET simba_zookeeper_client)
     target_link_libraries(simba_test_base INTERFACE simba_zookeeper_client)
 endif()
@@ -109,7 +112,8 @@ endfunction()
 simba_glob(_programs tests/unit/*.c)
 foreach(_source IN LISTS _programs)
     get_filename_component(_name ${_source} NAME_WE)
-    if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_sql_" AND NOT SIMBA_WITH_MYSQL) OR
+    if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_sql_" AND NOT TARGET simba_store_sql) OR
+       (_name MATCHES "^test_postgresql_" AND NOT SIMBA_WITH_POSTGRESQL) OR
        (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))
         continue() # that store was left out
     endif()

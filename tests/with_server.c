@@ -8,6 +8,9 @@
  *   mariadb     has the user root without a password and the database "simba"; also listens on %DIR%/my.sock
  *   mysql8      Oracle's, where SIMBA_MYSQL8 says; the same
  *   zookeeper
+ *   postgresql       has the user postgres without a password and the database "simba"; its socket is in %DIR%
+ *   postgresql-tls   wants TLS and a client's certificate: %DIR%/client.pem and client.key; %DIR%/ca.pem vouches for "localhost"
+ *   pgbouncer, pgbouncer-session   in front of such a server, in transaction and in session mode
  * Where the server's program is not installed it prints a skipped plan. */
 #include <errno.h>
 #include <signal.h>
@@ -21,8 +24,9 @@
 #include "lib/server.h"
 
 static const server_kind *const kinds[] = {
-    &server_kind_redis,   &server_kind_redis_tls, &server_kind_redis_sentinel, &server_kind_redis_cluster,
-    &server_kind_mariadb, &server_kind_mysql8,    &server_kind_zookeeper};
+    &server_kind_redis,          &server_kind_redis_tls, &server_kind_redis_sentinel,   &server_kind_redis_cluster,
+    &server_kind_mariadb,        &server_kind_mysql8,    &server_kind_zookeeper,        &server_kind_postgresql,
+    &server_kind_postgresql_tls, &server_kind_pgbouncer, &server_kind_pgbouncer_session};
 
 static const server_kind *kind_named(const char *name)
 {

@@ -17,8 +17,8 @@ int cmd_init(cli_globals *globals, int argc, char **argv)
     const cli_syntax syntax = {
         .command = COMMAND,
         .about = "Makes the store ready: the file, the table, whatever is missing. What is there\n"
-                 "already stays. For MySQL and MariaDB this has to be done once; the other\n"
-                 "stores are made ready by whichever command comes first.",
+                 "already stays. For MySQL, MariaDB and PostgreSQL this has to be done once; the\n"
+                 "other stores are made ready by whichever command comes first.",
         .takes = CLI_TAKES_URL,
     };
     const int parsed = cli_parse(&syntax, globals, &argc, argv);

@@ -8,6 +8,7 @@
 #define SIMBA__SCHEMES_redis                                                                                           \
     "redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"
 #define SIMBA__SCHEMES_mysql "mysql", "mariadb"
+#define SIMBA__SCHEMES_postgresql "postgresql", "postgres"
 #define SIMBA__SCHEMES_zookeeper "zookeeper"
 
 #endif

@@ -433,6 +433,7 @@ static void store_not_built(void **state)
         {"mariadb", "SIMBA_WITH_MYSQL=ON"},
 #endif
 #if !SIMBA_WITH_ZOOKEEPER
+        {"postgres", "SIMBA_WITH_POSTGRESQL=ON"},
         {"zookeeper", "SIMBA_WITH_ZOOKEEPER=ON"},
 #endif
         {NULL, NULL},

@@ -183,7 +183,7 @@ static void assert_all_end_well(const char *url, long step_us)
 static void while_no_server_is_there(void **state)
 {
     (void)state;
-    static const char *const schemes[] = {"redis", "zookeeper"};
+    static const char *const schemes[] = {"redis", "zookeeper", "postgresql"};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         char url[32];
         snprintf(url, sizeof url, "%s://localhost:1", schemes[i]);
@@ -227,6 +227,23 @@ static void while_mysql_speaks_tls(void **state)
     server_fini(&s);
 }
 
+static void while_postgresql_speaks_tls(void **state)
+{
+    (void)state;
+    server s;
+    char url[320];
+    if (!simba_backend_find("postgresql") || !server_has("postgres"))
+        skip();
+    server_init(&s);
+    assert_true(server_start_postgresql_tls(&s));
+    snprintf(url, sizeof url,
+             "postgresql://postgres@localhost:%d/simba?create=yes&sslrootcert=%s/ca.pem&sslcert=%s/client.pem&"
+             "sslkey=%s/client.key&ttl=50ms&transition=3s",
+             s.port, s.folder, s.folder, s.folder);
+    assert_all_end_well(url, 20000);
+    server_fini(&s);
+}
+
 static void in_the_middle_of_a_turn(void **state)
 {
     (void)state;
@@ -255,9 +272,9 @@ int main(int argc, char **argv)
     if (argc > 2)
         play(argv + 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(while_no_server_is_there),   cmocka_unit_test(while_redis_speaks_tls),
-        cmocka_unit_test(while_mysql_speaks_tls),     cmocka_unit_test(in_the_middle_of_a_turn),
-        cmocka_unit_test(with_a_handler_that_closes),
+        cmocka_unit_test(while_no_server_is_there), cmocka_unit_test(while_redis_speaks_tls),
+        cmocka_unit_test(while_mysql_speaks_tls),   cmocka_unit_test(while_postgresql_speaks_tls),
+        cmocka_unit_test(in_the_middle_of_a_turn),  cmocka_unit_test(with_a_handler_that_closes),
     };
     return cmocka_run_group_tests_name("exit", tests, NULL, NULL);
 }

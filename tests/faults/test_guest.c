@@ -141,6 +141,8 @@ static void receive(const char *scheme, const server_kind *kind, const char *for
     char url[256];
     if (!simba_backend_find(scheme) || (kind == &server_kind_zookeeper && !server_has_zookeeper()))
         skip();
+    if (kind && !server_has(kind->program))
+        skip();
     ref_scene("a guest of %s", scheme);
     ref_watchdog(120);
     if (kind) {
@@ -172,14 +174,20 @@ GUEST(sqlite, "sqlite", NULL, "sqlite://%s/guest.db")
 GUEST(redis, "redis", &server_kind_redis, "redis://127.0.0.1:%d")
 GUEST(redis_with_tls, "rediss", &server_kind_redis_tls, "rediss://:secret@localhost:%d?ca=%s/ca.pem")
 GUEST(mysql, "mysql", &server_kind_mariadb, "mysql://root@127.0.0.1:%d/simba?create=yes")
+GUEST(postgresql, "postgresql", &server_kind_postgresql,
+      "postgresql://postgres@localhost:%d/simba?sslmode=disable&create=yes")
+GUEST(postgresql_with_tls, "postgresql", &server_kind_postgresql_tls,
+      "postgresql://postgres@localhost:%1$d/simba?create=yes&sslrootcert=%2$s/ca.pem&sslcert=%2$s/"
+      "client.pem&sslkey=%2$s/client.key")
 GUEST(zookeeper, "zookeeper", &server_kind_zookeeper, "zookeeper://127.0.0.1:%d")
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(guest_of_memory), cmocka_unit_test(guest_of_sqlite),
-        cmocka_unit_test(guest_of_redis),  cmocka_unit_test(guest_of_redis_with_tls),
-        cmocka_unit_test(guest_of_mysql),  cmocka_unit_test(guest_of_zookeeper),
+        cmocka_unit_test(guest_of_memory),     cmocka_unit_test(guest_of_sqlite),
+        cmocka_unit_test(guest_of_redis),      cmocka_unit_test(guest_of_redis_with_tls),
+        cmocka_unit_test(guest_of_mysql),      cmocka_unit_test(guest_of_zookeeper),
+        cmocka_unit_test(guest_of_postgresql), cmocka_unit_test(guest_of_postgresql_with_tls),
     };
     ref_make_folder(folder);
     const int failed = cmocka_run_group_tests_name("guest", tests, NULL, NULL);

@@ -199,6 +199,13 @@ static void test_mysql(void **state)
     play_store(&(store){"mysql", &server_kind_mariadb, "mysql://root@127.0.0.1:%d/simba?create=yes"});
 }
 
+static void test_postgresql(void **state)
+{
+    (void)state;
+    play_store(&(store){"postgresql", &server_kind_postgresql,
+                        "postgresql://postgres@localhost:%d/simba?sslmode=disable&create=yes"});
+}
+
 static void test_zookeeper(void **state)
 {
     (void)state;
@@ -211,7 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory), cmocka_unit_test(test_sqlite),    cmocka_unit_test(test_redis),
-        cmocka_unit_test(test_mysql),  cmocka_unit_test(test_zookeeper),
+        cmocka_unit_test(test_mysql),  cmocka_unit_test(test_zookeeper), cmocka_unit_test(test_postgresql),
     };
     ref_make_folder(folder);
     snprintf(sqlite_url, sizeof sqlite_url, "sqlite://%s/simba.db", folder);

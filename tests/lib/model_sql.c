@@ -120,26 +120,71 @@ static void get_rows(model_sql_conn *conn, const simba__sql_step *step)
     }
 }
 
+static void write_row(const simba__sql_row *from, model_sql_row *row)
+{
+    snprintf(row->owner_id, sizeof row->owner_id, "%s", from->row.owner.id);
+    row->acquired_at = from->row.owner.acquired_at_ms;
+    row->ttl_at = from->row.owner.ttl_at_ms;
+    row->transition_at = from->row.owner.transition_at_ms;
+    row->version = from->version;
+    row->nonce = from->row.nonce;
+    row->nonce_version = from->nonce_version;
+    row->revoked_version = from->row.revoked_token;
+}
+
+static int fail_to_fit(simba__sql_failure *why)
+{
+    return simba__sql_fail(why, SIMBA__SQL_SPLIT, SIMBA_ESTORE, "model: a value does not fit");
+}
+
 static int put_rows(model_sql_conn *conn, const simba__sql_step *step, simba__sql_failure *why)
 {
     for (size_t i = 0; i < step->count; i++) {
-        const simba__sql_row *from = step->rows[i];
-        const model_sql_row *locked = find(conn->server, from->mutex);
-        assert(conn->in_transaction && locked && locked->locked_by == conn && from->changed);
+        const model_sql_row *locked = find(conn->server, step->rows[i]->mutex);
+        assert(conn->in_transaction && locked && locked->locked_by == conn && step->rows[i]->changed);
         model_sql_row *row = &conn->after[locked - conn->server->rows];
         *row = *locked;
         conn->has_put[locked - conn->server->rows] = true;
         if (row->does_not_fit)
-            return simba__sql_fail(why, SIMBA__SQL_SPLIT, SIMBA_ESTORE, "model: a value does not fit");
-        snprintf(row->owner_id, sizeof row->owner_id, "%s", from->row.owner.id);
-        row->acquired_at = from->row.owner.acquired_at_ms;
-        row->ttl_at = from->row.owner.ttl_at_ms;
-        row->transition_at = from->row.owner.transition_at_ms;
-        row->version = from->version;
-        row->nonce = from->row.nonce;
-        row->nonce_version = from->nonce_version;
-        row->revoked_version = from->row.revoked_token;
+            return fail_to_fit(why);
+        write_row(step->rows[i], row);
     }
+    return 0;
+}
+
+/* --- a server that decides --------------------------------------------------------------------------------- */
+
+static void decide_row(model_sql_conn *conn, simba__sql_row *row)
+{
+    simba__sql_item *item = row->item;
+    simba_request ask = item->ask;
+    model_sql_row *stored = ask.op == SIMBA_OP_ACQUIRE && !item->held_here ? model_sql_row_of(conn->server, row->mutex)
+                                                                           : find(conn->server, row->mutex);
+    simba__sql_row_clear(row, conn->server->now_ms);
+    row->deed = SIMBA__SQL_REFUSED;
+    if (!stored)
+        return;
+    read_row(conn, stored, row);
+    row->deed = is_foreign(conn, stored) ? SIMBA__SQL_BUSY : SIMBA__SQL_REFUSED;
+    row->place = 3;
+    simba__sql_row tried = *row;
+    if (item->held_here || row->deed == SIMBA__SQL_BUSY || !simba__sql_row_apply(&tried, &ask, item->floor) ||
+        !tried.changed)
+        return;
+    write_row(&tried, stored);
+    read_row(conn, stored, row);
+    row->deed = SIMBA__SQL_DONE;
+}
+
+static int decide(model_sql_conn *conn, const simba__sql_step *step, simba__sql_failure *why)
+{
+    for (size_t i = 0; i < step->count; i++) {
+        const model_sql_row *stored = find(conn->server, step->rows[i]->mutex);
+        if (stored && stored->does_not_fit)
+            return fail_to_fit(why);
+    }
+    for (size_t i = 0; i < step->count; i++)
+        decide_row(conn, step->rows[i]);
     return 0;
 }
 
@@ -234,6 +279,8 @@ static int carry_out_locked(model_sql_conn *conn, simba__sql_step *step, simba__
     case SIMBA__SQL_RELEASE:
         change_one(conn, step);
         return 0;
+    case SIMBA__SQL_DECIDE:
+        return decide(conn, step, why);
     case SIMBA__SQL_LIST:
         list_rows(conn, step->item);
         return 0;
@@ -258,8 +305,8 @@ static int carry_out(model_sql_conn *conn, simba__sql_step *step, simba__sql_tab
 static void note(model_sql_conn *conn, const simba__sql_step *step)
 {
     static const char *const words[SIMBA__SQL_ACTIONS] = {
-        "",     "ready", "bare",    "close", "begin",   "commit", "rollback", "get",     "lock",  "free",
-        "make", "put",   "acquire", "renew", "release", "list",   "examine",  "prepare", "pause",
+        "",     "ready", "bare",    "close", "begin",   "commit", "rollback", "get",     "lock",    "free",
+        "make", "put",   "acquire", "renew", "release", "decide", "list",     "examine", "prepare", "pause",
     };
     const size_t length = strlen(conn->log);
     const size_t room = sizeof conn->log - length;

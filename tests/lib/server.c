@@ -20,8 +20,8 @@
 
 bool server_has(const char *program)
 {
-    char command[128];
-    snprintf(command, sizeof command, "PATH=$PATH:/usr/sbin; command -v %s >/dev/null", program);
+    char command[192];
+    snprintf(command, sizeof command, "PATH=$PATH:/usr/sbin:$(echo /usr/lib/postgresql/*/bin | tr ' ' :); command -v %s >/dev/null", program);
     return system(command) == 0; // NOLINT(cert-env33-c): a fixed word
 }
 
@@ -160,7 +160,7 @@ void server_stop(server *s)
     if (s->pid == 0 || has_ended(s))
         return;
     kill(s->pid, SIGCONT);
-    server_signal(s, SIGKILL);
+    server_signal(s, s->stop_signal ? s->stop_signal : SIGKILL);
 }
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)

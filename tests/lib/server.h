@@ -21,6 +21,7 @@ struct server {
     size_t port_count;
     char folder[64];               /* owned by whom it runs as */
     char config[96];               /* its file, for those that have one */
+    int stop_signal;               /* 0: SIGKILL */
     const char *argv[SERVER_ARGS]; /* what it was started with, ended by NULL */
     server *also;                  /* one that belongs to it */
     char hosts[128];               /* "127.0.0.1:PORT", and with a comma between them those of others that are equal */
@@ -77,6 +78,19 @@ bool server_start_mariadb(server *s, const char *const *more);
  * root without a password, "sha2" and "native" with "a-secret-word". Its socket is FOLDER/my.sock. */
 bool server_start_mysql8(server *s);
 
+/* A PostgreSQL server with the user postgres, who has no password, and a database "simba"; its socket is in its folder. */
+bool server_start_postgresql(server *s, const char *const *more);
+/* The same by TLS only, for clients with the certificate FOLDER/client.pem (its key is client.key), by FOLDER/ca.pem. */
+bool server_start_postgresql_tls(server *s);
+/* Stop all of its processes, or have them go on: a signal to s->pid reaches the first of them alone. */
+void server_freeze_postgresql(const server *s, bool is_frozen);
+/* A primary, and a standby of it, which is the 2nd of the group; no commit is answered that the standby has not got. */
+bool server_start_postgresql_pair(server *s);
+/* PgBouncer in this mode, and behind it, as the 2nd of the group, a PostgreSQL server. */
+bool server_start_pgbouncer(server *s, const char *mode);
+/* Have it carry out a statement without double quotes in the database "simba", by psql. False: it failed. */
+bool server_tell_postgresql(const server *s, const char *sql);
+
 bool server_has_zookeeper(void);
 /* One ZooKeeper server; one that was stopped, with its data; and a group of three that are an ensemble. If there are two
  * networks, the first of the three follows each of the others by one of them, so that it can be cut off. It comes last, so
@@ -102,6 +116,8 @@ typedef struct server_kind {
 } server_kind;
 extern const server_kind server_kind_redis, server_kind_redis_tls, server_kind_redis_sentinel,
     server_kind_redis_cluster;
+extern const server_kind server_kind_postgresql, server_kind_postgresql_tls, server_kind_pgbouncer,
+    server_kind_pgbouncer_session;
 extern const server_kind server_kind_mariadb, server_kind_mysql8, server_kind_zookeeper;
 
 #endif

@@ -458,7 +458,7 @@ static void test_pace(void **state)
     for (int i = 0; i < 20; i++)
         testhost_advance(&host, 1000);
     assert_int_equal(polls("get"), 2);
-    testhost_advance(&host, 10000);
+    testhost_advance(&host, 300000);
     assert_int_equal(polls("get"), 3);
     simba__sql_set_pace(store(), SIMBA__SQL_OFTEN);
     testhost_end_turn(&host);

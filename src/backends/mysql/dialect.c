@@ -1,7 +1,6 @@
 /* See dialect.h. */
 #include "backends/mysql/dialect.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "backends/mysql/library.h"
@@ -73,11 +72,6 @@ static int execute(simba__my_session *session, simba__sql_action action, const s
     return simba__my_session_execute(session, action, size, ret_statement, why);
 }
 
-static int by_name(const void *key, const void *element)
-{
-    return strcmp(key, (*(simba__sql_row *const *)element)->mutex);
-}
-
 /* For rows that are not there the server does not tell its time, and ours has to do. */
 static int64_t our_now_ms(const simba__my_session *session)
 {
@@ -88,17 +82,15 @@ static int get_rows(simba__my_session *session, simba__sql_action action, const 
                     simba__sql_failure *why)
 {
     MYSQL_STMT *statement = NULL;
-    for (size_t i = 0; i < step->count; i++)
-        simba__sql_row_clear(step->rows[i], our_now_ms(session));
+    simba__sql_step_clear_rows(step, our_now_ms(session));
     int rc = execute(session, action, step, &statement, why);
     if (rc < 0)
         return rc;
     while ((rc = simba__my_session_fetch(session, statement, why)) == 1) {
         /* A name that only the column takes for one of ours is not found here. */
-        simba__sql_row **row = bsearch(simba__sql_columns_mutex(&session->columns), step->rows, step->count,
-                                       sizeof(simba__sql_row *), by_name);
+        simba__sql_row *row = simba__sql_step_find_row(step, simba__sql_columns_mutex(&session->columns));
         if (row)
-            simba__sql_row_decode(*row, &session->columns, session->schema.version_max);
+            simba__sql_row_decode(row, &session->columns, session->schema.version_max);
     }
     return rc;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/sql/settings.h"
 #include "net/endpoint.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -27,32 +28,6 @@ static int copy(const char *text, char **ret_copy, simba_error *err)
         return 0;
     *ret_copy = simba__strdup(text);
     return *ret_copy ? 0 : out_of_memory(err);
-}
-
-static int parse_number(const simba_url *url, const char *key, long least, long most, unsigned *ret_number,
-                        simba_error *err)
-{
-    const char *text = simba_url_query(url, key);
-    char *end;
-    if (!text)
-        return 0;
-    const long number = strtol(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || number < least || number > most)
-        return simba__fail(err, SIMBA_EURL, "mysql: %s is \"%s\"; it must be a number from %ld to %ld", key, text,
-                           least, most);
-    *ret_number = (unsigned)number;
-    return 0;
-}
-
-static int parse_flag(const simba_url *url, const char *key, bool *ret_flag, simba_error *err)
-{
-    const char *text = simba_url_query(url, key);
-    if (!text)
-        return 0;
-    *ret_flag = strcmp(text, "yes") == 0;
-    if (!*ret_flag && strcmp(text, "no") != 0)
-        return simba__fail(err, SIMBA_EURL, "mysql: %s is \"%s\"; it can be yes or no", key, text);
-    return 0;
 }
 
 /* --- where it is ------------------------------------------------------------------------------------ */
@@ -89,42 +64,22 @@ static int parse_place(simba__my_options *options, const simba_url *url, simba_e
     return copy(socket, &options->socket, err);
 }
 
-/* The names go into statements, so they may only be what needs no quoting. */
-static bool is_plain(const char *name)
-{
-    const size_t length = strlen(name);
-    return length >= 1 && length <= 64 &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$") == length;
-}
-
 static int parse_table(simba__my_options *options, const simba_url *url, simba_error *err)
 {
     const char *path = simba_url_path(url);
-    const char *table = simba_url_query(url, "table");
+    char table[65] = "simba_mutex";
     if (path[0] == '\0' || path[1] == '\0')
         return simba__fail(err, SIMBA_EURL, "mysql: the URL names no database: %s://%s/DATABASE", simba_url_scheme(url),
                            simba_url_authority(url));
     if (strchr(path + 1, '/'))
         return simba__fail(err, SIMBA_EURL, "mysql: \"%.64s\" is not the name of a database", path + 1);
-    if (table && !is_plain(table))
-        return simba__fail(err, SIMBA_EURL, "mysql: table is \"%.64s\"; it may have letters, digits, _ and $", table);
-    const int rc = copy(path + 1, &options->database, err);
-    return rc < 0 ? rc : copy(table ? table : "simba_mutex", &options->table, err);
+    int rc = simba__sql_setting_name(url, "mysql", "table", sizeof table - 1, table, err);
+    if (rc == 0)
+        rc = copy(path + 1, &options->database, err);
+    return rc < 0 ? rc : copy(table, &options->table, err);
 }
 
 /* --- how to talk to it ------------------------------------------------------------------------------- */
-
-static int parse_ms(const simba_url *url, const char *key, unsigned *ret_ms, simba_error *err)
-{
-    int64_t ms = *ret_ms;
-    const int rc = simba__url_duration(url, key, &ms, err);
-    if (rc < 0)
-        return rc;
-    if (ms < 1 || ms > 3600000)
-        return simba__fail(err, SIMBA_EURL, "mysql: %s is from 1ms to 1h", key);
-    *ret_ms = (unsigned)ms;
-    return 0;
-}
 
 static int parse_tls(simba__my_options *options, const simba_url *url, simba_error *err)
 {
@@ -148,9 +103,9 @@ static int parse_tls(simba__my_options *options, const simba_url *url, simba_err
     const bool is_said = simba_url_query(url, "tls") != NULL;
     options->tls = any;
     options->verify = true;
-    int rc = parse_flag(url, "tls", &options->tls, err);
+    int rc = simba__sql_setting_flag(url, "mysql", "tls", &options->tls, err);
     if (rc == 0)
-        rc = parse_flag(url, "verify", &options->verify, err);
+        rc = simba__sql_setting_flag(url, "mysql", "verify", &options->verify, err);
     if (rc < 0)
         return rc;
     if (is_said && !options->tls && any)
@@ -178,13 +133,14 @@ int simba__my_options_parse(const simba_url *url, simba__my_options *ret_options
     if (rc == 0)
         rc = copy(simba_url_password(url), &options->password, err);
     if (rc == 0)
-        rc = parse_number(url, "connections", 1, SIMBA__MY_CONNECTIONS_MAX, &options->connections, err);
+        rc = simba__sql_setting_number(url, "mysql", "connections", 1, SIMBA__MY_CONNECTIONS_MAX, &options->connections,
+                                       err);
     if (rc == 0)
-        rc = parse_flag(url, "create", &options->create, err);
+        rc = simba__sql_setting_flag(url, "mysql", "create", &options->create, err);
     if (rc == 0)
-        rc = parse_ms(url, "connect-timeout", &options->connect_timeout_ms, err);
+        rc = simba__sql_setting_ms(url, "mysql", "connect-timeout", &options->connect_timeout_ms, err);
     if (rc == 0)
-        rc = parse_ms(url, "timeout", &timeout_ms, err);
+        rc = simba__sql_setting_ms(url, "mysql", "timeout", &timeout_ms, err);
     options->timeout_s = (timeout_ms + 999) / 1000;
     if (rc == 0)
         rc = copy(simba_url_query(url, "server-public-key"), &options->public_key, err);

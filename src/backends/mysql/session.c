@@ -8,9 +8,6 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-#define FIRST_PAUSE_NS (20 * SIMBA__NS_PER_MS)
-#define LONGEST_PAUSE_NS (500 * SIMBA__NS_PER_MS)
-
 static const char settings_sql[] =
     "set sql_mode = 'STRICT_ALL_TABLES', autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, "
     "lock_wait_timeout = 1, sql_select_limit = 18446744073709551615"
@@ -55,22 +52,11 @@ static int connect_and_set_up(simba__my_conn *conn, simba__sql_failure *why)
     return rc < 0 ? rc : simba__my_conn_say(conn, isolation_sql, why);
 }
 
-/* Many requests may come while there is no server: they do not all try. */
-static void note_failure(simba__my_session *session, const simba__sql_failure *why)
-{
-    simba_host *host = session->conn.host;
-    const int64_t pause_ns = FIRST_PAUSE_NS << (session->failures < 5 ? session->failures : 5);
-    session->failures++;
-    session->refusal = *why;
-    session->not_before =
-        (simba_local){host->now(host).ns + (pause_ns < LONGEST_PAUSE_NS ? pause_ns : LONGEST_PAUSE_NS)};
-}
-
 static int open_session(simba__my_session *session, simba__sql_failure *why)
 {
     simba_host *host = session->conn.host;
-    if (session->failures > 0 && host->now(host).ns < session->not_before.ns) {
-        *why = session->refusal;
+    if (simba__sql_refusal_stands(&session->refusal, host->now(host))) {
+        *why = session->refusal.why;
         return why->error.code;
     }
     int rc = connect_and_set_up(&session->conn, why);
@@ -81,9 +67,9 @@ static int open_session(simba__my_session *session, simba__sql_failure *why)
         simba__my_session_end(session);
     simba__my_conn_opened(&session->conn, rc == 0);
     if (rc < 0)
-        note_failure(session, why);
+        simba__sql_refusal_note(&session->refusal, why, host->now(host));
     else
-        session->failures = 0;
+        session->refusal.failures = 0;
     return rc;
 }
 

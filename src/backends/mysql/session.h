@@ -17,15 +17,14 @@
 #include "backends/mysql/conn.h"
 #include "backends/mysql/schema.h"
 #include "backends/mysql/statements.h"
+#include "backends/sql/refusal.h"
 
 typedef struct simba__my_session {
     simba__my_conn conn;
     simba__my_schema schema;
     MYSQL_STMT *statements[SIMBA__SQL_ACTIONS][SIMBA__MY_SIZES];
 
-    simba_local not_before;     /* after a failure: when to try again to connect */
-    unsigned failures;          /* in a row */
-    simba__sql_failure refusal; /* the latest of those */
+    simba__sql_refusal refusal; /* after a failure */
 
     simba__sql_columns columns; /* where results are put */
     MYSQL_BIND *binds;          /* parameters of a statement */

@@ -205,6 +205,23 @@ void simba__sql_batch_begin(simba__sql_batch *batch, simba__sql_decider decider)
     batch->to = batch->row_count;
 }
 
+void simba__sql_step_clear_rows(const simba__sql_step *step, int64_t now_ms)
+{
+    for (size_t i = 0; i < step->count; i++)
+        simba__sql_row_clear(step->rows[i], now_ms);
+}
+
+static int compare_name(const void *key, const void *element)
+{
+    return strcmp(key, (*(simba__sql_row *const *)element)->mutex);
+}
+
+simba__sql_row *simba__sql_step_find_row(const simba__sql_step *step, const char *mutex)
+{
+    simba__sql_row **row = bsearch(mutex, step->rows, step->count, sizeof(simba__sql_row *), compare_name);
+    return row ? *row : NULL;
+}
+
 static void fit_rows(simba__sql_batch *batch)
 {
     while (batch->rows_max > 1 && batch->rows_max > batch->table.rows_max)
@@ -255,6 +272,10 @@ static void check_step(const simba__sql_batch *batch)
     case SIMBA__SQL_COMMIT:
     case SIMBA__SQL_ROLLBACK:
         SIMBA__ASSERT(batch->in_transaction);
+        break;
+    case SIMBA__SQL_DECIDE:
+        SIMBA__ASSERT(step->count > 0 && step->count <= batch->rows_max);
+        SIMBA__ASSERT(!batch->in_transaction);
         break;
     case SIMBA__SQL_CLOSE:
         break;

@@ -42,7 +42,8 @@ typedef struct simba__sql_item {
     bool kept_back;     /* and yet it was free in the table */
     bool is_refused;    /* it was not even sent */
     bool put_off;       /* to be done by another job */
-    bool is_locked;     /* because somebody else keeps the row locked */
+    bool is_locked;     /* because somebody else keeps the row locked, and the server waits for it */
+    bool is_busy;       /* and not at once: somebody else is at work on the row, and the server does not wait for it */
     bool is_given_up;   /* RENEW: nobody waits for it any more; other lanes may work on its mutex. In turns only */
     uint64_t version;   /* of the row, afterwards */
     simba_error *error; /* NULL: the reply counts */
@@ -76,6 +77,7 @@ typedef enum simba__sql_action {
     SIMBA__SQL_ACQUIRE,   /* grant the item's mutex if it is free; read its row in any case */
     SIMBA__SQL_RENEW,     /* extend the item's lease, unless it ends later already; read its row if that matched */
     SIMBA__SQL_RELEASE,   /* end the item's grant; fill in now_ms of its row if that matched */
+    SIMBA__SQL_DECIDE,    /* carry out the one request that each row has, and fill in its row, deed and place */
     SIMBA__SQL_LIST,      /* call simba__sql_item_list for every row */
     SIMBA__SQL_EXAMINE,   /* call simba__sql_item_find for every finding */
     SIMBA__SQL_PREPARE,   /* make the table, or the columns that it lacks, and see that this user may use it */
@@ -94,6 +96,11 @@ typedef struct simba__sql_step {
     bool matched;   /* ACQUIRE, RENEW, RELEASE: it was carried out */
     uint64_t token; /* ACQUIRE that matched: of the grant */
 } simba__sql_step;
+
+/* For who carries out a step about rows. None of them is there, as far as is known at `now_ms`; and the one of that name, NULL:
+ * there is none. */
+void simba__sql_step_clear_rows(const simba__sql_step *step, int64_t now_ms);
+simba__sql_row *simba__sql_step_find_row(const simba__sql_step *step, const char *mutex);
 
 /* What READY found out about the table. */
 typedef struct simba__sql_table {
@@ -154,6 +161,7 @@ struct simba__sql_batch {
     size_t at;       /* the rows before it have been part of a step of this phase; reads.c: the item */
     unsigned tries;
     bool has_made_rows, is_undoing, may_put_off;
+    bool is_singly;         /* decisions.c: each row has a statement of its own */
     simba__sql_failure why; /* the latest; code 0: none */
 };
 
@@ -166,7 +174,7 @@ simba__sql_item *simba__sql_batch_add(simba__sql_batch *batch, const simba_reque
 /* After the answers: forget the items. */
 void simba__sql_batch_clear(simba__sql_batch *batch);
 
-/* Begin with what was added: either requests that write, by simba__sql_writes_next, or READ, LIST, EXAMINE and PREPARE, by
+/* Begin with what was added: either requests that write, by simba__sql_writes_next or simba__sql_decisions_next, or READ, LIST, EXAMINE and PREPARE, by
  * simba__sql_reads_next. */
 void simba__sql_batch_begin(simba__sql_batch *batch, simba__sql_decider decider);
 /* The step to be carried out next; NULL: all items have their answers, errors, or are put off. `why`: how the step before

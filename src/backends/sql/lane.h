@@ -21,6 +21,9 @@ typedef struct simba__sql_lane simba__sql_lane;
  * A READY that succeeds has filled in *table; after one that fails there is no connection. A row that is read is filled in
  * by simba__sql_row_clear and, if it is there, simba__sql_row_decode. */
 typedef struct simba__sql_dialect {
+    /* Requests that write: the server decides what becomes of them (decisions.h), or core/row.c does (writes.h). */
+    bool decides;
+
     /* The blocking form. On the thread of the job; may block. 0, or the code of *why. */
     int (*carry_out)(void *conn, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why);
     /* What `interrupt` and `cut` said does not count any more. */

@@ -11,8 +11,8 @@
 enum { POLLS_PER_RUNG = 12, LOST_RUNG = 3 };
 
 static const int64_t rung_ns[SIMBA__SQL_RUNGS] = {
-    40 * SIMBA__NS_PER_MS,  80 * SIMBA__NS_PER_MS,  160 * SIMBA__NS_PER_MS,  320 * SIMBA__NS_PER_MS,
-    640 * SIMBA__NS_PER_MS, 900 * SIMBA__NS_PER_MS, 30000 * SIMBA__NS_PER_MS};
+    40 * SIMBA__NS_PER_MS,  80 * SIMBA__NS_PER_MS,  160 * SIMBA__NS_PER_MS,   320 * SIMBA__NS_PER_MS,
+    640 * SIMBA__NS_PER_MS, 900 * SIMBA__NS_PER_MS, 300000 * SIMBA__NS_PER_MS};
 
 void simba__sql_polling_init(simba__sql_polling *polling, uint64_t seed)
 {
@@ -105,10 +105,22 @@ void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled 
 {
     if (polled->rung == SIMBA__SQL_RUNG_NET)
         return;
-    if (polling->pace == SIMBA__SQL_RARELY && answered && began > polling->pace_since)
+    if (polling->pace == SIMBA__SQL_RARELY && !polled->is_observed && answered && began > polling->pace_since)
         move(polling, polled, SIMBA__SQL_RUNG_NET, now);
     else if (++polled->polls >= POLLS_PER_RUNG && polled->rung < SIMBA__SQL_RUNG_NET - 1)
         move(polling, polled, polled->rung + 1, now);
+}
+
+void simba__sql_polled_observe(simba__sql_polling *polling, simba__sql_polled *polled, simba_local now)
+{
+    polled->is_observed = true;
+    simba__sql_polled_hasten(polling, polled, 0, now);
+}
+
+void simba__sql_polled_hasten(simba__sql_polling *polling, simba__sql_polled *polled, unsigned rung, simba_local now)
+{
+    if (polled->rung == SIMBA__SQL_RUNG_NET)
+        move(polling, polled, rung, now);
 }
 
 void simba__sql_polling_set_pace(simba__sql_polling *polling, simba__sql_pace pace, simba_local now)

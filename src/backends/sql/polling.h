@@ -8,7 +8,7 @@
  * always polls. Mutexes of several rungs share a query where that suits.
  *
  * Where the server tells of releases, polling is a net for what it does not tell: a mutex that was read once stands on a rung
- * of its own, with a poll every half minute.
+ * of its own, with a poll every five minutes.
  *
  * What is news is judged by the version of the row, against the latest that anybody here was told. Two answers may overtake
  * each other on two connections: an older version is not news if its job began before the newer one was told.
@@ -39,7 +39,8 @@ struct simba__sql_polled {
     simba_topic *topic;
     struct simba__sql_item *poll; /* the caller's: the poll that is under way */
     unsigned rung, polls, lost;
-    bool told; /* what follows has been told */
+    bool is_observed; /* the server tells of releases alone, so this one stays on the ladder */
+    bool told;        /* what follows has been told */
     bool is_free;
     uint64_t version;
     uint64_t owner_hash;
@@ -68,6 +69,11 @@ simba__sql_polled *simba__sql_polling_find(const simba__sql_polling *polling, co
 
 /* Another pace. All mutexes are due at once. */
 void simba__sql_polling_set_pace(simba__sql_polling *polling, simba__sql_pace pace, simba_local now);
+
+/* Somebody observes this mutex, and does not only wait for it. */
+void simba__sql_polled_observe(simba__sql_polling *polling, simba__sql_polled *polled, simba_local now);
+/* Poll this mutex once in the time of that rung, if that is sooner. */
+void simba__sql_polled_hasten(simba__sql_polling *polling, simba__sql_polled *polled, unsigned rung, simba_local now);
 
 /* When the next poll is due; INT64_MAX: there is nothing to poll. */
 simba_local simba__sql_polling_due(const simba__sql_polling *polling);

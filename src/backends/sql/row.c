@@ -1,6 +1,8 @@
 /* See row.h. */
 #include "backends/sql/row.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "util/assert.h"
@@ -57,7 +59,7 @@ static void decode_owner(const simba__sql_columns *c, simba__row *row)
 
 void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms)
 {
-    *row = (simba__sql_row){.mutex = row->mutex, .now_ms = now_ms, .row = {.counts_tokens = true}};
+    *row = (simba__sql_row){.mutex = row->mutex, .item = row->item, .now_ms = now_ms, .row = {.counts_tokens = true}};
 }
 
 void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *c, uint64_t version_max)
@@ -84,6 +86,46 @@ const char *simba__sql_columns_mutex(simba__sql_columns *c)
     const size_t most = sizeof c->mutex - 1;
     c->mutex[c->is_null[SIMBA__SQL_MUTEX] ? 0 : c->mutex_length < most ? c->mutex_length : most] = '\0';
     return c->mutex;
+}
+
+static void set_text(simba__sql_columns *c, int column, const char *text, size_t length)
+{
+    const bool is_mutex = column == SIMBA__SQL_MUTEX;
+    const size_t room = is_mutex ? sizeof c->mutex - 1 : sizeof c->owner_id;
+    c->is_cut[column] = length > room;
+    *(is_mutex ? &c->mutex_length : &c->owner_length) = length;
+    memcpy(is_mutex ? c->mutex : c->owner_id, text, length < room ? length : room);
+}
+
+static void set_number(simba__sql_columns *c, int column, const char *text)
+{
+    int64_t *const times[SIMBA__SQL_COLUMNS] = {[SIMBA__SQL_ACQUIRED_AT] = &c->acquired_at,
+                                                [SIMBA__SQL_TTL_AT] = &c->ttl_at,
+                                                [SIMBA__SQL_TRANSITION_AT] = &c->transition_at,
+                                                [SIMBA__SQL_NOW] = &c->now_ms};
+    uint64_t *const numbers[SIMBA__SQL_COLUMNS] = {[SIMBA__SQL_VERSION] = &c->version,
+                                                   [SIMBA__SQL_NONCE] = &c->nonce,
+                                                   [SIMBA__SQL_NONCE_VERSION] = &c->nonce_version,
+                                                   [SIMBA__SQL_REVOKED_VERSION] = &c->revoked_version,
+                                                   [SIMBA__SQL_EXTRA] = &c->extra};
+    char *end;
+    errno = 0;
+    const long long number = strtoll(text, &end, 10);
+    c->is_cut[column] = errno != 0 || *end != '\0' || (column == SIMBA__SQL_VERSION && number < 0);
+    if (times[column])
+        *times[column] = number;
+    else
+        *numbers[column] = (uint64_t)number;
+}
+
+void simba__sql_columns_set(simba__sql_columns *c, int column, const char *text, size_t length)
+{
+    c->is_null[column] = !text;
+    c->is_cut[column] = false;
+    if (column == SIMBA__SQL_MUTEX || column == SIMBA__SQL_OWNER_ID)
+        set_text(c, column, text ? text : "", text ? length : 0);
+    else if (text)
+        set_number(c, column, text);
 }
 
 /* --- changing --------------------------------------------------------------------------------------------- */

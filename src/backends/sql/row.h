@@ -37,8 +37,18 @@ typedef struct simba__sql_columns {
     char is_cut[SIMBA__SQL_COLUMNS]; /* the value did not fit */
 } simba__sql_columns;
 
+/* What became of the request about a row, where the server decides. */
+typedef enum simba__sql_deed {
+    SIMBA__SQL_REFUSED, /* nothing was changed; the row says why */
+    SIMBA__SQL_DONE,    /* as asked; the row is as it is now */
+    SIMBA__SQL_BUSY,    /* nothing was changed: somebody else is at work on the row */
+} simba__sql_deed;
+
 typedef struct simba__sql_row {
     const char *mutex;
+    struct simba__sql_item *item; /* DECIDE: the request about it */
+    simba__sql_deed deed;         /* DECIDE: what became of it */
+    int64_t place;                /* DECIDE: in the line, see simba_reply; 0: not known */
     bool found;
     bool nonce_known; /* the columns of ours belong to the grant that the row shows */
     bool foreign;     /* they do not, or there are none: perhaps a JVM contender's grant, which has no token */
@@ -56,6 +66,8 @@ typedef struct simba__sql_row {
 void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms);
 /* The row is what these columns say. `version_max`: the greatest that the column has room for. */
 void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *columns, uint64_t version_max);
+/* Fill in one of the columns by its text, as servers send it; NULL is null. */
+void simba__sql_columns_set(simba__sql_columns *columns, int column, const char *text, size_t length);
 /* The name in the columns, as a string; also one that was cut ends, somewhere. */
 const char *simba__sql_columns_mutex(simba__sql_columns *columns);
 

@@ -11,6 +11,9 @@
 /* How many rows that a LIST leaves out are named. */
 enum { FLAWS_TOLD = 10 };
 
+/* A row that is busy is asked for again after 1 ms, then 2 ms, up to 64 ms. */
+enum { BUSY_DOUBLINGS = 6 };
+
 static void fail_one(simba__sql_store *self, simba_request *request, int code, const char *text)
 {
     self->host->fail(self->host, request, code, "%s: %s", self->place.store, text);
@@ -81,6 +84,10 @@ static simba__queue *queue_of(simba__sql_store *self, const simba_request *reque
 void simba__sql_submit(void *instance, simba_request *request)
 {
     simba__sql_store *self = instance;
+    simba__sql_polled *polled =
+        request->op == SIMBA_OP_READ ? simba__sql_polling_find(&self->polling, request->mutex) : NULL;
+    if (polled && !polled->is_observed)
+        simba__sql_polled_observe(&self->polling, polled, self->host->now(self->host));
     request->backend_data = NULL;
     simba__queue_append(queue_of(self, request), request);
     if (request->op == SIMBA_OP_RELEASE)
@@ -109,13 +116,29 @@ static void give_up(simba__sql_store *self, simba__sql_item *item)
     arm_patience(self, self->host->now(self->host)); /* it may have been the last one of its lane */
 }
 
+static void take_up_busy(simba__sql_store *self)
+{
+    for (simba_request *r; (r = simba__queue_take(&self->busy)) != NULL;)
+        simba__queue_append(&self->writes, r);
+    self->busy_tries++;
+    self->host->wake(self->host);
+}
+
+static void on_again(simba_timer *timer, simba_local now)
+{
+    (void)now;
+    take_up_busy(SIMBA__OF_NODE(timer, simba__sql_store, again));
+}
+
 /* A request that waits for a lane has no item. */
 void simba__sql_cancel(void *instance, simba_request *request)
 {
     simba__sql_store *self = instance;
     if (request->backend_data)
         give_up(self, request->backend_data);
-    else
+    else if (self->busy.first)
+        take_up_busy(self); /* it may be one of them */
+    if (!request->backend_data)
         simba__queue_remove(queue_of(self, request), request);
     self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "%s %s: no answer in time", self->place.store,
                      self->place.where);
@@ -326,13 +349,29 @@ static int tell_found(simba__sql_store *self, simba_request *request, const simb
     return rc;
 }
 
+/* Our own statements have a row locked for a millisecond, other people's perhaps for minutes. */
+static void ask_again(simba__sql_store *self, simba_request *request)
+{
+    simba_host *host = self->host;
+    const simba_local now = host->now(host);
+    if (!self->busy.first && now.ns - self->again.at.ns > 2 * (SIMBA__NS_PER_MS << BUSY_DOUBLINGS))
+        self->busy_tries = 0;
+    const unsigned doublings = self->busy_tries < BUSY_DOUBLINGS ? self->busy_tries : BUSY_DOUBLINGS;
+    if (!self->busy.first)
+        host->timer_set(host, &self->again, (simba_local){now.ns + (SIMBA__NS_PER_MS << doublings)});
+    request->backend_data = NULL;
+    simba__queue_append(&self->busy, request);
+}
+
 static void answer(simba__sql_store *self, simba__sql_item *item)
 {
     simba_request *request = item->request;
     if (!request)
         return;
     item->request = NULL;
-    if (item->put_off && self->life == SIMBA__SQL_OPEN) {
+    if (item->put_off && item->is_busy && self->life == SIMBA__SQL_OPEN) {
+        ask_again(self, request);
+    } else if (item->put_off && self->life == SIMBA__SQL_OPEN) {
         simba__sql_submit(self, request);
     } else if (item->put_off) {
         fail_one(self, request, SIMBA_ECANCELED, "the client closes");
@@ -414,6 +453,15 @@ void simba__sql_notified(simba__sql_store *self, const char *mutex)
         self->host->push(self->host, polled->topic, &push);
 }
 
+void simba__sql_stand_by(simba__sql_store *self, const char *mutex, unsigned place)
+{
+    simba__sql_polled *polled = simba__sql_polling_find(&self->polling, mutex);
+    if (!polled)
+        return;
+    simba__sql_polled_hasten(&self->polling, polled, place, self->host->now(self->host));
+    self->host->wake(self->host);
+}
+
 void simba__sql_set_pace(simba__sql_store *self, simba__sql_pace pace)
 {
     if (pace == self->polling.pace)
@@ -434,8 +482,11 @@ int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_d
     self->poll.fire = on_poll;
     simba__queue_init(&self->writes);
     simba__queue_init(&self->reads);
+    simba__queue_init(&self->busy);
+    self->again.fire = on_again;
     simba__sql_polling_init(&self->polling, host->random(host));
-    if (host->timer_add(host, &self->patience) < 0 || host->timer_add(host, &self->poll) < 0)
+    if (host->timer_add(host, &self->patience) < 0 || host->timer_add(host, &self->poll) < 0 ||
+        host->timer_add(host, &self->again) < 0)
         return simba__fail(err, SIMBA_ENOMEM, "%s: out of memory", place.store);
     while (self->lane_count < count) {
         const unsigned i = self->lane_count++;
@@ -455,8 +506,10 @@ void simba__sql_close(void *instance)
     self->life = SIMBA__SQL_CLOSING;
     fail_all(self, &self->writes, SIMBA_ECANCELED, "the client closes");
     fail_all(self, &self->reads, SIMBA_ECANCELED, "the client closes");
+    fail_all(self, &self->busy, SIMBA_ECANCELED, "the client closes");
     self->host->timer_clear(self->host, &self->patience);
     self->host->timer_clear(self->host, &self->poll);
+    self->host->timer_clear(self->host, &self->again);
     for (unsigned i = 0; i < self->lane_count; i++)
         simba__sql_lane_interrupt(&self->lanes[i]);
     closed_if_idle(self);

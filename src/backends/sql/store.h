@@ -6,6 +6,7 @@
  *   polling.c             which rows it polls, when, and what is news
  *   batch.c               requests that share a job, and the steps that it takes
  *   writes.c, reads.c     decide on the steps
+ *   decisions.c           does so in place of writes.c, where the server decides what becomes of requests
  *   lane.c                has a dialect carry out the steps, by a job that blocks or in turns
  *   store.c               queues, answers
  *
@@ -54,6 +55,8 @@ struct simba__sql_store {
     simba__sql_lane lanes[SIMBA__SQL_LANES_MAX];
     unsigned lane_count;
     simba__queue writes, reads;
+    simba__queue busy;      /* requests to write whose rows somebody else is at work on */
+    unsigned busy_tries;    /* how often they were taken up, since there were none for a while */
     simba__sql_kind latest; /* what was begun last, or LOCKED: a row was found locked since */
     bool polls;             /* a poll is under way */
     simba__sql_life life;
@@ -61,6 +64,7 @@ struct simba__sql_store {
     simba__sql_polling polling;
     simba_timer patience; /* with lanes: when to give up polls, and when to cut a connection */
     simba_timer poll;
+    simba_timer again; /* when to take up those that are busy */
 };
 
 /* `conns`: as many as there are to be lanes, which stay the caller's. SIMBA_ENOMEM; then, too, `fini` is called. */
@@ -75,6 +79,9 @@ void simba__sql_close(void *instance);
 /* For a dialect that hears from its server, in a turn. This mutex may have been released: whoever waits for it here tries. A
  * name that nobody here waits for is fine. */
 void simba__sql_notified(simba__sql_store *self, const char *mutex);
+/* It may have been released, and others are told before those who wait here: look in a while, the later the greater `place`
+ * is, which begins with 1. */
+void simba__sql_stand_by(simba__sql_store *self, const char *mutex, unsigned place);
 /* RARELY: the server tells of every release from now on. OFTEN: that is over, or was never so; it is how a store begins. As
  * one may have been missed, all rows are looked at once after every change. */
 void simba__sql_set_pace(simba__sql_store *self, simba__sql_pace pace);

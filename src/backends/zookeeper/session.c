@@ -223,7 +223,7 @@ static void look_at_failures(zk_session *session)
     session->failures = 0;
     session->rest_until = after(session->host->now(session->host), AGAIN_MS * MS);
     session->events->unavailable(session);
-    simba__zk_resolve(&session->resolver);
+    simba__resolver_start(&session->resolver);
 }
 
 /* Connections that are lost as soon as they are made are not worth making at full speed. */
@@ -322,7 +322,7 @@ static void on_timer(simba_timer *timer, simba_local now)
     if (session->zh)
         pump(session);
     else if (!session->closing)
-        simba__zk_resolve(&session->resolver);
+        simba__resolver_start(&session->resolver);
 }
 
 /* --- signs of life ----------------------------------------------------------------------------------- */
@@ -435,7 +435,18 @@ static void begin(zk_session *session, const char *servers)
         zoo_add_auth(session->zh, "digest", options->digest, (int)strlen(options->digest), NULL, NULL);
 }
 
-static void resolved(zk_resolver *resolver)
+/* As the library takes them. NULL: there are none, or there is no memory. */
+static char *list_servers(const simba__resolver *resolver)
+{
+    enum { ONE = sizeof resolver->targets[0].address + 8 };
+    char *servers = resolver->count ? simba__malloc(resolver->count * ONE) : NULL;
+    for (size_t i = 0, length = 0; servers && i < resolver->count; i++)
+        length += (size_t)sprintf(servers + length, "%s%s:%d", i ? "," : "", resolver->targets[i].address,
+                                  resolver->targets[i].host->port);
+    return servers;
+}
+
+static void resolved(simba__resolver *resolver)
 {
     zk_session *session = (zk_session *)(void *)((char *)resolver - offsetof(zk_session, resolver));
     simba_host *host = session->host;
@@ -443,14 +454,16 @@ static void resolved(zk_resolver *resolver)
         closed_if_over(session);
         return;
     }
-    if (resolver->servers)
+    char *servers = list_servers(resolver);
+    if (servers)
         session->addresses = resolver->count;
-    if (resolver->servers && session->zh)
-        zoo_set_servers(session->zh, resolver->servers);
-    else if (resolver->servers)
-        begin(session, resolver->servers);
+    if (servers && session->zh)
+        zoo_set_servers(session->zh, servers);
+    else if (servers)
+        begin(session, servers);
+    simba__free(servers);
     if (!session->zh) {
-        snprintf(session->cause, sizeof session->cause, "%s", resolver->servers ? "out of memory" : resolver->cause);
+        snprintf(session->cause, sizeof session->cause, "%s", resolver->count ? "out of memory" : resolver->cause);
         session->events->unavailable(session);
         host->timer_set(host, &session->timer, after(host->now(host), 500 * MS));
         return;
@@ -464,7 +477,7 @@ void simba__zk_session_want(zk_session *session)
     if (session->wanted)
         return;
     session->wanted = true;
-    simba__zk_resolve(&session->resolver);
+    simba__resolver_start(&session->resolver);
 }
 
 void simba__zk_session_flush(zk_session *session)
@@ -489,7 +502,8 @@ int simba__zk_session_init(zk_session *session, simba_host *host, const zk_optio
                            const zk_session_events *events)
 {
     *session = (zk_session){.host = host, .options = options, .events = events};
-    session->resolver = (zk_resolver){.host = host, .options = options, .resolved = resolved};
+    session->resolver = (simba__resolver){
+        .host = host, .hosts = options->hosts, .host_count = options->host_count, .resolved = resolved};
     session->timer.fire = on_timer;
     session->beat.fire = on_beat_due;
     session->wire = (zk_wire){.host = host, .where = options->where, .socket = {.ready = on_socket, .fd = -1}};
@@ -505,7 +519,7 @@ void simba__zk_session_close(zk_session *session)
     if (session->zh)
         simba__zk_live_lose(&session->live);
     simba__zk_wire_drop(&session->wire);
-    simba__zk_resolve_give_up(&session->resolver);
+    simba__resolver_give_up(&session->resolver);
     if (session->zh)
         close_handle(session);
     closed_if_over(session);

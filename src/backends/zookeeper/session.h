@@ -6,8 +6,8 @@
 
 #include "backends/zookeeper/liveness.h"
 #include "backends/zookeeper/options.h"
-#include "backends/zookeeper/resolve.h"
 #include "backends/zookeeper/wire.h"
+#include "net/resolver.h"
 
 typedef struct zk_session zk_session;
 
@@ -27,7 +27,7 @@ struct zk_session {
     zhandle_t *zh; /* NULL: no session yet, or none any more */
     zk_liveness live;
     zk_wire wire;
-    zk_resolver resolver;
+    simba__resolver resolver;
     simba_timer timer;      /* the library wants to be asked */
     simba_timer beat;       /* so does live */
     bool wanted;            /* somebody has asked for something */

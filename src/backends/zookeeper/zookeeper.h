@@ -2,8 +2,8 @@
  *
  *   options    what the URL says                        names      mutexes and incarnations as names of nodes
  *   frames     which messages the library may see       liveness   what a connection proves, and for how long to try
- *   latch      what a contender does next               resolve    names of hosts
- *   wire       the library's socket                     session    the connection
+ *   latch      what a contender does next               wire       the library's socket
+ *   session    the connection
  *   ops        procedures of several calls each, and the requests they are for
  *   calls      the calls, and watches
  *   queues     what is known about whole queues         nodes      our own places in them

@@ -1,0 +1,334 @@
+/* See conn.h. */
+#include "backends/postgresql/conn.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/assert.h"
+#include "util/clock.h"
+#include "util/table.h"
+
+enum { READS_AT_ONCE = 64, SETTINGS_MAX = 80 };
+
+/* --- the socket ---------------------------------------------------------------------------------------------- */
+
+static void unwatch(simba__pg_conn *conn)
+{
+    if (conn->is_watched)
+        conn->host->io_remove(conn->host, &conn->io);
+    conn->is_watched = false;
+}
+
+static bool watch(simba__pg_conn *conn, unsigned interest)
+{
+    unwatch(conn);
+    conn->io.fd = PQsocket(conn->pg);
+    conn->io.interest = interest;
+    conn->is_watched = conn->host->io_add(conn->host, &conn->io) == 0;
+    return conn->is_watched;
+}
+
+static void drop(simba__pg_conn *conn)
+{
+    unwatch(conn);
+    PQclear(conn->result);
+    conn->result = NULL;
+    PQfinish(conn->pg);
+    conn->pg = NULL;
+}
+
+static void shut(simba__pg_conn *conn)
+{
+    drop(conn);
+    conn->host->timer_clear(conn->host, &conn->timer);
+    conn->state = SIMBA__PG_SHUT;
+    conn->life++;
+}
+
+/* It has ended by itself, or could not be opened. */
+static void lose(simba__pg_conn *conn, const simba__sql_failure *why)
+{
+    const simba__sql_failure told = *why;
+    const bool is_asked = conn->state == SIMBA__PG_ASKED;
+    shut(conn);
+    if (is_asked)
+        conn->events->answered(conn, NULL, &told);
+    else
+        conn->events->lost(conn, &told);
+}
+
+static void lose_memory(simba__pg_conn *conn)
+{
+    simba__sql_failure why;
+    simba__pg_out_of_memory(&why);
+    lose(conn, &why);
+}
+
+/* --- talking --------------------------------------------------------------------------------------------------- */
+
+static void finish_statement(simba__pg_conn *conn)
+{
+    PGresult *result = conn->result;
+    simba__sql_failure why;
+    const ExecStatusType status = PQresultStatus(result);
+    const bool worked = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+    conn->result = NULL;
+    if (!worked)
+        simba__pg_fail_result(conn->options, conn->pg, result, &why);
+    conn->state = SIMBA__PG_IDLE;
+    if (PQstatus(conn->pg) == CONNECTION_BAD)
+        shut(conn);
+    conn->events->answered(conn, worked ? result : NULL, worked ? NULL : &why);
+    PQclear(result);
+}
+
+/* Of several results the first error counts, or else the last one that there is. */
+static void keep_result(simba__pg_conn *conn, PGresult *result)
+{
+    const bool has_failed = conn->result && PQresultStatus(conn->result) == PGRES_FATAL_ERROR;
+    PQclear(has_failed ? result : conn->result);
+    conn->result = has_failed ? conn->result : result;
+}
+
+static void take_notifications(simba__pg_conn *conn)
+{
+    const unsigned life = conn->life;
+    PGnotify *notify;
+    while (conn->life == life && (notify = PQnotifies(conn->pg))) {
+        conn->events->notified(conn, notify->extra);
+        PQfreemem(notify);
+    }
+}
+
+static void take_results(simba__pg_conn *conn)
+{
+    while (conn->state == SIMBA__PG_ASKED && !PQisBusy(conn->pg)) {
+        PGresult *result = PQgetResult(conn->pg);
+        if (result)
+            keep_result(conn, result);
+        else
+            finish_statement(conn);
+    }
+}
+
+/* All that there is, but not for ever, should a server talk faster than we listen: then what is left is reported anew. */
+static void take_input(simba__pg_conn *conn)
+{
+    const unsigned life = conn->life;
+    simba__sql_failure why;
+    for (int i = 0; i < READS_AT_ONCE; i++) {
+        const bool works = PQconsumeInput(conn->pg);
+        take_notifications(conn);
+        if (conn->life == life)
+            take_results(conn);
+        if (conn->life != life)
+            return;
+        if (!works || PQstatus(conn->pg) == CONNECTION_BAD) {
+            simba__pg_fail_connection(conn->options, conn->pg, &why);
+            lose(conn, &why);
+            return;
+        }
+        struct pollfd more = {.fd = conn->io.fd, .events = POLLIN};
+        if (poll(&more, 1, 0) <= 0)
+            return;
+    }
+    if (conn->host->io_change(conn->host, &conn->io, conn->io.interest) < 0)
+        lose_memory(conn);
+}
+
+/* False: it is lost. */
+static bool send_rest(simba__pg_conn *conn)
+{
+    const int rc = PQflush(conn->pg);
+    const unsigned interest = SIMBA_READABLE | (rc == 1 ? SIMBA_WRITABLE : 0);
+    return rc >= 0 && (interest == conn->io.interest || conn->host->io_change(conn->host, &conn->io, interest) == 0);
+}
+
+void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const char *const *values)
+{
+    SIMBA__ASSERT(conn->state == SIMBA__PG_IDLE);
+    conn->state = SIMBA__PG_ASKED;
+    if (count > 0)
+        (void)PQsendQueryParams(conn->pg, sql, count, NULL, values, NULL, NULL, 0);
+    else
+        (void)PQsendQuery(conn->pg, sql);
+    /* Should that have failed, libpq has the error for whoever asks for the result. */
+    if (!send_rest(conn) || PQstatus(conn->pg) == CONNECTION_BAD || !PQisBusy(conn->pg))
+        conn->host->timer_set(conn->host, &conn->timer, conn->host->now(conn->host));
+}
+
+/* --- connecting ------------------------------------------------------------------------------------------------ */
+
+static void ignore_notice(void *user, const PGresult *notice)
+{
+    (void)user;
+    (void)notice;
+}
+
+static void come_up(simba__pg_conn *conn)
+{
+    conn->host->timer_clear(conn->host, &conn->timer);
+    if (PQsetnonblocking(conn->pg, 1) != 0 || !watch(conn, SIMBA_READABLE)) {
+        lose_memory(conn);
+        return;
+    }
+    PQsetErrorVerbosity(conn->pg, PQERRORS_DEFAULT);
+    conn->state = SIMBA__PG_IDLE;
+    conn->events->opened(conn);
+}
+
+static void go_on_connecting(simba__pg_conn *conn, PostgresPollingStatusType status)
+{
+    if (status == PGRES_POLLING_OK) {
+        come_up(conn);
+    } else if (status == PGRES_POLLING_FAILED) {
+        simba__pg_fail_connection(conn->options, conn->pg, &conn->why);
+        lose(conn, &conn->why);
+    } else if (!watch(conn, status == PGRES_POLLING_READING ? SIMBA_READABLE : SIMBA_WRITABLE)) {
+        lose_memory(conn);
+    }
+}
+
+/* The settings, and as lists the targets from the first one on. */
+static void connect_to(simba__pg_conn *conn, const char *hosts, const char *addresses, const char *ports,
+                       int64_t share_ns)
+{
+    const char *keywords[SETTINGS_MAX] = {"host", "hostaddr", "port"},
+               *values[SETTINGS_MAX] = {hosts, addresses, ports};
+    size_t count = 3;
+    for (const PQconninfoOption *option = conn->options->settings; option->keyword && count < SETTINGS_MAX - 1;
+         option++)
+        if (option->val && strncmp(option->keyword, "host", 4) != 0 && strcmp(option->keyword, "port") != 0 &&
+            strncmp(option->keyword, "service", 7) != 0) {
+            keywords[count] = option->keyword;
+            values[count++] = option->val;
+        }
+    conn->state = SIMBA__PG_CONNECTING;
+    conn->host->timer_set(conn->host, &conn->timer, (simba_local){conn->host->now(conn->host).ns + share_ns});
+    conn->pg = PQconnectStartParams(keywords, values, 0);
+    if (!conn->pg) {
+        lose_memory(conn);
+        return;
+    }
+    PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
+    PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE); /* only so it tells SQLSTATEs while it connects */
+    go_on_connecting(conn, PQstatus(conn->pg) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING);
+}
+
+static void connect_to_targets(simba__pg_conn *conn)
+{
+    const simba__resolver *resolver = &conn->resolver;
+    SIMBA__ASSERT(resolver->count > 0);
+    char hosts[SIMBA__TARGETS_MAX * 257], addresses[SIMBA__TARGETS_MAX * 65], ports[SIMBA__TARGETS_MAX * 6];
+    for (size_t i = 0, h = 0, a = 0, p = 0; i < resolver->count; i++) {
+        const simba__target *target = &resolver->targets[(conn->first + i) % resolver->count];
+        const char *comma = i ? "," : "";
+        h += (size_t)snprintf(hosts + h, sizeof hosts - h, "%s%s", comma, target->host->host);
+        a += (size_t)snprintf(addresses + a, sizeof addresses - a, "%s%s", comma, target->address);
+        p += (size_t)snprintf(ports + p, sizeof ports - p, "%s%d", comma, target->host->port);
+    }
+    connect_to(conn, hosts, addresses, ports,
+               conn->options->connect_timeout_ms * SIMBA__NS_PER_MS / (int64_t)resolver->count);
+}
+
+/* The one that it began with has not answered. */
+static void try_next_target(simba__pg_conn *conn)
+{
+    simba__sql_fail(&conn->why, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "postgresql %s: cannot connect: no answer in time",
+                    conn->options->where);
+    conn->first++;
+    if (conn->host->now(conn->host).ns >= conn->open_by.ns) {
+        lose(conn, &conn->why);
+        return;
+    }
+    drop(conn);
+    connect_to_targets(conn);
+}
+
+static void on_resolved(simba__resolver *resolver)
+{
+    simba__pg_conn *conn = SIMBA__OF_NODE(resolver, simba__pg_conn, resolver);
+    if (resolver->count > 0 && !resolver->given_up) {
+        connect_to_targets(conn);
+        return;
+    }
+    simba__sql_fail(&conn->why, SIMBA__SQL_LOST, SIMBA_EUNAVAILABLE, "postgresql %s: cannot connect: %s",
+                    conn->options->where, resolver->cause);
+    lose(conn, &conn->why);
+}
+
+static void begin(simba__pg_conn *conn)
+{
+    SIMBA__ASSERT(conn->state == SIMBA__PG_SHUT);
+    conn->open_by.ns = conn->host->now(conn->host).ns + conn->options->connect_timeout_ms * SIMBA__NS_PER_MS;
+}
+
+void simba__pg_conn_open(simba__pg_conn *conn)
+{
+    begin(conn);
+    conn->state = SIMBA__PG_RESOLVING;
+    conn->resolver.given_up = false;
+    simba__resolver_start(&conn->resolver);
+}
+
+void simba__pg_conn_open_beside(simba__pg_conn *conn, const simba__pg_conn *other)
+{
+    SIMBA__ASSERT(simba__pg_conn_is_open(other));
+    begin(conn);
+    connect_to(conn, PQhost(other->pg), PQhost(other->pg)[0] == '/' ? "" : PQhostaddr(other->pg), PQport(other->pg),
+               conn->options->connect_timeout_ms * SIMBA__NS_PER_MS);
+}
+
+/* --- the rest ------------------------------------------------------------------------------------------------------ */
+
+static void on_ready(simba_io *socket, unsigned events)
+{
+    simba__pg_conn *conn = SIMBA__OF_NODE(socket, simba__pg_conn, io);
+    if (conn->state == SIMBA__PG_CONNECTING) {
+        unwatch(conn); /* libpq may close this socket, and make another one of the same number */
+        go_on_connecting(conn, PQconnectPoll(conn->pg));
+        return;
+    }
+    if (events & SIMBA_WRITABLE && !send_rest(conn))
+        lose_memory(conn);
+    else
+        take_input(conn);
+}
+
+static void on_timer(simba_timer *timer, simba_local now)
+{
+    simba__pg_conn *conn = SIMBA__OF_NODE(timer, simba__pg_conn, timer);
+    (void)now;
+    if (conn->state == SIMBA__PG_CONNECTING)
+        try_next_target(conn);
+    else if (conn->state == SIMBA__PG_ASKED)
+        take_input(conn);
+}
+
+int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_options *options,
+                        const simba__pg_conn_events *events, bool answers)
+{
+    conn->host = host;
+    conn->options = options;
+    conn->events = events;
+    conn->io.ready = on_ready;
+    conn->io.answers = answers;
+    conn->timer.fire = on_timer;
+    conn->resolver = (simba__resolver){
+        .host = host, .hosts = options->hosts, .host_count = options->host_count, .resolved = on_resolved};
+    return host->timer_add(host, &conn->timer);
+}
+
+bool simba__pg_conn_is_open(const simba__pg_conn *conn)
+{
+    return conn->state == SIMBA__PG_IDLE || conn->state == SIMBA__PG_ASKED;
+}
+
+void simba__pg_conn_close(simba__pg_conn *conn)
+{
+    if (conn->state == SIMBA__PG_RESOLVING)
+        simba__resolver_give_up(&conn->resolver);
+    else if (conn->state != SIMBA__PG_SHUT)
+        shut(conn);
+}

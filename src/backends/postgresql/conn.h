@@ -1,0 +1,65 @@
+/* One connection to a server by libpq, which never blocks: its socket is watched by the host, and one statement at a time is
+ * under way. All functions are called in turns, and so are the events. An event may close the connection, open it anew, or ask
+ * the next statement.
+ *
+ * A worker looks the names of the hosts up before libpq gets them, with their addresses: libpq would do it in the middle of a
+ * turn. libpq tries one host after the other. Should one of them not answer at all, we begin anew with the next one. */
+#ifndef SIMBA_BACKENDS_POSTGRESQL_CONN_H
+#define SIMBA_BACKENDS_POSTGRESQL_CONN_H
+
+#include "backends/postgresql/error.h"
+#include "net/resolver.h"
+
+typedef enum simba__pg_state {
+    SIMBA__PG_SHUT,
+    SIMBA__PG_RESOLVING,  /* a worker looks a name up, which cannot be interrupted */
+    SIMBA__PG_CONNECTING, /* libpq is at work */
+    SIMBA__PG_IDLE,       /* it is open */
+    SIMBA__PG_ASKED,      /* and a statement is under way */
+} simba__pg_state;
+
+typedef struct simba__pg_conn simba__pg_conn;
+
+typedef struct simba__pg_conn_events {
+    void (*opened)(simba__pg_conn *conn);
+    /* The statement is over: its result, which is valid until this returns, or why it failed. */
+    void (*answered)(simba__pg_conn *conn, const PGresult *result, const simba__sql_failure *why);
+    /* It could not be opened, or it has ended by itself while nothing was asked. It is shut. */
+    void (*lost)(simba__pg_conn *conn, const simba__sql_failure *why);
+    void (*notified)(simba__pg_conn *conn, const char *payload);
+} simba__pg_conn_events;
+
+struct simba__pg_conn {
+    simba_host *host;
+    const simba__pg_options *options;
+    const simba__pg_conn_events *events;
+    simba__pg_state state;
+    unsigned life;    /* counts the times that it was shut */
+    PGconn *pg;       /* NULL: there is none */
+    PGresult *result; /* of the statement that is under way, as far as it has come */
+    simba_io io;
+    bool is_watched;
+    simba_timer timer; /* CONNECTING: when to begin with the next host. ASKED: it could not be sent */
+
+    /* Opening. */
+    simba_local open_by;
+    simba__resolver resolver;
+    size_t first;           /* the target to begin with */
+    simba__sql_failure why; /* the latest reason for which there is no connection */
+};
+
+/* SIMBA_ENOMEM. `answers`: requests are waited for here, see simba_io. */
+int simba__pg_conn_init(simba__pg_conn *conn, simba_host *host, const simba__pg_options *options,
+                        const simba__pg_conn_events *events, bool answers);
+/* One that is shut. `opened` or `lost` follows, perhaps before this returns. */
+void simba__pg_conn_open(simba__pg_conn *conn);
+/* The same, at the server that another connection, which is open, is connected to. */
+void simba__pg_conn_open_beside(simba__pg_conn *conn, const simba__pg_conn *other);
+bool simba__pg_conn_is_open(const simba__pg_conn *conn);
+/* One that is open and idle. `values` are text, as many as `count`; `answered` follows, not before this returns. Several
+ * statements in one text: only without values. */
+void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const char *const *values);
+/* Shut it. There are no events. RESOLVING is the exception: the connection stays as it is until `lost`. */
+void simba__pg_conn_close(simba__pg_conn *conn);
+
+#endif

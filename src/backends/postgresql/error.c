@@ -1,0 +1,117 @@
+/* See error.h. First the table of errors: what becomes of the request, and then. */
+#include "backends/postgresql/error.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* RECONNECT: connect again, after 20 ms, then twice as long each time up to 500 ms. LOST: the same; at once and unseen if the
+ * connection had been idle. SPLIT: for that mutex alone; the others go on. RETRY: the whole statement again, five times, then
+ * split. LOCKED: asked again in a while. TELL: nothing. */
+static const struct {
+    const char *begins; /* the SQLSTATE. The first one that fits counts */
+    int code;
+    simba__sql_remedy remedy;
+} known[] = {
+    {"08", SIMBA_EUNAVAILABLE,
+     SIMBA__SQL_RECONNECT}, /* connection exceptions; PgBouncer: no server, too many clients */
+    {"0A000", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* the result of the function has changed */
+    {"22", SIMBA_ESTORE, SIMBA__SQL_SPLIT},              /* a value that does not fit */
+    {"23", SIMBA_ESTORE, SIMBA__SQL_SPLIT},              /* a constraint that somebody has added */
+    {"25006", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* read only: demoted; another host may be the primary */
+    {"25P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},      /* idle in a transaction for too long */
+    {"28", SIMBA_EPERM, SIMBA__SQL_RECONNECT},           /* may not log in; somebody may put it right */
+    {"3D000", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},       /* no such database */
+    {"3F000", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},       /* no such schema */
+    {"40001", SIMBA_ETIMEDOUT, SIMBA__SQL_RETRY},        /* serialization failure */
+    {"40P01", SIMBA_ETIMEDOUT, SIMBA__SQL_RETRY},        /* deadlock */
+    {"40003", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},      /* whether it was completed is not known */
+    {"42501", SIMBA_EPERM, SIMBA__SQL_TELL},             /* a right is missing */
+    {"42P01", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},       /* no table, column or function: the text says `simba init`, */
+    {"42703", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},       /* and the next request looks for it anew */
+    {"42883", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
+    {"53300", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* too many connections */
+    {"53", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},         /* disk full, out of memory */
+    {"54", SIMBA_ESTORE, SIMBA__SQL_SPLIT},              /* a limit of the server */
+    {"55P03", SIMBA_ETIMEDOUT, SIMBA__SQL_LOCKED},       /* a lock that was not given within a second */
+    {"57014", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},      /* cancelled, also by statement_timeout */
+    {"57P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* starting up, shutting down, recovering */
+    {"57P", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},        /* shut down, terminated, crashed, idle for too long */
+    {"58", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},         /* an error of the server's system */
+    {"XX001", SIMBA_ECORRUPT, SIMBA__SQL_TELL},          /* corrupted data */
+    {"XX002", SIMBA_ECORRUPT, SIMBA__SQL_TELL},          /* corrupted index */
+    {"", SIMBA_ESTORE, SIMBA__SQL_TELL},                 /* anything else */
+};
+/* And what has no SQLSTATE:
+ *   libpq cannot connect (refused, no such host, no TLS, a standby), or has lost the connection: EUNAVAILABLE, LOST
+ *   a certificate that is not trusted, or whose file is missing: EPERM, LOST
+ *   a row that somebody else has locked: asked again in a while; the others go on
+ *   no answer by the deadline of a request: ETIMEDOUT, and what becomes of it is not known. When the last request of a batch has
+ *     run out of time, its connection is cut
+ *   a row older than one seen before (a fail-over): new tokens are above the one that was seen, and who holds the mutex here is
+ *     asked to renew */
+
+int simba__pg_error_code(const char *sqlstate, simba__sql_remedy *ret_remedy)
+{
+    size_t i = 0;
+    while (strncmp(sqlstate, known[i].begins, strlen(known[i].begins)) != 0)
+        i++;
+    *ret_remedy = known[i].remedy;
+    return known[i].code;
+}
+
+/* Texts of the server and of libpq name users, databases and hosts, never passwords. */
+static int fail(const simba__pg_options *options, const char *sqlstate, const char *text, simba__sql_failure *why)
+{
+    simba__sql_remedy remedy;
+    const int code = simba__pg_error_code(sqlstate, &remedy);
+    const bool is_missing = strncmp(sqlstate, "42P01", 5) == 0 || strncmp(sqlstate, "42883", 5) == 0;
+    return simba__sql_fail(why, remedy, code, "postgresql %s: %.*s (%.5s)%s", options->where, (int)strcspn(text, "\n"),
+                           text, sqlstate, is_missing ? "; run `simba init`" : "");
+}
+
+/* Where libpq is told to be verbose, an error of the server reads "FATAL:  28P01: text". NULL: this is none. */
+static const char *find_sqlstate(const char *text)
+{
+    for (const char *at = strstr(text, ":  "); at; at = strstr(at + 1, ":  ")) {
+        size_t n = 0;
+        while (n < 5 && (isdigit((unsigned char)at[3 + n]) || isupper((unsigned char)at[3 + n])))
+            n++;
+        if (n == 5 && strncmp(at + 8, ": ", 2) == 0)
+            return at + 3;
+    }
+    return NULL;
+}
+
+/* By what OpenSSL and libpq say; the certificate of a server whose name resolves to another place by mistake, too. */
+static bool is_distrust(const char *text)
+{
+    return strstr(text, "certificate") != NULL;
+}
+
+int simba__pg_fail_connection(const simba__pg_options *options, PGconn *pg, simba__sql_failure *why)
+{
+    const char *text = PQerrorMessage(pg);
+    const char *sqlstate = find_sqlstate(text);
+    if (sqlstate)
+        return fail(options, sqlstate, sqlstate + 7, why);
+    const int code = is_distrust(text) ? SIMBA_EPERM : SIMBA_EUNAVAILABLE;
+    return simba__sql_fail(why, SIMBA__SQL_LOST, code, "postgresql %s: %.*s", options->where, (int)strcspn(text, "\n"),
+                           text[0] ? text : "the connection is lost");
+}
+
+int simba__pg_fail_result(const simba__pg_options *options, PGconn *pg, const PGresult *result, simba__sql_failure *why)
+{
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    if (sqlstate)
+        return fail(options, sqlstate, text ? text : "", why);
+    if (PQstatus(pg) == CONNECTION_BAD)
+        return simba__pg_fail_connection(options, pg, why);
+    return simba__sql_fail(why, SIMBA__SQL_RECONNECT, SIMBA_ESTORE, "postgresql %s: %s", options->where,
+                           result ? PQresultErrorMessage(result) : PQerrorMessage(pg));
+}
+
+int simba__pg_out_of_memory(simba__sql_failure *why)
+{
+    return simba__sql_fail(why, SIMBA__SQL_TELL, SIMBA_ENOMEM, "postgresql: out of memory");
+}

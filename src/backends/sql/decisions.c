@@ -1,0 +1,198 @@
+/* See decisions.h. In the batch, `pass` counts the requests about each row that are done with, `from` is where the rows of the
+ * present step begin, and `at` where those of the next one do. */
+#include "backends/sql/decisions.h"
+
+#include "util/clock.h"
+#include "util/random.h"
+
+enum { TRIES_MAX = 5 };
+
+/* --- answers --------------------------------------------------------------------------------------------- */
+
+static void put_off(simba__sql_item *item, bool is_busy)
+{
+    item->put_off = true;
+    item->is_busy = is_busy;
+}
+
+static void fail_used_up(const simba__sql_batch *batch, const simba__sql_row *row)
+{
+    simba_error why = {0};
+    simba__error_set(&why, SIMBA_ECORRUPT, "%s %s: the version of this mutex in %s is used up: it is %llu",
+                     batch->place.store, batch->place.where, batch->place.table, (unsigned long long)row->version);
+    simba__sql_item_fail(row->item, &why);
+}
+
+static void answer_refused(const simba__sql_batch *batch, const simba__sql_row *row)
+{
+    simba__sql_item *item = row->item;
+    simba__sql_row tried = *row;
+    const simba__row_now now = {row->now_ms * SIMBA__NS_PER_MS, row->now_ms * 1000};
+    if (item->held_here && simba__row_is_free(&row->row, now)) {
+        item->ask.reply = simba__sql_row_read(row);
+        item->kept_back = true;
+    } else if (!simba__sql_row_apply(&tried, &item->ask, item->floor)) {
+        fail_used_up(batch, row);
+    } else if (tried.changed) {
+        put_off(item, true); /* by what the row says it could have been done: it has just changed */
+    } else {
+        item->ask.reply.place = row->place;
+    }
+}
+
+static void answer(const simba__sql_batch *batch, const simba__sql_row *row)
+{
+    simba__sql_item *item = row->item;
+    item->version = row->version;
+    if (row->flaw) {
+        simba__sql_batch_fail_flawed(batch, row, item);
+    } else if (row->deed == SIMBA__SQL_BUSY) {
+        put_off(item, true);
+    } else if (row->deed == SIMBA__SQL_REFUSED) {
+        answer_refused(batch, row);
+    } else {
+        item->ask.reply = simba__sql_row_read(row);
+        item->ask.reply.outcome = SIMBA_MINE;
+    }
+}
+
+/* --- steps ----------------------------------------------------------------------------------------------- */
+
+static bool has_item(const simba__sql_batch *batch, size_t row)
+{
+    return batch->firsts[row] + (size_t)batch->pass < batch->firsts[row + 1];
+}
+
+static bool step_rows(simba__sql_batch *batch)
+{
+    do {
+        batch->from = batch->at;
+        batch->to = batch->is_singly && batch->at < batch->row_count ? batch->at + 1 : batch->row_count;
+        if (simba__sql_batch_step_rows(batch, SIMBA__SQL_DECIDE, has_item))
+            return true;
+    } while (batch->at < batch->row_count);
+    return false;
+}
+
+/* Those that come next, or else the second request about each row, and so on. */
+static bool decide(simba__sql_batch *batch)
+{
+    while (!step_rows(batch)) {
+        bool is_over = true;
+        batch->pass++;
+        batch->at = 0;
+        for (size_t row = 0; row < batch->row_count; row++)
+            is_over &= !has_item(batch, row);
+        if (is_over)
+            return false;
+    }
+    for (size_t i = 0; i < batch->step.count; i++) {
+        simba__sql_row *row = batch->step.rows[i];
+        row->item = batch->order[batch->firsts[row - batch->rows] + (size_t)batch->pass];
+    }
+    return true;
+}
+
+/* --- after a failure --------------------------------------------------------------------------------------- */
+
+static void fail_step(const simba__sql_batch *batch, const simba_error *why)
+{
+    for (size_t i = 0; i < batch->step.count; i++)
+        simba__sql_item_fail(batch->step.rows[i]->item, why);
+}
+
+static void put_off_step(const simba__sql_batch *batch, bool is_busy)
+{
+    for (size_t i = 0; i < batch->step.count; i++)
+        put_off(batch->step.rows[i]->item, is_busy);
+}
+
+/* All that was not asked yet: another job has a connection for it. */
+static bool put_off_rest(simba__sql_batch *batch)
+{
+    while (decide(batch))
+        put_off_step(batch, false);
+    return false;
+}
+
+static bool pause(simba__sql_batch *batch)
+{
+    const int64_t most_ns = (int64_t)(++batch->tries) * 4 * SIMBA__NS_PER_MS;
+    batch->at = batch->from;
+    simba__sql_batch_step(batch, SIMBA__SQL_PAUSE, NULL);
+    batch->step.pause_ns = simba__random_range(&batch->seed, SIMBA__NS_PER_MS / 2, most_ns);
+    return true;
+}
+
+static bool split(simba__sql_batch *batch)
+{
+    batch->is_singly = true;
+    batch->tries = 0;
+    batch->at = batch->from;
+    return decide(batch);
+}
+
+static bool recover(simba__sql_batch *batch, const simba__sql_failure *why)
+{
+    const bool is_put_off = simba__sql_batch_may_put_off(batch, why);
+    const bool several = batch->step.count > 1;
+    const bool is_split = why->remedy == SIMBA__SQL_SPLIT || why->remedy == SIMBA__SQL_LOCKED;
+    if (why->remedy == SIMBA__SQL_RETRY && batch->tries < TRIES_MAX)
+        return pause(batch);
+    if (several && (is_split || why->remedy == SIMBA__SQL_RETRY))
+        return split(batch);
+    if (is_put_off || why->remedy == SIMBA__SQL_LOCKED)
+        put_off_step(batch, why->remedy == SIMBA__SQL_LOCKED);
+    else
+        fail_step(batch, &why->error);
+    if (simba__sql_batch_is_cut(why))
+        return simba__sql_batch_step(batch, SIMBA__SQL_CLOSE, NULL);
+    return decide(batch);
+}
+
+static bool fail_all(simba__sql_batch *batch, const simba_error *why)
+{
+    while (decide(batch))
+        fail_step(batch, why);
+    return false;
+}
+
+/* --- one step after another ---------------------------------------------------------------------------------- */
+
+static bool begin(simba__sql_batch *batch, const simba__sql_failure *why)
+{
+    batch->pass = 0;
+    batch->tries = 0;
+    batch->at = 0;
+    batch->is_singly = false;
+    return why ? fail_all(batch, &why->error) : decide(batch);
+}
+
+static bool decided(simba__sql_batch *batch)
+{
+    for (size_t i = 0; i < batch->step.count; i++)
+        answer(batch, batch->step.rows[i]);
+    batch->tries = 0;
+    return decide(batch);
+}
+
+bool simba__sql_decisions_next(simba__sql_batch *batch, const simba__sql_failure *why, simba_local now, bool is_over)
+{
+    simba_error late = {0};
+    (void)now;
+    switch (batch->step.action) {
+    case SIMBA__SQL_NOTHING:
+        return simba__sql_batch_step(batch, SIMBA__SQL_READY, NULL);
+    case SIMBA__SQL_READY:
+        return begin(batch, why);
+    case SIMBA__SQL_PAUSE:
+        if (!is_over)
+            return decide(batch);
+        simba__error_set(&late, SIMBA_ETIMEDOUT, "%s %s: no answer in time", batch->place.store, batch->place.where);
+        return fail_all(batch, &late);
+    case SIMBA__SQL_CLOSE:
+        return put_off_rest(batch);
+    default:
+        return why ? recover(batch, why) : decided(batch);
+    }
+}

@@ -1,0 +1,21 @@
+/* The steps of a batch of requests that write, on a server that decides what becomes of them: one DECIDE for all rows, and
+ * another one for the second request about a row, should there be several. There is no transaction around them.
+ *
+ * A row that somebody else is at work on delays no other: it is put off, and asked for again in a while. What goes wrong:
+ *
+ *   remedy       one mutex                            several
+ *   -----------  -----------------------------------  ----------------------------------------------------
+ *   RETRY        again after a pause, five times      the same, then each mutex by itself
+ *   LOCKED       put off for a while                  each mutex by itself
+ *   SPLIT        fails                                each mutex by itself
+ *   LOST         put off if the connection had been idle, else fails; those that were not asked yet are put off
+ *   RECONNECT    fails, and the connection is closed; likewise
+ *   TELL         fails */
+#ifndef SIMBA_BACKENDS_SQL_DECISIONS_H
+#define SIMBA_BACKENDS_SQL_DECISIONS_H
+
+#include "backends/sql/batch.h"
+
+bool simba__sql_decisions_next(simba__sql_batch *batch, const simba__sql_failure *why, simba_local now, bool is_over);
+
+#endif

@@ -1,0 +1,104 @@
+/* See listening.h. */
+#include "backends/sql/listening.h"
+
+#include <string.h>
+
+#include "util/clock.h"
+
+#define TEST_NS (2000 * SIMBA__NS_PER_MS)
+#define FIRST_PAUSE_NS (50 * SIMBA__NS_PER_MS)
+enum { DOUBLINGS = 6 };
+
+static void set_hearing(simba__sql_listening *listening, simba__sql_hearing hearing)
+{
+    listening->hearing = hearing;
+    listening->host->timer_clear(listening->host, &listening->timer);
+    simba__sql_set_pace(listening->store, hearing == SIMBA__SQL_HEARS ? SIMBA__SQL_RARELY : SIMBA__SQL_OFTEN);
+}
+
+/* The test has not come. */
+static void on_timer(simba_timer *timer, simba_local now)
+{
+    simba__sql_listening *listening = SIMBA__OF_NODE(timer, simba__sql_listening, timer);
+    (void)now;
+    if (listening->has_heard) {
+        listening->deaf(listening);
+        simba__sql_listening_down(listening);
+        return;
+    }
+    listening->host->log(listening->host, SIMBA_LOG_WARN,
+                         "%s %s: notifications do not arrive, probably because a pooler in transaction mode is in "
+                         "between; waiters poll instead",
+                         listening->store->place.store, listening->store->place.where);
+    set_hearing(listening, SIMBA__SQL_DEAF);
+    listening->deaf(listening);
+}
+
+int simba__sql_listening_init(simba__sql_listening *listening, simba__sql_store *store, simba_host *host,
+                              void (*deaf)(simba__sql_listening *listening))
+{
+    listening->store = store;
+    listening->host = host;
+    listening->deaf = deaf;
+    listening->timer.fire = on_timer;
+    return host->timer_add(host, &listening->timer);
+}
+
+void simba__sql_listening_close(simba__sql_listening *listening)
+{
+    listening->is_closing = true;
+    listening->host->timer_clear(listening->host, &listening->timer);
+}
+
+bool simba__sql_listening_begin(simba__sql_listening *listening)
+{
+    const bool is_wanted = listening->hearing == SIMBA__SQL_ASLEEP && !listening->is_closing &&
+                           listening->store->polling.mutexes.count > 0 &&
+                           listening->host->now(listening->host).ns >= listening->not_before.ns;
+    if (is_wanted)
+        listening->hearing = SIMBA__SQL_OPENING;
+    return is_wanted;
+}
+
+void simba__sql_listening_up(simba__sql_listening *listening)
+{
+    listening->has_heard = false;
+    set_hearing(listening, SIMBA__SQL_LISTENS);
+}
+
+void simba__sql_listening_doubt(simba__sql_listening *listening)
+{
+    if (listening->hearing == SIMBA__SQL_HEARS)
+        set_hearing(listening, SIMBA__SQL_LISTENS);
+}
+
+void simba__sql_listening_down(simba__sql_listening *listening)
+{
+    const unsigned doublings = listening->failures < DOUBLINGS ? listening->failures : DOUBLINGS;
+    listening->not_before.ns = listening->host->now(listening->host).ns + (FIRST_PAUSE_NS << doublings);
+    listening->failures++;
+    set_hearing(listening, SIMBA__SQL_ASLEEP);
+}
+
+void simba__sql_listening_tested(simba__sql_listening *listening)
+{
+    if (listening->hearing != SIMBA__SQL_LISTENS)
+        return; /* it has come already, or the connection is gone */
+    listening->hearing = SIMBA__SQL_TESTS;
+    listening->host->timer_set(listening->host, &listening->timer,
+                               (simba_local){listening->host->now(listening->host).ns + TEST_NS});
+}
+
+void simba__sql_listening_heard(simba__sql_listening *listening, const char *payload)
+{
+    const bool is_test = strcmp(payload, "0") == 0;
+    if (is_test && (listening->hearing == SIMBA__SQL_LISTENS || listening->hearing == SIMBA__SQL_TESTS)) {
+        listening->failures = 0;
+        listening->has_heard = true;
+        set_hearing(listening, SIMBA__SQL_HEARS);
+    } else if (payload[0] == '1' && payload[1] == ' ') {
+        simba__sql_notified(listening->store, payload + 2);
+    } else if ((payload[0] == '2' || payload[0] == '3') && payload[1] == ' ') {
+        simba__sql_stand_by(listening->store, payload + 2, (unsigned)(payload[0] - '1'));
+    }
+}

@@ -1,0 +1,61 @@
+/* Whether the server's notifications can be relied on, and what they say.
+ *
+ * A client has one connection that listens, while somebody here waits. Notifications may be accepted and never arrive: a pooler
+ * in between does that. So a lane sends one to ourselves ("0"). Until it has come the rows are polled; if it does not come, the
+ * store says so once, and polls for good.
+ *
+ *     ASLEEP ──▶ OPENING ──▶ LISTENS ◀──▶ TESTS ──▶ HEARS
+ *       ▲                       │ ▲        │ └──▶ DEAF │ a lane has connected anew
+ *       └───── lost ────────────┴─┼────────┴───────────┤
+ *                                 └────────────────────┘
+ *
+ * A lane that connects anew may have come to another server, after a fail-over: then the test is made again. If a connection that
+ * has heard something before does not hear it, that is the wrong server, and it is opened anew.
+ *
+ * Whoever releases tells the first in line ("1 MUTEX"), who tries at once, and the two behind it ("2 MUTEX", "3 MUTEX"), who look
+ * in a while whether it has come. */
+#ifndef SIMBA_BACKENDS_SQL_LISTENING_H
+#define SIMBA_BACKENDS_SQL_LISTENING_H
+
+#include "backends/sql/store.h"
+
+typedef enum simba__sql_hearing {
+    SIMBA__SQL_ASLEEP,  /* there is no connection */
+    SIMBA__SQL_OPENING, /* until it listens */
+    SIMBA__SQL_LISTENS, /* a lane is to send the test */
+    SIMBA__SQL_TESTS,   /* it was sent */
+    SIMBA__SQL_HEARS,
+    SIMBA__SQL_DEAF, /* for good */
+} simba__sql_hearing;
+
+typedef struct simba__sql_listening simba__sql_listening;
+struct simba__sql_listening {
+    simba__sql_store *store;
+    simba_host *host;
+    simba__sql_hearing hearing;
+    bool is_closing;
+    bool has_heard;         /* this connection has, so it is no pooler that swallows what comes */
+    unsigned failures;      /* in a row */
+    simba_local not_before; /* ASLEEP: when it may be opened again */
+    simba_timer timer;      /* TESTS: until when the test is waited for */
+    void (*deaf)(simba__sql_listening *listening); /* the connection is of no use */
+};
+
+/* SIMBA_ENOMEM. */
+int simba__sql_listening_init(simba__sql_listening *listening, simba__sql_store *store, simba_host *host,
+                              void (*deaf)(simba__sql_listening *listening));
+/* The client closes. */
+void simba__sql_listening_close(simba__sql_listening *listening);
+
+/* Is the connection to be opened? If so it is OPENING. */
+bool simba__sql_listening_begin(simba__sql_listening *listening);
+/* It listens; it is lost, or could not be opened. */
+void simba__sql_listening_up(simba__sql_listening *listening);
+void simba__sql_listening_down(simba__sql_listening *listening);
+/* A lane has a new connection. */
+void simba__sql_listening_doubt(simba__sql_listening *listening);
+/* A lane has sent the test. */
+void simba__sql_listening_tested(simba__sql_listening *listening);
+void simba__sql_listening_heard(simba__sql_listening *listening, const char *payload);
+
+#endif

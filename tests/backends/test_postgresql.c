@@ -1,0 +1,708 @@
+/* The PostgreSQL store, driven at its contract: what its operations do and leave in the table, how many statements that takes,
+ * who is told what, and what it needs. */
+#include "backends/test_postgresql.h"
+
+#include <unistd.h>
+
+#include "backends/postgresql/dialect.h"
+#include "core/reply.h"
+#include "core/row.h"
+#include "util/random.h"
+
+/* --- operations ------------------------------------------------------------------------------------------------ */
+
+/* A free mutex is granted, owned against others, given back, and granted again under a greater token. */
+static void test_acquire_and_release(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders \"\\{}, ü", "me", 1);
+    assert_mine(won);
+    assert_string_equal(won.owner.id, "me");
+    assert_int_equal(won.owner.ttl_at_ms - won.owner.acquired_at_ms, 10000);
+    assert_int_equal(won.owner.transition_at_ms - won.owner.acquired_at_ms, 16000);
+    assert_in_range(won.owner.transition_at_ms - won.now_ms, 15000, 16000);
+    assert_owned_by(acquire(&a, "orders \"\\{}, ü", "you", 2), "me");
+    const simba_reply seen = ask(&a, SIMBA_OP_READ, "orders \"\\{}, ü", NULL, 0, 0);
+    assert_owned_by(seen, "me");
+    assert_int_equal(seen.owner.token, won.owner.token);
+    const simba_reply released = ask(&a, SIMBA_OP_RELEASE, "orders \"\\{}, ü", "me", 1, won.owner.token);
+    assert_mine(released);
+    assert_string_equal(released.owner.id, "");
+    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders \"\\{}, ü", "me", 1, won.owner.token), "");
+    const simba_reply next = acquire(&a, "orders \"\\{}, ü", "you", 2);
+    assert_mine(next);
+    assert_true(next.owner.token > won.owner.token);
+    testhost_close(&a);
+}
+
+/* A lease is good until its last millisecond, and over after it, by the clock of the server as it goes on inside of a
+ * statement. */
+static void test_lease_end(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    const char *now = "floor(extract(epoch from clock_timestamp()) * 1000)";
+    char before[32];
+    say("begin");
+    snprintf(before, sizeof before, "%s",
+             say("select now_ms from simba_mutex_decide_1('{{s,orders,x,0,0,0,0,0}}', '')"));
+    say("select pg_sleep(0.01)");
+    assert_string_not_equal(say("select now_ms from simba_mutex_decide_1('{{s,orders,x,0,0,0,0,0}}', '')"), before);
+    say("update simba_mutex set transition_at = %s + 60000", now);
+    say("commit");
+    assert_owned_by(acquire(&a, "orders", "you", 2), "me");
+    say("update simba_mutex set transition_at = %s - 1", now);
+    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "");
+    assert_mine(acquire(&a, "orders", "you", 2));
+    testhost_close(&a);
+}
+
+/* Forced away: free for others at once, and the holder hears that it was revoked when it renews, also if somebody has
+ * taken it since. */
+static void test_force_release(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    assert_int_equal(ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0).outcome, SIMBA_NOT_MINE);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_mine(ask(&b, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0));
+    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token).outcome, SIMBA_REVOKED);
+    assert_mine(acquire(&b, "orders", "you", 2));
+    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token).outcome, SIMBA_REVOKED);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* All mutexes, owned or not, or those that match a shell pattern; a row that cannot be ours is named in the log. */
+static void test_list(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "orders-2", "me", 1);
+    acquire(&a, "invoices", "you", 2);
+    acquire(&a, "orders-1", "you", 3);
+    ask(&a, SIMBA_OP_RELEASE, "orders-1", "you", 3, 0);
+    say("insert into simba_mutex values ('odd', 1, 2, 3, 'me', -4)");
+    ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(a.listed_count, 3);
+    assert_in(a.log, "odd: version is out of range");
+    a.listed_count = 0;
+    ask(&a, SIMBA_OP_LIST, "orders-[2-9]", NULL, 0, 0);
+    assert_int_equal(a.listed_count, 1);
+    assert_string_equal(a.listed[0].owner.id, "me");
+    testhost_close(&a);
+}
+
+/* --- the function decides as core/row.c does ----------------------------------------------------------------------- */
+
+enum { MUTEXES = 3, PEOPLE = 4, STEPS = 600 };
+
+/* Each has a store of its own: one that two share remembers what it granted, whatever the row says. */
+static testhost people[PEOPLE];
+
+/* One request to the store and to a row of the test's own; the answers are held against each other. */
+static void compare(uint64_t *seed, simba__row *row, const char *mutex, uint64_t *token)
+{
+    static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW,        SIMBA_OP_RENEW,
+                                   SIMBA_OP_RELEASE, SIMBA_OP_READ,    SIMBA_OP_FORCE_RELEASE};
+    static const char *const names[PEOPLE] = {"x", "y", "xy", "x"}; /* two share an id */
+    const size_t who = simba__random_next(seed) % PEOPLE;
+    const simba_op op = ops[simba__random_next(seed) % (sizeof ops / sizeof *ops)];
+    const bool knows = op == SIMBA_OP_RENEW || (op == SIMBA_OP_RELEASE && simba__random_next(seed) % 2);
+    testhost_request r =
+        testhost_request_of(&people[who], op, mutex, names[who], who + 1, knows ? *token ? *token : 1 : 0);
+    r.request.queue = simba__random_next(seed) % 2;
+    simba_request model = r.request;
+    testhost_ask(&people[who], &r);
+    assert_int_equal(r.request.reply.status, 0);
+    const uint64_t before = row->token;
+    const int64_t now_ms = r.request.reply.now_ms;
+    row->counts_tokens = true;
+    simba__row_apply(row, (simba__row_now){now_ms * SIMBA__NS_PER_MS, now_ms * 1000}, &model);
+    /* In the table of an SQL store the end of a grant looks like a revocation to whoever renews it nevertheless. */
+    const bool is_ended = op == SIMBA_OP_RENEW && row->owner.id[0] == '\0' && r.request.reply.outcome == SIMBA_REVOKED;
+    if (!is_ended)
+        assert_int_equal(r.request.reply.outcome, model.reply.outcome);
+    assert_string_equal(r.request.reply.owner.id, model.reply.owner.id);
+    assert_int_equal(simba__reply_check(&r.request, false, NULL), 0);
+    if (row->token != before) { /* a new grant, whose number counts the ends of grants as well */
+        assert_true(r.request.reply.owner.token > before);
+        *token = row->token = row->owner.token = r.request.reply.owner.token;
+    }
+    if (op == SIMBA_OP_ACQUIRE && r.request.reply.outcome == SIMBA_MINE)
+        assert_int_equal(r.request.reply.owner.token, row->owner.token);
+    /* Now and then a lease ends. */
+    if (simba__random_next(seed) % 12 == 0 && row->owner.id[0]) {
+        say("update simba_mutex set transition_at = 1 where mutex = '%s'", mutex);
+        row->until_ns = 0;
+    }
+}
+
+static void test_decides_like_core(void **state)
+{
+    (void)state;
+    static const char *const mutexes[MUTEXES] = {"a", "b", "ab"};
+    simba__row rows[MUTEXES] = {0};
+    uint64_t tokens[MUTEXES] = {0};
+    uint64_t seed = 4711;
+    for (int i = 0; i < PEOPLE; i++)
+        open_store(&people[i]);
+    for (int i = 0; i < STEPS; i++) {
+        const size_t mutex = simba__random_next(&seed) % MUTEXES;
+        compare(&seed, &rows[mutex], mutexes[mutex], &tokens[mutex]);
+    }
+    for (int i = 0; i < PEOPLE; i++)
+        testhost_close(&people[i]);
+}
+
+/* --- statements --------------------------------------------------------------------------------------------------- */
+
+enum { MANY = 700 }; /* more than a statement takes */
+
+static testhost_request requests[MANY];
+static char names[MANY][16];
+
+static void ask_many(simba_op op, const uint64_t *tokens)
+{
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "m%03d", (i * 37) % MANY); /* in no order */
+        requests[i] = testhost_request_of(&a, op, names[i], "me", (uint64_t)i + 1, tokens ? tokens[i] : 0);
+        testhost_submit(&a, &requests[i]);
+    }
+    testhost_flush(&a);
+    for (int i = 0; i < MANY; i++) {
+        assert_true(testhost_pump(&a, &requests[i].done, 10000));
+        if (requests[i].request.reply.status < 0)
+            fail_msg("%s", requests[i].error.text);
+        assert_mine(requests[i].request.reply);
+    }
+}
+
+/* Requests of one moment are one statement, or one for each 512; a single one is one, too. */
+static void test_few_statements(void **state)
+{
+    (void)state;
+    static uint64_t tokens[MANY];
+    open_store(&a);
+    acquire(&a, "first", "me", 1);
+    unsigned before = decisions();
+    ask_many(SIMBA_OP_ACQUIRE, NULL);
+    assert_int_equal(decisions() - before, 2);
+    for (int i = 0; i < MANY; i++)
+        tokens[i] = requests[i].request.reply.owner.token;
+    before = decisions();
+    ask_many(SIMBA_OP_RENEW, tokens);
+    ask_many(SIMBA_OP_RELEASE, tokens);
+    assert_int_equal(decisions() - before, 4);
+    before = logged("LOG:  ");
+    const simba_reply won = acquire(&a, "one", "me", 1);
+    ask(&a, SIMBA_OP_RENEW, "one", "me", 1, won.owner.token);
+    ask(&a, SIMBA_OP_RELEASE, "one", "me", 1, won.owner.token);
+    assert_int_equal(logged("LOG:  ") - before, 3);
+    testhost_close(&a);
+}
+
+/* A row that somebody else has locked delays nobody else's, and is answered when it is free. */
+static void test_locked_row(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const uint64_t slow_token = acquire(&a, "slow", "me", 1).owner.token;
+    const uint64_t fast_token = acquire(&a, "fast", "me", 2).owner.token;
+    say("begin");
+    say("select from simba_mutex where mutex = 'slow' for update");
+    testhost_request slow = testhost_request_of(&a, SIMBA_OP_RENEW, "slow", "me", 1, slow_token);
+    testhost_request fast = testhost_request_of(&a, SIMBA_OP_RENEW, "fast", "me", 2, fast_token);
+    testhost_submit(&a, &slow);
+    testhost_submit(&a, &fast);
+    testhost_flush(&a);
+    assert_true(testhost_pump(&a, &fast.done, 1000));
+    assert_mine(fast.request.reply);
+    assert_false(testhost_pump(&a, &slow.done, 150));
+    const unsigned before = decisions();
+    assert_false(testhost_pump(&a, &slow.done, 300));
+    assert_in_range(decisions() - before, 1, 12); /* it is asked again, but not all the time */
+    say("commit");
+    assert_true(testhost_pump(&a, &slow.done, 1000));
+    assert_mine(slow.request.reply);
+    testhost_close(&a);
+}
+
+/* --- push --------------------------------------------------------------------------------------------------------- */
+
+static const simba__pg_session *lane_of(const testhost *h)
+{
+    return ((const simba__sql_store *)h->store)->lanes[0].conn;
+}
+
+static simba__sql_hearing hearing_of(const testhost *h)
+{
+    return lane_of(h)->shared->listener->listening.hearing;
+}
+
+/* Until its notifications have been tested. */
+static void await_hearing(testhost *h, simba__sql_hearing hearing)
+{
+    for (int i = 0; i < 500 && hearing_of(h) != hearing; i++)
+        testhost_pump(h, NULL, 10);
+    assert_int_equal(hearing_of(h), hearing);
+    testhost_pump(h, NULL, 60); /* and all rows have been looked at once more */
+    h->push_count = 0;
+}
+
+static bool await_push(testhost *h, simba_push_kind kind, int64_t ms)
+{
+    for (int64_t i = 0; i < ms; i += 5) {
+        for (size_t k = 0; k < h->push_count; k++)
+            if (h->pushes[k].push.kind == kind)
+                return true;
+        testhost_pump(h, NULL, 5);
+    }
+    return false;
+}
+
+/* A release reaches who waits by a notification, long before a poll would; and while the owner stays, the waiter does
+ * nothing. */
+static void test_release_is_pushed(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(&a);
+    open_store(&b);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_int_equal(wait_in_line(&b, "orders", "you", 2).place, 1);
+    assert_int_equal(testhost_watch(&b, &topic), 0);
+    await_hearing(&b, SIMBA__SQL_HEARS);
+    const unsigned before = logged("LOG:  ");
+    testhost_pump(&b, NULL, 1200);
+    assert_int_equal(logged("LOG:  ") - before, 0);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_true(await_push(&b, SIMBA_PUSH_RELEASED, 500));
+    testhost_unwatch(&b, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* How much the server had to do with its queue of notifications, by its own count, which it gets from connections that end. */
+static long count_notifications(void)
+{
+    for (int i = 0; i < 500; i++) {
+        if (strcmp(say("select count(*) from pg_stat_activity where application_name = 'simba'"), "0") == 0)
+            return strtol(say("select blks_zeroed + blks_hit from pg_stat_slru where name = 'Notify'"), NULL, 10);
+        usleep(10000);
+    }
+    fail_msg("connections that were closed are still there");
+    return -1;
+}
+
+/* Nobody waits, or nobody any more, so nobody is notified. */
+static void test_no_notification_for_nobody(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    acquire(&a, "orders", "me", 1);
+    testhost_close(&a);
+    testhost_close(&b);
+    const long before = count_notifications();
+    open_store(&a);
+    open_store(&b);
+    acquire(&a, "invoices", "me", 1);
+    wait_in_line(&b, "invoices", "you", 2); /* for another one */
+    acquire(&a, "orders", "me", 1);
+    acquire(&a, "orders", "you", 2); /* in no line */
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
+    acquire(&a, "orders", "me", 1);
+    wait_in_line(&b, "orders", "you", 2);
+    ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0); /* it leaves again */
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
+    testhost_close(&a);
+    testhost_close(&b);
+    assert_int_equal(count_notifications(), before);
+    open_store(&a);
+    open_store(&b);
+    acquire(&a, "orders", "me", 1);
+    wait_in_line(&b, "orders", "you", 2);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
+    testhost_close(&a);
+    testhost_close(&b);
+    assert_true(count_notifications() > before);
+}
+
+/* The first in line is told first. If it does not come, the second finds out by itself. */
+static void test_first_in_line(void **state)
+{
+    (void)state;
+    simba_topic first = {.mutex = "orders"}, second = {.mutex = "orders"};
+    open_store(&a);
+    open_store(&b);
+    open_store(&c);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    assert_int_equal(wait_in_line(&b, "orders", "you", 2).place, 1);
+    say("update simba_mutex_waiters set since = since - 1000");
+    assert_int_equal(wait_in_line(&c, "orders", "they", 3).place, 2);
+    assert_int_equal(testhost_watch(&b, &first), 0);
+    assert_int_equal(testhost_watch(&c, &second), 0);
+    await_hearing(&b, SIMBA__SQL_HEARS);
+    await_hearing(&c, SIMBA__SQL_HEARS);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_true(await_push(&b, SIMBA_PUSH_RELEASED, 500));
+    assert_false(await_push(&c, SIMBA_PUSH_RELEASED, 20));
+    assert_true(await_push(&c, SIMBA_PUSH_RELEASED, 1000)); /* b did nothing */
+    /* The one that was told and did not come is behind the other, the next time. */
+    assert_mine(acquire(&a, "orders", "me", 4));
+    b.push_count = c.push_count = 0;
+    testhost_pump(&b, NULL, 100);
+    testhost_pump(&c, NULL, 100);
+    b.push_count = c.push_count = 0;
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 4, 0);
+    assert_true(await_push(&c, SIMBA_PUSH_RELEASED, 500));
+    testhost_unwatch(&b, &first);
+    testhost_unwatch(&c, &second);
+    testhost_close(&a);
+    testhost_close(&b);
+    testhost_close(&c);
+}
+
+/* Who was told and leaves without taking it passes it on. */
+static void test_departed_waiter(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(&a);
+    open_store(&b);
+    open_store(&c);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    wait_in_line(&b, "orders", "you", 2);
+    say("update simba_mutex_waiters set since = since - 1000");
+    wait_in_line(&c, "orders", "they", 3);
+    assert_int_equal(testhost_watch(&c, &topic), 0);
+    await_hearing(&c, SIMBA__SQL_HEARS);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    ask(&b, SIMBA_OP_RELEASE, "orders", "you", 2, 0);
+    assert_true(await_push(&c, SIMBA_PUSH_RELEASED, 40)); /* sooner than it would look by itself */
+    testhost_unwatch(&c, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+    testhost_close(&c);
+}
+
+/* The listening connection is lost: the rows are polled, and when it is back it is tested again. */
+static void test_listener_lost(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(&a);
+    open_store(&b);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    wait_in_line(&b, "orders", "you", 2);
+    assert_int_equal(testhost_watch(&b, &topic), 0);
+    await_hearing(&b, SIMBA__SQL_HEARS);
+    say("select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen simba_%%'");
+    for (int i = 0; i < 200 && hearing_of(&b) == SIMBA__SQL_HEARS; i++)
+        testhost_pump(&b, NULL, 5);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_true(await_push(&b, SIMBA_PUSH_RELEASED, 1000));
+    await_hearing(&b, SIMBA__SQL_HEARS);
+    assert_int_equal(b.warnings, 0);
+    testhost_unwatch(&b, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* From now on the server is read-only, for new connections and for transactions that begin, or not any more. */
+static void set_read_only(const char *value)
+{
+    say("alter system set default_transaction_read_only = %s", value);
+    say("select pg_reload_conf()");
+    for (int i = 0; i < 500 && strcmp(say("show default_transaction_read_only"), value) != 0; i++)
+        usleep(10000);
+    assert_string_equal(say("show default_transaction_read_only"), value);
+}
+
+/* After a fail-over the lanes are with another server, and the connection that listens may still be with the old one, which has
+ * become read-only. A lane that connects anew finds out. */
+static void test_listener_at_the_wrong_server(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "orders"};
+    server other;
+    char url[160];
+    server_init(&other);
+    assert_true(server_start_postgresql(&other, NULL));
+    snprintf(url, sizeof url, "postgresql://postgres@127.0.0.1:%d,127.0.0.1:%d/simba?sslmode=disable&create=yes",
+             postgresql.port, other.port);
+    open_store(&a);
+    open_at(&b, url);
+    acquire(&a, "orders", "me", 1);
+    wait_in_line(&b, "orders", "you", 2);
+    assert_int_equal(testhost_watch(&b, &topic), 0);
+    await_hearing(&b, SIMBA__SQL_HEARS);
+    set_read_only("on");
+    say("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'simba' and "
+        "query not like 'listen%%'");
+    assert_mine(acquire(&b, "invoices", "you", 3)); /* at the other server */
+    const char *listens =
+        "do 'begin if not exists (select from pg_stat_activity where query like ''listen%'') then raise "
+        "''not here''; end if; end'";
+    assert_false(server_tell_postgresql(&other, listens));
+    for (int i = 0; i < 100 && !server_tell_postgresql(&other, listens); i++)
+        testhost_pump(&b, NULL, 50);
+    await_hearing(&b, SIMBA__SQL_HEARS);
+    assert_true(server_tell_postgresql(&other, listens));
+    assert_int_equal(b.warnings, 0);
+    testhost_unwatch(&b, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+    server_fini(&other);
+    set_read_only("off");
+}
+
+/* --- what it needs ------------------------------------------------------------------------------------------------- */
+
+/* Without the tables the error says what to do; PREPARE makes them, also when two come at once, and leaves alone what there
+ * is; a schema of one's own is made, too. */
+static void test_prepare(void **state)
+{
+    (void)state;
+    char url[200];
+    snprintf(url, sizeof url, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=disable&schema=locks&table=mine",
+             postgresql.port);
+    say("drop schema if exists locks cascade");
+    open_at(&a, url);
+    open_at(&b, url);
+    const simba_error missing = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
+    assert_int_equal(missing.code, SIMBA_ESTORE);
+    assert_in(missing.text, "simba init");
+    testhost_request both[2] = {testhost_request_of(&a, SIMBA_OP_PREPARE, NULL, NULL, 0, 0),
+                                testhost_request_of(&b, SIMBA_OP_PREPARE, NULL, NULL, 0, 0)};
+    testhost_pump(&a, NULL, 30); /* the pause after the failure */
+    testhost_submit(&a, &both[0]);
+    testhost_flush(&a);
+    testhost_ask(&b, &both[1]);
+    assert_true(testhost_pump(&a, &both[0].done, 5000));
+    for (int i = 0; i < 2; i++)
+        if (both[i].request.reply.status < 0)
+            fail_msg("%s", both[i].error.text);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    ask(&b, SIMBA_OP_PREPARE, NULL, NULL, 0, 0);
+    assert_string_equal(say("select owner_id from locks.mine"), "me");
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* A table that is not ours is left alone. */
+static void test_foreign_table(void **state)
+{
+    (void)state;
+    say("create table simba_mutex (mutex text)");
+    open_store(&a);
+    const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
+    assert_int_equal(err.code, SIMBA_ECORRUPT);
+    assert_in(err.text, "table=NAME");
+    testhost_close(&a);
+}
+
+#define RIGHTS                                                                                                         \
+    "grant select, insert, update on simba_mutex to simple; "                                                          \
+    "grant select, insert, update, delete on simba_mutex_waiters to simple; "                                          \
+    "grant execute on function simba_mutex_decide_1(text[], text) to simple"
+
+/* A role that has what docs/postgresql.md lists, and nothing else, can do everything but `simba init`; without one of the
+ * rights doctor says which. */
+static void test_least_privileges(void **state)
+{
+    (void)state;
+    char url[160];
+    simba_topic topic = {.mutex = "orders"};
+    snprintf(url, sizeof url, "postgresql://simple@127.0.0.1:%d/simba?sslmode=disable", postgresql.port);
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    say("do $$ begin if not exists (select from pg_roles where rolname = 'simple') then create role simple login; "
+        "end if; end $$");
+    say("revoke all on function simba_mutex_decide_1(text[], text) from public");
+    open_at(&b, url);
+    const simba_error err = refused(&b, SIMBA_OP_ACQUIRE, "orders", "you");
+    assert_int_equal(err.code, SIMBA_EPERM);
+    say(RIGHTS);
+    wait_in_line(&b, "orders", "you", 2);
+    assert_int_equal(testhost_watch(&b, &topic), 0);
+    await_hearing(&b, SIMBA__SQL_HEARS);
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_true(await_push(&b, SIMBA_PUSH_RELEASED, 500));
+    const simba_reply mine = acquire(&b, "orders", "you", 2);
+    assert_mine(mine);
+    assert_mine(ask(&b, SIMBA_OP_RENEW, "orders", "you", 2, mine.owner.token));
+    assert_mine(ask(&b, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0));
+    ask(&b, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(b.listed_count, 1);
+    testhost_unwatch(&b, &topic);
+    say("revoke update on simba_mutex from simple");
+    ask(&b, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
+    bool is_found = false;
+    for (size_t i = 0; i < b.found_count; i++)
+        is_found |= b.found[i].verdict == SIMBA_VERDICT_BROKEN && strstr(b.found[i].text, "update on simba_mutex.");
+    assert_true(is_found);
+    testhost_close(&a);
+    testhost_close(&b);
+    say("drop owned by simple");
+}
+
+static simba_verdict verdict_about(const testhost *h, const char *what)
+{
+    for (size_t i = 0; i < h->found_count; i++)
+        if (strcmp(h->found[i].what, what) == 0)
+            return h->found[i].verdict;
+    fail_msg("nothing is said about %s", what);
+    return SIMBA_VERDICT_OK;
+}
+
+/* What doctor says: TLS that is not verified, a disk that is not waited for, a server that cannot be written to. */
+static void test_examine(void **state)
+{
+    (void)state;
+    char url[200];
+    open_store(&a);
+    ask(&a, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
+    assert_int_equal(verdict_about(&a, "schema"), SIMBA_VERDICT_OK);
+    assert_int_equal(verdict_about(&a, "tls"), SIMBA_VERDICT_WARNING);
+    assert_int_equal(verdict_about(&a, "durability"), SIMBA_VERDICT_WARNING); /* the tests' server has no fsync */
+    assert_int_equal(verdict_about(&a, "standbys"), SIMBA_VERDICT_OK);
+    assert_int_equal(verdict_about(&a, "rights"), SIMBA_VERDICT_OK);
+    assert_int_equal(verdict_about(&a, "writing"), SIMBA_VERDICT_OK);
+    testhost_close(&a);
+    say("alter database simba set default_transaction_read_only = on");
+    snprintf(url, sizeof url, "%s&target_session_attrs=any", postgresql_url);
+    open_at(&b, url);
+    ask(&b, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
+    assert_int_equal(verdict_about(&b, "writing"), SIMBA_VERDICT_BROKEN);
+    const simba_error err = refused(&b, SIMBA_OP_ACQUIRE, "orders", "me");
+    assert_int_equal(err.code, SIMBA_EUNAVAILABLE); /* 25006 */
+    open_store(&a);
+    assert_int_equal(refused(&a, SIMBA_OP_ACQUIRE, "orders", "me").code, SIMBA_EUNAVAILABLE); /* no such host */
+    testhost_close(&a);
+    testhost_close(&b);
+    say("set default_transaction_read_only = off");
+    say("alter database simba reset default_transaction_read_only");
+}
+
+/* The server may be set to tell of a commit before it is on the disk: the store asks for more, and only where it matters. */
+static void test_synchronous_commit(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "orders", "me", 1);
+    say("set synchronous_commit = off");
+    say("begin");
+    say("select simba_mutex_decide_1('{{a,invoices,me,1,0,1000,2000,0}}', '')");
+    assert_string_equal(say("show synchronous_commit"), "on");
+    say("rollback");
+    say("set synchronous_commit = remote_apply");
+    say("begin");
+    say("select simba_mutex_decide_1('{{a,invoices,me,1,0,1000,2000,0}}', '')");
+    assert_string_equal(say("show synchronous_commit"), "remote_apply");
+    say("rollback");
+    say("begin");
+    say("select simba_mutex_decide_1('{{q,orders,you,2,0,1000,2000,0}}', 'somewhere')");
+    assert_string_equal(say("show synchronous_commit"), "off");
+    say("rollback");
+    say("reset synchronous_commit");
+    testhost_close(&a);
+}
+
+/* --- connections ---------------------------------------------------------------------------------------------------- */
+
+/* A connection that was ended while it was idle is nobody's failure. */
+static void test_terminated_while_idle(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    say("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'simba'");
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token));
+    testhost_close(&a);
+}
+
+/* Wrong users and databases are told as what they are; the password is not told. */
+static void test_login(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *login, *database;
+        int code;
+        const char *text;
+    } wrong[] = {{"nobody:a-secret-word", "simba", SIMBA_EPERM, "28000"}, {"postgres", "none", SIMBA_ESTORE, "3D000"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char url[160];
+        snprintf(url, sizeof url, "postgresql://%s@127.0.0.1:%d/%s?sslmode=disable", wrong[i].login, postgresql.port,
+                 wrong[i].database);
+        open_at(&a, url);
+        const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
+        assert_int_equal(err.code, wrong[i].code);
+        assert_in(err.text, wrong[i].text);
+        assert_null(strstr(err.text, "secret"));
+        testhost_close(&a);
+    }
+}
+
+/* TLS is wanted and the server has none: no word of the login is sent in clear. */
+static void test_no_tls(void **state)
+{
+    (void)state;
+    char url[160];
+    snprintf(url, sizeof url, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=require", postgresql.port);
+    open_at(&a, url);
+    const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
+    assert_int_equal(err.code, SIMBA_EUNAVAILABLE);
+    assert_in(err.text, "SSL");
+    testhost_close(&a);
+}
+
+/* Of several hosts the one that answers is taken, in time: one refuses, one has no such name. */
+static void test_several_hosts(void **state)
+{
+    (void)state;
+    char url[200];
+    server closed;
+    server_init(&closed);
+    snprintf(
+        url, sizeof url,
+        "postgresql://postgres@127.0.0.1:%d,no-such-host.invalid:5432,localhost:%d/simba?sslmode=disable&create=yes",
+        closed.port, postgresql.port);
+    open_at(&a, url);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+    server_fini(&closed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_acquire_and_release, setup),
+        cmocka_unit_test_setup(test_lease_end, setup),
+        cmocka_unit_test_setup(test_force_release, setup),
+        cmocka_unit_test_setup(test_list, setup),
+        cmocka_unit_test_setup(test_decides_like_core, setup),
+        cmocka_unit_test_setup(test_few_statements, setup),
+        cmocka_unit_test_setup(test_locked_row, setup),
+        cmocka_unit_test_setup(test_release_is_pushed, setup),
+        cmocka_unit_test_setup(test_no_notification_for_nobody, setup),
+        cmocka_unit_test_setup(test_first_in_line, setup),
+        cmocka_unit_test_setup(test_departed_waiter, setup),
+        cmocka_unit_test_setup(test_listener_lost, setup),
+        cmocka_unit_test_setup(test_listener_at_the_wrong_server, setup),
+        cmocka_unit_test_setup(test_prepare, setup),
+        cmocka_unit_test_setup(test_foreign_table, setup),
+        cmocka_unit_test_setup(test_least_privileges, setup),
+        cmocka_unit_test_setup(test_examine, setup),
+        cmocka_unit_test_setup(test_synchronous_commit, setup),
+        cmocka_unit_test_setup(test_terminated_while_idle, setup),
+        cmocka_unit_test_setup(test_login, setup),
+        cmocka_unit_test_setup(test_no_tls, setup),
+        cmocka_unit_test_setup(test_several_hosts, setup),
+    };
+    return RUN_POSTGRESQL_TESTS(tests);
+}

@@ -1,0 +1,166 @@
+/* What the tests of the PostgreSQL store share: a server of their own for the whole program, stores opened on it, and a second
+ * way to the server, by plain statements. */
+#ifndef TESTS_BACKENDS_TEST_POSTGRESQL_H
+#define TESTS_BACKENDS_TEST_POSTGRESQL_H
+
+#include <libpq-fe.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/asking.h"
+#include "backends/postgresql/postgresql.h"
+#include "lib/server.h"
+#include "util/clock.h"
+
+static server postgresql;
+static char postgresql_url[160];
+/* Stores on the same server; as good as processes of their own, since they share nothing else. */
+static testhost a;
+__attribute__((unused)) static testhost b, c;
+static PGconn *raw; /* the second way */
+
+static inline PGconn *connect_raw(const char *user)
+{
+    char info[128];
+    snprintf(info, sizeof info, "host=127.0.0.1 port=%d user=%s dbname=simba", postgresql.port, user);
+    PGconn *made = PQconnectdb(info);
+    if (PQstatus(made) != CONNECTION_OK)
+        fail_msg("%s", PQerrorMessage(made));
+    return made;
+}
+
+/* One plain statement; the first row of its result, with blanks between the columns, or how many rows it matched. */
+static inline const char *say_on(PGconn *pg, const char *sql)
+{
+    static _Thread_local char out[4096];
+    PGresult *result = PQexec(pg, sql);
+    if (PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK)
+        fail_msg("%s: %s", sql, PQerrorMessage(pg));
+    snprintf(out, sizeof out, "%s", PQcmdTuples(result));
+    if (PQnfields(result) > 0)
+        out[0] = '\0';
+    for (int i = 0; PQntuples(result) > 0 && i < PQnfields(result); i++) {
+        const size_t length = strlen(out);
+        snprintf(out + length, sizeof out - length, "%s%s", i ? " " : "",
+                 PQgetisnull(result, 0, i) ? "NULL" : PQgetvalue(result, 0, i));
+    }
+    PQclear(result);
+    return out;
+}
+
+__attribute__((format(printf, 1, 2))) static inline const char *say(const char *format, ...)
+{
+    char sql[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sql, sizeof sql, format, args);
+    va_end(args);
+    return say_on(raw, sql);
+}
+
+/* How often the server's log has this. Statements are logged before they are carried out. */
+static inline unsigned logged(const char *part)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/log", postgresql.folder);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    char *line = NULL;
+    size_t size = 0;
+    unsigned n = 0;
+    while (getline(&line, &size, file) >= 0)
+        n += strstr(line, part) != NULL;
+    free(line);
+    fclose(file);
+    return n;
+}
+
+/* Statements of the store that are about rows. */
+static inline unsigned decisions(void)
+{
+    return logged("select * from \"simba_mutex_decide_1\"");
+}
+
+static inline int group_setup(void **state)
+{
+    static const char *const more[] = {"-c", "log_statement=all", NULL};
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    server_init(&postgresql);
+    snprintf(postgresql_url, sizeof postgresql_url,
+             "postgresql://postgres@127.0.0.1:%d/simba?sslmode=disable&create=yes", postgresql.port);
+    if (!server_start_postgresql(&postgresql, more))
+        fail_msg("postgres does not start; see %s/log", postgresql.folder);
+    raw = connect_raw("postgres");
+    return 0;
+}
+
+static inline int group_teardown(void **state)
+{
+    (void)state;
+    PQfinish(raw);
+    server_fini(&postgresql);
+    return 0;
+}
+
+static inline int setup(void **state)
+{
+    (void)state;
+    say("set client_min_messages = error");
+    say("drop function if exists simba_mutex_decide_1(text[], text)");
+    say("drop table if exists simba_mutex, simba_mutex_waiters");
+    return 0;
+}
+
+/* Without the program there is nothing to test. */
+#define RUN_POSTGRESQL_TESTS(tests)                                                                                    \
+    (server_has("postgres") ? cmocka_run_group_tests(tests, group_setup, group_teardown)                               \
+                            : (puts("1..0 # SKIP postgres is not installed"), 0))
+
+static inline void open_at(testhost *h, const char *url)
+{
+    simba_error err = {0};
+    if (testhost_open(h, &simba__backend_postgresql, url, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static inline void open_store(testhost *h)
+{
+    open_at(h, postgresql_url);
+}
+
+/* A request that has to fail, and how. */
+static inline simba_error refused(testhost *h, simba_op op, const char *mutex, const char *id)
+{
+    testhost_request r = testhost_request_of(h, op, mutex, id, 1, 0);
+    testhost_ask(h, &r);
+    assert_true(r.request.reply.status < 0);
+    return r.error;
+}
+
+static inline void assert_in(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" does not say \"%s\"", text, part);
+}
+
+/* A contender that waits: its acquire is refused, and it enters the line. */
+static inline simba_reply wait_in_line(testhost *h, const char *mutex, const char *id, uint64_t nonce)
+{
+    testhost_request r = testhost_request_of(h, SIMBA_OP_ACQUIRE, mutex, id, nonce, 0);
+    r.request.queue = true;
+    testhost_ask(h, &r);
+    assert_int_equal(r.request.reply.outcome, SIMBA_NOT_MINE);
+    return r.request.reply;
+}
+
+/* The lease of a mutex is over. */
+static inline void expire(const char *mutex)
+{
+    assert_string_equal(say("update simba_mutex set transition_at = 1 where mutex = '%s'", mutex), "1");
+}
+
+#endif
