@@ -156,7 +156,7 @@ endfunction()
 # simba_backend(<name> [LINK] [USES <folder>] [MODULE <Debian package>…] [PKG <pkg-config module>…] [LIB <library> HEADER
 # <header>]): a store. Makes the option SIMBA_WITH_<NAME>, on by default; compiles src/backends/<name>/*.c, which define
 # simba__backend_<name>, the folder that it shares with other stores, and with LINK the connections of src/net, which need
-# OpenSSL; links the modules of pkg-config, and the library, which is one without a pkg-config file; tells the tests with
+# OpenSSL; links the modules of pkg-config, and the library, which is one without a pkg-config file that is of use; tells the tests with
 # SIMBA_WITH_<NAME>=1. MODULE: it is one of the shared library, see SIMBA_STORES_BUILTIN, and these packages bring the
 # libraries that it uses.
 function(simba_backend name)
@@ -182,7 +182,7 @@ function(simba_backend name)
     endif()
     if(arg_LIB)
         find_library(SIMBA_${upper}_LIBRARY ${arg_LIB})
-        find_path(SIMBA_${upper}_INCLUDE_DIR ${arg_HEADER})
+        find_path(SIMBA_${upper}_INCLUDE_DIR ${arg_HEADER} PATH_SUFFIXES ${name})
         mark_as_advanced(SIMBA_${upper}_LIBRARY SIMBA_${upper}_INCLUDE_DIR)
         if(NOT SIMBA_${upper}_LIBRARY OR NOT SIMBA_${upper}_INCLUDE_DIR)
             message(FATAL_ERROR "The ${name} store needs lib${arg_LIB} and <${arg_HEADER}>. "

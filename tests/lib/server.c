@@ -21,7 +21,8 @@
 bool server_has(const char *program)
 {
     char command[192];
-    snprintf(command, sizeof command, "PATH=$PATH:/usr/sbin:$(echo /usr/lib/postgresql/*/bin | tr ' ' :); command -v %s >/dev/null", program);
+    snprintf(command, sizeof command,
+             "PATH=$PATH:/usr/sbin:$(echo /usr/lib/postgresql/*/bin | tr ' ' :); command -v %s >/dev/null", program);
     return system(command) == 0; // NOLINT(cert-env33-c): a fixed word
 }
 

@@ -119,9 +119,9 @@ static void writes_what_an_older_program_has(void **state)
     const size_t size = offsetof(simba_stats, waiting);
     simba_stats *older = malloc(size);
     assert_non_null(older);
-    const simba_stats stats = sample();
+    simba_stats stats = sample();
+    stats.size = size;
     memcpy(older, &stats, size);
-    older->size = size;
     const simba_stats *const all[] = {older};
     char text[ROOM];
     assert_in_range(simba_stats_write(all, NULL, 1, 0, text, sizeof text), 1, sizeof text - 1);
