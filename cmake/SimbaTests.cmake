@@ -283,6 +283,7 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
         foreach(_store IN ITEMS
                 "redis redis redis://127.0.0.1:%PORT%/1"
                 "mysql mariadb mysql://root@127.0.0.1:%PORT%/simba?create=yes"
+                "postgresql postgresql postgresql://postgres@127.0.0.1:%PORT%/simba?sslmode=disable&create=yes"
                 "zookeeper zookeeper zookeeper://127.0.0.1:%PORT%/python")
             string(REPLACE " " ";" _store ${_store})
             list(GET _store 0 _name)
