@@ -72,10 +72,15 @@ static void finish_statement(simba__pg_conn *conn)
     PGresult *result = conn->result;
     simba__sql_failure why;
     const ExecStatusType status = PQresultStatus(result);
-    const bool worked = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+    const bool is_answer = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+    const bool worked = is_answer && !conn->is_unreplicated;
     conn->result = NULL;
-    if (!worked)
+    if (!is_answer)
         simba__pg_fail_result(conn->options, conn->pg, result, &why);
+    else if (!worked)
+        simba__sql_fail(&why, SIMBA__SQL_TELL, SIMBA_EUNAVAILABLE,
+                        "postgresql %s: the wait for the standby was cancelled, so a fail-over may lose this",
+                        conn->options->where);
     conn->state = SIMBA__PG_IDLE;
     if (PQstatus(conn->pg) == CONNECTION_BAD)
         shut(conn);
@@ -149,6 +154,7 @@ void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const 
 {
     SIMBA__ASSERT(conn->state == SIMBA__PG_IDLE);
     conn->state = SIMBA__PG_ASKED;
+    conn->is_unreplicated = false;
     if (count > 0)
         (void)PQsendQueryParams(conn->pg, sql, count, NULL, values, NULL, NULL, 0);
     else
@@ -160,10 +166,14 @@ void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const 
 
 /* --- connecting ------------------------------------------------------------------------------------------------ */
 
-static void ignore_notice(void *user, const PGresult *notice)
+/* The server has committed and answers so, but somebody has ended its wait for the standby: that is a warning only, whose text
+ * depends on the server's language. */
+static void on_notice(void *user, const PGresult *notice)
 {
-    (void)user;
-    (void)notice;
+    simba__pg_conn *conn = user;
+    const char *source = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+    if (source && strcmp(source, "SyncRepWaitForLSN") == 0)
+        conn->is_unreplicated = true;
 }
 
 static void come_up(simba__pg_conn *conn)
@@ -211,7 +221,7 @@ static void connect_to(simba__pg_conn *conn, const char *hosts, const char *addr
         lose_memory(conn);
         return;
     }
-    PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
+    PQsetNoticeReceiver(conn->pg, on_notice, conn);
     PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE); /* only so it tells SQLSTATEs while it connects */
     go_on_connecting(conn, PQstatus(conn->pg) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING);
 }

@@ -34,9 +34,10 @@ struct simba__pg_conn {
     const simba__pg_options *options;
     const simba__pg_conn_events *events;
     simba__pg_state state;
-    unsigned life;    /* counts the times that it was shut */
-    PGconn *pg;       /* NULL: there is none */
-    PGresult *result; /* of the statement that is under way, as far as it has come */
+    unsigned life;        /* counts the times that it was shut */
+    PGconn *pg;           /* NULL: there is none */
+    PGresult *result;     /* of the statement that is under way, as far as it has come */
+    bool is_unreplicated; /* its commit did not wait for the standby that it should have waited for */
     simba_io io;
     bool is_watched;
     simba_timer timer; /* CONNECTING: when to begin with the next host. ASKED: it could not be sent */

@@ -44,6 +44,7 @@ static const struct {
 /* And what has no SQLSTATE:
  *   libpq cannot connect (refused, no such host, no TLS, a standby), or has lost the connection: EUNAVAILABLE, LOST
  *   a certificate that is not trusted, or whose file is missing: EPERM, LOST
+ *   a commit whose wait for a synchronous standby was cancelled, which the server answers with a warning only: EUNAVAILABLE, TELL
  *   a row that somebody else has locked: asked again in a while; the others go on
  *   no answer by the deadline of a request: ETIMEDOUT, and what becomes of it is not known. When the last request of a batch has
  *     run out of time, its connection is cut
