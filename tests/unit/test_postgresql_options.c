@@ -35,6 +35,7 @@ static void test_defaults(void **state)
     (void)state;
     assert_int_equal(parse("postgresql://me:secret@db.example/jobs"), 0);
     assert_option("sslmode", "verify-full");
+    assert_option("require_auth", "");
     assert_option("target_session_attrs", "read-write");
     assert_option("gssencmode", "disable");
     assert_option("client_encoding", "UTF8");
@@ -60,6 +61,7 @@ static void test_said(void **state)
                            "connect-timeout=700ms&target_session_attrs=any&application_name=nightly"),
                      0);
     assert_option("sslmode", "prefer");
+    assert_option("require_auth", PQlibVersion() >= 160000 ? "!password" : ""); /* no password in clear */
     assert_option("target_session_attrs", "any");
     assert_option("application_name", "nightly");
     assert_int_equal(options.host_count, 3);

@@ -108,8 +108,11 @@ int simba__pg_fail_result(const simba__pg_options *options, PGconn *pg, const PG
         return fail(options, sqlstate, text ? text : "", why);
     if (PQstatus(pg) == CONNECTION_BAD)
         return simba__pg_fail_connection(options, pg, why);
-    return simba__sql_fail(why, SIMBA__SQL_RECONNECT, SIMBA_ESTORE, "postgresql %s: %s", options->where,
-                           result ? PQresultErrorMessage(result) : PQerrorMessage(pg));
+    const char *told = result ? PQresultErrorMessage(result) : PQerrorMessage(pg);
+    if (told[0] == '\0')
+        told = "there was no result";
+    return simba__sql_fail(why, SIMBA__SQL_RECONNECT, SIMBA_ESTORE, "postgresql %s: %.*s", options->where,
+                           (int)strcspn(told, "\n"), told);
 }
 
 int simba__pg_out_of_memory(simba__sql_failure *why)
