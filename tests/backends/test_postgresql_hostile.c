@@ -17,6 +17,7 @@
 #define BYTES_MOST ((size_t)32 << 20) /* what we take, and what the kernel keeps for us */
 
 static fake_postgresql fake;
+static simba_error latest;
 
 /* --- what a contender sees ------------------------------------------------------------------------------- */
 
@@ -57,6 +58,7 @@ static int try_lock(const char *what)
                   (long long)took_ms, (long long)closed_ms, atomic_load(&fake.sent), rc < 0 ? err.text : "");
     if (took_ms > LIMIT_MS + SLACK_MS || closed_ms > ref_scaled_ms(900))
         fail_msg("%s: acquire took %lld ms, close %lld ms", what, (long long)took_ms, (long long)closed_ms);
+    latest = err;
     if (rc < 0) {
         assert_printable(err.text);
         assert_null(strstr(err.text, SECRET));
@@ -177,10 +179,11 @@ static bool answer_clock(fake_postgresql *f, int client, fake_pg_statement state
 static void test_clocks(void **state)
 {
     (void)state;
-    static const char *const clocks[] = {"9223372036854775807", "-9223372036854775808", NULL, ""};
+    static const char *const clocks[] = {"9223372036854775807", "-9223372036854775808", NULL, "noon"};
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
         fake = (fake_postgresql){.answer = answer_clock, .user = clocks[i]};
         assert_no_grant("nobody, at an odd time");
+        assert_non_null(strstr(latest.text, "clock"));
     }
 }
 
@@ -518,6 +521,37 @@ static void test_greetings(void **state)
     }
 }
 
+/* The first of two hosts takes connections and is silent: it gets its share of the time, and then the other one is tried. */
+static void test_silent_host(void **state)
+{
+    (void)state;
+    static fake_postgresql silent;
+    char url[256];
+    simba_client *client;
+    simba_locker *locker;
+    simba_error err = {0};
+    ref_scene("silent host");
+    ref_watchdog(30);
+    silent = (fake_postgresql){.greet = greet_silently};
+    fake = (fake_postgresql){.answer = answer_row};
+    fake_postgresql_start(&silent);
+    fake_postgresql_start(&fake);
+    snprintf(url, sizeof url, "postgresql://app@127.0.0.1:%d,127.0.0.1:%d/simba?sslmode=disable&connect-timeout=400ms",
+             silent.port, fake.port);
+    assert_int_equal(simba_client_open(url, NULL, &err, &client), 0);
+    assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
+    const int64_t begun_ms = ref_now_ms();
+    if (simba_locker_acquire(locker, ref_scaled_ms(3000), &err) < 0)
+        fail_msg("%s", err.text);
+    assert_in_range(ref_now_ms() - begun_ms, 190, 400 + SLACK_MS);
+    assert_true(atomic_load(&silent.connections) > 0);
+    simba_locker_free(locker);
+    assert_int_equal(simba_client_close(client), 0);
+    fake_postgresql_stop(&fake);
+    fake_postgresql_stop(&silent);
+    ref_watchdog(0);
+}
+
 static bool ask_for_password(fake_postgresql *f, int client)
 {
     return fake_pg_message(f, client, 'R', "\0\0\0\3", 4) && !fake_pg_gone(f, client, 5000);
@@ -537,8 +571,9 @@ static void test_clear_password(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_honest),  cmocka_unit_test(test_lies),      cmocka_unit_test(test_clocks),
-        cmocka_unit_test(test_answers), cmocka_unit_test(test_greetings), cmocka_unit_test(test_clear_password),
+        cmocka_unit_test(test_honest),         cmocka_unit_test(test_lies),      cmocka_unit_test(test_clocks),
+        cmocka_unit_test(test_answers),        cmocka_unit_test(test_greetings), cmocka_unit_test(test_silent_host),
+        cmocka_unit_test(test_clear_password),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
