@@ -30,15 +30,15 @@ static const struct {
     {"42703", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},       /* and the next request looks for it anew */
     {"42883", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
     {"53300", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* too many connections */
-    {"53", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},         /* disk full, out of memory */
+    {"53", SIMBA_EUNAVAILABLE, SIMBA__SQL_SPLIT},        /* disk full, out of memory: there may be room for others */
     {"54", SIMBA_ESTORE, SIMBA__SQL_SPLIT},              /* a limit of the server */
     {"55P03", SIMBA_ETIMEDOUT, SIMBA__SQL_LOCKED},       /* a lock that was not given within a second */
     {"57014", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},      /* cancelled, also by statement_timeout */
     {"57P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* starting up, shutting down, recovering */
     {"57P", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},        /* shut down, terminated, crashed, idle for too long */
-    {"58", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},         /* an error of the server's system */
-    {"XX001", SIMBA_ECORRUPT, SIMBA__SQL_TELL},          /* corrupted data */
-    {"XX002", SIMBA_ECORRUPT, SIMBA__SQL_TELL},          /* corrupted index */
+    {"58", SIMBA_EUNAVAILABLE, SIMBA__SQL_SPLIT},        /* an error of the server's system: a page cannot be read */
+    {"XX001", SIMBA_ECORRUPT, SIMBA__SQL_SPLIT},         /* corrupted data: others may be sound */
+    {"XX002", SIMBA_ECORRUPT, SIMBA__SQL_SPLIT},         /* corrupted index */
     {"", SIMBA_ESTORE, SIMBA__SQL_TELL},                 /* anything else */
 };
 /* And what has no SQLSTATE:
