@@ -72,14 +72,16 @@ bool fake_pg_complete(fake_postgresql *fake, int client)
 
 bool fake_pg_welcome(fake_postgresql *fake, int client)
 {
-    static const char settings[][48] = {"server_version\0"
-                                        "15.1",
-                                        "client_encoding\0UTF8", "standard_conforming_strings\0on",
-                                        "default_transaction_read_only\0off", "in_hot_standby\0off"};
+    static const char *const settings[][2] = {{"server_version", "15.1"},
+                                              {"client_encoding", "UTF8"},
+                                              {"standard_conforming_strings", "on"},
+                                              {"default_transaction_read_only", "off"},
+                                              {"in_hot_standby", "off"}};
     bool is_there = fake_pg_message(fake, client, 'R', "\0\0\0", 4);
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-        const size_t name = strlen(settings[i]) + 1;
-        is_there = is_there && fake_pg_message(fake, client, 'S', settings[i], name + strlen(settings[i] + name) + 1);
+    for (size_t i = 0; is_there && i < sizeof settings / sizeof *settings; i++) {
+        char text[64];
+        const char *end = stpcpy(stpcpy(text, settings[i][0]) + 1, settings[i][1]) + 1;
+        is_there = fake_pg_message(fake, client, 'S', text, (size_t)(end - text));
     }
     return is_there && fake_pg_message(fake, client, 'K', "\0\0\0\1\0\0\0\2", 8) && fake_pg_ready(fake, client);
 }
