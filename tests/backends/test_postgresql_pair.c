@@ -71,7 +71,8 @@ static void test_cancelled_wait(void **state)
 }
 
 /* The standby is promoted while the primary still runs, which then grants nothing; the new one knows what was granted before,
- * and gives it to nobody else. When the old one is gone, its clients go on with the new one. Comes last. */
+ * and gives it to nobody else. Clients of the old one go on with the new one, before the old one is gone and after it. Comes
+ * last. */
 static void test_fail_over(void **state)
 {
     (void)state;
@@ -87,6 +88,16 @@ static void test_fail_over(void **state)
     open_at(&b, url);
     assert_owned_by(acquire(&b, "mails", "you", 2), "me");
     assert_mine(acquire(&b, "letters", "you", 2));
+
+    /* Each of the two connections goes on to the new one when the old one has not answered. */
+    const simba_reply *reply = NULL;
+    for (int i = 0; i < 3 && (!reply || reply->status < 0); i++) {
+        r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "parcels", "me", 4, 0);
+        r.request.deadline.ns -= 3000 * SIMBA__NS_PER_MS;
+        reply = testhost_ask(&a, &r);
+        testhost_pump(&a, NULL, 300); /* what did not answer is cut off */
+    }
+    assert_mine(*reply);
 
     server_signal(&postgresql, SIGQUIT);
     const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "mails", "me", 1, won.owner.token);

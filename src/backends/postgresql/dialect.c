@@ -347,6 +347,8 @@ static void interrupt(void *conn)
     simba__pg_session *session = conn;
     simba__sql_failure why;
     const bool is_over = session->conn.state != SIMBA__PG_RESOLVING;
+    if (session->conn.state == SIMBA__PG_ASKED)
+        session->conn.first++; /* another host may answer: an old primary that waits for its standby does not */
     simba__pg_conn_close(&session->conn);
     if (!is_over || session->task == SIMBA__PG_NO_TASK)
         return;
