@@ -133,7 +133,7 @@ foreach(_label IN ITEMS sim backends api faults cli mysql8)
 endforeach()
 
 # These measure what is promised in real time, to a quarter of a second: no other test runs beside them.
-foreach(_name IN ITEMS faults.limits faults.redis_outage faults.zookeeper_outage)
+foreach(_name IN ITEMS faults.limits faults.redis_outage faults.zookeeper_outage faults.postgresql_outage)
     if(TEST ${_name})
         set_tests_properties(${_name} PROPERTIES RUN_SERIAL TRUE)
     endif()
