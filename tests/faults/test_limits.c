@@ -92,6 +92,14 @@ static void assert_limits_hold(void)
     assert_soon("try once", once_ms);
 }
 
+static void freeze(server *s, const server_kind *kind, bool is_frozen)
+{
+    if (kind == &server_kind_postgresql) /* one of many processes */
+        server_freeze_postgresql(s, is_frozen);
+    else
+        server_signal(s, is_frozen ? SIGSTOP : SIGCONT);
+}
+
 static void play_frozen(const server_kind *kind, const char *format)
 {
     server s;
@@ -101,9 +109,9 @@ static void play_frozen(const server_kind *kind, const char *format)
         fail_msg("the server does not start");
     snprintf(url, sizeof url, format, s.port);
     open_at(url);
-    server_signal(&s, SIGSTOP);
+    freeze(&s, kind, true);
     assert_limits_hold();
-    server_signal(&s, SIGCONT);
+    freeze(&s, kind, false);
     close_all();
     server_fini(&s);
 }
@@ -114,6 +122,14 @@ static void test_frozen_mariadb(void **state)
     if (!simba_backend_find("mysql") || !server_has("mariadbd"))
         skip();
     play_frozen(&server_kind_mariadb, "mysql://root@127.0.0.1:%d/simba?create=yes");
+}
+
+static void test_frozen_postgresql(void **state)
+{
+    (void)state;
+    if (!simba_backend_find("postgresql") || !server_has("postgres"))
+        skip();
+    play_frozen(&server_kind_postgresql, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=disable&create=yes");
 }
 
 static void test_frozen_redis(void **state)
@@ -155,9 +171,8 @@ static void test_locked_sqlite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_locked_sqlite),
-        cmocka_unit_test(test_frozen_mariadb),
-        cmocka_unit_test(test_frozen_redis),
+        cmocka_unit_test(test_locked_sqlite),     cmocka_unit_test(test_frozen_mariadb),
+        cmocka_unit_test(test_frozen_postgresql), cmocka_unit_test(test_frozen_redis),
         cmocka_unit_test(test_frozen_zookeeper),
     };
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);

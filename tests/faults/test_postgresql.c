@@ -1,17 +1,14 @@
-/* Contenders on a real PostgreSQL server that is killed, frozen, cut off, made read-only and replaced by its standby while they
- * lead and wait. Whatever happens, the referee must have nothing to complain about: one leader at a time, tokens that grow,
- * callbacks that alternate. */
+/* Contenders on a real PostgreSQL server that is killed, frozen, locked and made read-only while they lead and wait. Whatever
+ * happens, the referee must have nothing to complain about: one leader at a time, tokens that grow, callbacks that
+ * alternate. */
 #include <libpq-fe.h>
 #include <signal.h>
 #include <simba.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "faults/arena.h"
 #include "lib/server.h"
-#include "util/random.h"
 
 #define TTL_MS (ref_scaled_ms(500))
 #define TRANSITION_MS (ref_scaled_ms(1500))
@@ -201,90 +198,6 @@ static void test_timeouts(void **state)
     assert_int_equal(ref_complaints(), 0);
 }
 
-/* --- a fail-over ---------------------------------------------------------------------------------------------- */
-
-static server pair;
-
-static int pair_setup(void **state)
-{
-    (void)state;
-    char url[200];
-    server_init(&pair);
-    if (!server_start_postgresql_pair(&pair))
-        fail_msg("the pair does not start");
-    snprintf(url, sizeof url, FORMAT, pair.hosts);
-    open_arena(url, arena_timing(ref_scaled_ms(1000), ref_scaled_ms(4000)));
-    return 0;
-}
-
-static int pair_teardown(void **state)
-{
-    teardown(state);
-    server_fini(&pair);
-    return 0;
-}
-
-/* The primary is gone, its standby is promoted: no grant that was acknowledged is lost, and the mutex goes on round. */
-static void test_fail_over(void **state)
-{
-    (void)state;
-    ref_scene("fail-over");
-    assert_hands_over();
-    server_signal(&pair, SIGQUIT);
-    assert_true(server_tell_postgresql(server_nth(&pair, 1), "select pg_promote()"));
-    assert_true(someone_leads());
-    for (int i = 0; i < 3; i++)
-        assert_hands_over();
-    assert_int_equal(ref_complaints(), 0);
-}
-
-/* --- packets that get lost -------------------------------------------------------------------------------------- */
-
-static proxy network;
-
-static int lossy_setup(void **state)
-{
-    (void)state;
-    char url[160], hosts[32];
-    proxy_start(&network, postgresql.port);
-    snprintf(hosts, sizeof hosts, "127.0.0.1:%d", network.port);
-    snprintf(url, sizeof url, FORMAT, hosts);
-    open_arena(url, arena_timing(ref_scaled_ms(1000), ref_scaled_ms(1000)));
-    return 0;
-}
-
-static int lossy_teardown(void **state)
-{
-    proxy_set(&network, PROXY_PASS);
-    teardown(state);
-    proxy_stop(&network);
-    return 0;
-}
-
-/* Outages in which all packets get lost, and that end a quarter of a second before the transition of a second does: nobody
- * loses anything (L3), although TCP repeats what was lost in pauses. SIMBA_TEST_OUTAGES says how many there are. */
-static void test_lossy_outages(void **state)
-{
-    (void)state;
-    ref_scene("lossy outages");
-    const char *wanted = getenv("SIMBA_TEST_OUTAGES");
-    const int count = wanted ? atoi(wanted) : 5;
-    const unsigned grants = arena.grants;
-    uint64_t seed = (uint64_t)getpid();
-    for (int i = 0; i < count; i++) {
-        usleep((unsigned)(ref_scaled_ms(simba__random_range(&seed, 300, 1300)) * 1000));
-        proxy_set(&network, PROXY_LOSS);
-        usleep((unsigned)(ref_scaled_ms(simba__random_range(&seed, 600, 750)) * 1000));
-        proxy_set(&network, PROXY_PASS);
-        if (wanted)
-            fprintf(stderr, "outage %d: %u grants\n", i, grants_now());
-    }
-    usleep((unsigned)(ref_scaled_ms(1000) * 1000));
-    assert_kept(grants);
-    assert_hands_over();
-    assert_int_equal(ref_complaints(), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,8 +208,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),
         cmocka_unit_test_setup_teardown(test_row_locked, setup, teardown),
         cmocka_unit_test_setup_teardown(test_timeouts, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_fail_over, pair_setup, pair_teardown),
-        cmocka_unit_test_setup_teardown(test_lossy_outages, lossy_setup, lossy_teardown),
     };
     if (!server_has("postgres")) {
         puts("1..0 # SKIP postgres is not installed");

@@ -35,6 +35,7 @@ static void test_defaults(void **state)
     (void)state;
     assert_int_equal(parse("postgresql://me:secret@db.example/jobs"), 0);
     assert_option("sslmode", "verify-full");
+    assert_option("require_auth", "");
     assert_option("target_session_attrs", "read-write");
     assert_option("gssencmode", "disable");
     assert_option("client_encoding", "UTF8");
@@ -60,6 +61,7 @@ static void test_said(void **state)
                            "connect-timeout=700ms&target_session_attrs=any&application_name=nightly"),
                      0);
     assert_option("sslmode", "prefer");
+    assert_option("require_auth", PQlibVersion() >= 160000 ? "!password" : ""); /* no password in clear */
     assert_option("target_session_attrs", "any");
     assert_option("application_name", "nightly");
     assert_int_equal(options.host_count, 3);
@@ -187,8 +189,8 @@ static void test_errors(void **state)
         {"42P01", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
         {"42703", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
         {"42883", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
-        {"53100", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},
-        {"53200", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},
+        {"53100", SIMBA_EUNAVAILABLE, SIMBA__SQL_SPLIT},
+        {"53200", SIMBA_EUNAVAILABLE, SIMBA__SQL_SPLIT},
         {"53300", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
         {"54000", SIMBA_ESTORE, SIMBA__SQL_SPLIT},
         {"55P03", SIMBA_ETIMEDOUT, SIMBA__SQL_LOCKED},
@@ -197,8 +199,8 @@ static void test_errors(void **state)
         {"57P02", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},
         {"57P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT},
         {"57P05", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},
-        {"58030", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},
-        {"XX001", SIMBA_ECORRUPT, SIMBA__SQL_TELL},
+        {"58030", SIMBA_EUNAVAILABLE, SIMBA__SQL_SPLIT},
+        {"XX001", SIMBA_ECORRUPT, SIMBA__SQL_SPLIT},
         {"XX000", SIMBA_ESTORE, SIMBA__SQL_TELL},
         {"42601", SIMBA_ESTORE, SIMBA__SQL_TELL},
         {"", SIMBA_ESTORE, SIMBA__SQL_TELL},

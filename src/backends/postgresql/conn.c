@@ -1,15 +1,21 @@
 /* See conn.h. */
 #include "backends/postgresql/conn.h"
 
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/table.h"
 
-enum { READS_AT_ONCE = 64, SETTINGS_MAX = 80 };
+enum { READS_AT_ONCE = 4, SETTINGS_MAX = 80 };
+
+/* What a server may say while we connect. */
+enum { GREETING_MOST = 1 << 20 };
 
 /* --- the socket ---------------------------------------------------------------------------------------------- */
 
@@ -46,6 +52,15 @@ static void shut(simba__pg_conn *conn)
     conn->life++;
 }
 
+/* So far, by the kernel's count; 0 from a socket file, at whose other end is one whom we trust. libpq would take in all that there
+ * is, and does not say how much that was. */
+static uint64_t received(const simba__pg_conn *conn)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    return getsockopt(PQsocket(conn->pg), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_bytes_received : 0;
+}
+
 /* It has ended by itself, or could not be opened. */
 static void lose(simba__pg_conn *conn, const simba__sql_failure *why)
 {
@@ -65,6 +80,14 @@ static void lose_memory(simba__pg_conn *conn)
     lose(conn, &why);
 }
 
+static void lose_talker(simba__pg_conn *conn)
+{
+    simba__sql_failure why;
+    simba__sql_fail(&why, SIMBA__SQL_RECONNECT, SIMBA_ECORRUPT,
+                    "postgresql %s: this server does not answer what it was asked", conn->options->where);
+    lose(conn, &why);
+}
+
 /* --- talking --------------------------------------------------------------------------------------------------- */
 
 static void finish_statement(simba__pg_conn *conn)
@@ -72,10 +95,15 @@ static void finish_statement(simba__pg_conn *conn)
     PGresult *result = conn->result;
     simba__sql_failure why;
     const ExecStatusType status = PQresultStatus(result);
-    const bool worked = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+    const bool is_answer = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+    const bool worked = is_answer && !conn->is_unreplicated;
     conn->result = NULL;
-    if (!worked)
+    if (!is_answer)
         simba__pg_fail_result(conn->options, conn->pg, result, &why);
+    else if (!worked)
+        simba__sql_fail(&why, SIMBA__SQL_TELL, SIMBA_EUNAVAILABLE,
+                        "postgresql %s: the wait for the standby was cancelled, so a fail-over may lose this",
+                        conn->options->where);
     conn->state = SIMBA__PG_IDLE;
     if (PQstatus(conn->pg) == CONNECTION_BAD)
         shut(conn);
@@ -101,15 +129,24 @@ static void take_notifications(simba__pg_conn *conn)
     }
 }
 
+/* libpq waits for us to send or to read a file: there would be another such result whenever we ask. */
+static bool is_copy(const PGresult *result)
+{
+    const ExecStatusType status = PQresultStatus(result);
+    return status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
+}
+
 static void take_results(simba__pg_conn *conn)
 {
-    while (conn->state == SIMBA__PG_ASKED && !PQisBusy(conn->pg)) {
+    while (conn->state == SIMBA__PG_ASKED && !is_copy(conn->result) && !PQisBusy(conn->pg)) {
         PGresult *result = PQgetResult(conn->pg);
         if (result)
             keep_result(conn, result);
         else
             finish_statement(conn);
     }
+    if (conn->state == SIMBA__PG_ASKED && (is_copy(conn->result) || received(conn) > conn->received_most))
+        lose_talker(conn);
 }
 
 /* All that there is, but not for ever, should a server talk faster than we listen: then what is left is reported anew. */
@@ -145,10 +182,12 @@ static bool send_rest(simba__pg_conn *conn)
     return rc >= 0 && (interest == conn->io.interest || conn->host->io_change(conn->host, &conn->io, interest) == 0);
 }
 
-void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const char *const *values)
+void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const char *const *values, unsigned most)
 {
     SIMBA__ASSERT(conn->state == SIMBA__PG_IDLE);
     conn->state = SIMBA__PG_ASKED;
+    conn->received_most = received(conn) + most;
+    conn->is_unreplicated = false;
     if (count > 0)
         (void)PQsendQueryParams(conn->pg, sql, count, NULL, values, NULL, NULL, 0);
     else
@@ -160,10 +199,14 @@ void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const 
 
 /* --- connecting ------------------------------------------------------------------------------------------------ */
 
-static void ignore_notice(void *user, const PGresult *notice)
+/* The server has committed and answers so, but somebody has ended its wait for the standby: that is a warning only, whose text
+ * depends on the server's language. */
+static void on_notice(void *user, const PGresult *notice)
 {
-    (void)user;
-    (void)notice;
+    simba__pg_conn *conn = user;
+    const char *source = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+    if (source && strcmp(source, "SyncRepWaitForLSN") == 0)
+        conn->is_unreplicated = true;
 }
 
 static void come_up(simba__pg_conn *conn)
@@ -211,7 +254,7 @@ static void connect_to(simba__pg_conn *conn, const char *hosts, const char *addr
         lose_memory(conn);
         return;
     }
-    PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
+    PQsetNoticeReceiver(conn->pg, on_notice, conn);
     PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE); /* only so it tells SQLSTATEs while it connects */
     go_on_connecting(conn, PQstatus(conn->pg) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING);
 }
@@ -287,7 +330,10 @@ static void on_ready(simba_io *socket, unsigned events)
     simba__pg_conn *conn = SIMBA__OF_NODE(socket, simba__pg_conn, io);
     if (conn->state == SIMBA__PG_CONNECTING) {
         unwatch(conn); /* libpq may close this socket, and make another one of the same number */
-        go_on_connecting(conn, PQconnectPoll(conn->pg));
+        if (received(conn) > GREETING_MOST)
+            lose_talker(conn);
+        else
+            go_on_connecting(conn, PQconnectPoll(conn->pg));
         return;
     }
     if (events & SIMBA_WRITABLE && !send_rest(conn))

@@ -34,9 +34,11 @@ struct simba__pg_conn {
     const simba__pg_options *options;
     const simba__pg_conn_events *events;
     simba__pg_state state;
-    unsigned life;    /* counts the times that it was shut */
-    PGconn *pg;       /* NULL: there is none */
-    PGresult *result; /* of the statement that is under way, as far as it has come */
+    unsigned life;          /* counts the times that it was shut */
+    PGconn *pg;             /* NULL: there is none */
+    PGresult *result;       /* of the statement that is under way, as far as it has come */
+    bool is_unreplicated;   /* its commit did not wait for the standby that it should have waited for */
+    uint64_t received_most; /* by this connection when that statement has been answered */
     simba_io io;
     bool is_watched;
     simba_timer timer; /* CONNECTING: when to begin with the next host. ASKED: it could not be sent */
@@ -57,8 +59,9 @@ void simba__pg_conn_open(simba__pg_conn *conn);
 void simba__pg_conn_open_beside(simba__pg_conn *conn, const simba__pg_conn *other);
 bool simba__pg_conn_is_open(const simba__pg_conn *conn);
 /* One that is open and idle. `values` are text, as many as `count`; `answered` follows, not before this returns. Several
- * statements in one text: only without values. */
-void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const char *const *values);
+ * statements in one text: only without values. `most`: how many bytes the answer may have. */
+enum { SIMBA__PG_ANSWER_MOST = 2 << 20 };
+void simba__pg_conn_ask(simba__pg_conn *conn, const char *sql, int count, const char *const *values, unsigned most);
 /* Shut it. There are no events. RESOLVING is the exception: the connection stays as it is until `lost`. */
 void simba__pg_conn_close(simba__pg_conn *conn);
 

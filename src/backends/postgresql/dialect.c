@@ -9,6 +9,9 @@
 #include "util/assert.h"
 #include "util/table.h"
 
+/* Bytes of a LIST: some million mutexes. */
+enum { LIST_MOST = 1 << 30 };
+
 static bool gets_ready(const simba__sql_step *step)
 {
     return step->action == SIMBA__SQL_READY || step->action == SIMBA__SQL_READY_BARE;
@@ -45,7 +48,8 @@ static void ask(simba__pg_session *session, simba__pg_task task, simba__pg_state
 {
     const char *const values[] = {first, second};
     session->task = task;
-    simba__pg_conn_ask(&session->conn, session->shared->texts[statement], first ? 2 : 0, values);
+    simba__pg_conn_ask(&session->conn, session->shared->texts[statement], first ? 2 : 0, values,
+                       statement == SIMBA__PG_LIST ? LIST_MOST : SIMBA__PG_ANSWER_MOST);
 }
 
 static void look(simba__pg_session *session)
@@ -152,6 +156,7 @@ static bool take_decisions(simba__pg_session *session, const PGresult *result)
         if (strcmp(take_row(result, i, columns), row->mutex) != 0)
             return false;
         simba__sql_row_clear(row, columns->now_ms);
+        row->flaw = simba__sql_columns_clock_flaw(columns);
         if (!columns->is_null[SIMBA__SQL_OWNER_ID])
             simba__sql_row_decode(row, columns, INT64_MAX);
         row->deed = deed_of(result, i);
@@ -342,6 +347,8 @@ static void interrupt(void *conn)
     simba__pg_session *session = conn;
     simba__sql_failure why;
     const bool is_over = session->conn.state != SIMBA__PG_RESOLVING;
+    if (session->conn.state == SIMBA__PG_ASKED)
+        session->conn.first++; /* another host may answer: an old primary that waits for its standby does not */
     simba__pg_conn_close(&session->conn);
     if (!is_over || session->task == SIMBA__PG_NO_TASK)
         return;

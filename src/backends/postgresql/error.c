@@ -30,20 +30,21 @@ static const struct {
     {"42703", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},       /* and the next request looks for it anew */
     {"42883", SIMBA_ESTORE, SIMBA__SQL_RECONNECT},
     {"53300", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* too many connections */
-    {"53", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},         /* disk full, out of memory */
+    {"53", SIMBA_EUNAVAILABLE, SIMBA__SQL_SPLIT},        /* disk full, out of memory: there may be room for others */
     {"54", SIMBA_ESTORE, SIMBA__SQL_SPLIT},              /* a limit of the server */
     {"55P03", SIMBA_ETIMEDOUT, SIMBA__SQL_LOCKED},       /* a lock that was not given within a second */
     {"57014", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},      /* cancelled, also by statement_timeout */
     {"57P03", SIMBA_EUNAVAILABLE, SIMBA__SQL_RECONNECT}, /* starting up, shutting down, recovering */
     {"57P", SIMBA_EUNAVAILABLE, SIMBA__SQL_LOST},        /* shut down, terminated, crashed, idle for too long */
-    {"58", SIMBA_EUNAVAILABLE, SIMBA__SQL_TELL},         /* an error of the server's system */
-    {"XX001", SIMBA_ECORRUPT, SIMBA__SQL_TELL},          /* corrupted data */
-    {"XX002", SIMBA_ECORRUPT, SIMBA__SQL_TELL},          /* corrupted index */
+    {"58", SIMBA_EUNAVAILABLE, SIMBA__SQL_SPLIT},        /* an error of the server's system: a page cannot be read */
+    {"XX001", SIMBA_ECORRUPT, SIMBA__SQL_SPLIT},         /* corrupted data: others may be sound */
+    {"XX002", SIMBA_ECORRUPT, SIMBA__SQL_SPLIT},         /* corrupted index */
     {"", SIMBA_ESTORE, SIMBA__SQL_TELL},                 /* anything else */
 };
 /* And what has no SQLSTATE:
  *   libpq cannot connect (refused, no such host, no TLS, a standby), or has lost the connection: EUNAVAILABLE, LOST
  *   a certificate that is not trusted, or whose file is missing: EPERM, LOST
+ *   a commit whose wait for a synchronous standby was cancelled, which the server answers with a warning only: EUNAVAILABLE, TELL
  *   a row that somebody else has locked: asked again in a while; the others go on
  *   no answer by the deadline of a request: ETIMEDOUT, and what becomes of it is not known. When the last request of a batch has
  *     run out of time, its connection is cut
@@ -107,8 +108,11 @@ int simba__pg_fail_result(const simba__pg_options *options, PGconn *pg, const PG
         return fail(options, sqlstate, text ? text : "", why);
     if (PQstatus(pg) == CONNECTION_BAD)
         return simba__pg_fail_connection(options, pg, why);
-    return simba__sql_fail(why, SIMBA__SQL_RECONNECT, SIMBA_ESTORE, "postgresql %s: %s", options->where,
-                           result ? PQresultErrorMessage(result) : PQerrorMessage(pg));
+    const char *told = result ? PQresultErrorMessage(result) : PQerrorMessage(pg);
+    if (told[0] == '\0')
+        told = "there was no result";
+    return simba__sql_fail(why, SIMBA__SQL_RECONNECT, SIMBA_ESTORE, "postgresql %s: %.*s", options->where,
+                           (int)strcspn(told, "\n"), told);
 }
 
 int simba__pg_out_of_memory(simba__sql_failure *why)

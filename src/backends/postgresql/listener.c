@@ -10,7 +10,7 @@ static void on_opened(simba__pg_conn *conn)
 {
     char sql[48];
     snprintf(sql, sizeof sql, "listen %s", SIMBA__OF_NODE(conn, simba__pg_listener, conn)->channel);
-    simba__pg_conn_ask(conn, sql, 0, NULL);
+    simba__pg_conn_ask(conn, sql, 0, NULL, SIMBA__PG_ANSWER_MOST);
 }
 
 /* The lanes tell what is wrong with the server. */

@@ -11,7 +11,7 @@
 
 static const char store[] = "postgresql";
 
-#define PLACE_KEYS "host", "port", "service", "servicefile", "passfile", "application_name", "options"
+#define PLACE_KEYS "host", "port", "service", "servicefile", "passfile", "require_auth", "application_name", "options"
 #define TLS_KEYS "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir", "sslsni", "channel_binding"
 #define MORE_TLS_KEYS "ssl_min_protocol_version", "ssl_max_protocol_version", "gssencmode", "krbsrvname", "requirepeer"
 #define SILENCE_KEYS "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"
@@ -85,6 +85,12 @@ static int collect(simba__pg_options *options, const simba_url *url, char *defau
     return rc;
 }
 
+static bool has_tls(const simba__pg_options *options)
+{
+    const char *mode = simba__pg_option(options, "sslmode");
+    return strcmp(mode, "require") == 0 || strncmp(mode, "verify-", 7) == 0;
+}
+
 static int settle(simba__pg_options *options, const simba_url *url, simba_error *err)
 {
     static const char *const defaults[][2] = {{"keepalives_idle", "10"},
@@ -99,6 +105,9 @@ static int settle(simba__pg_options *options, const simba_url *url, simba_error 
             is_set &= set(options, defaults[i][0], defaults[i][1]);
     if (!simba_url_query(url, "sslmode") && strcmp(simba__pg_option(options, "sslmode"), "prefer") == 0)
         is_set &= set(options, "sslmode", "verify-full");
+    /* Without TLS whoever poses as the server would get the password by asking for it. libpq 16 and later can refuse that. */
+    if (simba__pg_option(options, "require_auth")[0] == '\0' && !has_tls(options))
+        is_set &= set(options, "require_auth", "!password");
     if (!simba_url_query(url, "gssencmode"))
         is_set &= set(options, "gssencmode", "disable");
     if (session && strcmp(session, "read-write") != 0 && strcmp(session, "primary") != 0 && strcmp(session, "any") != 0)

@@ -11,7 +11,7 @@ typedef enum simba__sql_remedy {
     SIMBA__SQL_LOST,      /* the same, and perhaps only because the connection had been idle for too long */
     SIMBA__SQL_RETRY,     /* the server rolled back this transaction for the sake of another one: do it again */
     SIMBA__SQL_LOCKED,    /* somebody else keeps one of the rows locked: go on without it */
-    SIMBA__SQL_SPLIT,     /* a value of one of the rows does not fit: each row by itself */
+    SIMBA__SQL_SPLIT,     /* perhaps because of one of the rows alone: each row by itself */
     SIMBA__SQL_SHRINK,    /* the statement was too large: connect again and send fewer rows at a time */
 } simba__sql_remedy;
 

@@ -14,6 +14,12 @@
 
 /* --- reading -------------------------------------------------------------------------------------------- */
 
+const char *simba__sql_columns_clock_flaw(const simba__sql_columns *c)
+{
+    const bool is_number = !c->is_null[SIMBA__SQL_NOW] && !c->is_cut[SIMBA__SQL_NOW];
+    return is_number && c->now_ms >= 0 && c->now_ms <= TIME_MAX_MS ? NULL : "the server's clock is out of range";
+}
+
 /* What is wrong with a row that was read; NULL: nothing. */
 static const char *flaw_of(const simba__sql_columns *c)
 {
@@ -31,9 +37,7 @@ static const char *flaw_of(const simba__sql_columns *c)
         return "transition_at is out of range";
     if (c->is_cut[SIMBA__SQL_VERSION])
         return "version is out of range";
-    if (c->is_null[SIMBA__SQL_NOW] || c->now_ms < 0 || c->now_ms > TIME_MAX_MS)
-        return "the server's clock is out of range";
-    return NULL;
+    return simba__sql_columns_clock_flaw(c);
 }
 
 static int64_t since_epoch(int64_t ms)

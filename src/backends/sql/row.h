@@ -70,6 +70,8 @@ void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *column
 void simba__sql_columns_set(simba__sql_columns *columns, int column, const char *text, size_t length);
 /* The name in the columns, as a string; also one that was cut ends, somewhere. */
 const char *simba__sql_columns_mutex(simba__sql_columns *columns);
+/* Why their clock, which is there also without a row, cannot be believed; NULL: it can. */
+const char *simba__sql_columns_clock_flaw(const simba__sql_columns *columns);
 
 /* Carry out a request on a row that has no flaw: core/row.c decides, except that a grant whose nonce is not known belongs to
  * whoever can show its token. A new token is greater than `floor`. False: the version has come to the end of its type, and

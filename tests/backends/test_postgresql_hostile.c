@@ -1,0 +1,579 @@
+/* Servers that are not what they seem, or that somebody between them and us has changed: what they say is wrong, too much, too slow,
+ * or nothing at all. Whatever it is, nobody is granted anything, nobody waits for longer than was allowed, memory stays bounded,
+ * and the client can be closed. */
+#include <libpq-fe.h>
+#include <simba.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/cm.h"
+#include "lib/fake_postgresql.h"
+#include "lib/referee.h"
+
+#define SECRET "a-secret-word"
+#define LIMIT_MS (ref_scaled_ms(150))
+#define SLACK_MS (ref_scaled_ms(250)) /* for a busy machine; what goes wrong takes longer */
+#define BYTES_MOST ((size_t)32 << 20) /* what we take, and what the kernel keeps for us */
+
+static fake_postgresql fake;
+static simba_error latest;
+
+/* --- what a contender sees ------------------------------------------------------------------------------- */
+
+static void assert_printable(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 127)
+            fail_msg("character %d in an error", *text);
+}
+
+/* Try to lock, for LIMIT_MS at most. What came of it. */
+static int try_lock(const char *what)
+{
+    char url[256];
+    simba_client *client;
+    simba_locker *locker;
+    simba_error err = {0};
+    ref_scene("%s", what);
+    ref_watchdog(30);
+    fake_postgresql_start(&fake);
+    snprintf(url, sizeof url,
+             "postgresql://app:" SECRET
+             "@127.0.0.1:%d/simba?sslmode=disable&connect-timeout=300ms&ttl=200ms&transition=200ms",
+             fake.port);
+    if (simba_client_open(url, NULL, &err, &client) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
+    const int64_t begun_ms = ref_now_ms();
+    const int rc = simba_locker_acquire(locker, LIMIT_MS, &err);
+    const int64_t took_ms = ref_now_ms() - begun_ms;
+    simba_locker_free(locker);
+    const int64_t closes_ms = ref_now_ms();
+    assert_int_equal(simba_client_close(client), 0);
+    const int64_t closed_ms = ref_now_ms() - closes_ms;
+    fake_postgresql_stop(&fake);
+    ref_watchdog(0);
+    print_message("# %s: %s after %lld ms, closed after %lld ms, %zu bytes: %s\n", what, simba_error_name(rc),
+                  (long long)took_ms, (long long)closed_ms, atomic_load(&fake.sent), rc < 0 ? err.text : "");
+    if (took_ms > LIMIT_MS + SLACK_MS || closed_ms > ref_scaled_ms(900))
+        fail_msg("%s: acquire took %lld ms, close %lld ms", what, (long long)took_ms, (long long)closed_ms);
+    latest = err;
+    if (rc < 0) {
+        assert_printable(err.text);
+        assert_null(strstr(err.text, SECRET));
+    }
+    return rc;
+}
+
+static void assert_no_grant(const char *what)
+{
+    assert_true(try_lock(what) < 0);
+    assert_true(atomic_load(&fake.connections) > 0);
+    if (atomic_load(&fake.sent) > BYTES_MOST)
+        fail_msg("%s: %zu bytes were taken in", what, atomic_load(&fake.sent));
+}
+
+/* --- rows that cannot be ----------------------------------------------------------------------------------- */
+
+enum {
+    MUTEX,
+    ACQUIRED_AT,
+    TTL_AT,
+    TRANSITION_AT,
+    OWNER,
+    VERSION,
+    NONCE,
+    NONCE_VERSION,
+    REVOKED,
+    NOW,
+    DEED,
+    PLACE,
+    COLUMNS
+};
+
+typedef struct lie {
+    const char *what;
+    int column;
+    const char *value;
+} lie;
+
+/* The row of a grant to whoever asks, but for what `user` says otherwise. */
+static void fill_row(const lie *told, const char *asks, const char *values[COLUMNS])
+{
+    static _Thread_local char id[128], nonce[32];
+    id[0] = nonce[0] = '\0';
+    sscanf(asks, "{{%*[aq],\"%*[^\"]\",\"%127[^\"]\",%31[-0-9]", id, nonce);
+    const char *const honest[COLUMNS] = {"orders", "1000000", "1010000", "1016000", id,     "7",
+                                         nonce,    "7",       NULL,      "1000001", "done", "0"};
+    memcpy(values, honest, sizeof honest);
+    if (told)
+        values[told->column] = told->value;
+}
+
+static bool answer_row(fake_postgresql *f, int client, fake_pg_statement statement, const char *asks)
+{
+    const char *values[COLUMNS];
+    if (statement != FAKE_PG_DECIDE)
+        return fake_pg_look(f, client);
+    fill_row(f->user, asks, values);
+    return fake_pg_one_row(f, client, COLUMNS, values);
+}
+
+/* The fake can also be honest: then there is a grant. */
+static void test_honest(void **state)
+{
+    (void)state;
+    fake = (fake_postgresql){.answer = answer_row};
+    assert_int_equal(try_lock("honest"), 0);
+}
+
+static void test_lies(void **state)
+{
+    (void)state;
+    static const char long_id[] =
+        "a-very-long-id-a-very-long-id-a-very-long-id-a-very-long-id-a-very-long-id-a-very-long-id-"
+        "a-very-long-id-a-very-long-id-a-very-long-id-a-very-long-id-a-very-long-id-a-very-long-id";
+    static const lie lies[] = {
+        {"another mutex", MUTEX, "invoices"},
+        {"no mutex", MUTEX, NULL},
+        {"a mutex with an escape", MUTEX, "\033[31morders"},
+        {"another owner", OWNER, "somebody"},
+        {"nobody as the owner", OWNER, ""},
+        {"no owner", OWNER, NULL},
+        {"an owner with an escape", OWNER, "\033[31m"},
+        {"a long owner", OWNER, long_id},
+        {"no token", VERSION, "0"},
+        {"null as the token", VERSION, NULL},
+        {"a token below zero", VERSION, "-7"},
+        {"a token too large", VERSION, "99999999999999999999"},
+        {"a word as the token", VERSION, "seven"},
+        {"a lease that is over", TRANSITION_AT, "1000000"},
+        {"a lease without an end", TRANSITION_AT, "9223372036854775807"},
+        {"no clock", NOW, NULL},
+        {"a clock at the end of time", NOW, "9223372036854775807"},
+        {"a clock before time", NOW, "-9223372036854775808"},
+        {"no deed", DEED, NULL},
+        {"an unknown deed", DEED, "perhaps"},
+        {"refused, though it is free", DEED, "refused"},
+    };
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        fake = (fake_postgresql){.answer = answer_row, .user = &lies[i]};
+        assert_no_grant(lies[i].what);
+    }
+}
+
+/* A row without an owner says by its clock alone that it is free: with a clock that no number can hold. */
+static bool answer_clock(fake_postgresql *f, int client, fake_pg_statement statement, const char *asks)
+{
+    const char *values[COLUMNS];
+    if (statement != FAKE_PG_DECIDE)
+        return fake_pg_look(f, client);
+    fill_row(NULL, asks, values);
+    values[OWNER] = NULL;
+    values[NOW] = f->user;
+    values[DEED] = "refused";
+    return fake_pg_one_row(f, client, COLUMNS, values);
+}
+
+static void test_clocks(void **state)
+{
+    (void)state;
+    static const char *const clocks[] = {"9223372036854775807", "-9223372036854775808", NULL, "noon"};
+    for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
+        fake = (fake_postgresql){.answer = answer_clock, .user = clocks[i]};
+        assert_no_grant("nobody, at an odd time");
+        assert_non_null(strstr(latest.text, "clock"));
+    }
+}
+
+/* --- results of another shape ------------------------------------------------------------------------------- */
+
+typedef bool (*saying)(fake_postgresql *f, int client, const char *const values[COLUMNS]);
+
+static bool say_no_rows(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    (void)values;
+    return fake_pg_columns(f, client, COLUMNS) && fake_pg_complete(f, client) && fake_pg_ready(f, client);
+}
+
+static bool say_two_rows(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    return fake_pg_columns(f, client, COLUMNS) && fake_pg_row(f, client, COLUMNS, values) &&
+           fake_pg_row(f, client, COLUMNS, values) && fake_pg_complete(f, client) && fake_pg_ready(f, client);
+}
+
+static bool say_fewer_columns(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    return fake_pg_one_row(f, client, COLUMNS - 1, values);
+}
+
+static bool say_more_columns(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    const char *more[COLUMNS + 1];
+    memcpy(more, values, COLUMNS * sizeof *more);
+    more[COLUMNS] = "more";
+    return fake_pg_one_row(f, client, COLUMNS + 1, more);
+}
+
+/* The row has fewer columns than were described. */
+static bool say_torn_row(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    return fake_pg_columns(f, client, COLUMNS) && fake_pg_row(f, client, 3, values) && fake_pg_complete(f, client) &&
+           fake_pg_ready(f, client);
+}
+
+static bool say_nothing_done(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    (void)values;
+    return fake_pg_message(f, client, 'I', NULL, 0) && fake_pg_ready(f, client);
+}
+
+static bool say_ready_alone(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    (void)values;
+    return fake_pg_ready(f, client);
+}
+
+/* The row is there, and the commit fails. */
+static bool say_rolled_back(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    return fake_pg_columns(f, client, COLUMNS) && fake_pg_row(f, client, COLUMNS, values) &&
+           fake_pg_complete(f, client) && fake_pg_complain(f, client, 'E', "40001", "not\033[31m to be") &&
+           fake_pg_ready(f, client);
+}
+
+/* The row is there, and whether it was committed is never said. */
+static bool say_half(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    (void)(fake_pg_columns(f, client, COLUMNS) && fake_pg_row(f, client, COLUMNS, values) &&
+           fake_pg_complete(f, client));
+    return false;
+}
+
+static bool say_half_and_stay(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    say_half(f, client, values);
+    return !fake_pg_gone(f, client, 5000);
+}
+
+/* Now the client is to send or to take in a file, for ever. */
+static bool copy(fake_postgresql *f, int client, char type)
+{
+    static const char text_of_one_column[] = {0, 0, 1, 0, 0};
+    return fake_pg_message(f, client, type, text_of_one_column, sizeof text_of_one_column) &&
+           !fake_pg_gone(f, client, 5000);
+}
+
+static bool say_copy_in(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    (void)values;
+    return copy(f, client, 'G');
+}
+
+static bool say_copy_out(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    (void)values;
+    return copy(f, client, 'H');
+}
+
+static bool say_copy_both(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    (void)values;
+    return copy(f, client, 'W');
+}
+
+static bool say_garbage(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    (void)values;
+    return fake_pg_send(f, client, "HTTP/1.1 400 Bad Request\r\n\r\n", 28) && !fake_pg_gone(f, client, 5000);
+}
+
+static bool say_gigabyte(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    (void)values;
+    return fake_pg_columns(f, client, COLUMNS) && fake_pg_claim(f, client, 'D', 1 << 30, "\0\14", 2) &&
+           !fake_pg_gone(f, client, 5000);
+}
+
+static bool say_short_length(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    (void)values;
+    return fake_pg_claim(f, client, 'T', 1, NULL, 0) && !fake_pg_gone(f, client, 5000);
+}
+
+static bool say_slowly(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    static const char row[] = {'T', 0, 0, 0, 100, 0, 12};
+    (void)values;
+    for (size_t i = 0; i < sizeof row; i++)
+        if (!fake_pg_send(f, client, row + i, 1) || fake_pg_gone(f, client, 100))
+            return false;
+    return !fake_pg_gone(f, client, 5000);
+}
+
+static bool say_never(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    (void)values;
+    return !fake_pg_gone(f, client, 5000);
+}
+
+static bool flood(fake_postgresql *f, int client, char type, const void *bytes, size_t size)
+{
+    while (fake_pg_message(f, client, type, bytes, size)) {
+    }
+    return false;
+}
+
+static bool say_notices(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    char notice[1000];
+    (void)values;
+    memset(notice, 'w', sizeof notice);
+    memcpy(notice, "SWARNING\0C01000\0M", 17);
+    notice[sizeof notice - 2] = notice[sizeof notice - 1] = '\0';
+    return flood(f, client, 'N', notice, sizeof notice);
+}
+
+static bool say_notifications(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    char notification[1000];
+    (void)values;
+    memset(notification, 'o', sizeof notification);
+    memcpy(notification, "\0\0\0\1simba_0000000000000000\0001 ", 29);
+    notification[sizeof notification - 1] = '\0';
+    return flood(f, client, 'A', notification, sizeof notification);
+}
+
+static bool say_settings(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    char text[1000];
+    (void)values;
+    for (int i = 0;; i++) {
+        snprintf(text, sizeof text, "setting_%09d_%0*d", i, (int)sizeof text - 20, 0);
+        text[17] = '\0'; /* a name, and its value */
+        if (!fake_pg_message(f, client, 'S', text, sizeof text))
+            return false;
+    }
+}
+
+static bool say_rows(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    fake_pg_columns(f, client, COLUMNS);
+    while (fake_pg_row(f, client, COLUMNS, values)) {
+    }
+    return false;
+}
+
+/* One row that does not end, over a network and not as fast as memory is. */
+static bool say_long_row(fake_postgresql *f, int client, const char *const values[COLUMNS])
+{
+    static const char bytes[65536];
+    (void)values;
+    fake_pg_columns(f, client, COLUMNS);
+    fake_pg_claim(f, client, 'D', 1 << 26, "\0\14\3\0\0\0", 6);
+    while (fake_pg_send(f, client, bytes, sizeof bytes) && !fake_pg_gone(f, client, 1)) {
+    }
+    return false;
+}
+
+typedef struct speech {
+    const char *what;
+    saying say;
+} speech;
+
+static bool answer_speech(fake_postgresql *f, int client, fake_pg_statement statement, const char *asks)
+{
+    const char *values[COLUMNS];
+    if (statement == FAKE_PG_LOOK)
+        return fake_pg_look(f, client);
+    fill_row(NULL, asks, values);
+    return ((const speech *)f->user)->say(f, client, values);
+}
+
+/* The same, already when the tables are looked at. */
+static bool answer_at_once(fake_postgresql *f, int client, fake_pg_statement statement, const char *asks)
+{
+    return answer_speech(f, client, statement == FAKE_PG_LOOK ? FAKE_PG_OTHER : statement, asks);
+}
+
+static const speech speeches[] = {
+    {"no rows", say_no_rows},
+    {"two rows", say_two_rows},
+    {"a column less", say_fewer_columns},
+    {"a column more", say_more_columns},
+    {"a torn row", say_torn_row},
+    {"no statement", say_nothing_done},
+    {"no result", say_ready_alone},
+    {"rolled back", say_rolled_back},
+    {"half an answer", say_half},
+    {"half an answer, and silence", say_half_and_stay},
+    {"copy in", say_copy_in},
+    {"copy out", say_copy_out},
+    {"copy both", say_copy_both},
+    {"garbage", say_garbage},
+    {"a gigabyte to come", say_gigabyte},
+    {"a length that is too short", say_short_length},
+    {"a byte at a time", say_slowly},
+    {"silence", say_never},
+    {"notices", say_notices},
+    {"notifications", say_notifications},
+    {"settings", say_settings},
+    {"rows", say_rows},
+    {"one endless row", say_long_row},
+};
+
+static void test_answers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof speeches / sizeof *speeches; i++) {
+        fake = (fake_postgresql){.answer = answer_speech, .user = &speeches[i]};
+        assert_no_grant(speeches[i].what);
+        fake = (fake_postgresql){.answer = answer_at_once, .user = &speeches[i]};
+        assert_no_grant(speeches[i].what);
+    }
+}
+
+/* --- greetings ------------------------------------------------------------------------------------------------- */
+
+static bool greet_silently(fake_postgresql *f, int client)
+{
+    return say_never(f, client, NULL);
+}
+
+static bool greet_slowly(fake_postgresql *f, int client)
+{
+    static const char welcome[] = {'R', 0, 0, 0, 8, 0, 0, 0, 0, 'Z', 0, 0, 0, 5, 'I'};
+    for (size_t i = 0; i < sizeof welcome; i++)
+        if (!fake_pg_send(f, client, welcome + i, 1) || fake_pg_gone(f, client, 50))
+            return false;
+    return true;
+}
+
+static bool greet_with_garbage(fake_postgresql *f, int client)
+{
+    return say_garbage(f, client, NULL);
+}
+
+static bool greet_at_length(fake_postgresql *f, int client)
+{
+    return fake_pg_claim(f, client, 'R', 1 << 30, "\0\0\0", 4) && !fake_pg_gone(f, client, 5000);
+}
+
+static bool greet_with_unknown_method(fake_postgresql *f, int client)
+{
+    return fake_pg_message(f, client, 'R', "\0\0\0\143", 4) && !fake_pg_gone(f, client, 5000);
+}
+
+/* It lets us in, and then never gets to the point. */
+static bool greet_without_end(fake_postgresql *f, int client)
+{
+    fake_pg_message(f, client, 'R', "\0\0\0", 4);
+    return say_settings(f, client, NULL);
+}
+
+static bool greet_with_notices(fake_postgresql *f, int client)
+{
+    fake_pg_message(f, client, 'R', "\0\0\0", 4);
+    return say_notices(f, client, NULL);
+}
+
+static bool greet_with_rows(fake_postgresql *f, int client)
+{
+    static const char *const values[COLUMNS];
+    fake_pg_message(f, client, 'R', "\0\0\0", 4);
+    return say_rows(f, client, values);
+}
+
+static bool refuse(fake_postgresql *f, int client)
+{
+    fake_pg_complain(f, client, 'E', "28P01", "\033[31mwho are you\r\n\a");
+    return false;
+}
+
+static bool refuse_oddly(fake_postgresql *f, int client)
+{
+    fake_pg_message(f, client, 'E', "S\0C\0M", 6);
+    return false;
+}
+
+static void test_greetings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what;
+        bool (*greet)(fake_postgresql *f, int client);
+    } greetings[] = {
+        {"a silent greeting", greet_silently},
+        {"a slow greeting", greet_slowly},
+        {"no greeting of ours", greet_with_garbage},
+        {"a greeting of a gigabyte", greet_at_length},
+        {"an unknown way to log in", greet_with_unknown_method},
+        {"settings without end", greet_without_end},
+        {"notices without end", greet_with_notices},
+        {"rows before anybody has asked", greet_with_rows},
+        {"a refusal with escapes", refuse},
+        {"a refusal without a text", refuse_oddly},
+    };
+    for (size_t i = 0; i < sizeof greetings / sizeof *greetings; i++) {
+        fake = (fake_postgresql){.greet = greetings[i].greet, .answer = answer_row};
+        assert_no_grant(greetings[i].what);
+    }
+}
+
+/* The first of two hosts takes connections and is silent: it gets its share of the time, and then the other one is tried. */
+static void test_silent_host(void **state)
+{
+    (void)state;
+    static fake_postgresql silent;
+    char url[256];
+    simba_client *client;
+    simba_locker *locker;
+    simba_error err = {0};
+    ref_scene("silent host");
+    ref_watchdog(30);
+    silent = (fake_postgresql){.greet = greet_silently};
+    fake = (fake_postgresql){.answer = answer_row};
+    fake_postgresql_start(&silent);
+    fake_postgresql_start(&fake);
+    snprintf(url, sizeof url, "postgresql://app@127.0.0.1:%d,127.0.0.1:%d/simba?sslmode=disable&connect-timeout=400ms",
+             silent.port, fake.port);
+    assert_int_equal(simba_client_open(url, NULL, &err, &client), 0);
+    assert_int_equal(simba_locker_new(client, "orders", NULL, &err, &locker), 0);
+    const int64_t begun_ms = ref_now_ms();
+    if (simba_locker_acquire(locker, ref_scaled_ms(3000), &err) < 0)
+        fail_msg("%s", err.text);
+    assert_in_range(ref_now_ms() - begun_ms, 190, 400 + SLACK_MS);
+    assert_true(atomic_load(&silent.connections) > 0);
+    simba_locker_free(locker);
+    assert_int_equal(simba_client_close(client), 0);
+    fake_postgresql_stop(&fake);
+    fake_postgresql_stop(&silent);
+    ref_watchdog(0);
+}
+
+static bool ask_for_password(fake_postgresql *f, int client)
+{
+    return fake_pg_message(f, client, 'R', "\0\0\0\3", 4) && !fake_pg_gone(f, client, 5000);
+}
+
+/* Without TLS nobody gets the password by asking for it. */
+static void test_clear_password(void **state)
+{
+    (void)state;
+    if (PQlibVersion() < 160000)
+        skip();
+    fake = (fake_postgresql){.greet = ask_for_password, .answer = answer_row};
+    assert_no_grant("a password in clear");
+    assert_false(fake_postgresql_heard(&fake, SECRET));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_honest),         cmocka_unit_test(test_lies),      cmocka_unit_test(test_clocks),
+        cmocka_unit_test(test_answers),        cmocka_unit_test(test_greetings), cmocka_unit_test(test_silent_host),
+        cmocka_unit_test(test_clear_password),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,62 @@
+/* A server that speaks PostgreSQL's protocol as a hostile or broken one might. It serves each connection on a thread of its own,
+ * and keeps all that clients have sent. What it does is up to the test: a function that greets, and one that answers. */
+#ifndef TESTS_LIB_FAKE_POSTGRESQL_H
+#define TESTS_LIB_FAKE_POSTGRESQL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum fake_pg_statement {
+    FAKE_PG_LOOK, /* at the tables: an honest answer is fake_pg_look */
+    FAKE_PG_DECIDE,
+    FAKE_PG_OTHER, /* LISTEN and the like */
+} fake_pg_statement;
+
+typedef struct fake_postgresql fake_postgresql;
+struct fake_postgresql {
+    /* Set before the start. Each sends to `client`, and returns false to hang up. `asks` is what is to be decided, as the store
+     * writes it: {{"a","mutex","id",…},…}. */
+    bool (*greet)(fake_postgresql *fake, int client); /* after the first message; NULL: fake_pg_welcome */
+    bool (*answer)(fake_postgresql *fake, int client, fake_pg_statement statement, const char *asks);
+    const void *user;
+
+    int port;
+    int listener;
+    pthread_t thread;
+    atomic_bool stops;
+    atomic_int connections; /* how many have come */
+    atomic_int open;        /* and are there still */
+    atomic_size_t sent;     /* bytes, to all of them */
+    pthread_mutex_t lock;   /* of what follows; also good after the stop */
+    char heard[65536];      /* all that clients have sent */
+    size_t heard_size;
+};
+
+void fake_postgresql_start(fake_postgresql *fake);
+void fake_postgresql_stop(fake_postgresql *fake);
+bool fake_postgresql_heard(fake_postgresql *fake, const char *text);
+
+/* Bytes as they are. False: the client has gone, or the test is over. */
+bool fake_pg_send(fake_postgresql *fake, int client, const void *bytes, size_t size);
+/* Wait until that, for so long at most. True: it is so. */
+bool fake_pg_gone(fake_postgresql *fake, int client, int ms);
+/* A message of this type; `length` is what it claims to be long. */
+bool fake_pg_claim(fake_postgresql *fake, int client, char type, unsigned length, const void *bytes, size_t size);
+bool fake_pg_message(fake_postgresql *fake, int client, char type, const void *bytes, size_t size);
+/* The login is accepted; with the settings that a primary reports. */
+bool fake_pg_welcome(fake_postgresql *fake, int client);
+/* An error (type 'E') or a notice ('N'). */
+bool fake_pg_complain(fake_postgresql *fake, int client, char type, const char *sqlstate, const char *text);
+/* A result: so many columns of text; rows of it, with NULL for null; the end of the statement; and of the transaction. */
+bool fake_pg_columns(fake_postgresql *fake, int client, unsigned count);
+bool fake_pg_row(fake_postgresql *fake, int client, unsigned count, const char *const *values);
+bool fake_pg_complete(fake_postgresql *fake, int client);
+bool fake_pg_ready(fake_postgresql *fake, int client);
+/* All of it, with one row. */
+bool fake_pg_one_row(fake_postgresql *fake, int client, unsigned count, const char *const *values);
+/* All is as it should be. */
+bool fake_pg_look(fake_postgresql *fake, int client);
+
+#endif
