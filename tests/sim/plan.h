@@ -92,29 +92,29 @@ typedef struct sim_plan {
     uint64_t seed;
     sim_store_kind store;
     sim_broken broken;
-    bool queue;      /* PUSH: waiters queue, and one of them is invited; otherwise all are told */
-    bool watch_free; /* holders watch too */
+    bool queue;        /* PUSH: waiters queue, and one of them is invited; otherwise all are told */
+    bool watch_free;   /* holders watch too */
+    bool password;     /* ZOOKEEPER: clients have one, and a server may refuse it */
+    bool tell_servers; /* in the event log, as comments */
+    unsigned servers;  /* SENTINEL: replicas, if none has to confirm; CLUSTER: masters; ZOOKEEPER: all */
     int64_t latency_ns;
     int64_t poll_ns;
     int64_t session_ns;
-    unsigned servers; /* SENTINEL: replicas, if none has to confirm; CLUSTER: masters; ZOOKEEPER: all */
     sim_topology topology;
     unsigned jvms;    /* REDIS, ZOOKEEPER, SQL: contenders on the JVM */
     int64_t replicas; /* REDIS: that have to confirm */
     int64_t ticks;    /* ZOOKEEPER: of the server, in a session's timeout */
-    bool password;    /* ZOOKEEPER: clients have one, and a server may refuse it */
     simba_timing timing;
     int64_t horizon_ns; /* everything is healed then */
     unsigned processes;
     unsigned mutexes;
     unsigned members;
+    unsigned items;
     int64_t ppm[SIM_PROCESSES];
     int64_t offset_ns[SIM_PROCESSES];
     int64_t store_ppm;
     sim_member_plan member[SIM_MEMBERS];
-    unsigned items;
     sim_item item[SIM_ITEMS];
-    bool tell_servers; /* in the event log, as comments */
 } sim_plan;
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_broken broken);
