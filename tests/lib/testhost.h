@@ -45,10 +45,10 @@ struct testhost {
 
     simba_job *first_job, **last_job;
     unsigned jobs_run;
-    simba_timer *timers[TESTHOST_TIMERS];
-    size_t timer_count;
     bool wake_wanted;
     bool closed;
+    simba_timer *timers[TESTHOST_TIMERS];
+    size_t timer_count;
 
     testhost_push pushes[TESTHOST_PUSHES];
     size_t push_count;

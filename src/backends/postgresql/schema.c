@@ -110,7 +110,7 @@ int simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_opt
                              int (*found)(void *user, const simba_finding *finding), void *user)
 {
     told t = {found, user, 0};
-    simba__sql_failure why;
+    simba__sql_failure why = {0};
     const bool is_whole = simba__pg_schema_check(schema, options, &why) == 0;
     const bool is_behind = schema->standbys > 0 && !schema->has_sync_standbys;
     const bool has_rights = schema->lacking[0] == '\0' || !is_whole;
