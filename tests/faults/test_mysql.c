@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "faults/arena.h"
+#include "faults/locked_row.h"
 #include "lib/server.h"
 #include "util/random.h"
 
@@ -224,6 +225,32 @@ static void test_row_locked(void **state)
     assert_int_equal(ref_complaints(), 0);
 }
 
+static MYSQL *administrator;
+
+static void lock_row(void)
+{
+    const unsigned protocol = MYSQL_PROTOCOL_TCP;
+    administrator = mysql_init(NULL);
+    mysql_options(administrator, MYSQL_OPT_PROTOCOL, &protocol);
+    assert_non_null(
+        mysql_real_connect(administrator, "127.0.0.1", "root", "", "simba", (unsigned)mariadb.port, NULL, 0));
+    assert_int_equal(mysql_query(administrator, "begin"), 0);
+    assert_int_equal(mysql_query(administrator, "update simba_mutex set version = version where mutex = 'held-3'"), 0);
+}
+
+static void unlock_row(void)
+{
+    mysql_close(administrator);
+}
+
+static void test_locked_row_among_others(void **state)
+{
+    (void)state;
+    char url[128];
+    snprintf(url, sizeof url, "mysql://root@127.0.0.1:%d/simba?create=yes", mariadb.port);
+    play_locked_row(url, lock_row, unlock_row);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +260,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_connections_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),
         cmocka_unit_test_setup_teardown(test_row_locked, setup, teardown),
+        cmocka_unit_test(test_locked_row_among_others),
         cmocka_unit_test_setup_teardown(test_lossy_outages, lossy_setup, lossy_teardown),
     };
     if (!server_has("mariadbd")) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "faults/arena.h"
+#include "faults/locked_row.h"
 #include "lib/server.h"
 
 #define TTL_MS (ref_scaled_ms(500))
@@ -170,65 +171,22 @@ static void test_killed_back_end(void **state)
 
 /* --- one locked row among others ------------------------------------------------------------------------------- */
 
-enum { HELD = 8 };
-
-static unsigned losses[HELD]; /* with the referee's lock */
-
-static void on_released(simba_contender *contender, const simba_state *change, simba_reason reason, void *user)
+static void lock_row(void)
 {
-    (void)contender;
-    (void)change;
-    (void)reason;
-    ref_lock();
-    (*(unsigned *)user)++;
-    ref_unlock();
+    SAY("begin", "select from simba_mutex where mutex = 'held-3' for update");
 }
 
-static unsigned leaders(simba_contender *const *all)
+static void unlock_row(void)
 {
-    unsigned n = 0;
-    for (int i = 0; i < HELD; i++)
-        n += simba_contender_is_owner(all[i]);
-    return n;
+    SAY("commit");
 }
 
-/* Eight mutexes of one client are renewed together. One row stays locked for longer than its lease: that one is lost, and no
- * other. */
 static void test_locked_row(void **state)
 {
     (void)state;
     char url[128];
-    simba_client *client;
-    simba_contender *all[HELD];
-    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
-    simba_error err = {0};
-    ref_scene("locked row");
-    ref_watchdog(ARENA_WATCHDOG_S);
     url_of("worker", url, sizeof url);
-    options.timing = arena_timing(ref_scaled_ms(1000), ref_scaled_ms(2000));
-    assert_int_equal(simba_client_open(url, &options, &err, &client), 0);
-    for (int i = 0; i < HELD; i++) {
-        simba_contender_options contender = SIMBA_CONTENDER_OPTIONS_INIT;
-        char mutex[16];
-        contender.on_released = on_released;
-        contender.user = &losses[i];
-        snprintf(mutex, sizeof mutex, "held-%d", i);
-        assert_int_equal(simba_contender_new(client, mutex, &contender, &err, &all[i]), 0);
-        assert_int_equal(simba_contender_start(all[i]), 0);
-    }
-    assert_true(REF_WITHIN(ARENA_LONG_MS, leaders(all) == HELD));
-    SAY("begin", "select from simba_mutex where mutex = 'held-3' for update");
-    assert_true(REF_WITHIN(ARENA_LONG_MS, losses[3] == 1));
-    usleep((unsigned)(ref_scaled_ms(1000) * 1000));
-    assert_int_equal(leaders(all), HELD - 1);
-    SAY("commit");
-    assert_true(REF_WITHIN(ARENA_LONG_MS, leaders(all) == HELD));
-    for (int i = 0; i < HELD; i++) {
-        assert_int_equal(losses[i], i == 3);
-        simba_contender_free(all[i]);
-    }
-    simba_client_close(client);
-    ref_watchdog(0);
+    play_locked_row(url, lock_row, unlock_row);
 }
 
 int main(void)

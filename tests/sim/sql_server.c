@@ -185,6 +185,7 @@ static void begin(sim *s)
     state->sessions = state->stamps = state->lockers = state->pasts = 0;
     state->slow_until = 0;
     state->is_old = sim_chance(s, 150);
+    state->server.table.skips_locked = !state->is_old;
     state->lanes = (unsigned)sim_pick(s, 1, 3);
     /* All wait for a lock once, and once more if the server cannot skip it. */
     s->checks.neighbour_ns = (state->is_old ? 2 : 1) * (SQL_LOCK_WAIT_NS + 200 * SIM_MS);

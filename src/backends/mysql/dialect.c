@@ -194,6 +194,12 @@ static int release(simba__my_session *session, simba__sql_step *step, simba__sql
 
 /* --- the table ------------------------------------------------------------------------------------------ */
 
+/* MySQL 8.0.1 and MariaDB 10.6 know SKIP LOCKED. */
+static bool knows_skip_locked(MYSQL *mysql)
+{
+    return mysql_get_server_version(mysql) >= (mariadb_connection(mysql) ? 100600U : 80001U);
+}
+
 static int get_ready(simba__my_session *session, bool bare, simba__sql_table *ret_table, simba__sql_failure *why)
 {
     const int rc = simba__my_session_ready(session, bare, why);
@@ -204,7 +210,8 @@ static int get_ready(simba__my_session *session, bool bare, simba__sql_table *re
                                         .make_exact = "make it utf8mb4_bin",
                                         .mutex_chars = schema->mutex_chars,
                                         .id_chars = schema->id_chars,
-                                        .rows_max = schema->max_packet / ROW_BYTES};
+                                        .rows_max = schema->max_packet / ROW_BYTES,
+                                        .skips_locked = knows_skip_locked(session->conn.mysql)};
     return rc;
 }
 

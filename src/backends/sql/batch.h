@@ -109,6 +109,7 @@ typedef struct simba__sql_table {
     const char *make_exact; /* if they do not: what to do about it, as in "make it utf8mb4_bin" */
     unsigned mutex_chars, id_chars;
     uint64_t rows_max; /* of a statement, as far as the server takes them */
+    bool skips_locked; /* LOCK_FREE works */
 } simba__sql_table;
 
 /* --- the batch ------------------------------------------------------------------------------------------ */

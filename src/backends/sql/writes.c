@@ -303,9 +303,10 @@ static next recover(simba__sql_batch *batch)
 {
     const bool one = is_one_row(batch);
     batch->is_undoing = false;
-    if (batch->pass == FREE)
+    if (batch->pass == FREE && batch->link != SIMBA__SQL_DOWN)
         return split(batch); /* an old server does not know LOCK_FREE, or it is about something else */
     if (batch->link == SIMBA__SQL_DOWN) {
+        batch->pass = batch->pass == FREE ? ALL : batch->pass; /* that was all of them */
         const bool is_regained = batch->table.has_nonce || batch->why.remedy != SIMBA__SQL_LOST;
         return batch->may_put_off && is_regained ? settle_later(batch) : settle_failed(batch);
     }
@@ -380,9 +381,19 @@ static next go_on(simba__sql_batch *batch)
     }
 }
 
+/* Rows that are there, as those of renewals are, can be locked without waiting for those that somebody else has locked. A row
+ * that is to be made could not be told from a locked one. */
+static bool may_skip_locked(const simba__sql_batch *batch)
+{
+    bool all_renew = true;
+    for (size_t i = 0; i < batch->count; i++)
+        all_renew &= batch->items[i].ask.op == SIMBA_OP_RENEW;
+    return all_renew && batch->row_count > 1 && batch->table.skips_locked;
+}
+
 static next connected(simba__sql_batch *batch, const simba__sql_failure *why)
 {
-    batch->pass = ALL;
+    batch->pass = may_skip_locked(batch) ? FREE : ALL;
     batch->tries = 0;
     batch->is_undoing = false;
     batch->why = why ? *why : (simba__sql_failure){0};
