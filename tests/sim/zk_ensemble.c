@@ -348,19 +348,19 @@ void ensemble_event(sim *s, const sim_event *event)
     case ZK_NOTE_EXPIRE:
         expire(s, note.to);
         break;
-    case ZK_NOTE_WRITE:
-        writes_propose(s, note.to, &note.txn, note.sequential);
+    case ZK_NOTE_ASKED:
+        writes_hear(s, note.from);
         break;
     case ZK_NOTE_COMMIT:
         writes_commit(s, &note);
-        break;
-    case ZK_NOTE_SYNC:
-        writes_sync(s, &note);
         break;
     case ZK_NOTE_APPLY:
     case ZK_NOTE_SYNCED:
         writes_news(s, &note);
         break;
+    case ZK_NOTE_WRITE:
+    case ZK_NOTE_SYNC:
+        break; /* these wait in lines */
     }
 }
 

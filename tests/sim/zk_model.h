@@ -139,6 +139,11 @@ typedef struct zk_tracked {
     bool closing;
 } zk_tracked;
 
+/* Notes in the order in which they came. */
+typedef struct zk_line {
+    uint32_t first, last; /* first 0: there are none */
+} zk_line;
+
 typedef struct zk_server {
     zk_role role;
     uint32_t epoch;
@@ -148,20 +153,22 @@ typedef struct zk_server {
     zk_tracked session[ZK_SESSIONS]; /* known to it; LEADS: and tracked by it */
     bool touched[ZK_SESSIONS];       /* FOLLOWS: heard of since the leader was told */
     int64_t down_until, frozen_until, isolated_until;
-    uint32_t with_it;           /* isolated: which processes are on its side, by bit */
-    unsigned proposed, agreed;  /* LEADS: so many, in this epoch */
-    uint32_t proposals, latest; /* LEADS: the first and the last of those between, as a list of notes */
-    uint32_t syncs;             /* LEADS: that wait for them, as a list of notes */
-    int64_t heard_at;           /* of its leader, or of enough followers */
-    int64_t patience;           /* how long it goes on without */
+    uint32_t with_it;          /* isolated: which processes are on its side, by bit */
+    zk_line asked;             /* what it has asked its leader for, and the leader has not heard of */
+    unsigned proposed, agreed; /* LEADS: so many, in this epoch */
+    zk_line proposals;         /* LEADS: those between */
+    zk_line syncs;             /* LEADS: that wait for them */
+    int64_t heard_at;          /* of its leader, or of enough followers */
+    int64_t patience;          /* how long it goes on without */
 } zk_server;
 
 /* What servers say to each other, or to themselves later. */
 typedef enum zk_note_kind {
-    ZK_NOTE_WRITE,
+    ZK_NOTE_WRITE, /* in the line `asked`, as is SYNC */
+    ZK_NOTE_SYNC,
+    ZK_NOTE_ASKED, /* the first of that line gets through to the leader */
     ZK_NOTE_COMMIT,
     ZK_NOTE_APPLY,
-    ZK_NOTE_SYNC,
     ZK_NOTE_SYNCED,
     ZK_NOTE_TICK,
     ZK_NOTE_EXPIRE
@@ -169,7 +176,7 @@ typedef enum zk_note_kind {
 
 typedef struct zk_note {
     zk_note_kind kind;
-    uint32_t next; /* in the list of free ones, or of those that wait */
+    uint32_t next; /* in the list of free ones, or in a line */
     unsigned from, to;
     uint32_t epoch;
     unsigned upto; /* APPLY, SYNCED: of the log; COMMIT, SYNC: of what was proposed */
@@ -243,6 +250,10 @@ void note_post(sim *s, uint32_t index, int64_t after_ns);
 void note_post_again(sim *s, const zk_note *note);
 /* How long it takes between two servers. */
 int64_t note_hop(sim *s);
+void line_append(sim *s, zk_line *line, uint32_t index);
+/* Take the first out. False: there is none. */
+bool line_take(sim *s, zk_line *line, zk_note *ret_note);
+void line_forget(sim *s, zk_line *line);
 
 /* --- zk_writes.c ------------------------------------------------------------------------------------- */
 
@@ -250,13 +261,14 @@ int64_t note_hop(sim *s);
 void writes_ask(sim *s, unsigned server, const zk_txn *asked, bool sequential);
 /* A sync: `server_synced` follows, unless the leader cannot be reached. */
 void writes_ask_sync(sim *s, unsigned server, const zk_txn *asked);
-/* At the leader: ask the others; what was proposed is agreed on, if most servers follow the leader; it is agreed on; a sync
- * has come; it leads no more. */
+/* At the leader: this server's next request has come; ask the others; what was proposed is agreed on, if most servers follow
+ * the leader; it is agreed on. */
+void writes_hear(sim *s, unsigned from);
 void writes_propose(sim *s, unsigned leader, const zk_txn *txn, bool sequential);
 void writes_commit(sim *s, const zk_note *note);
 void writes_agree(sim *s, unsigned leader, const zk_txn *asked, bool sequential);
-void writes_sync(sim *s, const zk_note *note);
-void writes_forget(sim *s, unsigned leader);
+/* The server neither leads nor follows any more. */
+void writes_forget(sim *s, unsigned index);
 /* At any server: it learns what was agreed on. */
 void writes_news(sim *s, const zk_note *note);
 void writes_apply(sim *s, unsigned index, unsigned upto);

@@ -1,4 +1,5 @@
-/* What the servers of a model ensemble say to each other: kept in places that are used again, and delivered as events. */
+/* What the servers of a model ensemble say to each other: kept in places that are used again, and delivered as events, or
+ * waiting in lines. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,33 @@ void note_free(sim *s, uint32_t index)
 void note_post(sim *s, uint32_t index, int64_t after_ns)
 {
     sim_plan_event(s, EV_SERVER, 0, s->now + after_ns, 0, index);
+}
+
+void line_append(sim *s, zk_line *line, uint32_t index)
+{
+    if (line->first)
+        note_at(s, line->last)->next = index;
+    else
+        line->first = index;
+    line->last = index;
+}
+
+bool line_take(sim *s, zk_line *line, zk_note *ret_note)
+{
+    const uint32_t index = line->first;
+    if (!index)
+        return false;
+    *ret_note = *note_at(s, index);
+    line->first = ret_note->next;
+    note_free(s, index);
+    return true;
+}
+
+void line_forget(sim *s, zk_line *line)
+{
+    zk_note note;
+    while (line_take(s, line, &note))
+        ;
 }
 
 int64_t note_hop(sim *s)

@@ -48,7 +48,7 @@ static void answer_sync(sim *s, const zk_note *note)
 }
 
 /* A leader answers by itself, as soon as all that it has proposed by now is agreed on. */
-void writes_sync(sim *s, const zk_note *note)
+static void sync(sim *s, const zk_note *note)
 {
     uint32_t index;
     zk_server *leader = ensemble_server(s, note->to);
@@ -56,48 +56,26 @@ void writes_sync(sim *s, const zk_note *note)
         answer_sync(s, note);
         return;
     }
-    const zk_note copy = *note;
-    zk_note *waiting = note_new(s, ZK_NOTE_SYNC, copy.from, copy.to, &index);
-    *waiting = copy;
+    zk_note *waiting = note_new(s, ZK_NOTE_SYNC, note->from, note->to, &index);
+    waiting->txn = note->txn;
     waiting->upto = leader->proposed;
-    waiting->next = leader->syncs;
-    leader->syncs = index;
+    line_append(s, &leader->syncs, index);
 }
 
-static void answer_syncs(sim *s, unsigned leader)
+static void answer_syncs(sim *s, zk_server *leader)
 {
-    zk_server *server = ensemble_server(s, leader);
-    uint32_t index = server->syncs;
-    server->syncs = 0;
-    while (index) {
-        const zk_note note = *note_at(s, index);
-        if (note.upto <= server->agreed) {
-            note_free(s, index);
-            answer_sync(s, &note);
-        } else {
-            note_at(s, index)->next = server->syncs;
-            server->syncs = index;
-        }
-        index = note.next;
-    }
+    zk_note note;
+    while (leader->syncs.first && note_at(s, leader->syncs.first)->upto <= leader->agreed &&
+           line_take(s, &leader->syncs, &note))
+        answer_sync(s, &note);
 }
 
-static void forget_all(sim *s, uint32_t list)
+void writes_forget(sim *s, unsigned index)
 {
-    while (list) {
-        const uint32_t next = note_at(s, list)->next;
-        note_free(s, list);
-        list = next;
-    }
-}
-
-void writes_forget(sim *s, unsigned leader)
-{
-    zk_server *server = ensemble_server(s, leader);
-    forget_all(s, server->syncs);
-    if (server->agreed < server->proposed)
-        forget_all(s, server->proposals);
-    server->syncs = 0;
+    zk_server *server = ensemble_server(s, index);
+    line_forget(s, &server->asked);
+    line_forget(s, &server->syncs);
+    line_forget(s, &server->proposals);
     server->proposed = server->agreed = 0;
 }
 
@@ -181,14 +159,12 @@ void writes_commit(sim *s, const zk_note *note)
         note_post_again(s, note); /* it is not agreed on yet, and whoever asked is not answered */
         return;
     }
-    while (server->agreed < server->proposed && server->agreed < upto) {
-        const zk_note proposal = *note_at(s, server->proposals);
-        note_free(s, server->proposals);
-        server->proposals = proposal.next;
+    zk_note proposal;
+    while (server->agreed < upto && line_take(s, &server->proposals, &proposal)) {
         server->agreed++;
         writes_agree(s, leader, &proposal.txn, proposal.sequential);
     }
-    answer_syncs(s, leader);
+    answer_syncs(s, server);
 }
 
 /* What comes late by a server that the client has left is refused. That is looked at when it comes: until it is agreed on,
@@ -206,30 +182,22 @@ static void judge_owner(zk_server *leader, zk_txn *txn)
     }
 }
 
-static void append_proposal(sim *s, unsigned leader, uint32_t index)
-{
-    zk_server *server = ensemble_server(s, leader);
-    if (server->agreed == server->proposed)
-        server->proposals = index;
-    else
-        note_at(s, server->latest)->next = index;
-    server->latest = index;
-    server->proposed++;
-}
-
 /* Ask the followers; most of them have to say yes. */
 void writes_propose(sim *s, unsigned leader, const zk_txn *txn, bool sequential)
 {
     uint32_t proposal, ack;
     zk_txn asked = *txn;
-    judge_owner(ensemble_server(s, leader), &asked);
+    zk_server *server = ensemble_server(s, leader);
+    judge_owner(server, &asked);
     zk_note *note = note_new(s, ZK_NOTE_COMMIT, leader, leader, &proposal);
     note->txn = asked;
     note->sequential = sequential;
-    append_proposal(s, leader, proposal);
-    note_new(s, ZK_NOTE_COMMIT, leader, leader, &ack)->upto = ensemble_server(s, leader)->proposed;
+    line_append(s, &server->proposals, proposal);
+    note_new(s, ZK_NOTE_COMMIT, leader, leader, &ack)->upto = ++server->proposed;
     note_post(s, ack, 2 * note_hop(s));
 }
+
+/* --- on the way to the leader -------------------------------------------------------------------------- */
 
 static unsigned leader_of(sim *s, unsigned server)
 {
@@ -237,24 +205,44 @@ static unsigned leader_of(sim *s, unsigned server)
     return one->role == ZK_LEADS_ALL ? server : one->leader;
 }
 
+/* Servers talk by one connection: the leader hears in order what a server asks it for, however long that takes. So a sync
+ * comes after all writes that were asked for before it by the same server, also those on connections of clients that are gone. */
+static void ask(sim *s, unsigned server, zk_note_kind kind, const zk_txn *txn, bool sequential)
+{
+    uint32_t asked, hop;
+    if (!ensemble_serves(s, server))
+        return;
+    const unsigned leader = leader_of(s, server);
+    zk_note *note = note_new(s, kind, server, leader, &asked);
+    note->txn = *txn;
+    note->sequential = sequential;
+    line_append(s, &ensemble_server(s, server)->asked, asked);
+    note_new(s, ZK_NOTE_ASKED, server, leader, &hop);
+    note_post(s, hop, server == leader ? 1 : note_hop(s));
+}
+
 void writes_ask(sim *s, unsigned server, const zk_txn *asked, bool sequential)
 {
-    uint32_t index;
-    const zk_txn txn = *asked;
-    const unsigned leader = leader_of(s, server);
-    zk_note *note = note_new(s, ZK_NOTE_WRITE, server, leader, &index);
-    note->txn = txn;
-    note->sequential = sequential;
-    note_post(s, index, server == leader ? 1 : note_hop(s));
+    ask(s, server, ZK_NOTE_WRITE, asked, sequential);
 }
 
 void writes_ask_sync(sim *s, unsigned server, const zk_txn *asked)
 {
-    uint32_t index;
-    const unsigned leader = leader_of(s, server);
-    note_new(s, ZK_NOTE_SYNC, server, leader, &index)->txn = *asked;
-    note_post(s, index, server == leader ? 1 : note_hop(s));
+    ask(s, server, ZK_NOTE_SYNC, asked, false);
 }
+
+void writes_hear(sim *s, unsigned from)
+{
+    zk_note note;
+    if (!line_take(s, &ensemble_server(s, from)->asked, &note))
+        return; /* it has given up its leader meanwhile, and what it had asked for */
+    if (note.kind == ZK_NOTE_SYNC)
+        sync(s, &note);
+    else
+        writes_propose(s, note.to, &note.txn, note.sequential);
+}
+
+/* --- what was agreed on -------------------------------------------------------------------------------- */
 
 void writes_news(sim *s, const zk_note *note)
 {

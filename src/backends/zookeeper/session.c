@@ -95,6 +95,14 @@ static void set_beat(zk_session *session)
         session->host->timer_set(session->host, &session->beat, next.ns > soon.ns ? next : soon);
 }
 
+static void name_server(zk_session *session)
+{
+    simba__zk_addresses_lock();
+    const char *server = zoo_get_current_server(session->zh);
+    snprintf(session->server, sizeof session->server, "%s", server ? server : "");
+    simba__zk_addresses_unlock();
+}
+
 static void connected(zk_session *session)
 {
     simba_host *host = session->host;
@@ -103,8 +111,7 @@ static void connected(zk_session *session)
     session->wire.inside = false;
     session->failures = 0;
     host->session(host, session->live.proven, timeout_ms);
-    const char *server = zoo_get_current_server(session->zh);
-    snprintf(session->server, sizeof session->server, "%s", server ? server : "");
+    name_server(session);
     if (timeout_ms < session->options->session_ms)
         host->log(host, SIMBA_LOG_WARN, "zookeeper %s: the server grants a session timeout of %lld ms, not %d",
                   session->options->where, (long long)timeout_ms, session->options->session_ms);
@@ -253,8 +260,10 @@ static void pump(zk_session *session)
     struct timeval wait = {0};
     if (down)
         simba__descriptors_hold(); /* it connects in there */
+    simba__zk_addresses_lock();
     errno = 0;
     const int rc = zookeeper_interest(session->zh, &fd, &interest, &wait);
+    simba__zk_addresses_unlock();
     if (down && !is_down(session)) {
         simba__zk_live_attempt(&session->live, now);
         fcntl(fd, F_SETFD, FD_CLOEXEC); /* the library may be built not to */
@@ -427,7 +436,9 @@ static void begin(zk_session *session, const char *servers)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     const zk_options *options = session->options;
     pthread_once(&once, silence_library);
+    simba__zk_addresses_lock();
     session->zh = zookeeper_init(servers, ignore_event, options->session_ms, NULL, NULL, ZOO_NO_LOG_CLIENTENV);
+    simba__zk_addresses_unlock();
     simba__zk_live_begin(&session->live, options->session_ms);
     session->in_vain = 0;
     session->wire.expected.count = 0;
@@ -457,9 +468,11 @@ static void resolved(simba__resolver *resolver)
     char *servers = list_servers(resolver);
     if (servers)
         session->addresses = resolver->count;
-    if (servers && session->zh)
+    if (servers && session->zh) {
+        simba__zk_addresses_lock();
         zoo_set_servers(session->zh, servers);
-    else if (servers)
+        simba__zk_addresses_unlock();
+    } else if (servers)
         begin(session, servers);
     simba__free(servers);
     if (!session->zh) {

@@ -9,6 +9,46 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* --- what all handles of the process share ---------------------------------------------------------- */
+
+/* The library guards none of it: by call_mutex we guard the counter from which it draws the numbers of requests; by
+ * address_mutex the one text into which it formats addresses of servers (zoo_get_current_server returns that text, and
+ * zookeeper_interest writes it when a server has been silent for too long), and the random numbers by which it chooses among
+ * them. Only session.c has address_mutex, around single calls of the library. Answers may come inside such a call, and lead to
+ * further calls: call_mutex is the inner one. Both are inside of the client's turn, and no answer leads to the turn of another
+ * client. zookeeper_close runs without: it may wait for seconds, and of all this it needs one number, for the last request. */
+static pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t address_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Somebody may have them while a thread forks; in the child nobody has. */
+static void forked(void)
+{
+    pthread_mutex_init(&call_mutex, NULL);
+    pthread_mutex_init(&address_mutex, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forked);
+}
+
+static void lock(pthread_mutex_t *mutex)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(mutex);
+}
+
+void simba__zk_addresses_lock(void)
+{
+    lock(&address_mutex);
+}
+
+void simba__zk_addresses_unlock(void)
+{
+    pthread_mutex_unlock(&address_mutex);
+}
+
 /* --- what goes out ---------------------------------------------------------------------------------- */
 
 /* The library sends the length of a request and the request itself as two packets, and then those of the next request. A
@@ -19,38 +59,22 @@ static void set_option(const zk_wire *wire, int option, int value)
     setsockopt(wire->socket.fd, IPPROTO_TCP, option, &value, sizeof value);
 }
 
-/* The library draws the numbers of requests from one counter for all handles of the process, without a lock of its own. */
-static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-/* Somebody may have it while a thread forks; in the child nobody has. */
-static void forked(void)
-{
-    pthread_mutex_init(&library_mutex, NULL);
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, forked);
-}
-
 bool simba__zk_wire_begin(zk_wire *wire, zk_reply reply)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!simba__zk_expect(&wire->expected, reply))
         return false;
-    pthread_once(&once, watch_forks);
     wire->gathered = true;
     if (!wire->corked && wire->socket.fd >= 0) {
         wire->corked = true;
         set_option(wire, TCP_CORK, 1);
     }
-    pthread_mutex_lock(&library_mutex);
+    lock(&call_mutex);
     return true;
 }
 
 void simba__zk_wire_made(zk_wire *wire, int rc)
 {
-    pthread_mutex_unlock(&library_mutex);
+    pthread_mutex_unlock(&call_mutex);
     if (rc != ZOK)
         simba__zk_expect_not(&wire->expected);
 }

@@ -18,6 +18,10 @@ typedef struct zk_wire {
     bool gathered;        /* there may be some */
 } zk_wire;
 
+/* Around each call of the library that has to do with addresses of servers, which all handles of the process share. */
+void simba__zk_addresses_lock(void);
+void simba__zk_addresses_unlock(void);
+
 /* Watch this socket of the library's for ZOOKEEPER_READ, ZOOKEEPER_WRITE. False: not yet. */
 bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest);
 /* The connection is over. */
