@@ -12,7 +12,10 @@ static void heed_bell(simba__turn *turn)
         simba__waitset_hush(&turn->reactor.threads);
         return;
     }
-    turn->reactor.threads.rung = true;
+    if (!turn->reactor.threads.rung) { /* whoever leads may have heard this bell already, and have come back since */
+        turn->reactor.threads.rung = true;
+        simba__waitset_ring(&turn->reactor.threads);
+    }
     turn->aside = true;
     while (turn->reactor.threads.rung && turn->led_for)
         if (!simba__turn_wait(turn, &turn->hushed, turn->reactor.armed))
