@@ -124,7 +124,7 @@ static void wrong_use_is_explained(void **state)
     assert_non_null(strstr(err, "did you mean --json?"));
     assert_int_equal(SIMBA("list", "--url", "redsi://host"), 78);
     assert_non_null(strstr(err, "did you mean redis://?"));
-    assert_int_equal(SIMBA("list", "--url", "postgres://host"), 78);
+    assert_int_equal(SIMBA("list", "--url", "mongodb://host"), 78);
     assert_null(strstr(err, "did you mean"));
     assert_int_equal(SIMBA("demo", "--ttl"), 64);
     assert_string_equal(out, "");

@@ -10,6 +10,7 @@
 
 #include "util/assert.h"
 #include "util/clock.h"
+#include "util/descriptors.h"
 #include "util/table.h"
 
 enum { READS_AT_ONCE = 4, SETTINGS_MAX = 80 };
@@ -249,6 +250,7 @@ static void connect_to(simba__pg_conn *conn, const char *hosts, const char *addr
         }
     conn->state = SIMBA__PG_CONNECTING;
     conn->host->timer_set(conn->host, &conn->timer, (simba_local){conn->host->now(conn->host).ns + share_ns});
+    simba__descriptors_hold(); /* it connects in there */
     conn->pg = PQconnectStartParams(keywords, values, 0);
     if (!conn->pg) {
         lose_memory(conn);
@@ -330,6 +332,7 @@ static void on_ready(simba_io *socket, unsigned events)
     simba__pg_conn *conn = SIMBA__OF_NODE(socket, simba__pg_conn, io);
     if (conn->state == SIMBA__PG_CONNECTING) {
         unwatch(conn); /* libpq may close this socket, and make another one of the same number */
+        simba__descriptors_hold();
         if (received(conn) > GREETING_MOST)
             lose_talker(conn);
         else
