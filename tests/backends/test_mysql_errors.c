@@ -408,7 +408,7 @@ static void *want_backwards(void *arg)
     return got ? NULL : "victim";
 }
 
-/* A deadlock of which we are the victim: it is done again, and nobody notices. */
+/* A deadlock of which we are the victim: it is done again, and nobody notices. Renewals would not wait for the row. */
 static void test_deadlock(void **state)
 {
     (void)state;
@@ -422,8 +422,8 @@ static void test_deadlock(void **state)
     say_on(other, "update simba_mutex set version = version + 1 where mutex like 'z%'");
     say_on(other, "select * from simba_mutex where mutex = 'b' for update");
     testhost_request r[2] = {
-        testhost_request_of(&a, SIMBA_OP_RENEW, "a", "me", 1, 1),
-        testhost_request_of(&a, SIMBA_OP_RENEW, "b", "me", 1, 1),
+        testhost_request_of(&a, SIMBA_OP_RELEASE, "a", "me", 1, 1),
+        testhost_request_of(&a, SIMBA_OP_RELEASE, "b", "me", 1, 1),
     };
     testhost_submit(&a, &r[1]); /* in the wrong order, which is put right */
     testhost_submit(&a, &r[0]);
