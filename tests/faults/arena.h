@@ -73,6 +73,15 @@ static inline unsigned grants_now(void)
     return grants;
 }
 
+/* The first contender leads, and nothing was granted since there were this many grants. */
+static inline void assert_kept(unsigned grants)
+{
+    ref_lock();
+    const bool kept = arena.grants == grants && arena.inside == &arena.contenders[0];
+    ref_unlock();
+    assert_true(kept);
+}
+
 /* Let the leader of now go, and see another one follow. */
 static inline void assert_hands_over(void)
 {

@@ -5,13 +5,9 @@
 #include <signal.h>
 #include <simba.h>
 #include <stdio.h>
-#include <unistd.h>
 
-#include "faults/arena.h"
-#include "lib/server.h"
+#include "faults/sql_plays.h"
 
-#define TTL_MS (ref_scaled_ms(500))
-#define TRANSITION_MS (ref_scaled_ms(1500))
 #define FORMAT "postgresql://postgres@%s/simba?sslmode=disable&create=yes&connect-timeout=1s"
 
 static server postgresql;
@@ -82,104 +78,56 @@ static int teardown(void **state)
     return 0;
 }
 
-static void assert_kept(unsigned grants)
+/* --- what is done to it ------------------------------------------------------------------------------------ */
+
+static void freeze(bool frozen)
 {
-    ref_lock();
-    const bool kept = arena.grants == grants && arena.inside == &arena.contenders[0];
-    ref_unlock();
-    assert_true(kept);
+    server_freeze_postgresql(&postgresql, frozen);
 }
 
-/* Frozen for less than the transition: nobody loses anything. */
-static void test_short_freeze(void **state)
+static void restart(void)
 {
-    (void)state;
-    ref_scene("short freeze");
-    const unsigned grants = arena.grants;
-    for (int i = 0; i < 2; i++) {
-        server_freeze_postgresql(&postgresql, true);
-        usleep((unsigned)(TRANSITION_MS / 3 * 1000));
-        server_freeze_postgresql(&postgresql, false);
-        usleep((unsigned)(TTL_MS * 1000));
-    }
-    assert_kept(grants);
-    assert_hands_over();
-    assert_int_equal(ref_complaints(), 0);
-}
-
-/* Frozen for longer than the lease: the holder is told, and somebody leads again after the thaw. */
-static void test_long_freeze(void **state)
-{
-    (void)state;
-    ref_scene("long freeze");
-    server_freeze_postgresql(&postgresql, true);
-    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.contenders[0].released == 1));
-    ref_lock();
-    const simba_reason reason = arena.contenders[0].reason;
-    ref_unlock();
-    assert_int_equal(reason, SIMBA_REASON_EXPIRED);
-    server_freeze_postgresql(&postgresql, false);
-    assert_true(someone_leads());
-    assert_hands_over();
-    assert_int_equal(ref_complaints(), 0);
-}
-
-/* It ends as in a crash, and is back when the lease may be over or not: what it has acknowledged is still there. */
-static void test_restart(void **state)
-{
-    (void)state;
-    ref_scene("restart");
     server_signal(&postgresql, SIGQUIT);
     start();
-    assert_true(someone_leads());
-    assert_hands_over();
-    assert_int_equal(ref_complaints(), 0);
 }
 
-/* All connections, those that listen too, are ended again and again while the mutex goes round. */
-static void test_terminated(void **state)
+/* Those that listen too. */
+static void end_connections(void)
 {
-    (void)state;
-    ref_scene("terminated");
-    for (int i = 0; i < 5; i++) {
-        SAY("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'simba'");
-        assert_hands_over();
-    }
-    assert_int_equal(ref_complaints(), 0);
+    SAY("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'simba'");
 }
 
-/* The server is read-only for a moment, then for longer than the lease. */
-static void test_read_only(void **state)
+static void make_read_only(bool read_only)
 {
-    (void)state;
-    ref_scene("read-only");
-    const unsigned grants = arena.grants;
-    SAY("alter system set default_transaction_read_only = on", "select pg_reload_conf()");
-    usleep((unsigned)(TTL_MS * 1000));
-    SAY("alter system reset default_transaction_read_only", "select pg_reload_conf()");
-    usleep((unsigned)(TTL_MS * 1000));
-    assert_kept(grants);
-    SAY("alter system set default_transaction_read_only = on", "select pg_reload_conf()");
-    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.contenders[0].released == 1));
-    SAY("alter system reset default_transaction_read_only", "select pg_reload_conf()");
-    assert_true(someone_leads());
-    assert_hands_over();
-    assert_int_equal(ref_complaints(), 0);
+    SAY(read_only ? "alter system set default_transaction_read_only = on"
+                  : "alter system reset default_transaction_read_only",
+        "select pg_reload_conf()");
 }
 
-/* An administrator's transaction keeps the row locked for longer than the lease. */
-static void test_row_locked(void **state)
+static PGconn *locker;
+
+static void lock_row(const char *mutex)
+{
+    char sql[96];
+    snprintf(sql, sizeof sql, "update simba_mutex set version = version where mutex = '%s'", mutex);
+    locker = connect_raw();
+    say_on(locker, "begin");
+    say_on(locker, sql);
+}
+
+static void unlock_row(void)
+{
+    PQfinish(locker);
+}
+
+static const sql_acts acts = {freeze, restart, end_connections, make_read_only, lock_row, unlock_row};
+
+static void test_locked_row_among_others(void **state)
 {
     (void)state;
-    ref_scene("row locked");
-    PGconn *pg = connect_raw();
-    say_on(pg, "begin");
-    say_on(pg, "update simba_mutex set version = version where mutex = 'orders'");
-    assert_true(REF_WITHIN(ARENA_LONG_MS, arena.contenders[0].released == 1));
-    PQfinish(pg);
-    assert_true(someone_leads());
-    assert_hands_over();
-    assert_int_equal(ref_complaints(), 0);
+    char url[160];
+    snprintf(url, sizeof url, FORMAT, postgresql.hosts);
+    play_locked_row(url);
 }
 
 /* Short limits for statements, transactions and idle connections cost nobody anything. */
@@ -190,7 +138,7 @@ static void test_timeouts(void **state)
     const unsigned grants = arena.grants;
     SAY("alter system set statement_timeout = '1s'", "alter system set idle_in_transaction_session_timeout = '100ms'",
         "alter system set idle_session_timeout = '150ms'", "select pg_reload_conf()");
-    usleep((unsigned)(4 * TTL_MS * 1000));
+    pass(4 * TTL_MS);
     assert_kept(grants);
     for (int i = 0; i < 3; i++)
         assert_hands_over();
@@ -204,9 +152,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_short_freeze, setup, teardown),
         cmocka_unit_test_setup_teardown(test_long_freeze, setup, teardown),
         cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_terminated, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_connections_ended, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),
         cmocka_unit_test_setup_teardown(test_row_locked, setup, teardown),
+        cmocka_unit_test(test_locked_row_among_others),
         cmocka_unit_test_setup_teardown(test_timeouts, setup, teardown),
     };
     if (!server_has("postgres")) {

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "faults/arena.h"
-#include "faults/locked_row.h"
 #include "lib/server.h"
 
 #define TTL_MS (ref_scaled_ms(500))
@@ -91,14 +90,6 @@ static int teardown(void **state)
     return 0;
 }
 
-static void assert_kept(unsigned grants)
-{
-    ref_lock();
-    const bool kept = arena.grants == grants && arena.inside == &arena.contenders[0];
-    ref_unlock();
-    assert_true(kept);
-}
-
 /* The mutex goes round. */
 static void test_least_privileges(void **state)
 {
@@ -169,26 +160,6 @@ static void test_killed_back_end(void **state)
     connect_administrator();
 }
 
-/* --- one locked row among others ------------------------------------------------------------------------------- */
-
-static void lock_row(void)
-{
-    SAY("begin", "select from simba_mutex where mutex = 'held-3' for update");
-}
-
-static void unlock_row(void)
-{
-    SAY("commit");
-}
-
-static void test_locked_row(void **state)
-{
-    (void)state;
-    char url[128];
-    url_of("worker", url, sizeof url);
-    play_locked_row(url, lock_row, unlock_row);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,7 +168,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lock_timeout, setup, teardown),
         cmocka_unit_test_setup_teardown(test_idle_timeouts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed_back_end, setup, teardown),
-        cmocka_unit_test(test_locked_row),
     };
     if (!server_has("postgres")) {
         puts("1..0 # SKIP postgres is not installed");

@@ -4,12 +4,8 @@
 #include <signal.h>
 #include <simba.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#include "faults/arena.h"
-#include "lib/server.h"
-#include "util/random.h"
+#include "faults/sql_plays.h"
 
 #define FORMAT "postgresql://postgres@%s/simba?sslmode=disable&create=yes&connect-timeout=1s"
 
@@ -30,14 +26,6 @@ static int group_teardown(void **state)
     (void)state;
     server_fini(&postgresql);
     return 0;
-}
-
-static void assert_kept(unsigned grants)
-{
-    ref_lock();
-    const bool kept = arena.grants == grants && arena.inside == &arena.contenders[0];
-    ref_unlock();
-    assert_true(kept);
 }
 
 /* --- the network ------------------------------------------------------------------------------------------- */
@@ -62,38 +50,20 @@ static int network_teardown(void **state)
     return 0;
 }
 
-/* Outages in which all packets get lost, and that end a quarter of a second before the transition of a second does: nobody
- * loses anything (L3), although TCP repeats what was lost in pauses. SIMBA_TEST_OUTAGES says how many there are. */
 static void test_lossy_outages(void **state)
 {
     (void)state;
-    ref_scene("lossy outages");
-    const char *wanted = getenv("SIMBA_TEST_OUTAGES");
-    const int count = wanted ? atoi(wanted) : 3;
-    const unsigned grants = arena.grants;
-    uint64_t seed = (uint64_t)getpid();
-    for (int i = 0; i < count; i++) {
-        usleep((unsigned)(ref_scaled_ms(simba__random_range(&seed, 300, 1300)) * 1000));
-        proxy_set(&network, PROXY_LOSS);
-        usleep((unsigned)(ref_scaled_ms(simba__random_range(&seed, 600, 750)) * 1000));
-        proxy_set(&network, PROXY_PASS);
-        if (wanted)
-            fprintf(stderr, "outage %d: %u grants\n", i, grants_now());
-    }
-    usleep((unsigned)(ref_scaled_ms(1000) * 1000));
-    assert_kept(grants);
-    assert_hands_over();
-    assert_int_equal(ref_complaints(), 0);
+    play_lossy_outages(&network, 3);
 }
 
 static void assert_outlives(proxy_mode mode)
 {
     const unsigned grants = arena.grants;
-    usleep((unsigned)(ref_scaled_ms(700) * 1000)); /* shortly before it is renewed */
+    pass(ref_scaled_ms(700)); /* shortly before it is renewed */
     proxy_set(&network, mode);
-    usleep((unsigned)(ref_scaled_ms(700) * 1000));
+    pass(ref_scaled_ms(700));
     proxy_set(&network, PROXY_PASS);
-    usleep((unsigned)(ref_scaled_ms(1000) * 1000));
+    pass(ref_scaled_ms(1000));
     assert_kept(grants);
     assert_hands_over();
     assert_int_equal(ref_complaints(), 0);
