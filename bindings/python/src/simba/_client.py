@@ -14,7 +14,7 @@ from ._lib import (
     reason, set_timing, text,
 )
 
-T = TypeVar("T")
+D = TypeVar("D", bound="Door")
 _LEVELS = ("error", "warning", "info", "debug", "event")
 
 
@@ -188,9 +188,7 @@ class Lock:
                  **timing: Optional[Duration]) -> None:
         options = ffi.new("simba_locker_options *")
         options.size = ffi.sizeof("simba_locker_options")
-        name = ffi.NULL if id is None else ffi.new("char[]", id.encode())
-        options.id = name
-        set_timing(options.timing, dict(timing))
+        name = identify(options, id, timing)  # noqa: F841
         out = ffi.new("simba_locker **")
         self._client = client
         self._timeout = timeout
@@ -256,6 +254,69 @@ class Lock:
             self._free(self._c)
 
 
+# --- what the doors with callbacks have in common -----------------------------------------------------------
+
+
+class Door:
+    """A handle that is started and stopped, and whose callbacks lead back to it."""
+
+    _kind = ""  # as in simba_KIND_new
+    _c: Any = None
+
+    def _call(self, what: str) -> Callable[..., Any]:
+        return getattr(lib, f"simba_{self._kind}_{what}")  # type: ignore[no-any-return]
+
+    def _open(self, client: BaseClient, mutex: str, options: Any) -> None:
+        """`options` but for what all of them have."""
+        options.size = ffi.sizeof(f"simba_{self._kind}_options")
+        options.on_freed = on_freed
+        options.user = handle = keep(self)
+        out = ffi.new(f"simba_{self._kind} **")
+        try:
+            call(self._call("new"), client._handle(), encode(mutex), options, ERR, out)
+        except Exception:
+            drop(handle)
+            raise
+        self._client, self.mutex, self._c = client, mutex, out[0]
+
+    def _handle(self) -> Any:
+        if self._c is None:
+            fail(lib.SIMBA_ECLOSED, f"the {self._kind} of {self.mutex} is closed")
+        return self._c
+
+    def _freed(self) -> None:
+        """No callback runs or will run any more."""
+
+    def start(self: D) -> D:
+        """Returns at once."""
+        check(self._call("start")(self._handle()))
+        return self
+
+    def stop(self) -> None:
+        """Waits for callbacks, unless inside of one, and gives back what is held. It may be started again."""
+        check(self._call("stop")(self._handle()))
+
+    def close(self) -> None:
+        """Stop for good."""
+        c, self._c = self._c, None
+        if c is not None:
+            self._call("free")(c)
+
+    def __enter__(self: D) -> D:
+        return self.start()
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+
+def identify(options: Any, id: Optional[str], timing: Dict[str, Optional[Duration]]) -> Any:
+    """Fill in id and timing. What is returned has to live until the options were used."""
+    name = ffi.NULL if id is None else ffi.new("char[]", id.encode())
+    options.id = name
+    set_timing(options.timing, dict(timing))
+    return name
+
+
 # --- contender --------------------------------------------------------------------------------------------
 
 
@@ -279,64 +340,32 @@ def _on_changed(_: Any, state: Any, user: Any) -> None:
     self.on_changed(self, change(state))
 
 
-class Contender:
+class Contender(Door):
     """Callbacks when this process gains and loses a mutex. They run one at a time, on a thread of the library.
 
     An exception that leaves a callback goes to sys.unraisablehook, which prints it, and no further.
     """
+
+    _kind = "contender"
 
     def __init__(self, client: BaseClient, mutex: str, *,
                  on_acquired: Optional[Callable[["Contender", Change], None]] = None,
                  on_released: Optional[Callable[["Contender", Change, str], None]] = None,
                  on_changed: Optional[Callable[["Contender", Change], None]] = None, id: Optional[str] = None,
                  **timing: Optional[Duration]) -> None:
-        self._c: Any = None
-        self._client = client
         self.on_acquired, self.on_released, self.on_changed = on_acquired, on_released, on_changed
         self._when_freed: Optional[Callable[[], None]] = None
         options = ffi.new("simba_contender_options *")
-        options.size = ffi.sizeof("simba_contender_options")
-        name = ffi.NULL if id is None else ffi.new("char[]", id.encode())
-        options.id = name
-        set_timing(options.timing, dict(timing))
+        name = identify(options, id, timing)  # noqa: F841
         options.on_acquired, options.on_released = _on_acquired, _on_released
         if on_changed:
             options.on_changed = _on_changed
-        options.on_freed = on_freed
-        options.user = handle = keep(self)
-        out = ffi.new("simba_contender **")
-        try:
-            call(lib.simba_contender_new, client._handle(), encode(mutex), options, ERR, out)
-        except Exception:
-            drop(handle)
-            raise
-        self._c = out[0]
-        self.mutex = mutex
+        self._open(client, mutex, options)
         self.id = text(lib.simba_contender_id(self._c))
-
-    def _handle(self) -> Any:
-        if self._c is None:
-            fail(lib.SIMBA_ECLOSED, f"the contender of {self.mutex} is closed")
-        return self._c
 
     def _freed(self) -> None:
         if self._when_freed:
             self._when_freed()
-
-    def start(self) -> "Contender":
-        """Begin to contend; returns at once."""
-        check(lib.simba_contender_start(self._handle()))
-        return self
-
-    def stop(self) -> None:
-        """on_released runs if it leads, then the mutex is given back. It may be started again."""
-        check(lib.simba_contender_stop(self._handle()))
-
-    def close(self) -> None:
-        """Stop for good. Waits for callbacks, unless inside of one."""
-        c, self._c = self._c, None
-        if c is not None:
-            lib.simba_contender_free(c)
 
     def discard(self, when_over: Optional[Callable[[], None]] = None) -> None:
         """Close without waiting."""
@@ -362,12 +391,6 @@ class Contender:
         out = ffi.new("simba_owner *")
         check(lib.simba_contender_owner(self._handle(), out))
         return owner(out)
-
-    def __enter__(self) -> "Contender":
-        return self.start()
-
-    def __exit__(self, *exc: Any) -> None:
-        self.close()
 
 
 # --- scheduler --------------------------------------------------------------------------------------------
@@ -402,64 +425,26 @@ def _on_work(run: Any, user: Any) -> None:
     ffi.from_handle(user).work(Run(run))
 
 
-class Scheduler:
+class Scheduler(Door):
     """Work that runs every so often, on the leader only. Runs never overlap."""
+
+    _kind = "scheduler"
 
     def __init__(self, client: Client, mutex: str, work: Callable[[Run], None], *, every: Duration,
                  initial_delay: Duration = 0, fixed_delay: bool = False, id: Optional[str] = None,
                  **timing: Optional[Duration]) -> None:
-        self._c: Any = None
-        self._client = client
         self.work = work
         options = ffi.new("simba_scheduler_options *")
-        options.size = ffi.sizeof("simba_scheduler_options")
-        name = ffi.NULL if id is None else ffi.new("char[]", id.encode())
-        options.id = name
-        set_timing(options.timing, dict(timing))
+        name = identify(options, id, timing)  # noqa: F841
         options.schedule = lib.SIMBA_SCHEDULE_FIXED_DELAY if fixed_delay else lib.SIMBA_SCHEDULE_FIXED_RATE
         options.initial_delay_ms = milliseconds(initial_delay)
         options.period_ms = milliseconds(every)
         options.work = _on_work
-        options.on_freed = on_freed
-        options.user = handle = keep(self)
-        out = ffi.new("simba_scheduler **")
-        try:
-            call(lib.simba_scheduler_new, client._handle(), encode(mutex), options, ERR, out)
-        except Exception:
-            drop(handle)
-            raise
-        self._c = out[0]
-
-    def _freed(self) -> None:
-        pass
-
-    def _handle(self) -> Any:
-        if self._c is None:
-            fail(lib.SIMBA_ECLOSED, "the scheduler is closed")
-        return self._c
-
-    def start(self) -> "Scheduler":
-        check(lib.simba_scheduler_start(self._handle()))
-        return self
-
-    def stop(self) -> None:
-        """Tells a run in progress, and waits for it."""
-        check(lib.simba_scheduler_stop(self._handle()))
-
-    def close(self) -> None:
-        c, self._c = self._c, None
-        if c is not None:
-            lib.simba_scheduler_free(c)
+        self._open(client, mutex, options)
 
     @property
     def is_leader(self) -> bool:
         return bool(lib.simba_scheduler_is_leader(self._handle()))
-
-    def __enter__(self) -> "Scheduler":
-        return self.start()
-
-    def __exit__(self, *exc: Any) -> None:
-        self.close()
 
 
 class Scheduled:
@@ -511,58 +496,23 @@ def _on_observed(_: Any, state: Any, user: Any) -> None:
     ffi.from_handle(user).on_changed(change(state))
 
 
-class Observer:
+class Observer(Door):
     """Sees who owns a mutex without contending. The first call tells who does at the start."""
 
+    _kind = "observer"
+
     def __init__(self, client: BaseClient, mutex: str, on_changed: Callable[[Change], None], *, poll: Duration = 1.0) -> None:
-        self._c: Any = None
-        self._client = client
         self.on_changed = on_changed
         options = ffi.new("simba_observer_options *")
-        options.size = ffi.sizeof("simba_observer_options")
         options.on_changed = _on_observed
         options.poll_ms = milliseconds(poll)
-        options.on_freed = on_freed
-        options.user = handle = keep(self)
-        out = ffi.new("simba_observer **")
-        try:
-            call(lib.simba_observer_new, client._handle(), encode(mutex), options, ERR, out)
-        except Exception:
-            drop(handle)
-            raise
-        self._c = out[0]
-
-    def _freed(self) -> None:
-        pass
-
-    def _handle(self) -> Any:
-        if self._c is None:
-            fail(lib.SIMBA_ECLOSED, "the observer is closed")
-        return self._c
-
-    def start(self) -> "Observer":
-        check(lib.simba_observer_start(self._handle()))
-        return self
-
-    def stop(self) -> None:
-        check(lib.simba_observer_stop(self._handle()))
-
-    def close(self) -> None:
-        c, self._c = self._c, None
-        if c is not None:
-            lib.simba_observer_free(c)
+        self._open(client, mutex, options)
 
     @property
     def owner(self) -> Optional[Owner]:
         out = ffi.new("simba_owner *")
         check(lib.simba_observer_owner(self._handle(), out))
         return owner(out)
-
-    def __enter__(self) -> "Observer":
-        return self.start()
-
-    def __exit__(self, *exc: Any) -> None:
-        self.close()
 
 
 # --- without a client of one's own -----------------------------------------------------------------------
