@@ -58,7 +58,7 @@ static const simba_contender_options for_contender = SIMBA_CONTENDER_OPTIONS_INI
 static const simba_locker_options for_locker = SIMBA_LOCKER_OPTIONS_INIT;
 static const simba_scheduler_options for_scheduler = {
     sizeof for_scheduler, NULL, SIMBA_TIMING_INHERIT, SIMBA_SCHEDULE_FIXED_RATE, 0, 1000, no_work, NULL, NULL};
-static const simba_observer_options for_observer = {sizeof for_observer, no_change, NULL, 1000, NULL};
+static const simba_observer_options for_observer = {sizeof for_observer, no_change, NULL, 1000, NULL, NULL};
 
 static const struct {
     const char *name;
@@ -252,7 +252,7 @@ static void teller_submit(void *self, simba_request *request)
 {
     (void)self;
     static const simba_owner owner = {.id = "somebody", .token = 7};
-    const simba_listing listing = {sizeof listing, "m", &owner, 42, 3};
+    const simba_listing listing = {.size = sizeof listing, .mutex = "m", .owner = &owner, .now_ms = 42, .waiters = 3};
     const simba_finding finding = {sizeof finding, SIMBA_VERDICT_WARNING, "schema", "a sentence", "a remedy"};
     const bool lists = request->op == SIMBA_OP_LIST;
     void *told = lists ? resized(&listing, sizeof listing, told_size) : resized(&finding, sizeof finding, told_size);
