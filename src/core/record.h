@@ -11,8 +11,8 @@
 
 #include <simba.h>
 
-#define SIMBA__SPEC_MAX 384   /* bytes of the text that says when a schedule is due */
-#define SIMBA__RECORD_MAX 640 /* bytes of a record with the end of its line */
+#define SIMBA__SPEC_MAX 384                         /* bytes of the text that says when a schedule is due */
+#define SIMBA__RECORD_MAX SIMBA_SCHEDULE_RECORD_MAX /* bytes of a record with the end of its line */
 
 typedef enum simba__run_state {
     SIMBA__RUN_NONE,  /* there was no run yet */

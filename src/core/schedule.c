@@ -72,10 +72,10 @@ simba__plan simba__schedule_plan(const simba__policy *policy, const simba__recor
     const simba__beat *beat = &policy->beat;
     const int64_t anchor_ms = record->anchor_ms;
     const int64_t settled = settled_ms(policy, record);
-    const int64_t from_ms = policy->catch_up == SIMBA__CATCH_UP_SKIP ? max64(settled, since_ms - 1) : settled;
+    const int64_t from_ms = policy->catch_up == SIMBA_CATCH_UP_SKIP ? max64(settled, since_ms - 1) : settled;
     if (simba__beat_next(beat, anchor_ms, from_ms) > now_ms)
         return plan_wait(policy, record, from_ms);
-    const int64_t due_ms = policy->catch_up == SIMBA__CATCH_UP_ALL
+    const int64_t due_ms = policy->catch_up == SIMBA_CATCH_UP_ALL
                                ? oldest_within_limit(policy, anchor_ms, from_ms, now_ms)
                                : simba__beat_last(beat, anchor_ms, from_ms, now_ms);
     return (simba__plan){

@@ -23,13 +23,11 @@
 #define SIMBA__RETRY_FIRST_MS 1000  /* the pause after a run that failed, with at least once; doubles, up to … */
 #define SIMBA__RETRY_LAST_MS 300000 /* … this */
 
-typedef enum simba__catch_up { SIMBA__CATCH_UP_SKIP, SIMBA__CATCH_UP_ONCE, SIMBA__CATCH_UP_ALL } simba__catch_up;
-
 typedef struct simba__policy {
     simba__beat beat;
     const char *spec; /* the beat as text; another text is another schedule */
-    simba__catch_up catch_up;
-    int64_t limit; /* of SIMBA__CATCH_UP_ALL */
+    simba_catch_up catch_up;
+    int64_t limit; /* of SIMBA_CATCH_UP_ALL */
     bool at_least_once;
     int64_t first_delay_ms; /* intervals: from the first leadership of all to the first run */
 } simba__policy;

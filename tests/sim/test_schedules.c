@@ -298,7 +298,7 @@ static void judge_watches(const world *w)
     for (size_t i = 0; i < w->watch_count; i++) {
         const watch *v = &w->watches[i];
         for (int64_t t = next_due(w, v->from_ms); t < v->until_ms - 50; t = next_due(w, t))
-            if (!find_run(w, t) && w->policy.catch_up != SIMBA__CATCH_UP_ALL)
+            if (!find_run(w, t) && w->policy.catch_up != SIMBA_CATCH_UP_ALL)
                 fail_msg("what was due at %" PRId64 " was not run", t);
     }
 }
@@ -327,13 +327,13 @@ static void judge(const world *w)
     if (w->policy.at_least_once)
         judge_at_least_once(w);
     switch (w->policy.catch_up) {
-    case SIMBA__CATCH_UP_SKIP:
+    case SIMBA_CATCH_UP_SKIP:
         judge_skip(w);
         break;
-    case SIMBA__CATCH_UP_ONCE:
+    case SIMBA_CATCH_UP_ONCE:
         judge_once(w);
         break;
-    case SIMBA__CATCH_UP_ALL:
+    case SIMBA_CATCH_UP_ALL:
         judge_all(w);
         break;
     }
@@ -352,7 +352,7 @@ static void simulate(simba__beat beat, const char *spec)
             .seed = 15 + i,
             .policy = {.beat = beat,
                        .spec = spec,
-                       .catch_up = (simba__catch_up)(i / 2),
+                       .catch_up = (simba_catch_up)(i / 2),
                        .limit = LIMIT,
                        .at_least_once = i % 2},
         };

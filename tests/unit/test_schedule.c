@@ -9,7 +9,7 @@
 
 #define DAY INT64_C(86400000)
 
-static simba__policy daily(simba__catch_up catch_up, int64_t limit, bool at_least_once)
+static simba__policy daily(simba_catch_up catch_up, int64_t limit, bool at_least_once)
 {
     return (simba__policy){
         .beat = {.every_ms = DAY},
@@ -47,7 +47,7 @@ static void take_over_does_not_repeat(void **state)
 {
     (void)state;
     for (int i = 0; i < 6; i++) {
-        const simba__policy policy = daily((simba__catch_up)(i / 2), 10, i % 2);
+        const simba__policy policy = daily((simba_catch_up)(i / 2), 10, i % 2);
         const simba__record record = ran_on_day_100(&policy);
         expect(&policy, &record, 100 * DAY + 3600, 100 * DAY + 3600, SIMBA__PLAN_WAIT, 101 * DAY, 0, false);
         expect(&policy, &record, 100 * DAY + 3600, 101 * DAY + 7, SIMBA__PLAN_RUN, 101 * DAY, 0, false);
@@ -58,7 +58,7 @@ static void take_over_does_not_repeat(void **state)
 static void the_first_delay_counts_from_the_first_leadership(void **state)
 {
     (void)state;
-    simba__policy policy = daily(SIMBA__CATCH_UP_SKIP, 0, false);
+    simba__policy policy = daily(SIMBA_CATCH_UP_SKIP, 0, false);
     policy.first_delay_ms = 1000;
     expect(&policy, NULL, 5, 5, SIMBA__PLAN_NOTE, 0, 0, false);
     simba__record record = simba__schedule_adopt(&policy, NULL, 5);
@@ -71,13 +71,13 @@ static void what_is_done_about_missed_runs(void **state)
 {
     (void)state;
     const int64_t now_ms = 104 * DAY + 500;
-    simba__policy policy = daily(SIMBA__CATCH_UP_SKIP, 0, false);
+    simba__policy policy = daily(SIMBA_CATCH_UP_SKIP, 0, false);
     simba__record record = ran_on_day_100(&policy);
     expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_WAIT, 105 * DAY, 0, false);
     expect(&policy, &record, now_ms, 105 * DAY, SIMBA__PLAN_RUN, 105 * DAY, 4, false);
-    policy.catch_up = SIMBA__CATCH_UP_ONCE;
+    policy.catch_up = SIMBA_CATCH_UP_ONCE;
     expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_RUN, 104 * DAY, 3, false);
-    policy.catch_up = SIMBA__CATCH_UP_ALL;
+    policy.catch_up = SIMBA_CATCH_UP_ALL;
     policy.limit = 4;
     expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_RUN, 101 * DAY, 0, false);
     policy.limit = 3;
@@ -90,7 +90,7 @@ static void what_is_done_about_missed_runs(void **state)
 static void late_is_not_missed(void **state)
 {
     (void)state;
-    const simba__policy policy = daily(SIMBA__CATCH_UP_SKIP, 0, false);
+    const simba__policy policy = daily(SIMBA_CATCH_UP_SKIP, 0, false);
     const simba__record record = ran_on_day_100(&policy);
     expect(&policy, &record, 101 * DAY, 101 * DAY + 9999, SIMBA__PLAN_RUN, 101 * DAY, 0, false);
     expect(&policy, &record, 101 * DAY + 1, 101 * DAY + 9999, SIMBA__PLAN_WAIT, 102 * DAY, 0, false);
@@ -99,7 +99,7 @@ static void late_is_not_missed(void **state)
 static void at_most_once_never_repeats(void **state)
 {
     (void)state;
-    const simba__policy policy = daily(SIMBA__CATCH_UP_ONCE, 0, false);
+    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, false);
     simba__record record = ran_on_day_100(&policy);
     const simba__plan plan = simba__schedule_plan(&policy, &record, 0, 101 * DAY);
     simba__schedule_begin(&policy, &record, &plan, 101 * DAY);
@@ -110,7 +110,7 @@ static void at_most_once_never_repeats(void **state)
 static void at_least_once_repeats_what_was_cut_short(void **state)
 {
     (void)state;
-    const simba__policy policy = daily(SIMBA__CATCH_UP_ONCE, 0, true);
+    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, true);
     simba__record record = ran_on_day_100(&policy);
     const simba__plan plan = simba__schedule_plan(&policy, &record, 0, 103 * DAY);
     simba__schedule_begin(&policy, &record, &plan, 103 * DAY);
@@ -123,7 +123,7 @@ static void at_least_once_repeats_what_was_cut_short(void **state)
 static void at_least_once_repeats_what_failed(void **state)
 {
     (void)state;
-    const simba__policy policy = daily(SIMBA__CATCH_UP_ONCE, 0, true);
+    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, true);
     simba__record record = ran_on_day_100(&policy);
     int64_t now_ms = 101 * DAY;
     static const int64_t pauses_ms[] = {1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000, 300000, 300000};
@@ -140,7 +140,7 @@ static void at_least_once_repeats_what_failed(void **state)
     const simba__plan plan = simba__schedule_plan(&policy, &record, 0, now_ms - 365 * DAY);
     assert_int_equal(plan.at_ms, now_ms - 365 * DAY + SIMBA__RETRY_LAST_MS);
     /* Whoever turns to at most once is not held up by it. */
-    const simba__policy other = daily(SIMBA__CATCH_UP_ONCE, 0, false);
+    const simba__policy other = daily(SIMBA_CATCH_UP_ONCE, 0, false);
     expect(&other, &record, 0, now_ms, SIMBA__PLAN_WAIT, 102 * DAY, 0, false);
 }
 
@@ -148,7 +148,7 @@ static void at_least_once_repeats_what_failed(void **state)
 static void at_most_once_notes_a_failure(void **state)
 {
     (void)state;
-    const simba__policy policy = daily(SIMBA__CATCH_UP_ONCE, 0, false);
+    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, false);
     simba__record record = ran_on_day_100(&policy);
     const simba__plan plan = simba__schedule_plan(&policy, &record, 0, 101 * DAY);
     simba__schedule_begin(&policy, &record, &plan, 101 * DAY);
@@ -161,9 +161,9 @@ static void at_most_once_notes_a_failure(void **state)
 static void another_schedule_misses_nothing(void **state)
 {
     (void)state;
-    const simba__policy before = daily(SIMBA__CATCH_UP_ALL, 100, false);
+    const simba__policy before = daily(SIMBA_CATCH_UP_ALL, 100, false);
     const simba__record record = ran_on_day_100(&before);
-    simba__policy after = daily(SIMBA__CATCH_UP_ALL, 100, false);
+    simba__policy after = daily(SIMBA_CATCH_UP_ALL, 100, false);
     after.beat.every_ms = DAY / 2;
     after.spec = "every 43200000";
     const int64_t now_ms = 105 * DAY + 1;
@@ -174,7 +174,7 @@ static void another_schedule_misses_nothing(void **state)
     expect(&after, &adopted, 0, now_ms, SIMBA__PLAN_WAIT, 105 * DAY + DAY / 2, 0, false);
     const simba__zone utc = {.times = NULL};
     simba__policy cron = {
-        .spec = "cron 0 12 * * * in UTC", .beat.zone = &utc, .catch_up = SIMBA__CATCH_UP_ALL, .limit = 9};
+        .spec = "cron 0 12 * * * in UTC", .beat.zone = &utc, .catch_up = SIMBA_CATCH_UP_ALL, .limit = 9};
     assert_int_equal(simba__cron_parse("0 12 * * *", NULL, &cron.beat.cron), 0);
     const simba__record by_cron = simba__schedule_adopt(&cron, &record, now_ms);
     expect(&cron, &by_cron, 0, now_ms, SIMBA__PLAN_WAIT, 105 * DAY + DAY / 2, 0, false);
@@ -184,14 +184,14 @@ static void another_schedule_misses_nothing(void **state)
 static void long_absences(void **state)
 {
     (void)state;
-    simba__policy policy = daily(SIMBA__CATCH_UP_ALL, SIMBA__CATCH_UP_MAX, false);
+    simba__policy policy = daily(SIMBA_CATCH_UP_ALL, SIMBA__CATCH_UP_MAX, false);
     const simba__zone utc = {.times = NULL};
     policy.beat = (simba__beat){.zone = &utc};
     assert_int_equal(simba__cron_parse("* * * * * *", NULL, &policy.beat.cron), 0);
     const simba__record record = simba__schedule_adopt(&policy, NULL, 0);
     const int64_t now_ms = 36500 * DAY;
     expect(&policy, &record, 0, now_ms, SIMBA__PLAN_RUN, now_ms - 999000, SIMBA__MISSED_MAX, false);
-    policy.catch_up = SIMBA__CATCH_UP_ONCE;
+    policy.catch_up = SIMBA_CATCH_UP_ONCE;
     expect(&policy, &record, 0, now_ms, SIMBA__PLAN_RUN, now_ms, SIMBA__MISSED_MAX, false);
     policy.beat = (simba__beat){.every_ms = 1};
     expect(&policy, &record, 0, INT64_MAX - 1, SIMBA__PLAN_RUN, INT64_MAX - 1, SIMBA__MISSED_MAX, false);
