@@ -76,7 +76,8 @@ SIMBA_API const char *simba_version(void);
     X(ELOST, -14, "leadership ended before")                                                                           \
     X(ENOTSUP, -15, "not supported by this store")                                                                     \
     X(ENOTFOUND, -16, "no such mutex")                                                                                 \
-    X(ESYSTEM, -17, "the operating system refused")
+    X(ESYSTEM, -17, "the operating system refused")                                                                    \
+    X(ETOOSOON, -18, "begun too recently")
 
 enum {
 #define SIMBA_ERROR_ENUM(name, number, text) SIMBA_##name = (number),
@@ -615,15 +616,23 @@ typedef struct simba_locker_options {
     size_t size;
     const char *id;
     simba_timing timing;
+    /* 0: no such rule. Acquire succeeds only if no acquire under such a rule did within the last so many milliseconds,
+     * here or elsewhere, by the store's clock: otherwise it returns SIMBA_ETOOSOON at once. When it succeeded last is
+     * remembered in the note of the mutex, as a schedule is: see simba_schedule_read. The store has to keep notes. */
+    int64_t once_per_ms;
+    /* 0: none. Nobody else gets the mutex for so many milliseconds after it was acquired: the lease is made at least as long,
+     * and a release before that leaves it to end by itself, also when the client closes or this process dies. Not where leases
+     * are sessions. */
+    int64_t min_hold_ms;
 } simba_locker_options;
 
 #define SIMBA_LOCKER_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
-        sizeof(simba_locker_options), NULL, SIMBA_TIMING_INHERIT                                                       \
+        sizeof(simba_locker_options), NULL, SIMBA_TIMING_INHERIT, 0, 0                                                 \
     }
 
 /* Make a lock for a mutex. Nothing is acquired yet. `options` may be NULL.
- * Errors: EINVAL, ENOMEM, ECLOSED. */
+ * Errors: EINVAL, ENOMEM, ECLOSED, ENOTSUP (once_per_ms or min_hold_ms on a store that cannot do it). */
 SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const simba_locker_options *options,
                                simba_error *err, simba_locker **ret_locker);
 
@@ -631,8 +640,9 @@ SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const si
  * scenes. When the time is over or it is cancelled, acquire returns within 100 ms, also if the store does not answer: what
  * it may have got is then given back in the background, which the next acquire of this locker, free and close wait for.
  * Errors: ETIMEDOUT (owned by somebody else all the while; the text names whom), ECANCELED, ESTATE (a second acquire while
- * held or waiting; it is not re-entrant), EUNAVAILABLE (the only or last try found no store), and at once whatever permanent
- * error the store answers. */
+ * held or waiting; it is not re-entrant), EUNAVAILABLE (the only or last try found no store), ETOOSOON (once_per_ms), and at once
+ * whatever permanent error the store answers. With once_per_ms it asks the store up to three times more, and may take as long
+ * for each as a request may. */
 SIMBA_API int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err);
 
 /* Give the mutex back. Whatever it returns, the mutex is not held any more, and the locker can be used again.
@@ -776,7 +786,7 @@ SIMBA_API int simba_scheduler_grant(simba_scheduler *scheduler, simba_grant *ret
 typedef struct simba_schedule_info {
     size_t size;
     char when[SIMBA_SCHEDULE_RECORD_MAX +
-              1];      /* "every 3600000", in milliseconds, or "cron 15 3 * * 1-5 in Europe/Berlin" */
+              1];      /* "every 3600000" and "once per 3600000", in ms; "cron 15 3 * * 1-5 in Europe/Berlin" */
     int64_t due_at_ms; /* of the last run; 0: there was none, and the next five mean nothing */
     int64_t begun_at_ms;
     int64_t ended_at_ms; /* 0: it goes on, or was cut short */

@@ -9,6 +9,7 @@
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/saturate.h"
 #include "util/sized.h"
 
 /* How long it waits at most before it asks for the store's time again, and after a note call has failed. */
@@ -338,6 +339,9 @@ int simba__timetable_note(simba__timetable *table, simba_error *err, simba_note 
 
 static int64_t next_at_ms(const simba__record *record)
 {
+    static const char once[] = "once per ";
+    if (strncmp(record->spec, once, strlen(once)) == 0)
+        return simba__sat_add(record->begun_ms, strtoll(record->spec + strlen(once), NULL, 10));
     simba__policy policy = {.spec = record->spec};
     simba__zonefile zone = {.bytes = NULL};
     if (simba__timetable_parse_spec(record->spec, NULL, &policy.beat, &zone) < 0)
