@@ -13,9 +13,10 @@
 
 /* --- before ------------------------------------------------------------------------------------- */
 
-#define OWN_VARIABLES 4
+#define OWN_VARIABLES 7
 
-static const char *const own_names[OWN_VARIABLES] = {"SIMBA_MUTEX=", "SIMBA_TOKEN=", "SIMBA_ID=", "SIMBA_REASON="};
+static const char *const own_names[OWN_VARIABLES] = {
+    "SIMBA_MUTEX=", "SIMBA_TOKEN=", "SIMBA_ID=", "SIMBA_REASON=", "SIMBA_DUE=", "SIMBA_MISSED=", "SIMBA_CUT_SHORT="};
 
 static bool is_own(const char *variable)
 {
@@ -58,7 +59,8 @@ static size_t measure(const char *const values[OWN_VARIABLES])
 char **child_environment(const cli_globals *globals, const child_lease *lease)
 {
     char number[32];
-    const char *const values[OWN_VARIABLES] = {lease->mutex, number, lease->id, lease->reason};
+    const char *const values[OWN_VARIABLES] = {lease->mutex, number,        lease->id,       lease->reason,
+                                               lease->due,   lease->missed, lease->cut_short};
     size_t count = 0;
     snprintf(number, sizeof number, "%" PRIu64, lease->token);
     for (char **variable = environ; *variable != NULL; variable++)

@@ -120,7 +120,8 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
         plan.times.grace_ms = 0;
         plan.lease = rest_of_lease;
     }
-    const child_lease lease = {e->service.mutex, token, simba_contender_id(e->service.contender), reason};
+    const child_lease lease = {
+        .mutex = e->service.mutex, .token = token, .id = simba_contender_id(e->service.contender), .reason = reason};
     char **environment = child_environment(e->service.globals, &lease);
     plan.envp = environment;
     if (environment == NULL || child_run(&plan, &end) < 0) {
