@@ -78,6 +78,7 @@ static int host_listed(simba_host *host, simba_request *request, const simba_lis
     listed->owner = *row->owner;
     listed->now_ms = row->now_ms;
     listed->waiters = row->waiters;
+    listed->note_length = row->size > offsetof(simba_listing, note_length) ? row->note_length : 0;
     return 0;
 }
 
@@ -93,9 +94,24 @@ static int host_found(simba_host *host, simba_request *request, const simba_find
     return 0;
 }
 
+static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
+{
+    testhost *h = of(host);
+    assert(request->op == SIMBA_OP_READ_NOTE && note->size <= SIMBA_NOTE_MAX);
+    h->note = (simba_note){
+        .size = sizeof h->note, .length = note->size, .token = note->token, .written_at_ms = note->written_at_ms};
+    memcpy(h->note.bytes, note->bytes, note->size);
+    h->noted_count++;
+    return 0;
+}
+
 static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
 {
     testhost *h = of(host);
+    if (push->kind == SIMBA_PUSH_NOTED) {
+        h->noted_pushes++;
+        return;
+    }
     if (h->push_count == TESTHOST_PUSHES)
         h->push_count--; /* processes that fight can push for ever: the last place has the latest */
     h->pushes[h->push_count++] = (testhost_push){topic, 0, *push};
@@ -194,6 +210,7 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
         .fail = host_fail,
         .listed = host_listed,
         .found = host_found,
+        .noted = host_noted,
         .push = host_push,
         .push_to = host_push_to,
         .session = host_session,
