@@ -69,6 +69,7 @@ static void test_replies(void **state)
         {ZK_REPLY_EMPTY, H, 0, GOOD},
         {ZK_REPLY_EMPTY, H - 1, 0, BAD},
         {ZK_REPLY_EMPTY, -1, 0, BAD},
+        {ZK_REPLY_EMPTY, INT32_MIN, 0, BAD},
         {ZK_REPLY_EMPTY, ZK_FRAME_MAX, 0, GOOD},
         {ZK_REPLY_EMPTY, ZK_FRAME_MAX + 1, 0, BAD},
         {ZK_REPLY_PATH, H + 4 + 5, 5, GOOD},

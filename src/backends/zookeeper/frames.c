@@ -62,9 +62,9 @@ zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned cha
     if (available < LENGTH)
         return ZK_FRAME_SHORT;
     const int32_t length = int_at(head, 0);
-    const int32_t left = length - HEADER;
     if (length < HEADER || length > ZK_FRAME_MAX)
         return ZK_FRAME_BAD;
+    const int32_t left = length - HEADER;
     if (available < AT_BODY)
         return ZK_FRAME_SHORT;
     const int32_t xid = int_at(head, AT_XID);
