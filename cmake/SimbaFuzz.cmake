@@ -12,9 +12,10 @@ simba_glob(_sources tests/fuzz/*.c
     src/runtime/requests.c
     src/backends/redis/*.c
     src/backends/sql/row.c
-    src/backends/sqlite/db.c src/backends/sqlite/file.c src/backends/sqlite/patience.c src/backends/sqlite/schema.c
+    src/backends/sqlite/db.c src/backends/sqlite/file.c src/backends/sqlite/note.c src/backends/sqlite/patience.c
+    src/backends/sqlite/schema.c
     src/backends/zookeeper/frames.c src/backends/zookeeper/latch.c src/backends/zookeeper/names.c
-    src/backends/zookeeper/options.c
+    src/backends/zookeeper/options.c src/backends/zookeeper/record.c
     cli/config.c cli/options.c cli/secret.c cli/term.c cli/timeline/*.c)
 add_executable(simba-fuzz EXCLUDE_FROM_ALL ${_sources})
 target_include_directories(simba-fuzz PRIVATE

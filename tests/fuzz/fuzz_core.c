@@ -2,6 +2,7 @@
  * asserted by the machines themselves. Here is what an application would notice. */
 #include <string.h>
 
+#include "core/chronicle.h"
 #include "core/observation.h"
 #include "core/reply.h"
 #include "core/row.h"
@@ -46,7 +47,7 @@ static simba_reply any_reply(fuzz_input *in, const simba_request *request, int64
 
 static simba_push any_push(fuzz_input *in)
 {
-    simba_push push = {.kind = (simba_push_kind)fuzz_below(in, 6)};
+    simba_push push = {.kind = (simba_push_kind)fuzz_below(in, SIMBA_PUSH_NOTED + 1)};
     push.owner = any_owner(in);
     push.now_ms = fuzz_number(in);
     return push;
@@ -89,6 +90,13 @@ static bool is_told_in_time(const contender *c)
     return until.ns == 0 || c->now_ns < until.ns;
 }
 
+/* What the event log has about it is one line. */
+static void check_line(void *user, const char *words)
+{
+    (void)user;
+    FUZZ_CHECK(words[0] && fuzz_is_shown_safely(words));
+}
+
 static void step(contender *c, simba__event event)
 {
     event.now.ns = c->now_ns;
@@ -96,6 +104,7 @@ static void step(contender *c, simba__event event)
     const bool led = c->leads;
     simba__contention_step(&c->machine, &event, &c->actions);
     const simba__actions *a = &c->actions;
+    simba__chronicle_step(&c->machine, &event, a, 0, check_line, NULL);
     FUZZ_CHECK(!a->acquired || (!led && !c->tidies_up));
     FUZZ_CHECK(!a->released || led || a->acquired);
     FUZZ_CHECK(!a->submit || !c->in_flight);
@@ -265,10 +274,11 @@ void fuzz_row(const uint8_t *data, size_t size)
     simba__row_now now = {fuzz_number(&in), fuzz_number(&in)};
     row.token = (uint64_t)fuzz_number(&in) & SIMBA__TOKEN_MAX;
     while (in.left > 0) {
-        simba_request request = {.op = (simba_op)fuzz_below(&in, 6)};
+        simba_request request = {.op = (simba_op)fuzz_below(&in, SIMBA_OP_FORGET + 1)};
         request.id = fuzz_below(&in, 2) ? "me" : "you";
         request.mutex = "m";
         request.nonce = fuzz_below(&in, 3);
+        request.note_number = fuzz_byte(&in);
         request.token = fuzz_below(&in, 2) ? row.token : fuzz_byte(&in);
         request.ttl_ms = fuzz_number(&in) & INT64_MAX;
         request.transition_ms = fuzz_number(&in) & INT64_MAX;

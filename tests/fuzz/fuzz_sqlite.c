@@ -6,9 +6,10 @@
 #include <unistd.h>
 
 #include "backends/sqlite/db.h"
+#include "backends/sqlite/note.h"
 #include "fuzz/targets.h"
 #include "util/clock.h"
-#include "util/url.h"
+#include "util/mem.h"
 
 static char folder[64];
 static char path[96];
@@ -56,13 +57,42 @@ static void check_row(const simba__row *row)
     FUZZ_CHECK(row->token <= SIMBA__TOKEN_MAX);
 }
 
-static int on_listed(void *user, const char *mutex, const simba__row *row, const simba_error *fault)
+static int on_listed(void *user, const char *mutex, const simba__row *row, const simba_stored_note *note,
+                     const simba_error *fault)
 {
     (void)user;
     FUZZ_CHECK(mutex && (row || (fault && fault->code < 0)));
     if (row)
         check_row(row);
+    FUZZ_CHECK(!note || note->size <= SIMBA_NOTE_MAX);
     return 0;
+}
+
+static void lock_and_note(simba__db *db)
+{
+    simba_request request = {.op = SIMBA_OP_ACQUIRE, .mutex = "m", .id = "me", .nonce = 1, .ttl_ms = 1000};
+    const simba__row_now now = {1, 1};
+    simba_error err = {0};
+    simba__note_copy *note = NULL;
+    simba__row row;
+    bool exists;
+    if (simba__db_load(db, "m", &row, &exists, &err) < 0)
+        return;
+    check_row(&row);
+    if (simba__row_apply(&row, now, &request))
+        (void)simba__db_store(db, "m", &row, exists, &err);
+    if (simba__note_identify(db, "m", &row, &err) < 0)
+        return;
+    request.op = SIMBA_OP_WRITE_NOTE;
+    request.token = row.token;
+    request.note = "note";
+    request.note_size = 4;
+    request.note_number = 7;
+    if (simba__row_apply(&row, now, &request))
+        (void)simba__note_store(db, &request, &row, &err);
+    if (simba__note_load(db, "m", &note, &err) == 0 && note)
+        FUZZ_CHECK(note->stored.size <= SIMBA_NOTE_MAX);
+    simba__free(note);
 }
 
 /* What a client does with a file, whatever is in it: errors are fine. */
@@ -72,20 +102,13 @@ static void use(void)
     simba_error err = {0};
     simba__db db = {0};
     bool opened;
-    bool exists;
-    simba__row row;
     if (simba__db_init(&db, &host, path, false, &err) == 0) {
         simba__patience_set(&db.patience, (simba_local){INT64_MAX});
         if (simba__db_refresh(&db, &opened, &err) < 0)
             FUZZ_CHECK(err.code < 0 && fuzz_is_shown_safely(err.text));
         if (db.handle && simba__db_begin(&db, true, &err) == 0) {
-            const int rc = simba__db_load(&db, "m", &row, &exists, &err);
-            if (rc == 0) {
-                simba_request request = {.op = SIMBA_OP_ACQUIRE, .mutex = "m", .id = "me", .nonce = 1, .ttl_ms = 1000};
-                check_row(&row);
-                if (simba__row_apply(&row, (simba__row_now){1, 1}, &request))
-                    (void)simba__db_store(&db, "m", &row, exists, &err);
-            }
+            (void)simba__db_list(&db, NULL, on_listed, NULL, &err);
+            lock_and_note(&db);
             (void)simba__db_list(&db, NULL, on_listed, NULL, &err);
             if (simba__db_commit(&db, &err) < 0)
                 simba__db_rollback(&db);
@@ -130,23 +153,28 @@ static void bind_any(sqlite3_stmt *statement, int column, fuzz_input *in)
     }
 }
 
+static void insert_any(sqlite3 *handle, const char *sql, int columns, fuzz_input *in)
+{
+    sqlite3_stmt *statement = NULL;
+    FUZZ_CHECK(sqlite3_prepare_v2(handle, sql, -1, &statement, NULL) == SQLITE_OK);
+    for (int column = 1; column <= columns; column++)
+        bind_any(statement, column, in);
+    (void)sqlite3_step(statement);
+    sqlite3_finalize(statement);
+}
+
 void fuzz_sqlite_row(const uint8_t *data, size_t size)
 {
     fuzz_input in = {data, size};
     sqlite3 *handle = NULL;
-    sqlite3_stmt *statement = NULL;
     prepare();
-    use(); /* makes the table */
+    use(); /* makes the tables */
     FUZZ_CHECK(sqlite3_open(path, &handle) == SQLITE_OK);
-    FUZZ_CHECK(sqlite3_prepare_v2(handle, "INSERT OR REPLACE INTO simba_mutex VALUES (?,?,?,?,?,?,?,?,?,?,?)", -1,
-                                  &statement, NULL) == SQLITE_OK);
-    while (in.left > 0) {
-        for (int column = 1; column <= 11; column++)
-            bind_any(statement, column, &in);
-        (void)sqlite3_step(statement);
-        sqlite3_reset(statement);
-    }
-    sqlite3_finalize(statement);
+    while (in.left > 0)
+        if (fuzz_below(&in, 2))
+            insert_any(handle, "INSERT OR REPLACE INTO simba_mutex VALUES (?,?,?,?,?,?,?,?,?,?,?)", 11, &in);
+        else
+            insert_any(handle, "INSERT OR REPLACE INTO simba_note VALUES (?,?,?,?,?)", 5, &in);
     sqlite3_close(handle);
     use();
 }

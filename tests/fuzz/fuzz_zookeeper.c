@@ -4,7 +4,9 @@
 
 #include "backends/zookeeper/frames.h"
 #include "backends/zookeeper/latch.h"
+#include "backends/zookeeper/record.h"
 #include "fuzz/targets.h"
+#include "util/mem.h"
 
 /* --- messages ------------------------------------------------------------------------------------------------------- */
 
@@ -14,7 +16,7 @@ void fuzz_zk_frame(const uint8_t *data, size_t size)
     fuzz_input in = {data, size};
     zk_expected expected = {0};
     for (unsigned left = fuzz_below(&in, 70); left > 0; left--)
-        FUZZ_CHECK(simba__zk_expect(&expected, (zk_reply)fuzz_below(&in, ZK_REPLY_NAMES + 1)));
+        FUZZ_CHECK(simba__zk_expect(&expected, (zk_reply)fuzz_below(&in, ZK_REPLY_PAIR_STAT + 1)));
     if (expected.count > 0 && fuzz_below(&in, 2))
         simba__zk_expected_answered(&expected);
     const size_t available = in.left < ZK_FRAME_HEAD ? in.left : ZK_FRAME_HEAD;
@@ -31,6 +33,30 @@ void fuzz_zk_frame(const uint8_t *data, size_t size)
     }
     FUZZ_CHECK(available < ZK_FRAME_HEAD || verdict != ZK_FRAME_SHORT);
     simba__zk_expected_fini(&expected);
+}
+
+/* --- notes ---------------------------------------------------------------------------------------------------------- */
+
+void fuzz_zk_note(const uint8_t *data, size_t size)
+{
+    char *text = fuzz_string(data, size);
+    char mutex[SIMBA_MUTEX_BYTES + 1];
+    char back[ZK_RECORD_MAX];
+    zk_record record;
+    if (simba__zk_record_read((const char *)data, size, &record)) {
+        FUZZ_CHECK(record.size <= SIMBA_NOTE_MAX && record.bytes + record.size == (const char *)data + size);
+        zk_record again;
+        const size_t length = simba__zk_record_write(&record, back);
+        FUZZ_CHECK(simba__zk_record_read(back, length, &again) && again.token == record.token &&
+                   again.number == record.number && again.size == record.size &&
+                   memcmp(again.bytes, record.bytes, record.size) == 0);
+    }
+    if (simba__zk_mutex_of_note(text, mutex)) {
+        char *name = simba__zk_note_name(mutex);
+        FUZZ_CHECK(name && strcmp(name, text) == 0);
+        simba__free(name);
+    }
+    free(text);
 }
 
 /* --- children ------------------------------------------------------------------------------------------------------- */

@@ -78,6 +78,13 @@ static int host_found(simba_host *host, simba_request *request, const simba_find
     return 0;
 }
 
+static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
+{
+    (void)host;
+    FUZZ_CHECK(request->op == SIMBA_OP_READ_NOTE);
+    return note->size <= SIMBA_NOTE_MAX ? 0 : SIMBA_ECORRUPT;
+}
+
 static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
 {
     (void)host;
@@ -155,6 +162,7 @@ bool fuzz_host_open(fuzz_host *h, const simba_backend *backend, const char *url)
         .fail = host_fail,
         .listed = host_listed,
         .found = host_found,
+        .noted = host_noted,
         .push = host_push,
         .push_to = host_push_to,
         .session = host_session,

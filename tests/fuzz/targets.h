@@ -20,6 +20,7 @@
     TARGET(redis_reply)  /* RESP, and what the scripts answer */                                                       \
     TARGET(redis)        /* a whole store, to which hostile servers talk */                                            \
     TARGET(zk_frame)     /* messages of ZooKeeper servers */                                                           \
+    TARGET(zk_note)      /* notes, and the names of their nodes */                                                     \
     TARGET(zk_children)  /* names of znodes, and how we queue among them */
 
 #define TARGET(name) void fuzz_##name(const uint8_t *data, size_t size);
