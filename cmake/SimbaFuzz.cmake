@@ -17,10 +17,15 @@ simba_glob(_sources tests/fuzz/*.c
     src/backends/zookeeper/frames.c src/backends/zookeeper/latch.c src/backends/zookeeper/names.c
     src/backends/zookeeper/options.c src/backends/zookeeper/record.c
     cli/config.c cli/options.c cli/secret.c cli/term.c cli/timeline/*.c)
+set(_schedules 1)
+if(NOT EXISTS "${PROJECT_SOURCE_DIR}/src/core/cron.c")
+    set(_schedules 0)
+    list(FILTER _sources EXCLUDE REGEX "/fuzz_schedules\\.c$")
+endif()
 add_executable(simba-fuzz EXCLUDE_FROM_ALL ${_sources})
 target_include_directories(simba-fuzz PRIVATE
     "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/cli")
-target_compile_definitions(simba-fuzz PRIVATE SIMBA_STATIC)
+target_compile_definitions(simba-fuzz PRIVATE SIMBA_STATIC FUZZ_SCHEDULES=${_schedules})
 target_compile_options(simba-fuzz PRIVATE -O1 -g1 -UNDEBUG
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
 target_link_options(simba-fuzz PRIVATE -fsanitize=fuzzer,address,undefined)

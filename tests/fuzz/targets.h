@@ -4,9 +4,18 @@
 
 #include "fuzz/fuzz.h"
 
+/* Where there are schedules by cron expressions. */
+#if FUZZ_SCHEDULES
+#define FUZZ_SCHEDULE_TARGETS                                                                                          \
+    TARGET(cron) /* cron expressions */                                                                                \
+    TARGET(zone) /* files of time zones */
+#else
+#define FUZZ_SCHEDULE_TARGETS
+#endif
+
 #define FUZZ_TARGETS                                                                                                   \
     TARGET(url)          /* URLs of stores, and what each store makes of them */                                       \
-    TARGET(duration)     /* "10s", "PT1M" */                                                                           \
+    TARGET(duration)     /* "10s", "1.5m" */                                                                           \
     TARGET(names)        /* of mutexes and contenders, and how they are shown */                                       \
     TARGET(config)       /* simba.conf */                                                                              \
     TARGET(command_line) /* options of the command */                                                                  \
@@ -21,7 +30,8 @@
     TARGET(redis)        /* a whole store, to which hostile servers talk */                                            \
     TARGET(zk_frame)     /* messages of ZooKeeper servers */                                                           \
     TARGET(zk_note)      /* notes, and the names of their nodes */                                                     \
-    TARGET(zk_children)  /* names of znodes, and how we queue among them */
+    TARGET(zk_children)  /* names of znodes, and how we queue among them */                                            \
+    FUZZ_SCHEDULE_TARGETS
 
 #define TARGET(name) void fuzz_##name(const uint8_t *data, size_t size);
 FUZZ_TARGETS
