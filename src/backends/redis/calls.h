@@ -18,6 +18,8 @@ typedef struct redis_calls_events {
     void (*lost)(redis_calls *self);
     /* Put the command of this request. */
     void (*put)(redis_calls *self, const simba_request *request);
+    /* Put one command for these renewals, of which there is at least one. */
+    void (*put_renewals)(redis_calls *self, redis_errand *const *errands, size_t count);
     /* Something was put that may be granted. */
     void (*may_grant)(redis_calls *self);
     /* The answer to a request, no error. False: that is none. */

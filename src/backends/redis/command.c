@@ -11,13 +11,22 @@ static void put_count(simba__buffer *buffer, char kind, size_t count)
     simba__buffer_put(buffer, text, (size_t)length);
 }
 
-void simba__redis_put(simba__buffer *buffer, size_t argc, const char *const *argv)
+void simba__redis_put_count(simba__buffer *buffer, size_t argc)
 {
     put_count(buffer, '*', argc);
-    for (size_t i = 0; i < argc; i++) {
-        const size_t length = strlen(argv[i]);
-        put_count(buffer, '$', length);
-        simba__buffer_put(buffer, argv[i], length);
-        simba__buffer_put(buffer, "\r\n", 2);
-    }
+}
+
+void simba__redis_put_word(simba__buffer *buffer, const char *word)
+{
+    const size_t length = strlen(word);
+    put_count(buffer, '$', length);
+    simba__buffer_put(buffer, word, length);
+    simba__buffer_put(buffer, "\r\n", 2);
+}
+
+void simba__redis_put(simba__buffer *buffer, size_t argc, const char *const *argv)
+{
+    simba__redis_put_count(buffer, argc);
+    for (size_t i = 0; i < argc; i++)
+        simba__redis_put_word(buffer, argv[i]);
 }

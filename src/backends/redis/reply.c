@@ -152,8 +152,61 @@ static bool is_consistent(const simba_owner *owner)
     return owner->ttl_at_ms <= owner->transition_at_ms;
 }
 
-bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_more)
+/* A field of a grant: so many digits, and what comes after them. */
+static bool take_digits(const char **text, size_t width, const char *end, int64_t *ret_number)
 {
+    uint64_t number = 0;
+    for (size_t i = 0; i < width; i++, (*text)++) {
+        if (**text < '0' || **text > '9')
+            return false;
+        number = number * 10 + (uint64_t)(**text - '0');
+    }
+    const size_t length = strlen(end);
+    if (number >= (uint64_t)number_end || strncmp(*text, end, length) != 0)
+        return false;
+    *text += length;
+    *ret_number = (int64_t)number;
+    return true;
+}
+
+/* A grant or a renewal is answered with the grant as it is stored: scripts.c says what it looks like. */
+static bool parse_grant(const redisReply *reply, const simba_request *request, simba_reply *ret_reply)
+{
+    simba_reply parsed = {.outcome = SIMBA_MINE};
+    simba_owner *owner = &parsed.owner;
+    int64_t token;
+    int64_t revoked;
+    const char *text = reply->str;
+    if ((request->op != SIMBA_OP_ACQUIRE && request->op != SIMBA_OP_RENEW) || strlen(text) != (size_t)reply->len ||
+        !take_digits(&text, 16, " ", &token) || strspn(text, "0123456789") != 20 || text[20] != ' ')
+        return false;
+    text += 21;
+    if (!take_digits(&text, 15, " ", &owner->transition_at_ms) || !take_digits(&text, 16, " ", &revoked) ||
+        !take_digits(&text, 15, " ", &owner->acquired_at_ms))
+        return false;
+    text += strspn(text, "0123456789");
+    const char *id = text + 2;
+    const char *end = strncmp(text, "@@", 2) == 0 ? strstr(id, "@@") : NULL;
+    if (!end || (size_t)(end - id) > SIMBA_ID_MAX)
+        return false;
+    memcpy(owner->id, id, (size_t)(end - id));
+    owner->token = (uint64_t)token;
+    owner->ttl_at_ms = owner->transition_at_ms - request->transition_ms;
+    parsed.now_ms = owner->ttl_at_ms - request->ttl_ms;
+    *ret_reply = parsed;
+    return parsed.now_ms > 0;
+}
+
+bool simba__redis_parse(const redisReply *reply, const simba_request *request, simba_reply *ret_reply,
+                        int64_t *ret_more)
+{
+    *ret_more = 0;
+    if (reply->type == REDIS_REPLY_STRING)
+        return parse_grant(reply, request, ret_reply);
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer == 1 && request->op == SIMBA_OP_RELEASE) {
+        *ret_reply = (simba_reply){.outcome = SIMBA_MINE};
+        return true;
+    }
     simba_reply parsed = {0};
     simba_owner *owner = &parsed.owner;
     int64_t outcome;

@@ -2,17 +2,30 @@
 #ifndef SIMBA_BACKENDS_REDIS_SCRIPTS_H
 #define SIMBA_BACKENDS_REDIS_SCRIPTS_H
 
+#include <simba/backend.h>
+
 #include "backends/redis/options.h"
 
 typedef enum redis_script {
     REDIS_ACQUIRE,
     REDIS_RENEW,
+    REDIS_RENEW_ALL, /* several mutexes, of which those are renewed that need nothing else */
     REDIS_RELEASE,
     REDIS_READ,
     REDIS_FORCE_RELEASE,
     REDIS_QUEUE_UP,
     REDIS_SCRIPTS,
 } redis_script;
+
+/* The numbers of a request as the scripts want them: nonces and tokens have the width that they have in a grant. */
+typedef struct redis_numbers {
+    char nonce[24];
+    char token[24]; /* "0": whichever it is */
+    char total[24]; /* ttl and transition */
+    char transition[24];
+} redis_numbers;
+
+redis_numbers simba__redis_numbers_of(const simba_request *request);
 
 /* The whole text, for the database and the kind of servers. Free it with simba__free; NULL: out of memory. */
 char *simba__redis_script_text(redis_script script, const redis_options *options);

@@ -25,33 +25,60 @@ static redis_store *of(const redis_calls *calls)
 
 /* --- what a request says ------------------------------------------------------------------------------ */
 
+/* "": nobody of this client can be in the queue of the mutex, so nobody has to be taken out of it. Otherwise "@@", and whose
+ * invitation came to us, if one did. */
+static void name_invited(redis_subs *subs, const char *mutex, char *out, size_t size)
+{
+    const char *invited = simba__redis_subs_invited(subs, mutex);
+    snprintf(out, size, "%s%s", invited ? "@@" : "", invited ? invited : "");
+}
+
+static void put_renewals(redis_calls *calls, redis_errand *const *errands, size_t count)
+{
+    simba__buffer *out = &calls->conn.link.out;
+    char text[SIMBA_MUTEX_BYTES + 32];
+    snprintf(text, sizeof text, "%zu", 2 * count);
+    simba__redis_put_count(out, 3 + 7 * count);
+    simba__redis_put_word(out, "EVALSHA");
+    simba__redis_put_word(out, calls->sha[REDIS_RENEW_ALL]);
+    simba__redis_put_word(out, text);
+    for (size_t i = 0; i < count; i++) {
+        snprintf(text, sizeof text, "simba:{%s}", errands[i]->request->mutex);
+        simba__redis_put_word(out, text);
+        snprintf(text, sizeof text, "simba:{%s}:grant", errands[i]->request->mutex);
+        simba__redis_put_word(out, text);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const redis_numbers n = simba__redis_numbers_of(errands[i]->request);
+        const char *args[] = {errands[i]->request->id, n.nonce, n.token, n.total, n.transition};
+        for (size_t j = 0; j < sizeof args / sizeof *args; j++)
+            simba__redis_put_word(out, args[j]);
+    }
+}
+
 static void put(redis_calls *calls, const simba_request *request)
 {
     redis_subs *subs = &of(calls)->subs;
     const char *mutex = request->mutex;
-    char nonce[24];
-    char token[24];
-    char ttl[24];
-    char transition[24];
-    snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
-    snprintf(token, sizeof token, "%" PRIu64, request->token);
-    snprintf(ttl, sizeof ttl, "%" PRId64, request->ttl_ms);
-    snprintf(transition, sizeof transition, "%" PRId64, request->transition_ms);
+    const redis_numbers n = simba__redis_numbers_of(request);
+    char here[SIMBA_ID_MAX + 4] = "";
+    if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RELEASE)
+        name_invited(subs, mutex, here, sizeof here);
     switch (request->op) {
     case SIMBA_OP_ACQUIRE: {
         const char *queue = request->queue ? "1" : "0";
-        const char *args[] = {request->id, nonce, ttl, transition, queue, simba__redis_subs_invited(subs, mutex)};
+        const char *args[] = {request->id, n.nonce, n.total, n.transition, queue, here};
         simba__redis_calls_put_script(calls, REDIS_ACQUIRE, mutex, 6, args);
         break;
     }
     case SIMBA_OP_RENEW: {
-        const char *args[] = {request->id, nonce, token, ttl, transition};
+        const char *args[] = {request->id, n.nonce, n.token, n.total, n.transition};
         simba__redis_calls_put_script(calls, REDIS_RENEW, mutex, 5, args);
         break;
     }
     case SIMBA_OP_RELEASE: {
-        const char *args[] = {request->id, nonce, token};
-        simba__redis_calls_put_script(calls, REDIS_RELEASE, mutex, 3, args);
+        const char *args[] = {request->id, n.nonce, n.token, here};
+        simba__redis_calls_put_script(calls, REDIS_RELEASE, mutex, 4, args);
         simba__redis_subs_left(subs, request);
         break;
     }
@@ -109,7 +136,7 @@ static bool answer(redis_calls *calls, redis_errand *errand, const redisReply *r
         return simba__redis_list_row(errand, reply);
     if (request->op == SIMBA_OP_EXAMINE)
         return simba__redis_examined(node_of(calls), errand, reply);
-    if (!simba__redis_parse(reply, &request->reply, &more))
+    if (!simba__redis_parse(reply, request, &request->reply, &more))
         return false;
     request->reply.place = request->op == SIMBA_OP_ACQUIRE ? more : 0;
     answered(calls, errand);
@@ -146,6 +173,7 @@ static const redis_calls_events calls_events = {.up = up,
                                                 .down = down,
                                                 .lost = lost,
                                                 .put = put,
+                                                .put_renewals = put_renewals,
                                                 .may_grant = may_grant,
                                                 .answer = answer,
                                                 .redirected = redirected};

@@ -416,7 +416,7 @@ void simba__redis_subs_observed(redis_subs *self, const char *mutex)
 const char *simba__redis_subs_invited(redis_subs *self, const char *mutex)
 {
     const redis_watch *watch = find(self, mutex);
-    return watch ? simba__redis_waiters_invited(&watch->waiters) : "";
+    return watch ? simba__redis_waiters_invited(&watch->waiters) : NULL;
 }
 
 /* --- the store's side --------------------------------------------------------------------------------- */
