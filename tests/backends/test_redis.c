@@ -348,7 +348,7 @@ static void test_patient_waiters_stay(void **state)
         testhost_ask(&a, &r);
     }
     assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "second first");
-    simba__redis_calls_tell(&((redis_store *)a.store)->nodes.first->calls, REDIS_QUEUE_UP, "orders", 1,
+    simba__redis_calls_tell(&((redis_store *)a.store)->nodes.first->calls, REDIS_REJOIN, "orders", 1,
                             (const char *const[]){"third"});
     ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
     assert_true(atoi(say("TTL simba:{orders}:contender")) > 3 * DAY);

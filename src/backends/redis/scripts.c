@@ -340,7 +340,7 @@ static const char release[] =
 "return not_held(ARGV[3])\n";
 
 /* A waiter whose channel was not subscribed yet may have been taken for dead. */
-static const char queue_up[] =
+static const char rejoin[] =
 "if owner ~= ARGV[1] then\n"
 "  call('ZADD', queue, 'NX', score, ARGV[1])\n"
 "  call('EXPIRE', queue, num(math.max(QUEUE_KEPT + math.ceil(left / 1000), call('TTL', queue))))\n"
@@ -372,7 +372,7 @@ static const char *const parts[REDIS_SCRIPTS][PARTS_MOST] = {
     [REDIS_RELEASE] = {first_of_all, read_both, give_back, common, release},
     [REDIS_READ] = {first_of_all, read_both, common, read_owner},
     [REDIS_FORCE_RELEASE] = {first_of_all, read_both, common, force_release},
-    [REDIS_QUEUE_UP] = {first_of_all, read_both, common, queue_up},
+    [REDIS_REJOIN] = {first_of_all, read_both, common, rejoin},
 };
 
 char *simba__redis_script_text(redis_script script, const redis_options *options)

@@ -13,7 +13,7 @@ typedef enum redis_script {
     REDIS_RELEASE,
     REDIS_READ,
     REDIS_FORCE_RELEASE,
-    REDIS_QUEUE_UP,
+    REDIS_REJOIN,
     REDIS_SCRIPTS,
 } redis_script;
 

@@ -3,7 +3,7 @@
  * scripts.c has the names of the channels. A client that holds anything also hears of every grant that is forced away,
  * which is rare.
  *
- * A PING behind every SUBSCRIBE carries the name of the mutex, so its echo says that the subscription is in force: what
+ * A PING behind what was subscribed carries the name of the mutex, so its echo says that the subscription is in force: what
  * happened before it may have been missed. */
 #include "backends/redis/subs.h"
 
@@ -143,10 +143,9 @@ static void send_soon(redis_subs *self)
 
 static void queue_up(const redis_watch *watch)
 {
-    for (const redis_waiter *waiter = watch->waiters.first; waiter; waiter = waiter->next)
-        if (waiter->here)
-            simba__redis_calls_tell(&watch->node->calls, REDIS_QUEUE_UP, watch->mutex, 1,
-                                    (const char *const[]){waiter->id});
+    redis_waiter *waiter = simba__redis_waiters_queue_up(watch->waiters.first);
+    for (; waiter; waiter = simba__redis_waiters_queue_up(waiter->next))
+        simba__redis_calls_tell(&watch->node->calls, REDIS_REJOIN, watch->mutex, 1, (const char *const[]){waiter->id});
 }
 
 /* What an event has led to; `id` and `nonce`: of the contender that it was about, if it was about one. */
@@ -161,13 +160,13 @@ static void act_for(redis_subs *self, redis_watch *watch, unsigned actions, cons
         put_news("SUBSCRIBE", watch);
     if (actions & REDIS_SUBSCRIBE_ID)
         put_waiter("SUBSCRIBE", watch, id);
-    if (actions & (REDIS_SUBSCRIBE | REDIS_SUBSCRIBE_NEWS | REDIS_SUBSCRIBE_ID))
+    if (actions & REDIS_CONFIRM)
         simba__redis_put(&watch->node->pushes.link.out, 2, (const char *const[]){"PING", watch->mutex});
     if (actions & REDIS_UNSUBSCRIBE)
         put_all("UNSUBSCRIBE", watch);
     if (actions & REDIS_UNSUBSCRIBE_ID)
         put_waiter("UNSUBSCRIBE", watch, id);
-    if (actions & REDIS_QUEUE_UP_ALL)
+    if (actions & REDIS_QUEUE_UP)
         queue_up(watch);
     if (actions & ~(unsigned)(REDIS_TELL_CHANGED | REDIS_TELL_RELEASED | REDIS_TELL_ID))
         send_soon(self);
