@@ -18,7 +18,8 @@ static const char *says(unsigned actions)
                  {REDIS_SUBSCRIBE_ID, "subscribe-id"}, {REDIS_UNSUBSCRIBE, "unsubscribe"},
                  {REDIS_UNSUBSCRIBE_ID, "leave-id"},   {REDIS_QUEUE_UP, "queue-up"},
                  {REDIS_TELL_CHANGED, "changed"},      {REDIS_TELL_RELEASED, "released"},
-                 {REDIS_TELL_ID, "changed-id"},         {REDIS_CONFIRM, "confirm"}};
+                 {REDIS_TELL_ID, "changed-id"},         {REDIS_TELL_NOTED, "noted"},
+                 {REDIS_CONFIRM, "confirm"}};
     static char text[128];
     text[0] = '\0';
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)

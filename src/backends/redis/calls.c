@@ -13,8 +13,6 @@
 #include "util/mem.h"
 
 enum {
-    KEY_SIZE = SIMBA_MUTEX_BYTES + 32,
-    SPARE_ARGS = 12,
     HOPS_MOST = 8,
     BATCH_MOST = 64, /* renewals in one script: nobody else is served meanwhile */
 };
@@ -101,22 +99,27 @@ static const char *leave_sent(redis_errand *errand)
 
 /* --- sending ---------------------------------------------------------------------------------------- */
 
+void simba__redis_calls_begin_script(redis_calls *self, redis_script script, const char *mutex, size_t argc)
+{
+    char keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE];
+    char number[24];
+    simba__buffer *out = &self->conn.link.out;
+    const size_t count = simba__redis_script_keys(script, self->options->kind == REDIS_CLUSTER, mutex, keys);
+    snprintf(number, sizeof number, "%zu", count);
+    simba__redis_put_count(out, 3 + count + argc);
+    simba__redis_put_word(out, "EVALSHA");
+    simba__redis_put_word(out, self->sha[script]);
+    simba__redis_put_word(out, number);
+    for (size_t i = 0; i < count; i++)
+        simba__redis_put_word(out, keys[i]);
+}
+
 void simba__redis_calls_put_script(redis_calls *self, redis_script script, const char *mutex, size_t argc,
                                    const char *const *args)
 {
-    char keys[4][KEY_SIZE];
-    snprintf(keys[0], KEY_SIZE, "simba:{%s}", mutex);
-    snprintf(keys[1], KEY_SIZE, "simba:{%s}:grant", mutex);
-    snprintf(keys[2], KEY_SIZE, "simba:{%s}:contender", mutex);
-    snprintf(keys[3], KEY_SIZE, "simba:{%s}:fence", mutex);
-    const size_t all = self->options->kind == REDIS_CLUSTER ? 3 : 4;
-    const size_t count = script == REDIS_RENEW ? 2 : all;
-    const char *argv[7 + SPARE_ARGS] = {"EVALSHA", self->sha[script], (const char *const[]){"2", "3", "4"}[count - 2],
-                                        keys[0],   keys[1],           keys[2],
-                                        keys[3]};
+    simba__redis_calls_begin_script(self, script, mutex, argc);
     for (size_t i = 0; i < argc; i++)
-        argv[3 + count + i] = args[i];
-    simba__redis_put(&self->conn.link.out, 3 + count + argc, argv);
+        simba__redis_put_word(&self->conn.link.out, args[i]);
 }
 
 /* Can it be renewed together with others? Not in a cluster: their keys are on different slots. */
@@ -165,7 +168,8 @@ static void send_waiting(redis_calls *self)
             simba__redis_put(&self->conn.link.out, 1, (const char *const[]){"ASKING"});
         append(self, errand);
         self->events->put(self, request);
-        may_grant |= request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW;
+        may_grant |= request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW ||
+                     request->op == SIMBA_OP_WRITE_NOTE;
     }
     if (may_grant)
         self->events->may_grant(self);

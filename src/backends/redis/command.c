@@ -16,12 +16,17 @@ void simba__redis_put_count(simba__buffer *buffer, size_t argc)
     put_count(buffer, '*', argc);
 }
 
+void simba__redis_put_bytes(simba__buffer *buffer, const void *bytes, size_t size)
+{
+    put_count(buffer, '$', size);
+    if (size > 0)
+        simba__buffer_put(buffer, bytes, size);
+    simba__buffer_put(buffer, "\r\n", 2);
+}
+
 void simba__redis_put_word(simba__buffer *buffer, const char *word)
 {
-    const size_t length = strlen(word);
-    put_count(buffer, '$', length);
-    simba__buffer_put(buffer, word, length);
-    simba__buffer_put(buffer, "\r\n", 2);
+    simba__redis_put_bytes(buffer, word, strlen(word));
 }
 
 void simba__redis_put(simba__buffer *buffer, size_t argc, const char *const *argv)

@@ -212,7 +212,7 @@ bool simba__redis_parse(const redisReply *reply, const simba_request *request, s
     int64_t outcome;
     int64_t token;
     int64_t more = 0;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->elements > 8)
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->elements > 9)
         return false;
     redisReply *const *part = reply->element;
     if (!take_number(part[0], &outcome) || !take_number(part[1], &parsed.now_ms) || !take_id(part[2], owner->id) ||
@@ -227,4 +227,32 @@ bool simba__redis_parse(const redisReply *reply, const simba_request *request, s
     *ret_reply = parsed;
     *ret_more = more;
     return true;
+}
+
+/* --- notes ------------------------------------------------------------------------------------------ */
+
+bool simba__redis_take_note(const redisReply *text, simba_stored_note *ret_note)
+{
+    *ret_note = (simba_stored_note){0};
+    if (text->type != REDIS_REPLY_STRING)
+        return false;
+    if (text->len == 0)
+        return true;
+    const char *at = text->str; /* hiredis ends it with a zero, which is no digit */
+    int64_t token;
+    if (!take_digits(&at, 16, " ", &token) || strspn(at, "0123456789") != 20 || at[20] != ' ')
+        return false;
+    at += 21;
+    if (!take_digits(&at, 15, " ", &ret_note->written_at_ms))
+        return false;
+    ret_note->token = (uint64_t)token;
+    ret_note->bytes = at;
+    ret_note->size = (size_t)text->len - (size_t)(at - text->str);
+    return ret_note->size <= SIMBA_NOTE_MAX;
+}
+
+bool simba__redis_parse_note(const redisReply *reply, int64_t *ret_now_ms, simba_stored_note *ret_note)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && take_number(reply->element[0], ret_now_ms) &&
+           simba__redis_take_note(reply->element[1], ret_note);
 }

@@ -15,4 +15,9 @@ int simba__redis_error(const simba__endpoint *at, const char *text, simba_error 
 bool simba__redis_parse(const redisReply *reply, const simba_request *request, simba_reply *ret_reply,
                         int64_t *ret_more);
 
+/* A note as it is stored; a size of 0: there is none. False: that is no note. */
+bool simba__redis_take_note(const redisReply *text, simba_stored_note *ret_note);
+/* The answer to READ_NOTE: the server's clock and the note. False: it is none. */
+bool simba__redis_parse_note(const redisReply *reply, int64_t *ret_now_ms, simba_stored_note *ret_note);
+
 #endif

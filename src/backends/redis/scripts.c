@@ -6,6 +6,9 @@
  *                                          a cluster moves a slot, a script is refused if one of its keys does not exist.
  *   KEYS[4]  simba:{M}:fence       hash    of versions before this layout: its token is read where there is no grant yet. In a
  *                                          cluster it is not passed, for the same reason; it lies in the same slot.
+ *   last     simba:{M}:note        string  ours, without an expiry: the token of the grant that wrote it, the number of the write,
+ *                                          the time in ms, each of fixed width with a space behind it, and the bytes. Without
+ *                                          bytes there is no note: such a key expires, and only says which writes are late.
  *
  * The grant is one line of text. Its first fields have a fixed width, so that a script can compare them without parsing:
  *
@@ -39,6 +42,7 @@
  *   simba:{M}:ID     released@@OWNER   shared: ID is next
  *   simba:{M}@@      ours, for observers: "released". No id has "@@" in it: this is no contender's channel.
  *   simba:{M}@@ID    ours: "standby NEXT": ID is to look after the mutex, should NEXT or one after it not come
+ *   simba:{M}@@@@    ours, for whoever waits or observes: "noted". The note is another one.
  *   simba:@@revoked  ours, for whoever holds any mutex: "revoked NONCE M". The grant of that nonce was forced away.
  * All databases of a server share their channels: in database 2 it is "released/2", "revoked/2". Anybody can publish on
  * them, so a message is only a reason to ask the store.
@@ -198,7 +202,7 @@ static const char common[] =
 "    standby, standby_until = string.sub(rest, length + 1), tonumber(told_until)\n"
 "  end\n"
 "else\n"
-"  local fence = KEYS[4] or lock .. ':fence'\n"
+"  local fence = CLUSTER and lock .. ':fence' or KEYS[4]\n"
 "  local token = call('HGET', fence, 'token')\n"
 "  g.token = tonumber(token or 0)\n"
 "  if not g.token or g.token < 0 or g.token >= TOKEN_END or g.token % 1 ~= 0 then\n"
@@ -361,6 +365,39 @@ static const char force_release[] =
 "end\n"
 "vacate()\n"
 "return answer(1)\n";
+static const char list_row[] =
+"local told = answer(0)\n"
+"told[8], told[9] = call('ZCARD', queue), call('GET', KEYS[#KEYS]) or ''\n"
+"return told\n";
+
+/* A write that was given up may arrive after the next one of the same grant, and must not undo it. */
+static const char write_note[] =
+"local id, nonce, token, number, bytes = unpack(ARGV)\n"
+"if token == '0' or not mine(id, nonce, token) then return not_held(token) end\n"
+"local note = KEYS[#KEYS]\n"
+"local had = call('GET', note)\n"
+"if had and string.sub(had, 1, 37) >= token .. ' ' .. number then return answer(0) end\n"
+"local text = string.format('%s %s %015.0f ', token, number, now) .. bytes\n"
+"if bytes == '' then call('SET', note, text, 'PX', num(GRANT_KEPT)) else call('SET', note, text) end\n"
+"call('PUBLISH', lock .. '@@@@', 'noted' .. db)\n"
+"return answer(1)\n";
+
+static const char read_note[] =
+"local time = call('TIME')\n"
+"return {time[1] * 1000 + math.floor(time[2] / 1000), call('GET', KEYS[#KEYS]) or ''}\n";
+
+/* Those who wait stay in the queue: they would sleep for as long as the lease that they were told of. */
+static const char forget[] =
+"local note, fence = KEYS[#KEYS], CLUSTER and lock .. ':fence' or KEYS[4]\n"
+"local noted = call('GET', note)\n"
+"if owner or not (grant or noted or call('EXISTS', fence) == 1) then return answer(0) end\n"
+"if g.token >= us then\n"
+"  return redis.error_reply('ERR the clock of the server is behind the token of this mutex, so that later tokens would be'\n"
+"    .. ' smaller if ' .. key .. ' were removed')\n"
+"end\n"
+"for _, name in ipairs({key, note, fence}) do call('DEL', name) end\n"
+"if noted and #noted > 54 then call('PUBLISH', lock .. '@@@@', 'noted' .. db) end\n"
+"return answer(1)\n";
 /* clang-format on */
 
 /* What each script is made of, in this order. */
@@ -373,7 +410,25 @@ static const char *const parts[REDIS_SCRIPTS][PARTS_MOST] = {
     [REDIS_READ] = {first_of_all, read_both, common, read_owner},
     [REDIS_FORCE_RELEASE] = {first_of_all, read_both, common, force_release},
     [REDIS_REJOIN] = {first_of_all, read_both, common, rejoin},
+    [REDIS_LIST_ROW] = {first_of_all, read_both, common, list_row},
+    [REDIS_WRITE_NOTE] = {first_of_all, read_both, common, write_note},
+    [REDIS_READ_NOTE] = {first_of_all, read_note},
+    [REDIS_FORGET] = {first_of_all, read_both, common, forget},
 };
+
+size_t simba__redis_script_keys(redis_script script, bool cluster, const char *mutex,
+                                char ret_keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE])
+{
+    static const char *const suffixes[] = {"", ":grant", ":contender", ":fence"};
+    const size_t all = cluster ? 3 : 4;
+    const size_t count = script == REDIS_RENEW ? 2 : all;
+    for (size_t i = 0; i < count; i++)
+        snprintf(ret_keys[i], REDIS_KEY_SIZE, "simba:{%s}%s", mutex, suffixes[i]);
+    if (script < REDIS_LIST_ROW)
+        return count;
+    snprintf(ret_keys[count], REDIS_KEY_SIZE, "simba:{%s}:note", mutex);
+    return count + 1;
+}
 
 char *simba__redis_script_text(redis_script script, const redis_options *options)
 {

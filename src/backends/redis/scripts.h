@@ -14,6 +14,10 @@ typedef enum redis_script {
     REDIS_READ,
     REDIS_FORCE_RELEASE,
     REDIS_REJOIN,
+    REDIS_LIST_ROW, /* this one and those below use the note, too */
+    REDIS_WRITE_NOTE,
+    REDIS_READ_NOTE,
+    REDIS_FORGET,
     REDIS_SCRIPTS,
 } redis_script;
 
@@ -26,6 +30,11 @@ typedef struct redis_numbers {
 } redis_numbers;
 
 redis_numbers simba__redis_numbers_of(const simba_request *request);
+
+/* The names of the keys that a script is given, in their order: for put_script, and for whoever plays a client. */
+enum { REDIS_KEYS_MOST = 5, REDIS_KEY_SIZE = SIMBA_MUTEX_BYTES + 32 };
+size_t simba__redis_script_keys(redis_script script, bool cluster, const char *mutex,
+                                char ret_keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE]);
 
 /* The whole text, for the database and the kind of servers. Free it with simba__free; NULL: out of memory. */
 char *simba__redis_script_text(redis_script script, const redis_options *options);

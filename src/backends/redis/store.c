@@ -90,13 +90,26 @@ static void put(redis_calls *calls, const simba_request *request)
         simba__redis_calls_put_script(calls, REDIS_READ, mutex, 0, NULL);
         break;
     case SIMBA_OP_LIST: /* one row of one, see list.c */
-        simba__redis_calls_put_script(calls, REDIS_READ, mutex, 0, NULL);
+        simba__redis_calls_put_script(calls, REDIS_LIST_ROW, mutex, 0, NULL);
+        break;
+    case SIMBA_OP_WRITE_NOTE: {
+        char number[24];
+        snprintf(number, sizeof number, "%020" PRIu64, request->note_number);
+        const char *args[] = {request->id, n.nonce, n.token, number};
+        simba__redis_calls_begin_script(calls, REDIS_WRITE_NOTE, mutex, 5);
+        for (size_t i = 0; i < sizeof args / sizeof *args; i++)
+            simba__redis_put_word(&calls->conn.link.out, args[i]);
+        simba__redis_put_bytes(&calls->conn.link.out, request->note, request->note_size);
+        break;
+    }
+    case SIMBA_OP_READ_NOTE:
+        simba__redis_calls_put_script(calls, REDIS_READ_NOTE, mutex, 0, NULL);
+        break;
+    case SIMBA_OP_FORGET:
+        simba__redis_calls_put_script(calls, REDIS_FORGET, mutex, 0, NULL);
         break;
     case SIMBA_OP_EXAMINE:
     case SIMBA_OP_PREPARE: /* not offered */
-    case SIMBA_OP_WRITE_NOTE:
-    case SIMBA_OP_READ_NOTE:
-    case SIMBA_OP_FORGET:
         simba__redis_put(&calls->conn.link.out, 1, (const char *const[]){"INFO"});
         break;
     }
@@ -125,10 +138,26 @@ static void answered(redis_calls *calls, redis_errand *errand)
         simba__redis_subs_holds(node_of(calls));
     else if (reply->owner.id[0] && reply->owner.token == 0)
         simba__redis_subs_foreign(subs, request->mutex, reply);
-    if (holds && calls->options->replicas > 0)
+    const bool written = reply->outcome == SIMBA_MINE && request->op == SIMBA_OP_WRITE_NOTE;
+    if ((holds || written) && calls->options->replicas > 0)
         simba__redis_confirm_hold(&node_of(calls)->confirm, errand);
     else
         simba__redis_requests_complete(errand);
+}
+
+/* The time, and the note. */
+static bool answer_note(redis_calls *calls, redis_errand *errand, const redisReply *reply)
+{
+    simba_request *request = errand->request;
+    simba_stored_note note;
+    if (!simba__redis_parse_note(reply, &request->reply.now_ms, &note))
+        return false;
+    const int rc = note.size > 0 ? calls->host->noted(calls->host, request, &note) : 0;
+    if (rc < 0)
+        simba__redis_requests_fail(errand, rc, "redis %s: no note can be that long", calls->conn.link.at.where);
+    else
+        simba__redis_requests_complete(errand);
+    return true;
 }
 
 static bool answer(redis_calls *calls, redis_errand *errand, const redisReply *reply)
@@ -139,6 +168,8 @@ static bool answer(redis_calls *calls, redis_errand *errand, const redisReply *r
         return simba__redis_list_row(errand, reply);
     if (request->op == SIMBA_OP_EXAMINE)
         return simba__redis_examined(node_of(calls), errand, reply);
+    if (request->op == SIMBA_OP_READ_NOTE)
+        return answer_note(calls, errand, reply);
     if (!simba__redis_parse(reply, request, &request->reply, &more))
         return false;
     request->reply.place = request->op == SIMBA_OP_ACQUIRE ? more : 0;

@@ -129,6 +129,7 @@ static void put_waiter(const char *command, const redis_watch *watch, const char
 
 static void put_all(const char *command, const redis_watch *watch)
 {
+    put_channel(command, watch, "@@@@", "");
     if (watch->waiters.observed)
         put_news(command, watch);
     for (const redis_waiter *waiter = watch->waiters.first; waiter; waiter = waiter->next)
@@ -153,6 +154,7 @@ static void act_for(redis_subs *self, redis_watch *watch, unsigned actions, cons
 {
     const simba_push changed = {.kind = SIMBA_PUSH_CHANGED};
     const simba_push released = {.kind = SIMBA_PUSH_RELEASED};
+    const simba_push noted = {.kind = SIMBA_PUSH_NOTED};
     sort_in(self, watch);
     if (actions & REDIS_SUBSCRIBE)
         put_all("SUBSCRIBE", watch);
@@ -168,12 +170,14 @@ static void act_for(redis_subs *self, redis_watch *watch, unsigned actions, cons
         put_waiter("UNSUBSCRIBE", watch, id);
     if (actions & REDIS_QUEUE_UP)
         queue_up(watch);
-    if (actions & ~(unsigned)(REDIS_TELL_CHANGED | REDIS_TELL_RELEASED | REDIS_TELL_ID))
+    if (actions & ~(unsigned)(REDIS_TELL_CHANGED | REDIS_TELL_RELEASED | REDIS_TELL_ID | REDIS_TELL_NOTED))
         send_soon(self);
     if (actions & REDIS_TELL_CHANGED)
         self->host->push(self->host, watch->topic, &changed);
     if (actions & REDIS_TELL_RELEASED)
         self->host->push(self->host, watch->topic, &released);
+    if (actions & REDIS_TELL_NOTED)
+        self->host->push(self->host, watch->topic, &noted);
     if (actions & REDIS_TELL_ID)
         self->host->push_to(self->host, watch->mutex, nonce, &changed);
 }
@@ -208,6 +212,13 @@ static void hear_release(redis_subs *self, redis_watch *watch, const char *text)
     const char *rest = behind(self, text, "released");
     if (rest && *rest == '\0')
         act(self, watch, simba__redis_waiters_news(&watch->waiters));
+}
+
+static void hear_note(redis_subs *self, redis_watch *watch, const char *text)
+{
+    const char *rest = behind(self, text, "noted");
+    if (rest && *rest == '\0')
+        act(self, watch, simba__redis_waiters_noted(&watch->waiters));
 }
 
 static void hear_grant(redis_subs *self, redis_watch *watch, const char *text)
@@ -260,6 +271,8 @@ static void hear(redis_subs *self, const char *channel, const char *text)
         watch = find_named(self, name, (size_t)(at - name));
         if (watch && at[3] == '\0')
             hear_release(self, watch, text);
+        else if (watch && strcmp(at + 3, "@@") == 0)
+            hear_note(self, watch, text);
         else if (watch)
             hear_standby(self, watch, text);
     }

@@ -314,6 +314,11 @@ unsigned simba__redis_waiters_news(redis_waiters *w)
     return invariant(w, tell(w, REDIS_TELL_CHANGED));
 }
 
+unsigned simba__redis_waiters_noted(redis_waiters *w)
+{
+    return invariant(w, tell(w, REDIS_TELL_NOTED));
+}
+
 /* Also for one that is not known to wait: the answer that says so may come after the invitation. */
 unsigned simba__redis_waiters_invitation(redis_waiters *w, const char *id)
 {

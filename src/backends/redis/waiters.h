@@ -35,7 +35,8 @@ enum {
     REDIS_TELL_CHANGED = 64,
     REDIS_TELL_RELEASED = 128,
     REDIS_TELL_ID = 256, /* CHANGED, to the contender that the event was about alone */
-    REDIS_CONFIRM = 512, /* have what was subscribed confirmed, by an echo */
+    REDIS_TELL_NOTED = 512,
+    REDIS_CONFIRM = 1024, /* have what was subscribed confirmed, by an echo */
 };
 
 /* What is known of the channel of a contender. One echo is under way at a time, however many begin to wait meanwhile. */
@@ -105,6 +106,8 @@ unsigned simba__redis_waiters_moved(redis_waiters *w);
 
 /* What is heard: a grant or a release; that this contender is invited; that one of ours comes next. */
 unsigned simba__redis_waiters_news(redis_waiters *w);
+/* The note is another one. */
+unsigned simba__redis_waiters_noted(redis_waiters *w);
 unsigned simba__redis_waiters_invitation(redis_waiters *w, const char *id);
 unsigned simba__redis_waiters_standby(redis_waiters *w, simba_local now, uint64_t chance);
 /* It is `look_at`. */
