@@ -26,7 +26,7 @@
 struct redisReader;
 
 enum {
-    SIM_SCRIPTS = 24,
+    SIM_SCRIPTS = 48,
     SIM_WORDS = 128, /* of a command */
     SIM_TEXT = 256, /* of an answer */
     SIM_ELEMENTS = 32,

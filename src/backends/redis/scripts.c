@@ -203,7 +203,7 @@ static const char common[] =
 "  end\n"
 "else\n"
 "  local fence = CLUSTER and lock .. ':fence' or KEYS[4]\n"
-"  local token = call('HGET', fence, 'token')\n"
+"  local token = fence and call('HGET', fence, 'token')\n"
 "  g.token = tonumber(token or 0)\n"
 "  if not g.token or g.token < 0 or g.token >= TOKEN_END or g.token % 1 ~= 0 then\n"
 "    return damaged(fence, 'a number is not whole or not below 2^53 in')\n"
