@@ -251,8 +251,8 @@ bool simba__redis_take_note(const redisReply *text, simba_stored_note *ret_note)
     return ret_note->size <= SIMBA_NOTE_MAX;
 }
 
-bool simba__redis_parse_note(const redisReply *reply, int64_t *ret_now_ms, simba_stored_note *ret_note)
+bool simba__redis_is_note(const redisReply *reply, int64_t *ret_now_ms)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && take_number(reply->element[0], ret_now_ms) &&
-           simba__redis_take_note(reply->element[1], ret_note);
+           reply->element[1]->type == REDIS_REPLY_STRING;
 }

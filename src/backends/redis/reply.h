@@ -17,7 +17,7 @@ bool simba__redis_parse(const redisReply *reply, const simba_request *request, s
 
 /* A note as it is stored; a size of 0: there is none. False: that is no note. */
 bool simba__redis_take_note(const redisReply *text, simba_stored_note *ret_note);
-/* The answer to READ_NOTE: the server's clock and the note. False: it is none. */
-bool simba__redis_parse_note(const redisReply *reply, int64_t *ret_now_ms, simba_stored_note *ret_note);
+/* Is it an answer to READ_NOTE: the server's clock, and a string for take_note? */
+bool simba__redis_is_note(const redisReply *reply, int64_t *ret_now_ms);
 
 #endif

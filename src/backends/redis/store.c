@@ -150,11 +150,12 @@ static bool answer_note(redis_calls *calls, redis_errand *errand, const redisRep
 {
     simba_request *request = errand->request;
     simba_stored_note note;
-    if (!simba__redis_parse_note(reply, &request->reply.now_ms, &note))
+    if (!simba__redis_is_note(reply, &request->reply.now_ms))
         return false;
-    const int rc = note.size > 0 ? calls->host->noted(calls->host, request, &note) : 0;
-    if (rc < 0)
-        simba__redis_requests_fail(errand, rc, "redis %s: no note can be that long", calls->conn.link.at.where);
+    if (!simba__redis_take_note(reply->element[1], &note) ||
+        (note.size > 0 && calls->host->noted(calls->host, request, &note) < 0))
+        simba__redis_requests_fail(errand, SIMBA_ECORRUPT, "redis %s: simba:{%s}:note is no note",
+                                   calls->conn.link.at.where, request->mutex);
     else
         simba__redis_requests_complete(errand);
     return true;
