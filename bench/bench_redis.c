@@ -85,6 +85,19 @@ static int64_t script_us(redisContext *context)
     return command_us(context, "evalsha");
 }
 
+/* All that the server does, reading and writing included. */
+static double server_cpu_seconds(redisContext *raw)
+{
+    redisReply *reply = redisCommand(raw, "INFO cpu");
+    double system = 0;
+    double user = 0;
+    const char *at = reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, "used_cpu_sys:") : NULL;
+    if (!at || sscanf(at, "used_cpu_sys:%lf used_cpu_user:%lf", &system, &user) != 2)
+        bench_fail("INFO cpu", "not understood");
+    freeReplyObject(reply);
+    return system + user;
+}
+
 /* --- a blocking loop of the two scripts ----------------------------------------------------------------- */
 
 typedef struct raw_locker {
@@ -242,7 +255,7 @@ static void measure_cost(void)
     redisFree(r.context);
     qsort(ours, ROUNDS, sizeof *ours, by_size);
     qsort(least, ROUNDS, sizeof *least, by_size);
-    bench_add("server, per lock + unlock", ours[ROUNDS / 2], 1, "us", BENCH_AT_MOST, 16);
+    bench_add("server, commands of a lock + unlock", ours[ROUNDS / 2], 1, "us", BENCH_AT_MOST, 16);
     bench_add("SET NX and a script that deletes", least[ROUNDS / 2], 1, "us", BENCH_NO_GOAL, 0);
 }
 
@@ -379,12 +392,12 @@ static void measure_rounds(fight *f, const char *where)
     redisContext *context = connect_raw();
     const double seconds = (double)stretch_ns / 25e9;
     for (int i = 0; i < FIGHTS; i++) {
-        int64_t before_us = script_us(context);
+        double before_s = server_cpu_seconds(context);
         floors[i] = measure_floor(stretch_ns / 25);
-        floor_us[i] = (double)(script_us(context) - before_us) / (floors[i] * seconds);
-        before_us = script_us(context);
+        floor_us[i] = (server_cpu_seconds(context) - before_s) * 1e6 / (floors[i] * seconds);
+        before_s = server_cpu_seconds(context);
         fights[i] = fight_for(f, stretch_ns / 25);
-        fight_us[i] = (double)(script_us(context) - before_us) / (fights[i] * seconds);
+        fight_us[i] = (server_cpu_seconds(context) - before_s) * 1e6 / (fights[i] * seconds);
     }
     redisFree(context);
     const double floor_rate = median(floors, FIGHTS);
@@ -512,18 +525,6 @@ static double cpu_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-static double server_cpu_seconds(redisContext *raw)
-{
-    redisReply *reply = redisCommand(raw, "INFO cpu");
-    double system = 0;
-    double user = 0;
-    const char *at = reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, "used_cpu_sys:") : NULL;
-    if (!at || sscanf(at, "used_cpu_sys:%lf used_cpu_user:%lf", &system, &user) != 2)
-        bench_fail("INFO cpu", "not understood");
-    freeReplyObject(reply);
-    return system + user;
-}
-
 /* Those of the library, without our own. */
 static int connection_count(redisContext *raw)
 {
@@ -575,7 +576,6 @@ static void measure_crowd(size_t size, int64_t ttl_ms)
     const int64_t start_ns = bench_now_ns();
     const double start_cpu = cpu_seconds();
     const double start_server = server_cpu_seconds(raw);
-    const int64_t start_us = script_us(raw);
     simba_stats now = SIMBA_STATS_INIT;
     do {
         bench_sleep_ms(200);
@@ -590,8 +590,9 @@ static void measure_crowd(size_t size, int64_t ttl_ms)
     bench_add(what, (cpu_seconds() - start_cpu) * percent, 1, "% of a core", BENCH_BELOW, 15);
     bench_add("CPU of the server", (server_cpu_seconds(raw) - start_server) * percent, 1, "% of a core", BENCH_NO_GOAL,
               0);
-    bench_add("server, per renewal", (double)(script_us(raw) - start_us) / (double)(now.renewals - before.renewals), 1,
-              "us", BENCH_AT_MOST, 5);
+    bench_add("server, per renewal",
+              (server_cpu_seconds(raw) - start_server) * 1e6 / (double)(now.renewals - before.renewals), 1, "us",
+              BENCH_AT_MOST, 5);
     bench_add("connections", connection_count(raw), 0, "", BENCH_AT_MOST, 2);
     bench_add("renewed", (double)(now.renewals - before.renewals), 0, "", BENCH_AT_LEAST, (double)size);
     bench_add("lost, or not renewed at the first try", (double)(lost + size - now.held + now.renewals_failed), 0, "",

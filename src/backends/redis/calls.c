@@ -128,29 +128,39 @@ static bool fits_batch(const redis_calls *self, const redis_errand *errand)
     return errand->request->op == SIMBA_OP_RENEW && !errand->alone && self->options->kind != REDIS_CLUSTER;
 }
 
+static bool same_lease(const redis_errand *one, const redis_errand *other)
+{
+    return one->request->ttl_ms == other->request->ttl_ms && one->request->transition_ms == other->request->transition_ms;
+}
+
+static void send_batch(redis_calls *self, redis_errand *const *batch, size_t count)
+{
+    batch[0]->batch = (unsigned)count;
+    self->events->put_renewals(self, batch, count);
+}
+
 /* Renewals come first: whoever holds something has more to lose than who wants something. True: there were some. */
 static bool send_renewals(redis_calls *self)
 {
     redis_errand *batch[BATCH_MOST];
     size_t count = 0;
     bool any = false;
-    for (simba__ring *place = self->waiting.after, *next; place != &self->waiting || count > 0; place = next) {
-        next = place->after;
-        if (count == BATCH_MOST || place == &self->waiting) {
-            batch[0]->batch = (unsigned)count;
-            self->events->put_renewals(self, batch, count);
-            count = 0;
-            next = place;
-            continue;
-        }
+    for (simba__ring *place = self->waiting.after, *next; place != &self->waiting; place = next) {
         redis_errand *errand = SIMBA__OF_RING(place, redis_errand, place);
+        next = place->after;
         if (!fits_batch(self, errand))
             continue;
+        if (count == BATCH_MOST || (count > 0 && !same_lease(batch[0], errand))) {
+            send_batch(self, batch, count);
+            count = 0;
+        }
         simba__ring_set(&self->waiting, place, false);
         append(self, errand);
         batch[count++] = errand;
         any = true;
     }
+    if (count > 0)
+        send_batch(self, batch, count);
     return any;
 }
 

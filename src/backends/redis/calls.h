@@ -18,7 +18,7 @@ typedef struct redis_calls_events {
     void (*lost)(redis_calls *self);
     /* Put the command of this request. */
     void (*put)(redis_calls *self, const simba_request *request);
-    /* Put one command for these renewals, of which there is at least one. */
+    /* Put one command for these renewals, of which there is at least one. Their leases have one length. */
     void (*put_renewals)(redis_calls *self, redis_errand *const *errands, size_t count);
     /* Something was put that may be granted, or written: replicas have to have it. */
     void (*may_grant)(redis_calls *self);

@@ -137,15 +137,10 @@ static const char give_back[] =
 static const char prolong[] =
 "local time = call('TIME')\n"
 "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-"local last_total, ends, ends_text\n"
-"local function prolong(lock, key, owner, grant, id, nonce, token, total, transition)\n"
-"  if owner ~= id or not grant or string.sub(grant, 18, 37) ~= nonce or string.sub(grant, 1, 16) ~= token\n"
+/* `head`: token and nonce, as they stand in the grant. */
+"local function prolong(lock, key, owner, grant, id, head, ends, ends_text, transition)\n"
+"  if owner ~= id or not grant or string.sub(grant, 1, 37) ~= head or #ends_text > 15\n"
 "    or not ends_with(lock, key, tonumber(string.sub(grant, 39, 53))) then return false end\n"
-"  if total ~= last_total then\n"
-"    last_total, ends = total, now + total\n"
-"    ends_text = string.format('%.0f', ends)\n"
-"  end\n"
-"  if #ends_text > 15 then return false end\n"
 "  local rest = string.find(grant, '@@', 88, true)\n"
 "  local text = string.sub(grant, 1, 38) .. string.sub('00000000000000' .. ends_text, -15) .. string.sub(grant, 54, 87)\n"
 "    .. transition .. string.sub(grant, rest)\n"
@@ -155,13 +150,18 @@ static const char prolong[] =
 "end\n";
 
 static const char prolong_one[] =
-"local text = prolong(lock, key, owner, grant, unpack(ARGV))\n"
+"local ends = now + ARGV[4]\n"
+"local text = prolong(lock, key, owner, grant, ARGV[1], ARGV[3] .. ' ' .. ARGV[2], ends, string.format('%.0f', ends),\n"
+"  ARGV[5])\n"
 "if text then return text end\n";
 
+/* Of several mutexes, for one length of the lease. */
 static const char renew_all[] =
-"local found, told = call('MGET', unpack(KEYS)), {}\n"
-"for i = 1, #KEYS / 2 do\n"
-"  told[i] = prolong(KEYS[2 * i - 1], KEYS[2 * i], found[2 * i - 1], found[2 * i], unpack(ARGV, 5 * i - 4, 5 * i)) or 0\n"
+"local found, told, ends = call('MGET', unpack(KEYS)), {}, now + ARGV[1]\n"
+"local ends_text = string.format('%.0f', ends)\n"
+"for i = 1, #KEYS, 2 do\n"
+"  told[#told + 1] = prolong(KEYS[i], KEYS[i + 1], found[i], found[i + 1], ARGV[i + 2], ARGV[i + 3], ends, ends_text,\n"
+"    ARGV[2]) or 0\n"
 "end\n"
 "return told\n";
 

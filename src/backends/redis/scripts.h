@@ -9,7 +9,7 @@
 typedef enum redis_script {
     REDIS_ACQUIRE,
     REDIS_RENEW,
-    REDIS_RENEW_ALL, /* several mutexes, of which those are renewed that need nothing else */
+    REDIS_RENEW_ALL, /* several mutexes for one length of the lease; those are renewed that need nothing else */
     REDIS_RELEASE,
     REDIS_READ,
     REDIS_FORCE_RELEASE,

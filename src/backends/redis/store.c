@@ -38,7 +38,7 @@ static void put_renewals(redis_calls *calls, redis_errand *const *errands, size_
     simba__buffer *out = &calls->conn.link.out;
     char text[SIMBA_MUTEX_BYTES + 32];
     snprintf(text, sizeof text, "%zu", 2 * count);
-    simba__redis_put_count(out, 3 + 7 * count);
+    simba__redis_put_count(out, 5 + 4 * count);
     simba__redis_put_word(out, "EVALSHA");
     simba__redis_put_word(out, calls->sha[REDIS_RENEW_ALL]);
     simba__redis_put_word(out, text);
@@ -48,11 +48,14 @@ static void put_renewals(redis_calls *calls, redis_errand *const *errands, size_
         snprintf(text, sizeof text, "simba:{%s}:grant", errands[i]->request->mutex);
         simba__redis_put_word(out, text);
     }
+    redis_numbers n = simba__redis_numbers_of(errands[0]->request);
+    simba__redis_put_word(out, n.total);
+    simba__redis_put_word(out, n.transition);
     for (size_t i = 0; i < count; i++) {
-        const redis_numbers n = simba__redis_numbers_of(errands[i]->request);
-        const char *args[] = {errands[i]->request->id, n.nonce, n.token, n.total, n.transition};
-        for (size_t j = 0; j < sizeof args / sizeof *args; j++)
-            simba__redis_put_word(out, args[j]);
+        n = simba__redis_numbers_of(errands[i]->request);
+        snprintf(text, sizeof text, "%s %s", n.token, n.nonce);
+        simba__redis_put_word(out, errands[i]->request->id);
+        simba__redis_put_word(out, text);
     }
 }
 
