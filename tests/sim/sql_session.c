@@ -310,8 +310,11 @@ void sql_session_call(sim *s, sql_session *session, const sql_call *call)
     int64_t after_ns = sim_pick(s, 10000, SIM_MS);
     if (session->phase != SQL_IDLE)
         abort();
-    if (s->now < state->slow_until)
+    if (s->now < state->slow_until) {
         after_ns += sim_pick(s, 0, state->slow_ns);
+        if (session->wire) /* whoever sent it waits for it, also when the server is quick again meanwhile */
+            check_trouble(s, wire_process(s, session->wire), s->now, s->now + after_ns);
+    }
     session->call = *call;
     session->phase = SQL_BEGINS;
     plan(s, session, SQL_EV_BEGIN, after_ns);
