@@ -79,6 +79,8 @@ void simba__sql_close(void *instance);
 /* For a dialect that hears from its server, in a turn. This mutex may have been released: whoever waits for it here tries. A
  * name that nobody here waits for is fine. */
 void simba__sql_notified(simba__sql_store *self, const char *mutex);
+/* Somebody of every mutex that is waited for here asks the server now, and so enters the line. */
+void simba__sql_ask_all(simba__sql_store *self);
 /* It may have been released, and others are told before those who wait here: look in a while, the later the greater `place`
  * is, which begins with 1. */
 void simba__sql_stand_by(simba__sql_store *self, const char *mutex, unsigned place);
