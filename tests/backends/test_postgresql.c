@@ -367,6 +367,31 @@ static void test_first_in_line(void **state)
     testhost_close(&c);
 }
 
+/* A client with many waiters dies, and does not keep the others from being told. */
+static void test_dead_client(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(&a);
+    open_store(&b);
+    open_store(&c);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    for (uint64_t nonce = 2; nonce < 6; nonce++)
+        wait_in_line(&b, "orders", "you", nonce);
+    say("update simba_mutex_waiters set since = since - 1000");
+    assert_int_equal(wait_in_line(&c, "orders", "they", 6).place, 5);
+    assert_int_equal(testhost_watch(&c, &topic), 0);
+    await_hearing(&c, SIMBA__SQL_HEARS);
+    testhost_pump(&c, NULL, 100); /* it has looked, and relies on notifications */
+    c.push_count = 0;
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_true(await_push(&c, SIMBA_PUSH_RELEASED, 1000));
+    testhost_unwatch(&c, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+    testhost_close(&c);
+}
+
 /* Who was told and leaves without taking it passes it on. */
 static void test_departed_waiter(void **state)
 {
@@ -691,6 +716,7 @@ int main(void)
         cmocka_unit_test_setup(test_release_is_pushed, setup),
         cmocka_unit_test_setup(test_no_notification_for_nobody, setup),
         cmocka_unit_test_setup(test_first_in_line, setup),
+        cmocka_unit_test_setup(test_dead_client, setup),
         cmocka_unit_test_setup(test_departed_waiter, setup),
         cmocka_unit_test_setup(test_listener_lost, setup),
         cmocka_unit_test_setup(test_listener_at_the_wrong_server, setup),

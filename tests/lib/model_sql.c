@@ -68,24 +68,6 @@ static bool is_foreign(const model_sql_conn *conn, const model_sql_row *row)
     return row && row->locked_by && row->locked_by != conn;
 }
 
-static bool needs_locks(simba__sql_action action)
-{
-    return action == SIMBA__SQL_LOCK || action == SIMBA__SQL_MAKE || action == SIMBA__SQL_ACQUIRE ||
-           action == SIMBA__SQL_RENEW || action == SIMBA__SQL_RELEASE;
-}
-
-const model_sql_row *model_sql_lock(model_sql_conn *conn, const simba__sql_step *step)
-{
-    for (size_t i = 0; needs_locks(step->action) && i < step->count; i++) {
-        model_sql_row *row = find(conn->server, step->rows[i]->mutex);
-        if (is_foreign(conn, row))
-            return row;
-        if (row)
-            row->locked_by = conn;
-    }
-    return NULL;
-}
-
 /* --- rows ------------------------------------------------------------------------------------------------ */
 
 static void read_row(const model_sql_conn *conn, const model_sql_row *from, simba__sql_row *row)
@@ -152,31 +134,78 @@ static int put_rows(model_sql_conn *conn, const simba__sql_step *step, simba__sq
     return 0;
 }
 
+/* --- locks of a step -------------------------------------------------------------------------------------- */
+
+/* A server that decides locks nothing for who only looks, or has to wait and enters no line. */
+static bool wants_lock(const model_sql_conn *conn, const model_sql_row *stored, const simba__sql_item *item)
+{
+    simba__sql_row row = {.mutex = stored->mutex};
+    simba_request ask = item->ask;
+    if (item->held_here || ask.op != SIMBA_OP_ACQUIRE || ask.queue)
+        return !item->held_here;
+    read_row(conn, stored, &row);
+    return simba__sql_row_apply(&row, &ask, item->floor) && row.changed;
+}
+
+static void lock_to_decide(model_sql_conn *conn, const simba__sql_step *step)
+{
+    for (size_t i = 0; i < step->count; i++) {
+        const simba__sql_item *item = step->rows[i]->item;
+        const bool makes = item->ask.op == SIMBA_OP_ACQUIRE && !item->held_here;
+        model_sql_row *row =
+            makes ? model_sql_row_of(conn->server, step->rows[i]->mutex) : find(conn->server, step->rows[i]->mutex);
+        if (!row || step->rows[i]->skipped || !wants_lock(conn, row, item))
+            continue;
+        step->rows[i]->skipped = is_foreign(conn, row);
+        if (!step->rows[i]->skipped)
+            row->locked_by = conn;
+    }
+}
+
+static bool needs_locks(simba__sql_action action)
+{
+    return action == SIMBA__SQL_LOCK || action == SIMBA__SQL_MAKE || action == SIMBA__SQL_ACQUIRE ||
+           action == SIMBA__SQL_RENEW || action == SIMBA__SQL_RELEASE;
+}
+
+const model_sql_row *model_sql_lock(model_sql_conn *conn, const simba__sql_step *step)
+{
+    if (step->action == SIMBA__SQL_DECIDE)
+        lock_to_decide(conn, step);
+    for (size_t i = 0; needs_locks(step->action) && i < step->count; i++) {
+        model_sql_row *row = find(conn->server, step->rows[i]->mutex);
+        if (is_foreign(conn, row))
+            return row;
+        if (row)
+            row->locked_by = conn;
+    }
+    return NULL;
+}
+
 /* --- a server that decides --------------------------------------------------------------------------------- */
 
-static void decide_row(model_sql_conn *conn, simba__sql_row *row)
+static void decide_row(const model_sql_conn *conn, simba__sql_row *row)
 {
     simba__sql_item *item = row->item;
     simba_request ask = item->ask;
-    model_sql_row *stored = ask.op == SIMBA_OP_ACQUIRE && !item->held_here ? model_sql_row_of(conn->server, row->mutex)
-                                                                           : find(conn->server, row->mutex);
+    model_sql_row *stored = find(conn->server, row->mutex);
+    const bool was_skipped = row->skipped;
     simba__sql_row_clear(row, conn->server->now_ms);
     row->deed = SIMBA__SQL_REFUSED;
     if (!stored)
         return;
     read_row(conn, stored, row);
-    row->deed = is_foreign(conn, stored) ? SIMBA__SQL_BUSY : SIMBA__SQL_REFUSED;
+    row->deed = was_skipped ? SIMBA__SQL_BUSY : SIMBA__SQL_REFUSED;
     row->place = 3;
     simba__sql_row tried = *row;
-    if (item->held_here || row->deed == SIMBA__SQL_BUSY || !simba__sql_row_apply(&tried, &ask, item->floor) ||
-        !tried.changed)
+    if (stored->locked_by != conn || !simba__sql_row_apply(&tried, &ask, item->floor) || !tried.changed)
         return;
     write_row(&tried, stored);
     read_row(conn, stored, row);
     row->deed = SIMBA__SQL_DONE;
 }
 
-static int decide(model_sql_conn *conn, const simba__sql_step *step, simba__sql_failure *why)
+static int decide(const model_sql_conn *conn, const simba__sql_step *step, simba__sql_failure *why)
 {
     for (size_t i = 0; i < step->count; i++) {
         const model_sql_row *stored = find(conn->server, step->rows[i]->mutex);

@@ -14,8 +14,8 @@
  * A lane that connects anew may have come to another server, after a fail-over: then the test is made again. If a connection that
  * has heard something before does not hear it, that is the wrong server, and it is opened anew.
  *
- * Whoever releases tells the first in line ("1 MUTEX"), who tries at once, and the two behind it ("2 MUTEX", "3 MUTEX"), who look
- * in a while whether it has come. */
+ * Whoever releases tells the first in line ("1 MUTEX"), who tries at once, and the next two clients behind it ("2 MUTEX",
+ * "3 MUTEX"), who look in a while whether it has come. */
 #ifndef SIMBA_BACKENDS_SQL_LISTENING_H
 #define SIMBA_BACKENDS_SQL_LISTENING_H
 
