@@ -102,6 +102,7 @@ SIMBA_API const char *simba_error_text(int code);
 #define SIMBA_MUTEX_MAX 66                       /* characters of a mutex name, in UTF-8 */
 #define SIMBA_MUTEX_BYTES 264                    /* what 66 characters can come to */
 #define SIMBA_TTL_MIN_MS 10                      /* shortest time to live */
+#define SIMBA_NOTE_MAX 1024                      /* bytes of a note */
 #define SIMBA_LEASE_MAX_MS INT64_C(315360000000) /* longest ttl + transition: ten years */
 
 /* Who owns a mutex. Nobody: id "" and zeroes. The id is what the store has, whoever wrote that: it may be no UTF-8, and is
@@ -411,8 +412,12 @@ typedef struct simba_listing {
     size_t size;
     const char *mutex;
     const simba_owner *owner;
-    int64_t now_ms;  /* of the store, for the owner's times */
-    int64_t waiters; /* contenders that wait for it; -1: the store does not know */
+    int64_t now_ms;   /* of the store, for the owner's times */
+    int64_t waiters;  /* contenders that wait for it; -1: the store does not know */
+    const void *note; /* bytes of any value; NULL: there is none, or the store keeps no notes */
+    size_t note_length;
+    uint64_t note_token;        /* of the grant under which it was written */
+    int64_t note_written_at_ms; /* on the store's wall clock */
 } simba_listing;
 
 /* List the mutexes of a store. Calls `row` for every mutex whose name matches the shell pattern (NULL: all), ordered by
@@ -446,6 +451,38 @@ SIMBA_API int simba_client_prepare(simba_client *client, simba_error *err);
  * store has one for it, at the latest when it renews: until then it may act. SIMBA_ENOTFOUND when nobody owns it. Blocks
  * for one answer. */
 SIMBA_API int simba_client_force_release(simba_client *client, const char *mutex, simba_error *err);
+
+/* The note of a mutex: up to SIMBA_NOTE_MAX bytes of any value that belong to the mutex itself. Only its holder can write
+ * it: the store checks the grant in the same step, so that a holder that has been replaced cannot overwrite what its successor
+ * wrote. It stays when the mutex is released, expires or changes hands, and everybody can read it: the next leader finds what
+ * the last one has left. */
+typedef struct simba_note {
+    size_t size;
+    size_t length;                  /* of the note; 0: there is none */
+    uint64_t token;                 /* of the grant under which it was written */
+    int64_t written_at_ms;          /* when that was, on the store's wall clock: milliseconds since 1970 */
+    int64_t now_ms;                 /* the same clock when the note was read; where the store has none, this host's */
+    char bytes[SIMBA_NOTE_MAX + 1]; /* the note, and a zero behind it */
+} simba_note;
+
+#define SIMBA_NOTE_INIT                                                                                                \
+    {                                                                                                                  \
+        sizeof(simba_note), 0, 0, 0, 0,                                                                                \
+        {                                                                                                              \
+            0                                                                                                          \
+        }                                                                                                              \
+    }
+
+/* Read the note of a mutex, whoever owns it. `ret_note` comes with its size. Blocks for one answer.
+ * Errors: EINVAL, ENOTSUP (this store keeps no notes, or has to be made ready for them by `simba init`), and what the store
+ * answers. */
+SIMBA_API int simba_client_note(simba_client *client, const char *mutex, simba_error *err, simba_note *ret_note);
+
+/* Remove a mutex that nobody owns from the store, with its note and all else that belongs to it. Whoever contends for it later
+ * makes it anew, and gets greater tokens than those before. Blocks for one answer.
+ * Errors: ESTATE (somebody owns it; the text names whom), ENOTFOUND (the store does not know it), EINVAL, ENOTSUP, and what the
+ * store answers. */
+SIMBA_API int simba_client_forget(simba_client *client, const char *mutex, simba_error *err);
 
 /* One grant of a mutex, in values that outlive the handle and the process that got it. */
 typedef struct simba_grant {
@@ -488,6 +525,10 @@ typedef void (*simba_released_fn)(simba_contender *contender, const simba_state 
 /* Any change of ownership that this contender learns of, its own among them. Several may be told as one. */
 typedef void (*simba_changed_fn)(simba_contender *contender, const simba_state *state, void *user);
 
+/* The note of the mutex may have changed: read it. Called once soon after the start, and then after every write that this
+ * contender learns of, its own among them; several may be told as one, and there may be calls without a change. */
+typedef void (*simba_noted_fn)(simba_contender *contender, void *user);
+
 /* Called once after a handle was freed, when none of its callbacks runs or will run any more: what `user` points to may go.
  * A handle that is freed inside its own callback still has callbacks to come, so whoever frees cannot tell by itself. Runs on
  * any thread; call nothing of simba in it. In a child of fork() it is not called for handles of the parent. */
@@ -502,11 +543,12 @@ typedef struct simba_contender_options {
     simba_changed_fn on_changed;
     void *user;
     simba_freed_fn on_freed; /* may be NULL; called only if the contender came about */
+    simba_noted_fn on_noted; /* may be NULL; never called where the store keeps no notes */
 } simba_contender_options;
 
 #define SIMBA_CONTENDER_OPTIONS_INIT                                                                                   \
     {                                                                                                                  \
-        sizeof(simba_contender_options), NULL, SIMBA_TIMING_INHERIT, NULL, NULL, NULL, NULL, NULL                      \
+        sizeof(simba_contender_options), NULL, SIMBA_TIMING_INHERIT, NULL, NULL, NULL, NULL, NULL, NULL                \
     }
 
 /* Make a contender for a mutex. It does nothing until it is started. `options` may be NULL.
@@ -556,6 +598,14 @@ SIMBA_API int simba_contender_owner(simba_contender *contender, simba_owner *ret
 SIMBA_API int64_t simba_contender_owner_left_ms(simba_contender *contender);
 /* The grant held now, for simba_client_give_back. ESTATE: there is none; ENOTSUP: leases are sessions. */
 SIMBA_API int simba_contender_grant(simba_contender *contender, simba_grant *ret_grant);
+
+/* Write the note of the mutex, as its holder; a length of 0 removes it. The lease stays as it is. Blocks for one answer.
+ * Errors: EINVAL (longer than SIMBA_NOTE_MAX), ESTATE (not held), ELOST (the store says that leadership has ended: nothing was
+ * written), ENOTSUP (as for simba_client_note), and what the store answers. After EUNAVAILABLE or ETIMEDOUT the note
+ * may have been written or not, or may still be, unless another write succeeds before. */
+SIMBA_API int simba_contender_note_set(simba_contender *contender, const void *bytes, size_t length, simba_error *err);
+/* Read it, as simba_client_note does. */
+SIMBA_API int simba_contender_note(simba_contender *contender, simba_error *err, simba_note *ret_note);
 
 /* --- locker ------------------------------------------------------------------------------------- */
 
@@ -609,6 +659,8 @@ SIMBA_API const char *simba_locker_id(const simba_locker *locker);
 SIMBA_API int simba_locker_owner(simba_locker *locker, simba_owner *ret_owner);
 SIMBA_API int64_t simba_locker_owner_left_ms(simba_locker *locker);
 SIMBA_API int simba_locker_grant(simba_locker *locker, simba_grant *ret_grant);
+SIMBA_API int simba_locker_note_set(simba_locker *locker, const void *bytes, size_t length, simba_error *err);
+SIMBA_API int simba_locker_note(simba_locker *locker, simba_error *err, simba_note *ret_note);
 
 /* Release and free a locker at the end of its scope. With gcc and clang, for variables that are declared as
  * SIMBA_LOCKER_SCOPED simba_locker *lock = NULL; */
@@ -631,6 +683,10 @@ SIMBA_API uint64_t simba_run_token(const simba_run *run);
 
 /* Sleep, but not past the moment at which the run must end. True: it must. */
 SIMBA_API bool simba_run_sleep(simba_run *run, int64_t ms);
+
+/* Write and read the note of the scheduler's mutex. As simba_contender_note_set and simba_contender_note. */
+SIMBA_API int simba_run_note_set(simba_run *run, const void *bytes, size_t length, simba_error *err);
+SIMBA_API int simba_run_note(simba_run *run, simba_error *err, simba_note *ret_note);
 
 typedef enum simba_schedule {
     SIMBA_SCHEDULE_FIXED_RATE, /* every period, counted from start to start; a start that falls into a run is skipped */
@@ -675,18 +731,21 @@ typedef struct simba_observer simba_observer;
 /* The first call tells the owner at the start (also if there is none: before and after are then both nobody).
  * Ends on the true owner. Serial per observer. */
 typedef void (*simba_observed_fn)(simba_observer *observer, const simba_state *state, void *user);
+/* The note of the mutex may have changed: read it by simba_client_note. As simba_noted_fn. */
+typedef void (*simba_observed_note_fn)(simba_observer *observer, void *user);
 
 typedef struct simba_observer_options {
     size_t size;
     simba_observed_fn on_changed; /* required */
     void *user;
     int64_t poll_ms; /* default 1,000: for stores that do not push, and behind those that do ten times as long */
-    simba_freed_fn on_freed; /* as for contenders */
+    simba_freed_fn on_freed;         /* as for contenders */
+    simba_observed_note_fn on_noted; /* may be NULL, as for contenders */
 } simba_observer_options;
 
 #define SIMBA_OBSERVER_OPTIONS_INIT                                                                                    \
     {                                                                                                                  \
-        sizeof(simba_observer_options), NULL, NULL, 1000, NULL                                                         \
+        sizeof(simba_observer_options), NULL, NULL, 1000, NULL, NULL                                                   \
     }
 
 /* Make an observer of a mutex. It hears nothing until it is started.

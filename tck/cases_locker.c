@@ -4,32 +4,6 @@
 
 #include "probe.h"
 
-static void interrupt(void *arg)
-{
-    simba_locker_cancel(arg);
-}
-
-static void destroy(void *arg)
-{
-    simba_locker_free(arg);
-}
-
-/* NULL: failed, and recorded. */
-static simba_locker *new_locker(tck *t, tck_client *client, const char *mutex, simba_timing timing)
-{
-    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
-    options.timing = tck_timing_option(t, timing);
-    simba_error err = {0};
-    simba_locker *locker;
-    const int rc = simba_locker_new(client->handle, mutex, &options, &err, &locker);
-    if (rc < 0) {
-        tck_fail(t, __FILE__, __LINE__, "simba_locker_new is %s: %s", tck_code(rc), err.text);
-        return NULL;
-    }
-    tck_defer(t, interrupt, destroy, locker);
-    return locker;
-}
-
 /* An acquire in a thread of its own. The results under the lock of the kit. */
 struct attempt {
     tck *kit;
@@ -64,7 +38,7 @@ static void lock_unlock(tck *t)
 {
     tck_client *client = tck_client_new(t);
     TCK_REQUIRE(t, client);
-    simba_locker *locker = new_locker(t, client, tck_mutex(t, NULL), tck_timing(t));
+    simba_locker *locker = tck_locker_new(t, client, tck_mutex(t, NULL), tck_timing(t));
     TCK_REQUIRE(t, locker);
     uint64_t last_token = 0;
     for (int i = 0; i < 3; i++) {
@@ -85,7 +59,7 @@ static void try_once(tck *t)
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
     TCK_REQUIRE(t, clients[0] && clients[1]);
     const char *mutex = tck_mutex(t, NULL);
-    simba_locker *second = new_locker(t, clients[1], mutex, tck_timing_long(t));
+    simba_locker *second = tck_locker_new(t, clients[1], mutex, tck_timing_long(t));
     TCK_REQUIRE(t, second);
     SIMBA_LOCKER_SCOPED simba_locker *first = NULL;
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
@@ -110,7 +84,7 @@ static void timeout(tck *t)
     simba_locker *lockers[3];
     const char *mutex = tck_mutex(t, NULL);
     for (int i = 0; i < 3; i++) {
-        lockers[i] = new_locker(t, clients[i], mutex, tck_timing_long(t));
+        lockers[i] = tck_locker_new(t, clients[i], mutex, tck_timing_long(t));
         TCK_REQUIRE(t, lockers[i]);
     }
     TCK_REQUIRE_RC(t, 0, simba_locker_acquire(lockers[0], -1, NULL));
@@ -130,8 +104,8 @@ static void cancel(tck *t)
     tck_client *waiting = tck_client_faulty(t, 0);
     TCK_REQUIRE(t, holding && waiting);
     const char *mutex = tck_mutex(t, NULL);
-    simba_locker *holder = new_locker(t, holding, mutex, tck_timing_long(t));
-    simba_locker *waiter = new_locker(t, waiting, mutex, tck_timing_long(t));
+    simba_locker *holder = tck_locker_new(t, holding, mutex, tck_timing_long(t));
+    simba_locker *waiter = tck_locker_new(t, waiting, mutex, tck_timing_long(t));
     TCK_REQUIRE(t, holder && waiter);
     TCK_REQUIRE_RC(t, 0, simba_locker_acquire(holder, 0, NULL));
     TCK_REQUIRE_RC(t, 0, simba_locker_cancel(holder));
@@ -157,8 +131,8 @@ static void held(tck *t)
     tck_client *waiting = tck_client_new(t);
     TCK_REQUIRE(t, holding && waiting);
     const char *mutex = tck_mutex(t, NULL);
-    simba_locker *holder = new_locker(t, holding, mutex, tck_timing(t));
-    simba_locker *waiter = new_locker(t, waiting, mutex, tck_timing(t));
+    simba_locker *holder = tck_locker_new(t, holding, mutex, tck_timing(t));
+    simba_locker *waiter = tck_locker_new(t, waiting, mutex, tck_timing(t));
     TCK_REQUIRE(t, holder && waiter);
     TCK_REQUIRE_RC(t, 0, simba_locker_acquire(holder, 0, NULL));
     const uint64_t token = simba_locker_token(holder);
@@ -181,7 +155,7 @@ static void lost(tck *t)
     tck_client *connected = tck_client_new(t);
     TCK_REQUIRE(t, cut && connected);
     tck_probe *next = tck_probe_new(tck_arena_new(t, NULL), connected);
-    simba_locker *locker = new_locker(t, cut, next->arena->mutex, tck_timing(t));
+    simba_locker *locker = tck_locker_new(t, cut, next->arena->mutex, tck_timing(t));
     TCK_REQUIRE(t, locker);
     TCK_REQUIRE_RC(t, 0, simba_locker_acquire(locker, 0, NULL));
     TCK_REQUIRE(t, tck_probe_start(next));
@@ -204,7 +178,7 @@ static void unreachable(tck *t)
 {
     tck_client *client = tck_client_nervous(t);
     TCK_REQUIRE(t, client);
-    simba_locker *locker = new_locker(t, client, tck_mutex(t, NULL), tck_timing(t));
+    simba_locker *locker = tck_locker_new(t, client, tck_mutex(t, NULL), tck_timing(t));
     TCK_REQUIRE(t, locker);
     tck_fault_cut(client->fault, TCK_CUT_REFUSE);
     simba_error err = {0};
@@ -221,8 +195,8 @@ static void try_reply_lost(tck *t)
     tck_client *clients[2] = {tck_client_faulty(t, 0), tck_client_new(t)};
     TCK_REQUIRE(t, clients[0] && clients[1]);
     const char *mutex = tck_mutex(t, NULL);
-    simba_locker *first = new_locker(t, clients[0], mutex, tck_timing_long(t));
-    simba_locker *second = new_locker(t, clients[1], mutex, tck_timing_long(t));
+    simba_locker *first = tck_locker_new(t, clients[0], mutex, tck_timing_long(t));
+    simba_locker *second = tck_locker_new(t, clients[1], mutex, tck_timing_long(t));
     TCK_REQUIRE(t, first && second);
     tck_fault_lose_reply_nth(clients[0]->fault, SIMBA_OP_ACQUIRE, 1);
     const int rc = simba_locker_acquire(first, 0, NULL);
@@ -275,7 +249,7 @@ static void count_together(tck *t)
     counter_thread *threads = tck_alloc(t, COUNT_THREADS * sizeof *threads);
     for (int i = 0; i < COUNT_THREADS; i++) {
         threads[i].shared = shared;
-        threads[i].locker = new_locker(t, clients[i % 2], shared->arena->mutex, tck_timing(t));
+        threads[i].locker = tck_locker_new(t, clients[i % 2], shared->arena->mutex, tck_timing(t));
         TCK_REQUIRE(t, threads[i].locker);
         TCK_REQUIRE(t, tck_thread_run(t, count, &threads[i]));
     }

@@ -10,7 +10,7 @@
 
 typedef struct tck_fault tck_fault;
 
-#define TCK_OPS (SIMBA_OP_FORCE_RELEASE + 1)
+#define TCK_OPS (SIMBA_OP_FORGET + 1)
 #define TCK_ANY_OP TCK_OPS
 
 typedef enum tck_cut {

@@ -246,6 +246,12 @@ static int host_found(simba_host *host, simba_request *request, const simba_find
     return outer->found(outer, CONTAINER_OF(request, struct shadow, request)->original, finding);
 }
 
+static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
+{
+    simba_host *outer = of_host(host)->outer;
+    return outer->noted(outer, CONTAINER_OF(request, struct shadow, request)->original, note);
+}
+
 static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
 {
     struct wrapper *wrapper = of_host(host);
@@ -335,6 +341,7 @@ static void make_host(struct wrapper *wrapper, simba_host *outer)
         .fail = host_fail,
         .listed = host_listed,
         .found = host_found,
+        .noted = host_noted,
         .push = host_push,
         .push_to = host_push_to,
         .session = host_session,

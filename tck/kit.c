@@ -420,3 +420,30 @@ void tck_end(tck *t)
     pthread_mutex_destroy(&t->said.lock);
     pthread_mutex_destroy(&t->lock);
 }
+
+/* --- lockers ------------------------------------------------------------------------------------ */
+
+static void cancel_locker(void *arg)
+{
+    simba_locker_cancel(arg);
+}
+
+static void free_locker(void *arg)
+{
+    simba_locker_free(arg);
+}
+
+simba_locker *tck_locker_new(tck *t, tck_client *client, const char *mutex, simba_timing timing)
+{
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    options.timing = tck_timing_option(t, timing);
+    simba_error err = {0};
+    simba_locker *locker;
+    const int rc = simba_locker_new(client->handle, mutex, &options, &err, &locker);
+    if (rc < 0) {
+        tck_fail(t, __FILE__, __LINE__, "simba_locker_new is %s: %s", tck_code(rc), err.text);
+        return NULL;
+    }
+    tck_defer(t, cancel_locker, free_locker, locker);
+    return locker;
+}

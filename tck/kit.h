@@ -82,6 +82,7 @@ extern const tck_case tck_cases_observer[];
 extern const tck_case tck_cases_locker[];
 extern const tck_case tck_cases_names[];
 extern const tck_case tck_cases_limits[];
+extern const tck_case tck_cases_notes[];
 extern const tck_case tck_cases_words[];
 
 /* --- checks ------------------------------------------------------------------------------------- */
@@ -204,6 +205,9 @@ tck_client *tck_client_heard(tck *t, simba_log_record_fn hear, void *user);
 int tck_client_close(tck_client *client);
 /* Zeroes when the library refuses to tell. */
 simba_stats tck_client_stats(const tck_client *client);
+
+/* A locker of this client. */
+simba_locker *tck_locker_new(tck *t, tck_client *client, const char *mutex, simba_timing timing);
 
 /* How often something happened at the store of a client with a remote control. */
 static inline uint64_t tck_client_count(const tck_client *client, int op, tck_count what)

@@ -8,9 +8,9 @@
 #include "probe.h"
 
 static const tck_case *const themes[] = {
-    tck_cases_lifecycle, tck_cases_callbacks, tck_cases_contention, tck_cases_takeover,
-    tck_cases_faults,    tck_cases_pushes,    tck_cases_scheduler,  tck_cases_observer,
-    tck_cases_locker,    tck_cases_names,     tck_cases_limits,     tck_cases_words,
+    tck_cases_lifecycle, tck_cases_callbacks, tck_cases_contention, tck_cases_takeover, tck_cases_faults,
+    tck_cases_pushes,    tck_cases_scheduler, tck_cases_observer,   tck_cases_locker,   tck_cases_names,
+    tck_cases_limits,    tck_cases_notes,     tck_cases_words,
 };
 
 /* What a store lacks, or has too much of, for a case. */
@@ -23,6 +23,7 @@ static const struct {
     {SIMBA_CAP_PUSH_EVERY, "the store does not push every change", NULL},
     {SIMBA_CAP_SESSION, NULL, "leases of the store are sessions"},
     {SIMBA_CAP_LIST, "the store cannot list and revoke", NULL},
+    {SIMBA_CAP_NOTE, "the store keeps no notes", NULL},
 };
 
 static const char *why_not(const tck_case *wanted, unsigned caps)

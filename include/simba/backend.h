@@ -31,6 +31,24 @@
  *   READ           the owner.
  *   LIST           every mutex whose name matches `mutex`, a shell pattern or NULL, through host->listed.
  *   FORCE_RELEASE  ends any grant. MINE when there was one, NOT_MINE when nobody owned it.
+ *   WRITE_NOTE     replaces the note of the mutex by `note`, `note_size` bytes; 0 bytes remove it. One atomic step both checks
+ *                  and writes: the grant of this id, nonce and token is live, and no later write of this grant (greater
+ *                  note_number) was carried out before. MINE when written, REVOKED when the grant was forced away,
+ *                  NOT_MINE otherwise. The store keeps token, note_number and the time with the note. The lease, the token
+ *                  and the owner stay as they are.
+ *   READ_NOTE      the note, through host->noted. Without one, host->noted is not called.
+ *   FORGET         removes a mutex that nobody owns, with its note and all else that belongs to it. MINE when removed;
+ *                  NOT_MINE when somebody owns it (the reply says who) or when the store does not know it. The tokens of
+ *                  later grants must be greater all the same: a store keeps the greatest token that it has forgotten, or
+ *                  makes tokens from a clock and refuses (SIMBA_ESTORE) while that clock is behind the mutex's token.
+ *
+ * Notes (SIMBA_CAP_NOTE). A note has up to SIMBA_NOTE_MAX bytes of any value. It outlives releases, the ends of leases and
+ * sessions, and changes of hands. After every write, and after a FORGET that removed a note, the store pushes NOTED to whoever
+ * watches the mutex, on every client; a store that cannot tell pushes CHANGED. Whenever pushes may have been lost, the store
+ * pushes CHANGED anyway, so nobody misses a note for ever. now_ms of replies to WRITE_NOTE and READ_NOTE is the store's wall
+ * clock, in milliseconds since 1970, as is the time of writing; a store without a clock takes host->epoch_us. A store whose
+ * data has no room for notes yet fails the request with SIMBA_ENOTSUP, in words that say that `simba init` makes room.
+ *
  *   EXAMINE        how the store is set up, through host->found. Changes nothing.
  *   PREPARE        makes what is missing in the store and leaves alone what exists.
  *
@@ -47,7 +65,7 @@
 extern "C" {
 #endif
 
-#define SIMBA_BACKEND_VERSION 3
+#define SIMBA_BACKEND_VERSION 4
 
 /* A point on this host's boot-time clock, which counts suspended time and never steps. A type of its own, so that the
  * compiler refuses to mix it with the store's clock. */
@@ -64,12 +82,15 @@ typedef enum simba_op {
     SIMBA_OP_FORCE_RELEASE,
     SIMBA_OP_EXAMINE,
     SIMBA_OP_PREPARE,
+    SIMBA_OP_WRITE_NOTE,
+    SIMBA_OP_READ_NOTE,
+    SIMBA_OP_FORGET,
 } simba_op;
 
 typedef enum simba_outcome {
     SIMBA_NOT_MINE, /* somebody else's, nobody's, or no longer mine */
-    SIMBA_MINE,     /* granted, renewed, released as asked */
-    SIMBA_REVOKED,  /* RENEW, RELEASE: it was forced away from us */
+    SIMBA_MINE,     /* granted, renewed, released, written, forgotten as asked */
+    SIMBA_REVOKED,  /* RENEW, RELEASE, WRITE_NOTE: it was forced away from us */
 } simba_outcome;
 
 typedef struct simba_reply {
@@ -92,6 +113,9 @@ struct simba_request {
     uint64_t token;
     int64_t ttl_ms;
     int64_t transition_ms;
+    const void *note;     /* WRITE_NOTE: the bytes; NULL if there are none */
+    size_t note_size;     /* at most SIMBA_NOTE_MAX */
+    uint64_t note_number; /* WRITE_NOTE: grows from write to write of a grant, from 1 on */
     simba_local deadline;
 
     /* Filled in by the back end, or by host->fail. */
@@ -104,6 +128,7 @@ struct simba_request {
     /* The runtime's. */
     void (*done)(simba_request *request);
     simba_error *err;
+    simba_note *ret_note; /* where host->noted puts it */
     simba_request *queue_next, *queue_prev, *queue_child;
 };
 
@@ -113,6 +138,14 @@ typedef struct simba_topic {
     void *backend_data;
 } simba_topic;
 
+/* A note as a store has it. */
+typedef struct simba_stored_note {
+    const void *bytes;
+    size_t size;
+    uint64_t token;        /* of the grant under which it was written */
+    int64_t written_at_ms; /* on the store's wall clock */
+} simba_stored_note;
+
 typedef enum simba_push_kind {
     SIMBA_PUSH_CHANGED,  /* something may have changed; owner unknown */
     SIMBA_PUSH_RELEASED, /* free now: try */
@@ -120,6 +153,7 @@ typedef enum simba_push_kind {
     SIMBA_PUSH_FREED,    /* free now, and another waiter was invited: for observers. owner.token is that of its end */
     SIMBA_PUSH_SESSION_LOST, /* the session has ended, and with it all that it held; topic NULL: for all of the client */
     SIMBA_PUSH_SESSION_BACK, /* there is another one: whoever waits enters anew; topic NULL */
+    SIMBA_PUSH_NOTED,        /* the note is another one; the owner is as it was */
 } simba_push_kind;
 
 typedef struct simba_push {
@@ -186,6 +220,9 @@ struct simba_host {
     int (*listed)(simba_host *host, simba_request *request, const simba_listing *row);
     /* One finding of an EXAMINE, likewise. */
     int (*found)(simba_host *host, simba_request *request, const simba_finding *finding);
+    /* The note, before a READ_NOTE completes, at most once. Negative (SIMBA_ECORRUPT: no note can be that long): fail the
+     * request with that. */
+    int (*noted)(simba_host *host, simba_request *request, const simba_stored_note *note);
     void (*push)(simba_host *host, simba_topic *topic, const simba_push *push);
     /* To the contender of this nonce alone, watched or not. If there is none, nothing happens. */
     void (*push_to)(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push);
@@ -248,6 +285,7 @@ enum {
     SIMBA_CAP_PREPARE = 1 << 8,       /* PREPARE works: opening the store does not make everything by itself */
     SIMBA_CAP_HOST_ONLY = 1 << 9,     /* only processes of this host can use it */
     SIMBA_CAP_PROCESS_ONLY = 1 << 10, /* nobody outside of this process can */
+    SIMBA_CAP_NOTE = 1 << 11,         /* WRITE_NOTE, READ_NOTE and FORGET work */
 };
 
 typedef struct simba_backend {

@@ -1,9 +1,8 @@
 /* The contender: the door that the other doors are made of. What its callbacks are told is in core/telling.h. */
 #include <simba.h>
-#include <string.h>
 
 #include "core/telling.h"
-#include "runtime/member.h"
+#include "runtime/notes.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -16,7 +15,9 @@ struct simba_contender {
     simba_changed_fn on_changed;
     void *user;
     simba_freed_fn on_freed;
+    simba_noted_fn on_noted;
     simba__telling telling;
+    bool noted; /* on_noted is to be called */
 };
 
 static simba_contender *of_member(simba__member *member)
@@ -31,6 +32,29 @@ static void told(simba__member *member, const simba__actions *actions)
         simba__strand_post(&member->party.strand);
 }
 
+static void noted(simba__party *party)
+{
+    simba_contender *contender = (simba_contender *)(void *)party;
+    if (!contender->on_noted)
+        return;
+    contender->noted = true;
+    simba__strand_post(&party->strand);
+}
+
+static int tell_note(simba_contender *contender)
+{
+    simba__party *party = &contender->member.party;
+    if (!contender->noted)
+        return -1;
+    contender->noted = false;
+    if (!party->running)
+        return 0;
+    simba__turn_pause(&party->client->turn);
+    contender->on_noted(contender, contender->user);
+    simba__enter(&party->client->turn);
+    return 1;
+}
+
 static int run_one(simba__party *party)
 {
     simba_contender *contender = (simba_contender *)(void *)party;
@@ -39,7 +63,7 @@ static int run_one(simba__party *party)
     if (contender->telling.acquired)
         simba__member_look(member);
     if (!simba__telling_take(&contender->telling, &member->machine.owner, &tell))
-        return -1;
+        return tell_note(contender);
     int ran = 0;
     simba__turn_pause(&party->client->turn);
     if (tell.acquired && contender->on_acquired) {
@@ -74,7 +98,7 @@ static void destroy(simba__party *party)
 }
 
 static const simba__member_type type = {
-    .party = {.event = simba__member_step, .run_one = run_one, .destroy = destroy, .is_member = true},
+    .party = {.event = simba__member_step, .run_one = run_one, .destroy = destroy, .noted = noted, .is_member = true},
     .told = told,
 };
 
@@ -95,6 +119,8 @@ int simba_contender_new(simba_client *client, const char *mutex, const simba_con
     contender->on_changed = own.on_changed;
     contender->user = own.user;
     contender->on_freed = own.on_freed;
+    contender->on_noted = client->backend->caps & SIMBA_CAP_NOTE ? own.on_noted : NULL;
+    contender->member.hears_notes = contender->on_noted != NULL;
     rc = simba__member_init(&contender->member, &type, client, mutex, own.id, &own.timing, err);
     if (rc < 0) {
         simba__free(contender);
@@ -181,4 +207,17 @@ int simba_contender_owner(simba_contender *contender, simba_owner *ret_owner)
     if (!contender || !ret_owner)
         return SIMBA_EINVAL;
     return simba__party_owner(&contender->member.party, &contender->member.machine.owner, ret_owner);
+}
+
+int simba_contender_note_set(simba_contender *contender, const void *bytes, size_t length, simba_error *err)
+{
+    return contender ? simba__member_note_set(&contender->member, bytes, length, err)
+                     : simba__fail(err, SIMBA_EINVAL, "contender is NULL");
+}
+
+int simba_contender_note(simba_contender *contender, simba_error *err, simba_note *ret_note)
+{
+    if (!contender || !ret_note)
+        return simba__fail(err, SIMBA_EINVAL, "%s is NULL", contender ? "ret_note" : "contender");
+    return simba__member_note(&contender->member, err, ret_note);
 }

@@ -2,7 +2,7 @@
  * told in the turn itself and nobody has to be waited for. */
 #include <simba.h>
 
-#include "runtime/member.h"
+#include "runtime/notes.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -318,4 +318,17 @@ int64_t simba_locker_owner_left_ms(simba_locker *locker)
 int simba_locker_grant(simba_locker *locker, simba_grant *ret_grant)
 {
     return locker && ret_grant ? simba__member_grant(&locker->member, ret_grant) : SIMBA_EINVAL;
+}
+
+int simba_locker_note_set(simba_locker *locker, const void *bytes, size_t length, simba_error *err)
+{
+    return locker ? simba__member_note_set(&locker->member, bytes, length, err)
+                  : simba__fail(err, SIMBA_EINVAL, "locker is NULL");
+}
+
+int simba_locker_note(simba_locker *locker, simba_error *err, simba_note *ret_note)
+{
+    if (!locker || !ret_note)
+        return simba__fail(err, SIMBA_EINVAL, "%s is NULL", locker ? "ret_note" : "locker");
+    return simba__member_note(&locker->member, err, ret_note);
 }

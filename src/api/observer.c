@@ -22,11 +22,13 @@ struct simba_observer {
     simba_observed_fn on_changed;
     void *user;
     simba_freed_fn on_freed;
+    simba_observed_note_fn on_noted;
     simba_owner told;
     bool begun; /* the first call was made */
     struct change *first, **last;
     unsigned queued;
     bool behind; /* the machine's owner is younger than the queue */
+    bool noted;  /* on_noted is to be called */
 };
 
 static void enqueue(simba_observer *observer)
@@ -52,6 +54,7 @@ static void drop_queue(simba_observer *observer)
     observer->last = &observer->first;
     observer->queued = 0;
     observer->behind = false;
+    observer->noted = false;
 }
 
 static void step(simba__party *party, simba__event *event)
@@ -66,6 +69,26 @@ static void step(simba__party *party, simba__event *event)
     simba__party_act(party, &actions, "", NULL);
     if (actions.done)
         simba__party_stopped(party);
+}
+
+static void noted(simba__party *party)
+{
+    simba_observer *observer = (simba_observer *)(void *)party;
+    if (!observer->on_noted)
+        return;
+    observer->noted = true;
+    simba__strand_post(&party->strand);
+}
+
+static int tell_note(simba_observer *observer)
+{
+    if (!observer->noted)
+        return -1;
+    observer->noted = false;
+    simba__turn_pause(&observer->party.client->turn);
+    observer->on_noted(observer, observer->user);
+    simba__enter(&observer->party.client->turn);
+    return 1;
 }
 
 static bool take(simba_observer *observer, simba_owner *ret_owner)
@@ -96,7 +119,7 @@ static int run_one(simba__party *party)
         return -1;
     }
     if (!take(observer, &state.after))
-        return -1;
+        return tell_note(observer);
     if (observer->begun && !simba_state_changed(&state))
         return 0; /* what lay between the two was dropped */
     observer->begun = true;
@@ -116,7 +139,7 @@ static void destroy(simba__party *party)
     simba__free(observer);
 }
 
-static const simba__party_type type = {.event = step, .run_one = run_one, .destroy = destroy};
+static const simba__party_type type = {.event = step, .run_one = run_one, .destroy = destroy, .noted = noted};
 
 static int check(const simba_observer_options *options, simba_error *err)
 {
@@ -152,6 +175,7 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
     observer->on_changed = own.on_changed;
     observer->user = own.user;
     observer->on_freed = own.on_freed;
+    observer->on_noted = client->backend->caps & SIMBA_CAP_NOTE ? own.on_noted : NULL;
     observer->last = &observer->first;
     simba__observation_init(&observer->machine, own.poll_ms * SIMBA__NS_PER_MS * (pushes ? 10 : 1));
     simba__enter(&client->turn);

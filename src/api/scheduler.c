@@ -3,7 +3,7 @@
 #include <simba.h>
 #include <stdatomic.h>
 
-#include "runtime/member.h"
+#include "runtime/notes.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -223,4 +223,17 @@ bool simba_run_sleep(simba_run *run, int64_t ms)
         simba__turn_wait(&client->turn, &client->turn.changed, until);
     simba__leave(&client->turn);
     return simba_run_stopping(run);
+}
+
+int simba_run_note_set(simba_run *run, const void *bytes, size_t length, simba_error *err)
+{
+    return run ? simba__member_note_set(&run->scheduler->member, bytes, length, err)
+               : simba__fail(err, SIMBA_EINVAL, "run is NULL");
+}
+
+int simba_run_note(simba_run *run, simba_error *err, simba_note *ret_note)
+{
+    if (!run || !ret_note)
+        return simba__fail(err, SIMBA_EINVAL, "%s is NULL", run ? "ret_note" : "run");
+    return simba__member_note(&run->scheduler->member, err, ret_note);
 }

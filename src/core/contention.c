@@ -586,6 +586,8 @@ static void on_push_while_seeking(machine *m, const simba_push *push, simba_loca
         break;
     case SIMBA_PUSH_FREED:
         break; /* somebody else's turn */
+    case SIMBA_PUSH_NOTED:
+        break; /* says nothing about the owner */
     case SIMBA_PUSH_SESSION_LOST:
         m->maybe_granted = false;
         m->queued = false;
@@ -601,7 +603,7 @@ static void on_push(machine *m, const simba_push *push, simba_local now, actions
         lose_session(m, now, out);
     } else if (m->phase == SIMBA__HOLD && !(push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token <= m->token) &&
                !(push->kind == SIMBA_PUSH_FREED && push->owner.token < m->token) &&
-               push->kind != SIMBA_PUSH_SESSION_BACK) {
+               push->kind != SIMBA_PUSH_SESSION_BACK && push->kind != SIMBA_PUSH_NOTED) {
         /* Somebody says that it is not ours any more. The store will tell. */
         ask_again(m, now, out);
         out->used = false;

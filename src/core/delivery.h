@@ -15,6 +15,12 @@ static inline simba__delivery simba__delivery_of(const simba_push *push)
     return (simba__delivery){.news = push->kind == SIMBA_PUSH_ACQUIRED};
 }
 
+/* May the note be another one? Where pushes may have been lost, so may one about the note. */
+static inline bool simba__delivery_tells_note(const simba_push *push)
+{
+    return push->kind == SIMBA_PUSH_NOTED || push->kind == SIMBA_PUSH_CHANGED || push->kind == SIMBA_PUSH_SESSION_BACK;
+}
+
 /* Asked of each party in turn, in the order in which they started. */
 static inline bool simba__delivery_concerns(const simba__delivery *delivery, bool is_member)
 {

@@ -10,16 +10,17 @@ static bool is_terminated(const simba_owner *owner)
     return memchr(owner->id, '\0', sizeof owner->id) != NULL;
 }
 
-/* REVOKED answers whoever thought to hold it. MINE answers whatever can be granted or ended. */
+/* REVOKED answers whoever thought to hold it. MINE answers whatever can be granted, written or ended. */
 static bool fits(simba_op op, simba_outcome outcome)
 {
     switch (outcome) {
     case SIMBA_NOT_MINE:
         return true;
     case SIMBA_MINE:
-        return op == SIMBA_OP_ACQUIRE || op == SIMBA_OP_RENEW || op == SIMBA_OP_RELEASE || op == SIMBA_OP_FORCE_RELEASE;
+        return op == SIMBA_OP_ACQUIRE || op == SIMBA_OP_RENEW || op == SIMBA_OP_RELEASE ||
+               op == SIMBA_OP_FORCE_RELEASE || op == SIMBA_OP_WRITE_NOTE || op == SIMBA_OP_FORGET;
     case SIMBA_REVOKED:
-        return op == SIMBA_OP_RENEW || op == SIMBA_OP_RELEASE;
+        return op == SIMBA_OP_RENEW || op == SIMBA_OP_RELEASE || op == SIMBA_OP_WRITE_NOTE;
     }
     return false;
 }

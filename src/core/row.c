@@ -25,17 +25,17 @@ void simba__row_show(const simba__row *row, simba__row_now now, simba_owner *ret
     *ret_now_ms = simba__sat_sub(row->owner.transition_at_ms, left_ms);
 }
 
-/* Who lost the reply to an acquire does not know the token; the nonce tells. Who renews knows it. */
+/* Who lost the reply to an acquire does not know the token; the nonce tells. Who renews or writes knows it. */
 static bool is_mine(const simba__row *row, const simba_request *request)
 {
-    const bool any_token = request->token == 0 && request->op != SIMBA_OP_RENEW;
+    const bool any_token = request->token == 0 && request->op != SIMBA_OP_RENEW && request->op != SIMBA_OP_WRITE_NOTE;
     return row->nonce == request->nonce && strcmp(row->owner.id, request->id) == 0 &&
            (any_token || row->owner.token == request->token);
 }
 
 static bool is_the_holders(simba_op op)
 {
-    return op == SIMBA_OP_ACQUIRE || op == SIMBA_OP_RENEW || op == SIMBA_OP_RELEASE;
+    return op == SIMBA_OP_ACQUIRE || op == SIMBA_OP_RENEW || op == SIMBA_OP_RELEASE || op == SIMBA_OP_WRITE_NOTE;
 }
 
 static void extend(simba__row *row, simba__row_now now, const simba_request *request)
@@ -73,6 +73,26 @@ static void vacate(simba__row *row)
     row->nonce = 0;
     row->until_ns = 0;
     row->version++;
+}
+
+/* A write that was given up may arrive after the next one of the same grant, and must not undo it. */
+static bool is_overtaken(const simba__row *row, const simba_request *request)
+{
+    return row->note_token > request->token ||
+           (row->note_token == request->token && row->note_number >= request->note_number);
+}
+
+static void write_note(simba__row *row, simba__row_now now, const simba_request *request)
+{
+    row->note_token = request->token;
+    row->note_number = request->note_number;
+    row->note_written_at_ms = now.epoch_us / 1000;
+}
+
+/* Has anybody ever had it? */
+static bool is_known(const simba__row *row)
+{
+    return row->version != 0 || row->note_token != 0;
 }
 
 static bool has_tokens_left(const simba__row *row)
@@ -120,7 +140,18 @@ bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *reques
         }
         changed = !is_free;
         break;
+    case SIMBA_OP_WRITE_NOTE:
+        changed = mine && !is_overtaken(row, request);
+        if (changed)
+            write_note(row, now, request);
+        else if (was_revoked(row, request))
+            reply->outcome = SIMBA_REVOKED;
+        break;
+    case SIMBA_OP_FORGET:
+        changed = is_free && is_known(row);
+        break;
     case SIMBA_OP_READ:
+    case SIMBA_OP_READ_NOTE:
     case SIMBA_OP_LIST:
     case SIMBA_OP_EXAMINE:
     case SIMBA_OP_PREPARE:
@@ -129,5 +160,7 @@ bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *reques
     if (changed)
         reply->outcome = SIMBA_MINE;
     simba__row_show(row, now, &reply->owner, &reply->now_ms);
+    if (request->op == SIMBA_OP_WRITE_NOTE || request->op == SIMBA_OP_READ_NOTE)
+        reply->now_ms = now.epoch_us / 1000; /* on the scale of note_written_at_ms, not of the owner's times */
     return changed;
 }

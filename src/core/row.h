@@ -16,7 +16,10 @@ typedef struct simba__row {
     uint64_t revoked_token; /* of the latest grant that was forced away; 0: none */
     uint64_t version;       /* counts grants, renewals and releases */
     int64_t until_ns;       /* end of the lease on the judging clock */
-    bool counts_tokens;     /* the next token is one more, without the wall clock as its floor: a column has no room */
+    uint64_t note_token;    /* of the grant that wrote the note; 0: nobody has. The store keeps the bytes */
+    uint64_t note_number;   /* of that write */
+    int64_t note_written_at_ms;
+    bool counts_tokens; /* the next token is one more, without the wall clock as its floor: a column has no room */
 } simba__row;
 
 /* The store's now: on the clock that judges leases, and on the wall clock. */
@@ -27,7 +30,8 @@ typedef struct simba__row_now {
 
 bool simba__row_is_free(const simba__row *row, simba__row_now now);
 
-/* Carry out ACQUIRE, RENEW, RELEASE, READ or FORCE_RELEASE and fill request->reply. True: the row changed. A status of
+/* Carry out a request for one mutex and fill request->reply. True: the row changed. After a WRITE_NOTE that returned true the
+ * store keeps request->note; after such a FORGET it drops the row and keeps `token` as the floor of later ones. A status of
  * SIMBA_ESTORE in the reply: the mutex is free, but its tokens are used up, and a grant needs a greater one. */
 bool simba__row_apply(simba__row *row, simba__row_now now, simba_request *request);
 

@@ -15,6 +15,7 @@ struct row {
     simba_owner owner;
     int64_t now_ms;
     int64_t waiters;
+    simba_stored_note note; /* its bytes lie behind the name */
     char mutex[];
 };
 
@@ -52,16 +53,41 @@ int simba__call_listed(simba_host *host, simba_request *request, const simba_lis
     simba_listing told = {.size = sizeof told, .waiters = -1};
     if (simba__sized_tell(&told, listing) < 0 || !told.mutex || !told.owner)
         return SIMBA_EINVAL;
-    struct row *row = simba__malloc(sizeof *row + strlen(told.mutex) + 1);
+    if (!told.note)
+        told.note_length = 0;
+    if (told.note_length > SIMBA_NOTE_MAX)
+        return SIMBA_ECORRUPT;
+    const size_t name_size = strlen(told.mutex) + 1;
+    struct row *row = simba__malloc(sizeof *row + name_size + told.note_length);
     if (!row)
         return SIMBA_ENOMEM;
     row->owner = *told.owner;
     row->now_ms = told.now_ms;
     row->waiters = told.waiters;
-    strcpy(row->mutex, told.mutex);
+    memcpy(row->mutex, told.mutex, name_size);
+    row->note = (simba_stored_note){
+        .size = told.note_length, .token = told.note_token, .written_at_ms = told.note_written_at_ms};
+    if (told.note_length > 0)
+        row->note.bytes = memcpy(row->mutex + name_size, told.note, told.note_length);
     row->next = call->rows;
     call->rows = row;
     call->count++;
+    return 0;
+}
+
+int simba__call_noted(simba_host *host, simba_request *request, const simba_stored_note *stored)
+{
+    (void)host;
+    simba_note *note = request->ret_note;
+    if (stored->size > SIMBA_NOTE_MAX)
+        return SIMBA_ECORRUPT;
+    if (stored->size == 0)
+        return 0;
+    note->length = stored->size;
+    note->token = stored->token;
+    note->written_at_ms = stored->written_at_ms;
+    memcpy(note->bytes, stored->bytes, stored->size);
+    note->bytes[stored->size] = '\0';
     return 0;
 }
 
@@ -151,7 +177,15 @@ static int show_sorted(struct call *call, void (*show)(const simba_listing *list
     qsort(sorted, count, sizeof *sorted, by_name);
     for (size_t i = 0; i < count; i++) {
         const struct row *row = sorted[i];
-        const simba_listing listing = {sizeof(simba_listing), row->mutex, &row->owner, row->now_ms, row->waiters};
+        const simba_listing listing = {.size = sizeof listing,
+                                       .mutex = row->mutex,
+                                       .owner = &row->owner,
+                                       .now_ms = row->now_ms,
+                                       .waiters = row->waiters,
+                                       .note = row->note.bytes,
+                                       .note_length = row->note.size,
+                                       .note_token = row->note.token,
+                                       .note_written_at_ms = row->note.written_at_ms};
         show(&listing, user);
     }
     simba__free(sorted);
@@ -187,6 +221,23 @@ int simba_client_force_release(simba_client *client, const char *mutex, simba_er
     if (rc == 0 && call.request.reply.outcome != SIMBA_MINE)
         rc = simba__fail(err, SIMBA_ENOTFOUND, "nobody owns %s", mutex);
     return rc;
+}
+
+int simba_client_forget(simba_client *client, const char *mutex, simba_error *err)
+{
+    if (!client)
+        return simba__fail(err, SIMBA_EINVAL, "client is NULL");
+    int rc = simba__client_check_mutex(client, mutex, err);
+    if (rc < 0)
+        return rc;
+    struct call call = {.request = {.op = SIMBA_OP_FORGET, .mutex = mutex, .id = ""}, .client = client};
+    rc = ask(&call, SIMBA_CAP_NOTE, err);
+    if (rc < 0 || call.request.reply.outcome == SIMBA_MINE)
+        return rc;
+    const simba_owner *owner = &call.request.reply.owner;
+    if (simba_owner_is_none(owner))
+        return simba__fail(err, SIMBA_ENOTFOUND, "forget %s: the store does not know it", mutex);
+    return simba__fail(err, SIMBA_ESTATE, "forget %s: owned by %s", mutex, owner->id);
 }
 
 int simba_client_give_back(simba_client *client, const char *mutex, const simba_grant *grant, simba_error *err)

@@ -90,12 +90,19 @@ static void host_complete(simba_host *host, simba_request *request)
 
 /* --- pushes ---------------------------------------------------------------------------------------- */
 
+static void deliver_note(simba__party *party, const simba_push *push)
+{
+    if (party->type->noted && simba__delivery_tells_note(push))
+        party->type->noted(party);
+}
+
 static void deliver(simba_client *client, simba__topic *topic, const simba_push *push)
 {
     simba__delivery delivery = simba__delivery_of(push);
     for (simba__list_item *item = topic->parties.first, *next; item; item = next) {
         simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_topic);
         next = item->next;
+        deliver_note(party, push);
         if (!simba__delivery_concerns(&delivery, party->type->is_member))
             continue;
         simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
@@ -118,8 +125,10 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
         simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_client);
         next = item->next;
         simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
-        if (party->running)
-            party->type->event(party, &event);
+        if (!party->running)
+            continue;
+        deliver_note(party, push);
+        party->type->event(party, &event);
     }
 }
 
@@ -261,6 +270,7 @@ int simba__host_init(simba_client *client)
         .fail = host_fail,
         .listed = simba__call_listed,
         .found = simba__call_found,
+        .noted = simba__call_noted,
         .push = host_push,
         .push_to = host_push_to,
         .session = host_session,

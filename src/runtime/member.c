@@ -166,7 +166,9 @@ void simba__member_step(simba__party *party, simba__event *event)
     simba__narrate_step(&narrator, event, &actions);
     simba__eventlog_step(&who, &member->machine, event, &actions);
     simba__party_act(party, &actions, member->id, member->machine.timing);
-    simba__party_want(party, simba__contention_wants_news(&member->machine, party->client->backend->caps));
+    const bool hears_notes = member->hears_notes && !actions.done;
+    simba__party_want(party,
+                      hears_notes || simba__contention_wants_news(&member->machine, party->client->backend->caps));
     type_of(member)->told(member, &actions);
     if (actions.done)
         simba__party_stopped(party);

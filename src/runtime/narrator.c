@@ -79,9 +79,10 @@ void simba__narrate_step(const simba__narrator *who, const simba__event *event, 
 const char *simba__op_name(simba_op op)
 {
     static const char *const names[] = {
-        [SIMBA_OP_ACQUIRE] = "acquire", [SIMBA_OP_RENEW] = "renew",     [SIMBA_OP_RELEASE] = "release",
-        [SIMBA_OP_READ] = "read",       [SIMBA_OP_LIST] = "list",       [SIMBA_OP_FORCE_RELEASE] = "force release",
-        [SIMBA_OP_EXAMINE] = "examine", [SIMBA_OP_PREPARE] = "prepare",
+        [SIMBA_OP_ACQUIRE] = "acquire",     [SIMBA_OP_RENEW] = "renew",     [SIMBA_OP_RELEASE] = "release",
+        [SIMBA_OP_READ] = "read",           [SIMBA_OP_LIST] = "list",       [SIMBA_OP_FORCE_RELEASE] = "force release",
+        [SIMBA_OP_EXAMINE] = "examine",     [SIMBA_OP_PREPARE] = "prepare", [SIMBA_OP_WRITE_NOTE] = "write note",
+        [SIMBA_OP_READ_NOTE] = "read note", [SIMBA_OP_FORGET] = "forget",
     };
     return names[op];
 }

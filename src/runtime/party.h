@@ -14,6 +14,8 @@ typedef struct simba__party_type {
     /* See dispatcher.h. */
     int (*run_one)(simba__party *party);
     void (*destroy)(simba__party *party);
+    /* In a turn, while it is started: the note may be another one. May be NULL. */
+    void (*noted)(simba__party *party);
     bool is_member;  /* contends */
     unsigned timers; /* besides the party's own */
 } simba__party_type;

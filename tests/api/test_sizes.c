@@ -58,7 +58,7 @@ static const simba_contender_options for_contender = SIMBA_CONTENDER_OPTIONS_INI
 static const simba_locker_options for_locker = SIMBA_LOCKER_OPTIONS_INIT;
 static const simba_scheduler_options for_scheduler = {
     sizeof for_scheduler, NULL, SIMBA_TIMING_INHERIT, SIMBA_SCHEDULE_FIXED_RATE, 0, 1000, no_work, NULL, NULL};
-static const simba_observer_options for_observer = {sizeof for_observer, no_change, NULL, 1000, NULL};
+static const simba_observer_options for_observer = {sizeof for_observer, no_change, NULL, 1000, NULL, NULL};
 
 static const struct {
     const char *name;
@@ -156,6 +156,11 @@ static int tell_lease(simba_client *client, void *ret)
     return simba_contender_lease(holder, ret);
 }
 
+static int tell_note(simba_client *client, void *ret)
+{
+    return simba_client_note(client, "m", NULL, ret);
+}
+
 /* What the library tells: as much as the program has room for, and nothing past what the library knows. `whole` NULL: it
  * changes from call to call. */
 static void tell_every_size(simba_client *client, int (*tell)(simba_client *client, void *ret), const void *whole,
@@ -190,6 +195,9 @@ static void what_is_told_fits(void **state)
     assert_rc(0, simba_contender_start(holder));
     AWAIT(simba_contender_is_owner(holder));
     tell_every_size(client, tell_lease, NULL, sizeof(simba_lease));
+    assert_rc(0, simba_contender_note_set(holder, "note", 4, NULL));
+    tell_every_size(client, tell_note, NULL, sizeof(simba_note));
+    assert_rc(SIMBA_EINVAL, tell_note(client, &(simba_note){.size = 3}));
     simba_contender_free(holder);
     client_close(client);
 }
@@ -252,7 +260,15 @@ static void teller_submit(void *self, simba_request *request)
 {
     (void)self;
     static const simba_owner owner = {.id = "somebody", .token = 7};
-    const simba_listing listing = {sizeof listing, "m", &owner, 42, 3};
+    const simba_listing listing = {.size = sizeof listing,
+                                   .mutex = "m",
+                                   .owner = &owner,
+                                   .now_ms = 42,
+                                   .waiters = 3,
+                                   .note = "note",
+                                   .note_length = 4,
+                                   .note_token = 6,
+                                   .note_written_at_ms = 41};
     const simba_finding finding = {sizeof finding, SIMBA_VERDICT_WARNING, "schema", "a sentence", "a remedy"};
     const bool lists = request->op == SIMBA_OP_LIST;
     void *told = lists ? resized(&listing, sizeof listing, told_size) : resized(&finding, sizeof finding, told_size);
@@ -298,6 +314,7 @@ static void teller_close(void *self)
 struct heard {
     unsigned count;
     int64_t now_ms, waiters;
+    size_t note_length;
     bool has_text, has_remedy;
 };
 
@@ -307,14 +324,15 @@ static void hear_row(const simba_listing *listing, void *user)
     assert_int_equal(listing->size, sizeof *listing);
     assert_string_equal(listing->mutex, "m");
     assert_string_equal(listing->owner->id, "somebody");
-    *heard = (struct heard){heard->count + 1, listing->now_ms, listing->waiters, false, false};
+    assert_true(listing->note_length == 0 || memcmp(listing->note, "note", listing->note_length) == 0);
+    *heard = (struct heard){heard->count + 1, listing->now_ms, listing->waiters, listing->note_length, false, false};
 }
 
 static void hear_finding(const simba_finding *finding, void *user)
 {
     struct heard *heard = user;
     assert_int_equal(finding->size, sizeof *finding);
-    *heard = (struct heard){heard->count + 1, 0, 0, finding->text != NULL, finding->remedy != NULL};
+    *heard = (struct heard){heard->count + 1, 0, 0, 0, finding->text != NULL, finding->remedy != NULL};
 }
 
 /* Rows and findings of a store with an older header lack what came later, and the program sees that they do; those of a newer
@@ -349,8 +367,9 @@ static void rows_of_stores_with_other_headers(void **state)
         assert_rc(0, simba_client_list(client, NULL, hear_row, &heard, NULL));
         assert_int_equal(heard.now_ms, told_size > offsetof(simba_listing, now_ms) ? 42 : 0);
         assert_int_equal(heard.waiters, told_size > offsetof(simba_listing, waiters) ? 3 : -1);
+        assert_int_equal(heard.note_length, told_size > offsetof(simba_listing, note_length) ? 4 : 0);
     }
-    assert_int_equal(heard.count, 5);
+    assert_int_equal(heard.count, 9);
     told_size = offsetof(simba_listing, owner);
     assert_rc(SIMBA_EINVAL, simba_client_list(client, NULL, hear_row, &heard, NULL));
 

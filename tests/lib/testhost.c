@@ -78,6 +78,7 @@ static int host_listed(simba_host *host, simba_request *request, const simba_lis
     listed->owner = *row->owner;
     listed->now_ms = row->now_ms;
     listed->waiters = row->waiters;
+    listed->note_length = row->size > offsetof(simba_listing, note_length) ? row->note_length : 0;
     return 0;
 }
 
@@ -90,6 +91,17 @@ static int host_found(simba_host *host, simba_request *request, const simba_find
     found->verdict = finding->verdict;
     snprintf(found->what, sizeof found->what, "%s", finding->what);
     snprintf(found->text, sizeof found->text, "%s", finding->text);
+    return 0;
+}
+
+static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
+{
+    testhost *h = of(host);
+    assert(request->op == SIMBA_OP_READ_NOTE && note->size <= SIMBA_NOTE_MAX);
+    h->note = (simba_note){
+        .size = sizeof h->note, .length = note->size, .token = note->token, .written_at_ms = note->written_at_ms};
+    memcpy(h->note.bytes, note->bytes, note->size);
+    h->noted_count++;
     return 0;
 }
 
@@ -194,6 +206,7 @@ int testhost_open(testhost *h, const simba_backend *backend, const char *url, si
         .fail = host_fail,
         .listed = host_listed,
         .found = host_found,
+        .noted = host_noted,
         .push = host_push,
         .push_to = host_push_to,
         .session = host_session,

@@ -22,6 +22,7 @@ typedef struct testhost_listed {
     simba_owner owner;
     int64_t now_ms;
     int64_t waiters;
+    size_t note_length;
 } testhost_listed;
 
 typedef struct testhost_found {
@@ -58,6 +59,8 @@ struct testhost {
     size_t listed_count;
     testhost_found found[TESTHOST_FOUND];
     size_t found_count;
+    simba_note note; /* of the latest READ_NOTE that found one */
+    unsigned noted_count;
     unsigned warnings;
     char log[512]; /* the latest line */
 };

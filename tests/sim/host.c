@@ -126,6 +126,14 @@ static int host_found(simba_host *host, simba_request *request, const simba_find
     return 0;
 }
 
+static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
+{
+    (void)host;
+    (void)request;
+    (void)note;
+    return 0;
+}
+
 void client_submit(sim *s, sim_party *party)
 {
     sim_client *client = s->client[party->process];
@@ -440,6 +448,7 @@ static const simba_host functions = {
     .fail = host_fail,
     .listed = host_listed,
     .found = host_found,
+    .noted = host_noted,
     .push = host_push,
     .push_to = host_push_to,
     .session = host_session,

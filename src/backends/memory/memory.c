@@ -19,6 +19,8 @@ struct row {
     simba__node node;
     struct watch *watches;
     simba__row data;
+    size_t note_size;
+    unsigned char *note; /* NULL: none */
     char mutex[];
 };
 
@@ -57,6 +59,12 @@ struct instance {
 static struct row *row_of(simba__node *node)
 {
     return SIMBA__OF_NODE(node, struct row, node);
+}
+
+static void free_row(struct row *row)
+{
+    simba__free(row->note);
+    simba__free(row);
 }
 
 static pthread_mutex_t stores_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -115,7 +123,7 @@ static void close_store(struct store *store)
         return;
     for (simba__node *node = simba__table_first(&store->rows), *next; node; node = next) {
         next = simba__table_next(&store->rows, node);
-        simba__free(row_of(node));
+        free_row(row_of(node));
     }
     simba__table_fini(&store->rows);
     pthread_mutex_destroy(&store->lock);
@@ -145,17 +153,17 @@ static struct row *make_row(struct store *store, const char *mutex)
     return row;
 }
 
-/* Nobody owns it and nobody watches it: all that must outlive the row is its token, unless the latest holder has yet to
- * learn that it was revoked. */
+/* Nobody owns it, nobody watches it and it has no note: all that must outlive the row is its token, unless the latest holder
+ * has yet to learn that it was revoked. */
 static void drop_if_idle(struct store *store, struct row *row)
 {
     const bool revoked = row->data.token != 0 && row->data.token == row->data.revoked_token;
-    if (row->watches || row->data.owner.id[0] != '\0' || revoked)
+    if (row->watches || row->data.owner.id[0] != '\0' || row->note || revoked)
         return;
     simba__table_remove(&store->rows, &row->node);
     if (row->data.token > store->token_floor)
         store->token_floor = row->data.token;
-    simba__free(row);
+    free_row(row);
 }
 
 /* --- news ----------------------------------------------------------------------------------------- */
@@ -294,7 +302,15 @@ static int list(struct instance *self, simba_request *request)
         simba_owner owner;
         int64_t now_ms;
         simba__row_show(&row->data, now, &owner, &now_ms);
-        const simba_listing listing = {sizeof(simba_listing), row->mutex, &owner, now_ms, -1};
+        const simba_listing listing = {.size = sizeof listing,
+                                       .mutex = row->mutex,
+                                       .owner = &owner,
+                                       .now_ms = now_ms,
+                                       .waiters = -1,
+                                       .note = row->note,
+                                       .note_length = row->note_size,
+                                       .note_token = row->data.note_token,
+                                       .note_written_at_ms = row->data.note_written_at_ms};
         const int rc = self->host->listed(self->host, request, &listing);
         if (rc < 0)
             return rc;
@@ -302,27 +318,67 @@ static int list(struct instance *self, simba_request *request)
     return 0;
 }
 
-/* What watchers want to know: that the owner is another one. A renewal is no news. */
-static bool is_news(const simba__row *before, const simba__row *after)
+static void set_note(struct row *row, unsigned char *note, size_t size)
 {
-    return before->owner.token != after->owner.token || (before->owner.id[0] == '\0') != (after->owner.id[0] == '\0');
+    simba__free(row->note);
+    row->note = note;
+    row->note_size = size;
+}
+
+/* Nobody owns it. Watchers stay, and so does the row for them, as good as new. */
+static void forget(struct row *row)
+{
+    const uint64_t token = row->data.token;
+    set_note(row, NULL, 0);
+    row->data = (simba__row){.token = token};
+}
+
+/* What watchers want to know: that the owner is another one, or the note. A renewal is no news. False: nothing. */
+static bool is_news(const simba__row *before, bool had_note, const struct row *row, const simba_request *request,
+                    simba_push *ret_push)
+{
+    const simba_owner *owner = &row->data.owner;
+    const bool another = before->owner.token != owner->token || (before->owner.id[0] == '\0') != (owner->id[0] == '\0');
+    const bool noted = request->op == SIMBA_OP_WRITE_NOTE || (request->op == SIMBA_OP_FORGET && had_note);
+    *ret_push = (simba_push){.owner = *owner, .now_ms = request->reply.now_ms};
+    ret_push->kind = noted ? SIMBA_PUSH_NOTED : owner->id[0] ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_RELEASED;
+    return noted || another;
+}
+
+static int tell_note(struct instance *self, const struct row *row, simba_request *request)
+{
+    const simba_stored_note note = {row->note, row->note_size, row->data.note_token, row->data.note_written_at_ms};
+    return row->note ? self->host->noted(self->host, request, &note) : 0;
 }
 
 /* Under the store's lock. SIMBA_ENOMEM, or 0 and what to tell our own waiters afterwards. */
 static int apply(struct instance *self, simba_request *request, simba_topic **ret_direct, simba_push *ret_push)
 {
     struct row *row = make_row(self->store, request->mutex);
-    if (!row)
+    unsigned char *note = request->note_size ? simba__malloc(request->note_size) : NULL;
+    if (!row || (request->note_size && !note)) {
+        simba__free(note);
         return SIMBA_ENOMEM;
-    const simba__row before = row->data;
-    if (simba__row_apply(&row->data, store_now(self->host), request) && is_news(&before, &row->data)) {
-        ret_push->kind = row->data.owner.id[0] ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_RELEASED;
-        ret_push->owner = row->data.owner;
-        ret_push->now_ms = request->reply.now_ms;
-        *ret_direct = spread(self, row, ret_push);
     }
+    if (note)
+        memcpy(note, request->note, request->note_size);
+    const simba__row before = row->data;
+    const bool had_note = row->note != NULL;
+    const bool changed = simba__row_apply(&row->data, store_now(self->host), request);
+    int rc = request->reply.status;
+    if (changed && request->op == SIMBA_OP_WRITE_NOTE) {
+        set_note(row, note, request->note_size);
+        note = NULL;
+    } else if (changed && request->op == SIMBA_OP_FORGET) {
+        forget(row);
+    } else if (request->op == SIMBA_OP_READ_NOTE) {
+        rc = tell_note(self, row, request);
+    }
+    if (changed && is_news(&before, had_note, row, request, ret_push))
+        *ret_direct = spread(self, row, ret_push);
+    simba__free(note);
     drop_if_idle(self->store, row);
-    return request->reply.status;
+    return rc;
 }
 
 static void memory_submit(void *instance, simba_request *request)
@@ -392,7 +448,7 @@ const simba_backend simba__backend_memory = {
     .keys = keys,
     .instance_size = sizeof(struct instance),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_PUSH_EVERY | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE | SIMBA_CAP_LIST |
-            SIMBA_CAP_PROCESS_ONLY,
+            SIMBA_CAP_PROCESS_ONLY | SIMBA_CAP_NOTE,
     .init = memory_init,
     .submit = memory_submit,
     .cancel = memory_cancel,

@@ -224,7 +224,11 @@ bool simba__redis_list_row(redis_errand *errand, const redisReply *reply)
         skip_row(row, "the id of its owner is longer than an id can be");
         return true;
     }
-    const simba_listing listing = {sizeof(simba_listing), row->mutex, &parsed.owner, parsed.now_ms, waiters};
+    const simba_listing listing = {.size = sizeof listing,
+                                   .mutex = row->mutex,
+                                   .owner = &parsed.owner,
+                                   .now_ms = parsed.now_ms,
+                                   .waiters = waiters};
     redis_list *list = give_back(row);
     redis_lists *self = list->all;
     if (!list->errand)

@@ -67,6 +67,9 @@ static void put(redis_calls *calls, const simba_request *request)
         break;
     case SIMBA_OP_EXAMINE:
     case SIMBA_OP_PREPARE: /* not offered */
+    case SIMBA_OP_WRITE_NOTE:
+    case SIMBA_OP_READ_NOTE:
+    case SIMBA_OP_FORGET:
         simba__redis_put(&calls->conn.link.out, 1, (const char *const[]){"INFO"});
         break;
     }

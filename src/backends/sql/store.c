@@ -338,7 +338,11 @@ static int tell_found(simba__sql_store *self, simba_request *request, const simb
             log_flaw(self, found, &flaws);
             continue;
         }
-        const simba_listing listing = {sizeof(simba_listing), found->text, &found->owner, found->now_ms, -1};
+        const simba_listing listing = {.size = sizeof listing,
+                                       .mutex = found->text,
+                                       .owner = &found->owner,
+                                       .now_ms = found->now_ms,
+                                       .waiters = -1};
         const simba_finding finding = {sizeof(simba_finding), found->verdict, found->what, found->text, found->remedy};
         rc = request->op == SIMBA_OP_LIST ? self->host->listed(self->host, request, &listing)
                                           : self->host->found(self->host, request, &finding);

@@ -250,7 +250,11 @@ static void complete_list(store *s, const simba__batch_item *item)
                 s->host->log(s->host, SIMBA_LOG_WARN, "%s; it is not listed", found->fault);
             continue;
         }
-        const simba_listing listing = {sizeof(simba_listing), found->text, &found->owner, found->now_ms, -1};
+        const simba_listing listing = {.size = sizeof listing,
+                                       .mutex = found->text,
+                                       .owner = &found->owner,
+                                       .now_ms = found->now_ms,
+                                       .waiters = -1};
         rc = s->host->listed(s->host, request, &listing);
     }
     if (faults > FAULTS_NAMED)

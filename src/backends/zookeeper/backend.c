@@ -67,6 +67,9 @@ static void zk_submit(void *instance, simba_request *request)
         break;
     case SIMBA_OP_EXAMINE:
     case SIMBA_OP_PREPARE:
+    case SIMBA_OP_WRITE_NOTE:
+    case SIMBA_OP_READ_NOTE:
+    case SIMBA_OP_FORGET:
         self->session.host->fail(self->session.host, request, SIMBA_ENOTSUP, "zookeeper: there is nothing to set up");
         break;
     }

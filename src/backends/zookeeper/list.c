@@ -90,9 +90,11 @@ static void show_row(const struct row *row)
     const zk_session *session = look->op.ops->session;
     if (!is_listed(list, mutex_of(row)) || look->missing || (!look->leader && row->below > 0))
         return;
-    const simba_listing listing = {sizeof(simba_listing), mutex_of(row), &look->owner,
-                                   simba__zk_session_now_ms(session),
-                                   look->contenders > 0 ? (int64_t)look->contenders - 1 : 0};
+    const simba_listing listing = {.size = sizeof listing,
+                                   .mutex = mutex_of(row),
+                                   .owner = &look->owner,
+                                   .now_ms = simba__zk_session_now_ms(session),
+                                   .waiters = look->contenders > 0 ? (int64_t)look->contenders - 1 : 0};
     if (session->host->listed(session->host, list->op.request, &listing) < 0)
         simba__zk_op_note(&list->op, ZK_NO_MEMORY);
 }
