@@ -7,10 +7,13 @@
 
 void model_sql_init(model_sql *server)
 {
-    *server = (model_sql){
-        .now_ms = 1000000,
-        .table = {
-            .has_nonce = true, .is_exact = true, .mutex_chars = 12, .id_chars = 12, .rows_max = SIMBA__SQL_ROWS_MAX}};
+    *server = (model_sql){.now_ms = 1000000,
+                          .table = {.has_nonce = true,
+                                    .has_notes = true,
+                                    .is_exact = true,
+                                    .mutex_chars = 12,
+                                    .id_chars = 12,
+                                    .rows_max = SIMBA__SQL_ROWS_MAX}};
 }
 
 static model_sql_row *find(model_sql *server, const char *mutex)
@@ -70,10 +73,15 @@ static bool is_foreign(const model_sql_conn *conn, const model_sql_row *row)
 
 /* --- rows ------------------------------------------------------------------------------------------------ */
 
-static void read_row(const model_sql_conn *conn, const model_sql_row *from, simba__sql_row *row)
+static simba__sql_columns columns_of(const model_sql_conn *conn, const model_sql_row *from)
 {
     const bool has_nonce = conn->server->table.has_nonce && from->nonce_version != 0;
     simba__sql_columns columns = {
+        .mutex_length = strlen(from->mutex),
+        .note_token = from->note_token,
+        .note_number = from->note_number,
+        .forgotten_version = from->forgotten_version,
+        .note_length = from->note_size,
         .owner_length = strlen(from->owner_id),
         .acquired_at = from->acquired_at,
         .ttl_at = from->ttl_at,
@@ -84,8 +92,17 @@ static void read_row(const model_sql_conn *conn, const model_sql_row *from, simb
         .nonce_version = from->nonce_version,
         .revoked_version = from->revoked_version,
     };
+    strcpy(columns.mutex, from->mutex);
     strcpy(columns.owner_id, from->owner_id);
+    memcpy(columns.note, from->note, from->note_size);
     columns.is_null[SIMBA__SQL_NONCE] = columns.is_null[SIMBA__SQL_NONCE_VERSION] = !has_nonce;
+    columns.is_null[SIMBA__SQL_FORGOTTEN_VERSION] = from->forgotten_version == 0;
+    return columns;
+}
+
+static void read_row(const model_sql_conn *conn, const model_sql_row *from, simba__sql_row *row)
+{
+    const simba__sql_columns columns = columns_of(conn, from);
     simba__sql_row_decode(row, &columns, UINT32_MAX);
 }
 
@@ -184,6 +201,19 @@ const model_sql_row *model_sql_lock(model_sql_conn *conn, const simba__sql_step 
 
 /* --- a server that decides --------------------------------------------------------------------------------- */
 
+static void write_note(const simba__sql_row *from, const simba_request *ask, model_sql_row *row)
+{
+    row->note_token = from->row.note_token;
+    row->note_number = from->row.note_number;
+    row->forgotten_version = from->is_forgotten ? row->version : 0;
+    if (ask->op != SIMBA_OP_WRITE_NOTE && ask->op != SIMBA_OP_FORGET)
+        return;
+    assert(ask->note_size <= sizeof row->note);
+    row->note_size = ask->note_size;
+    if (ask->note_size > 0)
+        memcpy(row->note, ask->note, ask->note_size);
+}
+
 static void decide_row(const model_sql_conn *conn, simba__sql_row *row)
 {
     simba__sql_item *item = row->item;
@@ -201,6 +231,7 @@ static void decide_row(const model_sql_conn *conn, simba__sql_row *row)
     if (stored->locked_by != conn || !simba__sql_row_apply(&tried, &ask, item->floor) || !tried.changed)
         return;
     write_row(&tried, stored);
+    write_note(&tried, &ask, stored);
     read_row(conn, stored, row);
     row->deed = SIMBA__SQL_DONE;
 }
@@ -269,8 +300,17 @@ static void list_rows(const model_sql_conn *conn, simba__sql_item *item)
     for (size_t i = 0; i < conn->server->count; i++) {
         simba__sql_row row = {.mutex = conn->server->rows[i].mutex};
         read_row(conn, &conn->server->rows[i], &row);
-        assert(simba__sql_item_list(item, &row) == 0);
+        const simba__sql_columns columns = columns_of(conn, &conn->server->rows[i]);
+        assert(simba__sql_item_list(item, &row, &columns) == 0);
     }
+}
+
+static void read_note(const model_sql_conn *conn, simba__sql_item *item)
+{
+    const model_sql_row *row = find(conn->server, item->ask.mutex);
+    simba__sql_columns columns = row ? columns_of(conn, row) : (simba__sql_columns){0};
+    if (row)
+        assert(simba__sql_item_note(item, &columns) == 0);
 }
 
 static int carry_out_locked(model_sql_conn *conn, simba__sql_step *step, simba__sql_table *table,
@@ -313,6 +353,9 @@ static int carry_out_locked(model_sql_conn *conn, simba__sql_step *step, simba__
     case SIMBA__SQL_LIST:
         list_rows(conn, step->item);
         return 0;
+    case SIMBA__SQL_READ_NOTE:
+        read_note(conn, step->item);
+        return 0;
     case SIMBA__SQL_PREPARE:
         conn->server->is_missing = false;
         return 0;
@@ -334,8 +377,8 @@ static int carry_out(model_sql_conn *conn, simba__sql_step *step, simba__sql_tab
 static void note(model_sql_conn *conn, const simba__sql_step *step)
 {
     static const char *const words[SIMBA__SQL_ACTIONS] = {
-        "",     "ready", "bare",    "close", "begin",   "commit", "rollback", "get",     "lock",    "free",
-        "make", "put",   "acquire", "renew", "release", "decide", "list",     "examine", "prepare", "pause",
+        "",    "ready",   "bare",  "close",   "begin",  "commit", "rollback", "get",     "lock",    "free",  "make",
+        "put", "acquire", "renew", "release", "decide", "list",   "note",     "examine", "prepare", "pause",
     };
     const size_t length = strlen(conn->log);
     const size_t room = sizeof conn->log - length;

@@ -468,6 +468,28 @@ static void test_pace(void **state)
     testhost_unwatch(&host, &topic);
 }
 
+/* Whoever writes a note goes on holding its mutex: if the server forgets the grant, no other contender of this client is granted
+ * it before the lease of the first has ended. */
+static void test_note_ends_no_lease(void **state)
+{
+    (void)state;
+    testhost_request mine = testhost_request_of(&host, SIMBA_OP_ACQUIRE, "m", "me", 77, 0);
+    testhost_ask(&host, &mine);
+    assert_int_equal(mine.request.reply.outcome, SIMBA_MINE);
+    testhost_request note =
+        testhost_request_of(&host, SIMBA_OP_WRITE_NOTE, "m", "me", 77, mine.request.reply.owner.token);
+    note.request.note = "page 1";
+    note.request.note_size = 6;
+    note.request.note_number = 1;
+    testhost_ask(&host, &note);
+    assert_int_equal(note.request.reply.outcome, SIMBA_MINE);
+    assert_memory_equal(model_sql_row_of(&server, "m")->note, "page 1", 6);
+    model_sql_row_of(&server, "m")->owner_id[0] = '\0'; /* a fail-over */
+    testhost_request other = testhost_request_of(&host, SIMBA_OP_ACQUIRE, "m", "you", 78, 0);
+    testhost_ask(&host, &other);
+    assert_int_equal(other.request.reply.outcome, SIMBA_NOT_MINE);
+}
+
 static unsigned shut; /* how often the connection that listens was */
 
 static void on_deaf(simba__sql_listening *listening)
@@ -535,6 +557,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_close_that_takes_effect_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_notified, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pace, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_note_ends_no_lease, setup, teardown),
         cmocka_unit_test_setup_teardown(test_deaf_for_a_while, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,5 +134,7 @@ void simba__sql_listening_heard(simba__sql_listening *listening, const char *pay
         simba__sql_notified(listening->store, payload + 2);
     } else if ((payload[0] == '2' || payload[0] == '3') && payload[1] == ' ') {
         simba__sql_stand_by(listening->store, payload + 2, (unsigned)(payload[0] - '1'));
+    } else if (payload[0] == '4' && payload[1] == ' ') {
+        simba__sql_noted(listening->store, payload + 2);
     }
 }

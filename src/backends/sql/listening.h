@@ -15,7 +15,7 @@
  * has heard something before does not hear it, that is the wrong server, and it is opened anew.
  *
  * Whoever releases tells the first in line ("1 MUTEX"), who tries at once, and the next two clients behind it ("2 MUTEX",
- * "3 MUTEX"), who look in a while whether it has come. */
+ * "3 MUTEX"), who look in a while whether it has come. Whoever writes a note tells every client in line ("4 MUTEX"). */
 #ifndef SIMBA_BACKENDS_SQL_LISTENING_H
 #define SIMBA_BACKENDS_SQL_LISTENING_H
 

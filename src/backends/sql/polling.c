@@ -230,3 +230,11 @@ bool simba__sql_polled_read(simba__sql_polling *polling, simba__sql_polled *poll
     };
     return true;
 }
+
+bool simba__sql_polled_read_note(simba__sql_polled *polled, simba__sql_mark mark)
+{
+    const bool is_news = mark.is_known && (mark.token != polled->mark.token || mark.number != polled->mark.number);
+    if (mark.is_known)
+        polled->mark = mark;
+    return is_news;
+}
