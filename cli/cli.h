@@ -82,11 +82,12 @@ typedef enum cli_kind {
     CLI_COUNT,    /* int, one more each time */
     CLI_TEXT,     /* const char * */
     CLI_DURATION, /* int64_t, milliseconds */
+    CLI_CODE,     /* int, an exit code */
 } cli_kind;
 
 typedef struct cli_option {
     const char *name; /* without the dashes */
-    char letter;      /* 0: none */
+    char letter;      /* 0: none; its argument stands behind it, or is the next one */
     cli_kind kind;
     const char *argument; /* what --help calls its argument; NULL for flags */
     const char *help;
@@ -142,7 +143,10 @@ int cli_exit_code(int code);
 /* Open the store that the options or the configuration name, with -v the library's log on standard error. Returns CLI_GO or an exit code,
  * and then all has been said. */
 int cli_open(const char *command, cli_globals *globals, simba_client **ret_client);
-/* The same, but what the library says when it cannot open the store is left to the caller: then *ret_client is NULL. */
+/* The same for a command that is to keep others from something: a store that nobody else can see is refused, and of one that
+ * covers this host only a person at a terminal is told. */
+int cli_open_shared(const char *command, cli_globals *globals, simba_client **ret_client);
+/* As cli_open, but what the library says when it cannot open the store is left to the caller: then *ret_client is NULL. */
 int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_error, simba_client **ret_client);
 /* Whether the library's warnings are shown from now on, beginning with the last that was not; they are if more is asked
  * for. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "config.h"
@@ -69,6 +70,22 @@ int cli_open(const char *command, cli_globals *globals, simba_client **ret_clien
     simba_error error;
     const int code = cli_try_open(command, globals, &error, ret_client);
     return code == CLI_GO && *ret_client == NULL ? cli_failure(command, &error) : code;
+}
+
+int cli_open_shared(const char *command, cli_globals *globals, simba_client **ret_client)
+{
+    simba_settings settings = SIMBA_SETTINGS_INIT;
+    const int code = cli_open(command, globals, ret_client);
+    if (code != CLI_GO || simba_client_settings(*ret_client, &settings) < 0)
+        return code;
+    if (settings.reach == SIMBA_REACH_PROCESS) {
+        cli_say(command, "%s is seen by this process only, so it would keep out nobody; sqlite:// covers this host.",
+                simba_client_url(*ret_client));
+        return cli_close(*ret_client, CLI_CONFIG);
+    }
+    if (settings.reach == SIMBA_REACH_HOST && globals->verbose == 0 && isatty(STDERR_FILENO) == 1)
+        cli_inform(command, "this store covers this host only: %s.", simba_client_url(*ret_client));
+    return code;
 }
 
 int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_t fallback_ms)

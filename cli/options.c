@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -128,6 +129,17 @@ static const cli_option *find_letter(const cli_option *rows, size_t count, char 
     return NULL;
 }
 
+static int store_code(const cli_syntax *syntax, const cli_option *option, const char *text)
+{
+    char *end;
+    const long code = text[0] >= '0' && text[0] <= '9' ? strtol(text, &end, 10) : -1;
+    if (code < 0 || code > 255 || *end != '\0')
+        return cli_usage_error(syntax->command, "--%s wants an exit code from 0 to 255, not \"%s\"", option->name,
+                               text);
+    *(int *)option->value = (int)code;
+    return CLI_GO;
+}
+
 static int store_value(const cli_syntax *syntax, const cli_option *option, const char *text)
 {
     switch (option->kind) {
@@ -140,6 +152,8 @@ static int store_value(const cli_syntax *syntax, const cli_option *option, const
     case CLI_TEXT:
         *(const char **)option->value = text;
         break;
+    case CLI_CODE:
+        return store_code(syntax, option, text);
     case CLI_DURATION:
         if (simba_duration_parse(text, option->value) < 0)
             return cli_usage_error(syntax->command, "--%s wants a duration such as 500ms, 1.5s or 2m, not \"%s\"",
@@ -200,7 +214,7 @@ static int read_long(reader *r)
     return store_value(r->syntax, option, r->argv[++r->at]);
 }
 
-/* "-v", "-vv": no letter takes an argument. */
+/* "-v", "-vv", "-E 1", "-E1". */
 static int read_letters(reader *r)
 {
     for (const char *letter = r->argv[r->at] + 1; *letter != '\0'; letter++) {
@@ -209,6 +223,10 @@ static int read_letters(reader *r)
             option = find_letter(r->globals, r->global_count, *letter);
         if (option == NULL)
             return cli_usage_error(r->syntax->command, "there is no option -%c", *letter);
+        if (option->argument != NULL && letter[1] == '\0' && r->at + 1 >= r->argc)
+            return cli_usage_error(r->syntax->command, "-%c wants a value", *letter);
+        if (option->argument != NULL)
+            return store_value(r->syntax, option, letter[1] != '\0' ? letter + 1 : r->argv[++r->at]);
         const int code = store_value(r->syntax, option, NULL);
         if (code != CLI_GO)
             return code;

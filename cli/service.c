@@ -21,15 +21,73 @@ static void on_released(simba_contender *contender, const simba_state *state, si
     s->type->released(s, state->before.token, reason);
 }
 
+/* --- whichever contends -------------------------------------------------------------------------- */
+
 void service_lease(void *user, simba_lease *ret_lease)
 {
     const service *s = user;
-    simba_contender_lease(s->contender, ret_lease);
+    if (s->scheduler != NULL)
+        simba_scheduler_lease(s->scheduler, ret_lease);
+    else
+        simba_contender_lease(s->contender, ret_lease);
+}
+
+static void say_owner(service *s)
+{
+    simba_owner owner;
+    if (s->scheduler == NULL)
+        waiting_say_owner(&s->waiting, s->contender);
+    else if (simba_scheduler_owner(s->scheduler, &owner) == 0)
+        waiting_say(&s->waiting, &owner, simba_scheduler_owner_left_ms(s->scheduler));
+}
+
+static int start_contending(service *s)
+{
+    return s->scheduler != NULL ? simba_scheduler_start(s->scheduler) : simba_contender_start(s->contender);
+}
+
+static void stop_contending(service *s)
+{
+    if (s->scheduler != NULL)
+        simba_scheduler_stop(s->scheduler);
+    else
+        simba_contender_stop(s->contender);
+}
+
+static bool holds(const service *s)
+{
+    return s->scheduler != NULL ? simba_scheduler_is_leader(s->scheduler)
+                                : s->leads || simba_contender_held_for_ms(s->contender) > 0;
+}
+
+static int make_contender(service *s, const simba_timing *timing, simba_error *error)
+{
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    options.id = s->globals->id;
+    options.timing = *timing;
+    options.on_acquired = on_acquired;
+    options.on_released = on_released;
+    options.user = s;
+    return simba_contender_new(s->client, s->mutex, &options, error, &s->contender);
+}
+
+/* --- the loop ------------------------------------------------------------------------------------- */
+
+/* A scheduler tells nobody that it leads. */
+static void look_whether_it_leads(service *s)
+{
+    if (s->scheduler == NULL || s->leads == simba_scheduler_is_leader(s->scheduler))
+        return;
+    s->leads = !s->leads;
+    if (s->leads) {
+        s->waiting.told = (simba_owner){.token = 0};
+        s->outage.said = false;
+    }
 }
 
 static int pause_ms(const service *s)
 {
-    const int pause_ms = s->type->pause_ms(s);
+    const int pause_ms = s->type->pause_ms != NULL ? s->type->pause_ms(s) : -1;
     const bool says_for_whom = !s->leads && s->waiting.at_terminal;
     return says_for_whom && (pause_ms < 0 || pause_ms > WAITING_FIRST_MS) ? WAITING_FIRST_MS : pause_ms;
 }
@@ -41,16 +99,18 @@ static void listen_once(service *s)
     const int ready = poll(fds, 2, pause_ms(s));
     if (ready < 0)
         return;
+    look_whether_it_leads(s);
     if (ready == 0 && !s->leads)
-        waiting_say_owner(&s->waiting, s->contender);
+        say_owner(s);
     if (fds[0].revents != 0)
         simba_client_dispatch(s->client);
+    look_whether_it_leads(s);
     const int number = fds[1].revents != 0 ? signals_read(&s->signals) : 0;
     if (signals_is_ending(number))
         s->exit_code = CLI_OK;
     else if (number == SIGTSTP)
         raise(SIGSTOP);
-    if (s->exit_code == CLI_GO)
+    if (s->exit_code == CLI_GO && s->type->act != NULL)
         s->type->act(s);
 }
 
@@ -63,31 +123,29 @@ static int leave(service *s, int code)
 
 static int contend(service *s)
 {
-    int code = simba_contender_start(s->contender);
+    int code = start_contending(s);
     while (code == 0 && s->exit_code == CLI_GO)
         listen_once(s);
     code = code < 0 ? cli_exit_code(code) : s->exit_code;
-    if (!s->leads && simba_contender_held_for_ms(s->contender) == 0)
+    if (!holds(s))
         code = leave(s, code);
-    simba_contender_stop(s->contender);
+    stop_contending(s);
     return leave(s, code);
 }
 
 static int make_and_contend(service *s)
 {
-    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    simba_timing timing = SIMBA_TIMING_INHERIT;
     simba_error error = {0, ""};
     s->waiting = waiting_words_for(s->type->command, s->mutex, s->globals);
     s->outage = outage_words_for(s->type->command, s->mutex, s->type->consequence, s->globals);
-    options.id = s->globals->id;
-    options.timing.stop_margin_ms = child_margin_ms(&s->times);
-    options.on_acquired = on_acquired;
-    options.on_released = on_released;
-    options.user = s;
-    if (simba_contender_new(s->client, s->mutex, &options, &error, &s->contender) < 0)
+    timing.stop_margin_ms = child_margin_ms(&s->times);
+    const int made = s->type->make != NULL ? s->type->make(s, &timing, &error) : make_contender(s, &timing, &error);
+    if (made < 0)
         return cli_failure(s->type->command, &error);
     const int code = contend(s);
     simba_contender_free(s->contender);
+    simba_scheduler_free(s->scheduler);
     return code;
 }
 
@@ -100,7 +158,7 @@ int service_run(service *s)
         return code;
     s->exit_code = CLI_GO;
     s->globals->dispatch = SIMBA_DISPATCH_FD;
-    code = cli_open(command, s->globals, &s->client);
+    code = cli_open_shared(command, s->globals, &s->client);
     if (code != CLI_GO)
         return code;
     code = signals_open(command, &s->signals);

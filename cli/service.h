@@ -1,5 +1,5 @@
 /* A command that contends for one mutex until it is told to end: what `simba elect` and `simba schedule` have in common. One
- * thread does it all: it runs the callbacks of the contender, listens to signals, and whatever the command has to do. */
+ * thread does it all: it runs the callbacks of the contender or the scheduler, listens to signals, and whatever the command has to do. */
 #ifndef SIMBA_CLI_SERVICE_H
 #define SIMBA_CLI_SERVICE_H
 
@@ -10,12 +10,14 @@ typedef struct service service;
 typedef struct service_type {
     const char *command;
     const char *consequence; /* of a lease that cannot be renewed: "the command will be stopped" */
+    /* Make the scheduler that contends, with this timing; NULL: a contender does, and what follows is called. */
+    int (*make)(service *s, const simba_timing *timing, simba_error *error);
     /* As for contenders. `leads` of the service is set before. */
     void (*acquired)(service *s, uint64_t token);
     void (*released)(service *s, uint64_t token, simba_reason reason);
     /* When to be called again by `act`, in ms, although nothing happens; -1: that does not matter. */
     int (*pause_ms)(const service *s);
-    /* Something has happened, or the pause is over. */
+    /* Something has happened, or the pause is over. Both NULL: never. */
     void (*act)(service *s);
     /* Nothing is held any more, and taking leave of the store may be cut short; NULL: nothing to do. */
     void (*leaving)(service *s);
@@ -31,7 +33,8 @@ struct service {
     child_times times;
     cli_signals signals;
     simba_client *client;
-    simba_contender *contender;
+    simba_contender *contender; /* one of the two contends */
+    simba_scheduler *scheduler;
     waiting_words waiting;
     outage_words outage;
     bool leads;
@@ -44,7 +47,7 @@ int service_run(service *s);
 /* The contender as the one who reads and writes the note. */
 child_note_holder service_note_holder(service *s);
 
-/* The lease of the contender, for child_plan. */
+/* The lease of whichever contends, for child_plan. */
 void service_lease(void *user, simba_lease *ret_lease);
 
 #endif

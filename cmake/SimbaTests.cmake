@@ -198,6 +198,15 @@ function(simba_processes_store name url)
     endif()
 endfunction()
 
+# simba_machines_store(<name> <url> ON <kind>): tests/faults/test_machines.c likewise, as faults.machines_<name>.
+function(simba_machines_store name url)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "ON" "")
+    if(TARGET test_faults_machines AND name IN_LIST SIMBA_BACKENDS)
+        _simba_add_test(faults machines_${name}
+            COMMAND $<TARGET_FILE:with_server> ${arg_ON} ${_launcher} $<TARGET_FILE:test_faults_machines> ${url})
+    endif()
+endfunction()
+
 # simba_tck_store(<name> <url> [AS <test>] [ON <kind>] [LABEL <label>] [ONCE]): run the conformance kit against a store as tck.<name>,
 # or <label>.<test>, if that store is built. ON: with a server of this kind, whose port and folder are filled into the URL, see
 # tests/with_server.c. ONCE: it has no threads that another one of these does not have, so that ThreadSanitizer need not see it.

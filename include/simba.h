@@ -76,7 +76,8 @@ SIMBA_API const char *simba_version(void);
     X(ELOST, -14, "leadership ended before")                                                                           \
     X(ENOTSUP, -15, "not supported by this store")                                                                     \
     X(ENOTFOUND, -16, "no such mutex")                                                                                 \
-    X(ESYSTEM, -17, "the operating system refused")
+    X(ESYSTEM, -17, "the operating system refused")                                                                    \
+    X(ETOOSOON, -18, "begun too recently")
 
 enum {
 #define SIMBA_ERROR_ENUM(name, number, text) SIMBA_##name = (number),
@@ -615,15 +616,23 @@ typedef struct simba_locker_options {
     size_t size;
     const char *id;
     simba_timing timing;
+    /* 0: no such rule. Acquire succeeds only if no acquire under such a rule did within the last so many milliseconds,
+     * here or elsewhere, by the store's clock: otherwise it returns SIMBA_ETOOSOON at once. When it succeeded last is
+     * remembered in the note of the mutex, as a schedule is: see simba_schedule_read. The store has to keep notes. */
+    int64_t once_per_ms;
+    /* 0: none. Nobody else gets the mutex for so many milliseconds after it was acquired: the lease is made at least as long,
+     * and a release before that leaves it to end by itself, also when the client closes or this process dies. Not where leases
+     * are sessions. */
+    int64_t min_hold_ms;
 } simba_locker_options;
 
 #define SIMBA_LOCKER_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
-        sizeof(simba_locker_options), NULL, SIMBA_TIMING_INHERIT                                                       \
+        sizeof(simba_locker_options), NULL, SIMBA_TIMING_INHERIT, 0, 0                                                 \
     }
 
 /* Make a lock for a mutex. Nothing is acquired yet. `options` may be NULL.
- * Errors: EINVAL, ENOMEM, ECLOSED. */
+ * Errors: EINVAL, ENOMEM, ECLOSED, ENOTSUP (once_per_ms or min_hold_ms on a store that cannot do it). */
 SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const simba_locker_options *options,
                                simba_error *err, simba_locker **ret_locker);
 
@@ -631,8 +640,9 @@ SIMBA_API int simba_locker_new(simba_client *client, const char *mutex, const si
  * scenes. When the time is over or it is cancelled, acquire returns within 100 ms, also if the store does not answer: what
  * it may have got is then given back in the background, which the next acquire of this locker, free and close wait for.
  * Errors: ETIMEDOUT (owned by somebody else all the while; the text names whom), ECANCELED, ESTATE (a second acquire while
- * held or waiting; it is not re-entrant), EUNAVAILABLE (the only or last try found no store), and at once whatever permanent
- * error the store answers. */
+ * held or waiting; it is not re-entrant), EUNAVAILABLE (the only or last try found no store), ETOOSOON (once_per_ms), and at once
+ * whatever permanent error the store answers. With once_per_ms it asks the store up to three times more, and may take as long
+ * for each as a request may. */
 SIMBA_API int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err);
 
 /* Give the mutex back. Whatever it returns, the mutex is not held any more, and the locker can be used again.
@@ -684,34 +694,76 @@ SIMBA_API uint64_t simba_run_token(const simba_run *run);
 /* Sleep, but not past the moment at which the run must end. True: it must. */
 SIMBA_API bool simba_run_sleep(simba_run *run, int64_t ms);
 
-/* Write and read the note of the scheduler's mutex. As simba_contender_note_set and simba_contender_note. */
+/* Write and read the note of the scheduler's mutex. As simba_contender_note_set and simba_contender_note. Where the schedule is
+ * remembered, its record takes up to SIMBA_SCHEDULE_RECORD_MAX bytes of the note; these two deal with the rest. */
 SIMBA_API int simba_run_note_set(simba_run *run, const void *bytes, size_t length, simba_error *err);
 SIMBA_API int simba_run_note(simba_run *run, simba_error *err, simba_note *ret_note);
 
+/* Of a schedule that is remembered: when was this run due, in milliseconds since 1970 on the store's wall clock? How many due
+ * times before it, after the run before this one, were missed and are not run? Was the last run cut short, because its leader
+ * died or lost the mutex? With SIMBA_AT_LEAST_ONCE this run is that one again. Otherwise 0, 0 and false. */
+SIMBA_API int64_t simba_run_due_at_ms(const simba_run *run);
+SIMBA_API int64_t simba_run_missed(const simba_run *run);
+SIMBA_API bool simba_run_cut_short(const simba_run *run);
+
+/* Say how the run has ended: 0 is well, any other number is the program's own. Work that returns without it has ended well,
+ * or was cut short if simba_run_stopping() was true by then. */
+SIMBA_API void simba_run_finish(simba_run *run, int result);
+
+/* The first two begin anew with each leadership. The last two are remembered in the note of the mutex: their due times follow
+ * from that and from the store's clock, whoever leads. See docs/schedules.md. */
 typedef enum simba_schedule {
     SIMBA_SCHEDULE_FIXED_RATE, /* every period, counted from start to start; a start that falls into a run is skipped */
     SIMBA_SCHEDULE_FIXED_DELAY, /* a period of rest between the end of a run and the next start */
+    SIMBA_SCHEDULE_INTERVAL,    /* every period, counted from the first run of all */
+    SIMBA_SCHEDULE_CRON,        /* at the times that a cron expression names */
 } simba_schedule;
+
+/* What to do about due times that passed while nobody led, or while a run was in progress. */
+typedef enum simba_catch_up {
+    SIMBA_CATCH_UP_ONCE, /* run the last one, for all of them */
+    SIMBA_CATCH_UP_SKIP, /* nothing */
+    SIMBA_CATCH_UP_ALL,  /* run each of them in order, but no more than the limit: the oldest are left out */
+} simba_catch_up;
+
+typedef enum simba_guarantee {
+    SIMBA_AT_MOST_ONCE, /* a run is noted before it begins. If it is cut short or fails, it is not run again */
+    SIMBA_AT_LEAST_ONCE, /* a run is noted when it has ended well. If it was cut short it is run again, if it failed likewise,
+                            after a pause of one second at first and of five minutes at most */
+} simba_guarantee;
+
+#define SIMBA_CATCH_UP_LIMIT 100 /* of SIMBA_CATCH_UP_ALL, unless the options say otherwise */
+#define SIMBA_SCHEDULE_RECORD_MAX 640
 
 typedef struct simba_scheduler_options {
     size_t size;
     const char *id;
     simba_timing timing;
     simba_schedule schedule;
-    int64_t initial_delay_ms; /* from gaining leadership to the first run */
-    int64_t period_ms;        /* at least 1 */
-    simba_work_fn work;       /* required */
+    int64_t
+        initial_delay_ms; /* from gaining leadership to the first run; INTERVAL: the first leadership of all; CRON: 0 */
+    int64_t period_ms;    /* at least 1; CRON: 0 */
+    simba_work_fn work;   /* required */
     void *user;
     simba_freed_fn on_freed; /* as for contenders */
+    /* INTERVAL and CRON only. */
+    const char
+        *cron; /* "15 3 * * 1-5": minute, hour, day, month, day of the week; or six fields, seconds first; or @daily */
+    const char *time_zone; /* of cron: "Europe/Berlin"; NULL: UTC */
+    simba_catch_up catch_up;
+    int64_t catch_up_limit; /* of SIMBA_CATCH_UP_ALL: 1 to 1,000; 0: SIMBA_CATCH_UP_LIMIT */
+    simba_guarantee guarantee;
 } simba_scheduler_options;
 
 #define SIMBA_SCHEDULER_OPTIONS_INIT                                                                                   \
     {                                                                                                                  \
-        sizeof(simba_scheduler_options), NULL, SIMBA_TIMING_INHERIT, SIMBA_SCHEDULE_FIXED_RATE, 0, 0, NULL, NULL, NULL \
+        sizeof(simba_scheduler_options), NULL, SIMBA_TIMING_INHERIT, SIMBA_SCHEDULE_FIXED_RATE, 0, 0, NULL, NULL,      \
+            NULL, NULL, NULL, SIMBA_CATCH_UP_ONCE, 0, SIMBA_AT_MOST_ONCE                                               \
     }
 
 /* Make a scheduler for a mutex. Nothing runs until it is started.
- * Errors: EINVAL, ENOMEM, ECLOSED. */
+ * Errors: EINVAL, ENOMEM, ECLOSED; INTERVAL and CRON: ENOTSUP (this store keeps no notes); CRON: ENOTFOUND (no such time zone),
+ * ECORRUPT (its file), ESYSTEM. */
 SIMBA_API int simba_scheduler_new(simba_client *client, const char *mutex, const simba_scheduler_options *options,
                                   simba_error *err, simba_scheduler **ret_scheduler);
 
@@ -723,6 +775,35 @@ SIMBA_API int simba_scheduler_stop(simba_scheduler *scheduler);
 SIMBA_API void simba_scheduler_free(simba_scheduler *scheduler);
 SIMBA_API simba_status simba_scheduler_status(const simba_scheduler *scheduler);
 SIMBA_API bool simba_scheduler_is_leader(const simba_scheduler *scheduler);
+/* What a scheduler has and knows. Each as the function of that name for contenders. */
+SIMBA_API const char *simba_scheduler_id(const simba_scheduler *scheduler);
+SIMBA_API int simba_scheduler_lease(const simba_scheduler *scheduler, simba_lease *ret_lease);
+SIMBA_API int simba_scheduler_owner(simba_scheduler *scheduler, simba_owner *ret_owner);
+SIMBA_API int64_t simba_scheduler_owner_left_ms(simba_scheduler *scheduler);
+SIMBA_API int simba_scheduler_grant(simba_scheduler *scheduler, simba_grant *ret_grant);
+
+/* What the note of a mutex says of its schedule. Times are in milliseconds since 1970 on the store's wall clock. */
+typedef struct simba_schedule_info {
+    size_t size;
+    char when[SIMBA_SCHEDULE_RECORD_MAX +
+              1];      /* "every 3600000" and "once per 3600000", in ms; "cron 15 3 * * 1-5 in Europe/Berlin" */
+    int64_t due_at_ms; /* of the last run; 0: there was none, and the next five mean nothing */
+    int64_t begun_at_ms;
+    int64_t ended_at_ms; /* 0: it goes on, or was cut short */
+    int result;          /* if it has ended; 0: well */
+    int64_t missed;      /* due times before it that were not run */
+    int64_t next_at_ms;  /* the next due time; 0: not known here, for instance because there is no such time zone */
+} simba_schedule_info;
+
+#define SIMBA_SCHEDULE_INFO_INIT                                                                                       \
+    {                                                                                                                  \
+        sizeof(simba_schedule_info), {0}, 0, 0, 0, 0, 0, 0                                                             \
+    }
+
+/* Read what a note says of a schedule. The note comes from simba_client_note or simba_client_list. `ret_info` comes with its size.
+ * Asks no store.
+ * Errors: ENOTFOUND (the note is of no schedule), ECORRUPT, EINVAL. */
+SIMBA_API int simba_schedule_read(const void *note, size_t length, simba_error *err, simba_schedule_info *ret_info);
 
 /* --- observer ----------------------------------------------------------------------------------- */
 

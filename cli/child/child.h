@@ -90,10 +90,15 @@ typedef struct child_lease {
     const char *id;
     const char *reason;     /* why it ended; NULL: it has not */
     const child_note *note; /* NULL: it gets none */
+    /* `simba schedule`, if the schedule is remembered; NULL otherwise. */
+    const char *due;
+    const char *missed;
+    const char *cut_short;
 } child_lease;
 
 /* Our environment without the password of the store (unless --keep-password was given), and SIMBA_MUTEX, SIMBA_TOKEN,
- * SIMBA_ID, SIMBA_REASON, SIMBA_NOTE and SIMBA_NOTE_FILE. NULL: no memory. Free with child_environment_free. */
+ * SIMBA_ID, SIMBA_REASON, SIMBA_NOTE, SIMBA_NOTE_FILE, SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT. NULL: no memory. Free with
+ * child_environment_free. */
 char **child_environment(const cli_globals *globals, const child_lease *lease);
 void child_environment_free(char **environment);
 

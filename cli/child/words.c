@@ -13,10 +13,11 @@
 
 /* --- before ------------------------------------------------------------------------------------- */
 
-#define OWN_VARIABLES 6
+#define OWN_VARIABLES 9
 
 static const char *const own_names[OWN_VARIABLES] = {
-    "SIMBA_MUTEX=", "SIMBA_TOKEN=", "SIMBA_ID=", "SIMBA_REASON=", "SIMBA_NOTE=", "SIMBA_NOTE_FILE="};
+    "SIMBA_MUTEX=",     "SIMBA_TOKEN=", "SIMBA_ID=",     "SIMBA_REASON=",   "SIMBA_NOTE=",
+    "SIMBA_NOTE_FILE=", "SIMBA_DUE=",   "SIMBA_MISSED=", "SIMBA_CUT_SHORT="};
 
 static bool is_own(const char *variable)
 {
@@ -61,8 +62,8 @@ char **child_environment(const cli_globals *globals, const child_lease *lease)
     char number[32];
     const char *text_of_note = lease->note != NULL ? lease->note->text : NULL;
     const char *file_of_note = lease->note != NULL && lease->note->path[0] != '\0' ? lease->note->path : NULL;
-    const char *const values[OWN_VARIABLES] = {lease->mutex,  number,       lease->id,
-                                               lease->reason, text_of_note, file_of_note};
+    const char *const values[OWN_VARIABLES] = {lease->mutex, number,     lease->id,     lease->reason,   text_of_note,
+                                               file_of_note, lease->due, lease->missed, lease->cut_short};
     size_t count = 0;
     snprintf(number, sizeof number, "%" PRIu64, lease->token);
     for (char **variable = environ; *variable != NULL; variable++)

@@ -133,8 +133,11 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
     child_note note = {.file = -1};
     if (notes)
         child_note_open(&holder, &note);
-    const child_lease lease = {e->service.mutex, token, simba_contender_id(e->service.contender), reason,
-                               notes ? &note : NULL};
+    const child_lease lease = {.mutex = e->service.mutex,
+                               .token = token,
+                               .id = simba_contender_id(e->service.contender),
+                               .reason = reason,
+                               .note = notes ? &note : NULL};
     char **environment = child_environment(e->service.globals, &lease);
     plan.envp = environment;
     if (environment == NULL || child_run(&plan, &end) < 0) {

@@ -23,6 +23,9 @@ typedef struct run_wish {
     int64_t wait_ms;  /* -1: for ever, 0: try once */
     int64_t grace_ms; /* -1: as long as seems good */
     int64_t max_hold_ms;
+    int64_t once_per_ms; /* 0: no such rule */
+    int64_t min_hold_ms; /* 0: none */
+    int busy_code;       /* exit code for "not obtained" */
 } run_wish;
 
 /* --- taking it ---------------------------------------------------------------------------------- */
@@ -109,13 +112,19 @@ static int explain_not_acquired(const run_wish *wish, const waiting *w, int code
 {
     if (code > 0)
         return CLI_SIGNAL + code; /* whoever sent it knows */
+    if (code == SIMBA_ETOOSOON) {
+        /* The usual thing on all machines but one: cron would mail it. */
+        if (isatty(STDERR_FILENO) == 1 || wish->globals->verbose > 0)
+            cli_inform(COMMAND, "not run: %s.", w->error.text);
+        return wish->busy_code;
+    }
     if (code != SIMBA_ETIMEDOUT)
         return cli_failure(COMMAND, &w->error);
     if (wish->wait_ms > 0)
         cli_say(COMMAND, "not obtained within %" PRId64 " ms: %s.", wish->wait_ms, w->error.text);
     else
         cli_say(COMMAND, "not obtained: %s.", w->error.text);
-    return CLI_BUSY;
+    return wish->busy_code;
 }
 
 /* --- holding it --------------------------------------------------------------------------------- */
@@ -153,11 +162,13 @@ static int run_held(const run_wish *wish, const child_times *times, simba_client
     const child_note_holder holder = {COMMAND, read_note, write_note, locker};
     child_note note;
     child_note_open(&holder, &note);
-    const child_lease lease = {wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL, &note};
+    const child_lease lease = {
+        .mutex = wish->mutex, .token = simba_locker_token(locker), .id = simba_locker_id(locker), .note = &note};
     char **environment = child_environment(wish->globals, &lease);
     simba_grant grant;
     give_back to_give_back;
-    const int granted = simba_locker_grant(locker, &grant);
+    const int granted =
+        wish->min_hold_ms > 0 ? SIMBA_ENOTSUP : simba_locker_grant(locker, &grant); /* kept, not given */
     give_back_prepare(cli_opened_url(), wish->mutex, granted, &grant, &to_give_back);
     outage_words outage = outage_words_for(COMMAND, wish->mutex, "the command will be stopped", wish->globals);
     const child_plan plan = {
@@ -205,6 +216,8 @@ static int run_in(const run_wish *wish, simba_client *client, cli_signals *signa
     times.max_hold_ms = wish->max_hold_ms;
     options.id = wish->globals->id;
     options.timing.stop_margin_ms = child_margin_ms(&times);
+    options.once_per_ms = wish->once_per_ms;
+    options.min_hold_ms = wish->min_hold_ms;
     if (simba_locker_new(client, wish->mutex, &options, &w->error, &w->locker) < 0)
         return cli_failure(COMMAND, &w->error);
     const int code = acquire(w, signals);
@@ -244,7 +257,7 @@ static int run(const run_wish *wish, cli_globals *globals)
     const int guarded = child_check(COMMAND);
     if (guarded != CLI_GO)
         return guarded;
-    int code = cli_open(COMMAND, globals, &client);
+    int code = cli_open_shared(COMMAND, globals, &client);
     if (code != CLI_GO)
         return code;
     code = signals_open(COMMAND, &signals);
@@ -256,10 +269,16 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
     int64_t wait_ms = -1;
     int64_t grace_ms = -1;
     int64_t max_hold_ms = 0;
+    int64_t once_per_ms = 0;
+    int64_t min_hold_ms = 0;
+    int busy_code = CLI_BUSY;
     bool no_wait = false;
     const cli_option own[] = {
         {"wait", 0, CLI_DURATION, "D", "Give up after this long; otherwise wait for ever", &wait_ms},
         {"no-wait", 'n', CLI_FLAG, NULL, "Give up at once if somebody else has it", &no_wait},
+        {"once-per", 0, CLI_DURATION, "D", "Do nothing if anybody began it within this time", &once_per_ms},
+        {"min-hold", 0, CLI_DURATION, "D", "Keep others out for this long, whatever happens", &min_hold_ms},
+        {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; otherwise 75", &busy_code},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &grace_ms},
         {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &max_hold_ms},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
@@ -272,9 +291,8 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
                  "finds SIMBA_MUTEX, SIMBA_TOKEN and SIMBA_ID in its environment, and the mutex's note\n"
                  "in SIMBA_NOTE. What it leaves in the file SIMBA_NOTE_FILE becomes the note if it\n"
-                 "ends well.\n\n"
-                 "Its own exit codes: 75 not obtained in time, 79 leadership lost, 69 no store, 77\n"
-                 "no permission, 78 configuration, 71 system, 64 usage, 126 and 127 as in a shell.",
+                 "ends well. Its own exit codes: 75 not obtained, 79 leadership lost, 69 no store, and\n"
+                 "others of simba-run(1).",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL,
@@ -295,6 +313,9 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         .wait_ms = no_wait ? 0 : wait_ms,
         .grace_ms = grace_ms,
         .max_hold_ms = max_hold_ms,
+        .once_per_ms = once_per_ms,
+        .min_hold_ms = min_hold_ms,
+        .busy_code = busy_code,
     };
     return run(&wish, globals);
 }

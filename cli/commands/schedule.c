@@ -1,40 +1,28 @@
-/* `simba schedule`: a command that runs again and again, on the leader only. */
+/* `simba schedule`: a command that runs again and again, on the leader only. The library's scheduler says when. */
+#include "commands/schedule.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
-#include "child/watchdog.h"
 #include "service.h"
+#include "when.h"
 
 #define COMMAND "schedule"
-#define MS INT64_C(1000000)
-#define POLL_MAX_MS 60000
 
 typedef struct schedule {
     service service; /* first */
     char **argv;
-    int64_t every_ms; /* from start to start; -1: use after_ms */
-    int64_t after_ms; /* from end to start; -1: use every_ms */
-    int64_t initial_delay_ms;
-    int64_t next_ns; /* when to start, while it leads */
+    simba_scheduler_options options;
 } schedule;
 
-static schedule *of(service *s)
-{
-    return (schedule *)(void *)s;
-}
+/* --- running ---------------------------------------------------------------------------------------- */
 
-static void on_acquired(service *s, uint64_t token)
-{
-    (void)token;
-    of(s)->next_ns = watchdog_now_ns() + of(s)->initial_delay_ms * MS;
-}
-
-static void on_released(service *s, uint64_t token, simba_reason reason)
-{
-    (void)s, (void)token, (void)reason;
-}
-
-/* A command that fails will be started again: that is said, and no reason to end. One that cannot be started is. */
-static void explain(service *s, const child_plan *plan, const child_end *end)
+/* A command that fails will be started again: that is said, and no reason to end. One that cannot be started is. Returns
+ * the exit code. */
+static int explain(service *s, const child_plan *plan, const child_end *end)
 {
     const int code = child_explain(plan, end, SIMBA_REASON_NONE);
     if (end->why == CHILD_NO_EXEC)
@@ -43,24 +31,32 @@ static void explain(service *s, const child_plan *plan, const child_end *end)
         cli_say(COMMAND, "the command exited with %d.", code);
     if (end->ending != 0)
         s->exit_code = CLI_OK;
+    return code;
 }
 
-static void run_command(service *s)
+static int read_note(void *holder, simba_error *err, simba_note *ret_note)
 {
-    const child_note_holder holder = service_note_holder(s);
-    child_note note;
-    child_note_open(&holder, &note);
-    const child_lease lease = {s->mutex, simba_contender_token(s->contender), simba_contender_id(s->contender), NULL,
-                               &note};
-    char **environment = child_environment(s->globals, &lease);
+    return simba_run_note(holder, err, ret_note);
+}
+
+static int write_note(void *holder, const void *bytes, size_t length, simba_error *err)
+{
+    return simba_run_note_set(holder, bytes, length, err);
+}
+
+/* Returns its exit code, or that nothing could be started. */
+static int run_command(schedule *mine, const child_lease *lease)
+{
+    service *s = &mine->service;
+    char **environment = child_environment(s->globals, lease);
     simba_grant grant;
     give_back to_give_back;
-    const int granted = simba_contender_grant(s->contender, &grant);
+    const int granted = simba_scheduler_grant(s->scheduler, &grant);
     give_back_prepare(cli_opened_url(), s->mutex, granted, &grant, &to_give_back);
     const child_plan plan = {
         .command = COMMAND,
         .mutex = s->mutex,
-        .argv = of(s)->argv,
+        .argv = mine->argv,
         .envp = environment,
         .times = s->times,
         .signals = &s->signals,
@@ -72,91 +68,176 @@ static void run_command(service *s)
         .outage = &s->outage,
     };
     child_end end;
-    const int code = environment != NULL ? child_run(&plan, &end) : -1;
-    if (code < 0)
-        cli_say(COMMAND, "no process could be started; it is tried again.");
-    else
-        explain(s, &plan, &end);
-    if (code == 0 && child_ended_well(&end))
-        child_note_keep(&note);
-    child_note_close(&note);
-    child_environment_free(environment);
-}
-
-static void run_once(schedule *s)
-{
-    const int64_t start_ns = watchdog_now_ns();
-    run_command(&s->service);
-    const int64_t now_ns = watchdog_now_ns();
-    if (s->every_ms > 0) {
-        /* Starts that fell into the run are skipped, and the beat is kept. */
-        const int64_t every_ns = s->every_ms * MS;
-        s->next_ns = start_ns + ((now_ns - start_ns) / every_ns + 1) * every_ns;
+    int code = environment != NULL ? child_run(&plan, &end) : -1;
+    if (code < 0) {
+        cli_say(COMMAND, "no process could be started; it is tried again when it is due.");
+        code = CLI_SYSTEM;
     } else {
-        s->next_ns = now_ns + s->after_ms * MS;
+        code = explain(s, &plan, &end);
+        if (child_ended_well(&end))
+            child_note_keep(lease->note);
     }
+    child_environment_free(environment);
+    return code;
 }
 
-static int pause_ms(const service *s)
+static void work(simba_run *run, void *user)
 {
-    const schedule *mine = (const schedule *)(const void *)s;
-    if (!s->leads)
-        return -1;
-    const int64_t left_ms = (mine->next_ns - watchdog_now_ns()) / MS + 1;
-    return left_ms < 0 ? 0 : left_ms < POLL_MAX_MS ? (int)left_ms : POLL_MAX_MS;
+    schedule *mine = user;
+    char due[WHEN_SIZE];
+    char missed[24];
+    const child_note_holder holder = {COMMAND, read_note, write_note, run};
+    child_note note;
+    const bool remembered = simba_run_due_at_ms(run) != 0;
+    snprintf(missed, sizeof missed, "%" PRId64, simba_run_missed(run));
+    const child_lease lease = {
+        .mutex = mine->service.mutex,
+        .token = simba_run_token(run),
+        .id = simba_scheduler_id(mine->service.scheduler),
+        .note = &note,
+        .due = remembered ? when_utc(simba_run_due_at_ms(run), due) : NULL,
+        .missed = remembered ? missed : NULL,
+        .cut_short = !remembered                ? NULL
+                     : simba_run_cut_short(run) ? "1"
+                                                : "0",
+    };
+    if (mine->service.exit_code != CLI_GO)
+        return; /* a signal came first; the run counts as cut short */
+    child_note_open(&holder, &note);
+    const int code = run_command(mine, &lease);
+    child_note_close(&note);
+    if (!simba_run_stopping(run))
+        simba_run_finish(run, code);
 }
 
-static void act(service *s)
+static int make(service *s, const simba_timing *timing, simba_error *error)
 {
-    if (s->leads && watchdog_now_ns() >= of(s)->next_ns)
-        run_once(of(s));
+    schedule *mine = (schedule *)(void *)s;
+    mine->options.id = s->globals->id;
+    mine->options.timing = *timing;
+    mine->options.work = work;
+    mine->options.user = mine;
+    return simba_scheduler_new(s->client, s->mutex, &mine->options, error, &s->scheduler);
 }
 
 static const service_type type = {
     .command = COMMAND,
     .consequence = "the command will be stopped",
-    .acquired = on_acquired,
-    .released = on_released,
-    .pause_ms = pause_ms,
-    .act = act,
+    .make = make,
 };
+
+/* --- what is asked for ------------------------------------------------------------------------------- */
+
+typedef struct wish {
+    int64_t every_ms, after_ms, initial_delay_ms; /* -1: not given */
+    const char *cron, *zone, *catch_up;
+    bool at_least_once;
+    bool list, json;
+} wish;
+
+/* "once", "skip", "all" or "all:N". */
+static bool read_catch_up(const char *text, simba_scheduler_options *options)
+{
+    static const char all[] = "all:";
+    char *end;
+    if (strcmp(text, "once") == 0)
+        options->catch_up = SIMBA_CATCH_UP_ONCE;
+    else if (strcmp(text, "skip") == 0)
+        options->catch_up = SIMBA_CATCH_UP_SKIP;
+    else if (strcmp(text, "all") == 0)
+        options->catch_up = SIMBA_CATCH_UP_ALL;
+    else if (strncmp(text, all, strlen(all)) == 0 && text[strlen(all)] >= '1' && text[strlen(all)] <= '9') {
+        options->catch_up = SIMBA_CATCH_UP_ALL;
+        options->catch_up_limit = strtol(text + strlen(all), &end, 10);
+        return *end == '\0';
+    } else
+        return false;
+    return true;
+}
+
+/* What contradicts what; NULL: nothing. */
+static const char *fault_of(const wish *w)
+{
+    const int ways = (w->every_ms >= 0) + (w->after_ms >= 0) + (w->cron != NULL);
+    if (ways == 0)
+        return "how often? --every, --after or --cron is missing";
+    if (ways > 1)
+        return w->cron == NULL    ? "--every and --after contradict each other"
+               : w->every_ms >= 0 ? "--every and --cron contradict each other"
+                                  : "--after and --cron contradict each other";
+    if (w->every_ms == 0 || w->after_ms == 0)
+        return w->every_ms == 0 ? "--every has to be longer than 0" : "--after has to be longer than 0";
+    if (w->zone != NULL && w->cron == NULL)
+        return "--tz is for --cron";
+    if (w->initial_delay_ms >= 0 && w->cron != NULL)
+        return "--initial-delay has no meaning with --cron";
+    if (w->after_ms >= 0 && (w->catch_up != NULL || w->at_least_once))
+        return "--after remembers nothing: --catch-up and --at-least-once are for --every and --cron";
+    return NULL;
+}
+
+static int choose(const wish *w, simba_scheduler_options *options)
+{
+    const char *fault = fault_of(w);
+    if (fault != NULL)
+        return cli_usage_error(COMMAND, "%s", fault);
+    options->schedule = w->cron != NULL   ? SIMBA_SCHEDULE_CRON
+                        : w->every_ms > 0 ? SIMBA_SCHEDULE_INTERVAL
+                                          : SIMBA_SCHEDULE_FIXED_DELAY;
+    options->period_ms = w->every_ms > 0 ? w->every_ms : w->after_ms > 0 ? w->after_ms : 0;
+    options->initial_delay_ms = w->initial_delay_ms > 0 ? w->initial_delay_ms : 0;
+    options->cron = w->cron;
+    options->time_zone = w->zone;
+    options->guarantee = w->at_least_once ? SIMBA_AT_LEAST_ONCE : SIMBA_AT_MOST_ONCE;
+    if (w->catch_up != NULL && !read_catch_up(w->catch_up, options))
+        return cli_usage_error(COMMAND, "--catch-up is once, skip, all or all:N, not \"%s\"", w->catch_up);
+    return CLI_GO;
+}
 
 int cmd_schedule(cli_globals *globals, int argc, char **argv)
 {
     schedule s = {.service = {.type = &type, .globals = globals, .grace_ms = -1, .runs_commands = true},
-                  .every_ms = -1,
-                  .after_ms = -1};
+                  .options = SIMBA_SCHEDULER_OPTIONS_INIT};
+    wish w = {.every_ms = -1, .after_ms = -1, .initial_delay_ms = -1};
     const cli_option own[] = {
-        {"every", 0, CLI_DURATION, "D", "Start it this often, counted from start to start", &s.every_ms},
-        {"after", 0, CLI_DURATION, "D", "Start it this long after it has ended", &s.after_ms},
-        {"initial-delay", 0, CLI_DURATION, "D", "From leadership to the first start; otherwise at once",
-         &s.initial_delay_ms},
+        {"every", 0, CLI_DURATION, "D", "Start it this often, counted from the first start", &w.every_ms},
+        {"cron", 0, CLI_TEXT, "EXPR", "Start it at these times: '15 3 * * 1-5', @daily", &w.cron},
+        {"tz", 0, CLI_TEXT, "ZONE", "Time zone of --cron: Europe/Berlin; otherwise UTC", &w.zone},
+        {"after", 0, CLI_DURATION, "D", "Start it this long after it has ended", &w.after_ms},
+        {"initial-delay", 0, CLI_DURATION, "D", "Before the first start; otherwise at once", &w.initial_delay_ms},
+        {"catch-up", 0, CLI_TEXT, "HOW", "What was missed: once (default), skip, all[:N]", &w.catch_up},
+        {"at-least-once", 0, CLI_FLAG, NULL, "Run again what was cut short or failed", &w.at_least_once},
+        {"list", 0, CLI_FLAG, NULL, "List schedules, their last runs and next times", &w.list},
+        {"json", 0, CLI_FLAG, NULL, "With --list: print an array of objects", &w.json},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &s.service.grace_ms},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
     };
     const cli_syntax syntax = {
         .command = COMMAND,
-        .operands = "MUTEX -- COMMAND [ARGUMENT...]",
-        .about = "Contends for the mutex, and while it leads, runs the command periodically. One\n"
-                 "run never overlaps another, here or elsewhere: what is said of `simba run`\n"
-                 "about the end of leadership is true here too. It goes on until SIGTERM or\n"
-                 "SIGINT, which a running command gets as well, and then exits with 0.",
+        .operands = "MUTEX -- COMMAND [ARGUMENT...] | --list [PATTERN]",
+        .about = "While it leads, runs the command periodically, as `simba run` would. One run\n"
+                 "never overlaps another, here or elsewhere. Ends by SIGTERM or SIGINT, with 0.\n"
+                 "With --every and --cron the store remembers the runs, whoever leads next; the\n"
+                 "command finds SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT in its environment.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL,
-        .min_operands = 2,
         .max_operands = -1,
         .verbatim_from = 1,
     };
-    const int parsed = cli_parse(&syntax, globals, &argc, argv);
-    if (parsed != CLI_GO)
-        return parsed;
-    if (s.every_ms >= 0 && s.after_ms >= 0)
-        return cli_usage_error(COMMAND, "--every and --after contradict each other");
-    if (s.every_ms < 0 && s.after_ms < 0)
-        return cli_usage_error(COMMAND, "how often? --every or --after is missing");
-    if (s.every_ms == 0 || s.after_ms == 0)
-        return cli_usage_error(COMMAND, "--%s has to be longer than 0", s.every_ms == 0 ? "every" : "after");
+    int code = cli_parse(&syntax, globals, &argc, argv);
+    if (code != CLI_GO)
+        return code;
+    if (w.list)
+        return argc > 1 ? cli_usage_error(COMMAND, "--list takes one pattern at most")
+                        : schedule_list(globals, argc > 0 ? argv[0] : NULL, w.json);
+    if (w.json)
+        return cli_usage_error(COMMAND, "--json is for --list");
+    if (argc < 2)
+        return cli_usage_error(COMMAND, "an argument is missing (%s)", syntax.operands);
+    code = choose(&w, &s.options);
+    if (code != CLI_GO)
+        return code;
     s.service.mutex = argv[0];
     s.argv = argv + 1;
     return service_run(&s.service);

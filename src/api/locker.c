@@ -2,7 +2,7 @@
  * told in the turn itself and nobody has to be waited for. */
 #include <simba.h>
 
-#include "runtime/notes.h"
+#include "runtime/once.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -16,6 +16,8 @@ enum { LEAVE_MS = 50, ONCE_MS = 80 };
 struct simba_locker {
     simba__member member; /* first */
     pthread_cond_t changed;
+    int64_t once_per_ms; /* 0: no such rule, as the next one */
+    int64_t min_hold_ms;
     simba_error acquire_error; /* of the latest attempt, if that failed */
     simba_error other_error;   /* of the latest renewal or release, if that failed */
     bool waiting;              /* a thread is in acquire */
@@ -68,6 +70,32 @@ static const simba__member_type type = {
     .acks_at_once = true,
 };
 
+/* Can this store keep such rules? A lease that has to keep others out for a while is made as long as that. */
+static int check_rules(const simba_client *client, simba_locker_options *options, simba_error *err)
+{
+    const char *scheme = simba_url_scheme(client->url);
+    if (options->once_per_ms < 0 || options->once_per_ms > SIMBA_LEASE_MAX_MS)
+        return simba__fail(err, SIMBA_EINVAL, "once_per_ms is %lld; it must be from 0 to %lld",
+                           (long long)options->once_per_ms, (long long)SIMBA_LEASE_MAX_MS);
+    if (options->once_per_ms > 0 && !(client->backend->caps & SIMBA_CAP_NOTE))
+        return simba__fail(err, SIMBA_ENOTSUP, "once_per_ms: %s:// keeps no notes", scheme);
+    if (options->min_hold_ms < 0 || options->min_hold_ms > SIMBA_LEASE_MAX_MS)
+        return simba__fail(err, SIMBA_EINVAL, "min_hold_ms is %lld; it must be from 0 to %lld",
+                           (long long)options->min_hold_ms, (long long)SIMBA_LEASE_MAX_MS);
+    if (options->min_hold_ms == 0)
+        return 0;
+    if (client->timing.session)
+        return simba__fail(err, SIMBA_ENOTSUP,
+                           "min_hold_ms: leases of %s:// are sessions, which end with the process; once_per_ms works",
+                           scheme);
+    int64_t *ttl_ms = &options->timing.ttl_ms;
+    if (*ttl_ms == SIMBA_INHERIT)
+        *ttl_ms = client->timing.ms.ttl_ms;
+    if (*ttl_ms < options->min_hold_ms)
+        *ttl_ms = options->min_hold_ms;
+    return 0;
+}
+
 int simba_locker_new(simba_client *client, const char *mutex, const simba_locker_options *options, simba_error *err,
                      simba_locker **ret_locker)
 {
@@ -75,6 +103,8 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", client ? "ret_locker" : "client");
     simba_locker_options own = SIMBA_LOCKER_OPTIONS_INIT;
     int rc = simba__sized_take("simba_locker_options", options, &own, err);
+    if (rc == 0)
+        rc = check_rules(client, &own, err);
     if (rc < 0)
         return rc;
     simba_locker *locker = simba__calloc(1, sizeof *locker);
@@ -91,6 +121,8 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
         return rc;
     }
     locker->member.machine.once = true;
+    locker->once_per_ms = own.once_per_ms;
+    locker->min_hold_ms = own.min_hold_ms;
     *ret_locker = locker;
     return 0;
 }
@@ -183,6 +215,31 @@ static int acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
     return locker->held ? 0 : explain(locker, timeout_ms, err);
 }
 
+static int release(simba_locker *locker, simba_error *err);
+
+/* In a turn. Whoever finds that it has been begun need not wait for the one who does it; and of several who wait, only the
+ * first may begin. */
+static int acquire_by_rules(simba_locker *locker, int64_t timeout_ms, simba_error *err)
+{
+    simba__contention *machine = &locker->member.machine;
+    const bool idle = !locker->held && !locker->waiting; /* otherwise acquire says so */
+    int rc = 0;
+    if (idle)
+        machine->min_hold_ns = 0;
+    if (idle && locker->once_per_ms > 0)
+        rc = simba__once_check(&locker->member, locker->once_per_ms, err);
+    if (rc == 0)
+        rc = acquire(locker, timeout_ms, err);
+    if (rc == 0 && locker->once_per_ms > 0) {
+        rc = simba__once_begin(&locker->member, locker->once_per_ms, err);
+        if (rc < 0)
+            (void)release(locker, NULL);
+    }
+    if (rc == 0)
+        machine->min_hold_ns = locker->min_hold_ms * SIMBA__NS_PER_MS;
+    return rc;
+}
+
 int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *err)
 {
     if (!locker)
@@ -194,7 +251,7 @@ int simba_locker_acquire(simba_locker *locker, int64_t timeout_ms, simba_error *
     int rc = simba__client_enter(client, err);
     if (rc < 0)
         return rc;
-    rc = acquire(locker, timeout_ms, err);
+    rc = acquire_by_rules(locker, timeout_ms, err);
     simba__leave(&client->turn);
     return rc;
 }

@@ -283,9 +283,18 @@ static void give_back(machine *m, simba_local now, actions *out)
     submit(m, SIMBA_OP_RELEASE, now, out);
 }
 
+/* The lease, which is long enough for that, is left to end by itself. */
+static bool keeps_others_out(const machine *m, simba_local now)
+{
+    return m->min_hold_ns > 0 && m->graceful &&
+           !simba__local_reached(now, simba__local_add(m->held_since, m->min_hold_ns));
+}
+
 static void give_back_or_finish(machine *m, simba_local now, actions *out)
 {
-    if (m->maybe_granted || (m->queued && m->leaves_queue))
+    if (keeps_others_out(m, now))
+        finish(m, now, out);
+    else if (m->maybe_granted || (m->queued && m->leaves_queue))
         give_back(m, now, out);
     else
         finish(m, now, out);

@@ -82,7 +82,8 @@ typedef struct simba__contention {
     simba_local lease_from;    /* when the request that last confirmed the lease was handed over */
     simba_local session_until; /* as the latest event had it */
     simba_local held_since;
-    simba_local wake; /* when the phase wants to go on by itself */
+    int64_t min_hold_ns; /* whoever stops before has promised to keep the mutex from others; 0: nobody has */
+    simba_local wake;    /* when the phase wants to go on by itself */
     simba_local give_up;
     simba_owner owner;   /* as last heard */
     uint32_t generation; /* of the latest request */

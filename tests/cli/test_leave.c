@@ -119,7 +119,7 @@ static void a_signal_wins(void **state)
     } commands[] = {
         {{"run", "m", "--", "true"}, SIGINT, 128 + SIGINT},
         {{"elect", "m"}, SIGTERM, 0},
-        {{"schedule", "--every=1s", "m", "--", "true"}, SIGINT, 0},
+        {{"schedule", "--after=1s", "m", "--", "true"}, SIGINT, 0},
         {{"watch", "m"}, SIGINT, 128 + SIGINT},
     };
     for (size_t i = 0; i < COUNT_OF(servers); i++)
@@ -168,7 +168,7 @@ static void opening_can_be_interrupted(void **state)
 {
     (void)state;
     static const char *const commands[][6] = {
-        {"run", "m", "--", "true"}, {"elect", "m"}, {"schedule", "--every=1s", "m", "--", "true"}, {"watch", "m"}};
+        {"run", "m", "--", "true"}, {"elect", "m"}, {"schedule", "--after=1s", "m", "--", "true"}, {"watch", "m"}};
     const struct timespec pause = {0, 2000000};
     const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
     await_file(in_dir("frozen"));

@@ -150,7 +150,7 @@ static void every_command_is_explained(void **state)
     for (size_t i = 0; i < COUNT_OF(commands); i++) {
         char page[64];
         assert_int_equal(RUN(commands[i], "--help"), 0);
-        assert_in_range(lines_in(last.out_path), 5, 24);
+        assert_in_range(lines_in(last.out_path), 5, 28);
         snprintf(page, sizeof page, "Usage: simba %s", commands[i]);
         assert_non_null(strstr(out_of(&last), page));
     }

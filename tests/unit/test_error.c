@@ -20,7 +20,7 @@ static const struct {
     {SIMBA_ESTORE, -11, "SIMBA_ESTORE", false},      {SIMBA_EPERM, -12, "SIMBA_EPERM", false},
     {SIMBA_ECORRUPT, -13, "SIMBA_ECORRUPT", false},  {SIMBA_ELOST, -14, "SIMBA_ELOST", false},
     {SIMBA_ENOTSUP, -15, "SIMBA_ENOTSUP", false},    {SIMBA_ENOTFOUND, -16, "SIMBA_ENOTFOUND", false},
-    {SIMBA_ESYSTEM, -17, "SIMBA_ESYSTEM", false},
+    {SIMBA_ESYSTEM, -17, "SIMBA_ESYSTEM", false},    {SIMBA_ETOOSOON, -18, "SIMBA_ETOOSOON", false},
 };
 enum { CODES = sizeof codes / sizeof *codes };
 
@@ -57,7 +57,7 @@ static void codes_have_names_and_texts(void **state)
 static void other_numbers_have_words_too(void **state)
 {
     (void)state;
-    static const int others[] = {1, -18, -1000, 42, INT32_MIN, INT32_MAX};
+    static const int others[] = {1, -19, -1000, 42, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         assert_string_equal(simba_error_name(others[i]), "SIMBA_E?");
         assert_string_equal(simba_error_text(others[i]), "unknown error");

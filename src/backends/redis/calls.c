@@ -130,7 +130,8 @@ static bool fits_batch(const redis_calls *self, const redis_errand *errand)
 
 static bool same_lease(const redis_errand *one, const redis_errand *other)
 {
-    return one->request->ttl_ms == other->request->ttl_ms && one->request->transition_ms == other->request->transition_ms;
+    return one->request->ttl_ms == other->request->ttl_ms &&
+           one->request->transition_ms == other->request->transition_ms;
 }
 
 static void send_batch(redis_calls *self, redis_errand *const *batch, size_t count)
@@ -178,8 +179,8 @@ static void send_waiting(redis_calls *self)
             simba__redis_put(&self->conn.link.out, 1, (const char *const[]){"ASKING"});
         append(self, errand);
         self->events->put(self, request);
-        may_grant |= request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW ||
-                     request->op == SIMBA_OP_WRITE_NOTE;
+        may_grant |=
+            request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_WRITE_NOTE;
     }
     if (may_grant)
         self->events->may_grant(self);

@@ -1,0 +1,48 @@
+/* A leader's way through its schedule, as a step function: what has happened goes in, what to do next comes out. The scheduler
+ * and the simulator drive the same one.
+ *
+ *   lead -> [write: a new schedule] -> wait or write: begun -> run -> write: ended -> wait or write: begun …
+ *
+ * A run starts only after the store has confirmed that it is noted as begun. A write that fails is made again by whoever drives
+ * this, for as long as it leads: it is the same text, so that it does not matter whether the first one was carried out. */
+#ifndef SIMBA_CORE_CONDUCTOR_H
+#define SIMBA_CORE_CONDUCTOR_H
+
+#include "core/schedule.h"
+
+typedef enum simba__conductor_phase {
+    SIMBA__CONDUCTOR_AWAY,      /* does not lead, or is about to stop */
+    SIMBA__CONDUCTOR_ADOPTING,  /* writes: the schedule is new */
+    SIMBA__CONDUCTOR_WAITING,   /* for a due time */
+    SIMBA__CONDUCTOR_BEGINNING, /* writes: a run begins */
+    SIMBA__CONDUCTOR_RUNNING,
+    SIMBA__CONDUCTOR_ENDING, /* writes: a run has ended */
+} simba__conductor_phase;
+
+typedef enum simba__conductor_act {
+    SIMBA__ACT_NONE,
+    SIMBA__ACT_WRITE, /* `record` into the note, then call simba__conductor_written */
+    SIMBA__ACT_WAIT,  /* until plan.at_ms, then call simba__conductor_look; SIMBA__BEAT_NEVER: for ever */
+    SIMBA__ACT_RUN,   /* the work, as in `plan`, then call simba__conductor_ran */
+} simba__conductor_act;
+
+typedef struct simba__conductor {
+    const simba__policy *policy;
+    simba__conductor_phase phase;
+    simba__record record;
+    simba__plan plan;
+    int64_t since_ms; /* from when on it has been there and not busy */
+} simba__conductor;
+
+/* It leads, and this is the record that it found; NULL: none. */
+simba__conductor_act simba__conductor_lead(simba__conductor *c, const simba__record *found, int64_t now_ms);
+/* The store has confirmed what was to be written. */
+simba__conductor_act simba__conductor_written(simba__conductor *c, int64_t now_ms);
+/* Time has passed. */
+simba__conductor_act simba__conductor_look(simba__conductor *c, int64_t now_ms);
+/* The run has ended by itself. One that was cut short by the end of leadership is not told: simba__conductor_leave follows. */
+simba__conductor_act simba__conductor_ran(simba__conductor *c, int result, int64_t now_ms);
+/* Leadership has ended, or ends. */
+void simba__conductor_leave(simba__conductor *c);
+
+#endif

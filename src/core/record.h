@@ -1,0 +1,43 @@
+/* What a schedule remembers: one line at the beginning of the note of its mutex. What follows the line is the note of the
+ * work. One note for both, so that a checkpoint of the work and the end of its run are written in one step.
+ *
+ *   simba-schedule 1 anchor=… through=… due=… begun=… ended=… state=ended result=0 tries=0 missed=0 spec=every 86400000
+ *
+ * All points are milliseconds on the clock that judges the schedule. A record comes from outside: whoever can write to the
+ * store can write one. It is read with bounds, and what cannot be is refused; it is never taken to be empty, since then work
+ * would run again. */
+#ifndef SIMBA_CORE_RECORD_H
+#define SIMBA_CORE_RECORD_H
+
+#include <simba.h>
+
+#define SIMBA__SPEC_MAX 384                         /* bytes of the text that says when a schedule is due */
+#define SIMBA__RECORD_MAX SIMBA_SCHEDULE_RECORD_MAX /* bytes of a record with the end of its line */
+
+typedef enum simba__run_state {
+    SIMBA__RUN_NONE,  /* there was no run yet */
+    SIMBA__RUN_BEGUN, /* it has begun, and goes on or was cut short */
+    SIMBA__RUN_ENDED,
+} simba__run_state;
+
+typedef struct simba__record {
+    int64_t anchor_ms;  /* from which intervals are counted */
+    int64_t through_ms; /* no due time up to this one will be run (again) */
+    int64_t due_ms;     /* of the latest run */
+    int64_t begun_ms;   /* when it began */
+    int64_t ended_ms;   /* when it ended; what the one before it left, while it goes on */
+    simba__run_state state;
+    int result;     /* of the latest run that ended; 0: well */
+    int64_t tries;  /* how often in a row the latest due time has been run in vain */
+    int64_t missed; /* due times before it that were not run */
+    char spec[SIMBA__SPEC_MAX + 1];
+} simba__record;
+
+/* Write it, with the end of the line and the terminating zero. Returns its length. */
+size_t simba__record_write(const simba__record *record, char ret_text[SIMBA__RECORD_MAX + 1]);
+
+/* Read the beginning of a note. Returns how many bytes are the record's; 0: the note has none, and all of it belongs to the
+ * work; SIMBA_ECORRUPT: it has one that makes no sense. */
+int simba__record_read(const char *note, size_t size, simba_error *err, simba__record *ret_record);
+
+#endif

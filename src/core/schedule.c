@@ -1,0 +1,134 @@
+/* See schedule.h. */
+#include "core/schedule.h"
+
+#include <string.h>
+
+#include "util/assert.h"
+#include "util/saturate.h"
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* At most once, a run that has begun is settled, whoever noted it and by which policy. */
+static int64_t settled_ms(const simba__policy *policy, const simba__record *record)
+{
+    return policy->at_least_once ? record->through_ms : max64(record->through_ms, record->due_ms);
+}
+
+static bool owes_a_run(const simba__policy *policy, const simba__record *record)
+{
+    return policy->at_least_once && record->state != SIMBA__RUN_NONE && record->due_ms > record->through_ms;
+}
+
+static int64_t retry_at_ms(const simba__record *record)
+{
+    const int64_t doublings = min64(max64(record->tries, 1) - 1, 20);
+    return simba__sat_add(record->ended_ms, min64(SIMBA__RETRY_FIRST_MS << doublings, SIMBA__RETRY_LAST_MS));
+}
+
+/* The run that is owed, at once if it was cut short, after a pause if it failed. A clock that went back must not prolong the
+ * pause. */
+static simba__plan plan_again(const simba__record *record, int64_t now_ms)
+{
+    const bool cut_short = record->state == SIMBA__RUN_BEGUN;
+    const int64_t retry_ms = min64(retry_at_ms(record), simba__sat_add(now_ms, SIMBA__RETRY_LAST_MS));
+    if (!cut_short && now_ms < retry_ms)
+        return (simba__plan){.kind = SIMBA__PLAN_WAIT, .at_ms = retry_ms};
+    return (simba__plan){SIMBA__PLAN_RUN, record->due_ms, record->missed, cut_short};
+}
+
+static simba__plan plan_wait(const simba__policy *policy, const simba__record *record, int64_t after_ms)
+{
+    return (simba__plan){.kind = SIMBA__PLAN_WAIT,
+                         .at_ms = simba__beat_next(&policy->beat, record->anchor_ms, after_ms)};
+}
+
+/* Of the due times after `from_ms` the one from which on no more than the limit are left. */
+static int64_t oldest_within_limit(const simba__policy *policy, int64_t anchor_ms, int64_t from_ms, int64_t now_ms)
+{
+    const simba__beat *beat = &policy->beat;
+    if (simba__beat_count(beat, anchor_ms, from_ms, now_ms, policy->limit + 1) <= policy->limit)
+        return simba__beat_next(beat, anchor_ms, from_ms);
+    int64_t at_ms = simba__beat_last(beat, anchor_ms, from_ms, now_ms);
+    for (int64_t i = 1; i < policy->limit; i++)
+        at_ms = simba__beat_last(beat, anchor_ms, from_ms, at_ms - 1);
+    return at_ms;
+}
+
+simba__plan simba__schedule_plan(const simba__policy *policy, const simba__record *record, int64_t since_ms,
+                                 int64_t now_ms)
+{
+    if (!record || strcmp(record->spec, policy->spec) != 0)
+        return (simba__plan){.kind = SIMBA__PLAN_NOTE};
+    if (owes_a_run(policy, record))
+        return plan_again(record, now_ms);
+    const simba__beat *beat = &policy->beat;
+    const int64_t anchor_ms = record->anchor_ms;
+    const int64_t settled = settled_ms(policy, record);
+    const int64_t from_ms = policy->catch_up == SIMBA_CATCH_UP_SKIP ? max64(settled, since_ms - 1) : settled;
+    if (simba__beat_next(beat, anchor_ms, from_ms) > now_ms)
+        return plan_wait(policy, record, from_ms);
+    const int64_t due_ms = policy->catch_up == SIMBA_CATCH_UP_ALL
+                               ? oldest_within_limit(policy, anchor_ms, from_ms, now_ms)
+                               : simba__beat_last(beat, anchor_ms, from_ms, now_ms);
+    return (simba__plan){
+        .kind = SIMBA__PLAN_RUN,
+        .at_ms = due_ms,
+        .missed = simba__beat_count(beat, anchor_ms, settled, due_ms - 1, SIMBA__MISSED_MAX),
+        .cut_short = record->state == SIMBA__RUN_BEGUN,
+    };
+}
+
+simba__record simba__schedule_adopt(const simba__policy *policy, const simba__record *before, int64_t now_ms)
+{
+    simba__record record = {.state = SIMBA__RUN_NONE};
+    const bool by_interval = policy->beat.every_ms > 0;
+    if (before)
+        record = *before;
+    /* An interval that has run keeps its anchor, so that another length of it does not run at once. */
+    const bool keeps_anchor = before && by_interval && record.state != SIMBA__RUN_NONE;
+    if (!keeps_anchor)
+        record.anchor_ms = by_interval ? simba__sat_add(now_ms, policy->first_delay_ms) : now_ms;
+    const int64_t nothing_missed_ms = by_interval && !keeps_anchor ? record.anchor_ms - 1 : now_ms;
+    if (!owes_a_run(policy, &record))
+        record.through_ms = nothing_missed_ms;
+    SIMBA__ASSERT(strlen(policy->spec) <= SIMBA__SPEC_MAX);
+    strcpy(record.spec, policy->spec);
+    return record;
+}
+
+void simba__schedule_begin(const simba__policy *policy, simba__record *record, const simba__plan *plan, int64_t now_ms)
+{
+    SIMBA__ASSERT(plan->kind == SIMBA__PLAN_RUN);
+    if (record->due_ms != plan->at_ms || record->state == SIMBA__RUN_NONE)
+        record->tries = 0;
+    record->due_ms = plan->at_ms;
+    record->missed = plan->missed;
+    record->begun_ms = now_ms;
+    record->state = SIMBA__RUN_BEGUN;
+    if (!policy->at_least_once)
+        record->through_ms = plan->at_ms;
+}
+
+void simba__schedule_end(const simba__policy *policy, simba__record *record, int result, int64_t now_ms)
+{
+    SIMBA__ASSERT(record->state == SIMBA__RUN_BEGUN);
+    record->state = SIMBA__RUN_ENDED;
+    record->result = result;
+    record->ended_ms = now_ms;
+    record->tries = result == 0 ? 0 : min64(record->tries + 1, INT32_MAX);
+    if (result == 0 || !policy->at_least_once)
+        record->through_ms = max64(record->through_ms, record->due_ms);
+}
+
+int64_t simba__schedule_next_due(const simba__policy *policy, const simba__record *record)
+{
+    return simba__beat_next(&policy->beat, record->anchor_ms, settled_ms(policy, record));
+}

@@ -1,0 +1,74 @@
+/* See once.h. */
+#include "runtime/once.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/record.h"
+#include "util/error.h"
+#include "util/saturate.h"
+
+static int finish(simba_client *client, simba__note_call *call, int rc, simba_error *err)
+{
+    while (rc == 0 && call->busy)
+        simba__turn_await(&client->turn, &client->turn.changed, SIMBA__NEVER, SIMBA_JOB_LONG);
+    rc = rc == 0 ? call->rc : rc;
+    if (rc < 0 && err)
+        *err = call->err;
+    return rc;
+}
+
+/* A clock of the store that went back makes it wait for longer: whether the period is over cannot be known. */
+static int judge(const char *mutex, const simba__record *record, int64_t once_per_ms, int64_t now_ms, simba_error *err)
+{
+    const int64_t ago_ms = simba__sat_sub(now_ms, record->begun_ms);
+    if (record->state == SIMBA__RUN_NONE || ago_ms >= once_per_ms)
+        return 0;
+    return simba__fail(err, SIMBA_ETOOSOON, "%s was begun %.1f s ago, and is to be begun once in %.1f s", mutex,
+                       (double)ago_ms / 1e3, (double)once_per_ms / 1e3);
+}
+
+/* Returns how many bytes of the note are the record's. */
+static int look(simba__member *member, int64_t once_per_ms, simba__note_call *call, simba__record *ret_record,
+                simba_error *err)
+{
+    const char *mutex = member->party.topic->mutex;
+    simba_client *client = member->party.client;
+    int rc = finish(client, call, simba__note_read(call, client, mutex), err);
+    if (rc < 0)
+        return rc;
+    *ret_record = (simba__record){.state = SIMBA__RUN_NONE};
+    const int size = simba__record_read(call->note.bytes, call->note.length, err, ret_record);
+    if (size < 0)
+        return simba__wrap(err, size, "%s", mutex);
+    rc = judge(mutex, ret_record, once_per_ms, call->note.now_ms, err);
+    return rc < 0 ? rc : size;
+}
+
+int simba__once_check(simba__member *member, int64_t once_per_ms, simba_error *err)
+{
+    simba__note_call call = {.busy = false};
+    simba__record record;
+    const int size = look(member, once_per_ms, &call, &record, err);
+    return size < 0 ? size : 0;
+}
+
+int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *err)
+{
+    simba__note_call call = {.busy = false};
+    simba__record record;
+    char note[SIMBA_NOTE_MAX + 1];
+    const int old_size = look(member, once_per_ms, &call, &record, err);
+    if (old_size < 0)
+        return old_size;
+    record.state = SIMBA__RUN_BEGUN;
+    record.due_ms = record.begun_ms = record.through_ms = call.note.now_ms;
+    record.missed = record.tries = 0;
+    snprintf(record.spec, sizeof record.spec, "once per %" PRId64, once_per_ms);
+    const size_t size = simba__record_write(&record, note);
+    const size_t rest = call.note.length - (size_t)old_size;
+    const size_t kept = rest < SIMBA_NOTE_MAX - size ? rest : SIMBA_NOTE_MAX - size;
+    memcpy(note + size, call.note.bytes + old_size, kept);
+    return finish(member->party.client, &call, simba__note_write(&call, member, note, size + kept), err);
+}

@@ -1,0 +1,192 @@
+/* Locks that are to be had once in a period, and locks that are kept from others for a while. */
+#include "support.h"
+
+static simba_locker *locker_new(simba_client *client, int64_t once_per_ms, int64_t min_hold_ms)
+{
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *locker = NULL;
+    simba_error err = {0};
+    options.timing = lease(50, 20);
+    options.once_per_ms = once_per_ms;
+    options.min_hold_ms = min_hold_ms;
+    if (simba_locker_new(client, "m", &options, &err, &locker) < 0)
+        fail_msg("%s", err.text);
+    return locker;
+}
+
+/* Ten machines try, one after the other, as cron does on machines whose clocks are off: one of them gets it. */
+static void once_in_a_period(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_error err;
+    unsigned got = 0;
+    for (int i = 0; i < 10; i++) {
+        simba_locker *locker = locker_new(client, 3600000, 0);
+        const int rc = simba_locker_acquire(locker, -1, &err);
+        got += rc == 0;
+        if (rc < 0) {
+            assert_rc(SIMBA_ETOOSOON, rc);
+            assert_non_null(strstr(err.text, "m was begun"));
+        }
+        simba_locker_free(locker);
+    }
+    assert_int_equal(got, 1);
+    assert_false(is_owned(client, "m"));
+    simba_note note = SIMBA_NOTE_INIT;
+    simba_schedule_info info = SIMBA_SCHEDULE_INFO_INIT;
+    assert_rc(0, simba_client_note(client, "m", NULL, &note));
+    assert_rc(0, simba_schedule_read(note.bytes, note.length, NULL, &info));
+    assert_string_equal(info.when, "once per 3600000");
+    assert_int_equal(info.next_at_ms, info.begun_at_ms + 3600000);
+    client_close(client);
+}
+
+/* While another is at it, there is nothing to wait for either. */
+static void at_once_while_another_does_it(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *first = locker_new(client, 3600000, 0);
+    simba_locker *second = locker_new(client, 3600000, 0);
+    assert_rc(0, simba_locker_acquire(first, 0, NULL));
+    assert_rc(SIMBA_ETOOSOON, simba_locker_acquire(second, -1, NULL));
+    assert_rc(SIMBA_ESTATE, simba_locker_acquire(first, 0, NULL));
+    simba_locker_free(first);
+    simba_locker_free(second);
+    client_close(client);
+}
+
+/* Of those who waited for one that follows no such rule, only the first begins. */
+static void await_and_count(void *arg)
+{
+    simba_locker *locker = arg;
+    const int rc = simba_locker_acquire(locker, PATIENCE_MS, NULL);
+    EXPECT(rc == 0 || rc == SIMBA_ETOOSOON);
+    if (rc == 0)
+        EXPECT(simba_locker_release(locker, NULL) == 0);
+    board_lock();
+    static unsigned got;
+    got += rc == 0;
+    EXPECT(got <= 1);
+    board_unlock();
+}
+
+static void of_several_who_wait_one_begins(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct player *player = player_start(client, "m");
+    AWAIT(player->leads);
+    struct runner runners[3] = {0};
+    simba_locker *lockers[3];
+    for (int i = 0; i < 3; i++) {
+        lockers[i] = locker_new(client, 3600000, 0);
+        runner_start(&runners[i], await_and_count, lockers[i]);
+    }
+    AWAIT(client_stats(client).waiting == 3);
+    player_free(player);
+    for (int i = 0; i < 3; i++) {
+        runner_join(&runners[i]);
+        simba_locker_free(lockers[i]);
+    }
+    client_close(client);
+}
+
+static void again_when_the_period_is_over(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *locker = locker_new(client, 120, 0);
+    const int64_t start_ms = now_ms();
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    assert_rc(0, simba_locker_release(locker, NULL));
+    AWAIT(simba_locker_acquire(locker, 0, NULL) == 0);
+    assert_true(now_ms() - start_ms >= 118); /* two clocks, and whole milliseconds */
+    simba_locker_free(locker);
+    client_close(client);
+}
+
+/* Released at once, and the client closed: others wait all the same. A lock that was held for long enough is free at once. */
+static void nobody_else_for_a_while(void **state)
+{
+    (void)state;
+    enum { MIN_HOLD_MS = 250 };
+    simba_client *client = client_open(NULL);
+    simba_client *other = client_open(NULL);
+    simba_locker *locker = locker_new(client, 0, MIN_HOLD_MS);
+    simba_locker *waiter = locker_new(other, 0, 0);
+    const int64_t start_ms = now_ms();
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    assert_rc(0, simba_locker_release(locker, NULL));
+    assert_rc(SIMBA_ETIMEDOUT, simba_locker_acquire(waiter, 0, NULL));
+    simba_locker_free(locker);
+    client_close(client);
+    assert_rc(0, simba_locker_acquire(waiter, PATIENCE_MS, NULL));
+    assert_true(now_ms() - start_ms >= MIN_HOLD_MS);
+    assert_rc(0, simba_locker_release(waiter, NULL));
+
+    simba_locker *long_one = locker_new(other, 0, 40);
+    assert_rc(0, simba_locker_acquire(long_one, 0, NULL));
+    const int64_t taken_ms = now_ms();
+    AWAIT(now_ms() > taken_ms + 40);
+    assert_rc(0, simba_locker_release(long_one, NULL));
+    assert_false(is_owned(other, "m"));
+    simba_locker_free(long_one);
+    simba_locker_free(waiter);
+    client_close(other);
+}
+
+/* A lock that one was refused for being too soon is not kept from anybody. */
+static void too_soon_keeps_nobody_out(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    struct player *player = player_start(client, "m");
+    AWAIT(player->leads);
+    simba_locker *locker = locker_new(client, 3600000, 5000);
+    struct runner runner = {0};
+    runner_start(&runner, await_and_count, locker);
+    AWAIT(client_stats(client).waiting == 1);
+    /* It is noted as begun while the locker waits, so that it finds out only as the holder. */
+    static const char note[] =
+        "simba-schedule 1 anchor=0 through=0 due=0 begun=253402300799000 ended=0 result=0 tries=0 "
+        "missed=0 state=begun spec=once per 1\n";
+    assert_rc(0, simba_contender_note_set(player->contender, note, strlen(note), NULL));
+    player_free(player);
+    runner_join(&runner);
+    assert_false(is_owned(client, "m"));
+    simba_locker_free(locker);
+    client_close(client);
+}
+
+static void mistakes_are_named(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *locker;
+    simba_error err;
+    options.once_per_ms = -1;
+    assert_rc(SIMBA_EINVAL, simba_locker_new(client, "m", &options, &err, &locker));
+    assert_non_null(strstr(err.text, "once_per_ms is -1"));
+    options.once_per_ms = 0;
+    options.min_hold_ms = INT64_MAX;
+    assert_rc(SIMBA_EINVAL, simba_locker_new(client, "m", &options, &err, &locker));
+    assert_non_null(strstr(err.text, "min_hold_ms"));
+    client_close(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(once_in_a_period),
+        TEST(at_once_while_another_does_it),
+        TEST(of_several_who_wait_one_begins),
+        TEST(again_when_the_period_is_over),
+        TEST(nobody_else_for_a_while),
+        TEST(too_soon_keeps_nobody_out),
+        TEST(mistakes_are_named),
+    };
+    return cmocka_run_group_tests_name("locker rules", tests, NULL, NULL);
+}

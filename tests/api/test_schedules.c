@@ -1,0 +1,382 @@
+/* Schedules that are remembered: the next leader goes on where the last one was. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support.h"
+
+enum { RUNS_MAX = 512 };
+
+/* What runs of all schedulers of a test have seen. */
+struct ledger {
+    unsigned runs, ended;
+    bool inside;
+    int64_t due_ms[RUNS_MAX], missed[RUNS_MAX];
+    bool cut_short[RUNS_MAX];
+    uint64_t tokens[RUNS_MAX];
+    void (*in_run)(struct ledger *ledger, simba_run *run, unsigned number); /* may be NULL */
+    struct gate gate;
+};
+
+static struct ledger ledger; /* of the test that runs */
+
+static void work(simba_run *run, void *user)
+{
+    (void)user;
+    board_lock();
+    const unsigned i = ledger.runs++;
+    EXPECT(!ledger.inside);
+    EXPECT(i < RUNS_MAX);
+    ledger.inside = true;
+    ledger.due_ms[i % RUNS_MAX] = simba_run_due_at_ms(run);
+    ledger.missed[i % RUNS_MAX] = simba_run_missed(run);
+    ledger.cut_short[i % RUNS_MAX] = simba_run_cut_short(run);
+    ledger.tokens[i % RUNS_MAX] = simba_run_token(run);
+    board_unlock();
+    if (ledger.in_run)
+        ledger.in_run(&ledger, run, i);
+    board_lock();
+    ledger.inside = false;
+    ledger.ended++;
+    board_unlock();
+}
+
+static int setup(void **state)
+{
+    memset(&ledger, 0, sizeof ledger);
+    return test_setup(state);
+}
+#define CASE(function) cmocka_unit_test_setup_teardown(function, setup, test_teardown)
+
+static simba_scheduler_options every(int64_t period_ms)
+{
+    simba_scheduler_options options = SIMBA_SCHEDULER_OPTIONS_INIT;
+    options.schedule = SIMBA_SCHEDULE_INTERVAL;
+    options.period_ms = period_ms;
+    options.work = work;
+    return options;
+}
+
+static simba_scheduler_options cron(const char *expression)
+{
+    simba_scheduler_options options = SIMBA_SCHEDULER_OPTIONS_INIT;
+    options.schedule = SIMBA_SCHEDULE_CRON;
+    options.cron = expression;
+    options.work = work;
+    return options;
+}
+
+static simba_scheduler *scheduler_start(simba_client *client, const simba_scheduler_options *options)
+{
+    simba_scheduler *scheduler = NULL;
+    simba_error err = {0};
+    if (simba_scheduler_new(client, "m", options, &err, &scheduler) < 0)
+        fail_msg("%s", err.text);
+    assert_rc(0, simba_scheduler_start(scheduler));
+    return scheduler;
+}
+
+static simba_schedule_info info_of(simba_client *client)
+{
+    simba_note note = SIMBA_NOTE_INIT;
+    simba_schedule_info info = SIMBA_SCHEDULE_INFO_INIT;
+    simba_error err = {0};
+    if (simba_client_note(client, "m", &err, &note) < 0 ||
+        simba_schedule_read(note.bytes, note.length, &err, &info) < 0)
+        fail_msg("%s", err.text);
+    return info;
+}
+
+/* The second leader finds that the run of this hour has been, and waits for the next: that it leads at all is seen by the
+ * record, which it does not change. */
+static void take_over_does_not_repeat(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    const simba_scheduler_options options = every(3600000);
+    simba_scheduler *first = scheduler_start(client, &options);
+    AWAIT(ledger.ended == 1);
+    simba_scheduler_free(first);
+    const simba_schedule_info before = info_of(client);
+    assert_string_equal(before.when, "every 3600000");
+    assert_int_equal(before.due_at_ms, ledger.due_ms[0]);
+    assert_true(before.ended_at_ms >= before.begun_at_ms && before.begun_at_ms >= before.due_at_ms);
+    assert_int_equal(before.next_at_ms, before.due_at_ms + 3600000);
+    simba_scheduler *second = scheduler_start(client, &options);
+    AWAIT(simba_scheduler_is_leader(second));
+    /* A schedule of another length is adopted by a write, which says that all before it is done; it keeps the anchor. */
+    simba_scheduler_free(second);
+    const simba_scheduler_options other = every(1800000);
+    simba_scheduler *third = scheduler_start(client, &other);
+    AWAIT(strcmp(info_of(client).when, "every 1800000") == 0);
+    simba_scheduler_free(third);
+    assert_int_equal(info_of(client).next_at_ms, before.due_at_ms + 1800000);
+    assert_int_equal(ledger.runs, 1);
+    client_close(client);
+}
+
+static void until_told(struct ledger *l, simba_run *run, unsigned number)
+{
+    (void)l;
+    if (number == 0)
+        EXPECT(simba_run_sleep(run, INT64_MAX));
+}
+
+/* The first run is cut short by an administrator. At most once: the next is due in an hour, and there is none. At least once: it
+ * is run again, and told so. */
+static void cut_short(void **state, simba_guarantee guarantee)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_scheduler_options options = every(3600000);
+    options.guarantee = guarantee;
+    ledger.in_run = until_told;
+    simba_scheduler *first = scheduler_start(client, &options);
+    AWAIT(ledger.runs == 1);
+    simba_client *other = client_open(NULL);
+    assert_rc(0, simba_client_force_release(other, "m", NULL));
+    AWAIT(ledger.ended >= 1);
+    if (guarantee == SIMBA_AT_LEAST_ONCE) {
+        AWAIT(ledger.ended == 2);
+        assert_int_equal(ledger.due_ms[1], ledger.due_ms[0]);
+        assert_true(ledger.cut_short[1] && !ledger.cut_short[0]);
+        assert_true(ledger.tokens[1] > ledger.tokens[0]);
+        AWAIT(info_of(other).ended_at_ms != 0);
+    } else {
+        AWAIT(simba_scheduler_is_leader(first)); /* again */
+        assert_int_equal(info_of(other).ended_at_ms, 0);
+    }
+    simba_scheduler_free(first);
+    assert_int_equal(ledger.runs, guarantee == SIMBA_AT_LEAST_ONCE ? 2 : 1);
+    client_close(other);
+    client_close(client);
+}
+
+static void at_most_once(void **state)
+{
+    cut_short(state, SIMBA_AT_MOST_ONCE);
+}
+
+static void at_least_once(void **state)
+{
+    cut_short(state, SIMBA_AT_LEAST_ONCE);
+}
+
+static void fail_twice(struct ledger *l, simba_run *run, unsigned number)
+{
+    (void)l;
+    simba_run_finish(run, number < 1 ? 42 : 0);
+}
+
+/* A failure is noted for everybody to see, and with at least once it is run again after a pause. */
+static void failures_are_repeated(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_scheduler_options options = every(3600000);
+    options.guarantee = SIMBA_AT_LEAST_ONCE;
+    ledger.in_run = fail_twice;
+    const int64_t start_ms = now_ms();
+    simba_scheduler *scheduler = scheduler_start(client, &options);
+    AWAIT(ledger.ended == 1 && info_of(client).ended_at_ms != 0);
+    if (ledger.runs == 1)
+        assert_int_equal(info_of(client).result, 42);
+    AWAIT(ledger.ended == 2);
+    assert_true(now_ms() - start_ms >= 950);
+    assert_int_equal(ledger.due_ms[1], ledger.due_ms[0]);
+    assert_false(ledger.cut_short[1]);
+    AWAIT(info_of(client).result == 0);
+    simba_scheduler_free(scheduler);
+    client_close(client);
+}
+
+static void note_checkpoint(struct ledger *l, simba_run *run, unsigned number)
+{
+    (void)l;
+    simba_note note = SIMBA_NOTE_INIT;
+    simba_error err = {0};
+    char text[32];
+    EXPECT(simba_run_note(run, &err, &note) == 0);
+    snprintf(text, sizeof text, number == 0 ? "" : "checkpoint %u", number - 1);
+    EXPECT(strcmp(note.bytes, text) == 0 && note.length == strlen(text));
+    snprintf(text, sizeof text, "checkpoint %u", number);
+    EXPECT(simba_run_note_set(run, text, strlen(text), &err) == 0);
+    static const char long_one[SIMBA_NOTE_MAX];
+    EXPECT(simba_run_note_set(run, long_one, sizeof long_one, &err) == SIMBA_EINVAL);
+    EXPECT(strstr(err.text, "beside the record"));
+}
+
+/* The note of the work lies behind the record, and neither harms the other. */
+static void the_work_has_a_note_too(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    const simba_scheduler_options options = every(30);
+    ledger.in_run = note_checkpoint;
+    for (unsigned i = 1; i <= 3; i++) {
+        simba_scheduler *scheduler = scheduler_start(client, &options);
+        AWAIT(ledger.ended >= 2 * i);
+        simba_scheduler_free(scheduler);
+    }
+    assert_string_equal(info_of(client).when, "every 30");
+    client_close(client);
+}
+
+/* A note that another has put there is kept; one that claims to be a record and is none stops the schedule. */
+static void damaged_records_stop_the_schedule(void **state)
+{
+    (void)state;
+    static const char bad[] = "simba-schedule 1 anchor=?\n";
+    simba_client *client = client_open(NULL);
+    struct player *player = player_start(client, "m");
+    AWAIT(player->leads);
+    assert_rc(0, simba_contender_note_set(player->contender, bad, strlen(bad), NULL));
+    player_free(player);
+    const simba_scheduler_options options = every(1);
+    simba_scheduler *scheduler = scheduler_start(client, &options);
+    AWAIT(simba_scheduler_is_leader(scheduler));
+    assert_false(WITHIN(100, ledger.runs > 0));
+    simba_scheduler_free(scheduler);
+    simba_note note = SIMBA_NOTE_INIT;
+    assert_rc(0, simba_client_note(client, "m", NULL, &note));
+    assert_string_equal(note.bytes, bad);
+    client_close(client);
+}
+
+/* A due time that comes every 20 ms, three schedulers, and the one that leads is robbed of it again and again, in the middle of
+ * runs too: every due time is run once, and none is left out. */
+static void dawdle(struct ledger *l, simba_run *run, unsigned number)
+{
+    (void)l;
+    if (number % 7 == 3)
+        simba_run_sleep(run, 15);
+    simba_run_finish(run, 0);
+}
+
+static void every_tick_runs_once(void **state)
+{
+    (void)state;
+    enum { PERIOD_MS = 10, TICKS = 200 };
+    simba_client *clients[3];
+    simba_scheduler *schedulers[3];
+    simba_scheduler_options options = every(PERIOD_MS);
+    options.catch_up = SIMBA_CATCH_UP_ALL;
+    options.catch_up_limit = 1000;
+    options.timing = lease(100, 50);
+    ledger.in_run = dawdle;
+    for (int i = 0; i < 3; i++) {
+        clients[i] = client_open(NULL);
+        schedulers[i] = scheduler_start(clients[i], &options);
+    }
+    for (unsigned i = 1; i <= 20; i++) {
+        AWAIT(ledger.runs >= i * TICKS / 20 - 5);
+        (void)simba_client_force_release(clients[i % 3], "m", NULL);
+    }
+    AWAIT(ledger.runs >= TICKS);
+    for (int i = 0; i < 3; i++) {
+        simba_scheduler_free(schedulers[i]);
+        client_close(clients[i]);
+    }
+    unsigned lost = 0; /* noted, and robbed of leadership before it began: at most once */
+    for (unsigned i = 1; i < ledger.runs; i++) {
+        const int64_t step_ms = ledger.due_ms[i] - ledger.due_ms[i - 1];
+        assert_true(step_ms >= PERIOD_MS && step_ms % PERIOD_MS == 0);
+        assert_int_equal(ledger.missed[i], 0);
+        assert_true(ledger.tokens[i] >= ledger.tokens[i - 1]);
+        lost += (unsigned)(step_ms / PERIOD_MS - 1);
+    }
+    assert_true(lost <= 20);
+}
+
+static void by_cron(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_scheduler_options options = cron("* * * * * *");
+    options.time_zone = "Europe/Berlin";
+    simba_scheduler *scheduler = scheduler_start(client, &options);
+    AWAIT(ledger.runs >= 2);
+    simba_scheduler_free(scheduler);
+    assert_int_equal(ledger.due_ms[0] % 1000, 0);
+    assert_int_equal(ledger.due_ms[1] - ledger.due_ms[0], 1000);
+    assert_string_equal(info_of(client).when, "cron * * * * * * in Europe/Berlin");
+    client_close(client);
+}
+
+static void refuse(simba_client *client, const simba_scheduler_options *options, int code, const char *word)
+{
+    simba_scheduler *scheduler = NULL;
+    simba_error err = {0};
+    assert_rc(code, simba_scheduler_new(client, "m", options, &err, &scheduler));
+    if (!strstr(err.text, word))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, word);
+}
+
+static void mistakes_are_named(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_scheduler_options options = cron(NULL);
+    refuse(client, &options, SIMBA_EINVAL, "cron is NULL");
+    options = cron("61 * * * *");
+    refuse(client, &options, SIMBA_EINVAL, "minute");
+    options = cron("@daily");
+    options.time_zone = "Europe/Atlantis";
+    refuse(client, &options, SIMBA_ENOTFOUND, "Europe/Atlantis");
+    options.time_zone = "../../etc/passwd";
+    refuse(client, &options, SIMBA_EINVAL, "time zone");
+    options = cron("@daily");
+    options.period_ms = 5;
+    refuse(client, &options, SIMBA_EINVAL, "period_ms");
+    options = every(1000);
+    options.cron = "@daily";
+    refuse(client, &options, SIMBA_EINVAL, "cron");
+    options = every(1000);
+    options.catch_up = (simba_catch_up)7;
+    refuse(client, &options, SIMBA_EINVAL, "catch_up");
+    options = every(1000);
+    options.catch_up_limit = 1001;
+    refuse(client, &options, SIMBA_EINVAL, "catch_up_limit");
+    options = every(1000);
+    options.guarantee = (simba_guarantee)2;
+    refuse(client, &options, SIMBA_EINVAL, "guarantee");
+    options = every(1000);
+    options.schedule = SIMBA_SCHEDULE_FIXED_RATE;
+    options.guarantee = SIMBA_AT_LEAST_ONCE;
+    refuse(client, &options, SIMBA_EINVAL, "guarantee");
+    simba_schedule_info info = SIMBA_SCHEDULE_INFO_INIT;
+    assert_rc(SIMBA_ENOTFOUND, simba_schedule_read("hello", 5, NULL, &info));
+    assert_rc(SIMBA_EINVAL, simba_schedule_read(NULL, 5, NULL, &info));
+    client_close(client);
+}
+
+/* Work that has nothing to remember asks in vain, and harmlessly. */
+static void other_schedules_know_no_due_times(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_scheduler_options options = every(1);
+    options.schedule = SIMBA_SCHEDULE_FIXED_RATE;
+    simba_scheduler *scheduler = scheduler_start(client, &options);
+    AWAIT(ledger.ended >= 1);
+    simba_scheduler_free(scheduler);
+    assert_int_equal(ledger.due_ms[0], 0);
+    assert_int_equal(ledger.missed[0], 0);
+    client_close(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(take_over_does_not_repeat),
+        CASE(at_most_once),
+        CASE(at_least_once),
+        CASE(failures_are_repeated),
+        CASE(the_work_has_a_note_too),
+        CASE(damaged_records_stop_the_schedule),
+        CASE(every_tick_runs_once),
+        CASE(by_cron),
+        CASE(mistakes_are_named),
+        CASE(other_schedules_know_no_due_times),
+    };
+    return cmocka_run_group_tests_name("schedules", tests, NULL, NULL);
+}

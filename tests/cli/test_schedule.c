@@ -1,0 +1,187 @@
+/* `simba schedule` with a memory, and `simba run` once per period. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support.h"
+
+static void end(process *p)
+{
+    kill(p->pid, SIGTERM);
+    assert_int_equal(finish(p), 0);
+}
+
+/* --- schedule ---------------------------------------------------------------------------------------- */
+
+/* The next leader does not begin anew: of two, one after the other, only the first has something to run in this hour. That the
+ * second leads is seen by a third, which has to wait for it. */
+static void take_over_does_not_repeat(void **state)
+{
+    (void)state;
+    process one = START("schedule", "--every", "1h", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
+    await_lines_in(in_dir("runs"), 1);
+    end(&one);
+    process two = START("-v", "schedule", "--every", "1h", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
+    await_text_in(two.err_path, "leads; mutex=m");
+    end(&two);
+    assert_int_equal(lines_in(in_dir("runs")), 1);
+}
+
+/* A run that was killed with its leader: the next one is told; at least once, it is the same run. */
+static void the_command_learns_what_was(void **state)
+{
+    (void)state;
+    static const char script[] =
+        "echo $SIMBA_DUE $SIMBA_MISSED $SIMBA_CUT_SHORT >> \"$0\"; [ -e \"$0.go\" ] || sleep 1000";
+    for (int i = 0; i < 2; i++) {
+        const char *log = in_dir(i == 0 ? "most" : "least");
+        char go[320];
+        const char *const kind = i == 0 ? "--every=1s" : "--at-least-once";
+        snprintf(go, sizeof go, "%s.go", log);
+        process one = START("schedule", "--every", "1s", kind, log + strlen(log) - 4, "--", "sh", "-c", script, log);
+        await_lines_in(log, 1);
+        kill(one.pid, SIGKILL);
+        assert_int_equal(finish(&one), 1000 + SIGKILL);
+        write_file(go, "x");
+        process two = START("schedule", "--every", "1s", kind, log + strlen(log) - 4, "--", "sh", "-c", script, log);
+        await_lines_in(log, 2);
+        end(&two);
+        char due[2][40];
+        long missed[2];
+        int cut[2];
+        assert_int_equal(
+            sscanf(contents(log), "%39s %ld %d %39s %ld %d", due[0], &missed[0], &cut[0], due[1], &missed[1], &cut[1]),
+            6);
+        assert_int_equal(cut[0], 0);
+        assert_int_equal(cut[1], 1);
+        assert_true((strcmp(due[0], due[1]) == 0) == (i == 1));
+        assert_int_equal(strlen(due[0]) >= 20 && due[0][10] == 'T' && due[0][strlen(due[0]) - 1] == 'Z', 1);
+    }
+}
+
+/* By the clock on the wall; and everybody can look up what is scheduled, and how it went. */
+static void cron_and_list(void **state)
+{
+    (void)state;
+    process p = START("schedule", "--cron", "* * * * * *", "--tz", "Europe/Berlin", "--catch-up", "skip", "nightly",
+                      "--", "sh", "-c", "echo >> \"$0\"; exit 3", in_dir("runs"));
+    await_lines_in(in_dir("runs"), 2);
+    end(&p);
+    assert_int_equal(RUN("schedule", "--list"), 0);
+    assert_non_null(strstr(out_of(&last), "nightly"));
+    assert_non_null(strstr(out_of(&last), "failed (3)"));
+    assert_non_null(strstr(out_of(&last), "cron * * * * * * in Europe/Berlin"));
+    assert_int_equal(RUN("schedule", "--list", "--json", "night*"), 0);
+    assert_non_null(strstr(out_of(&last), "\"result\":3"));
+    assert_non_null(strstr(out_of(&last), "\"next\":\"20"));
+    assert_int_equal(RUN("schedule", "--list", "--json", "other*"), 0);
+    assert_string_equal(out_of(&last), "[]\n");
+}
+
+static void wrong_use_is_explained(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments[10];
+        int code;
+        const char *says;
+    } wrong[] = {
+        {{"schedule", "--cron", "61 * * * *", "m", "--", "true"}, 78, "minute \"61\""},
+        {{"schedule", "--cron", "@daily", "--tz", "Europe/Atlantis", "m", "--", "true"}, 1, "Europe/Atlantis"},
+        {{"schedule", "--cron", "@daily", "--tz", "../passwd", "m", "--", "true"}, 78, "time zone"},
+        {{"schedule", "--cron", "@daily", "--every", "1s", "m", "--", "true"}, 64, "--every and --cron contradict"},
+        {{"schedule", "--every", "1s", "--tz", "UTC", "m", "--", "true"}, 64, "--tz is for --cron"},
+        {{"schedule", "--after", "1s", "--at-least-once", "m", "--", "true"}, 64, "--after remembers nothing"},
+        {{"schedule", "--every", "1s", "--catch-up", "all:x", "m", "--", "true"}, 64, "not \"all:x\""},
+        {{"schedule", "--every", "1s", "--catch-up", "all:1001", "m", "--", "true"}, 78, "catch_up_limit"},
+        {{"schedule", "--every", "1s", "m"}, 64, "missing"},
+        {{"schedule", "--json", "m", "--", "true"}, 64, "--list"},
+        {{"run", "-E", "256", "m", "--", "true"}, 64, "from 0 to 255"},
+        {{"run", "-E"}, 64, "-E wants a value"},
+        {{"run", "--url", "memory://x", "m", "--", "true"}, 78, "keep out nobody"},
+        {{"elect", "--url", "memory://x", "m"}, 78, "keep out nobody"},
+        {{"schedule", "--url", "memory://x", "--after", "1s", "m", "--", "true"}, 78, "keep out nobody"},
+    };
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        last = start(wrong[i].arguments);
+        const int code = finish(&last);
+        if (code != wrong[i].code || strstr(err_of(&last), wrong[i].says) == NULL)
+            fail_msg("case %zu: exit %d, %s", i, code, err_of(&last));
+    }
+}
+
+/* --- run ------------------------------------------------------------------------------------------------- */
+
+/* Ten machines whose clocks are off try one after the other: one runs it, and the others say nothing, for cron would mail it. */
+static void once_per_period(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(RUN("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs")),
+                         i == 0 ? 0 : 75);
+        assert_string_equal(err_of(&last), "");
+    }
+    assert_int_equal(RUN("run", "-E", "0", "--once-per", "20h", "m", "--", "false"), 0);
+    assert_int_equal(RUN("run", "-E7", "--once-per", "20h", "m", "--", "false"), 7);
+    assert_int_equal(RUN("-v", "run", "--once-per", "20h", "m", "--", "false"), 75);
+    assert_non_null(strstr(err_of(&last), "m was begun"));
+    assert_int_equal(lines_in(in_dir("runs")), 1);
+}
+
+/* Nobody waits for the one who runs it. */
+static void once_per_period_while_it_runs(void **state)
+{
+    (void)state;
+    process p = START("run", "--once-per", "20h", "m", "--", "sh", "-c", "echo >> \"$0\"; sleep 1000", in_dir("runs"));
+    await_lines_in(in_dir("runs"), 1);
+    assert_int_equal(RUN("run", "--once-per", "20h", "m", "--", "true"), 75);
+    kill(p.pid, SIGTERM);
+    assert_int_equal(finish(&p), 128 + SIGTERM);
+}
+
+/* The command is done, or simba killed, and the mutex is still taken. */
+static void others_are_kept_out(void **state)
+{
+    (void)state;
+    const int64_t start_ns = now_ns();
+    assert_int_equal(RUN("run", "--min-hold", "3s", "a", "--", "true"), 0);
+    assert_true(lease_end_ns("a") >= start_ns + INT64_C(3000000000));
+    process p = START("run", "--min-hold", "3s", "b", "--", "sh", "-c", "echo >> \"$0\"; sleep 1000", in_dir("runs"));
+    await_lines_in(in_dir("runs"), 1);
+    const pid_t watchdog = child_of(p.pid);
+    kill(p.pid, SIGKILL);
+    assert_int_equal(finish(&p), 1000 + SIGKILL);
+    await_death(watchdog);
+    assert_int_equal(RUN("run", "-n", "-E", "3", "b", "--", "true"), 3);
+    assert_true(lease_end_ns("b") >= start_ns + INT64_C(3000000000));
+}
+
+/* A person is told that other machines do not see this store. */
+static void the_reach_is_said_at_a_terminal(void **state)
+{
+    (void)state;
+    terminal t = START_ON_TERMINAL("run", "m", "--", "true");
+    await_shown(&t, "this store covers this host only");
+    assert_int_equal(finish_terminal(&t), 0);
+    assert_int_equal(RUN("run", "m", "--", "true"), 0);
+    assert_string_equal(err_of(&last), "");
+    assert_int_equal(RUN("doctor"), 0);
+    assert_non_null(strstr(out_of(&last), "This store covers this host only"));
+}
+
+int main(int argc, char **argv)
+{
+    helper_main(argc, argv);
+    const struct CMUnitTest tests[] = {
+        TEST(take_over_does_not_repeat),
+        TEST(the_command_learns_what_was),
+        TEST(cron_and_list),
+        TEST(wrong_use_is_explained),
+        TEST(once_per_period),
+        TEST(once_per_period_while_it_runs),
+        TEST(others_are_kept_out),
+        TEST(the_reach_is_said_at_a_terminal),
+    };
+    return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
+}

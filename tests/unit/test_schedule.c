@@ -1,0 +1,300 @@
+/* What a leader does about its schedule, policy by policy, and what it reads and writes in a note. */
+#include "core/schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cm.h"
+
+#define DAY INT64_C(86400000)
+
+static simba__policy daily(simba_catch_up catch_up, int64_t limit, bool at_least_once)
+{
+    return (simba__policy){
+        .beat = {.every_ms = DAY},
+        .spec = "every 86400000",
+        .catch_up = catch_up,
+        .limit = limit,
+        .at_least_once = at_least_once,
+    };
+}
+
+/* A schedule that ran at its anchor, day 100, and ended well. */
+static simba__record ran_on_day_100(const simba__policy *policy)
+{
+    simba__record record = simba__schedule_adopt(policy, NULL, 100 * DAY);
+    const simba__plan plan = simba__schedule_plan(policy, &record, 100 * DAY, 100 * DAY);
+    assert_int_equal(plan.kind, SIMBA__PLAN_RUN);
+    assert_int_equal(plan.at_ms, 100 * DAY);
+    simba__schedule_begin(policy, &record, &plan, 100 * DAY);
+    simba__schedule_end(policy, &record, 0, 100 * DAY + 5);
+    return record;
+}
+
+static void expect(const simba__policy *policy, const simba__record *record, int64_t since_ms, int64_t now_ms,
+                   simba__plan_kind kind, int64_t at_ms, int64_t missed, bool cut_short)
+{
+    const simba__plan plan = simba__schedule_plan(policy, record, since_ms, now_ms);
+    assert_int_equal(plan.kind, kind);
+    assert_int_equal(plan.at_ms, at_ms);
+    assert_int_equal(plan.missed, missed);
+    assert_int_equal(plan.cut_short, cut_short);
+}
+
+/* A new leader an hour after the run waits for tomorrow: the anchor is the first run, not the leadership. */
+static void take_over_does_not_repeat(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const simba__policy policy = daily((simba_catch_up)(i / 2), 10, i % 2);
+        const simba__record record = ran_on_day_100(&policy);
+        expect(&policy, &record, 100 * DAY + 3600, 100 * DAY + 3600, SIMBA__PLAN_WAIT, 101 * DAY, 0, false);
+        expect(&policy, &record, 100 * DAY + 3600, 101 * DAY + 7, SIMBA__PLAN_RUN, 101 * DAY, 0, false);
+    }
+}
+
+/* The first delay is noted: it does not begin again with each leadership. */
+static void the_first_delay_counts_from_the_first_leadership(void **state)
+{
+    (void)state;
+    simba__policy policy = daily(SIMBA_CATCH_UP_SKIP, 0, false);
+    policy.first_delay_ms = 1000;
+    expect(&policy, NULL, 5, 5, SIMBA__PLAN_NOTE, 0, 0, false);
+    simba__record record = simba__schedule_adopt(&policy, NULL, 5);
+    expect(&policy, &record, 5, 5, SIMBA__PLAN_WAIT, 1005, 0, false);
+    expect(&policy, &record, 900, 1005, SIMBA__PLAN_RUN, 1005, 0, false);
+}
+
+/* Days 101 to 104 pass without a leader; one comes in the middle of day 104. */
+static void what_is_done_about_missed_runs(void **state)
+{
+    (void)state;
+    const int64_t now_ms = 104 * DAY + 500;
+    simba__policy policy = daily(SIMBA_CATCH_UP_SKIP, 0, false);
+    simba__record record = ran_on_day_100(&policy);
+    expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_WAIT, 105 * DAY, 0, false);
+    expect(&policy, &record, now_ms, 105 * DAY, SIMBA__PLAN_RUN, 105 * DAY, 4, false);
+    policy.catch_up = SIMBA_CATCH_UP_ONCE;
+    expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_RUN, 104 * DAY, 3, false);
+    policy.catch_up = SIMBA_CATCH_UP_ALL;
+    policy.limit = 4;
+    expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_RUN, 101 * DAY, 0, false);
+    policy.limit = 3;
+    expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_RUN, 102 * DAY, 1, false);
+    policy.limit = 1;
+    expect(&policy, &record, now_ms, now_ms, SIMBA__PLAN_RUN, 104 * DAY, 3, false);
+}
+
+/* A due time that passes while this leader is there is not missed, however late the timer. */
+static void late_is_not_missed(void **state)
+{
+    (void)state;
+    const simba__policy policy = daily(SIMBA_CATCH_UP_SKIP, 0, false);
+    const simba__record record = ran_on_day_100(&policy);
+    expect(&policy, &record, 101 * DAY, 101 * DAY + 9999, SIMBA__PLAN_RUN, 101 * DAY, 0, false);
+    expect(&policy, &record, 101 * DAY + 1, 101 * DAY + 9999, SIMBA__PLAN_WAIT, 102 * DAY, 0, false);
+}
+
+static void at_most_once_never_repeats(void **state)
+{
+    (void)state;
+    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, false);
+    simba__record record = ran_on_day_100(&policy);
+    const simba__plan plan = simba__schedule_plan(&policy, &record, 0, 101 * DAY);
+    simba__schedule_begin(&policy, &record, &plan, 101 * DAY);
+    expect(&policy, &record, 0, 101 * DAY + 5, SIMBA__PLAN_WAIT, 102 * DAY, 0, false);
+    expect(&policy, &record, 0, 102 * DAY, SIMBA__PLAN_RUN, 102 * DAY, 0, true);
+}
+
+static void at_least_once_repeats_what_was_cut_short(void **state)
+{
+    (void)state;
+    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, true);
+    simba__record record = ran_on_day_100(&policy);
+    const simba__plan plan = simba__schedule_plan(&policy, &record, 0, 103 * DAY);
+    simba__schedule_begin(&policy, &record, &plan, 103 * DAY);
+    expect(&policy, &record, 0, 105 * DAY, SIMBA__PLAN_RUN, 103 * DAY, 2, true);
+    simba__schedule_end(&policy, &record, 0, 105 * DAY);
+    expect(&policy, &record, 0, 105 * DAY, SIMBA__PLAN_RUN, 105 * DAY, 1, false);
+}
+
+/* A failure is tried again after 1, 2, 4 … seconds, and at the latest after five minutes. */
+static void at_least_once_repeats_what_failed(void **state)
+{
+    (void)state;
+    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, true);
+    simba__record record = ran_on_day_100(&policy);
+    int64_t now_ms = 101 * DAY;
+    static const int64_t pauses_ms[] = {1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000, 300000, 300000};
+    for (size_t i = 0; i < sizeof pauses_ms / sizeof *pauses_ms; i++) {
+        const simba__plan plan = simba__schedule_plan(&policy, &record, 0, now_ms);
+        assert_int_equal(plan.kind, SIMBA__PLAN_RUN);
+        assert_int_equal(plan.at_ms, 101 * DAY);
+        simba__schedule_begin(&policy, &record, &plan, now_ms);
+        simba__schedule_end(&policy, &record, 7, now_ms);
+        expect(&policy, &record, 0, now_ms + 1, SIMBA__PLAN_WAIT, now_ms + pauses_ms[i], 0, false);
+        now_ms += pauses_ms[i];
+    }
+    /* A clock that went back by a year does not make it wait for one. */
+    const simba__plan plan = simba__schedule_plan(&policy, &record, 0, now_ms - 365 * DAY);
+    assert_int_equal(plan.at_ms, now_ms - 365 * DAY + SIMBA__RETRY_LAST_MS);
+    /* Whoever turns to at most once is not held up by it. */
+    const simba__policy other = daily(SIMBA_CATCH_UP_ONCE, 0, false);
+    expect(&other, &record, 0, now_ms, SIMBA__PLAN_WAIT, 102 * DAY, 0, false);
+}
+
+/* A failure with at most once is noted, and that is all. */
+static void at_most_once_notes_a_failure(void **state)
+{
+    (void)state;
+    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, false);
+    simba__record record = ran_on_day_100(&policy);
+    const simba__plan plan = simba__schedule_plan(&policy, &record, 0, 101 * DAY);
+    simba__schedule_begin(&policy, &record, &plan, 101 * DAY);
+    simba__schedule_end(&policy, &record, 3, 101 * DAY);
+    assert_int_equal(record.result, 3);
+    expect(&policy, &record, 0, 101 * DAY + 1, SIMBA__PLAN_WAIT, 102 * DAY, 0, false);
+}
+
+/* Another expression counts from now on; an interval keeps its anchor. */
+static void another_schedule_misses_nothing(void **state)
+{
+    (void)state;
+    const simba__policy before = daily(SIMBA_CATCH_UP_ALL, 100, false);
+    const simba__record record = ran_on_day_100(&before);
+    simba__policy after = daily(SIMBA_CATCH_UP_ALL, 100, false);
+    after.beat.every_ms = DAY / 2;
+    after.spec = "every 43200000";
+    const int64_t now_ms = 105 * DAY + 1;
+    expect(&after, &record, 0, now_ms, SIMBA__PLAN_NOTE, 0, 0, false);
+    const simba__record adopted = simba__schedule_adopt(&after, &record, now_ms);
+    assert_string_equal(adopted.spec, after.spec);
+    assert_int_equal(adopted.due_ms, 100 * DAY);
+    expect(&after, &adopted, 0, now_ms, SIMBA__PLAN_WAIT, 105 * DAY + DAY / 2, 0, false);
+    const simba__zone utc = {.times = NULL};
+    simba__policy cron = {
+        .spec = "cron 0 12 * * * in UTC", .beat.zone = &utc, .catch_up = SIMBA_CATCH_UP_ALL, .limit = 9};
+    assert_int_equal(simba__cron_parse("0 12 * * *", NULL, &cron.beat.cron), 0);
+    const simba__record by_cron = simba__schedule_adopt(&cron, &record, now_ms);
+    expect(&cron, &by_cron, 0, now_ms, SIMBA__PLAN_WAIT, 105 * DAY + DAY / 2, 0, false);
+}
+
+/* A century of seconds is planned in an instant, and no number overflows. */
+static void long_absences(void **state)
+{
+    (void)state;
+    simba__policy policy = daily(SIMBA_CATCH_UP_ALL, SIMBA__CATCH_UP_MAX, false);
+    const simba__zone utc = {.times = NULL};
+    policy.beat = (simba__beat){.zone = &utc};
+    assert_int_equal(simba__cron_parse("* * * * * *", NULL, &policy.beat.cron), 0);
+    const simba__record record = simba__schedule_adopt(&policy, NULL, 0);
+    const int64_t now_ms = 36500 * DAY;
+    expect(&policy, &record, 0, now_ms, SIMBA__PLAN_RUN, now_ms - 999000, SIMBA__MISSED_MAX, false);
+    policy.catch_up = SIMBA_CATCH_UP_ONCE;
+    expect(&policy, &record, 0, now_ms, SIMBA__PLAN_RUN, now_ms, SIMBA__MISSED_MAX, false);
+    policy.beat = (simba__beat){.every_ms = 1};
+    expect(&policy, &record, 0, INT64_MAX - 1, SIMBA__PLAN_RUN, INT64_MAX - 1, SIMBA__MISSED_MAX, false);
+}
+
+/* --- the record ----------------------------------------------------------------------------------- */
+
+static const simba__record sample = {
+    .anchor_ms = 1,
+    .through_ms = -2,
+    .due_ms = 3,
+    .begun_ms = 4,
+    .ended_ms = 5,
+    .state = SIMBA__RUN_BEGUN,
+    .result = -6,
+    .tries = 7,
+    .missed = 8,
+    .spec = "cron 15 3 * * 1-5 in Europe/Berlin",
+};
+
+static void a_record_is_read_as_written(void **state)
+{
+    (void)state;
+    char text[SIMBA__RECORD_MAX + 1];
+    char note[SIMBA__RECORD_MAX + 32];
+    simba__record read;
+    memset(&read, 0, sizeof read);
+    const size_t length = simba__record_write(&sample, text);
+    assert_string_equal(text, "simba-schedule 1 anchor=1 through=-2 due=3 begun=4 ended=5 result=-6 tries=7 missed=8 "
+                              "state=begun spec=cron 15 3 * * 1-5 in Europe/Berlin\n");
+    snprintf(note, sizeof note, "%smy own\nnote", text);
+    assert_int_equal(simba__record_read(note, strlen(note), NULL, &read), length);
+    assert_memory_equal(&read, &sample, sizeof read);
+    /* The longest one fits. */
+    simba__record longest = sample;
+    longest.anchor_ms = longest.through_ms = longest.due_ms = longest.begun_ms = longest.ended_ms = -62135596800000;
+    longest.result = INT32_MIN;
+    longest.tries = longest.missed = INT32_MAX;
+    memset(longest.spec, 'x', SIMBA__SPEC_MAX);
+    longest.spec[SIMBA__SPEC_MAX] = '\0';
+    const size_t most = simba__record_write(&longest, text);
+    assert_int_equal(simba__record_read(text, most, NULL, &read), most);
+    assert_string_equal(read.spec, longest.spec);
+}
+
+static void notes_without_a_record_are_the_work_s(void **state)
+{
+    (void)state;
+    simba__record read;
+    assert_int_equal(simba__record_read("", 0, NULL, &read), 0);
+    assert_int_equal(simba__record_read("hello", 5, NULL, &read), 0);
+    assert_int_equal(simba__record_read("simba-schedule", 14, NULL, &read), 0);
+}
+
+/* A damaged record must not be taken for none: the work would run again. */
+static void damaged_records_are_refused(void **state)
+{
+    (void)state;
+    char text[SIMBA__RECORD_MAX + 1];
+    simba__record read;
+    simba_error err;
+    const size_t length = simba__record_write(&sample, text);
+    for (size_t i = 15; i < length; i++) { /* cut short, in memory of just that size */
+        char *part = malloc(i);
+        memcpy(part, text, i);
+        assert_int_equal(simba__record_read(part, i, &err, &read), SIMBA_ECORRUPT);
+        free(part);
+    }
+    static const char *const bad[] = {
+        "simba-schedule 2 anything\n",
+        "simba-schedule 1 \n",
+        "simba-schedule 1 anchor=1 through=-2 due=x begun=4 ended=5 result=-6 tries=7 missed=8 state=begun spec=x\n",
+        "simba-schedule 1 anchor=1 through=-2 due=99999999999999999999 begun=4 ended=5 result=-6 tries=7 missed=8 "
+        "state=begun spec=x\n",
+        "simba-schedule 1 anchor=1 through=-2 due=999999999999999999 begun=4 ended=5 result=-6 tries=7 missed=8 "
+        "state=begun spec=x\n",
+        "simba-schedule 1 anchor=1 through=-2 due=3 begun=4 ended=5 result=-6 tries=-7 missed=8 state=begun spec=x\n",
+        "simba-schedule 1 anchor=1 through=-2 due=3 begun=4 ended=5 result=-6 tries=7 missed=8 state=gone spec=x\n",
+        "simba-schedule 1 anchor=1 through=-2 due=3 begun=4 ended=5 result=-6 tries=7 missed=8 state=begun "
+        "spec=\x1b[2J\n",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(simba__record_read(bad[i], strlen(bad[i]), &err, &read), SIMBA_ECORRUPT);
+    assert_int_equal(simba__record_read(bad[0], strlen(bad[0]), &err, &read), SIMBA_ECORRUPT);
+    assert_non_null(strstr(err.text, "newer"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(take_over_does_not_repeat),
+        cmocka_unit_test(the_first_delay_counts_from_the_first_leadership),
+        cmocka_unit_test(what_is_done_about_missed_runs),
+        cmocka_unit_test(late_is_not_missed),
+        cmocka_unit_test(at_most_once_never_repeats),
+        cmocka_unit_test(at_least_once_repeats_what_was_cut_short),
+        cmocka_unit_test(at_least_once_repeats_what_failed),
+        cmocka_unit_test(at_most_once_notes_a_failure),
+        cmocka_unit_test(another_schedule_misses_nothing),
+        cmocka_unit_test(long_absences),
+        cmocka_unit_test(a_record_is_read_as_written),
+        cmocka_unit_test(notes_without_a_record_are_the_work_s),
+        cmocka_unit_test(damaged_records_are_refused),
+    };
+    return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
+}
