@@ -180,7 +180,8 @@ function theme() {
 function viewOf() {
   const to = Date.now();
   const until = model.isStale() ? to - Math.min(model.ageMs(), Number($("span").value)) : to;
-  return { from: to - Number($("span").value), to, until, outages: model.outages, style: theme() };
+  const knownFrom = model.store && model.store.watched_since ? Date.parse(model.store.watched_since) : to;
+  return { from: to - Number($("span").value), to, until, knownFrom, outages: model.outages, style: theme() };
 }
 
 function describe(spans) {
@@ -205,7 +206,7 @@ function drawAxis() {
   const minutes = Number($("span").value) / 60000;
   const axis = $("axis");
   axis.replaceChildren();
-  for (const part of [1, 0.5]) element("span", "", axis).textContent = "−" + (minutes * part >= 60 ? (minutes * part) / 60 + " h" : minutes * part + " min");
+  for (const part of [1, 0.5]) element("span", "", axis).textContent = "−" + (minutes * part >= 60 ? (minutes * part) / 60 + " h" : minutes * part < 1 ? minutes * part * 60 + " s" : minutes * part + " min");
   element("span", "", axis).textContent = "now";
 }
 
@@ -323,7 +324,10 @@ function onNews(what, data) {
       parts.row.classList.add("news");
     }
   }
-  if (what === "store" || what === "link") drawStatus();
+  if (what === "store" || what === "link") {
+    drawStatus();
+    drawRows();
+  }
 }
 
 function tick() {

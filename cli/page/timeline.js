@@ -47,7 +47,7 @@ function hatch(context, x, y, width, height, colour) {
   context.restore();
 }
 
-// `view`: {from, to, outages, knownFrom, until}; what is after `until` is not known.
+// `view`: {from, to, outages, knownFrom, until}; nothing is known before `knownFrom` and after `until`.
 export function draw(canvas, spans, view) {
   const width = canvas.clientWidth;
   const height = canvas.clientHeight;
@@ -64,6 +64,9 @@ export function draw(canvas, spans, view) {
   context.clearRect(0, 0, width, height);
   context.fillStyle = style.track;
   context.fillRect(0, height - 1, width, 1);
+  // Before somebody looked, nobody knows more than since when the holder has had it.
+  const firstKnown = Math.min(view.knownFrom, spans.length && spans[0].from > -Infinity ? spans[0].from : Infinity);
+  hatch(context, 0, 3, x(firstKnown) - 2, height - 7, style.track);
   const top = 3;
   const tall = height - 6;
   for (const span of spans) {

@@ -52,10 +52,12 @@ void answer_store(FILE *to, const answers *a)
         fputs("null", to);
     else
         json_string(to, t->error);
-    if (t->was_answered)
-        fprintf(to, ",\"age_ms\":%" PRId64, look_clock_ms(CLOCK_MONOTONIC) - t->mono_ms);
-    else
-        fputs(",\"age_ms\":null", to);
+    if (t->was_answered) {
+        fprintf(to, ",\"age_ms\":%" PRId64 ",", look_clock_ms(CLOCK_MONOTONIC) - t->mono_ms);
+        put_time(to, "watched_since", t->watched_since_ms);
+    } else {
+        fputs(",\"age_ms\":null,\"watched_since\":null", to);
+    }
     fprintf(to, ",\"mutexes\":%" PRIu64 ",\"owned\":%" PRIu64 ",\"overdue\":%" PRIu64 ",\"truncated\":%s}", t->present,
             t->owned, t->overdue, t->truncated ? "true" : "false");
 }

@@ -21,14 +21,15 @@ static void enter(visitor *v, visitor_state state)
 }
 
 /* The library closes a connection whose other end seems to be gone. */
-static void cut_off(const visitor *v)
+static void cut_off(visitor *v)
 {
+    v->state = VISITOR_CUT_OFF;
     shutdown(v->fd, SHUT_RDWR);
 }
 
 static void make_room(server *s)
 {
-    const visitor *v;
+    visitor *v;
     if (s->about.connections <= HTTP_SCARCE)
         return;
     TAILQ_FOREACH (v, &s->visitors, in_all) {
@@ -101,7 +102,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 
 void http_sweep(server *s, int64_t now_ms)
 {
-    const visitor *v;
+    visitor *v;
     TAILQ_FOREACH (v, &s->visitors, in_all) {
         const int64_t age_ms = now_ms - v->since_ms;
         if ((v->state == VISITOR_ASKS && age_ms > HTTP_REQUEST_MS) ||

@@ -11,10 +11,10 @@
  * longer is cut off. Of connections there are so many; when they become scarce, the one goes that has kept us waiting for a
  * request longest, so that somebody who opens many shuts out nobody else. */
 enum {
-    HTTP_REQUEST_MS = 10000,
+    HTTP_REQUEST_MS = 5000,
     HTTP_ANSWER_MS = 60000,
     HTTP_STALLED_S = 15, /* nothing at all was read or written */
-    HTTP_CONNECTIONS = 256,
+    HTTP_CONNECTIONS = 512, /* the library does not listen while there are so many */
     HTTP_SCARCE = 240,
     HTTP_STREAMS = 128,
     HTTP_MEMORY = 24 * 1024, /* of a connection, and so of its headers */
@@ -27,6 +27,7 @@ typedef enum visitor_state {
     VISITOR_FOLLOWS,  /* it reads a stream */
     VISITOR_RELEASES, /* it waits for a forced release */
     VISITOR_RELEASED,
+    VISITOR_CUT_OFF, /* the library is about to notice */
 } visitor_state;
 
 typedef struct visitor {

@@ -9,7 +9,7 @@
 
 #include "serve.h"
 
-enum { BACKLOG = 64 };
+enum { BACKLOG = 1024 }; /* one that overflows costs honest clients a second */
 
 /* "host:port" or "[address]:port". */
 static bool split(const char *text, char *ret_host, size_t size, const char **ret_port)

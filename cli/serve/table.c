@@ -240,6 +240,8 @@ void table_apply(table *t, const look *l)
     if (l->code != 0)
         return;
     const comparison c = {.t = t, .now = l, .last_wall_ms = t->wall_ms, .is_first = !t->was_answered};
+    if (c.is_first)
+        t->watched_since_ms = l->wall_ms;
     t->was_answered = true;
     t->wall_ms = l->wall_ms;
     t->mono_ms = l->mono_ms;

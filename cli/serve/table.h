@@ -74,6 +74,7 @@ typedef struct table {
     bool answers;      /* the last look did */
     char error[256];
     int64_t since_ms;                 /* since the epoch: as long as it answers, or does not */
+    int64_t watched_since_ms;         /* the first look that was answered, since the epoch */
     int64_t wall_ms, mono_ms;         /* of the last look that was answered */
     int64_t store_ms;                 /* the store's now at that look */
     int64_t took_ms;                  /* that look */
