@@ -40,8 +40,9 @@ static int read_token(const char *path, char **ret_token)
     if (token == NULL)
         return CLI_GO;
     if (strlen(token) < TOKEN_MIN || strpbrk(token, " \t") != NULL) {
-        cli_say(COMMAND, "the token in %s wants at least %d characters and no blanks; `openssl rand -hex 32` makes one.",
-                path, TOKEN_MIN);
+        cli_say(COMMAND,
+                "the token in %s wants at least %d characters and no blanks; `openssl rand -hex 32` makes one.", path,
+                TOKEN_MIN);
         return CLI_CONFIG;
     }
     *ret_token = strdup(token); /* there is room for one secret, and the store may have one too */

@@ -41,8 +41,8 @@ static bool is_this_machine(const char *host)
 
 access_verdict access_to_read(const access_rules *rules, const access_request *request)
 {
-    const bool is_known = has_token(request->authorization, rules->token) ||
-                          (rules->by_certificate && request->has_certificate);
+    const bool is_known =
+        has_token(request->authorization, rules->token) || (rules->by_certificate && request->has_certificate);
     if (is_known)
         return ACCESS_GRANTED;
     if (rules->token != NULL || rules->by_certificate)

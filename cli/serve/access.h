@@ -15,7 +15,7 @@ typedef struct access_request {
 } access_request;
 
 typedef struct access_rules {
-    const char *token;  /* NULL: none is asked for */
+    const char *token;   /* NULL: none is asked for */
     bool by_certificate; /* a certificate is as good as a token */
     bool has_tls;
 } access_rules;

@@ -19,9 +19,9 @@ typedef struct feed {
     const answers *about;
     feed_kind kind;
     feed_stage stage;
-    uint64_t revision;                  /* told so far */
-    char after[SIMBA_MUTEX_BYTES + 1];  /* the last row that was told */
-    uint64_t left;                      /* rows or changes that may still be told */
+    uint64_t revision;                 /* told so far */
+    char after[SIMBA_MUTEX_BYTES + 1]; /* the last row that was told */
+    uint64_t left;                     /* rows or changes that may still be told */
     bool needs_comma;
     int64_t alive_at_ms; /* when the stream says again that it is there */
     char *piece;

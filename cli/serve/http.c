@@ -32,7 +32,8 @@ static void make_room(server *s)
     visitor *v;
     if (s->about.connections <= HTTP_SCARCE)
         return;
-    TAILQ_FOREACH (v, &s->visitors, in_all) {
+    TAILQ_FOREACH(v, &s->visitors, in_all)
+    {
         if (v->state == VISITOR_ASKS) {
             cut_off(v);
             return;
@@ -103,7 +104,8 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 void http_sweep(server *s, int64_t now_ms)
 {
     visitor *v;
-    TAILQ_FOREACH (v, &s->visitors, in_all) {
+    TAILQ_FOREACH(v, &s->visitors, in_all)
+    {
         const int64_t age_ms = now_ms - v->since_ms;
         if ((v->state == VISITOR_ASKS && age_ms > HTTP_REQUEST_MS) ||
             (v->state == VISITOR_ANSWERED && age_ms > HTTP_ANSWER_MS))
@@ -128,7 +130,8 @@ void http_wake(server *s)
         enter(v, VISITOR_RELEASED);
         resume(v);
     }
-    TAILQ_FOREACH (v, &s->visitors, in_all) {
+    TAILQ_FOREACH(v, &s->visitors, in_all)
+    {
         if (v->state == VISITOR_FOLLOWS)
             resume(v);
     }
@@ -156,15 +159,17 @@ int http_start(server *s, int fd)
     const unsigned flags =
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (o->cert != NULL ? MHD_USE_TLS : 0);
     TAILQ_INIT(&s->visitors);
-    s->daemon = lib.MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_STALLED_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_MEMORY, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_ARRAY, o->cert != NULL ? tls : none, MHD_OPTION_END);
+    s->daemon = lib.MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL,
+                                     MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                                     (unsigned)HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+                                     (unsigned)HTTP_STALLED_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_MEMORY,
+                                     MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_NOTIFY_COMPLETED,
+                                     on_completed, s, MHD_OPTION_ARRAY, o->cert != NULL ? tls : none, MHD_OPTION_END);
     if (s->daemon != NULL)
         return CLI_GO;
-    cli_say(SERVE_COMMAND, o->cert != NULL ? "the server cannot be started; are --tls-cert and --tls-key a pair?"
-                                           : "the server cannot be started: %s.",
+    cli_say(SERVE_COMMAND,
+            o->cert != NULL ? "the server cannot be started; are --tls-cert and --tls-key a pair?"
+                            : "the server cannot be started: %s.",
             strerror(errno));
     return CLI_CONFIG;
 }
@@ -172,8 +177,8 @@ int http_start(server *s, int fd)
 void http_stop(server *s)
 {
     visitor *v;
-    TAILQ_FOREACH (v, &s->visitors, in_all)
-        resume(v);
+    TAILQ_FOREACH(v, &s->visitors, in_all)
+    resume(v);
     lib.MHD_stop_daemon(s->daemon);
 }
 

@@ -13,7 +13,7 @@
 enum {
     HTTP_REQUEST_MS = 5000,
     HTTP_ANSWER_MS = 60000,
-    HTTP_STALLED_S = 15, /* nothing at all was read or written */
+    HTTP_STALLED_S = 15,    /* nothing at all was read or written */
     HTTP_CONNECTIONS = 512, /* the library does not listen while there are so many */
     HTTP_SCARCE = 240,
     HTTP_STREAMS = 128,

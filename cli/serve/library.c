@@ -23,6 +23,7 @@ int library_load(void)
 #undef LIBRARY_FIND
     if (all)
         return CLI_GO;
-    cli_say(SERVE_COMMAND, "libmicrohttpd is not installed (%s); on Debian it is the package libmicrohttpd12.", dlerror());
+    cli_say(SERVE_COMMAND, "libmicrohttpd is not installed (%s); on Debian it is the package libmicrohttpd12.",
+            dlerror());
     return CLI_CONFIG;
 }

@@ -71,7 +71,8 @@ int listener_open(const serve_options *options, listener *ret_listener)
     char host[256];
     const char *port = NULL;
     if (!split(options->listen, host, sizeof host, &port))
-        return cli_usage_error(SERVE_COMMAND, "--listen wants ADDRESS:PORT, such as 127.0.0.1:7460 or [::1]:7460, not \"%s\"",
+        return cli_usage_error(SERVE_COMMAND,
+                               "--listen wants ADDRESS:PORT, such as 127.0.0.1:7460 or [::1]:7460, not \"%s\"",
                                options->listen);
     const int code = getaddrinfo(host, port, &hints, &found);
     if (code != 0) {

@@ -9,6 +9,14 @@
 #include "cli.h"
 #include "serve.h"
 
+/* Names lie together: a hundred thousand pieces of memory take longer to be freed than to be compared. */
+enum { NAMES_ROOM = 65536 };
+struct look_names {
+    look_names *before;
+    size_t used;
+    char text[NAMES_ROOM];
+};
+
 typedef struct gathering {
     look *into;
     size_t room;
@@ -43,12 +51,26 @@ static void grow(gathering *g)
     l->rows = rows;
 }
 
+static const char *keep_name(look *l, const char *name)
+{
+    const size_t size = strlen(name) + 1;
+    if (l->names == NULL || NAMES_ROOM - l->names->used < size) {
+        look_names *names = serve_alloc(sizeof *names);
+        names->before = l->names;
+        l->names = names;
+    }
+    char *kept = l->names->text + l->names->used;
+    memcpy(kept, name, size);
+    l->names->used += size;
+    return kept;
+}
+
 static void take(const simba_listing *listing, void *user)
 {
     gathering *g = user;
     look *l = g->into;
     l->store_ms = listing->now_ms > l->store_ms ? listing->now_ms : l->store_ms;
-    if (l->count == LOOK_ROWS_MAX) {
+    if (l->count == LOOK_ROWS_MAX || strlen(listing->mutex) > SIMBA_MUTEX_BYTES) {
         l->truncated = true;
         return;
     }
@@ -56,10 +78,7 @@ static void take(const simba_listing *listing, void *user)
         grow(g);
     if (l->count > 0 && strcmp(l->rows[l->count - 1].mutex, listing->mutex) >= 0)
         g->sorted = false;
-    const size_t size = strlen(listing->mutex) + 1;
-    look_row *row = &l->rows[l->count++];
-    *row = (look_row){serve_alloc(size), *listing->owner, listing->waiters};
-    memcpy(row->mutex, listing->mutex, size);
+    l->rows[l->count++] = (look_row){keep_name(l, listing->mutex), *listing->owner, listing->waiters};
 }
 
 static int by_name(const void *a, const void *b)
@@ -73,9 +92,7 @@ static void put_in_order(look *l)
     size_t kept = 0;
     qsort(l->rows, l->count, sizeof *l->rows, by_name);
     for (size_t i = 0; i < l->count; i++) {
-        if (kept > 0 && strcmp(l->rows[kept - 1].mutex, l->rows[i].mutex) == 0)
-            free(l->rows[i].mutex);
-        else
+        if (kept == 0 || strcmp(l->rows[kept - 1].mutex, l->rows[i].mutex) != 0)
             l->rows[kept++] = l->rows[i];
     }
     l->count = kept;
@@ -99,9 +116,13 @@ look *look_at(simba_client *client)
 
 void look_free(look *l)
 {
-    for (size_t i = 0; l != NULL && i < l->count; i++)
-        free(l->rows[i].mutex);
-    if (l != NULL)
-        free(l->rows);
+    if (l == NULL)
+        return;
+    while (l->names != NULL) {
+        look_names *names = l->names;
+        l->names = names->before;
+        free(names);
+    }
+    free(l->rows);
     free(l);
 }

@@ -6,8 +6,10 @@
 
 enum { LOOK_ROWS_MAX = 200000 }; /* what is beyond is left out, and said to be */
 
+typedef struct look_names look_names; /* where the names are */
+
 typedef struct look_row {
-    char *mutex;
+    const char *mutex;
     simba_owner owner;
     int64_t waiters; /* -1: the store does not know */
 } look_row;
@@ -21,6 +23,7 @@ typedef struct look {
     int64_t store_ms; /* the store's own now */
     look_row *rows;   /* ordered by name as strcmp does */
     size_t count;
+    look_names *names;
     bool truncated;
 } look;
 

@@ -205,8 +205,7 @@ static enum MHD_Result events(visitor *v)
     const char *since = header(v, "Last-Event-ID");
     if (v->of->about.streams >= HTTP_STREAMS)
         return http_refuse(v, MHD_HTTP_SERVICE_UNAVAILABLE, "too many follow the events already");
-    return send_feed(v, "text/event-stream",
-                     feed_stream(&v->of->about, since != NULL ? since : parameter(v, "since")));
+    return send_feed(v, "text/event-stream", feed_stream(&v->of->about, since != NULL ? since : parameter(v, "since")));
 }
 
 static enum MHD_Result one(visitor *v, const char *mutex)

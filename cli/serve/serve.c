@@ -75,9 +75,8 @@ static int check_access(const serve_options *o, const listener *where)
         return cli_usage_error(SERVE_COMMAND, "--allow-release wants a --token-file as well");
     if (where->is_loopback || knows_whom)
         return CLI_GO;
-    return cli_usage_error(SERVE_COMMAND,
-                           "others than this machine can reach %s, so it wants a --token-file or a --client-ca",
-                           o->listen);
+    return cli_usage_error(
+        SERVE_COMMAND, "others than this machine can reach %s, so it wants a --token-file or a --client-ca", o->listen);
 }
 
 static void name_instance(answers *a)

@@ -139,10 +139,20 @@ static void note_change(const comparison *c, table_row *row, const simba_owner *
     change->after = *after;
 }
 
+static bool is_unchanged(const comparison *c, const table_row *row, const look_row *found)
+{
+    return row->is_owned && row->is_present && found->waiters == row->waiters &&
+           same_grant(&found->owner, &row->owner) && found->owner.ttl_at_ms == row->owner.ttl_at_ms &&
+           found->owner.transition_at_ms == row->owner.transition_at_ms &&
+           found->owner.transition_at_ms > c->now->store_ms;
+}
+
 /* `found` NULL: the store does not have it any more. */
 static void compare_row(const comparison *c, table_row *row, const look_row *found)
 {
     static const simba_owner nobody;
+    if (found != NULL && is_unchanged(c, row, found))
+        return; /* as most are, most of the time */
     const bool is_owned = found != NULL && lease_look(&found->owner, c->now->store_ms).owned;
     const simba_owner *owner = is_owned ? &found->owner : &nobody;
     const int64_t waiters = found != NULL ? found->waiters : -1;
@@ -167,7 +177,7 @@ static void count_row(table *t, const table_row *row)
         return;
     t->present++;
     t->owned += row->is_owned;
-    t->overdue += row->is_owned && !simba_owner_in_ttl(&row->owner, t->store_ms);
+    t->overdue += row->is_owned && row->owner.ttl_at_ms <= t->store_ms;
     if (row->waiters >= 0)
         t->waiters = (t->waiters > 0 ? t->waiters : 0) + row->waiters;
 }

@@ -73,14 +73,14 @@ typedef struct table {
     bool was_answered; /* at least once */
     bool answers;      /* the last look did */
     char error[256];
-    int64_t since_ms;                 /* since the epoch: as long as it answers, or does not */
-    int64_t watched_since_ms;         /* the first look that was answered, since the epoch */
-    int64_t wall_ms, mono_ms;         /* of the last look that was answered */
-    int64_t store_ms;                 /* the store's now at that look */
-    int64_t took_ms;                  /* that look */
+    int64_t since_ms;                  /* since the epoch: as long as it answers, or does not */
+    int64_t watched_since_ms;          /* the first look that was answered, since the epoch */
+    int64_t wall_ms, mono_ms;          /* of the last look that was answered */
+    int64_t store_ms;                  /* the store's now at that look */
+    int64_t took_ms;                   /* that look */
     uint64_t counts[TABLE_KIND_COUNT]; /* changes ever seen */
-    uint64_t owned, overdue, present; /* rows: owned, of those past their ttl; and all that the store has */
-    int64_t waiters;                  /* of all; -1: the store does not know */
+    uint64_t owned, overdue, present;  /* rows: owned, of those past their ttl; and all that the store has */
+    int64_t waiters;                   /* of all; -1: the store does not know */
 } table;
 
 void table_init(table *t);

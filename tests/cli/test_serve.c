@@ -192,7 +192,8 @@ static void events_resume(void **state)
     assert_int_equal(finish(&one), 0);
     await_listed(&s, "", "\"mutex\":\"orders\",\"owner\":null");
 
-    snprintf(request, sizeof request, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %s\r\n\r\n", known);
+    snprintf(request, sizeof request, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %s\r\n\r\n",
+             known);
     begin(&s, &stream, request);
     await_answer(&stream, "\"kind\":\"released\",\"mutex\":\"orders\",\"before\":{\"id\":\"first\"");
     assert_null(strstr(stream.text, "event: reset"));
@@ -293,7 +294,8 @@ static void big_requests_are_refused(void **state)
     close(got.fd);
 
     char body[6000];
-    snprintf(body, sizeof body, "POST /api/v1/release HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n%5000s", "");
+    snprintf(body, sizeof body,
+             "POST /api/v1/release HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n%5000s", "");
     begin(&s, &got, body);
     while (receive(&got, until_ns))
         continue;

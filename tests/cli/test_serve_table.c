@@ -40,7 +40,7 @@ static int teardown(void **state)
 /* A lease of 10 s and 6 more. */
 static look_row held(const char *mutex, const char *id, uint64_t token, int64_t acquired_ms, int64_t renewed_ms)
 {
-    look_row row = {.mutex = (char *)mutex, .waiters = -1};
+    look_row row = {.mutex = mutex, .waiters = -1};
     snprintf(row.owner.id, sizeof row.owner.id, "%s", id);
     row.owner.token = token;
     row.owner.acquired_at_ms = AHEAD + acquired_ms;
@@ -51,7 +51,7 @@ static look_row held(const char *mutex, const char *id, uint64_t token, int64_t 
 
 static look_row unowned(const char *mutex)
 {
-    return (look_row){.mutex = (char *)mutex, .waiters = -1};
+    return (look_row){.mutex = mutex, .waiters = -1};
 }
 
 static void apply(int64_t now_ms, look_row *rows, size_t count)
@@ -254,8 +254,8 @@ static void without_a_token_only_this_machine_has_a_name(void **state)
     (void)state;
     const access_rules open = {0};
     static const char *const ours[] = {"localhost:7460", "LOCALHOST", "127.0.0.1:1", "[::1]:7460"};
-    static const char *const others[] = {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example:7460",
-                                         "localhost:7460.evil", "", "10.0.0.1"};
+    static const char *const others[] = {
+        "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:7460", "localhost:7460.evil", "", "10.0.0.1"};
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
         assert_int_equal(access_to_read(&open, &(access_request){.host = ours[i]}), ACCESS_GRANTED);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -291,7 +291,8 @@ static void a_certificate_is_for_reading(void **state)
     const access_rules rules = {.by_certificate = true, .has_tls = true};
     assert_int_equal(access_to_read(&rules, &(access_request){.host = "x"}), ACCESS_NO_TOKEN);
     assert_int_equal(access_to_read(&rules, &(access_request){.host = "x", .has_certificate = true}), ACCESS_GRANTED);
-    assert_int_equal(access_to_change(&rules, &(access_request){.host = "x", .has_certificate = true}), ACCESS_NO_TOKEN);
+    assert_int_equal(access_to_change(&rules, &(access_request){.host = "x", .has_certificate = true}),
+                     ACCESS_NO_TOKEN);
 }
 
 static void forged_requests_change_nothing(void **state)
