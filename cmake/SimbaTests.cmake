@@ -193,7 +193,7 @@ if(TARGET simba)
 endif()
 if(TARGET simba AND TARGET PkgConfig::HTTP)
     _simba_add_test(cli serve_api COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/serve_api" $<TARGET_FILE:simba>
-        "${PROJECT_SOURCE_DIR}/docs/openapi.json")
+        "${PROJECT_SOURCE_DIR}")
     # A crowd of ten thousand contenders, for the page.
     add_executable(crowd "${PROJECT_SOURCE_DIR}/tests/browser/crowd.c")
     target_link_libraries(crowd PRIVATE simba_flags simba_shared)

@@ -24,7 +24,7 @@
     X(gnutls_certificate_verify_peers2)
 
 typedef struct http_library {
-#define LIBRARY_MEMBER(name) __typeof__(name) *name;
+#define LIBRARY_MEMBER(name) __typeof__(name) *(name);
     LIBRARY_FUNCTIONS(LIBRARY_MEMBER)
 #undef LIBRARY_MEMBER
 } http_library;

@@ -224,8 +224,10 @@ void table_init(table *t)
 
 void table_fini(table *t)
 {
-    while (!TAILQ_EMPTY(&t->changes))
-        drop_change(t, TAILQ_FIRST(&t->changes));
+    for (table_change *change = TAILQ_FIRST(&t->changes), *next; change != NULL; change = next) {
+        next = TAILQ_NEXT(change, in_all);
+        drop_change(t, change);
+    }
     for (size_t i = 0; i < t->row_count; i++)
         free_row(t, t->rows[i]);
     free((void *)t->rows);
