@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "cli.h"
+
 /* --- visitors ------------------------------------------------------------------------------------------ */
 
 static void enter(visitor *v, visitor_state state)

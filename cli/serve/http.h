@@ -5,7 +5,8 @@
 #include "access.h"
 #include "feed.h"
 #include "library.h"
-#include "serve.h"
+#include "looker.h"
+#include "options.h"
 
 /* A request has to have come within this time, and be answered within that; a stream of events may last. Whoever takes
  * longer is cut off. Of connections there are so many; when they become scarce, the one goes that has kept us waiting for a
@@ -20,6 +21,8 @@ enum {
     HTTP_MEMORY = 24 * 1024, /* of a connection, and so of its headers */
     HTTP_BODY_MAX = 4096,
 };
+
+typedef struct server server;
 
 typedef enum visitor_state {
     VISITOR_ASKS,     /* we wait for its request */

@@ -3,7 +3,8 @@
 
 #include <dlfcn.h>
 
-#include "serve.h"
+#include "cli.h"
+#include "options.h"
 
 http_library lib;
 

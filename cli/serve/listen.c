@@ -1,13 +1,16 @@
-/* Where `simba serve` listens, and whether only this machine can reach it there. */
+/* See listen.h. */
+#include "listen.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "serve.h"
+#include "cli.h"
 
 enum { BACKLOG = 1024 }; /* one that overflows costs honest clients a second */
 

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "cli.h"
-#include "serve.h"
+#include "options.h"
 
 /* Names lie together: a hundred thousand pieces of memory take longer to be freed than to be compared. */
 enum { NAMES_ROOM = 65536 };

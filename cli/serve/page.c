@@ -1,7 +1,7 @@
-/* The page, as it is in cli/page, inside of the program. */
-#include <string.h>
+/* See page.h. */
+#include "page.h"
 
-#include "serve.h"
+#include <string.h>
 
 /* The assembler reads the file: no generator, and no array of ten thousand numbers for the compiler. */
 #define EMBED(symbol, file)                                                                                            \

@@ -5,8 +5,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli.h"
 #include "http.h"
 #include "json.h"
+#include "page.h"
 
 #define LIST_PATH "/api/v1/mutexes"
 #define JSON_TYPE "application/json"

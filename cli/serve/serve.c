@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "http.h"
+#include "listen.h"
 #include "signals.h"
 
 /* The one who is given something to say about the store says it once. */
