@@ -227,7 +227,7 @@ function drawStatus() {
   put($("store"), store ? store.url : "");
   const status = $("status");
   status.dataset.is = stale ? "bad" : "good";
-  put(status, model.linkLostAt !== null ? "disconnected" : !store ? "connecting" : !store.answers ? "store does not answer" : stale ? "slow" : "live");
+  put(status, model.linkLostAt !== null ? "disconnected" : !store || store.since === null ? "connecting" : !store.answers ? "store does not answer" : stale ? "slow" : "live");
   document.title = (stale ? "⚠ " : "") + "simba";
 }
 

@@ -61,6 +61,7 @@ export class Model {
   takeChange(change) {
     const at = Date.parse(change.at);
     if (change.kind === "store-lost") this.outages.push({ from: at, to: null });
+    if (this.outages.length > 500) this.outages.shift();
     if (change.kind === "store-back" && this.outages.length) this.outages[this.outages.length - 1].to = at;
     if (change.mutex === null) return;
     const item = { at, kind: change.kind, before: change.before, after: change.after };
@@ -70,6 +71,7 @@ export class Model {
       if (list.length > 128) list.shift();
     } else {
       this.changes.set(change.mutex, [item]);
+      if (this.changes.size > 20000) this.changes.delete(this.changes.keys().next().value);
     }
     const row = this.rows.get(change.mutex);
     if (row) row.changedAt = at;

@@ -129,8 +129,7 @@ void answer_mutex(FILE *to, const answers *a, const table_row *row)
     fputs("\",\"state\":", to);
     answer_row(to, a, row);
     fputs(",\"history\":[", to);
-    TAILQ_FOREACH(change, &row->changes, in_row)
-    {
+    TAILQ_FOREACH (change, &row->changes, in_row) {
         if (!is_first)
             fputc(',', to);
         is_first = false;

@@ -34,8 +34,7 @@ static void make_room(server *s)
     visitor *v;
     if (s->about.connections <= HTTP_SCARCE)
         return;
-    TAILQ_FOREACH(v, &s->visitors, in_all)
-    {
+    TAILQ_FOREACH (v, &s->visitors, in_all) {
         if (v->state == VISITOR_ASKS) {
             cut_off(v);
             return;
@@ -97,17 +96,16 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         return v->uploaded <= HTTP_BODY_MAX ? MHD_YES : MHD_NO;
     }
     const enum MHD_Result result = http_answer(v, path, method);
-    if (v->feeding != NULL && v->feeding->kind == FEED_STREAM)
+    if (v->follows && result == MHD_YES)
         enter(v, VISITOR_FOLLOWS);
-    v->feeding = NULL; /* it belongs to the answer */
+    v->follows = false;
     return result;
 }
 
 void http_sweep(server *s, int64_t now_ms)
 {
     visitor *v;
-    TAILQ_FOREACH(v, &s->visitors, in_all)
-    {
+    TAILQ_FOREACH (v, &s->visitors, in_all) {
         const int64_t age_ms = now_ms - v->since_ms;
         if ((v->state == VISITOR_ASKS && age_ms > HTTP_REQUEST_MS) ||
             (v->state == VISITOR_ANSWERED && age_ms > HTTP_ANSWER_MS))
@@ -132,8 +130,7 @@ void http_wake(server *s)
         enter(v, VISITOR_RELEASED);
         resume(v);
     }
-    TAILQ_FOREACH(v, &s->visitors, in_all)
-    {
+    TAILQ_FOREACH (v, &s->visitors, in_all) {
         if (v->state == VISITOR_FOLLOWS)
             resume(v);
     }
@@ -179,8 +176,11 @@ int http_start(server *s, int fd)
 void http_stop(server *s)
 {
     visitor *v;
-    TAILQ_FOREACH(v, &s->visitors, in_all)
-    resume(v);
+    if (s->daemon == NULL)
+        return;
+    TAILQ_FOREACH (v, &s->visitors, in_all) {
+        resume(v);
+    }
     lib.MHD_stop_daemon(s->daemon);
 }
 

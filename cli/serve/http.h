@@ -43,7 +43,7 @@ typedef struct visitor {
     bool is_suspended;
     uint64_t uploaded;
     release_order order;
-    feed *feeding;
+    bool follows; /* what it asked for is a stream */
 } visitor;
 
 struct server {
@@ -59,6 +59,7 @@ struct server {
 
 /* Returns CLI_GO, or an exit code after having said what is wrong. The descriptor belongs to the server then. */
 int http_start(server *s, int fd);
+/* Also one that was not started. */
 void http_stop(server *s);
 
 /* To be polled; do what there is to do; how long that can wait. */

@@ -128,7 +128,7 @@ static enum MHD_Result send_feed(visitor *v, const char *type, feed *f)
 {
     feeding *r = serve_alloc(sizeof *r);
     *r = (feeding){v, f};
-    v->feeding = f;
+    v->follows = f->kind == FEED_STREAM;
     struct MHD_Response *response =
         lib.MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, FEED_PIECE, read_feed, r, free_feed);
     if (response == NULL)

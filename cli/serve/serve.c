@@ -64,7 +64,6 @@ static int serve(server *s, const cli_signals *signals, listener *where)
     cli_inform(SERVE_COMMAND, "%s shows %s.", where->url, simba_client_url(s->about.client));
     while (code == CLI_GO)
         code = go_round(s, signals);
-    http_stop(s);
     return code;
 }
 
@@ -101,7 +100,8 @@ static int serve_client(simba_client *client, const serve_options *options, list
         return CLI_SYSTEM;
     }
     const int code = cli_leave(serve(&s, signals, where));
-    looker_stop(s.asking);
+    looker_stop(s.asking); /* first: it may be at a release that a visitor waits for */
+    http_stop(&s);
     table_fini(&s.table);
     return code;
 }
