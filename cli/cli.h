@@ -70,6 +70,7 @@ int cmd_note(cli_globals *globals, int argc, char **argv);
 int cmd_release(cli_globals *globals, int argc, char **argv);
 int cmd_run(cli_globals *globals, int argc, char **argv);
 int cmd_schedule(cli_globals *globals, int argc, char **argv);
+int cmd_serve(cli_globals *globals, int argc, char **argv);
 int cmd_timeline(cli_globals *globals, int argc, char **argv);
 int cmd_tck(cli_globals *globals, int argc, char **argv);
 int cmd_version(cli_globals *globals, int argc, char **argv);

@@ -11,6 +11,7 @@ const cli_command cli_commands[] = {
     {"elect", "Contend, and tell scripts when leadership comes and goes", cmd_elect},
     {"list", "List the mutexes of a store and who owns them", cmd_list},
     {"watch", "Print changes of ownership as they happen", cmd_watch},
+    {"serve", "Show a store in a browser, to programs and to probes, by HTTP", cmd_serve},
     {"release", "Take a mutex away from its owner", cmd_release},
     {"note", "Read or write what belongs to a mutex and outlives its holders", cmd_note},
     {"forget", "Remove a mutex that nobody holds, with its note", cmd_forget},

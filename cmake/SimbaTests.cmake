@@ -5,6 +5,8 @@
 #   tests/{sim,backends,api,faults,cli}/test_*.c        internal symbols, the kit, tests/lib, support.c beside it if any
 #   tests/cpp/test_*.cpp                  cpp.*        the public header simba.hpp alone, with and without exceptions
 #   cli.completions                                     the completions of the shells, by the shells
+#   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
+#   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
 #   tck.<store>                                         the conformance kit, see simba_tck_store
 #   examples.*                                          must end with status 0
 #   install.{consumer,docs}                             see tests/install, tests/docs
@@ -126,11 +128,21 @@ foreach(_label IN ITEMS sim backends api faults cli mysql8)
         get_filename_component(_name ${_source} NAME_WE)
         string(REGEX REPLACE "^test_([a-z]+).*" "\\1" _store ${_name})
         string(TOUPPER ${_store} _store)
+        if(_store STREQUAL SERVE AND NOT TARGET PkgConfig::HTTP)
+            continue() # so may `simba serve`
+        endif()
         if(NOT DEFINED SIMBA_WITH_${_store} OR SIMBA_WITH_${_store})
             _simba_test_program(${_label} ${_source})
         endif()
     endforeach()
 endforeach()
+
+# One test of `simba serve` is about some of its files by themselves.
+if(TARGET test_cli_serve_table)
+    simba_glob(_sources cli/serve/table.c cli/serve/access.c cli/lease.c)
+    target_sources(test_cli_serve_table PRIVATE ${_sources})
+    target_include_directories(test_cli_serve_table PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+endif()
 
 # These measure what is promised in real time, to a quarter of a second: no other test runs beside them.
 foreach(_name IN ITEMS faults.limits faults.redis_outage faults.zookeeper_outage faults.postgresql_outage)
@@ -178,6 +190,15 @@ set_target_properties(simba-sim PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_B
 if(TARGET simba)
     _simba_add_test(cli completions COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/completions"
         "${PROJECT_SOURCE_DIR}/packaging/completions" $<TARGET_FILE:simba>)
+endif()
+if(TARGET simba AND TARGET PkgConfig::HTTP)
+    _simba_add_test(cli serve_api COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/serve_api" $<TARGET_FILE:simba>
+        "${PROJECT_SOURCE_DIR}")
+    # A crowd of ten thousand contenders, for the page.
+    add_executable(crowd "${PROJECT_SOURCE_DIR}/tests/browser/crowd.c")
+    target_link_libraries(crowd PRIVATE simba_flags simba_shared)
+    set_target_properties(crowd PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/browser")
+    _simba_add_test(browser page COMMAND "${PROJECT_SOURCE_DIR}/tests/browser/run" $<TARGET_FILE:simba> $<TARGET_FILE:crowd>)
 endif()
 
 # --- tck ------------------------------------------------------------------------------------------

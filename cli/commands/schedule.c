@@ -74,7 +74,7 @@ static int run_command(schedule *mine, const child_lease *lease)
         code = CLI_SYSTEM;
     } else {
         code = explain(s, &plan, &end);
-        if (child_ended_well(&end))
+        if (code == 0 && child_ended_well(&end))
             child_note_keep(lease->note);
     }
     child_environment_free(environment);
