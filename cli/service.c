@@ -3,6 +3,8 @@
 
 #include <poll.h>
 
+#include "health/health.h"
+
 static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
 {
     service *s = user;
@@ -27,6 +29,21 @@ void service_lease(void *user, simba_lease *ret_lease)
     simba_contender_lease(s->contender, ret_lease);
 }
 
+static void look(void *user, health_view *ret_view)
+{
+    service *s = user;
+    ret_view->mutex = s->mutex;
+    ret_view->client = s->client;
+    if (s->contender == NULL)
+        return;
+    ret_view->id = simba_contender_id(s->contender);
+    ret_view->contends = true;
+    ret_view->leads = s->leads;
+    ret_view->reserve_ms = s->times.lead_ms;
+    simba_contender_lease(s->contender, &ret_view->lease);
+    simba_contender_owner(s->contender, &ret_view->owner);
+}
+
 static int pause_ms(const service *s)
 {
     const int pause_ms = s->type->pause_ms(s);
@@ -37,8 +54,9 @@ static int pause_ms(const service *s)
 static void listen_once(service *s)
 {
     struct pollfd fds[] = {{.fd = simba_client_fd(s->client), .events = POLLIN},
-                           {.fd = s->signals.fd, .events = POLLIN}};
-    const int ready = poll(fds, 2, pause_ms(s));
+                           {.fd = s->signals.fd, .events = POLLIN},
+                           {.fd = health_fd(), .events = POLLIN}};
+    const int ready = poll(fds, 3, health_pause_ms(pause_ms(s)));
     if (ready < 0)
         return;
     if (ready == 0 && !s->leads)
@@ -50,6 +68,7 @@ static void listen_once(service *s)
         s->exit_code = CLI_OK;
     else if (number == SIGTSTP)
         raise(SIGSTOP);
+    health_turn();
     if (s->exit_code == CLI_GO)
         s->type->act(s);
 }
@@ -70,6 +89,7 @@ static int contend(service *s)
     if (!s->leads && simba_contender_held_for_ms(s->contender) == 0)
         code = leave(s, code);
     simba_contender_stop(s->contender);
+    health_close();
     return leave(s, code);
 }
 
@@ -88,6 +108,7 @@ static int make_and_contend(service *s)
         return cli_failure(s->type->command, &error);
     const int code = contend(s);
     simba_contender_free(s->contender);
+    s->contender = NULL;
     return code;
 }
 
@@ -100,9 +121,13 @@ int service_run(service *s)
         return code;
     s->exit_code = CLI_GO;
     s->globals->dispatch = SIMBA_DISPATCH_FD;
-    code = cli_open(command, s->globals, &s->client);
-    if (code != CLI_GO)
+    code = health_open(command, s->globals, look, s);
+    if (code == CLI_GO)
+        code = cli_open(command, s->globals, &s->client);
+    if (code != CLI_GO) {
+        health_close();
         return code;
+    }
     code = signals_open(command, &s->signals);
     if (code == CLI_GO)
         code = child_times_choose(command, s->client, s->grace_ms, &s->times);
@@ -112,6 +137,7 @@ int service_run(service *s)
     }
     if (code == CLI_GO)
         code = make_and_contend(s);
+    health_close();
     code = cli_close(s->client, code);
     simba_observer_free(asking);
     return code;

@@ -136,7 +136,7 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
                  "SIGINT, which a running command gets as well, and then exits with 0.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
-        .takes = CLI_TAKES_ALL,
+        .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,
         .min_operands = 2,
         .max_operands = -1,
         .verbatim_from = 1,
