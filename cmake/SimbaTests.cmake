@@ -5,6 +5,7 @@
 #   tests/{sim,backends,api,faults,cli}/test_*.c        internal symbols, the kit, tests/lib, support.c beside it if any
 #   tests/cpp/test_*.cpp                  cpp.*        the public header simba.hpp alone, with and without exceptions
 #   cli.completions                                     the completions of the shells, by the shells
+#   cli.units, cli.contrib                              systemd's unit templates, and what is in contrib/
 #   tck.<store>                                         the conformance kit, see simba_tck_store
 #   examples.*                                          must end with status 0
 #   install.{consumer,docs}                             see tests/install, tests/docs
@@ -178,6 +179,10 @@ set_target_properties(simba-sim PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_B
 if(TARGET simba)
     _simba_add_test(cli completions COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/completions"
         "${PROJECT_SOURCE_DIR}/packaging/completions" $<TARGET_FILE:simba>)
+    _simba_add_test(cli units COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/units"
+        "${PROJECT_SOURCE_DIR}/packaging/systemd" $<TARGET_FILE:simba>)
+    _simba_add_test(cli contrib COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/contrib"
+        "${PROJECT_SOURCE_DIR}/contrib" $<TARGET_FILE:simba>)
 endif()
 
 # --- tck ------------------------------------------------------------------------------------------
