@@ -31,6 +31,8 @@ typedef struct cli_globals {
     int64_t transition_ms;
     int verbose;
     const char *log_format;
+    const char *status_listen;     /* where others may ask, see health/health.h */
+    const char *notify;            /* what systemd is told */
     bool quiet;                    /* the command itself says what the library would warn of */
     simba_dispatch dispatch;       /* where the command wants its callbacks */
     bool configured;               /* the configuration file was looked at */
@@ -103,6 +105,7 @@ enum {
     CLI_TAKES_TIMING = 4,
     CLI_TAKES_EVENTS = 8,
     CLI_TAKES_ALL = 15,
+    CLI_TAKES_HEALTH = 16, /* it contends until it is told to end, and can be asked how things are */
 };
 
 typedef struct cli_syntax {

@@ -7,6 +7,7 @@
 #   cli.completions                                     the completions of the shells, by the shells
 #   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
+#   cli.units, cli.contrib                              systemd's unit templates, and what is in contrib/
 #   tck.<store>                                         the conformance kit, see simba_tck_store
 #   examples.*                                          must end with status 0
 #   install.{consumer,docs}                             see tests/install, tests/docs
@@ -190,6 +191,10 @@ set_target_properties(simba-sim PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_B
 if(TARGET simba)
     _simba_add_test(cli completions COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/completions"
         "${PROJECT_SOURCE_DIR}/packaging/completions" $<TARGET_FILE:simba>)
+    _simba_add_test(cli units COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/units"
+        "${PROJECT_SOURCE_DIR}/packaging/systemd" $<TARGET_FILE:simba>)
+    _simba_add_test(cli contrib COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/contrib"
+        "${PROJECT_SOURCE_DIR}/contrib" $<TARGET_FILE:simba>)
 endif()
 if(TARGET simba AND TARGET PkgConfig::HTTP)
     _simba_add_test(cli serve_api COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/serve_api" $<TARGET_FILE:simba>

@@ -9,6 +9,7 @@
 
 #include "child/child.h"
 #include "cli.h"
+#include "health/notify.h"
 #include "secret.h"
 
 /* --- before ------------------------------------------------------------------------------------- */
@@ -75,7 +76,7 @@ char **child_environment(const cli_globals *globals, const child_lease *lease)
     char *text = (char *)(made + count + OWN_VARIABLES + 1);
     size_t at = 0;
     for (char **variable = environ; *variable != NULL; variable++) {
-        if (is_own(*variable) || is_password(globals, *variable))
+        if (is_own(*variable) || is_password(globals, *variable) || notify_is_variable(globals, *variable))
             continue;
         made[at++] = *variable;
         if (is_url(*variable) && !globals->keep_password) {

@@ -270,7 +270,7 @@ int cmd_elect(cli_globals *globals, int argc, char **argv)
                  "back. UNTIL is compared with /proc/uptime.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
-        .takes = CLI_TAKES_ALL,
+        .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,
         .min_operands = 1,
         .max_operands = 1,
     };

@@ -221,7 +221,7 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
                  "command finds SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT in its environment.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
-        .takes = CLI_TAKES_ALL,
+        .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,
         .max_operands = -1,
         .verbatim_from = 1,
     };
