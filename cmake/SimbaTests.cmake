@@ -7,7 +7,7 @@
 #   cli.completions                                     the completions of the shells, by the shells
 #   tck.<store>                                         the conformance kit, see simba_tck_store
 #   examples.*                                          must end with status 0, see tests/examples
-#   install.{consumer,docs}                             see tests/install, tests/docs
+#   install.{consumer,docs,release}                     see tests/install, tests/docs, tests/release
 #   python.{types,example,<store>}                      see bindings/python; like install, not with sanitizers
 #   package.{debian,site}                               see tests/package, scripts/site; run when they are asked for
 
@@ -277,6 +277,7 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
     _simba_add_test(install consumer
         COMMAND "${PROJECT_SOURCE_DIR}/tests/install/run" "${PROJECT_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_C_COMPILER}"
         $<CONFIG>)
+    _simba_add_test(install release COMMAND "${PROJECT_SOURCE_DIR}/tests/release/run" "${PROJECT_SOURCE_DIR}")
     # The system's own first: it is the one that has the system's packages.
     find_program(SIMBA_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
     find_program(SIMBA_PYTHON python3)
