@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROWS_MAX 24
+#define ROWS_MAX 48
 #define COLUMNS 4
 
 typedef struct row {

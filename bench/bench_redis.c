@@ -1,4 +1,5 @@
-/* What the library costs on top of Redis. An uncontended lock and unlock is compared with a blocking loop of the very same
+/* What the library costs on top of Redis, and what it costs Redis itself: the time that the server spends in commands, by its
+ * own count. An uncontended lock and unlock is compared with a blocking loop of the very same
  * two scripts, in turns within one run, because machines have moods. A mutex that sixteen processes fight for is compared
  * with the least that a hand-over takes: one release script, one push, one acquire script. A holder that is killed shows
  * how long a mutex lies idle, and a process that holds 50,000 what renewing them costs. The server is started here, keeps
@@ -64,6 +65,39 @@ static void start_server(void)
     }
 }
 
+/* Microseconds that the server has spent in scripts, and in SETs that were none of a script's. What a script calls is in
+ * its own time. */
+static int64_t command_us(redisContext *context, const char *command)
+{
+    char sought[32];
+    long long us = 0;
+    snprintf(sought, sizeof sought, "cmdstat_%s:calls=", command);
+    redisReply *reply = redisCommand(context, "INFO commandstats");
+    const char *at = reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, sought) : NULL;
+    if (at)
+        sscanf(strchr(at, ','), ",usec=%lld", &us);
+    freeReplyObject(reply);
+    return us;
+}
+
+static int64_t script_us(redisContext *context)
+{
+    return command_us(context, "evalsha");
+}
+
+/* All that the server does, reading and writing included. */
+static double server_cpu_seconds(redisContext *raw)
+{
+    redisReply *reply = redisCommand(raw, "INFO cpu");
+    double system = 0;
+    double user = 0;
+    const char *at = reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, "used_cpu_sys:") : NULL;
+    if (!at || sscanf(at, "used_cpu_sys:%lf used_cpu_user:%lf", &system, &user) != 2)
+        bench_fail("INFO cpu", "not understood");
+    freeReplyObject(reply);
+    return system + user;
+}
+
 /* --- a blocking loop of the two scripts ----------------------------------------------------------------- */
 
 typedef struct raw_locker {
@@ -93,22 +127,27 @@ static raw_locker open_raw(const char *id)
 
 static void expect_mine(redisReply *reply)
 {
-    if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->element[0]->integer != 1)
+    const bool is_grant = reply && reply->type == REDIS_REPLY_STRING;
+    if (!is_grant && !(reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1))
         bench_fail("script", reply && reply->type == REDIS_REPLY_ERROR ? reply->str : "not mine");
     freeReplyObject(reply);
 }
 
-static void raw_acquire(const raw_locker *r, const char *mutex)
+/* `waits`: it was in the queue, as far as its client knows. */
+static void raw_acquire(const raw_locker *r, const char *mutex, bool waits)
 {
     expect_mine(redisCommand(r->context,
-                             "EVALSHA %s 3 simba:{%s} simba:{%s}:fence simba:{%s}:contender %s 4711 10000 6000 1 %s",
-                             r->sha[0], mutex, mutex, mutex, r->id, ""));
+                             "EVALSHA %s 4 simba:{%s} simba:{%s}:grant simba:{%s}:contender simba:{%s}:fence %s "
+                             "00000000000000004711 16000 6000 1 %s",
+                             r->sha[0], mutex, mutex, mutex, mutex, r->id, waits ? "@@" : ""));
 }
 
 static void raw_release(const raw_locker *r, const char *mutex)
 {
-    expect_mine(redisCommand(r->context, "EVALSHA %s 3 simba:{%s} simba:{%s}:fence simba:{%s}:contender %s 4711 0",
-                             r->sha[1], mutex, mutex, mutex, r->id));
+    expect_mine(redisCommand(r->context,
+                             "EVALSHA %s 4 simba:{%s} simba:{%s}:grant simba:{%s}:contender simba:{%s}:fence %s "
+                             "00000000000000004711 0 %s",
+                             r->sha[1], mutex, mutex, mutex, mutex, r->id, ""));
 }
 
 /* --- uncontended ---------------------------------------------------------------------------------------- */
@@ -141,7 +180,7 @@ static void raw_round(side *s, const raw_locker *r)
 {
     const int64_t start_ns = bench_now_ns();
     for (int i = 0; i < PAIRS; i++) {
-        raw_acquire(r, "plain");
+        raw_acquire(r, "plain", false);
         raw_release(r, "plain");
     }
     s->rounds_ns[s->count++] = bench_now_ns() - start_ns;
@@ -172,6 +211,54 @@ static void measure_uncontended(void)
     bench_add("ratio of the two", our_rate / plain_rate, 2, "", BENCH_AT_LEAST, 0.85);
 }
 
+/* --- what a pair costs the server ------------------------------------------------------------------------- */
+
+/* The least that a lock can be: SET NX, and a script that deletes it if it is ours. */
+static double measure_least(redisContext *context)
+{
+    static const char unlock[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end";
+    char sha[41];
+    redisReply *reply = redisCommand(context, "SCRIPT LOAD %s", unlock);
+    snprintf(sha, sizeof sha, "%s", reply && reply->type == REDIS_REPLY_STRING ? reply->str : "");
+    freeReplyObject(reply);
+    const int64_t before_us = script_us(context) + command_us(context, "set");
+    for (int i = 0; i < PAIRS; i++) {
+        freeReplyObject(redisCommand(context, "SET least me NX PX 16000"));
+        freeReplyObject(redisCommand(context, "EVALSHA %s 1 least me", sha));
+    }
+    return (double)(script_us(context) + command_us(context, "set") - before_us) / PAIRS;
+}
+
+static int by_size(const void *left, const void *right)
+{
+    const double a = *(const double *)left;
+    const double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* In turns, and of each the median. */
+static void measure_cost(void)
+{
+    enum { ROUNDS = 101 };
+    static double ours[ROUNDS];
+    static double least[ROUNDS];
+    raw_locker r = open_raw("plain");
+    for (int i = 0; i < ROUNDS; i++) {
+        const int64_t before_us = script_us(r.context);
+        for (int j = 0; j < PAIRS; j++) {
+            raw_acquire(&r, "plain", false);
+            raw_release(&r, "plain");
+        }
+        ours[i] = (double)(script_us(r.context) - before_us) / PAIRS;
+        least[i] = measure_least(r.context);
+    }
+    redisFree(r.context);
+    qsort(ours, ROUNDS, sizeof *ours, by_size);
+    qsort(least, ROUNDS, sizeof *least, by_size);
+    bench_add("server, commands of a lock + unlock", ours[ROUNDS / 2], 1, "us", BENCH_AT_MOST, 16);
+    bench_add("SET NX and a script that deletes", least[ROUNDS / 2], 1, "us", BENCH_NO_GOAL, 0);
+}
+
 /* --- a fight ---------------------------------------------------------------------------------------------- */
 
 /* Hand-overs per second between two that take turns: release, hear of it, acquire. */
@@ -181,7 +268,7 @@ static double measure_floor(int64_t ns)
     redisContext *ears[2] = {connect_raw(), connect_raw()};
     freeReplyObject(redisCommand(ears[0], "SUBSCRIBE simba:{floor}:x"));
     freeReplyObject(redisCommand(ears[1], "SUBSCRIBE simba:{floor}:y"));
-    raw_acquire(&players[0], "floor");
+    raw_acquire(&players[0], "floor", false);
     const int64_t start_ns = bench_now_ns();
     int64_t turns = 0;
     for (; bench_now_ns() < start_ns + ns; turns++) {
@@ -192,7 +279,7 @@ static double measure_floor(int64_t ns)
         if (redisGetReply(ears[next], &message) != REDIS_OK)
             bench_fail("floor", "no message");
         freeReplyObject(message);
-        raw_acquire(&players[next], "floor");
+        raw_acquire(&players[next], "floor", true);
     }
     const double rate = (double)turns * 1e9 / (double)(bench_now_ns() - start_ns);
     raw_release(&players[turns % 2], "floor");
@@ -300,10 +387,19 @@ static void measure_rounds(fight *f, const char *where)
     char what[64];
     double floors[FIGHTS];
     double fights[FIGHTS];
+    double floor_us[FIGHTS];
+    double fight_us[FIGHTS];
+    redisContext *context = connect_raw();
+    const double seconds = (double)stretch_ns / 25e9;
     for (int i = 0; i < FIGHTS; i++) {
+        double before_s = server_cpu_seconds(context);
         floors[i] = measure_floor(stretch_ns / 25);
+        floor_us[i] = (server_cpu_seconds(context) - before_s) * 1e6 / (floors[i] * seconds);
+        before_s = server_cpu_seconds(context);
         fights[i] = fight_for(f, stretch_ns / 25);
+        fight_us[i] = (server_cpu_seconds(context) - before_s) * 1e6 / (fights[i] * seconds);
     }
+    redisFree(context);
     const double floor_rate = median(floors, FIGHTS);
     const double rate = median(fights, FIGHTS);
     snprintf(what, sizeof what, "release, push, acquire, %s: the floor", where);
@@ -311,6 +407,11 @@ static void measure_rounds(fight *f, const char *where)
     snprintf(what, sizeof what, "16 processes fight, %s", where);
     bench_add(what, rate, 0, "hand-overs/s", BENCH_NO_GOAL, 0);
     bench_add("ratio of the two", rate / floor_rate, 2, "", BENCH_AT_LEAST, 0.7);
+    const double least_us = median(floor_us, FIGHTS);
+    const double our_us = median(fight_us, FIGHTS);
+    bench_add("server, per hand-over: the floor", least_us, 1, "us", BENCH_NO_GOAL, 0);
+    bench_add("server, per hand-over of the 16", our_us, 1, "us", BENCH_NO_GOAL, 0);
+    bench_add("ratio of the two", our_us / least_us, 2, "", BENCH_AT_MOST, 1.5);
 }
 
 static void measure_fight(void)
@@ -424,18 +525,6 @@ static double cpu_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-static double server_cpu_seconds(redisContext *raw)
-{
-    redisReply *reply = redisCommand(raw, "INFO cpu");
-    double system = 0;
-    double user = 0;
-    const char *at = reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, "used_cpu_sys:") : NULL;
-    if (!at || sscanf(at, "used_cpu_sys:%lf used_cpu_user:%lf", &system, &user) != 2)
-        bench_fail("INFO cpu", "not understood");
-    freeReplyObject(reply);
-    return system + user;
-}
-
 /* Those of the library, without our own. */
 static int connection_count(redisContext *raw)
 {
@@ -501,6 +590,9 @@ static void measure_crowd(size_t size, int64_t ttl_ms)
     bench_add(what, (cpu_seconds() - start_cpu) * percent, 1, "% of a core", BENCH_BELOW, 15);
     bench_add("CPU of the server", (server_cpu_seconds(raw) - start_server) * percent, 1, "% of a core", BENCH_NO_GOAL,
               0);
+    bench_add("server, per renewal",
+              (server_cpu_seconds(raw) - start_server) * 1e6 / (double)(now.renewals - before.renewals), 1, "us",
+              BENCH_AT_MOST, 5);
     bench_add("connections", connection_count(raw), 0, "", BENCH_AT_MOST, 2);
     bench_add("renewed", (double)(now.renewals - before.renewals), 0, "", BENCH_AT_LEAST, (double)size);
     bench_add("lost, or not renewed at the first try", (double)(lost + size - now.held + now.renewals_failed), 0, "",
@@ -521,6 +613,7 @@ int main(int argc, char **argv)
     start_server();
     redisFree(connect_raw());
     measure_uncontended();
+    measure_cost();
     measure_fight();
     measure_succession();
     measure_crowd(quick ? 5000 : 50000, quick ? 2000 : 10000);

@@ -31,6 +31,8 @@ typedef struct cli_globals {
     int64_t transition_ms;
     int verbose;
     const char *log_format;
+    const char *status_listen;     /* where others may ask, see health/health.h */
+    const char *notify;            /* what systemd is told */
     bool quiet;                    /* the command itself says what the library would warn of */
     simba_dispatch dispatch;       /* where the command wants its callbacks */
     bool configured;               /* the configuration file was looked at */
@@ -61,13 +63,16 @@ int cmd_contend(cli_globals *globals, int argc, char **argv);
 int cmd_demo(cli_globals *globals, int argc, char **argv);
 int cmd_doctor(cli_globals *globals, int argc, char **argv);
 int cmd_elect(cli_globals *globals, int argc, char **argv);
+int cmd_forget(cli_globals *globals, int argc, char **argv);
 int cmd_give_back(cli_globals *globals, int argc, char **argv);
 int cmd_help(cli_globals *globals, int argc, char **argv);
 int cmd_init(cli_globals *globals, int argc, char **argv);
 int cmd_list(cli_globals *globals, int argc, char **argv);
+int cmd_note(cli_globals *globals, int argc, char **argv);
 int cmd_release(cli_globals *globals, int argc, char **argv);
 int cmd_run(cli_globals *globals, int argc, char **argv);
 int cmd_schedule(cli_globals *globals, int argc, char **argv);
+int cmd_serve(cli_globals *globals, int argc, char **argv);
 int cmd_timeline(cli_globals *globals, int argc, char **argv);
 int cmd_tck(cli_globals *globals, int argc, char **argv);
 int cmd_version(cli_globals *globals, int argc, char **argv);
@@ -100,6 +105,7 @@ enum {
     CLI_TAKES_TIMING = 4,
     CLI_TAKES_EVENTS = 8,
     CLI_TAKES_ALL = 15,
+    CLI_TAKES_HEALTH = 16, /* it contends until it is told to end, and can be asked how things are */
 };
 
 typedef struct cli_syntax {

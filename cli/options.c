@@ -12,8 +12,8 @@
 #include "util/escape.h"
 #include "util/guess.h"
 
-#define GLOBAL_OPTIONS 8
-#define HELP_COLUMN 24
+#define GLOBAL_OPTIONS 10
+#define HELP_COLUMN 26
 
 /* The global options as rows; `globals` NULL: for printing only. Returns how many of them `takes` lets through. */
 static size_t global_options(cli_globals *globals, unsigned takes, cli_option ret_rows[GLOBAL_OPTIONS])
@@ -31,6 +31,10 @@ static size_t global_options(cli_globals *globals, unsigned takes, cli_option re
          {"transition", 0, CLI_DURATION, "D", "How long after it nobody else may take over", &to->transition_ms}},
         {CLI_TAKES_ID, {"id", 0, CLI_TEXT, "ID", "Name of this contender", &to->id}},
         {CLI_TAKES_EVENTS, {"event-log", 0, CLI_TEXT, "FILE", "Add what happens, for simba timeline", &to->event_log}},
+        {CLI_TAKES_HEALTH,
+         {"status-listen", 0, CLI_TEXT, "ADDR", "Answer 200 there over HTTP while it leads", &to->status_listen}},
+        {CLI_TAKES_HEALTH,
+         {"notify", 0, CLI_TEXT, "WHEN", "systemd: ready when contending or leading; or child", &to->notify}},
         {0, {"verbose", 'v', CLI_COUNT, NULL, "Say what happens; twice for more", &to->verbose}},
         {0, {"log-format", 0, CLI_TEXT, "FORM", "How it is said: text, journal or json", &to->log_format}},
     };

@@ -3,6 +3,8 @@
 
 #include <poll.h>
 
+#include "health/health.h"
+
 static void on_acquired(simba_contender *contender, const simba_state *state, void *user)
 {
     service *s = user;
@@ -85,6 +87,24 @@ static void look_whether_it_leads(service *s)
     }
 }
 
+static void look(void *user, health_view *ret_view)
+{
+    service *s = user;
+    ret_view->mutex = s->mutex;
+    ret_view->client = s->client;
+    if (s->contender == NULL && s->scheduler == NULL)
+        return;
+    ret_view->id = s->scheduler != NULL ? simba_scheduler_id(s->scheduler) : simba_contender_id(s->contender);
+    ret_view->contends = true;
+    ret_view->leads = s->leads;
+    ret_view->reserve_ms = s->times.lead_ms;
+    service_lease(s, &ret_view->lease);
+    if (s->scheduler != NULL)
+        simba_scheduler_owner(s->scheduler, &ret_view->owner);
+    else
+        simba_contender_owner(s->contender, &ret_view->owner);
+}
+
 static int pause_ms(const service *s)
 {
     const int pause_ms = s->type->pause_ms != NULL ? s->type->pause_ms(s) : -1;
@@ -95,8 +115,9 @@ static int pause_ms(const service *s)
 static void listen_once(service *s)
 {
     struct pollfd fds[] = {{.fd = simba_client_fd(s->client), .events = POLLIN},
-                           {.fd = s->signals.fd, .events = POLLIN}};
-    const int ready = poll(fds, 2, pause_ms(s));
+                           {.fd = s->signals.fd, .events = POLLIN},
+                           {.fd = health_fd(), .events = POLLIN}};
+    const int ready = poll(fds, 3, health_pause_ms(pause_ms(s)));
     if (ready < 0)
         return;
     look_whether_it_leads(s);
@@ -110,6 +131,7 @@ static void listen_once(service *s)
         s->exit_code = CLI_OK;
     else if (number == SIGTSTP)
         raise(SIGSTOP);
+    health_turn();
     if (s->exit_code == CLI_GO && s->type->act != NULL)
         s->type->act(s);
 }
@@ -130,6 +152,7 @@ static int contend(service *s)
     if (!holds(s))
         code = leave(s, code);
     stop_contending(s);
+    health_close();
     return leave(s, code);
 }
 
@@ -146,6 +169,8 @@ static int make_and_contend(service *s)
     const int code = contend(s);
     simba_contender_free(s->contender);
     simba_scheduler_free(s->scheduler);
+    s->contender = NULL;
+    s->scheduler = NULL;
     return code;
 }
 
@@ -158,9 +183,13 @@ int service_run(service *s)
         return code;
     s->exit_code = CLI_GO;
     s->globals->dispatch = SIMBA_DISPATCH_FD;
-    code = cli_open_shared(command, s->globals, &s->client);
-    if (code != CLI_GO)
+    code = health_open(command, s->globals, look, s);
+    if (code == CLI_GO)
+        code = cli_open_shared(command, s->globals, &s->client);
+    if (code != CLI_GO) {
+        health_close();
         return code;
+    }
     code = signals_open(command, &s->signals);
     if (code == CLI_GO)
         code = child_times_choose(command, s->client, s->grace_ms, &s->times);
@@ -170,7 +199,23 @@ int service_run(service *s)
     }
     if (code == CLI_GO)
         code = make_and_contend(s);
+    health_close();
     code = cli_close(s->client, code);
     simba_observer_free(asking);
     return code;
+}
+
+static int read_note(void *holder, simba_error *err, simba_note *ret_note)
+{
+    return simba_contender_note(holder, err, ret_note);
+}
+
+static int write_note(void *holder, const void *bytes, size_t length, simba_error *err)
+{
+    return simba_contender_note_set(holder, bytes, length, err);
+}
+
+child_note_holder service_note_holder(service *s)
+{
+    return (child_note_holder){s->type->command, read_note, write_note, s->contender};
 }

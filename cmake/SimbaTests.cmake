@@ -5,11 +5,14 @@
 #   tests/{sim,backends,api,faults,cli}/test_*.c        internal symbols, the kit, tests/lib, support.c beside it if any
 #   tests/cpp/test_*.cpp                  cpp.*        the public header simba.hpp alone, with and without exceptions
 #   cli.completions                                     the completions of the shells, by the shells
+#   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
+#   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
+#   cli.units, cli.contrib                              systemd's unit templates, and what is in contrib/
 #   tck.<store>                                         the conformance kit, see simba_tck_store
-#   examples.*                                          must end with status 0
-#   install.{consumer,docs}                             see tests/install, tests/docs
-#   python.{types,<store>}                              see bindings/python; like install, not with sanitizers
-#   package.debian                                      see tests/package; runs when it is asked for
+#   examples.*                                          must end with status 0, see tests/examples
+#   install.{consumer,docs,release}                     see tests/install, tests/docs, tests/release
+#   python.{types,example,<store>}                      see bindings/python; like install, not with sanitizers
+#   package.{debian,tarball,python,site}                see tests/package, scripts/site; run when they are asked for
 
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
@@ -126,11 +129,21 @@ foreach(_label IN ITEMS sim backends api faults cli mysql8)
         get_filename_component(_name ${_source} NAME_WE)
         string(REGEX REPLACE "^test_([a-z]+).*" "\\1" _store ${_name})
         string(TOUPPER ${_store} _store)
+        if(_store STREQUAL SERVE AND NOT TARGET PkgConfig::HTTP)
+            continue() # so may `simba serve`
+        endif()
         if(NOT DEFINED SIMBA_WITH_${_store} OR SIMBA_WITH_${_store})
             _simba_test_program(${_label} ${_source})
         endif()
     endforeach()
 endforeach()
+
+# One test of `simba serve` is about some of its files by themselves.
+if(TARGET test_cli_serve_table)
+    simba_glob(_sources cli/serve/table.c cli/serve/access.c cli/lease.c)
+    target_sources(test_cli_serve_table PRIVATE ${_sources})
+    target_include_directories(test_cli_serve_table PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+endif()
 
 # These measure what is promised in real time, to a quarter of a second: no other test runs beside them.
 foreach(_name IN ITEMS faults.limits faults.redis_outage faults.zookeeper_outage faults.postgresql_outage)
@@ -178,6 +191,19 @@ set_target_properties(simba-sim PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_B
 if(TARGET simba)
     _simba_add_test(cli completions COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/completions"
         "${PROJECT_SOURCE_DIR}/packaging/completions" $<TARGET_FILE:simba>)
+    _simba_add_test(cli units COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/units"
+        "${PROJECT_SOURCE_DIR}/packaging/systemd" $<TARGET_FILE:simba>)
+    _simba_add_test(cli contrib COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/contrib"
+        "${PROJECT_SOURCE_DIR}/contrib" $<TARGET_FILE:simba>)
+endif()
+if(TARGET simba AND TARGET PkgConfig::HTTP)
+    _simba_add_test(cli serve_api COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/serve_api" $<TARGET_FILE:simba>
+        "${PROJECT_SOURCE_DIR}")
+    # A crowd of ten thousand contenders, for the page.
+    add_executable(crowd "${PROJECT_SOURCE_DIR}/tests/browser/crowd.c")
+    target_link_libraries(crowd PRIVATE simba_flags simba_shared)
+    set_target_properties(crowd PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/browser")
+    _simba_add_test(browser page COMMAND "${PROJECT_SOURCE_DIR}/tests/browser/run" $<TARGET_FILE:simba> $<TARGET_FILE:crowd>)
 endif()
 
 # --- tck ------------------------------------------------------------------------------------------
@@ -252,11 +278,30 @@ if(CMAKE_CXX_COMPILER)
             _simba_add_test(cpp ${_name}${_variant} COMMAND ${_launcher} $<TARGET_FILE:${_target}>)
         endforeach()
     endforeach()
+    simba_glob(_programs examples/*.cpp)
+    foreach(_source IN LISTS _programs)
+        get_filename_component(_name ${_source} NAME_WE)
+        add_executable(example_cpp_${_name} ${_source})
+        target_compile_options(example_cpp_${_name} PRIVATE -std=c++17)
+        target_link_libraries(example_cpp_${_name} PRIVATE simba_flags simba_shared)
+        set_target_properties(example_cpp_${_name} PROPERTIES
+            OUTPUT_NAME ${_name}-cpp RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
+        _simba_add_test(examples cpp_${_name} PLAIN COMMAND ${_launcher} $<TARGET_FILE:example_cpp_${_name}>)
+    endforeach()
 endif()
 
 # --- examples -------------------------------------------------------------------------------------
+# These run until a signal ends them, which comes when they have printed this word.
+set(_until_service "a little work")
+set(_until_cron "ran under token")
+set(_arguments_cron 60 "echo ran under token $SIMBA_TOKEN" memory://examples)
 foreach(_name IN LISTS SIMBA_EXAMPLE_TARGETS)
-    _simba_add_test(examples ${_name} PLAIN COMMAND ${_launcher} $<TARGET_FILE:example_${_name}>)
+    set(_until "")
+    if(DEFINED _until_${_name})
+        set(_until "${PROJECT_SOURCE_DIR}/tests/examples/run" ${_until_${_name}})
+    endif()
+    _simba_add_test(examples ${_name} PLAIN
+        COMMAND ${_until} ${_launcher} $<TARGET_FILE:example_${_name}> ${_arguments_${_name}})
     set_property(TEST examples.${_name} APPEND PROPERTY ENVIRONMENT SIMBA_URL=memory://examples)
     set_property(TEST examples.${_name} APPEND PROPERTY ENVIRONMENT_MODIFICATION SIMBA_URL=reset:)
 endforeach()
@@ -267,8 +312,7 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
     _simba_add_test(install consumer
         COMMAND "${PROJECT_SOURCE_DIR}/tests/install/run" "${PROJECT_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_C_COMPILER}"
         $<CONFIG>)
-    _simba_add_test(install docs
-        COMMAND "${PROJECT_SOURCE_DIR}/tests/docs/run" "${PROJECT_SOURCE_DIR}" "${CMAKE_C_COMPILER}")
+    _simba_add_test(install release COMMAND "${PROJECT_SOURCE_DIR}/tests/release/run" "${PROJECT_SOURCE_DIR}")
     # The system's own first: it is the one that has the system's packages.
     find_program(SIMBA_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
     find_program(SIMBA_PYTHON python3)
@@ -277,7 +321,13 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
     if(SIMBA_PYTHON)
         execute_process(COMMAND ${SIMBA_PYTHON} -c "import cffi, pytest, mypy" RESULT_VARIABLE _status ERROR_QUIET)
     endif()
-    if(NOT SIMBA_PYTHON OR NOT _status EQUAL 0)
+    set(_docs_python "")
+    if(SIMBA_PYTHON AND _status EQUAL 0)
+        set(_docs_python ${SIMBA_PYTHON})
+    endif()
+    _simba_add_test(install docs COMMAND "${PROJECT_SOURCE_DIR}/tests/docs/run" "${PROJECT_SOURCE_DIR}"
+        "${CMAKE_C_COMPILER}" "${PROJECT_BINARY_DIR}" ${_docs_python})
+    if(NOT _docs_python)
         _simba_add_test(python all COMMAND ${CMAKE_COMMAND} -E echo "1..0 # SKIP no python3 with cffi, pytest and mypy")
     else()
         simba_glob(_sources bindings/python/src/simba/*)
@@ -287,7 +337,9 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
         add_custom_target(simba_python ALL DEPENDS "${_package}/simba/_version.py")
         _simba_add_test(python types PLAIN COMMAND ${CMAKE_COMMAND} -E env "MYPYPATH=${_package}"
             ${SIMBA_PYTHON} -m mypy --config-file "${_python}/pyproject.toml" --cache-dir "${PROJECT_BINARY_DIR}/mypy"
-            "${_package}/simba" "${_python}/tests")
+            "${_package}/simba" "${_python}/tests" "${PROJECT_SOURCE_DIR}/examples/leader.py")
+        _simba_add_test(python example PLAIN COMMAND ${CMAKE_COMMAND} -E env "PYTHONPATH=${_package}"
+            "SIMBA_LIBRARY=$<TARGET_FILE:simba_shared>" ${SIMBA_PYTHON} "${PROJECT_SOURCE_DIR}/examples/leader.py")
         set(_run "${_python}/tests/run" ${SIMBA_PYTHON} "${_package}" $<TARGET_FILE:simba_shared>)
         _simba_add_test(python memory COMMAND ${_run})
         _simba_add_test(python sqlite COMMAND ${_run} "sqlite://${PROJECT_BINARY_DIR}/tck/python.db")
@@ -307,4 +359,10 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
     endif()
     _simba_add_test(package debian COMMAND "${PROJECT_SOURCE_DIR}/tests/package/run" "${PROJECT_SOURCE_DIR}")
     set_tests_properties(package.debian PROPERTIES TIMEOUT 1800)
+    _simba_add_test(package tarball COMMAND "${PROJECT_SOURCE_DIR}/tests/package/tarball" "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(package.tarball PROPERTIES TIMEOUT 1800)
+    _simba_add_test(package python COMMAND "${PROJECT_SOURCE_DIR}/tests/package/python" "${PROJECT_SOURCE_DIR}"
+        $<TARGET_FILE:simba_shared>)
+    set_tests_properties(package.python PROPERTIES TIMEOUT 1800)
+    _simba_add_test(package site PLAIN COMMAND "${PROJECT_SOURCE_DIR}/scripts/site")
 endif()

@@ -33,6 +33,16 @@ step_failed() {
     return 1
 }
 
+# The version, which include/simba.h has.
+version_of_header() {
+    sed -n 's/^#define SIMBA_VERSION_[A-Z]* \([0-9]*\)$/\1/p' "$root/include/simba.h" | paste -sd .
+}
+
+# The id of all files of the tree; nothing if there are changes that are not committed, or no git.
+clean_tree() {
+    changes=$(git -C "$root" status --porcelain 2>/dev/null) && [ -z "$changes" ] && git -C "$root" rev-parse 'HEAD^{tree}'
+}
+
 # --- packages ---------------------------------------------------------------------------------------
 
 packages_of() {

@@ -11,6 +11,7 @@
 #include "child/descendants.h"
 #include "child/watchdog.h"
 #include "cli.h"
+#include "health/health.h"
 
 #define MS INT64_C(1000000)
 #define TICK_MIN_MS 5
@@ -218,9 +219,11 @@ static void supervise(nurse *n)
     while (!n->gone) {
         struct pollfd fds[] = {{.fd = n->dog.reports, .events = POLLIN},
                                {.fd = n->plan->signals->fd, .events = POLLIN},
-                               {.fd = n->plan->client ? simba_client_fd(n->plan->client) : -1, .events = POLLIN}};
+                               {.fd = n->plan->client ? simba_client_fd(n->plan->client) : -1, .events = POLLIN},
+                               {.fd = health_fd(), .events = POLLIN}};
         look(n);
-        if (n->gone || poll(fds, 3, pause_ms(n)) <= 0)
+        health_turn();
+        if (n->gone || poll(fds, 4, health_pause_ms(pause_ms(n))) <= 0)
             continue;
         if (fds[2].revents != 0)
             simba_client_dispatch(n->plan->client);

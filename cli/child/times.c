@@ -5,6 +5,7 @@
 
 #include "child/child.h"
 #include "child/watchdog.h"
+#include "health/health.h"
 
 #define LEAD_MIN_MS 2
 #define LEAD_MAX_MS 250
@@ -58,6 +59,7 @@ void child_times_await(simba_client *client, const char *mutex, const cli_signal
         }
         if (fds[1].revents != 0)
             simba_client_dispatch(client);
+        health_turn(); /* LOOK_MS is often enough */
         if (waited_ms >= WAITING_FIRST_MS)
             cli_show_warnings(true);
     }

@@ -9,14 +9,16 @@
 
 #include "child/child.h"
 #include "cli.h"
+#include "health/notify.h"
 #include "secret.h"
 
 /* --- before ------------------------------------------------------------------------------------- */
 
-#define OWN_VARIABLES 7
+#define OWN_VARIABLES 9
 
 static const char *const own_names[OWN_VARIABLES] = {
-    "SIMBA_MUTEX=", "SIMBA_TOKEN=", "SIMBA_ID=", "SIMBA_REASON=", "SIMBA_DUE=", "SIMBA_MISSED=", "SIMBA_CUT_SHORT="};
+    "SIMBA_MUTEX=",     "SIMBA_TOKEN=", "SIMBA_ID=",     "SIMBA_REASON=",   "SIMBA_NOTE=",
+    "SIMBA_NOTE_FILE=", "SIMBA_DUE=",   "SIMBA_MISSED=", "SIMBA_CUT_SHORT="};
 
 static bool is_own(const char *variable)
 {
@@ -59,8 +61,10 @@ static size_t measure(const char *const values[OWN_VARIABLES])
 char **child_environment(const cli_globals *globals, const child_lease *lease)
 {
     char number[32];
-    const char *const values[OWN_VARIABLES] = {lease->mutex, number,        lease->id,       lease->reason,
-                                               lease->due,   lease->missed, lease->cut_short};
+    const char *text_of_note = lease->note != NULL ? lease->note->text : NULL;
+    const char *file_of_note = lease->note != NULL && lease->note->path[0] != '\0' ? lease->note->path : NULL;
+    const char *const values[OWN_VARIABLES] = {lease->mutex, number,     lease->id,     lease->reason,   text_of_note,
+                                               file_of_note, lease->due, lease->missed, lease->cut_short};
     size_t count = 0;
     snprintf(number, sizeof number, "%" PRIu64, lease->token);
     for (char **variable = environ; *variable != NULL; variable++)
@@ -72,7 +76,7 @@ char **child_environment(const cli_globals *globals, const child_lease *lease)
     char *text = (char *)(made + count + OWN_VARIABLES + 1);
     size_t at = 0;
     for (char **variable = environ; *variable != NULL; variable++) {
-        if (is_own(*variable) || is_password(globals, *variable))
+        if (is_own(*variable) || is_password(globals, *variable) || notify_is_variable(globals, *variable))
             continue;
         made[at++] = *variable;
         if (is_url(*variable) && !globals->keep_password) {
@@ -150,4 +154,9 @@ int child_explain(const child_plan *plan, const child_end *end, simba_reason rea
         break;
     }
     return CLI_LOST;
+}
+
+bool child_ended_well(const child_end *end)
+{
+    return end->why == CHILD_ENDED && WIFEXITED(end->status) && WEXITSTATUS(end->status) == 0;
 }

@@ -11,6 +11,7 @@
 #include "child/child.h"
 #include "child/watchdog.h"
 #include "cli.h"
+#include "health/health.h"
 
 #define COMMAND "run"
 #define CANCEL_AGAIN_MS 10
@@ -32,7 +33,9 @@ typedef struct run_wish {
 
 /* The wait happens on a thread of its own, so that this one can listen to signals meanwhile. */
 typedef struct waiting {
+    simba_client *client;
     simba_locker *locker;
+    int64_t reserve_ms; /* of the lease, for stopping the command */
     int64_t wait_ms;
     waiting_words words;
     int done; /* eventfd */
@@ -85,9 +88,12 @@ static int acquire(waiting *w, const cli_signals *signals)
         w->error = (simba_error){SIMBA_ESYSTEM, "no thread could be made to wait on"};
         return SIMBA_ESYSTEM;
     }
-    struct pollfd fds[] = {{.fd = w->done, .events = POLLIN}, {.fd = signals->fd, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = w->done, .events = POLLIN},
+                           {.fd = signals->fd, .events = POLLIN},
+                           {.fd = health_fd(), .events = POLLIN}};
     int patience_ms = WAITING_FIRST_MS;
-    for (int ready; (ready = poll(fds, 2, patience_ms)) <= 0 || fds[0].revents == 0;) {
+    for (int ready; (ready = poll(fds, 3, health_pause_ms(patience_ms))) <= 0 || fds[0].revents == 0;) {
+        health_turn();
         if (ready == 0) {
             patience_ms = say_what_for(w);
             continue;
@@ -127,6 +133,22 @@ static int explain_not_acquired(const run_wish *wish, const waiting *w, int code
     return wish->busy_code;
 }
 
+/* For whoever asks. There is no locker before the lease is known to be long enough. */
+static void look(void *user, health_view *ret_view)
+{
+    const waiting *w = user;
+    ret_view->mutex = w->words.mutex;
+    ret_view->client = w->client;
+    if (w->locker == NULL)
+        return;
+    ret_view->id = simba_locker_id(w->locker);
+    ret_view->contends = true;
+    ret_view->leads = true;
+    ret_view->reserve_ms = w->reserve_ms;
+    simba_locker_lease(w->locker, &ret_view->lease);
+    simba_locker_owner(w->locker, &ret_view->owner);
+}
+
 /* --- holding it --------------------------------------------------------------------------------- */
 
 static void lease_of(void *user, simba_lease *ret_lease)
@@ -146,11 +168,24 @@ static simba_reason release(simba_locker *locker)
     return SIMBA_REASON_NONE;
 }
 
+static int read_note(void *holder, simba_error *err, simba_note *ret_note)
+{
+    return simba_locker_note(holder, err, ret_note);
+}
+
+static int write_note(void *holder, const void *bytes, size_t length, simba_error *err)
+{
+    return simba_locker_note_set(holder, bytes, length, err);
+}
+
 static int run_held(const run_wish *wish, const child_times *times, simba_client *client, simba_locker *locker,
                     cli_signals *signals)
 {
+    const child_note_holder holder = {COMMAND, read_note, write_note, locker};
+    child_note note;
+    child_note_open(&holder, &note);
     const child_lease lease = {
-        .mutex = wish->mutex, .token = simba_locker_token(locker), .id = simba_locker_id(locker)};
+        .mutex = wish->mutex, .token = simba_locker_token(locker), .id = simba_locker_id(locker), .note = &note};
     char **environment = child_environment(wish->globals, &lease);
     simba_grant grant;
     give_back to_give_back;
@@ -173,13 +208,16 @@ static int run_held(const run_wish *wish, const child_times *times, simba_client
     };
     child_end end;
     const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
+    const int kept = code == 0 && child_ended_well(&end) ? child_note_keep(&note) : CLI_GO;
     const simba_reason reason = release(locker);
     child_environment_free(environment);
+    child_note_close(&note);
     if (code < 0) {
         cli_say(COMMAND, "no process could be started: %s.", strerror(-code));
         return CLI_SYSTEM;
     }
-    return child_explain(&plan, &end, reason);
+    const int explained = child_explain(&plan, &end, reason);
+    return explained == CLI_OK && kept != CLI_GO ? kept : explained;
 }
 
 /* Of the time that the user gives it. At least a moment is left, to find out what is wrong. */
@@ -198,6 +236,7 @@ static int run_in(const run_wish *wish, simba_client *client, cli_signals *signa
     if (fits != CLI_GO)
         return fits;
     times.max_hold_ms = wish->max_hold_ms;
+    w->reserve_ms = times.lead_ms;
     options.id = wish->globals->id;
     options.timing.stop_margin_ms = child_margin_ms(&times);
     options.once_per_ms = wish->once_per_ms;
@@ -211,9 +250,9 @@ static int run_in(const run_wish *wish, simba_client *client, cli_signals *signa
     return code == 0 ? run_held(wish, &times, client, w->locker, signals) : explain_not_acquired(wish, w, code);
 }
 
-static int run_with(const run_wish *wish, simba_client *client, cli_signals *signals)
+static int run_with(const run_wish *wish, waiting *w, cli_signals *signals)
 {
-    waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex, wish->globals)};
+    simba_client *client = w->client;
     simba_observer *asking = NULL;
     child_times asked_for;
     const int64_t start_ns = watchdog_now_ns();
@@ -221,11 +260,12 @@ static int run_with(const run_wish *wish, simba_client *client, cli_signals *sig
     if (code == CLI_GO) {
         child_times_await(client, wish->mutex, signals, wish->wait_ms == 0 ? ONE_ANSWER_MS : wish->wait_ms, &asking);
         if (wish->wait_ms > 0)
-            w.wait_ms = time_left(wish->wait_ms, start_ns);
-        code = run_in(wish, client, signals, &w);
+            w->wait_ms = time_left(wish->wait_ms, start_ns);
+        code = run_in(wish, client, signals, w);
     }
+    health_close();
     code = cli_leave(code);
-    simba_locker_free(w.locker);
+    simba_locker_free(w->locker);
     simba_observer_free(asking);
     return cli_close(client, code);
 }
@@ -235,17 +275,21 @@ static int run_with(const run_wish *wish, simba_client *client, cli_signals *sig
 static int run(const run_wish *wish, cli_globals *globals)
 {
     cli_signals signals;
-    simba_client *client = NULL;
+    waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex, wish->globals)};
     globals->quiet = true;
     globals->dispatch = SIMBA_DISPATCH_FD; /* one thread does it all: whoever waits for the child also renews */
     const int guarded = child_check(COMMAND);
     if (guarded != CLI_GO)
         return guarded;
-    int code = cli_open_shared(COMMAND, globals, &client);
-    if (code != CLI_GO)
+    int code = health_open(COMMAND, globals, look, &w);
+    if (code == CLI_GO)
+        code = cli_open_shared(COMMAND, globals, &w.client);
+    if (code != CLI_GO) {
+        health_close();
         return code;
+    }
     code = signals_open(COMMAND, &signals);
-    return code == CLI_GO ? run_with(wish, client, &signals) : cli_close(client, code);
+    return code == CLI_GO ? run_with(wish, &w, &signals) : cli_close(w.client, code);
 }
 
 int cmd_run(cli_globals *globals, int argc, char **argv)
@@ -273,11 +317,13 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         .about = "Takes the mutex, runs the command, gives the mutex back, and exits with the\n"
                  "command's code. If leadership ends first, the command and all that it started\n"
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
-                 "finds SIMBA_MUTEX, SIMBA_TOKEN and SIMBA_ID in its environment. Its own codes:\n"
-                 "75 not obtained, 79 leadership lost, 69 no store, and others of simba-run(1).",
+                 "finds SIMBA_MUTEX, SIMBA_TOKEN and SIMBA_ID in its environment, and the mutex's note\n"
+                 "in SIMBA_NOTE. What it leaves in the file SIMBA_NOTE_FILE becomes the note if it\n"
+                 "ends well. Its own exit codes: 75 not obtained, 79 leadership lost, 69 no store, and\n"
+                 "others of simba-run(1).",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
-        .takes = CLI_TAKES_ALL,
+        .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,
         .min_operands = 2,
         .max_operands = -1,
         .verbatim_from = 1,

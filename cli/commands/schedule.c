@@ -34,6 +34,16 @@ static int explain(service *s, const child_plan *plan, const child_end *end)
     return code;
 }
 
+static int read_note(void *holder, simba_error *err, simba_note *ret_note)
+{
+    return simba_run_note(holder, err, ret_note);
+}
+
+static int write_note(void *holder, const void *bytes, size_t length, simba_error *err)
+{
+    return simba_run_note_set(holder, bytes, length, err);
+}
+
 /* Returns its exit code, or that nothing could be started. */
 static int run_command(schedule *mine, const child_lease *lease)
 {
@@ -64,6 +74,8 @@ static int run_command(schedule *mine, const child_lease *lease)
         code = CLI_SYSTEM;
     } else {
         code = explain(s, &plan, &end);
+        if (code == 0 && child_ended_well(&end))
+            child_note_keep(lease->note);
     }
     child_environment_free(environment);
     return code;
@@ -74,12 +86,15 @@ static void work(simba_run *run, void *user)
     schedule *mine = user;
     char due[WHEN_SIZE];
     char missed[24];
+    const child_note_holder holder = {COMMAND, read_note, write_note, run};
+    child_note note;
     const bool remembered = simba_run_due_at_ms(run) != 0;
     snprintf(missed, sizeof missed, "%" PRId64, simba_run_missed(run));
     const child_lease lease = {
         .mutex = mine->service.mutex,
         .token = simba_run_token(run),
         .id = simba_scheduler_id(mine->service.scheduler),
+        .note = &note,
         .due = remembered ? when_utc(simba_run_due_at_ms(run), due) : NULL,
         .missed = remembered ? missed : NULL,
         .cut_short = !remembered                ? NULL
@@ -88,7 +103,9 @@ static void work(simba_run *run, void *user)
     };
     if (mine->service.exit_code != CLI_GO)
         return; /* a signal came first; the run counts as cut short */
+    child_note_open(&holder, &note);
     const int code = run_command(mine, &lease);
+    child_note_close(&note);
     if (!simba_run_stopping(run))
         simba_run_finish(run, code);
 }
@@ -204,7 +221,7 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
                  "command finds SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT in its environment.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
-        .takes = CLI_TAKES_ALL,
+        .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,
         .max_operands = -1,
         .verbatim_from = 1,
     };

@@ -33,6 +33,10 @@ static int read_file(timeline_log *log, const char *path)
 
 static int write_svg(const timeline *line, const char *title, const char *path)
 {
+    if (strcmp(path, "-") == 0) {
+        timeline_svg(line, title, stdout);
+        return CLI_OK; /* whether it could be written is found out at the end */
+    }
     FILE *out = fopen(path, "we");
     if (out != NULL) {
         timeline_svg(line, title, out);
@@ -44,6 +48,17 @@ static int write_svg(const timeline *line, const char *title, const char *path)
     return CLI_FAILED;
 }
 
+/* How far the times of several hosts can be trusted. */
+static void say_agreement(timeline_agreement agreement)
+{
+    if (agreement == TIMELINE_BY_WALL)
+        cli_warn(COMMAND,
+                 "not every log tells the store's clock: the hosts are put together by their wall clocks, which may "
+                 "differ.");
+    else if (agreement == TIMELINE_UNRELATED)
+        cli_warn(COMMAND, "some lines do not tell their clock: they are drawn as if they were of the first host.");
+}
+
 int cmd_timeline(cli_globals *globals, int argc, char **argv)
 {
     const char *svg = NULL;
@@ -51,7 +66,7 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
     int64_t from_ms = 0;
     int64_t to_ms = 0;
     const cli_option own[] = {
-        {"svg", 0, CLI_TEXT, "FILE", "Draw into this file instead", &svg},
+        {"svg", 0, CLI_TEXT, "FILE", "Draw into this file instead; \"-\" is standard output", &svg},
         {"title", 0, CLI_TEXT, "TEXT", "What stands over the picture", &title},
         {"from", 0, CLI_DURATION, "D", "Leave out what was earlier after the first line", &from_ms},
         {"to", 0, CLI_DURATION, "D", "Leave out what was later after the first line", &to_ms},
@@ -60,8 +75,9 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
         .command = COMMAND,
         .operands = "FILE...",
         .about = "Draws who led when, and what was asked, told and called meanwhile, from the logs\n"
-                 "that --event-log makes. Logs of several processes of one host may be given\n"
-                 "together. \"-\" is standard input.",
+                 "that --event-log makes. Logs of several processes and of several hosts may be\n"
+                 "given together: the clock of the store that they share puts them into order.\n"
+                 "\"-\" is standard input.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_NONE,
@@ -69,6 +85,8 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
         .max_operands = -1,
     };
     int code = cli_parse(&syntax, globals, &argc, argv);
+    if (code == CLI_GO && to_ms > 0 && from_ms >= to_ms)
+        code = cli_usage_error(COMMAND, "--from has to be before --to");
     timeline_log *log = timeline_log_new();
     timeline line;
     for (int i = 0; code == CLI_GO && i < argc; i++)
@@ -77,6 +95,8 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
         cli_say(COMMAND, "there is nothing to draw.");
         code = CLI_FAILED;
     }
+    if (code == CLI_GO)
+        say_agreement(line.agreement);
     if (code == CLI_GO && svg != NULL) {
         code = write_svg(&line, title, svg);
     } else if (code == CLI_GO) {

@@ -5,37 +5,46 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "timeline/clocks.h"
 #include "util/escape.h"
 
 #define MS INT64_C(1000000)
-#define TIME_MAX (INT64_C(1) << 62) /* 146 years: differences and small sums do not overflow */
+#define NO_CLOCK SIZE_MAX
 
 typedef struct entry {
-    int64_t at_ns;
-    size_t order; /* lines of one moment stay in the order in which they were read */
-    char *row;
+    int64_t at_ns; /* on the clock of its host, and when that is known on the common one */
+    size_t order;  /* lines of one moment stay in the order in which they were read */
+    size_t row;    /* by the number of its name */
+    size_t clock;
     char *event;
     char *arguments; /* all of them, or "" */
     char *text;
 } entry;
 
+/* What the next line of a row is, after the end of the picture. */
+typedef enum next_line { NEXT_NONE, NEXT_START, NEXT_OTHER } next_line;
+
 /* What is known of a row while the lines are gone through. */
 typedef struct state {
     int64_t heard_at;     /* of the last line */
+    size_t clock;         /* of the last line */
     int64_t waiting_from; /* -1: does not */
     int64_t lease_from;   /* -1: has none */
     int64_t ttl_ns, until_ns;
     int64_t callback_from; /* -1: none runs */
     const char *callback;
+    next_line next;
     char lease_text[64];
 } state;
 
 struct timeline_log {
     entry *entries;
     size_t count, capacity;
-    timeline_row *rows;
+    timeline_names names; /* of the rows, as they came */
+    timeline_clocks clocks;
+    timeline_row *rows; /* as they are drawn */
+    size_t *places;     /* of each name among them */
     state *states;
-    size_t row_count;
     timeline_segment *segments;
     size_t segment_count, segment_capacity;
     timeline_mark *marks;
@@ -46,22 +55,12 @@ struct timeline_log {
     int64_t from_ms, to_ms;
 };
 
-static void *grown(void *array, size_t *capacity, size_t count, size_t size)
-{
-    if (count < *capacity)
-        return array;
-    *capacity = *capacity ? *capacity * 2 : 64;
-    array = realloc(array, *capacity * size);
-    if (array == NULL)
-        abort();
-    return array;
-}
-
 timeline_log *timeline_log_new(void)
 {
     timeline_log *log = calloc(1, sizeof *log);
     if (log == NULL)
         abort();
+    timeline_clocks_init(&log->clocks);
     return log;
 }
 
@@ -69,7 +68,7 @@ static void forget_picture(timeline_log *log)
 {
     for (size_t i = 0; i < log->text_count; i++)
         free(log->texts[i]);
-    log->text_count = log->segment_count = log->mark_count = log->row_count = 0;
+    log->text_count = log->segment_count = log->mark_count = 0;
 }
 
 void timeline_log_free(timeline_log *log)
@@ -80,7 +79,10 @@ void timeline_log_free(timeline_log *log)
     for (size_t i = 0; i < log->count; i++)
         free(log->entries[i].text);
     free(log->entries);
+    timeline_names_free(&log->names);
+    timeline_clocks_free(&log->clocks);
     free(log->rows);
+    free(log->places);
     free(log->states);
     free(log->segments);
     free(log->marks);
@@ -105,28 +107,80 @@ static int64_t parse_time(const char *text, const char **ret_end)
     char *end;
     errno = 0;
     const long long ns = strtoll(text, &end, 10);
-    const bool good = end != text && errno == 0 && ns >= 0 && ns <= TIME_MAX;
+    const bool good = end != text && errno == 0 && ns >= 0 && ns <= TIMELINE_TIME_MAX;
     *ret_end = good ? end : text;
     return good ? ns : 0;
 }
 
+/* "WALL STORE ROUND BOOT", where STORE and ROUND may be "-". Returns the number of the clock, or NO_CLOCK. */
+static size_t read_clock(timeline_log *log, int64_t at_ns, char *arguments)
+{
+    timeline_reading r = {.boot_ns = at_ns, .store_ns = -1};
+    char *rest = arguments;
+    const char *wall = next_word(&rest);
+    const char *store = next_word(&rest);
+    const char *round = next_word(&rest);
+    const char *boot = next_word(&rest);
+    const char *wall_end;
+    const char *store_end;
+    const char *round_end;
+    r.wall_ns = parse_time(wall, &wall_end);
+    const int64_t store_ns = parse_time(store, &store_end);
+    r.round_ns = parse_time(round, &round_end);
+    if (wall_end == wall || boot[0] == '\0')
+        return NO_CLOCK;
+    if (store_end != store && round_end != round)
+        r.store_ns = store_ns;
+    const size_t clock = timeline_clocks_add(&log->clocks, boot);
+    timeline_clock_read(&log->clocks.clocks[clock], &r);
+    return clock;
+}
+
 static bool parse(timeline_log *log, char *line)
 {
-    entry e = {.text = line, .order = log->count};
+    entry e = {.text = line, .order = log->count, .clock = NO_CLOCK};
     char *rest = line;
     const char *end;
     const char *time = next_word(&rest);
     e.at_ns = parse_time(time, &end);
     if (end == time || *end != '\0')
         return false;
-    e.row = next_word(&rest);
+    const char *row = next_word(&rest);
     e.event = next_word(&rest);
     e.arguments = rest;
     if (e.event[0] == '\0')
         return false;
-    log->entries = grown(log->entries, &log->capacity, log->count, sizeof *log->entries);
+    if (strcmp(e.event, "clock") == 0)
+        e.clock = read_clock(log, e.at_ns, rest);
+    e.row = timeline_names_add(&log->names, row);
+    log->entries = timeline_grown(log->entries, &log->capacity, log->count, sizeof *log->entries);
     log->entries[log->count++] = e;
     return true;
+}
+
+/* A process tells its clock with its first line. What a row says after that is on this clock, up to the next that it tells: its
+ * host may have been booted in between. Lines before the first were left of a log whose beginning is gone. */
+static void assign_clocks(timeline_log *log, size_t first)
+{
+    size_t *told = malloc((log->names.count + 1) * sizeof *told);
+    size_t any = 0;
+    if (told == NULL)
+        abort();
+    for (size_t i = 0; i < log->names.count; i++)
+        told[i] = NO_CLOCK;
+    for (size_t i = log->count; i-- > first;) {
+        const entry *e = &log->entries[i];
+        if (e->clock != NO_CLOCK)
+            any = told[e->row] = e->clock;
+    }
+    for (size_t i = first; i < log->count; i++) {
+        entry *e = &log->entries[i];
+        if (e->clock != NO_CLOCK)
+            told[e->row] = e->clock;
+        e->clock = told[e->row] != NO_CLOCK ? told[e->row] : any;
+        log->clocks.clocks[e->clock].used = true;
+    }
+    free(told);
 }
 
 /* Anybody may have written the line, and it is going to be shown. */
@@ -146,6 +200,7 @@ unsigned timeline_log_read(timeline_log *log, FILE *in)
     size_t size = 0;
     unsigned number = 0;
     unsigned bad = 0;
+    const size_t first = log->count;
     while (bad == 0 && getline(&line, &size, in) >= 0) {
         number++;
         if (line[0] == '\n' || line[0] == '#')
@@ -158,6 +213,7 @@ unsigned timeline_log_read(timeline_log *log, FILE *in)
         }
     }
     free(line);
+    assign_clocks(log, first);
     return bad;
 }
 
@@ -187,7 +243,7 @@ static const char *keep(timeline_log *log, const char *a, const char *b)
     if (text == NULL)
         abort();
     sprintf(text, "%s%s%s", a, b[0] != '\0' ? " " : "", b);
-    log->texts = grown(log->texts, &log->text_capacity, log->text_count, sizeof *log->texts);
+    log->texts = timeline_grown(log->texts, &log->text_capacity, log->text_count, sizeof *log->texts);
     log->texts[log->text_count++] = text;
     return text;
 }
@@ -205,7 +261,7 @@ static void add_segment(timeline_log *log, size_t row, int64_t from_ns, int64_t 
     if (to_ns <= from_ns || (from < 0 && to <= 0))
         return;
     from = from > 0 ? from : 0;
-    log->segments = grown(log->segments, &log->segment_capacity, log->segment_count, sizeof *log->segments);
+    log->segments = timeline_grown(log->segments, &log->segment_capacity, log->segment_count, sizeof *log->segments);
     log->segments[log->segment_count++] = (timeline_segment){row, from, to > from ? to : from + 1, kind, text};
 }
 
@@ -214,7 +270,7 @@ static void add_mark(timeline_log *log, size_t row, int64_t at_ns, timeline_sign
     const int64_t at = ms_of(log, at_ns);
     if (at < 0)
         return;
-    log->marks = grown(log->marks, &log->mark_capacity, log->mark_count, sizeof *log->marks);
+    log->marks = timeline_grown(log->marks, &log->mark_capacity, log->mark_count, sizeof *log->marks);
     log->marks[log->mark_count++] = (timeline_mark){row, at, sign, text};
 }
 
@@ -254,6 +310,7 @@ static void end_callback(timeline_log *log, size_t row, int64_t at_ns)
 static void begin_lease(timeline_log *log, size_t row, const entry *e)
 {
     state *s = &log->states[row];
+    const timeline_clock *clock = &log->clocks.clocks[e->clock];
     const char *ttl_end;
     const char *until_end;
     const int64_t ttl_ns = parse_time(e->arguments, &ttl_end);
@@ -262,8 +319,8 @@ static void begin_lease(timeline_log *log, size_t row, const entry *e)
         return;
     end_lease(log, row, e->at_ns);
     s->lease_from = e->at_ns;
-    s->ttl_ns = ttl_ns;
-    s->until_ns = until_ns;
+    s->ttl_ns = timeline_clock_common(clock, ttl_ns);
+    s->until_ns = timeline_clock_common(clock, until_ns);
     snprintf(s->lease_text, sizeof s->lease_text, "token%.40s", until_end[0] != '\0' ? until_end : " 0");
 }
 
@@ -284,7 +341,7 @@ static void fault(timeline_log *log, size_t row, const entry *e)
     if (sscanf(e->arguments, "%63s%n", name, &at) < 1)
         return;
     const char *end;
-    const int64_t until_ns = parse_time(e->arguments + at, &end);
+    const int64_t until_ns = timeline_clock_common(&log->clocks.clocks[e->clock], parse_time(e->arguments + at, &end));
     add_segment(log, row, e->at_ns, until_ns > e->at_ns ? until_ns : e->at_ns + MS, TIMELINE_FAULT,
                 keep(log, name, ""));
 }
@@ -308,21 +365,39 @@ static void die(timeline_log *log, size_t row, int64_t at_ns, const char *text)
         add_mark(log, row, at_ns, TIMELINE_KILLED, text);
 }
 
-/* A living owner says when it renews, and when its lease is over. One that has said neither by then was killed, and
- * nobody wrote that down. When, is not known: not before its last line. */
-static void notice_silence(timeline_log *log, size_t row, int64_t now_ns)
+/* Nothing more is known of the row from its last line on. */
+static void become_unknown(timeline_log *log, size_t row, int64_t until_ns)
 {
     const state *s = &log->states[row];
-    if (s->lease_from >= 0 && s->until_ns < now_ns)
+    const bool lived = s->waiting_from >= 0 || s->lease_from >= 0 || s->callback_from >= 0;
+    end_all(log, row, s->heard_at);
+    if (lived)
+        add_segment(log, row, s->heard_at, until_ns, TIMELINE_UNKNOWN, "its log says nothing more");
+}
+
+/* A living owner says when it renews, and when its lease is over. One that has said neither by then was killed, and nobody wrote
+ * that down, if other lines of its host are later; otherwise its log may have been taken away before. Nobody knows when it was
+ * killed: not before its last line. A row that waits may be silent for long, and what it does after its last line is not known. */
+static void notice_silence(timeline_log *log, size_t row, int64_t now_ns, bool comes_back)
+{
+    const state *s = &log->states[row];
+    const int64_t until_ns = s->until_ns;
+    const int64_t log_end_ns = log->clocks.clocks[s->clock].heard_ns;
+    if (s->lease_from < 0) {
+        become_unknown(log, row, now_ns);
+    } else if (until_ns < now_ns && (comes_back || until_ns < log_end_ns)) {
         die(log, row, s->heard_at, "was not heard of again");
+    } else if (until_ns < now_ns) {
+        add_segment(log, row, s->heard_at, until_ns, TIMELINE_REMAINS, "a lease that nobody is known to have renewed");
+        become_unknown(log, row, now_ns);
+    }
 }
 
 static void apply(timeline_log *log, size_t row, const entry *e)
 {
     const char *event = e->event;
     if (strcmp(event, "start") == 0) {
-        notice_silence(log, row, e->at_ns);
-        end_waiting(log, row, e->at_ns);
+        notice_silence(log, row, e->at_ns, true);
         log->states[row].waiting_from = e->at_ns;
     } else if (strcmp(event, "lease") == 0) {
         begin_lease(log, row, e);
@@ -349,62 +424,99 @@ static void apply(timeline_log *log, size_t row, const entry *e)
     } else if (strcmp(event, "killed") == 0) {
         die(log, row, e->at_ns, "killed");
     }
+    if (strcmp(event, "clock") == 0)
+        return; /* it stands before what it is about, a new start among others */
     log->states[row].heard_at = e->at_ns;
+    log->states[row].clock = e->clock;
 }
 
-static size_t find_row(const timeline_log *log, const char *name)
-{
-    size_t i = 0;
-    while (i < log->row_count && strcmp(log->rows[i].name, name) != 0)
-        i++;
-    return i;
-}
-
+/* The rows by name, and where each ended up. */
 static void find_rows(timeline_log *log)
 {
     static const term_style styles[] = {TERM_CYAN, TERM_MAGENTA, TERM_YELLOW, TERM_GREEN, TERM_BLUE};
+    const size_t count = log->names.count;
     free(log->rows);
+    free(log->places);
     free(log->states);
-    log->row_count = 0;
-    log->rows = calloc(log->count, sizeof *log->rows);
-    log->states = calloc(log->count, sizeof *log->states);
-    if (log->rows == NULL || log->states == NULL)
+    log->rows = calloc(count, sizeof *log->rows);
+    log->places = calloc(count, sizeof *log->places);
+    log->states = calloc(count, sizeof *log->states);
+    if (log->rows == NULL || log->places == NULL || log->states == NULL)
         abort();
-    for (size_t i = 0; i < log->count; i++)
-        if (find_row(log, log->entries[i].row) == log->row_count)
-            log->rows[log->row_count++].name = log->entries[i].row;
-    qsort(log->rows, log->row_count, sizeof *log->rows, by_name);
-    for (size_t i = 0; i < log->row_count; i++) {
+    for (size_t i = 0; i < count; i++)
+        log->rows[i].name = log->names.names[i];
+    qsort(log->rows, count, sizeof *log->rows, by_name);
+    for (size_t i = 0; i < count; i++) {
+        log->places[timeline_names_add(&log->names, log->rows[i].name)] = i;
         log->rows[i].style = styles[i % (sizeof styles / sizeof styles[0])];
         log->states[i] = (state){.waiting_from = -1, .lease_from = -1, .callback_from = -1};
     }
 }
 
+/* Put all lines on one clock, and into order. */
+static timeline_agreement put_in_order(timeline_log *log, int64_t *ret_wall_ns)
+{
+    const timeline_agreement agreement = timeline_clocks_agree(&log->clocks, ret_wall_ns);
+    for (size_t i = 0; i < log->count; i++) {
+        entry *e = &log->entries[i];
+        timeline_clock *clock = &log->clocks.clocks[e->clock];
+        e->at_ns = timeline_clock_common(clock, e->at_ns);
+        clock->heard_ns = e->at_ns > clock->heard_ns ? e->at_ns : clock->heard_ns;
+    }
+    qsort(log->entries, log->count, sizeof *log->entries, by_time);
+    return agreement;
+}
+
+/* What the wall clock shows where the picture begins; 0: not known. */
+static int64_t wall_ms(const timeline_log *log, int64_t wall_ns)
+{
+    int64_t at_ns;
+    if (wall_ns == INT64_MIN || __builtin_add_overflow(log->zero_ns, wall_ns, &at_ns) || at_ns <= 0)
+        return 0;
+    return at_ns / MS + log->from_ms;
+}
+
+/* A row that says something after the end of the picture was alive there, unless it says that it begins anew. */
+static void look_ahead(state *s, const entry *e)
+{
+    if (s->next == NEXT_NONE && strcmp(e->event, "clock") != 0)
+        s->next = strcmp(e->event, "start") == 0 ? NEXT_START : NEXT_OTHER;
+}
+
 bool timeline_log_draw(timeline_log *log, int64_t from_ms, int64_t to_ms, timeline *ret_line)
 {
+    int64_t wall_ns;
     if (log->count == 0)
         return false;
-    forget_picture(log);
-    qsort(log->entries, log->count, sizeof *log->entries, by_time);
+    const timeline_agreement agreement = put_in_order(log, &wall_ns);
     log->zero_ns = log->entries[0].at_ns;
     log->from_ms = from_ms;
     const int64_t last_ns = log->entries[log->count - 1].at_ns;
-    const int64_t end_ns = to_ms > 0 ? min64(log->zero_ns + to_ms * MS, last_ns) : last_ns;
+    const int64_t end_ns = to_ms > 0 ? log->zero_ns + to_ms * MS : last_ns;
+    if (from_ms > 0 && ms_of(log, end_ns) <= 0)
+        return false;
     find_rows(log);
-    for (size_t i = 0; i < log->count && log->entries[i].at_ns <= end_ns; i++)
-        apply(log, find_row(log, log->entries[i].row), &log->entries[i]);
-    for (size_t row = 0; row < log->row_count; row++) {
-        notice_silence(log, row, end_ns);
+    size_t i = 0;
+    for (; i < log->count && log->entries[i].at_ns <= end_ns; i++)
+        apply(log, log->places[log->entries[i].row], &log->entries[i]);
+    for (; i < log->count; i++)
+        look_ahead(&log->states[log->places[log->entries[i].row]], &log->entries[i]);
+    for (size_t row = 0; row < log->names.count; row++) {
+        if (log->states[row].next != NEXT_OTHER)
+            notice_silence(log, row, end_ns, log->states[row].next == NEXT_START);
         end_all(log, row, end_ns);
     }
     *ret_line = (timeline){
         .rows = log->rows,
-        .row_count = log->row_count,
+        .row_count = log->names.count,
         .segments = log->segments,
         .segment_count = log->segment_count,
         .marks = log->marks,
         .mark_count = log->mark_count,
         .to_ms = ms_of(log, end_ns) > 0 ? ms_of(log, end_ns) : 1,
+        .from_ms = from_ms,
+        .wall_ms = wall_ms(log, wall_ns),
+        .agreement = agreement,
     };
     return true;
 }

@@ -6,17 +6,21 @@
 #include "util/escape.h"
 
 #define WIDTH 1000
-#define LEFT 130
+#define LEFT_MIN 130
+#define LEFT_MAX 400 /* names that need more are cut, and shown in full where there is a pointer */
+#define CHARACTER 8  /* of a name, at most */
 #define RIGHT 20
 #define TOP 58
 #define ROW 44
 #define BAND 16 /* height of a lease */
 #define TICKS 10
+#define LEGEND_LINE 24
 #define TEXT_SIZE 1200 /* a row's name, with all of it escaped twice, or what there is room for on any screen */
 
 typedef struct drawing {
     const timeline *line;
     FILE *out;
+    int left; /* where time begins */
 } drawing;
 
 /* XML has no way to write most control characters, and no file of it may have other bytes than UTF-8. */
@@ -44,7 +48,7 @@ static void escape(FILE *out, const char *text)
 static int64_t x10(const drawing *d, int64_t ms)
 {
     const int64_t in = ms < 0 ? 0 : ms > d->line->to_ms ? d->line->to_ms : ms;
-    return LEFT * 10 + in * (WIDTH - LEFT - RIGHT) * 10 / d->line->to_ms;
+    return d->left * 10 + in * (WIDTH - d->left - RIGHT) * 10 / d->line->to_ms;
 }
 
 static int middle(size_t row)
@@ -79,6 +83,9 @@ static void segment(const drawing *d, const timeline_segment *s)
     const int y = middle(s->row);
     switch (s->kind) {
     case TIMELINE_DEAD:
+        break;
+    case TIMELINE_UNKNOWN:
+        rect(d, s, y - 1, 2, "unknown");
         break;
     case TIMELINE_WAITING:
         rect(d, s, y - 1, 2, "waiting");
@@ -125,11 +132,11 @@ static void sign_at(FILE *out, timeline_sign sign, int64_t x, int y, const char 
 static void axis(const drawing *d)
 {
     const int bottom = TOP + (int)d->line->row_count * ROW;
-    const int64_t tick_ms = timeline_tick_ms(d->line->to_ms, TICKS);
-    for (int64_t ms = 0; ms <= d->line->to_ms; ms += tick_ms) {
+    const timeline_axis ticks = timeline_axis_of(d->line, TICKS);
+    for (int64_t ms = ticks.first_ms; ms <= d->line->to_ms; ms += ticks.tick_ms) {
         char label[32];
         const int64_t x = x10(d, ms);
-        timeline_label(label, sizeof label, ms, tick_ms);
+        timeline_axis_label(&ticks, ms, label, sizeof label);
         fprintf(d->out, "<path class=\"grid\" d=\"M%" PRId64 ".%" PRId64 ",%d V%d\"/>\n", x / 10, x % 10, TOP - 6,
                 bottom);
         fprintf(d->out, "<text class=\"tick\" x=\"%" PRId64 ".%" PRId64 "\" y=\"%d\">%s</text>\n", x / 10, x % 10,
@@ -137,41 +144,63 @@ static void axis(const drawing *d)
     }
 }
 
+/* One symbol and what it means. */
+typedef struct explanation {
+    const char *shape; /* around 9,-2; NULL: that of the sign */
+    const char *text;
+    int width; /* with the gap to the next */
+} explanation;
+
+static const explanation kinds[] = {
+    [TIMELINE_OWNER] = {"<rect class=\"ttl\" y=\"-8\" width=\"18\" height=\"12\"/>", "lease, within ttl", 140},
+    [TIMELINE_TRANSITION] = {"<rect class=\"transition\" y=\"-8\" width=\"18\" height=\"12\"/>", "lease, in transition",
+                             160},
+    [TIMELINE_REMAINS] = {"<rect class=\"remains\" y=\"-8\" width=\"18\" height=\"12\"/>", "lease of a dead owner",
+                          165},
+    [TIMELINE_WAITING] = {"<rect class=\"waiting\" y=\"-3\" width=\"18\" height=\"2\"/>", "waiting", 90},
+    [TIMELINE_UNKNOWN] = {"<rect class=\"unknown\" y=\"-3\" width=\"18\" height=\"2\"/>", "unknown", 95},
+    [TIMELINE_FAULT] = {"<rect class=\"fault\" y=\"-10\" width=\"18\" height=\"16\"/>", "fault", 70},
+    [TIMELINE_CALLBACK] = {"<rect class=\"callback\" y=\"-4\" width=\"18\" height=\"4\"/>", "callback runs", 120},
+};
+
+static const explanation signs[] = {
+    [TIMELINE_REQUEST] = {"<path class=\"request\" d=\"M8,-8 V2\"/>", "asks the store", 120},
+    [TIMELINE_PUSH] = {"<path class=\"push\" d=\"M5,2 L11,2 L8,-4 z\"/>", "is pushed to", 110},
+    [TIMELINE_FAILED] = {"<path class=\"failed\" d=\"M6,-5 L12,1 M12,-5 L6,1\"/>", "no answer", 100},
+    [TIMELINE_ACQUIRED] = {NULL, "on_acquired", 115},
+    [TIMELINE_RELEASED] = {NULL, "on_released", 115},
+    [TIMELINE_LOST] = {NULL, "lost", 65},
+    [TIMELINE_KILLED] = {NULL, "killed", 80},
+};
+
+/* Where the next symbol goes; a line that is full is followed by another. */
+typedef struct pen {
+    int x, y;
+} pen;
+
+static void explain(const drawing *d, pen *at, const explanation *e, timeline_sign sign)
+{
+    if (at->x + e->width > WIDTH - RIGHT) {
+        at->x = LEFT_MIN;
+        at->y += LEGEND_LINE;
+    }
+    if (e->shape != NULL)
+        fprintf(d->out, "<g transform=\"translate(%d,%d)\">%s</g>", at->x, at->y, e->shape);
+    else
+        sign_at(d->out, sign, (at->x + 8) * 10, at->y - 2, NULL);
+    fprintf(d->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", at->x + 24, at->y + 2, e->text);
+    at->x += e->width;
+}
+
 static void legend(const drawing *d)
 {
-    static const struct {
-        int at;
-        const char *shape;
-        const char *text;
-    } entries[] = {
-        {LEFT, "<rect class=\"ttl\" x=\"0\" y=\"-8\" width=\"18\" height=\"12\"/>", "lease, within ttl"},
-        {LEFT + 140, "<rect class=\"transition\" x=\"0\" y=\"-8\" width=\"18\" height=\"12\"/>",
-         "lease, in transition"},
-        {LEFT + 300, "<rect class=\"waiting\" x=\"0\" y=\"-3\" width=\"18\" height=\"2\"/>", "waiting"},
-        {LEFT + 380, "<rect class=\"fault\" x=\"0\" y=\"-10\" width=\"18\" height=\"16\"/>", "fault"},
-        {LEFT + 440, "<rect class=\"callback\" x=\"0\" y=\"-4\" width=\"18\" height=\"4\"/>", "callback runs"},
-        {LEFT + 560, "<path class=\"request\" d=\"M8,-8 V2\"/>", "asks the store"},
-        {LEFT + 680, "<path class=\"push\" d=\"M5,2 L11,2 L8,-4 z\"/>", "is pushed to"},
-        {LEFT + 680, "<rect class=\"remains\" x=\"0\" y=\"16\" width=\"18\" height=\"12\"/>", ""},
-    };
-    static const struct {
-        int at;
-        timeline_sign sign;
-        const char *text;
-    } signs[] = {
-        {LEFT, TIMELINE_ACQUIRED, "on_acquired"},   {LEFT + 140, TIMELINE_RELEASED, "on_released"},
-        {LEFT + 300, TIMELINE_LOST, "lost"},        {LEFT + 380, TIMELINE_KILLED, "killed"},
-        {LEFT + 560, TIMELINE_FAILED, "no answer"},
-    };
-    const int y = TOP + (int)d->line->row_count * ROW + 26;
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++)
-        fprintf(d->out, "<g transform=\"translate(%d,%d)\">%s<text x=\"24\" y=\"2\">%s</text></g>\n", entries[i].at, y,
-                entries[i].shape, entries[i].text);
-    fprintf(d->out, "<text x=\"%d\" y=\"%d\">lease of a dead owner</text>\n", LEFT + 704, y + 26);
-    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
-        sign_at(d->out, signs[i].sign, (signs[i].at + 8) * 10, y + (signs[i].sign == TIMELINE_FAILED ? 36 : 22), NULL);
-        fprintf(d->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", signs[i].at + 24, y + 26, signs[i].text);
-    }
+    pen at = {LEFT_MIN, TOP + (int)d->line->row_count * ROW + 26};
+    for (size_t i = sizeof kinds / sizeof kinds[0]; i-- > TIMELINE_UNKNOWN;)
+        if (timeline_has_kind(d->line, (timeline_kind)i))
+            explain(d, &at, &kinds[i], TIMELINE_PUSH);
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (timeline_has_sign(d->line, (timeline_sign)i))
+            explain(d, &at, &signs[i], (timeline_sign)i);
 }
 
 static void style(FILE *out)
@@ -179,10 +208,12 @@ static void style(FILE *out)
     fputs("<style>\n"
           "text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #333 }\n"
           ".name { font: 12px ui-monospace, monospace } .title { font-size: 15px; fill: #111 }\n"
-          ".tick { text-anchor: middle; fill: #777; font-size: 11px } .grid { stroke: #e4e4e4 }\n"
+          ".day { text-anchor: end; fill: #777 } .tick { text-anchor: middle; fill: #777; font-size: 11px } .grid { "
+          "stroke: #e4e4e4 }\n"
           ".ttl { fill: #2e7d5b } .transition { fill: url(#hatch); stroke: #2e7d5b; stroke-width: .6 }\n"
           ".remains { fill: #fff; stroke: #2e7d5b; stroke-dasharray: 3 3 }\n"
-          ".waiting { fill: #b5b5b5 } .fault { fill: #e4572e; fill-opacity: .22 } .callback { fill: #3d5a98 }\n"
+          ".waiting { fill: #b5b5b5 } .unknown { fill: #fff; stroke: #b5b5b5; stroke-dasharray: 1 5 }"
+          " .fault { fill: #e4572e; fill-opacity: .22 } .callback { fill: #3d5a98 }\n"
           ".request { stroke: #555; stroke-width: 1.4; fill: none } .push { fill: #8a6fb0 }\n"
           ".failed { stroke: #c0392b; stroke-width: 1.6; fill: none }\n"
           ".acquired { fill: #14532d } .released { fill: #7a4a00 }\n"
@@ -195,21 +226,51 @@ static void style(FILE *out)
           out);
 }
 
+static int left_for(const timeline *line)
+{
+    int left = LEFT_MIN;
+    for (size_t i = 0; i < line->row_count && left < LEFT_MAX; i++) {
+        const int needed = 24 + term_columns(line->rows[i].name) * CHARACTER;
+        left = needed > left ? needed : left;
+    }
+    return left < LEFT_MAX ? left : LEFT_MAX;
+}
+
+/* The name, and where its place is too narrow the whole of it under the pointer. */
+static void name_row(const drawing *d, size_t row)
+{
+    const char *name = d->line->rows[row].name;
+    fprintf(d->out, "<svg width=\"%d\" height=\"%d\" y=\"%d\"><text class=\"name\" x=\"12\" y=\"%d\">", d->left - 8,
+            ROW, middle(row) - ROW / 2, ROW / 2 + 4);
+    escape(d->out, name);
+    fputs("<title>", d->out);
+    escape(d->out, name);
+    fputs("</title></text></svg>\n", d->out);
+}
+
+static void caption(const drawing *d, const char *title)
+{
+    char day[64];
+    fputs("<text class=\"title\" x=\"12\" y=\"24\">", d->out);
+    escape(d->out, title);
+    fputs("</text>\n", d->out);
+    if (timeline_axis_caption(d->line, day, sizeof day))
+        fprintf(d->out, "<text class=\"day\" x=\"%d\" y=\"24\">%s</text>\n", WIDTH - RIGHT, day);
+}
+
 void timeline_svg(const timeline *line, const char *title, FILE *out)
 {
-    static const timeline_kind order[] = {TIMELINE_FAULT,      TIMELINE_WAITING, TIMELINE_REMAINS,
+    static const timeline_kind order[] = {TIMELINE_FAULT,      TIMELINE_UNKNOWN, TIMELINE_WAITING, TIMELINE_REMAINS,
                                           TIMELINE_TRANSITION, TIMELINE_OWNER,   TIMELINE_CALLBACK};
-    const drawing d = {.line = line, .out = out};
-    const int height = TOP + (int)line->row_count * ROW + 68;
+    const drawing d = {.line = line, .out = out, .left = left_for(line)};
+    const int height = TOP + (int)line->row_count * ROW + 44 + LEGEND_LINE;
     fprintf(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n",
         WIDTH, height, WIDTH, height);
     style(out);
-    fprintf(out, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n<text class=\"title\" x=\"12\" y=\"24\">", WIDTH,
-            height);
-    escape(out, title);
-    fputs("</text>\n", out);
+    fprintf(out, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", WIDTH, height);
+    caption(&d, title);
     axis(&d);
     for (size_t k = 0; k < sizeof order / sizeof order[0]; k++)
         for (size_t i = 0; i < line->segment_count; i++)
@@ -219,11 +280,8 @@ void timeline_svg(const timeline *line, const char *title, FILE *out)
         if (line->marks[i].at_ms <= line->to_ms)
             sign_at(out, line->marks[i].sign, x10(&d, line->marks[i].at_ms), middle(line->marks[i].row),
                     line->marks[i].text);
-    for (size_t i = 0; i < line->row_count; i++) {
-        fprintf(out, "<text class=\"name\" x=\"12\" y=\"%d\">", middle(i) + 4);
-        escape(out, line->rows[i].name);
-        fputs("</text>\n", out);
-    }
+    for (size_t i = 0; i < line->row_count; i++)
+        name_row(&d, i);
     legend(&d);
     fputs("</svg>\n", out);
 }

@@ -1,10 +1,12 @@
 /* See timeline.h. */
 #include "timeline/timeline.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define COLUMNS_MAX 400
-#define LABEL_ROOM 9 /* columns from one tick to the next, at least */
+#define LABEL_ROOM 10      /* columns from one tick to the next, at least */
+#define LONG_LABEL_ROOM 14 /* the same for "14:03:05.250" */
 #define INDENT 2
 
 /* What one column of a row shows: nothing, a timeline_kind, or a timeline_sign. */
@@ -18,6 +20,7 @@ typedef struct glyph {
 
 static const glyph kind_glyphs[] = {
     [TIMELINE_DEAD] = {" ", " ", NULL},
+    [TIMELINE_UNKNOWN] = {"?", "?", "unknown"},
     [TIMELINE_WAITING] = {"░", ".", "waiting"},
     [TIMELINE_FAULT] = {"~", "~", "fault"},
     [TIMELINE_REMAINS] = {"╌", "-", "lease of a dead owner"},
@@ -39,7 +42,7 @@ typedef struct canvas {
     const term *t;
     unsigned margin;  /* where time 0 is */
     unsigned columns; /* how many there are from there on */
-    int64_t tick_ms;
+    timeline_axis axis;
 } canvas;
 
 static unsigned column_of(const canvas *c, int64_t ms)
@@ -48,18 +51,6 @@ static unsigned column_of(const canvas *c, int64_t ms)
         return 0;
     const int64_t column = ms * c->columns / c->line->to_ms;
     return column < c->columns ? (unsigned)column : c->columns;
-}
-
-int64_t timeline_tick_ms(int64_t to_ms, int64_t most)
-{
-    static const int64_t steps[] = {1, 2, 5};
-    for (int64_t scale = 1;; scale *= 10) {
-        for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-            const int64_t tick_ms = steps[i] * scale;
-            if (tick_ms * most >= to_ms)
-                return tick_ms;
-        }
-    }
 }
 
 static unsigned longest_name(const timeline *line)
@@ -81,28 +72,24 @@ static canvas prepare(const timeline *line, const term *t)
     c.columns = t->width > taken + LABEL_ROOM ? t->width - taken : LABEL_ROOM;
     if (c.columns > COLUMNS_MAX)
         c.columns = COLUMNS_MAX;
-    c.tick_ms = timeline_tick_ms(line->to_ms, c.columns / LABEL_ROOM);
+    c.axis = timeline_axis_of(line, c.columns / LABEL_ROOM);
+    if (c.axis.wall && c.axis.tick_ms < 1000)
+        c.axis = timeline_axis_of(line, c.columns / LONG_LABEL_ROOM);
     return c;
-}
-
-void timeline_label(char *label, size_t size, int64_t ms, int64_t tick_ms)
-{
-    if (tick_ms < 100)
-        snprintf(label, size, "%lldms", (long long)ms);
-    else if (tick_ms < 1000)
-        snprintf(label, size, "%lld.%llds", (long long)(ms / 1000), (long long)(ms % 1000 / 100));
-    else
-        snprintf(label, size, "%llds", (long long)(ms / 1000));
 }
 
 /* The labels begin over their ticks. */
 static void print_labels(const canvas *c)
 {
     unsigned at = 0;
-    fprintf(c->t->stream, "%*s%s", (int)c->margin, "", term_on(c->t, TERM_DIM));
-    for (int64_t ms = 0; ms <= c->line->to_ms; ms += c->tick_ms) {
+    char caption[64];
+    fputs(term_on(c->t, TERM_DIM), c->t->stream);
+    if (timeline_axis_caption(c->line, caption, sizeof caption))
+        fprintf(c->t->stream, "%*s%s\n", (int)c->margin, "", caption);
+    fprintf(c->t->stream, "%*s", (int)c->margin, "");
+    for (int64_t ms = c->axis.first_ms; ms <= c->line->to_ms; ms += c->axis.tick_ms) {
         char label[32];
-        timeline_label(label, sizeof label, ms, c->tick_ms);
+        timeline_axis_label(&c->axis, ms, label, sizeof label);
         const unsigned column = column_of(c, ms);
         const bool fits = c->margin + column + strlen(label) <= c->t->width;
         if (column < at || !fits)
@@ -115,12 +102,12 @@ static void print_labels(const canvas *c)
 static void print_scale(const canvas *c)
 {
     fprintf(c->t->stream, "%*s%s", (int)c->margin, "", term_on(c->t, TERM_DIM));
-    int64_t next_ms = 0;
+    int64_t next_ms = c->axis.first_ms;
     for (unsigned column = 0; column < c->columns; column++) {
         const bool tick = next_ms <= c->line->to_ms && column_of(c, next_ms) == column;
         const bool last = column + 1 == c->columns;
         if (tick)
-            next_ms += c->tick_ms;
+            next_ms += c->axis.tick_ms;
         if (column == 0)
             fputs(term_pick(c->t, "├", "|"), c->t->stream);
         else if (last)
@@ -133,29 +120,38 @@ static void print_scale(const canvas *c)
     fprintf(c->t->stream, "%s\n", term_off(c->t));
 }
 
-static void fill_cells(const canvas *c, size_t row, unsigned char *cells)
+static void fill_segment(const canvas *c, const timeline_segment *segment, unsigned char *cells)
 {
-    memset(cells, CELL_EMPTY, c->columns);
+    const unsigned char cell = (unsigned char)(CELL_KIND + segment->kind);
+    const unsigned from = column_of(c, segment->from_ms);
+    const unsigned to = column_of(c, segment->to_ms);
+    for (unsigned column = from; column < c->columns && (column < to || column == from); column++) {
+        if (cell > cells[column])
+            cells[column] = cell;
+    }
+}
+
+/* One byte for each column of each row, so that segments and marks are gone through once, however many rows there are. */
+static unsigned char *fill_cells(const canvas *c)
+{
+    unsigned char *cells = calloc(c->line->row_count > 0 ? c->line->row_count : 1, c->columns);
+    if (cells == NULL)
+        abort();
     for (size_t i = 0; i < c->line->segment_count; i++) {
         const timeline_segment *segment = &c->line->segments[i];
-        if (segment->row != row || segment->to_ms <= segment->from_ms || segment->kind == TIMELINE_CALLBACK)
-            continue;
-        const unsigned char cell = (unsigned char)(CELL_KIND + segment->kind);
-        const unsigned from = column_of(c, segment->from_ms);
-        const unsigned to = column_of(c, segment->to_ms);
-        for (unsigned column = from; column < c->columns && (column < to || column == from); column++) {
-            if (cell > cells[column])
-                cells[column] = cell;
-        }
+        if (segment->to_ms > segment->from_ms && segment->kind != TIMELINE_CALLBACK)
+            fill_segment(c, segment, cells + segment->row * c->columns);
     }
     for (size_t i = 0; i < c->line->mark_count; i++) {
         const timeline_mark *mark = &c->line->marks[i];
         /* The very end belongs to the picture. */
         const unsigned column = column_of(c, mark->at_ms) - (mark->at_ms == c->line->to_ms);
         const unsigned char cell = (unsigned char)(CELL_SIGN + mark->sign);
-        if (mark->row == row && column < c->columns && mark->sign != TIMELINE_PUSH && cell >= cells[column])
-            cells[column] = cell;
+        unsigned char *row = cells + mark->row * c->columns;
+        if (column < c->columns && mark->sign != TIMELINE_PUSH && cell >= row[column])
+            row[column] = cell;
     }
+    return cells;
 }
 
 static void print_cell(const canvas *c, const timeline_row *row, unsigned char cell)
@@ -170,18 +166,14 @@ static void print_cell(const canvas *c, const timeline_row *row, unsigned char c
     term_style style = row->style;
     if (cell >= CELL_SIGN + TIMELINE_LOST || cell == CELL_SIGN + TIMELINE_FAILED || cell == CELL_KIND + TIMELINE_FAULT)
         style = TERM_RED;
-    else if (cell == CELL_KIND + TIMELINE_WAITING)
+    else if (cell == CELL_KIND + TIMELINE_WAITING || cell == CELL_KIND + TIMELINE_UNKNOWN)
         style = TERM_DIM;
     fprintf(out, "%s%s%s", term_on(c->t, style), term_pick(c->t, shown->fancy, shown->plain), term_off(c->t));
 }
 
-static void print_row(const canvas *c, size_t index)
+static void print_row(const canvas *c, const timeline_row *row, const unsigned char *cells)
 {
-    const timeline_row *row = &c->line->rows[index];
-    unsigned char cells[COLUMNS_MAX];
     unsigned last = 0;
-
-    fill_cells(c, index, cells);
     for (unsigned column = 0; column < c->columns; column++) {
         if (cells[column] != CELL_EMPTY && cells[column] != CELL_KIND + TIMELINE_DEAD)
             last = column + 1;
@@ -194,19 +186,18 @@ static void print_row(const canvas *c, size_t index)
     fputc('\n', c->t->stream);
 }
 
-/* What does not occur needs no explanation. */
-static bool has_kind(const timeline *line, timeline_kind kind)
+bool timeline_has_kind(const timeline *line, timeline_kind kind)
 {
     for (size_t i = 0; i < line->segment_count; i++)
-        if (line->segments[i].kind == kind)
+        if (line->segments[i].kind == kind && line->segments[i].from_ms < line->to_ms)
             return true;
     return false;
 }
 
-static bool has_sign(const timeline *line, timeline_sign sign)
+bool timeline_has_sign(const timeline *line, timeline_sign sign)
 {
     for (size_t i = 0; i < line->mark_count; i++)
-        if (line->marks[i].sign == sign)
+        if (line->marks[i].sign == sign && line->marks[i].at_ms <= line->to_ms)
             return true;
     return false;
 }
@@ -217,14 +208,14 @@ static void print_legend(const canvas *c)
     const char *gap = "";
     fprintf(out, "%*s%s", (int)c->margin, "", term_on(c->t, TERM_DIM));
     for (size_t i = 0; i < sizeof kind_glyphs / sizeof kind_glyphs[0]; i++) {
-        if (kind_glyphs[i].meaning == NULL || !has_kind(c->line, (timeline_kind)i))
+        if (kind_glyphs[i].meaning == NULL || !timeline_has_kind(c->line, (timeline_kind)i))
             continue;
         fprintf(out, "%s%s %s", gap, term_pick(c->t, kind_glyphs[i].fancy, kind_glyphs[i].plain),
                 kind_glyphs[i].meaning);
         gap = "   ";
     }
     for (size_t i = 0; i < sizeof sign_glyphs / sizeof sign_glyphs[0]; i++) {
-        if (sign_glyphs[i].meaning == NULL || !has_sign(c->line, (timeline_sign)i))
+        if (sign_glyphs[i].meaning == NULL || !timeline_has_sign(c->line, (timeline_sign)i))
             continue;
         fprintf(out, "%s%s %s", gap, term_pick(c->t, sign_glyphs[i].fancy, sign_glyphs[i].plain),
                 sign_glyphs[i].meaning);
@@ -238,7 +229,9 @@ void timeline_print(const timeline *line, const term *t)
     const canvas c = prepare(line, t);
     print_labels(&c);
     print_scale(&c);
+    unsigned char *cells = fill_cells(&c);
     for (size_t i = 0; i < line->row_count; i++)
-        print_row(&c, i);
+        print_row(&c, &line->rows[i], cells + i * c.columns);
+    free(cells);
     print_legend(&c);
 }

@@ -7,10 +7,12 @@
 #include <stdint.h>
 
 #include "term.h"
+#include "timeline/clocks.h"
 
 /* The later hides the earlier where both fall into one column. */
 typedef enum timeline_kind {
     TIMELINE_DEAD,
+    TIMELINE_UNKNOWN, /* its log has ended, without a word of its own end */
     TIMELINE_WAITING,
     TIMELINE_FAULT,      /* something is wrong with the process, the store or the way between them */
     TIMELINE_REMAINS,    /* the lease of a dead owner, which nobody else may take yet */
@@ -56,7 +58,10 @@ typedef struct timeline {
     size_t segment_count;
     const timeline_mark *marks;
     size_t mark_count;
-    int64_t to_ms; /* the picture goes from 0 to here, at least 1 */
+    int64_t to_ms;   /* the picture goes from 0 to here, at least 1 */
+    int64_t from_ms; /* where its 0 is on an axis without wall clock */
+    int64_t wall_ms; /* what the wall clock shows there; 0: not known */
+    timeline_agreement agreement;
 } timeline;
 
 /* Marks hide segments, a weightier mark a lighter one. What lies outside of the picture is cut off. */
@@ -65,8 +70,22 @@ void timeline_print(const timeline *line, const term *t);
 /* The same for people who want to see more: a file that any browser shows, on a light ground. (svg.c) */
 void timeline_svg(const timeline *line, const char *title, FILE *out);
 
-/* The shortest of 1, 2, 5, 10, 20, 50 … ms of which at most `most` fit, and how a multiple of it is written. */
-int64_t timeline_tick_ms(int64_t to_ms, int64_t most);
-void timeline_label(char *label, size_t size, int64_t ms, int64_t tick_ms);
+/* The ticks are at first_ms and every tick_ms after it, at round times. (axis.c) */
+typedef struct timeline_axis {
+    int64_t tick_ms;
+    int64_t first_ms;
+    int64_t zero_ms; /* what the axis shows at 0 */
+    bool wall;
+} timeline_axis;
+
+/* At most about so many ticks. */
+timeline_axis timeline_axis_of(const timeline *line, int64_t most);
+void timeline_axis_label(const timeline_axis *axis, int64_t ms, char *label, size_t size);
+/* The day and the zone of the wall clock. False: there is none. */
+bool timeline_axis_caption(const timeline *line, char *caption, size_t size);
+
+/* What does not occur in the picture is not explained below it. */
+bool timeline_has_kind(const timeline *line, timeline_kind kind);
+bool timeline_has_sign(const timeline *line, timeline_sign sign);
 
 #endif

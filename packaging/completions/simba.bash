@@ -24,6 +24,7 @@ _simba_offers() {
         fi
         ;;
     FORM) echo text journal json ;;
+    WHEN) echo contending leading child ;;
     URL) simba list --url x:// 2>&1 | grep -oE '[a-z]+://' ;;
     COMMAND) simba --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' ;;
     esac

@@ -28,6 +28,8 @@ function __simba_offers --argument-names kind command
             end
         case FORM
             printf '%s\n' text journal json
+        case WHEN
+            printf '%s\n' contending leading child
         case URL
             simba list --url x:// 2>&1 | string match -ra '[a-z]+://'
         case COMMAND

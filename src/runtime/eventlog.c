@@ -1,8 +1,12 @@
 /* See eventlog.h. */
 #include "runtime/eventlog.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/chronicle.h"
 #include "runtime/notice.h"
@@ -53,12 +57,47 @@ static void say(void *user, const char *words)
     write_line(moment->who, moment->at_ns, words);
 }
 
+/* Names the boot-time clock of this host: every boot has another one. */
+static char boot[40] = "unknown";
+
+static void read_boot(void)
+{
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    const ssize_t length = fd >= 0 ? read(fd, boot, sizeof boot - 1) : -1;
+    if (length > 0)
+        boot[strcspn(boot, " \n")] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+/* What the other clocks show at the moment of the event: the wall clock always, the store's with an answer. The store has looked
+ * at its clock between the request and the answer. If the step has sent the next request, the time of this one is forgotten. */
+static void say_clocks(const simba__contention *machine, const simba__event *event, const simba__actions *actions,
+                       struct moment *moment)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const bool answered = event->kind == SIMBA__EV_REPLY && event->reply->status == 0 && !actions->submit &&
+                          event->reply->now_ms > 0 && event->now.ns >= machine->sent_at.ns;
+    char words[160];
+    if (event->kind != SIMBA__EV_START && !answered)
+        return;
+    pthread_once(&once, read_boot);
+    size_t at = (size_t)snprintf(words, sizeof words, "clock %" PRId64, simba__clock_epoch_us() * 1000);
+    if (answered)
+        snprintf(words + at, sizeof words - at, " %" PRId64 "000000 %" PRId64 " %s", event->reply->now_ms,
+                 event->now.ns - machine->sent_at.ns, boot);
+    else
+        snprintf(words + at, sizeof words - at, " - - %s", boot);
+    say(moment, words);
+}
+
 void simba__eventlog_step(const simba__speaker *who, const simba__contention *machine, const simba__event *event,
                           const simba__actions *actions)
 {
     if (!is_wanted(who))
         return;
     struct moment moment = {who, event->now.ns};
+    say_clocks(machine, event, actions, &moment);
     simba__chronicle_step(machine, event, actions, 0, say, &moment);
 }
 

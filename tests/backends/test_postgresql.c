@@ -47,9 +47,9 @@ static void test_lease_end(void **state)
     char before[32];
     say("begin");
     snprintf(before, sizeof before, "%s",
-             say("select now_ms from simba_mutex_decide_1('{{s,orders,x,0,0,0,0,0}}', '')"));
+             say("select now_ms from simba_mutex_decide_2('{{s,orders,x,0,0,0,0,0}}', '')"));
     say("select pg_sleep(0.01)");
-    assert_string_not_equal(say("select now_ms from simba_mutex_decide_1('{{s,orders,x,0,0,0,0,0}}', '')"), before);
+    assert_string_not_equal(say("select now_ms from simba_mutex_decide_2('{{s,orders,x,0,0,0,0,0}}', '')"), before);
     say("update simba_mutex set transition_at = %s + 60000", now);
     say("commit");
     assert_owned_by(acquire(&a, "orders", "you", 2), "me");
@@ -106,15 +106,19 @@ static testhost people[PEOPLE];
 /* One request to the store and to a row of the test's own; the answers are held against each other. */
 static void compare(uint64_t *seed, simba__row *row, const char *mutex, uint64_t *token)
 {
-    static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW,        SIMBA_OP_RENEW,
-                                   SIMBA_OP_RELEASE, SIMBA_OP_READ,    SIMBA_OP_FORCE_RELEASE};
+    static const simba_op ops[] = {SIMBA_OP_ACQUIRE,       SIMBA_OP_ACQUIRE,    SIMBA_OP_RENEW,
+                                   SIMBA_OP_RENEW,         SIMBA_OP_RELEASE,    SIMBA_OP_READ,
+                                   SIMBA_OP_FORCE_RELEASE, SIMBA_OP_WRITE_NOTE, SIMBA_OP_FORGET};
     static const char *const names[PEOPLE] = {"x", "y", "xy", "x"}; /* two share an id */
     const size_t who = simba__random_next(seed) % PEOPLE;
     const simba_op op = ops[simba__random_next(seed) % (sizeof ops / sizeof *ops)];
-    const bool knows = op == SIMBA_OP_RENEW || (op == SIMBA_OP_RELEASE && simba__random_next(seed) % 2);
+    const bool knows =
+        op == SIMBA_OP_RENEW || op == SIMBA_OP_WRITE_NOTE || (op == SIMBA_OP_RELEASE && simba__random_next(seed) % 2);
     testhost_request r =
         testhost_request_of(&people[who], op, mutex, names[who], who + 1, knows ? *token ? *token : 1 : 0);
     r.request.queue = simba__random_next(seed) % 2;
+    const bool is_overtaken = row->note_number > 1 && simba__random_next(seed) % 3 == 0;
+    r.request.note_number = is_overtaken ? row->note_number - 1 : row->note_number + 1;
     simba_request model = r.request;
     testhost_ask(&people[who], &r);
     assert_int_equal(r.request.reply.status, 0);
@@ -123,11 +127,14 @@ static void compare(uint64_t *seed, simba__row *row, const char *mutex, uint64_t
     row->counts_tokens = true;
     simba__row_apply(row, (simba__row_now){now_ms * SIMBA__NS_PER_MS, now_ms * 1000}, &model);
     /* In the table of an SQL store the end of a grant looks like a revocation to whoever renews it nevertheless. */
-    const bool is_ended = op == SIMBA_OP_RENEW && row->owner.id[0] == '\0' && r.request.reply.outcome == SIMBA_REVOKED;
+    const bool is_ended = (op == SIMBA_OP_RENEW || op == SIMBA_OP_WRITE_NOTE) && row->owner.id[0] == '\0' &&
+                          r.request.reply.outcome == SIMBA_REVOKED;
     if (!is_ended)
         assert_int_equal(r.request.reply.outcome, model.reply.outcome);
     assert_string_equal(r.request.reply.owner.id, model.reply.owner.id);
     assert_int_equal(simba__reply_check(&r.request, false, NULL), 0);
+    if (op == SIMBA_OP_FORGET && model.reply.outcome == SIMBA_MINE)
+        *row = (simba__row){.token = row->token};
     if (row->token != before) { /* a new grant, whose number counts the ends of grants as well */
         assert_true(r.request.reply.owner.token > before);
         *token = row->token = row->owner.token = r.request.reply.owner.token;
@@ -367,6 +374,31 @@ static void test_first_in_line(void **state)
     testhost_close(&c);
 }
 
+/* A client with many waiters dies, and does not keep the others from being told. */
+static void test_dead_client(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(&a);
+    open_store(&b);
+    open_store(&c);
+    const simba_reply won = acquire(&a, "orders", "me", 1);
+    for (uint64_t nonce = 2; nonce < 6; nonce++)
+        wait_in_line(&b, "orders", "you", nonce);
+    say("update simba_mutex_waiters set since = since - 1000");
+    assert_int_equal(wait_in_line(&c, "orders", "they", 6).place, 5);
+    assert_int_equal(testhost_watch(&c, &topic), 0);
+    await_hearing(&c, SIMBA__SQL_HEARS);
+    testhost_pump(&c, NULL, 100); /* it has looked, and relies on notifications */
+    c.push_count = 0;
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
+    assert_true(await_push(&c, SIMBA_PUSH_RELEASED, 1000));
+    testhost_unwatch(&c, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+    testhost_close(&c);
+}
+
 /* Who was told and leaves without taking it passes it on. */
 static void test_departed_waiter(void **state)
 {
@@ -509,7 +541,7 @@ static void test_foreign_table(void **state)
 #define RIGHTS                                                                                                         \
     "grant select, insert, update on simba_mutex to simple; "                                                          \
     "grant select, insert, update, delete on simba_mutex_waiters to simple; "                                          \
-    "grant execute on function simba_mutex_decide_1(text[], text) to simple"
+    "grant execute on function simba_mutex_decide_2(text[], text) to simple"
 
 /* A role that has what docs/postgresql.md lists, and nothing else, can do everything but `simba init`; without one of the
  * rights doctor says which. */
@@ -523,7 +555,7 @@ static void test_least_privileges(void **state)
     const simba_reply won = acquire(&a, "orders", "me", 1);
     say("do $$ begin if not exists (select from pg_roles where rolname = 'simple') then create role simple login; "
         "end if; end $$");
-    say("revoke all on function simba_mutex_decide_1(text[], text) from public");
+    say("revoke all on function simba_mutex_decide_2(text[], text) from public");
     open_at(&b, url);
     const simba_error err = refused(&b, SIMBA_OP_ACQUIRE, "orders", "you");
     assert_int_equal(err.code, SIMBA_EPERM);
@@ -597,16 +629,16 @@ static void test_synchronous_commit(void **state)
     acquire(&a, "orders", "me", 1);
     say("set synchronous_commit = off");
     say("begin");
-    say("select simba_mutex_decide_1('{{a,invoices,me,1,0,1000,2000,0}}', '')");
+    say("select simba_mutex_decide_2('{{a,invoices,me,1,0,1000,2000,0}}', '')");
     assert_string_equal(say("show synchronous_commit"), "on");
     say("rollback");
     say("set synchronous_commit = remote_apply");
     say("begin");
-    say("select simba_mutex_decide_1('{{a,invoices,me,1,0,1000,2000,0}}', '')");
+    say("select simba_mutex_decide_2('{{a,invoices,me,1,0,1000,2000,0}}', '')");
     assert_string_equal(say("show synchronous_commit"), "remote_apply");
     say("rollback");
     say("begin");
-    say("select simba_mutex_decide_1('{{q,orders,you,2,0,1000,2000,0}}', 'somewhere')");
+    say("select simba_mutex_decide_2('{{q,orders,you,2,0,1000,2000,0}}', 'somewhere')");
     assert_string_equal(say("show synchronous_commit"), "off");
     say("rollback");
     say("reset synchronous_commit");
@@ -691,6 +723,7 @@ int main(void)
         cmocka_unit_test_setup(test_release_is_pushed, setup),
         cmocka_unit_test_setup(test_no_notification_for_nobody, setup),
         cmocka_unit_test_setup(test_first_in_line, setup),
+        cmocka_unit_test_setup(test_dead_client, setup),
         cmocka_unit_test_setup(test_departed_waiter, setup),
         cmocka_unit_test_setup(test_listener_lost, setup),
         cmocka_unit_test_setup(test_listener_at_the_wrong_server, setup),

@@ -86,6 +86,9 @@ enum {
     NONCE,
     NONCE_VERSION,
     REVOKED,
+    NOTE_TOKEN,
+    NOTE_NUMBER,
+    FORGOTTEN,
     NOW,
     DEED,
     PLACE,
@@ -104,8 +107,11 @@ static void fill_row(const lie *told, const char *asks, const char *values[COLUM
     static _Thread_local char id[128], nonce[32];
     id[0] = nonce[0] = '\0';
     sscanf(asks, "{{%*[aq],\"%*[^\"]\",\"%127[^\"]\",%31[-0-9]", id, nonce);
-    const char *const honest[COLUMNS] = {"orders", "1000000", "1010000", "1016000", id,     "7",
-                                         nonce,    "7",       NULL,      "1000001", "done", "0"};
+    const char *const honest[COLUMNS] = {
+        [MUTEX] = "orders", [ACQUIRED_AT] = "1000000", [TTL_AT] = "1010000", [TRANSITION_AT] = "1016000",
+        [OWNER] = id,       [VERSION] = "7",           [NONCE] = nonce,      [NONCE_VERSION] = "7",
+        [NOW] = "1000001",  [DEED] = "done",           [PLACE] = "0",
+    };
     memcpy(values, honest, sizeof honest);
     if (told)
         values[told->column] = told->value;

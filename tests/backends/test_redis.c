@@ -109,7 +109,7 @@ static void test_tokens_grow(void **state)
         else
             assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, before));
         if (i == 2)
-            say("HSET simba:{orders}:fence token 3000000000000000"); /* a clock that went back */
+            say("SETRANGE simba:{orders}:grant 0 3000000000000000"); /* a clock that went back */
     }
     assert_true(before > UINT64_C(3000000000000000));
     testhost_close(&a);
@@ -128,7 +128,7 @@ static void test_force_release(void **state)
     /* Somebody else's leaves nothing behind that would stay for ever. */
     say("SET simba:{invoices} jvm PX 10000");
     assert_mine(ask(&a, SIMBA_OP_FORCE_RELEASE, "invoices", NULL, 0, 0));
-    assert_string_equal(say("EXISTS simba:{invoices}:fence"), "0");
+    assert_string_equal(say("EXISTS simba:{invoices}:grant"), "0");
     testhost_close(&a);
 }
 
@@ -234,14 +234,15 @@ static void test_list(void **state)
 /* Mutexes whose keys somebody has damaged: each is named in the log, and all the others are shown. */
 static void test_list_damaged(void **state)
 {
-    static const char *const bad[] = {"bad-fence", "bad-lock", "bad-owner", "bad-queue", "bad-type"};
+    static const char *const bad[] = {"bad-fence", "bad-grant", "bad-lock", "bad-owner", "bad-queue", "bad-type"};
     (void)state;
     open_store(&a);
     acquire(&a, "a-good-one", "me", 1);
     acquire(&a, "good-too", "me", 1);
     say("LPUSH simba:{bad-lock} x");
-    say("LPUSH simba:{bad-type}:fence x");
-    say("HSET simba:{bad-fence}:fence until zz");
+    say("LPUSH simba:{bad-type}:grant x");
+    say("SET simba:{bad-grant}:grant x");
+    say("HSET simba:{bad-fence}:fence token zz");
     say("EVAL %s 1 simba:{bad-owner}", "redis.call('SET', KEYS[1], string.rep('x', 1048576), 'PX', 60000)");
     say("SET simba:{bad-queue} jvm PX 60000");
     say("SET simba:{bad-queue}:contender x");
@@ -347,7 +348,7 @@ static void test_patient_waiters_stay(void **state)
         testhost_ask(&a, &r);
     }
     assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "second first");
-    simba__redis_calls_tell(&((redis_store *)a.store)->nodes.first->calls, REDIS_QUEUE_UP, "orders", 1,
+    simba__redis_calls_tell(&((redis_store *)a.store)->nodes.first->calls, REDIS_REJOIN, "orders", 1,
                             (const char *const[]){"third"});
     ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
     assert_true(atoi(say("TTL simba:{orders}:contender")) > 3 * DAY);
@@ -406,6 +407,22 @@ static redisContext *listen_as(const char *id)
     return ear;
 }
 
+/* Who is invited and who stands by, as the grant of the mutex has it: "NEXT@@ID@@ID@@." */
+static const char *handed_over(void)
+{
+    const char *at = strstr(say("GET simba:{orders}:grant"), "@@");
+    at = strstr(at + 2, "@@") + 2;
+    return at + strspn(at, "0123456789 ");
+}
+
+/* Have whoever stands by do so for longer than a moment: machines may be slow. */
+static void prolong_standby(void)
+{
+    say("EVAL %s 1 simba:{orders}:grant",
+        "local g = redis.call('GET', KEYS[1]) "
+        "redis.call('SET', KEYS[1], (string.gsub(g, '(@@%d+) %d+ (%d+) ', '%1 9999999999999 %2 ')))");
+}
+
 /* Who stands by is told once, and looks after the hand-overs that follow as well: here the second one is ignored. When it
  * leaves, nobody stands by, and the next release finds others. */
 static void test_standby_for_many_hand_overs(void **state)
@@ -422,11 +439,12 @@ static void test_standby_for_many_hand_overs(void **state)
     simba_topic topic = {.mutex = "orders"};
     watch(&b, &topic);
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, 0);
-    assert_string_equal(say("HMGET simba:{orders}:fence next standby"), "quick @@you@@");
-    say("HSET simba:{orders}:fence standby_until 9999999999999"); /* a slow machine needs a longer moment */
+    assert_string_equal(handed_over(), "quick@@you@@.");
+    prolong_standby();
     assert_mine(acquire(&a, "orders", "quick", 3));
     ask(&a, SIMBA_OP_RELEASE, "orders", "quick", 3, 0);
-    assert_string_equal(say("HMGET simba:{orders}:fence next standby standby_until"), "frozen @@you@@ 9999999999999");
+    assert_string_equal(handed_over(), "frozen@@you@@.");
+    assert_non_null(strstr(say("GET simba:{orders}:grant"), " 9999999999999 "));
 
     assert_true(pushed(&b, SIMBA_PUSH_CHANGED, 5000));
     simba_reply reply = acquire_or_wait(&b, "orders", "you", 2);
@@ -437,12 +455,12 @@ static void test_standby_for_many_hand_overs(void **state)
         reply = acquire_or_wait(&b, "orders", "you", 2);
     }
     assert_mine(reply);
-    assert_string_equal(say("HGET simba:{orders}:fence standby"), "");
+    assert_string_equal(handed_over(), "");
 
     acquire_or_wait(&b, "orders", "they", 4);
-    say("HSET simba:{orders}:fence standby @@they@@ standby_until 9999999999999");
+    say("APPEND simba:{orders}:grant %s", "0 9999999999999 0 @@they@@.");
     ask(&b, SIMBA_OP_RELEASE, "orders", "they", 4, 0);
-    assert_string_equal(say("HGET simba:{orders}:fence standby"), "");
+    assert_string_equal(handed_over(), "");
     testhost_unwatch(&b, &topic);
     redisFree(quick);
     redisFree(frozen);
@@ -599,23 +617,22 @@ static void test_revocation_is_pushed(void **state)
     testhost_close(&b);
 }
 
-/* Tokens grow by one and stay whole up to the last one that a script can tell from the next; then nothing is granted, and
- * the error says which key is to be deleted. So it is with numbers that are none. */
+static void assert_damaged(const char *key)
+{
+    const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+    assert_int_equal(error.code, SIMBA_ECORRUPT);
+    assert_non_null(strstr(error.text, "delete"));
+    assert_non_null(strstr(error.text, key));
+    assert_string_equal(say("EXISTS simba:{orders}"), "0");
+    say("DEL %s", key);
+}
+
+/* Tokens grow by one and stay whole up to the last one that a script can tell from the next. Then nothing is granted, and the
+ * error says so. A fence of an earlier version is gone on from, unless its token is no number that a script can compute with. */
 static void test_damaged_fence(void **state)
 {
-    static const char *const bad[][2] = {
-        {"token", "9007199254740991"},
-        {"token", "9007199254740992"},
-        {"token", "18446744073709551615"},
-        {"token", "1e300"},
-        {"token", "x"},
-        {"token", "-1"},
-        {"token", "1.5"},
-        {"token", "nan"},
-        {"until", "zz"},
-        {"ttl_at", ""},
-        {"next_until", "zz"},
-        {"standby_until", "inf"},
+    static const char *const bad[] = {
+        "9007199254740992", "18446744073709551615", "1e300", "x", "-1", "1.5", "nan", "",
     };
     (void)state;
     open_store(&a);
@@ -626,16 +643,38 @@ static void test_damaged_fence(void **state)
     assert_int_equal(last, INT64_C(9007199254740991));
     assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 2, last));
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 2, last));
-    assert_int_equal(refused(&a, SIMBA_OP_ACQUIRE, "orders").code, SIMBA_ECORRUPT);
+    const simba_error spent = refused(&a, SIMBA_OP_ACQUIRE, "orders");
+    assert_int_equal(spent.code, SIMBA_ECORRUPT);
+    assert_non_null(strstr(spent.text, "2^53"));
+    assert_non_null(strstr(spent.text, "simba:{orders}:grant"));
     say("FLUSHALL");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        say("HSET simba:{orders}:fence %s %s", bad[i][0], bad[i][1]);
-        const simba_error error = refused(&a, SIMBA_OP_ACQUIRE, "orders");
-        assert_int_equal(error.code, SIMBA_ECORRUPT);
-        assert_non_null(strstr(error.text, "delete"));
-        assert_non_null(strstr(error.text, "simba:{orders}:fence"));
-        assert_string_equal(say("EXISTS simba:{orders}"), "0");
-        say("DEL simba:{orders}:fence");
+        say("HSET simba:{orders}:fence token %s", bad[i]);
+        assert_damaged("simba:{orders}:fence");
+    }
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+}
+
+/* A grant that nobody can read, or whose token is beyond what a script can compute with. */
+static void test_damaged_grant(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "@@",
+        "x@@",
+        "9007199254740992 00000000000000000001 001794792644696 0000000000000000 001794792644696 6000@@me@@",
+        "9999999999999999 00000000000000000001 001794792644696 0000000000000000 001794792644696 6000@@me@@",
+        "-000000000000001 00000000000000000001 001794792644696 0000000000000000 001794792644696 6000@@me@@",
+        "0000000000000001 0000000000000000001 001794792644696 0000000000000000 001794792644696 6000@@me@@",
+        "0000000000000001 00000000000000000001 001794792644696 0000000000000000 001794792644696 6000",
+        "0000000000000001@@",
+    };
+    (void)state;
+    open_store(&a);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        say("SET simba:{orders}:grant %s", bad[i]);
+        assert_damaged("simba:{orders}:grant");
     }
     assert_mine(acquire(&a, "orders", "me", 1));
     testhost_close(&a);
@@ -736,6 +775,7 @@ int main(void)
         cmocka_unit_test_setup(test_subscription_lingers, setup),
         cmocka_unit_test_setup(test_revocation_is_pushed, setup),
         cmocka_unit_test_setup(test_damaged_fence, setup),
+        cmocka_unit_test_setup(test_damaged_grant, setup),
         cmocka_unit_test_setup(test_braces, setup),
         cmocka_unit_test_setup(test_ways, setup),
         cmocka_unit_test_setup(test_bad_urls, setup),

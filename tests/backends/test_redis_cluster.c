@@ -58,7 +58,7 @@ static void test_slots(void **state)
         char expected[16];
         snprintf(expected, sizeof expected, ":%u\r\n", simba__redis_slot(mutexes[i]));
         assert_string_equal(server_tell_redis(&group, "CLUSTER KEYSLOT simba:{%s}", mutexes[i]), expected);
-        assert_string_equal(server_tell_redis(&group, "CLUSTER KEYSLOT simba:{%s}:fence", mutexes[i]), expected);
+        assert_string_equal(server_tell_redis(&group, "CLUSTER KEYSLOT simba:{%s}:grant", mutexes[i]), expected);
     }
 }
 
@@ -255,7 +255,7 @@ static void test_slot_moves(void **state)
     assert_true(renews(granted));                                                       /* still where it was */
     assert_int_equal(refused(&b, SIMBA_OP_ACQUIRE, "orders").code, SIMBA_EUNAVAILABLE); /* TRYAGAIN */
     assert_string_equal(
-        server_tell_redis(from, "MIGRATE 127.0.0.1 %d \"\" 0 5000 KEYS simba:{orders} simba:{orders}:fence", to->port),
+        server_tell_redis(from, "MIGRATE 127.0.0.1 %d \"\" 0 5000 KEYS simba:{orders} simba:{orders}:grant", to->port),
         "+OK\r\n");
     assert_true(renews(granted)); /* by ASK */
     const char *new_id = id_of(to);

@@ -90,15 +90,22 @@ static void test_busy(void **state)
 
 static void test_wrong_type(void **state)
 {
-    static const char *const keys[] = {"simba:{orders}", "simba:{orders}:fence", "simba:{orders}:contender"};
+    static const char *const keys[] = {"simba:{orders}", "simba:{orders}:grant", "simba:{orders}:contender"};
     (void)state;
     open_store(&a);
     for (size_t i = 0; i < 3; i++) {
         say("DEL simba:{orders}");
+        if (i == 2)
+            say("SET simba:{orders} jvm"); /* a queue is of no concern before it is needed */
         say("LPUSH %s x", keys[i]);
-        assert_refused(&a, SIMBA_ECORRUPT, "WRONGTYPE");
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+        r.request.queue = true;
+        testhost_ask(&a, &r);
+        assert_int_equal(r.request.reply.status, SIMBA_ECORRUPT);
+        assert_non_null(strstr(r.error.text, "WRONGTYPE"));
         say("DEL %s", keys[i]);
     }
+    say("DEL simba:{orders}");
     assert_mine(acquire(&a, "orders", "me", 1));
     testhost_close(&a);
 }

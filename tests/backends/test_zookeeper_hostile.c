@@ -18,8 +18,9 @@ static char said[2048];
 #define END_MS (ref_scaled_ms(10000))
 #define TRY_MS 200
 
-/* What a server is tried with: a program that lists, a command that is to run, and one that is told to stop meanwhile. */
-typedef enum trial_kind { LISTS, RUNS, STOPS, TRIAL_KINDS } trial_kind;
+/* What a server is tried with: a program that lists, a command that is to run, and one that is told to stop meanwhile; and a
+ * program that forgets a mutex. */
+typedef enum trial_kind { LISTS, RUNS, STOPS, TRIAL_KINDS, FORGETS = TRIAL_KINDS } trial_kind;
 
 typedef struct trial {
     const char *what;
@@ -29,7 +30,7 @@ typedef struct trial {
     int out;
 } trial;
 
-static const char *const kinds[] = {"list", "run", "run and SIGTERM"};
+static const char *const kinds[] = {"list", "run", "run and SIGTERM", "forget"};
 
 /* --- the one who lists ------------------------------------------------------------------------------------- */
 
@@ -39,8 +40,8 @@ static void ignore_row(const simba_listing *row, void *user)
     puts(row->owner->id);
 }
 
-/* `simba list`, with less patience. */
-static int list(const char *url)
+/* `simba list` or `simba forget m`, with less patience. */
+static int use(const char *what, const char *url)
 {
     simba_error err = {0};
     simba_client *client = NULL;
@@ -48,7 +49,8 @@ static int list(const char *url)
     options.op_timeout_ms = TRY_MS;
     int rc = simba_client_open(url, &options, &err, &client);
     if (rc == 0) {
-        rc = simba_client_list(client, NULL, ignore_row, NULL, &err);
+        rc = strcmp(what, "list") == 0 ? simba_client_list(client, NULL, ignore_row, NULL, &err)
+                                       : simba_client_forget(client, "m", &err);
         simba_client_close(client);
     }
     puts(err.text);
@@ -67,7 +69,8 @@ static void begin(trial *t)
     const char *const lists[] = {"/proc/self/exe", "list", url, NULL};
     const char *const runs[] = {SIMBA_TEST_COMMAND, "run", "--url", url, "--wait", wait, "m", "--", "echo",
                                 "it-ran",           NULL};
-    const char *const *arguments = t->kind == LISTS ? lists : runs;
+    const char *const forgets[] = {"/proc/self/exe", "forget", url, NULL};
+    const char *const *arguments = t->kind == LISTS ? lists : t->kind == FORGETS ? forgets : runs;
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     t->pid = fork();
     if (t->pid == 0) {
@@ -132,6 +135,17 @@ static void assert_survives(const bad_server *bad)
     }
     for (int kind = 0; kind < kinds_tried; kind++)
         assert_survived(&trials[kind]);
+}
+
+/* Nothing may be taken for a success. */
+static void assert_not_forgotten(const bad_server *bad)
+{
+    trial t = {.what = bad->what, .kind = FORGETS};
+    fake_zookeeper_start(&t.fake, bad->odd);
+    begin(&t);
+    const int code = end(&t);
+    if (code != 1 || strstr(said, "runtime error") || strstr(said, "AddressSanitizer"))
+        REF_COMPLAIN("%s: %d: %s", bad->what, code, said);
 }
 
 #define ASSERT_SURVIVES(cases)                                                                                         \
@@ -222,6 +236,36 @@ static void test_handshakes(void **state)
     ASSERT_SURVIVES(cases);
 }
 
+#define RESULT(type, last, error) type last error
+#define DONE RESULT("\0\0\0\2", "\0", "\0\0\0\0")
+#define LAST RESULT(NONE, "\1", NONE)
+#define FAILED(error) RESULT(NONE, "\0", error) error
+
+/* The client library aborts when a transaction has more results than parts, and reads on where one is cut off. */
+static void test_transactions(void **state)
+{
+    (void)state;
+    static const bad_server cases[] = {
+        {.what = "no result", .odd = {FAKE_MULTI, FAKE_REPLY, BODY("")}},
+        {.what = "an end and no result", .odd = {FAKE_MULTI, FAKE_REPLY, BODY(LAST)}},
+        {.what = "one result", .odd = {FAKE_MULTI, FAKE_REPLY, BODY(DONE LAST)}},
+        {.what = "three results", .odd = {FAKE_MULTI, FAKE_REPLY, BODY(DONE DONE DONE LAST)}},
+        {.what = "two results without an end", .odd = {FAKE_MULTI, FAKE_REPLY, BODY(DONE DONE)}},
+        {.what = "results without end", .odd = {FAKE_MULTI, FAKE_REPLY, BODY(DONE DONE DONE DONE DONE DONE DONE DONE)}},
+        {.what = "a failure that is none",
+         .odd = {FAKE_MULTI, FAKE_REPLY, BODY(FAILED("\0\0\0\0") FAILED("\0\0\0\0") LAST)}},
+        {.what = "a failure for no reason",
+         .odd = {FAKE_MULTI, FAKE_REPLY, BODY(FAILED("\xff\xff\xff\xfe") FAILED("\xff\xff\xff\xfe") LAST)}},
+        {.what = "half a failure", .odd = {FAKE_MULTI, FAKE_REPLY, BODY(DONE FAILED("\xff\xff\xff\x9b") LAST)}},
+        {.what = "something that is always there",
+         .odd = {FAKE_MULTI, FAKE_REPLY, BODY(FAILED("\xff\xff\xff\x91") FAILED("\xff\xff\xff\xfe") LAST)}},
+        {.what = "silence", .odd = {FAKE_MULTI, FAKE_SILENCE, BODY("")}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_not_forgotten(&cases[i]);
+    assert_int_equal(ref_complaints(), 0);
+}
+
 /* The fake can be got along with: what fails above does so because of what is odd. */
 static void test_good(void **state)
 {
@@ -232,17 +276,19 @@ static void test_good(void **state)
     const int code = end(&t);
     if (code != 0 || !strstr(said, "somebody"))
         fail_msg("%d: %s", code, said);
+    t = (trial){.what = "good", .kind = FORGETS};
+    fake_zookeeper_start(&t.fake, (fake_odd){FAKE_MULTI, FAKE_REPLY, BODY(DONE DONE LAST)});
+    begin(&t);
+    assert_int_equal(end(&t), 0);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 3 && strcmp(argv[1], "list") == 0)
-        return list(argv[2]);
+    if (argc == 3 && (strcmp(argv[1], "list") == 0 || strcmp(argv[1], "forget") == 0))
+        return use(argv[1], argv[2]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),
-        cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_handshakes),
+        cmocka_unit_test(test_good),       cmocka_unit_test(test_answers),      cmocka_unit_test(test_events),
+        cmocka_unit_test(test_handshakes), cmocka_unit_test(test_transactions),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,18 +70,165 @@ static void silence_is_noticed(void **state)
              strstr(out_of(&last), "  a  "));
     assert_non_null(strstr(row, "##X---"));
     assert_null(strchr(row, '.'));
-    /* It comes back under its name: what it waits for now is drawn again. */
+    /* It comes back under its name. That is its last line: what became of it is not known. */
     write_file(in_dir("more"), "12000000000 a start\n");
     assert_int_equal(RUN("timeline", in_dir("log"), in_dir("more")), 0);
     snprintf(row, sizeof row, "%.*s", (int)strcspn(strstr(out_of(&last), "  a  "), "\n"),
              strstr(out_of(&last), "  a  "));
     assert_non_null(strstr(row, "##X---"));
     assert_non_null(strstr(row, "-   "));
-    assert_non_null(strstr(row, " ...."));
+    assert_non_null(strstr(row, " ????"));
     /* The picture ends before the lease does: it may well live. */
     assert_int_equal(RUN("timeline", in_dir("log"), "--to", "7s"), 0);
     assert_null(strchr(strstr(out_of(&last), "  a  "), 'X'));
     unsetenv("LC_ALL");
+}
+
+/* The row of a picture, from its first column on; good until the next call but one. */
+static const char *row_of(const char *name)
+{
+    static char rows[2][400];
+    static int turn;
+    char begin[64];
+    turn = !turn;
+    snprintf(begin, sizeof begin, "\n  %s  ", name);
+    const char *row = strstr(out_of(&last), begin);
+    assert_non_null(row);
+    row += strlen(begin);
+    snprintf(rows[turn], sizeof rows[turn], "%.*s", (int)strcspn(row, "\n"), row);
+    return rows[turn];
+}
+
+/* A log that just stops does not tell whether its process lives: not that it waits, and not that it was killed. */
+static void an_end_of_a_log_is_unknown(void **state)
+{
+    (void)state;
+    setenv("LC_ALL", "C", 1);
+    write_file(in_dir("other"),
+               "0 z start\n1 z clock 1700000000000000000 1700000000000000000 0 host-z\n40000000000 z stopped\n");
+    write_file(in_dir("waits"), "0 a clock 1700000000000000000 1700000000000000000 0 host-a\n0 a start\n"
+                                "10000000000 a push changed\n");
+    write_file(in_dir("leads"), "0 b clock 1700000000000000000 1700000000000000000 0 host-b\n0 b start\n"
+                                "0 b lease 8000000000 20000000000 7\n");
+    assert_int_equal(RUN("timeline", in_dir("other"), in_dir("waits"), in_dir("leads")), 0);
+    const char *row = row_of("a");
+    assert_int_equal(strspn(row, "."), strcspn(row, "?"));
+    assert_int_equal(strlen(row), strcspn(row, "?") + strspn(strchr(row, '?'), "?"));
+    row = row_of("b");
+    assert_null(strchr(row, 'X'));
+    assert_non_null(strstr(row, "--??"));
+    assert_non_null(strstr(out_of(&last), "? unknown"));
+    /* If the logs of its host go on, the owner is dead. */
+    write_file(in_dir("same host"), "0 c clock 1700000000000000000 1700000000000000000 0 host-b\n0 c start\n"
+                                    "30000000000 c stopped\n");
+    assert_int_equal(RUN("timeline", in_dir("other"), in_dir("leads"), in_dir("same host")), 0);
+    assert_int_equal(row_of("b")[0], 'X');
+    assert_null(strchr(row_of("b"), '?'));
+    /* A part of a log: who is heard of later waited all the time. */
+    assert_int_equal(RUN("timeline", in_dir("waits"), "--to", "5s"), 0);
+    assert_null(strchr(row_of("a"), '?'));
+    unsetenv("LC_ALL");
+}
+
+/* Two hosts whose clocks have nothing in common, and one of whose wall clocks is an hour off: the store's puts them in order. */
+static void hosts_are_put_together_by_the_stores_clock(void **state)
+{
+    (void)state;
+    setenv("LC_ALL", "C", 1);
+    setenv("TZ", "UTC", 1);
+    write_file(in_dir("a"), "5000000000 m/a clock 1700000000000000000 - - host-a\n5000000000 m/a start\n"
+                            "5000000000 m/a clock 1700000000000000000 50000000000 2000000000 host-a\n"
+                            "6000000000 m/a clock 1700000001000000000 51000000000 0 host-a\n"
+                            "6000000000 m/a lease 15000000000 16000000000 1\n16000000000 m/a lost expired\n"
+                            "26000000000 m/a stopped\n");
+    write_file(in_dir("b"), "905000000000 m/b clock 1700003600000000000 50000000000 0 host-b\n905000000000 m/b start\n"
+                            "916000000000 m/b lease 925000000000 926000000000 2\n926000000000 m/b stopped\n");
+    assert_int_equal(RUN("timeline", in_dir("a"), in_dir("b")), 0);
+    assert_string_equal(err_of(&last), "");
+    const char *a = row_of("m/a");
+    const char *b = row_of("m/b");
+    /* One lease follows the other. */
+    assert_int_equal(strcspn(a, "v"), strcspn(b, "#"));
+    assert_non_null(strstr(out_of(&last), "2023-11-14, UTC+0000"));
+    assert_non_null(strstr(out_of(&last), "22:13:25"));
+    assert_non_null(strstr(out_of(&last), "22:13:35"));
+    /* Without the store's clock it is the wall clocks that count, and that is said. */
+    write_file(in_dir("c"), "5 m/c clock 1700000000000000000 - - host-c\n5 m/c start\n9 m/c stopped\n");
+    assert_int_equal(RUN("timeline", in_dir("a"), in_dir("c")), 0);
+    assert_non_null(strstr(err_of(&last), "by their wall clocks"));
+    /* Nor can lines be put in order that know of no clock. */
+    write_file(in_dir("old"), "5 m/c start\n9 m/c stopped\n");
+    assert_int_equal(RUN("timeline", in_dir("a"), in_dir("b"), in_dir("old")), 0);
+    assert_non_null(strstr(err_of(&last), "do not tell their clock"));
+    unsetenv("TZ");
+    unsetenv("LC_ALL");
+}
+
+/* A real run tells its clocks: the wall clock is on the axis. */
+static void a_run_tells_its_clocks(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("run", "--event-log", in_dir("events"), "--id", "a", "m", "--", "true"), 0);
+    char wall[32];
+    char boot[64];
+    const char *log = contents(in_dir("events"));
+    assert_int_equal(sscanf(log, "%*s m/a clock %31s - - %63s\n", wall, boot), 2);
+    assert_int_equal(strlen(boot), 36);
+    const char *answer = strstr(strstr(log, "start\n"), " m/a clock ");
+    assert_non_null(answer);
+    long long at[3];
+    assert_int_equal(sscanf(answer, " m/a clock %lld %lld %lld ", &at[0], &at[1], &at[2]), 3);
+    assert_true(llabs(at[0] - at[1]) < 60000000000); /* the store's is that of this host */
+    assert_true(at[2] >= 0 && at[2] < 60000000000);
+    assert_int_equal(RUN("timeline", in_dir("events")), 0);
+    assert_non_null(strstr(out_of(&last), ", UTC"));
+}
+
+/* A part of a log has the times that it has in the whole, and is as long as it was asked for. */
+static void a_part_keeps_the_axis(void **state)
+{
+    (void)state;
+    setenv("LC_ALL", "C", 1);
+    write_file(in_dir("log"), "0 a start\n0 a lease 3000000000 5000000000 7\n20000000000 a stopped\n");
+    assert_int_equal(RUN("timeline", in_dir("log"), "--from", "10s", "--to", "40s"), 0);
+    assert_non_null(strstr(out_of(&last), " 10s "));
+    assert_non_null(strstr(out_of(&last), " 35s"));
+    assert_null(strstr(out_of(&last), " 0s"));
+    assert_int_equal(RUN("timeline", in_dir("log"), "--from", "10s", "--to", "10s"), 64);
+    assert_non_null(strstr(err_of(&last), "--from has to be before --to"));
+    assert_int_equal(RUN("timeline", in_dir("log"), "--from", "20s"), 1);
+    assert_non_null(strstr(err_of(&last), "nothing to draw"));
+    unsetenv("LC_ALL");
+}
+
+/* The picture on standard output, and below it only the symbols that it has. */
+static void svg_is_written_to_standard_output(void **state)
+{
+    (void)state;
+    write_file(in_dir("log"), "0 a start\n0 a lease 3000000000 5000000000 7\n2000000000 a stopped\n");
+    assert_int_equal(RUN("timeline", in_dir("log"), "--svg", "-"), 0);
+    const char *svg = out_of(&last);
+    assert_int_equal(strncmp(svg, "<svg ", 5), 0);
+    assert_non_null(strstr(svg, ">lease, within ttl</text>"));
+    assert_null(strstr(svg, ">killed</text>"));
+    assert_null(strstr(svg, ">lease of a dead owner</text>"));
+    assert_null(strstr(svg, ">unknown</text>"));
+    assert_null(strstr(svg, ">callback runs</text>"));
+    assert_null(strstr(svg, ">no answer</text>"));
+}
+
+/* Twice the rows take twice the time. What would take four times as long for twice as many takes minutes here. */
+static void many_rows_are_drawn_in_time(void **state)
+{
+    (void)state;
+    FILE *log = fopen(in_dir("many"), "we");
+    assert_non_null(log);
+    for (int i = 0; i < 60000; i++)
+        fprintf(log, "%d000000 m/%d start\n%d500000 m/%d stopped\n", i, i, i, i);
+    fclose(log);
+    const int64_t start_ns = now_ns();
+    assert_int_equal(RUN("timeline", in_dir("many")), 0);
+    assert_true(now_ns() - start_ns < INT64_C(10000000000));
 }
 
 /* Anybody can write a log: what stands in it is shown and has no effect, and times cannot overflow. */
@@ -92,7 +239,10 @@ static void hostile_logs_are_drawn(void **state)
                               "6 c fault \033x -9223372036854775808\n7 c fault x 9223372036854775807\n"
                               "8 c lease 9223372036854775807 -9223372036854775808 1\n"
                               "9 c lease 4611686018427387904 4611686018427387904 99999999999999999999\n"
-                              "4611686018427387904 c stopped\n");
+                              "4611686018427387904 c stopped\n"
+                              "1 d clock 4611686018427387904 4611686018427387904 0 x\n1 d start\n"
+                              "4611686018427387904 e clock 0 0 4611686018427387904 y\n4611686018427387904 e start\n"
+                              "1 e clock\n1 e clock - - -\n1 e clock 1 -1 99999999999999999999 z\n");
     assert_int_equal(RUN("timeline", in_dir("log")), 0);
     assert_null(strpbrk(out_of(&last), "\033\377\001"));
     assert_non_null(strstr(out_of(&last), "  a\\x1B[31m\\xFF<b>&\"/x  "));
@@ -140,8 +290,17 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(real_runs_are_drawn),    TEST(all_that_can_happen_is_drawn), TEST(silence_is_noticed),
-        TEST(hostile_logs_are_drawn), TEST(mistakes_are_named),
+        TEST(real_runs_are_drawn),
+        TEST(all_that_can_happen_is_drawn),
+        TEST(silence_is_noticed),
+        TEST(hostile_logs_are_drawn),
+        TEST(mistakes_are_named),
+        TEST(an_end_of_a_log_is_unknown),
+        TEST(hosts_are_put_together_by_the_stores_clock),
+        TEST(a_run_tells_its_clocks),
+        TEST(a_part_keeps_the_axis),
+        TEST(svg_is_written_to_standard_output),
+        TEST(many_rows_are_drawn_in_time),
     };
     return cmocka_run_group_tests_name("timeline", tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void move_slot_to(server *to)
     for (int i = 0; i < 100; i++) {
         const char *moved = server_tell_redis(home,
                                               "MIGRATE 127.0.0.1 %d \"\" 0 5000 KEYS simba:{orders} "
-                                              "simba:{orders}:fence simba:{orders}:contender",
+                                              "simba:{orders}:grant simba:{orders}:contender",
                                               to->port);
         if (strncmp(moved, "+NOKEY", 6) == 0)
             break;

@@ -127,7 +127,7 @@ bool fake_pg_one_row(fake_postgresql *fake, int client, unsigned count, const ch
 
 bool fake_pg_look(fake_postgresql *fake, int client)
 {
-    static const char *const values[] = {"t", "9", "t", "t", "f", "15.1", "on", "on", "", "0", ""};
+    static const char *const values[] = {"t", "9", "5", "t", "t", "f", "15.1", "on", "on", "", "0", ""};
     return fake_pg_one_row(fake, client, sizeof values / sizeof *values, values);
 }
 
@@ -182,7 +182,7 @@ static fake_pg_statement kind_of(const char *text, size_t size)
 {
     if (memmem(text, size, "to_regclass", strlen("to_regclass")))
         return FAKE_PG_LOOK;
-    return memmem(text, size, "_decide_1\"($1", strlen("_decide_1\"($1")) ? FAKE_PG_DECIDE : FAKE_PG_OTHER;
+    return memmem(text, size, "_decide_2\"($1", strlen("_decide_2\"($1")) ? FAKE_PG_DECIDE : FAKE_PG_OTHER;
 }
 
 /* Until the client hangs up. A statement is one message, or several that end with Sync. */

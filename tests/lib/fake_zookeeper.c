@@ -110,8 +110,9 @@ static void body_of(fake_zookeeper *fake, int request, const char *path, text *t
         put_stat(to);
         break;
     case FAKE_CHILDREN:
-        put_int(to, 1);
-        put_string(to, strcmp(path, "/simba") == 0 ? "m" : OTHER);
+        put_int(to, fake->odd.request != FAKE_MULTI);
+        if (fake->odd.request != FAKE_MULTI)
+            put_string(to, strcmp(path, "/simba") == 0 ? "m" : OTHER);
         break;
     default:
         break;

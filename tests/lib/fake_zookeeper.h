@@ -19,6 +19,7 @@ enum {
     FAKE_CHILDREN = 8,
     FAKE_SYNC = 9,
     FAKE_PING = 11,
+    FAKE_MULTI = 14, /* if this is answered oddly, nobody contends: there is something to forget */
     FAKE_CREATE2 = 15,
     FAKE_CREATE_CONTAINER = 19,
     FAKE_SET_WATCHES = 101,

@@ -7,10 +7,13 @@
 
 void model_sql_init(model_sql *server)
 {
-    *server = (model_sql){
-        .now_ms = 1000000,
-        .table = {
-            .has_nonce = true, .is_exact = true, .mutex_chars = 12, .id_chars = 12, .rows_max = SIMBA__SQL_ROWS_MAX}};
+    *server = (model_sql){.now_ms = 1000000,
+                          .table = {.has_nonce = true,
+                                    .has_notes = true,
+                                    .is_exact = true,
+                                    .mutex_chars = 12,
+                                    .id_chars = 12,
+                                    .rows_max = SIMBA__SQL_ROWS_MAX}};
 }
 
 static model_sql_row *find(model_sql *server, const char *mutex)
@@ -68,30 +71,17 @@ static bool is_foreign(const model_sql_conn *conn, const model_sql_row *row)
     return row && row->locked_by && row->locked_by != conn;
 }
 
-static bool needs_locks(simba__sql_action action)
-{
-    return action == SIMBA__SQL_LOCK || action == SIMBA__SQL_MAKE || action == SIMBA__SQL_ACQUIRE ||
-           action == SIMBA__SQL_RENEW || action == SIMBA__SQL_RELEASE;
-}
-
-const model_sql_row *model_sql_lock(model_sql_conn *conn, const simba__sql_step *step)
-{
-    for (size_t i = 0; needs_locks(step->action) && i < step->count; i++) {
-        model_sql_row *row = find(conn->server, step->rows[i]->mutex);
-        if (is_foreign(conn, row))
-            return row;
-        if (row)
-            row->locked_by = conn;
-    }
-    return NULL;
-}
-
 /* --- rows ------------------------------------------------------------------------------------------------ */
 
-static void read_row(const model_sql_conn *conn, const model_sql_row *from, simba__sql_row *row)
+static simba__sql_columns columns_of(const model_sql_conn *conn, const model_sql_row *from)
 {
     const bool has_nonce = conn->server->table.has_nonce && from->nonce_version != 0;
     simba__sql_columns columns = {
+        .mutex_length = strlen(from->mutex),
+        .note_token = from->note_token,
+        .note_number = from->note_number,
+        .forgotten_version = from->forgotten_version,
+        .note_length = from->note_size,
         .owner_length = strlen(from->owner_id),
         .acquired_at = from->acquired_at,
         .ttl_at = from->ttl_at,
@@ -102,8 +92,17 @@ static void read_row(const model_sql_conn *conn, const model_sql_row *from, simb
         .nonce_version = from->nonce_version,
         .revoked_version = from->revoked_version,
     };
+    strcpy(columns.mutex, from->mutex);
     strcpy(columns.owner_id, from->owner_id);
+    memcpy(columns.note, from->note, from->note_size);
     columns.is_null[SIMBA__SQL_NONCE] = columns.is_null[SIMBA__SQL_NONCE_VERSION] = !has_nonce;
+    columns.is_null[SIMBA__SQL_FORGOTTEN_VERSION] = from->forgotten_version == 0;
+    return columns;
+}
+
+static void read_row(const model_sql_conn *conn, const model_sql_row *from, simba__sql_row *row)
+{
+    const simba__sql_columns columns = columns_of(conn, from);
     simba__sql_row_decode(row, &columns, UINT32_MAX);
 }
 
@@ -152,31 +151,92 @@ static int put_rows(model_sql_conn *conn, const simba__sql_step *step, simba__sq
     return 0;
 }
 
+/* --- locks of a step -------------------------------------------------------------------------------------- */
+
+/* A server that decides locks nothing for who only looks, or has to wait and enters no line. */
+static bool wants_lock(const model_sql_conn *conn, const model_sql_row *stored, const simba__sql_item *item)
+{
+    simba__sql_row row = {.mutex = stored->mutex};
+    simba_request ask = item->ask;
+    if (item->held_here || ask.op != SIMBA_OP_ACQUIRE || ask.queue)
+        return !item->held_here;
+    read_row(conn, stored, &row);
+    return simba__sql_row_apply(&row, &ask, item->floor) && row.changed;
+}
+
+static void lock_to_decide(model_sql_conn *conn, const simba__sql_step *step)
+{
+    for (size_t i = 0; i < step->count; i++) {
+        const simba__sql_item *item = step->rows[i]->item;
+        const bool makes = item->ask.op == SIMBA_OP_ACQUIRE && !item->held_here;
+        model_sql_row *row =
+            makes ? model_sql_row_of(conn->server, step->rows[i]->mutex) : find(conn->server, step->rows[i]->mutex);
+        if (!row || step->rows[i]->skipped || !wants_lock(conn, row, item))
+            continue;
+        step->rows[i]->skipped = is_foreign(conn, row);
+        if (!step->rows[i]->skipped)
+            row->locked_by = conn;
+    }
+}
+
+static bool needs_locks(simba__sql_action action)
+{
+    return action == SIMBA__SQL_LOCK || action == SIMBA__SQL_MAKE || action == SIMBA__SQL_ACQUIRE ||
+           action == SIMBA__SQL_RENEW || action == SIMBA__SQL_RELEASE;
+}
+
+const model_sql_row *model_sql_lock(model_sql_conn *conn, const simba__sql_step *step)
+{
+    if (step->action == SIMBA__SQL_DECIDE)
+        lock_to_decide(conn, step);
+    for (size_t i = 0; needs_locks(step->action) && i < step->count; i++) {
+        model_sql_row *row = find(conn->server, step->rows[i]->mutex);
+        if (is_foreign(conn, row))
+            return row;
+        if (row)
+            row->locked_by = conn;
+    }
+    return NULL;
+}
+
 /* --- a server that decides --------------------------------------------------------------------------------- */
 
-static void decide_row(model_sql_conn *conn, simba__sql_row *row)
+static void write_note(const simba__sql_row *from, const simba_request *ask, model_sql_row *row)
+{
+    row->note_token = from->row.note_token;
+    row->note_number = from->row.note_number;
+    row->forgotten_version = from->is_forgotten ? row->version : 0;
+    if (ask->op != SIMBA_OP_WRITE_NOTE && ask->op != SIMBA_OP_FORGET)
+        return;
+    assert(ask->note_size <= sizeof row->note);
+    row->note_size = ask->note_size;
+    if (ask->note_size > 0)
+        memcpy(row->note, ask->note, ask->note_size);
+}
+
+static void decide_row(const model_sql_conn *conn, simba__sql_row *row)
 {
     simba__sql_item *item = row->item;
     simba_request ask = item->ask;
-    model_sql_row *stored = ask.op == SIMBA_OP_ACQUIRE && !item->held_here ? model_sql_row_of(conn->server, row->mutex)
-                                                                           : find(conn->server, row->mutex);
+    model_sql_row *stored = find(conn->server, row->mutex);
+    const bool was_skipped = row->skipped;
     simba__sql_row_clear(row, conn->server->now_ms);
     row->deed = SIMBA__SQL_REFUSED;
     if (!stored)
         return;
     read_row(conn, stored, row);
-    row->deed = is_foreign(conn, stored) ? SIMBA__SQL_BUSY : SIMBA__SQL_REFUSED;
+    row->deed = was_skipped ? SIMBA__SQL_BUSY : SIMBA__SQL_REFUSED;
     row->place = 3;
     simba__sql_row tried = *row;
-    if (item->held_here || row->deed == SIMBA__SQL_BUSY || !simba__sql_row_apply(&tried, &ask, item->floor) ||
-        !tried.changed)
+    if (stored->locked_by != conn || !simba__sql_row_apply(&tried, &ask, item->floor) || !tried.changed)
         return;
     write_row(&tried, stored);
+    write_note(&tried, &ask, stored);
     read_row(conn, stored, row);
     row->deed = SIMBA__SQL_DONE;
 }
 
-static int decide(model_sql_conn *conn, const simba__sql_step *step, simba__sql_failure *why)
+static int decide(const model_sql_conn *conn, const simba__sql_step *step, simba__sql_failure *why)
 {
     for (size_t i = 0; i < step->count; i++) {
         const model_sql_row *stored = find(conn->server, step->rows[i]->mutex);
@@ -240,8 +300,17 @@ static void list_rows(const model_sql_conn *conn, simba__sql_item *item)
     for (size_t i = 0; i < conn->server->count; i++) {
         simba__sql_row row = {.mutex = conn->server->rows[i].mutex};
         read_row(conn, &conn->server->rows[i], &row);
-        assert(simba__sql_item_list(item, &row) == 0);
+        const simba__sql_columns columns = columns_of(conn, &conn->server->rows[i]);
+        assert(simba__sql_item_list(item, &row, &columns) == 0);
     }
+}
+
+static void read_note(const model_sql_conn *conn, simba__sql_item *item)
+{
+    const model_sql_row *row = find(conn->server, item->ask.mutex);
+    simba__sql_columns columns = row ? columns_of(conn, row) : (simba__sql_columns){0};
+    if (row)
+        assert(simba__sql_item_note(item, &columns) == 0);
 }
 
 static int carry_out_locked(model_sql_conn *conn, simba__sql_step *step, simba__sql_table *table,
@@ -284,6 +353,9 @@ static int carry_out_locked(model_sql_conn *conn, simba__sql_step *step, simba__
     case SIMBA__SQL_LIST:
         list_rows(conn, step->item);
         return 0;
+    case SIMBA__SQL_READ_NOTE:
+        read_note(conn, step->item);
+        return 0;
     case SIMBA__SQL_PREPARE:
         conn->server->is_missing = false;
         return 0;
@@ -305,8 +377,8 @@ static int carry_out(model_sql_conn *conn, simba__sql_step *step, simba__sql_tab
 static void note(model_sql_conn *conn, const simba__sql_step *step)
 {
     static const char *const words[SIMBA__SQL_ACTIONS] = {
-        "",     "ready", "bare",    "close", "begin",   "commit", "rollback", "get",     "lock",    "free",
-        "make", "put",   "acquire", "renew", "release", "decide", "list",     "examine", "prepare", "pause",
+        "",    "ready",   "bare",  "close",   "begin",  "commit", "rollback", "get",     "lock",    "free",  "make",
+        "put", "acquire", "renew", "release", "decide", "list",   "note",     "examine", "prepare", "pause",
     };
     const size_t length = strlen(conn->log);
     const size_t room = sizeof conn->log - length;

@@ -113,7 +113,7 @@ static void store_item(sim *s, const sim_item *item, int64_t until)
             store_force_release(s, (unsigned)item->arg);
         break;
     default: /* of the store itself. Models of several servers say for how long that is trouble, and so does a locked row. */
-        if (s->model && (s->plan->store != SIM_STORE_SQL || item->kind == SIM_ITEM_LOCK_ROW))
+        if (s->model && (!sim_is_sql((sim_store_kind)s->plan->store) || item->kind == SIM_ITEM_LOCK_ROW))
             sim_log(s, "store", "fault %s %lld", sim_item_name((sim_item_kind)item->kind), (long long)until);
         else
             trouble(s, item, SIM_PROCESSES, until);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "sim/explore.h"
 #include "sim/report.h"
 #include "sim/sim.h"
 #include "sim/stories.h"
@@ -27,13 +28,18 @@ static const char usage[] =
     "  --first N        the first of them (1)\n"
     "  --seed N         just this one, and tell all about it\n"
     "  --store KIND     push, poll or session, which are models, or those three (models); redis,\n"
-    "                   zookeeper or sql: the code of the store itself; or all (all). redis-single,\n"
-    "                   redis-sentinel and redis-cluster: those seeds of redis that have such servers\n"
+    "                   zookeeper, sql or postgresql: the code of the store itself; or all (all).\n"
+    "                   redis-single, redis-sentinel and redis-cluster: those seeds of redis that have\n"
+    "                   such servers\n"
     "  --jobs N         how many threads (1)\n"
     "  --broken WHAT    break an assumption, drift or lost-writes, and expect to find out\n"
     "  --trace          print the event log of --seed, in the format of `simba timeline`\n"
     "  --servers        the same with what the model servers do, as comments\n"
     "  --svg FILE       draw --seed, or the first seed that breaks a promise (simba-sim-SEED-STORE.svg)\n"
+    "  --explore        not seeds: every interleaving of a few contenders of one mutex, within bounds, on\n"
+    "                   the models of stores\n"
+    "  --bounds LIST    for --explore, such as losses=2,kills=0: members, ttl and transition (in ticks),\n"
+    "                   losses, kills, starts, stops, forces, pauses, delays, drift (0 or 1)\n"
     "  --story NAME     draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
     "  --help           this text\n"
     "\n"
@@ -48,6 +54,8 @@ typedef struct options {
     unsigned jobs;
     sim_broken broken;
     bool single;
+    bool explore;
+    const char *bounds;
     bool trace;
     bool servers;
     const char *svg;
@@ -161,6 +169,24 @@ static int run_single(const options *o)
     return rc;
 }
 
+static int run_explore(const options *o)
+{
+    static const explore_store stores[] = {
+        [SIM_STORE_PUSH] = EXPLORE_PUSH, [SIM_STORE_POLL] = EXPLORE_POLL, [SIM_STORE_SESSION] = EXPLORE_SESSION};
+    bool is_fine = true;
+    for (unsigned i = 0; i < sizeof stores / sizeof *stores; i++) {
+        explore_bounds bounds;
+        if (!(o->stores & 1U << i))
+            continue;
+        explore_default(stores[i], &bounds);
+        bounds.jobs = o->jobs;
+        if (o->bounds)
+            explore_parse(o->bounds, &bounds);
+        is_fine &= explore_and_tell(&bounds, o->svg, stdout);
+    }
+    return !is_fine;
+}
+
 static int wrong(const char *what, const char *value)
 {
     fprintf(stderr, "simba-sim: %s \"%s\"; see simba-sim --help\n", what, value);
@@ -197,6 +223,7 @@ static int parse(int argc, char **argv, options *o)
         {"jobs", required_argument, NULL, 'j'},  {"broken", required_argument, NULL, 'b'},
         {"trace", no_argument, NULL, 't'},       {"servers", no_argument, NULL, 'v'},
         {"svg", required_argument, NULL, 'g'},   {"story", required_argument, NULL, 'y'},
+        {"explore", no_argument, NULL, 'x'},     {"bounds", required_argument, NULL, 'l'},
         {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
     };
     uint64_t jobs = 1;
@@ -232,6 +259,13 @@ static int parse(int argc, char **argv, options *o)
         case 'g':
             o->svg = optarg;
             break;
+        case 'x':
+            o->explore = true;
+            break;
+        case 'l':
+            o->bounds = optarg;
+            good = explore_parse(optarg, &(explore_bounds){.members = 1, .ttl = 1, .transition = 1});
+            break;
         case 'y':
             return sim_story(optarg, stdout) ? 0 : wrong("there is no story", optarg);
         case 'h':
@@ -256,5 +290,7 @@ int main(int argc, char **argv)
     const int rc = parse(argc, argv, &o);
     if (rc >= 0)
         return rc;
+    if (o.explore)
+        return run_explore(&o);
     return o.single ? run_single(&o) : run(&o);
 }

@@ -25,7 +25,7 @@ const char *sim_item_name(sim_item_kind kind)
 
 const char *sim_store_name(sim_store_kind store)
 {
-    static const char *const names[] = {"push", "poll", "session", "redis", "zookeeper", "sql"};
+    static const char *const names[] = {"push", "poll", "session", "redis", "zookeeper", "sql", "postgresql"};
     return names[store];
 }
 
@@ -164,7 +164,7 @@ static void draw_faults(sim_plan *plan, uint64_t *seed)
         sim_item_kind kind = kinds[pick(seed, 0, sizeof kinds - 1)];
         if ((plan->store == SIM_STORE_ZOOKEEPER || plan->topology != SIM_SINGLE) && chance(seed, 25))
             kind = of_servers[pick(seed, 0, server_kinds - 1)];
-        else if (plan->store == SIM_STORE_SQL && chance(seed, 40))
+        else if (sim_is_sql(plan->store) && chance(seed, 40))
             kind = of_rows[pick(seed, 0, sizeof of_rows - 1)];
         else if (plan->replicas > 0 && chance(seed, 30))
             kind = of_replicas[pick(seed, 0, sizeof of_replicas - 1)];
@@ -236,13 +236,14 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed, sim_store_kind store, sim_brok
     plan->seed = seed;
     plan->store = store;
     plan->broken = broken;
+    plan->notes = true;
     plan->queue = store == SIM_STORE_REDIS || (store == SIM_STORE_PUSH && chance(&s, 60));
     plan->watch_free = store == SIM_STORE_PUSH && !plan->queue;
     plan->latency_ns = spread(&s, 50000, 20 * SIM_MS);
     plan->poll_ns = pick(&s, 500, 1000) * SIM_MS;
     plan->session_ns = pick(&s, 2000, 10000) * SIM_MS;
     draw_timing(plan, &s);
-    if (store == SIM_STORE_SQL && plan->timing.transition_ms < 1000)
+    if (sim_is_sql(store) && plan->timing.transition_ms < 1000)
         plan->timing.transition_ms += 1000; /* a transaction takes several round trips: docs/safety.md, L3 */
     if (store == SIM_STORE_REDIS && pick(&s, 1, LONG_IN) == 1)
         draw_long_timing(plan, &s);

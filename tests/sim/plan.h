@@ -16,14 +16,20 @@ enum {
 };
 
 typedef enum sim_store_kind {
-    SIM_STORE_PUSH,      /* a lease store that pushes, as Redis, SQLite and memory:// do */
-    SIM_STORE_POLL,      /* a lease store that has to be asked, as MySQL */
-    SIM_STORE_SESSION,   /* leases are sessions, as in ZooKeeper */
-    SIM_STORE_REDIS,     /* the code of the Redis store itself, against a model server */
-    SIM_STORE_ZOOKEEPER, /* that of the ZooKeeper store, and the client library, against a model ensemble */
-    SIM_STORE_SQL,       /* what the SQL stores share, src/backends/sql, against a model server */
+    SIM_STORE_PUSH,       /* a lease store that pushes, as Redis, SQLite and memory:// do */
+    SIM_STORE_POLL,       /* a lease store that has to be asked, as MySQL */
+    SIM_STORE_SESSION,    /* leases are sessions, as in ZooKeeper */
+    SIM_STORE_REDIS,      /* the code of the Redis store itself, against a model server */
+    SIM_STORE_ZOOKEEPER,  /* that of the ZooKeeper store, and the client library, against a model ensemble */
+    SIM_STORE_SQL,        /* what the SQL stores share, src/backends/sql, against a model of MySQL */
+    SIM_STORE_POSTGRESQL, /* the same against a model of PostgreSQL, which decides and notifies */
     SIM_STORES,
 } sim_store_kind;
+
+static inline bool sim_is_sql(sim_store_kind store)
+{
+    return store == SIM_STORE_SQL || store == SIM_STORE_POSTGRESQL;
+}
 
 /* What the servers of Redis are to each other. */
 typedef enum sim_topology { SIM_SINGLE, SIM_SENTINEL, SIM_CLUSTER, SIM_TOPOLOGIES } sim_topology;
@@ -94,6 +100,7 @@ typedef struct sim_plan {
     sim_broken broken;
     bool queue;        /* PUSH: waiters queue, and one of them is invited; otherwise all are told */
     bool watch_free;   /* holders watch too */
+    bool notes;        /* applications write and read them */
     bool password;     /* ZOOKEEPER: clients have one, and a server may refuse it */
     bool tell_servers; /* in the event log, as comments */
     unsigned servers;  /* SENTINEL: replicas, if none has to confirm; CLUSTER: masters; ZOOKEEPER: all */

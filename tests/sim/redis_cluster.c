@@ -15,7 +15,7 @@
 
 static void key_name(unsigned mutex, unsigned key, char *out)
 {
-    static const char *const suffix[SIM_LOCK_KEYS] = {"", ":fence", ":contender"};
+    static const char *const suffix[SIM_LOCK_KEYS] = {"", ":grant", ":contender"};
     snprintf(out, SIM_NAME, "simba:{%s}%s", sim_mutex_name(mutex), suffix[key]);
 }
 
@@ -182,7 +182,7 @@ void cluster_move(sim *s, unsigned mutex, int64_t until)
         redis_plan(s, REDIS_MOVE_KEY, 0, at[i], move->version, i);
     }
     redis_plan(s, REDIS_MOVED, 0, until + 1, move->version, 0);
-    /* A renewal needs the lock and the fence in one place. */
+    /* A renewal needs the lock and the grant in one place. */
     check_trouble(s, SIM_PROCESSES, at[0] < at[1] ? at[0] : at[1], at[0] < at[1] ? at[1] : at[0]);
 }
 

@@ -32,15 +32,32 @@ static void get(const command *c)
     answer_text(c->answer, ANSWER_TEXT, key ? key->u.text : NULL);
 }
 
-/* SET key value [NX] [PX ms], in any order. */
+static void mget(const command *c)
+{
+    for (int i = 1; i < c->argc; i++) {
+        const sim_key *key = keys_find(c->keys, c->argv[i]);
+        answer_add(c->answer, key && key->type == SIM_KEY_STRING ? key->u.text : NULL);
+    }
+}
+
+static void exists(const command *c)
+{
+    answer_number(c->answer, keys_find(c->keys, c->argv[1]) != NULL);
+}
+
+/* SET key value [NX] [PX ms] [PXAT ms] [KEEPTTL], in any order. */
 static void set(const command *c)
 {
-    int64_t px = 0;
+    int64_t until_ms = INT64_MAX;
     bool nx = false;
+    bool keeps = false;
     for (int i = 3; i < c->argc; i++) {
         nx |= strcmp(c->argv[i], "NX") == 0;
+        keeps |= strcmp(c->argv[i], "KEEPTTL") == 0;
         if (strcmp(c->argv[i], "PX") == 0)
-            px = strtoll(c->argv[i + 1], NULL, 10);
+            until_ms = c->keys->now_ms + strtoll(c->argv[i + 1], NULL, 10);
+        if (strcmp(c->argv[i], "PXAT") == 0)
+            until_ms = strtoll(c->argv[i + 1], NULL, 10);
     }
     if (nx && keys_find(c->keys, c->argv[1])) {
         c->answer->kind = ANSWER_NIL;
@@ -48,7 +65,8 @@ static void set(const command *c)
     }
     sim_key *key = keys_make(c->keys, c->argv[1], SIM_KEY_STRING);
     snprintf(key->u.text, sizeof key->u.text, "%s", c->argv[2]);
-    key->expires_ms = px ? c->keys->now_ms + px : INT64_MAX;
+    if (!keeps)
+        key->expires_ms = until_ms;
     is_written(c);
     is_done(c);
 }
@@ -109,6 +127,12 @@ static void ttl(const command *c)
     answer_number(c->answer, ms < 0 ? ms : (ms + 500) / 1000);
 }
 
+static void pexpiretime(const command *c)
+{
+    const int64_t left = left_ms(c);
+    answer_number(c->answer, left < 0 ? left : c->keys->now_ms + left);
+}
+
 /* --- hashes ----------------------------------------------------------------------------------------- */
 
 static void hmget(const command *c)
@@ -116,6 +140,12 @@ static void hmget(const command *c)
     const sim_key *hash = keys_find(c->keys, c->argv[1]);
     for (int i = 2; i < c->argc; i++)
         answer_add(c->answer, hash ? keys_field(hash, c->argv[i]) : NULL);
+}
+
+static void hget(const command *c)
+{
+    const sim_key *hash = keys_find(c->keys, c->argv[1]);
+    answer_text(c->answer, ANSWER_TEXT, hash ? keys_field(hash, c->argv[2]) : NULL);
 }
 
 static void hset(const command *c)
@@ -269,6 +299,10 @@ bool commands_run(sim_server *server, int argc, const char *const *argv, sim_ans
     } known[] = {
         {"HMGET", hmget},
         {"GET", get},
+        {"MGET", mget},
+        {"HGET", hget},
+        {"EXISTS", exists},
+        {"PEXPIRETIME", pexpiretime},
         {"TIME", now},
         {"PTTL", pttl},
         {"HSET", hset},

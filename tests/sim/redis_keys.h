@@ -12,7 +12,8 @@ enum {
     SIM_QUEUE = 16,
     SIM_NAME = 48,  /* of a key or a channel */
     SIM_SHORT = 24, /* of a field or a waiter */
-    SIM_VALUE = 56,
+    SIM_VALUE = 56, /* of a field */
+    SIM_LINE = 256, /* a string */
 };
 
 typedef enum sim_key_type { SIM_KEY_NONE, SIM_KEY_STRING, SIM_KEY_HASH, SIM_KEY_ZSET } sim_key_type;
@@ -33,7 +34,7 @@ typedef struct sim_key {
     int64_t expires_ms; /* INT64_MAX: never */
     unsigned count;
     union {
-        char text[SIM_VALUE];
+        char text[SIM_LINE];
         sim_field field[SIM_FIELDS];
         sim_scored member[SIM_QUEUE]; /* in order */
     } u;

@@ -8,8 +8,8 @@
 #include "sim/redis_model.h"
 #include "util/mem.h"
 
-#define FENCE_KEPT_MS INT64_C(2592000000) /* by how much the fence of a grant of ours outlives its lock */
-#define ENDS_DIFFER_MS 5                  /* or nearly, where slots move */
+#define GRANT_KEPT_MS INT64_C(2764800000) /* by how much the key of a grant outlives its lock in a cluster, */
+#define ENDS_DIFFER_MS 5                  /* or nearly, when its slot has moved */
 
 typedef struct lock {
     bool held, ours;
@@ -18,32 +18,35 @@ typedef struct lock {
     int64_t ends_ms;
 } lock;
 
-static uint64_t number_of(const sim_key *hash, const char *field)
+/* Is the lock that of the grant? scripts.c says what a grant looks like. */
+static bool is_ours(const sim *s, const sim_key *held, const sim_key *grant)
 {
-    const char *text = hash ? keys_field(hash, field) : NULL;
-    return text ? strtoull(text, NULL, 10) : 0;
+    const char *id = grant ? strstr(grant->u.text, "@@") : NULL;
+    const size_t length = strlen(held->u.text);
+    if (!id || strncmp(id + 2, held->u.text, length) != 0 || strncmp(id + 2 + length, "@@", 2) != 0)
+        return false;
+    if (s->plan->topology == SIM_CLUSTER)
+        return llabs(grant->expires_ms - held->expires_ms - GRANT_KEPT_MS) <= ENDS_DIFFER_MS;
+    return strtoll(grant->u.text + 38, NULL, 10) == held->expires_ms;
 }
 
 static lock look_at(sim_server *server, unsigned mutex)
 {
     char name[SIM_NAME];
     lock found = {0};
-    const int64_t differ_ms = server->s->plan->topology == SIM_CLUSTER ? ENDS_DIFFER_MS : 0;
     server->keys.now_ms = server_now_us(server) / 1000;
     snprintf(name, sizeof name, "simba:{%s}", sim_mutex_name(mutex));
     const sim_key *key = keys_find(&server->keys, name);
     if (!key)
         return found;
-    snprintf(name, sizeof name, "simba:{%s}:fence", sim_mutex_name(mutex));
-    const sim_key *fence = keys_find(&server->keys, name);
+    snprintf(name, sizeof name, "simba:{%s}:grant", sim_mutex_name(mutex));
+    const sim_key *grant = keys_find(&server->keys, name);
     found.held = true;
     strcpy(found.id, key->u.text);
     found.ends_ms = key->expires_ms;
-    const char *id = fence ? keys_field(fence, "id") : NULL;
-    found.ours =
-        id && strcmp(id, found.id) == 0 && llabs(fence->expires_ms - found.ends_ms - FENCE_KEPT_MS) <= differ_ms;
-    found.token = found.ours ? number_of(fence, "token") : 0;
-    found.nonce = found.ours ? number_of(fence, "nonce") : 0;
+    found.ours = is_ours(server->s, key, grant);
+    found.token = found.ours ? strtoull(grant->u.text, NULL, 10) : 0;
+    found.nonce = found.ours ? strtoull(grant->u.text + 17, NULL, 10) : 0;
     return found;
 }
 
@@ -153,7 +156,7 @@ void locks_force_release(sim *s, unsigned mutex)
         return;
     char *text = simba__redis_script_text(REDIS_FORCE_RELEASE, s->plan->topology == SIM_CLUSTER ? &of_cluster : &plain);
     snprintf(keys[0], SIM_NAME, "simba:{%s}", sim_mutex_name(mutex));
-    snprintf(keys[1], SIM_NAME, "simba:{%s}:fence", sim_mutex_name(mutex));
+    snprintf(keys[1], SIM_NAME, "simba:{%s}:grant", sim_mutex_name(mutex));
     snprintf(keys[2], SIM_NAME, "simba:{%s}:contender", sim_mutex_name(mutex));
     if (before.ours)
         check_revoked(s, mutex, before.token);

@@ -26,10 +26,10 @@
 struct redisReader;
 
 enum {
-    SIM_SCRIPTS = 24,
-    SIM_WORDS = 32, /* of a command */
-    SIM_TEXT = 96,  /* of an answer */
-    SIM_ELEMENTS = 16,
+    SIM_SCRIPTS = 48,
+    SIM_WORDS = 128, /* of a command */
+    SIM_TEXT = 256,  /* of an answer */
+    SIM_ELEMENTS = 32,
     SIM_CHANNELS = 64, /* of a connection */
     SIM_PAST = 128,
     SIM_JVMS = 2,

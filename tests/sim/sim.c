@@ -35,6 +35,9 @@ static const sim_model *const models[SIM_STORES] = {
 #if SIMBA_WITH_MYSQL
     [SIM_STORE_SQL] = &sim_sql,
 #endif
+#if SIMBA_WITH_POSTGRESQL
+    [SIM_STORE_POSTGRESQL] = &sim_postgresql,
+#endif
 };
 
 bool sim_has_store(sim_store_kind store)
@@ -44,7 +47,7 @@ bool sim_has_store(sim_store_kind store)
 
 bool sim_has_tokens(sim_store_kind store, sim_broken broken)
 {
-    return store != SIM_STORE_SQL || broken != SIM_BROKEN_LOST_WRITES;
+    return !sim_is_sql(store) || broken != SIM_BROKEN_LOST_WRITES;
 }
 
 void sim_free(sim *s)
@@ -138,6 +141,7 @@ int64_t sim_hand_over_ns(const sim *s)
     case SIM_STORE_ZOOKEEPER:
         return trips_ns + 60 * SIM_MS; /* servers have to agree */
     case SIM_STORE_SQL:
+    case SIM_STORE_POSTGRESQL:   /* where it does not hear, it polls */
         return trips_ns + SIM_S; /* the longest pause between two polls, and three commits */
     case SIM_STORE_POLL:
         return trips_ns + s->plan->poll_ns + s->plan->poll_ns / 50;
@@ -235,9 +239,9 @@ static void wind_up(sim *s)
 static void prepare(sim *s, const sim_plan *plan, FILE *log)
 {
     static const unsigned caps[] = {
-        [SIM_STORE_PUSH] = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK,
-        [SIM_STORE_POLL] = SIMBA_CAP_STORE_CLOCK,
-        [SIM_STORE_SESSION] = SIMBA_CAP_SESSION | SIMBA_CAP_PUSH | SIMBA_CAP_QUEUE,
+        [SIM_STORE_PUSH] = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_NOTE,
+        [SIM_STORE_POLL] = SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_NOTE,
+        [SIM_STORE_SESSION] = SIMBA_CAP_SESSION | SIMBA_CAP_PUSH | SIMBA_CAP_QUEUE | SIMBA_CAP_NOTE,
     };
     s->plan = plan;
     s->log = log;

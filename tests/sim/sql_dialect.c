@@ -1,4 +1,5 @@
-/* The process's end of the model of an SQL server: an event-driven dialect of src/backends/sql. A connection opens a wire, and
+/* The process's end of the model of an SQL server: two event-driven dialects of src/backends/sql, one of a server whose rows we
+ * change, and one of a server that decides. A connection opens a wire, and
  * sends every step as one message. As with a real client library, a connection that was lost while it was idle is found out
  * by the next statement; one that does not answer is given up after a while; and after a failure to connect the next attempt
  * has to wait. */
@@ -32,11 +33,14 @@ typedef struct conn {
     simba_timer patience;
     simba_local open_by, not_before;
     unsigned failures;
+    sql_listener *listener; /* NULL: the server does not notify */
+    bool tests;             /* what is awaited is the answer to the test of the listener */
 } conn;
 
 typedef struct store {
     simba__sql_store sql; /* first: the functions of the table are its own */
     conn conns[SIMBA__SQL_LANES_MAX];
+    sql_listener listener; /* PostgreSQL */
 } store;
 
 static simba_local in(const conn *self, int64_t ns)
@@ -54,6 +58,7 @@ static void end_wire(conn *self)
 static void finish(conn *self, int rc, const simba__sql_failure *why)
 {
     self->step = NULL;
+    self->tests = false;
     self->host->timer_clear(self->host, &self->patience);
     simba__sql_carried_out(self->lane, rc, why);
 }
@@ -97,18 +102,27 @@ static void on_impatient(simba_timer *timer, simba_local now)
 
 /* --- the wire --------------------------------------------------------------------------------------------- */
 
+static sql_ask copy_ask(const simba__sql_item *item)
+{
+    sql_ask ask = {.request = item->ask, .floor = item->floor, .held_here = item->held_here};
+    if (item->ask.id)
+        strcpy(ask.id, item->ask.id);
+    return ask;
+}
+
 static void send_step(conn *self, const simba__sql_step *step)
 {
-    sql_call call = {.action = step->action, .count = (unsigned)step->count};
+    sql_call call = {.action = step->action,
+                     .count = (unsigned)step->count,
+                     .channel = self->listener ? sql_listener_channel(self->listener) : 0};
     for (size_t i = 0; i < step->count; i++) {
         call.row[i] = *step->rows[i];
         strcpy(call.mutex[i], step->rows[i]->mutex);
+        if (step->action == SIMBA__SQL_DECIDE)
+            call.ask[i] = copy_ask(step->rows[i]->item);
     }
-    if (step->item && step->item->ask.id) {
-        call.ask = step->item->ask;
-        call.floor = step->item->floor;
-        strcpy(call.id, step->item->ask.id);
-    }
+    if (step->item && step->item->ask.id)
+        call.ask[0] = copy_ask(step->item);
     wire_send(self->s, self->wire, (const char *)&call, sizeof call);
 }
 
@@ -131,9 +145,33 @@ static void fill_in(simba__sql_step *step, const sql_answer *answer)
     const bool reads = step->action != SIMBA__SQL_MAKE && step->action != SIMBA__SQL_PUT;
     for (size_t i = 0; i < step->count && reads; i++) {
         const char *mutex = step->rows[i]->mutex;
+        simba__sql_item *item = step->rows[i]->item;
         *step->rows[i] = answer->row[i];
         step->rows[i]->mutex = mutex;
+        step->rows[i]->item = item;
     }
+}
+
+/* After a GET the connection that listens is tested, if need be. */
+static bool is_to_test(const conn *self)
+{
+    return self->listener && !self->tests && self->step->action == SIMBA__SQL_GET &&
+           self->listener->listening.hearing == SIMBA__SQL_LISTENS;
+}
+
+static void send_test(conn *self)
+{
+    const sql_call call = {.verb = SQL_NOTIFY, .channel = self->listener->channel};
+    self->tests = true;
+    wire_send(self->s, self->wire, (const char *)&call, sizeof call);
+}
+
+static void finish_well(conn *self)
+{
+    const simba__sql_action action = self->step->action;
+    if (self->listener && (action == SIMBA__SQL_READY || action == SIMBA__SQL_READY_BARE))
+        sql_listener_wake(self->listener);
+    finish(self, 0, NULL);
 }
 
 static void on_bytes(void *user, const char *data, size_t length)
@@ -146,13 +184,19 @@ static void on_bytes(void *user, const char *data, size_t length)
         self->state = OPEN;
         self->failures = 0;
         *self->table = answer.table;
+        if (self->listener)
+            simba__sql_listening_doubt(&self->listener->listening);
+    } else if (self->tests) {
+        simba__sql_listening_tested(&self->listener->listening);
     } else if (answer.code == 0) {
         fill_in(self->step, &answer);
     }
     if (answer.code < 0)
         fail(self, answer.remedy, answer.code);
+    else if (is_to_test(self))
+        send_test(self);
     else
-        finish(self, 0, NULL);
+        finish_well(self);
 }
 
 static void on_lost(void *user)
@@ -168,7 +212,7 @@ static void get_ready(conn *self)
 {
     static const sim_wire_events events = {on_connected, on_bytes, on_lost};
     if (self->state != SHUT) {
-        finish(self, 0, NULL); /* lost or not: the next statement finds out */
+        finish_well(self); /* lost or not: the next statement finds out */
     } else if (self->failures > 0 && self->host->now(self->host).ns < self->not_before.ns) {
         fail(self, SIMBA__SQL_RECONNECT, SIMBA_EUNAVAILABLE);
     } else {
@@ -214,24 +258,45 @@ static bool cut(void *instance, simba_local now)
 }
 
 static const simba__sql_dialect dialect = {.start = start, .interrupt = interrupt, .cut = cut};
+static const simba__sql_dialect deciding = {.decides = true, .start = start, .interrupt = interrupt, .cut = cut};
 
 /* --- the store -------------------------------------------------------------------------------------------- */
 
-static int init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
+static int init_lanes(store *self, simba_host *host, const simba__sql_dialect *by, simba_error *err)
 {
-    store *self = instance;
     void *conns[SIMBA__SQL_LANES_MAX];
     unsigned process = 0;
     sim *s = client_running(&process);
-    (void)url;
     for (unsigned i = 0; i < sql_state_of(s)->lanes; i++) {
         self->conns[i] = (conn){.host = host, .s = s, .process = process, .patience = {.fire = on_impatient}};
+        self->conns[i].listener = by->decides ? &self->listener : NULL;
         conns[i] = &self->conns[i];
         if (host->timer_add(host, &self->conns[i].patience) < 0)
             return SIMBA_ENOMEM;
     }
     const simba__sql_place place = {"sim", "server", "simba_mutex"};
-    return simba__sql_init(&self->sql, host, &dialect, place, conns, sql_state_of(s)->lanes, err);
+    if (by->decides && sql_listener_init(&self->listener, s, process, &self->sql, host) < 0)
+        return SIMBA_ENOMEM;
+    return simba__sql_init(&self->sql, host, by, place, conns, sql_state_of(s)->lanes, err);
+}
+
+static int init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
+{
+    (void)url;
+    return init_lanes(instance, host, &dialect, err);
+}
+
+static int init_deciding(void *instance, simba_host *host, const simba_url *url, simba_error *err)
+{
+    (void)url;
+    return init_lanes(instance, host, &deciding, err);
+}
+
+static void close_deciding(void *instance)
+{
+    store *self = instance;
+    sql_listener_close(&self->listener);
+    simba__sql_close(instance);
 }
 
 static void fini(void *instance)
@@ -252,5 +317,21 @@ const simba_backend sim_sql_backend = {
     .unwatch = simba__sql_unwatch,
     .woken = simba__sql_flush,
     .close = simba__sql_close,
+    .fini = fini,
+};
+
+const simba_backend sim_postgresql_backend = {
+    .size = sizeof(simba_backend),
+    .version = SIMBA_BACKEND_VERSION,
+    .instance_size = sizeof(store),
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE,
+    .init = init_deciding,
+    .submit = simba__sql_submit,
+    .cancel = simba__sql_cancel,
+    .flush = simba__sql_flush,
+    .watch = simba__sql_watch,
+    .unwatch = simba__sql_unwatch,
+    .woken = simba__sql_flush,
+    .close = close_deciding,
     .fini = fini,
 };

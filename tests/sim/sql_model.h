@@ -3,12 +3,15 @@
  *   sql_dialect.c   the process's end: what src/backends/sql takes for a client library. Steps travel as messages on wires
  *   sql_server.c    the server: what goes wrong with it, and the table of sim_model
  *   sql_session.c   a session of it: statements, waits for locked rows, commits. What is granted is told to check.c
+ *   sql_listener.c  the process's connection that listens
+ *   sql_line.c      the line of waiters, and who is notified: what PostgreSQL's function does beside rows
  *   sql_guests.c    sessions that are not ours: contenders of Simba on the JVM, and whoever locks a row for long
  *
  * What a statement does with rows is in tests/lib/model_sql.c, which the unit tests use too. */
 #ifndef TESTS_SIM_SQL_MODEL_H
 #define TESTS_SIM_SQL_MODEL_H
 
+#include "backends/sql/listening.h"
 #include "lib/model_sql.h"
 #include "sim/world.h"
 
@@ -17,6 +20,7 @@ enum {
     SQL_JVMS = 2,
     SQL_LOCKERS = 16,
     SQL_PAST = 256,
+    SQL_WAITERS = 256,
     /* EV_SERVER: who. The first three are about a session, `arg`; the others about a guest. */
     SQL_EV_BEGIN = 0,
     SQL_EV_COMMITTED,
@@ -29,19 +33,36 @@ enum {
 #define SQL_IDLE_TRANSACTION_NS (2 * SIM_S) /* likewise */
 #define SQL_IDLE_NS (60 * SIM_S)            /* likewise */
 
+/* What a statement is, besides a step of a batch. */
+typedef enum sql_verb {
+    SQL_STEP,
+    SQL_LISTEN, /* on the channel */
+    SQL_NOTIFY, /* the channel, by "0" */
+    SQL_PING,   /* stands for TCP, which asks whether the other end is still there */
+} sql_verb;
+
+/* A request on its way to the server. */
+typedef struct sql_ask {
+    simba_request request;
+    char id[16];
+    uint64_t floor;
+    bool held_here;
+} sql_ask;
+
 /* A statement on its way to the server, and its answer. */
 typedef struct sql_call {
+    sql_verb verb;
     simba__sql_action action;
     unsigned count;
     char mutex[SIM_MUTEXES][4];
     simba__sql_row row[SIM_MUTEXES];
-    simba_request ask; /* ACQUIRE, RENEW, RELEASE */
-    char id[16];
-    uint64_t floor;
+    sql_ask ask[SIM_MUTEXES]; /* DECIDE: one for each row. ACQUIRE, RENEW, RELEASE: the first */
+    uint64_t channel;         /* of the client; 0: it does not hear */
 } sql_call;
 
 typedef struct sql_answer {
-    int code; /* 0: it worked */
+    char payload[16]; /* of a notification; "": it is an answer */
+    int code;         /* 0: it worked */
     simba__sql_remedy remedy;
     simba__sql_table table;
     simba__sql_row row[SIM_MUTEXES];
@@ -66,6 +87,7 @@ typedef struct sql_session {
     unsigned guest;    /* JVM, LOCKER: which */
     unsigned wire;     /* CLIENT; 0: the client is gone, and its statement goes on */
     uint32_t stamp;    /* of the event that it waits for */
+    uint64_t channel;  /* that it listens on; 0: it does not */
     sql_call call;     /* the statement that is carried out */
     int64_t began_ms;  /* the server's clock when the statement began */
     int64_t latest_ms; /* the latest of those of this transaction */
@@ -94,12 +116,22 @@ typedef struct sql_past {
     model_sql_row row;
 } sql_past;
 
+/* Somebody in the line of a mutex. */
+typedef struct sql_waiter {
+    char mutex[4];
+    uint64_t nonce, channel;
+    int64_t since, until, invited;
+} sql_waiter;
+
 typedef struct sql_state {
     model_sql server;
     sql_session session[SQL_SESSIONS];
     unsigned sessions; /* those that were ever used in this run are the first */
     uint32_t stamps;
-    bool is_old; /* it does not know SKIP LOCKED */
+    bool is_old;    /* it does not know SKIP LOCKED */
+    bool is_pooled; /* LISTEN is accepted, and nothing ever arrives */
+    sql_waiter line[SQL_WAITERS];
+    unsigned waiters;
     unsigned lanes;
     int64_t commit_ns; /* how long the disk and the replica take, at most */
     int64_t slow_until, slow_ns;
@@ -117,7 +149,34 @@ static inline sql_state *sql_state_of(const sim *s)
 
 /* --- sql_dialect.c ------------------------------------------------------------------------------------ */
 
-extern const simba_backend sim_sql_backend;
+extern const simba_backend sim_sql_backend, sim_postgresql_backend;
+
+/* --- sql_listener.c ----------------------------------------------------------------------------------- */
+
+typedef struct sql_listener {
+    simba__sql_listening listening;
+    sim *s;
+    unsigned process;
+    unsigned wire; /* 0: none */
+    uint64_t channel;
+    simba_timer ping;
+    bool awaits; /* an answer to the latest ping, or to LISTEN */
+} sql_listener;
+
+int sql_listener_init(sql_listener *listener, sim *s, unsigned process, simba__sql_store *store, simba_host *host);
+void sql_listener_close(sql_listener *listener);
+/* A lane is connected: listen, if somebody waits and it is time. */
+void sql_listener_wake(sql_listener *listener);
+/* For the line; 0: stay out of it. */
+uint64_t sql_listener_channel(const sql_listener *listener);
+
+/* --- sql_line.c --------------------------------------------------------------------------------------- */
+
+/* A row was read for somebody who waits; a request about it was decided. */
+void sql_line_keep(sim *s, const char *mutex, uint64_t channel, int64_t transition_at, int64_t now_ms);
+void sql_line_decided(sim *s, simba__sql_row *row, uint64_t channel);
+/* All sessions that listen there are told. */
+void sql_notify(sim *s, uint64_t channel, const char *payload);
 
 /* --- sql_session.c ------------------------------------------------------------------------------------ */
 

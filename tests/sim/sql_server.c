@@ -1,4 +1,4 @@
-/* A model SQL server, as MySQL is set up by us: its connections, and what goes wrong with it: restarts, a replica that is
+/* A model SQL server, as MySQL is set up by us, or one that decides and notifies, as PostgreSQL: its connections, and what goes wrong with it: restarts, a replica that is
  * promoted, a clock that steps back, statements that are slow, rows that somebody locks, connections that end. */
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +83,7 @@ static void crash(sim *s, const sim_item *item, int64_t until)
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
         wire_drop(s, wire);
     sql_guests_disconnected(s);
+    sql_state_of(s)->waiters = 0; /* the line is not logged */
     lose_writes(s, item->arg);
     s->store.down_until = until;
 }
@@ -193,6 +194,15 @@ static void begin(sim *s)
     sql_guests_begin(s);
 }
 
+static void begin_postgresql(sim *s)
+{
+    sql_state *state = sql_state_of(s);
+    begin(s);
+    state->server.table.is_exact = true;
+    state->is_pooled = sim_chance(s, 150);
+    state->waiters = 0;
+}
+
 static void end(sim *s)
 {
     for (unsigned wire = wire_next(s, 0); wire; wire = wire_next(s, wire))
@@ -205,23 +215,10 @@ static void url(const sim *s, char *out, size_t size)
     snprintf(out, size, "mysql://server/db");
 }
 
-const sim_model sim_sql = {
-    .backend = &sim_sql_backend,
-    .new = state_new,
-    .free = state_free,
-    .begin = begin,
-    .end = end,
-    .url = url,
-    .event = event,
-    .opened = opened,
-    .bytes = bytes,
-    .closed = closed,
-    .force_release = force_release,
-    .accepts = accepts,
-    .frozen_until = frozen_until,
-    .cut_until = cut_until,
-    .fault = fault,
-    .lose_subscriptions = lose_connections,
-    .healed = healed,
-    .owner = owner,
-};
+#define FUNCTIONS                                                                                                      \
+    .new = state_new, .free = state_free, .end = end, .url = url, .event = event, .opened = opened, .bytes = bytes,    \
+    .closed = closed, .force_release = force_release, .accepts = accepts, .frozen_until = frozen_until,                \
+    .cut_until = cut_until, .fault = fault, .lose_subscriptions = lose_connections, .healed = healed, .owner = owner
+
+const sim_model sim_sql = {.backend = &sim_sql_backend, .begin = begin, FUNCTIONS};
+const sim_model sim_postgresql = {.backend = &sim_postgresql_backend, .begin = begin_postgresql, FUNCTIONS};

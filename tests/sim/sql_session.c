@@ -125,7 +125,7 @@ static void become_idle(sim *s, sql_session *session)
     session->waits_for = NULL;
     if (session->kind == SQL_CLIENT && session->wire == 0)
         sql_session_end(s, session);
-    else if (session->kind == SQL_CLIENT)
+    else if (session->kind == SQL_CLIENT && session->channel == 0)
         plan(s, session, SQL_EV_TIMEOUT, session->conn.in_transaction ? SQL_IDLE_TRANSACTION_NS : SQL_IDLE_NS);
 }
 
@@ -168,20 +168,24 @@ static void fail(sim *s, sql_session *session, simba__sql_remedy remedy, const c
 typedef struct sql_statement {
     simba__sql_step step;
     simba__sql_row *rows[SIM_MUTEXES];
-    simba__sql_item item;
+    simba__sql_item items[SIM_MUTEXES];
 } sql_statement;
 
 static void prepare(sql_session *session, sql_statement *ret)
 {
     sql_call *call = &session->call;
-    ret->item = (simba__sql_item){.ask = call->ask, .floor = call->floor};
-    ret->item.ask.mutex = call->mutex[0];
-    ret->item.ask.id = call->id;
+    for (unsigned i = 0; i < SIM_MUTEXES; i++) {
+        sql_ask *ask = &call->ask[i];
+        ret->items[i] = (simba__sql_item){.ask = ask->request, .floor = ask->floor, .held_here = ask->held_here};
+        ret->items[i].ask.mutex = call->mutex[i];
+        ret->items[i].ask.id = ask->id;
+    }
     for (unsigned i = 0; i < call->count; i++) {
         call->row[i].mutex = call->mutex[i];
+        call->row[i].item = &ret->items[i];
         ret->rows[i] = &call->row[i];
     }
-    ret->step = (simba__sql_step){.action = call->action, .rows = ret->rows, .count = call->count, .item = &ret->item};
+    ret->step = (simba__sql_step){.action = call->action, .rows = ret->rows, .count = call->count, .item = ret->items};
 }
 
 static bool commits(const sql_session *session)
@@ -192,9 +196,23 @@ static bool commits(const sql_session *session)
     case SIMBA__SQL_ACQUIRE:
     case SIMBA__SQL_RENEW:
     case SIMBA__SQL_RELEASE:
+    case SIMBA__SQL_DECIDE:
         return true;
     default:
         return false;
+    }
+}
+
+/* PostgreSQL's function keeps the line, too. */
+static void keep_line(sim *s, sql_session *session)
+{
+    const sql_call *call = &session->call;
+    for (unsigned i = 0; i < call->count; i++) {
+        const simba__sql_row *row = &call->row[i];
+        if (call->action == SIMBA__SQL_DECIDE)
+            sql_line_decided(s, &session->call.row[i], call->channel);
+        else if (call->action == SIMBA__SQL_GET)
+            sql_line_keep(s, row->mutex, call->channel, row->row.owner.transition_at_ms, row->now_ms);
     }
 }
 
@@ -214,6 +232,7 @@ static void carry_out(sim *s, sql_session *session)
     sql_rows_compare(s, before, session->latest_ms > sql_now_ms(s) ? session->latest_ms : sql_now_ms(s));
     if (!session->conn.in_transaction)
         session->latest_ms = 0;
+    keep_line(s, session);
     result.remedy = why.remedy;
     result.matched = statement.step.matched;
     result.token = statement.step.token;
@@ -275,6 +294,7 @@ static void take_locks(sim *s, sql_session *session)
 {
     sql_statement statement;
     prepare(session, &statement);
+    sql_state_of(s)->server.now_ms = session->began_ms;
     const model_sql_row *row = model_sql_lock(&session->conn, &statement.step);
     if (row)
         wait(s, session, row);
@@ -293,9 +313,22 @@ void sql_sessions_wake(sim *s)
 
 /* --- events ----------------------------------------------------------------------------------------------- */
 
+static void carry_out_verb(sim *s, sql_session *session)
+{
+    if (session->call.verb == SQL_LISTEN)
+        session->channel = session->call.channel;
+    else if (session->call.verb == SQL_NOTIFY)
+        sql_notify(s, session->call.channel, "0");
+    answer(s, session, &(sql_answer){0});
+}
+
 static void begin(sim *s, sql_session *session)
 {
     session->began_ms = sql_now_ms(s);
+    if (session->call.verb != SQL_STEP) {
+        carry_out_verb(s, session);
+        return;
+    }
     if (session->call.action == SIMBA__SQL_READY)
         answer(s, session, &(sql_answer){.table = sql_state_of(s)->server.table});
     else if (session->call.action == SIMBA__SQL_LOCK_FREE && sql_state_of(s)->is_old)
@@ -310,8 +343,11 @@ void sql_session_call(sim *s, sql_session *session, const sql_call *call)
     int64_t after_ns = sim_pick(s, 10000, SIM_MS);
     if (session->phase != SQL_IDLE)
         abort();
-    if (s->now < state->slow_until)
+    if (s->now < state->slow_until) {
         after_ns += sim_pick(s, 0, state->slow_ns);
+        if (session->wire) /* whoever sent it waits for it, also when the server is quick again meanwhile */
+            check_trouble(s, wire_process(s, session->wire), s->now, s->now + after_ns);
+    }
     session->call = *call;
     session->phase = SQL_BEGINS;
     plan(s, session, SQL_EV_BEGIN, after_ns);

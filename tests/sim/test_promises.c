@@ -28,7 +28,7 @@ static unsigned seeds(sim_store_kind store)
     const char *slowness = getenv("SIMBA_TEST_SLOWNESS");
     const unsigned usual = store == SIM_STORE_REDIS       ? 200
                            : store == SIM_STORE_ZOOKEEPER ? 100
-                           : store == SIM_STORE_SQL       ? 500
+                           : sim_is_sql(store)            ? 500
                                                           : 2000;
     return usual / SLOWER / (slowness && atoi(slowness) > 1 ? 50 : 1);
 }
@@ -71,6 +71,21 @@ static void a_fixed_set(void **state)
             keeps_promises((sim_store_kind)store, 1, seeds((sim_store_kind)store));
 }
 
+/* Seeds that once broke a promise: the code was at fault, or a check that did not know of an excuse. */
+static void seeds_of_the_past(void **state)
+{
+    (void)state;
+    static const struct {
+        sim_store_kind store;
+        uint64_t seed;
+    } past[] = {
+        {SIM_STORE_SQL, 3009369}, /* L3: a statement that a slow server was sent goes on when it is quick again */
+    };
+    for (size_t i = 0; i < sizeof past / sizeof *past; i++)
+        if (sim_has_store(past[i].store))
+            keeps_promises(past[i].store, past[i].seed, 1);
+}
+
 static void fresh_seeds(void **state)
 {
     (void)state;
@@ -86,6 +101,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fixed_set),
+        cmocka_unit_test(seeds_of_the_past),
         cmocka_unit_test(fresh_seeds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,6 +76,7 @@ static void ask(sim *s, unsigned i, zk_txn_kind kind, const char *path, bool seq
                   .container = kind == ZK_TXN_CREATE && !sequential};
     strcpy(txn.path, path);
     strcpy(txn.data, sequential ? curator->id : "");
+    txn.length = strlen(txn.data);
     writes_ask(s, curator->server, &txn, sequential);
     plan_step(s, i, curator->leaves ? CURATOR_CLOSE : CURATOR_CONNECT, s->plan->session_ns);
 }

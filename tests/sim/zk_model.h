@@ -20,7 +20,7 @@
 enum {
     ZK_NODES = 96,
     ZK_PATH = 96,
-    ZK_DATA = 32,
+    ZK_DATA = 96,
     ZK_SESSIONS = 64,
     ZK_JUTE = 8192,
     ZK_WATCHES = 64, /* of a connection */
@@ -56,10 +56,12 @@ typedef struct zk_znode {
     char path[ZK_PATH];       /* "": not used */
     uint32_t key, parent_key; /* of this path and of that above it */
     char data[ZK_DATA];
+    size_t length;
     uint64_t session; /* whose it is; 0: it stays */
     bool container;
-    int64_t czxid, pzxid, ctime_ms;
-    int32_t born; /* children, ever: the number of the next */
+    int64_t czxid, mzxid, pzxid, ctime_ms, mtime_ms;
+    int32_t version; /* how often its data was set */
+    int32_t born;    /* children, ever: the number of the next */
 } zk_znode;
 
 typedef struct zk_tree {
@@ -70,6 +72,7 @@ typedef struct zk_tree {
 typedef enum zk_txn_kind {
     ZK_TXN_CREATE,
     ZK_TXN_DELETE,
+    ZK_TXN_SET,   /* if another node is there: the one transaction of two parts that the store makes here */
     ZK_TXN_OPEN,  /* a session */
     ZK_TXN_CLOSE, /* a session, and with it all that it has made */
     ZK_TXN_ERROR, /* agreed on like any other, and changes nothing */
@@ -83,6 +86,10 @@ typedef struct zk_txn {
     int32_t error; /* what is answered */
     char path[ZK_PATH];
     char data[ZK_DATA];
+    size_t length;
+    char guard[ZK_PATH]; /* SET: the other node */
+    int32_t version;     /* SET: the expected one; -1: any */
+    unsigned failed;     /* SET: which of the two parts has the error */
     uint64_t session;
     bool ephemeral, container;
     /* Who is to be answered. */
@@ -110,6 +117,8 @@ enum {
     ZK_OP_CHILDREN = 8,
     ZK_OP_SYNC = 9,
     ZK_OP_PING = 11,
+    ZK_OP_CHECK = 13,
+    ZK_OP_MULTI = 14,
     ZK_OP_CREATE2 = 15,
     ZK_OP_CREATE_CONTAINER = 19,
     ZK_OP_AUTH = 100,

@@ -102,14 +102,14 @@ static void put_stat(jute_out *out, zk_tree *tree, const zk_znode *node)
          child = tree_child(tree, node->path, (zk_znode *)(uintptr_t)child))
         children++;
     jute_put_long(out, node->czxid);
-    jute_put_long(out, node->czxid);
+    jute_put_long(out, node->mzxid);
     jute_put_long(out, node->ctime_ms);
-    jute_put_long(out, node->ctime_ms);
-    jute_put_int(out, 0);
+    jute_put_long(out, node->mtime_ms);
+    jute_put_int(out, node->version);
     jute_put_int(out, node->born);
     jute_put_int(out, 0);
     jute_put_long(out, (int64_t)node->session);
-    jute_put_int(out, (int32_t)strlen(node->data));
+    jute_put_int(out, (int32_t)node->length);
     jute_put_int(out, children);
     jute_put_long(out, node->pzxid);
 }
@@ -182,7 +182,7 @@ static void take_watches(sim *s, unsigned wire, jute_in *in)
                 say_changed(s, wire, path, ZK_CREATED);
             else if (kind != 1 && !node)
                 say_changed(s, wire, path, ZK_DELETED);
-            else if (kind == 0 && node->czxid > seen)
+            else if (kind == 0 && node->mzxid > seen)
                 say_changed(s, wire, path, ZK_CHANGED);
             else if (kind == 2 && node->pzxid > seen)
                 say_changed(s, wire, path, ZK_CHILD);
@@ -224,7 +224,7 @@ static void read_node(sim *s, unsigned wire, int32_t xid, int32_t op, jute_in *i
     }
     begin_answer(s, wire, xid, node ? 0 : ZK_ERR_NO_NODE, &out);
     if (node && op == ZK_OP_GET)
-        jute_put_text(&out, node->data, strlen(node->data));
+        jute_put_text(&out, node->data, node->length);
     if (node)
         put_stat(&out, tree_of(s, wire), node);
     say(s, wire, &out);
@@ -242,6 +242,28 @@ static void take_acl(jute_in *in)
     }
 }
 
+/* A transaction: this one is there, and that one is set. */
+static void take_parts(zk_txn *txn, jute_in *in)
+{
+    for (int32_t part = 0;; part++) {
+        const int32_t op = jute_int(in);
+        const bool last = jute_bool(in);
+        jute_int(in);
+        if (last && part == 2)
+            return;
+        if (last || op != (part == 0 ? ZK_OP_CHECK : ZK_OP_SET))
+            abort(); /* the store makes no other */
+        if (part == 0) {
+            jute_text(in, txn->guard, sizeof txn->guard);
+            jute_int(in); /* any version */
+        } else {
+            jute_text(in, txn->path, sizeof txn->path);
+            txn->length = jute_text(in, txn->data, sizeof txn->data);
+            txn->version = jute_int(in);
+        }
+    }
+}
+
 static void write_node(sim *s, unsigned wire, int32_t xid, int32_t op, jute_in *in)
 {
     zk_peer *peer = wire_peer(s, wire);
@@ -252,9 +274,13 @@ static void write_node(sim *s, unsigned wire, int32_t xid, int32_t op, jute_in *
                   .op = op,
                   .session = peer->session};
     bool sequential = false;
-    if (op != ZK_OP_CLOSE)
+    if (op != ZK_OP_CLOSE && op != ZK_OP_MULTI)
         jute_text(in, txn.path, sizeof txn.path);
     switch (op) {
+    case ZK_OP_MULTI:
+        txn.kind = ZK_TXN_SET;
+        take_parts(&txn, in);
+        break;
     case ZK_OP_DELETE:
         txn.kind = ZK_TXN_DELETE;
         break;
@@ -267,7 +293,7 @@ static void write_node(sim *s, unsigned wire, int32_t xid, int32_t op, jute_in *
         break;
     default: {
         txn.kind = ZK_TXN_CREATE;
-        jute_text(in, txn.data, sizeof txn.data);
+        txn.length = jute_text(in, txn.data, sizeof txn.data);
         take_acl(in);
         const int32_t flags = jute_int(in);
         txn.ephemeral = flags == 1 || flags == 3;
@@ -339,6 +365,7 @@ static void do_request(sim *s, unsigned wire, const zk_waiting *waiting)
     case ZK_OP_CREATE_CONTAINER:
     case ZK_OP_DELETE:
     case ZK_OP_SET:
+    case ZK_OP_MULTI:
     case ZK_OP_CLOSE:
         write_node(s, wire, xid, op, &in);
         break;
@@ -445,6 +472,32 @@ static void opened_session(sim *s, const zk_txn *txn, zk_peer *peer)
     go_on(s, txn->wire, peer->version);
 }
 
+static void put_result(jute_out *out, int32_t type, bool last, int32_t error)
+{
+    jute_put_int(out, type);
+    jute_put_bool(out, last);
+    jute_put_int(out, error);
+}
+
+/* What failed says why, those before it nothing, those after it that they were not tried. */
+static void answer_parts(sim *s, const zk_txn *txn, jute_out *out)
+{
+    enum { NOT_TRIED = -2 };
+    begin_answer(s, txn->wire, txn->xid, 0, out);
+    for (unsigned part = 0; part < 2; part++) {
+        const int32_t error = part == txn->failed ? txn->error : part < txn->failed ? 0 : NOT_TRIED;
+        if (txn->error) {
+            put_result(out, -1, false, error);
+            jute_put_int(out, error);
+            continue;
+        }
+        put_result(out, part == 0 ? ZK_OP_CHECK : ZK_OP_SET, false, 0);
+        if (part == 1)
+            put_stat(out, tree_of(s, txn->wire), tree_find(tree_of(s, txn->wire), txn->path));
+    }
+    put_result(out, -1, true, -1);
+}
+
 void server_applied(sim *s, unsigned server, const zk_txn *txn)
 {
     zk_peer *peer = server == txn->server ? asker(s, txn) : NULL;
@@ -462,6 +515,8 @@ void server_applied(sim *s, unsigned server, const zk_txn *txn)
         return;
     }
     begin_answer(s, txn->wire, txn->xid, txn->error, &out);
+    if (txn->kind == ZK_TXN_SET)
+        answer_parts(s, txn, &out);
     if (!txn->error && txn->kind == ZK_TXN_CREATE) {
         jute_put_text(&out, txn->path, strlen(txn->path));
         const zk_znode *node = tree_find(tree_of(s, txn->wire), txn->path);

@@ -77,6 +77,12 @@ static zk_znode *find_place(zk_tree *tree)
     return &tree->node[tree->used++];
 }
 
+static void set_data(zk_znode *node, const zk_txn *txn)
+{
+    memcpy(node->data, txn->data, sizeof node->data);
+    node->length = txn->length;
+}
+
 static void create(zk_tree *tree, const zk_txn *txn)
 {
     char parent[ZK_PATH];
@@ -86,10 +92,12 @@ static void create(zk_tree *tree, const zk_txn *txn)
     *node = (zk_znode){.session = txn->ephemeral ? txn->session : 0,
                        .container = txn->container,
                        .czxid = txn->zxid,
+                       .mzxid = txn->zxid,
                        .pzxid = txn->zxid,
-                       .ctime_ms = txn->ctime_ms};
+                       .ctime_ms = txn->ctime_ms,
+                       .mtime_ms = txn->ctime_ms};
     name_node(node, txn->path);
-    strcpy(node->data, txn->data);
+    set_data(node, txn);
     if (above) {
         above->born++;
         above->pzxid = txn->zxid;
@@ -128,6 +136,17 @@ void tree_apply(zk_tree *tree, const zk_txn *txn, void (*changed)(void *user, co
         if (!node)
             abort(); /* the leader has looked */
         remove_node(tree, node, txn->zxid, changed, user);
+        break;
+    }
+    case ZK_TXN_SET: {
+        zk_znode *node = tree_find(tree, txn->path);
+        if (!node)
+            abort();
+        set_data(node, txn);
+        node->version++;
+        node->mzxid = txn->zxid;
+        node->mtime_ms = txn->ctime_ms;
+        changed(user, txn->path, ZK_CHANGED);
         break;
     }
     case ZK_TXN_CLOSE:

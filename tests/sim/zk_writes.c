@@ -97,6 +97,16 @@ static void judge_create(zk_state *state, zk_txn *txn, bool sequential)
         txn->error = ZK_ERR_EXISTS;
 }
 
+static void judge_set(zk_state *state, zk_txn *txn)
+{
+    const zk_znode *node = tree_find(&state->truth, txn->path);
+    txn->failed = tree_find(&state->truth, txn->guard) ? 1 : 0;
+    if (txn->failed == 0 || !node)
+        txn->error = ZK_ERR_NO_NODE;
+    else if (txn->version != -1 && txn->version != node->version)
+        txn->error = ZK_ERR_BAD_VERSION;
+}
+
 static void judge(sim *s, zk_server *leader, zk_txn *txn, bool sequential)
 {
     zk_state *state = zk_state_of(s);
@@ -117,6 +127,8 @@ static void judge(sim *s, zk_server *leader, zk_txn *txn, bool sequential)
     txn->ctime_ms = store_now(s).epoch_us / 1000;
     if (txn->kind == ZK_TXN_CREATE)
         judge_create(state, txn, sequential);
+    else if (txn->kind == ZK_TXN_SET)
+        judge_set(state, txn);
     else if (txn->kind == ZK_TXN_DELETE && !tree_find(&state->truth, txn->path))
         txn->error = ZK_ERR_NO_NODE;
     else if (txn->kind == ZK_TXN_DELETE && tree_has_children(&state->truth, txn->path))

@@ -58,11 +58,36 @@ static void a_renewed_lease_is_written_down_once(void **state)
     assert_string_equal(lines_of(&t, SIMBA__EV_TIMER), "request renew; ");
 }
 
+/* Every kind of push has a word. */
+static void each_push_has_a_word(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        [SIMBA_PUSH_CHANGED] = "push changed; ",
+        [SIMBA_PUSH_RELEASED] = "push released; ",
+        [SIMBA_PUSH_ACQUIRED] = "push acquired; ",
+        [SIMBA_PUSH_FREED] = "push freed; ",
+        [SIMBA_PUSH_SESSION_LOST] = "push session-lost; ",
+        [SIMBA_PUSH_SESSION_BACK] = "push session-back; ",
+        [SIMBA_PUSH_NOTED] = "push noted; ",
+    };
+    trace t;
+    trace_init(&t, 10000, 6000);
+    for (int kind = SIMBA_PUSH_CHANGED; kind <= SIMBA_PUSH_NOTED; kind++) {
+        const simba_push push = {.kind = (simba_push_kind)kind};
+        const simba__event event = {.kind = SIMBA__EV_PUSH, .push = &push};
+        char text[64] = "";
+        simba__chronicle_step(&t.machine, &event, &t.actions, 0, note, text);
+        assert_string_equal(text, words[kind]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_session_that_lives_on_is_written_down),
         cmocka_unit_test(a_renewed_lease_is_written_down_once),
+        cmocka_unit_test(each_push_has_a_word),
     };
     return cmocka_run_group_tests_name("chronicle", tests, NULL, NULL);
 }

@@ -20,8 +20,7 @@ static const struct {
     {SIMBA_ESTORE, -11, "SIMBA_ESTORE", false},      {SIMBA_EPERM, -12, "SIMBA_EPERM", false},
     {SIMBA_ECORRUPT, -13, "SIMBA_ECORRUPT", false},  {SIMBA_ELOST, -14, "SIMBA_ELOST", false},
     {SIMBA_ENOTSUP, -15, "SIMBA_ENOTSUP", false},    {SIMBA_ENOTFOUND, -16, "SIMBA_ENOTFOUND", false},
-    {SIMBA_ESYSTEM, -17, "SIMBA_ESYSTEM", false},
-    {SIMBA_ETOOSOON, -18, "SIMBA_ETOOSOON", false},
+    {SIMBA_ESYSTEM, -17, "SIMBA_ESYSTEM", false},    {SIMBA_ETOOSOON, -18, "SIMBA_ETOOSOON", false},
 };
 enum { CODES = sizeof codes / sizeof *codes };
 

@@ -14,11 +14,17 @@ static const char *says(unsigned actions)
     static const struct {
         unsigned action;
         const char *word;
-    } words[] = {{REDIS_SUBSCRIBE, "subscribe"},       {REDIS_SUBSCRIBE_NEWS, "subscribe-news"},
-                 {REDIS_SUBSCRIBE_ID, "subscribe-id"}, {REDIS_UNSUBSCRIBE, "unsubscribe"},
-                 {REDIS_UNSUBSCRIBE_ID, "leave-id"},   {REDIS_QUEUE_UP_ALL, "queue-up"},
-                 {REDIS_TELL_CHANGED, "changed"},      {REDIS_TELL_RELEASED, "released"},
-                 {REDIS_TELL_ID, "changed-id"}};
+    } words[] = {{REDIS_SUBSCRIBE, "subscribe"},
+                 {REDIS_SUBSCRIBE_NEWS, "subscribe-news"},
+                 {REDIS_SUBSCRIBE_ID, "subscribe-id"},
+                 {REDIS_UNSUBSCRIBE, "unsubscribe"},
+                 {REDIS_UNSUBSCRIBE_ID, "leave-id"},
+                 {REDIS_QUEUE_UP, "queue-up"},
+                 {REDIS_TELL_CHANGED, "changed"},
+                 {REDIS_TELL_RELEASED, "released"},
+                 {REDIS_TELL_ID, "changed-id"},
+                 {REDIS_TELL_NOTED, "noted"},
+                 {REDIS_CONFIRM, "confirm"}};
     static char text[128];
     text[0] = '\0';
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -44,7 +50,7 @@ static redis_waiters watched(void)
 {
     redis_waiters w = fresh();
     TRACE("", simba__redis_waiters_watch(&w));
-    TRACE("subscribe", simba__redis_waiters_up(&w));
+    TRACE("subscribe confirm", simba__redis_waiters_up(&w));
     TRACE("queue-up changed", simba__redis_waiters_confirmed(&w));
     return w;
 }
@@ -59,7 +65,7 @@ static void subscribes_once_for_somebody(void **state)
     TRACE("", simba__redis_waiters_up(&w));
     TRACE("", simba__redis_waiters_confirmed(&w));
     TRACE("", simba__redis_waiters_watch(&w));
-    TRACE("subscribe", simba__redis_waiters_up(&w));
+    TRACE("subscribe confirm", simba__redis_waiters_up(&w));
     TRACE("", simba__redis_waiters_up(&w));
 }
 
@@ -75,7 +81,7 @@ static void only_observers_want_news(void **state)
     TRACE("", simba__redis_waiters_waits(&w, "a", 1));
     TRACE("", simba__redis_waiters_watch(&w));
     assert_false(w.observed);
-    TRACE("subscribe", simba__redis_waiters_up(&w));
+    TRACE("subscribe confirm", simba__redis_waiters_up(&w));
     TRACE("subscribe-news", simba__redis_waiters_observed(&w));
     TRACE("", simba__redis_waiters_observed(&w));
     simba__redis_waiters_fini(&w);
@@ -87,7 +93,7 @@ static void comes_back_after_a_loss(void **state)
     (void)state;
     redis_waiters w = watched();
     TRACE("", simba__redis_waiters_down(&w));
-    TRACE("subscribe", simba__redis_waiters_up(&w));
+    TRACE("subscribe confirm", simba__redis_waiters_up(&w));
     TRACE("queue-up changed", simba__redis_waiters_confirmed(&w));
 }
 
@@ -98,7 +104,37 @@ static void moves_with_its_mutex(void **state)
     TRACE("unsubscribe", simba__redis_waiters_moved(&w));
     TRACE("", simba__redis_waiters_moved(&w));
     TRACE("", simba__redis_waiters_confirmed(&w)); /* of the server before */
-    TRACE("subscribe", simba__redis_waiters_up(&w));
+    TRACE("subscribe confirm", simba__redis_waiters_up(&w));
+}
+
+/* Many that begin to wait share an echo, and whoever came after the echo was asked for waits for the next. Each is put back
+ * into the queue once: with all of them at every echo they would cost their square. */
+static void many_share_an_echo(void **state)
+{
+    (void)state;
+    redis_waiters w = watched();
+    TRACE("subscribe-id confirm", simba__redis_waiters_waits(&w, "a", 1));
+    TRACE("subscribe-id", simba__redis_waiters_waits(&w, "b", 2));
+    TRACE("subscribe-id", simba__redis_waiters_waits(&w, "c", 3));
+    TRACE("queue-up changed confirm", simba__redis_waiters_confirmed(&w));
+    redis_waiter *waiter = simba__redis_waiters_queue_up(w.first);
+    assert_string_equal(waiter->id, "a");
+    assert_null(simba__redis_waiters_queue_up(waiter->next));
+    TRACE("queue-up changed", simba__redis_waiters_confirmed(&w));
+    waiter = simba__redis_waiters_queue_up(w.first);
+    assert_string_equal(waiter->id, "c");
+    waiter = simba__redis_waiters_queue_up(waiter->next);
+    assert_string_equal(waiter->id, "b");
+    assert_null(simba__redis_waiters_queue_up(waiter->next));
+    TRACE("", simba__redis_waiters_confirmed(&w));
+    TRACE("", simba__redis_waiters_down(&w));
+    TRACE("subscribe confirm", simba__redis_waiters_up(&w));
+    TRACE("queue-up changed", simba__redis_waiters_confirmed(&w));
+    unsigned count = 0;
+    for (waiter = w.first; (waiter = simba__redis_waiters_queue_up(waiter)) != NULL; waiter = waiter->next)
+        count++;
+    assert_int_equal(count, 3);
+    simba__redis_waiters_fini(&w);
 }
 
 /* --- who is told ------------------------------------------------------------------------------------ */
@@ -148,7 +184,7 @@ static void an_invitation_is_for_one_that_waits_here(void **state)
 {
     (void)state;
     redis_waiters w = watched();
-    TRACE("subscribe-id", simba__redis_waiters_waits(&w, "a", 1));
+    TRACE("subscribe-id confirm", simba__redis_waiters_waits(&w, "a", 1));
     TRACE("subscribe-id", simba__redis_waiters_waits(&w, "b", 2));
     TRACE("released", simba__redis_waiters_invitation(&w, "b"));
     assert_string_equal(simba__redis_waiters_invited(&w), "b");
@@ -188,7 +224,7 @@ static void keeps_some_channels(void **state)
     redis_waiters w = watched();
     for (unsigned i = 0; i <= KEPT; i++) {
         snprintf(id, sizeof id, "c%u", i);
-        TRACE("subscribe-id", simba__redis_waiters_waits(&w, id, i));
+        TRACE(i == 0 ? "subscribe-id confirm" : "subscribe-id", simba__redis_waiters_waits(&w, id, i));
     }
     for (unsigned i = 0; i <= KEPT; i++) {
         snprintf(id, sizeof id, "c%u", i);
@@ -328,6 +364,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(subscribes_once_for_somebody),
         cmocka_unit_test(only_observers_want_news),
+        cmocka_unit_test(many_share_an_echo),
         cmocka_unit_test(comes_back_after_a_loss),
         cmocka_unit_test(moves_with_its_mutex),
         cmocka_unit_test(tells_what_was_missed),

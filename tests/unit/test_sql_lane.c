@@ -5,7 +5,7 @@
 
 #include "lib/cm.h"
 
-#include "backends/sql/store.h"
+#include "backends/sql/listening.h"
 #include "lib/model_sql.h"
 #include "lib/testhost.h"
 #include "util/clock.h"
@@ -468,6 +468,77 @@ static void test_pace(void **state)
     testhost_unwatch(&host, &topic);
 }
 
+/* Whoever writes a note goes on holding its mutex: if the server forgets the grant, no other contender of this client is granted
+ * it before the lease of the first has ended. */
+static void test_note_ends_no_lease(void **state)
+{
+    (void)state;
+    testhost_request mine = testhost_request_of(&host, SIMBA_OP_ACQUIRE, "m", "me", 77, 0);
+    testhost_ask(&host, &mine);
+    assert_int_equal(mine.request.reply.outcome, SIMBA_MINE);
+    testhost_request note =
+        testhost_request_of(&host, SIMBA_OP_WRITE_NOTE, "m", "me", 77, mine.request.reply.owner.token);
+    note.request.note = "page 1";
+    note.request.note_size = 6;
+    note.request.note_number = 1;
+    testhost_ask(&host, &note);
+    assert_int_equal(note.request.reply.outcome, SIMBA_MINE);
+    assert_memory_equal(model_sql_row_of(&server, "m")->note, "page 1", 6);
+    model_sql_row_of(&server, "m")->owner_id[0] = '\0'; /* a fail-over */
+    testhost_request other = testhost_request_of(&host, SIMBA_OP_ACQUIRE, "m", "you", 78, 0);
+    testhost_ask(&host, &other);
+    assert_int_equal(other.request.reply.outcome, SIMBA_NOT_MINE);
+}
+
+static unsigned shut; /* how often the connection that listens was */
+
+static void on_deaf(simba__sql_listening *listening)
+{
+    (void)listening;
+    shut++;
+}
+
+/* The connection listens, and a lane has sent the test. */
+static void begin_test(simba__sql_listening *listening)
+{
+    assert_true(simba__sql_listening_begin(listening));
+    simba__sql_listening_up(listening);
+    simba__sql_listening_tested(listening);
+    assert_int_equal(listening->hearing, SIMBA__SQL_TESTS);
+}
+
+/* A test that does not come is made again after a minute, then after two, and it is said once. When one comes at last, everybody
+ * who waits enters the line, since they were kept out of it. */
+static void test_deaf_for_a_while(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "m"};
+    static simba__sql_listening listening; /* its timer is looked at until the store is closed */
+    assert_int_equal(simba__sql_listening_init(&listening, store(), &host.host, on_deaf), 0);
+    assert_int_equal(testhost_watch(&host, &topic), 0);
+    for (int minutes = 1; minutes <= 2; minutes++) {
+        begin_test(&listening);
+        testhost_advance(&host, 2001);
+        assert_int_equal(listening.hearing, SIMBA__SQL_DEAF);
+        assert_false(simba__sql_listening_may_wait(&listening));
+        testhost_advance(&host, minutes * 60000 - 2000);
+        assert_false(simba__sql_listening_begin(&listening));
+        testhost_advance(&host, 2001);
+    }
+    assert_int_equal(shut, 2);
+    assert_int_equal(host.warnings, 1);
+    begin_test(&listening);
+    assert_false(simba__sql_listening_may_wait(&listening));
+    host.push_count = 0;
+    simba__sql_listening_heard(&listening, "0");
+    assert_int_equal(listening.hearing, SIMBA__SQL_HEARS);
+    assert_true(simba__sql_listening_may_wait(&listening));
+    assert_int_equal(host.push_count, 1);
+    assert_int_equal(host.pushes[0].push.kind, SIMBA_PUSH_CHANGED);
+    simba__sql_listening_close(&listening);
+    testhost_unwatch(&host, &topic);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -486,6 +557,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_close_that_takes_effect_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_notified, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pace, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_note_ends_no_lease, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_deaf_for_a_while, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include "backends/zookeeper/frames.h"
 
 typedef struct frame {
-    unsigned char bytes[64];
+    unsigned char bytes[ZK_FRAME_HEAD + 32];
     size_t size;
 } frame;
 
@@ -28,7 +28,6 @@ static frame head(int32_t length, int32_t xid, int32_t error, int32_t first, int
     put(&f, first);
     put(&f, second);
     put(&f, third);
-    assert_int_equal(f.size, ZK_FRAME_HEAD);
     return f;
 }
 
@@ -69,6 +68,7 @@ static void test_replies(void **state)
         {ZK_REPLY_EMPTY, H, 0, GOOD},
         {ZK_REPLY_EMPTY, H - 1, 0, BAD},
         {ZK_REPLY_EMPTY, -1, 0, BAD},
+        {ZK_REPLY_EMPTY, INT32_MIN, 0, BAD},
         {ZK_REPLY_EMPTY, ZK_FRAME_MAX, 0, GOOD},
         {ZK_REPLY_EMPTY, ZK_FRAME_MAX + 1, 0, BAD},
         {ZK_REPLY_PATH, H + 4 + 5, 5, GOOD},
@@ -101,6 +101,160 @@ static void test_replies(void **state)
     /* An error has no body; there are no positive ones. */
     assert_judged(ZK_REPLY_NAMES, H, -101, 0, ZK_FRAME_GOOD);
     assert_judged(ZK_REPLY_NAMES, H + 4, 1, 0, ZK_FRAME_BAD);
+}
+
+static void put_result(frame *to, int32_t type, unsigned char last, int32_t error)
+{
+    put(to, type);
+    to->bytes[to->size++] = last;
+    put(to, error);
+}
+
+/* The reply to a transaction: a header, and whatever `put_body` puts behind it. `more`: bytes by which its length is wrong. */
+static zk_verdict judge_pair(zk_reply reply, void (*put_body)(frame *to), int32_t more)
+{
+    zk_expected expected = {0};
+    frame f = {.size = 0};
+    put(&f, 0);
+    put(&f, 7);
+    put(&f, 0);
+    put(&f, 0);
+    put(&f, 0);
+    put_body(&f);
+    frame length = {.size = 0};
+    put(&length, (int32_t)f.size - 4 + more);
+    memcpy(f.bytes, length.bytes, 4);
+    f.size += more > 0 ? (size_t)more : 0;
+    assert_true(simba__zk_expect(&expected, reply));
+    const zk_verdict verdict = judge(&expected, &f);
+    simba__zk_expected_fini(&expected);
+    return verdict;
+}
+
+static void put_done(frame *to)
+{
+    put_result(to, 2, 0, 0);
+    put_result(to, 2, 0, 0);
+    put_result(to, -1, 1, -1);
+}
+
+static void put_set(frame *to)
+{
+    put_result(to, 13, 0, 0);
+    put_result(to, 5, 0, 0);
+    to->size += 68;
+    put_result(to, -1, 1, -1);
+}
+
+static void put_errors(frame *to, int32_t first, int32_t second)
+{
+    put_result(to, -1, 0, first);
+    put(to, first);
+    put_result(to, -1, 0, second);
+    put(to, second);
+    put_result(to, -1, 1, -1);
+}
+
+static void put_first_failed(frame *to)
+{
+    put_errors(to, -101, -2);
+}
+
+static void put_second_failed(frame *to)
+{
+    put_errors(to, 0, -103);
+}
+
+static void put_none_failed(frame *to)
+{
+    put_errors(to, 0, 0);
+}
+
+static void put_none_tried(frame *to)
+{
+    put_errors(to, -2, -2);
+}
+
+static void put_positive(frame *to)
+{
+    put_errors(to, 0, 3);
+}
+
+static void put_one(frame *to)
+{
+    put_result(to, 2, 0, 0);
+    put_result(to, -1, 1, -1);
+}
+
+static void put_three(frame *to)
+{
+    put_result(to, 2, 0, 0);
+    put_result(to, 2, 0, 0);
+    put_result(to, 2, 0, 0);
+    put_result(to, -1, 1, -1);
+}
+
+static void put_endless(frame *to)
+{
+    put_result(to, 2, 0, 0);
+    put_result(to, 2, 0, 0);
+    put_result(to, 2, 0, 0);
+}
+
+static void put_half_failed(frame *to)
+{
+    put_result(to, 2, 0, 0);
+    put_result(to, -1, 0, -101);
+    put(to, -101);
+    put_result(to, -1, 1, -1);
+}
+
+static void put_odd_error(frame *to)
+{
+    put_result(to, 2, 0, -101);
+    put_result(to, 2, 0, 0);
+    put_result(to, -1, 1, -1);
+}
+
+static void put_nothing(frame *to)
+{
+    (void)to;
+}
+
+/* The library aborts when a transaction has more results than it has parts, and reads on when one is cut off. */
+static void test_transactions(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*put_body)(frame *to);
+        zk_reply reply;
+        int32_t more;
+        zk_verdict wanted;
+    } cases[] = {
+        {put_done, ZK_REPLY_PAIR, 0, ZK_FRAME_GOOD},
+        {put_set, ZK_REPLY_PAIR_STAT, 0, ZK_FRAME_GOOD},
+        {put_first_failed, ZK_REPLY_PAIR, 0, ZK_FRAME_GOOD},
+        {put_first_failed, ZK_REPLY_PAIR_STAT, 0, ZK_FRAME_GOOD},
+        {put_second_failed, ZK_REPLY_PAIR_STAT, 0, ZK_FRAME_GOOD},
+        {put_done, ZK_REPLY_PAIR_STAT, 0, ZK_FRAME_BAD},
+        {put_set, ZK_REPLY_PAIR, 0, ZK_FRAME_BAD},
+        {put_done, ZK_REPLY_PAIR, -1, ZK_FRAME_BAD},
+        {put_done, ZK_REPLY_PAIR, 1, ZK_FRAME_BAD},
+        {put_set, ZK_REPLY_PAIR_STAT, -9, ZK_FRAME_BAD},
+        {put_first_failed, ZK_REPLY_PAIR, -4, ZK_FRAME_BAD},
+        {put_none_failed, ZK_REPLY_PAIR, 0, ZK_FRAME_BAD},
+        {put_none_tried, ZK_REPLY_PAIR, 0, ZK_FRAME_BAD},
+        {put_positive, ZK_REPLY_PAIR, 0, ZK_FRAME_BAD},
+        {put_one, ZK_REPLY_PAIR, 0, ZK_FRAME_BAD},
+        {put_three, ZK_REPLY_PAIR, 0, ZK_FRAME_BAD},
+        {put_endless, ZK_REPLY_PAIR, 0, ZK_FRAME_BAD},
+        {put_half_failed, ZK_REPLY_PAIR, 0, ZK_FRAME_BAD},
+        {put_odd_error, ZK_REPLY_PAIR, 0, ZK_FRAME_BAD},
+        {put_nothing, ZK_REPLY_PAIR, 0, ZK_FRAME_BAD},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (judge_pair(cases[i].reply, cases[i].put_body, cases[i].more) != cases[i].wanted)
+            fail_msg("case %zu", i);
 }
 
 /* Nobody has asked, or not that. */
@@ -163,10 +317,8 @@ static void test_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replies),
-        cmocka_unit_test(test_unasked),
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_replies), cmocka_unit_test(test_transactions), cmocka_unit_test(test_unasked),
+        cmocka_unit_test(test_events),  cmocka_unit_test(test_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

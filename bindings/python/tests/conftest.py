@@ -1,8 +1,10 @@
-"""With $SIMBA_TAP the results are printed as TAP, as those of all other tests are."""
+"""The fixtures. With $SIMBA_TAP the results are printed as TAP, as those of all other tests are."""
 
 import os
 import sys
 from typing import Any
+
+from support import client, mutex, url  # noqa: F401 # for all tests
 
 number = 0
 

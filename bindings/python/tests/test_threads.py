@@ -6,50 +6,15 @@ import os
 import sys
 import threading
 import time
-import uuid
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import simba
+from support import Record
 
 #: A holder learns of its revocation by push, or when it renews. Sessions have no ttl.
 SHORT: Dict[str, Any] = (
     {} if os.environ.get("SIMBA_TEST_URL", "").startswith("zookeeper") else {"ttl": 1, "transition": 1})
-
-
-@pytest.fixture
-def url() -> str:
-    return os.environ.get("SIMBA_TEST_URL") or f"memory://{uuid.uuid4().hex}"
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[simba.Client]:
-    with simba.Client(url) as client:
-        client.prepare()
-        yield client
-
-
-@pytest.fixture
-def mutex() -> str:
-    return f"python-{uuid.uuid4().hex}"
-
-
-class Record:
-    """What callbacks said, for a test that waits for it."""
-
-    def __init__(self) -> None:
-        self.said: List[Any] = []
-        self.changed = threading.Condition()
-
-    def say(self, *what: Any) -> None:
-        with self.changed:
-            self.said.append(what)
-            self.changed.notify_all()
-
-    def wait(self, count: int) -> List[Any]:
-        with self.changed:
-            assert self.changed.wait_for(lambda: len(self.said) >= count, 30), self.said
-            return list(self.said)
 
 
 # --- lock -------------------------------------------------------------------------------------------------

@@ -49,7 +49,8 @@ const simba_backend simba__backend_mysql = {
     .schemes = schemes,
     .keys = simba__my_keys,
     .instance_size = sizeof(store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_PREPARE,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_PREPARE |
+            SIMBA_CAP_NOTE,
     .workers = 2,
     .init = my_init,
     .submit = simba__sql_submit,

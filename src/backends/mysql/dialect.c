@@ -7,6 +7,11 @@
 
 enum { ROW_BYTES = 512 }; /* the most that a row takes in a packet: name, id, numbers */
 
+static bool has_nonce(const simba__my_session *session)
+{
+    return session->schema.layout != SIMBA__MY_BARE;
+}
+
 /* --- parameters --------------------------------------------------------------------------------------- */
 
 static void bind_text(MYSQL_BIND *bind, const char *text)
@@ -59,17 +64,17 @@ static size_t size_for(size_t rows)
 }
 
 /* A statement for the rows of the step; the last one is repeated. */
-static int execute(simba__my_session *session, simba__sql_action action, const simba__sql_step *step,
+static int execute(simba__my_session *session, simba__my_statement which, const simba__sql_step *step,
                    MYSQL_STMT **ret_statement, simba__sql_failure *why)
 {
     const size_t size = size_for(step->count);
-    const size_t params = simba__my_statement_params(action, session->schema.has_nonce);
+    const size_t params = simba__my_statement_params(which, session->schema.layout);
     MYSQL_BIND *binds = simba__my_session_binds(session, params << size);
     if (!binds)
         return simba__my_out_of_memory(why);
     for (size_t i = 0; i < (size_t)1 << size; i++)
         bind_row(binds + i * params, step->rows[i < step->count ? i : step->count - 1], params);
-    return simba__my_session_execute(session, action, size, ret_statement, why);
+    return simba__my_session_execute(session, which, size, ret_statement, why);
 }
 
 /* For rows that are not there the server does not tell its time, and ours has to do. */
@@ -107,7 +112,7 @@ static int list_rows(simba__my_session *session, simba__sql_item *item, simba__s
             continue; /* to the end, or the connection could not be used again */
         simba__sql_row row = {.mutex = simba__sql_columns_mutex(&session->columns)};
         simba__sql_row_decode(&row, &session->columns, session->schema.version_max);
-        failed = simba__sql_item_list(item, &row);
+        failed = simba__sql_item_list(item, &row, &session->columns);
     }
     return rc == 0 && failed < 0 ? simba__my_out_of_memory(why) : rc;
 }
@@ -136,7 +141,7 @@ static int acquire(simba__my_session *session, simba__sql_step *step, simba__sql
     bind_time(bind++, &ask->ttl_ms);
     bind_time(bind++, &lease_ms);
     bind_text(bind++, ask->id);
-    if (session->schema.has_nonce) {
+    if (has_nonce(session)) {
         bind_number(bind++, floor);
         bind_number(bind++, &ask->nonce);
     }
@@ -158,7 +163,7 @@ static void bind_grant(const simba__my_session *session, MYSQL_BIND *binds, cons
     bind_text(&binds[0], request->mutex);
     bind_number(&binds[1], &request->token);
     bind_text(&binds[2], request->id);
-    if (session->schema.has_nonce)
+    if (has_nonce(session))
         bind_number(&binds[3], &request->nonce);
 }
 
@@ -173,7 +178,7 @@ static int renew(simba__my_session *session, simba__sql_step *step, simba__sql_f
     bind_time(&binds[0], &ask->ttl_ms);
     bind_time(&binds[1], &lease_ms);
     bind_grant(session, binds + 2, ask);
-    bind_time(&binds[session->schema.has_nonce ? 6 : 5], &lease_ms);
+    bind_time(&binds[has_nonce(session) ? 6 : 5], &lease_ms);
     const int rc = execute_one(session, step, &statement, why);
     return rc == 0 && step->matched ? get_rows(session, SIMBA__SQL_GET, step, why) : rc;
 }
@@ -192,6 +197,72 @@ static int release(simba__my_session *session, simba__sql_step *step, simba__sql
     return step->rows[0]->now_ms == 0 ? get_rows(session, SIMBA__SQL_GET, step, why) : 0; /* there is a trigger */
 }
 
+/* --- notes ---------------------------------------------------------------------------------------------- */
+
+static int read_note(simba__my_session *session, simba__sql_item *item, simba__sql_failure *why)
+{
+    MYSQL_STMT *statement = NULL;
+    MYSQL_BIND *binds = simba__my_session_binds(session, 1);
+    if (!binds)
+        return simba__my_out_of_memory(why);
+    bind_text(binds, item->ask.mutex);
+    int rc = simba__my_session_execute(session, SIMBA__SQL_READ_NOTE, 0, &statement, why);
+    if (rc < 0)
+        return rc;
+    int failed = 0;
+    item->ask.reply.now_ms = our_now_ms(session); /* unless there is a row */
+    while ((rc = simba__my_session_fetch(session, statement, why)) == 1)
+        failed = failed < 0 ? failed : simba__sql_item_note(item, &session->columns);
+    return rc == 0 && failed < 0 ? simba__my_out_of_memory(why) : rc;
+}
+
+static int write_note(simba__my_session *session, const simba_request *ask, MYSQL_STMT **ret_statement,
+                      simba__sql_failure *why)
+{
+    MYSQL_BIND *binds = simba__my_session_binds(session, 8);
+    if (!binds)
+        return simba__my_out_of_memory(why);
+    binds[0].buffer_type = ask->note_size > 0 ? MYSQL_TYPE_BLOB : MYSQL_TYPE_NULL;
+    binds[0].buffer = (void *)ask->note; // NOLINT: the library only reads it
+    binds[0].buffer_length = ask->note_size;
+    binds[0].length = &binds[0].buffer_length;
+    bind_number(&binds[1], &ask->token);
+    bind_number(&binds[2], &ask->note_number);
+    bind_grant(session, binds + 3, ask);
+    bind_number(&binds[7], &ask->note_number);
+    return simba__my_session_execute(session, SIMBA__MY_WRITE_NOTE, 0, ret_statement, why);
+}
+
+static int forget(simba__my_session *session, const simba_request *ask, MYSQL_STMT **ret_statement,
+                  simba__sql_failure *why)
+{
+    MYSQL_BIND *binds = simba__my_session_binds(session, 2);
+    if (!binds)
+        return simba__my_out_of_memory(why);
+    bind_text(&binds[0], ask->mutex);
+    bind_text(&binds[1], ask->mutex);
+    return simba__my_session_execute(session, SIMBA__MY_FORGET, 0, ret_statement, why);
+}
+
+/* Each request is one statement, which is committed when it is answered. Then all rows are read. */
+static int decide(simba__my_session *session, const simba__sql_step *step, simba__sql_failure *why)
+{
+    simba__sql_deed deeds[SIMBA__SQL_ROWS_MAX];
+    for (size_t i = 0; i < step->count; i++) {
+        const simba_request *ask = &step->rows[i]->item->ask;
+        MYSQL_STMT *statement = NULL;
+        const int rc = ask->op == SIMBA_OP_FORGET ? forget(session, ask, &statement, why)
+                                                  : write_note(session, ask, &statement, why);
+        if (rc < 0)
+            return rc;
+        deeds[i] = mysql_stmt_affected_rows(statement) > 0 ? SIMBA__SQL_DONE : SIMBA__SQL_REFUSED;
+    }
+    const int rc = get_rows(session, SIMBA__SQL_GET, step, why);
+    for (size_t i = 0; i < step->count; i++)
+        step->rows[i]->deed = deeds[i];
+    return rc;
+}
+
 /* --- the table ------------------------------------------------------------------------------------------ */
 
 /* MySQL 8.0.1 and MariaDB 10.6 know SKIP LOCKED. */
@@ -205,7 +276,8 @@ static int get_ready(simba__my_session *session, bool bare, simba__sql_table *re
     const int rc = simba__my_session_ready(session, bare, why);
     const simba__my_schema *schema = &session->schema;
     if (rc == 0)
-        *ret_table = (simba__sql_table){.has_nonce = schema->has_nonce,
+        *ret_table = (simba__sql_table){.has_nonce = has_nonce(session),
+                                        .has_notes = schema->layout == SIMBA__MY_NOTES,
                                         .is_exact = schema->is_exact,
                                         .make_exact = "make it utf8mb4_bin",
                                         .mutex_chars = schema->mutex_chars,
@@ -263,8 +335,12 @@ static int carry_out(simba__my_session *session, simba__sql_step *step, simba__s
         return renew(session, step, why);
     case SIMBA__SQL_RELEASE:
         return release(session, step, why);
+    case SIMBA__SQL_DECIDE:
+        return decide(session, step, why);
     case SIMBA__SQL_LIST:
         return list_rows(session, step->item, why);
+    case SIMBA__SQL_READ_NOTE:
+        return read_note(session, step->item, why);
     case SIMBA__SQL_EXAMINE:
         return examine(session, step->item, why);
     case SIMBA__SQL_PREPARE:

@@ -20,11 +20,19 @@ static const struct {
     {"nonce", "bigint unsigned null"},
     {"nonce_version", "bigint unsigned null"},
     {"revoked_version", "bigint unsigned null"},
+    {"note", "varbinary(1024) null"},
+    {"note_token", "bigint unsigned null"},
+    {"note_number", "bigint unsigned null"},
+    {"note_written_at", "bigint unsigned null"},
+    {"forgotten_version", "bigint unsigned null"},
 };
+_Static_assert(SIMBA_NOTE_MAX == 1024, "the column note has room for a note");
 enum {
     COLUMNS = sizeof columns / sizeof *columns,
     SHARED = 6,
+    OURS = 9, /* without those of notes */
     ALL_SHARED = (1 << SHARED) - 1,
+    ALL_OURS = (1 << OURS) - 1,
     ALL = (1 << COLUMNS) - 1
 };
 
@@ -34,10 +42,7 @@ static const char create_sql[] = "create table if not exists `%s` ("
                                  "ttl_at bigint unsigned not null,"
                                  "transition_at bigint unsigned not null,"
                                  "owner_id varchar(128) not null,"
-                                 "version int unsigned not null,"
-                                 "nonce bigint unsigned null,"
-                                 "nonce_version bigint unsigned null,"
-                                 "revoked_version bigint unsigned null"
+                                 "version int unsigned not null%s"
                                  ") engine = InnoDB default character set utf8mb4 collate utf8mb4_bin";
 
 /* Two questions, because the server answers one that joins them slowly. */
@@ -122,7 +127,7 @@ static int look(simba__my_conn *conn, simba__my_schema *ret_schema, unsigned *re
         found |= take_column(row, &schema);
     mysql_free_result(result);
     schema.is_complete = (found & ALL_SHARED) == ALL_SHARED;
-    schema.has_nonce = found == ALL;
+    schema.layout = found == ALL ? SIMBA__MY_NOTES : (found & ALL_OURS) == ALL_OURS ? SIMBA__MY_OURS : SIMBA__MY_BARE;
     *ret_schema = schema;
     *ret_columns = found;
     return 0;
@@ -178,21 +183,29 @@ int simba__my_schema_check_rights(simba__my_conn *conn, simba__sql_failure *why)
 
 /* --- making ----------------------------------------------------------------------------------------- */
 
+/* The columns of ours that are not among those which were found, each after this text. */
+static void write_columns(unsigned found, const char *before, char *out, size_t size)
+{
+    int length = 0;
+    for (unsigned i = SHARED; i < COLUMNS; i++)
+        if (!(found & 1U << i))
+            length +=
+                snprintf(out + length, size - (size_t)length, "%s%s %s", before, columns[i].name, columns[i].type);
+}
+
 static int create(simba__my_conn *conn, simba__sql_failure *why)
 {
-    char sql[1024];
-    snprintf(sql, sizeof sql, create_sql, conn->options->table);
+    char sql[1024], ours[512];
+    write_columns(0, ",", ours, sizeof ours);
+    snprintf(sql, sizeof sql, create_sql, conn->options->table, ours);
     return simba__my_conn_say(conn, sql, why);
 }
 
 static int add_columns(simba__my_conn *conn, unsigned found, simba__sql_failure *why)
 {
-    char sql[512];
-    int length = snprintf(sql, sizeof sql, "alter table `%s`", conn->options->table);
-    for (unsigned i = SHARED; i < COLUMNS; i++)
-        if (!(found & 1U << i))
-            length += snprintf(sql + length, sizeof sql - (size_t)length, "%s add column %s %s",
-                               sql[length - 1] == '`' ? "" : ",", columns[i].name, columns[i].type);
+    char sql[1024], ours[512];
+    write_columns(found, ", add column ", ours, sizeof ours);
+    snprintf(sql, sizeof sql, "alter table `%s` %s", conn->options->table, ours + 2);
     const int rc = simba__my_conn_say(conn, sql, why);
     return rc < 0 && mysql_errno(conn->mysql) == ER_DUP_FIELDNAME ? 0 : rc; /* another process was faster */
 }
@@ -201,7 +214,7 @@ int simba__my_schema_prepare(simba__my_conn *conn, simba__my_schema *ret_schema,
 {
     unsigned found = 0;
     int rc = look(conn, ret_schema, &found, why);
-    if (rc < 0 || (ret_schema->exists && (!ret_schema->is_complete || ret_schema->has_nonce)))
+    if (rc < 0 || (ret_schema->exists && (!ret_schema->is_complete || ret_schema->layout == SIMBA__MY_NOTES)))
         return rc;
     rc = ret_schema->exists ? add_columns(conn, found, why) : create(conn, why);
     return rc < 0 ? rc : look(conn, ret_schema, &found, why);
@@ -220,11 +233,14 @@ enum { JUDGED = 4 };
 static void judge_all(const simba__my_schema *schema, const char *table, char texts[JUDGED][256],
                       simba_finding findings[JUDGED])
 {
-    snprintf(texts[0], sizeof texts[0],
-             schema->has_nonce ? "The table %s is that of this version." : "The table %s lacks the column nonce.",
-             table);
-    findings[0] = judge(schema->has_nonce, "schema", texts[0],
-                        "Run `simba init`. Without it a lost answer to an acquire costs the rest of that lease.");
+    static const char *const layouts[SIMBA__MY_LAYOUTS] = {"The table %s lacks the column nonce.",
+                                                           "The table %s has no room for notes.",
+                                                           "The table %s is that of this version."};
+    snprintf(texts[0], sizeof texts[0], layouts[schema->layout], table);
+    findings[0] = judge(schema->layout == SIMBA__MY_NOTES, "schema", texts[0],
+                        schema->layout == SIMBA__MY_BARE
+                            ? "Run `simba init`. Without it a lost answer to an acquire costs the rest of that lease."
+                            : "Run `simba init`, which adds the columns.");
     snprintf(texts[1], sizeof texts[1],
              schema->is_exact ? "Names are compared exactly (%s)." : "Names are compared by %s.",
              schema->collation[0] ? schema->collation : "binary");

@@ -5,19 +5,24 @@
  *   nonce             of the incarnation that the grant belongs to
  *   nonce_version     the version of that grant: if the row has another one, somebody else has written it since
  *   revoked_version   the version of the latest grant that was forced away
- * Without them (an old table, nobody has run `simba init`) everything works but this: whoever loses the answer to an
+ * Five more are those of notes:
+ *   note, note_written_at             the bytes, and when they were written
+ *   note_token, note_number           by which grant, and which of its writes that was
+ *   forgotten_version                 the version at which the mutex was forgotten: the row stays, so that versions go on
+ * Without them there are no notes, and no mutex can be forgotten. Without the three (an old table, nobody has run `simba init`) everything works but this: whoever loses the answer to an
  * acquire cannot know that it was granted, and waits for the end of that lease like everybody else. */
 #ifndef SIMBA_BACKENDS_MYSQL_SCHEMA_H
 #define SIMBA_BACKENDS_MYSQL_SCHEMA_H
 
 #include "backends/mysql/conn.h"
+#include "backends/mysql/statements.h"
 
 typedef struct simba__my_schema {
     bool exists;
-    bool is_complete;      /* it has the six columns */
-    bool has_nonce;        /* and the three */
-    bool is_transactional; /* the engine can roll back */
-    bool is_exact;         /* names differ if any byte does */
+    bool is_complete;        /* it has the six columns */
+    simba__my_layout layout; /* which columns of ours it has beside them */
+    bool is_transactional;   /* the engine can roll back */
+    bool is_exact;           /* names differ if any byte does */
     unsigned mutex_chars, id_chars;
     uint64_t version_max; /* the greatest that the column has room for */
     uint64_t max_packet;  /* of the server */

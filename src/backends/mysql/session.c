@@ -30,11 +30,11 @@ void simba__my_session_end(simba__my_session *session)
 {
     simba__my_conn_end(&session->conn);
     /* After it: a statement without a connection is closed without a word to the server. */
-    for (size_t action = 0; action < SIMBA__SQL_ACTIONS; action++)
+    for (size_t which = 0; which < SIMBA__MY_STATEMENTS; which++)
         for (size_t size = 0; size < SIMBA__MY_SIZES; size++)
-            if (session->statements[action][size]) {
-                mysql_stmt_close(session->statements[action][size]);
-                session->statements[action][size] = NULL;
+            if (session->statements[which][size]) {
+                mysql_stmt_close(session->statements[which][size]);
+                session->statements[which][size] = NULL;
             }
 }
 
@@ -52,6 +52,17 @@ static int connect_and_set_up(simba__my_conn *conn, simba__sql_failure *why)
     return rc < 0 ? rc : simba__my_conn_say(conn, isolation_sql, why);
 }
 
+/* A table that is there can be used also if this user may not add the columns that it lacks. */
+static int make_table(simba__my_session *session, simba__sql_failure *why)
+{
+    simba__my_schema made;
+    const bool is_there = session->schema.exists;
+    const int rc = simba__my_schema_prepare(&session->conn, &made, why);
+    if (rc == 0)
+        session->schema = made;
+    return rc < 0 && is_there && why->error.code == SIMBA_EPERM ? 0 : rc;
+}
+
 static int open_session(simba__my_session *session, simba__sql_failure *why)
 {
     simba_host *host = session->conn.host;
@@ -61,8 +72,9 @@ static int open_session(simba__my_session *session, simba__sql_failure *why)
     }
     int rc = connect_and_set_up(&session->conn, why);
     if (rc == 0)
-        rc = session->conn.options->create ? simba__my_schema_prepare(&session->conn, &session->schema, why)
-                                           : simba__my_schema_look(&session->conn, &session->schema, why);
+        rc = simba__my_schema_look(&session->conn, &session->schema, why);
+    if (rc == 0 && session->conn.options->create && session->schema.layout != SIMBA__MY_NOTES)
+        rc = make_table(session, why);
     if (rc < 0)
         simba__my_session_end(session);
     simba__my_conn_opened(&session->conn, rc == 0);
@@ -107,9 +119,9 @@ MYSQL_BIND *simba__my_session_binds(simba__my_session *session, size_t count)
     return session->binds;
 }
 
-static int prepare(simba__my_session *session, simba__sql_action action, size_t size, simba__sql_failure *why)
+static int prepare(simba__my_session *session, simba__my_statement which, size_t size, simba__sql_failure *why)
 {
-    char *text = simba__my_statement_text(action, size, session->conn.options->table, session->schema.has_nonce);
+    char *text = simba__my_statement_text(which, size, session->conn.options->table, session->schema.layout);
     MYSQL_STMT *statement = text ? mysql_stmt_init(session->conn.mysql) : NULL;
     if (!statement) {
         simba__free(text);
@@ -117,7 +129,7 @@ static int prepare(simba__my_session *session, simba__sql_action action, size_t 
     }
     int rc = mysql_stmt_prepare(statement, text, strlen(text)) == 0 ? 0 : fail_statement(session, statement, why);
     simba__free(text);
-    if (rc == 0 && simba__my_statement_has_result(action)) {
+    if (rc == 0 && simba__my_statement_has_result(which)) {
         MYSQL_BIND binds[SIMBA__SQL_COLUMNS];
         simba__my_columns_bind(&session->columns, binds);
         if (mysql_stmt_bind_result(statement, binds) != 0)
@@ -126,19 +138,19 @@ static int prepare(simba__my_session *session, simba__sql_action action, size_t 
     if (rc < 0)
         mysql_stmt_close(statement);
     else
-        session->statements[action][size] = statement;
+        session->statements[which][size] = statement;
     return rc;
 }
 
-int simba__my_session_execute(simba__my_session *session, simba__sql_action action, size_t size,
+int simba__my_session_execute(simba__my_session *session, simba__my_statement which, size_t size,
                               MYSQL_STMT **ret_statement, simba__sql_failure *why)
 {
-    if (!session->statements[action][size]) {
-        const int rc = prepare(session, action, size, why);
+    if (!session->statements[which][size]) {
+        const int rc = prepare(session, which, size, why);
         if (rc < 0)
             return rc;
     }
-    MYSQL_STMT *statement = session->statements[action][size];
+    MYSQL_STMT *statement = session->statements[which][size];
     if (session->binds && mysql_stmt_param_count(statement) > 0 &&
         mysql_stmt_bind_param(statement, session->binds) != 0)
         return fail_statement(session, statement, why);

@@ -22,7 +22,7 @@
 typedef struct simba__my_session {
     simba__my_conn conn;
     simba__my_schema schema;
-    MYSQL_STMT *statements[SIMBA__SQL_ACTIONS][SIMBA__MY_SIZES];
+    MYSQL_STMT *statements[SIMBA__MY_STATEMENTS][SIMBA__MY_SIZES];
 
     simba__sql_refusal refusal; /* after a failure */
 
@@ -42,7 +42,7 @@ void simba__my_session_end(simba__my_session *session);
 /* Room for so many parameters, all zeroed. NULL: out of memory. */
 MYSQL_BIND *simba__my_session_binds(simba__my_session *session, size_t count);
 /* Execute a prepared statement for 2^size rows, with the parameters in session->binds. */
-int simba__my_session_execute(simba__my_session *session, simba__sql_action action, size_t size,
+int simba__my_session_execute(simba__my_session *session, simba__my_statement which, size_t size,
                               MYSQL_STMT **ret_statement, simba__sql_failure *why);
 /* The next row of its result, in session->columns. 1, 0 at the end, or an error. */
 int simba__my_session_fetch(simba__my_session *session, MYSQL_STMT *statement, simba__sql_failure *why);

@@ -14,6 +14,10 @@
 #define SHARED "mutex, acquired_at, ttl_at, transition_at, owner_id, version"
 #define OURS ", nonce, nonce_version, revoked_version"
 #define NOT_OURS ", null, null, null"
+#define MARK ", note_token, note_number, forgotten_version"
+#define NO_MARK NOT_OURS
+#define NOTE ", note, note_written_at"
+#define NO_NOTE ", null, null"
 
 /* What comes before the rows, each row, and what comes after. $TABLE is the table. */
 typedef struct shape {
@@ -21,7 +25,7 @@ typedef struct shape {
     size_t params;
 } shape;
 
-#define SELECT(ours) "select " SHARED ours ", " NOW ", last_insert_id() from `$TABLE`"
+#define SELECT(ours, note) "select " SHARED ours ", " NOW note ", last_insert_id() from `$TABLE`"
 #define BY_NAME " where mutex in ("
 #define ROW_IS_EMPTY "(?, 0, 0, 0, '', 0)"
 #define FILL "insert into `$TABLE` (" SHARED ") values "
@@ -59,13 +63,36 @@ typedef struct shape {
     "update `$TABLE` set acquired_at = last_insert_id(" NOW ") * 0, ttl_at = 0, transition_at = 0, owner_id = '', "    \
     "version = version + 1"
 
-static const shape shapes[SIMBA__SQL_ACTIONS][2] = {
-    [SIMBA__SQL_GET] = {{SELECT(NOT_OURS) BY_NAME, "?", ")", 1}, {SELECT(OURS) BY_NAME, "?", ")", 1}},
-    [SIMBA__SQL_LOCK] = {{SELECT(NOT_OURS) BY_NAME, "?", ") for update", 1},
-                         {SELECT(OURS) BY_NAME, "?", ") for update", 1}},
-    [SIMBA__SQL_LOCK_FREE] = {{SELECT(NOT_OURS) BY_NAME, "?", ") for update skip locked", 1},
-                              {SELECT(OURS) BY_NAME, "?", ") for update skip locked", 1}},
-    [SIMBA__SQL_LIST] = {{SELECT(NOT_OURS), "", "", 0}, {SELECT(OURS), "", "", 0}},
+/* What the note becomes, its token and number; the grant; the number again: a write that was overtaken by the next one of the
+ * same grant stays without effect. */
+#define WRITE_NOTE                                                                                                     \
+    "update `$TABLE` set note = ?, note_token = ?, note_number = ?, note_written_at = " NOW LIVE(                      \
+        LIVE_OURS) " and (note_token is null or note_token <> version or note_number <= ?)"
+/* The mutex, twice: the column may take another name for it. */
+#define FORGET                                                                                                         \
+    "update `$TABLE` set acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', nonce = null, "                \
+    "nonce_version = null, revoked_version = null, note = null, note_token = null, note_number = null, "               \
+    "note_written_at = null, forgotten_version = version "                                                             \
+    "where mutex = ? and convert(mutex using utf8mb4) collate utf8mb4_bin = ? "                                        \
+    "and (owner_id = '' or transition_at < " NOW ") and (forgotten_version is null or forgotten_version <> version)"
+
+#define SELECTS(tail)                                                                                                  \
+    {                                                                                                                  \
+        {SELECT(NOT_OURS NO_MARK, NO_NOTE) BY_NAME, "?", tail, 1},                                                     \
+            {SELECT(OURS NO_MARK, NO_NOTE) BY_NAME, "?", tail, 1},                                                     \
+        {                                                                                                              \
+            SELECT(OURS MARK, NO_NOTE) BY_NAME, "?", tail, 1                                                           \
+        }                                                                                                              \
+    }
+
+/* By the layout of the table. A statement that is the same with and without notes is there once. */
+static const shape shapes[SIMBA__MY_STATEMENTS][SIMBA__MY_LAYOUTS] = {
+    [SIMBA__SQL_GET] = SELECTS(")"),
+    [SIMBA__SQL_LOCK] = SELECTS(") for update"),
+    [SIMBA__SQL_LOCK_FREE] = SELECTS(") for update skip locked"),
+    [SIMBA__SQL_LIST] = {{SELECT(NOT_OURS NO_MARK, NO_NOTE), "", "", 0},
+                         {SELECT(OURS NO_MARK, NO_NOTE), "", "", 0},
+                         {SELECT(OURS MARK, NOTE), "", "", 0}},
     [SIMBA__SQL_MAKE] = {{FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1},
                          {FILL, ROW_IS_EMPTY, " on duplicate key update version = version", 1}},
     [SIMBA__SQL_PUT] = {{PUT_HEAD(""), "(?, ?, ?, ?, ?, ?)", PUT_TAIL, 6},
@@ -73,21 +100,25 @@ static const shape shapes[SIMBA__SQL_ACTIONS][2] = {
     [SIMBA__SQL_ACQUIRE] = {{ACQUIRE(""), "", "", 7}, {ACQUIRE(", nonce_version = " NEXT ", nonce = ?"), "", "", 9}},
     [SIMBA__SQL_RENEW] = {{RENEW LIVE("") NOT_LATER, "", "", 6}, {RENEW LIVE(LIVE_OURS) NOT_LATER, "", "", 7}},
     [SIMBA__SQL_RELEASE] = {{RELEASE LIVE(""), "", "", 3}, {RELEASE LIVE(LIVE_OURS), "", "", 4}},
+    [SIMBA__SQL_READ_NOTE] = {[SIMBA__MY_NOTES] = {SELECT(OURS MARK, NOTE) BY_NAME, "?", ")", 1}},
+    [SIMBA__MY_WRITE_NOTE] = {[SIMBA__MY_NOTES] = {WRITE_NOTE, "", "", 8}},
+    [SIMBA__MY_FORGET] = {[SIMBA__MY_NOTES] = {FORGET, "", "", 2}},
 };
 
-static const shape *shape_of(simba__sql_action action, bool has_nonce)
+static const shape *shape_of(simba__my_statement statement, simba__my_layout layout)
 {
-    return &shapes[action][has_nonce];
+    const shape *of_layouts = shapes[statement];
+    return &of_layouts[of_layouts[layout].head ? layout : SIMBA__MY_OURS];
 }
 
-size_t simba__my_statement_params(simba__sql_action action, bool has_nonce)
+size_t simba__my_statement_params(simba__my_statement statement, simba__my_layout layout)
 {
-    return shape_of(action, has_nonce)->params;
+    return shape_of(statement, layout)->params;
 }
 
-char *simba__my_statement_text(simba__sql_action action, size_t size, const char *table, bool has_nonce)
+char *simba__my_statement_text(simba__my_statement statement, size_t size, const char *table, simba__my_layout layout)
 {
-    const shape *parts = shape_of(action, has_nonce);
+    const shape *parts = shape_of(statement, layout);
     const size_t rows = (size_t)1 << size;
     const size_t head_room = strlen(parts->head) + strlen(table);
     const size_t row_length = strlen(parts->row);
@@ -109,10 +140,21 @@ char *simba__my_statement_text(simba__sql_action action, size_t size, const char
     return text;
 }
 
-bool simba__my_statement_has_result(simba__sql_action action)
+bool simba__my_statement_has_result(simba__my_statement statement)
 {
-    return action == SIMBA__SQL_GET || action == SIMBA__SQL_LOCK || action == SIMBA__SQL_LOCK_FREE ||
-           action == SIMBA__SQL_LIST;
+    return statement == SIMBA__SQL_GET || statement == SIMBA__SQL_LOCK || statement == SIMBA__SQL_LOCK_FREE ||
+           statement == SIMBA__SQL_LIST || statement == SIMBA__SQL_READ_NOTE;
+}
+
+static void bind_bytes(simba__sql_columns *c, int column, char *at, size_t room, unsigned long *length,
+                       MYSQL_BIND *bind)
+{
+    *bind = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
+                         .buffer = at,
+                         .buffer_length = room,
+                         .length = length,
+                         .is_null = &c->is_null[column],
+                         .error = &c->is_cut[column]};
 }
 
 void simba__my_columns_bind(simba__sql_columns *c, MYSQL_BIND binds[SIMBA__SQL_COLUMNS])
@@ -128,7 +170,11 @@ void simba__my_columns_bind(simba__sql_columns *c, MYSQL_BIND binds[SIMBA__SQL_C
         [SIMBA__SQL_NONCE] = {&c->nonce, true},
         [SIMBA__SQL_NONCE_VERSION] = {&c->nonce_version, true},
         [SIMBA__SQL_REVOKED_VERSION] = {&c->revoked_version, true},
+        [SIMBA__SQL_NOTE_TOKEN] = {&c->note_token, true},
+        [SIMBA__SQL_NOTE_NUMBER] = {&c->note_number, true},
+        [SIMBA__SQL_FORGOTTEN_VERSION] = {&c->forgotten_version, true},
         [SIMBA__SQL_NOW] = {&c->now_ms, false},
+        [SIMBA__SQL_NOTE_WRITTEN_AT] = {&c->note_written_at, false},
         [SIMBA__SQL_EXTRA] = {&c->extra, true},
     };
     for (size_t i = 0; i < SIMBA__SQL_COLUMNS; i++)
@@ -137,16 +183,8 @@ void simba__my_columns_bind(simba__sql_columns *c, MYSQL_BIND binds[SIMBA__SQL_C
                                 .is_unsigned = numbers[i].is_unsigned,
                                 .is_null = &c->is_null[i],
                                 .error = &c->is_cut[i]};
-    binds[SIMBA__SQL_MUTEX] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
-                                           .buffer = c->mutex,
-                                           .buffer_length = sizeof c->mutex - 1,
-                                           .length = &c->mutex_length,
-                                           .is_null = &c->is_null[SIMBA__SQL_MUTEX],
-                                           .error = &c->is_cut[SIMBA__SQL_MUTEX]};
-    binds[SIMBA__SQL_OWNER_ID] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
-                                              .buffer = c->owner_id,
-                                              .buffer_length = sizeof c->owner_id,
-                                              .length = &c->owner_length,
-                                              .is_null = &c->is_null[SIMBA__SQL_OWNER_ID],
-                                              .error = &c->is_cut[SIMBA__SQL_OWNER_ID]};
+    bind_bytes(c, SIMBA__SQL_MUTEX, c->mutex, sizeof c->mutex - 1, &c->mutex_length, &binds[SIMBA__SQL_MUTEX]);
+    bind_bytes(c, SIMBA__SQL_OWNER_ID, c->owner_id, sizeof c->owner_id, &c->owner_length, &binds[SIMBA__SQL_OWNER_ID]);
+    bind_bytes(c, SIMBA__SQL_NOTE, c->note, sizeof c->note, &c->note_length, &binds[SIMBA__SQL_NOTE]);
+    binds[SIMBA__SQL_NOTE].buffer_type = MYSQL_TYPE_BLOB;
 }

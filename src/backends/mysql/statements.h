@@ -1,5 +1,5 @@
-/* The text of the statement for every action that is one, and where the columns of results go. Statements for many rows come in sizes, powers of two:
- * with fewer rows the last one is repeated, so that few statements have to be prepared. */
+/* The text of every statement, and where the columns of results go. Statements for many rows come in sizes, powers of two: with
+ * fewer rows the last one is repeated, so that few statements have to be prepared. */
 #ifndef SIMBA_BACKENDS_MYSQL_STATEMENTS_H
 #define SIMBA_BACKENDS_MYSQL_STATEMENTS_H
 
@@ -10,14 +10,26 @@
 enum { SIMBA__MY_SIZES = 10 };
 _Static_assert(1 << (SIMBA__MY_SIZES - 1) == SIMBA__SQL_ROWS_MAX, "the largest size has room for all rows of a step");
 
+/* A simba__sql_action that is one statement, or one of these. */
+typedef unsigned simba__my_statement;
+enum { SIMBA__MY_WRITE_NOTE = SIMBA__SQL_ACTIONS, SIMBA__MY_FORGET, SIMBA__MY_STATEMENTS };
+
+/* Which columns the table has. Each has those of the ones before. */
+typedef enum simba__my_layout {
+    SIMBA__MY_BARE,  /* those of Simba on the JVM */
+    SIMBA__MY_OURS,  /* ours, but for those of notes */
+    SIMBA__MY_NOTES, /* those of notes */
+    SIMBA__MY_LAYOUTS,
+} simba__my_layout;
+
 /* How many parameters: for each row, and in all. */
-size_t simba__my_statement_params(simba__sql_action action, bool has_nonce);
+size_t simba__my_statement_params(simba__my_statement statement, simba__my_layout layout);
 
 /* The text for 2^size rows, to free; NULL: out of memory. */
-char *simba__my_statement_text(simba__sql_action action, size_t size, const char *table, bool has_nonce);
+char *simba__my_statement_text(simba__my_statement statement, size_t size, const char *table, simba__my_layout layout);
 
 /* Does it have a result? Then bind it. */
-bool simba__my_statement_has_result(simba__sql_action action);
+bool simba__my_statement_has_result(simba__my_statement statement);
 void simba__my_columns_bind(simba__sql_columns *columns, MYSQL_BIND binds[SIMBA__SQL_COLUMNS]);
 
 #endif

@@ -48,8 +48,11 @@ static void ask(simba__pg_session *session, simba__pg_task task, simba__pg_state
 {
     const char *const values[] = {first, second};
     session->task = task;
-    simba__pg_conn_ask(&session->conn, session->shared->texts[statement], first ? 2 : 0, values,
-                       statement == SIMBA__PG_LIST ? LIST_MOST : SIMBA__PG_ANSWER_MOST);
+    simba__pg_conn_ask(&session->conn, session->shared->texts[statement],
+                       !first    ? 0
+                       : !second ? 1
+                                 : 2,
+                       values, statement == SIMBA__PG_LIST ? LIST_MOST : SIMBA__PG_ANSWER_MOST);
 }
 
 static void look(simba__pg_session *session)
@@ -70,6 +73,10 @@ static const char *op_of(const simba__sql_item *item, bool has_line)
         return SIMBA__PG_RENEW;
     case SIMBA_OP_RELEASE:
         return SIMBA__PG_RELEASE;
+    case SIMBA_OP_WRITE_NOTE:
+        return SIMBA__PG_WRITE_NOTE;
+    case SIMBA_OP_FORGET:
+        return SIMBA__PG_FORGET;
     default:
         SIMBA__ASSERT(item->ask.op == SIMBA_OP_FORCE_RELEASE);
         return SIMBA__PG_FORCE;
@@ -93,6 +100,17 @@ static void put_quoted(simba__buffer *out, const char *text)
     put(out, "\"");
 }
 
+static void put_hex(simba__buffer *out, const unsigned char *bytes, size_t size)
+{
+    static const char digits[] = "0123456789abcdef";
+    put(out, ",\"");
+    for (size_t i = 0; i < size; i++) {
+        simba__buffer_put(out, &digits[bytes[i] >> 4], 1);
+        simba__buffer_put(out, &digits[bytes[i] & 15], 1);
+    }
+    put(out, "\"");
+}
+
 /* What is to be done about each row, as an array of arrays: {{"a","mutex","id",…},…}. */
 static void decide(simba__pg_session *session)
 {
@@ -105,7 +123,7 @@ static void decide(simba__pg_session *session)
         const simba__sql_row *row = session->step->rows[i];
         const simba__sql_item *item = session->step->action == SIMBA__SQL_DECIDE ? row->item : NULL;
         const simba_request *request = item ? &item->ask : &nothing.ask;
-        char numbers[128];
+        char numbers[160];
         put(out, i ? "},{" : "{{");
         put(out, op_of(item, channel[0] != '\0'));
         put_quoted(out, row->mutex);
@@ -113,6 +131,9 @@ static void decide(simba__pg_session *session)
         snprintf(numbers, sizeof numbers, ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64,
                  (int64_t)request->nonce, (int64_t)request->token, request->ttl_ms,
                  request->ttl_ms + request->transition_ms, (int64_t)(item ? item->floor : 0));
+        put(out, numbers);
+        put_hex(out, request->note, request->note_size);
+        snprintf(numbers, sizeof numbers, ",%" PRId64, (int64_t)request->note_number);
         put(out, numbers);
     }
     simba__buffer_put(out, "}}", sizeof "}}");
@@ -165,14 +186,42 @@ static bool take_decisions(simba__pg_session *session, const PGresult *result)
     return true;
 }
 
-/* -1: out of memory. */
+static int digit_of(char digit)
+{
+    const char *const digits = "0123456789abcdef";
+    const char *at = digit ? strchr(digits, digit) : NULL;
+    return at ? (int)(at - digits) : 0;
+}
+
+static void take_note(const PGresult *result, int row, simba__sql_columns *columns)
+{
+    const char *hex = PQgetvalue(result, row, SIMBA__SQL_NOTE);
+    columns->is_null[SIMBA__SQL_NOTE] = PQgetisnull(result, row, SIMBA__SQL_NOTE);
+    columns->note_length = (unsigned long)PQgetlength(result, row, SIMBA__SQL_NOTE) / 2;
+    for (size_t i = 0; i < columns->note_length && i < sizeof columns->note; i++)
+        columns->note[i] = (char)(digit_of(hex[2 * i]) << 4 | digit_of(hex[2 * i + 1]));
+    simba__sql_columns_set(columns, SIMBA__SQL_NOTE_WRITTEN_AT,
+                           PQgetisnull(result, row, SIMBA__SQL_NOTE_WRITTEN_AT)
+                               ? NULL
+                               : PQgetvalue(result, row, SIMBA__SQL_NOTE_WRITTEN_AT),
+                           0);
+}
+
+/* SIMBA_ENOMEM; SIMBA_ECORRUPT: that is no answer to what was asked. */
 static int list_rows(simba__pg_session *session, const PGresult *result)
 {
+    simba__sql_item *item = session->step->item;
+    simba__sql_columns *columns = &session->columns;
+    if (PQnfields(result) != SIMBA__SQL_NOTE_WRITTEN_AT + 1)
+        return SIMBA_ECORRUPT;
     for (int i = 0; i < PQntuples(result); i++) {
-        simba__sql_row row = {.mutex = take_row(result, i, &session->columns)};
-        simba__sql_row_decode(&row, &session->columns, INT64_MAX);
-        if (simba__sql_item_list(session->step->item, &row) < 0)
-            return -1;
+        simba__sql_row row = {.mutex = take_row(result, i, columns)};
+        take_note(result, i, columns);
+        simba__sql_row_decode(&row, columns, INT64_MAX);
+        const int rc = session->step->action == SIMBA__SQL_LIST ? simba__sql_item_list(item, &row, columns)
+                                                                : simba__sql_item_note(item, columns);
+        if (rc < 0)
+            return rc;
     }
     return 0;
 }
@@ -194,6 +243,7 @@ static void get_ready(simba__pg_session *session)
         fail(session, &why); /* the next one looks anew */
     } else {
         *session->table = (simba__sql_table){.has_nonce = true,
+                                             .has_notes = true,
                                              .is_exact = true,
                                              .mutex_chars = SIMBA_MUTEX_BYTES,
                                              .id_chars = SIMBA_ID_MAX,
@@ -247,14 +297,15 @@ static void stepped(simba__pg_session *session, const PGresult *result)
 {
     simba__pg_listener *listener = session->shared->listener;
     simba__sql_failure why;
-    if (session->step->action == SIMBA__SQL_LIST) {
-        if (list_rows(session, result) < 0)
-            fail_memory(session);
-        else
-            finish(session, NULL);
-    } else if (!take_decisions(session, result)) {
+    const bool lists = session->step->action == SIMBA__SQL_LIST || session->step->action == SIMBA__SQL_READ_NOTE;
+    const int listed = lists ? list_rows(session, result) : 0;
+    if (listed == SIMBA_ENOMEM) {
+        fail_memory(session);
+    } else if (lists && listed == 0) {
+        finish(session, NULL);
+    } else if (lists || !take_decisions(session, result)) {
         simba__sql_fail(&why, SIMBA__SQL_RECONNECT, SIMBA_ECORRUPT,
-                        "postgresql %s: the function %s_decide_1 is not ours", session->shared->options->where,
+                        "postgresql %s: the function %s_decide_2 is not ours", session->shared->options->where,
                         session->shared->options->table);
         fail(session, &why);
     } else if (session->step->action == SIMBA__SQL_GET && listener->listening.hearing == SIMBA__SQL_LISTENS) {
@@ -333,6 +384,8 @@ static void start(void *conn, simba__sql_lane *lane, simba__sql_step *step, simb
         fail(session, &lost);
     } else if (step->action == SIMBA__SQL_LIST) {
         ask(session, SIMBA__PG_ASKS, SIMBA__PG_LIST, NULL, NULL);
+    } else if (step->action == SIMBA__SQL_READ_NOTE) {
+        ask(session, SIMBA__PG_ASKS, SIMBA__PG_READ_NOTE, step->item->ask.mutex, NULL);
     } else if (step->action == SIMBA__SQL_DECIDE || step->action == SIMBA__SQL_GET) {
         decide(session);
     } else {

@@ -63,5 +63,5 @@ void simba__pg_listener_wake(simba__pg_listener *listener, const simba__pg_conn 
 
 const char *simba__pg_listener_channel(const simba__pg_listener *listener)
 {
-    return listener->listening.hearing == SIMBA__SQL_DEAF ? "" : listener->channel;
+    return simba__sql_listening_may_wait(&listener->listening) ? listener->channel : "";
 }

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = 9 };
+enum { COLUMNS = 9, NOTE_COLUMNS = 5 };
 
 /* The columns of LOOK. */
 enum {
     HAS_TABLE,
     COLUMN_COUNT,
+    NOTE_COLUMN_COUNT,
     HAS_FUNCTION,
     HAS_SCHEMA,
     IS_READ_ONLY,
@@ -36,7 +37,8 @@ bool simba__pg_schema_take(const PGresult *result, simba__pg_schema *ret_schema)
     *ret_schema = (simba__pg_schema){
         .has_table = is_true(result, HAS_TABLE),
         .has_columns = strtol(PQgetvalue(result, 0, COLUMN_COUNT), NULL, 10) == COLUMNS,
-        .has_function = is_true(result, HAS_FUNCTION),
+        .has_function =
+            is_true(result, HAS_FUNCTION) && strtol(PQgetvalue(result, 0, NOTE_COLUMN_COUNT), NULL, 10) == NOTE_COLUMNS,
         .has_schema = is_true(result, HAS_SCHEMA),
         .is_read_only = is_true(result, IS_READ_ONLY),
         .has_fsync = strcmp(PQgetvalue(result, 0, FSYNC), "off") != 0,
@@ -60,10 +62,11 @@ int simba__pg_schema_check(const simba__pg_schema *schema, const simba__pg_optio
                                "postgresql %s: the table %s is not ours; table=NAME in the URL names another one",
                                options->where, options->table);
     if (!schema->has_function)
-        return simba__sql_fail(why, SIMBA__SQL_TELL, SIMBA_ESTORE,
-                               "postgresql %s: the function %s_decide_1 or the table %s_waiters is missing; run "
-                               "`simba init`, or put create=yes into the URL",
-                               options->where, options->table, options->table);
+        return simba__sql_fail(
+            why, SIMBA__SQL_TELL, SIMBA_ESTORE,
+            "postgresql %s: the function %s_decide_2, the table %s_waiters or columns are missing; run "
+            "`simba init`, or put create=yes into the URL",
+            options->where, options->table, options->table);
     return 0;
 }
 

@@ -8,8 +8,8 @@
 
 typedef struct simba__pg_schema {
     bool has_table;
-    bool has_columns;  /* all of them */
-    bool has_function; /* and the table of waiters */
+    bool has_columns;  /* all that ever were */
+    bool has_function; /* and what came later: the table of waiters, and the columns of notes */
     bool has_schema;   /* the one that the URL names */
     bool is_read_only;
     bool has_fsync;

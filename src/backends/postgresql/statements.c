@@ -9,6 +9,8 @@
 #include "util/mem.h"
 
 #define COLUMNS "mutex, acquired_at, ttl_at, transition_at, owner_id, version, nonce, nonce_version, revoked_version"
+#define MARK "note_token, note_number, forgotten_version"
+#define NOTE "encode(note, 'hex'), note_written_at"
 #define NOW "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 #define VERSION_MAX "9223372036854775807"
 /* A waiter stays in line until a while after it should have asked again, which is when the lease that it knows of ends. It may
@@ -25,6 +27,8 @@ static const char look_sql[] =
     "select to_regclass('@T') is not null, "
     "(select count(*) from pg_attribute where attrelid = to_regclass('@T') and not attisdropped and attname = "
     "any(string_to_array('" COLUMNS "', ', '))), "
+    "(select count(*) from pg_attribute where attrelid = to_regclass('@T') and not attisdropped and attname = "
+    "any(string_to_array('note, note_written_at, " MARK "', ', '))), "
     "to_regclass('@W') is not null and " FUNCTION " is not null, "
     "'@S' = '' or to_regnamespace('\"@S\"') is not null, "
     "pg_is_in_recovery() or current_setting('transaction_read_only') = 'on', current_setting('server_version'), "
@@ -32,12 +36,13 @@ static const char look_sql[] =
     "(select count(*) from pg_stat_replication), concat_ws(', ', " LACKS_TABLE("select") LACKS_TABLE("insert")
         LACKS_TABLE("update") LACKS_WAITERS("select") LACKS_WAITERS("insert") LACKS_WAITERS("update")
             LACKS_WAITERS("delete") "case when not has_function_privilege(" FUNCTION
-                                    ", 'execute') then 'execute on @N_decide_1' end)";
+                                    ", 'execute') then 'execute on @N_decide_2' end)";
 
 static const char decide_sql[] =
     "create function @D(asks text[], own_channel text,\n"
     "  out mutex text, out acquired_at bigint, out ttl_at bigint, out transition_at bigint, out owner_id text,\n"
     "  out version bigint, out nonce bigint, out nonce_version bigint, out revoked_version bigint,\n"
+    "  out note_token bigint, out note_number bigint, out forgotten_version bigint,\n"
     "  out now_ms bigint, out deed text, out place bigint)\n"
     "returns setof record language plpgsql set lock_timeout = '1s' as $simba$\n"
     "#variable_conflict use_column\n"
@@ -46,7 +51,7 @@ static const char decide_sql[] =
     "  op text; name text; own_nonce bigint; token bigint; ttl_ms bigint; lease_ms bigint;\n"
     "  seen @T%rowtype;\n"
     "  latest bigint;\n"
-    "  is_free boolean; is_mine boolean; tells boolean; writes boolean := false;\n"
+    "  is_free boolean; is_mine boolean; tells boolean; notes boolean; writes boolean := false;\n"
     "  was_invited bigint;\n"
     "  waiter record;\n"
     "begin\n"
@@ -55,6 +60,7 @@ static const char decide_sql[] =
     "    deed := 'refused';\n"
     "    place := 0;\n"
     "    tells := false;\n"
+    "    notes := false;\n"
     "    -- Pass 1 reads, pass 2 locks. Who only looks, or has to wait and enters no line, locks nothing.\n"
     "    for pass in case when op in ('a', 's') then 1 else 2 end .. 2 loop\n"
     "      if pass = 1 then\n"
@@ -69,7 +75,8 @@ static const char decide_sql[] =
     "      exit when seen.mutex is null;\n"
     "      is_free := seen.owner_id = '' or seen.transition_at < now_ms;\n"
     "      is_mine := not is_free and seen.owner_id = ask[3] and seen.nonce = own_nonce\n"
-    "        and seen.nonce_version = seen.version and (token = seen.version or (token = 0 and op <> 'n'));\n"
+    "        and seen.nonce_version = seen.version\n"
+    "        and (token = seen.version or (token = 0 and op not in ('n', 'w')));\n"
     "      exit when op = 's' or (op = 'a' and not is_free and not is_mine);\n"
     "    end loop;\n"
     "    latest := greatest(seen.version, ask[8]::bigint);\n"
@@ -97,6 +104,21 @@ static const char decide_sql[] =
     "        where t.mutex = name returning * into seen;\n"
     "      deed := 'done';\n"
     "      tells := true;\n"
+    "    elsif op = 'w' and is_mine\n"
+    "        and (seen.note_token is distinct from token or seen.note_number <= ask[10]::bigint) then\n"
+    "      update @T t set note = nullif(decode(ask[9], 'hex'), ''), note_token = token, note_number = "
+    "ask[10]::bigint,\n"
+    "          note_written_at = now_ms\n"
+    "        where t.mutex = name returning * into seen;\n"
+    "      deed := 'done';\n"
+    "      notes := true;\n"
+    "    elsif op = 'x' and is_free and seen.forgotten_version is distinct from seen.version then\n"
+    "      notes := seen.note is not null;\n"
+    "      update @T t set acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', nonce = null,\n"
+    "          nonce_version = null, revoked_version = null, note = null, note_token = null, note_number = null,\n"
+    "          note_written_at = null, forgotten_version = t.version\n"
+    "        where t.mutex = name returning * into seen;\n"
+    "      deed := 'done';\n"
     "    end if;\n"
     "    writes := writes or deed = 'done';\n"
     "    -- The line.\n"
@@ -117,7 +139,9 @@ static const char decide_sql[] =
     "seen.transition_at);\n"
     "    end if;\n"
     "    if tells then\n"
-    "      for waiter in select * from @W w where w.mutex = name and w.until >= now_ms\n"
+    "      -- One of each client: should the first client be dead, all of its waiters are.\n"
+    "      for waiter in select * from (select distinct on (w.channel) * from @W w\n"
+    "          where w.mutex = name and w.until >= now_ms order by w.channel, w.invited, w.since, w.nonce) w\n"
     "          order by w.invited, w.since, w.nonce limit 3 loop\n"
     "        place := place + 1;\n"
     "        perform pg_notify(waiter.channel, place || ' ' || name);\n"
@@ -126,9 +150,17 @@ static const char decide_sql[] =
     "        end if;\n"
     "      end loop;\n"
     "    end if;\n"
+    "    if notes then\n"
+    "      for waiter in select distinct w.channel from @W w\n"
+    "          where w.mutex = name and w.until >= now_ms and w.channel <> own_channel loop\n"
+    "        perform pg_notify(waiter.channel, '4 ' || name);\n"
+    "      end loop;\n"
+    "    end if;\n"
     "    mutex := name; acquired_at := seen.acquired_at; ttl_at := seen.ttl_at; transition_at := seen.transition_at;\n"
     "    owner_id := seen.owner_id; version := seen.version; nonce := seen.nonce;\n"
     "    nonce_version := seen.nonce_version; revoked_version := seen.revoked_version;\n"
+    "    note_token := seen.note_token; note_number := seen.note_number;\n"
+    "    forgotten_version := seen.forgotten_version;\n"
     "    return next;\n"
     "  end loop;\n"
     "  -- A grant that was told must not be lost with a crash or a fail-over; a place in the line may.\n"
@@ -142,6 +174,9 @@ static const char make_sql[] =
     "create table if not exists @T (mutex text collate \"C\" not null primary key, acquired_at bigint not null, "
     "ttl_at bigint not null, transition_at bigint not null, owner_id text collate \"C\" not null, "
     "version bigint not null, nonce bigint, nonce_version bigint, revoked_version bigint) with (fillfactor = 70);\n"
+    "alter table @T add column if not exists note bytea, add column if not exists note_written_at bigint, "
+    "add column if not exists note_token bigint, add column if not exists note_number bigint, "
+    "add column if not exists forgotten_version bigint;\n"
     "create unlogged table if not exists @W (mutex text collate \"C\" not null, nonce bigint not null, "
     "channel text not null, since bigint not null, until bigint not null, invited bigint not null, "
     "primary key (mutex, nonce)) with (fillfactor = 70);\n"
@@ -149,7 +184,10 @@ static const char make_sql[] =
 
 static const char *const texts[SIMBA__PG_STATEMENTS] = {
     [SIMBA__PG_DECIDE] = "select * from @D($1::text[], $2)",
-    [SIMBA__PG_LIST] = "select " COLUMNS ", " NOW " from @T order by mutex",
+    [SIMBA__PG_LIST] = "select " COLUMNS ", " MARK ", " NOW ", " NOTE " from @T order by mutex",
+    [SIMBA__PG_READ_NOTE] = "select w.name, acquired_at, ttl_at, transition_at, owner_id, version, nonce, "
+                            "nonce_version, revoked_version, " MARK ", " NOW ", " NOTE
+                            " from (select $1::text as name) w left join @T t on t.mutex = w.name",
     [SIMBA__PG_LOOK] = look_sql,
     [SIMBA__PG_MAKE_SCHEMA] = "create schema if not exists \"@S\"",
     [SIMBA__PG_MAKE] = make_sql,
@@ -173,7 +211,7 @@ static char *fill_in(const char *text, const char *const names[26])
 char *simba__pg_statement_text(simba__pg_statement statement, const simba__pg_options *options)
 {
     char quoted[3][2 * SIMBA__PG_NAME_MAX + 24];
-    static const char *const suffixes[] = {"", "_waiters", "_decide_1"};
+    static const char *const suffixes[] = {"", "_waiters", "_decide_2"};
     for (size_t i = 0; i < 3; i++)
         snprintf(quoted[i], sizeof quoted[i], options->schema[0] ? "\"%s\".\"%s%s\"" : "%s\"%s%s\"", options->schema,
                  options->table, suffixes[i]);

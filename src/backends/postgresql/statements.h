@@ -4,7 +4,7 @@
  *   TABLE            one row per mutex, with the columns of all SQL stores (sql/row.h)
  *   TABLE_waiters    the line of those who wait: one row per contender. It is not logged: after a crash it is empty, and who
  *                    waits enters it again when the lease that it knows of has ended
- *   TABLE_decide_1   carries out the requests of one moment. What it decides is what core/row.c decides; a test holds the two
+ *   TABLE_decide_2   carries out the requests of one moment. What it decides is what core/row.c decides; a test holds the two
  *                    against each other. Its number changes with its parameters or results, so that programs of two versions
  *                    can share the tables
  *
@@ -18,28 +18,33 @@
 #define SIMBA_BACKENDS_POSTGRESQL_STATEMENTS_H
 
 #include "backends/postgresql/options.h"
+#include "backends/sql/row.h"
 
 typedef enum simba__pg_statement {
     SIMBA__PG_DECIDE, /* of the requests, which are the rows of an array of texts, and of our channel */
     SIMBA__PG_LIST,
-    SIMBA__PG_LOOK, /* what there is: see schema.c */
+    SIMBA__PG_READ_NOTE, /* of this mutex: one row, which is all null but for the name and the time if there is none */
+    SIMBA__PG_LOOK,      /* what there is: see schema.c */
     SIMBA__PG_MAKE_SCHEMA,
     SIMBA__PG_MAKE,   /* what is missing */
     SIMBA__PG_NOTIFY, /* a channel, with a payload */
     SIMBA__PG_STATEMENTS,
 } simba__pg_statement;
 
-/* A request is: what it asks for, one of these; mutex, id, nonce, token, ttl, ttl and transition, floor of the token. */
+/* A request is: what it asks for, one of these; mutex, id, nonce, token, ttl, ttl and transition, floor of the token; the note in
+ * hexadecimal digits, and the number of its write. */
 #define SIMBA__PG_ACQUIRE "a"
 #define SIMBA__PG_QUEUE "q" /* acquire, or else enter the line */
 #define SIMBA__PG_RENEW "n"
 #define SIMBA__PG_RELEASE "r" /* or leave the line */
 #define SIMBA__PG_FORCE "f"
+#define SIMBA__PG_WRITE_NOTE "w"
+#define SIMBA__PG_FORGET "x"
 #define SIMBA__PG_SEE "s" /* change nothing, but keep those of our channel in line */
 
 /* The answer has a row for each request, in their order: the columns of sql/row.h up to SIMBA__SQL_NOW, all null but the last
- * one if there is no such row; then these two. LIST has the former alone. */
-enum { SIMBA__PG_DEED = 10, SIMBA__PG_PLACE, SIMBA__PG_COLUMNS };
+ * one if there is no such row; then these two. LIST and READ_NOTE have the columns up to SIMBA__SQL_NOTE_WRITTEN_AT. */
+enum { SIMBA__PG_DEED = SIMBA__SQL_NOW + 1, SIMBA__PG_PLACE, SIMBA__PG_COLUMNS };
 /* The beginning of DEED: as asked; nothing, and the row says why; otherwise somebody else has the row locked. */
 enum { SIMBA__PG_DONE = 'd', SIMBA__PG_REFUSED = 'r' };
 

@@ -12,7 +12,10 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-enum { KEY_SIZE = SIMBA_MUTEX_BYTES + 32, SPARE_ARGS = 12, HOPS_MOST = 8 };
+enum {
+    HOPS_MOST = 8,
+    BATCH_MOST = 64, /* renewals in one script: nobody else is served meanwhile */
+};
 
 static redis_calls *of(redis_conn *conn)
 {
@@ -96,24 +99,75 @@ static const char *leave_sent(redis_errand *errand)
 
 /* --- sending ---------------------------------------------------------------------------------------- */
 
+void simba__redis_calls_begin_script(redis_calls *self, redis_script script, const char *mutex, size_t argc)
+{
+    char keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE];
+    char number[24];
+    simba__buffer *out = &self->conn.link.out;
+    const size_t count = simba__redis_script_keys(script, self->options->kind == REDIS_CLUSTER, mutex, keys);
+    snprintf(number, sizeof number, "%zu", count);
+    simba__redis_put_count(out, 3 + count + argc);
+    simba__redis_put_word(out, "EVALSHA");
+    simba__redis_put_word(out, self->sha[script]);
+    simba__redis_put_word(out, number);
+    for (size_t i = 0; i < count; i++)
+        simba__redis_put_word(out, keys[i]);
+}
+
 void simba__redis_calls_put_script(redis_calls *self, redis_script script, const char *mutex, size_t argc,
                                    const char *const *args)
 {
-    char keys[3][KEY_SIZE];
-    snprintf(keys[0], KEY_SIZE, "simba:{%s}", mutex);
-    snprintf(keys[1], KEY_SIZE, "simba:{%s}:fence", mutex);
-    snprintf(keys[2], KEY_SIZE, "simba:{%s}:contender", mutex);
-    const size_t count = script == REDIS_RENEW ? 2 : 3;
-    const char *argv[6 + SPARE_ARGS] = {"EVALSHA", self->sha[script], count == 2 ? "2" : "3",
-                                        keys[0],   keys[1],           keys[2]};
+    simba__redis_calls_begin_script(self, script, mutex, argc);
     for (size_t i = 0; i < argc; i++)
-        argv[3 + count + i] = args[i];
-    simba__redis_put(&self->conn.link.out, 3 + count + argc, argv);
+        simba__redis_put_word(&self->conn.link.out, args[i]);
+}
+
+/* Can it be renewed together with others? Not in a cluster: their keys are on different slots. */
+static bool fits_batch(const redis_calls *self, const redis_errand *errand)
+{
+    return errand->request->op == SIMBA_OP_RENEW && !errand->alone && self->options->kind != REDIS_CLUSTER;
+}
+
+static bool same_lease(const redis_errand *one, const redis_errand *other)
+{
+    return one->request->ttl_ms == other->request->ttl_ms &&
+           one->request->transition_ms == other->request->transition_ms;
+}
+
+static void send_batch(redis_calls *self, redis_errand *const *batch, size_t count)
+{
+    batch[0]->batch = (unsigned)count;
+    self->events->put_renewals(self, batch, count);
+}
+
+/* Renewals come first: whoever holds something has more to lose than who wants something. True: there were some. */
+static bool send_renewals(redis_calls *self)
+{
+    redis_errand *batch[BATCH_MOST];
+    size_t count = 0;
+    bool any = false;
+    for (simba__ring *place = self->waiting.after, *next; place != &self->waiting; place = next) {
+        redis_errand *errand = SIMBA__OF_RING(place, redis_errand, place);
+        next = place->after;
+        if (!fits_batch(self, errand))
+            continue;
+        if (count == BATCH_MOST || (count > 0 && !same_lease(batch[0], errand))) {
+            send_batch(self, batch, count);
+            count = 0;
+        }
+        simba__ring_set(&self->waiting, place, false);
+        append(self, errand);
+        batch[count++] = errand;
+        any = true;
+    }
+    if (count > 0)
+        send_batch(self, batch, count);
+    return any;
 }
 
 static void send_waiting(redis_calls *self)
 {
-    bool may_grant = false;
+    bool may_grant = send_renewals(self);
     for (redis_errand *errand; (errand = simba__redis_calls_withdraw(self)) != NULL;) {
         const simba_request *request = errand->request;
         /* The first answer is nobody's business: if it is an error, so is the second. */
@@ -125,7 +179,8 @@ static void send_waiting(redis_calls *self)
             simba__redis_put(&self->conn.link.out, 1, (const char *const[]){"ASKING"});
         append(self, errand);
         self->events->put(self, request);
-        may_grant |= request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW;
+        may_grant |=
+            request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_WRITE_NOTE;
     }
     if (may_grant)
         self->events->may_grant(self);
@@ -233,6 +288,18 @@ static void take_request(redis_calls *self, redis_errand *errand, const redisRep
     }
 }
 
+/* Those that the script did not renew just like that are asked for one by one, and told why. */
+static void take_renewal(redis_calls *self, redis_errand *errand, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_INTEGER) {
+        take_request(self, errand, reply);
+        return;
+    }
+    errand->alone = true;
+    simba__redis_calls_submit(self, errand);
+    self->host->wake(self->host);
+}
+
 static void take_load(redis_calls *self, redis_script script, const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_ERROR) {
@@ -262,6 +329,30 @@ static void take_own(redis_calls *self, redis_errand *errand, const redisReply *
         take_load(self, script, reply);
 }
 
+static void take_one(redis_calls *self, redis_errand *errand, const redisReply *reply)
+{
+    if (errand->request)
+        take_request(self, errand, reply);
+    else
+        take_own(self, errand, reply);
+}
+
+/* One answer for as many errands as were sent together. An error is for all of them. */
+static void take_batch(redis_calls *self, unsigned count, const redisReply *reply)
+{
+    const bool each = reply->type == REDIS_REPLY_ARRAY && reply->elements == count;
+    for (unsigned i = 0; i < count && first_sent(self); i++) {
+        redis_errand *errand = take(self);
+        errand->batch = 0;
+        if (!errand->request)
+            simba__redis_requests_forget(errand);
+        else if (each)
+            take_renewal(self, errand, reply->element[i]);
+        else
+            take_request(self, errand, reply);
+    }
+}
+
 static void on_answer(redis_conn *conn, const redisReply *reply)
 {
     redis_calls *self = of(conn);
@@ -274,12 +365,12 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
                          conn->link.at.where);
         return;
     }
-    redis_errand *errand = take(self);
     self->answers++;
-    if (errand->request)
-        take_request(self, errand, reply);
+    const unsigned batch = first_sent(self)->batch;
+    if (batch > 0)
+        take_batch(self, batch, reply);
     else
-        take_own(self, errand, reply);
+        take_one(self, take(self), reply);
 }
 
 /* --- the fate of the connection ----------------------------------------------------------------------- */

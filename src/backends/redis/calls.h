@@ -18,7 +18,9 @@ typedef struct redis_calls_events {
     void (*lost)(redis_calls *self);
     /* Put the command of this request. */
     void (*put)(redis_calls *self, const simba_request *request);
-    /* Something was put that may be granted. */
+    /* Put one command for these renewals, of which there is at least one. Their leases have one length. */
+    void (*put_renewals)(redis_calls *self, redis_errand *const *errands, size_t count);
+    /* Something was put that may be granted, or written: replicas have to have it. */
     void (*may_grant)(redis_calls *self);
     /* The answer to a request, no error. False: that is none. */
     bool (*answer)(redis_calls *self, redis_errand *errand, const redisReply *reply);
@@ -57,7 +59,9 @@ bool simba__redis_calls_idle(const redis_calls *self);
 bool simba__redis_calls_put(redis_calls *self, size_t argc, const char *const *argv, redis_answer *answer, void *user);
 /* There is no memory for what has to be sent: give the connection up. */
 void simba__redis_calls_no_memory(redis_calls *self);
-/* Put a script, for the owner's `put`. */
+/* Put the beginning of a script, for the owner's `put`: as many words as are said here have to follow. */
+void simba__redis_calls_begin_script(redis_calls *self, redis_script script, const char *mutex, size_t argc);
+/* Put a whole script, likewise. */
 void simba__redis_calls_put_script(redis_calls *self, redis_script script, const char *mutex, size_t argc,
                                    const char *const *args);
 /* A script whose answer is nobody's business; nothing happens if it cannot be sent right now. */

@@ -11,13 +11,27 @@ static void put_count(simba__buffer *buffer, char kind, size_t count)
     simba__buffer_put(buffer, text, (size_t)length);
 }
 
-void simba__redis_put(simba__buffer *buffer, size_t argc, const char *const *argv)
+void simba__redis_put_count(simba__buffer *buffer, size_t argc)
 {
     put_count(buffer, '*', argc);
-    for (size_t i = 0; i < argc; i++) {
-        const size_t length = strlen(argv[i]);
-        put_count(buffer, '$', length);
-        simba__buffer_put(buffer, argv[i], length);
-        simba__buffer_put(buffer, "\r\n", 2);
-    }
+}
+
+void simba__redis_put_bytes(simba__buffer *buffer, const void *bytes, size_t size)
+{
+    put_count(buffer, '$', size);
+    if (size > 0)
+        simba__buffer_put(buffer, bytes, size);
+    simba__buffer_put(buffer, "\r\n", 2);
+}
+
+void simba__redis_put_word(simba__buffer *buffer, const char *word)
+{
+    simba__redis_put_bytes(buffer, word, strlen(word));
+}
+
+void simba__redis_put(simba__buffer *buffer, size_t argc, const char *const *argv)
+{
+    simba__redis_put_count(buffer, argc);
+    for (size_t i = 0; i < argc; i++)
+        simba__redis_put_word(buffer, argv[i]);
 }

@@ -6,5 +6,9 @@
 
 /* One command. */
 void simba__redis_put(simba__buffer *buffer, size_t argc, const char *const *argv);
+/* One command in pieces: how many words follow, and each of them. */
+void simba__redis_put_count(simba__buffer *buffer, size_t argc);
+void simba__redis_put_word(simba__buffer *buffer, const char *word);
+void simba__redis_put_bytes(simba__buffer *buffer, const void *bytes, size_t size); /* a word of any bytes */
 
 #endif

@@ -18,12 +18,11 @@ static void put_wait(redis_confirm *self);
 
 void simba__redis_confirm_give_back(redis_calls *calls, const simba_request *request)
 {
-    char nonce[24];
+    const redis_numbers n = simba__redis_numbers_of(request);
     char ends_at[24];
-    snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
     snprintf(ends_at, sizeof ends_at, "%" PRId64, request->reply.owner.transition_at_ms);
-    simba__redis_calls_tell(calls, REDIS_RELEASE, request->mutex, 4,
-                            (const char *const[]){request->id, nonce, "0", ends_at});
+    simba__redis_calls_tell(calls, REDIS_RELEASE, request->mutex, 5,
+                            (const char *const[]){request->id, n.nonce, "0", "@@", ends_at});
 }
 
 static const char *leave(redis_errand *errand)

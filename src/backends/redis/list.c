@@ -1,5 +1,5 @@
 /* LIST: walk over the keys of every server with SCAN, which shows a key twice if it likes, then read every mutex that was
- * found with the same script as READ does. A mutex is known by its lock or by its fence.
+ * found with the same script as READ does. A mutex is known by its lock, its grant or its note.
  *
  * The reads are requests of our own among those of the runtime, a number of them at a time: they go where the mutex is and
  * come through what every request may meet on its way. In calls.c a request with the operation LIST is one of these. */
@@ -79,7 +79,7 @@ static void list_fail(redis_lists *self, redis_list *list, int code, const char 
 /* The mutex that a key belongs to, as a new string; NULL with *ret_ok: to none, or to one that is not asked for. */
 static char *name_of(const char *key, const char *pattern, bool *ret_ok)
 {
-    static const char fence[] = "}:fence";
+    static const char *const ours[] = {"}:grant", "}:note", "}:fence"}; /* the last of earlier versions */
     const size_t length = strlen(key);
     size_t end = 0;
     *ret_ok = true;
@@ -87,8 +87,11 @@ static char *name_of(const char *key, const char *pattern, bool *ret_ok)
         return NULL;
     if (key[length - 1] == '}')
         end = length - 1;
-    else if (length > sizeof fence && strcmp(key + length - (sizeof fence - 1), fence) == 0)
-        end = length - (sizeof fence - 1);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours && end == 0; i++) {
+        const size_t tail = strlen(ours[i]);
+        if (length > tail && strcmp(key + length - tail, ours[i]) == 0)
+            end = length - tail;
+    }
     if (end < sizeof prefix || end - (sizeof prefix - 1) > SIMBA_MUTEX_BYTES)
         return NULL;
     char *name = simba__strdup(key + sizeof prefix - 1);
@@ -217,18 +220,27 @@ bool simba__redis_list_row(redis_errand *errand, const redisReply *reply)
     simba_request *row = errand->request;
     simba_reply parsed;
     int64_t waiters;
-    if (!simba__redis_parse(reply, &parsed, &waiters))
+    if (!simba__redis_parse(reply, errand->request, &parsed, &waiters))
         return false;
     simba__redis_requests_forget(errand);
     if (reply->element[2]->len > SIMBA_ID_MAX) {
         skip_row(row, "the id of its owner is longer than an id can be");
         return true;
     }
+    simba_stored_note note = {0};
+    if (reply->elements > 8 && !simba__redis_take_note(reply->element[8], &note)) {
+        skip_row(row, "its note cannot be read");
+        return true;
+    }
     const simba_listing listing = {.size = sizeof listing,
                                    .mutex = row->mutex,
                                    .owner = &parsed.owner,
                                    .now_ms = parsed.now_ms,
-                                   .waiters = waiters};
+                                   .waiters = waiters,
+                                   .note = note.bytes,
+                                   .note_length = note.size,
+                                   .note_token = note.token,
+                                   .note_written_at_ms = note.written_at_ms};
     redis_list *list = give_back(row);
     redis_lists *self = list->all;
     if (!list->errand)

@@ -152,14 +152,67 @@ static bool is_consistent(const simba_owner *owner)
     return owner->ttl_at_ms <= owner->transition_at_ms;
 }
 
-bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply, int64_t *ret_more)
+/* A field of a grant: so many digits, and what comes after them. */
+static bool take_digits(const char **text, size_t width, const char *end, int64_t *ret_number)
 {
+    uint64_t number = 0;
+    for (size_t i = 0; i < width; i++, (*text)++) {
+        if (**text < '0' || **text > '9')
+            return false;
+        number = number * 10 + (uint64_t)(**text - '0');
+    }
+    const size_t length = strlen(end);
+    if (number >= (uint64_t)number_end || strncmp(*text, end, length) != 0)
+        return false;
+    *text += length;
+    *ret_number = (int64_t)number;
+    return true;
+}
+
+/* A grant or a renewal is answered with the grant as it is stored: scripts.c says what it looks like. */
+static bool parse_grant(const redisReply *reply, const simba_request *request, simba_reply *ret_reply)
+{
+    simba_reply parsed = {.outcome = SIMBA_MINE};
+    simba_owner *owner = &parsed.owner;
+    int64_t token;
+    int64_t revoked;
+    const char *text = reply->str;
+    if ((request->op != SIMBA_OP_ACQUIRE && request->op != SIMBA_OP_RENEW) || strlen(text) != (size_t)reply->len ||
+        !take_digits(&text, 16, " ", &token) || strspn(text, "0123456789") != 20 || text[20] != ' ')
+        return false;
+    text += 21;
+    if (!take_digits(&text, 15, " ", &owner->transition_at_ms) || !take_digits(&text, 16, " ", &revoked) ||
+        !take_digits(&text, 15, " ", &owner->acquired_at_ms))
+        return false;
+    text += strspn(text, "0123456789");
+    const char *id = text + 2;
+    const char *end = strncmp(text, "@@", 2) == 0 ? strstr(id, "@@") : NULL;
+    if (!end || (size_t)(end - id) > SIMBA_ID_MAX)
+        return false;
+    memcpy(owner->id, id, (size_t)(end - id));
+    owner->token = (uint64_t)token;
+    owner->ttl_at_ms = owner->transition_at_ms - request->transition_ms;
+    parsed.now_ms = owner->ttl_at_ms - request->ttl_ms;
+    *ret_reply = parsed;
+    return parsed.now_ms > 0;
+}
+
+bool simba__redis_parse(const redisReply *reply, const simba_request *request, simba_reply *ret_reply,
+                        int64_t *ret_more)
+{
+    *ret_more = 0;
+    if (reply->type == REDIS_REPLY_STRING)
+        return parse_grant(reply, request, ret_reply);
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer == 1 && request->op == SIMBA_OP_RELEASE) {
+        *ret_reply = (simba_reply){.outcome = SIMBA_MINE};
+        return true;
+    }
     simba_reply parsed = {0};
     simba_owner *owner = &parsed.owner;
     int64_t outcome;
     int64_t token;
     int64_t more = 0;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->elements > 8)
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->elements > 9)
         return false;
     redisReply *const *part = reply->element;
     if (!take_number(part[0], &outcome) || !take_number(part[1], &parsed.now_ms) || !take_id(part[2], owner->id) ||
@@ -174,4 +227,32 @@ bool simba__redis_parse(const redisReply *reply, simba_reply *ret_reply, int64_t
     *ret_reply = parsed;
     *ret_more = more;
     return true;
+}
+
+/* --- notes ------------------------------------------------------------------------------------------ */
+
+bool simba__redis_take_note(const redisReply *text, simba_stored_note *ret_note)
+{
+    *ret_note = (simba_stored_note){0};
+    if (text->type != REDIS_REPLY_STRING)
+        return false;
+    if (text->len == 0)
+        return true;
+    const char *at = text->str; /* hiredis ends it with a zero, which is no digit */
+    int64_t token;
+    if (!take_digits(&at, 16, " ", &token) || strspn(at, "0123456789") != 20 || at[20] != ' ')
+        return false;
+    at += 21;
+    if (!take_digits(&at, 15, " ", &ret_note->written_at_ms))
+        return false;
+    ret_note->token = (uint64_t)token;
+    ret_note->bytes = at;
+    ret_note->size = (size_t)text->len - (size_t)(at - text->str);
+    return ret_note->size <= SIMBA_NOTE_MAX;
+}
+
+bool simba__redis_is_note(const redisReply *reply, int64_t *ret_now_ms)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && take_number(reply->element[0], ret_now_ms) &&
+           reply->element[1]->type == REDIS_REPLY_STRING;
 }

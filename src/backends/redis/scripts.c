@@ -1,30 +1,48 @@
 /* The Lua scripts: all that decides who has a mutex happens in them, because Redis runs one at a time.
  *
  *   KEYS[1]  simba:{M}             string  the owner's id, with the lease as its expiry. Shared with Simba on the JVM.
- *   KEYS[2]  simba:{M}:fence       hash    ours: id, nonce, token, acquired_at, ttl_at, until of the latest grant of ours,
- *                                          revoked: the token of the latest one that was forced away,
- *                                          next, next_until: who was invited to take it, and how long nobody else may,
- *                                          standby, standby_until: "@@ID@@ID@@", who looks after it should they not come.
+ *   KEYS[2]  simba:{M}:grant       string  ours: the latest grant of ours, and who comes next. See below.
  *   KEYS[3]  simba:{M}:contender   zset    who waits, by the second at which they began to. Shared. Not for renewals: while
  *                                          a cluster moves a slot, a script is refused if one of its keys does not exist.
+ *   KEYS[4]  simba:{M}:fence       hash    of versions before this layout: its token is read where there is no grant yet. In a
+ *                                          cluster it is not passed, for the same reason; it lies in the same slot.
+ *   last     simba:{M}:note        string  ours, without an expiry: the token of the grant that wrote it, the number of the write,
+ *                                          the time in ms, each of fixed width with a space behind it, and the bytes. Without
+ *                                          bytes there is no note: such a key expires, and only says which writes are late.
  *
- * A grant is ours if the lock names the id that the fence names and the two keys end FENCE_KEPT apart, as our scripts let
- * them end. A JVM contender that renews or takes the lock, also under our id, moves the end of the lock alone: from then on
- * the grant is the JVM contender's. It has no token, and is owned by somebody else whatever its id. The distance is exact to
- * the millisecond, except in a cluster: a slot moves with the time that each of its keys has left, and not with their ends.
+ * The grant is one line of text. Its first fields have a fixed width, so that a script can compare them without parsing:
  *
- * The numbers of Lua are doubles. A fence whose numbers are not whole or not below 2^53 is damaged: no script computes
- * with it, because two grants could get one token. The scripts refuse until somebody deletes the key.
+ *   1-16    token
+ *   18-37   nonce of the contender; zeroes: nobody has it
+ *   39-53   when the lease ends, in ms
+ *   55-70   the token of the latest grant that was forced away
+ *   72-86   when it was granted, in ms
+ *   88-     the transition in ms, "@@", the owner's id, "@@". While a hand-over is under way more follows:
+ *           until when nobody but the invited one may take it, until when those who stand by need not be told again, the length
+ *           of the id of the invited one, that id, "@@ID@@ID@@" (who stands by), and a full stop.
+ *
+ * A grant is ours if the lock names the id of the grant and ends when the grant says so. A JVM contender that renews or takes
+ * the lock, also under our id, moves the end of the lock alone: from then on the grant is the JVM contender's. It has no token,
+ * and is owned by somebody else whatever its id. So is a grant that a version with the old layout has made, and a grant of
+ * ours is foreign to that version: the two exclude each other by the lock. In a cluster the key of the grant ends GRANT_KEPT
+ * after the lock, give or take some milliseconds, and that is compared: see ends_with.
+ *
+ * What is asked for most has a short way through its script: to take a mutex that is free and that nobody is invited to, to
+ * release one that nobody waits for, and to renew. Everything else goes on to the general part, which knows all cases.
+ *
+ * The numbers of Lua are doubles. A grant whose token is not below 2^53, or that cannot be read, is damaged: no script
+ * computes with it, because two grants could get one token. The scripts refuse until somebody deletes the key.
  *
  * Every mutex M stands between braces, which is Redis Cluster's rule for keys that belong together: what is hashed is
  * the text between the first "{" and the first "}" after it. A "}" inside of M only shortens that text, the same way for
- * all three keys. Only a name that begins with "}" leaves nothing between the two, and then the three keys lie apart.
+ * all keys. Only a name that begins with "}" leaves nothing between the two, and then the keys lie apart.
  *
  * Messages:
  *   simba:{M}        acquired@@ID      shared
  *   simba:{M}:ID     released@@OWNER   shared: ID is next
  *   simba:{M}@@      ours, for observers: "released". No id has "@@" in it: this is no contender's channel.
  *   simba:{M}@@ID    ours: "standby NEXT": ID is to look after the mutex, should NEXT or one after it not come
+ *   simba:{M}@@@@    ours, for whoever waits or observes: "noted". The note is another one.
  *   simba:@@revoked  ours, for whoever holds any mutex: "revoked NONCE M". The grant of that nonce was forced away.
  * All databases of a server share their channels: in database 2 it is "released/2", "revoked/2". Anybody can publish on
  * them, so a message is only a reason to ask the store.
@@ -38,8 +56,12 @@
  * A waiter that hears but does not act must not delay the others by more than that moment. So two of ours stand by: they
  * ask when it is over. All the others sleep on. They are told once for all hand-overs of that moment, and are those at the
  * end of the queue, who are going to wait for the longest: to wake two processes for every hand-over would be a good part
- * of what it costs. Who stands by and leaves, or wins, says so, and the next release tells others. */
+ * of what it costs. Who stands by and leaves, or wins, says so, and the next release tells others.
+ *
+ * Answers: a grant or a renewal is answered with the line of the grant, a release that took effect with 1, everything else
+ * with a list; see reply.c. */
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,215 +69,396 @@
 #include "util/mem.h"
 
 /* clang-format off */
+
+/* --- the short ways --------------------------------------------------------------------------------- */
+
+/* For all scripts. Servers before 7.0 know neither PEXPIRETIME, nor what the short ways need of SET. */
+static const char first_of_all[] =
+"local call, MODERN = redis.call, redis.REDIS_VERSION_NUM\n"
+"local RESERVED, GRANT_KEPT, QUEUE_KEPT = 100, 2764800000, 86400\n" /* ms; ms, 32 days; s, one day */
+"local lock, key, queue = KEYS[1], KEYS[2], KEYS[3]\n"
+/* Does the lock end when the grant says so? In a cluster: when the key of the grant says so, because a slot moves with the time
+ * that its keys have left, to a server with a clock of its own. The clock may tick between two readings, before Redis 7.2 also
+ * in a script. */
+"local function ends_with(lock, key, ends)\n"
+"  if CLUSTER then return math.abs(call('PTTL', key) - call('PTTL', lock) - GRANT_KEPT) <= ENDS_DIFFER end\n"
+"  if MODERN then return call('PEXPIRETIME', lock) == ends end\n"
+"  for _ = 1, 5 do\n"
+"    local t = call('TIME')\n"
+"    if t[1] * 1000 + math.floor(t[2] / 1000) + call('PTTL', lock) == ends then return true end\n"
+"  end\n"
+"end\n";
+
+/* Both at once. MGET says nothing of a key of another type: the general part looks again at what it has not found. */
+static const char read_both[] =
+"local found = call('MGET', lock, key)\n"
+"local owner, grant = found[1], found[2]\n";
+
+/* A grant whose end is in another stretch of 10^8 ms than that of the one before moves the end of its key, too: that is
+ * once a day, and not at every grant. */
+static const char put_grant[] =
+"local function put_grant(key, before, text, ends)\n"
+"  if MODERN and not CLUSTER and string.sub(before, 39, 45) == string.sub(text, 39, 45) then\n"
+"    call('SET', key, text, 'KEEPTTL')\n"
+"  else\n"
+"    call('SET', key, text)\n"
+"    call('PEXPIREAT', key, string.format('%.0f', ends + GRANT_KEPT))\n"
+"  end\n"
+"end\n";
+
+static const char take[] =
+"if MODERN and not owner and ARGV[6] == '' and grant and string.sub(grant, -2) == '@@' then\n"
+"  local time, id = call('TIME'), ARGV[1]\n"
+"  local micros = string.sub('00000' .. time[2], -6)\n"
+"  local token, at = time[1] .. micros, time[1] .. string.sub(micros, 1, 3)\n"
+"  local ends = at + ARGV[3]\n"
+"  local ends_text = string.format('%.0f', ends)\n"
+"  local before = tonumber(string.sub(grant, 1, 16))\n"
+"  if before and before >= 0 and before < tonumber(token) and string.sub(grant, 71, 73) == ' 00' and #token == 16 and #ends_text == 13\n"
+"    and call('SET', lock, id, 'NX', 'PXAT', ends_text) then\n"
+"    local text = token .. ' ' .. ARGV[2] .. ' 00' .. ends_text .. string.sub(grant, 54, 71) .. '00' .. at .. ' '\n"
+"      .. ARGV[4] .. '@@' .. id .. '@@'\n"
+"    put_grant(key, grant, text, ends)\n"
+"    call('PUBLISH', lock, 'acquired@@' .. id)\n"
+"    return text\n"
+"  end\n"
+"end\n";
+
+static const char give_back[] =
+"if owner == ARGV[1] and ARGV[4] == '' and grant and string.sub(grant, 18, 37) == ARGV[2]\n"
+"  and (ARGV[3] == '0' or string.sub(grant, 1, 16) == ARGV[3]) and string.sub(grant, -2) == '@@'\n"
+"  and ends_with(lock, key, tonumber(string.sub(grant, 39, 53))) and call('EXISTS', queue) == 0 then\n"
+"  call('DEL', lock)\n"
+"  call('PUBLISH', lock .. '@@', 'released' .. db)\n"
+"  return 1\n"
+"end\n";
+
+/* False: not just like that. */
+static const char prolong[] =
+"local time = call('TIME')\n"
+"local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+/* `head`: token and nonce, as they stand in the grant. */
+"local function prolong(lock, key, owner, grant, id, head, ends, ends_text, transition)\n"
+"  if owner ~= id or not grant or string.sub(grant, 1, 37) ~= head or #ends_text > 15\n"
+"    or not ends_with(lock, key, tonumber(string.sub(grant, 39, 53))) then return false end\n"
+"  local rest = string.find(grant, '@@', 88, true)\n"
+"  local text = string.sub(grant, 1, 38) .. string.sub('00000000000000' .. ends_text, -15) .. string.sub(grant, 54, 87)\n"
+"    .. transition .. string.sub(grant, rest)\n"
+"  call('PEXPIREAT', lock, ends_text)\n"
+"  put_grant(key, grant, text, ends)\n"
+"  return text\n"
+"end\n";
+
+static const char prolong_one[] =
+"local ends = now + ARGV[4]\n"
+"local text = prolong(lock, key, owner, grant, ARGV[1], ARGV[3] .. ' ' .. ARGV[2], ends, string.format('%.0f', ends),\n"
+"  ARGV[5])\n"
+"if text then return text end\n";
+
+/* Of several mutexes, for one length of the lease. */
+static const char renew_all[] =
+"local found, told, ends = call('MGET', unpack(KEYS)), {}, now + ARGV[1]\n"
+"local ends_text = string.format('%.0f', ends)\n"
+"for i = 1, #KEYS, 2 do\n"
+"  told[#told + 1] = prolong(KEYS[i], KEYS[i + 1], found[i], found[i + 1], ARGV[i + 2], ARGV[i + 3], ends, ends_text,\n"
+"    ARGV[2]) or 0\n"
+"end\n"
+"return told\n";
+
+/* --- the general part ------------------------------------------------------------------------------- */
+
 static const char common[] =
-"local lock, fence, queue = KEYS[1], KEYS[2], KEYS[3]\n"
-"local RESERVED, FENCE_KEPT, QUEUE_KEPT = 100, 2592000000, 86400\n" /* ms; ms, 30 days; s, one day */
 "local TOKEN_END = 9007199254740992\n"
-"local time = redis.call('TIME')\n"
+"local time = call('TIME')\n"
 "local us = time[1] * 1000000 + time[2]\n"
 "local now = math.floor(us / 1000)\n"
 "local score = string.format('%.6f', us / 1000000 - 0.5)\n"
 "local function num(n) return string.format('%.0f', n) end\n"
-"local owner = redis.call('GET', lock)\n"
-"local f = redis.call('HMGET', fence, 'id', 'nonce', 'token', 'acquired_at', 'ttl_at', 'until', 'revoked', 'next',"
-" 'next_until', 'standby', 'standby_until')\n"
-"local function whole(text)\n"
-"  local n = tonumber(text)\n"
-"  return text == false or (n and n >= 0 and n < TOKEN_END and n % 1 == 0)\n"
+"local function damaged(key, what)\n"
+"  return redis.error_reply('BADFENCE ' .. what .. ' ' .. key .. ': delete that key while nobody holds the mutex')\n"
 "end\n"
-"local function damaged()\n"
-"  return redis.error_reply('BADFENCE a number in ' .. fence .. ' is not whole or not below 2^53:"
-" delete that key while nobody holds the mutex')\n"
+"local function spent()\n"
+"  return redis.error_reply('BADFENCE the tokens of this mutex have reached 2^53, and there is none after that:"
+" see ' .. key)\n"
 "end\n"
-"if not (whole(f[3]) and whole(f[4]) and whole(f[5]) and whole(f[6]) and whole(f[9]) and whole(f[11])) then\n"
-"  return damaged()\n"
+"owner, grant = owner or call('GET', lock), grant or call('GET', key)\n"
+/* Of the latest grant. */
+"local g = {token = 0, nonce = '0', ends = 0, revoked = '0', acquired = 0, transition = 0, id = ''}\n"
+"local next, next_until, standby, standby_until = '', 0, '@@', 0\n"
+"if grant then\n"
+"  local tail\n"
+"  g.token, g.nonce, g.ends, g.revoked, g.acquired, g.transition, g.id, tail =\n"
+"    string.match(grant, '^(' .. string.rep('%d', 16) .. ') (' .. string.rep('%d', 20) .. ') (' .. string.rep('%d', 15)\n"
+"      .. ') (' .. string.rep('%d', 16) .. ') (' .. string.rep('%d', 15) .. ') (%d+)@@(.-)@@(.*)$')\n"
+"  if not g.token then return damaged(key, 'nobody can read') end\n"
+"  g.token, g.ends, g.acquired, g.transition = tonumber(g.token), tonumber(g.ends), tonumber(g.acquired),\n"
+"    tonumber(g.transition)\n"
+"  if g.token >= TOKEN_END or g.transition >= TOKEN_END then return damaged(key, 'a number is not below 2^53 in') end\n"
+"  local invited_until, told_until, length, rest = string.match(tail, '^(%d+) (%d+) (%d+) (.*)%.$')\n"
+"  if rest and tonumber(invited_until) > now then\n"
+"    next, next_until = string.sub(rest, 1, length), tonumber(invited_until)\n"
+"  end\n"
+"  if rest and tonumber(told_until) > now then\n"
+"    standby, standby_until = string.sub(rest, length + 1), tonumber(told_until)\n"
+"  end\n"
+"else\n"
+"  local fence = CLUSTER and lock .. ':fence' or KEYS[4]\n"
+"  local token = fence and call('HGET', fence, 'token')\n"
+"  g.token = tonumber(token or 0)\n"
+"  if not g.token or g.token < 0 or g.token >= TOKEN_END or g.token % 1 ~= 0 then\n"
+"    return damaged(fence, 'a number is not whole or not below 2^53 in')\n"
+"  end\n"
 "end\n"
-"local left, ours = 0, false\n"
-/* The clock may tick between the two readings, before Redis 7.2 also in a script. */
-"for _ = 1, owner and 5 or 0 do\n"
-"  left = redis.call('PTTL', lock)\n"
-"  if f[1] ~= owner or not f[3] then break end\n"
-"  ours = math.abs(redis.call('PTTL', fence) - FENCE_KEPT - left) <= ENDS_DIFFER\n"
-"  if ours then break end\n"
-"end\n"
+"local left = owner and call('PTTL', lock) or 0\n"
+"local ours = owner and grant and owner == g.id and ends_with(lock, key, g.ends)\n"
 "if left == -2 then owner, ours = false, false end\n"
 /* Somebody made it without an end: ask again in an hour. */
 "if left < 0 then left = 3600000 end\n"
 "left = math.min(left, 3153600000000)\n" /* a hundred years, should somebody have made it for longer */
+"local function save()\n"
+"  local tail = ''\n"
+"  if next ~= '' or standby ~= '@@' then\n"
+"    tail = num(next_until) .. ' ' .. num(standby_until) .. ' ' .. #next .. ' ' .. next .. standby .. '.'\n"
+"  end\n"
+"  local text = string.format('%016.0f %s %015.0f %s %015.0f %.0f@@%s@@%s', g.token, string.sub(string.rep('0', 20)\n"
+"    .. g.nonce, -20), g.ends, string.sub(string.rep('0', 16) .. g.revoked, -16), g.acquired, g.transition, g.id, tail)\n"
+"  call('SET', key, text)\n"
+"  call('PEXPIREAT', key, num(now + (owner and left or 0) + GRANT_KEPT))\n"
+"  return text\n"
+"end\n"
 "local function shown(id) return string.sub(id, 1, 256) end\n"
 "local function answer(outcome)\n"
 "  if not owner then return {outcome, now, '', 0, 0, 0, 0} end\n"
 "  if not ours then return {outcome, now, shown(owner), 0, 0, now + left, now + left} end\n"
-"  local ttl_at = math.min(tonumber(f[5] or 0), now + left)\n"
-"  return {outcome, now, owner, tonumber(f[3]), tonumber(f[4] or 0), ttl_at, now + left}\n"
+"  local ends = CLUSTER and now + left or g.ends\n"
+"  return {outcome, now, owner, g.token, g.acquired, math.max(ends - g.transition, 0), ends}\n"
 "end\n"
 "local function mine(id, nonce, token)\n"
-"  return ours and owner == id and f[2] == nonce and (token == '0' or f[3] == token)\n"
+"  return ours and owner == id and g.nonce == nonce and (token == '0' or g.token == tonumber(token))\n"
 "end\n"
 /* To a holder that is not one any more: was it forced away, or is it another's? */
 "local function not_held(token)\n"
-"  return answer(token ~= '0' and f[7] == token and 2 or 0)\n"
+"  return answer(token ~= '0' and g.revoked == token and 2 or 0)\n"
 "end\n"
-"local function end_both(at)\n"
-"  redis.call('PEXPIREAT', lock, num(at))\n"
-"  redis.call('PEXPIREAT', fence, num(at + FENCE_KEPT))\n"
+"local function extend(total, transition)\n"
+"  left, g.transition = tonumber(total), tonumber(transition)\n"
+"  g.ends = now + left\n"
+"  call('PEXPIREAT', lock, num(g.ends))\n"
+"  return save()\n"
 "end\n"
-"local function extend(ttl, transition)\n"
-"  left = ttl + transition\n"
-"  f[5] = now + ttl\n"
-"  redis.call('HSET', fence, 'ttl_at', num(f[5]), 'until', num(now + left))\n"
-"  end_both(now + left)\n"
-"end\n"
-"local reserved = not owner and f[8] and f[8] ~= '' and tonumber(f[9] or 0) > now\n"
-"local standby = f[10] and tonumber(f[11] or 0) > now and f[10] or ''\n"
+"local reserved = not owner and next ~= ''\n"
 "local function stands_by(id) return string.find(standby, '@@' .. id .. '@@', 1, true) end\n"
 "local function wake(from)\n"
-"  local chosen = ''\n"
+"  next = ''\n"
 "  for _ = 1, 1000 do\n"
-"    local head = redis.call('ZPOPMIN', queue)[1]\n"
+"    local head = call('ZPOPMIN', queue)[1]\n"
 "    if not head then break end\n"
-"    if redis.call('PUBLISH', lock .. ':' .. head, 'released@@' .. from) > 0 then chosen = head break end\n"
+"    if call('PUBLISH', lock .. ':' .. head, 'released@@' .. from) > 0 then next = head break end\n"
 "  end\n"
-"  if chosen ~= '' or f[8] then\n"
-"    redis.call('HSET', fence, 'next', chosen, 'next_until', num(now + RESERVED))\n"
-"    redis.call('PEXPIRE', fence, num(FENCE_KEPT))\n"
-"  end\n"
-"  redis.call('PUBLISH', lock .. '@@', 'released' .. db)\n"
-"  if chosen == '' or (standby ~= '' and not stands_by(chosen)) then return end\n"
-"  local told, n = '@@', 0\n"
-"  for _, id in ipairs(redis.call('ZREVRANGE', queue, 0, 7)) do\n"
-"    if redis.call('PUBLISH', lock .. '@@' .. id, 'standby ' .. chosen) > 0 then\n"
-"      told, n = told .. id .. '@@', n + 1\n"
-"      if n == 2 then break end\n"
+"  next_until = now + RESERVED\n"
+"  call('PUBLISH', lock .. '@@', 'released' .. db)\n"
+"  if next ~= '' and (standby == '@@' or stands_by(next)) then\n"
+"    local n = 0\n"
+"    standby, standby_until = '@@', now + RESERVED\n"
+"    for _, id in ipairs(call('ZREVRANGE', queue, 0, 7)) do\n"
+"      if call('PUBLISH', lock .. '@@' .. id, 'standby ' .. next) > 0 then\n"
+"        standby, n = standby .. id .. '@@', n + 1\n"
+"        if n == 2 then break end\n"
+"      end\n"
 "    end\n"
 "  end\n"
-"  redis.call('HSET', fence, 'standby', n > 0 and told or '', 'standby_until', num(now + RESERVED))\n"
+"  if next ~= '' or grant then save() end\n"
 "end\n"
 "local function stand_down(id)\n"
-"  if stands_by(id) then redis.call('HSET', fence, 'standby', '') standby = '' end\n"
+"  if stands_by(id) then standby = '@@' return true end\n"
 "end\n"
 "local function vacate()\n"
 "  local from = owner\n"
-"  redis.call('DEL', lock)\n"
-"  if f[1] then redis.call('HSET', fence, 'id', '', 'nonce', '') end\n"
+"  call('DEL', lock)\n"
+"  g.nonce = '0'\n"
 "  owner = false\n"
 "  wake(from)\n"
 "end\n";
 
 static const char acquire[] =
-"local id, nonce, ttl, transition, waits, invited = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5],"
-" ARGV[6]\n"
+"local id, nonce, total, transition, waits, here = unpack(ARGV)\n"
+"local invited = string.sub(here, 3)\n"
 "if mine(id, nonce, '0') then\n"
-"  extend(ttl, transition)\n"
-"  redis.call('ZREM', queue, id)\n"
-"  return answer(1)\n"
+"  call('ZREM', queue, id)\n"
+"  return extend(total, transition)\n"
 "end\n"
-"if not owner and (not reserved or f[8] == id or f[8] == invited) then\n"
-"  local token = math.max(tonumber(f[3] or 0) + 1, us)\n"
-"  if token >= TOKEN_END then return damaged() end\n"
-"  owner, ours, left = id, true, ttl + transition\n"
-"  f[3], f[4], f[5] = token, now, now + ttl\n"
-"  redis.call('SET', lock, id, 'PX', num(left))\n"
-"  redis.call('HSET', fence, 'id', id, 'nonce', nonce, 'token', num(token), 'acquired_at', num(now), 'ttl_at',"
-" num(f[5]), 'until', num(now + left), 'next', '')\n"
-"  end_both(now + left)\n"
-"  redis.call('ZREM', queue, id)\n"
+"if not owner and (not reserved or next == id or next == invited) then\n"
+"  local token = math.max(g.token + 1, us)\n"
+"  if token >= TOKEN_END then return spent() end\n"
+"  owner, g.token, g.nonce, g.acquired, g.id, next = id, token, nonce, now, id, ''\n"
+"  call('SET', lock, id)\n"
+"  call('ZREM', queue, id)\n"
 "  stand_down(id)\n"
 /* Another contender of the same client was quicker than the one that was invited, which still waits. */
 "  if invited ~= '' and invited ~= id then\n"
-"    redis.call('ZADD', queue, 'NX', score, invited)\n"
+"    call('ZADD', queue, 'NX', score, invited)\n"
 "  end\n"
-"  redis.call('PUBLISH', lock, 'acquired@@' .. id)\n"
-"  return answer(1)\n"
+"  call('PUBLISH', lock, 'acquired@@' .. id)\n"
+"  return extend(total, transition)\n"
 "end\n"
 "local told = answer(0)\n"
-"if reserved then told = {0, now, shown(f[8]), 0, 0, tonumber(f[9]), tonumber(f[9])} end\n"
+"if reserved then told = {0, now, shown(next), 0, 0, next_until, next_until} end\n"
 "if waits ~= '1' then return told end\n"
 /* An owner does not wait. A JVM contender that won by its timer stands in the queue, and would swallow its own release. */
-"if owner and not ours then redis.call('ZREM', queue, owner) end\n"
-"redis.call('ZADD', queue, 'NX', score, id)\n"
+"if owner and not ours then call('ZREM', queue, owner) end\n"
+"call('ZADD', queue, 'NX', score, id)\n"
 /* Who still asks is not to be taken for one that never came back. */
-"local waits_since = tonumber(redis.call('ZSCORE', queue, id))\n"
-"if waits_since < time[1] - QUEUE_KEPT / 2 then redis.call('ZADD', queue, score, id) end\n"
-"local before = redis.call('ZRANK', queue, id)\n"
+"local waits_since = tonumber(call('ZSCORE', queue, id))\n"
+"if waits_since < time[1] - QUEUE_KEPT / 2 then call('ZADD', queue, score, id) end\n"
+"local before = call('ZRANK', queue, id)\n"
 /* Some of those that join a queue tidy it up: there is no hurry, and a hand-over has no time to lose. Nobody needs to
  * ask before the lease that it was told of has ended. */
 "if before == 0 or time[2] % 16 == 0 then\n"
-"  local kept = QUEUE_KEPT + math.ceil(math.max(left, ttl + transition) / 1000)\n"
-"  redis.call('ZREMRANGEBYSCORE', queue, '-inf', num(time[1] - kept))\n"
-"  redis.call('EXPIRE', queue, num(kept))\n"
+"  local kept = QUEUE_KEPT + math.ceil(math.max(left, total) / 1000)\n"
+"  call('ZREMRANGEBYSCORE', queue, '-inf', num(time[1] - kept))\n"
+"  call('EXPIRE', queue, num(kept))\n"
 "end\n"
 "told[8] = stands_by(id) and 1 or before + 1\n"
 "return told\n";
 
 static const char renew[] =
-"if mine(ARGV[1], ARGV[2], ARGV[3]) and ARGV[3] ~= '0' then\n"
-"  extend(tonumber(ARGV[4]), tonumber(ARGV[5]))\n"
-"  return answer(1)\n"
-"end\n"
 "return not_held(ARGV[3])\n";
 
 /* What no replica had is given back by us, under a nonce that may ask again. That may be quicker, on another connection: so
  * only the grant that ends when that one did. Whoever leaves without having been in the queue has just been invited: the
  * invitation goes on to the next. */
 static const char release[] =
-"local id, ends_at = ARGV[1], ARGV[4]\n"
-"if ends_at and not (mine(id, ARGV[2], ARGV[3]) and f[6] == ends_at) then return answer(0) end\n"
-"local was_queued = redis.call('ZREM', queue, id) == 1\n"
-"stand_down(id)\n"
+"local id, ends_at = ARGV[1], ARGV[5]\n"
+"if ends_at and not (mine(id, ARGV[2], ARGV[3]) and num(g.ends) == ends_at) then return answer(0) end\n"
+"local was_queued = call('ZREM', queue, id) == 1\n"
+"local stood_by = stand_down(id)\n"
 "if mine(id, ARGV[2], ARGV[3]) then\n"
 "  vacate()\n"
-"  return answer(1)\n"
+"  return 1\n"
 "end\n"
-"if not owner and (f[8] == id or not (was_queued or reserved)) then wake(id) end\n"
+"if not owner and (next == id or not (was_queued or reserved)) then\n"
+"  wake(id)\n"
+"elseif stood_by then\n"
+"  save()\n"
+"end\n"
 "return not_held(ARGV[3])\n";
 
 /* A waiter whose channel was not subscribed yet may have been taken for dead. */
-static const char queue_up[] =
+static const char rejoin[] =
 "if owner ~= ARGV[1] then\n"
-"  redis.call('ZADD', queue, 'NX', score, ARGV[1])\n"
-"  redis.call('EXPIRE', queue, num(math.max(QUEUE_KEPT + math.ceil(left / 1000), redis.call('TTL', queue))))\n"
+"  call('ZADD', queue, 'NX', score, ARGV[1])\n"
+"  call('EXPIRE', queue, num(math.max(QUEUE_KEPT + math.ceil(left / 1000), call('TTL', queue))))\n"
 "end\n"
 "return answer(0)\n";
 
 static const char read_owner[] =
 "local told = answer(0)\n"
-"told[8] = redis.call('ZCARD', queue)\n"
+"told[8] = call('ZCARD', queue)\n"
 "return told\n";
 
 static const char force_release[] =
 "if not owner then return answer(0) end\n"
 "if ours then\n"
-"  redis.call('HSET', fence, 'revoked', f[3])\n"
-"  redis.call('PUBLISH', 'simba:@@revoked', 'revoked' .. db .. ' ' .. f[2] .. ' ' .. string.sub(lock, 8, -2))\n"
+"  g.revoked = num(g.token)\n"
+"  call('PUBLISH', 'simba:@@revoked', 'revoked' .. db .. ' ' .. string.gsub(g.nonce, '^0+', '') .. ' '\n"
+"    .. string.sub(lock, 8, -2))\n"
 "end\n"
 "vacate()\n"
 "return answer(1)\n";
+static const char list_row[] =
+"local told = answer(0)\n"
+"told[8], told[9] = call('ZCARD', queue), call('GET', KEYS[#KEYS]) or ''\n"
+"return told\n";
+
+/* A write that was given up may arrive after the next one of the same grant, and must not undo it. */
+static const char write_note[] =
+"local id, nonce, token, number, bytes = unpack(ARGV)\n"
+"if token == '0' or not mine(id, nonce, token) then return not_held(token) end\n"
+"local note = KEYS[#KEYS]\n"
+"local had = call('GET', note)\n"
+"if had and string.sub(had, 1, 37) >= token .. ' ' .. number then return answer(0) end\n"
+"local text = string.format('%s %s %015.0f ', token, number, now) .. bytes\n"
+"if bytes == '' then call('SET', note, text, 'PX', num(GRANT_KEPT)) else call('SET', note, text) end\n"
+"call('PUBLISH', lock .. '@@@@', 'noted' .. db)\n"
+"return answer(1)\n";
+
+static const char read_note[] =
+"local time = call('TIME')\n"
+"return {time[1] * 1000 + math.floor(time[2] / 1000), call('GET', KEYS[#KEYS]) or ''}\n";
+
+/* Those who wait stay in the queue: they would sleep for as long as the lease that they were told of. */
+static const char forget[] =
+"local note, fence = KEYS[#KEYS], CLUSTER and lock .. ':fence' or KEYS[4]\n"
+"local noted = call('GET', note)\n"
+"if owner or not (grant or noted or call('EXISTS', fence) == 1) then return answer(0) end\n"
+"if g.token >= us then\n"
+"  return redis.error_reply('ERR the clock of the server is behind the token of this mutex, so that later tokens would be'\n"
+"    .. ' smaller if ' .. key .. ' were removed')\n"
+"end\n"
+"for _, name in ipairs({key, note, fence}) do call('DEL', name) end\n"
+"if noted and #noted > 54 then call('PUBLISH', lock .. '@@@@', 'noted' .. db) end\n"
+"return answer(1)\n";
 /* clang-format on */
+
+/* What each script is made of, in this order. */
+enum { PARTS_MOST = 8 };
+static const char *const parts[REDIS_SCRIPTS][PARTS_MOST] = {
+    [REDIS_ACQUIRE] = {first_of_all, put_grant, read_both, take, common, acquire},
+    [REDIS_RENEW] = {first_of_all, put_grant, read_both, prolong, prolong_one, common, renew},
+    [REDIS_RENEW_ALL] = {first_of_all, put_grant, prolong, renew_all},
+    [REDIS_RELEASE] = {first_of_all, read_both, give_back, common, release},
+    [REDIS_READ] = {first_of_all, read_both, common, read_owner},
+    [REDIS_FORCE_RELEASE] = {first_of_all, read_both, common, force_release},
+    [REDIS_REJOIN] = {first_of_all, read_both, common, rejoin},
+    [REDIS_LIST_ROW] = {first_of_all, read_both, common, list_row},
+    [REDIS_WRITE_NOTE] = {first_of_all, read_both, common, write_note},
+    [REDIS_READ_NOTE] = {first_of_all, read_note},
+    [REDIS_FORGET] = {first_of_all, read_both, common, forget},
+};
+
+size_t simba__redis_script_keys(redis_script script, bool cluster, const char *mutex,
+                                char ret_keys[REDIS_KEYS_MOST][REDIS_KEY_SIZE])
+{
+    static const char *const suffixes[] = {"", ":grant", ":contender", ":fence"};
+    const size_t all = cluster ? 3 : 4;
+    const size_t count = script == REDIS_RENEW ? 2 : all;
+    for (size_t i = 0; i < count; i++)
+        snprintf(ret_keys[i], REDIS_KEY_SIZE, "simba:{%s}%s", mutex, suffixes[i]);
+    if (script < REDIS_LIST_ROW)
+        return count;
+    snprintf(ret_keys[count], REDIS_KEY_SIZE, "simba:{%s}:note", mutex);
+    return count + 1;
+}
 
 char *simba__redis_script_text(redis_script script, const redis_options *options)
 {
-    static const char *const own[REDIS_SCRIPTS] = {
-        [REDIS_ACQUIRE] = acquire,
-        [REDIS_RENEW] = renew,
-        [REDIS_RELEASE] = release,
-        [REDIS_READ] = read_owner,
-        [REDIS_FORCE_RELEASE] = force_release,
-        [REDIS_QUEUE_UP] = queue_up,
-    };
     char db[24] = "";
     if (options->login.db != 0)
         snprintf(db, sizeof db, "/%ld", options->login.db);
     /* How far apart a move of the slot may bring the ends of two keys, in ms. */
     const int ends_differ = options->kind == REDIS_CLUSTER ? 5 : 0;
     char first[96];
-    const int length = snprintf(first, sizeof first, "local db, ENDS_DIFFER = '%s', %d\n", db, ends_differ);
+    const int length = snprintf(first, sizeof first, "local db, CLUSTER, ENDS_DIFFER = '%s', %s, %d\n", db,
+                                ends_differ > 0 ? "true" : "false", ends_differ);
     assert(length > 0 && (size_t)length < sizeof first);
-    char *text = simba__malloc((size_t)length + sizeof common + strlen(own[script]));
+    size_t size = (size_t)length + 1;
+    for (size_t i = 0; i < PARTS_MOST && parts[script][i]; i++)
+        size += strlen(parts[script][i]);
+    char *text = simba__malloc(size);
     if (text) {
         strcpy(text, first);
-        strcat(text, common);
-        strcat(text, own[script]);
+        for (size_t i = 0; i < PARTS_MOST && parts[script][i]; i++)
+            strcat(text, parts[script][i]);
     }
     return text;
+}
+
+redis_numbers simba__redis_numbers_of(const simba_request *request)
+{
+    redis_numbers numbers;
+    snprintf(numbers.nonce, sizeof numbers.nonce, "%020" PRIu64, request->nonce);
+    snprintf(numbers.token, sizeof numbers.token, request->token ? "%016" PRIu64 : "%" PRIu64, request->token);
+    snprintf(numbers.total, sizeof numbers.total, "%" PRId64, request->ttl_ms + request->transition_ms);
+    snprintf(numbers.transition, sizeof numbers.transition, "%" PRId64, request->transition_ms);
+    return numbers;
 }

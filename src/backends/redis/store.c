@@ -25,33 +25,63 @@ static redis_store *of(const redis_calls *calls)
 
 /* --- what a request says ------------------------------------------------------------------------------ */
 
+/* "": nobody of this client can be in the queue of the mutex, so nobody has to be taken out of it. Otherwise "@@", and whose
+ * invitation came to us, if one did. */
+static void name_invited(redis_subs *subs, const char *mutex, char *out, size_t size)
+{
+    const char *invited = simba__redis_subs_invited(subs, mutex);
+    snprintf(out, size, "%s%s", invited ? "@@" : "", invited ? invited : "");
+}
+
+static void put_renewals(redis_calls *calls, redis_errand *const *errands, size_t count)
+{
+    simba__buffer *out = &calls->conn.link.out;
+    char text[SIMBA_MUTEX_BYTES + 32];
+    snprintf(text, sizeof text, "%zu", 2 * count);
+    simba__redis_put_count(out, 5 + 4 * count);
+    simba__redis_put_word(out, "EVALSHA");
+    simba__redis_put_word(out, calls->sha[REDIS_RENEW_ALL]);
+    simba__redis_put_word(out, text);
+    for (size_t i = 0; i < count; i++) {
+        snprintf(text, sizeof text, "simba:{%s}", errands[i]->request->mutex);
+        simba__redis_put_word(out, text);
+        snprintf(text, sizeof text, "simba:{%s}:grant", errands[i]->request->mutex);
+        simba__redis_put_word(out, text);
+    }
+    redis_numbers n = simba__redis_numbers_of(errands[0]->request);
+    simba__redis_put_word(out, n.total);
+    simba__redis_put_word(out, n.transition);
+    for (size_t i = 0; i < count; i++) {
+        n = simba__redis_numbers_of(errands[i]->request);
+        snprintf(text, sizeof text, "%s %s", n.token, n.nonce);
+        simba__redis_put_word(out, errands[i]->request->id);
+        simba__redis_put_word(out, text);
+    }
+}
+
 static void put(redis_calls *calls, const simba_request *request)
 {
     redis_subs *subs = &of(calls)->subs;
     const char *mutex = request->mutex;
-    char nonce[24];
-    char token[24];
-    char ttl[24];
-    char transition[24];
-    snprintf(nonce, sizeof nonce, "%" PRIu64, request->nonce);
-    snprintf(token, sizeof token, "%" PRIu64, request->token);
-    snprintf(ttl, sizeof ttl, "%" PRId64, request->ttl_ms);
-    snprintf(transition, sizeof transition, "%" PRId64, request->transition_ms);
+    const redis_numbers n = simba__redis_numbers_of(request);
+    char here[SIMBA_ID_MAX + 4] = "";
+    if (request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RELEASE)
+        name_invited(subs, mutex, here, sizeof here);
     switch (request->op) {
     case SIMBA_OP_ACQUIRE: {
         const char *queue = request->queue ? "1" : "0";
-        const char *args[] = {request->id, nonce, ttl, transition, queue, simba__redis_subs_invited(subs, mutex)};
+        const char *args[] = {request->id, n.nonce, n.total, n.transition, queue, here};
         simba__redis_calls_put_script(calls, REDIS_ACQUIRE, mutex, 6, args);
         break;
     }
     case SIMBA_OP_RENEW: {
-        const char *args[] = {request->id, nonce, token, ttl, transition};
+        const char *args[] = {request->id, n.nonce, n.token, n.total, n.transition};
         simba__redis_calls_put_script(calls, REDIS_RENEW, mutex, 5, args);
         break;
     }
     case SIMBA_OP_RELEASE: {
-        const char *args[] = {request->id, nonce, token};
-        simba__redis_calls_put_script(calls, REDIS_RELEASE, mutex, 3, args);
+        const char *args[] = {request->id, n.nonce, n.token, here};
+        simba__redis_calls_put_script(calls, REDIS_RELEASE, mutex, 4, args);
         simba__redis_subs_left(subs, request);
         break;
     }
@@ -63,13 +93,26 @@ static void put(redis_calls *calls, const simba_request *request)
         simba__redis_calls_put_script(calls, REDIS_READ, mutex, 0, NULL);
         break;
     case SIMBA_OP_LIST: /* one row of one, see list.c */
-        simba__redis_calls_put_script(calls, REDIS_READ, mutex, 0, NULL);
+        simba__redis_calls_put_script(calls, REDIS_LIST_ROW, mutex, 0, NULL);
+        break;
+    case SIMBA_OP_WRITE_NOTE: {
+        char number[24];
+        snprintf(number, sizeof number, "%020" PRIu64, request->note_number);
+        const char *args[] = {request->id, n.nonce, n.token, number};
+        simba__redis_calls_begin_script(calls, REDIS_WRITE_NOTE, mutex, 5);
+        for (size_t i = 0; i < sizeof args / sizeof *args; i++)
+            simba__redis_put_word(&calls->conn.link.out, args[i]);
+        simba__redis_put_bytes(&calls->conn.link.out, request->note, request->note_size);
+        break;
+    }
+    case SIMBA_OP_READ_NOTE:
+        simba__redis_calls_put_script(calls, REDIS_READ_NOTE, mutex, 0, NULL);
+        break;
+    case SIMBA_OP_FORGET:
+        simba__redis_calls_put_script(calls, REDIS_FORGET, mutex, 0, NULL);
         break;
     case SIMBA_OP_EXAMINE:
     case SIMBA_OP_PREPARE: /* not offered */
-    case SIMBA_OP_WRITE_NOTE:
-    case SIMBA_OP_READ_NOTE:
-    case SIMBA_OP_FORGET:
         simba__redis_put(&calls->conn.link.out, 1, (const char *const[]){"INFO"});
         break;
     }
@@ -98,10 +141,27 @@ static void answered(redis_calls *calls, redis_errand *errand)
         simba__redis_subs_holds(node_of(calls));
     else if (reply->owner.id[0] && reply->owner.token == 0)
         simba__redis_subs_foreign(subs, request->mutex, reply);
-    if (holds && calls->options->replicas > 0)
+    const bool written = reply->outcome == SIMBA_MINE && request->op == SIMBA_OP_WRITE_NOTE;
+    if ((holds || written) && calls->options->replicas > 0)
         simba__redis_confirm_hold(&node_of(calls)->confirm, errand);
     else
         simba__redis_requests_complete(errand);
+}
+
+/* The time, and the note. */
+static bool answer_note(redis_calls *calls, redis_errand *errand, const redisReply *reply)
+{
+    simba_request *request = errand->request;
+    simba_stored_note note;
+    if (!simba__redis_is_note(reply, &request->reply.now_ms))
+        return false;
+    if (!simba__redis_take_note(reply->element[1], &note) ||
+        (note.size > 0 && calls->host->noted(calls->host, request, &note) < 0))
+        simba__redis_requests_fail(errand, SIMBA_ECORRUPT, "redis %s: simba:{%s}:note is no note",
+                                   calls->conn.link.at.where, request->mutex);
+    else
+        simba__redis_requests_complete(errand);
+    return true;
 }
 
 static bool answer(redis_calls *calls, redis_errand *errand, const redisReply *reply)
@@ -112,7 +172,9 @@ static bool answer(redis_calls *calls, redis_errand *errand, const redisReply *r
         return simba__redis_list_row(errand, reply);
     if (request->op == SIMBA_OP_EXAMINE)
         return simba__redis_examined(node_of(calls), errand, reply);
-    if (!simba__redis_parse(reply, &request->reply, &more))
+    if (request->op == SIMBA_OP_READ_NOTE)
+        return answer_note(calls, errand, reply);
+    if (!simba__redis_parse(reply, request, &request->reply, &more))
         return false;
     request->reply.place = request->op == SIMBA_OP_ACQUIRE ? more : 0;
     answered(calls, errand);
@@ -149,6 +211,7 @@ static const redis_calls_events calls_events = {.up = up,
                                                 .down = down,
                                                 .lost = lost,
                                                 .put = put,
+                                                .put_renewals = put_renewals,
                                                 .may_grant = may_grant,
                                                 .answer = answer,
                                                 .redirected = redirected};

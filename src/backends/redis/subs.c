@@ -3,7 +3,7 @@
  * scripts.c has the names of the channels. A client that holds anything also hears of every grant that is forced away,
  * which is rare.
  *
- * A PING behind every SUBSCRIBE carries the name of the mutex, so its echo says that the subscription is in force: what
+ * A PING behind what was subscribed carries the name of the mutex, so its echo says that the subscription is in force: what
  * happened before it may have been missed. */
 #include "backends/redis/subs.h"
 
@@ -129,6 +129,7 @@ static void put_waiter(const char *command, const redis_watch *watch, const char
 
 static void put_all(const char *command, const redis_watch *watch)
 {
+    put_channel(command, watch, "@@@@", "");
     if (watch->waiters.observed)
         put_news(command, watch);
     for (const redis_waiter *waiter = watch->waiters.first; waiter; waiter = waiter->next)
@@ -143,10 +144,9 @@ static void send_soon(redis_subs *self)
 
 static void queue_up(const redis_watch *watch)
 {
-    for (const redis_waiter *waiter = watch->waiters.first; waiter; waiter = waiter->next)
-        if (waiter->here)
-            simba__redis_calls_tell(&watch->node->calls, REDIS_QUEUE_UP, watch->mutex, 1,
-                                    (const char *const[]){waiter->id});
+    redis_waiter *waiter = simba__redis_waiters_queue_up(watch->waiters.first);
+    for (; waiter; waiter = simba__redis_waiters_queue_up(waiter->next))
+        simba__redis_calls_tell(&watch->node->calls, REDIS_REJOIN, watch->mutex, 1, (const char *const[]){waiter->id});
 }
 
 /* What an event has led to; `id` and `nonce`: of the contender that it was about, if it was about one. */
@@ -154,6 +154,7 @@ static void act_for(redis_subs *self, redis_watch *watch, unsigned actions, cons
 {
     const simba_push changed = {.kind = SIMBA_PUSH_CHANGED};
     const simba_push released = {.kind = SIMBA_PUSH_RELEASED};
+    const simba_push noted = {.kind = SIMBA_PUSH_NOTED};
     sort_in(self, watch);
     if (actions & REDIS_SUBSCRIBE)
         put_all("SUBSCRIBE", watch);
@@ -161,20 +162,22 @@ static void act_for(redis_subs *self, redis_watch *watch, unsigned actions, cons
         put_news("SUBSCRIBE", watch);
     if (actions & REDIS_SUBSCRIBE_ID)
         put_waiter("SUBSCRIBE", watch, id);
-    if (actions & (REDIS_SUBSCRIBE | REDIS_SUBSCRIBE_NEWS | REDIS_SUBSCRIBE_ID))
+    if (actions & REDIS_CONFIRM)
         simba__redis_put(&watch->node->pushes.link.out, 2, (const char *const[]){"PING", watch->mutex});
     if (actions & REDIS_UNSUBSCRIBE)
         put_all("UNSUBSCRIBE", watch);
     if (actions & REDIS_UNSUBSCRIBE_ID)
         put_waiter("UNSUBSCRIBE", watch, id);
-    if (actions & REDIS_QUEUE_UP_ALL)
+    if (actions & REDIS_QUEUE_UP)
         queue_up(watch);
-    if (actions & ~(unsigned)(REDIS_TELL_CHANGED | REDIS_TELL_RELEASED | REDIS_TELL_ID))
+    if (actions & ~(unsigned)(REDIS_TELL_CHANGED | REDIS_TELL_RELEASED | REDIS_TELL_ID | REDIS_TELL_NOTED))
         send_soon(self);
     if (actions & REDIS_TELL_CHANGED)
         self->host->push(self->host, watch->topic, &changed);
     if (actions & REDIS_TELL_RELEASED)
         self->host->push(self->host, watch->topic, &released);
+    if (actions & REDIS_TELL_NOTED)
+        self->host->push(self->host, watch->topic, &noted);
     if (actions & REDIS_TELL_ID)
         self->host->push_to(self->host, watch->mutex, nonce, &changed);
 }
@@ -209,6 +212,13 @@ static void hear_release(redis_subs *self, redis_watch *watch, const char *text)
     const char *rest = behind(self, text, "released");
     if (rest && *rest == '\0')
         act(self, watch, simba__redis_waiters_news(&watch->waiters));
+}
+
+static void hear_note(redis_subs *self, redis_watch *watch, const char *text)
+{
+    const char *rest = behind(self, text, "noted");
+    if (rest && *rest == '\0')
+        act(self, watch, simba__redis_waiters_noted(&watch->waiters));
 }
 
 static void hear_grant(redis_subs *self, redis_watch *watch, const char *text)
@@ -261,6 +271,8 @@ static void hear(redis_subs *self, const char *channel, const char *text)
         watch = find_named(self, name, (size_t)(at - name));
         if (watch && at[3] == '\0')
             hear_release(self, watch, text);
+        else if (watch && strcmp(at + 3, "@@") == 0)
+            hear_note(self, watch, text);
         else if (watch)
             hear_standby(self, watch, text);
     }
@@ -416,7 +428,7 @@ void simba__redis_subs_observed(redis_subs *self, const char *mutex)
 const char *simba__redis_subs_invited(redis_subs *self, const char *mutex)
 {
     const redis_watch *watch = find(self, mutex);
-    return watch ? simba__redis_waiters_invited(&watch->waiters) : "";
+    return watch ? simba__redis_waiters_invited(&watch->waiters) : NULL;
 }
 
 /* --- the store's side --------------------------------------------------------------------------------- */

@@ -29,7 +29,7 @@ void simba__redis_subs_holds(redis_node *node);
 void simba__redis_subs_foreign(redis_subs *self, const char *mutex, const simba_reply *reply);
 /* Somebody reads it, and will watch it for that. */
 void simba__redis_subs_observed(redis_subs *self, const char *mutex);
-/* Whose invitation to this mutex came here; "": none did. */
+/* Whose invitation to this mutex came here; "": nobody's. NULL: nobody here waits for it, or has a moment ago. */
 const char *simba__redis_subs_invited(redis_subs *self, const char *mutex);
 void simba__redis_subs_woken(redis_subs *self);
 /* The topology has changed. */

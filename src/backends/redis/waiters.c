@@ -16,6 +16,7 @@
 
 #include "util/assert.h"
 #include "util/clock.h"
+#include "util/hash.h"
 #include "util/mem.h"
 
 enum {
@@ -59,6 +60,8 @@ static unsigned invariant(const redis_waiters *w, unsigned actions)
     SIMBA__ASSERT(w->hearing != REDIS_DEAF || w->interest != REDIS_MISSED);
     SIMBA__ASSERT(w->hearing == REDIS_HEARS || w->interest != REDIS_DUE);
     SIMBA__ASSERT(w->gone <= GONE_MOST);
+    SIMBA__ASSERT(w->echo_due || !w->echo_again);
+    SIMBA__ASSERT(w->hearing != REDIS_DEAF || !w->echo_due);
     SIMBA__ASSERT(!w->first == (w->here + w->gone == 0));
     return actions;
 }
@@ -76,6 +79,18 @@ static unsigned tell(redis_waiters *w, unsigned action)
     if (w->hearing != REDIS_DEAF)
         set_interest(w, REDIS_MISSED);
     return 0;
+}
+
+/* Something was subscribed. */
+static unsigned confirm(redis_waiters *w)
+{
+    w->echo_again = w->echo_due;
+    if (w->echo_due)
+        return 0;
+    w->echo_due = true;
+    for (redis_waiter *waiter = w->first; waiter && waiter->channel == REDIS_CHANNEL_NEW; waiter = waiter->next)
+        waiter->channel = REDIS_CHANNEL_ASKED;
+    return REDIS_CONFIRM;
 }
 
 static void look_at(redis_waiters *w, simba_local at)
@@ -98,6 +113,7 @@ void simba__redis_waiters_fini(redis_waiters *w)
         simba__free(w->first);
         w->first = next;
     }
+    simba__table_fini(&w->ids);
 }
 
 unsigned simba__redis_waiters_watch(redis_waiters *w)
@@ -128,59 +144,76 @@ unsigned simba__redis_waiters_observed(redis_waiters *w)
 {
     const bool is_new = !w->observed;
     w->observed = true;
-    return invariant(w, is_new && w->hearing != REDIS_DEAF ? REDIS_SUBSCRIBE_NEWS : 0);
+    return invariant(w, is_new && w->hearing != REDIS_DEAF ? REDIS_SUBSCRIBE_NEWS | confirm(w) : 0);
 }
 
 /* --- who waits -------------------------------------------------------------------------------------- */
 
-/* One of this id, `here` or not. */
-static bool has(const redis_waiters *w, const char *id, bool here)
+/* Whom to find: of this id, `here` or not, and of this nonce, if that matters. */
+typedef struct sought {
+    const char *id;
+    bool here;
+    const uint64_t *nonce;
+} sought;
+
+static bool is_sought(const simba__node *entry, const void *key)
 {
-    for (const redis_waiter *waiter = w->first; waiter; waiter = waiter->next)
-        if (waiter->here == here && strcmp(waiter->id, id) == 0)
-            return true;
-    return false;
+    const sought *who = key;
+    const redis_waiter *waiter = SIMBA__OF_NODE(entry, const redis_waiter, entry);
+    return waiter->here == who->here && (!who->nonce || waiter->nonce == *who->nonce) &&
+           strcmp(waiter->id, who->id) == 0;
+}
+
+static redis_waiter *find(const redis_waiters *w, const char *id, bool here, const uint64_t *nonce)
+{
+    simba__node *entry = simba__table_find(&w->ids, simba__hash(id), is_sought, &(sought){id, here, nonce});
+    return entry ? SIMBA__OF_NODE(entry, redis_waiter, entry) : NULL;
 }
 
 const char *simba__redis_waiters_invited(const redis_waiters *w)
 {
-    return has(w, w->invited, true) ? w->invited : "";
+    return find(w, w->invited, true, NULL) ? w->invited : "";
 }
 
 /* NULL: out of memory. There is no invitation then: the timers will do. */
 static redis_waiter *add(redis_waiters *w, const char *id)
 {
-    redis_waiter *waiter = simba__calloc(1, sizeof *waiter + strlen(id) + 1);
+    redis_waiter *waiter = simba__table_reserve(&w->ids) ? simba__calloc(1, sizeof *waiter + strlen(id) + 1) : NULL;
     if (!waiter)
         return NULL;
     strcpy(waiter->id, id);
+    simba__table_add(&w->ids, &waiter->entry, simba__hash(id));
     waiter->next = w->first;
+    if (w->first)
+        w->first->before = waiter;
     w->first = waiter;
     return waiter;
+}
+
+static void take_out(redis_waiters *w, redis_waiter *waiter)
+{
+    simba__table_remove(&w->ids, &waiter->entry);
+    *(waiter->before ? &waiter->before->next : &w->first) = waiter->next;
+    if (waiter->next)
+        waiter->next->before = waiter->before;
 }
 
 unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t nonce)
 {
     unsigned actions = 0;
-    redis_waiter *kept = NULL;
-    for (redis_waiter *waiter = w->first; waiter; waiter = waiter->next) {
-        if (strcmp(waiter->id, id) != 0)
-            continue;
-        if (waiter->here && waiter->nonce == nonce) {
-            if (has(w, w->invited, true))
-                w->invited[0] = '\0'; /* it was of no use */
-            return invariant(w, 0);
-        }
-        if (!waiter->here)
-            kept = waiter;
+    if (find(w, id, true, &nonce)) {
+        if (find(w, w->invited, true, NULL))
+            w->invited[0] = '\0'; /* it was of no use */
+        return invariant(w, 0);
     }
+    redis_waiter *kept = find(w, id, false, NULL);
     if (kept) {
         w->gone--;
     } else {
         kept = add(w, id);
         if (!kept)
             return invariant(w, 0);
-        actions |= w->hearing != REDIS_DEAF ? REDIS_SUBSCRIBE_ID : 0;
+        actions |= w->hearing != REDIS_DEAF ? REDIS_SUBSCRIBE_ID | confirm(w) : 0;
     }
     kept->here = true;
     kept->nonce = nonce;
@@ -190,17 +223,16 @@ unsigned simba__redis_waiters_waits(redis_waiters *w, const char *id, uint64_t n
     return invariant(w, actions | (strcmp(w->invited, id) == 0 ? REDIS_TELL_ID : 0));
 }
 
-static unsigned forget(redis_waiters *w, redis_waiter **link)
+static unsigned forget(redis_waiters *w, redis_waiter *waiter)
 {
-    redis_waiter *waiter = *link;
     w->here--;
     if (w->gone < GONE_MOST) {
         waiter->here = false;
         w->gone++;
         return 0;
     }
-    *link = waiter->next;
-    const bool is_last = !has(w, waiter->id, true) && !has(w, waiter->id, false);
+    take_out(w, waiter);
+    const bool is_last = !find(w, waiter->id, true, NULL) && !find(w, waiter->id, false, NULL);
     simba__free(waiter);
     return is_last && w->hearing != REDIS_DEAF ? REDIS_UNSUBSCRIBE_ID : 0;
 }
@@ -209,10 +241,8 @@ unsigned simba__redis_waiters_left(redis_waiters *w, const char *id, uint64_t no
 {
     if (granted || strcmp(w->invited, id) == 0)
         w->invited[0] = '\0';
-    redis_waiter **link = &w->first;
-    while (*link && !((*link)->here && (*link)->nonce == nonce && strcmp((*link)->id, id) == 0))
-        link = &(*link)->next;
-    return invariant(w, *link ? forget(w, link) : 0);
+    redis_waiter *waiter = find(w, id, true, &nonce);
+    return invariant(w, waiter ? forget(w, waiter) : 0);
 }
 
 unsigned simba__redis_waiters_foreign(redis_waiters *w, simba_local now, int64_t left_ms, int64_t place)
@@ -232,22 +262,41 @@ unsigned simba__redis_waiters_up(redis_waiters *w)
     if (w->hearing != REDIS_DEAF || !simba__redis_waiters_watched(w))
         return invariant(w, 0);
     set_hearing(w, REDIS_ASKED);
-    return invariant(w, REDIS_SUBSCRIBE);
+    for (redis_waiter *waiter = w->first; waiter; waiter = waiter->next)
+        waiter->channel = REDIS_CHANNEL_NEW;
+    return invariant(w, REDIS_SUBSCRIBE | confirm(w));
 }
 
 /* CHANGED makes one of them ask. The others may have been dropped from the queue when nobody heard their invitation. */
 unsigned simba__redis_waiters_confirmed(redis_waiters *w)
 {
-    if (w->hearing == REDIS_DEAF)
+    if (w->hearing == REDIS_DEAF || !w->echo_due)
         return invariant(w, 0);
     set_hearing(w, REDIS_HEARS);
-    return invariant(w, REDIS_QUEUE_UP_ALL | tell(w, REDIS_TELL_CHANGED));
+    w->echo_due = false;
+    for (redis_waiter *waiter = w->first; waiter && waiter->channel < REDIS_CHANNEL_CONFIRMED; waiter = waiter->next)
+        if (waiter->channel == REDIS_CHANNEL_ASKED)
+            waiter->channel = REDIS_CHANNEL_CONFIRMED;
+    return invariant(w, REDIS_QUEUE_UP | (w->echo_again ? confirm(w) : 0) | tell(w, REDIS_TELL_CHANGED));
+}
+
+redis_waiter *simba__redis_waiters_queue_up(redis_waiter *from)
+{
+    for (redis_waiter *waiter = from; waiter && waiter->channel != REDIS_CHANNEL_HEARD; waiter = waiter->next) {
+        const bool confirmed = waiter->channel == REDIS_CHANNEL_CONFIRMED;
+        if (confirmed)
+            waiter->channel = REDIS_CHANNEL_HEARD;
+        if (confirmed && waiter->here)
+            return waiter;
+    }
+    return NULL;
 }
 
 /* What happens meanwhile is missed, and made up for when the next subscription is confirmed. */
 unsigned simba__redis_waiters_down(redis_waiters *w)
 {
     set_hearing(w, REDIS_DEAF);
+    w->echo_due = w->echo_again = false;
     set_interest(w, simba__redis_waiters_watched(w) ? REDIS_WATCHED : REDIS_IDLE);
     return invariant(w, 0);
 }
@@ -263,6 +312,11 @@ unsigned simba__redis_waiters_moved(redis_waiters *w)
 unsigned simba__redis_waiters_news(redis_waiters *w)
 {
     return invariant(w, tell(w, REDIS_TELL_CHANGED));
+}
+
+unsigned simba__redis_waiters_noted(redis_waiters *w)
+{
+    return invariant(w, tell(w, REDIS_TELL_NOTED));
 }
 
 /* Also for one that is not known to wait: the answer that says so may come after the invitation. */

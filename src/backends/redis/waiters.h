@@ -5,6 +5,8 @@
 
 #include <simba/backend.h>
 
+#include "util/table.h"
+
 /* What the server knows of our interest. */
 typedef enum redis_hearing {
     REDIS_DEAF,  /* nothing is subscribed */
@@ -24,23 +26,35 @@ typedef enum redis_interest {
 
 /* What to do, a set of these. */
 enum {
-    REDIS_SUBSCRIBE = 1,       /* to everything, and have it confirmed */
-    REDIS_SUBSCRIBE_NEWS = 2,  /* to grants and releases, likewise */
-    REDIS_SUBSCRIBE_ID = 4,    /* to the invitation of the contender that the event was about, likewise */
+    REDIS_SUBSCRIBE = 1,       /* to everything */
+    REDIS_SUBSCRIBE_NEWS = 2,  /* to grants and releases */
+    REDIS_SUBSCRIBE_ID = 4,    /* to the invitation of the contender that the event was about */
     REDIS_UNSUBSCRIBE = 8,     /* from everything */
     REDIS_UNSUBSCRIBE_ID = 16, /* from that contender's invitation */
-    REDIS_QUEUE_UP_ALL = 32,   /* put all that wait here back into the queue, should they not be there */
+    REDIS_QUEUE_UP = 32,       /* put those whose channel is CONFIRMED back into the queue, should they not be there */
     REDIS_TELL_CHANGED = 64,
     REDIS_TELL_RELEASED = 128,
     REDIS_TELL_ID = 256, /* CHANGED, to the contender that the event was about alone */
+    REDIS_TELL_NOTED = 512,
+    REDIS_CONFIRM = 1024, /* have what was subscribed confirmed, by an echo */
 };
+
+/* What is known of the channel of a contender. One echo is under way at a time, however many begin to wait meanwhile. */
+typedef enum redis_channel {
+    REDIS_CHANNEL_NEW,       /* subscribed, and the next echo will say that this is in force */
+    REDIS_CHANNEL_ASKED,     /* the echo that is under way will */
+    REDIS_CHANNEL_CONFIRMED, /* in force: whoever was taken for dead before that goes back into the queue */
+    REDIS_CHANNEL_HEARD,     /* and that was done */
+} redis_channel;
 
 /* A contender of this client that waits, or has just stopped to. */
 typedef struct redis_waiter redis_waiter;
 struct redis_waiter {
-    redis_waiter *next;
+    simba__node entry; /* by id */
+    redis_waiter *before, *next;
     uint64_t nonce;
     bool here; /* false: it waits no more, its channel is kept */
+    redis_channel channel;
     char id[];
 };
 
@@ -52,7 +66,10 @@ typedef struct redis_waiters {
     simba_local look_at;
     simba_local idle_until;         /* IDLE, MISSED: then it may be forgotten */
     char invited[SIMBA_ID_MAX + 1]; /* whose invitation came; "": nobody's */
-    redis_waiter *first;
+    bool echo_due;                  /* an echo is under way, */
+    bool echo_again;                /* and something was subscribed after it */
+    redis_waiter *first;            /* the newest; channels that are HEARD come last */
+    simba__table ids;
     unsigned here, gone; /* of them */
 } redis_waiters;
 
@@ -81,11 +98,16 @@ unsigned simba__redis_waiters_foreign(redis_waiters *w, simba_local now, int64_t
 /* The connection is up; what was subscribed is in force; it is down; the mutex has moved to another server. */
 unsigned simba__redis_waiters_up(redis_waiters *w);
 unsigned simba__redis_waiters_confirmed(redis_waiters *w);
+/* QUEUE_UP: the next of those that are to be put back into the queue, beginning with `from`: the first of
+ * all, or the next of the one before. NULL: that was all. */
+redis_waiter *simba__redis_waiters_queue_up(redis_waiter *from);
 unsigned simba__redis_waiters_down(redis_waiters *w);
 unsigned simba__redis_waiters_moved(redis_waiters *w);
 
 /* What is heard: a grant or a release; that this contender is invited; that one of ours comes next. */
 unsigned simba__redis_waiters_news(redis_waiters *w);
+/* The note is another one. */
+unsigned simba__redis_waiters_noted(redis_waiters *w);
 unsigned simba__redis_waiters_invitation(redis_waiters *w, const char *id);
 unsigned simba__redis_waiters_standby(redis_waiters *w, simba_local now, uint64_t chance);
 /* It is `look_at`. */

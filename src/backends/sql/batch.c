@@ -26,15 +26,21 @@ void simba__sql_item_fail(simba__sql_item *item, const simba_error *why)
 
 bool simba__sql_item_has_row(const simba__sql_item *item)
 {
-    return item->ask.op != SIMBA_OP_LIST && item->ask.op != SIMBA_OP_EXAMINE && item->ask.op != SIMBA_OP_PREPARE;
+    return item->ask.op != SIMBA_OP_LIST && item->ask.op != SIMBA_OP_EXAMINE && item->ask.op != SIMBA_OP_PREPARE &&
+           item->ask.op != SIMBA_OP_READ_NOTE;
 }
 
-static simba__sql_found *add_found(simba__sql_item *item, const char *text)
+static simba__sql_found *add_found(simba__sql_item *item, const char *text, const simba_stored_note *note)
 {
-    simba__sql_found *found = simba__calloc(1, sizeof *found + strlen(text) + 1);
+    const size_t text_size = strlen(text) + 1;
+    simba__sql_found *found = simba__calloc(1, sizeof *found + text_size + (note ? note->size : 0));
     if (!found)
         return NULL;
-    strcpy(found->text, text);
+    memcpy(found->text, text, text_size);
+    if (note) {
+        found->note = *note;
+        found->note.bytes = memcpy(found->text + text_size, note->bytes, note->size);
+    }
     *(item->found ? item->found_end : &item->found) = found;
     item->found_end = &found->next;
     return found;
@@ -56,20 +62,26 @@ static simba__sql_found *add_flawed(simba__sql_item *item, const char *mutex, co
     char name[80], text[400];
     show_name(mutex, name, sizeof name);
     snprintf(text, sizeof text, "%s: %s", name, flaw);
-    simba__sql_found *found = add_found(item, text);
+    simba__sql_found *found = add_found(item, text, NULL);
     if (found)
         found->is_flawed = true;
     return found;
 }
 
-int simba__sql_item_list(simba__sql_item *item, const simba__sql_row *row)
+int simba__sql_item_list(simba__sql_item *item, const simba__sql_row *row, const simba__sql_columns *columns)
 {
     simba_error why = {0};
+    simba_stored_note note;
+    const bool has_note = simba__sql_columns_note(columns, &note);
+    if (row->is_forgotten)
+        return 0;
     if (item->ask.mutex && fnmatch(item->ask.mutex, row->mutex, 0) != 0)
         return 0;
     if (row->flaw || simba__check_mutex(row->mutex, &why) < 0)
         return add_flawed(item, row->mutex, row->flaw ? row->flaw : why.text) ? 0 : SIMBA_ENOMEM;
-    simba__sql_found *found = add_found(item, row->mutex);
+    if (has_note && !note.bytes)
+        return add_flawed(item, row->mutex, "its note is too long") ? 0 : SIMBA_ENOMEM;
+    simba__sql_found *found = add_found(item, row->mutex, has_note ? &note : NULL);
     if (!found)
         return SIMBA_ENOMEM;
     const simba_reply reply = simba__sql_row_read(row);
@@ -78,9 +90,24 @@ int simba__sql_item_list(simba__sql_item *item, const simba__sql_row *row)
     return 0;
 }
 
+int simba__sql_item_note(simba__sql_item *item, simba__sql_columns *columns)
+{
+    simba_stored_note note;
+    if (strcmp(simba__sql_columns_mutex(columns), item->ask.mutex) != 0)
+        return 0;
+    item->ask.reply.now_ms = columns->now_ms;
+    if (!simba__sql_columns_note(columns, &note))
+        return 0;
+    if (!note.bytes) {
+        item->ask.reply.status = SIMBA_ECORRUPT;
+        return 0;
+    }
+    return add_found(item, item->ask.mutex, &note) ? 0 : SIMBA_ENOMEM;
+}
+
 int simba__sql_item_find(void *item, const simba_finding *finding)
 {
-    simba__sql_found *found = add_found(item, finding->text);
+    simba__sql_found *found = add_found(item, finding->text, NULL);
     if (!found)
         return SIMBA_ENOMEM;
     found->verdict = finding->verdict;
@@ -148,6 +175,11 @@ simba__sql_item *simba__sql_batch_add(simba__sql_batch *batch, const simba_reque
     *item = (simba__sql_item){.ask = *request};
     item->ask.mutex = copy(batch, request->mutex);
     item->ask.id = copy(batch, request->id);
+    if (request->note_size > 0) {
+        item->ask.note = memcpy(batch->texts + batch->texts_size, request->note, request->note_size);
+        batch->texts_size += request->note_size;
+        SIMBA__ASSERT(batch->texts_size <= batch->texts_capacity);
+    }
     item->ask.reply = (simba_reply){0};
     return item;
 }
@@ -336,6 +368,14 @@ bool simba__sql_batch_may_put_off(simba__sql_batch *batch, const simba__sql_fail
         return true;
     }
     return why->remedy == SIMBA__SQL_LOST && batch->link == SIMBA__SQL_IDLED;
+}
+
+simba_error simba__sql_batch_without_notes(const simba__sql_batch *batch)
+{
+    simba_error why = {0};
+    simba__error_set(&why, SIMBA_ENOTSUP, "%s %s: the table %s has no room for notes yet; `simba init` makes it",
+                     batch->place.store, batch->place.where, batch->place.table);
+    return why;
 }
 
 void simba__sql_batch_fail_flawed(const simba__sql_batch *batch, const simba__sql_row *row, simba__sql_item *item)

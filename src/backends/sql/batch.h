@@ -20,7 +20,7 @@ enum { SIMBA__SQL_ROWS_MAX = 512 }; /* of one statement */
 
 /* --- items ---------------------------------------------------------------------------------------------- */
 
-/* One thing that a LIST or an EXAMINE found. */
+/* One thing that a LIST, an EXAMINE or a READ_NOTE found. */
 typedef struct simba__sql_found simba__sql_found;
 struct simba__sql_found {
     simba__sql_found *next;
@@ -29,8 +29,9 @@ struct simba__sql_found {
     simba_verdict verdict;
     const char *remedy;
     const char *what;
-    bool is_flawed; /* LIST: a row that cannot be ours, for the log */
-    char text[];    /* the mutex; what is wrong with the row; or the text of a finding */
+    bool is_flawed;         /* LIST: a row that cannot be ours, for the log */
+    simba_stored_note note; /* LIST, READ_NOTE: its bytes lie behind the text */
+    char text[];            /* the mutex; what is wrong with the row; or the text of a finding */
 };
 
 typedef struct simba__sql_item {
@@ -38,25 +39,27 @@ typedef struct simba__sql_item {
     simba_request *request;           /* whom to answer; NULL: nobody, or nobody any more. In turns only */
     struct simba__sql_polled *polled; /* a poll of this mutex. In turns only */
     uint64_t floor;                   /* a new token is greater */
-    bool held_here;     /* ACQUIRE: as far as we remember, another contender of this client holds the mutex */
-    bool kept_back;     /* and yet it was free in the table */
-    bool is_refused;    /* it was not even sent */
-    bool put_off;       /* to be done by another job */
-    bool is_locked;     /* because somebody else keeps the row locked, and the server waits for it */
-    bool is_busy;       /* and not at once: somebody else is at work on the row, and the server does not wait for it */
-    bool is_given_up;   /* RENEW: nobody waits for it any more; other lanes may work on its mutex. In turns only */
-    uint64_t version;   /* of the row, afterwards */
-    simba_error *error; /* NULL: the reply counts */
+    bool held_here;   /* ACQUIRE: as far as we remember, another contender of this client holds the mutex */
+    bool kept_back;   /* and yet it was free in the table */
+    bool is_refused;  /* it was not even sent */
+    bool put_off;     /* to be done by another job */
+    bool is_locked;   /* because somebody else keeps the row locked, and the server waits for it */
+    bool is_busy;     /* and not at once: somebody else is at work on the row, and the server does not wait for it */
+    bool is_given_up; /* RENEW: nobody waits for it any more; other lanes may work on its mutex. In turns only */
+    uint64_t version; /* of the row, afterwards */
+    simba__sql_mark mark; /* of its note, afterwards; not known if the row was not read */
+    simba_error *error;   /* NULL: the reply counts */
     simba__sql_found *found, **found_end;
 } simba__sql_item;
 
 /* The text is there for this item alone, since others may fail with another one. */
 void simba__sql_item_fail(simba__sql_item *item, const simba_error *why);
-/* True if the item concerns one mutex's row; false for LIST, EXAMINE and PREPARE. */
+/* True if the item concerns one mutex's row; false for LIST, EXAMINE, PREPARE and READ_NOTE. */
 bool simba__sql_item_has_row(const simba__sql_item *item);
-/* For who carries out a LIST or an EXAMINE: one row, flawed or not, that the table has; one finding, whose `what` and
- * `remedy` are constants. SIMBA_ENOMEM: give up. */
-int simba__sql_item_list(simba__sql_item *item, const simba__sql_row *row);
+/* For who carries out a LIST, a READ_NOTE or an EXAMINE: one row, flawed or not, that the table has, with these columns; the
+ * columns of a row, perhaps of another mutex; one finding, whose `what` and `remedy` are constants. SIMBA_ENOMEM: give up. */
+int simba__sql_item_list(simba__sql_item *item, const simba__sql_row *row, const simba__sql_columns *columns);
+int simba__sql_item_note(simba__sql_item *item, simba__sql_columns *columns);
 int simba__sql_item_find(void *item, const simba_finding *finding);
 
 /* --- steps ---------------------------------------------------------------------------------------------- */
@@ -79,6 +82,7 @@ typedef enum simba__sql_action {
     SIMBA__SQL_RELEASE,   /* end the item's grant; fill in now_ms of its row if that matched */
     SIMBA__SQL_DECIDE,    /* carry out the one request that each row has, and fill in its row, deed and place */
     SIMBA__SQL_LIST,      /* call simba__sql_item_list for every row */
+    SIMBA__SQL_READ_NOTE, /* call simba__sql_item_note for the row of the item's mutex */
     SIMBA__SQL_EXAMINE,   /* call simba__sql_item_find for every finding */
     SIMBA__SQL_PREPARE,   /* make the table, or the columns that it lacks, and see that this user may use it */
     SIMBA__SQL_PAUSE,     /* wait, some milliseconds */
@@ -104,6 +108,7 @@ simba__sql_row *simba__sql_step_find_row(const simba__sql_step *step, const char
 
 /* What READY found out about the table. */
 typedef struct simba__sql_table {
+    bool has_notes;         /* it has the columns of notes */
     bool has_nonce;         /* a grant whose answer was lost is known again */
     bool is_exact;          /* names differ if any byte does */
     const char *make_exact; /* if they do not: what to do about it, as in "make it utf8mb4_bin" */
@@ -162,6 +167,7 @@ struct simba__sql_batch {
     size_t at;       /* the rows before it have been part of a step of this phase; reads.c: the item */
     unsigned tries;
     bool has_made_rows, is_undoing, may_put_off;
+    bool has_notes;         /* its items write notes, or forget mutexes */
     bool is_singly;         /* decisions.c: each row has a statement of its own */
     simba__sql_failure why; /* the latest; code 0: none */
 };
@@ -197,6 +203,9 @@ bool simba__sql_batch_is_cut(const simba__sql_failure *why);
 /* Before the connection is closed: was it only that it had been idle for too long, or that the statement was too large? Then
  * another job may do it again, in smaller statements. */
 bool simba__sql_batch_may_put_off(simba__sql_batch *batch, const simba__sql_failure *why);
+/* The error of a request about a note, if the table has no room for notes. Whoever answers it closes the connection, so that the
+ * next one sees what `simba init` may have done since. */
+simba_error simba__sql_batch_without_notes(const simba__sql_batch *batch);
 /* The error of a request about a row with a flaw. */
 void simba__sql_batch_fail_flawed(const simba__sql_batch *batch, const simba__sql_row *row, simba__sql_item *item);
 

@@ -44,6 +44,7 @@ static void answer(const simba__sql_batch *batch, const simba__sql_row *row)
 {
     simba__sql_item *item = row->item;
     item->version = row->version;
+    item->mark = simba__sql_row_mark(row);
     if (row->flaw) {
         simba__sql_batch_fail_flawed(batch, row, item);
     } else if (row->deed == SIMBA__SQL_BUSY) {
@@ -157,6 +158,13 @@ static bool fail_all(simba__sql_batch *batch, const simba_error *why)
     return false;
 }
 
+static bool fail_without_notes(simba__sql_batch *batch)
+{
+    const simba_error why = simba__sql_batch_without_notes(batch);
+    fail_all(batch, &why);
+    return simba__sql_batch_step(batch, SIMBA__SQL_CLOSE, NULL);
+}
+
 /* --- one step after another ---------------------------------------------------------------------------------- */
 
 static bool begin(simba__sql_batch *batch, const simba__sql_failure *why)
@@ -165,7 +173,9 @@ static bool begin(simba__sql_batch *batch, const simba__sql_failure *why)
     batch->tries = 0;
     batch->at = 0;
     batch->is_singly = false;
-    return why ? fail_all(batch, &why->error) : decide(batch);
+    if (why)
+        return fail_all(batch, &why->error);
+    return batch->has_notes && !batch->table.has_notes ? fail_without_notes(batch) : decide(batch);
 }
 
 static bool decided(simba__sql_batch *batch)

@@ -26,9 +26,10 @@ static void end(simba__sql_lane *lane)
 
 static void begin_batch(simba__sql_lane *lane)
 {
-    simba__sql_batch_begin(&lane->batch, lane->reads              ? simba__sql_reads_next
-                                         : lane->dialect->decides ? simba__sql_decisions_next
-                                                                  : simba__sql_writes_next);
+    const bool decides = lane->dialect->decides || lane->batch.has_notes;
+    simba__sql_batch_begin(&lane->batch, lane->reads ? simba__sql_reads_next
+                                         : decides   ? simba__sql_decisions_next
+                                                     : simba__sql_writes_next);
 }
 
 static simba__sql_step *next_step(simba__sql_lane *lane, const simba__sql_failure *why)

@@ -21,7 +21,8 @@ typedef struct simba__sql_lane simba__sql_lane;
  * A READY that succeeds has filled in *table; after one that fails there is no connection. A row that is read is filled in
  * by simba__sql_row_clear and, if it is there, simba__sql_row_decode. */
 typedef struct simba__sql_dialect {
-    /* Requests that write: the server decides what becomes of them (decisions.h), or core/row.c does (writes.h). */
+    /* Requests that write: the server decides what becomes of them (decisions.h), or core/row.c does (writes.h). Writing a note
+     * and forgetting a mutex are a DECIDE in any case: what the server checks, it checks in the statement that writes. */
     bool decides;
 
     /* The blocking form. On the thread of the job; may block. 0, or the code of *why. */

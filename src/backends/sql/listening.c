@@ -7,6 +7,7 @@
 
 #define TEST_NS (2000 * SIMBA__NS_PER_MS)
 #define FIRST_PAUSE_NS (50 * SIMBA__NS_PER_MS)
+#define DEAF_NS (60000 * SIMBA__NS_PER_MS)
 enum { DOUBLINGS = 6 };
 
 static void set_hearing(simba__sql_listening *listening, simba__sql_hearing hearing)
@@ -16,22 +17,43 @@ static void set_hearing(simba__sql_listening *listening, simba__sql_hearing hear
     simba__sql_set_pace(listening->store, hearing == SIMBA__SQL_HEARS ? SIMBA__SQL_RARELY : SIMBA__SQL_OFTEN);
 }
 
-/* The test has not come. */
+static int64_t doubled(int64_t ns, unsigned times)
+{
+    return ns << (times < DOUBLINGS ? times : DOUBLINGS);
+}
+
+static void set_timer(simba__sql_listening *listening, int64_t after_ns)
+{
+    const simba_local now = listening->host->now(listening->host);
+    listening->host->timer_set(listening->host, &listening->timer, (simba_local){now.ns + after_ns});
+}
+
+static void become_deaf(simba__sql_listening *listening)
+{
+    if (listening->deaf_tests == 0)
+        listening->host->log(listening->host, SIMBA_LOG_WARN,
+                             "%s %s: notifications do not arrive, probably because a pooler in transaction mode is in "
+                             "between; waiters poll instead",
+                             listening->store->place.store, listening->store->place.where);
+    set_hearing(listening, SIMBA__SQL_DEAF);
+    set_timer(listening, doubled(DEAF_NS, listening->deaf_tests));
+    listening->deaf_tests++;
+    listening->deaf(listening);
+}
+
+/* The test has not come; or it is time for the next one. */
 static void on_timer(simba_timer *timer, simba_local now)
 {
     simba__sql_listening *listening = SIMBA__OF_NODE(timer, simba__sql_listening, timer);
     (void)now;
-    if (listening->has_heard) {
+    if (listening->hearing == SIMBA__SQL_DEAF) {
+        set_hearing(listening, SIMBA__SQL_ASLEEP); /* the next poll opens it */
+    } else if (listening->has_heard) {
         listening->deaf(listening);
         simba__sql_listening_down(listening);
-        return;
+    } else {
+        become_deaf(listening);
     }
-    listening->host->log(listening->host, SIMBA_LOG_WARN,
-                         "%s %s: notifications do not arrive, probably because a pooler in transaction mode is in "
-                         "between; waiters poll instead",
-                         listening->store->place.store, listening->store->place.where);
-    set_hearing(listening, SIMBA__SQL_DEAF);
-    listening->deaf(listening);
 }
 
 int simba__sql_listening_init(simba__sql_listening *listening, simba__sql_store *store, simba_host *host,
@@ -74,9 +96,8 @@ void simba__sql_listening_doubt(simba__sql_listening *listening)
 
 void simba__sql_listening_down(simba__sql_listening *listening)
 {
-    const unsigned doublings = listening->failures < DOUBLINGS ? listening->failures : DOUBLINGS;
-    listening->not_before.ns = listening->host->now(listening->host).ns + (FIRST_PAUSE_NS << doublings);
-    listening->failures++;
+    listening->not_before.ns =
+        listening->host->now(listening->host).ns + doubled(FIRST_PAUSE_NS, listening->failures++);
     set_hearing(listening, SIMBA__SQL_ASLEEP);
 }
 
@@ -85,20 +106,35 @@ void simba__sql_listening_tested(simba__sql_listening *listening)
     if (listening->hearing != SIMBA__SQL_LISTENS)
         return; /* it has come already, or the connection is gone */
     listening->hearing = SIMBA__SQL_TESTS;
-    listening->host->timer_set(listening->host, &listening->timer,
-                               (simba_local){listening->host->now(listening->host).ns + TEST_NS});
+    set_timer(listening, TEST_NS);
+}
+
+bool simba__sql_listening_may_wait(const simba__sql_listening *listening)
+{
+    return listening->deaf_tests == 0;
+}
+
+/* Those who were refused while nothing was heard are in no line, and will not be polled for much longer. */
+static void pass_test(simba__sql_listening *listening)
+{
+    const bool was_deaf = listening->deaf_tests > 0;
+    listening->failures = listening->deaf_tests = 0;
+    listening->has_heard = true;
+    set_hearing(listening, SIMBA__SQL_HEARS);
+    if (was_deaf)
+        simba__sql_ask_all(listening->store);
 }
 
 void simba__sql_listening_heard(simba__sql_listening *listening, const char *payload)
 {
     const bool is_test = strcmp(payload, "0") == 0;
     if (is_test && (listening->hearing == SIMBA__SQL_LISTENS || listening->hearing == SIMBA__SQL_TESTS)) {
-        listening->failures = 0;
-        listening->has_heard = true;
-        set_hearing(listening, SIMBA__SQL_HEARS);
+        pass_test(listening);
     } else if (payload[0] == '1' && payload[1] == ' ') {
         simba__sql_notified(listening->store, payload + 2);
     } else if ((payload[0] == '2' || payload[0] == '3') && payload[1] == ' ') {
         simba__sql_stand_by(listening->store, payload + 2, (unsigned)(payload[0] - '1'));
+    } else if (payload[0] == '4' && payload[1] == ' ') {
+        simba__sql_noted(listening->store, payload + 2);
     }
 }

@@ -1,19 +1,21 @@
 /* Whether the server's notifications can be relied on, and what they say.
  *
  * A client has one connection that listens, while somebody here waits. Notifications may be accepted and never arrive: a pooler
- * in between does that. So a lane sends one to ourselves ("0"). Until it has come the rows are polled; if it does not come, the
- * store says so once, and polls for good.
+ * in between does that. So a lane sends one to ourselves ("0"). Until it has come the rows are polled. If it does not come, the
+ * store says so once, polls, and tests again after a minute, then after two, up to an hour: it may have been an outage that
+ * swallowed the test. Nobody enters the line meanwhile. So when the test comes at last, everybody who waits is told to ask once.
  *
  *     ASLEEP ──▶ OPENING ──▶ LISTENS ◀──▶ TESTS ──▶ HEARS
  *       ▲                       │ ▲        │ └──▶ DEAF │ a lane has connected anew
- *       └───── lost ────────────┴─┼────────┴───────────┤
+ *       ├───── lost ────────────┴─┼────────┴───────│───┤
+ *       └───── later ─────────────│────────────────┘   │
  *                                 └────────────────────┘
  *
  * A lane that connects anew may have come to another server, after a fail-over: then the test is made again. If a connection that
  * has heard something before does not hear it, that is the wrong server, and it is opened anew.
  *
- * Whoever releases tells the first in line ("1 MUTEX"), who tries at once, and the two behind it ("2 MUTEX", "3 MUTEX"), who look
- * in a while whether it has come. */
+ * Whoever releases tells the first in line ("1 MUTEX"), who tries at once, and the next two clients behind it ("2 MUTEX",
+ * "3 MUTEX"), who look in a while whether it has come. Whoever writes a note tells every client in line ("4 MUTEX"). */
 #ifndef SIMBA_BACKENDS_SQL_LISTENING_H
 #define SIMBA_BACKENDS_SQL_LISTENING_H
 
@@ -25,7 +27,7 @@ typedef enum simba__sql_hearing {
     SIMBA__SQL_LISTENS, /* a lane is to send the test */
     SIMBA__SQL_TESTS,   /* it was sent */
     SIMBA__SQL_HEARS,
-    SIMBA__SQL_DEAF, /* for good */
+    SIMBA__SQL_DEAF, /* the test did not come; it is made again later */
 } simba__sql_hearing;
 
 typedef struct simba__sql_listening simba__sql_listening;
@@ -36,8 +38,9 @@ struct simba__sql_listening {
     bool is_closing;
     bool has_heard;         /* this connection has, so it is no pooler that swallows what comes */
     unsigned failures;      /* in a row */
+    unsigned deaf_tests;    /* in a row: tests that did not come to a connection that has heard nothing yet */
     simba_local not_before; /* ASLEEP: when it may be opened again */
-    simba_timer timer;      /* TESTS: until when the test is waited for */
+    simba_timer timer;      /* TESTS: until when the test is waited for. DEAF: when to test again */
     void (*deaf)(simba__sql_listening *listening); /* the connection is of no use */
 };
 
@@ -56,6 +59,8 @@ void simba__sql_listening_down(simba__sql_listening *listening);
 void simba__sql_listening_doubt(simba__sql_listening *listening);
 /* A lane has sent the test. */
 void simba__sql_listening_tested(simba__sql_listening *listening);
+/* Notifications can be relied on, or nothing speaks against them: whoever waits may enter the line. */
+bool simba__sql_listening_may_wait(const simba__sql_listening *listening);
 void simba__sql_listening_heard(simba__sql_listening *listening, const char *payload);
 
 #endif

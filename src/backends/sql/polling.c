@@ -100,6 +100,16 @@ void simba__sql_polling_take(simba__sql_polling *polling, simba_local now,
     }
 }
 
+void simba__sql_polling_each(const simba__sql_polling *polling, void (*each)(void *user, simba__sql_polled *polled),
+                             void *user)
+{
+    for (unsigned rung = 0; rung < SIMBA__SQL_RUNGS; rung++)
+        for (simba__sql_polled *polled = polling->rungs[rung], *next; polled; polled = next) {
+            next = polled->rung_next;
+            each(user, polled);
+        }
+}
+
 void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled *polled, bool answered, uint64_t began,
                                  simba_local now)
 {
@@ -219,4 +229,12 @@ bool simba__sql_polled_read(simba__sql_polling *polling, simba__sql_polled *poll
         .now_ms = reply->now_ms,
     };
     return true;
+}
+
+bool simba__sql_polled_read_note(simba__sql_polled *polled, simba__sql_mark mark)
+{
+    const bool is_news = mark.is_known && (mark.token != polled->mark.token || mark.number != polled->mark.number);
+    if (mark.is_known)
+        polled->mark = mark;
+    return is_news;
 }

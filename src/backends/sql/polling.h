@@ -19,6 +19,7 @@
 
 #include <simba/backend.h>
 
+#include "backends/sql/row.h"
 #include "util/table.h"
 
 enum {
@@ -45,7 +46,8 @@ struct simba__sql_polled {
     uint64_t version;
     uint64_t owner_hash;
     int64_t transition_at_ms;
-    uint64_t told_at; /* on the clock of simba__sql_polling */
+    simba__sql_mark mark; /* of the note that was read last */
+    uint64_t told_at;     /* on the clock of simba__sql_polling */
 };
 
 typedef struct simba__sql_polling {
@@ -83,6 +85,10 @@ size_t simba__sql_polling_count(const simba__sql_polling *polling, simba_local n
 void simba__sql_polling_take(simba__sql_polling *polling, simba_local now,
                              void (*each)(void *user, simba__sql_polled *polled), void *user);
 
+/* Call `each` for every mutex. */
+void simba__sql_polling_each(const simba__sql_polling *polling, void (*each)(void *user, simba__sql_polled *polled),
+                             void *user);
+
 /* A job begins: the moment for `began` below. */
 uint64_t simba__sql_polling_begin(simba__sql_polling *polling);
 /* A poll of a job that began at `began` has come back, with an answer or not. */
@@ -91,5 +97,7 @@ void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled 
 /* A job that began at `began` read this version of the row. True: that is news, to be pushed. */
 bool simba__sql_polled_read(simba__sql_polling *polling, simba__sql_polled *polled, const simba_reply *reply,
                             uint64_t version, uint64_t began, simba_local now, simba_push *ret_push);
+/* A note with this mark was read. True: that is news. One that is overtaken by another answer may be told twice. */
+bool simba__sql_polled_read_note(simba__sql_polled *polled, simba__sql_mark mark);
 
 #endif

@@ -7,9 +7,10 @@ static bool answer(simba__sql_batch *batch)
 {
     simba__sql_item *item = &batch->items[batch->at];
     return simba__sql_batch_step(batch,
-                                 item->ask.op == SIMBA_OP_LIST      ? SIMBA__SQL_LIST
-                                 : item->ask.op == SIMBA_OP_PREPARE ? SIMBA__SQL_PREPARE
-                                                                    : SIMBA__SQL_EXAMINE,
+                                 item->ask.op == SIMBA_OP_LIST        ? SIMBA__SQL_LIST
+                                 : item->ask.op == SIMBA_OP_READ_NOTE ? SIMBA__SQL_READ_NOTE
+                                 : item->ask.op == SIMBA_OP_PREPARE   ? SIMBA__SQL_PREPARE
+                                                                      : SIMBA__SQL_EXAMINE,
                                  item);
 }
 
@@ -23,7 +24,7 @@ static bool decide(simba__sql_batch *batch)
             item->put_off = true; /* those before have lost it */
             continue;
         }
-        if (item->ask.op != SIMBA_OP_LIST)
+        if (item->ask.op == SIMBA_OP_EXAMINE || item->ask.op == SIMBA_OP_PREPARE)
             return answer(batch);
         return simba__sql_batch_step(batch, SIMBA__SQL_READY, item);
     }
@@ -43,6 +44,7 @@ static void answer_rows(simba__sql_batch *batch)
             }
             simba__sql_row_apply(&batch->rows[i], &item->ask, 0);
             item->version = batch->rows[i].version;
+            item->mark = simba__sql_row_mark(&batch->rows[i]);
         }
 }
 
@@ -98,6 +100,18 @@ static bool take_answer(simba__sql_batch *batch, const simba__sql_failure *why)
     return why ? undo(batch, why) : decide(batch);
 }
 
+/* The table can be used. */
+static bool answer_usable(simba__sql_batch *batch)
+{
+    simba__sql_item *item = &batch->items[batch->at];
+    if (item->ask.op == SIMBA_OP_LIST || batch->table.has_notes)
+        return answer(batch);
+    const simba_error why = simba__sql_batch_without_notes(batch);
+    simba__sql_item_fail(item, &why);
+    batch->at++;
+    return simba__sql_batch_step(batch, SIMBA__SQL_CLOSE, NULL);
+}
+
 bool simba__sql_reads_next(simba__sql_batch *batch, const simba__sql_failure *why, simba_local now, bool is_over)
 {
     (void)now;
@@ -110,8 +124,8 @@ bool simba__sql_reads_next(simba__sql_batch *batch, const simba__sql_failure *wh
             return fail_all(batch, why);
         return batch->row_count > 0 ? simba__sql_batch_step(batch, SIMBA__SQL_READY, NULL) : decide(batch);
     case SIMBA__SQL_READY:
-        if (batch->step.item) /* a LIST */
-            return why ? take_answer(batch, why) : answer(batch);
+        if (batch->step.item) /* a LIST, or a note */
+            return why ? take_answer(batch, why) : answer_usable(batch);
         return why ? fail_rows(batch, why) : get_more(batch);
     case SIMBA__SQL_GET:
         return why ? fail_rows(batch, why) : get_more(batch);

@@ -82,7 +82,20 @@ void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *c, uin
     row->row.token = c->version;
     row->row.nonce = row->nonce_known ? c->nonce : 0;
     row->row.revoked_token = c->is_null[SIMBA__SQL_REVOKED_VERSION] ? 0 : c->revoked_version;
+    row->is_forgotten = !c->is_null[SIMBA__SQL_FORGOTTEN_VERSION] && c->forgotten_version == c->version;
+    row->row.note_token = c->is_null[SIMBA__SQL_NOTE_TOKEN] ? 0 : c->note_token;
+    row->row.note_number = c->is_null[SIMBA__SQL_NOTE_NUMBER] ? 0 : c->note_number;
     decode_owner(c, &row->row);
+}
+
+bool simba__sql_columns_note(const simba__sql_columns *c, simba_stored_note *ret_note)
+{
+    const bool is_whole = c->note_length <= sizeof c->note;
+    *ret_note = (simba_stored_note){.bytes = is_whole ? c->note : NULL,
+                                    .size = c->note_length,
+                                    .token = c->is_null[SIMBA__SQL_NOTE_TOKEN] ? 0 : c->note_token,
+                                    .written_at_ms = c->is_null[SIMBA__SQL_NOTE_WRITTEN_AT] ? 0 : c->note_written_at};
+    return !c->is_null[SIMBA__SQL_NOTE] && c->note_length > 0;
 }
 
 const char *simba__sql_columns_mutex(simba__sql_columns *c)
@@ -106,11 +119,15 @@ static void set_number(simba__sql_columns *c, int column, const char *text)
     int64_t *const times[SIMBA__SQL_COLUMNS] = {[SIMBA__SQL_ACQUIRED_AT] = &c->acquired_at,
                                                 [SIMBA__SQL_TTL_AT] = &c->ttl_at,
                                                 [SIMBA__SQL_TRANSITION_AT] = &c->transition_at,
+                                                [SIMBA__SQL_NOTE_WRITTEN_AT] = &c->note_written_at,
                                                 [SIMBA__SQL_NOW] = &c->now_ms};
     uint64_t *const numbers[SIMBA__SQL_COLUMNS] = {[SIMBA__SQL_VERSION] = &c->version,
                                                    [SIMBA__SQL_NONCE] = &c->nonce,
                                                    [SIMBA__SQL_NONCE_VERSION] = &c->nonce_version,
                                                    [SIMBA__SQL_REVOKED_VERSION] = &c->revoked_version,
+                                                   [SIMBA__SQL_NOTE_TOKEN] = &c->note_token,
+                                                   [SIMBA__SQL_NOTE_NUMBER] = &c->note_number,
+                                                   [SIMBA__SQL_FORGOTTEN_VERSION] = &c->forgotten_version,
                                                    [SIMBA__SQL_EXTRA] = &c->extra};
     char *end;
     errno = 0;
@@ -130,6 +147,11 @@ void simba__sql_columns_set(simba__sql_columns *c, int column, const char *text,
         set_text(c, column, text ? text : "", text ? length : 0);
     else if (text)
         set_number(c, column, text);
+}
+
+simba__sql_mark simba__sql_row_mark(const simba__sql_row *row)
+{
+    return (simba__sql_mark){.is_known = !row->flaw, .token = row->row.note_token, .number = row->row.note_number};
 }
 
 /* --- changing --------------------------------------------------------------------------------------------- */
@@ -153,7 +175,7 @@ static void number_change(simba__sql_row *row, uint64_t token_before)
     row->nonce_known = !ended;
     row->nonce_version = ended ? 0 : row->version;
     row->foreign = false;
-    row->changed = true;
+    row->is_forgotten = false;
 }
 
 /* A renewal goes by the time at which its statement began. If it had to wait for the row, one that began later may have
@@ -169,6 +191,15 @@ static void keep_later_end(simba__sql_row *row, const simba_owner *before, simba
     owner->transition_at_ms = before->transition_at_ms;
     row->row.until_ns = (owner->transition_at_ms + 1) * SIMBA__NS_PER_MS;
     request->reply.owner = *owner;
+}
+
+static void forget(simba__sql_row *row)
+{
+    const uint64_t token = row->row.token;
+    row->row = (simba__row){.token = token, .counts_tokens = true};
+    row->nonce_version = 0;
+    row->nonce_known = row->foreign = false;
+    row->is_forgotten = true;
 }
 
 bool simba__sql_row_apply(simba__sql_row *row, simba_request *request, uint64_t floor)
@@ -188,14 +219,20 @@ bool simba__sql_row_apply(simba__sql_row *row, simba_request *request, uint64_t 
     const uint64_t token_before = row->row.token;
     const bool foreign = row->foreign && !is_free;
     const simba_owner before = row->row.owner;
+    row->row.version = row->found && !row->is_forgotten; /* for FORGET: is it known? */
     const bool changed = simba__row_apply(&row->row, now, request);
-    if (changed && !is_free && row->row.owner.id[0] != '\0')
+    const bool is_of_lease = request->op != SIMBA_OP_WRITE_NOTE && request->op != SIMBA_OP_FORGET;
+    row->changed |= changed;
+    if (changed && is_of_lease && !is_free && row->row.owner.id[0] != '\0')
         keep_later_end(row, &before, request);
-    if (changed)
+    if (changed && is_of_lease)
         number_change(row, token_before);
+    else if (changed && request->op == SIMBA_OP_FORGET)
+        forget(row);
     else if (foreign)
         request->reply.owner.token = 0;
-    if (request->op == SIMBA_OP_RENEW && request->token != 0 && forced_away)
+    const bool is_holders = request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_WRITE_NOTE;
+    if (is_holders && request->token != 0 && forced_away)
         request->reply.outcome = SIMBA_REVOKED;
     request->reply.now_ms = row->now_ms;
     return true;

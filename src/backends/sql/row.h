@@ -9,7 +9,12 @@
  * may lack them, and their values are null then:
  *   nonce             of the incarnation that the grant belongs to
  *   nonce_version     the version of that grant: if the row has another version, somebody else has written it since
- *   revoked_version   the version of the latest grant that was forced away */
+ *   revoked_version   the version of the latest grant that was forced away
+ * So are those of notes, which came later:
+ *   note_token          the version of the grant that wrote the note; null: there was none, or it was forgotten
+ *   note_number         which write of that grant it was
+ *   forgotten_version   the version at which the mutex was forgotten. While the row still has it, nobody knows the mutex. The row
+ *                       stays, so the next token is greater than all before, also if a JVM contender is the next one */
 enum {
     SIMBA__SQL_MUTEX,
     SIMBA__SQL_ACQUIRED_AT,
@@ -21,7 +26,12 @@ enum {
     SIMBA__SQL_NONCE = SIMBA__SQL_SHARED_COLUMNS,
     SIMBA__SQL_NONCE_VERSION,
     SIMBA__SQL_REVOKED_VERSION,
-    SIMBA__SQL_NOW,   /* the server's clock */
+    SIMBA__SQL_NOTE_TOKEN,
+    SIMBA__SQL_NOTE_NUMBER,
+    SIMBA__SQL_FORGOTTEN_VERSION,
+    SIMBA__SQL_NOW,  /* the server's clock */
+    SIMBA__SQL_NOTE, /* its bytes, for LIST and READ_NOTE only, and when they were written */
+    SIMBA__SQL_NOTE_WRITTEN_AT,
     SIMBA__SQL_EXTRA, /* the dialect's own */
     SIMBA__SQL_COLUMNS,
 };
@@ -30,9 +40,10 @@ enum {
 typedef struct simba__sql_columns {
     char mutex[1024];
     char owner_id[1024];
-    unsigned long mutex_length, owner_length; /* as stored; what does not fit above is cut */
-    int64_t acquired_at, ttl_at, transition_at, now_ms;
-    uint64_t version, nonce, nonce_version, revoked_version, extra;
+    char note[SIMBA_NOTE_MAX];
+    unsigned long mutex_length, owner_length, note_length; /* as stored; what does not fit above is cut */
+    int64_t acquired_at, ttl_at, transition_at, now_ms, note_written_at;
+    uint64_t version, nonce, nonce_version, revoked_version, note_token, note_number, forgotten_version, extra;
     char is_null[SIMBA__SQL_COLUMNS];
     char is_cut[SIMBA__SQL_COLUMNS]; /* the value did not fit */
 } simba__sql_columns;
@@ -50,17 +61,26 @@ typedef struct simba__sql_row {
     simba__sql_deed deed;         /* DECIDE: what became of it */
     int64_t place;                /* DECIDE: in the line, see simba_reply; 0: not known */
     bool found;
-    bool nonce_known; /* the columns of ours belong to the grant that the row shows */
-    bool foreign;     /* they do not, or there are none: perhaps a JVM contender's grant, which has no token */
-    bool changed;     /* to be put */
-    bool skipped;     /* by LOCK_FREE: not found */
-    const char *flaw; /* why the row cannot be one of ours or of the JVM's; NULL: it can */
-    int64_t now_ms;   /* of the server, when the row was read */
-    uint64_t version; /* as stored; the token of the grant, as long as there is one */
+    bool is_forgotten; /* the row is there for the sake of its version alone */
+    bool nonce_known;  /* the columns of ours belong to the grant that the row shows */
+    bool foreign;      /* they do not, or there are none: perhaps a JVM contender's grant, which has no token */
+    bool changed;      /* to be put */
+    bool skipped;      /* by LOCK_FREE: not found */
+    const char *flaw;  /* why the row cannot be one of ours or of the JVM's; NULL: it can */
+    int64_t now_ms;    /* of the server, when the row was read */
+    uint64_t version;  /* as stored; the token of the grant, as long as there is one */
     uint64_t version_max;
     uint64_t nonce_version; /* as it is put */
     simba__row row;
 } simba__sql_row;
+
+/* Tells one note of a mutex from the next. */
+typedef struct simba__sql_mark {
+    bool is_known;
+    uint64_t token, number;
+} simba__sql_mark;
+
+simba__sql_mark simba__sql_row_mark(const simba__sql_row *row);
 
 /* The row is not there, unless `simba__sql_row_decode` comes after this. */
 void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms);
@@ -70,6 +90,8 @@ void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *column
 void simba__sql_columns_set(simba__sql_columns *columns, int column, const char *text, size_t length);
 /* The name in the columns, as a string; also one that was cut ends, somewhere. */
 const char *simba__sql_columns_mutex(simba__sql_columns *columns);
+/* The note in the columns. False: there is none. One that is longer than a note can be says so by its size, and has no bytes. */
+bool simba__sql_columns_note(const simba__sql_columns *columns, simba_stored_note *ret_note);
 /* Why their clock, which is there also without a row, cannot be believed; NULL: it can. */
 const char *simba__sql_columns_clock_flaw(const simba__sql_columns *columns);
 

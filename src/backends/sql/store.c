@@ -77,7 +77,8 @@ static void arm_patience(simba__sql_store *self, simba_local at)
 static simba__queue *queue_of(simba__sql_store *self, const simba_request *request)
 {
     const bool reads = request->op == SIMBA_OP_READ || request->op == SIMBA_OP_LIST ||
-                       request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE;
+                       request->op == SIMBA_OP_EXAMINE || request->op == SIMBA_OP_PREPARE ||
+                       request->op == SIMBA_OP_READ_NOTE;
     return reads ? &self->reads : &self->writes;
 }
 
@@ -160,8 +161,21 @@ static size_t measure(const simba__queue *q, size_t *bytes)
 {
     size_t count = 0;
     for (const simba_request *r = q->first; r; r = r->next, count++)
-        *bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0);
+        *bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0) + r->note_size;
     return count;
+}
+
+static bool is_about_notes(const simba_request *request)
+{
+    return request->op == SIMBA_OP_WRITE_NOTE || request->op == SIMBA_OP_FORGET;
+}
+
+/* The kind of batch that a request in the queue of those that write belongs to. */
+static simba__sql_kind kind_of(const simba__sql_store *self, const simba_request *request)
+{
+    return is_about_notes(request)                                      ? SIMBA__SQL_KIND_NOTES
+           : simba__sql_memory_is_locked(&self->memory, request->mutex) ? SIMBA__SQL_KIND_LOCKED
+                                                                        : SIMBA__SQL_KIND_WRITES;
 }
 
 /* What is another kind of batch's stays in the queue, and so does what another lane is at work on. */
@@ -172,8 +186,7 @@ static void add_requests(simba__sql_lane *lane, simba__sql_kind kind, simba__que
     const char *only = NULL;
     for (simba_request *r = simba__queue_take_all(q), *next; r; r = next) {
         next = r->next;
-        const bool fits = reads || (simba__sql_memory_is_locked(memory, r->mutex) == (kind == SIMBA__SQL_KIND_LOCKED) &&
-                                    (!only || strcmp(r->mutex, only) == 0));
+        const bool fits = reads || (kind_of(lane->self, r) == kind && (!only || strcmp(r->mutex, only) == 0));
         if (!fits || (!reads && !simba__sql_memory_begin(memory, r->mutex, number_of(lane), now))) {
             simba__queue_append(q, r);
             continue;
@@ -234,6 +247,7 @@ static bool start_batch(simba__sql_store *self, simba__sql_kind kind, simba_loca
     if (lane->batch.count == 0)
         return false;
     lane->reads = reads;
+    lane->batch.has_notes = kind == SIMBA__SQL_KIND_NOTES;
     self->latest = kind;
     lane->began = simba__sql_polling_begin(&self->polling);
     simba__sql_lane_begin(lane);
@@ -288,17 +302,25 @@ static void ask_holder(simba__sql_store *self, const simba__sql_item *item)
     self->host->push_to(self->host, mutex, simba__sql_memory_holder(&self->memory, mutex), &push);
 }
 
+static void push_noted(const simba__sql_store *self, const simba__sql_polled *polled)
+{
+    const simba_push push = {.kind = SIMBA_PUSH_NOTED};
+    self->host->push(self->host, polled->topic, &push);
+}
+
 static void tell_news_of(simba__sql_lane *lane, simba__sql_item *item, simba_local now)
 {
     simba__sql_store *self = lane->self;
     simba__sql_memory_saw(&self->memory, item->ask.mutex, item->version, now);
-    if (item->request)
+    if (item->request && !is_about_notes(&item->ask))
         simba__sql_memory_answered(&self->memory, &item->ask, lane->since);
     simba__sql_polled *polled = simba__sql_polling_find(&self->polling, item->ask.mutex);
     simba_push push;
     if (polled &&
         simba__sql_polled_read(&self->polling, polled, &item->ask.reply, item->version, lane->began, now, &push))
         self->host->push(self->host, polled->topic, &push);
+    if (polled && simba__sql_polled_read_note(polled, item->mark))
+        push_noted(self, polled);
     if (item->kept_back)
         ask_holder(self, item);
 }
@@ -328,7 +350,25 @@ static void log_flaw(simba__sql_store *self, const simba__sql_found *found, size
                         self->place.where, self->place.table, found->text);
 }
 
-/* What a LIST or an EXAMINE found, before it completes. */
+static int tell_one(simba__sql_store *self, simba_request *request, const simba__sql_found *found)
+{
+    const simba_listing listing = {.size = sizeof listing,
+                                   .mutex = found->text,
+                                   .owner = &found->owner,
+                                   .now_ms = found->now_ms,
+                                   .waiters = -1,
+                                   .note = found->note.bytes,
+                                   .note_length = found->note.size,
+                                   .note_token = found->note.token,
+                                   .note_written_at_ms = found->note.written_at_ms};
+    const simba_finding finding = {sizeof(simba_finding), found->verdict, found->what, found->text, found->remedy};
+    if (request->op == SIMBA_OP_READ_NOTE)
+        return self->host->noted(self->host, request, &found->note);
+    return request->op == SIMBA_OP_LIST ? self->host->listed(self->host, request, &listing)
+                                        : self->host->found(self->host, request, &finding);
+}
+
+/* What a LIST, an EXAMINE or a READ_NOTE found, before it completes. */
 static int tell_found(simba__sql_store *self, simba_request *request, const simba__sql_item *item)
 {
     int rc = 0;
@@ -338,14 +378,7 @@ static int tell_found(simba__sql_store *self, simba_request *request, const simb
             log_flaw(self, found, &flaws);
             continue;
         }
-        const simba_listing listing = {.size = sizeof listing,
-                                       .mutex = found->text,
-                                       .owner = &found->owner,
-                                       .now_ms = found->now_ms,
-                                       .waiters = -1};
-        const simba_finding finding = {sizeof(simba_finding), found->verdict, found->what, found->text, found->remedy};
-        rc = request->op == SIMBA_OP_LIST ? self->host->listed(self->host, request, &listing)
-                                          : self->host->found(self->host, request, &finding);
+        rc = tell_one(self, request, found);
     }
     if (flaws > FLAWS_TOLD)
         self->host->log(self->host, SIMBA_LOG_WARN, "%s %s: %zu more rows of %s are not listed", self->place.store,
@@ -381,6 +414,8 @@ static void answer(simba__sql_store *self, simba__sql_item *item)
         fail_one(self, request, SIMBA_ECANCELED, "the client closes");
     } else if (item->error) {
         self->host->fail(self->host, request, item->error->code, "%s", item->error->text);
+    } else if (item->ask.reply.status == SIMBA_ECORRUPT) {
+        fail_one(self, request, SIMBA_ECORRUPT, "the note of this mutex is longer than a note can be");
     } else if (item->ask.reply.status < 0 || tell_found(self, request, item) < 0) {
         fail_one(self, request, SIMBA_ENOMEM, "out of memory");
     } else {
@@ -455,6 +490,25 @@ void simba__sql_notified(simba__sql_store *self, const char *mutex)
     const simba_push push = {.kind = SIMBA_PUSH_RELEASED};
     if (polled)
         self->host->push(self->host, polled->topic, &push);
+}
+
+static void tell_to_ask(void *store, simba__sql_polled *polled)
+{
+    const simba__sql_store *self = store;
+    const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
+    self->host->push(self->host, polled->topic, &push);
+}
+
+void simba__sql_ask_all(simba__sql_store *self)
+{
+    simba__sql_polling_each(&self->polling, tell_to_ask, self);
+}
+
+void simba__sql_noted(simba__sql_store *self, const char *mutex)
+{
+    const simba__sql_polled *polled = simba__sql_polling_find(&self->polling, mutex);
+    if (polled)
+        push_noted(self, polled);
 }
 
 void simba__sql_stand_by(simba__sql_store *self, const char *mutex, unsigned place)

@@ -127,6 +127,7 @@ static void answer_granted(simba__sql_item *item, const simba__sql_row *row, uin
         item->ask.reply.owner = row->row.owner;
     }
     item->version = row->version;
+    item->mark = simba__sql_row_mark(row);
 }
 
 /* False: the statement did not answer the request, and a transaction has to. */
@@ -149,6 +150,7 @@ static bool answer_alone(const simba__sql_batch *batch)
         !simba__sql_row_apply(&tried, &item->ask, item->floor) || tried.changed)
         return false;
     item->version = row->version;
+    item->mark = simba__sql_row_mark(row);
     return true;
 }
 
@@ -201,6 +203,7 @@ static void apply_item(const simba__sql_batch *batch, simba__sql_row *row, simba
                          place->store, place->where, place->table, (unsigned long long)row->version);
     }
     item->version = row->version;
+    item->mark = simba__sql_row_mark(row);
     if (why.code < 0)
         simba__sql_item_fail(item, &why);
 }

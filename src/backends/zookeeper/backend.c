@@ -65,11 +65,17 @@ static void zk_submit(void *instance, simba_request *request)
     case SIMBA_OP_LIST:
         simba__zk_list(&self->ops, request);
         break;
+    case SIMBA_OP_WRITE_NOTE:
+        simba__zk_write_note(&self->nodes, request);
+        break;
+    case SIMBA_OP_READ_NOTE:
+        simba__zk_read_note(&self->ops, request);
+        break;
+    case SIMBA_OP_FORGET:
+        simba__zk_forget(&self->ops, request);
+        break;
     case SIMBA_OP_EXAMINE:
     case SIMBA_OP_PREPARE:
-    case SIMBA_OP_WRITE_NOTE:
-    case SIMBA_OP_READ_NOTE:
-    case SIMBA_OP_FORGET:
         self->session.host->fail(self->session.host, request, SIMBA_ENOTSUP, "zookeeper: there is nothing to set up");
         break;
     }
@@ -168,7 +174,7 @@ const simba_backend simba__backend_zookeeper = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(zk_store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_SESSION | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_NOTE,
     .workers = 2,
     .init = zk_init,
     .submit = zk_submit,

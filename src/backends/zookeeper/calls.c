@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/zookeeper/names.h"
+#include "util/assert.h"
 #include "util/mem.h"
 
 /* A call in flight. */
@@ -10,6 +11,13 @@ struct call {
     zk_op *op;
     zk_watch *watch; /* to be set with it; NULL: none, or the session is over */
     zk_answered *answered;
+};
+
+/* A transaction in flight: the library writes the results to where it was told. */
+struct pair {
+    struct call call; /* first */
+    zoo_op_result_t results[2];
+    struct Stat stat;
 };
 
 struct zk_watch {
@@ -80,15 +88,15 @@ static void on_watch(zhandle_t *zh, int type, int state, const char *path, void 
 /* `call_` has the struct call `data` for its answer, which consists of `reply`. */
 #define CALL(op, reply, watch, answered, call_)                                                                        \
     do {                                                                                                               \
-        struct call *data = about_to_call((op), (reply), (watch), (answered));                                         \
+        struct call *data = about_to_call((op), sizeof(struct call), (reply), (watch), (answered));                    \
         if (!data)                                                                                                     \
             break;                                                                                                     \
         made(data, (call_));                                                                                           \
     } while (0)
 
-static struct call *about_to_call(zk_op *op, zk_reply reply, zk_watch *watch, zk_answered *answered)
+static void *about_to_call(zk_op *op, size_t size, zk_reply reply, zk_watch *watch, zk_answered *answered)
 {
-    struct call *call = simba__malloc(sizeof *call);
+    struct call *call = simba__calloc(1, size);
     if (!call || !simba__zk_wire_begin(&op->ops->session->wire, reply)) {
         simba__free(call);
         simba__zk_op_note(op, ZK_NO_MEMORY);
@@ -166,6 +174,15 @@ static void on_created(int rc, const char *value, const struct Stat *stat, const
 {
     answer(data, &(zk_result){.rc = rc == ZOK && !(value && stat) ? ZK_MALFORMED : rc, .text = value, .stat = stat},
            false);
+}
+
+static void on_pair(int rc, const void *data)
+{
+    const struct pair *pair = data;
+    const size_t failed = pair->results[0].err != ZOK ? 0 : 1;
+    const bool good = pair->results[0].err == ZOK && pair->results[1].err == ZOK;
+    const struct Stat stat = pair->stat;
+    answer(data, &(zk_result){.rc = rc == ZOK && !good ? ZK_MALFORMED : rc, .stat = &stat, .failed = failed}, false);
 }
 
 static void on_exists(int rc, const struct Stat *stat, const void *data)
@@ -272,6 +289,33 @@ void simba__zk_call_delete(zk_op *op, const char *path, const char *child, zk_an
     if (whole)
         CALL(op, ZK_REPLY_EMPTY, NULL, answered, zoo_adelete(handle_of(op), whole, -1, on_deleted, data));
     simba__free(whole);
+}
+
+void simba__zk_call_keep(zk_op *op, const char *path, const char *data_, size_t length, zk_answered *answered)
+{
+    const struct ACL_vector *acl = simba__zk_acl(op->ops->session->options);
+    CALL(op, ZK_REPLY_PATH, NULL, answered,
+         zoo_acreate(handle_of(op), path, data_, (int)length, acl, ZOO_PERSISTENT, on_path, data));
+}
+
+void simba__zk_call_both(zk_op *op, const zk_change changes[2], zk_answered *answered)
+{
+    const zk_reply reply = changes[1].kind == ZK_SET ? ZK_REPLY_PAIR_STAT : ZK_REPLY_PAIR;
+    zoo_op_t ops[2];
+    SIMBA__ASSERT(changes[0].kind != ZK_SET);
+    struct pair *pair = about_to_call(op, sizeof *pair, reply, NULL, answered);
+    if (!pair)
+        return;
+    for (size_t i = 0; i < 2; i++) {
+        const zk_change *change = &changes[i];
+        if (change->kind == ZK_CHECK)
+            zoo_check_op_init(&ops[i], change->path, change->version);
+        else if (change->kind == ZK_SET)
+            zoo_set_op_init(&ops[i], change->path, change->data, (int)change->length, change->version, &pair->stat);
+        else
+            zoo_delete_op_init(&ops[i], change->path, change->version);
+    }
+    made(&pair->call, zoo_amulti(handle_of(op), 2, ops, pair->results, on_pair, pair));
 }
 
 simba_owner simba__zk_owner_of(const char *child, const zk_result *result)

@@ -23,10 +23,11 @@ typedef struct zk_result {
     int rc;           /* of the library, or ZK_MALFORMED */
     const char *text; /* the path that was made, or what is in a node that was read */
     int length;
-    const struct Stat *stat; /* of ZOK to a get or a create */
+    const struct Stat *stat; /* of ZOK to a get, a create, or a transaction with a set */
     char *const *names;      /* of children, not empty and without a slash */
     size_t count;
-    bool watched; /* a watch was to be set, and is */
+    bool watched;  /* a watch was to be set, and is */
+    size_t failed; /* of a transaction: which of the two is the reason for rc */
 } zk_result;
 
 /* What becomes of the answer. After that the procedure goes on. */
@@ -43,6 +44,20 @@ void simba__zk_call_exists(zk_op *op, const char *path, zk_watch *watch, zk_answ
 /* PATH, or PATH/CHILD. */
 void simba__zk_call_get(zk_op *op, const char *path, const char *child, zk_watch *watch, zk_answered *answered);
 void simba__zk_call_delete(zk_op *op, const char *path, const char *child, zk_answered *answered);
+/* Make a node that stays. */
+void simba__zk_call_keep(zk_op *op, const char *path, const char *data, size_t length, zk_answered *answered);
+
+/* One half of a transaction. A `version` of -1 is any. */
+typedef struct zk_change {
+    enum { ZK_CHECK, ZK_SET, ZK_DELETE } kind; /* the first of the two is no SET */
+    const char *path;
+    int version;
+    const char *data; /* SET */
+    size_t length;
+} zk_change;
+
+/* Both, or none. */
+void simba__zk_call_both(zk_op *op, const zk_change changes[2], zk_answered *answered);
 
 /* The owner that a node which leads tells of. */
 simba_owner simba__zk_owner_of(const char *child, const zk_result *result);

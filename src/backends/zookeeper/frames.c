@@ -14,6 +14,9 @@ enum {
     AT_ERROR = LENGTH + 12,
     AT_BODY = LENGTH + HEADER,
     AT_EVENT_PATH = AT_BODY + 8,
+    RESULT = 9,        /* of a part of a transaction: its type, a byte that says whether it is the last, an error */
+    ERROR_RESULT = -1, /* the type of one that failed, or of any if one did; the error comes once more */
+    NOT_TRIED = -2,    /* the error of those after the one that failed */
 };
 
 /* Messages that are no replies, or replies to what the library asks by itself. It reads only the headers of the latter. */
@@ -52,8 +55,43 @@ static bool is_body(zk_reply reply, int32_t first, int64_t left)
         return first >= -1 && fits(first < 0 ? 0 : first, STAT, left);
     case ZK_REPLY_NAMES: /* each is a length and one byte at least */
         return first >= 0 && first <= ZK_FRAME_NAMES_MAX && fits((int64_t)first * (LENGTH + 1), 0, left);
+    case ZK_REPLY_PAIR: /* judged by all of it */
+    case ZK_REPLY_PAIR_STAT:
+        break;
     }
     return false;
+}
+
+/* The library walks the results of a transaction until one says that it is the last, and takes it for granted that there are
+ * as many as were asked for. `at` is a result of the type that a good one has, or of ERROR_RESULT, and not the last. */
+static bool is_result(const unsigned char *at, bool failed)
+{
+    return (int_at(at, 0) == ERROR_RESULT) == failed && at[LENGTH] == 0 && (failed || int_at(at, LENGTH + 1) == 0);
+}
+
+/* All of a transaction's reply: two results, and the end of them. A transaction failed if its results say so, and then one of
+ * them says why. */
+static bool is_pair(zk_reply reply, const unsigned char *body, int32_t left)
+{
+    enum { ENDING = RESULT };
+    const bool failed = left >= RESULT && int_at(body, 0) == ERROR_RESULT;
+    const int32_t first = RESULT + (failed ? LENGTH : 0);
+    const int32_t second = RESULT + (failed ? LENGTH : reply == ZK_REPLY_PAIR_STAT ? STAT : 0);
+    if (left != first + second + ENDING || !is_result(body, failed) || !is_result(body + first, failed) ||
+        body[first + second + LENGTH] == 0)
+        return false;
+    const int32_t errors[] = {failed ? int_at(body, RESULT) : 0, failed ? int_at(body + first, RESULT) : 0};
+    return !failed || (errors[0] < 0 && errors[0] != NOT_TRIED && errors[1] <= 0) ||
+           (errors[0] == 0 && errors[1] < 0 && errors[1] != NOT_TRIED);
+}
+
+static zk_verdict judge_pair(zk_reply reply, const unsigned char *head, size_t available, int32_t left)
+{
+    if (left > ZK_FRAME_HEAD - AT_BODY)
+        return ZK_FRAME_BAD;
+    if (available < AT_BODY + (size_t)left)
+        return ZK_FRAME_SHORT;
+    return verdict(is_pair(reply, head + AT_BODY, left));
 }
 
 zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned char *head, size_t available)
@@ -62,9 +100,9 @@ zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned cha
     if (available < LENGTH)
         return ZK_FRAME_SHORT;
     const int32_t length = int_at(head, 0);
-    const int32_t left = length - HEADER;
     if (length < HEADER || length > ZK_FRAME_MAX)
         return ZK_FRAME_BAD;
+    const int32_t left = length - HEADER;
     if (available < AT_BODY)
         return ZK_FRAME_SHORT;
     const int32_t xid = int_at(head, AT_XID);
@@ -84,6 +122,8 @@ zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned cha
     const zk_reply reply = expected->replies[expected->first];
     if (error < 0 || reply == ZK_REPLY_EMPTY)
         return ZK_FRAME_GOOD;
+    if (reply == ZK_REPLY_PAIR || reply == ZK_REPLY_PAIR_STAT)
+        return judge_pair(reply, head, available, left);
     if (left < LENGTH)
         return ZK_FRAME_BAD;
     if (available < AT_BODY + LENGTH)

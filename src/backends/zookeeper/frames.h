@@ -19,6 +19,8 @@ typedef enum zk_reply {
     ZK_REPLY_STAT,      /* to a set or an exists */
     ZK_REPLY_DATA_STAT, /* to a get */
     ZK_REPLY_NAMES,     /* to a get_children */
+    ZK_REPLY_PAIR,      /* to a transaction of two, neither of which has anything to tell */
+    ZK_REPLY_PAIR_STAT, /* to one whose second is a set */
 } zk_reply;
 
 typedef enum zk_verdict {
@@ -28,7 +30,7 @@ typedef enum zk_verdict {
 } zk_verdict;
 
 enum {
-    ZK_FRAME_HEAD = 32,              /* never more bytes than these are needed for a verdict */
+    ZK_FRAME_HEAD = 128,             /* never more bytes than these are needed for a verdict */
     ZK_FRAME_MAX = 16 * 1024 * 1024, /* bytes of a message */
     ZK_FRAME_NAMES_MAX = 1000000,    /* names in one */
 };

@@ -1,4 +1,5 @@
-/* All mutexes, some at a time: each is a row, which may have others below it. */
+/* All mutexes, some at a time: each is a row, which may have others below it. A mutex that has a note is in the folder of notes
+ * also when its node has vanished. */
 #include "backends/zookeeper/list.h"
 
 #include <fnmatch.h>
@@ -7,6 +8,9 @@
 
 #include "backends/zookeeper/look.h"
 #include "backends/zookeeper/names.h"
+#include "backends/zookeeper/notes.h"
+#include "backends/zookeeper/record.h"
+#include "util/hash.h"
 #include "util/mem.h"
 
 enum {
@@ -16,12 +20,15 @@ enum {
 
 struct name {
     simba__list_item link;
+    simba__node node;
+    bool noted; /* it is in the folder of notes */
     char text[];
 };
 
 struct list {
     zk_op op;                /* first */
     simba__list names;       /* of mutexes */
+    simba__table known;      /* the same: none is listed twice */
     simba__list_item *begun; /* the latest of them whose row was begun */
     bool busy;               /* rows are being begun */
 };
@@ -29,31 +36,49 @@ struct list {
 struct row {
     zk_look look; /* first */
     struct list *list;
+    bool noted;   /* it has a note, or had one */
     bool listed;  /* what is below it was added to the list */
     size_t below; /* children that are no contenders */
+    zk_record note;
+    int64_t note_written_at_ms;
+    char note_bytes[SIMBA_NOTE_MAX];
 };
 
-static void drop_names(simba__list *names)
+static void drop_names(struct list *list)
 {
-    while (names->first) {
-        struct name *name = SIMBA__OF_ITEM(names->first, struct name, link);
+    while (list->names.first) {
+        struct name *name = SIMBA__OF_ITEM(list->names.first, struct name, link);
         simba__list_remove(&name->link);
+        simba__table_remove(&list->known, &name->node);
         simba__free(name);
     }
 }
 
-/* Keep PARENT/TEXT, or TEXT. False: there is no room for it, and the procedure was told. */
-static bool add_name(zk_op *op, simba__list *names, const char *parent, const char *text)
+static bool is_named(const simba__node *node, const void *text)
+{
+    return strcmp(SIMBA__OF_NODE(node, const struct name, node)->text, text) == 0;
+}
+
+/* Keep PARENT/TEXT, or TEXT, unless it is there. NULL: there is no room for it, and the procedure was told. */
+static struct name *add_name(struct list *list, const char *parent, const char *text)
 {
     const size_t size = strlen(parent) + strlen(text) + 2;
-    struct name *name = names->count < NAMES_MAX ? simba__calloc(1, sizeof *name + size) : NULL;
+    const bool room = list->names.count < NAMES_MAX;
+    struct name *name = room && simba__table_reserve(&list->known) ? simba__calloc(1, sizeof *name + size) : NULL;
     if (!name) {
-        simba__zk_op_note(op, names->count < NAMES_MAX ? ZK_NO_MEMORY : ZK_TOO_MANY);
-        return false;
+        simba__zk_op_note(&list->op, room ? ZK_NO_MEMORY : ZK_TOO_MANY);
+        return NULL;
     }
     snprintf(name->text, size, "%s%s%s", parent, *parent ? "/" : "", text);
-    simba__list_append(names, &name->link);
-    return true;
+    const uint64_t hash = simba__hash(name->text);
+    simba__node *there = simba__table_find(&list->known, hash, is_named, name->text);
+    if (there) {
+        simba__free(name);
+        return SIMBA__OF_NODE(there, struct name, node);
+    }
+    simba__list_append(&list->names, &name->link);
+    simba__table_add(&list->known, &name->node, hash);
+    return name;
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------- */
@@ -83,18 +108,27 @@ static bool is_on_the_way(const struct list *list, const char *mutex)
 }
 
 /* A node that has no contenders, but children, is only a part of their names. */
+static bool is_mutex(const struct row *row)
+{
+    return row->note.size > 0 || (!row->look.missing && (row->look.leader || row->below == 0));
+}
+
 static void show_row(const struct row *row)
 {
     struct list *list = row->list;
     const zk_look *look = &row->look;
     const zk_session *session = look->op.ops->session;
-    if (!is_listed(list, mutex_of(row)) || look->missing || (!look->leader && row->below > 0))
+    if (!is_listed(list, mutex_of(row)) || !is_mutex(row))
         return;
     const simba_listing listing = {.size = sizeof listing,
                                    .mutex = mutex_of(row),
                                    .owner = &look->owner,
                                    .now_ms = simba__zk_session_now_ms(session),
-                                   .waiters = look->contenders > 0 ? (int64_t)look->contenders - 1 : 0};
+                                   .waiters = look->contenders > 0 ? (int64_t)look->contenders - 1 : 0,
+                                   .note = row->note.size > 0 ? row->note_bytes : NULL,
+                                   .note_length = row->note.size,
+                                   .note_token = row->note.token,
+                                   .note_written_at_ms = row->note_written_at_ms};
     if (session->host->listed(session->host, list->op.request, &listing) < 0)
         simba__zk_op_note(&list->op, ZK_NO_MEMORY);
 }
@@ -109,8 +143,7 @@ static void list_below(struct row *row, const zk_result *result)
         if (simba__zk_is_contender(name))
             continue;
         row->below++;
-        if (strlen(mutex_of(row)) + 1 + strlen(name) <= SIMBA_MUTEX_BYTES &&
-            !add_name(&list->op, &list->names, mutex_of(row), name))
+        if (strlen(mutex_of(row)) + 1 + strlen(name) <= SIMBA_MUTEX_BYTES && !add_name(list, mutex_of(row), name))
             return;
     }
 }
@@ -121,6 +154,32 @@ static void row_listed(zk_op *op, const zk_result *result)
     simba__zk_look_listed(op, result);
     if (!row->listed && result->rc == ZOK)
         list_below(row, result);
+}
+
+/* One that cannot be read is left out; its mutex is shown all the same. */
+static void row_noted(zk_op *op, const zk_result *result)
+{
+    struct row *row = (struct row *)op;
+    zk_record *note = &row->note;
+    *note = (zk_record){0};
+    if (result->rc != ZOK ||
+        !simba__zk_record_read(result->text, result->length > 0 ? (size_t)result->length : 0, note)) {
+        if (result->rc != ZOK && result->rc != ZNONODE && result->rc != ZNOAUTH)
+            simba__zk_op_note(op, result->rc);
+        return;
+    }
+    memcpy(row->note_bytes, note->bytes, note->size);
+    row->note_written_at_ms = note->size > 0 ? result->stat->mtime : 0;
+}
+
+static void read_note_of(struct row *row)
+{
+    char *path = simba__zk_note_path(row->look.op.ops, mutex_of(row));
+    if (path)
+        simba__zk_call_get(&row->look.op, path, NULL, NULL, row_noted);
+    else
+        simba__zk_op_note(&row->look.op, ZK_NO_MEMORY);
+    simba__free(path);
 }
 
 static void row_on(zk_op *op)
@@ -152,6 +211,8 @@ static void read_row(zk_op *op)
     }
     simba__zk_look_forget(&row->look);
     simba__zk_call_children(op, row->look.path, NULL, row_listed);
+    if (row->noted && is_listed(row->list, mutex_of(row)))
+        read_note_of(row);
     simba__zk_op_go(op);
 }
 
@@ -165,14 +226,15 @@ static void row_ended(zk_op *op)
 static const zk_procedure of_row = {
     .run = read_row, .step = row_on, .ended = row_ended, .fini = simba__zk_look_fini, .persists = true};
 
-static void begin_row(struct list *list, const char *mutex)
+static void begin_row(struct list *list, const struct name *name)
 {
-    struct row *row = simba__zk_look_new(list->op.ops, &of_row, sizeof *row, NULL, mutex);
+    struct row *row = simba__zk_look_new(list->op.ops, &of_row, sizeof *row, NULL, name->text);
     if (!row) {
         simba__zk_op_note(&list->op, ZK_NO_MEMORY);
         return;
     }
     row->list = list;
+    row->noted = name->noted;
     list->op.awaited++;
     simba__zk_op_start(&row->look.op);
 }
@@ -189,9 +251,9 @@ static void list_on(struct list *list)
     while (op->phase == ZK_OP_RUNS && op->request && !op->error && list->begun != list->names.last &&
            op->awaited < ROWS_AT_ONCE) {
         list->begun = list->begun ? list->begun->next : list->names.first;
-        const char *mutex = SIMBA__OF_ITEM(list->begun, struct name, link)->text;
-        if (is_on_the_way(list, mutex))
-            begin_row(list, mutex);
+        const struct name *name = SIMBA__OF_ITEM(list->begun, struct name, link);
+        if (is_on_the_way(list, name->text))
+            begin_row(list, name);
     }
     list->busy = false;
     if (op->awaited > 0)
@@ -210,25 +272,44 @@ static void names_read(zk_op *op)
 static void names_listed(zk_op *op, const zk_result *result)
 {
     for (size_t i = 0; i < result->count; i++)
-        if (!add_name(op, &((struct list *)op)->names, "", result->names[i]))
+        if (!add_name((struct list *)op, "", result->names[i]))
             break;
     if (result->rc != ZNONODE)
+        simba__zk_op_note(op, result->rc);
+}
+
+/* Who may not look into the folder of notes sees the mutexes without them. */
+static void notes_listed(zk_op *op, const zk_result *result)
+{
+    char mutex[SIMBA_MUTEX_BYTES + 1];
+    for (size_t i = 0; i < result->count; i++) {
+        if (!simba__zk_mutex_of_note(result->names[i], mutex))
+            continue; /* nobody of us has made it */
+        struct name *name = add_name((struct list *)op, "", mutex);
+        if (!name)
+            return;
+        name->noted = true;
+    }
+    if (result->rc != ZNONODE && result->rc != ZNOAUTH)
         simba__zk_op_note(op, result->rc);
 }
 
 static void read_names(zk_op *op)
 {
     struct list *list = (struct list *)op;
-    drop_names(&list->names);
+    drop_names(list);
     list->begun = NULL;
     simba__zk_call_sync(op);
     simba__zk_call_children(op, op->ops->session->options->root, NULL, names_listed);
+    simba__zk_call_children(op, op->ops->session->options->notes, NULL, notes_listed);
     simba__zk_op_go(op);
 }
 
 static void list_fini(zk_op *op)
 {
-    drop_names(&((struct list *)op)->names);
+    struct list *list = (struct list *)op;
+    drop_names(list);
+    simba__table_fini(&list->known);
 }
 
 static const zk_procedure of_list = {.run = read_names, .step = names_read, .fini = list_fini};

@@ -74,6 +74,39 @@ char *simba__zk_child_path(const char *path, const char *child)
     return text;
 }
 
+char *simba__zk_note_name(const char *mutex)
+{
+    char *name = simba__malloc(3 * strlen(mutex) + 1);
+    char *out = name;
+    for (const char *at = mutex; name && *at; at++)
+        if (*at == '/' || *at == '%')
+            out += sprintf(out, "%%%02X", (unsigned)*at);
+        else
+            *out++ = *at;
+    if (name)
+        *out = '\0';
+    return name;
+}
+
+bool simba__zk_mutex_of_note(const char *name, char ret_mutex[SIMBA_MUTEX_BYTES + 1])
+{
+    size_t length = 0;
+    for (const char *at = name; *at; at++) {
+        char c = *at;
+        if (c == '/' || length == SIMBA_MUTEX_BYTES)
+            return false;
+        if (c == '%' && (strncmp(at, "%2F", 3) == 0 || strncmp(at, "%25", 3) == 0)) {
+            c = at[2] == 'F' ? '/' : '%';
+            at += 2;
+        } else if (c == '%') {
+            return false;
+        }
+        ret_mutex[length++] = c;
+    }
+    ret_mutex[length] = '\0';
+    return simba__check_mutex(ret_mutex, NULL) == 0 && simba__zk_check_mutex(ret_mutex, NULL) == 0;
+}
+
 uint64_t simba__zk_salted(uint64_t nonce, unsigned sessions_over)
 {
     return nonce + sessions_over * UINT64_C(0x9E3779B97F4A7C15);

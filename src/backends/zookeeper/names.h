@@ -11,6 +11,12 @@ bool simba__zk_is_contender(const char *child);
 /* PATH/CHILD; ROOT/MUTEX is the node of a mutex. Free it; NULL: out of memory. */
 char *simba__zk_child_path(const char *path, const char *child);
 
+/* The name of the node that keeps the note of a mutex: the name of the mutex, with %2F for a slash and %25 for a percent sign.
+ * Free it; NULL: out of memory. */
+char *simba__zk_note_name(const char *mutex);
+/* The mutex whose note has this name. False: it is not the name of a note. */
+bool simba__zk_mutex_of_note(const char *name, char ret_mutex[SIMBA_MUTEX_BYTES + 1]);
+
 enum { ZK_PREFIX_MAX = 48 };
 /* What the child of an incarnation begins with: "_c_{uuid}-latch-". */
 void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_MAX]);

@@ -3,17 +3,19 @@
 #include <string.h>
 
 #include "backends/zookeeper/look.h"
+#include "backends/zookeeper/notes.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
 /* A mutex that somebody here observes. A watch of its children tells of every change, also of those who wait; only another
- * leader is told on. */
+ * leader is told on. A second watch is for its note. */
 typedef struct zk_topic {
     simba__list_item link;
     zk_topics *topics;
     simba_topic *topic; /* NULL: not any more */
-    zk_watch *watch;
-    char *leader; /* as told last; NULL: nobody */
+    zk_watch *watch, *note_watch;
+    char *leader;       /* as told last; NULL: nobody */
+    int64_t note_mzxid; /* of the latest write of the note; 0: there was none */
     bool known;
     bool again;              /* something happened while a procedure was under way */
     bool later;              /* there was no memory for one */
@@ -23,6 +25,7 @@ typedef struct zk_topic {
 struct observation {
     zk_look look; /* first */
     zk_topic *topic;
+    bool lists;          /* the children; otherwise it looks after the note alone */
     bool watches_making; /* a mutex without a node has no children to watch: that it is made is what is watched for */
 };
 
@@ -32,6 +35,7 @@ static void topic_free(zk_topic *topic)
 {
     simba__list_remove(&topic->link);
     simba__zk_watch_drop(&topic->watch);
+    simba__zk_watch_drop(&topic->note_watch);
     simba__free(topic->leader);
     simba__free(topic);
 }
@@ -79,7 +83,8 @@ static void ended(zk_op *op)
         begin_to_observe(topic);
 }
 
-static void child_changed(void *owner, int type)
+/* The children, or the note. */
+static void something_changed(void *owner, int type)
 {
     (void)type;
     begin_to_observe(owner);
@@ -116,7 +121,7 @@ static void made_found(zk_op *op, const zk_result *result)
 
 static zk_watch *watch_for(struct observation *o)
 {
-    return simba__zk_watch_new(&o->look.op, &o->topic->watch, o->topic, child_changed);
+    return simba__zk_watch_new(&o->look.op, &o->topic->watch, o->topic, something_changed);
 }
 
 static void wait_for_making(struct observation *o)
@@ -132,29 +137,63 @@ static void observe_on(zk_op *op)
 {
     struct observation *o = (struct observation *)op;
     zk_look *look = &o->look;
-    if (!o->topic->topic || op->error)
+    if (!o->topic->topic || op->error || !o->lists) {
         simba__zk_op_end(op);
-    else if (look->vanished || (o->watches_making && !look->missing))
+    } else if (look->vanished || (o->watches_making && !look->missing)) {
         simba__zk_op_start(op); /* another one leads by now; or it has a node */
-    else if (look->missing && !o->watches_making)
+    } else if (look->missing && !o->watches_making) {
         wait_for_making(o);
-    else if (look->asked)
+    } else if (look->asked) {
         tell(o);
-    else if (!is_news(o->topic, look->leader))
+    } else if (!is_news(o->topic, look->leader)) {
         simba__zk_op_end(op);
-    else if (look->leader && o->topic->known) {
+    } else if (look->leader && o->topic->known) {
         simba__zk_look_ask(look);
         simba__zk_op_go(op);
-    } else
+    } else {
         tell(o);
+    }
 }
 
+/* What is told first, CHANGED, includes the note. */
+static void note_found(zk_op *op, const zk_result *result)
+{
+    zk_topic *topic = ((struct observation *)op)->topic;
+    simba_host *host = op->ops->session->host;
+    const int64_t mzxid = result->rc == ZOK && result->stat ? result->stat->mzxid : 0;
+    if (result->rc != ZOK && result->rc != ZNONODE) {
+        simba__zk_op_note(op, result->rc);
+        return;
+    }
+    if (topic->topic && topic->known && mzxid != topic->note_mzxid)
+        host->push(host, topic->topic, &(simba_push){.kind = SIMBA_PUSH_NOTED});
+    topic->note_mzxid = mzxid;
+}
+
+static void watch_note(struct observation *o)
+{
+    zk_op *op = &o->look.op;
+    zk_topic *topic = o->topic;
+    char *path = simba__zk_note_path(op->ops, topic->topic->mutex);
+    zk_watch *watch = path ? simba__zk_watch_new(op, &topic->note_watch, topic, something_changed) : NULL;
+    if (watch)
+        simba__zk_call_exists(op, path, watch, note_found);
+    else
+        simba__zk_op_note(op, ZK_NO_MEMORY);
+    simba__free(path);
+}
+
+/* Each watch stays until it has fired: of the two that one is set that is not there. What was begun for the children is begun
+ * anew for them. */
 static void observe(zk_op *op)
 {
     struct observation *o = (struct observation *)op;
     simba__zk_look_forget(&o->look);
     o->watches_making = false;
-    zk_watch *watch = o->topic->topic ? watch_for(o) : NULL;
+    o->lists |= !o->topic->watch;
+    if (o->topic->topic && !o->topic->note_watch)
+        watch_note(o);
+    zk_watch *watch = o->topic->topic && o->lists ? watch_for(o) : NULL;
     if (watch)
         simba__zk_call_children(op, o->look.path, watch, simba__zk_look_listed);
     simba__zk_op_go(op);
@@ -182,6 +221,7 @@ void simba__zk_unobserve(simba_topic *topic)
     topic->backend_data = NULL;
     ours->topic = NULL;
     simba__zk_watch_drop(&ours->watch);
+    simba__zk_watch_drop(&ours->note_watch);
     if (!ours->now)
         topic_free(ours);
 }

@@ -24,6 +24,17 @@ static int parse_hosts(zk_options *options, const char *authority, simba_error *
     return simba__endpoints_parse("zookeeper", authority, 2181, err, &options->hosts, &options->host_count);
 }
 
+/* The first `length` bytes of the path, and the name behind them. NULL: out of memory. */
+static char *below(const char *path, size_t length, const char *name)
+{
+    char *text = simba__calloc(1, length + strlen(name) + 1);
+    if (text) {
+        memcpy(text, path, length);
+        strcpy(text + length, name);
+    }
+    return text;
+}
+
 static int parse_chroot(zk_options *options, const char *path, simba_error *err)
 {
     size_t length = strlen(path);
@@ -39,12 +50,9 @@ static int parse_chroot(zk_options *options, const char *path, simba_error *err)
         if ((unsigned char)path[i] < 0x20 || path[i] == 0x7f)
             return simba__fail(err, SIMBA_EURL, "the path of the zookeeper URL has a control character");
     }
-    options->root = simba__calloc(1, length + sizeof "/simba");
-    if (!options->root)
-        return out_of_memory(err);
-    memcpy(options->root, path, length);
-    strcpy(options->root + length, "/simba");
-    return 0;
+    options->root = below(path, length, "/simba");
+    options->notes = below(path, length, "/simba-notes");
+    return options->root && options->notes ? 0 : out_of_memory(err);
 }
 
 static int parse_login(zk_options *options, const simba_url *url, simba_error *err)
@@ -111,6 +119,7 @@ void simba__zk_options_free(zk_options *options)
 {
     simba__free(options->hosts);
     simba__free(options->root);
+    simba__free(options->notes);
     if (options->digest)
         explicit_bzero(options->digest, strlen(options->digest));
     simba__free(options->digest);

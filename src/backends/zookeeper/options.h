@@ -17,6 +17,7 @@ typedef struct zk_options {
     simba__endpoint *hosts;
     size_t host_count;
     char *root;   /* "/chroot/simba" */
+    char *notes;  /* "/chroot/simba-notes": see record.h */
     char *digest; /* "user:password"; NULL: none */
     zk_acl acl;
     int session_ms;

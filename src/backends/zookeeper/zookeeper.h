@@ -2,23 +2,27 @@
  *
  *   options    what the URL says                        names      mutexes and incarnations as names of nodes
  *   frames     which messages the library may see       liveness   what a connection proves, and for how long to try
+ *   record     a note, as it is stored
  *   latch      what a contender does next               wire       the library's socket
  *   session    the connection
  *   ops        procedures of several calls each, and the requests they are for
  *   calls      the calls, and watches
  *   queues     what is known about whole queues         nodes      our own places in them
  *   contend    ACQUIRE, RENEW, RELEASE                  look       READ, FORCE_RELEASE
+ *   notes      WRITE_NOTE, READ_NOTE                    forget     FORGET
  *   list       LIST                                     observe    observers
  *   backend    the table of functions
  *
- * frames, liveness and latch are pure: what happens goes in, what is to be done comes out.
+ * frames, liveness, record and latch are pure: what happens goes in, what is to be done comes out.
  */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_H
 #define SIMBA_BACKENDS_ZOOKEEPER_H
 
 #include "backends/zookeeper/contend.h"
+#include "backends/zookeeper/forget.h"
 #include "backends/zookeeper/list.h"
 #include "backends/zookeeper/look.h"
+#include "backends/zookeeper/notes.h"
 #include "backends/zookeeper/observe.h"
 
 extern const simba_backend simba__backend_zookeeper;

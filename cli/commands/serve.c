@@ -1,0 +1,137 @@
+/* `simba serve`: a page, JSON and metrics about a store, by HTTP. What it is made of is in cli/serve; here is what can be
+ * asked for. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "secret.h"
+
+#define COMMAND "serve"
+
+#ifdef SIMBA_CLI_WITH_HTTP
+
+#include "serve/serve.h"
+
+enum { TOKEN_MIN = 16, PEM_MAX = 65536 };
+#define TOKEN_CREDENTIAL "simba-serve.token"
+
+static int cannot_read(const char *option, const char *path, const char *why)
+{
+    cli_say(COMMAND, "--%s: %s cannot be read: %s.", option, path, why);
+    return CLI_CONFIG;
+}
+
+/* The token, from a file or from what systemd keeps for this service. */
+static int read_token(const char *path, char **ret_token)
+{
+    char credential[4096];
+    const char *folder = getenv("CREDENTIALS_DIRECTORY");
+    const char *token = NULL;
+    if (path == NULL && folder != NULL) {
+        snprintf(credential, sizeof credential, "%s/" TOKEN_CREDENTIAL, folder);
+        if (secret_from_file(COMMAND, credential, &token) < 0)
+            return errno == ENOENT ? CLI_GO : cannot_read("token-file", credential, strerror(errno));
+        path = credential;
+    } else if (path != NULL && secret_from_file(COMMAND, path, &token) < 0) {
+        return cannot_read("token-file", path, strerror(errno));
+    }
+    if (token == NULL)
+        return CLI_GO;
+    if (strlen(token) < TOKEN_MIN || strpbrk(token, " \t") != NULL) {
+        cli_say(COMMAND,
+                "the token in %s wants at least %d characters and no blanks; `openssl rand -hex 32` makes one.", path,
+                TOKEN_MIN);
+        return CLI_CONFIG;
+    }
+    *ret_token = strdup(token); /* there is room for one secret, and the store may have one too */
+    return *ret_token != NULL ? CLI_GO : CLI_SYSTEM;
+}
+
+static int read_pem(const char *option, const char *path, char **ret_text)
+{
+    if (path == NULL)
+        return CLI_GO;
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return cannot_read(option, path, strerror(errno));
+    char *text = calloc(1, PEM_MAX + 1);
+    const size_t length = text != NULL ? fread(text, 1, PEM_MAX + 1, file) : 0;
+    fclose(file);
+    if (length == 0 || length > PEM_MAX) {
+        free(text);
+        return cannot_read(option, path, length == 0 ? "it is empty" : "it is too long for a certificate");
+    }
+    *ret_text = text;
+    return CLI_GO;
+}
+
+typedef struct files {
+    const char *token, *cert, *key, *client_ca;
+} files;
+
+static int read_and_serve(cli_globals *globals, const files *f, const char *listen, bool allow_release)
+{
+    char *token = NULL;
+    char *pem[3] = {NULL};
+    int code = read_token(f->token, &token);
+    if (code == CLI_GO)
+        code = read_pem("tls-cert", f->cert, &pem[0]);
+    if (code == CLI_GO)
+        code = read_pem("tls-key", f->key, &pem[1]);
+    if (code == CLI_GO)
+        code = read_pem("client-ca", f->client_ca, &pem[2]);
+    const serve_options options = {listen, token, pem[0], pem[1], pem[2], allow_release};
+    if (code == CLI_GO)
+        code = serve_run(globals, &options);
+    free(token);
+    for (size_t i = 0; i < 3; i++)
+        free(pem[i]);
+    return code;
+}
+
+#endif
+
+int cmd_serve(cli_globals *globals, int argc, char **argv)
+{
+    const char *listen = "127.0.0.1:7460";
+    const char *token = NULL;
+    const char *cert = NULL;
+    const char *key = NULL;
+    const char *client_ca = NULL;
+    bool allow_release = false;
+    const cli_option own[] = {
+        {"listen", 0, CLI_TEXT, "ADDRESS", "Where: ADDRESS:PORT (127.0.0.1:7460)", &listen},
+        {"token-file", 0, CLI_TEXT, "FILE", "Whoever asks has to know its first line", &token},
+        {"tls-cert", 0, CLI_TEXT, "FILE", "Certificate of the server; with it, HTTPS", &cert},
+        {"tls-key", 0, CLI_TEXT, "FILE", "Key of that certificate", &key},
+        {"client-ca", 0, CLI_TEXT, "FILE", "Certificates of its clients let them in", &client_ca},
+        {"allow-release", 0, CLI_FLAG, NULL, "Let owners be deprived, with the token", &allow_release},
+    };
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .about = "Shows the mutexes of a store in a browser: who owns each, for how much longer,\n"
+                 "and what has changed. The same is there as JSON (/api/v1/mutexes), as events\n"
+                 "(/api/v1/events) and as metrics (/metrics); /healthz and /readyz are for probes.\n"
+                 "Reading changes nothing in the store.",
+        .options = own,
+        .option_count = sizeof own / sizeof own[0],
+        .takes = CLI_TAKES_URL,
+    };
+    const int parsed = cli_parse(&syntax, globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    if ((cert == NULL) != (key == NULL))
+        return cli_usage_error(COMMAND, "--tls-cert and --tls-key go together");
+    if (client_ca != NULL && cert == NULL)
+        return cli_usage_error(COMMAND, "--client-ca wants --tls-cert and --tls-key as well");
+#ifdef SIMBA_CLI_WITH_HTTP
+    const files f = {token, cert, key, client_ca};
+    return read_and_serve(globals, &f, listen, allow_release);
+#else
+    (void)argv;
+    cli_say(COMMAND, "this simba was built without libmicrohttpd, which it needs for that.");
+    return CLI_CONFIG;
+#endif
+}

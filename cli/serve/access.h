@@ -1,0 +1,34 @@
+/* Who may do what. Without a token, only whoever is on this machine can connect, and then it has to be the page itself or a
+ * program that asks, and not a page of another site in somebody's browser. */
+#ifndef SIMBA_CLI_SERVE_ACCESS_H
+#define SIMBA_CLI_SERVE_ACCESS_H
+
+#include <stdbool.h>
+
+/* What a request says of itself; NULL: nothing. */
+typedef struct access_request {
+    const char *host;
+    const char *origin;
+    const char *fetch_site;    /* Sec-Fetch-Site */
+    const char *authorization; /* Authorization */
+    bool has_certificate;      /* and it was verified */
+} access_request;
+
+typedef struct access_rules {
+    const char *token;   /* NULL: none is asked for */
+    bool by_certificate; /* a certificate is as good as a token */
+    bool has_tls;
+} access_rules;
+
+typedef enum access_verdict {
+    ACCESS_GRANTED,
+    ACCESS_WRONG_HOST, /* a name that is not this machine's: somebody's DNS may have been turned on us */
+    ACCESS_NO_TOKEN,
+    ACCESS_FOREIGN, /* a page of another site sent it */
+} access_verdict;
+
+access_verdict access_to_read(const access_rules *rules, const access_request *request);
+/* `to_change`: more is asked for, since whoever is logged in may be made to send it. */
+access_verdict access_to_change(const access_rules *rules, const access_request *request);
+
+#endif

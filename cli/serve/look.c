@@ -1,0 +1,128 @@
+/* See look.h. */
+#include "look.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli.h"
+#include "options.h"
+
+/* Names lie together: a hundred thousand pieces of memory take longer to be freed than to be compared. */
+enum { NAMES_ROOM = 65536 };
+struct look_names {
+    look_names *before;
+    size_t used;
+    char text[NAMES_ROOM];
+};
+
+typedef struct gathering {
+    look *into;
+    size_t room;
+    bool sorted;
+} gathering;
+
+int64_t look_clock_ms(int clock_id)
+{
+    struct timespec now;
+    clock_gettime(clock_id, &now);
+    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+void *serve_alloc(size_t size)
+{
+    void *memory = calloc(1, size);
+    if (memory == NULL) {
+        cli_say(SERVE_COMMAND, "out of memory.");
+        exit(CLI_SYSTEM);
+    }
+    return memory;
+}
+
+static void grow(gathering *g)
+{
+    look *l = g->into;
+    g->room = g->room > 0 ? 2 * g->room : 64;
+    look_row *rows = serve_alloc(g->room * sizeof *rows);
+    if (l->count > 0)
+        memcpy(rows, l->rows, l->count * sizeof *rows);
+    free(l->rows);
+    l->rows = rows;
+}
+
+static const char *keep_name(look *l, const char *name)
+{
+    const size_t size = strlen(name) + 1;
+    if (l->names == NULL || NAMES_ROOM - l->names->used < size) {
+        look_names *names = serve_alloc(sizeof *names);
+        names->before = l->names;
+        l->names = names;
+    }
+    char *kept = l->names->text + l->names->used;
+    memcpy(kept, name, size);
+    l->names->used += size;
+    return kept;
+}
+
+static void take(const simba_listing *listing, void *user)
+{
+    gathering *g = user;
+    look *l = g->into;
+    l->store_ms = listing->now_ms > l->store_ms ? listing->now_ms : l->store_ms;
+    if (l->count == LOOK_ROWS_MAX || strlen(listing->mutex) > SIMBA_MUTEX_BYTES) {
+        l->truncated = true;
+        return;
+    }
+    if (l->count == g->room)
+        grow(g);
+    if (l->count > 0 && strcmp(l->rows[l->count - 1].mutex, listing->mutex) >= 0)
+        g->sorted = false;
+    l->rows[l->count++] = (look_row){keep_name(l, listing->mutex), *listing->owner, listing->waiters};
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const look_row *)a)->mutex, ((const look_row *)b)->mutex);
+}
+
+/* A store may order as its collation does, and could name one twice. */
+static void put_in_order(look *l)
+{
+    size_t kept = 0;
+    qsort(l->rows, l->count, sizeof *l->rows, by_name);
+    for (size_t i = 0; i < l->count; i++) {
+        if (kept == 0 || strcmp(l->rows[kept - 1].mutex, l->rows[i].mutex) != 0)
+            l->rows[kept++] = l->rows[i];
+    }
+    l->count = kept;
+}
+
+look *look_at(simba_client *client)
+{
+    look *l = serve_alloc(sizeof *l);
+    gathering g = {.into = l, .sorted = true};
+    simba_error error = {0, ""};
+    l->wall_ms = look_clock_ms(CLOCK_REALTIME);
+    l->mono_ms = look_clock_ms(CLOCK_MONOTONIC);
+    l->code = simba_client_list(client, NULL, take, &g, &error);
+    l->took_ms = look_clock_ms(CLOCK_MONOTONIC) - l->mono_ms;
+    if (l->code < 0)
+        snprintf(l->error, sizeof l->error, "%s", error.text[0] != '\0' ? error.text : simba_error_text(l->code));
+    if (!g.sorted)
+        put_in_order(l);
+    return l;
+}
+
+void look_free(look *l)
+{
+    if (l == NULL)
+        return;
+    while (l->names != NULL) {
+        look_names *names = l->names;
+        l->names = names->before;
+        free(names);
+    }
+    free(l->rows);
+    free(l);
+}

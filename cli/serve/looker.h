@@ -1,0 +1,39 @@
+/* The thread that asks the store, so that nobody who asks `simba serve` has to wait for a store that does not answer: a
+ * list is a call that blocks. It looks often while somebody watches and rarely otherwise, and never spends more than a
+ * small part of the time on it. Forced releases are its other work. */
+#ifndef SIMBA_CLI_SERVE_LOOKER_H
+#define SIMBA_CLI_SERVE_LOOKER_H
+
+#include "look.h"
+
+enum { LOOKER_OFTEN_MS = 400, LOOKER_RARELY_MS = 5000, LOOKER_SHARE = 8 /* of the time, one part */ };
+
+typedef struct looker looker;
+
+/* A forced release that somebody waits for. */
+typedef struct release_order {
+    char mutex[SIMBA_MUTEX_BYTES + 1];
+    int code; /* when it is done */
+    simba_error error;
+    void *user;
+} release_order;
+
+/* NULL, with errno: it could not be started. */
+looker *looker_start(simba_client *client);
+/* Waits for the end of a look in progress. */
+void looker_stop(looker *k);
+
+/* Readable when there is something to take. */
+int looker_fd(const looker *k);
+/* The latest look; NULL: none since the last call. look_free() it. */
+look *looker_take(looker *k);
+
+/* Somebody watches now, or nobody does. */
+void looker_watch(looker *k, bool is_watched);
+
+/* Have a mutex released. One at a time: false: there is one already. The order belongs to the caller and has to stay until
+ * looker_released() returns it; NULL: not yet. */
+bool looker_release(looker *k, release_order *order);
+release_order *looker_released(looker *k);
+
+#endif

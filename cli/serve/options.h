@@ -1,0 +1,18 @@
+/* What `simba serve` was asked for. */
+#ifndef SIMBA_CLI_SERVE_OPTIONS_H
+#define SIMBA_CLI_SERVE_OPTIONS_H
+
+#include <stdbool.h>
+
+#define SERVE_COMMAND "serve"
+
+typedef struct serve_options {
+    const char *listen;    /* "ADDRESS:PORT" */
+    const char *token;     /* NULL: none is asked for */
+    const char *cert;      /* PEM texts; NULL: no TLS */
+    const char *key;       /* of `cert` */
+    const char *client_ca; /* whoever has a certificate of it may; NULL: nobody by that */
+    bool allow_release;
+} serve_options;
+
+#endif

@@ -1,0 +1,128 @@
+/* See serve.h: the loop of `simba serve`. */
+#include "serve.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "http.h"
+#include "listen.h"
+#include "signals.h"
+
+/* The one who is given something to say about the store says it once. */
+static void say_store(const table *t, bool answered)
+{
+    if (!t->answers && answered)
+        cli_warn(SERVE_COMMAND, "the store does not answer: %s.", t->error);
+    else if (t->answers && !answered)
+        cli_inform(SERVE_COMMAND, "the store answers.");
+}
+
+static void take_look(server *s)
+{
+    look *l = looker_take(s->asking);
+    const bool answered = s->table.answers || s->table.since_ms == 0;
+    if (l != NULL) {
+        table_apply(&s->table, l);
+        say_store(&s->table, answered);
+    }
+    look_free(l);
+}
+
+static int go_round(server *s, const cli_signals *signals)
+{
+    struct pollfd fds[] = {{.fd = http_fd(s), .events = POLLIN},
+                           {.fd = looker_fd(s->asking), .events = POLLIN},
+                           {.fd = signals->fd, .events = POLLIN}};
+    if (poll(fds, 3, http_pause_ms(s)) < 0 && errno != EINTR)
+        return CLI_SYSTEM;
+    if (fds[2].revents != 0) {
+        const int number = signals_read(signals);
+        if (number == SIGTSTP)
+            raise(SIGSTOP);
+        else if (signals_is_ending(number))
+            return CLI_OK;
+    }
+    if (fds[1].revents != 0)
+        take_look(s);
+    http_wake(s);
+    const int64_t now_ms = look_clock_ms(CLOCK_MONOTONIC);
+    http_sweep(s, now_ms);
+    looker_watch(s->asking, s->about.streams > 0 || now_ms < s->watched_until_ms);
+    http_run(s);
+    return CLI_GO;
+}
+
+static int serve(server *s, const cli_signals *signals, listener *where)
+{
+    int code = http_start(s, where->fd);
+    if (code != CLI_GO)
+        return code;
+    cli_inform(SERVE_COMMAND, "%s shows %s.", where->url, simba_client_url(s->about.client));
+    while (code == CLI_GO)
+        code = go_round(s, signals);
+    return code;
+}
+
+/* On this machine everybody who can connect can read the store's URL anyway; elsewhere somebody has to be let in. */
+static int check_access(const serve_options *o, const listener *where)
+{
+    const bool knows_whom = o->token != NULL || o->client_ca != NULL;
+    if (o->allow_release && o->token == NULL)
+        return cli_usage_error(SERVE_COMMAND, "--allow-release wants a --token-file as well");
+    if (where->is_loopback || knows_whom)
+        return CLI_GO;
+    return cli_usage_error(
+        SERVE_COMMAND, "others than this machine can reach %s, so it wants a --token-file or a --client-ca", o->listen);
+}
+
+static void name_instance(answers *a)
+{
+    uint64_t number = (uint64_t)look_clock_ms(CLOCK_REALTIME);
+    if (getrandom(&number, sizeof number, GRND_NONBLOCK) < 0)
+        number = (uint64_t)look_clock_ms(CLOCK_REALTIME);
+    snprintf(a->instance, sizeof a->instance, "%08x", (unsigned)(number & 0xffffffff));
+}
+
+static int serve_client(simba_client *client, const serve_options *options, listener *where, const cli_signals *signals)
+{
+    server s = {.options = options};
+    table_init(&s.table);
+    s.rules = (access_rules){options->token, options->client_ca != NULL, options->cert != NULL};
+    s.about = (answers){.t = &s.table, .client = client, .can_release = options->allow_release};
+    name_instance(&s.about);
+    s.asking = looker_start(client);
+    if (s.asking == NULL) {
+        cli_say(SERVE_COMMAND, "no thread can be started: %s.", strerror(errno));
+        return CLI_SYSTEM;
+    }
+    const int code = cli_leave(serve(&s, signals, where));
+    looker_stop(s.asking); /* first: it may be at a release that a visitor waits for */
+    http_stop(&s);
+    table_fini(&s.table);
+    return code;
+}
+
+int serve_run(cli_globals *globals, const serve_options *options)
+{
+    listener where;
+    cli_signals signals;
+    simba_client *client = NULL;
+    int code = library_load();
+    if (code == CLI_GO)
+        code = listener_open(options, &where);
+    if (code == CLI_GO)
+        code = check_access(options, &where);
+    globals->quiet = true; /* that the store does not answer is said here */
+    if (code == CLI_GO)
+        code = cli_open(SERVE_COMMAND, globals, &client);
+    if (code != CLI_GO)
+        return code;
+    code = signals_open(SERVE_COMMAND, &signals);
+    if (code == CLI_GO)
+        code = serve_client(client, options, &where, &signals);
+    return cli_close(client, code);
+}

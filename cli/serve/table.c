@@ -1,0 +1,303 @@
+/* See table.h. */
+#include "table.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lease.h"
+
+const char *table_kind_name(table_kind kind)
+{
+    static const char *const names[] = {
+#define TABLE_KIND_NAME(name, text) text,
+        TABLE_KINDS(TABLE_KIND_NAME)
+#undef TABLE_KIND_NAME
+    };
+    return names[kind];
+}
+
+/* --- history ------------------------------------------------------------------------------------- */
+
+static void drop_change(table *t, table_change *change)
+{
+    table_row *row = change->row;
+    if (change->revision > t->horizon)
+        t->horizon = change->revision;
+    TAILQ_REMOVE(&t->changes, change, in_all);
+    t->change_count--;
+    if (row != NULL) {
+        TAILQ_REMOVE(&row->changes, change, in_row);
+        row->change_count--;
+    }
+    free(change);
+}
+
+/* A mutex that changes all the time drops its own past, not that of the others. */
+static void make_room(table *t, table_row *row)
+{
+    if (row != NULL && row->change_count == TABLE_CHANGES_PER_MUTEX)
+        drop_change(t, TAILQ_FIRST(&row->changes));
+    else if (t->change_count == TABLE_CHANGES_MAX)
+        drop_change(t, TAILQ_FIRST(&t->changes));
+}
+
+static table_change *add_change(table *t, table_row *row, table_kind kind, int64_t at_ms)
+{
+    make_room(t, row);
+    table_change *change = serve_alloc(sizeof *change);
+    *change = (table_change){.row = row, .revision = ++t->revision, .kind = kind, .at_ms = at_ms};
+    TAILQ_INSERT_TAIL(&t->changes, change, in_all);
+    t->change_count++;
+    t->counts[kind]++;
+    if (row != NULL) {
+        TAILQ_INSERT_TAIL(&row->changes, change, in_row);
+        row->change_count++;
+    }
+    assert(t->change_count <= TABLE_CHANGES_MAX);
+    return change;
+}
+
+/* --- rows ------------------------------------------------------------------------------------------ */
+
+static table_row *new_row(table *t, const char *mutex)
+{
+    const size_t size = strlen(mutex) + 1;
+    table_row *row = serve_alloc(sizeof *row + size);
+    memcpy(row->mutex, mutex, size);
+    TAILQ_INIT(&row->changes);
+    row->waiters = -1;
+    TAILQ_INSERT_TAIL(&t->by_revision, row, in_all);
+    return row;
+}
+
+static void free_row(table *t, table_row *row)
+{
+    assert(row->change_count == 0);
+    if (row->revision > t->horizon)
+        t->horizon = row->revision;
+    TAILQ_REMOVE(&t->by_revision, row, in_all);
+    free(row);
+}
+
+static void touch(table *t, table_row *row)
+{
+    row->revision = ++t->revision;
+    TAILQ_REMOVE(&t->by_revision, row, in_all);
+    TAILQ_INSERT_TAIL(&t->by_revision, row, in_all);
+}
+
+static bool same_grant(const simba_owner *a, const simba_owner *b)
+{
+    return a->token == b->token && strcmp(a->id, b->id) == 0;
+}
+
+/* --- comparing -------------------------------------------------------------------------------------- */
+
+/* One look, and the one before it. */
+typedef struct comparison {
+    table *t;
+    const look *now;
+    int64_t last_wall_ms;
+    bool is_first; /* there is nothing to compare with */
+} comparison;
+
+/* A moment of the store's clock on ours. Stored times may be anything, but what differs between two looks happened
+ * between them. */
+static int64_t to_wall_ms(const comparison *c, int64_t store_ms)
+{
+    int64_t ago_ms;
+    if (__builtin_sub_overflow(c->now->store_ms, store_ms, &ago_ms) || ago_ms < 0)
+        return c->now->wall_ms;
+    return ago_ms < c->now->wall_ms - c->last_wall_ms ? c->now->wall_ms - ago_ms : c->last_wall_ms;
+}
+
+/* Had the lease of this owner run out at that moment of the store's? */
+static bool had_ended(const simba_owner *owner, int64_t store_ms)
+{
+    return owner->transition_at_ms > 0 && owner->transition_at_ms <= store_ms;
+}
+
+static void note_change(const comparison *c, table_row *row, const simba_owner *after, bool is_owned)
+{
+    const simba_owner *before = &row->owner;
+    table_kind kind;
+    int64_t at_ms = c->now->wall_ms;
+    if (is_owned) {
+        const bool known = after->acquired_at_ms > 0;
+        const int64_t since_ms = known ? after->acquired_at_ms : c->now->store_ms;
+        at_ms = to_wall_ms(c, since_ms);
+        kind = !row->is_owned ? TABLE_ACQUIRED : had_ended(before, since_ms) ? TABLE_FAILED_OVER : TABLE_HANDED_OVER;
+    } else if (had_ended(before, c->now->store_ms)) {
+        kind = TABLE_EXPIRED;
+        at_ms = to_wall_ms(c, before->transition_at_ms);
+    } else {
+        kind = TABLE_RELEASED;
+    }
+    table_change *change = add_change(c->t, row, kind, at_ms);
+    change->before = *before;
+    change->after = *after;
+}
+
+static bool is_unchanged(const comparison *c, const table_row *row, const look_row *found)
+{
+    return row->is_owned && row->is_present && found->waiters == row->waiters &&
+           same_grant(&found->owner, &row->owner) && found->owner.ttl_at_ms == row->owner.ttl_at_ms &&
+           found->owner.transition_at_ms == row->owner.transition_at_ms &&
+           found->owner.transition_at_ms > c->now->store_ms;
+}
+
+/* `found` NULL: the store does not have it any more. */
+static void compare_row(const comparison *c, table_row *row, const look_row *found)
+{
+    static const simba_owner nobody;
+    if (found != NULL && is_unchanged(c, row, found))
+        return; /* as most are, most of the time */
+    const bool is_owned = found != NULL && lease_look(&found->owner, c->now->store_ms).owned;
+    const simba_owner *owner = is_owned ? &found->owner : &nobody;
+    const int64_t waiters = found != NULL ? found->waiters : -1;
+    const bool changed_hands = is_owned != row->is_owned || !same_grant(owner, &row->owner);
+    const bool was_renewed =
+        owner->ttl_at_ms != row->owner.ttl_at_ms || owner->transition_at_ms != row->owner.transition_at_ms;
+    const bool is_new = row->revision == 0 || row->is_present != (found != NULL);
+    if (changed_hands && !c->is_first)
+        note_change(c, row, owner, is_owned);
+    row->is_present = found != NULL;
+    row->is_owned = is_owned;
+    row->owner = *owner;
+    if (changed_hands || was_renewed || is_new || waiters != row->waiters) {
+        row->waiters = waiters;
+        touch(c->t, row);
+    }
+}
+
+static void count_row(table *t, const table_row *row)
+{
+    if (!row->is_present)
+        return;
+    t->present++;
+    t->owned += row->is_owned;
+    t->overdue += row->is_owned && row->owner.ttl_at_ms <= t->store_ms;
+    if (row->waiters >= 0)
+        t->waiters = (t->waiters > 0 ? t->waiters : 0) + row->waiters;
+}
+
+/* Both are ordered by name: walk them side by side. */
+static void compare_all(const comparison *c)
+{
+    table *t = c->t;
+    const look *l = c->now;
+    table_row **rows = serve_alloc((t->row_count + l->count + 1) * sizeof *rows);
+    size_t count = 0;
+    size_t old = 0;
+    size_t new = 0;
+    t->present = t->owned = t->overdue = 0;
+    t->waiters = -1;
+    while (old < t->row_count || new < l->count) {
+        const int order = old == t->row_count ? 1
+                          : new == l->count   ? -1
+                                              : strcmp(t->rows[old]->mutex, l->rows[new].mutex);
+        if (order < 0 && !t->rows[old]->is_present && t->rows[old]->change_count == 0) {
+            free_row(t, t->rows[old++]); /* those who follow were told at the look before */
+            continue;
+        }
+        table_row *row = order > 0 ? new_row(t, l->rows[new].mutex) : t->rows[old];
+        compare_row(c, row, order >= 0 ? &l->rows[new] : NULL);
+        count_row(t, row);
+        rows[count++] = row;
+        old += order <= 0;
+        new += order >= 0;
+    }
+    free((void *)t->rows);
+    t->rows = rows;
+    t->row_count = count;
+}
+
+/* --- the table ------------------------------------------------------------------------------------- */
+
+void table_init(table *t)
+{
+    *t = (table){.waiters = -1};
+    TAILQ_INIT(&t->by_revision);
+    TAILQ_INIT(&t->changes);
+}
+
+void table_fini(table *t)
+{
+    for (table_change *change = TAILQ_FIRST(&t->changes), *next; change != NULL; change = next) {
+        next = TAILQ_NEXT(change, in_all);
+        drop_change(t, change);
+    }
+    for (size_t i = 0; i < t->row_count; i++)
+        free_row(t, t->rows[i]);
+    free((void *)t->rows);
+}
+
+static void note_store(table *t, const look *l)
+{
+    const bool answers = l->code == 0;
+    memcpy(t->error, l->error, sizeof t->error);
+    if (t->since_ms != 0 && answers == t->answers)
+        return;
+    /* The first answer is no news; that there is none is. */
+    if (t->since_ms != 0 || !answers)
+        add_change(t, NULL, answers ? TABLE_STORE_BACK : TABLE_STORE_LOST, l->wall_ms);
+    t->answers = answers;
+    t->since_ms = l->wall_ms;
+}
+
+void table_apply(table *t, const look *l)
+{
+    note_store(t, l);
+    if (l->code != 0)
+        return;
+    const comparison c = {.t = t, .now = l, .last_wall_ms = t->wall_ms, .is_first = !t->was_answered};
+    if (c.is_first)
+        t->watched_since_ms = l->wall_ms;
+    t->was_answered = true;
+    t->wall_ms = l->wall_ms;
+    t->mono_ms = l->mono_ms;
+    t->took_ms = l->took_ms;
+    t->store_ms = l->store_ms;
+    t->truncated = l->truncated;
+    compare_all(&c);
+}
+
+size_t table_after(const table *t, const char *mutex)
+{
+    size_t low = 0;
+    size_t high = t->row_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (strcmp(t->rows[middle]->mutex, mutex) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+table_row *table_find(const table *t, const char *mutex)
+{
+    const size_t after = table_after(t, mutex);
+    return after > 0 && strcmp(t->rows[after - 1]->mutex, mutex) == 0 ? t->rows[after - 1] : NULL;
+}
+
+/* What is new stands at the end, so these walk from there. */
+table_row *table_row_since(const table *t, uint64_t revision)
+{
+    table_row *row = TAILQ_LAST(&t->by_revision, table_rows);
+    table_row *found = NULL;
+    for (; row != NULL && row->revision > revision; row = TAILQ_PREV(row, table_rows, in_all))
+        found = row;
+    return found;
+}
+
+table_change *table_change_since(const table *t, uint64_t revision)
+{
+    table_change *change = TAILQ_LAST(&t->changes, table_changes);
+    table_change *found = NULL;
+    for (; change != NULL && change->revision > revision; change = TAILQ_PREV(change, table_changes, in_all))
+        found = change;
+    return found;
+}

@@ -1,0 +1,102 @@
+/* See clocks.h. */
+#include "timeline/clocks.h"
+
+#include <stdlib.h>
+
+#define NOT_KNOWN (-1)
+
+static timeline_clock fresh_clock(void)
+{
+    return (timeline_clock){.reading = {.wall_ns = NOT_KNOWN, .store_ns = NOT_KNOWN}};
+}
+
+void timeline_clocks_init(timeline_clocks *set)
+{
+    *set = (timeline_clocks){.clocks = NULL};
+    timeline_clocks_add(set, "");
+}
+
+void timeline_clocks_free(timeline_clocks *set)
+{
+    timeline_names_free(&set->boots);
+    free(set->clocks);
+}
+
+size_t timeline_clocks_add(timeline_clocks *set, const char *boot)
+{
+    const size_t before = set->boots.count;
+    const size_t at = timeline_names_add(&set->boots, boot);
+    if (at == before) {
+        set->clocks = timeline_grown(set->clocks, &set->capacity, before, sizeof *set->clocks);
+        set->clocks[at] = fresh_clock();
+    }
+    return at;
+}
+
+/* The store's clock counts more than the lack of it, and of two readings the one with the shorter round trip. */
+void timeline_clock_read(timeline_clock *clock, const timeline_reading *reading)
+{
+    const timeline_reading *best = &clock->reading;
+    const bool better = best->wall_ns == NOT_KNOWN || (best->store_ns == NOT_KNOWN && reading->store_ns != NOT_KNOWN) ||
+                        (reading->store_ns != NOT_KNOWN && reading->round_ns < best->round_ns);
+    if (better)
+        clock->reading = *reading;
+}
+
+/* Half of the round trip lies before the store looked at its clock, as far as anybody knows. */
+static int64_t store_shift_ns(const timeline_reading *r)
+{
+    return r->store_ns - (r->boot_ns - r->round_ns / 2);
+}
+
+static int64_t wall_shift_ns(const timeline_reading *r)
+{
+    return r->wall_ns - r->boot_ns;
+}
+
+typedef struct census {
+    size_t used, with_store, with_wall;
+    timeline_clock *reference; /* the first that is used and has a name */
+} census;
+
+static census count_clocks(timeline_clocks *set)
+{
+    census c = {0};
+    for (size_t i = 1; i < set->boots.count; i++) {
+        timeline_clock *clock = &set->clocks[i];
+        if (!clock->used)
+            continue;
+        c.used++;
+        c.with_store += clock->reading.store_ns != NOT_KNOWN;
+        c.with_wall += clock->reading.wall_ns != NOT_KNOWN;
+        if (c.reference == NULL)
+            c.reference = clock;
+    }
+    return c;
+}
+
+timeline_agreement timeline_clocks_agree(timeline_clocks *set, int64_t *ret_wall_ns)
+{
+    const census c = count_clocks(set);
+    const bool by_store = c.with_store == c.used;
+    *ret_wall_ns = INT64_MIN;
+    for (size_t i = 1; c.used > 1 && i < set->boots.count; i++) {
+        const timeline_reading *r = &set->clocks[i].reading;
+        set->clocks[i].shift_ns = by_store ? store_shift_ns(r) : wall_shift_ns(r);
+    }
+    if (c.reference == NULL)
+        return TIMELINE_AGREED;
+    set->clocks[0].shift_ns = c.reference->shift_ns;
+    *ret_wall_ns = wall_shift_ns(&c.reference->reading) - c.reference->shift_ns;
+    if (set->clocks[0].used && c.used > 1)
+        return TIMELINE_UNRELATED;
+    return by_store || c.used == 1 ? TIMELINE_AGREED : TIMELINE_BY_WALL;
+}
+
+int64_t timeline_clock_common(const timeline_clock *clock, int64_t boot_ns)
+{
+    int64_t ns;
+    if (__builtin_add_overflow(boot_ns, clock->shift_ns, &ns) || ns > TIMELINE_TIME_MAX)
+        return clock->shift_ns > 0 ? TIMELINE_TIME_MAX : 0;
+    return ns > 0 ? ns : 0;
+}

@@ -1,0 +1,151 @@
+/* What the SQL stores promise about notes and about forgetting a mutex, by requests to the store and by looks at its table: the
+ * same for MySQL and PostgreSQL. The program that includes this has `say`, `expire` and `open_store` for its server. */
+#ifndef SIMBA_TESTS_BACKENDS_SQL_NOTES_H
+#define SIMBA_TESTS_BACKENDS_SQL_NOTES_H
+
+#include <string.h>
+
+#include "backends/asking.h"
+#include "util/clock.h"
+
+static inline simba_outcome write_note(testhost *h, const char *id, uint64_t nonce, uint64_t token, uint64_t number,
+                                       const char *text)
+{
+    testhost_request r = testhost_request_of(h, SIMBA_OP_WRITE_NOTE, "orders", id, nonce, token);
+    r.request.note = text;
+    r.request.note_size = strlen(text);
+    r.request.note_number = number;
+    testhost_ask(h, &r);
+    if (r.request.reply.status < 0)
+        fail_msg("%s", r.error.text);
+    return r.request.reply.outcome;
+}
+
+/* "": there is none. */
+static inline void assert_note(testhost *h, const char *text)
+{
+    const unsigned before = h->noted_count;
+    h->note.length = 0;
+    ask(h, SIMBA_OP_READ_NOTE, "orders", "", 0, 0);
+    assert_int_equal(h->noted_count - before, text[0] != '\0');
+    assert_int_equal(h->note.length, strlen(text));
+    assert_memory_equal(h->note.bytes, text, strlen(text));
+}
+
+static inline bool await_noted(testhost *h, int64_t ms)
+{
+    const int64_t end_ns = simba__clock_boot().ns + ms * SIMBA__NS_PER_MS;
+    for (; simba__clock_boot().ns < end_ns; testhost_pump(h, NULL, 5))
+        for (size_t i = 0; i < h->push_count; i++)
+            if (h->pushes[i].push.kind == SIMBA_PUSH_NOTED)
+                return true;
+    return false;
+}
+
+/* One statement checks the grant, all of it, and writes. The lease stays as it is. */
+static inline void test_note_by_its_grant(void **state)
+{
+    (void)state;
+    open_store(&a);
+    open_store(&b);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    char before[256];
+    const char *lease =
+        "select acquired_at, ttl_at, transition_at, owner_id, version, nonce, nonce_version from simba_mutex";
+    snprintf(before, sizeof before, "%s", say("%s", lease));
+    assert_int_equal(write_note(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    assert_int_equal(write_note(&a, "you", 1, token, 2, "id"), SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "me", 2, token, 2, "nonce"), SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "me", 1, token + 1, 2, "token"), SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "me", 1, 0, 2, "no token"), SIMBA_NOT_MINE);
+    assert_note(&b, "page 1");
+    assert_int_equal(b.note.token, token);
+    assert_string_equal(say("%s", lease), before);
+    assert_int_equal(write_note(&a, "me", 1, token, 2, ""), SIMBA_MINE);
+    assert_note(&b, "");
+    assert_int_equal(write_note(&a, "me", 1, token, 3, "page 3"), SIMBA_MINE);
+    expire("orders");
+    assert_int_equal(write_note(&a, "me", 1, token, 4, "late"), SIMBA_NOT_MINE);
+    assert_note(&b, "page 3");
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* A write that the next one of the same grant has overtaken is without effect; one that comes twice counts once. */
+static inline void test_note_overtaken(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const uint64_t first = acquire(&a, "orders", "me", 1).owner.token;
+    assert_int_equal(write_note(&a, "me", 1, first, 7, "page 7"), SIMBA_MINE);
+    assert_int_equal(write_note(&a, "me", 1, first, 6, "page 6"), SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "me", 1, first, 7, "page 7"), SIMBA_MINE);
+    assert_note(&a, "page 7");
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, first);
+    const uint64_t second = acquire(&a, "orders", "me", 2).owner.token;
+    assert_int_equal(write_note(&a, "me", 2, second, 1, "page 8"), SIMBA_MINE); /* another grant counts anew */
+    assert_note(&a, "page 8");
+    ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0);
+    assert_int_equal(write_note(&a, "me", 2, second, 2, "page 9"), SIMBA_REVOKED);
+    assert_note(&a, "page 8");
+    testhost_close(&a);
+}
+
+/* A mutex that is forgotten leaves its row behind, for its version: tokens do not go back, whoever is granted it next. */
+static inline void test_forget(void **state)
+{
+    (void)state;
+    open_store(&a);
+    assert_int_equal(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0).outcome, SIMBA_NOT_MINE);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_int_equal(write_note(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    const simba_reply held = ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0);
+    assert_int_equal(held.outcome, SIMBA_NOT_MINE);
+    assert_string_equal(held.owner.id, "me");
+    assert_note(&a, "page 1");
+    expire("orders");
+    assert_mine(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0));
+    assert_note(&a, "");
+    ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(a.listed_count, 0);
+    assert_int_equal(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0).outcome, SIMBA_NOT_MINE);
+    testhost_close(&a); /* it would remember the token by itself */
+    open_store(&b);
+    const uint64_t next = acquire(&b, "orders", "you", 2).owner.token;
+    assert_true(next > token);
+    ask(&b, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(b.listed_count, 1);
+    assert_int_equal(write_note(&b, "you", 2, next, 1, "page 2"), SIMBA_MINE);
+    testhost_close(&b);
+}
+
+/* Whoever watches is told of a note, of the next one, and that the note is gone. */
+static inline void test_note_is_told(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(&a);
+    open_store(&b);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_int_equal(testhost_watch(&b, &topic), 0);
+    ask(&b, SIMBA_OP_READ, "orders", NULL, 0, 0); /* as observers do */
+    for (uint64_t number = 1; number <= 2; number++) {
+        b.push_count = 0;
+        assert_int_equal(write_note(&a, "me", 1, token, number, "page"), SIMBA_MINE);
+        assert_true(await_noted(&b, 1500));
+    }
+    ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, token);
+    testhost_pump(&b, NULL, 100);
+    b.push_count = 0;
+    assert_mine(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0));
+    assert_true(await_noted(&b, 1500));
+    testhost_unwatch(&b, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+#define SQL_NOTES_TESTS                                                                                                \
+    cmocka_unit_test_setup(test_note_by_its_grant, setup), cmocka_unit_test_setup(test_note_overtaken, setup),         \
+        cmocka_unit_test_setup(test_forget, setup), cmocka_unit_test_setup(test_note_is_told, setup)
+
+#endif

@@ -1,0 +1,147 @@
+/* Notes on MySQL: what all SQL stores promise about them, tables that have no room for them, and contenders on the JVM, which do
+ * not know of them. */
+#include "backends/test_mysql.h"
+
+#include "backends/sql_notes.h"
+
+static const char *url_of(const char *user, const char *more)
+{
+    static char url[128];
+    snprintf(url, sizeof url, "mysql://%s@127.0.0.1:%d/simba%s", user, mariadb.port, more);
+    return url;
+}
+
+/* A table of an earlier version, or of the JVM's, works as before. Notes are refused, in words that name the remedy, which keeps
+ * what the table has. */
+static void test_old_tables(void **state)
+{
+    (void)state;
+    static const char *const adds[] = {NULL,
+                                       "alter table simba_mutex add column nonce bigint unsigned null, add column "
+                                       "nonce_version bigint unsigned null, add column revoked_version bigint "
+                                       "unsigned null"};
+    for (size_t i = 0; i < 2; i++) {
+        setup(NULL);
+        say(JVM_TABLE);
+        if (adds[i])
+            say("%s", adds[i]);
+        open_at(&a, url_of("root", ""));
+        const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+        static const simba_op ops[] = {SIMBA_OP_WRITE_NOTE, SIMBA_OP_READ_NOTE, SIMBA_OP_FORGET};
+        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
+            const simba_error err = refused(&a, ops[k], "orders", "me");
+            assert_int_equal(err.code, SIMBA_ENOTSUP);
+            assert_in(err.text, "simba init");
+        }
+        ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+        assert_int_equal(a.listed_count, 1);
+        ask(&a, SIMBA_OP_EXAMINE, NULL, NULL, 0, 0);
+        assert_int_equal(a.found[0].verdict, SIMBA_VERDICT_WARNING);
+        ask(&a, SIMBA_OP_PREPARE, NULL, NULL, 0, 0);
+        assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, token));
+        assert_int_equal(write_note(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+        assert_note(&a, "page 1");
+        testhost_close(&a);
+    }
+}
+
+/* create=yes does not lock out a user who may not alter the table. */
+static void test_may_not_alter(void **state)
+{
+    (void)state;
+    say(JVM_TABLE);
+    say("create or replace user worker@'%%'");
+    say("grant select, insert, update on simba.* to worker@'%%'");
+    open_at(&a, url_of("worker", "?create=yes"));
+    assert_mine(acquire(&a, "orders", "me", 1));
+    assert_int_equal(refused(&a, SIMBA_OP_READ_NOTE, "orders", "me").code, SIMBA_ENOTSUP);
+    testhost_close(&a);
+    setup(NULL);
+    open_store(&b); /* which makes it */
+    acquire(&b, "other", "me", 1);
+    open_at(&a, url_of("worker", ""));
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_int_equal(write_note(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    expire("orders");
+    assert_mine(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0));
+    testhost_close(&a);
+    testhost_close(&b);
+    say("drop user worker@'%%'");
+}
+
+/* As Simba on the JVM does it. */
+static void jvm_acquires(const char *id)
+{
+    assert_string_equal(say("update simba_mutex set acquired_at = 1, ttl_at = 2, transition_at = "
+                            "timestampdiff(microsecond, '1970-01-01', utc_timestamp(3)) div 1000 + 60000, owner_id = "
+                            "'%s', version = version + 1 where mutex = 'orders'",
+                            id),
+                        "1");
+}
+
+/* A contender on the JVM neither sees nor harms the note, and what was forgotten is known again when it takes it. */
+static void test_beside_the_jvm(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_int_equal(write_note(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    expire("orders");
+    jvm_acquires("0:1@jvm");
+    assert_int_equal(write_note(&a, "me", 1, token, 2, "late"), SIMBA_NOT_MINE);
+    assert_note(&a, "page 1");
+    expire("orders");
+    assert_mine(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0));
+    jvm_acquires("0:1@jvm");
+    ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(a.listed_count, 1);
+    expire("orders");
+    testhost_close(&a);
+    open_store(&b);
+    assert_true(acquire(&b, "orders", "you", 2).owner.token > token + 2);
+    testhost_close(&b);
+}
+
+/* Where the column takes one name for another, the note and the mutex of the other one are left alone. */
+static void test_inexact_names(void **state)
+{
+    (void)state;
+    say(JVM_TABLE " collate utf8mb4_general_ci");
+    open_store(&a);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_int_equal(write_note(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    ask(&a, SIMBA_OP_READ_NOTE, "Orders", "", 0, 0);
+    assert_int_equal(a.noted_count, 0);
+    expire("orders");
+    assert_int_equal(ask(&a, SIMBA_OP_FORGET, "Orders", "", 0, 0).outcome, SIMBA_NOT_MINE);
+    assert_note(&a, "page 1");
+    testhost_close(&a);
+}
+
+/* A note that somebody else has made too long is an error for its mutex alone. */
+static void test_too_long(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "orders", "me", 1);
+    say("alter table simba_mutex modify note varbinary(2000) null");
+    say("update simba_mutex set note = repeat('x', 1025), note_token = 1, note_number = 1");
+    assert_int_equal(refused(&a, SIMBA_OP_READ_NOTE, "orders", "").code, SIMBA_ECORRUPT);
+    ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(a.listed_count, 0);
+    assert_in(a.log, "note");
+    testhost_close(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SQL_NOTES_TESTS,
+        cmocka_unit_test_setup(test_old_tables, setup),
+        cmocka_unit_test_setup(test_may_not_alter, setup),
+        cmocka_unit_test_setup(test_beside_the_jvm, setup),
+        cmocka_unit_test_setup(test_inexact_names, setup),
+        cmocka_unit_test_setup(test_too_long, setup),
+    };
+    return RUN_MYSQL_TESTS(tests);
+}

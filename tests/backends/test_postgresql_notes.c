@@ -1,0 +1,83 @@
+/* Notes on PostgreSQL: what all SQL stores promise about them, whom the server notifies, and tables of an earlier version. */
+#include "backends/test_postgresql.h"
+
+#include "backends/postgresql/dialect.h"
+#include "backends/sql_notes.h"
+
+static simba__sql_hearing hearing_of(const testhost *h)
+{
+    const simba__pg_session *session = ((const simba__sql_store *)h->store)->lanes[0].conn;
+    return session->shared->listener->listening.hearing;
+}
+
+/* A waiter in line is notified, and does not have to look. A note that nobody waits for notifies nobody. */
+static void test_waiter_is_notified(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "orders"};
+    open_store(&a);
+    open_store(&b);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    wait_in_line(&b, "orders", "you", 2);
+    assert_int_equal(testhost_watch(&b, &topic), 0);
+    for (int i = 0; i < 500 && hearing_of(&b) != SIMBA__SQL_HEARS; i++)
+        testhost_pump(&b, NULL, 10);
+    testhost_pump(&b, NULL, 200); /* it has looked, and relies on notifications */
+    const unsigned before = decisions();
+    b.push_count = 0;
+    assert_int_equal(write_note(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    assert_true(await_noted(&b, 500));
+    assert_int_equal(decisions() - before, 1);
+    testhost_unwatch(&b, &topic);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* `simba init` gives a table of an earlier version its columns, and keeps what it has. */
+static void test_old_table(void **state)
+{
+    (void)state;
+    char url[160];
+    snprintf(url, sizeof url, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=disable", postgresql.port);
+    open_store(&a);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    testhost_close(&a);
+    say("drop function simba_mutex_decide_2(text[], text)");
+    say("alter table simba_mutex drop note, drop note_written_at, drop note_token, drop note_number, drop "
+        "forgotten_version");
+    open_at(&a, url);
+    const simba_error err = refused(&a, SIMBA_OP_WRITE_NOTE, "orders", "me");
+    assert_int_equal(err.code, SIMBA_ESTORE);
+    assert_in(err.text, "simba init");
+    testhost_pump(&a, NULL, 30); /* the pause after the failure */
+    ask(&a, SIMBA_OP_PREPARE, NULL, NULL, 0, 0);
+    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, token));
+    assert_int_equal(write_note(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    assert_note(&a, "page 1");
+    testhost_close(&a);
+}
+
+/* A note that somebody else has made too long is an error for its mutex alone. */
+static void test_too_long(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "orders", "me", 1);
+    say("update simba_mutex set note = convert_to(repeat('x', 1025), 'utf8'), note_token = 1, note_number = 1");
+    assert_int_equal(refused(&a, SIMBA_OP_READ_NOTE, "orders", "").code, SIMBA_ECORRUPT);
+    ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(a.listed_count, 0);
+    assert_in(a.log, "note");
+    testhost_close(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SQL_NOTES_TESTS,
+        cmocka_unit_test_setup(test_waiter_is_notified, setup),
+        cmocka_unit_test_setup(test_old_table, setup),
+        cmocka_unit_test_setup(test_too_long, setup),
+    };
+    return RUN_POSTGRESQL_TESTS(tests);
+}

@@ -1,0 +1,174 @@
+/* Notes as Redis keeps them. What they are for everybody is in the conformance kit. */
+#include "backends/test_redis.h"
+
+static simba_reply write_note(testhost *h, const char *id, uint64_t nonce, uint64_t token, uint64_t number,
+                              const char *text)
+{
+    testhost_request r = testhost_request_of(h, SIMBA_OP_WRITE_NOTE, "orders", id, nonce, token);
+    r.request.note = text[0] ? text : NULL;
+    r.request.note_size = strlen(text);
+    r.request.note_number = number;
+    testhost_ask(h, &r);
+    if (r.request.reply.status < 0)
+        fail_msg("%s", r.error.text);
+    return r.request.reply;
+}
+
+/* The note; "": there is none. */
+static const char *note(testhost *h)
+{
+    const unsigned before = h->noted_count;
+    const simba_reply reply = ask(h, SIMBA_OP_READ_NOTE, "orders", NULL, 0, 0);
+    assert_true(reply.now_ms > INT64_C(1700000000000));
+    return h->noted_count > before ? h->note.bytes : "";
+}
+
+/* It has no end, whatever becomes of the lease; where there is none any more, what is left of it ends. */
+static void test_outlives_the_lease(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_mine(write_note(&a, "me", 1, token, 1, "page 7"));
+    assert_string_equal(say("PTTL simba:{orders}:note"), "-1");
+    say("DEL simba:{orders} simba:{orders}:grant");
+    assert_string_equal(note(&a), "page 7");
+    assert_int_equal(a.note.token, token);
+    const uint64_t next = acquire(&a, "orders", "you", 2).owner.token;
+    assert_mine(write_note(&a, "you", 2, next, 1, ""));
+    assert_string_equal(note(&a), "");
+    assert_true(strtoll(say("PTTL simba:{orders}:note"), NULL, 10) > 0);
+    testhost_close(&a);
+}
+
+/* A write that comes after a later one of the same grant is not carried out, also if the later one removed the note. */
+static void test_late_writes(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_mine(write_note(&a, "me", 1, token, 10, "ten"));
+    assert_int_equal(write_note(&a, "me", 1, token, 9, "nine").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "me", 1, token, 10, "ten again").outcome, SIMBA_NOT_MINE);
+    assert_string_equal(note(&a), "ten");
+    assert_mine(write_note(&a, "me", 1, token, 12, ""));
+    assert_int_equal(write_note(&a, "me", 1, token, 11, "eleven").outcome, SIMBA_NOT_MINE);
+    assert_string_equal(note(&a), "");
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, token));
+    const uint64_t next = acquire(&a, "orders", "me", 2).owner.token;
+    assert_mine(write_note(&a, "me", 2, next, 1, "one"));
+    assert_string_equal(note(&a), "one");
+    testhost_close(&a);
+}
+
+/* Without the right token, nonce or id, and when a JVM contender has the lock: nothing is written. */
+static void test_only_by_the_grant(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_int_equal(write_note(&a, "me", 1, token + 1, 1, "x").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "me", 1, 0, 1, "x").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "me", 2, token, 1, "x").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "you", 1, token, 1, "x").outcome, SIMBA_NOT_MINE);
+    say("SET simba:{orders} me XX PX 90000"); /* a JVM contender under our id renews it */
+    assert_int_equal(write_note(&a, "me", 1, token, 1, "x").outcome, SIMBA_NOT_MINE);
+    assert_string_equal(say("EXISTS simba:{orders}:note"), "0");
+    testhost_close(&a);
+}
+
+/* Whoever watches hears of a note in this database, and of none in another. */
+static void test_told(void **state)
+{
+    (void)state;
+    char second[160];
+    snprintf(second, sizeof second, "%s/2", redis_url);
+    open_store(&a);
+    open_at(&b, second);
+    simba_topic topic = {.mutex = "orders"};
+    watch(&a, &topic);
+    const uint64_t elsewhere = acquire(&b, "orders", "me", 1).owner.token;
+    assert_mine(write_note(&b, "me", 1, elsewhere, 1, "elsewhere"));
+    simba_topic other = {.mutex = "invoices"};
+    watch(&a, &other); /* on the same connection: what was said before has been heard */
+    assert_false(pushed(&a, SIMBA_PUSH_NOTED, 0));
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_mine(write_note(&a, "me", 1, token, 1, "here"));
+    assert_true(pushed(&a, SIMBA_PUSH_NOTED, 5000));
+    testhost_unwatch(&a, &topic);
+    testhost_unwatch(&a, &other);
+    testhost_close(&a);
+    testhost_close(&b);
+}
+
+/* To forget a mutex leaves none of its keys, of an earlier version neither, and those who wait in the queue. */
+static void test_forget(void **state)
+{
+    (void)state;
+    open_store(&a);
+    assert_int_equal(ask(&a, SIMBA_OP_FORGET, "orders", NULL, 0, 0).outcome, SIMBA_NOT_MINE);
+    say("HSET simba:{orders}:fence token 7");
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_mine(write_note(&a, "me", 1, token, 1, "x"));
+    assert_owned_by(ask(&a, SIMBA_OP_FORGET, "orders", NULL, 0, 0), "me");
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, token));
+    say("ZADD simba:{orders}:contender 1 somebody");
+    const simba_reply forgotten = ask(&a, SIMBA_OP_FORGET, "orders", NULL, 0, 0);
+    assert_mine(forgotten);
+    assert_string_equal(forgotten.owner.id, "");
+    assert_string_equal(say("KEYS simba:*"), "simba:{orders}:contender");
+    assert_true(acquire(&a, "orders", "me", 2).owner.token > token);
+    testhost_close(&a);
+}
+
+/* A token that is ahead of the server's clock cannot be forgotten: the next one would be smaller. */
+static void test_forget_ahead_of_the_clock(void **state)
+{
+    (void)state;
+    open_store(&a);
+    const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
+    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, token));
+    say("SETRANGE simba:{orders}:grant 0 3000000000000000");
+    const simba_error error = refused(&a, SIMBA_OP_FORGET, "orders");
+    assert_int_equal(error.code, SIMBA_ESTORE);
+    assert_non_null(strstr(error.text, "clock"));
+    assert_int_equal(acquire(&a, "orders", "me", 2).owner.token, UINT64_C(3000000000000001));
+    testhost_close(&a);
+}
+
+/* What is in the key of the note and is none: said to whoever reads it, and the mutex is listed without. */
+static void test_damaged(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"x", "0000000000000001 00000000000000000001 001794792644696",
+                                      "9999999999999999 00000000000000000001 001794792644696 x",
+                                      "0000000000000001 0000000000000000000x 001794792644696 x"};
+    open_store(&a);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        say("SET simba:{orders}:note %s", bad[i]);
+        assert_int_equal(refused(&a, SIMBA_OP_READ_NOTE, "orders").code, SIMBA_ECORRUPT);
+    }
+    say("DEL simba:{orders}:note");
+    say("LPUSH simba:{orders}:note x");
+    assert_int_equal(refused(&a, SIMBA_OP_READ_NOTE, "orders").code, SIMBA_ECORRUPT);
+    say("DEL simba:{orders}:note");
+    say("EVAL %s 1 simba:{orders}:note", "redis.call('SET', KEYS[1], '0000000000000001 00000000000000000001 "
+                                         "001794792644696 ' .. string.rep('x', 1025))");
+    assert_int_equal(refused(&a, SIMBA_OP_READ_NOTE, "orders").code, SIMBA_ECORRUPT);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_outlives_the_lease, setup),
+        cmocka_unit_test_setup(test_late_writes, setup),
+        cmocka_unit_test_setup(test_only_by_the_grant, setup),
+        cmocka_unit_test_setup(test_told, setup),
+        cmocka_unit_test_setup(test_forget, setup),
+        cmocka_unit_test_setup(test_forget_ahead_of_the_clock, setup),
+        cmocka_unit_test_setup(test_damaged, setup),
+    };
+    return RUN_REDIS_TESTS(tests);
+}

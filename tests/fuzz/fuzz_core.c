@@ -1,0 +1,301 @@
+/* The step functions of the core: any events, in any order in which the runtime could bring them. What holds in each state is
+ * asserted by the machines themselves. Here is what an application would notice. */
+#include <string.h>
+
+#include "core/chronicle.h"
+#include "core/observation.h"
+#include "core/reply.h"
+#include "core/row.h"
+#include "core/timing.h"
+#include "fuzz/targets.h"
+#include "util/clock.h"
+
+static const char *const ids[] = {"me", "you", "", "somebody else"};
+
+static simba_owner any_owner(fuzz_input *in)
+{
+    simba_owner owner = {0};
+    strcpy(owner.id, ids[fuzz_below(in, 4)]);
+    owner.token = (uint64_t)fuzz_number(in);
+    owner.acquired_at_ms = fuzz_number(in);
+    owner.ttl_at_ms = fuzz_number(in);
+    owner.transition_at_ms = fuzz_number(in);
+    return owner;
+}
+
+/* Half of the replies are such as a store gives: otherwise nobody would ever lead. */
+static simba_reply any_reply(fuzz_input *in, const simba_request *request, int64_t now_ms)
+{
+    simba_reply reply = {.now_ms = now_ms};
+    const unsigned kind = fuzz_below(in, 8);
+    if (kind == 0) {
+        reply.status = SIMBA_EUNAVAILABLE;
+    } else if (kind < 4) {
+        reply.outcome = (simba_outcome)fuzz_below(in, 3);
+        reply.owner = any_owner(in);
+        reply.now_ms = fuzz_number(in);
+        reply.place = fuzz_number(in);
+    } else {
+        reply.outcome = kind < 6 ? SIMBA_MINE : SIMBA_NOT_MINE;
+        strcpy(reply.owner.id, kind < 6 ? request->id : "you");
+        reply.owner.token = request->token ? request->token : 1U + fuzz_byte(in);
+        reply.owner.ttl_at_ms = now_ms + request->ttl_ms;
+        reply.owner.transition_at_ms = now_ms + request->ttl_ms + request->transition_ms;
+    }
+    return reply;
+}
+
+static simba_push any_push(fuzz_input *in)
+{
+    simba_push push = {.kind = (simba_push_kind)fuzz_below(in, SIMBA_PUSH_NOTED + 1)};
+    push.owner = any_owner(in);
+    push.now_ms = fuzz_number(in);
+    return push;
+}
+
+/* As the runtime does with what a store says. */
+static void check_reply(simba_request *request, bool session)
+{
+    simba_error err = {0};
+    if (request->reply.status < 0)
+        return;
+    const int rc = simba__reply_check(request, session, &err);
+    if (rc < 0)
+        request->reply = (simba_reply){.status = rc};
+}
+
+/* --- contention --------------------------------------------------------------------------------------------------- */
+
+typedef struct contender {
+    simba__timing timing;
+    simba__contention machine;
+    simba__actions actions;
+    simba_request request; /* in flight */
+    uint32_t generation;
+    bool in_flight;
+    bool leads;     /* acquired was told, released was not */
+    bool tidies_up; /* on_released runs */
+    int64_t now_ns;
+    simba_local session_until;
+} contender;
+
+static int64_t store_ms(const contender *c)
+{
+    return INT64_C(1700000000000) + c->now_ns / SIMBA__NS_PER_MS;
+}
+
+static bool is_told_in_time(const contender *c)
+{
+    const simba_local until = simba__contention_valid_until(&c->machine);
+    return until.ns == 0 || c->now_ns < until.ns;
+}
+
+/* What the event log has about it is one line. */
+static void check_line(void *user, const char *words)
+{
+    (void)user;
+    FUZZ_CHECK(words[0] && fuzz_is_shown_safely(words));
+}
+
+static void step(contender *c, simba__event event)
+{
+    event.now.ns = c->now_ns;
+    event.session_until = c->session_until;
+    const bool led = c->leads;
+    simba__contention_step(&c->machine, &event, &c->actions);
+    const simba__actions *a = &c->actions;
+    simba__chronicle_step(&c->machine, &event, a, 0, check_line, NULL);
+    FUZZ_CHECK(!a->acquired || (!led && !c->tidies_up));
+    FUZZ_CHECK(!a->released || led || a->acquired);
+    FUZZ_CHECK(!a->submit || !c->in_flight);
+    FUZZ_CHECK(!a->done || (!c->in_flight && !a->submit));
+    c->leads = (c->leads || a->acquired) && !a->released;
+    c->tidies_up |= a->released;
+    FUZZ_CHECK(!c->leads || is_told_in_time(c));
+    FUZZ_CHECK(!a->submit || a->op != SIMBA_OP_RELEASE || !c->leads);
+    if (a->submit) {
+        simba__actions_request(a, "me", &c->timing, &c->request);
+        c->in_flight = true;
+        c->generation = a->generation;
+    }
+}
+
+static void answer(contender *c, const simba_reply *reply)
+{
+    c->in_flight = false;
+    c->request.reply = *reply;
+    check_reply(&c->request, c->timing.session);
+    step(c, (simba__event){.kind = SIMBA__EV_REPLY, .generation = c->generation, .reply = &c->request.reply});
+}
+
+static void return_from_released(contender *c)
+{
+    c->tidies_up = false;
+    step(c, (simba__event){.kind = SIMBA__EV_ACK});
+}
+
+static void any_event(contender *c, fuzz_input *in)
+{
+    simba_reply reply;
+    switch (fuzz_below(in, 8)) {
+    case 0:
+        if (simba__contention_status(&c->machine) == SIMBA_STATUS_INITIAL)
+            step(c, (simba__event){.kind = SIMBA__EV_START, .seed = fuzz_byte(in), .give_up = SIMBA__NEVER});
+        break;
+    case 1:
+        step(c, (simba__event){.kind = SIMBA__EV_STOP});
+        break;
+    case 2: /* its timer, early, in time or late */
+        if (c->actions.timer.ns != INT64_MAX && c->actions.timer.ns > c->now_ns)
+            c->now_ns = c->actions.timer.ns + (int64_t)fuzz_below(in, 3) - 1;
+        step(c, (simba__event){.kind = SIMBA__EV_TIMER});
+        break;
+    case 3:
+    case 4:
+        reply = any_reply(in, &c->request, store_ms(c));
+        if (c->in_flight)
+            answer(c, &reply);
+        break;
+    case 5: { /* a reply to an earlier request */
+        reply = any_reply(in, &c->request, store_ms(c));
+        step(c, (simba__event){.kind = SIMBA__EV_REPLY, .generation = c->generation - 1, .reply = &reply});
+        break;
+    }
+    case 6: {
+        const simba_push push = any_push(in);
+        step(c, (simba__event){.kind = SIMBA__EV_PUSH, .push = simba__push_check(&push)});
+        break;
+    }
+    case 7:
+        if (c->tidies_up)
+            return_from_released(c);
+        break;
+    }
+    c->now_ns += (int64_t)fuzz_byte(in) * fuzz_byte(in) * SIMBA__NS_PER_MS / 4;
+    if (c->timing.session && fuzz_below(in, 2))
+        c->session_until.ns = c->now_ns + (int64_t)fuzz_byte(in) * 100 * SIMBA__NS_PER_MS;
+}
+
+/* Whatever has happened: who is stopped, and gets answers, comes to an end. */
+static void bring_to_end(contender *c)
+{
+    const simba_reply failed = {.status = SIMBA_EUNAVAILABLE};
+    step(c, (simba__event){.kind = SIMBA__EV_STOP});
+    for (unsigned steps = 0; simba__contention_status(&c->machine) != SIMBA_STATUS_INITIAL; steps++) {
+        FUZZ_CHECK(steps < 100);
+        if (c->tidies_up) {
+            return_from_released(c);
+        } else if (c->in_flight) {
+            answer(c, &failed);
+        } else {
+            FUZZ_CHECK(c->actions.timer.ns != INT64_MAX);
+            if (c->actions.timer.ns > c->now_ns)
+                c->now_ns = c->actions.timer.ns;
+            step(c, (simba__event){.kind = SIMBA__EV_TIMER});
+        }
+    }
+    FUZZ_CHECK(!c->leads && !c->in_flight);
+}
+
+void fuzz_contention(const uint8_t *data, size_t size)
+{
+    fuzz_input in = {data, size};
+    const unsigned how = fuzz_byte(&in);
+    const bool session = how & 1;
+    simba_timing ms = {.hold_limit_ms = how & 2 ? 60000 : 0, .initial_delay_ms = how & 4 ? 500 : 0};
+    if (!session) {
+        ms.ttl_ms = 100 + 100 * (int64_t)fuzz_byte(&in);
+        ms.transition_ms = 100 + 100 * (int64_t)fuzz_byte(&in);
+    }
+    ms.jitter_max_ms = how & 8 ? 1000 : 0;
+    ms.stop_margin_ms = how & 16 ? fuzz_byte(&in) : 0;
+    contender c = {.now_ns = INT64_C(5000000000000), .session_until = SIMBA__NEVER, .request = {.id = "me"}};
+    simba_error err;
+    if (simba__timing_resolve(&ms, 10000, 4000, session, &err, &c.timing) < 0)
+        return;
+    simba__contention_init(&c.machine, &c.timing, how & 32);
+    c.machine.once = how & 64;
+    c.machine.try_once = how & 128;
+    step(&c, (simba__event){.kind = SIMBA__EV_START, .seed = how, .give_up = SIMBA__NEVER});
+    while (in.left > 0)
+        any_event(&c, &in);
+    if (simba__contention_status(&c.machine) != SIMBA_STATUS_INITIAL)
+        bring_to_end(&c);
+}
+
+/* --- observation -------------------------------------------------------------------------------------------------- */
+
+void fuzz_observation(const uint8_t *data, size_t size)
+{
+    fuzz_input in = {data, size};
+    simba__observation machine;
+    simba__actions actions = {.timer = SIMBA__NEVER};
+    simba_request request = {.op = SIMBA_OP_READ, .id = ""};
+    bool runs = false;
+    bool in_flight = false;
+    int64_t now_ns = INT64_C(5000000000000);
+    simba__observation_init(&machine, (1 + (int64_t)fuzz_byte(&in)) * 100 * SIMBA__NS_PER_MS);
+    while (in.left > 0) {
+        simba__event event = {.kind = (simba__event_kind)fuzz_below(&in, 6), .now = {now_ns}};
+        simba_push push;
+        uint32_t generation = machine.generation;
+        if (event.kind == SIMBA__EV_START && (runs || in_flight))
+            event.kind = SIMBA__EV_TIMER;
+        if (event.kind == SIMBA__EV_REPLY) {
+            const bool late = fuzz_below(&in, 4) == 0;
+            request.reply = any_reply(&in, &request, 1000);
+            check_reply(&request, false);
+            event.reply = &request.reply;
+            generation -= late || !in_flight;
+            in_flight = in_flight && late;
+        }
+        event.generation = generation;
+        if (event.kind == SIMBA__EV_PUSH) {
+            push = any_push(&in);
+            event.push = simba__push_check(&push);
+        }
+        const bool over = simba__observation_is_over(&machine);
+        simba__observation_step(&machine, &event, 1000 * SIMBA__NS_PER_MS, &actions);
+        FUZZ_CHECK(!actions.changed || !over || event.kind == SIMBA__EV_START);
+        FUZZ_CHECK(!actions.submit || !in_flight);
+        in_flight |= actions.submit;
+        runs = (runs || event.kind == SIMBA__EV_START) && !actions.done;
+        now_ns += (int64_t)fuzz_byte(&in) * fuzz_byte(&in) * SIMBA__NS_PER_MS;
+    }
+}
+
+/* --- row ------------------------------------------------------------------------------------------------------------ */
+
+/* Any requests on a row: what holds of two rows that follow each other. */
+void fuzz_row(const uint8_t *data, size_t size)
+{
+    fuzz_input in = {data, size};
+    simba__row row = {.counts_tokens = fuzz_below(&in, 2)};
+    simba__row_now now = {fuzz_number(&in), fuzz_number(&in)};
+    row.token = (uint64_t)fuzz_number(&in) & SIMBA__TOKEN_MAX;
+    while (in.left > 0) {
+        simba_request request = {.op = (simba_op)fuzz_below(&in, SIMBA_OP_FORGET + 1)};
+        request.id = fuzz_below(&in, 2) ? "me" : "you";
+        request.mutex = "m";
+        request.nonce = fuzz_below(&in, 3);
+        request.note_number = fuzz_byte(&in);
+        request.token = fuzz_below(&in, 2) ? row.token : fuzz_byte(&in);
+        request.ttl_ms = fuzz_number(&in) & INT64_MAX;
+        request.transition_ms = fuzz_number(&in) & INT64_MAX;
+        const simba__row before = row;
+        const bool was_free = simba__row_is_free(&row, now);
+        const bool changed = simba__row_apply(&row, now, &request);
+        FUZZ_CHECK(row.token >= before.token);
+        FUZZ_CHECK(changed || memcmp(&row, &before, sizeof row) == 0);
+        FUZZ_CHECK(changed == (request.reply.status == 0 && request.reply.outcome == SIMBA_MINE));
+        FUZZ_CHECK(row.token == before.token || (request.op == SIMBA_OP_ACQUIRE && was_free));
+        if (changed && request.op == SIMBA_OP_RENEW)
+            FUZZ_CHECK(!was_free && row.owner.token == before.owner.token && row.nonce == request.nonce);
+        if (changed && request.op == SIMBA_OP_ACQUIRE)
+            FUZZ_CHECK(was_free ? row.token > before.token : before.nonce == request.nonce);
+        if (fuzz_below(&in, 2))
+            now.ns = fuzz_number(&in);
+        if (fuzz_below(&in, 2))
+            now.epoch_us = fuzz_number(&in);
+    }
+}

@@ -1,0 +1,267 @@
+/* See host.h. */
+#include "fuzz/host.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/reply.h"
+#include "util/clock.h"
+#include "util/random.h"
+
+static fuzz_host *of(simba_host *host)
+{
+    return (fuzz_host *)(void *)host;
+}
+
+static simba_local host_now(simba_host *host)
+{
+    return (simba_local){of(host)->now_ns};
+}
+
+static int64_t host_epoch_us(simba_host *host)
+{
+    return INT64_C(1700000000000000) + of(host)->now_ns / 1000;
+}
+
+static uint64_t host_random(simba_host *host)
+{
+    return simba__random_next(&of(host)->seed);
+}
+
+static void host_log(simba_host *host, simba_log_level level, const char *format, ...)
+{
+    char text[2048];
+    (void)host;
+    (void)level;
+    va_list args;
+    va_start(args, format);
+    FUZZ_CHECK(vsnprintf(text, sizeof text, format, args) > 0);
+    va_end(args);
+}
+
+/* The runtime takes completed requests at the end of a turn. */
+static void host_complete(simba_host *host, simba_request *request)
+{
+    simba_error err;
+    if (request->reply.status == 0) {
+        FUZZ_CHECK(memchr(request->reply.owner.id, '\0', sizeof request->reply.owner.id));
+        (void)simba__reply_check(request, false, &err);
+    }
+    simba__requests_complete(&of(host)->requests, request);
+}
+
+static void host_fail(simba_host *host, simba_request *request, int code, const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    FUZZ_CHECK(vsnprintf(text, sizeof text, format, args) > 0);
+    va_end(args);
+    FUZZ_CHECK(code < 0);
+    request->reply = (simba_reply){.status = code};
+    host_complete(host, request);
+}
+
+static int host_listed(simba_host *host, simba_request *request, const simba_listing *row)
+{
+    (void)host;
+    FUZZ_CHECK(request->op == SIMBA_OP_LIST && strlen(row->mutex) <= SIMBA_MUTEX_BYTES);
+    FUZZ_CHECK(memchr(row->owner->id, '\0', sizeof row->owner->id));
+    return 0;
+}
+
+static int host_found(simba_host *host, simba_request *request, const simba_finding *finding)
+{
+    (void)host;
+    FUZZ_CHECK(request->op == SIMBA_OP_EXAMINE && strlen(finding->text) < 512);
+    return 0;
+}
+
+static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
+{
+    (void)host;
+    FUZZ_CHECK(request->op == SIMBA_OP_READ_NOTE);
+    return note->size <= SIMBA_NOTE_MAX ? 0 : SIMBA_ECORRUPT;
+}
+
+static void host_push(simba_host *host, simba_topic *topic, const simba_push *push)
+{
+    (void)host;
+    FUZZ_CHECK(topic && topic->mutex);
+    (void)simba__push_check(push);
+}
+
+static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push)
+{
+    (void)host;
+    (void)nonce;
+    FUZZ_CHECK(strlen(mutex) <= SIMBA_MUTEX_BYTES);
+    (void)simba__push_check(push);
+}
+
+static void host_session(simba_host *host, simba_local from, int64_t ms)
+{
+    (void)host;
+    (void)from;
+    (void)ms;
+}
+
+static void host_wake(simba_host *host)
+{
+    of(host)->woken = true;
+}
+
+static void host_work(simba_host *host, simba_job *job)
+{
+    (void)host;
+    (void)job;
+    FUZZ_CHECK(!"connections are the target's, so there is no work");
+}
+
+static int host_timer_add(simba_host *host, simba_timer *timer)
+{
+    fuzz_host *h = of(host);
+    if (h->timer_count == FUZZ_TIMERS)
+        return SIMBA_ENOMEM;
+    timer->index = 0;
+    h->timers[h->timer_count++] = timer;
+    return 0;
+}
+
+static void host_timer_set(simba_host *host, simba_timer *timer, simba_local at)
+{
+    (void)host;
+    timer->at = at;
+    timer->index = 1;
+}
+
+static void host_timer_clear(simba_host *host, simba_timer *timer)
+{
+    (void)host;
+    timer->index = 0;
+}
+
+static void host_closed(simba_host *host)
+{
+    FUZZ_CHECK(!of(host)->closed);
+    of(host)->closed = true;
+}
+
+bool fuzz_host_open(fuzz_host *h, const simba_backend *backend, const char *url)
+{
+    simba_error err;
+    simba_url *parsed = NULL;
+    *h = (fuzz_host){.backend = backend, .now_ns = INT64_C(5000000000000), .seed = 1};
+    h->host = (simba_host){
+        .now = host_now,
+        .epoch_us = host_epoch_us,
+        .random = host_random,
+        .log = host_log,
+        .complete = host_complete,
+        .fail = host_fail,
+        .listed = host_listed,
+        .found = host_found,
+        .noted = host_noted,
+        .push = host_push,
+        .push_to = host_push_to,
+        .session = host_session,
+        .wake = host_wake,
+        .work = host_work,
+        .timer_add = host_timer_add,
+        .timer_set = host_timer_set,
+        .timer_clear = host_timer_clear,
+        .closed = host_closed,
+    };
+    fuzz_link_count = 0;
+    h->store = calloc(1, backend->instance_size);
+    FUZZ_CHECK(h->store && simba_url_parse(url, &err, &parsed) == 0);
+    FUZZ_CHECK(simba__requests_init(&h->requests, &h->host, backend, h->store) == 0);
+    const int rc = backend->init(h->store, &h->host, parsed, &err);
+    simba_url_free(parsed);
+    if (rc == 0)
+        return true;
+    backend->fini(h->store);
+    free(h->store);
+    return false;
+}
+
+static void take_completed(fuzz_host *h)
+{
+    simba_request *request;
+    while ((request = simba__requests_take(&h->requests)) != NULL) {
+        FUZZ_CHECK(h->busy[request - h->slots]);
+        h->busy[request - h->slots] = false;
+    }
+}
+
+void fuzz_host_settle(fuzz_host *h)
+{
+    enum { ROUNDS = 1000 }; /* nothing goes on for ever */
+    for (unsigned round = 0;; round++) {
+        FUZZ_CHECK(round < ROUNDS);
+        take_completed(h);
+        const size_t given = simba__requests_hand_over(&h->requests, (simba_local){h->now_ns});
+        if (given > 0)
+            h->backend->flush(h->store);
+        simba__requests_arm(&h->requests);
+        if (h->woken) {
+            h->woken = false;
+            h->backend->woken(h->store);
+        } else if (given == 0 && !h->requests.completed_first) {
+            return;
+        }
+    }
+}
+
+void fuzz_host_submit(fuzz_host *h, const simba_request *request)
+{
+    for (size_t i = 0; i < FUZZ_REQUESTS; i++)
+        if (!h->busy[i]) {
+            h->busy[i] = true;
+            h->slots[i] = *request;
+            h->slots[i].deadline.ns = h->now_ns + 4000 * SIMBA__NS_PER_MS;
+            simba__requests_submit(&h->requests, &h->slots[i]);
+            return;
+        }
+}
+
+static simba_timer *next_due(const fuzz_host *h, int64_t until_ns)
+{
+    simba_timer *due = NULL;
+    for (size_t i = 0; i < h->timer_count; i++)
+        if (h->timers[i]->index != 0 && h->timers[i]->at.ns <= until_ns && (!due || h->timers[i]->at.ns < due->at.ns))
+            due = h->timers[i];
+    return due;
+}
+
+void fuzz_host_advance(fuzz_host *h, int64_t ms)
+{
+    enum { FIRED = 20000 }; /* in a minute at most: nobody is busy with nothing */
+    const int64_t until_ns = h->now_ns + ms * SIMBA__NS_PER_MS;
+    simba_timer *due;
+    for (unsigned fired = 0; (due = next_due(h, until_ns)) != NULL; fired++) {
+        FUZZ_CHECK(fired < FIRED);
+        if (due->at.ns > h->now_ns)
+            h->now_ns = due->at.ns;
+        due->index = 0;
+        due->fire(due, (simba_local){h->now_ns});
+        fuzz_host_settle(h);
+    }
+    h->now_ns = until_ns;
+}
+
+void fuzz_host_close(fuzz_host *h)
+{
+    fuzz_host_settle(h);
+    h->backend->close(h->store);
+    take_completed(h);
+    FUZZ_CHECK(h->closed);
+    for (size_t i = 0; i < FUZZ_REQUESTS; i++)
+        FUZZ_CHECK(!h->busy[i]);
+    simba__requests_close(&h->requests);
+    for (size_t i = 0; i < h->timer_count; i++)
+        FUZZ_CHECK(h->timers[i]->index == 0);
+    h->backend->fini(h->store);
+    free(h->store);
+}

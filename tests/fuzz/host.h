@@ -1,0 +1,47 @@
+/* A stand-in for the runtime, with which a target drives a whole store: one thread, a clock that the target moves, and
+ * connections whose other end is the target. What a store submits is checked as the runtime checks it. */
+#ifndef SIMBA_TESTS_FUZZ_HOST_H
+#define SIMBA_TESTS_FUZZ_HOST_H
+
+#include <simba/backend.h>
+
+#include "fuzz/fuzz.h"
+#include "net/link.h"
+#include "runtime/requests.h"
+
+enum { FUZZ_TIMERS = 256, FUZZ_LINKS = 128, FUZZ_REQUESTS = 24 };
+
+typedef struct fuzz_host {
+    simba_host host; /* first */
+    const simba_backend *backend;
+    void *store;
+    simba__requests requests;
+    int64_t now_ns;
+    uint64_t seed;
+    bool woken, closed;
+    simba_timer *timers[FUZZ_TIMERS];
+    size_t timer_count;
+    simba_request slots[FUZZ_REQUESTS];
+    bool busy[FUZZ_REQUESTS];
+} fuzz_host;
+
+/* Open a store. False: it does not open; there is nothing to close then. */
+bool fuzz_host_open(fuzz_host *h, const simba_backend *backend, const char *url);
+/* Close it, and check that everything comes to an end. */
+void fuzz_host_close(fuzz_host *h);
+/* Submit a copy of this request, if there is a place for it. */
+void fuzz_host_submit(fuzz_host *h, const simba_request *request);
+/* The end of a turn: what was submitted and woken is seen to. */
+void fuzz_host_settle(fuzz_host *h);
+/* Let time pass, and the timers that are due go off. */
+void fuzz_host_advance(fuzz_host *h, int64_t ms);
+
+/* Connections, in place of net/link.c: they find nothing out by themselves. All that are there, in the order of their making. */
+extern simba__link *fuzz_links[FUZZ_LINKS];
+extern size_t fuzz_link_count;
+/* One that was asked for is made, or refused. */
+void fuzz_link_connect(simba__link *link, bool refused);
+/* These bytes come by one that is up. */
+void fuzz_link_deliver(simba__link *link, const char *data, size_t length);
+
+#endif

@@ -1,0 +1,40 @@
+/* Every target: a line here, and a function fuzz_NAME in a file of this folder. */
+#ifndef SIMBA_TESTS_FUZZ_TARGETS_H
+#define SIMBA_TESTS_FUZZ_TARGETS_H
+
+#include "fuzz/fuzz.h"
+
+/* Where there are schedules by cron expressions. */
+#if FUZZ_SCHEDULES
+#define FUZZ_SCHEDULE_TARGETS                                                                                          \
+    TARGET(cron) /* cron expressions */                                                                                \
+    TARGET(zone) /* files of time zones */
+#else
+#define FUZZ_SCHEDULE_TARGETS
+#endif
+
+#define FUZZ_TARGETS                                                                                                   \
+    TARGET(url)          /* URLs of stores, and what each store makes of them */                                       \
+    TARGET(duration)     /* "10s", "1.5m" */                                                                           \
+    TARGET(names)        /* of mutexes and contenders, and how they are shown */                                       \
+    TARGET(config)       /* simba.conf */                                                                              \
+    TARGET(command_line) /* options of the command */                                                                  \
+    TARGET(event_log)    /* what `simba timeline` reads, and draws */                                                  \
+    TARGET(contention)   /* any sequence of events */                                                                  \
+    TARGET(observation)  /* likewise */                                                                                \
+    TARGET(row)          /* any sequence of requests on a row */                                                       \
+    TARGET(sql_row)      /* columns as SQL servers send them */                                                        \
+    TARGET(sqlite_file)  /* a database file */                                                                         \
+    TARGET(sqlite_row)   /* any values in our table */                                                                 \
+    TARGET(redis_reply)  /* RESP, and what the scripts answer */                                                       \
+    TARGET(redis)        /* a whole store, to which hostile servers talk */                                            \
+    TARGET(zk_frame)     /* messages of ZooKeeper servers */                                                           \
+    TARGET(zk_note)      /* notes, and the names of their nodes */                                                     \
+    TARGET(zk_children)  /* names of znodes, and how we queue among them */                                            \
+    FUZZ_SCHEDULE_TARGETS
+
+#define TARGET(name) void fuzz_##name(const uint8_t *data, size_t size);
+FUZZ_TARGETS
+#undef TARGET
+
+#endif

@@ -1,0 +1,204 @@
+/* The promises of an exploration, see explore.h: those about a world, and those about what becomes of it when all is well. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "sim/explore_world.h"
+
+void check_world_broken(world *w, const char *promise, const char *format, ...)
+{
+    va_list args;
+    if (w->promise)
+        return;
+    va_start(args, format);
+    vsnprintf(w->text, sizeof w->text, format, args);
+    va_end(args);
+    w->promise = promise;
+    world_say(w, NULL, "fault broken:%s %lld", promise, (long long)w->log_ns + TICK_NS / 10);
+}
+
+static unsigned number(const world *w, const member *m)
+{
+    return (unsigned)(m - w->member) + 1;
+}
+
+/* Would it be told that it may act, if it asked now? A grant that was forced away is the administrator's affair. */
+bool check_world_holds(const world *w, const member *m)
+{
+    const bool is_session = w->timing->session;
+    simba_local until = simba__contention_valid_until(&m->machine);
+    if (is_session && until.ns)
+        until = SIMBA__NEVER;
+    return m->is_alive && m->machine.token != m->revoked_token &&
+           simba__lease_left_ns(until, is_session ? m->session_until : SIMBA__NEVER, m->now) > 0;
+}
+
+/* S1 */
+void check_world_alone(world *w)
+{
+    const member *holder = NULL;
+    for (unsigned i = 0; i < w->bounds->members; i++) {
+        const member *m = &w->member[i];
+        if (!check_world_holds(w, m))
+            continue;
+        if (holder)
+            check_world_broken(w, "S1", "member-%u (token %llu) and member-%u (token %llu) both hold it",
+                               number(w, holder), (unsigned long long)holder->machine.token, number(w, m),
+                               (unsigned long long)m->machine.token);
+        holder = m;
+    }
+}
+
+/* S2, S3, S6 */
+void check_world_granted(world *w, uint64_t nonce, uint64_t token)
+{
+    bool has_grantee = false;
+    if (token <= w->token_granted)
+        check_world_broken(w, "S3", "it was granted under token %llu after %llu", (unsigned long long)token,
+                           (unsigned long long)w->token_granted);
+    w->token_granted = token;
+    for (unsigned i = 0; i < w->bounds->members; i++) {
+        const member *m = &w->member[i];
+        if (m->is_alive && m->is_running && m->machine.nonce == nonce) {
+            has_grantee = true;
+            continue;
+        }
+        if (!check_world_holds(w, m))
+            continue;
+        if (m->machine.phase == SIMBA__HOLD)
+            check_world_broken(w, "S2", "it was granted under token %llu before member-%u (token %llu) was told",
+                               (unsigned long long)token, number(w, m), (unsigned long long)m->machine.token);
+        else if (m->app_leads)
+            check_world_broken(w, "S6", "it was granted under token %llu while member-%u was tidying up",
+                               (unsigned long long)token, number(w, m));
+    }
+    w->has_straggler = !has_grantee;
+}
+
+void check_world_acquired(world *w, const member *m)
+{
+    const uint64_t token = m->machine.token;
+    if (m->machine.stop)
+        check_world_broken(w, "S5", "member-%u took it after stop", number(w, m));
+    if (token == m->revoked_token)
+        return; /* the news of it is under way */
+    if (token <= w->token_held)
+        check_world_broken(w, "S3", "member-%u leads under token %llu after one under %llu", number(w, m),
+                           (unsigned long long)token, (unsigned long long)w->token_held);
+    w->token_held = token;
+}
+
+void check_world_submit(world *w, const member *m, const simba__actions *actions)
+{
+    if (!m->is_running || m->has_stopped)
+        check_world_broken(w, "S5", "member-%u asked for something after stop had returned", number(w, m));
+    if (m->machine.stop && actions->op == SIMBA_OP_ACQUIRE)
+        check_world_broken(w, "S5", "member-%u asked for it after stop", number(w, m));
+    if (m->app_leads && actions->op == SIMBA_OP_RELEASE)
+        check_world_broken(w, "S6", "member-%u gave it back before on_released had returned", number(w, m));
+    if (m->app_leads && actions->op == SIMBA_OP_ACQUIRE)
+        check_world_broken(w, "S4", "member-%u asked again before on_released had returned", number(w, m));
+}
+
+void check_world_callback(world *w, member *m, const simba__tell *tell)
+{
+    if (m->has_stopped)
+        check_world_broken(w, "S4", "a callback of member-%u ran after stop had returned", number(w, m));
+    if (tell->acquired && m->told_acquired)
+        check_world_broken(w, "S4", "on_acquired of member-%u ran twice in a row", number(w, m));
+    if (tell->released && !m->told_acquired)
+        check_world_broken(w, "S4", "on_released of member-%u ran without on_acquired", number(w, m));
+    if (tell->acquired && m->machine.token != m->revoked_token && !check_world_holds(w, m))
+        check_world_broken(w, "S2", "on_acquired of member-%u ran when its lease had ended", number(w, m));
+    m->told_acquired = tell->acquired;
+    if (tell->acquired)
+        m->app_leads = true;
+}
+
+/* --- liveness ---------------------------------------------------------------------------------------- */
+
+static bool contends(const member *m)
+{
+    return m->is_alive && m->is_running && !m->machine.stop;
+}
+
+static member *holder_of(world *w)
+{
+    for (unsigned i = 0; i < w->bounds->members; i++)
+        if (check_world_holds(w, &w->member[i]) && contends(&w->member[i]))
+            return &w->member[i];
+    return NULL;
+}
+
+static unsigned contenders(const world *w)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < w->bounds->members; i++)
+        count += contends(&w->member[i]);
+    return count;
+}
+
+static member *await_holder(world *w, unsigned ticks)
+{
+    world_settle(w);
+    while (!holder_of(w) && ticks-- > 0 && !w->promise) {
+        world_choose(w, (choice){CHOICE_TICK, 0, 0});
+        world_settle(w);
+    }
+    return holder_of(w);
+}
+
+static void let_pass(world *w, unsigned ticks)
+{
+    for (unsigned i = 0; i < ticks && !w->promise; i++) {
+        world_choose(w, (choice){CHOICE_TICK, 0, 0});
+        world_settle(w);
+    }
+}
+
+static void stop_all(world *w)
+{
+    for (unsigned i = 0; i < w->bounds->members; i++)
+        if (w->member[i].is_running && !w->member[i].wants_stop) {
+            w->stops++;
+            world_choose(w, (choice){CHOICE_STOP, (uint8_t)i, 0});
+        }
+}
+
+/* S5: everybody stops, and has time for it. */
+static void check_end(world *w, unsigned ticks)
+{
+    stop_all(w);
+    world_settle(w);
+    let_pass(w, ticks);
+    for (unsigned i = 0; i < w->bounds->members; i++)
+        if (w->member[i].is_running)
+            check_world_broken(w, "S5", "member-%u has not stopped", i + 1);
+        else if (w->member[i].told_acquired)
+            check_world_broken(w, "S4", "member-%u stopped without on_released", i + 1);
+}
+
+void check_world_future(const world *w, world *scratch)
+{
+    const unsigned lease = w->bounds->ttl + w->bounds->transition;
+    memcpy(scratch, w, world_size(w));
+    world_heal(scratch);
+    const unsigned before = contenders(scratch);
+    member *leader = await_holder(scratch, 2 * lease + 6);
+    if (!leader && before > 0)
+        check_world_broken(scratch, "L1", "nobody owns it, although it is wanted and all is well");
+    if (leader && before > 1) {
+        /* L2, when everybody has had the time to ask once more: where nothing is pushed, a waiter comes when the lease that it
+         * knows of would have ended. */
+        let_pass(scratch, 2 * lease + 2);
+        leader = holder_of(scratch);
+    }
+    if (leader && contenders(scratch) > 1) {
+        scratch->stops++;
+        world_choose(scratch, (choice){CHOICE_STOP, (uint8_t)(leader - scratch->member), 0});
+        const unsigned ticks = w->bounds->store == EXPLORE_POLL ? lease + 3 : 1;
+        if (!await_holder(scratch, ticks) && contenders(scratch) > 0)
+            check_world_broken(scratch, "L2", "it was given back, and after %u ticks no waiter has it", ticks);
+    }
+    if (!scratch->promise)
+        check_end(scratch, 2 * lease);
+}

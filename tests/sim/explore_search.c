@@ -1,0 +1,263 @@
+/* Breadth first: all worlds that are n choices away before those that are n + 1 away, so the first broken promise is one that
+ * no shorter way leads to. Of a world that was seen a hash of 64 bits is kept and from which other one it came; of those at the
+ * edge the world itself. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/explore_world.h"
+
+enum { JOBS_MAX = 64 };
+
+typedef struct origin {
+    uint32_t from; /* the place of the world that it came from */
+    choice what;
+} origin;
+
+/* The worlds of one distance, one after the other. */
+typedef struct edge {
+    unsigned char *worlds;
+    uint32_t *places; /* in the table */
+    size_t count, room;
+} edge;
+
+typedef struct search {
+    const explore_bounds *bounds;
+    simba__timing timing;
+    size_t size; /* of a world */
+    _Atomic uint64_t *seen;
+    origin *origins;
+    uint64_t mask;
+    const edge *now;
+    _Atomic uint64_t next, states, choices;
+    _Atomic bool is_full;
+    pthread_mutex_t lock;
+    world broken; /* if broken.promise */
+    uint32_t broken_from;
+    choice broken_by;
+    bool is_by_choice; /* broken by a choice, and not in the future of the world */
+} search;
+
+typedef struct worker {
+    search *s;
+    edge next;
+} worker;
+
+static void *or_abort(void *memory)
+{
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static void edge_add(search *s, edge *e, const world *w, uint32_t place)
+{
+    if (e->count == e->room) {
+        e->room = e->room ? 2 * e->room : 256;
+        e->worlds = or_abort(realloc(e->worlds, e->room * s->size));
+        e->places = or_abort(realloc(e->places, e->room * sizeof *e->places));
+    }
+    memcpy(e->worlds + e->count * s->size, w, s->size);
+    e->places[e->count++] = place;
+}
+
+static void edge_free(edge *e)
+{
+    free(e->worlds);
+    free(e->places);
+    *e = (edge){0};
+}
+
+/* Its place in the table. False: it was there before. */
+static bool is_new(search *s, uint64_t hash, uint32_t *ret_place)
+{
+    for (uint64_t at = hash & s->mask;; at = (at + 1) & s->mask) {
+        uint64_t found = atomic_load(&s->seen[at]);
+        if (found == 0 && atomic_compare_exchange_strong(&s->seen[at], &found, hash)) {
+            *ret_place = (uint32_t)at;
+            return true;
+        }
+        if (found == hash)
+            return false;
+    }
+}
+
+static void found_broken(search *s, const world *w, uint32_t from, choice what, bool is_by_choice)
+{
+    pthread_mutex_lock(&s->lock);
+    if (!s->broken.promise) {
+        memcpy(&s->broken, w, s->size);
+        s->broken_from = from;
+        s->broken_by = what;
+        s->is_by_choice = is_by_choice;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void go_on_from(worker *me, const world *w, uint32_t place)
+{
+    search *s = me->s;
+    choice choices[WORLD_CHOICES];
+    world after;
+    const unsigned count = world_choices(w, choices);
+    s->choices += count;
+    for (unsigned i = 0; i < count; i++) {
+        uint32_t to;
+        memcpy(&after, w, s->size);
+        world_choose(&after, choices[i]);
+        if (after.promise) {
+            found_broken(s, &after, place, choices[i], true);
+            return;
+        }
+        world_normalise(&after);
+        if (!is_new(s, world_hash(&after), &to))
+            continue;
+        s->origins[to] = (origin){place, choices[i]};
+        if (++s->states >= s->bounds->states_max)
+            s->is_full = true;
+        edge_add(s, &me->next, &after, to);
+    }
+}
+
+static void *work(void *arg)
+{
+    worker *me = arg;
+    search *s = me->s;
+    for (;;) {
+        const uint64_t n = atomic_fetch_add(&s->next, 1);
+        if (n >= s->now->count || s->is_full || s->broken.promise)
+            return NULL;
+        world w, future;
+        memcpy(&w, s->now->worlds + n * s->size, s->size);
+        go_on_from(me, &w, s->now->places[n]);
+        check_world_future(&w, &future);
+        if (future.promise)
+            found_broken(s, &future, s->now->places[n], (choice){0}, false);
+    }
+}
+
+/* All worlds of the next distance. */
+static void advance(search *s, edge *e)
+{
+    pthread_t thread[JOBS_MAX];
+    worker workers[JOBS_MAX];
+    const unsigned jobs = s->bounds->jobs < JOBS_MAX ? s->bounds->jobs : JOBS_MAX;
+    s->now = e;
+    s->next = 0;
+    for (unsigned i = 0; i < jobs; i++) {
+        workers[i] = (worker){.s = s};
+        if (pthread_create(&thread[i], NULL, work, &workers[i]) != 0)
+            abort();
+    }
+    for (unsigned i = 0; i < jobs; i++)
+        pthread_join(thread[i], NULL);
+    edge_free(e);
+    for (unsigned i = 0; i < jobs; i++) {
+        for (size_t k = 0; k < workers[i].next.count; k++)
+            edge_add(s, e, (const world *)(const void *)(workers[i].next.worlds + k * s->size),
+                     workers[i].next.places[k]);
+        edge_free(&workers[i].next);
+    }
+}
+
+/* Go the way to what was broken once more, and write it down. */
+static unsigned retell(const search *s, uint32_t first, FILE *log)
+{
+    choice way[4096];
+    unsigned length = 0;
+    world w;
+    if (s->is_by_choice)
+        way[length++] = s->broken_by;
+    for (uint32_t at = s->broken_from; at != first && length < sizeof way / sizeof *way; at = s->origins[at].from)
+        way[length++] = s->origins[at].what;
+    world_begin(&w, s->bounds, &s->timing);
+    world_normalise(&w);
+    w.log = log;
+    for (unsigned i = length; i-- > 0;) {
+        world_choose(&w, way[i]);
+        world_normalise(&w);
+    }
+    if (!s->is_by_choice && log) {
+        world future;
+        check_world_future(&w, &future);
+    }
+    return length;
+}
+
+static void set_timing(search *s)
+{
+    const explore_bounds *b = s->bounds;
+    simba_timing ms = simba__timing_defaults;
+    ms.ttl_ms = b->ttl * TICK_MS;
+    ms.transition_ms = b->transition * TICK_MS;
+    simba_error err;
+    if (simba__timing_resolve(&ms, 10000, 5000, b->store == EXPLORE_SESSION, &err, &s->timing) < 0)
+        abort();
+}
+
+const char *explore_store_name(explore_store store)
+{
+    static const char *const names[] = {
+        [EXPLORE_PUSH] = "push", [EXPLORE_POLL] = "poll", [EXPLORE_SESSION] = "session"};
+    return names[store];
+}
+
+void explore_default(explore_store store, explore_bounds *ret_bounds)
+{
+    *ret_bounds = (explore_bounds){.store = store,
+                                   .members = 2,
+                                   .ttl = 2,
+                                   .transition = 2,
+                                   .losses = 1,
+                                   .kills = 1,
+                                   .starts = 0,
+                                   .stops = 1,
+                                   .forces = 0,
+                                   .pauses = 1,
+                                   .delays = 1,
+                                   .drifts = 1,
+                                   .jobs = 2,
+                                   .states_max = UINT64_C(1) << 26};
+}
+
+void explore(const explore_bounds *bounds, FILE *log, explore_verdict *ret_verdict)
+{
+    search *s = or_abort(calloc(1, sizeof *s));
+    edge e = {0};
+    uint64_t slots = 1024;
+    uint32_t first = 0;
+    while (slots < 2 * bounds->states_max)
+        slots *= 2;
+    s->bounds = bounds;
+    s->mask = slots - 1;
+    s->seen = or_abort(calloc(slots, sizeof *s->seen));
+    s->origins = or_abort(calloc(slots, sizeof *s->origins));
+    pthread_mutex_init(&s->lock, NULL);
+    set_timing(s);
+    world w;
+    world_begin(&w, bounds, &s->timing);
+    world_normalise(&w);
+    s->size = world_size(&w);
+    is_new(s, world_hash(&w), &first);
+    s->states = 1;
+    edge_add(s, &e, &w, first);
+    memset(ret_verdict, 0, sizeof *ret_verdict);
+    while (e.count > 0 && !s->broken.promise && !s->is_full) {
+        advance(s, &e);
+        ret_verdict->depth++;
+    }
+    ret_verdict->states = s->states;
+    ret_verdict->choices = s->choices;
+    ret_verdict->is_complete = !s->is_full && !s->broken.promise;
+    ret_verdict->promise = s->broken.promise;
+    if (s->broken.promise) {
+        memcpy(ret_verdict->text, s->broken.text, sizeof s->broken.text);
+        ret_verdict->depth = retell(s, first, log);
+    }
+    edge_free(&e);
+    free((void *)s->seen);
+    free(s->origins);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
