@@ -270,11 +270,12 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         .about = "Takes the mutex, runs the command, gives the mutex back, and exits with the\n"
                  "command's code. If leadership ends first, the command and all that it started\n"
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
-                 "finds SIMBA_MUTEX, SIMBA_TOKEN and SIMBA_ID in its environment, and the mutex's note\n"
-                 "in SIMBA_NOTE. What it leaves in the file SIMBA_NOTE_FILE becomes the note if it\n"
-                 "ends well.\n\n"
+                 "finds SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and the note of the mutex, SIMBA_NOTE, in\n"
+                 "its environment; what is in the file SIMBA_NOTE_FILE when it ends well becomes\n"
+                 "the next note.\n\n"
                  "Its own exit codes: 75 not obtained in time, 79 leadership lost, 69 no store, 77\n"
-                 "no permission, 78 configuration, 71 system, 64 usage, 126 and 127 as in a shell.",
+                 "no permission, 78 configuration, 71 system, 64 usage, 65 too long a note, 126 and\n"
+                 "127 as in a shell.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL,
