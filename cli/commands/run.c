@@ -270,12 +270,10 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         .about = "Takes the mutex, runs the command, gives the mutex back, and exits with the\n"
                  "command's code. If leadership ends first, the command and all that it started\n"
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
-                 "finds SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and the note of the mutex, SIMBA_NOTE, in\n"
-                 "its environment; what is in the file SIMBA_NOTE_FILE when it ends well becomes\n"
-                 "the next note.\n\n"
+                 "finds SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and SIMBA_NOTE in its environment, and\n"
+                 "leaves its own note in the file SIMBA_NOTE_FILE.\n"
                  "Its own exit codes: 75 not obtained in time, 79 leadership lost, 69 no store, 77\n"
-                 "no permission, 78 configuration, 71 system, 64 usage, 65 too long a note, 126 and\n"
-                 "127 as in a shell.",
+                 "no permission, 78 configuration, 71 system, 64 usage, 65 long note, 126 and 127.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL,
