@@ -61,6 +61,13 @@ static void hostile_submit(void *self, simba_request *request)
     } else if (request->op == SIMBA_OP_RELEASE) {
         request->reply.outcome = SIMBA_MINE;
         atomic_fetch_add(&releases, 1);
+    } else if (request->op == SIMBA_OP_READ_NOTE) {
+        static const char bytes[8192] = "long";
+        const int rc = store->host->noted(store->host, request, &(simba_stored_note){bytes, sizeof bytes, 7, 1});
+        (store->host->fail)(store->host, request, rc, "hostile: what it has is no note");
+        return;
+    } else if (request->op == SIMBA_OP_WRITE_NOTE) {
+        request->reply.outcome = (simba_outcome)7;
     }
     if (garble)
         garble(request, &request->reply);
@@ -120,7 +127,7 @@ static int register_store(void **state)
         .schemes = schemes,
         .keys = keys,
         .instance_size = sizeof(struct hostile),
-        .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE,
+        .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE | SIMBA_CAP_NOTE,
         .init = hostile_init,
         .submit = hostile_submit,
         .cancel = hostile_cancel,
@@ -299,13 +306,30 @@ static void a_push_without_an_owner_is_a_reason_to_ask(void **state)
     client_close(client);
 }
 
+/* A note that is longer than any does not get into the program's room for one, and a write is not taken for done. */
+static void a_note_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    simba_client *client = open_hostile();
+    simba_locker *locker = NULL;
+    simba_error err = {0};
+    simba_note note = SIMBA_NOTE_INIT;
+    assert_rc(SIMBA_ECORRUPT, simba_client_note(client, "m", &err, &note));
+    assert_non_null(strstr(err.text, "read note m"));
+    assert_int_equal(note.length, 0);
+    assert_rc(0, simba_locker_new(client, "m", NULL, &err, &locker));
+    assert_rc(0, simba_locker_acquire(locker, 0, &err));
+    assert_rc(SIMBA_ESTORE, simba_locker_note_set(locker, "x", 1, &err));
+    simba_locker_free(locker);
+    client_close(client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_locker_takes_no_malformed_grant),
-        TEST(a_contender_does_not_lead_on_a_malformed_grant),
-        TEST(a_malformed_renewal_renews_nothing),
-        TEST(a_push_without_an_owner_is_a_reason_to_ask),
+        TEST(a_locker_takes_no_malformed_grant),  TEST(a_contender_does_not_lead_on_a_malformed_grant),
+        TEST(a_malformed_renewal_renews_nothing), TEST(a_push_without_an_owner_is_a_reason_to_ask),
+        TEST(a_note_that_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, register_store, NULL);
 }

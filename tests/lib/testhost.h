@@ -53,6 +53,7 @@ struct testhost {
 
     testhost_push pushes[TESTHOST_PUSHES];
     size_t push_count;
+    unsigned noted_pushes;    /* NOTED, which are not among `pushes` */
     simba_local session_from; /* as last told */
     int64_t session_ms;
     testhost_listed listed[TESTHOST_LISTED];

@@ -89,7 +89,9 @@ static void host_log(simba_host *host, simba_log_level level, const char *format
 
 static sim_party *party_of(simba_request *request)
 {
-    return (sim_party *)(void *)((char *)request - offsetof(sim_party, request));
+    const size_t offset =
+        notes_is_about(request->op) ? offsetof(sim_party, noting.request) : offsetof(sim_party, request);
+    return (sim_party *)(void *)((char *)request - offset);
 }
 
 static void host_complete(simba_host *host, simba_request *request)
@@ -128,16 +130,17 @@ static int host_found(simba_host *host, simba_request *request, const simba_find
 
 static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
 {
-    (void)host;
-    (void)request;
-    (void)note;
+    sim_note *text = &party_of(request)->noting.read;
+    if (note->size != sizeof *text)
+        check_broken(of(host)->s, "S8", "a note has %zu bytes, and %zu were written", note->size, sizeof *text);
+    else
+        memcpy(text, note->bytes, sizeof *text);
     return 0;
 }
 
-void client_submit(sim *s, sim_party *party)
+void client_submit(sim *s, const sim_party *party, simba_request *request)
 {
     sim_client *client = s->client[party->process];
-    simba_request *request = &party->request;
     request->backend_data = NULL;
     memset(&request->reply, 0, sizeof request->reply);
     simba__requests_submit(&client->requests, request);
@@ -355,6 +358,11 @@ static bool look_at_answers(sim_client *client)
     while (client->requests.completed_first && may_go_on(client)) {
         simba_request *request = simba__requests_take(&client->requests);
         sim_party *party = party_of(request);
+        any = true;
+        if (notes_is_about(request->op)) {
+            notes_answered(client->s, party, request, party->noting.generation, party->noting.read);
+            continue;
+        }
         const int fault = simba__reply_check(request, client->s->timing.session, NULL);
         const simba_reply reply = fault < 0 ? (simba_reply){.status = fault} : request->reply;
         simba__event event = {.kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply};
@@ -362,7 +370,6 @@ static bool look_at_answers(sim_client *client)
             check_broken(client->s, "S4", "the answer to a request of %s makes no sense", party->name);
         party->outstanding = false;
         party_step(client->s, party, &event);
-        any = true;
     }
     return any;
 }

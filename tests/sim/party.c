@@ -312,6 +312,9 @@ void party_event(sim *s, sim_party *party, const sim_event *event)
         if (event->version == party->life)
             callback_ended(s, party);
         break;
+    case EV_NOTE:
+        notes_event(s, party, event);
+        break;
     default:
         if (event->version == party->life)
             locker_event(s, party, (sim_event_kind)event->kind);

@@ -100,6 +100,7 @@ typedef struct sim_plan {
     sim_broken broken;
     bool queue;        /* PUSH: waiters queue, and one of them is invited; otherwise all are told */
     bool watch_free;   /* holders watch too */
+    bool notes;        /* applications write and read them */
     bool password;     /* ZOOKEEPER: clients have one, and a server may refuse it */
     bool tell_servers; /* in the event log, as comments */
     unsigned servers;  /* SENTINEL: replicas, if none has to confirm; CLUSTER: masters; ZOOKEEPER: all */

@@ -47,7 +47,7 @@ void process_submit(sim *s, sim_party *party, const simba__actions *actions)
     party->request.deadline = actions->deadline;
     simba__actions_request(actions, party->id, party->is_member ? &s->timing : NULL, &party->request);
     if (s->model) {
-        client_submit(s, party);
+        client_submit(s, party, &party->request);
         return;
     }
     process_plan(s, EV_DEADLINE, index_of(s, party), process, actions->deadline, ++party->deadline_version);
@@ -105,6 +105,10 @@ void process_want(sim *s, sim_party *party, bool wants)
 static void deliver_reply(sim *s, const sim_message *message)
 {
     sim_party *party = &s->party[message->party];
+    if (notes_is_about(message->request.op)) {
+        notes_answered(s, party, &message->request, message->generation, message->note);
+        return;
+    }
     simba_reply reply = message->request.reply;
     simba__event event = {.kind = SIMBA__EV_REPLY, .generation = message->generation, .reply = &reply};
     const int fault = simba__reply_check(&message->request, s->plan->store == SIM_STORE_SESSION, NULL);
@@ -269,6 +273,9 @@ void process_start(sim *s, unsigned p)
     for (unsigned i = 0; i < s->parties; i++)
         if (s->party[i].process == p)
             party_make(s, &s->party[i]);
+    for (unsigned i = 0; i < s->parties; i++)
+        if (s->party[i].process == p)
+            notes_start(s, &s->party[i]);
     if (s->model) {
         client_open(s, p);
     } else if (s->plan->store == SIM_STORE_SESSION) {

@@ -239,9 +239,9 @@ static void wind_up(sim *s)
 static void prepare(sim *s, const sim_plan *plan, FILE *log)
 {
     static const unsigned caps[] = {
-        [SIM_STORE_PUSH] = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK,
-        [SIM_STORE_POLL] = SIMBA_CAP_STORE_CLOCK,
-        [SIM_STORE_SESSION] = SIMBA_CAP_SESSION | SIMBA_CAP_PUSH | SIMBA_CAP_QUEUE,
+        [SIM_STORE_PUSH] = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_NOTE,
+        [SIM_STORE_POLL] = SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_NOTE,
+        [SIM_STORE_SESSION] = SIMBA_CAP_SESSION | SIMBA_CAP_PUSH | SIMBA_CAP_QUEUE | SIMBA_CAP_NOTE,
     };
     s->plan = plan;
     s->log = log;

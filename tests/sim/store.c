@@ -58,6 +58,7 @@ void store_remember(sim *s, unsigned mutex)
     undo->mutex = (uint8_t)mutex;
     undo->row = store->row[mutex];
     undo->children = store->children[mutex];
+    undo->note = store->note[mutex];
 }
 
 static void lose_writes(sim *s, int64_t lost_ms)
@@ -69,6 +70,7 @@ static void lose_writes(sim *s, int64_t lost_ms)
             break;
         store->row[undo->mutex] = undo->row;
         store->children[undo->mutex] = undo->children;
+        store->note[undo->mutex] = undo->note;
         store->undos--;
         s->checks.lost_writes = true;
     }

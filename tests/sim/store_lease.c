@@ -187,8 +187,24 @@ static void answer(sim *s, const sim_message *message)
     net_to_process(s, index, false, 0);
 }
 
+static void note_request(sim *s, sim_message *message)
+{
+    simba__row *row = &s->store.row[message->mutex];
+    store_remember(s, message->mutex);
+    sim_message copy = *message;
+    const bool written = simba__row_apply(row, store_now(s), &copy.request);
+    copy.note = (sim_note){row->note_token, row->note_number};
+    if (written && s->plan->store == SIM_STORE_PUSH)
+        tell_all(s, copy.mutex, &(simba_push){.kind = SIMBA_PUSH_NOTED});
+    answer(s, &copy);
+}
+
 void lease_request(sim *s, sim_message *message)
 {
+    if (notes_is_about(message->request.op)) {
+        note_request(s, message);
+        return;
+    }
     const unsigned m = message->mutex;
     simba__row *row = &s->store.row[m];
     const simba__row before = *row;

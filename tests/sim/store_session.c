@@ -191,6 +191,19 @@ static simba_outcome release(sim *s, const sim_message *message)
     return index == 0 ? SIMBA_MINE : SIMBA_NOT_MINE;
 }
 
+/* In one transaction with the check that the child is there and leads. */
+static simba_outcome write_note(sim *s, const sim_message *message)
+{
+    const simba_request *request = &message->request;
+    sim_note *note = &s->store.note[message->mutex];
+    const simba_outcome outcome = renew(s, message);
+    const bool overtaken = note->token == request->token && note->number >= request->note_number;
+    if (outcome != SIMBA_MINE || overtaken)
+        return outcome == SIMBA_REVOKED ? outcome : SIMBA_NOT_MINE;
+    *note = (sim_note){request->token, request->note_number};
+    return SIMBA_MINE;
+}
+
 static void answer(sim *s, const sim_message *message, simba_outcome outcome)
 {
     uint32_t index;
@@ -233,6 +246,9 @@ void session_request(sim *s, sim_message *message)
         outcome = renew(s, &copy);
     else if (copy.request.op == SIMBA_OP_RELEASE)
         outcome = release(s, &copy);
+    else if (copy.request.op == SIMBA_OP_WRITE_NOTE)
+        outcome = write_note(s, &copy);
+    copy.note = s->store.note[copy.mutex];
     answer(s, &copy, outcome);
 }
 

@@ -2,6 +2,7 @@
  *
  *   party.c     contenders, observers and their applications: carries out what the machines of src/core want
  *   process.c   the simulated runtime: requests and pushes, life and death; what goes wrong with a process
+ *   notes.c     the notes that applications write and read
  *   net.c       messages between a process and the model of a store
  *   store.c     what the stores have in common; store_lease.c and store_session.c are the models
  *   host.c      the same runtime for a store whose own code runs in here, see simba/backend.h
@@ -62,6 +63,7 @@ typedef enum sim_event_kind {
     EV_LOCKER_RELEASE,
     EV_LOCKER_GIVE_UP,
     EV_LOCKER_AGAIN,
+    EV_NOTE,
 } sim_event_kind;
 
 typedef enum sim_message_kind {
@@ -79,6 +81,11 @@ typedef enum sim_message_kind {
     MSG_EXPIRED,
 } sim_message_kind;
 
+/* Who wrote a note: the text of all notes here. */
+typedef struct sim_note {
+    uint64_t token, number;
+} sim_note;
+
 typedef struct sim_message {
     uint8_t kind;
     uint8_t process;
@@ -92,10 +99,23 @@ typedef struct sim_message {
     uint64_t version; /* of the row, POLLED */
     int64_t sent_at;  /* by the clock of the process */
     simba_request request;
+    sim_note note; /* READ_NOTE: the answer */
     simba_push push;
 } sim_message;
 
 typedef enum sim_strand { STRAND_IDLE, STRAND_QUEUED, STRAND_RUNNING } sim_strand;
+
+/* The request about the note that a party makes beside its own. */
+typedef struct sim_noting {
+    simba_request request;
+    uint32_t generation;
+    bool outstanding;
+    uint64_t number;  /* of its latest write */
+    sim_note text;    /* what is written */
+    sim_note read;    /* what a store of its own code has told */
+    sim_note known;   /* the youngest that anybody had seen when it was asked */
+    uint64_t granted; /* the greatest token that the store had granted by then */
+} sim_noting;
 
 typedef struct sim_party {
     bool is_member;
@@ -112,6 +132,7 @@ typedef struct sim_party {
     simba_request request;
     uint32_t generation;
     bool outstanding;
+    sim_noting noting;
     simba_local deadline;
     simba_local timer;
     uint32_t timer_version, deadline_version, life; /* of planned events; life: one per start and per process */
@@ -203,6 +224,7 @@ typedef struct sim_undo {
     uint8_t mutex;
     simba__row row;
     sim_children children;
+    sim_note note;
 } sim_undo;
 
 typedef struct sim_store {
@@ -220,6 +242,7 @@ typedef struct sim_store {
     uint64_t sessions;
     uint64_t zxid;
     sim_children children[SIM_MUTEXES];
+    sim_note note[SIM_MUTEXES]; /* where leases are sessions; otherwise the row has it */
     sim_undo *undo;
     unsigned undos;
 } sim_store;
@@ -241,6 +264,10 @@ typedef struct sim_checks {
     int64_t neighbour_ns; /* how long a locked row may keep the requests of another mutex waiting */
     sim_trouble trouble[SIM_TROUBLES];
     unsigned troubles;
+    sim_note noted[SIM_MUTEXES]; /* the youngest note that somebody has seen, or was told that it is written */
+    uint64_t closed_token
+        [SIM_MUTEXES]; /* it was granted, and then somebody saw the next: no note of an older one came after */
+    sim_note closed_note[SIM_MUTEXES];
     int64_t owned_at[SIM_MUTEXES];   /* somebody held it then */
     int64_t changed_at[SIM_MUTEXES]; /* the store gave it to somebody or took it back */
     /* The drill of L2. */
@@ -382,7 +409,7 @@ void sockets_check_closed(const sim *s, unsigned process);
 
 void client_open(sim *s, unsigned process);
 void client_kill(sim *s, unsigned process, bool noticed);
-void client_submit(sim *s, sim_party *party);
+void client_submit(sim *s, const sim_party *party, simba_request *request);
 void client_plan_anew(sim *s, unsigned process);
 void client_event(sim *s, unsigned process, const sim_event *event);
 /* Let those whose turn it was end it: look at answers, send what was submitted, until nothing is left to do. */
@@ -400,6 +427,16 @@ bool client_is_muted(const sim *s, unsigned process);
 void party_make(sim *s, sim_party *party);
 void party_step(sim *s, sim_party *party, simba__event *event);
 void party_event(sim *s, sim_party *party, const sim_event *event);
+
+/* --- notes.c ----------------------------------------------------------------------------------------- */
+
+void notes_start(sim *s, sim_party *party); /* with its process */
+void notes_event(sim *s, sim_party *party, const sim_event *event);
+void notes_answered(sim *s, sim_party *party, const simba_request *request, uint32_t generation, sim_note note);
+static inline bool notes_is_about(simba_op op)
+{
+    return op == SIMBA_OP_WRITE_NOTE || op == SIMBA_OP_READ_NOTE;
+}
 
 /* --- process.c -------------------------------------------------------------------------------------- */
 

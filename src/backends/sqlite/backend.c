@@ -115,7 +115,7 @@ static size_t measure(const store *s, size_t *ret_bytes)
 {
     size_t count = 0;
     for (const simba_request *r = s->pending.first; r && count < BATCH_REQUESTS; r = r->next, count++)
-        *ret_bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0);
+        *ret_bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0) + r->note_size;
     for (const simba__probe *p = s->probes; p; p = p->next, count++)
         *ret_bytes += strlen(p->mutex) + 1;
     return count;
@@ -131,12 +131,16 @@ static simba_local fill_batch(store *s)
         simba__batch_item *item = simba__batch_add(&s->batch, r);
         item->request = r;
         r->backend_data = item;
-        s->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST;
+        s->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST && r->op != SIMBA_OP_READ_NOTE;
         if (r->deadline.ns < until.ns)
             until = r->deadline;
     }
-    for (simba__probe *probe; (probe = take_probe(s)) != NULL;)
-        simba__batch_add(&s->batch, &(simba_request){.op = SIMBA_OP_READ, .mutex = probe->mutex})->probe = probe;
+    for (simba__probe *probe; (probe = take_probe(s)) != NULL;) {
+        simba__batch_item *item =
+            simba__batch_add(&s->batch, &(simba_request){.op = SIMBA_OP_READ, .mutex = probe->mutex});
+        item->probe = probe;
+        item->looks = true;
+    }
     return until;
 }
 
@@ -254,7 +258,11 @@ static void complete_list(store *s, const simba__batch_item *item)
                                        .mutex = found->text,
                                        .owner = &found->owner,
                                        .now_ms = found->now_ms,
-                                       .waiters = -1};
+                                       .waiters = -1,
+                                       .note = found->note.bytes,
+                                       .note_length = found->note.size,
+                                       .note_token = found->note.token,
+                                       .note_written_at_ms = found->note.written_at_ms};
         rc = s->host->listed(s->host, request, &listing);
     }
     if (faults > FAULTS_NAMED)
@@ -293,6 +301,8 @@ static void complete(store *s, simba__batch_item *item)
     } else if (request->op == SIMBA_OP_LIST) {
         complete_list(s, item);
     } else {
+        if (item->note)
+            s->host->noted(s->host, request, &item->note->stored);
         request->reply = item->ask.reply;
         s->host->complete(s->host, request);
     }
@@ -594,7 +604,8 @@ const simba_backend simba__backend_sqlite = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_HOST_ONLY,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_HOST_ONLY |
+            SIMBA_CAP_NOTE,
     .workers = 1,
     .init = sqlite_init,
     .submit = sqlite_submit,

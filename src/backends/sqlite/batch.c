@@ -48,6 +48,16 @@ static const char *keep(simba__batch *batch, const char *text)
     return strcpy(kept, text);
 }
 
+static const void *keep_note(simba__batch *batch, const simba_request *request)
+{
+    if (request->note_size == 0)
+        return NULL;
+    char *kept = batch->texts + batch->texts_size;
+    batch->texts_size += request->note_size;
+    SIMBA__ASSERT(batch->texts_size <= batch->texts_capacity);
+    return memcpy(kept, request->note, request->note_size);
+}
+
 simba__batch_item *simba__batch_add(simba__batch *batch, const simba_request *request)
 {
     SIMBA__ASSERT(batch->count < batch->capacity);
@@ -55,6 +65,7 @@ simba__batch_item *simba__batch_add(simba__batch *batch, const simba_request *re
     *item = (simba__batch_item){.ask = *request};
     item->ask.mutex = keep(batch, request->mutex);
     item->ask.id = keep(batch, request->id);
+    item->ask.note = keep_note(batch, request);
     return item;
 }
 
@@ -87,6 +98,7 @@ void simba__batch_answered(simba__batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
         simba__free(batch->items[i].effect.fault);
+        simba__free(batch->items[i].note);
         for (simba__listing *found = batch->items[i].found, *next; found; found = next) {
             next = found->next;
             simba__free(found);
@@ -127,14 +139,19 @@ typedef struct list_arg {
     simba__row_now now;
 } list_arg;
 
-static int list_one(void *user, const char *mutex, const simba__row *row, const simba_error *fault)
+static int list_one(void *user, const char *mutex, const simba__row *row, const simba_stored_note *note,
+                    const simba_error *fault)
 {
     list_arg *arg = user;
     const char *text = row ? mutex : fault->text;
-    simba__listing *found = simba__calloc(1, sizeof *found + strlen(text) + 1);
+    const size_t text_size = strlen(text) + 1;
+    simba__listing *found = simba__calloc(1, sizeof *found + text_size + note->size);
     if (!found)
         return SIMBA_ENOMEM;
-    strcpy(found->text, text);
+    memcpy(found->text, text, text_size);
+    found->note = *note;
+    if (note->size > 0)
+        found->note.bytes = memcpy(found->text + text_size, note->bytes, note->size);
     if (row)
         simba__row_show(row, arg->now, &found->owner, &found->now_ms);
     else
@@ -161,7 +178,38 @@ static int fail_row(simba__batch *batch, const simba_request *request, const cha
 /* News for others, unlike a renewal. */
 static bool is_handover(const simba_request *request, uint64_t token_before, const simba__row *row)
 {
-    return request->op == SIMBA_OP_RELEASE || request->op == SIMBA_OP_FORCE_RELEASE || row->token != token_before;
+    return request->op == SIMBA_OP_RELEASE || request->op == SIMBA_OP_FORCE_RELEASE ||
+           request->op == SIMBA_OP_WRITE_NOTE || request->op == SIMBA_OP_FORGET || row->token != token_before;
+}
+
+/* Whoever asks about the note, or looks at a mutex for its watchers, has to know which note there is. */
+static bool concerns_note(const simba__batch_item *item)
+{
+    const simba_op op = item->ask.op;
+    return op == SIMBA_OP_WRITE_NOTE || op == SIMBA_OP_READ_NOTE || op == SIMBA_OP_FORGET || item->looks;
+}
+
+/* The row of a mutex. One that was forgotten goes on with greater tokens, and with versions that nobody has seen. */
+static int load(simba__batch *batch, const simba__batch_item *item, simba__row *row, bool *ret_exists, simba_error *err)
+{
+    int rc = simba__db_load(&batch->db, item->ask.mutex, row, ret_exists, err);
+    if (rc == 0 && concerns_note(item))
+        rc = simba__note_identify(&batch->db, item->ask.mutex, row, err);
+    if (rc < 0 || *ret_exists || item->ask.op != SIMBA_OP_ACQUIRE)
+        return rc;
+    rc = simba__note_floor(&batch->db, &row->token, err);
+    row->version = row->token;
+    return rc;
+}
+
+static int store(simba__batch *batch, const simba_request *request, const simba__row *row, bool exists,
+                 simba_error *err)
+{
+    if (request->op == SIMBA_OP_WRITE_NOTE)
+        return simba__note_store(&batch->db, request, row, err);
+    if (request->op == SIMBA_OP_FORGET)
+        return simba__note_forget(&batch->db, request->mutex, row->token, err);
+    return simba__db_store(&batch->db, request->mutex, row, exists, err);
 }
 
 static int carry_out(simba__batch *batch, simba__row_now now, simba__batch_item *item, simba_error *err)
@@ -172,18 +220,23 @@ static int carry_out(simba__batch *batch, simba__row_now now, simba__batch_item 
         return carry_out_list(batch, now, item, err);
     simba__row row;
     bool exists;
-    int rc = simba__db_load(&batch->db, request->mutex, &row, &exists, err);
+    int rc = load(batch, item, &row, &exists, err);
+    if (rc == 0 && request->op == SIMBA_OP_READ_NOTE)
+        rc = simba__note_load(&batch->db, request->mutex, &item->note, err);
     if (rc < 0)
         return rc;
     const uint64_t token_before = row.token;
     effect->before = row.version;
     if (simba__row_apply(&row, now, request)) {
-        rc = simba__db_store(&batch->db, request->mutex, &row, exists, err);
+        rc = store(batch, request, &row, exists, err);
         if (is_handover(request, token_before, &row))
             effect->marked =
                 simba__notify_value(effect->hash, row.owner.id[0] == '\0', simba__random_next(&batch->seed));
     }
     effect->after = row.version;
+    effect->concerns_note = concerns_note(item);
+    effect->note_token = request->op == SIMBA_OP_FORGET && request->reply.outcome == SIMBA_MINE ? 0 : row.note_token;
+    effect->note_number = row.note_number;
     if (rc == 0 && request->reply.status < 0)
         rc = fail_row(batch, request, "no greater token is left for it", err);
     return rc;

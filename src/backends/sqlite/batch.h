@@ -5,6 +5,7 @@
 
 #include "backends/sqlite/db.h"
 #include "backends/sqlite/news.h"
+#include "backends/sqlite/note.h"
 #include "backends/sqlite/notify.h"
 
 /* What a LIST found. */
@@ -13,16 +14,19 @@ struct simba__listing {
     simba__listing *next;
     int64_t now_ms;
     simba_owner owner;
-    const char *fault; /* NULL, or what is wrong with the row: it is not to be shown */
-    char text[];       /* the mutex, or the fault */
+    simba_stored_note note; /* its bytes lie behind the text */
+    const char *fault;      /* NULL, or what is wrong with the row: it is not to be shown */
+    char text[];            /* the mutex, or the fault */
 };
 
 typedef struct simba__batch_item {
     simba_request ask;      /* the worker's copy; its strings are in the batch */
     simba_request *request; /* in turns only. NULL: it was cancelled, or a probe asks */
     simba__probe *probe;    /* in turns only */
+    bool looks;             /* for watchers: at the note as well */
     simba__effect effect;
-    simba__listing *found; /* by a LIST */
+    simba__listing *found;  /* by a LIST */
+    simba__note_copy *note; /* by a READ_NOTE */
 } simba__batch_item;
 
 typedef struct simba__batch {
@@ -54,7 +58,7 @@ int simba__batch_init(simba__batch *batch, simba_host *host, const char *path, b
 /* Also after a failed init, and on zeroes. */
 void simba__batch_fini(simba__batch *batch);
 
-/* While it does not run: room for so many requests with so many bytes of strings; then the requests one by one. */
+/* While it does not run: room for so many requests with so many bytes of strings and notes; then the requests one by one. */
 bool simba__batch_reserve(simba__batch *batch, size_t count, size_t bytes);
 simba__batch_item *simba__batch_add(simba__batch *batch, const simba_request *request);
 

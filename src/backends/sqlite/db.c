@@ -21,33 +21,38 @@
 #include <unistd.h>
 
 #include "backends/sqlite/file.h"
+#include "backends/sqlite/note.h"
 #include "backends/sqlite/schema.h"
 #include "util/error.h"
 #include "util/mem.h"
 #include "util/text.h"
 
-enum statement { BEGIN_READ, BEGIN_WRITE, COMMIT, ROLLBACK, LOAD, INSERT, UPDATE, LIST };
-
 #define COLUMNS                                                                                                        \
     "acquired_at, ttl_at, transition_at, owner_id, version, token, nonce, revoked_token, until_boot_ns, boot_id"
 
-_Static_assert(LIST + 1 == SIMBA__DB_STATEMENTS, "one place for each statement");
-
 static const char *const sql[SIMBA__DB_STATEMENTS] = {
-    [BEGIN_READ] = "BEGIN",
-    [BEGIN_WRITE] = "BEGIN IMMEDIATE",
-    [COMMIT] = "COMMIT",
-    [ROLLBACK] = "ROLLBACK",
-    [LOAD] = "SELECT " COLUMNS " FROM simba_mutex WHERE mutex = ?11",
-    [INSERT] = "INSERT INTO simba_mutex (" COLUMNS ", mutex) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-    [UPDATE] = "UPDATE simba_mutex SET acquired_at = ?1, ttl_at = ?2, transition_at = ?3, owner_id = ?4, version = ?5, "
-               "token = ?6, nonce = ?7, revoked_token = ?8, until_boot_ns = ?9, boot_id = ?10 WHERE mutex = ?11",
-    [LIST] = "SELECT " COLUMNS ", mutex FROM simba_mutex ORDER BY mutex",
+    [SIMBA__DB_BEGIN_READ] = "BEGIN",
+    [SIMBA__DB_BEGIN_WRITE] = "BEGIN IMMEDIATE",
+    [SIMBA__DB_COMMIT] = "COMMIT",
+    [SIMBA__DB_ROLLBACK] = "ROLLBACK",
+    [SIMBA__DB_LOAD] = "SELECT " COLUMNS " FROM simba_mutex WHERE mutex = ?11",
+    [SIMBA__DB_INSERT] =
+        "INSERT INTO simba_mutex (" COLUMNS ", mutex) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    [SIMBA__DB_UPDATE] =
+        "UPDATE simba_mutex SET acquired_at = ?1, ttl_at = ?2, transition_at = ?3, owner_id = ?4, version = ?5, "
+        "token = ?6, nonce = ?7, revoked_token = ?8, until_boot_ns = ?9, boot_id = ?10 WHERE mutex = ?11",
+    [SIMBA__DB_DELETE] = "DELETE FROM simba_mutex WHERE mutex = ?1",
+    [SIMBA__DB_LIST] = "SELECT " COLUMNS ", mutex, note, note_token, note_number, written_at "
+                       "FROM simba_mutex LEFT JOIN simba_note USING (mutex) ORDER BY mutex",
+    [SIMBA__DB_LOAD_NOTE] = "SELECT note, note_token, note_number, written_at FROM simba_note WHERE mutex = ?1",
+    [SIMBA__DB_STORE_NOTE] = "INSERT OR REPLACE INTO simba_note (mutex, note, note_token, note_number, written_at) "
+                             "VALUES (?1, ?2, ?3, ?4, ?5)",
+    [SIMBA__DB_DELETE_NOTE] = "DELETE FROM simba_note WHERE mutex = ?1",
 };
 
 /* Parameters, one more than the column of a result. */
 enum { P_OWNER = 4, P_BOOT_ID = 10, P_MUTEX = 11 };
-enum { C_MUTEX = 10 };
+enum { C_MUTEX = 10, C_NOTE = 11 };
 
 /* --- errors --------------------------------------------------------------------------------------- */
 
@@ -93,7 +98,7 @@ static bool breaks_connection(int rc)
            primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;
 }
 
-static int fail(simba__db *db, int rc, simba_error *err)
+int simba__db_fail(simba__db *db, int rc, simba_error *err)
 {
     const int code = code_of(rc);
     db->row_failed = is_local(rc) && db->handle && !sqlite3_get_autocommit(db->handle);
@@ -184,13 +189,13 @@ static void move_log(simba__db *db, int how)
 static bool is_any_owned(simba__db *db)
 {
     enum { MANY = 1000 };
-    int rc = sqlite3_step(db->statements[LIST]);
+    int rc = sqlite3_step(db->statements[SIMBA__DB_LIST]);
     for (int rows = 0; rc == SQLITE_ROW && rows < MANY; rows++) {
-        if (sqlite3_column_bytes(db->statements[LIST], P_OWNER - 1) > 0)
+        if (sqlite3_column_bytes(db->statements[SIMBA__DB_LIST], P_OWNER - 1) > 0)
             break;
-        rc = sqlite3_step(db->statements[LIST]);
+        rc = sqlite3_step(db->statements[SIMBA__DB_LIST]);
     }
-    sqlite3_reset(db->statements[LIST]);
+    sqlite3_reset(db->statements[SIMBA__DB_LIST]);
     return rc != SQLITE_DONE;
 }
 
@@ -222,7 +227,7 @@ static int set_wal(simba__db *db, simba_error *err)
     const int code = set ? 0
                      : rc == SQLITE_ROW
                          ? simba__fail(err, SIMBA_ESTORE, "sqlite: %s: cannot keep a write-ahead log", db->path)
-                         : fail(db, rc, err);
+                         : simba__db_fail(db, rc, err);
     sqlite3_finalize(statement);
     return code;
 }
@@ -234,7 +239,7 @@ static int prepare_statements(simba__db *db, simba_error *err)
         if (rc == SQLITE_ERROR) /* no such table, no such column */
             return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: %s", db->path, sqlite3_errmsg(db->handle));
         if (rc != SQLITE_OK)
-            return fail(db, rc, err);
+            return simba__db_fail(db, rc, err);
     }
     return 0;
 }
@@ -250,7 +255,7 @@ static int check_whole(simba__db *db, simba_error *err)
     const int64_t page = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
     sqlite3_finalize(statement);
     if (rc != SQLITE_ROW)
-        return fail(db, rc, err);
+        return simba__db_fail(db, rc, err);
     if (stat(simba__db_real_path(db), &status) != 0 || page <= 0 || status.st_size % page == 0)
         return 0;
     return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: its last page is cut off", db->path);
@@ -259,9 +264,9 @@ static int check_whole(simba__db *db, simba_error *err)
 /* Read a row, if there is one: damage that the header does not show had better be found now than at the first lock. */
 static int try_table(simba__db *db, simba_error *err)
 {
-    const int rc = sqlite3_step(db->statements[LIST]);
-    const int code = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : fail(db, rc, err);
-    sqlite3_reset(db->statements[LIST]);
+    const int rc = sqlite3_step(db->statements[SIMBA__DB_LIST]);
+    const int code = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : simba__db_fail(db, rc, err);
+    sqlite3_reset(db->statements[SIMBA__DB_LIST]);
     return code;
 }
 
@@ -280,7 +285,7 @@ static int identify(simba__db *db, simba_error *err)
 {
     simba__schema schema = SIMBA__SCHEMA_FOREIGN;
     int rc = simba__schema_look(db->handle, &schema);
-    int code = rc == SQLITE_OK ? refuse(db, schema, err) : fail(db, rc, err);
+    int code = rc == SQLITE_OK ? refuse(db, schema, err) : simba__db_fail(db, rc, err);
     /* What was empty has no page size yet: by now somebody else may have made pages of another size than the usual. */
     if (code == 0 && schema != SIMBA__SCHEMA_EMPTY)
         code = check_whole(db, err);
@@ -293,14 +298,14 @@ static int identify(simba__db *db, simba_error *err)
     if (code < 0 || schema == SIMBA__SCHEMA_OURS)
         return code;
     rc = simba__schema_create(db->handle, &schema);
-    return rc == SQLITE_OK ? refuse(db, schema, err) : fail(db, rc, err);
+    return rc == SQLITE_OK ? refuse(db, schema, err) : simba__db_fail(db, rc, err);
 }
 
 static int open_handle(simba__db *db, simba_error *err)
 {
     int rc = sqlite3_open_v2(db->path, &db->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (rc != SQLITE_OK)
-        return fail(db, rc, err);
+        return simba__db_fail(db, rc, err);
     sqlite3_extended_result_codes(db->handle, 1);
     sqlite3_busy_handler(db->handle, on_busy, &db->patience);
     leave_log_alone(db, log_size(db) > 0);
@@ -313,7 +318,7 @@ static int open_handle(simba__db *db, simba_error *err)
     rc = sqlite3_exec(db->handle, db->sync_full ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", NULL,
                       NULL, NULL);
     if (rc != SQLITE_OK)
-        return fail(db, rc, err);
+        return simba__db_fail(db, rc, err);
     if (log_size(db) >= LONG_LOG)
         move_log(
             db,
@@ -383,7 +388,7 @@ int simba__db_refresh(simba__db *db, bool *ret_opened, simba_error *err)
 
 /* --- transactions --------------------------------------------------------------------------------- */
 
-static int run(simba__db *db, enum statement which, simba_error *err)
+int simba__db_run(simba__db *db, simba__db_statement which, simba_error *err)
 {
     sqlite3_stmt *statement = db->statements[which];
     const int rc = sqlite3_step(statement);
@@ -391,25 +396,25 @@ static int run(simba__db *db, enum statement which, simba_error *err)
         sqlite3_reset(statement);
         return 0;
     }
-    const int code = fail(db, rc, err);
+    const int code = simba__db_fail(db, rc, err);
     sqlite3_reset(statement);
     return code;
 }
 
 int simba__db_begin(simba__db *db, bool writes, simba_error *err)
 {
-    return run(db, writes ? BEGIN_WRITE : BEGIN_READ, err);
+    return simba__db_run(db, writes ? SIMBA__DB_BEGIN_WRITE : SIMBA__DB_BEGIN_READ, err);
 }
 
 int simba__db_commit(simba__db *db, simba_error *err)
 {
-    return run(db, COMMIT, err);
+    return simba__db_run(db, SIMBA__DB_COMMIT, err);
 }
 
 void simba__db_rollback(simba__db *db)
 {
     /* Some errors have rolled back by themselves. */
-    if (db->handle && !sqlite3_get_autocommit(db->handle) && run(db, ROLLBACK, NULL) < 0)
+    if (db->handle && !sqlite3_get_autocommit(db->handle) && simba__db_run(db, SIMBA__DB_ROLLBACK, NULL) < 0)
         db->broken = true;
 }
 
@@ -420,8 +425,7 @@ static const char *const columns[] = {"acquired_at", "ttl_at", "transition_at", 
                                       "token",       "nonce",  "revoked_token", "until_boot_ns", "boot_id"};
 enum { C_ACQUIRED_AT, C_TTL_AT, C_TRANSITION_AT, C_OWNER, C_VERSION, C_TOKEN, C_NONCE, C_REVOKED, C_UNTIL, C_BOOT_ID };
 
-/* A row that nobody of us can have written. The statement and the transaction are good. */
-static int damaged(simba__db *db, const char *mutex, const char *column, const char *what, simba_error *err)
+int simba__db_damaged(simba__db *db, const char *mutex, const char *column, const char *what, simba_error *err)
 {
     db->row_failed = true;
     return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: mutex %.*s: %s %s", db->path, simba__text_cut(mutex, 66),
@@ -434,9 +438,9 @@ static int check_types(simba__db *db, sqlite3_stmt *statement, const char *mutex
     for (int i = 0; i <= C_BOOT_ID; i++) {
         const bool is_text = i == C_OWNER || i == C_BOOT_ID;
         if (sqlite3_column_type(statement, i) != (is_text ? SQLITE_TEXT : SQLITE_INTEGER))
-            return damaged(db, mutex, columns[i], is_text ? "is not a text" : "is not a number", err);
+            return simba__db_damaged(db, mutex, columns[i], is_text ? "is not a text" : "is not a number", err);
         if ((i == C_TOKEN || i == C_REVOKED) && sqlite3_column_int64(statement, i) < 0)
-            return damaged(db, mutex, columns[i], "is negative", err);
+            return simba__db_damaged(db, mutex, columns[i], "is negative", err);
     }
     return 0;
 }
@@ -446,11 +450,11 @@ static int copy_id(simba__db *db, sqlite3_stmt *statement, const char *mutex, si
     const unsigned char *id = sqlite3_column_text(statement, C_OWNER);
     const size_t length = (size_t)sqlite3_column_bytes(statement, C_OWNER);
     if (!id)
-        return fail(db, SQLITE_NOMEM, err);
+        return simba__db_fail(db, SQLITE_NOMEM, err);
     if (length > SIMBA_ID_MAX)
-        return damaged(db, mutex, columns[C_OWNER], "is too long", err);
+        return simba__db_damaged(db, mutex, columns[C_OWNER], "is too long", err);
     if (strlen((const char *)id) != length)
-        return damaged(db, mutex, columns[C_OWNER], "has a zero byte in it", err);
+        return simba__db_damaged(db, mutex, columns[C_OWNER], "has a zero byte in it", err);
     memcpy(owner->id, id, length + 1);
     return 0;
 }
@@ -467,7 +471,7 @@ static int decode(simba__db *db, sqlite3_stmt *statement, const char *mutex, sim
     };
     const unsigned char *boot_id = sqlite3_column_text(statement, C_BOOT_ID);
     if (!boot_id) /* the column is a text: there was no memory to read it, and an unread lease is not a free one */
-        return fail(db, SQLITE_NOMEM, err);
+        return simba__db_fail(db, SQLITE_NOMEM, err);
     if (strcmp((const char *)boot_id, db->boot_id) == 0) {
         code = copy_id(db, statement, mutex, &row.owner, err);
         if (code < 0)
@@ -485,7 +489,7 @@ static int decode(simba__db *db, sqlite3_stmt *statement, const char *mutex, sim
 
 int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *ret_exists, simba_error *err)
 {
-    sqlite3_stmt *statement = db->statements[LOAD];
+    sqlite3_stmt *statement = db->statements[SIMBA__DB_LOAD];
     sqlite3_bind_text(statement, P_MUTEX, mutex, -1, SQLITE_STATIC);
     const int rc = sqlite3_step(statement);
     int code = 0;
@@ -494,7 +498,7 @@ int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *
     else if (rc == SQLITE_DONE)
         memset(ret_row, 0, sizeof *ret_row);
     else
-        code = fail(db, rc, err);
+        code = simba__db_fail(db, rc, err);
     *ret_exists = rc == SQLITE_ROW;
     sqlite3_reset(statement);
     return code;
@@ -502,7 +506,7 @@ int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *
 
 int simba__db_store(simba__db *db, const char *mutex, const simba__row *row, bool exists, simba_error *err)
 {
-    const enum statement which = exists ? UPDATE : INSERT;
+    const simba__db_statement which = exists ? SIMBA__DB_UPDATE : SIMBA__DB_INSERT;
     sqlite3_stmt *statement = db->statements[which];
     sqlite3_bind_int64(statement, 1, row->owner.acquired_at_ms);
     sqlite3_bind_int64(statement, 2, row->owner.ttl_at_ms);
@@ -515,7 +519,7 @@ int simba__db_store(simba__db *db, const char *mutex, const simba__row *row, boo
     sqlite3_bind_int64(statement, 9, row->until_ns);
     sqlite3_bind_text(statement, P_BOOT_ID, db->boot_id, 36, SQLITE_STATIC);
     sqlite3_bind_text(statement, P_MUTEX, mutex, -1, SQLITE_STATIC);
-    return run(db, which, err);
+    return simba__db_run(db, which, err);
 }
 
 /* A name that no client can ask for; NULL is one that there was no memory to read. */
@@ -528,30 +532,33 @@ static bool is_name(sqlite3_stmt *statement, const char *mutex)
 
 int simba__db_list(simba__db *db, const char *pattern, simba__db_each each, void *user, simba_error *err)
 {
-    sqlite3_stmt *statement = db->statements[LIST];
+    sqlite3_stmt *statement = db->statements[SIMBA__DB_LIST];
     int code = 0;
     int rc = sqlite3_step(statement);
     for (; rc == SQLITE_ROW && code == 0; rc = sqlite3_step(statement)) {
         const bool is_text = sqlite3_column_type(statement, C_MUTEX) == SQLITE_TEXT;
         const char *mutex = (const char *)sqlite3_column_text(statement, C_MUTEX);
         simba__row row;
+        simba_stored_note note = {0};
         if (!mutex && is_text) {
-            code = fail(db, SQLITE_NOMEM, err);
+            code = simba__db_fail(db, SQLITE_NOMEM, err);
             continue;
         }
         if (mutex && pattern && fnmatch(pattern, mutex, 0) != 0)
             continue;
         if (!mutex || !is_text || !is_name(statement, mutex))
-            code = damaged(db, mutex ? mutex : "", "its name", "is none", err);
+            code = simba__db_damaged(db, mutex ? mutex : "", "its name", "is none", err);
         else
             code = decode(db, statement, mutex, &row, err);
+        if (code == 0)
+            code = simba__note_decode(db, statement, C_NOTE, mutex, &note, &row.note_number, err);
         if (code == 0 || code == SIMBA_ECORRUPT) {
-            code = each(user, mutex ? mutex : "", code == 0 ? &row : NULL, err);
+            code = each(user, mutex ? mutex : "", code == 0 ? &row : NULL, &note, err);
             db->row_failed = code < 0;
         }
     }
     if (code == 0 && rc != SQLITE_DONE)
-        code = fail(db, rc, err);
+        code = simba__db_fail(db, rc, err);
     sqlite3_reset(statement);
     return code;
 }

@@ -11,7 +11,21 @@
 #include "backends/sqlite/file.h"
 #include "core/row.h"
 
-enum { SIMBA__DB_STATEMENTS = 8 };
+typedef enum simba__db_statement {
+    SIMBA__DB_BEGIN_READ,
+    SIMBA__DB_BEGIN_WRITE,
+    SIMBA__DB_COMMIT,
+    SIMBA__DB_ROLLBACK,
+    SIMBA__DB_LOAD,
+    SIMBA__DB_INSERT,
+    SIMBA__DB_UPDATE,
+    SIMBA__DB_DELETE,
+    SIMBA__DB_LIST,
+    SIMBA__DB_LOAD_NOTE,
+    SIMBA__DB_STORE_NOTE,
+    SIMBA__DB_DELETE_NOTE,
+    SIMBA__DB_STATEMENTS
+} simba__db_statement;
 
 typedef struct simba__db {
     sqlite3 *handle; /* NULL: closed; the next refresh opens it */
@@ -49,8 +63,15 @@ int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *
 int simba__db_store(simba__db *db, const char *mutex, const simba__row *row, bool exists, simba_error *err);
 
 /* Call `each` for every mutex that matches the shell pattern (NULL: all), ordered by name, until it returns a negative
- * code; that is then the result. A row that cannot be read is NULL, and `fault` says what is wrong with it. */
-typedef int (*simba__db_each)(void *user, const char *mutex, const simba__row *row, const simba_error *fault);
+ * code; that is then the result. The note has no bytes if there is none. A row that cannot be read is NULL, and `fault` says what is wrong with it. */
+typedef int (*simba__db_each)(void *user, const char *mutex, const simba__row *row, const simba_stored_note *note,
+                              const simba_error *fault);
 int simba__db_list(simba__db *db, const char *pattern, simba__db_each each, void *user, simba_error *err);
+
+/* For note.c, which has statements of its own: carry out one that has no result; the error of an SQLite result code; a row
+ * that nobody of us can have written, while the statement and the transaction are good (SIMBA_ECORRUPT). */
+int simba__db_run(simba__db *db, simba__db_statement which, simba_error *err);
+int simba__db_fail(simba__db *db, int rc, simba_error *err);
+int simba__db_damaged(simba__db *db, const char *mutex, const char *column, const char *what, simba_error *err);
 
 #endif

@@ -19,6 +19,7 @@ void simba__news_forget(simba__news *news)
         for (simba__watched *w = news->watched[slot]; w; w = w->next) {
             w->known = SIMBA__NOTIFY_UNSEEN;
             w->version = UNKNOWN_VERSION;
+            w->note_token = UINT64_MAX;
         }
     }
     news->rescan = true;
@@ -42,6 +43,7 @@ simba__watched *simba__news_add(simba__news *news, simba_topic *topic)
     const size_t slot = simba__notify_slot(w->hash);
     w->known = SIMBA__NOTIFY_UNSEEN;
     w->version = UNKNOWN_VERSION;
+    w->note_token = UINT64_MAX;
     w->next = news->watched[slot];
     news->watched[slot] = w;
     news->count++;
@@ -58,10 +60,27 @@ void simba__news_remove(simba__news *news, simba__watched *watched)
     simba__free(watched);
 }
 
+static void hear_note(simba__news *news, simba__watched *w, const simba__effect *effect)
+{
+    if (w->note_token == effect->note_token && w->note_number == effect->note_number)
+        return;
+    w->note_token = effect->note_token;
+    w->note_number = effect->note_number;
+    news->host->push(news->host, w->topic, &(simba_push){.kind = SIMBA_PUSH_NOTED});
+}
+
+/* Their times are not on the scale of the owner's. */
+static bool is_about_note(const simba_request *request)
+{
+    return request->op == SIMBA_OP_WRITE_NOTE || request->op == SIMBA_OP_READ_NOTE || request->op == SIMBA_OP_FORGET;
+}
+
 void simba__news_heard(simba__news *news, const simba__effect *effect, const simba_request *request)
 {
     simba__watched *w = find(news, effect->hash, request->mutex);
-    if (!w)
+    if (w && effect->concerns_note)
+        hear_note(news, w, effect);
+    if (!w || is_about_note(request))
         return;
     w->latest = request;
     w->is_news |= effect->marked || effect->before != w->version;

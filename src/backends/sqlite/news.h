@@ -34,8 +34,9 @@ struct simba__watched {
     uint64_t hash;
     uint64_t known;
     uint64_t version;
-    const simba_request *latest; /* in the batch at hand */
-    simba__probe *probe;         /* that looks at it, if one is under way */
+    const simba_request *latest;      /* in the batch at hand */
+    simba__probe *probe;              /* that looks at it, if one is under way */
+    uint64_t note_token, note_number; /* of the note that was last told; UINT64_MAX: none was */
     bool is_news;
     bool told_free; /* on the word of the slot, before the row was read */
 };
@@ -56,8 +57,10 @@ typedef struct simba__effect {
     uint64_t seen;             /* in the slot during the transaction */
     uint64_t before, after;    /* versions of the row */
     uint64_t replaced, marked; /* in the slot, after the commit; `marked` 0: no news, `replaced` UNSURE: see notify.h */
-    int code;                  /* negative: this one failed, and nothing above counts */
-    char *fault;               /* then: why. NULL: there was no memory to keep it */
+    bool concerns_note;        /* the next two are known */
+    uint64_t note_token, note_number;
+    int code;    /* negative: this one failed, and nothing above counts */
+    char *fault; /* then: why. NULL: there was no memory to keep it */
 } simba__effect;
 
 /* Called for a mutex whose row has to be read. */

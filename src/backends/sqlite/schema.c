@@ -27,15 +27,27 @@ static const char create_sql[] =
     "PRAGMA application_id = " TEXT(APPLICATION_ID) ";"
                                                     "PRAGMA user_version = " TEXT(VERSION) ";";
 
+/* Apart from the other, which a renewal writes, and which an older simba knows as it is: see note.h. */
+static const char create_notes_sql[] = "CREATE TABLE simba_note ("
+                                       "mutex TEXT NOT NULL PRIMARY KEY,"
+                                       "note BLOB NOT NULL,"
+                                       "note_token INTEGER NOT NULL,"
+                                       "note_number INTEGER NOT NULL,"
+                                       "written_at INTEGER NOT NULL"
+                                       ") WITHOUT ROWID;";
+
 /* One statement, hence one snapshot. */
 static const char look_sql[] = "SELECT (SELECT application_id FROM pragma_application_id),"
                                "(SELECT user_version FROM pragma_user_version),"
-                               "(SELECT count(*) FROM sqlite_master)";
+                               "(SELECT count(*) FROM sqlite_master),"
+                               "(SELECT count(*) FROM sqlite_master WHERE name = 'simba_note')";
 
-static simba__schema judge(int application, int version, int objects)
+static simba__schema judge(int application, int version, int objects, int notes)
 {
+    if (application == APPLICATION_ID && version > VERSION)
+        return SIMBA__SCHEMA_NEWER;
     if (application == APPLICATION_ID)
-        return version > VERSION ? SIMBA__SCHEMA_NEWER : SIMBA__SCHEMA_OURS;
+        return notes ? SIMBA__SCHEMA_OURS : SIMBA__SCHEMA_OLDER;
     return application == 0 && version == 0 && objects == 0 ? SIMBA__SCHEMA_EMPTY : SIMBA__SCHEMA_FOREIGN;
 }
 
@@ -46,8 +58,8 @@ int simba__schema_look(sqlite3 *handle, simba__schema *ret_schema)
     if (rc == SQLITE_OK)
         rc = sqlite3_step(statement);
     if (rc == SQLITE_ROW) {
-        *ret_schema =
-            judge(sqlite3_column_int(statement, 0), sqlite3_column_int(statement, 1), sqlite3_column_int(statement, 2));
+        *ret_schema = judge(sqlite3_column_int(statement, 0), sqlite3_column_int(statement, 1),
+                            sqlite3_column_int(statement, 2), sqlite3_column_int(statement, 3));
         rc = SQLITE_OK;
     }
     sqlite3_finalize(statement);
@@ -61,8 +73,10 @@ int simba__schema_create(sqlite3 *handle, simba__schema *ret_schema)
         return rc;
     simba__schema schema = SIMBA__SCHEMA_FOREIGN;
     rc = simba__schema_look(handle, &schema);
-    if (rc == SQLITE_OK && schema == SIMBA__SCHEMA_EMPTY) {
+    if (rc == SQLITE_OK && schema == SIMBA__SCHEMA_EMPTY)
         rc = sqlite3_exec(handle, create_sql, NULL, NULL, NULL);
+    if (rc == SQLITE_OK && (schema == SIMBA__SCHEMA_EMPTY || schema == SIMBA__SCHEMA_OLDER)) {
+        rc = sqlite3_exec(handle, create_notes_sql, NULL, NULL, NULL);
         schema = SIMBA__SCHEMA_OURS;
     }
     if (rc == SQLITE_OK)

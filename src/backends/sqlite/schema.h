@@ -1,4 +1,5 @@
-/* Whose database is it, and which version of ours? Creates the schema in an empty one. */
+/* Whose database is it, and which version of ours? Creates the schema in an empty one, and what an
+ * older one lacks. */
 #ifndef SIMBA_BACKENDS_SQLITE_SCHEMA_H
 #define SIMBA_BACKENDS_SQLITE_SCHEMA_H
 
@@ -8,6 +9,7 @@
 typedef enum simba__schema {
     SIMBA__SCHEMA_OURS,
     SIMBA__SCHEMA_EMPTY,
+    SIMBA__SCHEMA_OLDER,   /* ours, without a table for notes */
     SIMBA__SCHEMA_FOREIGN, /* another program's */
     SIMBA__SCHEMA_NEWER,   /* ours, of a later version */
 } simba__schema;

@@ -1,0 +1,145 @@
+/* See note.h. */
+#include "backends/sqlite/note.h"
+
+#include <string.h>
+
+#include "util/mem.h"
+
+/* Where the greatest token that was forgotten is. No mutex has this name. */
+#define FLOOR ""
+
+static int check_number(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex, const char *name,
+                        simba_error *err)
+{
+    if (sqlite3_column_type(statement, column) != SQLITE_INTEGER)
+        return simba__db_damaged(db, mutex, name, "is not a number", err);
+    return sqlite3_column_int64(statement, column) < 0 ? simba__db_damaged(db, mutex, name, "is negative", err) : 0;
+}
+
+int simba__note_decode(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex,
+                       simba_stored_note *ret_note, uint64_t *ret_number, simba_error *err)
+{
+    static const char *const names[] = {"note", "note_token", "note_number", "written_at"};
+    *ret_note = (simba_stored_note){0};
+    *ret_number = 0;
+    if (sqlite3_column_type(statement, column) == SQLITE_NULL)
+        return 0; /* not in the table */
+    if (sqlite3_column_type(statement, column) != SQLITE_BLOB)
+        return simba__db_damaged(db, mutex, names[0], "is not a blob", err);
+    for (int i = 1; i < 4; i++) {
+        const int rc = check_number(db, statement, column + i, mutex, names[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    const void *bytes = sqlite3_column_blob(statement, column);
+    const size_t size = (size_t)sqlite3_column_bytes(statement, column);
+    if (size > SIMBA_NOTE_MAX)
+        return simba__db_damaged(db, mutex, names[0], "is too long", err);
+    if (size > 0 && !bytes)
+        return simba__db_fail(db, SQLITE_NOMEM, err);
+    *ret_number = (uint64_t)sqlite3_column_int64(statement, column + 2);
+    *ret_note = (simba_stored_note){.bytes = bytes,
+                                    .size = size,
+                                    .token = (uint64_t)sqlite3_column_int64(statement, column + 1),
+                                    .written_at_ms = sqlite3_column_int64(statement, column + 3)};
+    return 0;
+}
+
+/* Read the row of a mutex, and call `take` with it if there is one. */
+static int with_row(simba__db *db, const char *mutex, int (*take)(void *user, const simba_stored_note *, uint64_t),
+                    void *user, simba_error *err)
+{
+    sqlite3_stmt *statement = db->statements[SIMBA__DB_LOAD_NOTE];
+    sqlite3_bind_text(statement, 1, mutex, -1, SQLITE_STATIC);
+    const int rc = sqlite3_step(statement);
+    simba_stored_note note;
+    uint64_t number;
+    int code = 0;
+    if (rc == SQLITE_ROW) {
+        code = simba__note_decode(db, statement, 0, mutex, &note, &number, err);
+        if (code == 0 && take(user, &note, number) < 0)
+            code = simba__db_fail(db, SQLITE_NOMEM, err);
+    } else if (rc != SQLITE_DONE) {
+        code = simba__db_fail(db, rc, err);
+    }
+    sqlite3_reset(statement);
+    return code;
+}
+
+static int take_identity(void *user, const simba_stored_note *note, uint64_t number)
+{
+    simba__row *row = user;
+    row->note_token = note->token;
+    row->note_number = number;
+    row->note_written_at_ms = note->written_at_ms;
+    return 0;
+}
+
+int simba__note_identify(simba__db *db, const char *mutex, simba__row *row, simba_error *err)
+{
+    return with_row(db, mutex, take_identity, row, err);
+}
+
+static int take_copy(void *user, const simba_stored_note *note, uint64_t number)
+{
+    (void)number;
+    simba__note_copy **ret_note = user;
+    if (note->size == 0)
+        return 0; /* it was removed */
+    simba__note_copy *copy = simba__malloc(sizeof *copy + note->size);
+    if (!copy)
+        return SIMBA_ENOMEM;
+    memcpy(copy->bytes, note->bytes, note->size);
+    copy->stored = *note;
+    copy->stored.bytes = copy->bytes;
+    *ret_note = copy;
+    return 0;
+}
+
+int simba__note_load(simba__db *db, const char *mutex, simba__note_copy **ret_note, simba_error *err)
+{
+    *ret_note = NULL;
+    return with_row(db, mutex, take_copy, ret_note, err);
+}
+
+static int store(simba__db *db, const char *mutex, const simba_stored_note *note, uint64_t number, simba_error *err)
+{
+    sqlite3_stmt *statement = db->statements[SIMBA__DB_STORE_NOTE];
+    sqlite3_bind_text(statement, 1, mutex, -1, SQLITE_STATIC);
+    sqlite3_bind_blob(statement, 2, note->size ? note->bytes : "", (int)note->size, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 3, (int64_t)note->token);
+    sqlite3_bind_int64(statement, 4, (int64_t)number);
+    sqlite3_bind_int64(statement, 5, note->written_at_ms);
+    return simba__db_run(db, SIMBA__DB_STORE_NOTE, err);
+}
+
+int simba__note_store(simba__db *db, const simba_request *request, const simba__row *row, simba_error *err)
+{
+    const simba_stored_note note = {request->note, request->note_size, row->note_token, row->note_written_at_ms};
+    return store(db, request->mutex, &note, row->note_number, err);
+}
+
+int simba__note_floor(simba__db *db, uint64_t *ret_token, simba_error *err)
+{
+    simba__row row = {0};
+    const int rc = simba__note_identify(db, FLOOR, &row, err);
+    *ret_token = row.note_token;
+    return rc;
+}
+
+static int delete (simba__db *db, simba__db_statement which, const char *mutex, simba_error *err)
+{
+    sqlite3_bind_text(db->statements[which], 1, mutex, -1, SQLITE_STATIC);
+    return simba__db_run(db, which, err);
+}
+
+int simba__note_forget(simba__db *db, const char *mutex, uint64_t token, simba_error *err)
+{
+    uint64_t floor = 0;
+    int rc = simba__note_floor(db, &floor, err);
+    if (rc == 0 && token > floor)
+        rc = store(db, FLOOR, &(simba_stored_note){.token = token}, 0, err);
+    if (rc == 0)
+        rc = delete (db, SIMBA__DB_DELETE_NOTE, mutex, err);
+    return rc == 0 ? delete (db, SIMBA__DB_DELETE, mutex, err) : rc;
+}

@@ -1,0 +1,31 @@
+/* Notes in the database: a table beside that of the mutexes, so that a renewal does not write the note again, and that a
+ * simba which knows no notes can use the same file. Also the greatest token of the mutexes that were forgotten, in the row
+ * without a name. As db.h: blocks, one thread at a time. */
+#ifndef SIMBA_BACKENDS_SQLITE_NOTE_H
+#define SIMBA_BACKENDS_SQLITE_NOTE_H
+
+#include "backends/sqlite/db.h"
+
+typedef struct simba__note_copy {
+    simba_stored_note stored; /* its bytes are `bytes` */
+    char bytes[];
+} simba__note_copy;
+
+/* Which note there is: fills in note_token and note_number of the row. */
+int simba__note_identify(simba__db *db, const char *mutex, simba__row *row, simba_error *err);
+/* A copy of it, to be freed; NULL: there is none. */
+int simba__note_load(simba__db *db, const char *mutex, simba__note_copy **ret_note, simba_error *err);
+/* Replace it by the one of the request, as the row says. */
+int simba__note_store(simba__db *db, const simba_request *request, const simba__row *row, simba_error *err);
+
+/* Remove the mutex and its note, and remember its token. */
+int simba__note_forget(simba__db *db, const char *mutex, uint64_t token, simba_error *err);
+/* For a mutex that is not in the table: the greatest token that was forgotten. */
+int simba__note_floor(simba__db *db, uint64_t *ret_token, simba_error *err);
+
+/* A note in a row of a result, from `column` on: note, note_token, note_number, written_at. NULL and no bytes: there is
+ * none. The bytes are SQLite's, until the next step. SIMBA_ECORRUPT: nobody of us can have written it. */
+int simba__note_decode(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex,
+                       simba_stored_note *ret_note, uint64_t *ret_number, simba_error *err);
+
+#endif

@@ -1,0 +1,133 @@
+/* Notes: now and then a holder writes the note of its mutex, as src/runtime/notes.c does, and everybody reads it. What is
+ * written is who wrote it: the token, and the number of the write. S8 is checked by what readers are told: once somebody has
+ * seen a note, or has been told that his is written, nobody is shown an older one; and once a token was granted, no note is
+ * written under an older one. */
+#include <string.h>
+
+#include "core/reply.h"
+#include "sim/world.h"
+
+static sim_process *process_of(sim *s, const sim_party *party)
+{
+    return &s->process[party->process];
+}
+
+static bool is_older(sim_note a, sim_note b)
+{
+    return a.token < b.token || (a.token == b.token && a.number < b.number);
+}
+
+static void seen(sim *s, unsigned mutex, sim_note note)
+{
+    if (is_older(s->checks.noted[mutex], note))
+        s->checks.noted[mutex] = note;
+}
+
+static void plan_next(sim *s, const sim_party *party)
+{
+    const int64_t pause = sim_pick(s, SIM_MS, s->timing.ttl_ns / 2);
+    sim_plan_event(s, EV_NOTE, (unsigned)(party - s->party), s->now + pause, process_of(s, party)->boot, 0);
+}
+
+void notes_start(sim *s, sim_party *party)
+{
+    party->noting = (sim_noting){.generation = party->noting.generation + 1, .number = party->noting.number};
+    if (s->plan->notes && (s->caps & SIMBA_CAP_NOTE))
+        plan_next(s, party);
+}
+
+static void send(sim *s, sim_party *party)
+{
+    sim_noting *noting = &party->noting;
+    uint32_t index;
+    if (s->model) {
+        client_submit(s, party, &noting->request);
+        return;
+    }
+    sim_message *message = net_message(s, MSG_REQUEST, party->process, &index);
+    message->party = (uint8_t)(party - s->party);
+    message->mutex = party->mutex;
+    message->generation = noting->generation;
+    message->session = process_of(s, party)->session;
+    message->request = noting->request;
+    net_to_store(s, index, false);
+}
+
+static void begin(sim *s, sim_party *party, bool writes)
+{
+    sim_noting *noting = &party->noting;
+    const simba_local now = process_now(s, process_of(s, party));
+    noting->outstanding = true;
+    noting->generation++;
+    noting->read = (sim_note){0, 0};
+    noting->known = s->checks.noted[party->mutex];
+    noting->granted = s->checks.token_granted[party->mutex];
+    noting->request = (simba_request){.op = writes ? SIMBA_OP_WRITE_NOTE : SIMBA_OP_READ_NOTE,
+                                      .mutex = sim_mutex_name(party->mutex),
+                                      .id = party->id,
+                                      .deadline = simba__local_add(now, s->timing.op_timeout_ns)};
+    if (writes) {
+        noting->text = (sim_note){party->machine.token, ++noting->number};
+        noting->request.nonce = party->machine.nonce;
+        noting->request.token = party->machine.token;
+        noting->request.note = &noting->text;
+        noting->request.note_size = sizeof noting->text;
+        noting->request.note_number = noting->number;
+    }
+    send(s, party);
+}
+
+void notes_event(sim *s, sim_party *party, const sim_event *event)
+{
+    sim_noting *noting = &party->noting;
+    const sim_process *process = process_of(s, party);
+    if (!process->alive || event->version != process->boot || s->winding_up)
+        return;
+    /* The models' net may have lost it; a store of its own code has its deadlines kept. */
+    if (!s->model && noting->outstanding && simba__local_reached(process_now(s, process), noting->request.deadline))
+        noting->outstanding = false;
+    const bool connected = s->model || s->plan->store != SIM_STORE_SESSION || process->session;
+    const bool leads = party->is_member && simba__contention_valid_until(&party->machine).ns != 0;
+    if (!noting->outstanding && connected && party->exists)
+        begin(s, party, leads && sim_chance(s, 700));
+    plan_next(s, party);
+}
+
+/* From the grant of a token on, nobody writes under an older one: what a reader saw after it is the last such note. */
+static void check_closed(sim *s, const sim_party *party, sim_note note)
+{
+    sim_checks *checks = &s->checks;
+    const unsigned m = party->mutex;
+    if (note.token < checks->closed_token[m] && is_older(checks->closed_note[m], note))
+        check_broken(s, "S8", "note %llu/%llu of mutex %u was written after token %llu was granted",
+                     (unsigned long long)note.token, (unsigned long long)note.number, m,
+                     (unsigned long long)checks->closed_token[m]);
+    if (note.token >= party->noting.granted || party->noting.granted < checks->closed_token[m])
+        return;
+    checks->closed_token[m] = party->noting.granted;
+    checks->closed_note[m] = note;
+}
+
+void notes_answered(sim *s, sim_party *party, const simba_request *request, uint32_t generation, sim_note note)
+{
+    sim_noting *noting = &party->noting;
+    if (generation != noting->generation || !noting->outstanding)
+        return; /* given up */
+    noting->outstanding = false;
+    if (request->reply.status < 0)
+        return;
+    if (simba__reply_check(request, s->timing.session, NULL) < 0)
+        check_broken(s, "S4", "the answer to a note of %s makes no sense", party->name);
+    if (request->op == SIMBA_OP_WRITE_NOTE && request->reply.outcome == SIMBA_MINE)
+        seen(s, party->mutex, noting->text);
+    if (request->op != SIMBA_OP_READ_NOTE)
+        return;
+    if (s->checks.lost_writes)
+        return;
+    check_closed(s, party, note);
+    if (is_older(note, noting->known))
+        check_broken(s, "S8", "%s reads note %llu/%llu of mutex %u after %llu/%llu was seen", party->name,
+                     (unsigned long long)note.token, (unsigned long long)note.number, party->mutex,
+                     (unsigned long long)noting->known.token, (unsigned long long)noting->known.number);
+    seen(s, party->mutex, note);
+}
