@@ -288,21 +288,25 @@ static const char acquire[] =
 "local id, nonce, total, transition, waits, here = unpack(ARGV)\n"
 "local invited = string.sub(here, 3)\n"
 "if mine(id, nonce, '0') then\n"
+"  local text = hold(id, total, transition)\n"
 "  call('ZREM', queue, id)\n"
-"  return hold(id, total, transition)\n"
+"  return text\n"
 "end\n"
 "if not owner and (not reserved or next == id or next == invited) then\n"
 "  local token = math.max(g.token + 1, us)\n"
 "  if token >= TOKEN_END then return damaged(key, 'the tokens of this mutex have reached 2^53, see') end\n"
-"  if next ~= id then call('ZREM', queue, id) end\n" /* who is invited was taken out */
+"  local was_next = next == id\n"
 "  owner, g.token, g.nonce, g.acquired, g.id, next = id, token, nonce, now, id, ''\n"
 "  stand_down(id)\n"
+/* First of all that is written: a server that has run out of memory refuses only the first write of a script. */
+"  local text = hold(id, total, transition)\n"
+"  if not was_next then call('ZREM', queue, id) end\n" /* who is invited was taken out */
 /* Another contender of the same client was quicker than the one that was invited, which still waits. */
 "  if invited ~= '' and invited ~= id then\n"
 "    call('ZADD', queue, 'NX', score(), invited)\n"
 "  end\n"
 "  call('PUBLISH', lock, 'acquired@@' .. id)\n"
-"  return hold(id, total, transition)\n"
+"  return text\n"
 "end\n"
 "local told = answer(0)\n"
 "if reserved then told = {0, now, shown(next), 0, 0, next_until, next_until} end\n"
