@@ -86,12 +86,13 @@ static void test_told(void **state)
     open_store(&a);
     open_at(&b, second);
     simba_topic topic = {.mutex = "orders"};
-    watch(&a, &topic);
     const uint64_t elsewhere = acquire(&b, "orders", "me", 1).owner.token;
+    watch(&a, &topic);
     assert_mine(write_note(&b, "me", 1, elsewhere, 1, "elsewhere"));
     simba_topic other = {.mutex = "invoices"};
-    watch(&a, &other); /* on the same connection: what was said before has been heard */
-    assert_false(pushed(&a, SIMBA_PUSH_NOTED, 0));
+    assert_int_equal(testhost_watch(&a, &other), 0); /* on the same connection: what was said before is heard before */
+    assert_true(testhost_await_pushes(&a, 1));
+    assert_ptr_equal(a.pushes[0].topic, &other);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
     assert_mine(write_note(&a, "me", 1, token, 1, "here"));
     assert_true(pushed(&a, SIMBA_PUSH_NOTED, 5000));
