@@ -207,8 +207,8 @@ static zk_move removed(zk_latch *latch, const zk_attempt *attempt)
 
 /* --- procedures ----------------------------------------------------------------------------------------- */
 
-/* The one before us was the first of all, so now we are: the guard would have told before that our child is gone. A child that
- * may be there was made by a procedure like this one, which has lost its connection. */
+/* The one before us was the first of all, so now we are: the guard would have told before that our child is gone. If a child
+ * may be there, whoever was making it has lost its connection, and need not have been asked to. */
 static zk_move look_again(zk_latch *latch, zk_attempt *attempt)
 {
     const bool waits = latch->place == ZK_HERE || latch->place == ZK_ABSENT || latch->place == ZK_UNSURE;
