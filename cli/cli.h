@@ -10,6 +10,7 @@ enum {
     CLI_OK = 0,
     CLI_FAILED = 1, /* never from `simba run` itself: there it is the command's */
     CLI_USAGE = 64,
+    CLI_DATA = 65, /* what the command has left as its note is none */
     CLI_UNAVAILABLE = 69,
     CLI_SYSTEM = 71,        /* the operating system refused: no memory, no process, no /proc */
     CLI_BUSY = 75,          /* the mutex was not obtained in time */
@@ -61,10 +62,12 @@ int cmd_contend(cli_globals *globals, int argc, char **argv);
 int cmd_demo(cli_globals *globals, int argc, char **argv);
 int cmd_doctor(cli_globals *globals, int argc, char **argv);
 int cmd_elect(cli_globals *globals, int argc, char **argv);
+int cmd_forget(cli_globals *globals, int argc, char **argv);
 int cmd_give_back(cli_globals *globals, int argc, char **argv);
 int cmd_help(cli_globals *globals, int argc, char **argv);
 int cmd_init(cli_globals *globals, int argc, char **argv);
 int cmd_list(cli_globals *globals, int argc, char **argv);
+int cmd_note(cli_globals *globals, int argc, char **argv);
 int cmd_release(cli_globals *globals, int argc, char **argv);
 int cmd_run(cli_globals *globals, int argc, char **argv);
 int cmd_schedule(cli_globals *globals, int argc, char **argv);

@@ -2,27 +2,36 @@
 #include "json.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "lease.h"
 #include "util/escape.h"
 
-void json_string(FILE *stream, const char *text)
+void json_bytes(FILE *stream, const char *bytes, size_t length)
 {
+    const char *const end = bytes + length;
     fputc('"', stream);
-    while (*text != '\0') {
+    for (const char *text = bytes; text < end;) {
         uint32_t code;
-        const size_t length = simba__utf8_next(text, &code);
-        if (length == 0)
+        const size_t size = simba__utf8_next(text, &code);
+        if (*text == '\0')
+            fputs("\\u0000", stream);
+        else if (size == 0)
             fputs("\\ufffd", stream);
         else if (*text == '"' || *text == '\\')
             fprintf(stream, "\\%c", *text);
         else if (simba__is_printable(code) || code > 0xffff)
-            fwrite(text, 1, length, stream);
+            fwrite(text, 1, size, stream);
         else
             fprintf(stream, "\\u%04x", (unsigned)code);
-        text += length > 0 ? length : 1;
+        text += size > 0 ? size : 1;
     }
     fputc('"', stream);
+}
+
+void json_string(FILE *stream, const char *text)
+{
+    json_bytes(stream, text, strlen(text));
 }
 
 static void json_span(FILE *stream, const char *name, int64_t ms)

@@ -12,6 +12,8 @@ const cli_command cli_commands[] = {
     {"list", "List the mutexes of a store and who owns them", cmd_list},
     {"watch", "Print changes of ownership as they happen", cmd_watch},
     {"release", "Take a mutex away from its owner", cmd_release},
+    {"note", "Read or write what belongs to a mutex and outlives its holders", cmd_note},
+    {"forget", "Remove a mutex that nobody holds, with its note", cmd_forget},
     {"init", "Make a store ready", cmd_init},
     {"doctor", "Look for what is wrong with the store and the settings", cmd_doctor},
     {"bench", "Measure how fast a store locks and unlocks", cmd_bench},

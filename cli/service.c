@@ -116,3 +116,18 @@ int service_run(service *s)
     simba_observer_free(asking);
     return code;
 }
+
+static int read_note(void *holder, simba_error *err, simba_note *ret_note)
+{
+    return simba_contender_note(holder, err, ret_note);
+}
+
+static int write_note(void *holder, const void *bytes, size_t length, simba_error *err)
+{
+    return simba_contender_note_set(holder, bytes, length, err);
+}
+
+child_note_holder service_note_holder(service *s)
+{
+    return (child_note_holder){s->type->command, read_note, write_note, s->contender};
+}

@@ -41,6 +41,9 @@ struct service {
 /* Open the store, contend, and go on until `exit_code` is set. Returns the exit code. */
 int service_run(service *s);
 
+/* The contender as the one who reads and writes the note. */
+child_note_holder service_note_holder(service *s);
+
 /* The lease of the contender, for child_plan. */
 void service_lease(void *user, simba_lease *ret_lease);
 

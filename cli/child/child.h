@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "child/give_back.h"
+#include "child/note.h"
 #include "cli.h"
 #include "signals.h"
 #include "waiting.h"
@@ -76,6 +77,9 @@ int child_check(const char *command);
 /* Run it to its end. Returns 0 or a negative errno; then nothing was started. */
 int child_run(const child_plan *plan, child_end *ret_end);
 
+/* By itself, and with exit code 0. */
+bool child_ended_well(const child_end *end);
+
 /* The exit code that says the same as a wait status. */
 int child_exit_code(int status);
 
@@ -84,11 +88,12 @@ typedef struct child_lease {
     const char *mutex;
     uint64_t token;
     const char *id;
-    const char *reason; /* why it ended; NULL: it has not */
+    const char *reason;     /* why it ended; NULL: it has not */
+    const child_note *note; /* NULL: it gets none */
 } child_lease;
 
 /* Our environment without the password of the store (unless --keep-password was given), and SIMBA_MUTEX, SIMBA_TOKEN,
- * SIMBA_ID and SIMBA_REASON. NULL: no memory. Free with child_environment_free. */
+ * SIMBA_ID, SIMBA_REASON, SIMBA_NOTE and SIMBA_NOTE_FILE. NULL: no memory. Free with child_environment_free. */
 char **child_environment(const cli_globals *globals, const child_lease *lease);
 void child_environment_free(char **environment);
 

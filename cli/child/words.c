@@ -13,9 +13,10 @@
 
 /* --- before ------------------------------------------------------------------------------------- */
 
-#define OWN_VARIABLES 4
+#define OWN_VARIABLES 6
 
-static const char *const own_names[OWN_VARIABLES] = {"SIMBA_MUTEX=", "SIMBA_TOKEN=", "SIMBA_ID=", "SIMBA_REASON="};
+static const char *const own_names[OWN_VARIABLES] = {
+    "SIMBA_MUTEX=", "SIMBA_TOKEN=", "SIMBA_ID=", "SIMBA_REASON=", "SIMBA_NOTE=", "SIMBA_NOTE_FILE="};
 
 static bool is_own(const char *variable)
 {
@@ -58,7 +59,10 @@ static size_t measure(const char *const values[OWN_VARIABLES])
 char **child_environment(const cli_globals *globals, const child_lease *lease)
 {
     char number[32];
-    const char *const values[OWN_VARIABLES] = {lease->mutex, number, lease->id, lease->reason};
+    const char *text_of_note = lease->note != NULL ? lease->note->text : NULL;
+    const char *file_of_note = lease->note != NULL && lease->note->path[0] != '\0' ? lease->note->path : NULL;
+    const char *const values[OWN_VARIABLES] = {lease->mutex,  number,       lease->id,
+                                               lease->reason, text_of_note, file_of_note};
     size_t count = 0;
     snprintf(number, sizeof number, "%" PRIu64, lease->token);
     for (char **variable = environ; *variable != NULL; variable++)
@@ -148,4 +152,9 @@ int child_explain(const child_plan *plan, const child_end *end, simba_reason rea
         break;
     }
     return CLI_LOST;
+}
+
+bool child_ended_well(const child_end *end)
+{
+    return end->why == CHILD_ENDED && WIFEXITED(end->status) && WEXITSTATUS(end->status) == 0;
 }

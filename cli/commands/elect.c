@@ -98,6 +98,13 @@ static void rest_of_lease(void *user, simba_lease *ret_lease)
     ret_lease->held_for_ms = ret_lease->left_ms - e->service.times.lead_ms;
 }
 
+static bool is_overdue(const elect *e)
+{
+    simba_lease lease = SIMBA_LEASE_INIT;
+    simba_contender_lease(e->service.contender, &lease);
+    return lease.overdue;
+}
+
 /* Returns whether it ended by itself, and well. */
 static bool run_hook(elect *e, const char *script, uint64_t token, const char *reason)
 {
@@ -120,7 +127,14 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
         plan.times.grace_ms = 0;
         plan.lease = rest_of_lease;
     }
-    const child_lease lease = {e->service.mutex, token, simba_contender_id(e->service.contender), reason};
+    /* What has to end before the lease does is not kept waiting by a store that does not answer. */
+    const bool notes = leased && !is_overdue(e);
+    const child_note_holder holder = service_note_holder(&e->service);
+    child_note note = {.file = -1};
+    if (notes)
+        child_note_open(&holder, &note);
+    const child_lease lease = {e->service.mutex, token, simba_contender_id(e->service.contender), reason,
+                               notes ? &note : NULL};
     char **environment = child_environment(e->service.globals, &lease);
     plan.envp = environment;
     if (environment == NULL || child_run(&plan, &end) < 0) {
@@ -133,6 +147,9 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
         if (end.ending != 0)
             e->service.exit_code = CLI_OK;
     }
+    if (good)
+        good = child_note_keep(&note) == CLI_GO;
+    child_note_close(&note);
     child_environment_free(environment);
     return good;
 }
@@ -244,9 +261,9 @@ int cmd_elect(cli_globals *globals, int argc, char **argv)
         .operands = "MUTEX",
         .about = "Contends for the mutex until SIGTERM or SIGINT, and prints when leadership comes\n"
                  "and goes. The commands find SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and, the second,\n"
-                 "SIMBA_REASON in their environment. --on-released is run before anybody else can\n"
-                 "lead, and has to be done by then. If --on-acquired fails, leadership is given\n"
-                 "back. UNTIL is compared with /proc/uptime.",
+                 "SIMBA_REASON in their environment, and the note as a command of `simba run` does.\n"
+                 "--on-released is run before anybody else can lead, and has to be done by then. If\n"
+                 "--on-acquired fails, leadership is given back. UNTIL is compared with /proc/uptime.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL,

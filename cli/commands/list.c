@@ -1,6 +1,7 @@
 /* `simba list`: who has which mutex, and for how much longer. */
 #include <assert.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "cli.h"
 #include "json.h"
 #include "lease.h"
+#include "notetext.h"
 #include "term.h"
 #include "util/escape.h"
 
@@ -21,18 +23,23 @@ typedef struct entry {
     simba_owner owner;
     int64_t now_ms;
     int64_t waiters; /* -1: not known */
+    char *note;      /* bytes, and a zero behind them; NULL: there is none */
+    size_t note_length;
 } entry;
 
 typedef struct listing {
     entry *entries;
     size_t count;
     size_t room;
+    bool held_only;
     bool out_of_memory;
 } listing;
 
 static void take_row(const simba_listing *row, void *user)
 {
     listing *list = user;
+    if (list->held_only && !simba_owner_has_owner(row->owner, row->now_ms))
+        return;
     if (list->count == list->room) {
         const size_t room = list->room > 0 ? list->room * 2 : 64;
         entry *grown = realloc(list->entries, room * sizeof *grown);
@@ -48,6 +55,24 @@ static void take_row(const simba_listing *row, void *user)
     e->owner = *row->owner;
     e->now_ms = row->now_ms;
     e->waiters = row->waiters;
+    e->note = NULL;
+    e->note_length = row->note_length;
+    if (row->note_length == 0)
+        return;
+    e->note = malloc(row->note_length + 1);
+    if (e->note == NULL) {
+        list->out_of_memory = true;
+        return;
+    }
+    memcpy(e->note, row->note, row->note_length);
+    e->note[row->note_length] = '\0';
+}
+
+static void empty(listing *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->entries[i].note);
+    list->count = 0;
 }
 
 /* --- JSON ------------------------------------------------------------------------------------------ */
@@ -61,9 +86,16 @@ static void print_json(const listing *list)
         fputc(',', stdout);
         json_owner(stdout, &list->entries[i].owner, list->entries[i].now_ms);
         if (list->entries[i].waiters < 0)
-            fputs(",\"waiters\":null}", stdout);
+            fputs(",\"waiters\":null", stdout);
         else
-            printf(",\"waiters\":%" PRId64 "}", list->entries[i].waiters);
+            printf(",\"waiters\":%" PRId64, list->entries[i].waiters);
+        fputs(",\"note\":", stdout);
+        if (list->entries[i].note == NULL)
+            fputs("null}", stdout);
+        else {
+            json_bytes(stdout, list->entries[i].note, list->entries[i].note_length);
+            fputc('}', stdout);
+        }
     }
     fputs("]\n", stdout);
 }
@@ -98,6 +130,7 @@ static void format_span(char *text, size_t size, int64_t ms)
 /* How the table is laid out: what there is to show, and what there is room for. */
 typedef struct layout {
     int mutex, owner, bar, token; /* columns; 0: left out */
+    int note;                     /* the most that there is room for; 0: left out */
     bool waiters;
     int64_t longest_ms; /* what a whole bar stands for */
 } layout;
@@ -124,6 +157,7 @@ static layout measure(const listing *list)
         l.token = at_least(l.token, snprintf(NULL, 0, "%" PRIu64, e->owner.token));
         l.longest_ms = lease.left_ms > l.longest_ms ? lease.left_ms : l.longest_ms;
         l.waiters |= e->waiters >= 0;
+        l.note = e->note != NULL ? INT_MAX : l.note;
     }
     return l;
 }
@@ -167,6 +201,14 @@ static void squeeze(layout *l, int width)
         l->mutex = l->owner = half;
 }
 
+/* A note has what the rest leaves to it. */
+static void fit_note(layout *l, int width)
+{
+    const int room = width - columns(l) - GAP;
+    if (l->note > 0)
+        l->note = room < NAME_MIN ? 0 : room;
+}
+
 static void print_name(const term *t, const char *text, int width)
 {
     char shown[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
@@ -200,6 +242,19 @@ static void print_span(int64_t ms)
     printf("%*s%*s", SPAN_COLUMNS, text, GAP, "");
 }
 
+/* The last column: as much of it as fits, if that matters. */
+static void print_note(const term *t, const layout *l, const entry *e, int token_columns)
+{
+    char shown[NOTE_TEXT_SIZE];
+    note_text(e->note, e->note_length, shown, sizeof shown);
+    if (l->token > 0)
+        printf("%*s", l->token - token_columns + GAP, "");
+    if (l->note < INT_MAX)
+        term_cell(t, shown, term_columns(shown) < l->note ? term_columns(shown) : l->note);
+    else
+        fputs(shown, stdout);
+}
+
 static void print_entry(const term *t, const layout *l, const entry *e)
 {
     const lease_view lease = lease_look(&e->owner, e->now_ms);
@@ -212,10 +267,13 @@ static void print_entry(const term *t, const layout *l, const entry *e)
         print_bar(t, l, &lease);
     if (l->waiters)
         printf("%*" PRId64 "%*s", WAITERS_COLUMNS, e->waiters, GAP, "");
-    if (l->token > 0 && lease.owned)
-        printf("%" PRIu64, e->owner.token);
-    else if (l->token > 0)
-        fputc('-', stdout);
+    char token[24] = "-";
+    if (lease.owned)
+        snprintf(token, sizeof token, "%" PRIu64, e->owner.token);
+    if (l->token > 0)
+        fputs(token, stdout);
+    if (l->note > 0 && e->note != NULL)
+        print_note(t, l, e, (int)strlen(token));
     fputc('\n', stdout);
 }
 
@@ -229,7 +287,9 @@ static void print_head(const term *t, const layout *l)
         print_name(t, "TTL, TRANSITION", l->bar);
     if (l->waiters)
         printf("WAITERS%*s", GAP, "");
-    printf("%s%s\n", l->token > 0 ? "TOKEN" : "", term_off(t));
+    if (l->token > 0)
+        printf("%-*s", l->note > 0 ? l->token + GAP : 0, "TOKEN");
+    printf("%s%s\n", l->note > 0 ? "NOTE" : "", term_off(t));
 }
 
 /* At most so many of them. */
@@ -249,7 +309,7 @@ static void print_table(const term *t, const listing *list, const layout *l, siz
 
 static int ask(simba_client *client, const char *pattern, listing *list, simba_error *error)
 {
-    list->count = 0;
+    empty(list);
     int code = simba_client_list(client, pattern, take_row, list, error);
     if (code == 0 && list->out_of_memory) {
         code = SIMBA_ENOMEM;
@@ -276,6 +336,7 @@ static void draw(const listing *list, const simba_error *error)
     layout l = measure(list);
     add_bar(&l, (int)t.width);
     squeeze(&l, (int)t.width);
+    fit_note(&l, (int)t.width);
     print_table(&t, list, &l, t.height > 4 ? t.height - 3 : 1);
     if (error->code == 0)
         cli_take_warnings(draw_warning, &t);
@@ -309,8 +370,10 @@ static int print_once(simba_client *client, const char *pattern, listing *list, 
     term t;
     term_open(stdout, &t);
     layout l = measure(list);
-    if (t.is_terminal)
+    if (t.is_terminal) {
         add_bar(&l, (int)t.width);
+        fit_note(&l, (int)t.width);
+    }
     print_table(&t, list, &l, SIZE_MAX);
     return CLI_OK;
 }
@@ -319,7 +382,9 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
 {
     bool json = false;
     bool following = false;
+    bool held_only = false;
     const cli_option own[] = {
+        {"held", 0, CLI_FLAG, NULL, "Only those that somebody holds", &held_only},
         {"follow", 'f', CLI_FLAG, NULL, "Draw it anew every second, on a terminal", &following},
         {"json", 0, CLI_FLAG, NULL, "Print an array of objects", &json},
     };
@@ -329,7 +394,7 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
         .about = "Lists the mutexes of a store whose names match the shell pattern, or all: who\n"
                  "owns each, since when, for how much longer (TTL: until it should be renewed,\n"
                  "UNTIL: until somebody else may have it), how many wait where the store knows\n"
-                 "that, and under which fencing token.",
+                 "that, under which fencing token, and the note if there is one.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_URL,
@@ -347,9 +412,10 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
     if (opened != CLI_GO)
         return opened;
 
-    listing list = {NULL, 0, 0, false};
+    listing list = {.held_only = held_only};
     const char *pattern = argc > 0 ? argv[0] : NULL;
     const int code = following ? follow(client, pattern, &list) : print_once(client, pattern, &list, json);
+    empty(&list);
     free(list.entries);
     return cli_close(client, code);
 }

@@ -137,10 +137,23 @@ static simba_reason release(simba_locker *locker)
     return SIMBA_REASON_NONE;
 }
 
+static int read_note(void *holder, simba_error *err, simba_note *ret_note)
+{
+    return simba_locker_note(holder, err, ret_note);
+}
+
+static int write_note(void *holder, const void *bytes, size_t length, simba_error *err)
+{
+    return simba_locker_note_set(holder, bytes, length, err);
+}
+
 static int run_held(const run_wish *wish, const child_times *times, simba_client *client, simba_locker *locker,
                     cli_signals *signals)
 {
-    const child_lease lease = {wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL};
+    const child_note_holder holder = {COMMAND, read_note, write_note, locker};
+    child_note note;
+    child_note_open(&holder, &note);
+    const child_lease lease = {wish->mutex, simba_locker_token(locker), simba_locker_id(locker), NULL, &note};
     char **environment = child_environment(wish->globals, &lease);
     simba_grant grant;
     give_back to_give_back;
@@ -162,13 +175,16 @@ static int run_held(const run_wish *wish, const child_times *times, simba_client
     };
     child_end end;
     const int code = environment != NULL ? child_run(&plan, &end) : -ENOMEM;
+    const int kept = code == 0 && child_ended_well(&end) ? child_note_keep(&note) : CLI_GO;
     const simba_reason reason = release(locker);
     child_environment_free(environment);
+    child_note_close(&note);
     if (code < 0) {
         cli_say(COMMAND, "no process could be started: %s.", strerror(-code));
         return CLI_SYSTEM;
     }
-    return child_explain(&plan, &end, reason);
+    const int explained = child_explain(&plan, &end, reason);
+    return explained == CLI_OK && kept != CLI_GO ? kept : explained;
 }
 
 /* Of the time that the user gives it. At least a moment is left, to find out what is wrong. */
@@ -254,9 +270,12 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         .about = "Takes the mutex, runs the command, gives the mutex back, and exits with the\n"
                  "command's code. If leadership ends first, the command and all that it started\n"
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
-                 "finds SIMBA_MUTEX, SIMBA_TOKEN and SIMBA_ID in its environment.\n\n"
+                 "finds SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and the note of the mutex, SIMBA_NOTE, in\n"
+                 "its environment; what is in the file SIMBA_NOTE_FILE when it ends well becomes\n"
+                 "the next note.\n\n"
                  "Its own exit codes: 75 not obtained in time, 79 leadership lost, 69 no store, 77\n"
-                 "no permission, 78 configuration, 71 system, 64 usage, 126 and 127 as in a shell.",
+                 "no permission, 78 configuration, 71 system, 64 usage, 65 too long a note, 126 and\n"
+                 "127 as in a shell.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL,

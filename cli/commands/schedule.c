@@ -47,7 +47,11 @@ static void explain(service *s, const child_plan *plan, const child_end *end)
 
 static void run_command(service *s)
 {
-    const child_lease lease = {s->mutex, simba_contender_token(s->contender), simba_contender_id(s->contender), NULL};
+    const child_note_holder holder = service_note_holder(s);
+    child_note note;
+    child_note_open(&holder, &note);
+    const child_lease lease = {s->mutex, simba_contender_token(s->contender), simba_contender_id(s->contender), NULL,
+                               &note};
     char **environment = child_environment(s->globals, &lease);
     simba_grant grant;
     give_back to_give_back;
@@ -73,6 +77,9 @@ static void run_command(service *s)
         cli_say(COMMAND, "no process could be started; it is tried again.");
     else
         explain(s, &plan, &end);
+    if (code == 0 && child_ended_well(&end))
+        child_note_keep(&note);
+    child_note_close(&note);
     child_environment_free(environment);
 }
 

@@ -23,6 +23,7 @@ _simba_offers() {
             simba list --json 2>/dev/null | grep -oE '"mutex":"[A-Za-z0-9_.:/-]+"' | cut -d '"' -f 4
         fi
         ;;
+    ACTION) echo get set ;;
     FORM) echo text journal json ;;
     URL) simba list --url x:// 2>&1 | grep -oE '[a-z]+://' ;;
     COMMAND) simba --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' ;;

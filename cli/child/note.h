@@ -1,0 +1,36 @@
+/* The note of the mutex, for a command that runs while it is held. The command finds the note in SIMBA_NOTE, and in a file whose
+ * path is in SIMBA_NOTE_FILE. If it ends well, what is in the file then becomes the note, before the mutex is given back.
+ *
+ * The file is in memory (memfd), and its path leads through /proc to this process: it is nobody else's business, and it is gone
+ * when we are, however we end. */
+#ifndef SIMBA_CLI_CHILD_NOTE_H
+#define SIMBA_CLI_CHILD_NOTE_H
+
+#include <simba.h>
+
+/* Who holds the mutex, and how it reads and writes the note. */
+typedef struct child_note_holder {
+    const char *command; /* of ours, for the words */
+    int (*read)(void *holder, simba_error *err, simba_note *ret_note);
+    int (*write)(void *holder, const void *bytes, size_t length, simba_error *err);
+    void *holder;
+} child_note_holder;
+
+typedef struct child_note {
+    const child_note_holder *holder;
+    simba_note before;
+    int file;         /* -1: there is none */
+    const char *text; /* for SIMBA_NOTE; NULL: not known, or it has a zero byte in it */
+    char path[64];    /* for SIMBA_NOTE_FILE; "": there is none */
+} child_note;
+
+/* Asks the store. If it keeps no notes, the command gets none; if it does not answer, that is said too. */
+void child_note_open(const child_note_holder *holder, child_note *ret_note);
+
+/* The command has ended well: have the store keep what is in the file, unless that is what it has already. CLI_GO, or the exit
+ * code after having said what is wrong. */
+int child_note_keep(const child_note *note);
+
+void child_note_close(child_note *note);
+
+#endif

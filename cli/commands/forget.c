@@ -1,0 +1,36 @@
+/* `simba forget`: remove a mutex that nobody holds from the store. */
+#include "cli.h"
+
+#define COMMAND "forget"
+
+static int forget(simba_client *client, const char *mutex)
+{
+    simba_error error = {0, ""};
+    error.code = simba_client_forget(client, mutex, &error);
+    if (error.code < 0)
+        cli_say(COMMAND, "%s.", error.text);
+    return error.code == 0 ? CLI_OK : error.code == SIMBA_ESTATE ? CLI_BUSY : cli_exit_code(error.code);
+}
+
+int cmd_forget(cli_globals *globals, int argc, char **argv)
+{
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .operands = "MUTEX",
+        .about = "Removes a mutex that nobody holds from the store, with its note and all else that\n"
+                 "belongs to it. Whoever contends for it later makes it anew. If somebody holds it\n"
+                 "nothing happens, and the exit code is 75; 1 if the store does not know it.",
+        .takes = CLI_TAKES_URL,
+        .min_operands = 1,
+        .max_operands = 1,
+    };
+    const int parsed = cli_parse(&syntax, globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    globals->quiet = true; /* what fails is said once */
+    simba_client *client = NULL;
+    const int opened = cli_open(COMMAND, globals, &client);
+    if (opened != CLI_GO)
+        return opened;
+    return cli_close(client, forget(client, argv[0]));
+}

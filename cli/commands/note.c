@@ -1,0 +1,140 @@
+/* `simba note`: read the note of a mutex, or write it as its holder, which this command is for as long as that takes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "json.h"
+#include "notetext.h"
+
+#define COMMAND "note"
+
+/* --- get ------------------------------------------------------------------------------------------- */
+
+static void print_json(const char *mutex, const simba_note *note)
+{
+    fputs("{\"mutex\":", stdout);
+    json_string(stdout, mutex);
+    fputs(",\"note\":", stdout);
+    json_bytes(stdout, note->bytes, note->length);
+    printf(",\"token\":\"%" PRIu64 "\",\"written_at_ms\":%" PRId64 ",\"now_ms\":%" PRId64 "}\n", note->token,
+           note->written_at_ms, note->now_ms);
+}
+
+/* A program gets the bytes as they are; a terminal must not. */
+static void print_note(const simba_note *note)
+{
+    char shown[NOTE_TEXT_SIZE];
+    if (isatty(STDOUT_FILENO) == 1)
+        puts(note_text(note->bytes, note->length, shown, sizeof shown));
+    else
+        fwrite(note->bytes, 1, note->length, stdout);
+}
+
+static int get(simba_client *client, const char *mutex, bool json)
+{
+    simba_note note = SIMBA_NOTE_INIT;
+    simba_error error = {0, ""};
+    error.code = simba_client_note(client, mutex, &error, &note);
+    if (error.code < 0)
+        return cli_failure(COMMAND, &error);
+    if (note.length == 0) {
+        cli_say(COMMAND, "%s has no note.", mutex);
+        return CLI_FAILED;
+    }
+    if (json)
+        print_json(mutex, &note);
+    else
+        print_note(&note);
+    return CLI_OK;
+}
+
+/* --- set ------------------------------------------------------------------------------------------- */
+
+/* TEXT, or standard input for "-". One byte more than fits says that it does not. */
+static size_t read_text(const char *text, char bytes[SIMBA_NOTE_MAX + 1])
+{
+    if (strcmp(text, "-") == 0)
+        return fread(bytes, 1, SIMBA_NOTE_MAX + 1, stdin);
+    const size_t length = strlen(text);
+    const size_t taken = length <= SIMBA_NOTE_MAX ? length : SIMBA_NOTE_MAX + 1;
+    memcpy(bytes, text, taken);
+    return taken;
+}
+
+static int write_held(simba_locker *locker, const char *bytes, size_t length)
+{
+    simba_error error = {0, ""};
+    simba_error at_release = {0, ""};
+    error.code = simba_locker_note_set(locker, bytes, length, &error);
+    if (simba_locker_release(locker, &at_release) < 0 && error.code == 0)
+        cli_say(COMMAND, "the note is written, but %s; the mutex becomes free when its lease ends.", at_release.text);
+    return error.code < 0 ? cli_failure(COMMAND, &error) : CLI_OK;
+}
+
+static int set(simba_client *client, const cli_globals *globals, const char *mutex, const char *text)
+{
+    char bytes[SIMBA_NOTE_MAX + 1];
+    const size_t length = read_text(text, bytes);
+    if (length > SIMBA_NOTE_MAX)
+        return cli_usage_error(COMMAND, "a note has at most %d bytes", SIMBA_NOTE_MAX);
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    simba_locker *locker = NULL;
+    simba_error error = {0, ""};
+    options.id = globals->id;
+    error.code = simba_locker_new(client, mutex, &options, &error, &locker);
+    if (error.code == 0)
+        error.code = simba_locker_acquire(locker, 0, &error);
+    int code = CLI_OK;
+    if (error.code == 0) {
+        code = write_held(locker, bytes, length);
+    } else if (error.code == SIMBA_ETIMEDOUT) {
+        cli_say(COMMAND, "not written, for only its holder writes a note: %s.", error.text);
+        code = CLI_BUSY;
+    } else {
+        code = cli_failure(COMMAND, &error);
+    }
+    simba_locker_free(locker);
+    return code;
+}
+
+int cmd_note(cli_globals *globals, int argc, char **argv)
+{
+    bool json = false;
+    const cli_option own[] = {
+        {"json", 0, CLI_FLAG, NULL, "get: print an object, with the token and the times", &json},
+    };
+    const cli_syntax syntax = {
+        .command = COMMAND,
+        .operands = "ACTION MUTEX [TEXT]",
+        .about = "A note is up to 1024 bytes that belong to a mutex and stay when it changes hands.\n"
+                 "The ACTION is get or set. get prints the note, whoever holds the mutex; without\n"
+                 "one it exits with 1. set takes the mutex for the moment of writing, and exits\n"
+                 "with 75 if somebody holds it. A TEXT of - stands for standard input, and an empty\n"
+                 "one removes the note.",
+        .options = own,
+        .option_count = sizeof own / sizeof own[0],
+        .takes = CLI_TAKES_URL | CLI_TAKES_ID,
+        .min_operands = 2,
+        .max_operands = 3,
+    };
+    const int parsed = cli_parse(&syntax, globals, &argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    const bool gets = strcmp(argv[0], "get") == 0;
+    if (!gets && strcmp(argv[0], "set") != 0)
+        return cli_usage_error(COMMAND, "\"%s\" is neither get nor set", argv[0]);
+    if (gets && argc > 2)
+        return cli_usage_error(COMMAND, "get takes the name of a mutex and nothing else");
+    if (!gets && argc < 3)
+        return cli_usage_error(COMMAND, "set takes the name of a mutex and the note");
+    if (!gets && json)
+        return cli_usage_error(COMMAND, "--json is for get");
+    globals->quiet = true; /* what fails is said once */
+    simba_client *client = NULL;
+    const int opened = cli_open(COMMAND, globals, &client);
+    if (opened != CLI_GO)
+        return opened;
+    return cli_close(client, gets ? get(client, argv[1], json) : set(client, globals, argv[1], argv[2]));
+}

@@ -1,0 +1,24 @@
+/* See notetext.h. */
+#include "notetext.h"
+
+#include <assert.h>
+#include <string.h>
+
+const char *note_text(const char *bytes, size_t length, char *out, size_t size)
+{
+    assert(size >= SIMBA__ESCAPED_SIZE(length) && size >= 8);
+    char *end = out;
+    *end = '\0';
+    /* From zero byte to zero byte: for all else, these are where a string ends. */
+    for (size_t at = 0; at < length;) {
+        const size_t piece = strlen(bytes + at);
+        simba__escape(bytes + at, end, size - (size_t)(end - out));
+        end += strlen(end);
+        at += piece;
+        if (at < length) {
+            end = strcpy(end, "\\x00") + 4;
+            at++;
+        }
+    }
+    return out;
+}

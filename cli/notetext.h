@@ -1,0 +1,14 @@
+/* A note, which is bytes of any value, as text that can be shown: one line, escaped as in util/escape.h, zero bytes too. */
+#ifndef SIMBA_CLI_NOTETEXT_H
+#define SIMBA_CLI_NOTETEXT_H
+
+#include <simba.h>
+
+#include "util/escape.h"
+
+#define NOTE_TEXT_SIZE SIMBA__ESCAPED_SIZE(SIMBA_NOTE_MAX)
+
+/* `bytes` has a zero behind its `length` bytes. Returns `out`, of NOTE_TEXT_SIZE. */
+const char *note_text(const char *bytes, size_t length, char *out, size_t size);
+
+#endif
