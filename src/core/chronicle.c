@@ -4,7 +4,8 @@
 #include <stdio.h>
 
 static const char *const ops[] = {"acquire", "renew", "release", "read", "list", "force-release"};
-static const char *const pushes[] = {"changed", "released", "acquired", "freed", "session-lost", "session-back", "noted"};
+static const char *const pushes[] = {"changed",      "released",     "acquired", "freed",
+                                     "session-lost", "session-back", "noted"};
 
 static void say_event(const simba__event *event, char *words, size_t size)
 {
