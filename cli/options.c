@@ -136,6 +136,7 @@ static const cli_option *find_letter(const cli_option *rows, size_t count, char 
 static int store_code(const cli_syntax *syntax, const cli_option *option, const char *text)
 {
     char *end;
+    assert(text != NULL); /* it takes an argument */
     const long code = text[0] >= '0' && text[0] <= '9' ? strtol(text, &end, 10) : -1;
     if (code < 0 || code > 255 || *end != '\0')
         return cli_usage_error(syntax->command, "--%s wants an exit code from 0 to 255, not \"%s\"", option->name,

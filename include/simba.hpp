@@ -534,6 +534,8 @@ class contender : public contender_ref
 struct locker_options {
     std::string id;
     simba::timing timing;
+    milliseconds once_per{0}; /* see simba_locker_options */
+    milliseconds min_hold{0};
 };
 
 /* A blocking lock, and a TimedLockable: std::unique_lock and std::scoped_lock take it. It is not re-entrant. */
@@ -545,6 +547,8 @@ class locker
         simba_locker_options c = SIMBA_LOCKER_OPTIONS_INIT;
         c.id = options.id.empty() ? nullptr : options.id.c_str();
         c.timing = options.timing.c();
+        c.once_per_ms = options.once_per.count();
+        c.min_hold_ms = options.min_hold.count();
         simba_error err{};
         simba_locker *handle = nullptr;
         if (simba_locker_new(on.c(), mutex.c_str(), &c, &err, &handle) < 0)
@@ -714,6 +718,14 @@ class run_ref
     bool stopping() const noexcept { return simba_run_stopping(handle_); }
     milliseconds held_for() const noexcept { return milliseconds(simba_run_held_for_ms(handle_)); }
     std::uint64_t token() const noexcept { return simba_run_token(handle_); }
+    /* Of a schedule that is remembered, see simba_run_due_at_ms. */
+    std::chrono::system_clock::time_point due_at() const noexcept
+    {
+        return std::chrono::system_clock::time_point(milliseconds(simba_run_due_at_ms(handle_)));
+    }
+    std::int64_t missed() const noexcept { return simba_run_missed(handle_); }
+    bool cut_short() const noexcept { return simba_run_cut_short(handle_); }
+    void finish(int result) const noexcept { simba_run_finish(handle_, result); }
     /* True: the run must end. */
     template <typename Rep, typename Period> bool sleep(std::chrono::duration<Rep, Period> d) const noexcept
     {
@@ -739,8 +751,13 @@ struct scheduler_options {
     simba::timing timing;
     simba_schedule schedule = SIMBA_SCHEDULE_FIXED_RATE;
     milliseconds initial_delay{0};
-    milliseconds period{0};            /* required */
+    milliseconds period{0};            /* required, but for SIMBA_SCHEDULE_CRON */
     std::function<void(run_ref)> work; /* required */
+    std::string cron;                  /* from here on for schedules that are remembered */
+    std::string time_zone;
+    simba_catch_up catch_up = SIMBA_CATCH_UP_ONCE;
+    std::int64_t catch_up_limit = 0;
+    simba_guarantee guarantee = SIMBA_AT_MOST_ONCE;
 };
 
 class scheduler
@@ -755,6 +772,11 @@ class scheduler
         c.schedule = kept->schedule;
         c.initial_delay_ms = kept->initial_delay.count();
         c.period_ms = kept->period.count();
+        c.cron = kept->cron.empty() ? nullptr : kept->cron.c_str();
+        c.time_zone = kept->time_zone.empty() ? nullptr : kept->time_zone.c_str();
+        c.catch_up = kept->catch_up;
+        c.catch_up_limit = kept->catch_up_limit;
+        c.guarantee = kept->guarantee;
         if (kept->work)
             c.work = work;
         c.user = kept.get();

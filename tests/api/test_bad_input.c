@@ -502,7 +502,7 @@ static void bad_scheduler_options(void **state)
     WITH(options.initial_delay_ms = -1, "initial_delay_ms");
     WITH(options.initial_delay_ms = INT64_MAX, "initial_delay_ms");
     WITH(options.initial_delay_ms = INT64_MIN, "initial_delay_ms");
-    WITH(options.schedule = (simba_schedule)2, "schedule");
+    WITH(options.schedule = (simba_schedule)4, "schedule");
     WITH(options.schedule = (simba_schedule)-1, "schedule");
 #undef WITH
 }

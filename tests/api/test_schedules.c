@@ -196,7 +196,9 @@ static void note_checkpoint(struct ledger *l, simba_run *run, unsigned number)
     simba_error err = {0};
     char text[32];
     EXPECT(simba_run_note(run, &err, &note) == 0);
-    snprintf(text, sizeof text, number == 0 ? "" : "checkpoint %u", number - 1);
+    text[0] = '\0';
+    if (number > 0)
+        snprintf(text, sizeof text, "checkpoint %u", number - 1);
     EXPECT(strcmp(note.bytes, text) == 0 && note.length == strlen(text));
     snprintf(text, sizeof text, "checkpoint %u", number);
     EXPECT(simba_run_note_set(run, text, strlen(text), &err) == 0);

@@ -57,7 +57,7 @@ static const simba_client_options for_client = SIMBA_CLIENT_OPTIONS_INIT;
 static const simba_contender_options for_contender = SIMBA_CONTENDER_OPTIONS_INIT;
 static const simba_locker_options for_locker = SIMBA_LOCKER_OPTIONS_INIT;
 static const simba_scheduler_options for_scheduler = {
-    sizeof for_scheduler, NULL, SIMBA_TIMING_INHERIT, SIMBA_SCHEDULE_FIXED_RATE, 0, 1000, no_work, NULL, NULL};
+    .size = sizeof for_scheduler, .timing = SIMBA_TIMING_INHERIT, .period_ms = 1000, .work = no_work};
 static const simba_observer_options for_observer = {sizeof for_observer, no_change, NULL, 1000, NULL, NULL};
 
 static const struct {

@@ -1,6 +1,7 @@
 /* Three machines with one schedule, over SQLite or the store of the URL that is given: processes that are killed and frozen in the
  * middle of it, with clocks that are 0 s, 5 s and 10 min off where the time is a server's. Each due time is run once. */
 #include <fcntl.h>
+#include <ftw.h>
 #include <signal.h>
 #include <simba.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@ enum { PERIOD_MS = 15, TICKS = 200, MACHINES = 3, FAULTS = 8, PATIENCE_MS = 3000
 static long shift_ms;
 
 /* In place of the C library's: a machine whose time of day is wrong. All other clocks are right, as they would be. */
-int clock_gettime(clockid_t clock, struct timespec *ret_time)
+int clock_gettime(clockid_t clock,
+                  struct timespec *ret_time) /* NOLINT(readability-inconsistent-declaration-parameter-name) */
 {
     const int rc = (int)syscall(SYS_clock_gettime, clock, ret_time);
     if (rc == 0 && clock == CLOCK_REALTIME)
@@ -166,13 +168,17 @@ static void every_tick_once(void **state)
     assert_in_range(lost, 0, FAULTS);
 }
 
+static int remove_one(const char *name, const struct stat *status, int kind, struct FTW *where)
+{
+    (void)status, (void)kind, (void)where;
+    return remove(name);
+}
+
 static int teardown(void **state)
 {
     (void)state;
     const bool clean = process_clean_up();
-    char command[sizeof folder + 16];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 && clean ? 0 : -1;
+    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS) == 0 && clean ? 0 : -1;
 }
 
 static bool keeps_notes(void)

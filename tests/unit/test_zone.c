@@ -105,6 +105,9 @@ static void rules_of_every_form_are_read(void **state)
     assert_int_equal(rule_offset("<+0330>-3:30", july), 12600);
     assert_int_equal(rule_offset("EST5EDT,M3.2.0,M11.1.0", july), -4 * 3600);
     assert_int_equal(rule_offset("EST5EDT,M3.2.0,M11.1.0", january), -5 * 3600);
+    /* The fifth week is the last one, also where there are four. */
+    assert_int_equal(rule_offset("CET-1CEST,M3.5.0,M10.5.0/3", at(2060, 3, 28, 0, 59)), 3600);
+    assert_int_equal(rule_offset("CET-1CEST,M3.5.0,M10.5.0/3", at(2060, 3, 28, 1, 0)), 7200);
     assert_int_equal(rule_offset("AEST-10AEDT,M10.1.0,M4.1.0/3", january), 11 * 3600); /* the southern half */
     assert_int_equal(rule_offset("AEST-10AEDT,M10.1.0,M4.1.0/3", july), 10 * 3600);
     assert_int_equal(rule_offset("IST-1GMT0,M10.5.0,M3.5.0/1", january), 0); /* winter is the exception */
@@ -190,7 +193,7 @@ static size_t small_file(unsigned char ret_bytes[128])
     static const unsigned char body[] = {0, 0, 3, 232, 1, /* the change, to type 1 */
                                          0, 0, 0, 0,   0, 0, 0, 0, 14, 16, 0, 0, 'A', 'A', 'A', 0};
     memset(ret_bytes, 0, 128);
-    memcpy(ret_bytes, "TZif", 4);
+    memcpy(ret_bytes, (const char[]){'T', 'Z', 'i', 'f'}, 4);
     ret_bytes[35] = 1; /* changes */
     ret_bytes[39] = 2; /* types */
     ret_bytes[43] = 4; /* characters */
