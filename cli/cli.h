@@ -76,6 +76,7 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv);
 int cmd_serve(cli_globals *globals, int argc, char **argv);
 int cmd_timeline(cli_globals *globals, int argc, char **argv);
 int cmd_tck(cli_globals *globals, int argc, char **argv);
+int cmd_top(cli_globals *globals, int argc, char **argv);
 int cmd_version(cli_globals *globals, int argc, char **argv);
 int cmd_watch(cli_globals *globals, int argc, char **argv);
 
