@@ -10,6 +10,7 @@ enum {
     CLI_OK = 0,
     CLI_FAILED = 1, /* never from `simba run` itself: there it is the command's */
     CLI_USAGE = 64,
+    CLI_DATA = 65, /* what the command has left as its note is none */
     CLI_UNAVAILABLE = 69,
     CLI_SYSTEM = 71,        /* the operating system refused: no memory, no process, no /proc */
     CLI_BUSY = 75,          /* the mutex was not obtained in time */
@@ -75,6 +76,7 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv);
 int cmd_serve(cli_globals *globals, int argc, char **argv);
 int cmd_timeline(cli_globals *globals, int argc, char **argv);
 int cmd_tck(cli_globals *globals, int argc, char **argv);
+int cmd_top(cli_globals *globals, int argc, char **argv);
 int cmd_version(cli_globals *globals, int argc, char **argv);
 int cmd_watch(cli_globals *globals, int argc, char **argv);
 

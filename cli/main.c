@@ -10,6 +10,7 @@ const cli_command cli_commands[] = {
     {"schedule", "Run a command periodically, on the leader only", cmd_schedule},
     {"elect", "Contend, and tell scripts when leadership comes and goes", cmd_elect},
     {"list", "List the mutexes of a store and who owns them", cmd_list},
+    {"top", "Show who owns what, as it changes", cmd_top},
     {"watch", "Print changes of ownership as they happen", cmd_watch},
     {"serve", "Show a store in a browser, to programs and to probes, by HTTP", cmd_serve},
     {"release", "Take a mutex away from its owner", cmd_release},

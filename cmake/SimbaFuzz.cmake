@@ -6,7 +6,13 @@ if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang" OR SIMBA_SANITIZE OR
     return()
 endif()
 
-simba_glob(_sources tests/fuzz/*.c
+simba_glob(_targets tests/fuzz/*.c)
+set(_schedules 1)
+if(NOT EXISTS "${PROJECT_SOURCE_DIR}/src/core/cron.c")
+    set(_schedules 0)
+    list(FILTER _targets EXCLUDE REGEX "/fuzz_schedules\\.c$")
+endif()
+simba_glob(_sources
     src/core/*.c src/util/*.c
     src/net/buffer.c src/net/endpoint.c src/net/resolve.c src/net/tls.c # connections are those of tests/fuzz/link.c
     src/runtime/requests.c
@@ -17,18 +23,20 @@ simba_glob(_sources tests/fuzz/*.c
     src/backends/zookeeper/frames.c src/backends/zookeeper/latch.c src/backends/zookeeper/names.c
     src/backends/zookeeper/options.c src/backends/zookeeper/record.c
     cli/config.c cli/options.c cli/secret.c cli/term.c cli/timeline/*.c)
-set(_schedules 1)
-if(NOT EXISTS "${PROJECT_SOURCE_DIR}/src/core/cron.c")
-    set(_schedules 0)
-    list(FILTER _sources EXCLUDE REGEX "/fuzz_schedules\\.c$")
-endif()
-add_executable(simba-fuzz EXCLUDE_FROM_ALL ${_sources})
-target_include_directories(simba-fuzz PRIVATE
+
+add_library(simba_fuzz_flags INTERFACE)
+target_include_directories(simba_fuzz_flags INTERFACE
     "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/cli")
-target_compile_definitions(simba-fuzz PRIVATE SIMBA_STATIC FUZZ_SCHEDULES=${_schedules})
-target_compile_options(simba-fuzz PRIVATE -O1 -g1 -UNDEBUG
+target_compile_definitions(simba_fuzz_flags INTERFACE SIMBA_STATIC FUZZ_SCHEDULES=${_schedules})
+target_compile_options(simba_fuzz_flags INTERFACE -O1 -g1 -UNDEBUG
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
-target_link_options(simba-fuzz PRIVATE -fsanitize=fuzzer,address,undefined)
-target_link_libraries(simba-fuzz PRIVATE
-    simba_flags PkgConfig::SQLITE PkgConfig::REDIS simba_zookeeper_client)
+target_link_options(simba_fuzz_flags INTERFACE -fsanitize=fuzzer,address,undefined)
+target_link_libraries(simba_fuzz_flags INTERFACE simba_flags PkgConfig::SQLITE PkgConfig::REDIS simba_zookeeper_client)
+
+# The copy of the product's sources is left out of the list of commands: clang-tidy would look at them twice.
+add_library(simba_fuzz_objects OBJECT EXCLUDE_FROM_ALL ${_sources})
+set_target_properties(simba_fuzz_objects PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
+target_link_libraries(simba_fuzz_objects PRIVATE simba_fuzz_flags)
+add_executable(simba-fuzz EXCLUDE_FROM_ALL ${_targets})
+target_link_libraries(simba-fuzz PRIVATE simba_fuzz_flags $<TARGET_OBJECTS:simba_fuzz_objects>)
 set_target_properties(simba-fuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")

@@ -256,7 +256,29 @@ struct listing {
     simba::owner owner;
     std::int64_t now_ms;                 /* of the store, for the owner's times */
     std::optional<std::int64_t> waiters; /* unless the store does not know */
+    std::string note;                    /* bytes of any value; empty: there is none */
 };
+
+/* The note of a mutex. */
+struct note {
+    std::string bytes;          /* of any value; empty: there is none */
+    std::uint64_t token;        /* of the grant under which it was written */
+    std::int64_t written_at_ms; /* on the store's wall clock */
+    std::int64_t now_ms;        /* the same clock when it was read */
+};
+
+namespace detail
+{
+/* `read` is simba_client_note or one of its kin, with all but the last two arguments. */
+template <typename Read> result<note> read_note(Read read)
+{
+    simba_note c = SIMBA_NOTE_INIT;
+    simba_error err{};
+    if (read(&err, &c) < 0)
+        return error(err);
+    return note{std::string(c.bytes, c.length), c.token, c.written_at_ms, c.now_ms};
+}
+} // namespace detail
 
 class client
 {
@@ -323,6 +345,19 @@ class client
         return detail::of(simba_client_force_release(c(), mutex.c_str(), &err), err);
     }
 
+    result<simba::note> note(const std::string &mutex) const
+    {
+        return detail::read_note(
+            [&](simba_error *err, simba_note *ret) { return simba_client_note(c(), mutex.c_str(), err, ret); });
+    }
+
+    /* Remove a mutex that nobody owns, with its note. */
+    status_result forget(const std::string &mutex) const noexcept
+    {
+        simba_error err{};
+        return detail::of(simba_client_forget(c(), mutex.c_str(), &err), err);
+    }
+
     simba_stats stats() const noexcept
     {
         simba_stats stats = SIMBA_STATS_INIT;
@@ -366,7 +401,8 @@ class client
     {
         static_cast<std::vector<listing> *>(user)->push_back(
             {row->mutex, owner(*row->owner), row->now_ms,
-             row->waiters < 0 ? std::nullopt : std::optional<std::int64_t>(row->waiters)});
+             row->waiters < 0 ? std::nullopt : std::optional<std::int64_t>(row->waiters),
+             std::string(static_cast<const char *>(row->note), row->note_length)});
     }
 
     std::unique_ptr<client_options> options_; /* outlives the handle: declared first, so destroyed last */
@@ -395,6 +431,17 @@ class contender_ref
         return simba::owner(c);
     }
     status_result stop() const noexcept { return detail::of(simba_contender_stop(handle_)); }
+    /* The note of the mutex: as its holder; by anybody. SIMBA_ELOST: leadership has ended, and nothing was written. */
+    status_result set_note(std::string_view bytes) const noexcept
+    {
+        simba_error err{};
+        return detail::of(simba_contender_note_set(handle_, bytes.data(), bytes.size(), &err), err);
+    }
+    result<simba::note> note() const
+    {
+        return detail::read_note(
+            [&](simba_error *err, simba_note *ret) { return simba_contender_note(handle_, err, ret); });
+    }
 
   protected:
     simba_contender *handle_;
@@ -406,6 +453,7 @@ struct contender_options {
     std::function<void(contender_ref, const change &)> on_acquired;
     std::function<void(contender_ref, const change &, reason)> on_released;
     std::function<void(contender_ref, const change &)> on_changed;
+    std::function<void(contender_ref)> on_noted; /* the note may be another one */
 };
 
 namespace detail
@@ -437,6 +485,8 @@ class contender : public contender_ref
             c.on_released = released;
         if (kept->on_changed)
             c.on_changed = changed;
+        if (kept->on_noted)
+            c.on_noted = noted;
         c.user = kept.get();
         c.on_freed = detail::forget<contender_options>;
         simba_error err{};
@@ -476,6 +526,7 @@ class contender : public contender_ref
     {
         of(user).on_changed(contender_ref(handle), detail::changed(state));
     }
+    static void noted(simba_contender *handle, void *user) noexcept { of(user).on_noted(contender_ref(handle)); }
 };
 
 /* --- locker --------------------------------------------------------------------------------------- */
@@ -533,6 +584,16 @@ class locker
         simba_owner o{};
         (void)simba_locker_owner(c(), &o);
         return simba::owner(o);
+    }
+    /* The note of the mutex: as its holder; by anybody. SIMBA_ELOST: it had ended before, and nothing was written. */
+    status_result set_note(std::string_view bytes) noexcept
+    {
+        simba_error err{};
+        return detail::of(simba_locker_note_set(c(), bytes.data(), bytes.size(), &err), err);
+    }
+    result<simba::note> note() const
+    {
+        return detail::read_note([&](simba_error *err, simba_note *ret) { return simba_locker_note(c(), err, ret); });
     }
 
 #ifdef SIMBA_HPP_THROWS
@@ -670,6 +731,16 @@ class run_ref
     {
         return simba_run_sleep(handle_, detail::count(d));
     }
+    /* The note of the scheduler's mutex, as of a contender. */
+    status_result set_note(std::string_view bytes) const noexcept
+    {
+        simba_error err{};
+        return detail::of(simba_run_note_set(handle_, bytes.data(), bytes.size(), &err), err);
+    }
+    result<simba::note> note() const
+    {
+        return detail::read_note([&](simba_error *err, simba_note *ret) { return simba_run_note(handle_, err, ret); });
+    }
 
   private:
     simba_run *handle_;
@@ -740,6 +811,7 @@ class scheduler
 struct observer_options {
     std::function<void(const change &)> on_changed; /* required */
     milliseconds poll{1000};
+    std::function<void()> on_noted; /* the note may be another one */
 };
 
 class observer
@@ -751,6 +823,8 @@ class observer
         simba_observer_options c = SIMBA_OBSERVER_OPTIONS_INIT;
         if (kept->on_changed)
             c.on_changed = changed;
+        if (kept->on_noted)
+            c.on_noted = noted;
         c.user = kept.get();
         c.poll_ms = kept->poll.count();
         c.on_freed = detail::forget<observer_options>;
@@ -779,6 +853,7 @@ class observer
     {
         static_cast<observer_options *>(user)->on_changed(detail::changed(state));
     }
+    static void noted(simba_observer *, void *user) noexcept { static_cast<observer_options *>(user)->on_noted(); }
 
     std::unique_ptr<simba_observer, detail::deleter<simba_observer_free>> handle_;
 };

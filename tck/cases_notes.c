@@ -156,6 +156,9 @@ static void replaced(tck *t)
     REQUIRE_NOTE(t, p.clients[1], p.mutex, "old");
     TCK_REQUIRE_RC(t, 0, set_note(p.lockers[1], "new"));
     TCK_REQUIRE_RC(t, SIMBA_ELOST, set_note(p.lockers[0], "late"));
+    /* Its grant is not the latest that was revoked any more: the store may have forgotten it altogether. */
+    TCK_REQUIRE_RC(t, 0, simba_client_force_release(p.clients[0]->handle, p.mutex, NULL));
+    TCK_REQUIRE_RC(t, SIMBA_ELOST, set_note(p.lockers[0], "later"));
     REQUIRE_NOTE(t, p.clients[0], p.mutex, "new");
 }
 
@@ -197,7 +200,7 @@ static void observer_noted(simba_observer *observer, void *user)
     read_it(user);
 }
 
-static void waiter_noted(simba_contender *contender, void *user)
+static void contender_noted(simba_contender *contender, void *user)
 {
     (void)contender;
     read_it(user);
@@ -227,6 +230,38 @@ static reader *new_reader(tck *t, tck_client *client, const char *mutex)
     return self;
 }
 
+/* A contender that is told of notes. NULL: failed, and recorded. */
+static simba_contender *new_contender(tck *t, tck_client *client, reader *user)
+{
+    simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
+    options.timing = tck_timing_option(t, tck_timing_long(t));
+    options.on_noted = contender_noted;
+    options.user = user;
+    simba_error err = {0};
+    simba_contender *contender;
+    const int rc = simba_contender_new(client->handle, user->mutex, &options, &err, &contender);
+    if (rc < 0) {
+        tck_fail(t, __FILE__, __LINE__, "simba_contender_new is %s: %s", tck_code(rc), err.text);
+        return NULL;
+    }
+    tck_defer(t, NULL, free_contender, contender);
+    return contender;
+}
+
+/* A holder hears of its own note, whether or not others of its client watch the mutex. */
+static void told_the_writer(tck *t)
+{
+    tck_client *client = tck_client_new(t);
+    TCK_REQUIRE(t, client);
+    reader *reads = new_reader(t, client, tck_mutex(t, NULL));
+    simba_contender *holder = new_contender(t, client, reads);
+    TCK_REQUIRE(t, holder);
+    TCK_REQUIRE_RC(t, 0, simba_contender_start(holder));
+    TCK_AWAIT(t, simba_contender_is_owner(holder));
+    TCK_REQUIRE_RC(t, 0, simba_contender_note_set(holder, "mine", 4, NULL));
+    TCK_AWAIT(t, strcmp(reads->seen, "mine") == 0);
+}
+
 /* Observers and waiters are told of a note, of the next one, and that a mutex was forgotten with its note. */
 static void told(tck *t)
 {
@@ -242,13 +277,8 @@ static void told(tck *t)
     simba_observer *observer;
     TCK_REQUIRE_RC(t, 0, simba_observer_new(p.clients[1]->handle, p.mutex, &watching, NULL, &observer));
     tck_defer(t, NULL, free_observer, observer);
-    simba_contender_options waiting = SIMBA_CONTENDER_OPTIONS_INIT;
-    waiting.timing = tck_timing_option(t, tck_timing_long(t));
-    waiting.on_noted = waiter_noted;
-    waiting.user = waits;
-    simba_contender *waiter;
-    TCK_REQUIRE_RC(t, 0, simba_contender_new(p.clients[1]->handle, p.mutex, &waiting, NULL, &waiter));
-    tck_defer(t, NULL, free_contender, waiter);
+    simba_contender *waiter = new_contender(t, p.clients[1], waits);
+    TCK_REQUIRE(t, waiter);
     TCK_REQUIRE_RC(t, 0, simba_observer_start(observer));
     TCK_REQUIRE_RC(t, 0, simba_contender_start(waiter));
     static const char *const notes[] = {"one", "two", "three"};
@@ -323,6 +353,7 @@ const tck_case tck_cases_notes[] = {
     {"note-replaced", SIMBA_CAP_NOTE | SIMBA_CAP_LIST, 0, replaced},
     {"note-reply-lost", SIMBA_CAP_NOTE, 0, reply_lost},
     {"note-told", SIMBA_CAP_NOTE, 0, told},
+    {"note-told-the-writer", SIMBA_CAP_NOTE, 0, told_the_writer},
     {"note-listed", SIMBA_CAP_NOTE | SIMBA_CAP_LIST, 0, listed},
     {"forget", SIMBA_CAP_NOTE, 0, forgotten},
     {0},

@@ -49,12 +49,15 @@ int child_note_keep(const child_note *note)
     }
     if (length > SIMBA_NOTE_MAX) {
         cli_say(note->holder->command, "the note was not kept: it has more than %d bytes.", SIMBA_NOTE_MAX);
-        return CLI_FAILED;
+        return CLI_DATA;
     }
     if ((size_t)length == note->before.length && memcmp(bytes, note->before.bytes, (size_t)length) == 0)
         return CLI_GO;
     error.code = note->holder->write(note->holder->holder, bytes, (size_t)length, &error);
-    return error.code < 0 ? cli_failure(note->holder->command, &error) : CLI_GO;
+    if (error.code == 0)
+        return CLI_GO;
+    const int code = cli_failure(note->holder->command, &error);
+    return error.code == SIMBA_ELOST || error.code == SIMBA_ESTATE ? CLI_LOST : code;
 }
 
 void child_note_close(child_note *note)

@@ -264,10 +264,9 @@ int cmd_elect(cli_globals *globals, int argc, char **argv)
         .operands = "MUTEX",
         .about = "Contends for the mutex until SIGTERM or SIGINT, and prints when leadership comes\n"
                  "and goes. The commands find SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and, the second,\n"
-                 "SIMBA_REASON in their environment, and the note as commands of `simba run` do. --on-released is run "
-                 "before anybody else can\n"
-                 "lead, and has to be done by then. If --on-acquired fails, leadership is given\n"
-                 "back. UNTIL is compared with /proc/uptime.",
+                 "SIMBA_REASON in their environment, and the note as a command of `simba run` does.\n"
+                 "--on-released is run before anybody else can lead, and has to be done by then. If\n"
+                 "--on-acquired fails, leadership is given back. UNTIL is compared with /proc/uptime.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,

@@ -107,11 +107,12 @@ int cmd_note(cli_globals *globals, int argc, char **argv)
     };
     const cli_syntax syntax = {
         .command = COMMAND,
-        .operands = "get MUTEX | set MUTEX TEXT",
+        .operands = "ACTION MUTEX [TEXT]",
         .about = "A note is up to 1024 bytes that belong to a mutex and stay when it changes hands.\n"
-                 "get prints it, whoever holds the mutex; without one it exits with 1. set takes the\n"
-                 "mutex for the moment of writing, and exits with 75 if somebody holds it. A TEXT\n"
-                 "of - stands for standard input, and an empty one removes the note.",
+                 "The ACTION is get or set. get prints the note, whoever holds the mutex; without\n"
+                 "one it exits with 1. set takes the mutex for the moment of writing, and exits\n"
+                 "with 75 if somebody holds it. A TEXT of - stands for standard input, and an empty\n"
+                 "one removes the note.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_URL | CLI_TAKES_ID,

@@ -317,10 +317,9 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
         .about = "Takes the mutex, runs the command, gives the mutex back, and exits with the\n"
                  "command's code. If leadership ends first, the command and all that it started\n"
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
-                 "finds SIMBA_MUTEX, SIMBA_TOKEN and SIMBA_ID in its environment, and the mutex's note\n"
-                 "in SIMBA_NOTE. What it leaves in the file SIMBA_NOTE_FILE becomes the note if it\n"
-                 "ends well. Its own exit codes: 75 not obtained, 79 leadership lost, 69 no store, and\n"
-                 "others of simba-run(1).",
+                 "finds SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and SIMBA_NOTE in its environment, and\n"
+                 "leaves its own note in the file SIMBA_NOTE_FILE. Its own exit codes: 75 not\n"
+                 "obtained, 79 leadership lost, 69 no store, and others of simba-run(1).",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,

@@ -16,12 +16,6 @@ static void look(health_view *ret_view)
         health.look(health.user, ret_view);
 }
 
-/* held_for_ms is 0 when leadership has ended here, which is before the lease ends by the time that stopping takes. */
-bool health_is_leader(const health_view *view)
-{
-    return view->leads && view->lease.token != 0 && view->lease.held_for_ms > view->reserve_ms;
-}
-
 int health_open(const char *command, const cli_globals *globals, health_look_fn look_fn, void *user)
 {
     health.look = look_fn;

@@ -8,24 +8,10 @@
 #ifndef SIMBA_CLI_HEALTH_H
 #define SIMBA_CLI_HEALTH_H
 
-#include "cli.h"
-
-typedef struct health_view {
-    const char *mutex;
-    const char *id;       /* NULL: not known yet */
-    bool contends;        /* it has begun to */
-    bool leads;           /* it means to: is not giving it back */
-    simba_lease lease;    /* as it is now */
-    simba_owner owner;    /* as last heard; whoever leads does not need it */
-    int64_t reserve_ms;   /* of the lease, that is not promised to those who ask */
-    simba_client *client; /* whose statistics are shown; NULL: none yet */
-} health_view;
+#include "health/view.h"
 
 /* How things are, now. */
 typedef void (*health_look_fn)(void *user, health_view *ret_view);
-
-/* Is this process the leader, and for a while yet? */
-bool health_is_leader(const health_view *view);
 
 /* Before the store is opened, so that mistakes are told first. Returns CLI_GO or an exit code, and then all has been said. Does
  * nothing if nobody wants to know. */

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "health/health.h"
+#include "health/view.h"
 
 #define HTTP_REQUEST_MAX 4096 /* bytes, up to the empty line */
 

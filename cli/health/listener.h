@@ -4,7 +4,7 @@
 #ifndef SIMBA_CLI_HEALTH_LISTENER_H
 #define SIMBA_CLI_HEALTH_LISTENER_H
 
-#include "health/health.h"
+#include "health/view.h"
 
 /* `where` NULL: nobody wants one. Returns CLI_GO or an exit code, and then all has been said. */
 int listener_open(const char *command, const char *where, void (*look)(health_view *ret_view));

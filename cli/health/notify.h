@@ -4,7 +4,7 @@
 #ifndef SIMBA_CLI_HEALTH_NOTIFY_H
 #define SIMBA_CLI_HEALTH_NOTIFY_H
 
-#include "health/health.h"
+#include "health/view.h"
 
 /* `when` is the argument of --notify; NULL: it is ready when it contends. Returns CLI_GO or an exit code, and then all has been
  * said. */

@@ -95,7 +95,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         *body_length = 0;
         return v->uploaded <= HTTP_BODY_MAX ? MHD_YES : MHD_NO;
     }
-    const enum MHD_Result result = http_answer(v, path, method);
+    const enum MHD_Result result = routes_answer(v, path, method);
     if (v->follows && result == MHD_YES)
         enter(v, VISITOR_FOLLOWS);
     v->follows = false;

@@ -73,7 +73,7 @@ void http_wake(server *s);
 void http_sweep(server *s, int64_t now_ms);
 
 /* routes.c: answer one request whose headers, and body if any, have come. */
-enum MHD_Result http_answer(visitor *v, const char *path, const char *method);
+enum MHD_Result routes_answer(visitor *v, const char *path, const char *method);
 /* Refuse one. */
 enum MHD_Result http_refuse(visitor *v, unsigned status, const char *text);
 

@@ -67,7 +67,7 @@ static int bind_to(const struct addrinfo *address)
     return -1;
 }
 
-int listener_open(const serve_options *options, listener *ret_listener)
+int serve_listen(const serve_options *options, listener *ret_listener)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;

@@ -11,6 +11,6 @@ typedef struct listener {
 } listener;
 
 /* Bind a socket. Returns CLI_GO, or an exit code after having said what is wrong. */
-int listener_open(const serve_options *options, listener *ret_listener);
+int serve_listen(const serve_options *options, listener *ret_listener);
 
 #endif

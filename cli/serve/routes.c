@@ -325,7 +325,7 @@ static enum MHD_Result answer_read(visitor *v, const char *path)
     return http_refuse(v, MHD_HTTP_NOT_FOUND, "there is no such page");
 }
 
-enum MHD_Result http_answer(visitor *v, const char *path, const char *method)
+enum MHD_Result routes_answer(visitor *v, const char *path, const char *method)
 {
     const bool reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
     const page_file *file = page_find(path);

@@ -113,7 +113,7 @@ int serve_run(cli_globals *globals, const serve_options *options)
     simba_client *client = NULL;
     int code = library_load();
     if (code == CLI_GO)
-        code = listener_open(options, &where);
+        code = serve_listen(options, &where);
     if (code == CLI_GO)
         code = check_access(options, &where);
     globals->quiet = true; /* that the store does not answer is said here */

@@ -23,6 +23,7 @@ _simba_offers() {
             simba list --json 2>/dev/null | grep -oE '"mutex":"[A-Za-z0-9_.:/-]+"' | cut -d '"' -f 4
         fi
         ;;
+    ACTION) echo get set ;;
     FORM) echo text journal json ;;
     WHEN) echo contending leading child ;;
     URL) simba list --url x:// 2>&1 | grep -oE '[a-z]+://' ;;

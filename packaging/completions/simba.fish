@@ -26,6 +26,8 @@ function __simba_offers --argument-names kind command
             else
                 simba list --json 2>/dev/null | string match -rg '"mutex":"([A-Za-z0-9_.:/-]+)"'
             end
+        case ACTION
+            printf '%s\n' get set
         case FORM
             printf '%s\n' text journal json
         case WHEN

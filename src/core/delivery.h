@@ -6,13 +6,14 @@
 #include <simba/backend.h>
 
 typedef struct simba__delivery {
+    bool of_note; /* which says nothing about the owner, and so nothing to those who contend or observe */
     bool news;
     bool used;
 } simba__delivery;
 
 static inline simba__delivery simba__delivery_of(const simba_push *push)
 {
-    return (simba__delivery){.news = push->kind == SIMBA_PUSH_ACQUIRED};
+    return (simba__delivery){.of_note = push->kind == SIMBA_PUSH_NOTED, .news = push->kind == SIMBA_PUSH_ACQUIRED};
 }
 
 /* May the note be another one? Where pushes may have been lost, so may one about the note. */
@@ -24,7 +25,7 @@ static inline bool simba__delivery_tells_note(const simba_push *push)
 /* Asked of each party in turn, in the order in which they started. */
 static inline bool simba__delivery_concerns(const simba__delivery *delivery, bool is_member)
 {
-    return delivery->news || !delivery->used || !is_member;
+    return !delivery->of_note && (delivery->news || !delivery->used || !is_member);
 }
 
 static inline void simba__delivery_made(simba__delivery *delivery, bool is_member, bool used)

@@ -1,19 +1,6 @@
 /* Notes as Redis keeps them. What they are for everybody is in the conformance kit. */
 #include "backends/test_redis.h"
 
-static simba_reply write_note(testhost *h, const char *id, uint64_t nonce, uint64_t token, uint64_t number,
-                              const char *text)
-{
-    testhost_request r = testhost_request_of(h, SIMBA_OP_WRITE_NOTE, "orders", id, nonce, token);
-    r.request.note = text[0] ? text : NULL;
-    r.request.note_size = strlen(text);
-    r.request.note_number = number;
-    testhost_ask(h, &r);
-    if (r.request.reply.status < 0)
-        fail_msg("%s", r.error.text);
-    return r.request.reply;
-}
-
 /* The note; "": there is none. */
 static const char *note(testhost *h)
 {
@@ -29,13 +16,13 @@ static void test_outlives_the_lease(void **state)
     (void)state;
     open_store(&a);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_mine(write_note(&a, "me", 1, token, 1, "page 7"));
+    assert_mine(write_note(&a, "orders", "me", 1, token, 1, "page 7"));
     assert_string_equal(say("PTTL simba:{orders}:note"), "-1");
     say("DEL simba:{orders} simba:{orders}:grant");
     assert_string_equal(note(&a), "page 7");
     assert_int_equal(a.note.token, token);
     const uint64_t next = acquire(&a, "orders", "you", 2).owner.token;
-    assert_mine(write_note(&a, "you", 2, next, 1, ""));
+    assert_mine(write_note(&a, "orders", "you", 2, next, 1, ""));
     assert_string_equal(note(&a), "");
     assert_true(strtoll(say("PTTL simba:{orders}:note"), NULL, 10) > 0);
     testhost_close(&a);
@@ -47,16 +34,16 @@ static void test_late_writes(void **state)
     (void)state;
     open_store(&a);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_mine(write_note(&a, "me", 1, token, 10, "ten"));
-    assert_int_equal(write_note(&a, "me", 1, token, 9, "nine").outcome, SIMBA_NOT_MINE);
-    assert_int_equal(write_note(&a, "me", 1, token, 10, "ten again").outcome, SIMBA_NOT_MINE);
+    assert_mine(write_note(&a, "orders", "me", 1, token, 10, "ten"));
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 9, "nine").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 10, "ten again").outcome, SIMBA_NOT_MINE);
     assert_string_equal(note(&a), "ten");
-    assert_mine(write_note(&a, "me", 1, token, 12, ""));
-    assert_int_equal(write_note(&a, "me", 1, token, 11, "eleven").outcome, SIMBA_NOT_MINE);
+    assert_mine(write_note(&a, "orders", "me", 1, token, 12, ""));
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 11, "eleven").outcome, SIMBA_NOT_MINE);
     assert_string_equal(note(&a), "");
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, token));
     const uint64_t next = acquire(&a, "orders", "me", 2).owner.token;
-    assert_mine(write_note(&a, "me", 2, next, 1, "one"));
+    assert_mine(write_note(&a, "orders", "me", 2, next, 1, "one"));
     assert_string_equal(note(&a), "one");
     testhost_close(&a);
 }
@@ -67,12 +54,12 @@ static void test_only_by_the_grant(void **state)
     (void)state;
     open_store(&a);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_int_equal(write_note(&a, "me", 1, token + 1, 1, "x").outcome, SIMBA_NOT_MINE);
-    assert_int_equal(write_note(&a, "me", 1, 0, 1, "x").outcome, SIMBA_NOT_MINE);
-    assert_int_equal(write_note(&a, "me", 2, token, 1, "x").outcome, SIMBA_NOT_MINE);
-    assert_int_equal(write_note(&a, "you", 1, token, 1, "x").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token + 1, 1, "x").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, 0, 1, "x").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 2, token, 1, "x").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "you", 1, token, 1, "x").outcome, SIMBA_NOT_MINE);
     say("SET simba:{orders} me XX PX 90000"); /* a JVM contender under our id renews it */
-    assert_int_equal(write_note(&a, "me", 1, token, 1, "x").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "x").outcome, SIMBA_NOT_MINE);
     assert_string_equal(say("EXISTS simba:{orders}:note"), "0");
     testhost_close(&a);
 }
@@ -86,14 +73,15 @@ static void test_told(void **state)
     open_store(&a);
     open_at(&b, second);
     simba_topic topic = {.mutex = "orders"};
-    watch(&a, &topic);
     const uint64_t elsewhere = acquire(&b, "orders", "me", 1).owner.token;
-    assert_mine(write_note(&b, "me", 1, elsewhere, 1, "elsewhere"));
+    watch(&a, &topic);
+    assert_mine(write_note(&b, "orders", "me", 1, elsewhere, 1, "elsewhere"));
     simba_topic other = {.mutex = "invoices"};
-    watch(&a, &other); /* on the same connection: what was said before has been heard */
-    assert_false(pushed(&a, SIMBA_PUSH_NOTED, 0));
+    assert_int_equal(testhost_watch(&a, &other), 0); /* on the same connection: what was said before is heard before */
+    assert_true(testhost_await_pushes(&a, 1));
+    assert_ptr_equal(a.pushes[0].topic, &other);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_mine(write_note(&a, "me", 1, token, 1, "here"));
+    assert_mine(write_note(&a, "orders", "me", 1, token, 1, "here"));
     assert_true(pushed(&a, SIMBA_PUSH_NOTED, 5000));
     testhost_unwatch(&a, &topic);
     testhost_unwatch(&a, &other);
@@ -109,7 +97,7 @@ static void test_forget(void **state)
     assert_int_equal(ask(&a, SIMBA_OP_FORGET, "orders", NULL, 0, 0).outcome, SIMBA_NOT_MINE);
     say("HSET simba:{orders}:fence token 7");
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_mine(write_note(&a, "me", 1, token, 1, "x"));
+    assert_mine(write_note(&a, "orders", "me", 1, token, 1, "x"));
     assert_owned_by(ask(&a, SIMBA_OP_FORGET, "orders", NULL, 0, 0), "me");
     assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, token));
     say("ZADD simba:{orders}:contender 1 somebody");

@@ -63,6 +63,11 @@ static simba_reply ask_once(simba_op op, const char *mutex, uint64_t nonce, uint
 {
     testhost_request r = testhost_request_of(&a, op, mutex, id_of(nonce), nonce, token);
     r.request.queue = queue;
+    if (op == SIMBA_OP_WRITE_NOTE) {
+        r.request.note = "news";
+        r.request.note_size = 4;
+        r.request.note_number = 1;
+    }
     a.listed_count = 0;
     testhost_submit(&a, &r);
     testhost_flush(&a);
@@ -299,13 +304,51 @@ static void test_close(void **state)
     }
 }
 
+/* Somebody writes a note where nobody has been before, and all is forgotten. The note is written also when the first try may
+ * have written it. */
+static bool play_notes(unsigned nth)
+{
+    newest = 0;
+    round_no++;
+    open_store(&a, "127.0.0.1");
+    const simba_owner holder = lead(1);
+    topic = (simba_topic){.mutex = "orders"};
+    assert_int_equal(testhost_watch(&a, &topic), 0);
+    AWAIT(&a, a.push_count > 0);
+    failing_arm(FAILING_SIMBA, nth, 1);
+    assert_mine(insist(SIMBA_OP_WRITE_NOTE, "orders", 1, holder.token));
+    a.noted_count = 0;
+    insist(SIMBA_OP_READ_NOTE, "orders", 0, 0);
+    assert_true(a.noted_count > 0);
+    assert_memory_equal(a.note.bytes, "news", 4);
+    insist(SIMBA_OP_LIST, "orders", 0, 0);
+    assert_int_equal(a.listed_count, 1);
+    assert_int_equal(a.listed[0].note_length, 4);
+    assert_owned_by(insist(SIMBA_OP_FORGET, "orders", 0, 0), id_of(1));
+    assert_mine(insist(SIMBA_OP_RELEASE, "orders", 1, holder.token));
+    assert_mine(insist(SIMBA_OP_FORGET, "orders", 0, 0));
+    const bool failed = failing_disarm() > 0;
+    testhost_unwatch(&a, &topic);
+    testhost_close(&a);
+    return failed;
+}
+
+static void test_notes(void **state)
+{
+    (void)state;
+    play_notes(1000000);
+    const long before = failing_live(FAILING_SIMBA);
+    unsigned nth = 1;
+    for (; play_notes(nth); nth++)
+        assert_int_equal(failing_live(FAILING_SIMBA), before);
+    assert_true(nth > 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_by_one),
-        cmocka_unit_test(test_in_rows),
-        cmocka_unit_test(test_name),
-        cmocka_unit_test(test_close),
+        cmocka_unit_test(test_one_by_one), cmocka_unit_test(test_in_rows), cmocka_unit_test(test_name),
+        cmocka_unit_test(test_close),      cmocka_unit_test(test_notes),
     };
     failing_install();
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);

@@ -1,7 +1,9 @@
-/* Looking at a store and meddling with it: `simba list`, `simba watch`, `simba release`. */
+/* Looking at a store and meddling with it: `simba list`, `simba top`, `simba watch`, `simba release`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "support.h"
@@ -36,7 +38,7 @@ static void list_shows_owners(void **state)
     assert_int_equal(finish(&two), 0);
     assert_int_equal(RUN("list", "orders", "--json"), 0);
     assert_non_null(strstr(out_of(&last), "\"owner\":null"));
-    assert_non_null(strstr(out_of(&last), "\"waiters\":null}")); /* this store does not know */
+    assert_non_null(strstr(out_of(&last), "\"waiters\":null,\"note\":null}")); /* this store does not know */
     assert_int_equal(RUN("list", "nothing*", "--json"), 0);
     assert_string_equal(out_of(&last), "[]\n");
 }
@@ -57,41 +59,102 @@ static void list_draws_bars_on_a_terminal(void **state)
     assert_int_equal(finish(&one), 0);
 }
 
-/* It is drawn anew as things change, in the same place; only a terminal has one. */
-static void list_follows_on_a_terminal(void **state)
+/* What is shown from now on is what the keys have done. */
+static void press(terminal *t, const char *keys)
+{
+    t->text[0] = '\0';
+    assert_int_equal(write(t->fd, keys, strlen(keys)), strlen(keys));
+}
+
+/* It is drawn anew as things change, in the same place; the terminal is left as it was, also while it is stopped. */
+static void top_follows_on_a_terminal(void **state)
 {
     (void)state;
-    assert_int_equal(RUN("list", "--follow"), 64);
-    assert_non_null(strstr(err_of(&last), "simba watch"));
-    terminal t = START_ON_TERMINAL("list", "--follow", "ord*");
+    struct termios during;
+    terminal t = START_ON_TERMINAL("top", "ord*");
+    const int same = dup(t.fd);
     await_shown(&t, "No mutex");
+    assert_non_null(strstr(t.text, "\033[?1049h\033[?25l"));
+    assert_int_equal(tcgetattr(t.fd, &during), 0);
+    assert_false(during.c_lflag & (ICANON | ECHO));
     process one = hold("first-one", "orders");
     await_shown(&t, "first-one");
-    assert_non_null(strstr(t.text, "\033[H\033[J"));
-    assert_int_equal(write(t.fd, "\003", 1), 1);
-    assert_int_equal(finish_terminal(&t), 1000 + SIGINT);
+    assert_non_null(strstr(t.text, "1 mutexes, 1 owned"));
+    assert_null(strstr(t.text, "\033[?1049l"));
+    press(&t, "xq");
+    assert_int_equal(finish_terminal(&t), 0);
+    assert_non_null(strstr(t.text, "\033[?25h\033[?1049l"));
+    assert_int_equal(tcgetattr(same, &during), 0);
+    assert_int_equal(during.c_lflag & (ICANON | ECHO), ICANON | ECHO);
+    close(same);
+    /* A signal restores it as well. */
+    t = START_ON_TERMINAL("top");
+    await_shown(&t, "first-one");
+    press(&t, "\003");
+    assert_int_equal(finish_terminal(&t), 128 + SIGINT);
+    assert_non_null(strstr(t.text, "\033[?25h\033[?1049l"));
+    assert_int_equal(finish(&one), 0);
+}
+
+/* A new size of the window is drawn at once, and keys move through what does not fit. */
+static void top_is_resized_and_scrolled(void **state)
+{
+    (void)state;
+    char name[32];
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "mutex-%02d", i);
+        assert_int_equal(RUN("run", name, "--", "true"), 0);
+    }
+    terminal t = START_ON_TERMINAL("top");
+    await_shown(&t, "mutex-19");
+    const struct winsize small = {.ws_row = 12, .ws_col = 60};
+    t.text[0] = '\0';
+    assert_int_equal(ioctl(t.fd, TIOCSWINSZ, &small), 0);
+    await_shown(&t, "20 mutexes, 0 owned, 1 to 10 shown");
+    press(&t, "\033[6~");
+    await_shown(&t, ", 11 to 20 shown");
+    press(&t, "\033[A");
+    await_shown(&t, ", 10 to 19 shown");
+    press(&t, "g");
+    await_shown(&t, ", 1 to 10 shown");
+    press(&t, "\033[99;99Zq"); /* the first means nothing, and does not take the second with it */
+    assert_int_equal(finish_terminal(&t), 0);
+}
+
+/* Elsewhere than on a terminal it prints once what `simba list` prints. */
+static void top_prints_once_elsewhere(void **state)
+{
+    (void)state;
+    process one = hold("first-one", "orders");
+    assert_int_equal(RUN("top", "ord*"), 0);
+    assert_non_null(strstr(out_of(&last), "first-one"));
+    assert_null(strchr(out_of(&last), '\033'));
+    assert_int_equal(lines_in(last.out_path), 2);
     assert_int_equal(finish(&one), 0);
 }
 
 /* No line of the picture is longer than the terminal is wide, whatever has to be left out or cut. */
-static void list_fits_its_terminal(void **state)
+static void top_fits_its_terminal(void **state)
 {
     (void)state;
     process one = hold("an-owner-whose-id-is-longer-than-most", "nightly-reports-of-the-billing-department");
-    static const unsigned widths[] = {40, 60, 77, 100, 160};
+    static const unsigned widths[] = {40, 60, 77, 100, 200};
     for (size_t i = 0; i < COUNT_OF(widths); i++) {
         setenv("NO_COLOR", "1", 1);
         setenv("LC_ALL", "C", 1);
-        terminal t = start_on_terminal_of(widths[i], (const char *const[]){"list", "--follow", NULL});
+        terminal t = start_on_terminal_of(widths[i], (const char *const[]){"top", NULL});
         unsetenv("NO_COLOR");
         unsetenv("LC_ALL");
         await_shown(&t, "\nnight");
         await_shown(&t, "s  ");
-        assert_int_equal(write(t.fd, "\003", 1), 1);
-        assert_int_equal(finish_terminal(&t), 1000 + SIGINT);
-        for (const char *line = strstr(t.text, "MUTEX"); *line != '\0' && *line != '^'; line += strspn(line, "\r\n")) {
-            const size_t length = strcspn(line, "\r\n");
-            assert_in_range(length, 1, line[0] == '\033' ? widths[i] + 6 : widths[i]);
+        char shown[sizeof t.text];
+        strcpy(shown, t.text);
+        press(&t, "q");
+        assert_int_equal(finish_terminal(&t), 0);
+        for (const char *line = strstr(shown, "MUTEX"); *line != '\0'; line += strspn(line, "\r\n")) {
+            const size_t length = strcspn(line, "\r\n\033");
+            assert_in_range(length, 1, widths[i]);
+            line += strcspn(line + length, "\r\n");
             line += length;
         }
     }
@@ -149,9 +212,9 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(list_shows_owners),      TEST(list_draws_bars_on_a_terminal), TEST(list_follows_on_a_terminal),
-        TEST(list_fits_its_terminal), TEST(watch_tells_changes),           TEST(release_takes_it_away),
-        TEST(release_asks),
+        TEST(list_shows_owners),           TEST(list_draws_bars_on_a_terminal), TEST(top_follows_on_a_terminal),
+        TEST(top_is_resized_and_scrolled), TEST(top_prints_once_elsewhere),     TEST(top_fits_its_terminal),
+        TEST(watch_tells_changes),         TEST(release_takes_it_away),         TEST(release_asks),
     };
     return cmocka_run_group_tests_name("look", tests, NULL, NULL);
 }

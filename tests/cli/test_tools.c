@@ -145,12 +145,13 @@ static void bench_prints_numbers(void **state)
 static void every_command_is_explained(void **state)
 {
     (void)state;
-    const char *const commands[] = {"run",  "schedule", "elect", "list", "watch", "release",
-                                    "init", "doctor",   "bench", "demo", "tck",   "timeline"};
+    const char *const commands[] = {"run",    "schedule", "elect", "list", "watch",    "release", "init",
+                                    "doctor", "bench",    "demo",  "tck",  "timeline", "top",
+                                    "note",   "forget"};
     for (size_t i = 0; i < COUNT_OF(commands); i++) {
         char page[64];
         assert_int_equal(RUN(commands[i], "--help"), 0);
-        assert_in_range(lines_in(last.out_path), 5, 28);
+        assert_in_range(lines_in(last.out_path), 5, 30);
         snprintf(page, sizeof page, "Usage: simba %s", commands[i]);
         assert_non_null(strstr(out_of(&last), page));
     }

@@ -105,6 +105,33 @@ void two_lockers_exclude_each_other()
     CHECK(two.token() > before);
 }
 
+void a_note_goes_from_hand_to_hand()
+{
+    using namespace std::string_view_literals;
+    auto client = open();
+    auto one = simba::locker::make(client, "orders").value();
+    CHECK(client.note("orders").value().bytes.empty());
+    CHECK(one.set_note("early").code() == SIMBA_ESTATE);
+    CHECK(one.acquire());
+    CHECK(one.set_note("step\0 7"sv));
+    const auto token = one.token();
+    CHECK(one.release());
+    const auto left = one.note().value();
+    CHECK(left.bytes == "step\0 7"sv && left.token == token && left.written_at_ms <= left.now_ms);
+    std::atomic<int> noted{0};
+    simba::observer_options options;
+    options.on_changed = [](const simba::change &) {};
+    options.on_noted = [&] { noted++; };
+    auto observer = simba::observer::make(client, "orders", std::move(options)).value();
+    CHECK(observer.start());
+    CHECK(client.list().value().at(0).note == left.bytes);
+    CHECK(client.forget("orders"));
+    CHECK(client.note("orders").value().bytes.empty());
+    CHECK(observer.stop());
+    CHECK(noted > 0);
+    CHECK(client.forget("orders").code() == SIMBA_ENOTFOUND);
+}
+
 void a_moved_locker_still_holds()
 {
     auto client = open();
@@ -430,6 +457,7 @@ int main()
     RUN(what_is_not_set_is_inherited);
     RUN(durations_are_rounded_up_and_bounded);
     RUN(two_lockers_exclude_each_other);
+    RUN(a_note_goes_from_hand_to_hand);
     RUN(a_moved_locker_still_holds);
     RUN(a_guard_gives_back_at_the_end_of_its_scope);
     RUN(a_revoked_guard_is_told_of_it);

@@ -73,9 +73,9 @@ static bool is_foreign(const model_sql_conn *conn, const model_sql_row *row)
 
 /* --- rows ------------------------------------------------------------------------------------------------ */
 
-static simba__sql_columns columns_of(const model_sql_conn *conn, const model_sql_row *from)
+simba__sql_columns model_sql_columns(const model_sql *server, const model_sql_row *from)
 {
-    const bool has_nonce = conn->server->table.has_nonce && from->nonce_version != 0;
+    const bool has_nonce = server->table.has_nonce && from->nonce_version != 0;
     simba__sql_columns columns = {
         .mutex_length = strlen(from->mutex),
         .note_token = from->note_token,
@@ -86,7 +86,7 @@ static simba__sql_columns columns_of(const model_sql_conn *conn, const model_sql
         .acquired_at = from->acquired_at,
         .ttl_at = from->ttl_at,
         .transition_at = from->transition_at,
-        .now_ms = conn->server->now_ms,
+        .now_ms = server->now_ms,
         .version = from->version,
         .nonce = from->nonce,
         .nonce_version = from->nonce_version,
@@ -102,7 +102,7 @@ static simba__sql_columns columns_of(const model_sql_conn *conn, const model_sql
 
 static void read_row(const model_sql_conn *conn, const model_sql_row *from, simba__sql_row *row)
 {
-    const simba__sql_columns columns = columns_of(conn, from);
+    const simba__sql_columns columns = model_sql_columns(conn->server, from);
     simba__sql_row_decode(row, &columns, UINT32_MAX);
 }
 
@@ -179,17 +179,19 @@ static void lock_to_decide(model_sql_conn *conn, const simba__sql_step *step)
     }
 }
 
-static bool needs_locks(simba__sql_action action)
+static bool needs_locks(const model_sql *server, simba__sql_action action)
 {
+    if (action == SIMBA__SQL_DECIDE)
+        return server->waits_to_decide;
     return action == SIMBA__SQL_LOCK || action == SIMBA__SQL_MAKE || action == SIMBA__SQL_ACQUIRE ||
            action == SIMBA__SQL_RENEW || action == SIMBA__SQL_RELEASE;
 }
 
 const model_sql_row *model_sql_lock(model_sql_conn *conn, const simba__sql_step *step)
 {
-    if (step->action == SIMBA__SQL_DECIDE)
+    if (step->action == SIMBA__SQL_DECIDE && !conn->server->waits_to_decide)
         lock_to_decide(conn, step);
-    for (size_t i = 0; needs_locks(step->action) && i < step->count; i++) {
+    for (size_t i = 0; needs_locks(conn->server, step->action) && i < step->count; i++) {
         model_sql_row *row = find(conn->server, step->rows[i]->mutex);
         if (is_foreign(conn, row))
             return row;
@@ -230,7 +232,8 @@ static void decide_row(const model_sql_conn *conn, simba__sql_row *row)
     simba__sql_row tried = *row;
     if (stored->locked_by != conn || !simba__sql_row_apply(&tried, &ask, item->floor) || !tried.changed)
         return;
-    write_row(&tried, stored);
+    if (ask.op != SIMBA_OP_WRITE_NOTE)
+        write_row(&tried, stored);
     write_note(&tried, &ask, stored);
     read_row(conn, stored, row);
     row->deed = SIMBA__SQL_DONE;
@@ -300,7 +303,7 @@ static void list_rows(const model_sql_conn *conn, simba__sql_item *item)
     for (size_t i = 0; i < conn->server->count; i++) {
         simba__sql_row row = {.mutex = conn->server->rows[i].mutex};
         read_row(conn, &conn->server->rows[i], &row);
-        const simba__sql_columns columns = columns_of(conn, &conn->server->rows[i]);
+        const simba__sql_columns columns = model_sql_columns(conn->server, &conn->server->rows[i]);
         assert(simba__sql_item_list(item, &row, &columns) == 0);
     }
 }
@@ -308,7 +311,7 @@ static void list_rows(const model_sql_conn *conn, simba__sql_item *item)
 static void read_note(const model_sql_conn *conn, simba__sql_item *item)
 {
     const model_sql_row *row = find(conn->server, item->ask.mutex);
-    simba__sql_columns columns = row ? columns_of(conn, row) : (simba__sql_columns){0};
+    simba__sql_columns columns = row ? model_sql_columns(conn->server, row) : (simba__sql_columns){0};
     if (row)
         assert(simba__sql_item_note(item, &columns) == 0);
 }

@@ -3,6 +3,7 @@
  * sends every step as one message. As with a real client library, a connection that was lost while it was idle is found out
  * by the next statement; one that does not answer is given up after a while; and after a failure to connect the next attempt
  * has to wait. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/sql/store.h"
@@ -107,6 +108,8 @@ static sql_ask copy_ask(const simba__sql_item *item)
     sql_ask ask = {.request = item->ask, .floor = item->floor, .held_here = item->held_here};
     if (item->ask.id)
         strcpy(ask.id, item->ask.id);
+    if (item->ask.note_size > 0)
+        memcpy(ask.note, item->ask.note, item->ask.note_size);
     return ask;
 }
 
@@ -123,6 +126,8 @@ static void send_step(conn *self, const simba__sql_step *step)
     }
     if (step->item && step->item->ask.id)
         call.ask[0] = copy_ask(step->item);
+    if (step->action == SIMBA__SQL_READ_NOTE)
+        strcpy(call.mutex[0], step->item->ask.mutex);
     wire_send(self->s, self->wire, (const char *)&call, sizeof call);
 }
 
@@ -142,6 +147,11 @@ static void fill_in(simba__sql_step *step, const sql_answer *answer)
 {
     step->matched = answer->matched;
     step->token = answer->token;
+    if (step->action == SIMBA__SQL_READ_NOTE && answer->stored.mutex[0]) {
+        simba__sql_columns columns = model_sql_columns(&(model_sql){.now_ms = answer->now_ms}, &answer->stored);
+        if (simba__sql_item_note(step->item, &columns) < 0)
+            abort();
+    }
     const bool reads = step->action != SIMBA__SQL_MAKE && step->action != SIMBA__SQL_PUT;
     for (size_t i = 0; i < step->count && reads; i++) {
         const char *mutex = step->rows[i]->mutex;
@@ -308,7 +318,7 @@ const simba_backend sim_sql_backend = {
     .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
     .instance_size = sizeof(store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_NOTE,
     .init = init,
     .submit = simba__sql_submit,
     .cancel = simba__sql_cancel,
@@ -324,7 +334,7 @@ const simba_backend sim_postgresql_backend = {
     .size = sizeof(simba_backend),
     .version = SIMBA_BACKEND_VERSION,
     .instance_size = sizeof(store),
-    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_NOTE,
     .init = init_deciding,
     .submit = simba__sql_submit,
     .cancel = simba__sql_cancel,

@@ -45,6 +45,7 @@ typedef enum sql_verb {
 typedef struct sql_ask {
     simba_request request;
     char id[16];
+    char note[sizeof(sim_note)];
     uint64_t floor;
     bool held_here;
 } sql_ask;
@@ -68,6 +69,8 @@ typedef struct sql_answer {
     simba__sql_row row[SIM_MUTEXES];
     bool matched;
     uint64_t token;
+    model_sql_row stored; /* READ_NOTE; without a name: there is no such row */
+    int64_t now_ms;       /* likewise */
 } sql_answer;
 
 typedef enum sql_phase {

@@ -187,6 +187,7 @@ static void begin(sim *s)
     state->slow_until = 0;
     state->is_old = sim_chance(s, 150);
     state->server.table.skips_locked = !state->is_old;
+    state->server.waits_to_decide = true;
     state->lanes = (unsigned)sim_pick(s, 1, 3);
     /* All wait for a lock once, and once more if the server cannot skip it. */
     s->checks.neighbour_ns = (state->is_old ? 2 : 1) * (SQL_LOCK_WAIT_NS + 200 * SIM_MS);
@@ -199,6 +200,7 @@ static void begin_postgresql(sim *s)
     sql_state *state = sql_state_of(s);
     begin(s);
     state->server.table.is_exact = true;
+    state->server.waits_to_decide = false;
     state->is_pooled = sim_chance(s, 150);
     state->waiters = 0;
 }

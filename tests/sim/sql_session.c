@@ -179,6 +179,7 @@ static void prepare(sql_session *session, sql_statement *ret)
         ret->items[i] = (simba__sql_item){.ask = ask->request, .floor = ask->floor, .held_here = ask->held_here};
         ret->items[i].ask.mutex = call->mutex[i];
         ret->items[i].ask.id = ask->id;
+        ret->items[i].ask.note = ask->note;
     }
     for (unsigned i = 0; i < call->count; i++) {
         call->row[i].mutex = call->mutex[i];
@@ -322,6 +323,16 @@ static void carry_out_verb(sim *s, sql_session *session)
     answer(s, session, &(sql_answer){0});
 }
 
+static void read_note(sim *s, sql_session *session)
+{
+    const model_sql *server = &sql_state_of(s)->server;
+    sql_answer found = {.now_ms = session->began_ms};
+    for (size_t i = 0; i < server->count; i++)
+        if (strcmp(server->rows[i].mutex, session->call.mutex[0]) == 0)
+            found.stored = server->rows[i];
+    answer(s, session, &found);
+}
+
 static void begin(sim *s, sql_session *session)
 {
     session->began_ms = sql_now_ms(s);
@@ -331,6 +342,8 @@ static void begin(sim *s, sql_session *session)
     }
     if (session->call.action == SIMBA__SQL_READY)
         answer(s, session, &(sql_answer){.table = sql_state_of(s)->server.table});
+    else if (session->call.action == SIMBA__SQL_READ_NOTE)
+        read_note(s, session);
     else if (session->call.action == SIMBA__SQL_LOCK_FREE && sql_state_of(s)->is_old)
         fail(s, session, SIMBA__SQL_TELL, "what is SKIP LOCKED?");
     else

@@ -36,6 +36,18 @@ static void news_goes_to_all(void **state)
     assert_int_equal(told(SIMBA_PUSH_ACQUIRED), 4);
 }
 
+/* A note says nothing about the owner: nobody asks the store because of it. It is told to those who read notes, as is
+ * whatever may stand for a push that was lost. */
+static void a_note_is_no_reason_to_ask(void **state)
+{
+    (void)state;
+    assert_int_equal(told(SIMBA_PUSH_NOTED), 0);
+    for (int kind = SIMBA_PUSH_CHANGED; kind <= SIMBA_PUSH_NOTED; kind++) {
+        const bool tells = kind == SIMBA_PUSH_NOTED || kind == SIMBA_PUSH_CHANGED || kind == SIMBA_PUSH_SESSION_BACK;
+        assert_int_equal(simba__delivery_tells_note(&(simba_push){.kind = (simba_push_kind)kind}), tells);
+    }
+}
+
 /* S4: leadership that came and went before anybody could be told is acknowledged and told to nobody. */
 static void what_came_and_went_is_not_told(void **state)
 {
@@ -71,6 +83,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_invitation_goes_to_the_first_that_can_use_it),
         cmocka_unit_test(news_goes_to_all),
+        cmocka_unit_test(a_note_is_no_reason_to_ask),
         cmocka_unit_test(what_came_and_went_is_not_told),
         cmocka_unit_test(what_lasted_is_told_in_turn),
     };

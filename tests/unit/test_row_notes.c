@@ -64,6 +64,19 @@ static void the_holder_writes(void **state)
     assert_memory_equal(&row.owner, &before.owner, sizeof row.owner);
 }
 
+/* The wall clock is set back during the lease. The times of the note are on it; what is left of the lease is not. */
+static void times_are_on_the_wall_clock(void **state)
+{
+    (void)state;
+    simba__row row = {0};
+    const uint64_t token = acquire(&row, start, "a", 1);
+    const simba__row_now back = {start.ns + MS, start.epoch_us - 3600000000};
+    const simba_reply reply = ask(&row, back, SIMBA_OP_WRITE_NOTE, "a", 1, token, 1);
+    assert_int_equal(reply.now_ms, back.epoch_us / 1000);
+    assert_int_equal(row.note_written_at_ms, back.epoch_us / 1000);
+    assert_int_equal(ask(&row, back, SIMBA_OP_READ_NOTE, "", 0, 0, 0).now_ms, back.epoch_us / 1000);
+}
+
 /* Id, nonce and token all have to be those of the grant; 0 stands for no token here. */
 static void a_write_has_to_match_in_everything(void **state)
 {
@@ -164,6 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_holder_writes),
+        cmocka_unit_test(times_are_on_the_wall_clock),
         cmocka_unit_test(a_write_has_to_match_in_everything),
         cmocka_unit_test(a_write_after_the_end_is_refused),
         cmocka_unit_test(a_revoked_writer_is_told),

@@ -468,6 +468,24 @@ static void test_pace(void **state)
     testhost_unwatch(&host, &topic);
 }
 
+/* A poll that finds its connection closed, since that was idle, is made again at once. */
+static void test_poll_is_put_off(void **state)
+{
+    (void)state;
+    simba_topic topic = {.mutex = "m"};
+    assert_int_equal(testhost_watch(&host, &topic), 0);
+    for (int i = 0; i < 40; i++)
+        testhost_advance(&host, 1000); /* it looks every 900 ms by now */
+    for (unsigned i = 0; i < LANES; i++) {
+        conns[i].model.log[0] = '\0';
+        conns[i].model.fault = (model_sql_fault){SIMBA__SQL_GET, 1, SIMBA__SQL_LOST, false};
+    }
+    testhost_advance(&host, 1000);
+    testhost_advance(&host, 10);
+    assert_int_equal(polls("get"), 2);
+    testhost_unwatch(&host, &topic);
+}
+
 /* Whoever writes a note goes on holding its mutex: if the server forgets the grant, no other contender of this client is granted
  * it before the lease of the first has ended. */
 static void test_note_ends_no_lease(void **state)
@@ -557,6 +575,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_close_that_takes_effect_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_notified, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pace, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_poll_is_put_off, setup, teardown),
         cmocka_unit_test_setup_teardown(test_note_ends_no_lease, setup, teardown),
         cmocka_unit_test_setup_teardown(test_deaf_for_a_while, setup, teardown),
     };

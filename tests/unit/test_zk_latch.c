@@ -306,6 +306,22 @@ static void test_removed_waiter_gets_in_line_again(void **state)
     expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_CREATE | ZK_CALL_LIST);
 }
 
+/* The connection breaks while it gets in line again, which nobody has asked for: so nobody else is going to look. */
+static void test_removed_waiter_loses_connection(void **state)
+{
+    (void)state;
+    wait_behind_leader();
+    assert_int_equal(simba__zk_latch_guard_fired(&latch, true), ZK_ALERT_LOOK);
+    expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_CREATE | ZK_CALL_LIST);
+    simba__zk_latch_not_made(&latch, false);
+    simba__zk_latch_disconnected(&latch);
+    expect_calls(begin_anew(), ZK_CALL_SYNC | ZK_CALL_LIST);
+    LISTED(ours(8));
+    expect_calls(step(), ZK_CALL_OWN);
+    simba__zk_latch_own(&latch, CZXID, 1, false);
+    expect(step(), ZK_WON);
+}
+
 /* The connection breaks before the new watch is set: that the one before has gone is no news about the next. */
 static void test_break_before_watch(void **state)
 {
@@ -483,6 +499,7 @@ int main(void)
         CASE(test_another_waiter_goes),
         CASE(test_unguarded_waiter_looks),
         CASE(test_removed_waiter_gets_in_line_again),
+        CASE(test_removed_waiter_loses_connection),
         CASE(test_break_before_watch),
         CASE(test_watches_after_a_break),
         CASE(test_gone_while_watched),

@@ -31,6 +31,28 @@ def test_two_locks_exclude_each_other(client: simba.Client, mutex: str) -> None:
         pass
 
 
+def test_a_note_goes_from_hand_to_hand(mutex: str) -> None:
+    with simba.Client("memory://notes") as client:
+        assert client.note(mutex).bytes == b""
+        with client.lock(mutex) as held:
+            held.set_note(b"step\0 7")
+            token = held.token
+        left = client.note(mutex)
+        assert left.bytes == b"step\0 7" and left.token == token and 0 < left.written_at <= left.now
+        assert [row.note for row in client.list(mutex)] == [left.bytes]
+        with client.contend(mutex) as leader:
+            while not leader.is_owner:
+                time.sleep(0.001)
+            with pytest.raises(simba.BadArgument, match="1025"):
+                leader.set_note(b"x" * 1025)
+            with pytest.raises(simba.Error, match="owned by"):
+                client.forget(mutex)
+        client.forget(mutex)
+        assert client.note(mutex).bytes == b""
+        with pytest.raises(simba.NotFound):
+            client.forget(mutex)
+
+
 def test_a_lock_is_not_reentrant(client: simba.Client, mutex: str) -> None:
     with client.lock(mutex) as held:
         with pytest.raises(simba.Error) as caught:

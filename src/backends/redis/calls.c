@@ -1,6 +1,10 @@
 /* Requests on the command connection. All that was submitted in a turn goes out in one write; the answers come back in
  * the order of the errands, so a queue of them is all that is needed to tell whose they are. An errand whose request has run
- * out of time stays in the queue to swallow the late answer. */
+ * out of time stays in the queue to swallow the late answer.
+ *
+ * Renewals go first, however many there are. Of everything else no more is asked at a time than the server answers in some
+ * hundredths of a second, and the rest waits here, in its order. If it stood in line at the server instead, the server would
+ * carry out what has long run out of time, while the same is asked again behind it: an overload would feed itself. */
 #include "backends/redis/calls.h"
 
 #include <stdio.h>
@@ -14,7 +18,8 @@
 
 enum {
     HOPS_MOST = 8,
-    BATCH_MOST = 64, /* renewals in one script: nobody else is served meanwhile */
+    BATCH_MOST = 64,    /* renewals in one script: nobody else is served meanwhile */
+    UNANSWERED_MOST = 1024, /* errands that may be sent and not answered before others wait */
 };
 
 static redis_calls *of(redis_conn *conn)
@@ -33,6 +38,7 @@ static void append(redis_calls *self, redis_errand *errand)
     errand->sent_at = self->host->now(self->host);
     errand->answers = self->answers;
     simba__ring_set(&self->sent, &errand->place, true);
+    self->unanswered++;
     if (self->conn.link.timer.index == 0)
         self->host->timer_set(self->host, &self->conn.link.timer,
                               (simba_local){errand->sent_at.ns + self->options->timeout_ns});
@@ -57,6 +63,7 @@ static redis_errand *take(redis_calls *self)
 {
     redis_errand *errand = first_sent(self);
     simba__ring_set(&self->sent, &errand->place, false);
+    self->unanswered--;
     return errand;
 }
 
@@ -71,15 +78,16 @@ void simba__redis_calls_submit(redis_calls *self, redis_errand *errand)
 {
     errand->at = self;
     errand->leave = leave_waiting;
-    simba__ring_set(&self->waiting, &errand->place, true);
+    simba__ring_set(errand->request->op == SIMBA_OP_RENEW ? &self->renewals : &self->waiting, &errand->place, true);
 }
 
 redis_errand *simba__redis_calls_withdraw(redis_calls *self)
 {
-    simba__ring *first = simba__ring_first(&self->waiting);
+    simba__ring *renewal = simba__ring_first(&self->renewals);
+    simba__ring *first = renewal ? renewal : simba__ring_first(&self->waiting);
     if (!first)
         return NULL;
-    simba__ring_set(&self->waiting, first, false);
+    simba__ring_set(NULL, first, false);
     return SIMBA__OF_RING(first, redis_errand, place);
 }
 
@@ -122,10 +130,10 @@ void simba__redis_calls_put_script(redis_calls *self, redis_script script, const
         simba__redis_put_word(&self->conn.link.out, args[i]);
 }
 
-/* Can it be renewed together with others? Not in a cluster: their keys are on different slots. */
+/* Can renewals share a script? Not in a cluster: their keys are on different slots. */
 static bool fits_batch(const redis_calls *self, const redis_errand *errand)
 {
-    return errand->request->op == SIMBA_OP_RENEW && !errand->alone && self->options->kind != REDIS_CLUSTER;
+    return !errand->alone && self->options->kind != REDIS_CLUSTER;
 }
 
 static bool same_lease(const redis_errand *one, const redis_errand *other)
@@ -140,13 +148,12 @@ static void send_batch(redis_calls *self, redis_errand *const *batch, size_t cou
     self->events->put_renewals(self, batch, count);
 }
 
-/* Renewals come first: whoever holds something has more to lose than who wants something. True: there were some. */
-static bool send_renewals(redis_calls *self)
+/* Those that can share a script. */
+static void send_batches(redis_calls *self)
 {
     redis_errand *batch[BATCH_MOST];
     size_t count = 0;
-    bool any = false;
-    for (simba__ring *place = self->waiting.after, *next; place != &self->waiting; place = next) {
+    for (simba__ring *place = self->renewals.after, *next; place != &self->renewals; place = next) {
         redis_errand *errand = SIMBA__OF_RING(place, redis_errand, place);
         next = place->after;
         if (!fits_batch(self, errand))
@@ -155,32 +162,42 @@ static bool send_renewals(redis_calls *self)
             send_batch(self, batch, count);
             count = 0;
         }
-        simba__ring_set(&self->waiting, place, false);
+        simba__ring_set(&self->renewals, place, false);
         append(self, errand);
         batch[count++] = errand;
-        any = true;
     }
     if (count > 0)
         send_batch(self, batch, count);
-    return any;
+}
+
+static void send_one(redis_calls *self, redis_errand *errand)
+{
+    /* The first answer is nobody's business: if it is an error, so is the second. */
+    if (errand->asking && !append_own(self)) {
+        simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", self->conn.link.at.where);
+        return;
+    }
+    if (errand->asking)
+        simba__redis_put(&self->conn.link.out, 1, (const char *const[]){"ASKING"});
+    append(self, errand);
+    self->events->put(self, errand->request);
+}
+
+static bool is_confirmed(const simba_request *request)
+{
+    return request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_WRITE_NOTE;
 }
 
 static void send_waiting(redis_calls *self)
 {
-    bool may_grant = send_renewals(self);
-    for (redis_errand *errand; (errand = simba__redis_calls_withdraw(self)) != NULL;) {
-        const simba_request *request = errand->request;
-        /* The first answer is nobody's business: if it is an error, so is the second. */
-        if (errand->asking && !append_own(self)) {
-            simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", self->conn.link.at.where);
-            continue;
-        }
-        if (errand->asking)
-            simba__redis_put(&self->conn.link.out, 1, (const char *const[]){"ASKING"});
-        append(self, errand);
-        self->events->put(self, request);
-        may_grant |=
-            request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_WRITE_NOTE;
+    bool may_grant = simba__ring_first(&self->renewals) != NULL;
+    send_batches(self);
+    while (simba__ring_first(&self->renewals))
+        send_one(self, simba__redis_calls_withdraw(self));
+    while (simba__ring_first(&self->waiting) && self->unanswered < UNANSWERED_MOST) {
+        redis_errand *errand = simba__redis_calls_withdraw(self);
+        may_grant |= is_confirmed(errand->request);
+        send_one(self, errand);
     }
     if (may_grant)
         self->events->may_grant(self);
@@ -220,7 +237,7 @@ bool simba__redis_calls_ready(const redis_calls *self)
 
 bool simba__redis_calls_idle(const redis_calls *self)
 {
-    return !simba__ring_first(&self->sent) && !simba__ring_first(&self->waiting);
+    return !simba__ring_first(&self->sent) && !simba__ring_first(&self->waiting) && !simba__ring_first(&self->renewals);
 }
 
 bool simba__redis_calls_put(redis_calls *self, size_t argc, const char *const *argv, redis_answer *answer, void *user)
@@ -371,6 +388,8 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
         take_batch(self, batch, reply);
     else
         take_one(self, take(self), reply);
+    if (self->unanswered == UNANSWERED_MOST / 2 && simba__ring_first(&self->waiting))
+        self->host->wake(self->host); /* there is room for more */
 }
 
 /* --- the fate of the connection ----------------------------------------------------------------------- */
@@ -439,29 +458,22 @@ int simba__redis_calls_init(redis_calls *self, redis_conns *conns, redis_request
     self->options = conns->options;
     self->events = events;
     self->owner = owner;
+    simba__ring_init(&self->renewals);
     simba__ring_init(&self->waiting);
     simba__ring_init(&self->sent);
     return simba__redis_conn_init(&self->conn, conns, &conn_events, self);
-}
-
-static bool has_renewal(const redis_calls *self)
-{
-    for (const simba__ring *place = self->waiting.after; place != &self->waiting; place = place->after)
-        if (SIMBA__OF_RING(place, const redis_errand, place)->request->op == SIMBA_OP_RENEW)
-            return true;
-    return false;
 }
 
 void simba__redis_calls_flush(redis_calls *self)
 {
     switch (self->conn.link.state) {
     case SIMBA__LINK_CLOSED:
-        if (simba__ring_first(&self->waiting) || self->wanted)
+        if (simba__ring_first(&self->renewals) || simba__ring_first(&self->waiting) || self->wanted)
             simba__link_open(&self->conn.link);
         self->wanted = false;
         break;
     case SIMBA__LINK_CONNECTING:
-        if (has_renewal(self))
+        if (simba__ring_first(&self->renewals))
             simba__link_hurry(&self->conn.link);
         break;
     case SIMBA__LINK_UP:
@@ -470,7 +482,7 @@ void simba__redis_calls_flush(redis_calls *self)
         simba__link_flush(&self->conn.link);
         break;
     case SIMBA__LINK_WAITING:
-        if (has_renewal(self))
+        if (simba__ring_first(&self->renewals))
             simba__link_hurry(&self->conn.link);
         if (self->conn.link.state == SIMBA__LINK_WAITING)
             fail_waiting(self, &self->conn.link.error);

@@ -1,5 +1,5 @@
 /* Requests on a command connection: sent in the order in which they came, all of a turn in one write; answered in that
- * order, too. */
+ * order, too. Renewals overtake the others. */
 #ifndef SIMBA_BACKENDS_REDIS_CALLS_H
 #define SIMBA_BACKENDS_REDIS_CALLS_H
 
@@ -38,8 +38,10 @@ struct redis_calls {
     char sha[REDIS_SCRIPTS][41];
     unsigned loaded;     /* scripts whose sha is known */
     bool wanted;         /* somebody waits for the connection */
-    simba__ring waiting; /* errands, not sent yet */
-    simba__ring sent;    /* errands, not answered yet */
+    simba__ring renewals; /* errands, not sent yet, */
+    simba__ring waiting;  /* and all others that were not */
+    simba__ring sent;     /* errands, not answered yet */
+    size_t unanswered;    /* how many those are */
     uint64_t answers;    /* that came so far, on any connection */
     bool stuck;          /* a renewal was not answered in time, nor was anything after it */
 };

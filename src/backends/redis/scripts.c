@@ -165,6 +165,9 @@ static const char renew_all[] =
 "end\n"
 "return told\n";
 
+#define DIGITS_5 "%d%d%d%d%d"
+#define DIGITS_15 DIGITS_5 DIGITS_5 DIGITS_5
+
 /* --- the general part ------------------------------------------------------------------------------- */
 
 static const char common[] =
@@ -172,24 +175,20 @@ static const char common[] =
 "local time = call('TIME')\n"
 "local us = time[1] * 1000000 + time[2]\n"
 "local now = math.floor(us / 1000)\n"
-"local score = string.format('%.6f', us / 1000000 - 0.5)\n"
+"local function score() return string.format('%.6f', us / 1000000 - 0.5) end\n"
 "local function num(n) return string.format('%.0f', n) end\n"
 "local function damaged(key, what)\n"
 "  return redis.error_reply('BADFENCE ' .. what .. ' ' .. key .. ': delete that key while nobody holds the mutex')\n"
 "end\n"
-"local function spent()\n"
-"  return redis.error_reply('BADFENCE the tokens of this mutex have reached 2^53, and there is none after that:"
-" see ' .. key)\n"
-"end\n"
 "owner, grant = owner or call('GET', lock), grant or call('GET', key)\n"
 /* Of the latest grant. */
-"local g = {token = 0, nonce = '0', ends = 0, revoked = '0', acquired = 0, transition = 0, id = ''}\n"
+"local NOBODY = '00000000000000000000'\n"
+"local g = {token = 0, nonce = NOBODY, ends = 0, revoked = '0000000000000000', acquired = 0, transition = 0, id = ''}\n"
 "local next, next_until, standby, standby_until = '', 0, '@@', 0\n"
 "if grant then\n"
 "  local tail\n"
 "  g.token, g.nonce, g.ends, g.revoked, g.acquired, g.transition, g.id, tail =\n"
-"    string.match(grant, '^(' .. string.rep('%d', 16) .. ') (' .. string.rep('%d', 20) .. ') (' .. string.rep('%d', 15)\n"
-"      .. ') (' .. string.rep('%d', 16) .. ') (' .. string.rep('%d', 15) .. ') (%d+)@@(.-)@@(.*)$')\n"
+"    string.match(grant, '^(" DIGITS_15 "%d) (" DIGITS_15 DIGITS_5 ") (" DIGITS_15 ") (" DIGITS_15 "%d) (" DIGITS_15 ") (%d+)@@(.-)@@(.*)$')\n"
 "  if not g.token then return damaged(key, 'nobody can read') end\n"
 "  g.token, g.ends, g.acquired, g.transition = tonumber(g.token), tonumber(g.ends), tonumber(g.acquired),\n"
 "    tonumber(g.transition)\n"
@@ -220,10 +219,9 @@ static const char common[] =
 "  if next ~= '' or standby ~= '@@' then\n"
 "    tail = num(next_until) .. ' ' .. num(standby_until) .. ' ' .. #next .. ' ' .. next .. standby .. '.'\n"
 "  end\n"
-"  local text = string.format('%016.0f %s %015.0f %s %015.0f %.0f@@%s@@%s', g.token, string.sub(string.rep('0', 20)\n"
-"    .. g.nonce, -20), g.ends, string.sub(string.rep('0', 16) .. g.revoked, -16), g.acquired, g.transition, g.id, tail)\n"
-"  call('SET', key, text)\n"
-"  call('PEXPIREAT', key, num(now + (owner and left or 0) + GRANT_KEPT))\n"
+"  local text = string.format('%016.0f %s %015.0f %s %015.0f %.0f@@%s@@%s', g.token, g.nonce, g.ends, g.revoked,\n"
+"    g.acquired, g.transition, g.id, tail)\n"
+"  put_grant(key, grant or '', text, now + (owner and left or 0))\n"
 "  return text\n"
 "end\n"
 "local function shown(id) return string.sub(id, 1, 256) end\n"
@@ -240,10 +238,16 @@ static const char common[] =
 "local function not_held(token)\n"
 "  return answer(token ~= '0' and g.revoked == token and 2 or 0)\n"
 "end\n"
-"local function extend(total, transition)\n"
+"local function hold(id, total, transition)\n"
 "  left, g.transition = tonumber(total), tonumber(transition)\n"
 "  g.ends = now + left\n"
-"  call('PEXPIREAT', lock, num(g.ends))\n"
+"  local ends = num(g.ends)\n"
+"  if MODERN then\n"
+"    call('SET', lock, id, 'PXAT', ends)\n"
+"  else\n"
+"    call('SET', lock, id)\n"
+"    call('PEXPIREAT', lock, ends)\n"
+"  end\n"
 "  return save()\n"
 "end\n"
 "local reserved = not owner and next ~= ''\n"
@@ -275,7 +279,7 @@ static const char common[] =
 "local function vacate()\n"
 "  local from = owner\n"
 "  call('DEL', lock)\n"
-"  g.nonce = '0'\n"
+"  g.nonce = NOBODY\n"
 "  owner = false\n"
 "  wake(from)\n"
 "end\n";
@@ -284,32 +288,35 @@ static const char acquire[] =
 "local id, nonce, total, transition, waits, here = unpack(ARGV)\n"
 "local invited = string.sub(here, 3)\n"
 "if mine(id, nonce, '0') then\n"
+"  local text = hold(id, total, transition)\n"
 "  call('ZREM', queue, id)\n"
-"  return extend(total, transition)\n"
+"  return text\n"
 "end\n"
 "if not owner and (not reserved or next == id or next == invited) then\n"
 "  local token = math.max(g.token + 1, us)\n"
-"  if token >= TOKEN_END then return spent() end\n"
+"  if token >= TOKEN_END then return damaged(key, 'the tokens of this mutex have reached 2^53, see') end\n"
+"  local was_next = next == id\n"
 "  owner, g.token, g.nonce, g.acquired, g.id, next = id, token, nonce, now, id, ''\n"
-"  call('SET', lock, id)\n"
-"  call('ZREM', queue, id)\n"
 "  stand_down(id)\n"
+/* First of all that is written: a server that has run out of memory refuses only the first write of a script. */
+"  local text = hold(id, total, transition)\n"
+"  if not was_next then call('ZREM', queue, id) end\n" /* who is invited was taken out */
 /* Another contender of the same client was quicker than the one that was invited, which still waits. */
 "  if invited ~= '' and invited ~= id then\n"
-"    call('ZADD', queue, 'NX', score, invited)\n"
+"    call('ZADD', queue, 'NX', score(), invited)\n"
 "  end\n"
 "  call('PUBLISH', lock, 'acquired@@' .. id)\n"
-"  return extend(total, transition)\n"
+"  return text\n"
 "end\n"
 "local told = answer(0)\n"
 "if reserved then told = {0, now, shown(next), 0, 0, next_until, next_until} end\n"
 "if waits ~= '1' then return told end\n"
 /* An owner does not wait. A JVM contender that won by its timer stands in the queue, and would swallow its own release. */
 "if owner and not ours then call('ZREM', queue, owner) end\n"
-"call('ZADD', queue, 'NX', score, id)\n"
+"call('ZADD', queue, 'NX', score(), id)\n"
 /* Who still asks is not to be taken for one that never came back. */
 "local waits_since = tonumber(call('ZSCORE', queue, id))\n"
-"if waits_since < time[1] - QUEUE_KEPT / 2 then call('ZADD', queue, score, id) end\n"
+"if waits_since < time[1] - QUEUE_KEPT / 2 then call('ZADD', queue, score(), id) end\n"
 "local before = call('ZRANK', queue, id)\n"
 /* Some of those that join a queue tidy it up: there is no hurry, and a hand-over has no time to lose. Nobody needs to
  * ask before the lease that it was told of has ended. */
@@ -346,7 +353,7 @@ static const char release[] =
 /* A waiter whose channel was not subscribed yet may have been taken for dead. */
 static const char rejoin[] =
 "if owner ~= ARGV[1] then\n"
-"  call('ZADD', queue, 'NX', score, ARGV[1])\n"
+"  call('ZADD', queue, 'NX', score(), ARGV[1])\n"
 "  call('EXPIRE', queue, num(math.max(QUEUE_KEPT + math.ceil(left / 1000), call('TTL', queue))))\n"
 "end\n"
 "return answer(0)\n";
@@ -359,7 +366,7 @@ static const char read_owner[] =
 static const char force_release[] =
 "if not owner then return answer(0) end\n"
 "if ours then\n"
-"  g.revoked = num(g.token)\n"
+"  g.revoked = string.format('%016.0f', g.token)\n"
 "  call('PUBLISH', 'simba:@@revoked', 'revoked' .. db .. ' ' .. string.gsub(g.nonce, '^0+', '') .. ' '\n"
 "    .. string.sub(lock, 8, -2))\n"
 "end\n"
@@ -406,14 +413,14 @@ static const char *const parts[REDIS_SCRIPTS][PARTS_MOST] = {
     [REDIS_ACQUIRE] = {first_of_all, put_grant, read_both, take, common, acquire},
     [REDIS_RENEW] = {first_of_all, put_grant, read_both, prolong, prolong_one, common, renew},
     [REDIS_RENEW_ALL] = {first_of_all, put_grant, prolong, renew_all},
-    [REDIS_RELEASE] = {first_of_all, read_both, give_back, common, release},
-    [REDIS_READ] = {first_of_all, read_both, common, read_owner},
-    [REDIS_FORCE_RELEASE] = {first_of_all, read_both, common, force_release},
-    [REDIS_REJOIN] = {first_of_all, read_both, common, rejoin},
-    [REDIS_LIST_ROW] = {first_of_all, read_both, common, list_row},
-    [REDIS_WRITE_NOTE] = {first_of_all, read_both, common, write_note},
+    [REDIS_RELEASE] = {first_of_all, read_both, give_back, put_grant, common, release},
+    [REDIS_READ] = {first_of_all, read_both, put_grant, common, read_owner},
+    [REDIS_FORCE_RELEASE] = {first_of_all, read_both, put_grant, common, force_release},
+    [REDIS_REJOIN] = {first_of_all, read_both, put_grant, common, rejoin},
+    [REDIS_LIST_ROW] = {first_of_all, read_both, put_grant, common, list_row},
+    [REDIS_WRITE_NOTE] = {first_of_all, read_both, put_grant, common, write_note},
     [REDIS_READ_NOTE] = {first_of_all, read_note},
-    [REDIS_FORGET] = {first_of_all, read_both, common, forget},
+    [REDIS_FORGET] = {first_of_all, read_both, put_grant, common, forget},
 };
 
 size_t simba__redis_script_keys(redis_script script, bool cluster, const char *mutex,

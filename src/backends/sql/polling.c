@@ -110,6 +110,11 @@ void simba__sql_polling_each(const simba__sql_polling *polling, void (*each)(voi
         }
 }
 
+void simba__sql_polled_put_off(simba__sql_polling *polling, const simba__sql_polled *polled, simba_local now)
+{
+    polling->due[polled->rung] = now;
+}
+
 void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled *polled, bool answered, uint64_t began,
                                  simba_local now)
 {

@@ -91,6 +91,8 @@ void simba__sql_polling_each(const simba__sql_polling *polling, void (*each)(voi
 
 /* A job begins: the moment for `began` below. */
 uint64_t simba__sql_polling_begin(simba__sql_polling *polling);
+/* A poll was put off, since its connection had ended while it was idle: it is due at once. */
+void simba__sql_polled_put_off(simba__sql_polling *polling, const simba__sql_polled *polled, simba_local now);
 /* A poll of a job that began at `began` has come back, with an answer or not. */
 void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled *polled, bool answered, uint64_t began,
                                  simba_local now);

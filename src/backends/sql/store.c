@@ -332,6 +332,8 @@ static void tell_news(simba__sql_lane *lane, simba_local now)
         if (item->polled) {
             item->polled->poll = NULL;
             simba__sql_polled_came_back(&lane->self->polling, item->polled, has_answer(item), lane->began, now);
+            if (item->put_off)
+                simba__sql_polled_put_off(&lane->self->polling, item->polled, now);
         }
         if (has_answer(item) && simba__sql_item_has_row(item))
             tell_news_of(lane, item, now);

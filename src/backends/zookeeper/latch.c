@@ -207,10 +207,12 @@ static zk_move removed(zk_latch *latch, const zk_attempt *attempt)
 
 /* --- procedures ----------------------------------------------------------------------------------------- */
 
-/* The one before us was the first of all, so now we are: the guard would have told before that our child is gone. */
+/* The one before us was the first of all, so now we are: the guard would have told before that our child is gone. If a child
+ * may be there, whoever was making it has lost its connection, and need not have been asked to. */
 static zk_move look_again(zk_latch *latch, zk_attempt *attempt)
 {
-    if (latch->unwanted || (latch->place != ZK_HERE && latch->place != ZK_ABSENT))
+    const bool waits = latch->place == ZK_HERE || latch->place == ZK_ABSENT || latch->place == ZK_UNSURE;
+    if (latch->unwanted || !waits)
         return result(latch, ZK_IDLE);
     if (latch->ahead == ZK_AHEAD_LEADER_GONE && latch->guarded && latch->czxid)
         return win(latch);

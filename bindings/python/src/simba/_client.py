@@ -23,6 +23,17 @@ class Listing:
     mutex: str
     owner: Optional[Owner]
     waiters: Optional[int]  # None: the store does not know
+    note: bytes = b""
+
+
+@dataclass(frozen=True)
+class Note:
+    """What belongs to a mutex and outlives its holders. Times are seconds since 1970 on the store's clock."""
+
+    bytes: bytes  # empty: there is none
+    token: int  # of the grant under which it was written
+    written_at: float
+    now: float  # when it was read
 
 
 @ffi.callback("simba_log_fn")  # type: ignore[misc]
@@ -33,7 +44,16 @@ def _on_log(user: Any, level: int, line: Any) -> None:
 @ffi.callback("void(simba_listing *, void *)")  # type: ignore[misc]
 def _on_row(row: Any, user: Any) -> None:
     waiters = None if row.waiters < 0 else row.waiters
-    ffi.from_handle(user).append(Listing(text(row.mutex), owner(row.owner), waiters))
+    note = ffi.buffer(row.note, row.note_length)[:] if row.note_length else b""
+    ffi.from_handle(user).append(Listing(text(row.mutex), owner(row.owner), waiters, note))
+
+
+def read_note(function: Callable[..., Any], *arguments: Any) -> Note:
+    """`function` is simba_client_note or one of its kin."""
+    out = ffi.new("simba_note *")
+    out.size = ffi.sizeof("simba_note")
+    call(function, *arguments, ERR, out)
+    return Note(ffi.buffer(out.bytes, out.length)[:], out.token, out.written_at_ms / 1000, out.now_ms / 1000)
 
 
 def open_client(url: Optional[str], dispatch: int, log: Optional[Callable[[str, str], None]], log_level: str,
@@ -80,6 +100,14 @@ class BaseClient:
     def force_release(self, mutex: str) -> None:
         """Take a mutex away from whoever owns it; raises NotFound if nobody does."""
         call(lib.simba_client_force_release, self._handle(), encode(mutex), ERR)
+
+    def note(self, mutex: str) -> Note:
+        """The note of a mutex, whoever owns it. Blocks for one answer of the store."""
+        return read_note(lib.simba_client_note, self._handle(), encode(mutex))
+
+    def forget(self, mutex: str) -> None:
+        """Remove a mutex that nobody owns, with its note; raises NotFound if the store does not know it."""
+        call(lib.simba_client_forget, self._handle(), encode(mutex), ERR)
 
     def prepare(self) -> None:
         """Make in the store what is missing there, such as a table."""
@@ -233,6 +261,13 @@ class Lock:
         out = ffi.new("simba_owner *")
         check(lib.simba_locker_owner(self._c, out))
         return owner(out)
+
+    def note(self) -> Note:
+        return read_note(lib.simba_locker_note, self._c)
+
+    def set_note(self, note: bytes) -> None:
+        """Write the note of the mutex, at most 1,024 bytes. Raises Lost if leadership has ended: nothing was written."""
+        call(lib.simba_locker_note_set, self._c, note, len(note), ERR)
 
     def check(self) -> None:
         """Raises Lost if it is not held."""
@@ -392,6 +427,13 @@ class Contender(Door):
         check(lib.simba_contender_owner(self._handle(), out))
         return owner(out)
 
+    def note(self) -> Note:
+        return read_note(lib.simba_contender_note, self._handle())
+
+    def set_note(self, note: bytes) -> None:
+        """As Lock.set_note."""
+        call(lib.simba_contender_note_set, self._handle(), note, len(note), ERR)
+
 
 # --- scheduler --------------------------------------------------------------------------------------------
 
@@ -418,6 +460,13 @@ class Run:
     def sleep(self, duration: Duration) -> bool:
         """Sleep, but not past the moment at which the run must end. True: it must."""
         return bool(lib.simba_run_sleep(self._c, milliseconds(duration)))
+
+    def note(self) -> Note:
+        return read_note(lib.simba_run_note, self._c)
+
+    def set_note(self, note: bytes) -> None:
+        """As Lock.set_note."""
+        call(lib.simba_run_note_set, self._c, note, len(note), ERR)
 
 
 @ffi.callback("simba_work_fn")  # type: ignore[misc]

@@ -1,0 +1,21 @@
+/* How things are with the mutex that this process contends for, at one moment. */
+#ifndef SIMBA_CLI_HEALTH_VIEW_H
+#define SIMBA_CLI_HEALTH_VIEW_H
+
+#include "cli.h"
+
+typedef struct health_view {
+    const char *mutex;
+    const char *id;       /* NULL: not known yet */
+    bool contends;        /* it has begun to */
+    bool leads;           /* it means to: is not giving it back */
+    simba_lease lease;    /* as it is now */
+    simba_owner owner;    /* as last heard; whoever leads does not need it */
+    int64_t reserve_ms;   /* of the lease, that is not promised to those who ask */
+    simba_client *client; /* whose statistics are shown; NULL: none yet */
+} health_view;
+
+/* Is this process the leader, and for a while yet? */
+bool health_is_leader(const health_view *view);
+
+#endif

@@ -1,0 +1,35 @@
+/* The terminal as a screen that is drawn in place: without the lines that were there before, without a cursor, and with keys that
+ * arrive one by one. Whatever ends the command, the terminal is as it was before. */
+#ifndef SIMBA_CLI_SCREEN_H
+#define SIMBA_CLI_SCREEN_H
+
+#include "term.h"
+
+/* Can standard output be drawn on in place? */
+bool screen_is_possible(void);
+
+void screen_enter(void);
+/* As often as one likes. */
+void screen_leave(void);
+
+/* Show these lines in place of what is there. What does not fit into the height of the terminal is left out. */
+void screen_show(const term *t, const char *lines);
+
+typedef enum screen_key {
+    SCREEN_NO_KEY,
+    SCREEN_OTHER_KEY,
+    SCREEN_QUIT,
+    SCREEN_UP,
+    SCREEN_DOWN,
+    SCREEN_PAGE_UP,
+    SCREEN_PAGE_DOWN,
+    SCREEN_HOME,
+    SCREEN_END,
+} screen_key;
+
+/* To be polled; -1: nobody types. */
+int screen_keys_fd(void);
+/* The next key that was typed. */
+screen_key screen_read_key(void);
+
+#endif

@@ -1,0 +1,270 @@
+/* See table.h. */
+#include "table.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lease.h"
+#include "notetext.h"
+#include "util/escape.h"
+
+/* --- asking ---------------------------------------------------------------------------------------- */
+
+static void take_row(const simba_listing *row, void *user)
+{
+    listing *list = user;
+    if (list->held_only && !simba_owner_has_owner(row->owner, row->now_ms))
+        return;
+    if (list->count == list->room) {
+        const size_t room = list->room > 0 ? list->room * 2 : 64;
+        listing_entry *grown = realloc(list->entries, room * sizeof *grown);
+        if (grown == NULL) {
+            list->out_of_memory = true;
+            return;
+        }
+        list->entries = grown;
+        list->room = room;
+    }
+    listing_entry *e = &list->entries[list->count++];
+    snprintf(e->mutex, sizeof e->mutex, "%s", row->mutex);
+    e->owner = *row->owner;
+    e->now_ms = row->now_ms;
+    e->waiters = row->waiters;
+    e->note = NULL;
+    e->note_length = row->note_length;
+    if (row->note_length == 0)
+        return;
+    e->note = malloc(row->note_length + 1);
+    if (e->note == NULL) {
+        list->out_of_memory = true;
+        return;
+    }
+    memcpy(e->note, row->note, row->note_length);
+    e->note[row->note_length] = '\0';
+}
+
+static void empty(listing *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->entries[i].note);
+    list->count = 0;
+}
+
+void listing_free(listing *list)
+{
+    empty(list);
+    free(list->entries);
+    *list = (listing){.entries = NULL};
+}
+
+int listing_ask(simba_client *client, const char *pattern, listing *list, simba_error *error)
+{
+    empty(list);
+    int code = simba_client_list(client, pattern, take_row, list, error);
+    if (code == 0 && list->out_of_memory) {
+        code = SIMBA_ENOMEM;
+        *error = (simba_error){code, ""};
+    }
+    return code;
+}
+
+/* --- showing --------------------------------------------------------------------------------------- */
+
+#define GAP 2 /* columns between two columns of the table */
+#define SPAN_COLUMNS 6
+#define BAR_MIN 8
+#define BAR_MAX 20
+#define WAITERS_COLUMNS 7
+#define NAME_MIN 5 /* "MUTEX", "OWNER" and "TOKEN" have to fit */
+
+/* In SPAN_COLUMNS. */
+static void format_span(char *text, size_t size, int64_t ms)
+{
+    const int64_t days = ms / 86400000;
+    if (ms == LEASE_UNKNOWN)
+        snprintf(text, size, "-");
+    else if (ms < 10000)
+        snprintf(text, size, "%" PRId64 ".%" PRId64 "s", ms / 1000, ms % 1000 / 100);
+    else if (ms < 120000)
+        snprintf(text, size, "%" PRId64 "s", ms / 1000);
+    else if (ms < 7200000)
+        snprintf(text, size, "%" PRId64 "m", ms / 60000);
+    else if (days < 4)
+        snprintf(text, size, "%" PRId64 "h", ms / 3600000);
+    else
+        snprintf(text, size, days > 9999 ? ">9999d" : "%" PRId64 "d", days);
+}
+
+static int at_least(int least, int value)
+{
+    return value > least ? value : least;
+}
+
+static int shown_columns(const char *text)
+{
+    char shown[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
+    return term_columns(simba__escape(text, shown, sizeof shown));
+}
+
+table_layout table_measure(const listing *list)
+{
+    table_layout l = {.mutex = NAME_MIN, .owner = NAME_MIN, .token = NAME_MIN, .ttl = true, .longest_ms = 1};
+    for (size_t i = 0; i < list->count; i++) {
+        const listing_entry *e = &list->entries[i];
+        const lease_view lease = lease_look(&e->owner, e->now_ms);
+        l.mutex = at_least(l.mutex, shown_columns(e->mutex));
+        l.owner = at_least(l.owner, shown_columns(e->owner.id));
+        l.token = at_least(l.token, snprintf(NULL, 0, "%" PRIu64, e->owner.token));
+        l.longest_ms = lease.left_ms > l.longest_ms ? lease.left_ms : l.longest_ms;
+        l.waiters |= e->waiters >= 0;
+        l.note = e->note != NULL ? INT_MAX : l.note;
+    }
+    return l;
+}
+
+static int columns_without_names(const table_layout *l)
+{
+    return (2 + l->ttl) * (SPAN_COLUMNS + GAP) + (l->bar > 0 ? l->bar + GAP : 0) +
+           (l->waiters ? WAITERS_COLUMNS + GAP : 0) + l->token;
+}
+
+static int columns(const table_layout *l)
+{
+    return l->mutex + GAP + l->owner + GAP + columns_without_names(l);
+}
+
+/* The bar takes what the rest leaves to it. */
+void table_add_bar(table_layout *l, int width)
+{
+    const int room = width - columns(l) - GAP;
+    l->bar = room < BAR_MIN ? 0 : room > BAR_MAX ? BAR_MAX : room;
+}
+
+void table_squeeze(table_layout *l, int width)
+{
+    if (columns(l) > width)
+        l->token = 0;
+    if (columns(l) > width)
+        l->waiters = false;
+    if (columns(l) > width)
+        l->ttl = false;
+    const int room = at_least(2 * NAME_MIN, width - columns_without_names(l) - 2 * GAP);
+    if (l->mutex + l->owner <= room)
+        return;
+    /* Who needs less than half leaves the rest to the other. */
+    const int half = room / 2;
+    if (l->mutex <= half)
+        l->owner = room - l->mutex;
+    else if (l->owner <= half)
+        l->mutex = room - l->owner;
+    else
+        l->mutex = l->owner = half;
+}
+
+void table_fit_note(table_layout *l, int width)
+{
+    const int room = width - columns(l) - GAP;
+    if (l->note > 0)
+        l->note = room < NAME_MIN ? 0 : room;
+}
+
+static void print_name(const term *t, const char *text, int width)
+{
+    char shown[SIMBA__ESCAPED_SIZE(SIMBA_MUTEX_BYTES)];
+    term_cell(t, simba__escape(text, shown, sizeof shown), width);
+    fprintf(t->stream, "%*s", GAP, "");
+}
+
+/* What is left of the ttl, and behind it of the transition. */
+static void print_bar(const term *t, const table_layout *l, const lease_view *lease)
+{
+    int ttl = 0;
+    int all = 0;
+    if (lease->left_ms != LEASE_UNKNOWN) {
+        ttl = (int)((double)lease->ttl_left_ms / (double)l->longest_ms * l->bar);
+        all = (int)((double)lease->left_ms / (double)l->longest_ms * l->bar);
+    }
+    assert(ttl <= all && all <= l->bar);
+    fputs(term_on(t, TERM_GREEN), t->stream);
+    for (int i = 0; i < ttl; i++)
+        fputs(term_pick(t, "█", "#"), t->stream);
+    fprintf(t->stream, "%s%s", term_off(t), term_on(t, TERM_YELLOW));
+    for (int i = ttl; i < all; i++)
+        fputs(term_pick(t, "▒", "="), t->stream);
+    fprintf(t->stream, "%s%*s", term_off(t), l->bar - all + GAP, "");
+}
+
+static void print_span(const term *t, int64_t ms)
+{
+    char text[32];
+    format_span(text, sizeof text, ms);
+    fprintf(t->stream, "%*s%*s", SPAN_COLUMNS, text, GAP, "");
+}
+
+/* The last column: as much of it as fits, if that matters. */
+static void print_note(const term *t, const table_layout *l, const listing_entry *e, int token_columns)
+{
+    char shown[NOTE_TEXT_SIZE];
+    note_text(e->note, e->note_length, shown, sizeof shown);
+    if (l->token > 0)
+        fprintf(t->stream, "%*s", l->token - token_columns + GAP, "");
+    if (l->note < INT_MAX)
+        term_cell(t, shown, term_columns(shown) < l->note ? term_columns(shown) : l->note);
+    else
+        fputs(shown, t->stream);
+}
+
+static void print_entry(const term *t, const table_layout *l, const listing_entry *e)
+{
+    const lease_view lease = lease_look(&e->owner, e->now_ms);
+    print_name(t, e->mutex, l->mutex);
+    print_name(t, lease.owned ? e->owner.id : "-", l->owner);
+    print_span(t, lease.held_ms);
+    if (l->ttl)
+        print_span(t, lease.ttl_left_ms);
+    print_span(t, lease.left_ms);
+    if (l->bar > 0)
+        print_bar(t, l, &lease);
+    if (l->waiters)
+        fprintf(t->stream, "%*" PRId64 "%*s", WAITERS_COLUMNS, e->waiters, GAP, "");
+    char token[24] = "-";
+    if (lease.owned)
+        snprintf(token, sizeof token, "%" PRIu64, e->owner.token);
+    if (l->token > 0)
+        fputs(token, t->stream);
+    if (l->note > 0 && e->note != NULL)
+        print_note(t, l, e, (int)strlen(token));
+    fputc('\n', t->stream);
+}
+
+static void print_head(const term *t, const table_layout *l)
+{
+    fputs(term_on(t, TERM_BOLD), t->stream);
+    print_name(t, "MUTEX", l->mutex);
+    print_name(t, "OWNER", l->owner);
+    fprintf(t->stream, "%6s  ", "SINCE");
+    if (l->ttl)
+        fprintf(t->stream, "%6s  ", "TTL");
+    fprintf(t->stream, "%6s  ", "UNTIL");
+    if (l->bar > 0)
+        print_name(t, "TTL, TRANSITION", l->bar);
+    if (l->waiters)
+        fprintf(t->stream, "WAITERS%*s", GAP, "");
+    if (l->token > 0)
+        fprintf(t->stream, "%-*s", l->note > 0 ? l->token + GAP : 0, "TOKEN");
+    fprintf(t->stream, "%s%s\n", l->note > 0 ? "NOTE" : "", term_off(t));
+}
+
+void table_print(const term *t, const listing *list, const table_layout *l, size_t first, size_t most)
+{
+    const size_t left = list->count - (first < list->count ? first : list->count);
+    const size_t shown = left < most ? left : most;
+    if (list->count == 0)
+        return;
+    print_head(t, l);
+    for (size_t i = 0; i < shown; i++)
+        print_entry(t, l, &list->entries[first + i]);
+}
