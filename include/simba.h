@@ -618,7 +618,8 @@ typedef struct simba_locker_options {
     simba_timing timing;
     /* 0: no such rule. Acquire succeeds only if no acquire under such a rule did within the last so many milliseconds,
      * here or elsewhere, by the store's clock: otherwise it returns SIMBA_ETOOSOON at once. When it succeeded last is
-     * remembered in the note of the mutex, as a schedule is: see simba_schedule_read. The store has to keep notes. */
+     * remembered in the note of the mutex, as a schedule is: see simba_schedule_read. simba_locker_note and _note_set deal with
+     * the rest of the note. The store has to keep notes. */
     int64_t once_per_ms;
     /* 0: none. Nobody else gets the mutex for so many milliseconds after it was acquired: the lease is made at least as long,
      * and a release before that leaves it to end by itself, also when the client closes or this process dies. Not where leases

@@ -1,8 +1,10 @@
 /* The locker: a member that leads at most once per acquire, and a thread that waits for it. It has no callbacks, so it is
  * told in the turn itself and nobody has to be waited for. */
 #include <simba.h>
+#include <string.h>
 
 #include "runtime/once.h"
+#include "runtime/worknote.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -18,6 +20,7 @@ struct simba_locker {
     pthread_cond_t changed;
     int64_t once_per_ms; /* 0: no such rule, as the next one */
     int64_t min_hold_ms;
+    char *record;              /* of once_per_ms: what the note begins with while it is held */
     simba_error acquire_error; /* of the latest attempt, if that failed */
     simba_error other_error;   /* of the latest renewal or release, if that failed */
     bool waiting;              /* a thread is in acquire */
@@ -61,6 +64,7 @@ static void destroy(simba__party *party)
     simba_locker *locker = (simba_locker *)(void *)party;
     pthread_cond_destroy(&locker->changed);
     simba__member_fini(&locker->member);
+    simba__free(locker->record);
     simba__free(locker);
 }
 
@@ -110,13 +114,19 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
     simba_locker *locker = simba__calloc(1, sizeof *locker);
     if (!locker)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    if (simba__cond_init(&locker->changed) != 0) {
-        simba__free(locker);
-        return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
+    if (own.once_per_ms > 0) {
+        locker->record = simba__calloc(1, SIMBA__RECORD_MAX + 1);
+        rc = locker->record ? 0 : simba__fail(err, SIMBA_ENOMEM, "out of memory");
     }
-    rc = simba__member_init(&locker->member, &type, client, mutex, own.id, &own.timing, err);
+    if (rc == 0 && simba__cond_init(&locker->changed) != 0)
+        rc = simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
+    if (rc == 0) {
+        rc = simba__member_init(&locker->member, &type, client, mutex, own.id, &own.timing, err);
+        if (rc < 0)
+            pthread_cond_destroy(&locker->changed);
+    }
     if (rc < 0) {
-        pthread_cond_destroy(&locker->changed);
+        simba__free(locker->record);
         simba__free(locker);
         return rc;
     }
@@ -231,7 +241,7 @@ static int acquire_by_rules(simba_locker *locker, int64_t timeout_ms, simba_erro
     if (rc == 0)
         rc = acquire(locker, timeout_ms, err);
     if (rc == 0 && locker->once_per_ms > 0) {
-        rc = simba__once_begin(&locker->member, locker->once_per_ms, err);
+        rc = simba__once_begin(&locker->member, locker->once_per_ms, err, locker->record);
         if (rc < 0)
             (void)release(locker, NULL);
     }
@@ -379,13 +389,17 @@ int simba_locker_grant(simba_locker *locker, simba_grant *ret_grant)
 
 int simba_locker_note_set(simba_locker *locker, const void *bytes, size_t length, simba_error *err)
 {
-    return locker ? simba__member_note_set(&locker->member, bytes, length, err)
-                  : simba__fail(err, SIMBA_EINVAL, "locker is NULL");
+    if (!locker)
+        return simba__fail(err, SIMBA_EINVAL, "locker is NULL");
+    return locker->record
+               ? simba__worknote_set(&locker->member, locker->record, strlen(locker->record), bytes, length, err)
+               : simba__member_note_set(&locker->member, bytes, length, err);
 }
 
 int simba_locker_note(simba_locker *locker, simba_error *err, simba_note *ret_note)
 {
     if (!locker || !ret_note)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", locker ? "ret_note" : "locker");
-    return simba__member_note(&locker->member, err, ret_note);
+    return locker->record ? simba__worknote_get(&locker->member, err, ret_note)
+                          : simba__member_note(&locker->member, err, ret_note);
 }

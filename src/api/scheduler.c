@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "runtime/timetable.h"
+#include "runtime/worknote.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -336,7 +337,7 @@ int simba_run_note(simba_run *run, simba_error *err, simba_note *ret_note)
 {
     if (!run || !ret_note)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", run ? "ret_note" : "run");
-    return run->scheduler->table ? simba__timetable_note(run->scheduler->table, err, ret_note)
+    return run->scheduler->table ? simba__worknote_get(&run->scheduler->member, err, ret_note)
                                  : simba__member_note(&run->scheduler->member, err, ret_note);
 }
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/record.h"
 #include "util/error.h"
 #include "util/saturate.h"
 
@@ -54,7 +53,8 @@ int simba__once_check(simba__member *member, int64_t once_per_ms, simba_error *e
     return size < 0 ? size : 0;
 }
 
-int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *err)
+int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *err,
+                      char ret_record[SIMBA__RECORD_MAX + 1])
 {
     simba__note_call call = {.busy = false};
     simba__record record;
@@ -66,7 +66,8 @@ int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *e
     record.due_ms = record.begun_ms = record.through_ms = call.note.now_ms;
     record.missed = record.tries = 0;
     snprintf(record.spec, sizeof record.spec, "once per %" PRId64, once_per_ms);
-    const size_t size = simba__record_write(&record, note);
+    const size_t size = simba__record_write(&record, ret_record);
+    memcpy(note, ret_record, size);
     const size_t rest = call.note.length - (size_t)old_size;
     const size_t kept = rest < SIMBA_NOTE_MAX - size ? rest : SIMBA_NOTE_MAX - size;
     memcpy(note + size, call.note.bytes + old_size, kept);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/worknote.h"
 #include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -292,47 +293,22 @@ void simba__timetable_cut_short(simba__timetable *table)
 int simba__timetable_note_set(simba__timetable *table, const void *bytes, size_t length, simba_error *err)
 {
     simba_client *client = client_of(table);
-    char note[SIMBA_NOTE_MAX];
+    char record[SIMBA__RECORD_MAX];
     int rc = simba__client_enter(client, err);
     if (rc < 0)
         return rc;
-    const size_t record_size = table->record_size;
-    const size_t room = SIMBA_NOTE_MAX - record_size;
-    memcpy(note, table->note, record_size);
+    const size_t size = table->record_size;
+    memcpy(record, table->note, size);
     simba__leave(&client->turn);
-    if (!bytes && length > 0)
-        return simba__fail(err, SIMBA_EINVAL, "bytes is NULL");
-    if (length > room)
-        return simba__fail(err, SIMBA_EINVAL,
-                           "write note %s: it has %zu bytes; beside the record of the schedule there is room for %zu",
-                           table->member->party.topic->mutex, length, room);
-    if (length > 0)
-        memcpy(note + record_size, bytes, length);
-    rc = simba__member_note_set(table->member, note, record_size + length, err);
+    rc = simba__worknote_set(table->member, record, size, bytes, length, err);
     if (rc == 0) {
         simba__enter(&client->turn);
-        memcpy(table->note, note, record_size + length);
-        table->note_size = record_size + length;
+        if (length > 0)
+            memcpy(table->note + size, bytes, length);
+        table->note_size = size + length;
         simba__leave(&client->turn);
     }
     return rc;
-}
-
-int simba__timetable_note(simba__timetable *table, simba_error *err, simba_note *ret_note)
-{
-    simba_note note = SIMBA_NOTE_INIT;
-    simba__record record;
-    if (!simba__sized_possible(ret_note))
-        return simba__fail(err, SIMBA_EINVAL,
-                           "simba_note.size is %zu, which cannot be: initialise with its _INIT macro", ret_note->size);
-    int rc = simba__member_note(table->member, err, &note);
-    if (rc == 0)
-        rc = simba__record_read(note.bytes, note.length, err, &record);
-    if (rc < 0)
-        return rc;
-    note.length -= (size_t)rc;
-    memmove(note.bytes, note.bytes + rc, note.length + 1);
-    return simba__sized_tell(ret_note, &note);
 }
 
 /* --- for everybody ----------------------------------------------------------------------------------- */

@@ -43,9 +43,8 @@ bool simba__timetable_is_due(const simba__timetable *table);
 void simba__timetable_ran(simba__timetable *table, int result);
 void simba__timetable_cut_short(simba__timetable *table);
 
-/* Not in a turn, inside a run: the note of the work. */
+/* Not in a turn, inside a run: write the note of the work. */
 int simba__timetable_note_set(simba__timetable *table, const void *bytes, size_t length, simba_error *err);
-int simba__timetable_note(simba__timetable *table, simba_error *err, simba_note *ret_note);
 
 /* Read "every 3600000" or "cron 15 3 * * 1-5 in Europe/Berlin", as in a record. The zone is loaded; the beat points to it. */
 int simba__timetable_parse_spec(const char *spec, simba_error *err, simba__beat *ret_beat, simba__zonefile *zone);

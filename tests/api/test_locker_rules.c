@@ -42,6 +42,24 @@ static void once_in_a_period(void **state)
     client_close(client);
 }
 
+/* What the holder notes lies beside that, and does not make it forgotten. */
+static void the_holder_has_a_note_too(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *locker = locker_new(client, 3600000, 0);
+    simba_note note = SIMBA_NOTE_INIT;
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    assert_rc(0, simba_locker_note_set(locker, "mine", 4, NULL));
+    assert_rc(0, simba_locker_note(locker, NULL, &note));
+    assert_string_equal(note.bytes, "mine");
+    assert_int_equal(note.length, 4);
+    assert_rc(0, simba_locker_release(locker, NULL));
+    assert_rc(SIMBA_ETOOSOON, simba_locker_acquire(locker, 0, NULL));
+    simba_locker_free(locker);
+    client_close(client);
+}
+
 /* While another is at it, there is nothing to wait for either. */
 static void at_once_while_another_does_it(void **state)
 {
@@ -181,6 +199,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(once_in_a_period),
+        TEST(the_holder_has_a_note_too),
         TEST(at_once_while_another_does_it),
         TEST(of_several_who_wait_one_begins),
         TEST(again_when_the_period_is_over),
