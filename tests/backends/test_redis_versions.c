@@ -12,8 +12,8 @@ static old_answer run_old(const char *script, const char *id, uint64_t nonce, si
 {
     char text[sizeof old_first + sizeof old_common + sizeof old_acquire];
     char number[24];
-    const char *argv[16] = {"EVAL", text, "3", "simba:{orders}", "simba:{orders}:fence", "simba:{orders}:contender", id,
-                            number};
+    const char *argv[16] = {"EVAL", text,  "3", "simba:{orders}", "simba:{orders}:fence", "simba:{orders}:contender",
+                            id,     number};
     snprintf(text, sizeof text, "%s%s%s", old_first, old_common, script);
     snprintf(number, sizeof number, "%llu", (unsigned long long)nonce);
     memcpy(argv + 8, more, more_count * sizeof *more);

@@ -28,7 +28,7 @@ struct redisReader;
 enum {
     SIM_SCRIPTS = 48,
     SIM_WORDS = 128, /* of a command */
-    SIM_TEXT = 256, /* of an answer */
+    SIM_TEXT = 256,  /* of an answer */
     SIM_ELEMENTS = 32,
     SIM_CHANNELS = 64, /* of a connection */
     SIM_PAST = 128,

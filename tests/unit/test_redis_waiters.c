@@ -14,11 +14,16 @@ static const char *says(unsigned actions)
     static const struct {
         unsigned action;
         const char *word;
-    } words[] = {{REDIS_SUBSCRIBE, "subscribe"},       {REDIS_SUBSCRIBE_NEWS, "subscribe-news"},
-                 {REDIS_SUBSCRIBE_ID, "subscribe-id"}, {REDIS_UNSUBSCRIBE, "unsubscribe"},
-                 {REDIS_UNSUBSCRIBE_ID, "leave-id"},   {REDIS_QUEUE_UP, "queue-up"},
-                 {REDIS_TELL_CHANGED, "changed"},      {REDIS_TELL_RELEASED, "released"},
-                 {REDIS_TELL_ID, "changed-id"},         {REDIS_TELL_NOTED, "noted"},
+    } words[] = {{REDIS_SUBSCRIBE, "subscribe"},
+                 {REDIS_SUBSCRIBE_NEWS, "subscribe-news"},
+                 {REDIS_SUBSCRIBE_ID, "subscribe-id"},
+                 {REDIS_UNSUBSCRIBE, "unsubscribe"},
+                 {REDIS_UNSUBSCRIBE_ID, "leave-id"},
+                 {REDIS_QUEUE_UP, "queue-up"},
+                 {REDIS_TELL_CHANGED, "changed"},
+                 {REDIS_TELL_RELEASED, "released"},
+                 {REDIS_TELL_ID, "changed-id"},
+                 {REDIS_TELL_NOTED, "noted"},
                  {REDIS_CONFIRM, "confirm"}};
     static char text[128];
     text[0] = '\0';

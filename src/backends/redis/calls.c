@@ -18,7 +18,7 @@
 
 enum {
     HOPS_MOST = 8,
-    BATCH_MOST = 64,    /* renewals in one script: nobody else is served meanwhile */
+    BATCH_MOST = 64,        /* renewals in one script: nobody else is served meanwhile */
     UNANSWERED_MOST = 1024, /* errands that may be sent and not answered before others wait */
 };
 
@@ -138,7 +138,8 @@ static bool fits_batch(const redis_calls *self, const redis_errand *errand)
 
 static bool same_lease(const redis_errand *one, const redis_errand *other)
 {
-    return one->request->ttl_ms == other->request->ttl_ms && one->request->transition_ms == other->request->transition_ms;
+    return one->request->ttl_ms == other->request->ttl_ms &&
+           one->request->transition_ms == other->request->transition_ms;
 }
 
 static void send_batch(redis_calls *self, redis_errand *const *batch, size_t count)

@@ -31,9 +31,9 @@ struct redis_errand {
     redis_script script; /* that is being loaded; REDIS_SCRIPTS: none is */
     bool reloaded;       /* it came upon a server without our scripts */
     bool alone;          /* a renewal that needs more than to be renewed: see calls.c */
-    unsigned batch;      /* of the first of several that were sent together: how many these are; 0: it was sent by itself */
-    bool asking;         /* to a server that does not have its slot yet */
-    unsigned hops;       /* how often it was sent on */
+    unsigned batch; /* of the first of several that were sent together: how many these are; 0: it was sent by itself */
+    bool asking;    /* to a server that does not have its slot yet */
+    unsigned hops;  /* how often it was sent on */
 };
 
 struct redis_requests {

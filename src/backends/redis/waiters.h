@@ -66,9 +66,9 @@ typedef struct redis_waiters {
     simba_local look_at;
     simba_local idle_until;         /* IDLE, MISSED: then it may be forgotten */
     char invited[SIMBA_ID_MAX + 1]; /* whose invitation came; "": nobody's */
-    bool echo_due;       /* an echo is under way, */
-    bool echo_again;     /* and something was subscribed after it */
-    redis_waiter *first; /* the newest; channels that are HEARD come last */
+    bool echo_due;                  /* an echo is under way, */
+    bool echo_again;                /* and something was subscribed after it */
+    redis_waiter *first;            /* the newest; channels that are HEARD come last */
     simba__table ids;
     unsigned here, gone; /* of them */
 } redis_waiters;
