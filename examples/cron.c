@@ -12,7 +12,7 @@
 
 enum { LOOK_MS = 50 };
 
-extern char **environ;
+extern char **environ; // NOLINT(readability-redundant-declaration): only _GNU_SOURCE declares it
 
 /* On a thread of the library. The environment is this thread's to change: nobody else in this program looks at it. */
 static void run_command(simba_run *run, void *user)

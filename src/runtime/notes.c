@@ -36,7 +36,8 @@ static int check(simba__note_call *call, simba_client *client)
 {
     SIMBA__ASSERT(!call->busy);
     call->err = (simba_error){0};
-    if (client->closing)
+    /* While it closes, an on_released may still leave a note: closing waits for that. */
+    if (client->closed)
         return simba__fail(&call->err, SIMBA_ECLOSED, "the client is closed");
     if (!(client->backend->caps & SIMBA_CAP_NOTE))
         return simba__fail(&call->err, SIMBA_ENOTSUP, "%s:// keeps no notes", simba_url_scheme(client->url));

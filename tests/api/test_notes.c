@@ -139,6 +139,50 @@ static void a_loop_writes_and_reads(void **state)
     simba_client_close(client);
 }
 
+static void count_acquired(simba_contender *contender, const simba_state *changed, void *user)
+{
+    (void)contender;
+    (void)changed;
+    (void)user;
+    board_lock();
+    noted++;
+    board_unlock();
+}
+
+static void write_at_the_end(simba_contender *contender, const simba_state *changed, simba_reason reason, void *user)
+{
+    (void)changed;
+    (void)reason;
+    EXPECT(simba_contender_note_set(contender, user, strlen(user), NULL) == 0);
+}
+
+/* Whoever is told that it has to end may leave a note, also if the whole client closes. */
+static void the_last_word_is_kept(void **state)
+{
+    (void)state;
+    static const simba_dispatch forms[] = {SIMBA_DISPATCH_POOL, SIMBA_DISPATCH_FD};
+    simba_client *other = client_open(NULL);
+    noted = 0;
+    for (size_t i = 0; i < COUNT_OF(forms); i++) {
+        simba_client *client = client_open_form(forms[i]);
+        simba_contender_options own = SIMBA_CONTENDER_OPTIONS_INIT;
+        simba_contender *contender = NULL;
+        own.on_acquired = count_acquired;
+        own.on_released = write_at_the_end;
+        own.user = i == 0 ? "first" : "second";
+        assert_rc(0, simba_contender_new(client, "m", &own, NULL, &contender));
+        assert_rc(0, simba_contender_start(contender));
+        /* Without on_acquired there is no on_released. */
+        while (forms[i] == SIMBA_DISPATCH_FD && noted == i)
+            assert_true(simba_client_dispatch(client) >= 0);
+        AWAIT(noted == i + 1);
+        assert_rc(0, simba_client_close(client));
+        simba_contender_free(contender);
+        assert_note(other, "m", own.user);
+    }
+    client_close(other);
+}
+
 static void work(simba_run *run, void *user)
 {
     simba_note note = SIMBA_NOTE_INIT;
@@ -207,9 +251,9 @@ static void an_older_contract_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_note_outlives_all_handles),  TEST(bad_arguments_are_refused), TEST(threads_write_in_turn),
-        TEST(a_loop_writes_and_reads),      TEST(a_run_writes_and_reads),    TEST(a_store_may_keep_no_notes),
-        TEST(an_older_contract_is_refused),
+        TEST(a_note_outlives_all_handles), TEST(bad_arguments_are_refused),    TEST(threads_write_in_turn),
+        TEST(the_last_word_is_kept),       TEST(a_loop_writes_and_reads),      TEST(a_run_writes_and_reads),
+        TEST(a_store_may_keep_no_notes),   TEST(an_older_contract_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

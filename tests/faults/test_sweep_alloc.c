@@ -219,6 +219,22 @@ static void lock_and_unlock(play *p)
     release_locker(p, 1);
 }
 
+/* A note is written as a whole or not at all, and what is forgotten is gone. Its lease may end when much goes wrong in a row. */
+static void note_and_forget(play *p)
+{
+    simba_note note = SIMBA_NOTE_INIT;
+    REF_EXPECT(UNTIL_ENOUGH(p, simba_locker_acquire(p->lockers[0], LONG_MS, &err)) == 0);
+    const int rc = UNTIL_ENOUGH(p, simba_locker_note_set(p->lockers[0], "noted", 5, &err));
+    REF_EXPECT(rc == 0 || rc == SIMBA_ELOST || rc == SIMBA_ESTATE);
+    REF_EXPECT(UNTIL_ENOUGH(p, simba_client_note(p->clients[1], MUTEX "-locker", &err, &note)) == 0);
+    REF_EXPECT(rc != 0 || (note.length == 5 && strcmp(note.bytes, "noted") == 0));
+    release_locker(p, 0);
+    const int forgotten = UNTIL_ENOUGH(p, simba_client_forget(p->clients[1], MUTEX "-locker", &err));
+    REF_EXPECT(forgotten == 0 || forgotten == SIMBA_ENOTFOUND || forgotten == SIMBA_ESTATE);
+    REF_EXPECT(UNTIL_ENOUGH(p, simba_client_note(p->clients[0], MUTEX "-locker", &err, &note)) == 0);
+    REF_EXPECT(forgotten == SIMBA_ESTATE || note.length == 0);
+}
+
 static void schedule(play *p)
 {
     const unsigned before = atomic_load(&p->runs);
@@ -259,6 +275,7 @@ static void perform(play *p)
     list(p);
     force_release(p);
     lock_and_unlock(p);
+    note_and_forget(p);
     schedule(p);
     AWAIT(p->saw_an_owner);
     if (p->close_first) {

@@ -281,6 +281,57 @@ static void speak(speech *s, fuzz_input *in)
     }
 }
 
+static void add_word(speech *s, const char *text)
+{
+    add_text(s, text, strlen(text));
+}
+
+/* What a server would say to a command that begins with this word; now and then something else. */
+static void answer(speech *s, fuzz_input *in, const char *word)
+{
+    if (fuzz_below(in, 24) == 0)
+        speak(s, in);
+    else if (strcmp(word, "SCRIPT") == 0)
+        add_word(s, "0123456789abcdef0123456789abcdef01234567");
+    else if (strcmp(word, "EVALSHA") == 0 && fuzz_below(in, 8) == 0)
+        add_error(s, in);
+    else if (strcmp(word, "EVALSHA") == 0)
+        add_grant(s, in);
+    else if (strcmp(word, "WAIT") == 0)
+        add(s, ":%u\r\n", fuzz_below(in, 3));
+    else if (strcmp(word, "SCAN") == 0)
+        add_page(s, in);
+    else if (strcmp(word, "INFO") == 0)
+        add_info(s, in);
+    else if (strcmp(word, "CLUSTER") == 0)
+        add_map(s, in);
+    else if (strcmp(word, "SENTINEL") == 0)
+        add_sentinels_answer(s, in);
+    else if (strcmp(word, "ROLE") == 0)
+        add_role(s);
+    else if (strstr(word, "SUBSCRIBE") != NULL)
+        add(s, "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n");
+    else if (strcmp(word, "PING") == 0)
+        add(s, "*2\r\n$4\r\npong\r\n$1\r\nm\r\n");
+    else
+        add(s, "+OK\r\n");
+}
+
+/* All that was asked on a connection is answered, or on each of them. */
+static void answer_all(fuzz_input *in)
+{
+    const bool everywhere = fuzz_below(in, 4) > 0;
+    const size_t one = fuzz_below(in, (unsigned)fuzz_link_count);
+    for (size_t i = everywhere ? 0 : one; i < (everywhere ? fuzz_link_count : one + 1); i++) {
+        speech s = {.length = 0};
+        char word[FUZZ_WORD];
+        while (s.length < sizeof s.text / 2 && fuzz_link_asked(fuzz_links[i], word))
+            answer(&s, in, word);
+        if (s.length > 0)
+            fuzz_link_deliver(fuzz_links[i], s.text, s.length);
+    }
+}
+
 static simba__link *any_link(fuzz_input *in)
 {
     return fuzz_links[fuzz_below(in, (unsigned)fuzz_link_count)];
@@ -313,7 +364,10 @@ static void any_topic(fuzz_host *h, fuzz_input *in, simba_topic topics[3], bool 
 
 static void any_turn(fuzz_host *h, fuzz_input *in, simba_topic topics[3], bool watched[3])
 {
-    switch (fuzz_below(in, 8)) {
+    switch (fuzz_below(in, 12)) {
+    default:
+        answer_all(in);
+        break;
     case 0:
     case 1:
         any_request(h, in);

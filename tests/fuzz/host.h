@@ -41,6 +41,10 @@ extern simba__link *fuzz_links[FUZZ_LINKS];
 extern size_t fuzz_link_count;
 /* One that was asked for is made, or refused. */
 void fuzz_link_connect(simba__link *link, bool refused);
+/* The first word of the next command that was sent by it, as Redis's clients write commands, and that was not taken yet. False:
+ * there is none. */
+enum { FUZZ_WORD = 16 };
+bool fuzz_link_asked(const simba__link *link, char ret_word[FUZZ_WORD]);
 /* These bytes come by one that is up. */
 void fuzz_link_deliver(simba__link *link, const char *data, size_t length);
 

@@ -2,6 +2,8 @@
  * it and when it breaks. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "fuzz/host.h"
 #include "util/clock.h"
@@ -11,8 +13,64 @@ size_t fuzz_link_count;
 
 enum { BACKOFF_MS = 100 };
 
+/* --- what was asked ------------------------------------------------------------------------------------------------ */
+
+enum { ASKED = 64 };
+
+/* By the number of the link: the first words of commands that were sent. */
+static struct {
+    char words[ASKED][FUZZ_WORD];
+    size_t first, count;
+} asked[FUZZ_LINKS];
+
+static size_t number_of(const simba__link *link)
+{
+    size_t number = 0;
+    while (fuzz_links[number] != link)
+        number++;
+    return number;
+}
+
+/* A command is "*COUNT" and then, for each word, "$LENGTH" and the word. */
+static void note_asked(const simba__link *link)
+{
+    const size_t number = number_of(link);
+    const char *at = link->out.data;
+    const char *end = at + link->out.length;
+    while (at < end) {
+        char *after;
+        FUZZ_CHECK(*at == '*');
+        unsigned long words = strtoul(at + 1, &after, 10);
+        FUZZ_CHECK(words > 0);
+        at = after + 2;
+        for (bool is_first = true; words > 0; words--, is_first = false) {
+            FUZZ_CHECK(*at == '$');
+            const size_t length = strtoul(at + 1, &after, 10);
+            if (is_first && asked[number].count < ASKED)
+                snprintf(asked[number].words[(asked[number].first + asked[number].count++) % ASKED], FUZZ_WORD, "%.*s",
+                         (int)length, after + 2);
+            at = after + 2 + length + 2;
+            FUZZ_CHECK(at <= end);
+        }
+    }
+}
+
+bool fuzz_link_asked(const simba__link *link, char ret_word[FUZZ_WORD])
+{
+    const size_t number = number_of(link);
+    if (asked[number].count == 0)
+        return false;
+    strcpy(ret_word, asked[number].words[asked[number].first]);
+    asked[number].first = (asked[number].first + 1) % ASKED;
+    asked[number].count--;
+    return true;
+}
+
+/* --- links ---------------------------------------------------------------------------------------------------------- */
+
 static void let_go(simba__link *link)
 {
+    asked[number_of(link)].count = 0;
     link->life++;
     link->refused = 0;
     link->out.length = 0;
@@ -76,8 +134,11 @@ void simba__link_hurry(simba__link *link)
 
 void simba__link_flush(simba__link *link)
 {
-    if (link->state == SIMBA__LINK_UP)
-        link->out.length = 0;
+    if (link->state != SIMBA__LINK_UP)
+        return;
+    if (link->out.length > 0)
+        note_asked(link);
+    link->out.length = 0;
 }
 
 static void on_timer(simba_timer *timer, simba_local now)

@@ -18,7 +18,7 @@
 
 enum {
     HOPS_MOST = 8,
-    BATCH_MOST = 64,    /* renewals in one script: nobody else is served meanwhile */
+    BATCH_MOST = 64,        /* renewals in one script: nobody else is served meanwhile */
     UNANSWERED_MOST = 1024, /* errands that may be sent and not answered before others wait */
 };
 

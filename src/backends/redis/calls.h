@@ -36,14 +36,14 @@ struct redis_calls {
     const redis_calls_events *events;
     void *owner;
     char sha[REDIS_SCRIPTS][41];
-    unsigned loaded;     /* scripts whose sha is known */
-    bool wanted;         /* somebody waits for the connection */
+    unsigned loaded;      /* scripts whose sha is known */
+    bool wanted;          /* somebody waits for the connection */
     simba__ring renewals; /* errands, not sent yet, */
     simba__ring waiting;  /* and all others that were not */
     simba__ring sent;     /* errands, not answered yet */
     size_t unanswered;    /* how many those are */
-    uint64_t answers;    /* that came so far, on any connection */
-    bool stuck;          /* a renewal was not answered in time, nor was anything after it */
+    uint64_t answers;     /* that came so far, on any connection */
+    bool stuck;           /* a renewal was not answered in time, nor was anything after it */
 };
 
 int simba__redis_calls_init(redis_calls *self, redis_conns *conns, redis_requests *errands,

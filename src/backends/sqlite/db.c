@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include "backends/sqlite/file.h"
-#include "backends/sqlite/note.h"
 #include "backends/sqlite/schema.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -487,6 +486,43 @@ static int decode(simba__db *db, sqlite3_stmt *statement, const char *mutex, sim
     return 0;
 }
 
+static int check_number(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex, const char *name,
+                        simba_error *err)
+{
+    if (sqlite3_column_type(statement, column) != SQLITE_INTEGER)
+        return simba__db_damaged(db, mutex, name, "is not a number", err);
+    return sqlite3_column_int64(statement, column) < 0 ? simba__db_damaged(db, mutex, name, "is negative", err) : 0;
+}
+
+int simba__db_decode_note(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex,
+                          simba_stored_note *ret_note, uint64_t *ret_number, simba_error *err)
+{
+    static const char *const names[] = {"note", "note_token", "note_number", "written_at"};
+    *ret_note = (simba_stored_note){0};
+    *ret_number = 0;
+    if (sqlite3_column_type(statement, column) == SQLITE_NULL)
+        return 0; /* not in the table */
+    if (sqlite3_column_type(statement, column) != SQLITE_BLOB)
+        return simba__db_damaged(db, mutex, names[0], "is not a blob", err);
+    for (int i = 1; i < 4; i++) {
+        const int rc = check_number(db, statement, column + i, mutex, names[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    const void *bytes = sqlite3_column_blob(statement, column);
+    const size_t size = (size_t)sqlite3_column_bytes(statement, column);
+    if (size > SIMBA_NOTE_MAX)
+        return simba__db_damaged(db, mutex, names[0], "is too long", err);
+    if (size > 0 && !bytes)
+        return simba__db_fail(db, SQLITE_NOMEM, err);
+    *ret_number = (uint64_t)sqlite3_column_int64(statement, column + 2);
+    *ret_note = (simba_stored_note){.bytes = bytes,
+                                    .size = size,
+                                    .token = (uint64_t)sqlite3_column_int64(statement, column + 1),
+                                    .written_at_ms = sqlite3_column_int64(statement, column + 3)};
+    return 0;
+}
+
 int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *ret_exists, simba_error *err)
 {
     sqlite3_stmt *statement = db->statements[SIMBA__DB_LOAD];
@@ -551,7 +587,7 @@ int simba__db_list(simba__db *db, const char *pattern, simba__db_each each, void
         else
             code = decode(db, statement, mutex, &row, err);
         if (code == 0)
-            code = simba__note_decode(db, statement, C_NOTE, mutex, &note, &row.note_number, err);
+            code = simba__db_decode_note(db, statement, C_NOTE, mutex, &note, &row.note_number, err);
         if (code == 0 || code == SIMBA_ECORRUPT) {
             code = each(user, mutex ? mutex : "", code == 0 ? &row : NULL, &note, err);
             db->row_failed = code < 0;

@@ -73,5 +73,9 @@ int simba__db_list(simba__db *db, const char *pattern, simba__db_each each, void
 int simba__db_run(simba__db *db, simba__db_statement which, simba_error *err);
 int simba__db_fail(simba__db *db, int rc, simba_error *err);
 int simba__db_damaged(simba__db *db, const char *mutex, const char *column, const char *what, simba_error *err);
+/* A note in a row of a result, from `column` on: note, note_token, note_number, written_at. NULL and no bytes: there is
+ * none. The bytes are SQLite's, until the next step. SIMBA_ECORRUPT: nobody of us can have written it. */
+int simba__db_decode_note(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex,
+                          simba_stored_note *ret_note, uint64_t *ret_number, simba_error *err);
 
 #endif

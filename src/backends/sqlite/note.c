@@ -8,43 +8,6 @@
 /* Where the greatest token that was forgotten is. No mutex has this name. */
 #define FLOOR ""
 
-static int check_number(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex, const char *name,
-                        simba_error *err)
-{
-    if (sqlite3_column_type(statement, column) != SQLITE_INTEGER)
-        return simba__db_damaged(db, mutex, name, "is not a number", err);
-    return sqlite3_column_int64(statement, column) < 0 ? simba__db_damaged(db, mutex, name, "is negative", err) : 0;
-}
-
-int simba__note_decode(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex,
-                       simba_stored_note *ret_note, uint64_t *ret_number, simba_error *err)
-{
-    static const char *const names[] = {"note", "note_token", "note_number", "written_at"};
-    *ret_note = (simba_stored_note){0};
-    *ret_number = 0;
-    if (sqlite3_column_type(statement, column) == SQLITE_NULL)
-        return 0; /* not in the table */
-    if (sqlite3_column_type(statement, column) != SQLITE_BLOB)
-        return simba__db_damaged(db, mutex, names[0], "is not a blob", err);
-    for (int i = 1; i < 4; i++) {
-        const int rc = check_number(db, statement, column + i, mutex, names[i], err);
-        if (rc < 0)
-            return rc;
-    }
-    const void *bytes = sqlite3_column_blob(statement, column);
-    const size_t size = (size_t)sqlite3_column_bytes(statement, column);
-    if (size > SIMBA_NOTE_MAX)
-        return simba__db_damaged(db, mutex, names[0], "is too long", err);
-    if (size > 0 && !bytes)
-        return simba__db_fail(db, SQLITE_NOMEM, err);
-    *ret_number = (uint64_t)sqlite3_column_int64(statement, column + 2);
-    *ret_note = (simba_stored_note){.bytes = bytes,
-                                    .size = size,
-                                    .token = (uint64_t)sqlite3_column_int64(statement, column + 1),
-                                    .written_at_ms = sqlite3_column_int64(statement, column + 3)};
-    return 0;
-}
-
 /* Read the row of a mutex, and call `take` with it if there is one. */
 static int with_row(simba__db *db, const char *mutex, int (*take)(void *user, const simba_stored_note *, uint64_t),
                     void *user, simba_error *err)
@@ -56,7 +19,7 @@ static int with_row(simba__db *db, const char *mutex, int (*take)(void *user, co
     uint64_t number;
     int code = 0;
     if (rc == SQLITE_ROW) {
-        code = simba__note_decode(db, statement, 0, mutex, &note, &number, err);
+        code = simba__db_decode_note(db, statement, 0, mutex, &note, &number, err);
         if (code == 0 && take(user, &note, number) < 0)
             code = simba__db_fail(db, SQLITE_NOMEM, err);
     } else if (rc != SQLITE_DONE) {

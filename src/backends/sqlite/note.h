@@ -23,9 +23,4 @@ int simba__note_forget(simba__db *db, const char *mutex, uint64_t token, simba_e
 /* For a mutex that is not in the table: the greatest token that was forgotten. */
 int simba__note_floor(simba__db *db, uint64_t *ret_token, simba_error *err);
 
-/* A note in a row of a result, from `column` on: note, note_token, note_number, written_at. NULL and no bytes: there is
- * none. The bytes are SQLite's, until the next step. SIMBA_ECORRUPT: nobody of us can have written it. */
-int simba__note_decode(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex,
-                       simba_stored_note *ret_note, uint64_t *ret_number, simba_error *err);
-
 #endif
