@@ -65,14 +65,18 @@ static void cron_and_list(void **state)
 {
     (void)state;
     process p = START("schedule", "--cron", "* * * * * *", "--tz", "Europe/Berlin", "--catch-up", "skip", "nightly",
-                      "--", "sh", "-c", "echo >> \"$0\"; exit 3", in_dir("runs"));
+                      "--", "sh", "-c", "echo >> \"$0\"", in_dir("runs"));
+    process failing = START("schedule", "--every", "1h", "failing", "--", "sh", "-c", "exit 3");
+    await_text_in(failing.err_path, "exited with 3");
+    end(&failing); /* notes the end of the run before it leaves */
     await_lines_in(in_dir("runs"), 2);
     end(&p);
     assert_int_equal(RUN("schedule", "--list"), 0);
     assert_non_null(strstr(out_of(&last), "nightly"));
     assert_non_null(strstr(out_of(&last), "failed (3)"));
     assert_non_null(strstr(out_of(&last), "cron * * * * * * in Europe/Berlin"));
-    assert_int_equal(RUN("schedule", "--list", "--json", "night*"), 0);
+    assert_int_equal(RUN("schedule", "--list", "--json", "fail*"), 0);
+    assert_null(strstr(out_of(&last), "nightly"));
     assert_non_null(strstr(out_of(&last), "\"result\":3"));
     assert_non_null(strstr(out_of(&last), "\"next\":\"20"));
     assert_int_equal(RUN("schedule", "--list", "--json", "other*"), 0);
