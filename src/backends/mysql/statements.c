@@ -146,15 +146,15 @@ bool simba__my_statement_has_result(simba__my_statement statement)
            statement == SIMBA__SQL_LIST || statement == SIMBA__SQL_READ_NOTE;
 }
 
-static void bind_bytes(simba__sql_columns *c, int column, char *at, size_t room, unsigned long *length,
-                       MYSQL_BIND *bind)
+/* A column of bytes, with room for so many. */
+static MYSQL_BIND bind_bytes(simba__sql_columns *c, int column, void *at, size_t room, void *length)
 {
-    *bind = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
-                         .buffer = at,
-                         .buffer_length = room,
-                         .length = length,
-                         .is_null = &c->is_null[column],
-                         .error = &c->is_cut[column]};
+    return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
+                        .buffer = at,
+                        .buffer_length = room,
+                        .length = length,
+                        .is_null = &c->is_null[column],
+                        .error = &c->is_cut[column]};
 }
 
 void simba__my_columns_bind(simba__sql_columns *c, MYSQL_BIND binds[SIMBA__SQL_COLUMNS])
@@ -183,8 +183,8 @@ void simba__my_columns_bind(simba__sql_columns *c, MYSQL_BIND binds[SIMBA__SQL_C
                                 .is_unsigned = numbers[i].is_unsigned,
                                 .is_null = &c->is_null[i],
                                 .error = &c->is_cut[i]};
-    bind_bytes(c, SIMBA__SQL_MUTEX, c->mutex, sizeof c->mutex - 1, &c->mutex_length, &binds[SIMBA__SQL_MUTEX]);
-    bind_bytes(c, SIMBA__SQL_OWNER_ID, c->owner_id, sizeof c->owner_id, &c->owner_length, &binds[SIMBA__SQL_OWNER_ID]);
-    bind_bytes(c, SIMBA__SQL_NOTE, c->note, sizeof c->note, &c->note_length, &binds[SIMBA__SQL_NOTE]);
+    binds[SIMBA__SQL_MUTEX] = bind_bytes(c, SIMBA__SQL_MUTEX, c->mutex, sizeof c->mutex - 1, &c->mutex_length);
+    binds[SIMBA__SQL_OWNER_ID] = bind_bytes(c, SIMBA__SQL_OWNER_ID, c->owner_id, sizeof c->owner_id, &c->owner_length);
+    binds[SIMBA__SQL_NOTE] = bind_bytes(c, SIMBA__SQL_NOTE, c->note, sizeof c->note, &c->note_length);
     binds[SIMBA__SQL_NOTE].buffer_type = MYSQL_TYPE_BLOB;
 }
