@@ -24,7 +24,7 @@ static void test_waiter_is_notified(void **state)
         testhost_pump(&b, NULL, 10);
     testhost_pump(&b, NULL, 200); /* it has looked, and relies on notifications */
     const unsigned before = decisions();
-    b.push_count = 0;
+    b.noted_pushes = 0;
     assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "page 1").outcome, SIMBA_MINE);
     assert_true(await_noted(&b, 500));
     assert_int_equal(decisions() - before, 1);
