@@ -65,9 +65,8 @@ typedef struct shape {
 
 /* What the note becomes, its token and number; the grant; the number again: a write that was overtaken by the next one of the
  * same grant stays without effect. */
-#define WRITE_NOTE                                                                                                     \
-    "update `$TABLE` set note = ?, note_token = ?, note_number = ?, note_written_at = " NOW LIVE(                      \
-        LIVE_OURS) " and (note_token is null or note_token <> version or note_number <= ?)"
+#define PUT_NOTE "update `$TABLE` set note = ?, note_token = ?, note_number = ?, note_written_at = " NOW
+#define NOT_OVERTAKEN " and (note_token is null or note_token <> version or note_number <= ?)"
 /* The mutex, twice: the column may take another name for it. */
 #define FORGET                                                                                                         \
     "update `$TABLE` set acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', nonce = null, "                \
@@ -101,7 +100,7 @@ static const shape shapes[SIMBA__MY_STATEMENTS][SIMBA__MY_LAYOUTS] = {
     [SIMBA__SQL_RENEW] = {{RENEW LIVE("") NOT_LATER, "", "", 6}, {RENEW LIVE(LIVE_OURS) NOT_LATER, "", "", 7}},
     [SIMBA__SQL_RELEASE] = {{RELEASE LIVE(""), "", "", 3}, {RELEASE LIVE(LIVE_OURS), "", "", 4}},
     [SIMBA__SQL_READ_NOTE] = {[SIMBA__MY_NOTES] = {SELECT(OURS MARK, NOTE) BY_NAME, "?", ")", 1}},
-    [SIMBA__MY_WRITE_NOTE] = {[SIMBA__MY_NOTES] = {WRITE_NOTE, "", "", 8}},
+    [SIMBA__MY_WRITE_NOTE] = {[SIMBA__MY_NOTES] = {PUT_NOTE LIVE(LIVE_OURS) NOT_OVERTAKEN, "", "", 8}},
     [SIMBA__MY_FORGET] = {[SIMBA__MY_NOTES] = {FORGET, "", "", 2}},
 };
 
