@@ -8,31 +8,19 @@
 #include "backends/asking.h"
 #include "util/clock.h"
 
-static inline simba_outcome write_outcome(testhost *h, const char *id, uint64_t nonce, uint64_t token, uint64_t number,
-                                          const char *text)
-{
-    return write_note(h, "orders", id, nonce, token, number, text).outcome;
-}
-
-/* "": there is none. */
 static inline void assert_note(testhost *h, const char *text)
 {
-    const unsigned before = h->noted_count;
-    h->note.length = 0;
-    ask(h, SIMBA_OP_READ_NOTE, "orders", "", 0, 0);
-    assert_int_equal(h->noted_count - before, text[0] != '\0');
-    assert_int_equal(h->note.length, strlen(text));
-    assert_memory_equal(h->note.bytes, text, strlen(text));
+    const simba_note note = read_note(h, "orders");
+    assert_int_equal(note.length, strlen(text));
+    assert_memory_equal(note.bytes, text, strlen(text));
 }
 
 static inline bool await_noted(testhost *h, int64_t ms)
 {
     const int64_t end_ns = simba__clock_boot().ns + ms * SIMBA__NS_PER_MS;
-    for (; simba__clock_boot().ns < end_ns; testhost_pump(h, NULL, 5))
-        for (size_t i = 0; i < h->push_count; i++)
-            if (h->pushes[i].push.kind == SIMBA_PUSH_NOTED)
-                return true;
-    return false;
+    while (h->noted_pushes == 0 && simba__clock_boot().ns < end_ns)
+        testhost_pump(h, NULL, 5);
+    return h->noted_pushes > 0;
 }
 
 /* One statement checks the grant, all of it, and writes. The lease stays as it is. */
@@ -46,19 +34,19 @@ static inline void test_note_by_its_grant(void **state)
     const char *lease =
         "select acquired_at, ttl_at, transition_at, owner_id, version, nonce, nonce_version from simba_mutex";
     snprintf(before, sizeof before, "%s", say("%s", lease));
-    assert_int_equal(write_outcome(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
-    assert_int_equal(write_outcome(&a, "you", 1, token, 2, "id"), SIMBA_NOT_MINE);
-    assert_int_equal(write_outcome(&a, "me", 2, token, 2, "nonce"), SIMBA_NOT_MINE);
-    assert_int_equal(write_outcome(&a, "me", 1, token + 1, 2, "token"), SIMBA_NOT_MINE);
-    assert_int_equal(write_outcome(&a, "me", 1, 0, 2, "no token"), SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "page 1").outcome, SIMBA_MINE);
+    assert_int_equal(write_note(&a, "orders", "you", 1, token, 2, "id").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 2, token, 2, "nonce").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token + 1, 2, "token").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, 0, 2, "no token").outcome, SIMBA_NOT_MINE);
     assert_note(&b, "page 1");
     assert_int_equal(b.note.token, token);
     assert_string_equal(say("%s", lease), before);
-    assert_int_equal(write_outcome(&a, "me", 1, token, 2, ""), SIMBA_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 2, "").outcome, SIMBA_MINE);
     assert_note(&b, "");
-    assert_int_equal(write_outcome(&a, "me", 1, token, 3, "page 3"), SIMBA_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 3, "page 3").outcome, SIMBA_MINE);
     expire("orders");
-    assert_int_equal(write_outcome(&a, "me", 1, token, 4, "late"), SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 4, "late").outcome, SIMBA_NOT_MINE);
     assert_note(&b, "page 3");
     testhost_close(&a);
     testhost_close(&b);
@@ -70,16 +58,17 @@ static inline void test_note_overtaken(void **state)
     (void)state;
     open_store(&a);
     const uint64_t first = acquire(&a, "orders", "me", 1).owner.token;
-    assert_int_equal(write_outcome(&a, "me", 1, first, 7, "page 7"), SIMBA_MINE);
-    assert_int_equal(write_outcome(&a, "me", 1, first, 6, "page 6"), SIMBA_NOT_MINE);
-    assert_int_equal(write_outcome(&a, "me", 1, first, 7, "page 7"), SIMBA_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, first, 7, "page 7").outcome, SIMBA_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, first, 6, "page 6").outcome, SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, first, 7, "page 7").outcome, SIMBA_MINE);
     assert_note(&a, "page 7");
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, first);
     const uint64_t second = acquire(&a, "orders", "me", 2).owner.token;
-    assert_int_equal(write_outcome(&a, "me", 2, second, 1, "page 8"), SIMBA_MINE); /* another grant counts anew */
+    assert_int_equal(write_note(&a, "orders", "me", 2, second, 1, "page 8").outcome,
+                     SIMBA_MINE); /* another grant counts anew */
     assert_note(&a, "page 8");
     ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0);
-    assert_int_equal(write_outcome(&a, "me", 2, second, 2, "page 9"), SIMBA_REVOKED);
+    assert_int_equal(write_note(&a, "orders", "me", 2, second, 2, "page 9").outcome, SIMBA_REVOKED);
     assert_note(&a, "page 8");
     testhost_close(&a);
 }
@@ -91,7 +80,7 @@ static inline void test_forget(void **state)
     open_store(&a);
     assert_int_equal(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0).outcome, SIMBA_NOT_MINE);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_int_equal(write_outcome(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "page 1").outcome, SIMBA_MINE);
     const simba_reply held = ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0);
     assert_int_equal(held.outcome, SIMBA_NOT_MINE);
     assert_string_equal(held.owner.id, "me");
@@ -108,7 +97,7 @@ static inline void test_forget(void **state)
     assert_true(next > token);
     ask(&b, SIMBA_OP_LIST, NULL, NULL, 0, 0);
     assert_int_equal(b.listed_count, 1);
-    assert_int_equal(write_outcome(&b, "you", 2, next, 1, "page 2"), SIMBA_MINE);
+    assert_int_equal(write_note(&b, "orders", "you", 2, next, 1, "page 2").outcome, SIMBA_MINE);
     testhost_close(&b);
 }
 
@@ -123,13 +112,13 @@ static inline void test_note_is_told(void **state)
     assert_int_equal(testhost_watch(&b, &topic), 0);
     ask(&b, SIMBA_OP_READ, "orders", NULL, 0, 0); /* as observers do */
     for (uint64_t number = 1; number <= 2; number++) {
-        b.push_count = 0;
-        assert_int_equal(write_outcome(&a, "me", 1, token, number, "page"), SIMBA_MINE);
+        b.noted_pushes = 0;
+        assert_int_equal(write_note(&a, "orders", "me", 1, token, number, "page").outcome, SIMBA_MINE);
         assert_true(await_noted(&b, 1500));
     }
     ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, token);
     testhost_pump(&b, NULL, 100);
-    b.push_count = 0;
+    b.noted_pushes = 0;
     assert_mine(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0));
     assert_true(await_noted(&b, 1500));
     testhost_unwatch(&b, &topic);

@@ -39,7 +39,7 @@ static void test_old_tables(void **state)
         assert_int_equal(a.found[0].verdict, SIMBA_VERDICT_WARNING);
         ask(&a, SIMBA_OP_PREPARE, NULL, NULL, 0, 0);
         assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, token));
-        assert_int_equal(write_outcome(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+        assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "page 1").outcome, SIMBA_MINE);
         assert_note(&a, "page 1");
         testhost_close(&a);
     }
@@ -61,7 +61,7 @@ static void test_may_not_alter(void **state)
     acquire(&b, "other", "me", 1);
     open_at(&a, url_of("worker", ""));
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_int_equal(write_outcome(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "page 1").outcome, SIMBA_MINE);
     expire("orders");
     assert_mine(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0));
     testhost_close(&a);
@@ -85,10 +85,10 @@ static void test_beside_the_jvm(void **state)
     (void)state;
     open_store(&a);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_int_equal(write_outcome(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "page 1").outcome, SIMBA_MINE);
     expire("orders");
     jvm_acquires("0:1@jvm");
-    assert_int_equal(write_outcome(&a, "me", 1, token, 2, "late"), SIMBA_NOT_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 2, "late").outcome, SIMBA_NOT_MINE);
     assert_note(&a, "page 1");
     expire("orders");
     assert_mine(ask(&a, SIMBA_OP_FORGET, "orders", "", 0, 0));
@@ -109,7 +109,7 @@ static void test_inexact_names(void **state)
     say(JVM_TABLE " collate utf8mb4_general_ci");
     open_store(&a);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
-    assert_int_equal(write_outcome(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "page 1").outcome, SIMBA_MINE);
     ask(&a, SIMBA_OP_READ_NOTE, "Orders", "", 0, 0);
     assert_int_equal(a.noted_count, 0);
     expire("orders");

@@ -24,8 +24,8 @@ static void test_waiter_is_notified(void **state)
         testhost_pump(&b, NULL, 10);
     testhost_pump(&b, NULL, 200); /* it has looked, and relies on notifications */
     const unsigned before = decisions();
-    b.push_count = 0;
-    assert_int_equal(write_outcome(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    b.noted_pushes = 0;
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "page 1").outcome, SIMBA_MINE);
     assert_true(await_noted(&b, 500));
     assert_int_equal(decisions() - before, 1);
     testhost_unwatch(&b, &topic);
@@ -52,7 +52,7 @@ static void test_old_table(void **state)
     testhost_pump(&a, NULL, 30); /* the pause after the failure */
     ask(&a, SIMBA_OP_PREPARE, NULL, NULL, 0, 0);
     assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, token));
-    assert_int_equal(write_outcome(&a, "me", 1, token, 1, "page 1"), SIMBA_MINE);
+    assert_int_equal(write_note(&a, "orders", "me", 1, token, 1, "page 1").outcome, SIMBA_MINE);
     assert_note(&a, "page 1");
     testhost_close(&a);
 }

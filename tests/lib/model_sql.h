@@ -50,7 +50,7 @@ void model_sql_init(model_sql *server);
 /* The row of a mutex, which is made if need be. */
 model_sql_row *model_sql_row_of(model_sql *server, const char *mutex);
 /* The columns of a row as they are sent. */
-simba__sql_columns model_sql_columns(const model_sql *server, const model_sql_row *row);
+simba__sql_columns model_sql_columns(const model_sql *server, const model_sql_row *from);
 /* Take the locks that a step needs, one after the other, and keep those that it got. NULL: it has them all; otherwise the
  * first row that somebody else has locked. */
 const model_sql_row *model_sql_lock(model_sql_conn *conn, const simba__sql_step *step);

@@ -126,7 +126,7 @@ static void send_step(conn *self, const simba__sql_step *step)
     }
     if (step->item && step->item->ask.id)
         call.ask[0] = copy_ask(step->item);
-    if (step->action == SIMBA__SQL_READ_NOTE)
+    if (step->item && step->action == SIMBA__SQL_READ_NOTE)
         strcpy(call.mutex[0], step->item->ask.mutex);
     wire_send(self->s, self->wire, (const char *)&call, sizeof call);
 }

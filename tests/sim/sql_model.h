@@ -166,12 +166,12 @@ typedef struct sql_listener {
     bool awaits; /* an answer to the latest ping, or to LISTEN */
 } sql_listener;
 
-int sql_listener_init(sql_listener *listener, sim *s, unsigned process, simba__sql_store *store, simba_host *host);
-void sql_listener_close(sql_listener *listener);
+int sql_listener_init(sql_listener *self, sim *s, unsigned process, simba__sql_store *store, simba_host *host);
+void sql_listener_close(sql_listener *self);
 /* A lane is connected: listen, if somebody waits and it is time. */
-void sql_listener_wake(sql_listener *listener);
+void sql_listener_wake(sql_listener *self);
 /* For the line; 0: stay out of it. */
-uint64_t sql_listener_channel(const sql_listener *listener);
+uint64_t sql_listener_channel(const sql_listener *self);
 
 /* --- sql_line.c --------------------------------------------------------------------------------------- */
 

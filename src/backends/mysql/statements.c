@@ -65,9 +65,8 @@ typedef struct shape {
 
 /* What the note becomes, its token and number; the grant; the number again: a write that was overtaken by the next one of the
  * same grant stays without effect. */
-#define WRITE_NOTE                                                                                                     \
-    "update `$TABLE` set note = ?, note_token = ?, note_number = ?, note_written_at = " NOW LIVE(                      \
-        LIVE_OURS) " and (note_token is null or note_token <> version or note_number <= ?)"
+#define PUT_NOTE "update `$TABLE` set note = ?, note_token = ?, note_number = ?, note_written_at = " NOW
+#define NOT_OVERTAKEN " and (note_token is null or note_token <> version or note_number <= ?)"
 /* The mutex, twice: the column may take another name for it. */
 #define FORGET                                                                                                         \
     "update `$TABLE` set acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', nonce = null, "                \
@@ -101,7 +100,7 @@ static const shape shapes[SIMBA__MY_STATEMENTS][SIMBA__MY_LAYOUTS] = {
     [SIMBA__SQL_RENEW] = {{RENEW LIVE("") NOT_LATER, "", "", 6}, {RENEW LIVE(LIVE_OURS) NOT_LATER, "", "", 7}},
     [SIMBA__SQL_RELEASE] = {{RELEASE LIVE(""), "", "", 3}, {RELEASE LIVE(LIVE_OURS), "", "", 4}},
     [SIMBA__SQL_READ_NOTE] = {[SIMBA__MY_NOTES] = {SELECT(OURS MARK, NOTE) BY_NAME, "?", ")", 1}},
-    [SIMBA__MY_WRITE_NOTE] = {[SIMBA__MY_NOTES] = {WRITE_NOTE, "", "", 8}},
+    [SIMBA__MY_WRITE_NOTE] = {[SIMBA__MY_NOTES] = {PUT_NOTE LIVE(LIVE_OURS) NOT_OVERTAKEN, "", "", 8}},
     [SIMBA__MY_FORGET] = {[SIMBA__MY_NOTES] = {FORGET, "", "", 2}},
 };
 
@@ -146,15 +145,15 @@ bool simba__my_statement_has_result(simba__my_statement statement)
            statement == SIMBA__SQL_LIST || statement == SIMBA__SQL_READ_NOTE;
 }
 
-static void bind_bytes(simba__sql_columns *c, int column, char *at, size_t room, unsigned long *length,
-                       MYSQL_BIND *bind)
+/* A column of bytes, with room for so many. */
+static MYSQL_BIND bind_bytes(simba__sql_columns *c, int column, void *at, size_t room, void *length)
 {
-    *bind = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
-                         .buffer = at,
-                         .buffer_length = room,
-                         .length = length,
-                         .is_null = &c->is_null[column],
-                         .error = &c->is_cut[column]};
+    return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
+                        .buffer = at,
+                        .buffer_length = room,
+                        .length = length,
+                        .is_null = &c->is_null[column],
+                        .error = &c->is_cut[column]};
 }
 
 void simba__my_columns_bind(simba__sql_columns *c, MYSQL_BIND binds[SIMBA__SQL_COLUMNS])
@@ -183,8 +182,8 @@ void simba__my_columns_bind(simba__sql_columns *c, MYSQL_BIND binds[SIMBA__SQL_C
                                 .is_unsigned = numbers[i].is_unsigned,
                                 .is_null = &c->is_null[i],
                                 .error = &c->is_cut[i]};
-    bind_bytes(c, SIMBA__SQL_MUTEX, c->mutex, sizeof c->mutex - 1, &c->mutex_length, &binds[SIMBA__SQL_MUTEX]);
-    bind_bytes(c, SIMBA__SQL_OWNER_ID, c->owner_id, sizeof c->owner_id, &c->owner_length, &binds[SIMBA__SQL_OWNER_ID]);
-    bind_bytes(c, SIMBA__SQL_NOTE, c->note, sizeof c->note, &c->note_length, &binds[SIMBA__SQL_NOTE]);
+    binds[SIMBA__SQL_MUTEX] = bind_bytes(c, SIMBA__SQL_MUTEX, c->mutex, sizeof c->mutex - 1, &c->mutex_length);
+    binds[SIMBA__SQL_OWNER_ID] = bind_bytes(c, SIMBA__SQL_OWNER_ID, c->owner_id, sizeof c->owner_id, &c->owner_length);
+    binds[SIMBA__SQL_NOTE] = bind_bytes(c, SIMBA__SQL_NOTE, c->note, sizeof c->note, &c->note_length);
     binds[SIMBA__SQL_NOTE].buffer_type = MYSQL_TYPE_BLOB;
 }
