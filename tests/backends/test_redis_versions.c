@@ -18,8 +18,9 @@ static old_answer run_old(const char *script, const char *id, uint64_t nonce, si
     snprintf(number, sizeof number, "%llu", (unsigned long long)nonce);
     memcpy(argv + 8, more, more_count * sizeof *more);
     redisReply *reply = redisCommandArgv(raw, (int)(8 + more_count), argv, NULL);
-    if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements < 7)
-        fail_msg("%s", reply && reply->str ? reply->str : "no answer");
+    assert_non_null(reply);
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7)
+        fail_msg("%s", reply->str ? reply->str : "an odd answer");
     const old_answer answer = {reply->element[0]->integer, reply->element[3]->integer};
     freeReplyObject(reply);
     return answer;

@@ -12,6 +12,7 @@
 
 #include "backends/redis/command.h"
 #include "backends/redis/reply.h"
+#include "util/assert.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -154,6 +155,7 @@ static void send_batches(redis_calls *self)
     redis_errand *batch[BATCH_MOST];
     size_t count = 0;
     for (simba__ring *place = self->renewals.after, *next; place != &self->renewals; place = next) {
+        SIMBA__ASSERT(place); /* a ring has no end */
         redis_errand *errand = SIMBA__OF_RING(place, redis_errand, place);
         next = place->after;
         if (!fits_batch(self, errand))

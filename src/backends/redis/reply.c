@@ -197,6 +197,12 @@ static bool parse_grant(const redisReply *reply, const simba_request *request, s
     return parsed.now_ms > 0;
 }
 
+/* What is granted to these is said in another form than by a list. */
+static bool answers_by_line(const simba_request *request)
+{
+    return request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_RELEASE;
+}
+
 bool simba__redis_parse(const redisReply *reply, const simba_request *request, simba_reply *ret_reply,
                         int64_t *ret_more)
 {
@@ -212,7 +218,8 @@ bool simba__redis_parse(const redisReply *reply, const simba_request *request, s
     int64_t outcome;
     int64_t token;
     int64_t more = 0;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->elements > 9)
+    const size_t most = request->op == SIMBA_OP_LIST ? 9 : 8; /* a row of a list has the note, too */
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->elements > most)
         return false;
     redisReply *const *part = reply->element;
     if (!take_number(part[0], &outcome) || !take_number(part[1], &parsed.now_ms) || !take_id(part[2], owner->id) ||
@@ -222,7 +229,8 @@ bool simba__redis_parse(const redisReply *reply, const simba_request *request, s
         return false;
     parsed.outcome = (simba_outcome)outcome;
     owner->token = (uint64_t)token;
-    if (outcome > SIMBA_REVOKED || parsed.now_ms == 0 || !is_consistent(owner))
+    if (outcome > SIMBA_REVOKED || (outcome == SIMBA_MINE && answers_by_line(request)) || parsed.now_ms == 0 ||
+        !is_consistent(owner))
         return false;
     *ret_reply = parsed;
     *ret_more = more;
