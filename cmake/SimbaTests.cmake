@@ -132,6 +132,10 @@ foreach(_label IN ITEMS sim backends api faults cli mysql8)
         if(_store STREQUAL SERVE AND NOT TARGET PkgConfig::HTTP)
             continue() # so may `simba serve`
         endif()
+        # These are about code of one thread, so that ThreadSanitizer need not see it.
+        if(SIMBA_SANITIZE MATCHES "thread" AND _source MATCHES "/cli/test_(status_listen|notify|timeline)\\.c$")
+            continue()
+        endif()
         if(NOT DEFINED SIMBA_WITH_${_store} OR SIMBA_WITH_${_store})
             _simba_test_program(${_label} ${_source})
         endif()
@@ -191,6 +195,8 @@ set_target_properties(simba-sim PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_B
 if(TARGET simba)
     _simba_add_test(cli completions COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/completions"
         "${PROJECT_SOURCE_DIR}/packaging/completions" $<TARGET_FILE:simba>)
+endif()
+if(TARGET simba AND NOT SIMBA_SANITIZE MATCHES "thread")
     _simba_add_test(cli units COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/units"
         "${PROJECT_SOURCE_DIR}/packaging/systemd" $<TARGET_FILE:simba>)
     _simba_add_test(cli contrib COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/contrib"

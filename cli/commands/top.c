@@ -174,7 +174,7 @@ static void scroll(top *t, screen_key key)
         t->first = 0;
         break;
     case SCREEN_END:
-        t->first = SIZE_MAX; /* too far, which drawing mends */
+        t->first = SIZE_MAX / 2; /* too far, which drawing mends */
         break;
     case SCREEN_NO_KEY:
     case SCREEN_OTHER_KEY:

@@ -26,7 +26,8 @@ static struct {
     int64_t alive_us; /* of the watchdog; 0: there is none */
     int64_t alive_ns; /* when it was told */
     int64_t lease_end_ns;
-    bool warned;
+    bool warned;  /* that nobody listens */
+    bool checked; /* whether the watchdog waits for long enough */
     const char *command;
 } notify = {.socket = -1};
 
@@ -158,8 +159,23 @@ static bool shows_life(const health_view *view, int64_t now_ns)
     return renewed;
 }
 
+/* A healthy leader renews when its ttl ends. A watchdog that does not wait for so long kills it. */
+static void check_period(const health_view *view)
+{
+    const int64_t ttl_ms = view->lease.ttl_left_ms;
+    if (notify.checked || view->lease.token == 0)
+        return;
+    notify.checked = true;
+    if (notify.alive_us > 0 && ttl_ms * 1000 >= notify.alive_us)
+        cli_warn(notify.command,
+                 "WatchdogSec of the unit is %" PRId64 " ms, and the lease is renewed every %" PRId64
+                 " ms: systemd will take this process for dead.",
+                 notify.alive_us / 1000, ttl_ms);
+}
+
 void notify_tell(const health_view *view)
 {
+    check_period(view);
     tell_ready(view);
     tell_sentence(view);
     const int64_t now_ns = watchdog_now_ns();

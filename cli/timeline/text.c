@@ -8,6 +8,7 @@
 #define LABEL_ROOM 10      /* columns from one tick to the next, at least */
 #define LONG_LABEL_ROOM 14 /* the same for "14:03:05.250" */
 #define INDENT 2
+#define LEGEND_GAP 3
 
 /* What one column of a row shows: nothing, a timeline_kind, or a timeline_sign. */
 enum { CELL_EMPTY = 0, CELL_KIND = 1, CELL_SIGN = 10 };
@@ -23,7 +24,7 @@ static const glyph kind_glyphs[] = {
     [TIMELINE_UNKNOWN] = {"?", "?", "unknown"},
     [TIMELINE_WAITING] = {"░", ".", "waiting"},
     [TIMELINE_FAULT] = {"~", "~", "fault"},
-    [TIMELINE_REMAINS] = {"╌", "-", "lease of a dead owner"},
+    [TIMELINE_REMAINS] = {"╌", "-", "lease that is not renewed"},
     [TIMELINE_TRANSITION] = {"▒", "=", "owner, in transition"},
     [TIMELINE_OWNER] = {"█", "#", "owner"},
 };
@@ -202,26 +203,33 @@ bool timeline_has_sign(const timeline *line, timeline_sign sign)
     return false;
 }
 
-static void print_legend(const canvas *c)
+/* One symbol and what it means, on the next line if it does not fit on this one. `column` is where this line ends. */
+static void explain(const canvas *c, const glyph *g, unsigned *column)
 {
     FILE *out = c->t->stream;
-    const char *gap = "";
-    fprintf(out, "%*s%s", (int)c->margin, "", term_on(c->t, TERM_DIM));
-    for (size_t i = 0; i < sizeof kind_glyphs / sizeof kind_glyphs[0]; i++) {
-        if (kind_glyphs[i].meaning == NULL || !timeline_has_kind(c->line, (timeline_kind)i))
-            continue;
-        fprintf(out, "%s%s %s", gap, term_pick(c->t, kind_glyphs[i].fancy, kind_glyphs[i].plain),
-                kind_glyphs[i].meaning);
-        gap = "   ";
+    const unsigned length = (unsigned)strlen(g->meaning) + 2;
+    if (*column == 0 || *column + LEGEND_GAP + length > c->t->width) {
+        fprintf(out, "%s%*s", *column > 0 ? "\n" : "", INDENT, "");
+        *column = INDENT;
+    } else {
+        fprintf(out, "%*s", LEGEND_GAP, "");
+        *column += LEGEND_GAP;
     }
-    for (size_t i = 0; i < sizeof sign_glyphs / sizeof sign_glyphs[0]; i++) {
-        if (sign_glyphs[i].meaning == NULL || !timeline_has_sign(c->line, (timeline_sign)i))
-            continue;
-        fprintf(out, "%s%s %s", gap, term_pick(c->t, sign_glyphs[i].fancy, sign_glyphs[i].plain),
-                sign_glyphs[i].meaning);
-        gap = "   ";
-    }
-    fprintf(out, "%s\n", term_off(c->t));
+    fprintf(out, "%s %s", term_pick(c->t, g->fancy, g->plain), g->meaning);
+    *column += length;
+}
+
+static void print_legend(const canvas *c)
+{
+    unsigned column = 0;
+    fputs(term_on(c->t, TERM_DIM), c->t->stream);
+    for (size_t i = 0; i < sizeof kind_glyphs / sizeof kind_glyphs[0]; i++)
+        if (kind_glyphs[i].meaning != NULL && timeline_has_kind(c->line, (timeline_kind)i))
+            explain(c, &kind_glyphs[i], &column);
+    for (size_t i = 0; i < sizeof sign_glyphs / sizeof sign_glyphs[0]; i++)
+        if (sign_glyphs[i].meaning != NULL && timeline_has_sign(c->line, (timeline_sign)i))
+            explain(c, &sign_glyphs[i], &column);
+    fprintf(c->t->stream, "%s\n", term_off(c->t));
 }
 
 void timeline_print(const timeline *line, const term *t)

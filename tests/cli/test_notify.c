@@ -113,6 +113,7 @@ static void the_watchdog_is_fed_by_renewals(void **state)
     setenv("WATCHDOG_USEC", "400000", 1); /* a timer would tell five times a second and more */
     process p = START("run", "m", "--", "cat");
     await_heard("STATUS=Leads m");
+    await_text_in(p.err_path, "WatchdogSec of the unit is 400 ms, and the lease is renewed every ");
     const pid_t freezer = start_helper("freeze", in_dir("store.db"), in_dir("frozen"));
     await_file(in_dir("frozen"));
     while (hear(MSG_DONTWAIT))

@@ -118,6 +118,8 @@ static void an_end_of_a_log_is_unknown(void **state)
     assert_null(strchr(row, 'X'));
     assert_non_null(strstr(row, "--??"));
     assert_non_null(strstr(out_of(&last), "? unknown"));
+    for (const char *line = out_of(&last); *line != '\0'; line += strcspn(line, "\n") + 1)
+        assert_in_range(strcspn(line, "\n"), 0, 80);
     /* If the logs of its host go on, the owner is dead. */
     write_file(in_dir("same host"), "0 c clock 1700000000000000000 1700000000000000000 0 host-b\n0 c start\n"
                                     "30000000000 c stopped\n");
@@ -211,7 +213,7 @@ static void svg_is_written_to_standard_output(void **state)
     assert_int_equal(strncmp(svg, "<svg ", 5), 0);
     assert_non_null(strstr(svg, ">lease, within ttl</text>"));
     assert_null(strstr(svg, ">killed</text>"));
-    assert_null(strstr(svg, ">lease of a dead owner</text>"));
+    assert_null(strstr(svg, ">lease that is not renewed</text>"));
     assert_null(strstr(svg, ">unknown</text>"));
     assert_null(strstr(svg, ">callback runs</text>"));
     assert_null(strstr(svg, ">no answer</text>"));
