@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 bool server_has(const char *program)
@@ -48,9 +49,9 @@ int server_keep_port(server *s)
     return ntohs(address.sin_port);
 }
 
-static bool takes_connections(int port)
+static bool takes_connections(const server *s)
 {
-    const struct sockaddr_in address = address_of(port);
+    const struct sockaddr_in address = address_of(s->port);
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool taken = fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0;
     if (fd >= 0)
@@ -124,6 +125,25 @@ static bool has_ended(server *s)
     return true;
 }
 
+bool server_await(server *s, bool (*is_ready)(const server *s))
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const time_t end = now.tv_sec + 60;
+    while (!is_ready(s)) {
+        if (has_ended(s))
+            return false;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (now.tv_sec >= end) {
+            fprintf(stderr, "%s is not ready after a minute\n", s->argv[0]);
+            server_show_log(s);
+            return false;
+        }
+        usleep(10000);
+    }
+    return true;
+}
+
 bool server_start(server *s)
 {
     const pid_t parent = getpid();
@@ -132,13 +152,8 @@ bool server_start(server *s)
         abort();
     if (s->pid == 0)
         become_server(s, parent);
-    for (int i = 0; i < 1000; i++) {
-        if (takes_connections(s->port))
-            return true;
-        if (has_ended(s))
-            return false;
-        usleep(10000);
-    }
+    if (server_await(s, takes_connections))
+        return true;
     server_stop(s);
     return false;
 }

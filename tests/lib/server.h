@@ -33,6 +33,9 @@ bool server_has(const char *program);
 void server_init(server *s);
 /* Run s->argv, and wait until the port takes connections. False: it does not. */
 bool server_start(server *s);
+/* Wait until `is_ready` says so. False: the server has ended, or a minute has not been enough; then its log is shown. How long a
+ * server takes to start on a busy machine is not what the tests are about, so there is no smaller limit anywhere. */
+bool server_await(server *s, bool (*is_ready)(const server *s));
 /* Send a signal; after one that ends it, wait for the end. */
 void server_signal(server *s, int number);
 /* Stop it if it runs. The folder stays. */

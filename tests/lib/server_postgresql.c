@@ -82,14 +82,9 @@ bool server_tell_postgresql(const server *s, const char *sql)
 }
 
 /* It takes connections before it answers. */
-static bool await_answer(const server *s)
+static bool answers(const server *s)
 {
-    for (int i = 0; i < 1000; i++) {
-        if (run("%s -q -h 127.0.0.1 -p %d -U postgres", program("pg_isready"), s->port))
-            return true;
-        usleep(10000);
-    }
-    return false;
+    return run("%s -q -h 127.0.0.1 -p %d -U postgres", program("pg_isready"), s->port);
 }
 
 bool server_start_postgresql(server *s, const char *const *more)
@@ -125,7 +120,7 @@ bool server_start_postgresql(server *s, const char *const *more)
         s->argv[n++] = more[i];
     s->argv[n] = NULL;
     s->stop_signal = SIGQUIT; /* a killed one leaves processes behind for a while */
-    return server_start(s) && await_answer(s);
+    return server_start(s) && server_await(s, answers);
 }
 
 bool server_start_postgresql_tls(server *s)
@@ -179,6 +174,12 @@ void server_freeze_postgresql(const server *s, bool is_frozen)
         kill(s->pid, number);
 }
 
+static bool has_standby(const server *s)
+{
+    return server_tell_postgresql(s, "do 'begin if not exists (select from pg_stat_replication "
+                                     "where sync_state = ''sync'') then raise ''not yet''; end if; end'");
+}
+
 bool server_start_postgresql_pair(server *s)
 {
     static const char *const more[] = {"-c", "synchronous_standby_names=*", "-c", "wal_sender_timeout=2s", NULL};
@@ -192,14 +193,7 @@ bool server_start_postgresql_pair(server *s)
     if (!server_start_postgresql(s, more))
         return false;
     snprintf(s->hosts, sizeof s->hosts, "127.0.0.1:%d,127.0.0.1:%d", s->port, standby->port);
-    for (int i = 0; i < 1000; i++) {
-        if (server_tell_postgresql(
-                s, "do 'begin if not exists (select from pg_stat_replication where sync_state = ''sync'') "
-                   "then raise ''not yet''; end if; end'"))
-            return true;
-        usleep(10000);
-    }
-    return false;
+    return server_await(s, has_standby);
 }
 
 /* The first of the group is the pooler. */

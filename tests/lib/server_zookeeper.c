@@ -47,12 +47,7 @@ double server_zookeeper_counter(const server *s, const char *name)
 static bool serves(const server *s)
 {
     char text[2048];
-    for (int i = 0; i < 1000; i++) {
-        if (server_ask_zookeeper(s, "srvr", text, sizeof text) > 0 && strstr(text, "Mode: "))
-            return true;
-        usleep(10000);
-    }
-    return false;
+    return server_ask_zookeeper(s, "srvr", text, sizeof text) > 0 && strstr(text, "Mode: ");
 }
 
 static bool write_file(const char *folder, const char *name, const char *format, ...)
@@ -101,7 +96,7 @@ static bool start_java(server *s, const char *ensemble)
 
 bool server_start_zookeeper(server *s)
 {
-    return start_java(s, "") && serves(s);
+    return start_java(s, "") && server_await(s, serves);
 }
 
 /* What one of them is told about all. */
@@ -138,9 +133,9 @@ bool server_start_ensemble(server *s, proxy *networks)
         if (!start_member(s, i, followed, elected))
             return false;
     for (unsigned i = 1; i < SERVER_ENSEMBLE; i++)
-        if (!serves(server_nth(s, i)))
+        if (!server_await(server_nth(s, i), serves))
             return false;
-    return start_member(s, 0, by_first, elected) && serves(s);
+    return start_member(s, 0, by_first, elected) && server_await(s, serves);
 }
 
 bool server_start_ensemble_led(server *s, proxy *networks)
@@ -161,11 +156,12 @@ bool server_start_ensemble_led(server *s, proxy *networks)
     }
     /* The last one has the greatest number, and leads when two are there. As long as it does not, a network would keep the
      * others waiting: so the second goes without at first. */
-    if (!start_member(s, 1, followed, elected) || !start_member(s, 2, followed, elected) || !serves(server_nth(s, 1)) ||
-        !serves(server_nth(s, 2)) || !start_member(s, 0, by_others[0], elected) || !serves(s))
+    if (!start_member(s, 1, followed, elected) || !start_member(s, 2, followed, elected) ||
+        !server_await(server_nth(s, 1), serves) || !server_await(server_nth(s, 2), serves) ||
+        !start_member(s, 0, by_others[0], elected) || !server_await(s, serves))
         return false;
     server_signal(server_nth(s, 1), SIGKILL);
-    return start_member(s, 1, by_others[1], elected) && serves(server_nth(s, 1));
+    return start_member(s, 1, by_others[1], elected) && server_await(server_nth(s, 1), serves);
 }
 
 void server_stop_networks(proxy *networks)
@@ -177,7 +173,7 @@ void server_stop_networks(proxy *networks)
 
 bool server_restart_zookeeper(server *s)
 {
-    return server_start(s) && serves(s);
+    return server_start(s) && server_await(s, serves);
 }
 
 const server_kind server_kind_zookeeper = {"zookeeper", "java", server_start_zookeeper};

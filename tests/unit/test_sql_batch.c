@@ -399,6 +399,70 @@ static void test_fresh_connection_dropped(void **state)
     assert_failed(b, SIMBA_EUNAVAILABLE);
 }
 
+/* Three mutexes that somebody here holds, on a server that can skip locked rows. */
+static void hold_three(void)
+{
+    server.table.skips_locked = true;
+    have_rows(3);
+    acquire("a");
+    acquire("b");
+    acquire("c");
+    write_all();
+    simba__sql_batch_clear(&batch);
+}
+
+static simba__sql_item *renew(const char *mutex)
+{
+    return add(SIMBA_OP_RENEW, mutex, "me", 1, 1);
+}
+
+/* Renewals do not wait for a locked row: they go around it from the beginning. */
+static void test_renewals_skip_a_locked_row(void **state)
+{
+    (void)state;
+    hold_three();
+    model_sql_row_of(&server, "b")->locked_by = &somebody;
+    simba__sql_item *a = renew("a"), *b = renew("b"), *c = renew("c");
+    write_all();
+    assert_string_equal(conn.log, " ready begin free:3 put:2 commit get:1");
+    assert_mine(a, 1);
+    assert_mine(c, 1);
+    assert_true(b->put_off && b->is_locked);
+}
+
+/* An acquire among them has to tell a row that is missing from one that is locked: that one waits, as before. */
+static void test_acquires_do_not_skip_at_first(void **state)
+{
+    (void)state;
+    hold_three();
+    simba__sql_item *a = renew("a"), *b = acquire("b");
+    write_all();
+    assert_string_equal(conn.log, " ready begin lock:2 put:2 commit");
+    assert_mine(a, 1);
+    assert_mine(b, 1);
+}
+
+/* The connection is lost while they skip: those that were skipped share the fate of the others. */
+static void test_lost_while_skipping(void **state)
+{
+    (void)state;
+    hold_three();
+    model_sql_row_of(&server, "c")->locked_by = &somebody;
+    lose(SIMBA__SQL_COMMIT, true);
+    simba__sql_item *a = renew("a"), *b = renew("b"), *c = renew("c");
+    write_all();
+    assert_string_equal(conn.log, " ready begin free:3 put:2 commit close");
+    assert_true(a->put_off && b->put_off && c->put_off);
+    simba__sql_batch_clear(&batch);
+    a = renew("a");
+    c = renew("c");
+    /* On a connection that this batch has made it does not help to make another one: they fail. */
+    lose(SIMBA__SQL_COMMIT, true);
+    write_all();
+    assert_failed(a, SIMBA_EUNAVAILABLE);
+    assert_failed(c, SIMBA_EUNAVAILABLE);
+}
+
 /* The rollback fails: the connection is closed, and what the batch was told first is told. */
 static void test_rollback_fails(void **state)
 {
@@ -541,6 +605,9 @@ int main(void)
         TEST(test_locked_row_delays_nobody),
         TEST(test_missing_beside_locked),
         TEST(test_locked_row_on_an_old_server),
+        TEST(test_renewals_skip_a_locked_row),
+        TEST(test_acquires_do_not_skip_at_first),
+        TEST(test_lost_while_skipping),
         TEST(test_value_that_does_not_fit),
         TEST(test_deadlock),
         TEST(test_dropped_before_the_commit),
