@@ -103,11 +103,11 @@ int cmd_serve(cli_globals *globals, int argc, char **argv)
     bool allow_release = false;
     const cli_option own[] = {
         {"listen", 0, CLI_TEXT, "ADDRESS", "Where: ADDRESS:PORT (127.0.0.1:7460)", &listen},
-        {"token-file", 0, CLI_TEXT, "FILE", "Whoever asks has to know its first line", &token},
+        {"token-file", 0, CLI_TEXT, "FILE", "Ask clients for the token in this file", &token},
         {"tls-cert", 0, CLI_TEXT, "FILE", "Certificate of the server; with it, HTTPS", &cert},
         {"tls-key", 0, CLI_TEXT, "FILE", "Key of that certificate", &key},
-        {"client-ca", 0, CLI_TEXT, "FILE", "Certificates of its clients let them in", &client_ca},
-        {"allow-release", 0, CLI_FLAG, NULL, "Let owners be deprived, with the token", &allow_release},
+        {"client-ca", 0, CLI_TEXT, "FILE", "Clients that it has certified may read", &client_ca},
+        {"allow-release", 0, CLI_FLAG, NULL, "Whoever has the token may take mutexes away", &allow_release},
     };
     const cli_syntax syntax = {
         .command = COMMAND,
