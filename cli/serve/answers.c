@@ -72,6 +72,11 @@ void answer_row(FILE *to, const answers *a, const table_row *row)
         fputs(",\"waiters\":null", to);
     else
         fprintf(to, ",\"waiters\":%" PRId64, row->waiters);
+    fputs(",\"note\":", to);
+    if (row->note == NULL)
+        fputs("null", to);
+    else
+        json_bytes(to, row->note, row->note_length);
     if (!row->is_present)
         fputs(",\"gone\":true", to);
     fputc('}', to);

@@ -1,6 +1,7 @@
 /* See look.h. */
 #include "look.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,16 +52,18 @@ static void grow(gathering *g)
     l->rows = rows;
 }
 
-static const char *keep_name(look *l, const char *name)
+static const char *keep(look *l, const void *text, size_t length)
 {
-    const size_t size = strlen(name) + 1;
+    const size_t size = length + 1; /* what is kept ends with a zero */
+    assert(size <= NAMES_ROOM);
     if (l->names == NULL || NAMES_ROOM - l->names->used < size) {
         look_names *names = serve_alloc(sizeof *names);
         names->before = l->names;
         l->names = names;
     }
     char *kept = l->names->text + l->names->used;
-    memcpy(kept, name, size);
+    if (length > 0)
+        memcpy(kept, text, length);
     l->names->used += size;
     return kept;
 }
@@ -70,7 +73,8 @@ static void take(const simba_listing *listing, void *user)
     gathering *g = user;
     look *l = g->into;
     l->store_ms = listing->now_ms > l->store_ms ? listing->now_ms : l->store_ms;
-    if (l->count == LOOK_ROWS_MAX || strlen(listing->mutex) > SIMBA_MUTEX_BYTES) {
+    const size_t length = strlen(listing->mutex);
+    if (l->count == LOOK_ROWS_MAX || length > SIMBA_MUTEX_BYTES || listing->note_length > SIMBA_NOTE_MAX) {
         l->truncated = true;
         return;
     }
@@ -78,7 +82,8 @@ static void take(const simba_listing *listing, void *user)
         grow(g);
     if (l->count > 0 && strcmp(l->rows[l->count - 1].mutex, listing->mutex) >= 0)
         g->sorted = false;
-    l->rows[l->count++] = (look_row){keep_name(l, listing->mutex), *listing->owner, listing->waiters};
+    l->rows[l->count++] = (look_row){keep(l, listing->mutex, length), *listing->owner, listing->waiters,
+                                     keep(l, listing->note, listing->note_length), listing->note_length};
 }
 
 static int by_name(const void *a, const void *b)

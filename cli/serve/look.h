@@ -6,12 +6,14 @@
 
 enum { LOOK_ROWS_MAX = 200000 }; /* what is beyond is left out, and said to be */
 
-typedef struct look_names look_names; /* where the names are */
+typedef struct look_names look_names; /* where the names and notes are */
 
 typedef struct look_row {
     const char *mutex;
     simba_owner owner;
-    int64_t waiters; /* -1: the store does not know */
+    int64_t waiters;    /* -1: the store does not know */
+    const char *note;   /* bytes of any value, with a zero behind them */
+    size_t note_length; /* 0: there is none */
 } look_row;
 
 typedef struct look {

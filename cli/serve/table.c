@@ -77,6 +77,7 @@ static void free_row(table *t, table_row *row)
     if (row->revision > t->horizon)
         t->horizon = row->revision;
     TAILQ_REMOVE(&t->by_revision, row, in_all);
+    free(row->note);
     free(row);
 }
 
@@ -85,6 +86,23 @@ static void touch(table *t, table_row *row)
     row->revision = ++t->revision;
     TAILQ_REMOVE(&t->by_revision, row, in_all);
     TAILQ_INSERT_TAIL(&t->by_revision, row, in_all);
+}
+
+static bool has_note(const table_row *row, const look_row *found)
+{
+    const size_t length = found != NULL ? found->note_length : 0;
+    return length == row->note_length && (length == 0 || memcmp(row->note, found->note, length) == 0);
+}
+
+static void take_note(table_row *row, const look_row *found)
+{
+    free(row->note);
+    row->note = NULL;
+    row->note_length = found != NULL ? found->note_length : 0;
+    if (row->note_length == 0)
+        return;
+    row->note = serve_alloc(row->note_length + 1);
+    memcpy(row->note, found->note, row->note_length);
 }
 
 static bool same_grant(const simba_owner *a, const simba_owner *b)
@@ -141,7 +159,7 @@ static void note_change(const comparison *c, table_row *row, const simba_owner *
 
 static bool is_unchanged(const comparison *c, const table_row *row, const look_row *found)
 {
-    return row->is_owned && row->is_present && found->waiters == row->waiters &&
+    return row->is_owned && row->is_present && found->waiters == row->waiters && has_note(row, found) &&
            same_grant(&found->owner, &row->owner) && found->owner.ttl_at_ms == row->owner.ttl_at_ms &&
            found->owner.transition_at_ms == row->owner.transition_at_ms &&
            found->owner.transition_at_ms > c->now->store_ms;
@@ -165,8 +183,9 @@ static void compare_row(const comparison *c, table_row *row, const look_row *fou
     row->is_present = found != NULL;
     row->is_owned = is_owned;
     row->owner = *owner;
-    if (changed_hands || was_renewed || is_new || waiters != row->waiters) {
+    if (changed_hands || was_renewed || is_new || waiters != row->waiters || !has_note(row, found)) {
         row->waiters = waiters;
+        take_note(row, found);
         touch(c->t, row);
     }
 }

@@ -53,6 +53,8 @@ struct table_row {
     bool is_owned;   /* otherwise `owner` is nobody */
     simba_owner owner;
     int64_t waiters;
+    char *note; /* bytes, with a zero behind them; NULL: there is none */
+    size_t note_length;
     table_changes changes; /* oldest first */
     unsigned change_count;
     char mutex[];

@@ -147,6 +147,27 @@ static void renewals_are_no_changes(void **state)
     assert_newest(TABLE_HANDED_OVER, 51500, "a", "a");
 }
 
+/* A note is told with its row, also if nothing else is new; the next look may have another, or none. */
+static void notes_come_with_rows(void **state)
+{
+    (void)state;
+    look_row row = held("m", "a", 1, 40000, 40000);
+    apply(50000, &row, 1);
+    assert_null(table_find(&t, "m")->note);
+    const uint64_t known = t.revision;
+    row.note = "42\0 done";
+    row.note_length = 8;
+    apply(50500, &row, 1);
+    assert_memory_equal(table_find(&t, "m")->note, "42\0 done", 8);
+    assert_non_null(table_row_since(&t, known));
+    apply(50600, &row, 1);
+    assert_int_equal(t.revision, known + 1);
+    row.note_length = 0;
+    apply(51000, &row, 1);
+    assert_null(table_find(&t, "m")->note);
+    assert_null(newest());
+}
+
 /* Times in a store may be anything; what differs happened between the looks. */
 static void absurd_times_stay_between_the_looks(void **state)
 {
@@ -323,6 +344,7 @@ int main(void)
         TEST(an_expiry),
         TEST(a_release),
         TEST(renewals_are_no_changes),
+        TEST(notes_come_with_rows),
         TEST(absurd_times_stay_between_the_looks),
         TEST(an_outage),
         TEST(rows_and_changes_by_revision),
