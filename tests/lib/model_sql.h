@@ -12,7 +12,7 @@ typedef struct model_sql_row {
     char owner_id[16];
     int64_t acquired_at, ttl_at, transition_at;
     uint64_t version, nonce, nonce_version, revoked_version, note_token, note_number, forgotten_version;
-    char note[16];
+    char note[64];
     size_t note_size;
     const void *locked_by; /* a connection, or whoever else; NULL: nobody */
     bool does_not_fit;     /* it cannot be written */

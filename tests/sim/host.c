@@ -130,11 +130,8 @@ static int host_found(simba_host *host, simba_request *request, const simba_find
 
 static int host_noted(simba_host *host, simba_request *request, const simba_stored_note *note)
 {
-    sim_note *text = &party_of(request)->noting.read;
-    if (note->size != sizeof *text)
-        check_broken(of(host)->s, "S8", "a note has %zu bytes, and %zu were written", note->size, sizeof *text);
-    else
-        memcpy(text, note->bytes, sizeof *text);
+    if (!notes_read(note->bytes, note->size, &party_of(request)->noting.read))
+        check_broken(of(host)->s, "S8", "a note of %zu bytes was read that nobody has written", note->size);
     return 0;
 }
 

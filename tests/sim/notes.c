@@ -2,6 +2,7 @@
  * written is who wrote it: the token, and the number of the write. S8 is checked by what readers are told: once somebody has
  * seen a note, or has been told that his is written, nobody is shown an older one; and once a token was granted, no note is
  * written under an older one. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "core/reply.h"
@@ -67,14 +68,26 @@ static void begin(sim *s, sim_party *party, bool writes)
                                       .id = party->id,
                                       .deadline = simba__local_add(now, s->timing.op_timeout_ns)};
     if (writes) {
-        noting->text = (sim_note){party->machine.token, ++noting->number};
+        char text[SIM_NOTE_SIZE + 1];
+        noting->wrote = (sim_note){party->machine.token, ++noting->number};
+        snprintf(text, sizeof text, "%016" PRIx64 "%016" PRIx64, noting->wrote.token, noting->wrote.number);
+        memcpy(noting->text, text, sizeof noting->text);
         noting->request.nonce = party->machine.nonce;
         noting->request.token = party->machine.token;
-        noting->request.note = &noting->text;
+        noting->request.note = noting->text;
         noting->request.note_size = sizeof noting->text;
         noting->request.note_number = noting->number;
     }
     send(s, party);
+}
+
+bool notes_read(const void *bytes, size_t size, sim_note *ret_note)
+{
+    char text[SIM_NOTE_SIZE + 1] = "";
+    if (size != SIM_NOTE_SIZE)
+        return false;
+    memcpy(text, bytes, SIM_NOTE_SIZE);
+    return sscanf(text, "%16" SCNx64 "%16" SCNx64, &ret_note->token, &ret_note->number) == 2; // NOLINT(cert-err34-c)
 }
 
 void notes_event(sim *s, sim_party *party, const sim_event *event)
@@ -119,10 +132,11 @@ void notes_answered(sim *s, sim_party *party, const simba_request *request, uint
     if (simba__reply_check(request, s->timing.session, NULL) < 0)
         check_broken(s, "S4", "the answer to a note of %s makes no sense", party->name);
     if (request->op == SIMBA_OP_WRITE_NOTE && request->reply.outcome == SIMBA_MINE)
-        seen(s, party->mutex, noting->text);
+        seen(s, party->mutex, noting->wrote);
     if (request->op != SIMBA_OP_READ_NOTE)
         return;
-    if (s->checks.lost_writes)
+    /* Redis: what a server that has been replaced still takes for written no replica confirms, but it can be read there. */
+    if (s->checks.lost_writes || s->checks.stale_reads)
         return;
     check_closed(s, party, note);
     if (is_older(note, noting->known))

@@ -13,9 +13,11 @@
 #define MIGRATE_NS (2 * SIM_MS)
 #define AGAIN_NS (50 * SIM_MS)
 
+enum { MOVED_KEYS = SIM_LOCK_KEYS + 1 }; /* those of the mutex, and its note */
+
 static void key_name(unsigned mutex, unsigned key, char *out)
 {
-    static const char *const suffix[SIM_LOCK_KEYS] = {"", ":grant", ":contender"};
+    static const char *const suffix[MOVED_KEYS] = {"", ":grant", ":contender", ":note"};
     snprintf(out, SIM_NAME, "simba:{%s}%s", sim_mutex_name(mutex), suffix[key]);
 }
 
@@ -172,12 +174,12 @@ void cluster_move(sim *s, unsigned mutex, int64_t until)
     sim_move *move = &state->move;
     const unsigned from = state->shard_of[mutex];
     const unsigned to = (from + (unsigned)sim_pick(s, 1, state->shards - 1)) % state->shards;
-    int64_t at[SIM_LOCK_KEYS];
+    int64_t at[MOVED_KEYS];
     if (move->active || !is_whole(s, from) || !is_whole(s, to))
         return;
     *move = (sim_move){true, (uint8_t)mutex, (uint8_t)from, (uint8_t)to, move->version + 1};
     sim_tell(s, "the slot of mutex %u moves from shard %u to %u", mutex, from, to);
-    for (unsigned i = 0; i < SIM_LOCK_KEYS; i++) {
+    for (unsigned i = 0; i < MOVED_KEYS; i++) {
         at[i] = sim_pick(s, s->now, until);
         redis_plan(s, REDIS_MOVE_KEY, 0, at[i], move->version, i);
     }
@@ -227,7 +229,7 @@ void cluster_finish_move(sim *s)
     sim_move *move = &state->move;
     if (!move->active)
         return;
-    for (unsigned i = 0; i < SIM_LOCK_KEYS; i++)
+    for (unsigned i = 0; i < MOVED_KEYS; i++)
         move_key(s, i);
     move->active = false;
     state->shard_of[move->mutex] = move->to;

@@ -108,6 +108,7 @@ static void let_follow(sim *s, const sim_server *former, const sim_server *maste
 
 static void promote(sim *s, sim_server *chosen, sim_server *former, int64_t lost_ms)
 {
+    s->checks.stale_reads = true;
     if (keeps_writes(s)) {
         replicas_catch_up(chosen, former);
     } else {
@@ -184,6 +185,7 @@ void failover_of_single(sim *s)
     const sim_server *chosen = choose(s, master);
     if (!chosen)
         return;
+    s->checks.stale_reads = true;
     if (s->plan->replicas > 0)
         master->keys = chosen->keys;
     for (unsigned i = 1; i < state->servers; i++) { /* what is under way means nothing to them */

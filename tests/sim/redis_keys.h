@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum {
-    SIM_KEYS = 6, /* three of each mutex */
+    SIM_KEYS = 10, /* five of each mutex */
     SIM_FIELDS = 12,
     SIM_QUEUE = 16,
     SIM_NAME = 48,  /* of a key or a channel */

@@ -45,7 +45,7 @@ typedef enum sql_verb {
 typedef struct sql_ask {
     simba_request request;
     char id[16];
-    char note[sizeof(sim_note)];
+    char note[SIM_NOTE_SIZE];
     uint64_t floor;
     bool held_here;
 } sql_ask;

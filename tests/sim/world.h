@@ -86,6 +86,9 @@ typedef struct sim_note {
     uint64_t token, number;
 } sim_note;
 
+/* A note as text: two numbers of sixteen hexadecimal digits. */
+enum { SIM_NOTE_SIZE = 32 };
+
 typedef struct sim_message {
     uint8_t kind;
     uint8_t process;
@@ -111,7 +114,8 @@ typedef struct sim_noting {
     uint32_t generation;
     bool outstanding;
     uint64_t number;  /* of its latest write */
-    sim_note text;    /* what is written */
+    sim_note wrote;
+    char text[SIM_NOTE_SIZE]; /* the same as it is written */
     sim_note read;    /* what a store of its own code has told */
     sim_note known;   /* the youngest that anybody had seen when it was asked */
     uint64_t granted; /* the greatest token that the store had granted by then */
@@ -261,6 +265,7 @@ typedef struct sim_checks {
     unsigned revocations[SIM_MUTEXES];
     bool straggled[SIM_MUTEXES]; /* the latest grant came from a request that nobody waited for any more */
     bool lost_writes;
+    bool stale_reads; /* a server was replaced, and replicas confirm writes, not reads */
     int64_t neighbour_ns; /* how long a locked row may keep the requests of another mutex waiting */
     sim_trouble trouble[SIM_TROUBLES];
     unsigned troubles;
@@ -432,6 +437,8 @@ void party_event(sim *s, sim_party *party, const sim_event *event);
 
 void notes_start(sim *s, sim_party *party); /* with its process */
 void notes_event(sim *s, sim_party *party, const sim_event *event);
+/* False: these bytes are none that anybody has written. */
+bool notes_read(const void *bytes, size_t size, sim_note *ret_note);
 void notes_answered(sim *s, sim_party *party, const simba_request *request, uint32_t generation, sim_note note);
 static inline bool notes_is_about(simba_op op)
 {
