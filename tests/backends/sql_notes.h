@@ -15,14 +15,6 @@ static inline void assert_note(testhost *h, const char *text)
     assert_memory_equal(note.bytes, text, strlen(text));
 }
 
-static inline bool await_noted(testhost *h, int64_t ms)
-{
-    const int64_t end_ns = simba__clock_boot().ns + ms * SIMBA__NS_PER_MS;
-    while (h->noted_pushes == 0 && simba__clock_boot().ns < end_ns)
-        testhost_pump(h, NULL, 5);
-    return h->noted_pushes > 0;
-}
-
 /* One statement checks the grant, all of it, and writes. The lease stays as it is. */
 static inline void test_note_by_its_grant(void **state)
 {

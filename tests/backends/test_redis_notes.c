@@ -80,9 +80,10 @@ static void test_told(void **state)
     assert_int_equal(testhost_watch(&a, &other), 0); /* on the same connection: what was said before is heard before */
     assert_true(testhost_await_pushes(&a, 1));
     assert_ptr_equal(a.pushes[0].topic, &other);
+    assert_int_equal(a.noted_pushes, 0);
     const uint64_t token = acquire(&a, "orders", "me", 1).owner.token;
     assert_mine(write_note(&a, "orders", "me", 1, token, 1, "here"));
-    assert_true(pushed(&a, SIMBA_PUSH_NOTED, 5000));
+    assert_true(await_noted(&a, 5000));
     testhost_unwatch(&a, &topic);
     testhost_unwatch(&a, &other);
     testhost_close(&a);

@@ -113,12 +113,12 @@ typedef struct sim_noting {
     simba_request request;
     uint32_t generation;
     bool outstanding;
-    uint64_t number;  /* of its latest write */
+    uint64_t number; /* of its latest write */
     sim_note wrote;
     char text[SIM_NOTE_SIZE]; /* the same as it is written */
-    sim_note read;    /* what a store of its own code has told */
-    sim_note known;   /* the youngest that anybody had seen when it was asked */
-    uint64_t granted; /* the greatest token that the store had granted by then */
+    sim_note read;            /* what a store of its own code has told */
+    sim_note known;           /* the youngest that anybody had seen when it was asked */
+    uint64_t granted;         /* the greatest token that the store had granted by then */
 } sim_noting;
 
 typedef struct sim_party {
@@ -265,7 +265,7 @@ typedef struct sim_checks {
     unsigned revocations[SIM_MUTEXES];
     bool straggled[SIM_MUTEXES]; /* the latest grant came from a request that nobody waited for any more */
     bool lost_writes;
-    bool stale_reads; /* a server was replaced, and replicas confirm writes, not reads */
+    bool stale_reads;     /* a server was replaced, and replicas confirm writes, not reads */
     int64_t neighbour_ns; /* how long a locked row may keep the requests of another mutex waiting */
     sim_trouble trouble[SIM_TROUBLES];
     unsigned troubles;
