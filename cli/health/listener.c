@@ -9,8 +9,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "child/watchdog.h"
-#include "health/address.h"
 #include "health/http.h"
 
 enum {
@@ -273,7 +273,7 @@ int listener_open(const char *command, const char *where, void (*look)(health_vi
 {
     if (where == NULL)
         return CLI_GO;
-    if (!address_parse(where, &listener.address))
+    if (!address_parse(where, &listener.address) || address_port(&listener.address) == 0)
         return cli_usage_error(
             command,
             "--status-listen wants a port, as 8080 or 192.0.2.7:8080 or [::1]:8080, or the path of a "

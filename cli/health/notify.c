@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "child/watchdog.h"
-#include "health/address.h"
 #include "util/escape.h"
 
 #define MS INT64_C(1000000)

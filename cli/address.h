@@ -1,6 +1,6 @@
 /* Where to listen: "[ADDRESS:]PORT", or a socket file. */
-#ifndef SIMBA_CLI_HEALTH_ADDRESS_H
-#define SIMBA_CLI_HEALTH_ADDRESS_H
+#ifndef SIMBA_CLI_ADDRESS_H
+#define SIMBA_CLI_ADDRESS_H
 
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -24,5 +24,9 @@ int address_listen(const address *at);
 
 /* The path of a socket file; NULL: it is none. */
 const char *address_path(const address *at);
+/* The port, which is 0 if the system is to choose one; -1: a socket file, or an abstract socket. */
+int address_port(const address *at);
+/* Is it this machine alone that can reach it? */
+bool address_is_local(const address *at);
 
 #endif

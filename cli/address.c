@@ -1,5 +1,5 @@
 /* See address.h. */
-#include "health/address.h"
+#include "address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,13 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BACKLOG = 64 };
+enum { BACKLOG = 1024 }; /* one that overflows costs honest clients a second */
 
 static bool parse_port(const char *text, in_port_t *ret_port)
 {
     char *end;
     const unsigned long port = strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || port == 0 || port > 65535)
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || port > 65535)
         return false;
     *ret_port = htons((in_port_t)port);
     return true;
@@ -77,6 +77,40 @@ const char *address_path(const address *at)
 {
     const struct sockaddr_un *path = (const struct sockaddr_un *)(const void *)&at->socket;
     return at->socket.ss_family == AF_UNIX && path->sun_path[0] != '\0' ? path->sun_path : NULL;
+}
+
+static const struct sockaddr_in *v4_of(const address *at)
+{
+    return (const struct sockaddr_in *)(const void *)&at->socket;
+}
+
+static const struct sockaddr_in6 *v6_of(const address *at)
+{
+    return (const struct sockaddr_in6 *)(const void *)&at->socket;
+}
+
+int address_port(const address *at)
+{
+    switch (at->socket.ss_family) {
+    case AF_INET:
+        return ntohs(v4_of(at)->sin_port);
+    case AF_INET6:
+        return ntohs(v6_of(at)->sin6_port);
+    default:
+        return -1;
+    }
+}
+
+bool address_is_local(const address *at)
+{
+    switch (at->socket.ss_family) {
+    case AF_INET:
+        return ntohl(v4_of(at)->sin_addr.s_addr) >> 24 == 127;
+    case AF_INET6:
+        return IN6_IS_ADDR_LOOPBACK(&v6_of(at)->sin6_addr);
+    default:
+        return true;
+    }
 }
 
 /* A process that was killed leaves its socket file behind. Nobody listens there, and it is in the way. */
