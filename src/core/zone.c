@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/calendar.h"
-#include "core/zone_rule.h"
 #include "util/error.h"
 
 #define HEADER_SIZE 44

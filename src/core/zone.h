@@ -8,29 +8,10 @@
 
 #include <simba.h>
 
+#include "core/zone_rule.h"
+
 #define SIMBA__ZONE_NAME_MAX 64
 #define SIMBA__ZONE_FILE_MAX 65536 /* the longest file of the database has less than 4,000 bytes */
-
-/* A day of the year at which the offset changes. */
-typedef enum simba__zone_day_kind {
-    SIMBA__ZONE_WEEKDAY,     /* "M3.5.0": the given weekday of the given week of a month; week 5 is the last */
-    SIMBA__ZONE_NO_LEAP_DAY, /* "J60": from 1 to 365; February 29 is never counted */
-    SIMBA__ZONE_LEAP_DAY,    /* "59": from 0 to 365; February 29 is counted */
-} simba__zone_day_kind;
-
-typedef struct simba__zone_change {
-    simba__zone_day_kind kind;
-    int month, week, day;
-    int32_t time_s; /* after that day's midnight, by the clock that is left; may be on another day */
-} simba__zone_change;
-
-/* What holds after the last change that the file lists. */
-typedef struct simba__zone_rule {
-    bool exists;
-    bool has_summer;
-    int32_t standard_s, summer_s; /* east of Greenwich */
-    simba__zone_change to_summer, to_standard;
-} simba__zone_rule;
 
 typedef struct simba__zone {
     const unsigned char *times; /* NULL: UTC */
@@ -40,13 +21,6 @@ typedef struct simba__zone {
     size_t count;     /* changes listed */
     simba__zone_rule rule;
 } simba__zone;
-
-/* A stretch of time in which clocks do not change: from `begin_s` on, before `end_s`. */
-typedef struct simba__zone_stretch {
-    int64_t begin_s, end_s;
-    int32_t offset_s;        /* local time is UTC plus this */
-    int32_t offset_before_s; /* of the stretch before this one */
-} simba__zone_stretch;
 
 /* Can this be the name of a zone, such as "Europe/Berlin"? A name becomes part of a path, so it must not lead out of the
  * folder of zones. SIMBA_EINVAL names what is wrong. */
