@@ -69,7 +69,10 @@ int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *e
     const size_t size = simba__record_write(&record, ret_record);
     memcpy(note, ret_record, size);
     const size_t rest = call.note.length - (size_t)old_size;
-    const size_t kept = rest < SIMBA_NOTE_MAX - size ? rest : SIMBA_NOTE_MAX - size;
-    memcpy(note + size, call.note.bytes + old_size, kept);
-    return finish(member->party.client, &call, simba__note_write(&call, member, note, size + kept), err);
+    if (rest > SIMBA_NOTE_MAX - size)
+        return simba__fail(err, SIMBA_ESTATE,
+                           "%s: its note of %zu bytes leaves no room for when it was begun: shorten it",
+                           member->party.topic->mutex, rest);
+    memcpy(note + size, call.note.bytes + old_size, rest);
+    return finish(member->party.client, &call, simba__note_write(&call, member, note, size + rest), err);
 }

@@ -60,6 +60,30 @@ static void the_holder_has_a_note_too(void **state)
     client_close(client);
 }
 
+/* A note that leaves no room is not cut off: it may be all that its owner has. */
+static void a_long_note_is_not_cut(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *plain = locker_new(client, 0, 0);
+    simba_locker *locker = locker_new(client, 3600000, 0);
+    simba_note note = SIMBA_NOTE_INIT;
+    simba_error err;
+    char text[SIMBA_NOTE_MAX];
+    memset(text, 'x', sizeof text);
+    assert_rc(0, simba_locker_acquire(plain, 0, NULL));
+    assert_rc(0, simba_locker_note_set(plain, text, sizeof text, NULL));
+    assert_rc(0, simba_locker_release(plain, NULL));
+    assert_rc(SIMBA_ESTATE, simba_locker_acquire(locker, 0, &err));
+    assert_non_null(strstr(err.text, "leaves no room"));
+    assert_false(is_owned(client, "m"));
+    assert_rc(0, simba_client_note(client, "m", NULL, &note));
+    assert_int_equal(note.length, sizeof text);
+    simba_locker_free(plain);
+    simba_locker_free(locker);
+    client_close(client);
+}
+
 /* While another is at it, there is nothing to wait for either. */
 static void at_once_while_another_does_it(void **state)
 {
@@ -200,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(once_in_a_period),
         TEST(the_holder_has_a_note_too),
+        TEST(a_long_note_is_not_cut),
         TEST(at_once_while_another_does_it),
         TEST(of_several_who_wait_one_begins),
         TEST(again_when_the_period_is_over),

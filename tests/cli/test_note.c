@@ -45,6 +45,19 @@ static void mistakes_are_named(void **state)
     assert_int_equal(RUN("note", "set", "--json", "m", "x"), 64);
 }
 
+/* What says when something ran last is not overwritten by hand. */
+static void the_record_of_a_schedule_is_left_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("run", "--once-per", "1h", "m", "--", "true"), 0);
+    assert_int_equal(RUN("note", "set", "m", "mine"), 1);
+    assert_non_null(strstr(err_of(&last), "not written: the note of m says when it ran last"));
+    assert_int_not_equal(RUN("run", "--once-per", "1h", "m", "--", "true"), 0);
+    assert_int_equal(RUN("forget", "m"), 0);
+    assert_int_equal(RUN("note", "set", "m", "mine"), 0);
+    assert_note("mine");
+}
+
 /* While somebody holds it, the note is his, and the mutex is not forgotten. */
 static void a_held_mutex_is_left_alone(void **state)
 {
@@ -171,6 +184,7 @@ int main(int argc, char **argv)
         TEST(set_and_get),
         TEST(mistakes_are_named),
         TEST(a_held_mutex_is_left_alone),
+        TEST(the_record_of_a_schedule_is_left_alone),
         TEST(commands_hand_on_notes),
         TEST(only_what_ends_well_is_kept),
         TEST(stale_variables_are_replaced),
