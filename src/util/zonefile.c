@@ -17,7 +17,7 @@ static int refuse(const char *name, int error, simba_error *err)
 {
     if (error == ENOENT || error == ENOTDIR || error == EISDIR)
         return simba__fail(err, SIMBA_ENOTFOUND,
-                           "there is no time zone \"%s\" in " FOLDER "; is its name right, and is tzdata installed?",
+                           "there is no time zone \"%s\" in " FOLDER "; check its name, and that tzdata is installed",
                            name);
     return simba__fail(err, SIMBA_ESYSTEM, FOLDER "/%s cannot be read: %s", name, strerror(error));
 }
