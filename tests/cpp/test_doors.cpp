@@ -118,17 +118,17 @@ void a_note_goes_from_hand_to_hand()
     CHECK(one.release());
     const auto left = one.note().value();
     CHECK(left.bytes == "step\0 7"sv && left.token == token && left.written_at_ms <= left.now_ms);
-    std::atomic<int> noted{0};
+    signal noted;
     simba::observer_options options;
     options.on_changed = [](const simba::change &) {};
-    options.on_noted = [&] { noted++; };
+    options.on_noted = [&] { noted.raise(); };
     auto observer = simba::observer::make(client, "orders", std::move(options)).value();
     CHECK(observer.start());
     CHECK(client.list().value().at(0).note == left.bytes);
     CHECK(client.forget("orders"));
     CHECK(client.note("orders").value().bytes.empty());
+    CHECK(noted.reached(1));
     CHECK(observer.stop());
-    CHECK(noted > 0);
     CHECK(client.forget("orders").code() == SIMBA_ENOTFOUND);
 }
 
