@@ -132,8 +132,9 @@ foreach(_label IN ITEMS sim backends api faults cli mysql8)
         if(_store STREQUAL SERVE AND NOT TARGET PkgConfig::HTTP)
             continue() # so may `simba serve`
         endif()
-        # These are about code of one thread, so that ThreadSanitizer need not see it.
-        if(SIMBA_SANITIZE MATCHES "thread" AND _source MATCHES "/cli/test_(status_listen|notify|timeline)\\.c$")
+        # These are about code of one thread, or about what one thread makes of bytes: ThreadSanitizer need not see it.
+        if(SIMBA_SANITIZE MATCHES "thread" AND _source MATCHES
+                "/(cli/test_(status_listen|notify|timeline)|backends/test_[a-z]+_(memory|hostile))\\.c$")
             continue()
         endif()
         if(NOT DEFINED SIMBA_WITH_${_store} OR SIMBA_WITH_${_store})
