@@ -18,8 +18,13 @@ static void check_parsed(const redisReply *reply)
     const simba__endpoint at = {.where = "fuzz:1"};
     simba_error err;
     bool drop;
-    if (simba__redis_parse(reply, &parsed, &more)) {
-        FUZZ_CHECK(parsed.outcome <= SIMBA_REVOKED && parsed.now_ms > 0 && more >= 0);
+    static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW, SIMBA_OP_RELEASE, SIMBA_OP_READ, SIMBA_OP_LIST};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        const simba_request request = {.op = ops[i], .id = "me", .ttl_ms = 1000, .transition_ms = 500};
+        if (!simba__redis_parse(reply, &request, &parsed, &more))
+            continue;
+        FUZZ_CHECK(parsed.outcome <= SIMBA_REVOKED && more >= 0);
+        FUZZ_CHECK(parsed.now_ms > 0 || (ops[i] == SIMBA_OP_RELEASE && parsed.now_ms == 0));
         FUZZ_CHECK(memchr(parsed.owner.id, '\0', sizeof parsed.owner.id));
     }
     if (reply->type == REDIS_REPLY_ERROR)
