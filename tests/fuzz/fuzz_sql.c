@@ -12,6 +12,11 @@ static void any_columns(fuzz_input *in, simba__sql_columns *columns)
     char text[TEXT_MOST + 32];
     for (int column = 0; column < SIMBA__SQL_COLUMNS; column++) {
         size_t length;
+        if (column == SIMBA__SQL_NOTE) { /* bytes: each dialect takes them in its own way */
+            columns->is_null[column] = (char)fuzz_below(in, 2);
+            columns->note_length = (unsigned long)fuzz_number(in);
+            continue;
+        }
         switch (fuzz_below(in, 4)) {
         case 0:
             simba__sql_columns_set(columns, column, NULL, 0);
@@ -60,6 +65,9 @@ void fuzz_sql_row(const uint8_t *data, size_t size)
     any_columns(&in, columns);
     FUZZ_CHECK(strlen(simba__sql_columns_mutex(columns)) < sizeof columns->mutex);
     (void)simba__sql_columns_clock_flaw(columns);
+    simba_stored_note note;
+    if (simba__sql_columns_note(columns, &note))
+        FUZZ_CHECK(!note.bytes || note.size <= SIMBA_NOTE_MAX);
     simba__sql_row_decode(&row, columns, fuzz_below(&in, 2) ? INT64_MAX : INT32_MAX);
     FUZZ_CHECK(row.found);
     if (!row.flaw) {

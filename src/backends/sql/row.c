@@ -141,6 +141,7 @@ static void set_number(simba__sql_columns *c, int column, const char *text)
 
 void simba__sql_columns_set(simba__sql_columns *c, int column, const char *text, size_t length)
 {
+    SIMBA__ASSERT(column != SIMBA__SQL_NOTE);
     c->is_null[column] = !text;
     c->is_cut[column] = false;
     if (column == SIMBA__SQL_MUTEX || column == SIMBA__SQL_OWNER_ID)

@@ -86,7 +86,7 @@ simba__sql_mark simba__sql_row_mark(const simba__sql_row *row);
 void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms);
 /* The row is what these columns say. `version_max`: the greatest that the column has room for. */
 void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *columns, uint64_t version_max);
-/* Fill in one of the columns by its text, as servers send it; NULL is null. */
+/* Fill in one of the columns, but not NOTE, by its text, as servers send it; NULL is null. */
 void simba__sql_columns_set(simba__sql_columns *columns, int column, const char *text, size_t length);
 /* The name in the columns, as a string; also one that was cut ends, somewhere. */
 const char *simba__sql_columns_mutex(simba__sql_columns *columns);
