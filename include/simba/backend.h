@@ -239,7 +239,8 @@ struct simba_host {
     void (*timer_set)(simba_host *host, simba_timer *timer, simba_local at);
     void (*timer_clear)(simba_host *host, simba_timer *timer);
 
-    /* SIMBA_ENOMEM, SIMBA_ESYSTEM. It stays put until it is removed, which is before its descriptor is closed.
+    /* SIMBA_ENOMEM, SIMBA_ESYSTEM. It stays put until it is removed, which is before its descriptor is closed; where a library
+     * has closed that already, `fd` is set to -1 first.
      * Removing one that is not there does nothing. What is there already when it is added, or when its interest is
      * changed, is reported too. */
     int (*io_add)(simba_host *host, simba_io *io);

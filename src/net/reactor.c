@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -120,6 +121,7 @@ void simba__reactor_remove(simba__reactor *reactor, simba_io *io)
         return;
     *link = io->next;
     assert(reactor->answering >= io->answers);
+    assert(io->fd < 0 || fcntl(io->fd, F_GETFD) >= 0); /* otherwise it could be somebody else's by now */
     reactor->answering -= io->answers;
     /* Closing the descriptor would not do: a process that was forked off has it too. */
     epoll_ctl(reactor->threads.set, EPOLL_CTL_DEL, io->fd, NULL);

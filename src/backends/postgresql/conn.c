@@ -20,10 +20,14 @@ enum { GREETING_MOST = 1 << 20 };
 
 /* --- the socket ---------------------------------------------------------------------------------------------- */
 
+/* When a connection is lost libpq closes the socket by itself, and its number may be somebody else's by now. */
 static void unwatch(simba__pg_conn *conn)
 {
-    if (conn->is_watched)
-        conn->host->io_remove(conn->host, &conn->io);
+    if (!conn->is_watched)
+        return;
+    if (PQsocket(conn->pg) != conn->io.fd)
+        conn->io.fd = -1;
+    conn->host->io_remove(conn->host, &conn->io);
     conn->is_watched = false;
 }
 
