@@ -2,6 +2,7 @@
 #include "lib/proxy.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
@@ -66,6 +67,8 @@ static void carry(proxy *p, int i, int from)
 {
     char piece[65536];
     const ssize_t length = recv(p->links[i][from], piece, sizeof piece, MSG_DONTWAIT);
+    if (length < 0 && errno == EAGAIN)
+        return; /* what was heard was of a connection that is gone, and whose number another one has now */
     if (length <= 0 || send(p->links[i][!from], piece, (size_t)length, MSG_NOSIGNAL) != length)
         hang_up(p, i);
 }
@@ -94,12 +97,12 @@ static void *run(void *arg)
         char rings[64];
         if (fds[0].revents)
             (void)!read(p->bell[0], rings, sizeof rings);
-        if (fds[1].revents)
-            accept_one(p);
         for (int i = 0; i < PROXY_LINKS; i++)
             for (int from = 0; from < 2; from++)
                 if (fds[2 + 2 * i + from].revents && passes(p, from) && p->links[i][from] >= 0)
                     carry(p, i, from);
+        if (fds[1].revents)
+            accept_one(p);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
