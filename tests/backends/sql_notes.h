@@ -1,12 +1,12 @@
 /* What the SQL stores promise about notes and about forgetting a mutex, by requests to the store and by looks at its table: the
- * same for MySQL and PostgreSQL. The program that includes this has `say`, `expire` and `open_store` for its server. */
+ * same for MySQL and PostgreSQL. The program that includes this has `say`, `expire` and `open_store` for its server, and
+ * `lengthen_note`, by which somebody else makes the note longer than a note can be. */
 #ifndef SIMBA_TESTS_BACKENDS_SQL_NOTES_H
 #define SIMBA_TESTS_BACKENDS_SQL_NOTES_H
 
 #include <string.h>
 
 #include "backends/asking.h"
-#include "util/clock.h"
 
 static inline void assert_note(testhost *h, const char *text)
 {
@@ -118,8 +118,23 @@ static inline void test_note_is_told(void **state)
     testhost_close(&b);
 }
 
+/* That is an error for its mutex alone. */
+static inline void test_too_long(void **state)
+{
+    (void)state;
+    open_store(&a);
+    acquire(&a, "orders", "me", 1);
+    lengthen_note();
+    assert_int_equal(refused(&a, SIMBA_OP_READ_NOTE, "orders", "").code, SIMBA_ECORRUPT);
+    ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
+    assert_int_equal(a.listed_count, 0);
+    assert_in(a.log, "note");
+    testhost_close(&a);
+}
+
 #define SQL_NOTES_TESTS                                                                                                \
     cmocka_unit_test_setup(test_note_by_its_grant, setup), cmocka_unit_test_setup(test_note_overtaken, setup),         \
-        cmocka_unit_test_setup(test_forget, setup), cmocka_unit_test_setup(test_note_is_told, setup)
+        cmocka_unit_test_setup(test_forget, setup), cmocka_unit_test_setup(test_note_is_told, setup),                  \
+        cmocka_unit_test_setup(test_too_long, setup)
 
 #endif
