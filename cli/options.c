@@ -78,7 +78,7 @@ int cli_usage_error(const char *command, const char *format, ...)
     char text[SIMBA__FORMAT_MAX - 64];
     va_list args;
     va_start(args, format);
-    simba__escape_format(text, sizeof text, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
     const size_t length = strlen(text);
     const char *see = length > 0 && text[length - 1] == '?' ? " See" : "; see";
