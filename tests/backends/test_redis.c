@@ -85,10 +85,10 @@ static void test_given_back_late(void **state)
     second.request.transition_ms += 1000; /* another end of the lease, as a moment later it would be */
     const simba_reply again = *testhost_ask(&a, &second);
     assert_mine(again);
-    simba__redis_confirm_give_back(&store->nodes.first->calls, &first.request);
+    simba__redis_commands_give_back(&store->nodes.first->commands, &first.request);
     assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, again.owner.token));
     first.request.reply = acquire(&a, "orders", "me", 1);
-    simba__redis_confirm_give_back(&store->nodes.first->calls, &first.request);
+    simba__redis_commands_give_back(&store->nodes.first->commands, &first.request);
     assert_owned_by(ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0), "");
     testhost_close(&a);
 }
@@ -348,8 +348,8 @@ static void test_patient_waiters_stay(void **state)
         testhost_ask(&a, &r);
     }
     assert_string_equal(say("ZRANGE simba:{orders}:contender 0 -1"), "second first");
-    simba__redis_calls_tell(&((redis_store *)a.store)->nodes.first->calls, REDIS_REJOIN, "orders", 1,
-                            (const char *const[]){"third"});
+    simba__redis_commands_tell(&((redis_store *)a.store)->nodes.first->commands, REDIS_REJOIN, "orders", 1,
+                               (const char *const[]){"third"});
     ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
     assert_true(atoi(say("TTL simba:{orders}:contender")) > 3 * DAY);
     testhost_close(&a);

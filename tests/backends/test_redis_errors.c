@@ -479,7 +479,7 @@ static void test_given_up_while_looked_up(void **state)
     testhost_submit(&a, &r);
     testhost_flush(&a);
     assert_int_equal(store->nodes.conns.links.lookups, 1);
-    simba__link_fail(&store->nodes.first->calls.conn.link, SIMBA_EUNAVAILABLE, "given up");
+    simba__link_fail(&store->nodes.first->commands.conn.link, SIMBA_EUNAVAILABLE, "given up");
     assert_true(r.done);
     testhost_run_jobs(&a);
     assert_int_equal(store->nodes.conns.links.lookups, 0);

@@ -82,7 +82,7 @@ static bool is_quiet(void)
     const redis_store *store = client->store;
     simba__enter(&client->turn);
     const bool quiet =
-        client->turn.led_for && client->stats.pushes > 0 && simba__redis_calls_idle(&store->nodes.first->calls);
+        client->turn.led_for && client->stats.pushes > 0 && simba__redis_commands_idle(&store->nodes.first->commands);
     simba__leave(&client->turn);
     return quiet;
 }

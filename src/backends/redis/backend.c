@@ -55,7 +55,7 @@ static int redis_accepts(const simba_url *url, const char *mutex, simba_error *e
 static const char *redis_server(void *instance)
 {
     const redis_store *self = instance;
-    return self->options.kind == REDIS_SENTINEL ? self->nodes.first->calls.conn.link.at.where : "";
+    return self->options.kind == REDIS_SENTINEL ? self->nodes.first->commands.conn.link.at.where : "";
 }
 
 static const char *const schemes[] = {SIMBA__SCHEMES_redis, NULL};

@@ -48,8 +48,8 @@ static redis_cluster *of(redis_nodes *nodes)
 /* Connected to nothing, and good for nothing any more. */
 static bool is_free(const redis_cluster *cluster, const redis_node *node)
 {
-    return node != cluster->limbo && !node->serves && node->calls.conn.link.state == SIMBA__LINK_CLOSED &&
-           node->pushes.link.state == SIMBA__LINK_CLOSED && simba__redis_calls_idle(&node->calls) &&
+    return node != cluster->limbo && !node->serves && node->commands.conn.link.state == SIMBA__LINK_CLOSED &&
+           node->pushes.link.state == SIMBA__LINK_CLOSED && simba__redis_commands_idle(&node->commands) &&
            node->all->scans == 0;
 }
 
@@ -58,14 +58,14 @@ static redis_node *node_at(redis_cluster *cluster, const simba__endpoint *at)
 {
     redis_node *unused = NULL;
     for (redis_node *node = cluster->nodes->first; node; node = node->next)
-        if (node != cluster->limbo && simba__endpoint_is_same(&node->calls.conn.link.at, at))
+        if (node != cluster->limbo && simba__endpoint_is_same(&node->commands.conn.link.at, at))
             return node;
         else if (is_free(cluster, node))
             unused = node;
     if (!unused)
         return simba__redis_node_new(cluster->nodes, at);
-    unused->calls.conn.link.at = unused->pushes.link.at = *at;
-    unused->calls.conn.link.failures = unused->pushes.link.failures = 0;
+    unused->commands.conn.link.at = unused->pushes.link.at = *at;
+    unused->commands.conn.link.failures = unused->pushes.link.failures = 0;
     return unused;
 }
 
@@ -74,8 +74,8 @@ static void retire(redis_node *node)
 {
     const simba_error why = {.code = SIMBA_EUNAVAILABLE, .text = "redis: the server is not in the cluster any more"};
     simba__redis_conn_close(&node->pushes);
-    if (node->calls.conn.link.state != SIMBA__LINK_UP || !simba__ring_first(&node->calls.sent))
-        simba__redis_calls_close(&node->calls, &why);
+    if (node->commands.conn.link.state != SIMBA__LINK_UP || node->commands.session.unanswered == 0)
+        simba__redis_commands_close(&node->commands, &why);
 }
 
 /* --- the map ------------------------------------------------------------------------------------------ */
@@ -183,12 +183,12 @@ static bool seeks(const redis_conn *conn)
 /* Those that wait for the map have it, or what they want is not on it. */
 static void empty_limbo(redis_cluster *cluster)
 {
-    redis_conn *commands = &cluster->limbo->calls.conn;
+    redis_conn *commands = &cluster->limbo->commands.conn;
     redis_conn *pushes = &cluster->limbo->pushes;
     static const char nobody[] = "redis: no server of the cluster has the slot";
-    if (seeks(commands) && (!simba__redis_calls_idle(&cluster->limbo->calls) ||
-                            cluster->limbo->calls.wanted)) { /* by a request, or by a list */
-        cluster->limbo->calls.wanted = false;
+    if (seeks(commands) && (!simba__redis_commands_idle(&cluster->limbo->commands) ||
+                            cluster->limbo->commands.wanted)) { /* by a request, or by a list */
+        cluster->limbo->commands.wanted = false;
         simba__link_fail(&commands->link, SIMBA_EUNAVAILABLE, nobody);
     } else if (seeks(commands)) {
         simba__redis_conn_close(commands);
@@ -203,7 +203,7 @@ static void empty_limbo(redis_cluster *cluster)
 static void settle(redis_cluster *cluster)
 {
     redis_nodes *nodes = cluster->nodes;
-    cluster->limbo->calls.wanted = false; /* by lists: those that have to stay there say so again */
+    cluster->limbo->commands.wanted = false; /* by lists: those that have to stay there say so again */
     nodes->moved(nodes);
     empty_limbo(cluster);
     for (redis_node *node = nodes->first; node; node = node->next)
@@ -216,7 +216,7 @@ static void over(redis_inquiry *inquiry, const simba_error *error)
 {
     redis_cluster *cluster = inquiry->owner;
     simba_host *host = cluster->nodes->conns.links.host;
-    redis_conn *conns[] = {&cluster->limbo->calls.conn, &cluster->limbo->pushes};
+    redis_conn *conns[] = {&cluster->limbo->commands.conn, &cluster->limbo->pushes};
     cluster->asked_at = host->now(host);
     if (!error) {
         settle(cluster);
@@ -242,7 +242,7 @@ static size_t gather_candidates(redis_cluster *cluster)
     candidates += options->endpoint_count;
     for (const redis_node *node = cluster->nodes->first; node; node = node->next)
         if (node->serves)
-            *candidates++ = node->calls.conn.link.at;
+            *candidates++ = node->commands.conn.link.at;
     memcpy(candidates, cluster->replicas, cluster->replica_count * sizeof *candidates);
     return count;
 }
@@ -296,19 +296,18 @@ static bool parse_redirection(const redis_node *from, const char *text, unsigned
     const long port = strtol(colon + 1, NULL, 10);
     *ret_slot = (unsigned)slot;
     if (host == colon)
-        return simba__endpoint_set(ret_at, from->calls.conn.link.at.host, strlen(from->calls.conn.link.at.host), port);
+        return simba__endpoint_set(ret_at, from->commands.conn.link.at.host, strlen(from->commands.conn.link.at.host),
+                                   port);
     return simba__endpoint_set(ret_at, host, (size_t)(colon - host), port);
 }
 
-static bool cluster_redirected(redis_node *node, redis_errand *errand, const char *error)
+static bool cluster_redirect(redis_node *node, redis_errand *errand, const char *error)
 {
     redis_cluster *cluster = of(node->all);
     const bool moved = strncmp(error, "MOVED ", 6) == 0;
     simba__endpoint at;
     unsigned slot;
-    if (strncmp(error, "CLUSTERDOWN", 11) == 0)
-        refresh(cluster);
-    if ((!moved && strncmp(error, "ASK ", 4) != 0) || !parse_redirection(node, error, &slot, &at))
+    if (!parse_redirection(node, error, &slot, &at))
         return false;
     const bool unknown = is_unknown(&at);
     redis_node *target = unknown ? NULL : node_at(cluster, &at);
@@ -319,14 +318,12 @@ static bool cluster_redirected(redis_node *node, redis_errand *errand, const cha
     if (moved)
         refresh(cluster);
     if (unknown)
-        simba__redis_requests_fail(errand, SIMBA_EUNAVAILABLE, "redis %s: it is not known yet who has the slot",
-                                   node->calls.conn.link.at.where);
+        simba__redis_errand_fail(errand, SIMBA_EUNAVAILABLE, "redis %s: it is not known yet who has the slot",
+                                 node->commands.conn.link.at.where);
     else if (!target)
-        simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", node->calls.conn.link.at.where);
-    else if (!simba__redis_calls_forward(&target->calls, errand, !moved))
-        simba__redis_requests_fail(errand, SIMBA_EUNAVAILABLE,
-                                   "redis %s: sent from one server of the cluster to the other: %.80s",
-                                   node->calls.conn.link.at.where, error);
+        simba__redis_errand_fail(errand, SIMBA_ENOMEM, "redis %s: out of memory", node->commands.conn.link.at.where);
+    else
+        simba__redis_commands_submit(&target->commands, errand);
     return true;
 }
 
@@ -364,7 +361,7 @@ static int cluster_init(redis_nodes *nodes)
     cluster->limbo = simba__redis_node_new(nodes, &nowhere);
     if (!cluster->limbo)
         return SIMBA_ENOMEM;
-    cluster->limbo->calls.conn.find = cluster->limbo->pushes.find = find;
+    cluster->limbo->commands.conn.find = cluster->limbo->pushes.find = find;
     return 0;
 }
 
@@ -393,7 +390,7 @@ static void cluster_fini(redis_nodes *nodes)
 
 const redis_topology simba__redis_cluster = {.init = cluster_init,
                                              .route = cluster_route,
-                                             .redirected = cluster_redirected,
+                                             .redirect = cluster_redirect,
                                              .lost = cluster_lost,
                                              .close = cluster_close,
                                              .fini = cluster_fini};

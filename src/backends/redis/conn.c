@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/command.h"
 #include "backends/redis/reply.h"
+#include "backends/redis/writer.h"
 #include "util/clock.h"
 
 enum { PING_MS = 10000 }; /* of silence */

@@ -49,7 +49,7 @@ static void examine_server(examination *e)
     char text[256];
     field(e->info, "redis_version", version, sizeof version);
     const bool is_master = strcmp(field(e->info, "role", role, sizeof role), "slave") != 0;
-    snprintf(text, sizeof text, "%s is Redis %s, a %s.", e->node->calls.conn.link.at.where, version,
+    snprintf(text, sizeof text, "%s is Redis %s, a %s.", e->node->commands.conn.link.at.where, version,
              is_master ? "master" : "replica");
     if (is_master)
         found(e, SIMBA_VERDICT_OK, "server", text, NULL);
@@ -84,7 +84,7 @@ static void examine_durability(examination *e)
 static void examine_replicas(examination *e)
 {
     const long connected = number(e->info, "connected_slaves");
-    const long wanted = e->node->calls.options->replicas;
+    const long wanted = e->node->commands.options->replicas;
     char text[160];
     snprintf(text, sizeof text, "%ld connected; a grant waits for %ld of them.", connected, wanted);
     if (connected < wanted)
@@ -97,23 +97,20 @@ static void examine_replicas(examination *e)
         found(e, SIMBA_VERDICT_OK, "replicas", text, NULL);
 }
 
-bool simba__redis_examined(redis_node *self, redis_errand *errand, const redisReply *reply)
+void simba__redis_examined(redis_node *self, redis_errand *errand, const redisReply *reply)
 {
-    if (reply->type != REDIS_REPLY_STRING)
-        return false;
-    examination e = {.node = self, .host = self->calls.host, .request = errand->request, .info = reply->str};
+    examination e = {.node = self, .host = self->commands.host, .request = errand->request, .info = reply->str};
     examine_server(&e);
     examine_memory(&e);
     examine_durability(&e);
     examine_replicas(&e);
     redis_node *next = simba__redis_node_serving(self->next);
     if (e.rc < 0) {
-        simba__redis_requests_fail(errand, e.rc, "redis: out of memory");
+        simba__redis_errand_fail(errand, e.rc, "redis: out of memory");
     } else if (next) {
-        simba__redis_calls_submit(&next->calls, errand);
+        simba__redis_commands_submit(&next->commands, errand);
         e.host->wake(e.host); /* to send it */
     } else {
-        simba__redis_requests_complete(errand);
+        simba__redis_errand_complete(errand);
     }
-    return true;
 }

@@ -4,7 +4,7 @@
 
 #include "backends/redis/node.h"
 
-/* The answer to INFO. False: that is none. */
-bool simba__redis_examined(redis_node *self, redis_errand *errand, const redisReply *reply);
+/* The answer to INFO, a string. */
+void simba__redis_examined(redis_node *self, redis_errand *errand, const redisReply *reply);
 
 #endif

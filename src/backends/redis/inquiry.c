@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/redis/command.h"
 #include "backends/redis/reply.h"
+#include "backends/redis/writer.h"
 #include "util/error.h"
 
 /* Asked at a time, the others the next time: they share a connect-timeout, and each needs enough of it to answer. */

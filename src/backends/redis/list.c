@@ -2,7 +2,7 @@
  * found with the same script as READ does. A mutex is known by its lock, its grant or its note.
  *
  * The reads are requests of our own among those of the runtime, a number of them at a time: they go where the mutex is and
- * come through what every request may meet on its way. In calls.c a request with the operation LIST is one of these. */
+ * come through what every request may meet on its way. To session.c a request with the operation LIST is one of these. */
 #include "backends/redis/list.h"
 
 #include <fnmatch.h>
@@ -60,9 +60,9 @@ static void list_end(redis_lists *self, redis_list *list, const simba_error *err
     redis_errand *errand = list->errand;
     list->errand = NULL;
     if (errand && error)
-        simba__redis_requests_fail(errand, error->code, "%s", error->text);
+        simba__redis_errand_fail(errand, error->code, "%s", error->text);
     else if (errand)
-        simba__redis_requests_complete(errand);
+        simba__redis_errand_complete(errand);
     if (!list->asked && list->busy == 0)
         list_free(self, list);
 }
@@ -171,13 +171,13 @@ static void read_more(redis_lists *self, redis_list *list)
         list->spare = row->next;
         *row = (simba_request){.op = SIMBA_OP_LIST, .mutex = list->names[list->at++]};
         list->busy++;
-        redis_errand *errand = simba__redis_requests_begin(self->requests, row);
+        redis_errand *errand = simba__redis_errand_begin(self->nodes->errands, REDIS_FOR_REQUEST, row);
         if (!errand) {
             list_fail(self, give_back(row), SIMBA_ENOMEM, "out of memory");
             return;
         }
         errand->failed = row_failed;
-        simba__redis_calls_submit(&simba__redis_node_for(self->nodes, row)->calls, errand);
+        simba__redis_commands_submit(&simba__redis_node_for(self->nodes, row)->commands, errand);
     }
     if (list->busy == 0)
         list_end(self, list, NULL);
@@ -215,22 +215,21 @@ static void skip_row(simba_request *row, const char *why)
         list_end(self, list, NULL);
 }
 
-bool simba__redis_list_row(redis_errand *errand, const redisReply *reply)
+void simba__redis_list_row(redis_errand *errand, const redisReply *reply)
 {
     simba_request *row = errand->request;
-    simba_reply parsed;
+    simba_reply parsed = {0};
     int64_t waiters;
-    if (!simba__redis_parse(reply, errand->request, &parsed, &waiters))
-        return false;
-    simba__redis_requests_forget(errand);
+    simba__redis_parse(reply, errand->request, &parsed, &waiters);
+    simba__redis_errand_forget(errand);
     if (reply->element[2]->len > SIMBA_ID_MAX) {
         skip_row(row, "the id of its owner is longer than an id can be");
-        return true;
+        return;
     }
     simba_stored_note note = {0};
     if (reply->elements > 8 && !simba__redis_take_note(reply->element[8], &note)) {
         skip_row(row, "its note cannot be read");
-        return true;
+        return;
     }
     const simba_listing listing = {.size = sizeof listing,
                                    .mutex = row->mutex,
@@ -249,7 +248,6 @@ bool simba__redis_list_row(redis_errand *errand, const redisReply *reply)
         list_fail(self, list, SIMBA_ENOMEM, "out of memory");
     else
         read_more(self, list);
-    return true;
 }
 
 static void row_failed(simba_request *row, const simba_error *error)
@@ -292,7 +290,7 @@ static void on_page(void *user, const redisReply *reply)
 {
     redis_list *list = user;
     redis_lists *self = list->all;
-    const redis_conn *conn = &list->node->calls.conn;
+    const redis_conn *conn = &list->node->commands.conn;
     simba_error error = conn->link.error;
     bool drop;
     list->asked = false;
@@ -317,17 +315,17 @@ static void on_page(void *user, const redisReply *reply)
 /* Ask the node for the next page; if it cannot be asked yet, when it can. */
 static void scan(redis_lists *self, redis_list *list)
 {
-    redis_calls *calls = &list->node->calls;
+    redis_commands *commands = &list->node->commands;
     const char *const argv[] = {"SCAN", list->cursor, "MATCH", "simba:{*", "COUNT", "1000"};
-    if (simba__redis_calls_ready(calls)) {
-        list->asked = simba__redis_calls_put(calls, 6, argv, on_page, list);
+    if (simba__redis_commands_ready(commands)) {
+        list->asked = simba__redis_commands_ask(commands, 6, argv, on_page, list);
         if (!list->asked)
             list_fail(self, list, SIMBA_ENOMEM, "out of memory");
         self->host->wake(self->host); /* to send it */
-    } else if (calls->conn.link.state == SIMBA__LINK_WAITING) {
-        list_end(self, list, &calls->conn.link.error);
+    } else if (commands->conn.link.state == SIMBA__LINK_WAITING) {
+        list_end(self, list, &commands->conn.link.error);
     } else {
-        calls->wanted = true;
+        commands->wanted = true;
         self->host->wake(self->host); /* to connect */
     }
 }
@@ -371,27 +369,26 @@ void simba__redis_lists_moved(redis_lists *self)
     }
 }
 
-static const char *leave(redis_errand *errand)
+const char *simba__redis_list_leave(redis_errand *errand)
 {
-    redis_list *list = errand->at;
-    const char *where = list->node ? list->node->calls.conn.link.at.where : "server";
+    redis_list *list = errand->user;
+    const char *where = list->node ? list->node->commands.conn.link.at.where : "server";
     list->errand = NULL;
     for (size_t i = 0; i < list->row_count; i++) {
         redis_errand *row = list->rows[i].request.backend_data;
         if (!row)
             continue;
-        where = row->leave(row);
-        simba__redis_requests_forget(row);
+        where = simba__redis_commands_leave(row);
+        simba__redis_errand_forget(row);
         give_back(&list->rows[i].request);
     }
     list_end(list->all, list, NULL);
     return where;
 }
 
-void simba__redis_lists_init(redis_lists *self, redis_nodes *nodes, redis_requests *requests)
+void simba__redis_lists_init(redis_lists *self, redis_nodes *nodes)
 {
     self->nodes = nodes;
-    self->requests = requests;
     self->host = nodes->conns.links.host;
 }
 
@@ -399,11 +396,10 @@ void simba__redis_list_begin(redis_lists *self, redis_errand *errand)
 {
     redis_list *list = simba__calloc(1, sizeof *list);
     if (!list) {
-        simba__redis_requests_fail(errand, SIMBA_ENOMEM, "redis: out of memory");
+        simba__redis_errand_fail(errand, SIMBA_ENOMEM, "redis: out of memory");
         return;
     }
-    errand->at = list;
-    errand->leave = leave;
+    errand->user = list;
     list->all = self;
     list->errand = errand;
     list->next = self->first;

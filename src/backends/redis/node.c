@@ -9,8 +9,7 @@ redis_node *simba__redis_node_new(redis_nodes *nodes, const simba__endpoint *at)
     if (!node)
         return NULL;
     node->all = nodes;
-    simba__redis_confirm_init(&node->confirm, &node->calls);
-    int rc = simba__redis_calls_init(&node->calls, &nodes->conns, nodes->errands, nodes->calls_events, node);
+    int rc = simba__redis_commands_init(&node->commands, &nodes->conns, nodes->errands, nodes->commands_events, node);
     if (rc == 0)
         rc = simba__redis_conn_init(&node->pushes, &nodes->conns, nodes->push_events, node);
     if (rc < 0) {
@@ -18,7 +17,7 @@ redis_node *simba__redis_node_new(redis_nodes *nodes, const simba__endpoint *at)
         return NULL;
     }
     node->pushes.listens = true;
-    node->calls.conn.link.at = node->pushes.link.at = *at;
+    node->commands.conn.link.at = node->pushes.link.at = *at;
     node->next = nodes->first;
     nodes->first = node;
     return node;
@@ -48,19 +47,19 @@ void simba__redis_nodes_reroute(redis_nodes *nodes)
     simba__ring all;
     simba__ring_init(&all);
     for (redis_node *node = nodes->first; node; node = node->next)
-        for (redis_errand *errand; (errand = simba__redis_calls_withdraw(&node->calls)) != NULL;)
+        for (redis_errand *errand; (errand = simba__redis_session_withdraw(&node->commands.session)) != NULL;)
             simba__ring_set(&all, &errand->place, true);
     for (simba__ring *first; (first = simba__ring_first(&all)) != NULL;) {
         redis_errand *errand = SIMBA__OF_RING(first, redis_errand, place);
         simba__ring_set(&all, first, false);
-        simba__redis_calls_submit(&simba__redis_node_for(nodes, errand->request)->calls, errand);
+        simba__redis_commands_submit(&simba__redis_node_for(nodes, errand->request)->commands, errand);
     }
 }
 
 void simba__redis_nodes_close(redis_nodes *nodes, const simba_error *why)
 {
     for (redis_node *node = nodes->first; node; node = node->next) {
-        simba__redis_calls_close(&node->calls, why);
+        simba__redis_commands_close(&node->commands, why);
         simba__redis_conn_close(&node->pushes);
     }
     if (nodes->topology->close)
@@ -74,7 +73,7 @@ void simba__redis_nodes_fini(redis_nodes *nodes)
     while (nodes->first) {
         redis_node *node = nodes->first;
         nodes->first = node->next;
-        simba__redis_calls_fini(&node->calls);
+        simba__redis_commands_fini(&node->commands);
         simba__redis_conn_fini(&node->pushes);
         simba__free(node);
     }

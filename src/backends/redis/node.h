@@ -2,8 +2,7 @@
 #ifndef SIMBA_BACKENDS_REDIS_NODE_H
 #define SIMBA_BACKENDS_REDIS_NODE_H
 
-#include "backends/redis/calls.h"
-#include "backends/redis/confirm.h"
+#include "backends/redis/commands.h"
 
 typedef struct redis_node redis_node;
 typedef struct redis_nodes redis_nodes;
@@ -13,8 +12,7 @@ struct redis_node {
     redis_node *next;
     redis_nodes *all;
     bool serves; /* has mutexes, as far as we know */
-    redis_calls calls;
-    redis_confirm confirm;
+    redis_commands commands;
     redis_conn pushes;
 };
 
@@ -23,8 +21,9 @@ typedef struct redis_topology {
     int (*init)(redis_nodes *nodes); /* SIMBA_ENOMEM */
     /* Where this mutex is, or a node that stands for not knowing it: it takes requests, too. */
     redis_node *(*route)(redis_nodes *nodes, const char *mutex);
-    /* A request got this error. True: it is under way to where it belongs. NULL: that never happens. */
-    bool (*redirected)(redis_node *node, redis_errand *errand, const char *error);
+    /* This error says that another server has the slot: send the errand there, or fail it. False: it does not say which.
+     * NULL: there are no slots. */
+    bool (*redirect)(redis_node *node, redis_errand *errand, const char *error);
     /* The command connection of this node has failed, or a request was not answered in time. NULL: it comes back by itself. */
     void (*lost)(redis_node *node);
     void (*close)(redis_nodes *nodes); /* NULL: nothing to do */
@@ -34,12 +33,12 @@ typedef struct redis_topology {
 /* All servers of a store. */
 struct redis_nodes {
     redis_conns conns;
-    redis_requests *errands;
+    redis_errands *errands;
     redis_node *first;
     const redis_topology *topology;
     void *topology_data;
     /* Who owns the connections. The owner of a connection is told by its node. */
-    const redis_calls_events *calls_events;
+    const redis_commands_events *commands_events;
     const redis_conn_events *push_events;
     struct redis_subs *subs;
     /* The topology has changed: what was not sent yet, is scanned or is listened for may belong elsewhere. */

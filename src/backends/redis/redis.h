@@ -2,11 +2,12 @@
  * only what stands above it here:
  *
  *   options     what the URL says                       slots     which slot of a cluster a mutex is in
- *   command     commands, as bytes on their way out     reader    replies out of bytes, within bounds
+ *   writer      commands, as bytes on their way out     reader    replies out of bytes, within bounds
  *   reply       what an answer or a refusal means       scripts   the Lua scripts
  *   conn        one connection (net/link.h): greeting, and whole replies
- *   requests    those that the store has, and when they have to end
- *   calls       requests on a command connection        confirm   replicas=N
+ *   errands     requests and commands of our own, as plain data, and their pool
+ *   session     the protocol of a command connection, pure: events in, commands and outcomes out
+ *   commands    the command connection: carries out what the session decides
  *   node        a server: a command connection and a subscription connection
  *   waiters     who waits here, and what to listen for  subs      the subscription connections
  *   list        LIST, which takes many commands         examine   how a server is set up

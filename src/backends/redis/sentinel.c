@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/command.h"
 #include "backends/redis/inquiry.h"
+#include "backends/redis/writer.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
@@ -87,7 +87,7 @@ static void found(redis_inquiry *inquiry, const simba_error *error)
 {
     redis_sentinel *sentinel = inquiry->owner;
     redis_node *node = sentinel->nodes->first;
-    redis_conn *conns[] = {&node->calls.conn, &node->pushes};
+    redis_conn *conns[] = {&node->commands.conn, &node->pushes};
     for (size_t i = 0; i < 2; i++)
         if (!error)
             lead_to_master(sentinel, conns[i], inquiry->conn.link.at.where);
@@ -143,8 +143,8 @@ static void hear_switch(redis_sentinel *sentinel, const char *text)
         return;
     redis_node *node = sentinel->nodes->first;
     if (set_endpoint(&sentinel->former, old_host, old_port))
-        sentinel->outdated.ns = node->calls.host->now(node->calls.host).ns + OUTDATED_MS * SIMBA__NS_PER_MS;
-    lead_to_master(sentinel, &node->calls.conn, sentinel->listener.link.at.where);
+        sentinel->outdated.ns = node->commands.host->now(node->commands.host).ns + OUTDATED_MS * SIMBA__NS_PER_MS;
+    lead_to_master(sentinel, &node->commands.conn, sentinel->listener.link.at.where);
     lead_to_master(sentinel, &node->pushes, sentinel->listener.link.at.where);
 }
 
@@ -212,7 +212,7 @@ static int sentinel_init(redis_nodes *nodes)
     if (!node)
         return SIMBA_ENOMEM;
     node->serves = true;
-    node->calls.conn.find = node->pushes.find = find_master;
+    node->commands.conn.find = node->pushes.find = find_master;
     return 0;
 }
 

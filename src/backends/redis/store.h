@@ -8,7 +8,7 @@
 
 typedef struct redis_store {
     redis_options options;
-    redis_requests requests;
+    redis_errands errands;
     redis_nodes nodes;
     redis_lists lists;
     redis_subs subs;

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/command.h"
 #include "backends/redis/waiters.h"
+#include "backends/redis/writer.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"
@@ -146,7 +146,8 @@ static void queue_up(const redis_watch *watch)
 {
     redis_waiter *waiter = simba__redis_waiters_queue_up(watch->waiters.first);
     for (; waiter; waiter = simba__redis_waiters_queue_up(waiter->next))
-        simba__redis_calls_tell(&watch->node->calls, REDIS_REJOIN, watch->mutex, 1, (const char *const[]){waiter->id});
+        simba__redis_commands_tell(&watch->node->commands, REDIS_REJOIN, watch->mutex, 1,
+                                   (const char *const[]){waiter->id});
 }
 
 /* What an event has led to; `id` and `nonce`: of the contender that it was about, if it was about one. */

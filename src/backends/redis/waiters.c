@@ -42,6 +42,12 @@ static const bool interest_moves[REDIS_INTERESTS][REDIS_INTERESTS] = {
     [REDIS_DUE] = {[REDIS_WATCHED] = true, [REDIS_MISSED] = true},
 };
 
+static const bool echo_moves[REDIS_ECHOES][REDIS_ECHOES] = {
+    [REDIS_ECHO_NONE] = {[REDIS_ECHO_DUE] = true},
+    [REDIS_ECHO_DUE] = {[REDIS_ECHO_NONE] = true, [REDIS_ECHO_AGAIN] = true},
+    [REDIS_ECHO_AGAIN] = {[REDIS_ECHO_NONE] = true},
+};
+
 static void set_hearing(redis_waiters *w, redis_hearing to)
 {
     SIMBA__ASSERT(w->hearing == to || hearing_moves[w->hearing][to]);
@@ -54,14 +60,20 @@ static void set_interest(redis_waiters *w, redis_interest to)
     w->interest = to;
 }
 
+static void set_echo(redis_waiters *w, redis_echo to)
+{
+    SIMBA__ASSERT(w->echo == to || echo_moves[w->echo][to]);
+    w->echo = to;
+}
+
 /* What holds between any two events. Returns the actions, so that every event can end with it. */
 static unsigned invariant(const redis_waiters *w, unsigned actions)
 {
     SIMBA__ASSERT(w->hearing != REDIS_DEAF || w->interest != REDIS_MISSED);
     SIMBA__ASSERT(w->hearing == REDIS_HEARS || w->interest != REDIS_DUE);
     SIMBA__ASSERT(w->gone <= GONE_MOST);
-    SIMBA__ASSERT(w->echo_due || !w->echo_again);
-    SIMBA__ASSERT(w->hearing != REDIS_DEAF || !w->echo_due);
+    SIMBA__ASSERT(w->hearing != REDIS_DEAF || w->echo == REDIS_ECHO_NONE);
+    SIMBA__ASSERT(w->hearing != REDIS_ASKED || w->echo != REDIS_ECHO_NONE); /* somebody will say that it is in force */
     SIMBA__ASSERT(!w->first == (w->here + w->gone == 0));
     return actions;
 }
@@ -84,10 +96,9 @@ static unsigned tell(redis_waiters *w, unsigned action)
 /* Something was subscribed. */
 static unsigned confirm(redis_waiters *w)
 {
-    w->echo_again = w->echo_due;
-    if (w->echo_due)
+    set_echo(w, w->echo == REDIS_ECHO_NONE ? REDIS_ECHO_DUE : REDIS_ECHO_AGAIN);
+    if (w->echo == REDIS_ECHO_AGAIN)
         return 0;
-    w->echo_due = true;
     for (redis_waiter *waiter = w->first; waiter && waiter->channel == REDIS_CHANNEL_NEW; waiter = waiter->next)
         waiter->channel = REDIS_CHANNEL_ASKED;
     return REDIS_CONFIRM;
@@ -270,14 +281,15 @@ unsigned simba__redis_waiters_up(redis_waiters *w)
 /* CHANGED makes one of them ask. The others may have been dropped from the queue when nobody heard their invitation. */
 unsigned simba__redis_waiters_confirmed(redis_waiters *w)
 {
-    if (w->hearing == REDIS_DEAF || !w->echo_due)
+    const bool again = w->echo == REDIS_ECHO_AGAIN;
+    if (w->echo == REDIS_ECHO_NONE)
         return invariant(w, 0);
     set_hearing(w, REDIS_HEARS);
-    w->echo_due = false;
+    set_echo(w, REDIS_ECHO_NONE);
     for (redis_waiter *waiter = w->first; waiter && waiter->channel < REDIS_CHANNEL_CONFIRMED; waiter = waiter->next)
         if (waiter->channel == REDIS_CHANNEL_ASKED)
             waiter->channel = REDIS_CHANNEL_CONFIRMED;
-    return invariant(w, REDIS_QUEUE_UP | (w->echo_again ? confirm(w) : 0) | tell(w, REDIS_TELL_CHANGED));
+    return invariant(w, REDIS_QUEUE_UP | (again ? confirm(w) : 0) | tell(w, REDIS_TELL_CHANGED));
 }
 
 redis_waiter *simba__redis_waiters_queue_up(redis_waiter *from)
@@ -296,7 +308,7 @@ redis_waiter *simba__redis_waiters_queue_up(redis_waiter *from)
 unsigned simba__redis_waiters_down(redis_waiters *w)
 {
     set_hearing(w, REDIS_DEAF);
-    w->echo_due = w->echo_again = false;
+    set_echo(w, REDIS_ECHO_NONE);
     set_interest(w, simba__redis_waiters_watched(w) ? REDIS_WATCHED : REDIS_IDLE);
     return invariant(w, 0);
 }

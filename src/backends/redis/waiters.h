@@ -47,6 +47,14 @@ typedef enum redis_channel {
     REDIS_CHANNEL_HEARD,     /* and that was done */
 } redis_channel;
 
+/* By an echo the server says that what was subscribed before is in force. */
+typedef enum redis_echo {
+    REDIS_ECHO_NONE,  /* is wanted */
+    REDIS_ECHO_DUE,   /* one is under way, */
+    REDIS_ECHO_AGAIN, /* and something was subscribed after it that needs another one */
+    REDIS_ECHOES,
+} redis_echo;
+
 /* A contender of this client that waits, or has just stopped to. */
 typedef struct redis_waiter redis_waiter;
 struct redis_waiter {
@@ -66,9 +74,8 @@ typedef struct redis_waiters {
     simba_local look_at;
     simba_local idle_until;         /* IDLE, MISSED: then it may be forgotten */
     char invited[SIMBA_ID_MAX + 1]; /* whose invitation came; "": nobody's */
-    bool echo_due;                  /* an echo is under way, */
-    bool echo_again;                /* and something was subscribed after it */
-    redis_waiter *first;            /* the newest; channels that are HEARD come last */
+    redis_echo echo;
+    redis_waiter *first; /* the newest; channels that are HEARD come last */
     simba__table ids;
     unsigned here, gone; /* of them */
 } redis_waiters;

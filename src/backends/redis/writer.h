@@ -1,6 +1,6 @@
-/* Commands, as the protocol has them. */
-#ifndef SIMBA_BACKENDS_REDIS_COMMAND_H
-#define SIMBA_BACKENDS_REDIS_COMMAND_H
+/* Commands, as bytes on their way out. */
+#ifndef SIMBA_BACKENDS_REDIS_WRITER_H
+#define SIMBA_BACKENDS_REDIS_WRITER_H
 
 #include "net/buffer.h"
 

@@ -1,5 +1,5 @@
-/* See command.h. */
-#include "backends/redis/command.h"
+/* See writer.h. */
+#include "backends/redis/writer.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,567 @@
+/* See session.h. */
+#include "backends/redis/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/redis/reply.h"
+#include "util/assert.h"
+#include "util/clock.h"
+#include "util/error.h"
+
+enum {
+    HOPS_MOST = 7,          /* from one server of a cluster to another */
+    UNANSWERED_MOST = 1024, /* errands that may be sent and not answered before others wait */
+    PATIENCE_MS = 1000,     /* with replicas, at most */
+};
+
+/* --- states ----------------------------------------------------------------------------------------- */
+
+static void move(redis_session *s, redis_session_state to)
+{
+    static const bool allowed[REDIS_SESSION_STATES][REDIS_SESSION_STATES] = {
+        [REDIS_SESSION_DOWN] = {[REDIS_SESSION_DOWN] = true, [REDIS_SESSION_LOADING] = true},
+        [REDIS_SESSION_LOADING] =
+            {[REDIS_SESSION_READY] = true, [REDIS_SESSION_STUCK] = true, [REDIS_SESSION_DOWN] = true},
+        [REDIS_SESSION_READY] =
+            {[REDIS_SESSION_LOADING] = true, [REDIS_SESSION_STUCK] = true, [REDIS_SESSION_DOWN] = true},
+        [REDIS_SESSION_STUCK] = {[REDIS_SESSION_STUCK] = true, [REDIS_SESSION_DOWN] = true},
+    };
+    SIMBA__ASSERT(allowed[s->state][to]);
+    s->state = to;
+}
+
+static void move_confirmation(redis_session *s, redis_confirmation to)
+{
+    static const bool allowed[REDIS_CONFIRMATIONS][REDIS_CONFIRMATIONS] = {
+        [REDIS_UNASKED] = {[REDIS_UNASKED] = true, [REDIS_ASKED_ONCE] = true},
+        [REDIS_ASKED_ONCE] = {[REDIS_UNASKED] = true, [REDIS_ASKED_AGAIN] = true},
+        [REDIS_ASKED_AGAIN] = {[REDIS_UNASKED] = true, [REDIS_ASKED_AGAIN] = true},
+    };
+    SIMBA__ASSERT(allowed[s->confirmation][to]);
+    s->confirmation = to;
+}
+
+/* Every event begins with this: all commands and outcomes of the last one were taken. */
+static void begin(redis_session *s)
+{
+    SIMBA__ASSERT(s->written == s->sent.before && !simba__ring_first(&s->over));
+    s->actions = 0;
+}
+
+/* Every event ends with this: what always holds. Returns the actions. */
+static unsigned invariant(const redis_session *s)
+{
+    const bool down = s->state == REDIS_SESSION_DOWN;
+    SIMBA__ASSERT((s->unanswered == 0) == !simba__ring_first(&s->sent));
+    SIMBA__ASSERT(!down || (s->unanswered == 0 && !simba__ring_first(&s->held) && s->tick_at.ns == 0));
+    SIMBA__ASSERT(!down || (s->confirmation == REDIS_UNASKED && !(s->actions & REDIS_DO_DROP)));
+    SIMBA__ASSERT(s->unanswered == 0 || s->tick_at.ns != 0);
+    SIMBA__ASSERT(s->state != REDIS_SESSION_READY || s->loaded == REDIS_SCRIPTS);
+    SIMBA__ASSERT(s->state != REDIS_SESSION_LOADING || s->loaded < REDIS_SCRIPTS);
+    /* Nothing is held that nobody will ever ask about. */
+    SIMBA__ASSERT(!simba__ring_first(&s->held) || s->confirmation != REDIS_UNASKED);
+    return s->actions;
+}
+
+static redis_errand *of_place(simba__ring *place)
+{
+    return place ? SIMBA__OF_RING(place, redis_errand, place) : NULL;
+}
+
+void simba__redis_session_init(redis_session *s, const redis_options *options, const simba__endpoint *at,
+                               redis_errands *errands)
+{
+    *s = (redis_session){.options = options, .at = at, .errands = errands, .written = &s->sent};
+    simba__ring_init(&s->renewals);
+    simba__ring_init(&s->waiting);
+    simba__ring_init(&s->sent);
+    simba__ring_init(&s->held);
+    simba__ring_init(&s->over);
+}
+
+bool simba__redis_session_renews(const redis_session *s)
+{
+    return simba__ring_first(&s->renewals) != NULL;
+}
+
+bool simba__redis_session_waits(const redis_session *s)
+{
+    return simba__redis_session_renews(s) || simba__ring_first(&s->waiting);
+}
+
+/* --- what comes out ----------------------------------------------------------------------------------- */
+
+redis_errand *simba__redis_session_next_command(redis_session *s)
+{
+    if (s->written->after == &s->sent)
+        return NULL;
+    s->written = s->written->after;
+    return of_place(s->written);
+}
+
+redis_errand *simba__redis_session_next_outcome(redis_session *s)
+{
+    redis_errand *errand = of_place(simba__ring_first(&s->over));
+    if (errand)
+        simba__redis_errand_move(errand, REDIS_IN_HAND, NULL);
+    return errand;
+}
+
+redis_errand *simba__redis_session_first(const redis_session *s)
+{
+    return of_place(simba__ring_first(&s->sent));
+}
+
+static void end(redis_session *s, redis_errand *errand, redis_outcome outcome)
+{
+    errand->outcome = outcome;
+    simba__redis_errand_move(errand, REDIS_OVER, &s->over);
+}
+
+/* Errands that fail from now on fail for this. */
+static void blame(redis_session *s, int code, const char *why)
+{
+    simba__error_set(&s->error, code, "redis %s: %s", s->at->where, why);
+}
+
+static void drop(redis_session *s, int code, const char *why)
+{
+    simba__error_set(&s->dropped, code, "redis %s: %s", s->at->where, why);
+    s->actions |= REDIS_DO_DROP;
+}
+
+/* As the server says. */
+static void drop_over(redis_session *s, const char *text)
+{
+    bool useless;
+    simba__redis_error(s->at, text, &s->dropped, &useless);
+    s->actions |= REDIS_DO_DROP;
+}
+
+/* --- sending ---------------------------------------------------------------------------------------- */
+
+static void send(redis_session *s, redis_errand *errand, simba_local now)
+{
+    errand->session = s;
+    errand->sent_at = now;
+    errand->answers = s->answers;
+    simba__redis_errand_move(errand, REDIS_SENT, &s->sent);
+    s->unanswered++;
+    if (s->tick_at.ns != 0)
+        return;
+    s->tick_at.ns = now.ns + s->options->timeout_ns;
+    s->actions |= REDIS_DO_SET_TIMER;
+}
+
+/* A command of our own. NULL: out of memory. */
+static redis_errand *send_own(redis_session *s, redis_purpose purpose, simba_local now)
+{
+    redis_errand *errand = simba__redis_errand_begin(s->errands, purpose, NULL);
+    if (errand)
+        send(s, errand, now);
+    return errand;
+}
+
+redis_errand *simba__redis_session_own(redis_session *s, redis_purpose purpose, simba_local now)
+{
+    begin(s);
+    const bool knows = purpose == REDIS_FOR_LEARNING ? s->state != REDIS_SESSION_DOWN : s->state == REDIS_SESSION_READY;
+    redis_errand *errand = knows ? send_own(s, purpose, now) : NULL;
+    if (errand)
+        s->written = &errand->place;
+    invariant(s);
+    return errand;
+}
+
+void simba__redis_session_submit(redis_session *s, redis_errand *errand)
+{
+    errand->session = s;
+    simba__redis_errand_move(errand, REDIS_WAITING, errand->request->op == SIMBA_OP_RENEW ? &s->renewals : &s->waiting);
+}
+
+redis_errand *simba__redis_session_withdraw(redis_session *s)
+{
+    simba__ring *renewal = simba__ring_first(&s->renewals);
+    redis_errand *errand = of_place(renewal ? renewal : simba__ring_first(&s->waiting));
+    if (errand)
+        simba__redis_errand_move(errand, REDIS_IN_HAND, NULL);
+    return errand;
+}
+
+/* Can a renewal share a script? Not in a cluster: the keys are on different slots. */
+static bool fits_batch(const redis_session *s, const redis_errand *errand)
+{
+    return !errand->alone && s->options->kind != REDIS_CLUSTER;
+}
+
+static bool same_lease(const redis_errand *one, const redis_errand *other)
+{
+    return one->request->ttl_ms == other->request->ttl_ms &&
+           one->request->transition_ms == other->request->transition_ms;
+}
+
+/* Those that can share a script. */
+static void send_batches(redis_session *s, simba_local now)
+{
+    redis_errand *first = NULL;
+    for (simba__ring *place = s->renewals.after, *next; place != &s->renewals; place = next) {
+        redis_errand *errand = of_place(place);
+        next = place->after;
+        if (!fits_batch(s, errand))
+            continue;
+        send(s, errand, now);
+        if (!first || first->batch == REDIS_BATCH_MOST || !same_lease(first, errand))
+            first = errand;
+        first->batch++;
+    }
+}
+
+static void send_one(redis_session *s, redis_errand *errand, simba_local now)
+{
+    /* The first answer is nobody's business: if it is an error, so is the second. */
+    if (errand->asking && !send_own(s, REDIS_FOR_ASKING, now)) {
+        blame(s, SIMBA_ENOMEM, "out of memory");
+        end(s, errand, REDIS_FAIL);
+        return;
+    }
+    send(s, errand, now);
+}
+
+static void ask_replicas(redis_session *s, simba_local now)
+{
+    move_confirmation(s, REDIS_ASKED_ONCE);
+    if (!send_own(s, REDIS_FOR_WAITING, now))
+        drop(s, SIMBA_ENOMEM, "out of memory");
+}
+
+/* Do replicas have to have what this does? */
+static bool is_confirmed(const simba_request *request)
+{
+    return request->op == SIMBA_OP_ACQUIRE || request->op == SIMBA_OP_RENEW || request->op == SIMBA_OP_WRITE_NOTE;
+}
+
+static void send_waiting(redis_session *s, simba_local now)
+{
+    bool may_grant = simba__redis_session_renews(s);
+    send_batches(s, now);
+    for (simba__ring *place; (place = simba__ring_first(&s->renewals)) != NULL;)
+        send_one(s, of_place(place), now);
+    for (simba__ring *place; s->unanswered < UNANSWERED_MOST && (place = simba__ring_first(&s->waiting)) != NULL;) {
+        may_grant |= is_confirmed(of_place(place)->request);
+        send_one(s, of_place(place), now);
+    }
+    if (!may_grant || s->options->replicas == 0)
+        return;
+    if (s->confirmation == REDIS_UNASKED)
+        ask_replicas(s, now);
+    else
+        move_confirmation(s, REDIS_ASKED_AGAIN);
+}
+
+unsigned simba__redis_session_flush(redis_session *s, simba_local now)
+{
+    begin(s);
+    if (s->state == REDIS_SESSION_READY)
+        send_waiting(s, now);
+    return invariant(s);
+}
+
+/* --- scripts ---------------------------------------------------------------------------------------- */
+
+static void load_scripts(redis_session *s, simba_local now)
+{
+    move(s, REDIS_SESSION_LOADING);
+    s->loaded = 0;
+    for (int script = 0; script < REDIS_SCRIPTS; script++) {
+        redis_errand *errand = send_own(s, REDIS_FOR_LOADING, now);
+        if (!errand) {
+            drop(s, SIMBA_ENOMEM, "out of memory");
+            return;
+        }
+        errand->script = (redis_script)script;
+    }
+}
+
+static void take_script(redis_session *s, redis_script script, const redis_answer *answer, simba_local now)
+{
+    if (answer->kind == REDIS_SAID_ERROR) {
+        drop_over(s, answer->text);
+    } else if (answer->kind != REDIS_SAID_TEXT) {
+        drop(s, SIMBA_ESTORE, "an odd answer to SCRIPT LOAD");
+    } else {
+        memcpy(s->sha[script], answer->text, 40);
+        if (s->state != REDIS_SESSION_LOADING || ++s->loaded < REDIS_SCRIPTS)
+            return;
+        move(s, REDIS_SESSION_READY);
+        s->actions |= REDIS_DO_ANNOUNCE;
+        send_waiting(s, now);
+    }
+}
+
+unsigned simba__redis_session_up(redis_session *s, simba_local now)
+{
+    begin(s);
+    load_scripts(s, now); /* it may be another server, or the same one without its memory */
+    return invariant(s);
+}
+
+/* --- replicas --------------------------------------------------------------------------------------- */
+
+/* Half of the time that the request had when it was sent, but not too long. */
+static simba_local end_of_patience(const redis_errand *errand)
+{
+    const int64_t half_ns = (errand->request->deadline.ns - errand->sent_at.ns) / 2;
+    const int64_t most_ns = PATIENCE_MS * SIMBA__NS_PER_MS;
+    return (simba_local){errand->sent_at.ns + (half_ns < most_ns ? half_ns : most_ns)};
+}
+
+static void refuse_held(redis_session *s, redis_errand *errand, simba_local now)
+{
+    s->short_of_replicas = true;
+    if (errand->request->op == SIMBA_OP_ACQUIRE && s->state == REDIS_SESSION_READY) {
+        redis_errand *returning = send_own(s, REDIS_FOR_RETURNING, now);
+        if (returning)
+            returning->returned = errand->request;
+    }
+    end(s, errand, REDIS_FAIL);
+}
+
+static void blame_replicas(redis_session *s, const redis_answer *answer)
+{
+    char why[80];
+    if (answer->kind == REDIS_SAID_NUMBER)
+        snprintf(why, sizeof why, "%lld of %ld replicas confirmed it", (long long)answer->number, s->options->replicas);
+    else
+        snprintf(why, sizeof why, "replicas cannot be waited for: %.40s",
+                 answer->kind == REDIS_SAID_ERROR ? answer->text : "an odd answer");
+    blame(s, SIMBA_EUNAVAILABLE, why);
+}
+
+static void take_confirmation(redis_session *s, const redis_answer *answer, simba_local now)
+{
+    const bool answered = answer->kind == REDIS_SAID_NUMBER;
+    const bool enough = answered && answer->number >= s->options->replicas;
+    const bool asked_again = s->confirmation == REDIS_ASKED_AGAIN;
+    if (enough && s->short_of_replicas)
+        s->actions |= REDIS_DO_PRAISE;
+    if (enough)
+        s->short_of_replicas = false;
+    blame_replicas(s, answer);
+    for (simba__ring *place = s->held.after, *next; place != &s->held; place = next) {
+        redis_errand *errand = of_place(place);
+        next = place->after;
+        if (enough)
+            end(s, errand, REDIS_COMPLETE);
+        else if (!answered || now.ns >= end_of_patience(errand).ns)
+            refuse_held(s, errand, now);
+    }
+    move_confirmation(s, REDIS_UNASKED);
+    if (asked_again || simba__ring_first(&s->held))
+        ask_replicas(s, now);
+}
+
+/* --- answers ---------------------------------------------------------------------------------------- */
+
+static bool begins_with(const char *text, const char *words)
+{
+    return strncmp(text, words, strlen(words)) == 0;
+}
+
+/* MOVED, ASK: another server has the slot, for good or until it has moved. */
+static void send_on(redis_session *s, redis_errand *errand, const char *text)
+{
+    char why[160];
+    if (errand->hops == HOPS_MOST) {
+        snprintf(why, sizeof why, "sent from one server of the cluster to the other: %.80s", text);
+        blame(s, SIMBA_EUNAVAILABLE, why);
+        s->actions |= REDIS_DO_SUSPECT;
+        end(s, errand, REDIS_FAIL);
+        return;
+    }
+    errand->hops++;
+    errand->reloaded = false;
+    errand->asking = begins_with(text, "ASK ");
+    s->actions |= REDIS_DO_WAKE;
+    end(s, errand, REDIS_REDIRECT);
+}
+
+/* A flushed script cache is no reason to fail, once. */
+static void send_again(redis_session *s, redis_errand *errand, simba_local now)
+{
+    errand->reloaded = true;
+    simba__redis_session_submit(s, errand);
+    if (s->state == REDIS_SESSION_READY)
+        load_scripts(s, now);
+}
+
+static void take_error(redis_session *s, redis_errand *errand, const char *text, simba_local now)
+{
+    const bool cluster = s->options->kind == REDIS_CLUSTER;
+    bool useless;
+    if (cluster && (begins_with(text, "MOVED ") || begins_with(text, "ASK "))) {
+        send_on(s, errand, text);
+    } else if (begins_with(text, "NOSCRIPT") && !errand->reloaded) {
+        send_again(s, errand, now);
+    } else {
+        simba__redis_error(s->at, text, &s->error, &useless);
+        end(s, errand, REDIS_FAIL);
+        if (useless)
+            drop_over(s, text);
+        if (cluster && begins_with(text, "CLUSTERDOWN"))
+            s->actions |= REDIS_DO_SUSPECT;
+    }
+}
+
+static void take_request(redis_session *s, redis_errand *errand, const redis_answer *answer, simba_local now)
+{
+    switch (answer->kind) {
+    case REDIS_SAID_GRANTED:
+        SIMBA__ASSERT(is_confirmed(errand->request)); /* so a WAIT is under way, or another one will be */
+        if (s->options->replicas > 0)
+            simba__redis_errand_move(errand, REDIS_HELD, &s->held);
+        else
+            end(s, errand, REDIS_COMPLETE);
+        break;
+    case REDIS_SAID_DONE:
+        end(s, errand, REDIS_COMPLETE);
+        break;
+    case REDIS_SAID_NOT_RENEWED:
+        errand->alone = true;
+        s->actions |= REDIS_DO_WAKE;
+        simba__redis_session_submit(s, errand);
+        break;
+    case REDIS_SAID_ERROR:
+        take_error(s, errand, answer->text, now);
+        break;
+    case REDIS_SAID_TEXT:
+    case REDIS_SAID_NUMBER:
+    case REDIS_SAID_ODDITY:
+        blame(s, SIMBA_ECORRUPT, "an answer of a form that no script of ours has");
+        end(s, errand, REDIS_FAIL);
+        drop(s, SIMBA_EUNAVAILABLE, "connection given up over an odd answer");
+        break;
+    }
+}
+
+/* Nobody waits for it, or only we do. */
+static void take_own(redis_session *s, redis_errand *errand, const redis_answer *answer, simba_local now)
+{
+    if (errand->purpose == REDIS_FOR_LEARNING) {
+        end(s, errand, REDIS_LEARN);
+        return;
+    }
+    simba__redis_errand_move(errand, REDIS_IN_HAND, NULL);
+    if (errand->purpose == REDIS_FOR_LOADING)
+        take_script(s, errand->script, answer, now);
+    else if (errand->purpose == REDIS_FOR_WAITING)
+        take_confirmation(s, answer, now);
+    simba__redis_errand_forget(errand);
+}
+
+/* One less is unanswered: it goes to another stage now. */
+static redis_errand *take_first(redis_session *s)
+{
+    redis_errand *errand = simba__redis_session_first(s);
+    s->unanswered--;
+    if (s->written == &errand->place)
+        s->written = &s->sent;
+    errand->batch = 0;
+    return errand;
+}
+
+unsigned simba__redis_session_answer(redis_session *s, const redis_answer *answer, simba_local now)
+{
+    begin(s);
+    s->answers++;
+    redis_errand *errand = simba__redis_session_first(s) ? take_first(s) : NULL;
+    if (errand && errand->request)
+        take_request(s, errand, answer, now);
+    else if (errand)
+        take_own(s, errand, answer, now);
+    else if (answer->kind == REDIS_SAID_ERROR)
+        drop_over(s, answer->text);
+    else
+        drop(s, SIMBA_EUNAVAILABLE, "an answer that nobody asked for");
+    if (s->unanswered == UNANSWERED_MOST / 2 && simba__ring_first(&s->waiting))
+        s->actions |= REDIS_DO_WAKE; /* there is room for more */
+    return invariant(s);
+}
+
+/* --- ends ------------------------------------------------------------------------------------------- */
+
+static void fail_all(redis_session *s, simba__ring *ring)
+{
+    for (simba__ring *place; (place = simba__ring_first(ring)) != NULL;)
+        end(s, of_place(place), REDIS_FAIL);
+}
+
+unsigned simba__redis_session_refuse(redis_session *s, const simba_error *why)
+{
+    begin(s);
+    s->error = *why;
+    fail_all(s, &s->renewals);
+    fail_all(s, &s->waiting);
+    return invariant(s);
+}
+
+unsigned simba__redis_session_down(redis_session *s, const simba_error *why)
+{
+    begin(s);
+    s->error = *why;
+    while (simba__redis_session_first(s)) {
+        redis_errand *errand = take_first(s);
+        if (errand->request || errand->purpose == REDIS_FOR_LEARNING) {
+            end(s, errand, errand->request ? REDIS_FAIL : REDIS_LEARN);
+        } else {
+            simba__redis_errand_move(errand, REDIS_IN_HAND, NULL);
+            simba__redis_errand_forget(errand);
+        }
+    }
+    fail_all(s, &s->renewals);
+    fail_all(s, &s->waiting);
+    fail_all(s, &s->held);
+    move(s, REDIS_SESSION_DOWN);
+    move_confirmation(s, REDIS_UNASKED);
+    s->loaded = 0;
+    s->tick_at.ns = 0;
+    return invariant(s);
+}
+
+unsigned simba__redis_session_leave(redis_session *s, redis_errand *errand, simba_local now)
+{
+    begin(s);
+    SIMBA__ASSERT(errand->session == s && errand->request);
+    if (errand->stage != REDIS_SENT) {
+        simba__redis_errand_move(errand, REDIS_IN_HAND, NULL);
+        return invariant(s);
+    }
+    s->actions |= REDIS_DO_SUSPECT;
+    /* Nothing came since that renewal was sent. TCP repeats what was lost in pauses that double: when the outage is over
+     * the connection may be stuck for as long again, and with it all renewals. */
+    if (errand->request->op == SIMBA_OP_RENEW && errand->answers == s->answers) {
+        move(s, REDIS_SESSION_STUCK);
+        s->tick_at = now;
+        s->actions |= REDIS_DO_SET_TIMER;
+    }
+    return invariant(s);
+}
+
+unsigned simba__redis_session_tick(redis_session *s, simba_local now)
+{
+    begin(s);
+    const redis_errand *first = simba__redis_session_first(s);
+    char why[48];
+    if (s->state == REDIS_SESSION_STUCK) {
+        drop(s, SIMBA_EUNAVAILABLE, "no answer in time, so connecting anew");
+        return invariant(s);
+    }
+    s->tick_at.ns = first ? first->sent_at.ns + s->options->timeout_ns : 0;
+    if (first && now.ns < s->tick_at.ns) {
+        s->actions |= REDIS_DO_SET_TIMER;
+    } else if (first) {
+        snprintf(why, sizeof why, "no answer for %lld ms", (long long)(s->options->timeout_ns / SIMBA__NS_PER_MS));
+        drop(s, SIMBA_EUNAVAILABLE, why);
+    }
+    return invariant(s);
+}
