@@ -104,9 +104,9 @@ static void looked(struct forgetting *f)
 {
     if (f->look.leader)
         ask_owner(f);
-    else if (!f->has_note && (f->look.missing || f->is_shared))
+    else if (!f->has_note && (f->look.sight == ZK_SIGHT_MISSING || f->is_shared))
         simba__zk_op_complete(&f->look.op, SIMBA_NOT_MINE, NULL); /* there is no such mutex */
-    else if (f->look.missing)
+    else if (f->look.sight == ZK_SIGHT_MISSING)
         make_node(f);
     else
         remove_all(f);
@@ -119,7 +119,7 @@ static void forget_on(zk_op *op)
         return;
     if (f->step == FORGETTING_LOOK)
         looked(f);
-    else if (f->step == FORGETTING_ASK && !f->look.vanished)
+    else if (f->step == FORGETTING_ASK && f->look.sight == ZK_SIGHT_ASKED)
         simba__zk_op_complete(op, SIMBA_NOT_MINE, &f->look.owner);
     else if (f->step == FORGETTING_REMOVE && !f->again)
         simba__zk_op_complete(op, SIMBA_MINE, NULL);

@@ -110,7 +110,7 @@ static bool is_on_the_way(const struct list *list, const char *mutex)
 /* A node that has no contenders, but children, is only a part of their names. */
 static bool is_mutex(const struct row *row)
 {
-    return row->note.size > 0 || (!row->look.missing && (row->look.leader || row->below == 0));
+    return row->note.size > 0 || (row->look.sight != ZK_SIGHT_MISSING && (row->look.leader || row->below == 0));
 }
 
 static void show_row(const struct row *row)
@@ -186,11 +186,11 @@ static void row_on(zk_op *op)
 {
     struct row *row = (struct row *)op;
     zk_look *look = &row->look;
-    if (look->vanished) {
+    if (look->sight == ZK_SIGHT_VANISHED) {
         simba__zk_op_start(op);
         return;
     }
-    if (!op->error && look->leader && !look->asked && is_listed(row->list, mutex_of(row))) {
+    if (!op->error && look->sight == ZK_SIGHT_LED && is_listed(row->list, mutex_of(row))) {
         simba__zk_look_ask(look);
         simba__zk_op_go(op);
         return;

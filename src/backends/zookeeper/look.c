@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/zookeeper/names.h"
+#include "util/assert.h"
 #include "util/mem.h"
 
 void *simba__zk_look_new(zk_ops *ops, const zk_procedure *procedure, size_t size, simba_request *request,
@@ -20,11 +21,25 @@ void *simba__zk_look_new(zk_ops *ops, const zk_procedure *procedure, size_t size
     return NULL;
 }
 
+void simba__zk_look_see(zk_look *look, zk_sight sight)
+{
+    static const bool allowed[ZK_SIGHTS][ZK_SIGHTS] = {
+        [ZK_SIGHT_NONE] = {[ZK_SIGHT_MISSING] = true, [ZK_SIGHT_FREE] = true, [ZK_SIGHT_LED] = true},
+        [ZK_SIGHT_MISSING] = {[ZK_SIGHT_NONE] = true}, /* somebody has made it */
+        [ZK_SIGHT_LED] = {[ZK_SIGHT_ASKED] = true},
+        [ZK_SIGHT_ASKED] = {[ZK_SIGHT_VANISHED] = true},
+        [ZK_SIGHT_VANISHED] = {[ZK_SIGHT_VANISHED] = true}, /* to who reads it, and to who removes it */
+    };
+    SIMBA__ASSERT(allowed[look->sight][sight]);
+    SIMBA__ASSERT((sight >= ZK_SIGHT_LED) == (look->leader != NULL));
+    look->sight = sight;
+}
+
 void simba__zk_look_forget(zk_look *look)
 {
     simba__free(look->leader);
     look->leader = NULL;
-    look->asked = look->missing = look->vanished = false;
+    look->sight = ZK_SIGHT_NONE;
     look->contenders = 0;
     look->owner = (simba_owner){0};
 }
@@ -41,11 +56,14 @@ void simba__zk_look_listed(zk_op *op, const zk_result *result)
     zk_look *look = (zk_look *)op;
     simba__zk_look_forget(look);
     const char *leader = simba__zk_first(result->names, result->count, &look->contenders);
-    look->missing = result->rc == ZNONODE;
     look->leader = leader ? simba__strdup(leader) : NULL;
     if (leader && !look->leader)
         simba__zk_op_note(op, ZK_NO_MEMORY);
-    if (!look->missing)
+    else if (result->rc == ZOK)
+        simba__zk_look_see(look, look->leader ? ZK_SIGHT_LED : ZK_SIGHT_FREE);
+    else if (result->rc == ZNONODE)
+        simba__zk_look_see(look, ZK_SIGHT_MISSING);
+    else
         simba__zk_op_note(op, result->rc);
 }
 
@@ -55,14 +73,14 @@ static void leader_read(zk_op *op, const zk_result *result)
     if (result->rc == ZOK)
         look->owner = simba__zk_owner_of(look->leader, result);
     else if (result->rc == ZNONODE)
-        look->vanished = true;
+        simba__zk_look_see(look, ZK_SIGHT_VANISHED);
     else
         simba__zk_op_note(op, result->rc);
 }
 
 void simba__zk_look_ask(zk_look *look)
 {
-    look->asked = true;
+    simba__zk_look_see(look, ZK_SIGHT_ASKED);
     simba__zk_call_get(&look->op, look->path, look->leader, NULL, leader_read);
 }
 
@@ -83,7 +101,7 @@ static void warn_of_foreign_owner(const zk_look *look)
 static void deleted(zk_op *op, const zk_result *result)
 {
     if (result->rc == ZNONODE)
-        ((zk_look *)op)->vanished = true;
+        simba__zk_look_see((zk_look *)op, ZK_SIGHT_VANISHED);
     else
         simba__zk_op_note(op, result->rc);
 }
@@ -94,19 +112,23 @@ static void look_on(zk_op *op)
     const bool force = op->request->op == SIMBA_OP_FORCE_RELEASE;
     if (!simba__zk_op_good(op))
         return;
-    if (look->vanished) {
+    switch (look->sight) {
+    case ZK_SIGHT_VANISHED:
         simba__zk_op_start(op); /* it went by itself; who leads now? */
-    } else if (look->asked) {
+        break;
+    case ZK_SIGHT_ASKED:
         if (force)
             warn_of_foreign_owner(look);
         simba__zk_op_complete(op, force ? SIMBA_MINE : SIMBA_NOT_MINE, force ? NULL : &look->owner);
-    } else if (!look->leader) {
-        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
-    } else {
+        break;
+    case ZK_SIGHT_LED:
         simba__zk_look_ask(look);
         if (force)
             simba__zk_call_delete(op, look->path, look->leader, deleted);
         simba__zk_op_go(op);
+        break;
+    default:
+        simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
     }
 }
 

@@ -7,14 +7,23 @@
 /* READ or FORCE_RELEASE. */
 void simba__zk_look(zk_ops *ops, simba_request *request);
 
+/* How much a procedure has seen of a mutex. Table: look.c. */
+typedef enum zk_sight {
+    ZK_SIGHT_NONE,     /* nothing yet */
+    ZK_SIGHT_MISSING,  /* it has no node */
+    ZK_SIGHT_FREE,     /* it has one, and nobody leads */
+    ZK_SIGHT_LED,      /* `leader` is the first of its children, */
+    ZK_SIGHT_ASKED,    /* which the step under way reads: then `owner` is known, */
+    ZK_SIGHT_VANISHED, /* unless the leader was gone before it was read, or removed */
+    ZK_SIGHTS,
+} zk_sight;
+
 /* What a procedure has found out about a mutex; its first member. */
 typedef struct zk_look {
     zk_op op; /* first */
     char *path;
-    bool asked;    /* for its leader, by the step under way */
-    bool missing;  /* it has no node */
-    bool vanished; /* the leader, before it was read */
-    char *leader;  /* NULL: there is none */
+    zk_sight sight;
+    char *leader; /* LED, ASKED, VANISHED */
     size_t contenders;
     simba_owner owner;
 } zk_look;
@@ -25,6 +34,8 @@ void *simba__zk_look_new(zk_ops *ops, const zk_procedure *procedure, size_t size
 void simba__zk_look_fini(zk_op *op);
 /* Begin anew: nothing is known. */
 void simba__zk_look_forget(zk_look *look);
+/* It has seen this by now. */
+void simba__zk_look_see(zk_look *look, zk_sight sight);
 /* An answer to a call for its children. */
 void simba__zk_look_listed(zk_op *op, const zk_result *result);
 /* Read the leader. */

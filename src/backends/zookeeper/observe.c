@@ -4,8 +4,17 @@
 
 #include "backends/zookeeper/look.h"
 #include "backends/zookeeper/notes.h"
+#include "util/assert.h"
 #include "util/clock.h"
 #include "util/mem.h"
+
+typedef enum zk_topic_state {
+    ZK_TOPIC_RESTS,       /* a watch fires when something happens */
+    ZK_TOPIC_LOOKS,       /* a procedure is under way, */
+    ZK_TOPIC_LOOKS_AGAIN, /* and something has happened since it began */
+    ZK_TOPIC_LATER,       /* there was no memory for one: a timer tries again */
+    ZK_TOPIC_STATES,
+} zk_topic_state;
 
 /* A mutex that somebody here observes. A watch of its children tells of every change, also of those who wait; only another
  * leader is told on. A second watch is for its note. */
@@ -16,20 +25,36 @@ typedef struct zk_topic {
     zk_watch *watch, *note_watch;
     char *leader;       /* as told last; NULL: nobody */
     int64_t note_mzxid; /* of the latest write of the note; 0: there was none */
-    bool known;
-    bool again;              /* something happened while a procedure was under way */
-    bool later;              /* there was no memory for one */
-    struct observation *now; /* under way */
+    bool known;         /* something was told in this session */
+    zk_topic_state state;
+    struct observation *now; /* LOOKS, LOOKS_AGAIN */
 } zk_topic;
 
 struct observation {
     zk_look look; /* first */
     zk_topic *topic;
-    bool lists;          /* the children; otherwise it looks after the note alone */
-    bool watches_making; /* a mutex without a node has no children to watch: that it is made is what is watched for */
+    /* What it sets a watch for. */
+    enum {
+        OBSERVES_NOTE,     /* the note alone: the children are watched */
+        OBSERVES_CHILDREN, /* and the note, if that is not watched */
+        OBSERVES_MAKING,   /* a mutex without a node has no children to watch: that somebody makes it */
+    } aim;
 };
 
 static const zk_procedure observing;
+
+static void move(zk_topic *topic, zk_topic_state to)
+{
+    static const bool allowed[ZK_TOPIC_STATES][ZK_TOPIC_STATES] = {
+        [ZK_TOPIC_RESTS] = {[ZK_TOPIC_LOOKS] = true, [ZK_TOPIC_LATER] = true},
+        [ZK_TOPIC_LOOKS] = {[ZK_TOPIC_LOOKS_AGAIN] = true, [ZK_TOPIC_RESTS] = true},
+        [ZK_TOPIC_LOOKS_AGAIN] = {[ZK_TOPIC_LOOKS_AGAIN] = true, [ZK_TOPIC_RESTS] = true},
+        [ZK_TOPIC_LATER] = {[ZK_TOPIC_LATER] = true, [ZK_TOPIC_LOOKS] = true},
+    };
+    SIMBA__ASSERT(allowed[topic->state][to]);
+    topic->state = to;
+    SIMBA__ASSERT((to == ZK_TOPIC_LOOKS || to == ZK_TOPIC_LOOKS_AGAIN) == (topic->now != NULL));
+}
 
 static void topic_free(zk_topic *topic)
 {
@@ -45,7 +70,7 @@ static void observe_later(zk_topic *topic)
     enum { LATER_MS = 20 };
     simba_host *host = topic->topics->ops->session->host;
     simba_timer *timer = &topic->topics->later;
-    topic->later = true;
+    move(topic, ZK_TOPIC_LATER);
     simba__zk_watch_drop(&topic->watch);
     if (timer->index == 0)
         host->timer_set(host, timer, (simba_local){host->now(host).ns + LATER_MS * SIMBA__NS_PER_MS});
@@ -56,7 +81,7 @@ static void begin_to_observe(zk_topic *topic)
     if (!topic->topic)
         return;
     if (topic->now) {
-        topic->again = true;
+        move(topic, ZK_TOPIC_LOOKS_AGAIN);
         return;
     }
     topic->now = simba__zk_look_new(topic->topics->ops, &observing, sizeof *topic->now, NULL, topic->topic->mutex);
@@ -65,21 +90,23 @@ static void begin_to_observe(zk_topic *topic)
         return;
     }
     topic->now->topic = topic;
-    topic->again = false;
+    move(topic, ZK_TOPIC_LOOKS);
     simba__zk_op_start(&topic->now->look.op);
 }
 
 static void ended(zk_op *op)
 {
     zk_topic *topic = ((struct observation *)op)->topic;
+    const bool again = topic->state == ZK_TOPIC_LOOKS_AGAIN;
     topic->now = NULL;
+    move(topic, ZK_TOPIC_RESTS);
     if (!topic->topic)
         topic_free(topic);
     else if (op->phase == ZK_OP_CLOSED)
         return;
     else if (op->error == ZK_NO_MEMORY)
         observe_later(topic);
-    else if (topic->again)
+    else if (again)
         begin_to_observe(topic);
 }
 
@@ -114,9 +141,10 @@ static bool is_news(const zk_topic *topic, const char *leader)
 
 static void made_found(zk_op *op, const zk_result *result)
 {
-    ((zk_look *)op)->missing = result->rc == ZNONODE;
-    if (result->rc != ZNONODE)
-        simba__zk_op_note(op, result->rc);
+    if (result->rc == ZNONODE)
+        return;
+    simba__zk_look_see((zk_look *)op, ZK_SIGHT_NONE);
+    simba__zk_op_note(op, result->rc);
 }
 
 static zk_watch *watch_for(struct observation *o)
@@ -127,7 +155,7 @@ static zk_watch *watch_for(struct observation *o)
 static void wait_for_making(struct observation *o)
 {
     zk_watch *watch = watch_for(o);
-    o->watches_making = true;
+    o->aim = OBSERVES_MAKING;
     if (watch)
         simba__zk_call_exists(&o->look.op, o->look.path, watch, made_found);
     simba__zk_op_go(&o->look.op);
@@ -137,13 +165,14 @@ static void observe_on(zk_op *op)
 {
     struct observation *o = (struct observation *)op;
     zk_look *look = &o->look;
-    if (!o->topic->topic || op->error || !o->lists) {
+    const bool missing = look->sight == ZK_SIGHT_MISSING;
+    if (!o->topic->topic || op->error || o->aim == OBSERVES_NOTE) {
         simba__zk_op_end(op);
-    } else if (look->vanished || (o->watches_making && !look->missing)) {
+    } else if (look->sight == ZK_SIGHT_VANISHED || (o->aim == OBSERVES_MAKING && !missing)) {
         simba__zk_op_start(op); /* another one leads by now; or it has a node */
-    } else if (look->missing && !o->watches_making) {
+    } else if (missing && o->aim == OBSERVES_CHILDREN) {
         wait_for_making(o);
-    } else if (look->asked) {
+    } else if (look->sight == ZK_SIGHT_ASKED) {
         tell(o);
     } else if (!is_news(o->topic, look->leader)) {
         simba__zk_op_end(op);
@@ -189,11 +218,11 @@ static void observe(zk_op *op)
 {
     struct observation *o = (struct observation *)op;
     simba__zk_look_forget(&o->look);
-    o->watches_making = false;
-    o->lists |= !o->topic->watch;
+    if (o->aim != OBSERVES_NOTE || !o->topic->watch)
+        o->aim = OBSERVES_CHILDREN;
     if (o->topic->topic && !o->topic->note_watch)
         watch_note(o);
-    zk_watch *watch = o->topic->topic && o->lists ? watch_for(o) : NULL;
+    zk_watch *watch = o->topic->topic && o->aim == OBSERVES_CHILDREN ? watch_for(o) : NULL;
     if (watch)
         simba__zk_call_children(op, o->look.path, watch, simba__zk_look_listed);
     simba__zk_op_go(op);
@@ -242,9 +271,7 @@ static void try_again(simba_timer *timer, simba_local now)
     (void)now;
     for (simba__list_item *link = topics->all.first; link; link = link->next) {
         zk_topic *topic = SIMBA__OF_ITEM(link, zk_topic, link);
-        const bool later = topic->later;
-        topic->later = false;
-        if (later)
+        if (topic->state == ZK_TOPIC_LATER)
             begin_to_observe(topic);
     }
     simba__zk_session_flush(topics->ops->session);
