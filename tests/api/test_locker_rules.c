@@ -68,6 +68,9 @@ static void others_have_a_note_too(void **state)
     simba_locker *locker = locker_new(client, 3600000, 0);
     simba_locker *plain = locker_new(client, 0, 0);
     simba_note note = SIMBA_NOTE_INIT;
+    assert_rc(0, simba_locker_acquire(plain, 0, NULL));
+    assert_rc(0, simba_locker_note_set(plain, "before", 6, NULL));
+    assert_rc(0, simba_locker_release(plain, NULL));
     assert_rc(0, simba_locker_acquire(locker, 0, NULL));
     assert_rc(0, simba_locker_release(locker, NULL));
     assert_rc(0, simba_locker_acquire(plain, 0, NULL));
