@@ -5,7 +5,7 @@
 #include "util/error.h"
 #include "util/sized.h"
 
-/* What the store's answer means to the program. */
+/* Turn the store's answer into the program's. */
 static int judge(simba__note_call *call)
 {
     const simba_reply *reply = &call->request.reply;
@@ -36,7 +36,7 @@ static int check(simba__note_call *call, simba_client *client)
 {
     SIMBA__ASSERT(!call->busy);
     call->err = (simba_error){0};
-    /* While it closes, an on_released may still leave a note: closing waits for that. */
+    /* While the client closes, an on_released may still leave a note: closing waits for that. */
     if (client->closed)
         return simba__fail(&call->err, SIMBA_ECLOSED, "the client is closed");
     if (!(client->backend->caps & SIMBA_CAP_NOTE))
@@ -121,7 +121,7 @@ int simba__member_note_set(simba__member *member, const void *bytes, size_t leng
     int rc = simba__client_enter(client, err);
     if (rc < 0)
         return rc;
-    await(client, &member->writes_note); /* of another thread */
+    await(client, &member->writes_note); /* another thread's write */
     rc = simba__note_write(&call, member, bytes, length);
     if (rc == 0) {
         await(client, &call.busy);
