@@ -30,13 +30,13 @@ static size_t global_options(cli_globals *globals, unsigned takes, cli_option re
         {CLI_TAKES_TIMING,
          {"transition", 0, CLI_DURATION, "D", "How long after it nobody else may take over", &to->transition_ms}},
         {CLI_TAKES_ID, {"id", 0, CLI_TEXT, "ID", "Name of this contender", &to->id}},
-        {CLI_TAKES_EVENTS, {"event-log", 0, CLI_TEXT, "FILE", "Add what happens, for simba timeline", &to->event_log}},
+        {CLI_TAKES_EVENTS, {"event-log", 0, CLI_TEXT, "FILE", "Add events to it, for simba timeline", &to->event_log}},
         {CLI_TAKES_HEALTH,
-         {"status-listen", 0, CLI_TEXT, "ADDR", "Answer 200 there over HTTP while it leads", &to->status_listen}},
+         {"status-listen", 0, CLI_TEXT, "ADDR", "Answer HTTP there: 200 while it leads", &to->status_listen}},
         {CLI_TAKES_HEALTH,
          {"notify", 0, CLI_TEXT, "WHEN", "systemd: ready when contending or leading; or child", &to->notify}},
-        {0, {"verbose", 'v', CLI_COUNT, NULL, "Say what happens; twice for more", &to->verbose}},
-        {0, {"log-format", 0, CLI_TEXT, "FORM", "How it is said: text, journal or json", &to->log_format}},
+        {0, {"verbose", 'v', CLI_COUNT, NULL, "Report what happens; twice for more", &to->verbose}},
+        {0, {"log-format", 0, CLI_TEXT, "FORM", "Form of messages: text, journal or json", &to->log_format}},
     };
     size_t count = 0;
     for (size_t i = 0; i < GLOBAL_OPTIONS; i++) {

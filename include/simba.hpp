@@ -4,21 +4,20 @@
  *   simba::lock_guard guard(client, "orders");       // waits; throws if it cannot be had
  *   write(guard.token(), …);
  *
- * Errors. What can fail returns a simba::result, which has either a value or a simba::error: ask it, or call value(), which
- * throws simba::failure. The few functions that have no result to return (the constructors of lock_guard, and lock() and its
- * kin, which the standard's own guards call) throw as well. With -fno-exceptions these are not there, and value() of an
- * error ends the program.
+ * Errors. A function that can fail returns a simba::result, which has either a value or a simba::error: test it, or call
+ * value(), which throws simba::failure. Functions that cannot return a result throw as well: the constructors of
+ * lock_guard, and lock() and its siblings, which the standard's own guards call. With -fno-exceptions these functions do
+ * not exist, and value() of an error ends the program.
  *
- * Callbacks are any callable. An exception that leaves one ends the program by std::terminate, as one that leaves a
- * std::thread does: it has nowhere to go, and must not cross the library, which is written in C.
+ * Callbacks are any callable. An exception that leaves a callback ends the program by std::terminate, as it does in a
+ * std::thread: it must not pass through the library, which is written in C.
  *
- * Lifetimes. Handles can be moved and not copied. A handle that ends stops what it stands for and waits until its callbacks
- * are over; inside its own callback it cannot wait, and its callables live on until the last of them has returned. A client
- * has to outlive nothing: what hangs off it can be destroyed after it, and answers SIMBA_ECLOSED until then. A client must
- * not be destroyed inside a callback.
+ * Lifetimes. Handles can be moved but not copied. The destructor of a handle stops it and waits until its callbacks are
+ * over. Inside its own callback it cannot wait; then its callables live on until the last of them has returned. You may
+ * destroy a client before its handles: they answer SIMBA_ECLOSED from then on. Do not destroy a client inside a callback.
  *
- * A …_ref is a handle that somebody else owns; callbacks are given one. What each function does in detail is said in simba.h
- * at the function of the same name. */
+ * A …_ref is a handle that somebody else owns; callbacks receive one. simba.h describes each function in detail, at the
+ * function of the same name. */
 #ifndef SIMBA_HPP
 #define SIMBA_HPP
 
@@ -56,7 +55,7 @@ class [[nodiscard]] error
   public:
     error() noexcept : c_{} {}
     explicit error(const simba_error &c) noexcept : c_(c) {}
-    /* For functions that answer with a code alone. */
+    /* For functions that return only a code. */
     explicit error(int code) noexcept : c_{}
     {
         c_.code = code;
@@ -98,7 +97,7 @@ namespace detail
 }
 } // namespace detail
 
-/* A value of T, or why there is none. */
+/* A value of T, or the error why there is none. */
 template <typename T = std::monostate> class [[nodiscard]] result
 {
   public:
@@ -108,14 +107,14 @@ template <typename T = std::monostate> class [[nodiscard]] result
     result(simba::error e) noexcept : held_(std::in_place_index<1>, e) {}
 
     explicit operator bool() const noexcept { return held_.index() == 0; }
-    /* Only of one that has failed. */
+    /* Only if it failed. */
     const simba::error &error() const noexcept { return *std::get_if<1>(&held_); }
     int code() const noexcept { return *this ? 0 : error().code(); }
 
     /* Throws simba::failure if there is none. */
     T &value() & { return check(), *std::get_if<0>(&held_); }
     T &&value() && { return check(), std::move(*std::get_if<0>(&held_)); }
-    /* Only of one that has a value. */
+    /* Only if it has a value. */
     T &operator*() noexcept { return *std::get_if<0>(&held_); }
     T *operator->() noexcept { return std::get_if<0>(&held_); }
 
@@ -146,11 +145,11 @@ inline status_result of(int rc) noexcept
     return std::monostate{};
 }
 
-/* Whole milliseconds, rounded up: who asks to wait for 100 us does not mean 0. */
+/* Whole milliseconds, rounded up: a wait of 100 us must not become 0. */
 template <typename Rep, typename Period> std::int64_t count(std::chrono::duration<Rep, Period> d)
 {
     using std::chrono::duration;
-    /* In floating point first, because hours of a narrow type, or ages, would overflow. */
+    /* In floating point first: hours in a narrow type, or very long durations, would overflow. */
     const double ms = duration<double, std::milli>(d).count();
     if (!(ms < static_cast<double>(SIMBA_LEASE_MAX_MS)))
         return SIMBA_LEASE_MAX_MS;
@@ -187,7 +186,7 @@ struct change {
     owner after;
 };
 
-/* A later library may have more of them. */
+/* A later library may have more values. */
 enum class reason {
     none = SIMBA_REASON_NONE,
     stopped = SIMBA_REASON_STOPPED,
@@ -213,7 +212,7 @@ inline const char *to_string(status s) noexcept
     return simba_status_name(static_cast<simba_status>(s));
 }
 
-/* What is not set comes from the level above, see simba_timing. */
+/* A member that is not set comes from the level above, see simba_timing. */
 struct timing {
     std::optional<milliseconds> ttl, transition, initial_delay, stop_margin, hold_limit, jitter_min, jitter_max;
 
@@ -240,22 +239,22 @@ struct timing {
 struct client_options {
     simba::timing timing;
     simba_dispatch dispatch = SIMBA_DISPATCH_POOL;
-    /* With SIMBA_DISPATCH_EXECUTOR: arrange for the function to be called once, soon, on any thread, and not in here. */
+    /* With SIMBA_DISPATCH_EXECUTOR: arrange for the function to be called once, soon, on any thread, but not in here. */
     std::function<void(std::function<void()>)> executor;
     std::optional<unsigned> max_callback_threads;
     std::optional<unsigned> drift_ppm;
     std::optional<milliseconds> op_timeout;
-    /* Called from any thread with locks of the library held: return quickly, call nothing of simba. */
+    /* Called from any thread while the library holds locks: return quickly, and call nothing of simba. */
     std::function<void(simba_log_level, std::string_view)> log;
-    std::function<void(const simba_log_record &)> log_record; /* instead, with the event and its fields apart */
+    std::function<void(const simba_log_record &)> log_record; /* instead of `log`: event and fields apart */
     simba_log_level log_level = SIMBA_LOG_WARN;
 };
 
 struct listing {
     std::string mutex;
     simba::owner owner;
-    std::int64_t now_ms;                 /* of the store, for the owner's times */
-    std::optional<std::int64_t> waiters; /* unless the store does not know */
+    std::int64_t now_ms;                 /* the store's time, to compare with the owner's times */
+    std::optional<std::int64_t> waiters; /* empty: the store does not know */
     std::string note;                    /* bytes of any value; empty: there is none */
 };
 
@@ -269,7 +268,7 @@ struct note {
 
 namespace detail
 {
-/* `read` is simba_client_note or one of its kin, with all but the last two arguments. */
+/* `read` is simba_client_note or a sibling, bound to all but the last two arguments. */
 template <typename Read> result<note> read_note(Read read)
 {
     simba_note c = SIMBA_NOTE_INIT;
@@ -283,7 +282,7 @@ template <typename Read> result<note> read_note(Read read)
 class client
 {
   public:
-    /* `url` empty: $SIMBA_URL, and without that the embedded store of this user. */
+    /* `url` empty: $SIMBA_URL; without that, this user's embedded store. */
     static result<client> open(const std::string &url = {}, client_options options = {})
     {
         auto kept = std::make_unique<client_options>(std::move(options));
@@ -370,7 +369,7 @@ class client
         void operator()(simba_client *handle) const noexcept
         {
             if (simba_client_close(handle) == SIMBA_ESTATE)
-                std::terminate(); /* inside a callback, where closing cannot wait for the callback to end */
+                std::terminate(); /* closing inside a callback cannot wait for that callback to end */
         }
     };
 
@@ -448,12 +447,12 @@ class contender_ref
 };
 
 struct contender_options {
-    std::string id; /* empty: made by the library */
+    std::string id; /* empty: the library makes one */
     simba::timing timing;
     std::function<void(contender_ref, const change &)> on_acquired;
     std::function<void(contender_ref, const change &, reason)> on_released;
     std::function<void(contender_ref, const change &)> on_changed;
-    std::function<void(contender_ref)> on_noted; /* the note may be another one */
+    std::function<void(contender_ref)> on_noted; /* the note may have changed */
 };
 
 namespace detail
@@ -504,7 +503,7 @@ class contender : public contender_ref
         return *this;
     }
     ~contender() { simba_contender_free(handle_); }
-    /* The end without waiting, for a loop that must not block: on_released and the rest follow. */
+    /* End it without waiting, for a loop that must not block: on_released and the rest follow. */
     void discard() noexcept { simba_contender_discard(std::exchange(handle_, nullptr)); }
     void swap(contender &other) noexcept { std::swap(handle_, other.handle_); }
 
@@ -558,14 +557,14 @@ class locker
 
     simba_locker *c() const noexcept { return handle_.get(); }
 
-    /* Wait without a limit, or for so long; 0: try once. SIMBA_ETIMEDOUT names who has it. */
+    /* Wait without a limit, or for so long; 0: try once. The text of SIMBA_ETIMEDOUT names the owner. */
     status_result acquire() noexcept { return acquire_ms(-1); }
     template <typename Rep, typename Period> status_result acquire(std::chrono::duration<Rep, Period> timeout) noexcept
     {
         const std::int64_t ms = detail::count(timeout);
         return acquire_ms(ms > 0 ? ms : 0);
     }
-    /* SIMBA_ELOST: it had ended before, and ended_by() says why. */
+    /* SIMBA_ELOST: leadership had ended before, and ended_by() says why. */
     status_result release() noexcept
     {
         simba_error err{};
@@ -585,7 +584,7 @@ class locker
         (void)simba_locker_owner(c(), &o);
         return simba::owner(o);
     }
-    /* The note of the mutex: as its holder; by anybody. SIMBA_ELOST: it had ended before, and nothing was written. */
+    /* The note of the mutex: as its holder; by anybody. SIMBA_ELOST: leadership had ended, and nothing was written. */
     status_result set_note(std::string_view bytes) noexcept
     {
         simba_error err{};
@@ -614,7 +613,7 @@ class locker
         return try_lock_for(at - Clock::now());
     }
 #endif
-    /* For the standard's guards, whose destructors cannot tell anybody: release() says whether it was still held. */
+    /* For the standard's guards, whose destructors cannot report a loss. release() can. */
     void unlock() noexcept
     {
         (void)simba_locker_release(c(), nullptr);
@@ -647,7 +646,7 @@ class [[nodiscard]] lock_guard
 {
   public:
 #ifdef SIMBA_HPP_THROWS
-    /* Wait for it, without a limit or for so long; throws simba::failure if it cannot be had. */
+    /* Wait for the mutex, without a limit or for so long; throws simba::failure if that fails. */
     lock_guard(const client &on, const std::string &mutex, const locker_options &options = {})
         : locker_(locker::make(on, mutex, options).value())
     {
@@ -660,7 +659,7 @@ class [[nodiscard]] lock_guard
     {
         (void)locker_.acquire(timeout).value();
     }
-    /* Throws if it is no longer held: for the places in between at which the work must not go on without it. */
+    /* Throws if the mutex is no longer held. Call it before each step that needs the mutex. */
     void check() const
     {
         if (!held())
@@ -693,7 +692,7 @@ class [[nodiscard]] lock_guard
     {
         return locker_.token();
     }
-    /* Give it back before the scope ends, and learn whether it was still ours. */
+    /* Give the mutex back before the scope ends, and learn whether it was still held. */
     status_result release() noexcept
     {
         return locker_.release();
@@ -718,7 +717,7 @@ class run_ref
     bool stopping() const noexcept { return simba_run_stopping(handle_); }
     milliseconds held_for() const noexcept { return milliseconds(simba_run_held_for_ms(handle_)); }
     std::uint64_t token() const noexcept { return simba_run_token(handle_); }
-    /* Of a schedule that is remembered, see simba_run_due_at_ms. */
+    /* For a remembered schedule, see simba_run_due_at_ms. */
     std::chrono::system_clock::time_point due_at() const noexcept
     {
         return std::chrono::system_clock::time_point(milliseconds(simba_run_due_at_ms(handle_)));
@@ -731,7 +730,7 @@ class run_ref
     {
         return simba_run_sleep(handle_, detail::count(d));
     }
-    /* The note of the scheduler's mutex, as of a contender. */
+    /* The note of the scheduler's mutex, as for a contender. */
     status_result set_note(std::string_view bytes) const noexcept
     {
         simba_error err{};
@@ -751,9 +750,9 @@ struct scheduler_options {
     simba::timing timing;
     simba_schedule schedule = SIMBA_SCHEDULE_FIXED_RATE;
     milliseconds initial_delay{0};
-    milliseconds period{0};            /* required, but for SIMBA_SCHEDULE_CRON */
+    milliseconds period{0};            /* required, except for SIMBA_SCHEDULE_CRON */
     std::function<void(run_ref)> work; /* required */
-    std::string cron;                  /* from here on for schedules that are remembered */
+    std::string cron;                  /* this and the next members: remembered schedules only */
     std::string time_zone;
     simba_catch_up catch_up = SIMBA_CATCH_UP_ONCE;
     std::int64_t catch_up_limit = 0;
@@ -811,7 +810,7 @@ class scheduler
 struct observer_options {
     std::function<void(const change &)> on_changed; /* required */
     milliseconds poll{1000};
-    std::function<void()> on_noted; /* the note may be another one */
+    std::function<void()> on_noted; /* the note may have changed */
 };
 
 class observer

@@ -56,13 +56,13 @@ int cmd_bench(cli_globals *globals, int argc, char **argv)
     int64_t for_ms = 3000;
     bool json = false;
     const cli_option own[] = {
-        {"for", 0, CLI_DURATION, "D", "How long to measure; otherwise 3s", &for_ms},
+        {"for", 0, CLI_DURATION, "D", "How long to measure; default 3s", &for_ms},
         {"json", 0, CLI_FLAG, NULL, "Print an object", &json},
     };
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "[MUTEX]",
-        .about = "Locks and unlocks a mutex (otherwise \"simba-bench\") as fast as the store allows,\n"
+        .about = "Locks and unlocks a mutex (default \"simba-bench\") as fast as the store allows,\n"
                  "on one thread, and prints how fast that was.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],

@@ -275,10 +275,10 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
     const cli_option own[] = {{"json", 0, CLI_FLAG, NULL, "Print an array of objects", &d.json}};
     const cli_syntax syntax = {
         .command = COMMAND,
-        .about = "Looks at the store and at the settings: where they come from, whether the store\n"
-                 "can be reached and how fast it answers, how it is set up, its clock, and\n"
-                 "whether ttl, transition and grace fit together. Says what to do where something does not. Takes and\n"
-                 "gives back the mutex \"" MUTEX "\". Exits with 1 if something is broken.",
+        .about = "Examines the store and the settings: where they come from, whether the store can\n"
+                 "be reached and how fast it answers, how it is set up, its clock, and whether\n"
+                 "ttl, transition and grace fit together. Says what to do about each problem. Takes\n"
+                 "and gives back the mutex \"" MUTEX "\". Exits with 1 if something is broken.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_URL | CLI_TAKES_TIMING,

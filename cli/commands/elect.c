@@ -252,21 +252,21 @@ int cmd_elect(cli_globals *globals, int argc, char **argv)
     elect e = {.service = {.type = &type, .globals = globals, .grace_ms = -1}};
     const cli_option own[] = {
         {"on-acquired", 0, CLI_TEXT, "CMD", "Shell command to run when it leads", &e.on_acquired},
-        {"on-released", 0, CLI_TEXT, "CMD", "Shell command to run when it leads no more", &e.on_released},
+        {"on-released", 0, CLI_TEXT, "CMD", "Shell command to run when it no longer leads", &e.on_released},
         {"status-file", 0, CLI_TEXT, "F", "Keep \"leader TOKEN UNTIL\" or \"follower\" there", &e.status_file},
         {"grace", 0, CLI_DURATION, "D", "How much of the lease is for --on-released", &e.service.grace_ms},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
-        {"keep-leading", 0, CLI_FLAG, NULL, "Lead on also if --on-acquired fails", &e.keep_leading},
-        {"json", 0, CLI_FLAG, NULL, "Print one object a line", &e.json},
+        {"keep-leading", 0, CLI_FLAG, NULL, "Go on leading even if --on-acquired fails", &e.keep_leading},
+        {"json", 0, CLI_FLAG, NULL, "Print one object per line", &e.json},
     };
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "MUTEX",
         .about = "Contends for the mutex until SIGTERM or SIGINT, and prints when leadership comes\n"
-                 "and goes. The commands find SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and, the second,\n"
-                 "SIMBA_REASON in their environment, and the note as a command of `simba run` does.\n"
-                 "--on-released is run before anybody else can lead, and has to be done by then. If\n"
-                 "--on-acquired fails, leadership is given back. UNTIL is compared with /proc/uptime.",
+                 "and goes. Both commands find SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and, as in\n"
+                 "`simba run`, the note in their environment; --on-released also SIMBA_REASON.\n"
+                 "--on-released runs before anybody else can lead, and has to end by then. If\n"
+                 "--on-acquired fails, simba gives leadership back. Compare UNTIL with /proc/uptime.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,

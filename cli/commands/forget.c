@@ -17,9 +17,9 @@ int cmd_forget(cli_globals *globals, int argc, char **argv)
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "MUTEX",
-        .about = "Removes a mutex that nobody holds from the store, with its note and all else that\n"
-                 "belongs to it. Whoever contends for it later makes it anew. If somebody holds it\n"
-                 "nothing happens, and the exit code is 75; 1 if the store does not know it.",
+        .about = "Removes a mutex that nobody holds from the store, together with its note. A later\n"
+                 "contender creates it anew. If somebody holds it, nothing happens, and the exit\n"
+                 "code is 75; it is 1 if the store does not know the mutex.",
         .takes = CLI_TAKES_URL,
         .min_operands = 1,
         .max_operands = 1,

@@ -16,9 +16,9 @@ int cmd_init(cli_globals *globals, int argc, char **argv)
 {
     const cli_syntax syntax = {
         .command = COMMAND,
-        .about = "Makes the store ready: the file, the table, whatever is missing. What is there\n"
-                 "already stays. For MySQL, MariaDB and PostgreSQL this has to be done once; the\n"
-                 "other stores are made ready by whichever command comes first.",
+        .about = "Prepares the store: creates the file, the tables, whatever is missing, and leaves\n"
+                 "alone what exists. MySQL, MariaDB and PostgreSQL need this once; in the other\n"
+                 "stores the first command creates what it needs.",
         .takes = CLI_TAKES_URL,
     };
     const int parsed = cli_parse(&syntax, globals, &argc, argv);

@@ -56,7 +56,7 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
     bool json = false;
     bool held_only = false;
     const cli_option own[] = {
-        {"held", 0, CLI_FLAG, NULL, "Only those that somebody holds", &held_only},
+        {"held", 0, CLI_FLAG, NULL, "List only mutexes that somebody holds", &held_only},
         {"json", 0, CLI_FLAG, NULL, "Print an array of objects", &json},
     };
     const cli_syntax syntax = {
@@ -64,8 +64,8 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
         .operands = "[PATTERN]",
         .about = "Lists the mutexes of a store whose names match the shell pattern, or all: who\n"
                  "owns each, since when, for how much longer (TTL: until it should be renewed,\n"
-                 "UNTIL: until somebody else may have it), how many wait where the store knows\n"
-                 "that, under which fencing token, and the note if there is one.",
+                 "UNTIL: until somebody else may have it), how many wait if the store knows that,\n"
+                 "the fencing token, and the note if there is one.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_URL,

@@ -112,8 +112,8 @@ int cmd_note(cli_globals *globals, int argc, char **argv)
         .command = COMMAND,
         .operands = "ACTION MUTEX [TEXT]",
         .about = "A note is up to 1024 bytes that belong to a mutex and stay when it changes hands.\n"
-                 "The ACTION is get or set. get prints the note, whoever holds the mutex; without\n"
-                 "one it exits with 1. set takes the mutex for the moment of writing, and exits\n"
+                 "The ACTION is get or set. get prints the note, whoever holds the mutex; if there\n"
+                 "is none it exits with 1. set takes the mutex, writes and gives it back; it exits\n"
                  "with 75 if somebody holds it. A TEXT of - stands for standard input, and an empty\n"
                  "one removes the note.",
         .options = own,

@@ -58,15 +58,15 @@ int cmd_release(cli_globals *globals, int argc, char **argv)
     bool force = false;
     bool yes = false;
     const cli_option own[] = {
-        {"force", 0, CLI_FLAG, NULL, "Required: there is no gentle way", &force},
+        {"force", 0, CLI_FLAG, NULL, "Required: there is no other way", &force},
         {"yes", 'y', CLI_FLAG, NULL, "Do not ask", &yes},
     };
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "MUTEX",
         .about = "Takes a mutex away from whoever owns it. The owner learns that it was revoked as\n"
-                 "soon as the store can tell, at the latest when it renews; until then it may act,\n"
-                 "and somebody else may own the mutex already.",
+                 "soon as the store can tell it, at the latest when it renews. Until then it may\n"
+                 "act while somebody else already owns the mutex.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_URL,

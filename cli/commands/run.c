@@ -302,11 +302,11 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
     int busy_code = CLI_BUSY;
     bool no_wait = false;
     const cli_option own[] = {
-        {"wait", 0, CLI_DURATION, "D", "Give up after this long; otherwise wait for ever", &wait_ms},
+        {"wait", 0, CLI_DURATION, "D", "Give up after this long; default: never", &wait_ms},
         {"no-wait", 'n', CLI_FLAG, NULL, "Give up at once if somebody else has it", &no_wait},
         {"once-per", 0, CLI_DURATION, "D", "Do nothing if anybody began it within this time", &once_per_ms},
         {"min-hold", 0, CLI_DURATION, "D", "Keep others out for this long, whatever happens", &min_hold_ms},
-        {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; otherwise 75", &busy_code},
+        {"conflict-exit-code", 'E', CLI_CODE, "N", "Exit with this if it is not obtained; default 75", &busy_code},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &grace_ms},
         {"max-hold", 0, CLI_DURATION, "D", "Stop the command after this long", &max_hold_ms},
         {"keep-password", 0, CLI_FLAG, NULL, "Leave the store's password in its environment", &globals->keep_password},
@@ -318,8 +318,8 @@ int cmd_run(cli_globals *globals, int argc, char **argv)
                  "command's code. If leadership ends first, the command and all that it started\n"
                  "get SIGTERM, and SIGKILL after the grace, before the lease ends. The command\n"
                  "finds SIMBA_MUTEX, SIMBA_TOKEN, SIMBA_ID and SIMBA_NOTE in its environment, and\n"
-                 "leaves its own note in the file SIMBA_NOTE_FILE. Its own exit codes: 75 not\n"
-                 "obtained, 79 leadership lost, 69 no store, and others of simba-run(1).",
+                 "leaves its own note in the file SIMBA_NOTE_FILE. simba has exit codes of its own:\n"
+                 "75 not obtained, 79 leadership lost, 69 no store, and others of simba-run(1).",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_ALL | CLI_TAKES_HEALTH,

@@ -202,11 +202,11 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
     const cli_option own[] = {
         {"every", 0, CLI_DURATION, "D", "Start it this often, counted from the first start", &w.every_ms},
         {"cron", 0, CLI_TEXT, "EXPR", "Start it at these times: '15 3 * * 1-5', @daily", &w.cron},
-        {"tz", 0, CLI_TEXT, "ZONE", "Time zone of --cron: Europe/Berlin; otherwise UTC", &w.zone},
+        {"tz", 0, CLI_TEXT, "ZONE", "Time zone of --cron: Europe/Berlin; default UTC", &w.zone},
         {"after", 0, CLI_DURATION, "D", "Start it this long after it has ended", &w.after_ms},
-        {"initial-delay", 0, CLI_DURATION, "D", "Before the first start; otherwise at once", &w.initial_delay_ms},
-        {"catch-up", 0, CLI_TEXT, "HOW", "What was missed: once (default), skip, all[:N]", &w.catch_up},
-        {"at-least-once", 0, CLI_FLAG, NULL, "Run again what was cut short or failed", &w.at_least_once},
+        {"initial-delay", 0, CLI_DURATION, "D", "Wait before the first start; default 0s", &w.initial_delay_ms},
+        {"catch-up", 0, CLI_TEXT, "HOW", "Missed runs: once (default), skip, all[:N]", &w.catch_up},
+        {"at-least-once", 0, CLI_FLAG, NULL, "Repeat a run that was cut short or failed", &w.at_least_once},
         {"list", 0, CLI_FLAG, NULL, "List schedules, their last runs and next times", &w.list},
         {"json", 0, CLI_FLAG, NULL, "With --list: print an array of objects", &w.json},
         {"grace", 0, CLI_DURATION, "D", "From SIGTERM to SIGKILL; has to fit into the lease", &s.service.grace_ms},
@@ -215,8 +215,8 @@ int cmd_schedule(cli_globals *globals, int argc, char **argv)
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "MUTEX -- COMMAND [ARGUMENT...] | --list [PATTERN]",
-        .about = "While it leads, runs the command periodically, as `simba run` would. One run\n"
-                 "never overlaps another, here or elsewhere. Ends by SIGTERM or SIGINT, with 0.\n"
+        .about = "Runs the command periodically while it leads, as `simba run` would. Two runs\n"
+                 "never overlap, here or elsewhere. SIGTERM or SIGINT ends it, with 0.\n"
                  "With --every and --cron the store remembers the runs, whoever leads next; the\n"
                  "command finds SIMBA_DUE, SIMBA_MISSED and SIMBA_CUT_SHORT in its environment.",
         .options = own,

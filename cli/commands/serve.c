@@ -102,17 +102,17 @@ int cmd_serve(cli_globals *globals, int argc, char **argv)
     const char *client_ca = NULL;
     bool allow_release = false;
     const cli_option own[] = {
-        {"listen", 0, CLI_TEXT, "ADDRESS", "Where: ADDRESS:PORT (127.0.0.1:7460)", &listen},
+        {"listen", 0, CLI_TEXT, "ADDRESS", "Listen here: ADDRESS:PORT (127.0.0.1:7460)", &listen},
         {"token-file", 0, CLI_TEXT, "FILE", "Ask clients for the token in this file", &token},
-        {"tls-cert", 0, CLI_TEXT, "FILE", "Certificate of the server; with it, HTTPS", &cert},
+        {"tls-cert", 0, CLI_TEXT, "FILE", "Speak HTTPS with this certificate", &cert},
         {"tls-key", 0, CLI_TEXT, "FILE", "Key of that certificate", &key},
-        {"client-ca", 0, CLI_TEXT, "FILE", "Clients that it has certified may read", &client_ca},
-        {"allow-release", 0, CLI_FLAG, NULL, "Whoever has the token may take mutexes away", &allow_release},
+        {"client-ca", 0, CLI_TEXT, "FILE", "Clients certified by this CA may read", &client_ca},
+        {"allow-release", 0, CLI_FLAG, NULL, "Clients with the token may take mutexes away", &allow_release},
     };
     const cli_syntax syntax = {
         .command = COMMAND,
         .about = "Shows the mutexes of a store in a browser: who owns each, for how much longer,\n"
-                 "and what has changed. The same is there as JSON (/api/v1/mutexes), as events\n"
+                 "and what has changed. Programs get the same as JSON (/api/v1/mutexes), as events\n"
                  "(/api/v1/events) and as metrics (/metrics); /healthz and /readyz are for probes.\n"
                  "Reading changes nothing in the store.",
         .options = own,

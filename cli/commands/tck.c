@@ -16,10 +16,10 @@ int cmd_tck(cli_globals *globals, int argc, char **argv)
         .command = "tck",
         .operands = "[URL]",
         .about = "Runs the conformance kit against a store and prints TAP. The kit opens clients\n"
-                 "on the store, makes them fight, cuts them off, and checks that the promises\n"
+                 "on the store, makes them compete, cuts them off, and checks that the promises\n"
                  "hold. It uses mutexes whose names begin with \"tck-\", the same ones in every\n"
-                 "run, and leaves none of them owned. A slow store wants a longer --ttl and --transition than the "
-                 "kit's 400ms.",
+                 "run, and leaves none of them owned. A slow store needs a longer --ttl and\n"
+                 "--transition than the kit's 400ms.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_URL | CLI_TAKES_TIMING,

@@ -67,16 +67,16 @@ int cmd_timeline(cli_globals *globals, int argc, char **argv)
     int64_t to_ms = 0;
     const cli_option own[] = {
         {"svg", 0, CLI_TEXT, "FILE", "Draw into this file instead; \"-\" is standard output", &svg},
-        {"title", 0, CLI_TEXT, "TEXT", "What stands over the picture", &title},
-        {"from", 0, CLI_DURATION, "D", "Leave out what was earlier after the first line", &from_ms},
-        {"to", 0, CLI_DURATION, "D", "Leave out what was later after the first line", &to_ms},
+        {"title", 0, CLI_TEXT, "TEXT", "Title of the picture", &title},
+        {"from", 0, CLI_DURATION, "D", "Start this long after the first line", &from_ms},
+        {"to", 0, CLI_DURATION, "D", "End this long after the first line", &to_ms},
     };
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "FILE...",
-        .about = "Draws who led when, and what was asked, told and called meanwhile, from the logs\n"
-                 "that --event-log makes. Logs of several processes and of several hosts may be\n"
-                 "given together: the clock of the store that they share puts them into order.\n"
+        .about = "Draws who led when, with requests, messages and callbacks, from the logs that\n"
+                 "--event-log writes. You may give logs of several processes and hosts together:\n"
+                 "the clock of their store puts them into order.\n"
                  "\"-\" is standard input.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],

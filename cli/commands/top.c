@@ -292,7 +292,7 @@ int cmd_top(cli_globals *globals, int argc, char **argv)
         .operands = "[PATTERN]",
         .about = "Shows the mutexes of a store whose names match the shell pattern, or all, as\n"
                  "`simba list` does, and draws them anew every second. The arrow keys, PgUp and\n"
-                 "PgDn move through them, q ends it. Where standard output is not a terminal, it\n"
+                 "PgDn move through them, q ends it. If standard output is not a terminal, it\n"
                  "prints them once.",
         .takes = CLI_TAKES_URL,
         .max_operands = 1,

@@ -145,11 +145,11 @@ static int watch(cli_globals *globals, watcher *w, char **mutexes, size_t count)
 int cmd_watch(cli_globals *globals, int argc, char **argv)
 {
     watcher w = {.json = false, .width = 0};
-    const cli_option own[] = {{"json", 0, CLI_FLAG, NULL, "Print one object a line", &w.json}};
+    const cli_option own[] = {{"json", 0, CLI_FLAG, NULL, "Print one object per line", &w.json}};
     const cli_syntax syntax = {
         .command = COMMAND,
         .operands = "MUTEX...",
-        .about = "Prints who owns the mutexes, and every change of that as it happens, until it is\n"
+        .about = "Prints who owns the mutexes, and every change as it happens, until it is\n"
                  "interrupted. It does not contend.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],

@@ -305,10 +305,10 @@ int cmd_demo(cli_globals *globals, int argc, char **argv)
 {
     const cli_syntax syntax = {
         .command = "demo",
-        .about = "Three processes contend for one mutex. The leader is killed, and another takes\n"
-                 "over when its lease has ended; that one is asked to stop, and the last is there\n"
-                 "at once. Everything that is shown is checked. Uses a SQLite file in a fresh\n"
-                 "directory unless --url names a store, and a ttl and a transition of 1s each.\n"
+        .about = "Three processes contend for one mutex. The demo kills the leader, and another takes\n"
+                 "over when the lease has ended. Then it asks that one to stop, and the last takes\n"
+                 "over at once. The demo checks everything that it shows. Without --url it uses a\n"
+                 "SQLite file in a fresh directory; ttl and transition are 1s each by default.\n"
                  "Takes about five seconds.",
         .takes = CLI_TAKES_URL | CLI_TAKES_TIMING | CLI_TAKES_EVENTS,
     };

@@ -1,22 +1,23 @@
 /* The contract between simba and a store.
  *
  * Threads. A client works in turns. A turn is a stretch of code that holds the client's turn lock: at any moment at
- * most one thread is in a turn of a given client. Every function of the table except `init` and `fini` is called in a
- * turn, on whatever thread runs it: no thread is special. Every function of the host table must be called in a turn too,
- * except those marked "any thread". No function of the host table calls back into the back end before it returns. A turn
- * must not block: what may block is a job (host->work).
+ * most one thread is in a turn of a given client. The runtime calls every function of the table except `init` and `fini` in
+ * a turn, on any thread. A back end must call the functions of the host table in a turn too, except those marked
+ * "any thread". No function of the host table calls back into the back end before it returns. A turn must not block: do
+ * work that may block in a job (host->work).
  *
- * Completion. Every request that was submitted completes exactly once, by host->complete or host->fail. Completing may
- * happen inside `submit`: it only queues, and the runtime looks at the queue after the call has returned. The runtime keeps
- * the deadlines: when the time of a request is over it calls `cancel`. A store need not watch them. It may look at them, to
- * bound what it asks of a server. "Somebody else owns it" is an outcome, never an error. An error means: whether it was
- * carried out is not known. `text` of an error names the store and the cause, never a password. The runtime checks every
- * reply: a grant or renewal (MINE) that does not name the request's id, has no token, has another token than the one to be
- * renewed, or has a lease that is over at the reply's own now_ms, becomes an error.
+ * Completion. The back end completes every submitted request exactly once, by host->complete or host->fail. It may do so
+ * inside `submit`: completing only queues, and the runtime looks at the queue after the call has returned. The runtime
+ * keeps the deadlines, and calls `cancel` when the time of a request is over. A store may use a deadline to bound what it
+ * asks of a server, but need not watch it. "Somebody else owns it" is an outcome, never an error. An error means that
+ * nobody knows whether the store carried the request out. `text` of an error names the store and the cause, never a
+ * password. The runtime checks every reply. It turns a grant or renewal (MINE) into an error if the reply does not name the
+ * request's id, has no token, has another token than the one to be renewed, or has a lease that is over at the reply's
+ * own now_ms.
  *
  * Memory. The runtime allocates the instance (`instance_size`, zeroed) and frees it after `fini`; a back end frees
  * only what it made. A request and all it points to belong to the runtime and stay put until completion. A topic
- * stays put from `watch` until `unwatch` has returned. `fini` is called exactly once, also after a failed `init`.
+ * stays put from `watch` until `unwatch` has returned. The runtime calls `fini` exactly once, also after a failed `init`.
  *
  * Time and randomness come from the host, so that a simulator can supply them.
  *
@@ -37,24 +38,25 @@
  *                  NOT_MINE otherwise. The store keeps token, note_number and the time with the note. The lease, the token
  *                  and the owner stay as they are.
  *   READ_NOTE      the note, through host->noted. Without one, host->noted is not called.
- *   FORGET         removes a mutex that nobody owns, with its note and all else that belongs to it. MINE when removed;
+ *   FORGET         removes a mutex that nobody owns, together with its note. MINE when removed;
  *                  NOT_MINE when somebody owns it (the reply says who) or when the store does not know it. The tokens of
  *                  later grants must be greater all the same: a store keeps the greatest token that it has forgotten, or
  *                  makes tokens from a clock and refuses (SIMBA_ESTORE) while that clock is behind the mutex's token.
  *
- * Notes (SIMBA_CAP_NOTE). A note has up to SIMBA_NOTE_MAX bytes of any value. It outlives releases, the ends of leases and
- * sessions, and changes of hands. After every write, and after a FORGET that removed a note, the store pushes NOTED to whoever
- * watches the mutex, on every client; a store that cannot tell pushes CHANGED. Whenever pushes may have been lost, the store
- * pushes CHANGED anyway, so nobody misses a note for ever. now_ms of replies to WRITE_NOTE and READ_NOTE is the store's wall
- * clock, in milliseconds since 1970, as is the time of writing; a store without a clock takes host->epoch_us. A store whose
- * data has no room for notes yet fails the request with SIMBA_ENOTSUP, in words that say that `simba init` makes room.
+ * Notes (SIMBA_CAP_NOTE). A note has up to SIMBA_NOTE_MAX bytes of any value. It survives releases, the ends of leases and
+ * sessions, and changes of owner. After every write, and after a FORGET that removed a note, the store pushes NOTED to all
+ * watchers of the mutex, on every client. A store that cannot tell notes from other changes pushes CHANGED. Whenever pushes
+ * may have been lost, the store pushes CHANGED anyway, so every watcher learns of a note in the end. In replies to
+ * WRITE_NOTE and READ_NOTE, now_ms is the store's wall clock in milliseconds since 1970, and so is the time of writing; a
+ * store without a clock uses host->epoch_us. If the stored data has no room for notes yet, the store fails the request with
+ * SIMBA_ENOTSUP and a text that says that `simba init` makes room.
  *
  *   EXAMINE        how the store is set up, through host->found. Changes nothing.
- *   PREPARE        makes what is missing in the store and leaves alone what exists.
+ *   PREPARE        creates what is missing in the store and leaves alone what exists.
  *
- * Sessions (SIMBA_CAP_SESSION). A grant belongs to the session that made it: what an earlier session of ours has left
- * under the same nonce is not MINE. What a session did not answer while it lasted fails when it is over. A session that was
- * reported lost is not taken up again. Nothing is renewed, so a holder is told when its grant is forced away.
+ * Sessions (SIMBA_CAP_SESSION). A grant belongs to the session that made it: a grant that an earlier session left under the
+ * same nonce is not MINE. When a session ends, the store fails every request that is still outstanding. A session that was
+ * reported lost is never used again. Nothing is renewed, so the store has to push to a holder whose grant is forced away.
  */
 #ifndef SIMBA_BACKEND_H
 #define SIMBA_BACKEND_H
@@ -94,18 +96,18 @@ typedef enum simba_outcome {
 } simba_outcome;
 
 typedef struct simba_reply {
-    int status; /* 0, or a negative SIMBA_E… code and then nothing below counts */
+    int status; /* 0; or a negative SIMBA_E… code, and then the members below mean nothing */
     simba_outcome outcome;
     simba_owner owner; /* after the operation; zeroes for nobody. token is that of the grant */
     int64_t now_ms;    /* the store's clock, on the same scale as the owner's times */
-    int64_t place;     /* ACQUIRE that has to wait: how many come before it, plus one; 0: the store does not know */
+    int64_t place;     /* ACQUIRE that has to wait: its place in the queue, from 1 on; 0: the store does not know */
 } simba_reply;
 
 typedef struct simba_request simba_request;
 struct simba_request {
     /* Filled in by the runtime. */
     simba_op op;
-    bool queue;          /* ACQUIRE: the contender is going to wait if it does not win */
+    bool queue;          /* ACQUIRE: the contender will wait if it does not win */
     unsigned char stage; /* the runtime's */
     const char *mutex;   /* LIST: the pattern, or NULL; EXAMINE, PREPARE: NULL */
     const char *id;
@@ -115,24 +117,24 @@ struct simba_request {
     int64_t transition_ms;
     const void *note;     /* WRITE_NOTE: the bytes; NULL if there are none */
     size_t note_size;     /* at most SIMBA_NOTE_MAX */
-    uint64_t note_number; /* WRITE_NOTE: grows from write to write of a grant, from 1 on */
+    uint64_t note_number; /* WRITE_NOTE: counts the writes of a grant, from 1 on */
     simba_local deadline;
 
     /* Filled in by the back end, or by host->fail. */
     simba_reply reply;
 
-    /* The back end's to use while it has the request. */
+    /* For the back end's own use while it has the request. */
     simba_request *next;
     void *backend_data;
 
     /* The runtime's. */
     void (*done)(simba_request *request);
     simba_error *err;
-    simba_note *ret_note; /* where host->noted puts it */
+    simba_note *ret_note; /* host->noted writes it */
     simba_request *queue_next, *queue_prev, *queue_child;
 };
 
-/* A mutex that somebody here waits for or observes. */
+/* A mutex that somebody in this client waits for or observes. */
 typedef struct simba_topic {
     const char *mutex;
     void *backend_data;
@@ -150,28 +152,28 @@ typedef enum simba_push_kind {
     SIMBA_PUSH_CHANGED,  /* something may have changed; owner unknown */
     SIMBA_PUSH_RELEASED, /* free now: try */
     SIMBA_PUSH_ACQUIRED, /* `owner` has it */
-    SIMBA_PUSH_FREED,    /* free now, and another waiter was invited: for observers. owner.token is that of its end */
-    SIMBA_PUSH_SESSION_LOST, /* the session has ended, and with it all that it held; topic NULL: for all of the client */
-    SIMBA_PUSH_SESSION_BACK, /* there is another one: whoever waits enters anew; topic NULL */
-    SIMBA_PUSH_NOTED,        /* the note is another one; the owner is as it was */
+    SIMBA_PUSH_FREED, /* free now, but the store invited another waiter: tells observers. owner.token: of the ended grant */
+    SIMBA_PUSH_SESSION_LOST, /* the session has ended, and all its grants with it; topic NULL: concerns the whole client */
+    SIMBA_PUSH_SESSION_BACK, /* there is a new session: every waiter enters anew; topic NULL */
+    SIMBA_PUSH_NOTED,        /* the note has changed; the owner has not */
 } simba_push_kind;
 
 typedef struct simba_push {
     simba_push_kind kind;
-    simba_owner owner; /* ACQUIRED; FREED: its token, or 0 */
+    simba_owner owner; /* ACQUIRED; FREED: the token of the ended grant, or 0 */
     int64_t now_ms;    /* ACQUIRED: the store's clock */
 } simba_push;
 
-/* How long may a job take, and so, whom may it keep? A thread that has a time limit, or that can be called off, cannot be got
- * out of a job. */
+/* How long a job may take, and so which threads may run it. A thread that has a time limit, or that can be cancelled, cannot
+ * leave a job before the job is done. */
 typedef enum simba_job_length {
-    SIMBA_JOB_BRIEF = -1,  /* some 10 ms, whoever else has to be waited for: for any thread that waits for it */
-    SIMBA_JOB_LONG = 0,    /* as long as its requests have: for threads that wait without a limit */
-    SIMBA_JOB_PATIENT = 1, /* longer than that: for worker threads only */
+    SIMBA_JOB_BRIEF = -1,  /* some 10 ms, even under contention: any waiting thread may run it */
+    SIMBA_JOB_LONG = 0,    /* no longer than its requests may take: threads that wait without a limit may run it */
+    SIMBA_JOB_PATIENT = 1, /* longer than that: only worker threads run it */
 } simba_job_length;
 
-/* Work that may block. `run` is called outside any turn, on a worker thread or on a thread of the application that waits
- * for the outcome; `done` in a turn after it. The back end owns the job and leaves it alone in between. */
+/* Work that may block. The runtime calls `run` outside any turn, on a worker thread or on a thread of the application that
+ * waits for the outcome, and then `done` in a turn. The back end owns the job and leaves it alone in between. */
 typedef struct simba_job simba_job;
 struct simba_job {
     void (*run)(simba_job *job);
@@ -180,16 +182,16 @@ struct simba_job {
     simba_job *next;
 };
 
-/* A descriptor that the runtime waits for, on whatever thread: in the best case the one that waits for the answer. */
+/* A descriptor that the runtime waits for, on any thread: ideally the one that waits for the answer. */
 enum { SIMBA_READABLE = 1 << 0, SIMBA_WRITABLE = 1 << 1 };
 typedef struct simba_io simba_io;
 struct simba_io {
-    /* In a turn: `events` of those that were asked for have come about, or an error has. Each is reported once, and then
+    /* In a turn: some of the `events` asked for have happened, or an error has. The runtime reports each event once, and
      * again only when more has come: go on until the descriptor would block, and do not block. There may be nothing. */
     void (*ready)(simba_io *io, unsigned events);
     int fd;
-    unsigned interest; /* SIMBA_READABLE, SIMBA_WRITABLE: as at first, and then as set by io_change */
-    bool answers;      /* answers to requests come here, so who waits for one is to read it itself */
+    unsigned interest; /* SIMBA_READABLE, SIMBA_WRITABLE: the initial value; io_change changes it later */
+    bool answers;      /* answers to requests arrive here, so a thread that waits for one should read it itself */
 
     /* The runtime's. */
     simba_io *next;
@@ -206,62 +208,61 @@ struct simba_timer {
 /* What the runtime offers a back end. */
 typedef struct simba_host simba_host;
 struct simba_host {
-    unsigned workers; /* how many threads there will be for `work`; `init` may change it */
+    unsigned workers; /* how many threads will run jobs of `work`; `init` may change it */
 
     simba_local (*now)(simba_host *host);  /* any thread */
-    int64_t (*epoch_us)(simba_host *host); /* any thread; wall clock, for people and as a floor for tokens */
+    int64_t (*epoch_us)(simba_host *host); /* any thread; wall clock, to show to people and as a floor for tokens */
     uint64_t (*random)(simba_host *host);  /* any thread */
     void (*log)(simba_host *host, simba_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
     void (*complete)(simba_host *host, simba_request *request);
     void (*fail)(simba_host *host, simba_request *request, int code, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
-    /* One row of a LIST, before it completes. Negative (SIMBA_ENOMEM): fail the request with that. */
+    /* One row of a LIST, before it completes. If it returns a negative code (SIMBA_ENOMEM), fail the request with it. */
     int (*listed)(simba_host *host, simba_request *request, const simba_listing *row);
     /* One finding of an EXAMINE, likewise. */
     int (*found)(simba_host *host, simba_request *request, const simba_finding *finding);
-    /* The note, before a READ_NOTE completes, at most once. Negative (SIMBA_ECORRUPT: no note can be that long): fail the
-     * request with that. */
+    /* The note, before a READ_NOTE completes, at most once. If it returns a negative code (SIMBA_ECORRUPT: too long for a
+     * note), fail the request with it. */
     int (*noted)(simba_host *host, simba_request *request, const simba_stored_note *note);
     void (*push)(simba_host *host, simba_topic *topic, const simba_push *push);
-    /* To the contender of this nonce alone, watched or not. If there is none, nothing happens. */
+    /* Only to the contender of this nonce, whether the mutex is watched or not. Does nothing if there is no such contender. */
     void (*push_to)(simba_host *host, const char *mutex, uint64_t nonce, const simba_push *push);
 
-    /* Session stores: the session lives, and the store keeps it for `ms` after `from`, a moment before which the store
-     * cannot have begun to count. */
+    /* Session stores: the session lives, and the store keeps it for `ms` after `from`. The store must not have begun to
+     * count before `from`. */
     void (*session)(simba_host *host, simba_local from, int64_t ms);
 
-    /* Have `woken` called in a turn soon. Any thread; several calls may lead to one. */
+    /* Have `woken` called in a turn soon. Any thread; one call of `woken` may answer several of these. */
     void (*wake)(simba_host *host);
     void (*work)(simba_host *host, simba_job *job);
-    /* A timer is registered once and for all, in `init` or later, so that setting it cannot fail. SIMBA_ENOMEM. */
+    /* Register a timer once, in `init` or later, so that setting it cannot fail. SIMBA_ENOMEM. */
     int (*timer_add)(simba_host *host, simba_timer *timer);
     void (*timer_set)(simba_host *host, simba_timer *timer, simba_local at);
     void (*timer_clear)(simba_host *host, simba_timer *timer);
 
-    /* SIMBA_ENOMEM, SIMBA_ESYSTEM. It stays put until it is removed, which is before its descriptor is closed; where a library
-     * has closed that already, `fd` is set to -1 first.
-     * Removing one that is not there does nothing. What is there already when it is added, or when its interest is
-     * changed, is reported too. */
+    /* SIMBA_ENOMEM, SIMBA_ESYSTEM. The io stays put until the back end removes it. Remove it before you close its descriptor;
+     * if a library has closed the descriptor already, set `fd` to -1 first. Removing an io that was not added does nothing.
+     * The runtime also reports events that are already there when you add an io or change its interest. */
     int (*io_add)(simba_host *host, simba_io *io);
     int (*io_change)(simba_host *host, simba_io *io, unsigned interest);
     void (*io_remove)(simba_host *host, simba_io *io);
 
-    /* `close` is over: nothing of the back end will run any more. */
+    /* `close` is complete: no code of the back end will run any more. */
     void (*closed)(simba_host *host);
 };
 
-/* A parsed URL. Nothing in it is percent-encoded any more. */
+/* A parsed URL. All percent-encoding is already decoded. */
 typedef struct simba_url simba_url;
 
-/* Read a URL, and free what came of it. Any thread.
+/* Read a URL into its parts, and free them. Any thread.
  * Errors: EURL (the text shows no password), ENOMEM. */
 SIMBA_API int simba_url_parse(const char *text, simba_error *err, simba_url **ret_url);
 SIMBA_API void simba_url_free(simba_url *url);
 
-/* The parts of a URL. They live as long as the URL. NULL stands for a user, a password or a key that is not given;
- * the authority, "h1:1,h2:2" for instance, and the path with its leading slash are "" then. simba_url_shown is the URL as
- * it was written, with *** for the password. Any thread. */
+/* The parts of a URL. They live as long as the URL. A user, password or key that is not given is NULL; a missing authority
+ * (such as "h1:1,h2:2") or path (with its leading slash) is "". simba_url_shown is the URL as it was written, with *** for
+ * the password. Any thread. */
 SIMBA_API const char *simba_url_scheme(const simba_url *url);
 SIMBA_API const char *simba_url_user(const simba_url *url);
 SIMBA_API const char *simba_url_password(const simba_url *url);
@@ -270,22 +271,22 @@ SIMBA_API const char *simba_url_path(const simba_url *url);
 SIMBA_API const char *simba_url_query(const simba_url *url, const char *key);
 SIMBA_API const char *simba_url_shown(const simba_url *url);
 
-/* Where leases are sessions, ttl and transition do not apply and nothing is renewed. Every waiter has its own place in the
- * store's line, so contenders are told by push_to, and `watch` is for observers alone. The times at which an owner's lease
- * ends are INT64_MAX. A RELEASE is carried out in the end if the session lives, also after it has failed: unlike a lease, a
- * session goes on for the others that have to do with it. */
+/* Where leases are sessions (SIMBA_CAP_SESSION), ttl and transition do not apply and nothing is renewed. Every waiter has
+ * its own place in the store's queue, so the store tells contenders by push_to, and `watch` serves only observers. The
+ * times at which an owner's lease ends are INT64_MAX. The store carries out a RELEASE in the end if the session lives, even
+ * after the request has failed: unlike a lease, the session goes on, because other contenders use it. */
 enum {
-    SIMBA_CAP_PUSH = 1 << 0,          /* a release is pushed to waiters */
+    SIMBA_CAP_PUSH = 1 << 0,          /* the store pushes a release to waiters */
     SIMBA_CAP_PUSH_EVERY = 1 << 1,    /* observers see every single change */
     SIMBA_CAP_SESSION = 1 << 2,       /* leases are sessions, see above */
-    SIMBA_CAP_STORE_CLOCK = 1 << 3,   /* leases are judged on a clock of the store */
-    SIMBA_CAP_QUEUE = 1 << 4,         /* a waiter leaves something in the store and has to RELEASE it */
-    SIMBA_CAP_WATCH_FREE = 1 << 5,    /* watching costs nothing: watch also what we hold, to learn of a revocation */
+    SIMBA_CAP_STORE_CLOCK = 1 << 3,   /* the store judges leases by a clock of its own */
+    SIMBA_CAP_QUEUE = 1 << 4,         /* a waiter leaves an entry in the store and has to RELEASE it */
+    SIMBA_CAP_WATCH_FREE = 1 << 5,    /* watching costs nothing: also watch held mutexes, to learn of a revocation */
     SIMBA_CAP_LIST = 1 << 6,          /* LIST and FORCE_RELEASE work */
     SIMBA_CAP_EXAMINE = 1 << 7,       /* EXAMINE works */
-    SIMBA_CAP_PREPARE = 1 << 8,       /* PREPARE works: opening the store does not make everything by itself */
+    SIMBA_CAP_PREPARE = 1 << 8,       /* PREPARE works: opening the store does not create everything */
     SIMBA_CAP_HOST_ONLY = 1 << 9,     /* only processes of this host can use it */
-    SIMBA_CAP_PROCESS_ONLY = 1 << 10, /* nobody outside of this process can */
+    SIMBA_CAP_PROCESS_ONLY = 1 << 10, /* only this process can use it */
     SIMBA_CAP_NOTE = 1 << 11,         /* WRITE_NOTE, READ_NOTE and FORGET work */
 };
 
@@ -296,41 +297,42 @@ typedef struct simba_backend {
     const char *const *keys;    /* query keys it understands besides the common ones, ended by NULL */
     size_t instance_size;
     unsigned caps;
-    unsigned workers; /* threads for host->work, see there */
+    unsigned workers; /* threads for host->work: the initial value of host->workers */
 
-    /* On the thread that opens the client, in no turn and before there are any; may block. */
+    /* On the thread that opens the client, before there are any turns; may block. */
     int (*init)(void *self, simba_host *host, const simba_url *url, simba_error *err);
     void (*submit)(void *self, simba_request *request);
-    /* The time of this request, which was submitted and not completed, is over. Let go of it and fail it before you return,
-     * with SIMBA_ETIMEDOUT or with a code that says better what is wrong, in words that say what it waited for. What is under
-     * way at the server may go on; its answer is dropped. */
+    /* The time of this request, which was submitted and not completed, is over. Let go of it and fail it before you return.
+     * Use SIMBA_ETIMEDOUT, or a code that says better what is wrong, and a text that says what the request waited for. The
+     * server may go on with it; drop its answer. */
     void (*cancel)(void *self, simba_request *request);
-    /* The turn is over: send what was submitted, in one go. */
+    /* The turn is over: send all submitted requests at once. */
     void (*flush)(void *self);
-    /* Push changes of this mutex from now on. After it has taken effect push CHANGED once, unless changes are judged
-     * against a state as old as the oldest answer that any contender of this client may still go by (they may have been
-     * told different ones). When in doubt, push. An error means no pushes: timers alone will do. */
+    /* Push changes of this mutex from now on. Push CHANGED once when the watch is live. Skip it only if you compare against
+     * the oldest state that a contender of this client may still hold (contenders may hold different ones). When in doubt,
+     * push. An error means that there will be no pushes: the runtime then relies on its timers. */
     int (*watch)(void *self, simba_topic *topic);
     void (*unwatch)(void *self, simba_topic *topic);
     void (*woken)(void *self);
-    /* Complete what is outstanding, remove every descriptor, clear every timer, then call host->closed, now or later. Nothing is
-     * submitted after this. */
+    /* Complete all outstanding requests, remove every descriptor, clear every timer, then call host->closed, now or later.
+     * The runtime submits nothing after this. */
     void (*close)(void *self);
-    /* After the client's threads have ended. */
+    /* Called after the client's threads have ended. */
     void (*fini)(void *self);
-    /* May be NULL: can a mutex have this name, which is a good one by our own rules, in a store of this URL? Otherwise
+    /* May be NULL. Can a mutex of this name, which is valid by simba's own rules, exist in a store of this URL? If not,
      * SIMBA_EINVAL and a sentence. Any thread, in a turn or not. */
     int (*accepts)(const simba_url *url, const char *mutex, simba_error *err);
-    /* With SIMBA_CAP_SESSION, after init: how long a session is asked to last, in ms. */
+    /* With SIMBA_CAP_SESSION, after init: the length of a session to ask the server for, in ms. */
     int64_t (*session_ms)(void *self);
-    /* May be NULL: which of several servers it is that answers, for people; "": the URL says it. In a turn. */
+    /* May be NULL. Names the one of several servers that answers, for people; "": the URL already says it. In a turn. */
     const char *(*server)(void *self);
 } simba_backend;
 
-/* Add a store of your own, for simba_client_open. The table is copied; what it points to must live for ever. Any thread.
- * SIMBA_EINVAL: wrong version or size, or an incomplete table; SIMBA_ESTATE: the scheme is taken, or there are too many. */
+/* Add a store of your own, for simba_client_open. The runtime copies the table; everything it points to must live for ever.
+ * Any thread.
+ * Errors: EINVAL (wrong version or size, or an incomplete table), ESTATE (the scheme is taken, or there are too many). */
 SIMBA_API int simba_backend_register(const simba_backend *backend);
-/* By scheme; NULL: not known. Any thread. */
+/* Find a store by its scheme; NULL: not known. Any thread. */
 SIMBA_API const simba_backend *simba_backend_find(const char *scheme);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The contender: the door that the other doors are made of. What its callbacks are told is in core/telling.h. */
+/* The contender, on which the other doors are built. core/telling.h decides what its callbacks are told. */
 #include <simba.h>
 
 #include "core/telling.h"
@@ -17,7 +17,7 @@ struct simba_contender {
     simba_freed_fn on_freed;
     simba_noted_fn on_noted;
     simba__telling telling;
-    bool noted; /* on_noted is to be called */
+    bool noted; /* call on_noted */
 };
 
 static simba_contender *of_member(simba__member *member)

@@ -1,5 +1,5 @@
-/* The locker: a member that leads at most once per acquire, and a thread that waits for it. It has no callbacks, so it is
- * told in the turn itself and nobody has to be waited for. */
+/* The locker: a member that leads at most once per acquire, and a thread that waits for it. It has no callbacks, so
+ * it is told in the turn itself. */
 #include <simba.h>
 
 #include "runtime/once.h"

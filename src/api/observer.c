@@ -1,5 +1,5 @@
-/* The observer: sees who owns a mutex and never contends. Changes are queued, so that a store that pushes every one of
- * them has every one of them told; when memory is short or the application too slow, several are told as one. */
+/* The observer: sees who owns a mutex and never contends. It queues changes, so that the application hears every
+ * change that the store pushes; when memory is short or the application too slow, it reports several as one. */
 #include <simba.h>
 
 #include "core/observation.h"
@@ -28,7 +28,7 @@ struct simba_observer {
     struct change *first, **last;
     unsigned queued;
     bool behind; /* the machine's owner is younger than the queue */
-    bool noted;  /* on_noted is to be called */
+    bool noted;  /* call on_noted */
 };
 
 static void enqueue(simba_observer *observer)
@@ -121,7 +121,7 @@ static int run_one(simba__party *party)
     if (!take(observer, &state.after))
         return tell_note(observer);
     if (observer->begun && !simba_state_changed(&state))
-        return 0; /* what lay between the two was dropped */
+        return 0; /* the changes between the two were dropped */
     observer->begun = true;
     observer->told = state.after;
     simba__turn_pause(&party->client->turn);
@@ -206,7 +206,7 @@ int simba_observer_start(simba_observer *observer)
             .kind = SIMBA__EV_START, .now = client->turn.now, .seed = client->host.random(&client->host)};
         observer->told = (simba_owner){0};
         observer->begun = false;
-        drop_queue(observer); /* stopped inside its own callback, it may still have had something to tell */
+        drop_queue(observer); /* it was stopped inside its own callback, with changes still to report */
         simba__party_started(&observer->party);
         simba__party_want(&observer->party, true);
         step(&observer->party, &event);

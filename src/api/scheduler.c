@@ -1,6 +1,6 @@
-/* The scheduler: a member whose strand runs periodic work while it leads. Being told and working share the strand, so
- * a run in progress is always awaited before leadership is given back. When the next run starts is kept here for schedules that
- * begin anew with each leadership, and in runtime/timetable.c for those that are remembered. */
+/* The scheduler: a member whose strand runs periodic work while it leads. Notifications and work share the strand,
+ * so it always waits for a run in progress before it gives leadership back. This file keeps the time of the next run
+ * for schedules that begin anew with each leadership, runtime/timetable.c for remembered ones. */
 #include <simba.h>
 #include <stdatomic.h>
 
@@ -30,7 +30,7 @@ struct simba_scheduler {
     simba_timer start_timer; /* of the next run */
     simba_local next;
     simba_run run;
-    bool acquired, released; /* to be taken note of */
+    bool acquired, released; /* not handled yet */
     bool leads;
     bool due;
 };
@@ -79,7 +79,7 @@ static void plan_next(simba_scheduler *scheduler)
         plan(scheduler, simba__local_add(now, scheduler->period_ns));
         return;
     }
-    /* Starts that fell into the run are skipped, and the beat is kept. */
+    /* Skip the starts that fell into the run, and keep the beat. */
     const int64_t late_ns = now.ns - scheduler->next.ns;
     const int64_t beats = late_ns > 0 ? late_ns / scheduler->period_ns + 1 : 1;
     plan(scheduler, simba__local_add(scheduler->next, beats * scheduler->period_ns));
@@ -127,7 +127,7 @@ static int run_one(simba__party *party)
         simba__member_look(&scheduler->member);
     if (scheduler->released) {
         if (scheduler->table && simba__timetable_busy(scheduler->table))
-            return -1; /* how the last run ended is still being noted */
+            return -1; /* the end of the last run is still being recorded */
         scheduler->acquired = false;
         scheduler->released = false;
         scheduler->leads = false;

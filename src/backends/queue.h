@@ -1,4 +1,4 @@
-/* Requests that wait inside of a store, in the order in which they came, through `next`. */
+/* Requests that wait inside a store, in order of arrival, linked through `next`. */
 #ifndef SIMBA_BACKENDS_QUEUE_H
 #define SIMBA_BACKENDS_QUEUE_H
 
@@ -21,7 +21,7 @@ static inline void simba__queue_append(simba__queue *queue, simba_request *reque
     queue->end = &request->next;
 }
 
-/* It is in there. Quick for one near the beginning, where those are whose time is over first. */
+/* The request must be in the queue. Quick for one near the beginning, and those run out of time first. */
 static inline void simba__queue_remove(simba__queue *queue, const simba_request *request)
 {
     simba_request **at = &queue->first;
@@ -41,7 +41,7 @@ static inline simba_request *simba__queue_take(simba__queue *queue)
     return first;
 }
 
-/* The first of all of them, which leave, and are linked through `next`. */
+/* Remove all requests; returns the first, and they are linked through `next`. */
 static inline simba_request *simba__queue_take_all(simba__queue *queue)
 {
     simba_request *first = queue->first;

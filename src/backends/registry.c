@@ -1,5 +1,5 @@
-/* See registry.h. The list of our own stores comes from the build, which knows which of them are built in, which are modules,
- * and which it was told to leave out. */
+/* See registry.h. The list of our own stores comes from the build, which knows which of them are built in, which are
+ * modules, and which were left out. */
 #include "backends/registry.h"
 
 #include <pthread.h>
@@ -23,8 +23,8 @@
 typedef struct own_store {
     const char *name; /* of its folder */
     const char *const *schemes;
-    const char *option; /* of the build, which has left it out */
-    /* A module, and the packages that bring what it needs. Called at most once with success. */
+    const char *option; /* of the build, if it has left the store out */
+    /* Loads a module; the packages bring what it needs. Called at most once with success. */
     int (*load)(const char *name, const char *packages, simba_error *err, const simba_backend **ret_backend);
     const char *packages;
     const simba_backend *backend; /* NULL: left out, or not loaded yet. Under the lock */
@@ -47,7 +47,7 @@ static own_store own[] = {
 };
 
 enum { OTHERS_MAX = 32 };
-static simba_backend others[OTHERS_MAX]; /* copies: a table of an older header lacks something */
+static simba_backend others[OTHERS_MAX]; /* copies: a table of an older header lacks members */
 static size_t other_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

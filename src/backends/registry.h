@@ -1,4 +1,4 @@
-/* Which stores there are. */
+/* The list of stores. */
 #ifndef SIMBA_BACKENDS_REGISTRY_H
 #define SIMBA_BACKENDS_REGISTRY_H
 

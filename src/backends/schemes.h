@@ -1,5 +1,5 @@
-/* How the URLs of our own stores begin, by the name of the store's folder. Not in the stores, since a library that was built
- * without one still says whose scheme it is. */
+/* The URL schemes of our own stores, by the name of the store's folder. They are not in the stores, because a
+ * library that was built without a store still says whose scheme it is. */
 #ifndef SIMBA_BACKENDS_SCHEMES_H
 #define SIMBA_BACKENDS_SCHEMES_H
 

@@ -22,7 +22,7 @@ int64_t simba__beat_next(const simba__beat *beat, int64_t anchor_ms, int64_t aft
     return simba__sat_mul(next_s, 1000);
 }
 
-/* Whether anything comes between a point and `until_ms` is true up to the last due time and false from it on. */
+/* A binary search: up to the last due time, a point has a due time between itself and `until_ms`; from it on, none. */
 int64_t simba__beat_last(const simba__beat *beat, int64_t anchor_ms, int64_t after_ms, int64_t until_ms)
 {
     int64_t low_ms = after_ms;

@@ -1,5 +1,5 @@
-/* The due times of a schedule: every so many milliseconds from an anchor on, or by a cron expression in a time zone. Points
- * are milliseconds since 1970 on the clock that judges them, which is the store's where it has one. */
+/* The due times of a schedule: every so many milliseconds from an anchor on, or by a cron expression in a time zone.
+ * Times are milliseconds since 1970, on the store's clock if it has one. */
 #ifndef SIMBA_CORE_BEAT_H
 #define SIMBA_CORE_BEAT_H
 
@@ -13,7 +13,7 @@ typedef struct simba__beat {
     const simba__zone *zone; /* of cron */
 } simba__beat;
 
-/* The first due time after `after_ms`. With an interval the anchor itself is the first of all. */
+/* The first due time after `after_ms`. With an interval, the anchor itself is the first due time of all. */
 int64_t simba__beat_next(const simba__beat *beat, int64_t anchor_ms, int64_t after_ms);
 
 /* The last due time after `after_ms` that is not after `until_ms`; `after_ms`: there is none. */

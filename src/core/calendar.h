@@ -1,5 +1,5 @@
-/* Days and dates of the Gregorian calendar, as numbers: day 0 is 1970-01-01. Both the rules of time zones and cron
- * expressions are about dates. */
+/* Days and dates of the Gregorian calendar, as numbers: day 0 is 1970-01-01. Time zone rules and cron expressions
+ * use them. */
 #ifndef SIMBA_CORE_CALENDAR_H
 #define SIMBA_CORE_CALENDAR_H
 

@@ -1,5 +1,5 @@
-/* What a contender did, as words: the lines of the event log, of which `simba timeline` draws a picture. The runtime and
- * the simulator write the same. The words are in simba-timeline(1). */
+/* Writes what a contender did as lines of the event log, from which `simba timeline` draws a picture. The runtime
+ * and the simulator write the same lines. simba-timeline(1) lists the words. */
 #ifndef SIMBA_CORE_CHRONICLE_H
 #define SIMBA_CORE_CHRONICLE_H
 
@@ -7,8 +7,8 @@
 
 typedef void (*simba__chronicle_fn)(void *user, const char *words);
 
-/* To be called after each step of the machine. `shift_ns` is added to all points in time: from the clock of the machine to
- * that of the log. */
+/* Call this after each step of the machine. It adds `shift_ns` to all times, to convert the machine's clock to the
+ * log's. */
 void simba__chronicle_step(const simba__contention *machine, const simba__event *event, const simba__actions *actions,
                            int64_t shift_ns, simba__chronicle_fn say, void *user);
 

@@ -45,7 +45,7 @@ simba__conductor_act simba__conductor_written(simba__conductor *c, int64_t now_m
     case SIMBA__CONDUCTOR_RUNNING:
         break;
     }
-    return SIMBA__ACT_NONE; /* it was written, but leadership has ended since */
+    return SIMBA__ACT_NONE; /* the store wrote it, but leadership has ended since */
 }
 
 simba__conductor_act simba__conductor_look(simba__conductor *c, int64_t now_ms)

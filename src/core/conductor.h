@@ -1,10 +1,10 @@
-/* A leader's way through its schedule, as a step function: what has happened goes in, what to do next comes out. The scheduler
- * and the simulator drive the same one.
+/* Takes a leader through its schedule, as a step function: events go in, the next action comes out. The scheduler and the
+ * simulator drive the same code.
  *
  *   lead -> [write: a new schedule] -> wait or write: begun -> run -> write: ended -> wait or write: begun …
  *
- * A run starts only after the store has confirmed that it is noted as begun. A write that fails is made again by whoever drives
- * this, for as long as it leads: it is the same text, so that it does not matter whether the first one was carried out. */
+ * A run starts only after the store has confirmed the record that it begins. If a write fails, the driver repeats it for as
+ * long as it leads. The text is the same, so it does not matter whether the store carried out the first one. */
 #ifndef SIMBA_CORE_CONDUCTOR_H
 #define SIMBA_CORE_CONDUCTOR_H
 
@@ -31,16 +31,16 @@ typedef struct simba__conductor {
     simba__conductor_phase phase;
     simba__record record;
     simba__plan plan;
-    int64_t since_ms; /* from when on it has been there and not busy */
+    int64_t since_ms; /* since when it has led without being busy */
 } simba__conductor;
 
-/* It leads, and this is the record that it found; NULL: none. */
+/* It leads, and found this record; NULL: none. */
 simba__conductor_act simba__conductor_lead(simba__conductor *c, const simba__record *found, int64_t now_ms);
-/* The store has confirmed what was to be written. */
+/* The store has confirmed the write. */
 simba__conductor_act simba__conductor_written(simba__conductor *c, int64_t now_ms);
 /* Time has passed. */
 simba__conductor_act simba__conductor_look(simba__conductor *c, int64_t now_ms);
-/* The run has ended by itself. One that was cut short by the end of leadership is not told: simba__conductor_leave follows. */
+/* The run has ended by itself. If the end of leadership cut it short, simba__conductor_leave follows instead. */
 simba__conductor_act simba__conductor_ran(simba__conductor *c, int result, int64_t now_ms);
 /* Leadership has ended, or ends. */
 void simba__conductor_leave(simba__conductor *c);

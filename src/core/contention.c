@@ -28,14 +28,14 @@ static simba_local lease_end(const machine *m)
     return m->timing->session ? m->session_until : simba__local_add(m->lease_from, simba__lease_ns(m->timing));
 }
 
-/* The moment at which an unreachable holder is told. Once told, it has the margin to tidy up. */
+/* When to tell a holder that cannot reach the store. Once told, it has the margin to tidy up. */
 static simba_local guard(const machine *m)
 {
     const simba_local end = lease_end(m);
     return m->phase == SIMBA__HOLD ? simba__local_add(end, -m->timing->stop_margin_ns) : end;
 }
 
-/* A session is kept up by the store, for all of its leases at once. */
+/* The store keeps a session alive for all of its leases at once. */
 static simba_local renew_at(const machine *m)
 {
     return m->timing->session ? SIMBA__NEVER : simba__period_renew_at(m->timing, m->lease_from);
@@ -97,9 +97,9 @@ void simba__actions_request(const actions *a, const char *id, const simba__timin
 
 /* --- renewing again -------------------------------------------------------------------------------- */
 
-/* An outage that ends in time must not cost the leadership because the holder was pausing just then, or waiting for an
- * answer that the outage has swallowed: whatever happened before, one attempt is made at the last chance. Pauses and waits
- * end there at the latest. */
+/* An outage that ends in time must not cost the leadership because the holder was pausing just then, or waiting for
+ * an answer that the outage has swallowed. So the machine always makes one attempt at the last chance, and pauses
+ * and waits end there at the latest. */
 static simba_local last_chance(const machine *m)
 {
     return m->timing->session ? SIMBA__NEVER : simba__local_add(guard(m), -simba__period_last_ns(m->timing));
@@ -110,8 +110,8 @@ static simba_local shortly_before(const machine *m, simba_local last)
     return simba__local_add(last, -2 * simba__period_last_ns(m->timing));
 }
 
-/* Half of what is left at most: neither the pause nor the wait may use up the end. What would end shortly before the last
- * chance ends there. */
+/* At most half of the time left: neither the pause nor the wait may use up the end. If it would end shortly before
+ * the last chance, it ends there. */
 static simba_local by_half(const machine *m, simba_local now, simba_local at)
 {
     const simba_local last = last_chance(m);
@@ -125,7 +125,7 @@ static simba_local renew_deadline(const machine *m, simba_local now, simba_local
     const simba_local due = renew_at(m);
     if (m->timing->session || simba__local_reached(now, shortly_before(m, last)))
         return deadline;
-    /* Asked early, because of a push: that must not be in the way of the renewal itself. */
+    /* This request went out early, because of a push: it must not delay the renewal itself. */
     if (!simba__local_reached(now, shortly_before(m, due)))
         return simba__local_min(deadline, due);
     return simba__local_min(deadline, by_half(m, now, deadline));
@@ -137,7 +137,7 @@ static simba_local retry_at(machine *m, simba_local now)
     const simba_local last = last_chance(m);
     const simba_local at = simba__local_add(now, simba__period_retry_ns(m->timing, m->failures, &m->seed));
     if (m->timing->session || simba__local_reached(m->sent_at, last))
-        return at; /* that was it */
+        return at; /* the last chance has passed */
     const simba_local due = renew_at(m);
     if (!simba__local_reached(m->sent_at, due))
         return simba__local_reached(now, due) ? now : simba__local_min(at, due);
@@ -148,7 +148,7 @@ static simba_local retry_at(machine *m, simba_local now)
 
 #define TO(phase) (1U << SIMBA__##phase)
 
-/* The picture in contention.h, as a table: where a phase may lead. SEEK leads to itself: it asks again. */
+/* The picture in contention.h as a table: which phase may follow which. SEEK may follow itself: it asks again. */
 static const unsigned moves[] = {
     [SIMBA__IDLE] = TO(DELAY) | TO(SEEK),
     [SIMBA__DELAY] = TO(SEEK) | TO(IDLE),
@@ -164,7 +164,7 @@ static void move(machine *m, simba__phase phase)
     m->phase = (uint8_t)phase;
 }
 
-/* What holds of a phase whenever a step is over. */
+/* What holds in a phase whenever a step is over. */
 static void check_phase(const machine *m, simba_local now)
 {
     const bool asks = m->in_flight;
@@ -179,7 +179,7 @@ static void check_phase(const machine *m, simba_local now)
         break;
     case SIMBA__SEEK:
         SIMBA__ASSERT(m->token == 0 && (asks ? m->op == SIMBA_OP_ACQUIRE : !m->stop));
-        /* Whoever does not ask will; where leases are sessions, when the store says so. */
+        /* A contender that is not asking has a time to ask; where leases are sessions, the store says when. */
         SIMBA__ASSERT(asks || m->wake.ns != INT64_MAX || m->timing->session);
         break;
     case SIMBA__HOLD:
@@ -251,7 +251,7 @@ static void seek(machine *m, simba_local now, actions *out)
     submit(m, SIMBA_OP_ACQUIRE, now, out);
 }
 
-/* This leadership, or this attempt at one, is over and nothing of it is left in the store. */
+/* This leadership, or this attempt at one, is over, and nothing of it is left in the store. */
 static void finish(machine *m, simba_local now, actions *out)
 {
     m->token = 0;
@@ -264,10 +264,10 @@ static void finish(machine *m, simba_local now, actions *out)
         out->done = true;
         return;
     }
-    /* What comes next is a new incarnation: a delayed request of the old one must not be taken for it. */
+    /* The next attempt is a new incarnation: nobody may take a delayed request of the old one for it. */
     m->nonce = simba__random_next(&m->seed);
     if (m->reason == SIMBA_REASON_HOLD_LIMIT) {
-        /* Whoever waits goes first. */
+        /* Waiters go first. */
         move(m, SIMBA__SEEK);
         m->wake = simba__local_add(now, m->timing->jitter_max_ns + 1);
         return;
@@ -283,7 +283,7 @@ static void give_back(machine *m, simba_local now, actions *out)
     submit(m, SIMBA_OP_RELEASE, now, out);
 }
 
-/* The lease, which is long enough for that, is left to end by itself. */
+/* The lease is long enough for the promise, so let it end by itself. */
 static bool keeps_others_out(const machine *m, simba_local now)
 {
     return m->min_hold_ns > 0 && m->graceful &&
@@ -324,7 +324,7 @@ static void lose_session(machine *m, simba_local now, actions *out)
     m->graceful = false;
 }
 
-/* Our own clock comes before everything that anybody says. */
+/* Our own clock comes before everything that a store says. */
 static void look_at_clock(machine *m, simba_local now, actions *out)
 {
     if (!leased(m))
@@ -345,7 +345,7 @@ static void look_at_clock(machine *m, simba_local now, actions *out)
 static void acquire_failed(machine *m, const simba_reply *reply, simba_local now, actions *out)
 {
     m->failures++;
-    /* Whoever blocks in a call wants to know; a contender keeps trying, and says so in the log. */
+    /* A caller that blocks wants to know the error; a contender keeps trying, and logs it. */
     m->stop |= m->try_once || (m->once && !simba__is_transient(reply->status));
     if (m->stop)
         give_back(m, now, out);
@@ -390,7 +390,7 @@ static void acquire_lost(machine *m, const simba_reply *reply, simba_local now, 
     } else if (m->timing->session) {
         m->wake = SIMBA__NEVER; /* the store will say when it is our turn */
     } else if (simba_owner_is_none(&reply->owner)) {
-        /* Free, and yet not ours: a row that was just made, or a store in between. */
+        /* Free, and yet not ours: somebody has just made the row, or the store is between two owners. */
         m->failures++;
         m->wake = simba__local_add(now, simba__period_backoff_ns(m->timing, m->failures, &m->seed));
     } else {
@@ -415,7 +415,7 @@ static void renewed(machine *m, const simba_reply *reply, simba_local now, actio
 {
     m->failures = 0;
     if (!leased(m))
-        return; /* too late: it was told already, and is given back */
+        return; /* too late: the holder has been told already, and gives it back */
     if (m->sent_at.ns > m->lease_from.ns)
         m->lease_from = m->sent_at;
     m->wake = renew_at(m);
@@ -423,7 +423,7 @@ static void renewed(machine *m, const simba_reply *reply, simba_local now, actio
         m->owner = reply->owner;
     look_at_clock(m, now, out);
     if (leased(m) && m->kick)
-        submit(m, SIMBA_OP_RENEW, now, out); /* what was pushed may be younger than this answer */
+        submit(m, SIMBA_OP_RENEW, now, out); /* the push may be younger than this answer */
 }
 
 static void on_renew_reply(machine *m, const simba_reply *reply, simba_local now, actions *out)
@@ -443,8 +443,8 @@ static void on_renew_reply(machine *m, const simba_reply *reply, simba_local now
     }
 }
 
-/* If the store cannot be told, the lease ends by itself: nobody renews it any more. A session that was lost has taken along
- * what it held. */
+/* If the store cannot be told, the lease ends by itself, because nobody renews it any more. A lost session has taken
+ * its grants along. */
 static bool release_again(machine *m, const simba_reply *reply)
 {
     if (reply->status == 0 || !simba__is_transient(reply->status))
@@ -564,7 +564,7 @@ static void ask_again(machine *m, simba_local now, actions *out)
         submit(m, m->phase == SIMBA__SEEK ? SIMBA_OP_ACQUIRE : SIMBA_OP_RENEW, now, out);
 }
 
-/* It has had its time, and pauses so that whoever waits goes first. */
+/* The holder has had its time, and pauses so that waiters go first. */
 static bool steps_back(const machine *m)
 {
     return m->reason == SIMBA_REASON_HOLD_LIMIT;
@@ -578,10 +578,11 @@ static void on_push_while_seeking(machine *m, const simba_push *push, simba_loca
     switch (push->kind) {
     case SIMBA_PUSH_ACQUIRED:
         if (push->owner.token < m->owner.token)
-            break; /* overtaken by a reply */
+            break; /* a reply came first */
         learn(m, &push->owner, out);
-        /* Whoever has not asked since the last leadership has to in any case. And where there is a queue, everybody has
-         * to now and then: the place in it goes with an invitation that another contender of this client has used. */
+        /* A contender that has not asked since its last leadership has to ask in any case. And where there is a
+         * queue, every waiter has to ask now and then: it loses its place when another contender of this client uses
+         * an invitation. */
         if (!m->in_flight && !m->timing->session && m->queued && !m->leaves_queue)
             wait_for_end(m, &push->owner, push->now_ms, 0, now);
         break;
@@ -613,7 +614,7 @@ static void on_push(machine *m, const simba_push *push, simba_local now, actions
     } else if (m->phase == SIMBA__HOLD && !(push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token <= m->token) &&
                !(push->kind == SIMBA_PUSH_FREED && push->owner.token < m->token) &&
                push->kind != SIMBA_PUSH_SESSION_BACK && push->kind != SIMBA_PUSH_NOTED) {
-        /* Somebody says that it is not ours any more. The store will tell. */
+        /* Somebody says that the mutex is not ours any more. Ask the store. */
         ask_again(m, now, out);
         out->used = false;
     }

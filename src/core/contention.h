@@ -10,14 +10,14 @@
  *      └──────────────────────── GIVE_BACK ◀────┼─┘ └──────────────  TIDY   on_released runs
  *                                    └──────────┘ ◀───────────────────┘
  *
- * Rules that hold throughout, and that everything else rests on:
+ * Rules that always hold, and that everything else relies on:
  *   - A lease counts from the moment its request was handed over, never from the reply, and ends by our own clock.
- *     The clock is looked at before the event, whatever the event is.
- *   - At most one request is in flight. A reply that does not carry the generation of that request is not ours.
- *   - on_released is told once per on_acquired. Nothing new is begun until it has returned (the ACK event).
+ *     Every step looks at the clock first, whatever the event is.
+ *   - At most one request is in flight. The machine ignores a reply that does not carry the generation of that request.
+ *   - The application gets one on_released per on_acquired. Nothing new begins until it has returned (the ACK event).
  *   - A grant that may exist in the store (`maybe_granted`) is given back before the contender stops or begins anew.
- * The moves between phases are a table in contention.c, and what holds in each of them is checked after every step, in
- * release builds too.
+ * A table in contention.c lists the moves between phases, and the code checks what holds in each phase after every step,
+ * in release builds too.
  */
 #ifndef SIMBA_CORE_CONTENTION_H
 #define SIMBA_CORE_CONTENTION_H
@@ -45,24 +45,24 @@ typedef enum simba__event_kind {
 typedef struct simba__event {
     simba__event_kind kind;
     simba_local now;
-    simba_local session_until; /* session stores: until then, by our own clock, the session cannot have ended */
+    simba_local session_until; /* session stores: the session cannot have ended before this, by our own clock */
     uint64_t seed;             /* START: fresh randomness; the incarnation's nonce comes from it */
-    simba_local give_up;       /* START: no request needs to be waited for past this; SIMBA__NEVER for contenders */
+    simba_local give_up;       /* START: no request needs an answer after this; SIMBA__NEVER for contenders */
     uint32_t generation;       /* REPLY */
     const simba_reply *reply;  /* REPLY */
     const simba_push *push;    /* PUSH */
-    bool used;                 /* PUSH, filled in by whoever handles it: it led to something */
+    bool used;                 /* PUSH, set by the handler: it led to something */
 } simba__event;
 
 /* What to do now, in this order. */
 typedef struct simba__actions {
     bool acquired;       /* tell on_acquired */
     bool released;       /* tell on_released, with `reason`, and send ACK when it has returned */
-    bool changed;        /* the owner that we know of is another one */
+    bool changed;        /* the known owner has changed */
     bool submit;         /* hand `op` to the store */
-    bool done;           /* stopped: nothing will come any more */
+    bool done;           /* stopped: no more actions will follow */
     bool used;           /* PUSH: it led to something; otherwise another waiter should get it */
-    bool late_win;       /* a grant came back too late to be of use */
+    bool late_win;       /* a grant came too late to be used */
     simba_reason reason; /* released */
     simba_op op;
     bool queue;
@@ -70,7 +70,7 @@ typedef struct simba__actions {
     uint64_t nonce;
     uint64_t token;
     simba_local deadline;
-    simba_local timer; /* always valid: wake the machine then; SIMBA__NEVER for not at all */
+    simba_local timer; /* always valid: wake the machine then; SIMBA__NEVER: not at all */
 } simba__actions;
 
 typedef struct simba__contention {
@@ -80,10 +80,10 @@ typedef struct simba__contention {
     uint64_t token;            /* of the grant; 0 without one */
     simba_local sent_at;       /* when the request in flight was handed over */
     simba_local lease_from;    /* when the request that last confirmed the lease was handed over */
-    simba_local session_until; /* as the latest event had it */
+    simba_local session_until; /* from the latest event */
     simba_local held_since;
-    int64_t min_hold_ns; /* whoever stops before has promised to keep the mutex from others; 0: nobody has */
-    simba_local wake;    /* when the phase wants to go on by itself */
+    int64_t min_hold_ns; /* a stop before this time keeps the mutex from others; 0: no such promise */
+    simba_local wake;    /* when the phase goes on by itself */
     simba_local give_up;
     simba_owner owner;   /* as last heard */
     uint32_t generation; /* of the latest request */
@@ -93,13 +93,13 @@ typedef struct simba__contention {
     uint8_t op;
     uint8_t reason;
     bool in_flight;
-    bool stop;         /* asked to */
+    bool stop;         /* the application asked to stop */
     bool once;         /* locker: one leadership, then done */
     bool try_once;     /* locker: one answer, then done */
-    bool leaves_queue; /* waiters have something to take back from the store */
-    bool queued;       /* it may be there */
-    bool kick;         /* something was pushed while a request was in flight: ask again */
-    bool graceful;     /* TIDY: the lease is still ours and is renewed */
+    bool leaves_queue; /* waiters have an entry in the store that they must remove */
+    bool queued;       /* that entry may exist */
+    bool kick;         /* a push came while a request was in flight: ask again */
+    bool graceful;     /* TIDY: the lease is still ours, and the machine renews it */
     bool acked;        /* TIDY: on_released has returned */
     bool maybe_granted;
 } simba__contention;
@@ -115,10 +115,10 @@ simba_local simba__contention_ttl_until(const simba__contention *machine);
 
 simba_status simba__contention_status(const simba__contention *machine);
 
-/* Should the mutex be watched for it? Where watching costs something, only those who wait do it. */
+/* Should the store watch the mutex for this contender? Where watching has a cost, only waiters need it. */
 bool simba__contention_wants_news(const simba__contention *machine, unsigned caps);
 
-/* What `actions` (of this machine, or of an observation, which has no timing) ask the store for. */
+/* Fill in the request that `actions` ask for (of this machine, or of an observation, which has no timing). */
 void simba__actions_request(const simba__actions *actions, const char *id, const simba__timing *timing,
                             simba_request *ret_request);
 

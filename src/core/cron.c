@@ -9,7 +9,7 @@
 
 #define EVERY_HOUR ((UINT64_C(1) << 24) - 1)
 
-/* So many days are looked at in search of one that fits. The rarest that there is, a February 29 on a given day of the week
+/* How many days to look at in search of one that fits. The rarest one, a February 29 on a given day of the week
  * around a year without a leap day, comes within 40 years. */
 #define SEARCH_DAYS (41 * 366)
 

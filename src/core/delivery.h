@@ -1,12 +1,12 @@
-/* Who of a client's parties is told of a push. News goes to everybody. An invitation goes to observers, and to the first
- * waiter that can use it: the others would only lose against it. */
+/* Decides which parties of a client hear a push. News goes to all of them. An invitation goes to observers, and to
+ * the first waiter that can use it: the others would only lose against it. */
 #ifndef SIMBA_CORE_DELIVERY_H
 #define SIMBA_CORE_DELIVERY_H
 
 #include <simba/backend.h>
 
 typedef struct simba__delivery {
-    bool of_note; /* which says nothing about the owner, and so nothing to those who contend or observe */
+    bool of_note; /* the push is about the note, and says nothing about the owner */
     bool news;
     bool used;
 } simba__delivery;
@@ -16,13 +16,13 @@ static inline simba__delivery simba__delivery_of(const simba_push *push)
     return (simba__delivery){.of_note = push->kind == SIMBA_PUSH_NOTED, .news = push->kind == SIMBA_PUSH_ACQUIRED};
 }
 
-/* May the note be another one? Where pushes may have been lost, so may one about the note. */
+/* May the note have changed? If pushes may have been lost, one about the note may be among them. */
 static inline bool simba__delivery_tells_note(const simba_push *push)
 {
     return push->kind == SIMBA_PUSH_NOTED || push->kind == SIMBA_PUSH_CHANGED || push->kind == SIMBA_PUSH_SESSION_BACK;
 }
 
-/* Asked of each party in turn, in the order in which they started. */
+/* The runtime asks this for each party in turn, in the order in which they started. */
 static inline bool simba__delivery_concerns(const simba__delivery *delivery, bool is_member)
 {
     return !delivery->of_note && (delivery->news || !delivery->used || !is_member);

@@ -1,5 +1,5 @@
-/* simba_stats as OpenMetrics text. A table says which metrics there are; the rest is how a metric is written. Nothing here
- * asks for the locale: a program may have set one whose decimal point is a comma. */
+/* Writes simba_stats as OpenMetrics text. A table lists the metrics; the rest writes them. Nothing here uses the
+ * locale: a program may have set one whose decimal point is a comma. */
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static const metric metrics[] = {
 typedef struct text {
     char *start;
     size_t size;
-    size_t length; /* of the whole, also of what does not fit */
+    size_t length; /* of the whole text, including what does not fit */
 } text;
 
 static void put(text *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -69,7 +69,8 @@ static void put(text *out, const char *format, ...)
     out->length += length > 0 ? (size_t)length : 0;
 }
 
-/* The three characters that have to be escaped, and as everywhere \xNN for what is not UTF-8 or cannot be shown. */
+/* Escape the three characters that OpenMetrics requires, and write \xNN for bytes that are not UTF-8 or cannot be
+ * shown. */
 static void put_value(text *out, const char *value)
 {
     while (*value != '\0') {
@@ -126,7 +127,7 @@ static void put_seconds(text *out, const series *of, const char *suffix, uint64_
     put(out, " %llu.%09llu\n", (unsigned long long)(ns / 1000000000), (unsigned long long)(ns % 1000000000));
 }
 
-/* There is no leadership that ended for no reason. */
+/* No leadership ends without a reason. */
 static void put_reasons(text *out, const series *of, const uint64_t *losses)
 {
 #define REASON(name, words)                                                                                            \
@@ -144,7 +145,7 @@ static void put_errors(text *out, const series *of, const uint64_t *errors)
 #undef ERROR
 }
 
-/* Each bucket of the text has all that took less time, too. */
+/* In the text, each bucket also counts all shorter durations. */
 static void put_histogram(text *out, const series *of, const simba_histogram *histogram)
 {
     static const char *const bounds[] = {

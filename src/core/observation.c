@@ -20,7 +20,7 @@ void simba__observation_init(machine *m, int64_t poll_ns)
 
 #define TO(phase) (1U << SIMBA__##phase)
 
-/* Where a phase may lead. READS leads to itself: what was pushed meanwhile may be younger than what was read. */
+/* Which phase may follow which. READS may follow itself: a push meanwhile may be younger than what was read. */
 static const unsigned moves[] = {
     [SIMBA__OBSERVES_NOT] = TO(READS),
     [SIMBA__READS] = TO(READS) | TO(RESTS) | TO(LEAVES),
@@ -90,7 +90,7 @@ static void end(machine *m, actions *out)
     out->done = true;
 }
 
-/* Read again when the owner's time is up (nobody pushes that), and otherwise now and then. */
+/* Read again when the owner's lease ends, since no store pushes that, and otherwise now and then. */
 static void rest(machine *m, simba_local now, int64_t now_ms)
 {
     int64_t ns = m->poll_ns;
@@ -134,7 +134,7 @@ static void on_push(machine *m, const simba__event *event, int64_t op_timeout_ns
         if (m->phase == SIMBA__RESTS)
             rest(m, event->now, push->now_ms);
     } else if (push->kind == SIMBA_PUSH_FREED && push->owner.token != 0 && push->owner.token < m->owner.token) {
-        return; /* the end of an earlier leadership, overtaken by the beginning of this one */
+        return; /* the end of an earlier leadership, which arrived after the beginning of this one */
     } else if (push->kind == SIMBA_PUSH_RELEASED || push->kind == SIMBA_PUSH_FREED) {
         learn(m, &nobody, out);
     } else if (push->kind != SIMBA_PUSH_ACQUIRED && m->phase == SIMBA__RESTS) {

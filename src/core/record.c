@@ -12,7 +12,7 @@
 #define MARK "simba-schedule "
 #define VERSION "1 "
 
-/* Beyond these no clock is right, and sums could overflow. */
+/* No clock is right beyond these, and sums could overflow. */
 #define FIRST_MS (SIMBA__CALENDAR_FIRST_S * 1000)
 #define LAST_MS (SIMBA__CALENDAR_LAST_S * 1000)
 

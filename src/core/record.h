@@ -1,11 +1,11 @@
-/* What a schedule remembers: one line at the beginning of the note of its mutex. What follows the line is the note of the
- * work. One note for both, so that a checkpoint of the work and the end of its run are written in one step.
+/* The record of a schedule: one line at the beginning of the note of its mutex. The note of the work follows the line.
+ * Both are one note, so that a checkpoint of the work and the end of its run are written in one step.
  *
  *   simba-schedule 1 anchor=… through=… due=… begun=… ended=… state=ended result=0 tries=0 missed=0 spec=every 86400000
  *
- * All points are milliseconds on the clock that judges the schedule. A record comes from outside: whoever can write to the
- * store can write one. It is read with bounds, and what cannot be is refused; it is never taken to be empty, since then work
- * would run again. */
+ * All times are milliseconds on the clock that judges the schedule. A record comes from outside: anybody who can
+ * write to the store can write one. So the reader bounds it, and refuses a record that makes no sense. It never
+ * takes such a record for an empty one, since then work would run again. */
 #ifndef SIMBA_CORE_RECORD_H
 #define SIMBA_CORE_RECORD_H
 
@@ -21,23 +21,23 @@ typedef enum simba__run_state {
 } simba__run_state;
 
 typedef struct simba__record {
-    int64_t anchor_ms;  /* from which intervals are counted */
-    int64_t through_ms; /* no due time up to this one will be run (again) */
+    int64_t anchor_ms;  /* intervals count from this */
+    int64_t through_ms; /* due times up to this one will not run (again) */
     int64_t due_ms;     /* of the latest run */
     int64_t begun_ms;   /* when it began */
-    int64_t ended_ms;   /* when it ended; what the one before it left, while it goes on */
+    int64_t ended_ms;   /* when it ended; while a run goes on, the end of the one before it */
     simba__run_state state;
-    int result;     /* of the latest run that ended; 0: well */
-    int64_t tries;  /* how often in a row the latest due time has been run in vain */
+    int result;     /* of the latest run that ended; 0: success */
+    int64_t tries;  /* how often in a row the run of the latest due time has failed */
     int64_t missed; /* due times before it that were not run */
     char spec[SIMBA__SPEC_MAX + 1];
 } simba__record;
 
-/* Write it, with the end of the line and the terminating zero. Returns its length. */
+/* Write the record, with the end of the line and the terminating zero. Returns its length. */
 size_t simba__record_write(const simba__record *record, char ret_text[SIMBA__RECORD_MAX + 1]);
 
-/* Read the beginning of a note. Returns how many bytes are the record's; 0: the note has none, and all of it belongs to the
- * work; SIMBA_ECORRUPT: it has one that makes no sense. */
+/* Read the beginning of a note. Returns how many bytes belong to the record; 0: the note has no record, and all of
+ * it belongs to the work; SIMBA_ECORRUPT: the record makes no sense. */
 int simba__record_read(const char *note, size_t size, simba_error *err, simba__record *ret_record);
 
 #endif

@@ -10,7 +10,7 @@ static bool is_terminated(const simba_owner *owner)
     return memchr(owner->id, '\0', sizeof owner->id) != NULL;
 }
 
-/* REVOKED answers whoever thought to hold it. MINE answers whatever can be granted, written or ended. */
+/* REVOKED answers only requests of a holder. MINE answers only requests that grant, write or end something. */
 static bool fits(simba_op op, simba_outcome outcome)
 {
     switch (outcome) {

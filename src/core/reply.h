@@ -1,5 +1,5 @@
-/* Can a store mean what it says? A grant is what everything else rests on, and a store is a program on another machine: it
- * may be broken, hostile, or not what the URL says it is. So a reply is looked at here before anybody acts on it, for all
+/* Checks the replies of stores. Everything rests on grants, and a store is a program on another machine: it may be
+ * broken, hostile, or not what the URL says it is. So this code checks a reply before anybody acts on it, for all
  * stores in the same way. Pure, like contention.h. */
 #ifndef SIMBA_CORE_REPLY_H
 #define SIMBA_CORE_REPLY_H
@@ -8,15 +8,15 @@
 
 /* What is wrong with request->reply as an answer to this request: a SIMBA_E… code and a sentence. 0: nothing is.
  *
- * A grant or a renewal (outcome MINE) names the id of the request and has a token. A renewal keeps the token of the
- * request. A lease (`session` false) ends after the reply's own now_ms.
+ * A grant or a renewal (outcome MINE) must name the id of the request and have a token. A renewal must keep the token
+ * of the request. A lease (`session` false) must end after the reply's own now_ms.
  *
- * SIMBA_ESTORE: no store that works answers so. SIMBA_ETIMEDOUT: the lease was over before the answer was made. Both mean
- * what every error of a request means: whether the store carried it out is not known. */
+ * SIMBA_ESTORE: no working store answers so. SIMBA_ETIMEDOUT: the lease was over before the store answered. Like
+ * every error of a request, both mean that nobody knows whether the store carried it out. */
 int simba__reply_check(const simba_request *request, bool session, simba_error *err);
 
-/* A push can be forged or garbled as well. What to deliver instead of it: the same, or CHANGED ("ask the store") for one
- * that names an owner who cannot be one. */
+/* A push can be forged or garbled as well. Returns the push to deliver instead: the same, or CHANGED ("ask the
+ * store") for a push whose owner is impossible. */
 const simba_push *simba__push_check(const simba_push *push);
 
 #endif

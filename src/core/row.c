@@ -19,13 +19,15 @@ void simba__row_show(const simba__row *row, simba__row_now now, simba_owner *ret
         return;
     }
     *ret_owner = row->owner;
-    /* Counted back from the end of the lease: the wall clock may have been set since the grant, the lease has not. */
+    /* Counted back from the end of the lease: somebody may have set the wall clock since the grant, which does not
+     * move the lease. */
     const int64_t left_ns = simba__sat_sub(row->until_ns, now.ns);
     const int64_t left_ms = left_ns / SIMBA__NS_PER_MS + (left_ns % SIMBA__NS_PER_MS != 0);
     *ret_now_ms = simba__sat_sub(row->owner.transition_at_ms, left_ms);
 }
 
-/* Who lost the reply to an acquire does not know the token; the nonce tells. Who renews or writes knows it. */
+/* A contender that lost the reply to an acquire does not know the token, but has the nonce. One that renews or
+ * writes knows both. */
 static bool is_mine(const simba__row *row, const simba_request *request)
 {
     const bool any_token = request->token == 0 && request->op != SIMBA_OP_RENEW && request->op != SIMBA_OP_WRITE_NOTE;
@@ -50,7 +52,7 @@ static void extend(simba__row *row, simba__row_now now, const simba_request *req
 
 static void grant(simba__row *row, simba__row_now now, const simba_request *request)
 {
-    /* The clock is a floor: should the row be lost with the power, later tokens are still greater. */
+    /* The clock is a floor: if the row is lost with the power, later tokens are still greater. */
     const uint64_t next = row->token + 1;
     const uint64_t floor = row->counts_tokens || now.epoch_us < 0 ? 0 : (uint64_t)now.epoch_us;
     row->token = next > floor ? next : floor;
@@ -75,7 +77,7 @@ static void vacate(simba__row *row)
     row->version++;
 }
 
-/* A write that was given up may arrive after the next one of the same grant, and must not undo it. */
+/* A write that its sender gave up may arrive after the next one of the same grant, and must not undo it. */
 static bool is_overtaken(const simba__row *row, const simba_request *request)
 {
     return row->note_token > request->token ||
@@ -89,7 +91,7 @@ static void write_note(simba__row *row, simba__row_now now, const simba_request 
     row->note_written_at_ms = now.epoch_us / 1000;
 }
 
-/* Has anybody ever had it? */
+/* Has anybody ever owned it? */
 static bool is_known(const simba__row *row)
 {
     return row->version != 0 || row->note_token != 0;

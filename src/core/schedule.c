@@ -16,7 +16,7 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* At most once, a run that has begun is settled, whoever noted it and by which policy. */
+/* At most once: a run that has begun is settled, whoever recorded it and under which policy. */
 static int64_t settled_ms(const simba__policy *policy, const simba__record *record)
 {
     return policy->at_least_once ? record->through_ms : max64(record->through_ms, record->due_ms);
@@ -33,8 +33,8 @@ static int64_t retry_at_ms(const simba__record *record)
     return simba__sat_add(record->ended_ms, min64(SIMBA__RETRY_FIRST_MS << doublings, SIMBA__RETRY_LAST_MS));
 }
 
-/* The run that is owed, at once if it was cut short, after a pause if it failed. A clock that went back must not prolong the
- * pause. */
+/* The run to repeat: at once if it was cut short, after a pause if it failed. A clock that went back must not
+ * prolong the pause. */
 static simba__plan plan_again(const simba__record *record, int64_t now_ms)
 {
     const bool cut_short = record->state == SIMBA__RUN_BEGUN;
@@ -50,7 +50,7 @@ static simba__plan plan_wait(const simba__policy *policy, const simba__record *r
                          .at_ms = simba__beat_next(&policy->beat, record->anchor_ms, after_ms)};
 }
 
-/* Of the due times after `from_ms` the one from which on no more than the limit are left. */
+/* The due time after `from_ms` that leaves at most the limit of due times to run. */
 static int64_t oldest_within_limit(const simba__policy *policy, int64_t anchor_ms, int64_t from_ms, int64_t now_ms)
 {
     const simba__beat *beat = &policy->beat;
@@ -92,7 +92,7 @@ simba__record simba__schedule_adopt(const simba__policy *policy, const simba__re
     const bool by_interval = policy->beat.every_ms > 0;
     if (before)
         record = *before;
-    /* An interval that has run keeps its anchor, so that another length of it does not run at once. */
+    /* An interval that has run keeps its anchor, so that a changed length does not cause a run at once. */
     const bool keeps_anchor = before && by_interval && record.state != SIMBA__RUN_NONE;
     if (!keeps_anchor)
         record.anchor_ms = by_interval ? simba__sat_add(now_ms, policy->first_delay_ms) : now_ms;

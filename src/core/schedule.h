@@ -1,16 +1,16 @@
-/* What a leader does about its schedule: a pure function of what is noted, of the policy, and of the time. Whoever leads next,
- * on whatever machine, finds the same note and decides the same.
+/* Decides what a leader does about its schedule: a pure function of the record, of the policy, and of the time. The next
+ * leader, on any machine, finds the same record and decides the same.
  *
- *   at most once    a run is noted as begun, then it begins. If its leader dies, it is not run again; the next run
- *                   learns that the last one was cut short.
- *   at least once   a run counts when it has ended well. If its leader dies, the next leader runs it again, and tells it so.
- *                   If it fails it is run again after a pause that grows. Until then no later due time is run.
+ *   at most once    the leader records that a run begins, then starts it. If the leader dies, nobody repeats the run; the
+ *                   next run learns that the last one was cut short.
+ *   at least once   a run counts when it has succeeded. If its leader dies, the next leader repeats it, and tells it so. If
+ *                   it fails, the leader repeats it after a pause that grows. Until then no later due time runs.
  *
- * A due time is missed when it passes while nobody leads, or while a run is in progress. Of those that were missed
+ * A due time is missed when it passes while nobody leads, or while a run is in progress. Of the missed ones
  *
- *   skip   none is run,
- *   once   the last one is run, for all of them,
- *   all    each is run, in order; of more than the limit, the oldest are left out.
+ *   skip   runs none,
+ *   once   runs the last one, in place of all,
+ *   all    runs each, in order; above the limit, it leaves out the oldest.
  */
 #ifndef SIMBA_CORE_SCHEDULE_H
 #define SIMBA_CORE_SCHEDULE_H
@@ -18,14 +18,14 @@
 #include "core/beat.h"
 #include "core/record.h"
 
-#define SIMBA__MISSED_MAX 10000     /* further than this nobody counts */
+#define SIMBA__MISSED_MAX 10000     /* counting stops here */
 #define SIMBA__CATCH_UP_MAX 1000    /* the greatest limit of "all" */
 #define SIMBA__RETRY_FIRST_MS 1000  /* the pause after a run that failed, with at least once; doubles, up to … */
 #define SIMBA__RETRY_LAST_MS 300000 /* … this */
 
 typedef struct simba__policy {
     simba__beat beat;
-    const char *spec; /* the beat as text; another text is another schedule */
+    const char *spec; /* the beat as text; a changed text is a new schedule */
     simba_catch_up catch_up;
     int64_t limit; /* of SIMBA_CATCH_UP_ALL */
     bool at_least_once;
@@ -41,24 +41,24 @@ typedef enum simba__plan_kind {
 typedef struct simba__plan {
     simba__plan_kind kind;
     int64_t at_ms;
-    int64_t missed; /* RUN: due times before it, after the one that was run last, that are not run */
-    bool cut_short; /* RUN: the last run began and did not end; with at least once, this is the same run again */
+    int64_t missed; /* RUN: due times between the last run and this one that will not run */
+    bool cut_short; /* RUN: the last run began and did not end; with at least once, this run repeats it */
 } simba__plan;
 
-/* What to do at `now_ms`. `since_ms`: from when on this leader has been there and not busy, so that nothing which was due later
- * was missed. `record` NULL: there is none. */
+/* What to do at `now_ms`. `since_ms`: since when this leader has led without being busy; no due time after that
+ * counts as missed. `record` NULL: there is none. */
 simba__plan simba__schedule_plan(const simba__policy *policy, const simba__record *record, int64_t since_ms,
                                  int64_t now_ms);
 
-/* The record of a schedule that is new here. What `before` says of runs is kept; it may be NULL. Due times until now do not
- * count as missed. */
+/* The record of a schedule that is new here. It keeps what `before` says of runs; `before` may be NULL. Due times
+ * until now do not count as missed. */
 simba__record simba__schedule_adopt(const simba__policy *policy, const simba__record *before, int64_t now_ms);
 
-/* What to note before and after a run. With a `result` of 0 it went well. */
+/* The record to write before and after a run. A `result` of 0 is success. */
 void simba__schedule_begin(const simba__policy *policy, simba__record *record, const simba__plan *plan, int64_t now_ms);
 void simba__schedule_end(const simba__policy *policy, simba__record *record, int result, int64_t now_ms);
 
-/* The next due time after those that are settled, for people. */
+/* The next due time that is not settled, for people. */
 int64_t simba__schedule_next_due(const simba__policy *policy, const simba__record *record);
 
 #endif

@@ -37,7 +37,7 @@ void simba__histogram_add(simba_histogram *histogram, int64_t ns)
     histogram->sum_ns += ns > 0 ? (uint64_t)ns : 0;
 }
 
-/* Stores of other people may have codes of their own. */
+/* Stores outside this library may have codes of their own. */
 void simba__tally_error(simba_stats *stats, int code)
 {
     const bool known = code < 0 && code > -(int)COUNT_OF(stats->errors_by_code);
@@ -59,7 +59,7 @@ static void count_answer(simba_stats *stats, simba_op op, const simba_reply *rep
                              took_ns);
 }
 
-/* A machine that looks for leadership waits, however it fares. */
+/* A machine that seeks leadership counts as waiting, whatever happens to its requests. */
 static void count_wait(simba_stats *stats, simba__phase before, simba__phase after, bool acquired, simba_local now,
                        simba_local *since)
 {

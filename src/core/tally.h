@@ -1,11 +1,11 @@
-/* What simba_stats tells about contenders. Each step of a machine is counted from what the machine was before it and is after
- * it: how long a wait, a hold or a request took, why leadership ended. Pure, and a few nanoseconds a step. */
+/* Counts what simba_stats reports about contenders. It compares a machine before and after each step: how long a
+ * wait, a hold or a request took, why leadership ended. Pure, and takes a few nanoseconds per step. */
 #ifndef SIMBA_CORE_TALLY_H
 #define SIMBA_CORE_TALLY_H
 
 #include "core/contention.h"
 
-/* The bounds of the buckets of histograms, as nanoseconds and as OpenMetrics wants seconds to be written. */
+/* The bounds of the histogram buckets, in nanoseconds, and in seconds as OpenMetrics writes them. */
 #define SIMBA__BOUNDS(X)                                                                                               \
     X(10000, "1e-05") /* 10 us */                                                                                      \
     X(30000, "3e-05")                                                                                                  \
@@ -28,7 +28,7 @@
     X(21600000000000, "21600.0") /* 6 h */                                                                             \
     X(86400000000000, "86400.0") /* 1 day */
 
-/* Of a machine that is about to make a step. */
+/* The state of a machine before a step. */
 typedef struct simba__before {
     simba__phase phase;
     simba_op op;
@@ -40,14 +40,14 @@ static inline simba__before simba__tally_before(const simba__contention *machine
     return (simba__before){(simba__phase)machine->phase, (simba_op)machine->op, machine->sent_at};
 }
 
-/* `since` is the caller's, one for each machine: when it began to wait, while it waits. */
+/* `since` belongs to the caller, one for each machine: when it began to wait, while it waits. */
 void simba__tally_step(simba_stats *stats, const simba__before *before, const simba__contention *after,
                        const simba__event *event, const simba__actions *actions, simba_local *since);
 
 /* A store failed a request with this code. */
 void simba__tally_error(simba_stats *stats, int code);
 
-/* Also what a clock that stepped back made negative, which counts as 0. */
+/* A clock that stepped back makes a duration negative; it counts as 0. */
 void simba__histogram_add(simba_histogram *histogram, int64_t ns);
 
 #endif

@@ -20,7 +20,7 @@ bool simba__telling_take(simba__telling *telling, const simba_owner *owner, simb
 {
     memset(ret_tell, 0, sizeof *ret_tell);
     if (telling->acquired && telling->released) {
-        /* It came and went before anybody could be told. To start leading now would be wrong. */
+        /* Leadership came and went before the application could be told. To start leading now would be wrong. */
         telling->acquired = false;
         telling->released = false;
         ret_tell->ack = true;

@@ -1,6 +1,6 @@
-/* What a contender's application is to be told, and has been told. Nothing is queued: what happened is noted in flags, and
- * what is told is made of them at the time the callback can run, so nothing has to be allocated and nothing can pile up.
- * Pure, like contention.h: whoever runs callbacks asks here what to call. */
+/* Decides what to tell a contender's application. It queues nothing: flags record what happened, and when the
+ * callback can run, it derives from them what to tell. So it allocates nothing, and nothing can pile up. Pure, like
+ * contention.h: the dispatcher asks here which callbacks to run. */
 #ifndef SIMBA_CORE_TELLING_H
 #define SIMBA_CORE_TELLING_H
 
@@ -22,10 +22,10 @@ typedef struct simba__tell {
     simba_state state;
 } simba__tell;
 
-/* Take note. True: there is something to tell. */
+/* Note what happened. True: there is something to tell. */
 bool simba__telling_note(simba__telling *telling, const simba__actions *actions, bool wants_changes);
 
-/* Take what there is to tell; `owner` is the one that the machine knows of. False: nothing. */
+/* Take what is to be told; `owner` is the one that the machine knows of. False: nothing. */
 bool simba__telling_take(simba__telling *telling, const simba_owner *owner, simba__tell *ret_tell);
 
 #endif

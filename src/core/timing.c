@@ -30,7 +30,7 @@ static int64_t max64(int64_t a, int64_t b)
 
 static int64_t less_drift(const simba__timing *timing, int64_t ns)
 {
-    /* Divided first: ten years of nanoseconds times a million would not fit. */
+    /* Divide first: ten years of nanoseconds times a million would overflow. */
     return ns - (ns / 1000000 * timing->drift_ppm + ns % 1000000 * timing->drift_ppm / 1000000) - 1;
 }
 
@@ -115,7 +115,7 @@ int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op
     if (ms->transition_ms == 0)
         timing.jitter_min_ns = max64(timing.jitter_min_ns, 0);
 
-    /* How long a session lasts is not known here; simba__timing_check_session looks at that. */
+    /* The length of a session is not known here; simba__timing_check_session checks the margin against it. */
     rc = check_range("stop margin", ms->stop_margin_ms, 0,
                      session ? SIMBA_LEASE_MAX_MS : simba__longest_margin_ms(&timing, 0), err);
     if (rc < 0)
@@ -151,7 +151,7 @@ int64_t simba__session_ns(const simba__timing *timing, int64_t ms)
 
 int64_t simba__longest_margin_ms(const simba__timing *timing, int64_t session_ms)
 {
-    /* What a session is good for goes up and down between signs of life; a holder needs more of it than the margin. */
+    /* The time left of a session goes up and down between signs of life; a holder needs more of it than the margin. */
     if (timing->session)
         return session_ms / 3;
     const int64_t window_ns = simba__period_window_ns(timing) + timing->stop_margin_ns;
@@ -166,14 +166,15 @@ int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_e
                              (long long)ms);
 }
 
-/* What there must be beyond the transition, so that after an outage as long as that there is still time to renew. */
+/* The time needed beyond the transition, so that the holder can still renew after an outage as long as the
+ * transition. */
 static int64_t spare_ns(const simba__timing *timing)
 {
     return min64(timing->ttl_ns / 20, 500 * MS);
 }
 
-/* How long before the end of the ttl to renew. A transition, less what the drift bound takes off it, gives time for
- * retries afterwards; where it is short or missing, that time has to come out of the ttl. */
+/* How long before the end of the ttl to renew. The transition, less the drift bound, gives time for retries; if it
+ * is short or missing, that time has to come out of the ttl. */
 static int64_t lead_ns(const simba__timing *timing)
 {
     const int64_t taken_off = timing->transition_ns - less_drift(timing, timing->transition_ns);
@@ -200,7 +201,8 @@ int64_t simba__lease_overdue_ns(const simba__timing *timing, int64_t session_ms)
     return (simba__period_window_ns(timing) + timing->stop_margin_ns) / 4 * 3;
 }
 
-/* `base` doubled `times` times, at most `most`, then varied by a quarter so that a fleet does not move in step. */
+/* `base` doubled `times` times, at most `most`, then varied by a quarter so that the contenders of a fleet do not
+ * ask in step. */
 static int64_t growing_ns(int64_t base, unsigned times, int64_t most, uint64_t *seed)
 {
     int64_t pause = max64(base, MS);
@@ -223,7 +225,7 @@ int64_t simba__period_last_ns(const simba__timing *timing)
 
 int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures, uint64_t *seed)
 {
-    /* Not less for want of jitter: a store that is away is not to be asked without a pause. */
+    /* Even with no jitter, pause before asking a store that is away. */
     const int64_t usual =
         min64(simba__timing_defaults.jitter_max_ms * MS, (timing->ttl_ns + timing->transition_ns) / 10);
     const int64_t most = max64(timing->jitter_max_ns, usual);
@@ -236,15 +238,16 @@ int64_t simba__period_op_timeout_ns(const simba__timing *timing, simba_op op)
         return op == SIMBA_OP_RELEASE ? min64(timing->op_timeout_ns, 1000 * MS) : timing->op_timeout_ns;
     if (op == SIMBA_OP_RENEW)
         return min64(timing->op_timeout_ns, max64(simba__period_window_ns(timing) / 4, 20 * MS));
-    /* Nobody has to wait long for a stop: an undone release heals itself when the lease ends. */
+    /* A stop should not take long: if the release fails, the lease ends by itself. */
     const int64_t most = op == SIMBA_OP_RELEASE ? min64(timing->op_timeout_ns, 1000 * MS) : timing->op_timeout_ns;
     return min64(most, max64(simba__lease_ns(timing) / 4, 50 * MS));
 }
 
 /* --- the others ---------------------------------------------------------------------------------- */
 
-/* After the end of the lease. Both the end and the time left until then are rounded to milliseconds, so the first comes two
- * of them later, and does not come in vain. Those whose turn would be past the jitter come at any time within it. */
+/* The time after the end of the lease. Both the end and the time left are rounded to milliseconds, so the first
+ * waiter comes two of them later, and does not come in vain. Waiters whose turn would be past the jitter come at any
+ * time within it. */
 static int64_t turn_ns(const simba__timing *timing, int64_t place, uint64_t *seed)
 {
     const int64_t first = min64(2 * MS, timing->jitter_max_ns / 20);

@@ -1,5 +1,5 @@
-/* When to do what. All the arithmetic of leases and delays is here, as pure functions of the settings, in nanoseconds of
- * the local boot-time clock. */
+/* All the arithmetic of leases and delays, as pure functions of the settings, in nanoseconds of the local boot-time
+ * clock. */
 #ifndef SIMBA_CORE_TIMING_H
 #define SIMBA_CORE_TIMING_H
 
@@ -7,7 +7,7 @@
 
 #define SIMBA__NEVER ((simba_local){INT64_MAX})
 
-/* The settings of one contender, resolved and checked. Shared by all that have the same. */
+/* The settings of one contender, resolved and checked. Contenders with the same settings share it. */
 typedef struct simba__timing {
     simba_timing ms; /* as given, after inheritance */
     int64_t ttl_ns;
@@ -28,55 +28,56 @@ extern const simba_timing simba__timing_defaults;
 /* Fill the gaps of `over` from `under`. */
 simba_timing simba__timing_inherit(const simba_timing *over, const simba_timing *under);
 
-/* Check and convert. SIMBA_EINVAL names the setting that does not fit, and what would. */
+/* Check and convert. SIMBA_EINVAL names the setting that does not fit, and a value that would. */
 int simba__timing_resolve(const simba_timing *ms, unsigned drift_ppm, int64_t op_timeout_ms, bool session,
                           simba_error *err, simba__timing *ret_timing);
 
-/* How long a lease lasts by our own clock, counted from handing over the request that got it: what the store grants,
+/* How long a lease lasts by our own clock, counted from handing over its request: the time that the store grants,
  * less what the two clocks may drift apart meanwhile. */
 int64_t simba__lease_ns(const simba__timing *timing);
 int64_t simba__lease_ttl_ns(const simba__timing *timing);
 
-/* The same for a session of which the store says that it lasts for `ms`. */
+/* The same for a session that lasts for `ms` in the store. */
 int64_t simba__session_ns(const simba__timing *timing, int64_t ms);
-/* The longest stop margin that fits: half of the window for renewing must stay for that, and two thirds of a session of
- * `session_ms` for work. 0: none does. */
+/* The longest stop margin that fits: half of the window for renewing must remain, and two thirds of a session of
+ * `session_ms`. 0: none fits. */
 int64_t simba__longest_margin_ms(const simba__timing *timing, int64_t session_ms);
-/* Does the stop margin fit into such a session? SIMBA_EINVAL says what would. */
+/* Does the stop margin fit into such a session? SIMBA_EINVAL says which would. */
 int simba__timing_check_session(const simba__timing *timing, int64_t ms, simba_error *err);
 
-/* For how long the holder may act: until the end of its lease and, in a session, while that cannot have ended. 0: not at
- * all, and also where `until` is {0}, which stands for no lease. */
+/* How long the holder may act: until the end of its lease and, in a session, while the session cannot have ended. 0:
+ * not at all, also for an `until` of {0}, which means no lease. */
 int64_t simba__lease_left_ns(simba_local until, simba_local session_until, simba_local now);
 
-/* What is left of a lease, or of a session of `session_ms`, when it should have been renewed long before: a quarter of the
- * time for renewing has passed, or twice as much of a session as lies between two signs of life. */
+/* The rest of a lease, or of a session of `session_ms`, at which its renewal is long overdue: a quarter of the time
+ * for renewing has passed, or twice the time between two signs of life of a session. */
 int64_t simba__lease_overdue_ns(const simba__timing *timing, int64_t session_ms);
 
-/* When the owner renews, for a lease that counts from `from`: just before the ttl is over. Rounded down to a grid, so
+/* When the owner renews a lease that counts from `from`: just before the ttl is over. Rounded down to a grid, so
  * that renewals of many mutexes fall together and share a batch. */
 simba_local simba__period_renew_at(const simba__timing *timing, simba_local from);
 
-/* The stretch between renewing and the last moment at which the holder must be told: room for retries. */
+/* The time between renewing and the last moment to tell the holder: room for retries. */
 int64_t simba__period_window_ns(const simba__timing *timing);
 
-/* The pause after the given number of failed renewals (1, 2, …): grows, and lets several fit into the window. */
+/* The pause after the given number of failed renewals (1, 2, …). It grows, but lets several attempts fit into the
+ * window. */
 int64_t simba__period_retry_ns(const simba__timing *timing, unsigned failures, uint64_t *seed);
 
-/* How long before the holder must be told the last attempt to renew is made. Late enough for an outage that was as long
- * as the transition to be over, early enough for an answer. */
+/* How long before the holder must be told to make the last attempt to renew. Late enough for an outage as long as
+ * the transition to be over, early enough for an answer. */
 int64_t simba__period_last_ns(const simba__timing *timing);
 
-/* The pause after the given number of failed acquires: grows up to the upper bound of the jitter, or what is usual for
- * that, so that a store that comes back is found as fast as a mutex that becomes free. */
+/* The pause after the given number of failed acquires. It grows up to the upper bound of the jitter, or to its
+ * default, so that a waiter finds a store that comes back as fast as a mutex that becomes free. */
 int64_t simba__period_backoff_ns(const simba__timing *timing, unsigned failures, uint64_t *seed);
 
-/* How long the owner's lease lasts after `now_ms`; never below 0, and not longer than a lease can last. */
+/* How long the owner's lease lasts after `now_ms`: at least 0, at most as long as a lease can last. */
 int64_t simba__owner_left_ns(const simba_owner *owner, int64_t now_ms);
 
-/* How long a waiter waits: until the owner's transition is over; never below 0. Give or take the jitter; or, for one that
- * knows its place among the waiters (1, 2, …; 0: it does not), as much later as those before it may need: the first wins
- * at once, and each that does not come costs a moment. */
+/* How long a waiter waits for the end of the owner's transition; at least 0. A waiter without a place (0) adds the
+ * jitter. A waiter that knows its place among the waiters (1, 2, …) adds the time that those before it may need: the
+ * first wins at once, and each that does not come costs a moment. */
 int64_t simba__period_wait_ns(const simba__timing *timing, const simba_owner *owner, int64_t now_ms, int64_t place,
                               uint64_t *seed);
 

@@ -1,5 +1,5 @@
-/* Who owns a mutex and what changed: the predicates that every other part asks. Pure functions of their arguments; the
- * caller brings the store's now, because the owner's times mean nothing on any other clock. */
+/* Predicates about owners and changes of ownership. Pure functions of their arguments; the caller brings the store's
+ * time, because the owner's times mean nothing on any other clock. */
 #include <simba.h>
 #include <string.h>
 

@@ -44,7 +44,7 @@ typedef struct rest {
     size_t size;
 } rest;
 
-/* The next `count` items of `size` bytes; NULL: there are not that many. Both are below 2^32. */
+/* The next `count` items of `size` bytes; NULL: there are fewer. Both are below 2^32. */
 static const unsigned char *take(rest *from, uint64_t count, size_t size)
 {
     const unsigned char *taken = from->at;
@@ -155,7 +155,7 @@ static int64_t time_of(const simba__zone *zone, size_t change)
     return read_number(zone->times + change * zone->time_size, zone->time_size);
 }
 
-/* After so many of the changes that are listed. Before the first one the first type holds. */
+/* The stretch after so many of the listed changes. Before the first change, the first type holds. */
 static int32_t offset_after(const simba__zone *zone, size_t changes)
 {
     const size_t type = changes > 0 ? zone->indexes[changes - 1] : 0;

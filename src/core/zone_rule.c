@@ -84,7 +84,7 @@ static bool take_day(const char **at, simba__zone_change *ret_change)
     return take_number(at, 0, 365, &ret_change->day);
 }
 
-/* ",M3.5.0/2": two o'clock, unless it says otherwise; version 3 of the files has times up to a week away. */
+/* ",M3.5.0/2": two o'clock, unless it says otherwise; version 3 of the files allows times up to a week away. */
 static bool take_change(const char **at, simba__zone_change *ret_change)
 {
     *ret_change = (simba__zone_change){.time_s = 2 * 3600};

@@ -15,10 +15,10 @@ typedef enum simba__zone_day_kind {
 typedef struct simba__zone_change {
     simba__zone_day_kind kind;
     int month, week, day;
-    int32_t time_s; /* after that day's midnight, by the clock that is left; may be on another day */
+    int32_t time_s; /* after that day's midnight, by the clock before the change; may be on another day */
 } simba__zone_change;
 
-/* What holds after the last change that the file lists. */
+/* The rule after the last change that the file lists. */
 typedef struct simba__zone_rule {
     bool exists;
     bool has_summer;
@@ -36,7 +36,7 @@ typedef struct simba__zone_stretch {
 /* False: it is no such rule. */
 bool simba__zone_rule_parse(const char *text, simba__zone_rule *ret_rule);
 
-/* As if the rule had held at all times. */
+/* As if the rule had always held. */
 simba__zone_stretch simba__zone_rule_stretch_at(const simba__zone_rule *rule, int64_t at_s);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a module shows of itself. The build says of which store it is, in SIMBA__MODULE_STORE. */
+/* The symbol that a module exports. The build sets SIMBA__MODULE_STORE to the name of the store. */
 #include "module/module.h"
 
 #define TEXT_(x) #x

@@ -1,4 +1,4 @@
-/* See module.h. The build says in SIMBA__MODULE_FOLDER what the folder of the modules is called, beside the library. */
+/* See module.h. The build sets SIMBA__MODULE_FOLDER to the name of the folder of the modules, beside the library. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-/* The folders in which to look, separated by colons. A program with more rights than its user does not listen to its
- * user's environment. */
+/* The folders in which to look, separated by colons. A program with more rights than its user ignores the
+ * environment. */
 static const char *folders(char *beside, size_t size)
 {
     const char *given = secure_getenv("SIMBA_MODULE_PATH");
@@ -25,7 +25,7 @@ static const char *folders(char *beside, size_t size)
     return beside;
 }
 
-/* The first of the folders that has it. */
+/* The first folder that has the module. */
 static bool locate(const char *name, char *path, size_t size)
 {
     char beside[4096];
@@ -61,7 +61,7 @@ int simba__module_load(const char *name, const char *packages, simba_error *err,
                            "the %s store is a module of its own, %s.so, which is not installed: it belongs into the "
                            "folder " SIMBA__MODULE_FOLDER " beside libsimba.so, or one that SIMBA_MODULE_PATH names",
                            name, name);
-    /* It stays for ever: its threads' destructors and its fork handlers would not survive its going. */
+    /* It stays loaded for ever: its thread destructors and fork handlers must stay callable. */
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!object)
         return simba__fail(err, SIMBA_ENOTBUILT,

@@ -1,4 +1,4 @@
-/* Bytes that gather, to go out in one write. */
+/* Gathers bytes, to send them in one write. */
 #ifndef SIMBA_NET_BUFFER_H
 #define SIMBA_NET_BUFFER_H
 
@@ -8,7 +8,7 @@
 typedef struct simba__buffer {
     char *data;
     size_t length, capacity;
-    bool failed; /* there was no memory: what is in here is not whole */
+    bool failed; /* there was no memory: the contents are incomplete */
 } simba__buffer;
 
 void simba__buffer_put(simba__buffer *buffer, const void *data, size_t length);

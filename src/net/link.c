@@ -1,7 +1,7 @@
 /* See link.h. Attempts to connect come at growing intervals, and not in step with everybody else.
  *
- * Whatever the owner is told, it may give the connection up over it, and even begin another. So each has a number, its
- * life: who has called the owner looks whether that is still the same before it goes on. */
+ * When the owner is told something, it may give the connection up, and even begin another. So each connection has a number,
+ * its life: code that has called the owner checks that the life is still the same before it goes on. */
 #include "net/link.h"
 
 #include <errno.h>
@@ -101,7 +101,7 @@ static void fail_lost(simba__link *link, const char *why)
 
 static void come_up(simba__link *link);
 
-/* Through TLS: first the handshake, then what is in the records. */
+/* Through TLS: first the handshake, then the plain bytes of the records. */
 static void take_records(simba__link *link)
 {
     char plain[16384];
@@ -138,7 +138,8 @@ static void take_bytes(simba__link *link, const char *data, size_t length)
     }
 }
 
-/* All that there is, but not for ever, should a server talk faster than we listen: then what is left is reported anew. */
+/* Read all there is, but with a limit, in case the server sends faster than we read: then the rest is reported
+ * again. */
 static void read_socket(simba__link *link)
 {
     enum { MOST = 64 };
@@ -166,7 +167,7 @@ static bool is_blocked(const simba__link *link)
     return link->socket.interest & SIMBA_WRITABLE;
 }
 
-/* As far as the socket takes it, which is nearly always all. The rest goes when it can be written to. */
+/* Write as much as the socket takes, nearly always all. The rest goes out when the socket is writable. */
 static void send_wire(simba__link *link)
 {
     simba__buffer *wire = &link->wire;
@@ -184,7 +185,7 @@ static void send_wire(simba__link *link)
         fail_lost(link, "out of memory");
 }
 
-/* What goes to the socket next, into link->wire. False: it cannot be made. */
+/* Put the next bytes for the socket into link->wire. False: out of memory, or TLS failed. */
 static bool fill_wire(simba__link *link)
 {
     if (link->tls) {
@@ -260,7 +261,7 @@ static void on_connected(simba_io *socket, unsigned events)
     if (getsockopt(socket->fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
         error = errno;
     if (!error && getpeername(socket->fd, (struct sockaddr *)&peer, &peer_length) < 0 && errno == ENOTCONN)
-        return; /* this was about the socket before this one */
+        return; /* this was about an earlier socket */
     if (error)
         try_next_address(link, error);
     else
@@ -298,7 +299,7 @@ static int connect_to_file(simba__link *link, const char *path)
     return connect_to(link, (const struct sockaddr *)(const void *)&address, sizeof address);
 }
 
-/* A name may have several addresses, and the first need not be the one that answers. */
+/* A name may have several addresses, and the first one may not answer. */
 static void try_next_address(simba__link *link, int error)
 {
     while (link->next_address) {
@@ -350,9 +351,9 @@ void simba__link_open(simba__link *link)
     link->events->find(link);
 }
 
-/* In an outage the first packet of a connection gets lost, and the kernel repeats it after a second. A new attempt does not
- * wait for that. The first few attempts are given little time; then one has to be left alone, or a server that is far away
- * would never be reached. */
+/* In an outage the first packet of a connection gets lost, and the kernel repeats it only after a second. A new
+ * attempt does not wait for that. The first few attempts get little time; then one gets all of it, or simba would
+ * never reach a server that is far away. */
 void simba__link_hurry(simba__link *link)
 {
     enum { FIRST_MS = 100, MORE_MS = 50, MOST = 4 };
@@ -373,7 +374,7 @@ bool simba__link_seeks(const simba__link *link)
     return link->state == SIMBA__LINK_CONNECTING && !link->lookup && link->socket.fd < 0 && !link->refused;
 }
 
-/* Who asks for a connection is not told inside of that call that there is none: the timer says so. */
+/* The call that asks for a connection does not report its failure: the timer does. */
 void simba__link_found(simba__link *link)
 {
     if (!simba__link_seeks(link))

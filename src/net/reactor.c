@@ -123,7 +123,7 @@ void simba__reactor_remove(simba__reactor *reactor, simba_io *io)
     assert(reactor->answering >= io->answers);
     assert(io->fd < 0 || fcntl(io->fd, F_GETFD) >= 0); /* otherwise it could be somebody else's by now */
     reactor->answering -= io->answers;
-    /* Closing the descriptor would not do: a process that was forked off has it too. */
+    /* Closing the descriptor would not be enough: a forked process has it too. */
     epoll_ctl(reactor->threads.set, EPOLL_CTL_DEL, io->fd, NULL);
     if (reactor->loop.set >= 0)
         epoll_ctl(reactor->loop.set, EPOLL_CTL_DEL, io->fd, NULL);
@@ -133,7 +133,7 @@ void simba__reactor_remove(simba__reactor *reactor, simba_io *io)
 
 bool simba__reactor_arm(simba__reactor *reactor, simba_local at)
 {
-    /* An earlier time than the wanted one needs no system call: the timer goes off for nothing, and is set then. */
+    /* An earlier time than the wanted one needs no system call: the timer fires in vain, and is set then. */
     if (at.ns >= reactor->armed.ns)
         return true;
     const int64_t ns = at.ns > 0 ? at.ns : 1; /* 0 would disarm it */
@@ -160,7 +160,7 @@ void simba__waitset_hush(simba__waitset *waitset)
 
 /* --- waiting and taking --------------------------------------------------------------------------- */
 
-/* Who waits for anything else than trouble is told of trouble by that. */
+/* An owner that waits for anything else learns of an error through that. */
 static unsigned readiness(bool in, bool out, bool trouble)
 {
     return (in || trouble ? (unsigned)SIMBA_READABLE : 0) | (out || trouble ? (unsigned)SIMBA_WRITABLE : 0);
@@ -186,7 +186,7 @@ simba__arrivals simba__reactor_wait(const simba__reactor *reactor, const simba__
     return arrivals;
 }
 
-/* A io may have been removed since, and be gone: what is not in the list is not looked at. */
+/* An io may have been removed since, and be gone: only look at those in the list. */
 static void tell(simba__reactor *reactor, const simba_io *whom, unsigned events)
 {
     simba_io *io = *find(reactor, whom);
@@ -203,7 +203,7 @@ void simba__reactor_take(simba__reactor *reactor, const simba__arrivals *arrival
         tell(reactor, arrivals->ios[i].io, arrivals->ios[i].events);
 }
 
-/* So many at a time; `ready` may add and remove as it likes. */
+/* Handles so many at a time; `ready` may add and remove as it likes. */
 enum { LOOK_AT = 32 };
 
 static nfds_t gather(simba__reactor *reactor, simba_io **ios, struct pollfd *fds)

@@ -1,4 +1,5 @@
-/* Names of hosts become addresses. Asking a name server may take long and cannot be broken off, so a worker does it. */
+/* Turns host names into addresses. Asking a name server may take long and cannot be interrupted, so a worker does
+ * it. */
 #ifndef SIMBA_NET_RESOLVE_H
 #define SIMBA_NET_RESOLVE_H
 
@@ -12,7 +13,7 @@ typedef struct simba__address {
     socklen_t length;
 } simba__address;
 
-/* Is it an address as it stands? Then nobody needs to be asked. */
+/* Is it already an address? Then there is nothing to look up. */
 bool simba__address_parse(const char *name, int port, simba__address *ret_address);
 
 typedef struct simba__lookup simba__lookup;

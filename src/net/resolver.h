@@ -1,5 +1,5 @@
-/* The addresses of several hosts. A worker looks names up, one after the other; what is an address, or the folder of a unix
- * socket, stays as it is. For client libraries that would do it in a turn, and as often as they like. */
+/* Finds the addresses of several hosts. A worker looks names up, one after the other; an address, or the folder of a
+ * unix socket, stays as it is. For client libraries that would otherwise look names up in a turn, at any time. */
 #ifndef SIMBA_NET_RESOLVER_H
 #define SIMBA_NET_RESOLVER_H
 
@@ -21,17 +21,17 @@ struct simba__resolver {
     size_t host_count;
     void (*resolved)(simba__resolver *resolver); /* the targets are there; if there are none, `cause` says why */
 
-    simba__target targets[SIMBA__TARGETS_MAX]; /* those beyond are left out */
+    simba__target targets[SIMBA__TARGETS_MAX]; /* further ones are left out */
     size_t count;
     char cause[160];
     bool at_work, given_up;
-    size_t next; /* host to be looked up */
+    size_t next; /* the host to look up next */
     simba__lookup *lookup;
 };
 
-/* Look all of them up, unless that is being done; `resolved` may be called before this returns. */
+/* Look all of them up, unless that is under way; `resolved` may be called before this returns. */
 void simba__resolver_start(simba__resolver *resolver);
-/* It ends the sooner. */
+/* Ends it sooner. */
 void simba__resolver_give_up(simba__resolver *resolver);
 
 #endif

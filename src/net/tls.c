@@ -14,7 +14,7 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-/* What could not be freed any more, first in its struct. */
+/* A struct that can no longer be freed begins with this. */
 typedef struct rest {
     struct rest *next;
 } rest;
@@ -32,8 +32,9 @@ struct simba__tls {
 
 /* --- the end of the process -------------------------------------------------------------------------- */
 
-/* At exit OpenSSL takes itself down, although threads of ours may be in it: those are waited for, and others do not get in
- * any more. For them the connection is over. What they would free stays, in a list so that nobody takes it for lost. */
+/* At exit OpenSSL shuts itself down, although threads of ours may be inside it. So `shut` waits for those, and lets
+ * no others in; for them the connection is over. What they would free stays in a list, so that leak checkers find
+ * it. */
 static atomic_uint inside;
 static atomic_bool over;
 static _Atomic(rest *) kept;
@@ -147,7 +148,7 @@ void simba__tls_context_free(simba__tls_context *context)
 
 /* --- connections ------------------------------------------------------------------------------------- */
 
-/* The certificate has to be for the host that was asked for, which may be an address. */
+/* The certificate has to be for the requested host, which may be an address. */
 static bool expect_host(SSL *ssl, const char *host)
 {
     X509_VERIFY_PARAM *param = SSL_get0_param(ssl);

@@ -9,13 +9,13 @@
 typedef struct simba__tls simba__tls;
 typedef struct simba__tls_context simba__tls_context;
 
-/* NULL: none. Without a CA those of the system count. */
+/* Files; NULL: none. Without a CA, the system's CAs count. */
 typedef struct simba__tls_files {
     const char *ca, *cert, *key;
     bool verify;
 } simba__tls_files;
 
-/* Reads the files. SIMBA_EURL names the one that is no good; SIMBA_ENOMEM. Free it; NULL is fine. */
+/* Reads the files. SIMBA_EURL names the bad one; SIMBA_ENOMEM. Free it; NULL is fine. */
 int simba__tls_context_new(const simba__tls_files *files, simba_error *err, simba__tls_context **ret_context);
 void simba__tls_context_free(simba__tls_context *context);
 
@@ -25,13 +25,13 @@ void simba__tls_free(simba__tls *tls);
 
 /* Bytes came from the socket. False: out of memory. */
 bool simba__tls_feed(simba__tls *tls, const char *data, size_t length);
-/* Go on with the handshake. 1: it is over, 0: more bytes are needed, SIMBA_EPERM or SIMBA_EUNAVAILABLE: it failed, and
- * `ret_why` has the cause. */
+/* Go on with the handshake. 1: it is complete, 0: it needs more bytes, SIMBA_EPERM or SIMBA_EUNAVAILABLE: it failed,
+ * and `ret_why` has the cause. */
 int simba__tls_handshake(simba__tls *tls, const char **ret_why);
-/* Plain bytes, at most `size`. 0: no more for now, negative: the connection is over. */
+/* Read plain bytes, at most `size`. 0: no more for now, negative: the connection is over. */
 int simba__tls_read(simba__tls *tls, char *out, size_t size);
 bool simba__tls_write(simba__tls *tls, const char *data, size_t length);
-/* Append what is to go to the socket. */
+/* Append the bytes that are to go to the socket. */
 void simba__tls_take(simba__tls *tls, simba__buffer *wire);
 
 #endif

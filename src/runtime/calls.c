@@ -91,13 +91,13 @@ int simba__call_noted(simba_host *host, simba_request *request, const simba_stor
     return 0;
 }
 
-/* Room for a text, escaped: stores quote their servers. */
+/* Room for a text, escaped: stores quote the errors of their servers. */
 static size_t text_room(const char *text)
 {
     return text ? SIMBA__ESCAPED_SIZE(strlen(text)) + 8 : 0;
 }
 
-/* Put a text behind the others. */
+/* Append a text to the others. */
 static const char *add_text(char **end, const char *text)
 {
     char *at = *end;
@@ -150,7 +150,7 @@ static int ask(struct call *call, unsigned cap, simba_error *err)
         simba__requests_submit(&client->requests, &call->request);
         while (!call->answered)
             simba__turn_await(&client->turn, &client->turn.changed, SIMBA__NEVER, SIMBA_JOB_LONG);
-        client->calls--; /* and not before: a client that closes waits for us to have left */
+        client->calls--; /* not earlier: a client that closes waits for us to leave */
         simba__turn_signal(&client->turn, &client->turn.changed);
         rc = call->request.reply.status;
     }
@@ -249,7 +249,7 @@ int simba_client_give_back(simba_client *client, const char *mutex, const simba_
         rc = simba__check_id(grant->id, err);
     if (rc < 0)
         return rc;
-    /* Stores take a token of 0 for any grant of this id and nonce, which is more than one. */
+    /* Stores take a token of 0 for any grant of this id and nonce, which may be more than one grant. */
     if (grant->token == 0)
         return simba__fail(err, SIMBA_EINVAL, "the grant of %s has no token", mutex);
     if (client->timing.session)

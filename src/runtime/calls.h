@@ -1,4 +1,4 @@
-/* Calls that ask the store something on behalf of no party and block until it has answered. */
+/* Blocking calls that ask the store something without a party. */
 #ifndef SIMBA_RUNTIME_CALLS_H
 #define SIMBA_RUNTIME_CALLS_H
 

@@ -63,7 +63,7 @@ static bool look_at_answers(simba_client *client)
     return any;
 }
 
-/* Hand what was submitted to the store, all of it in one flush. */
+/* Hand all submitted requests to the store in one flush. */
 static bool send_outbox(simba_client *client)
 {
     if (!client->requests.outbox_first)
@@ -191,7 +191,7 @@ int simba_client_dispatch(simba_client *client)
     simba__enter(turn);
     const simba__arrivals arrivals = simba__reactor_wait(&turn->reactor, &turn->reactor.loop, 0);
     if (arrivals.bell && client->dispatcher.queued.count == 0)
-        simba__waitset_hush(&turn->reactor.loop); /* what it rang for is settled below */
+        simba__waitset_hush(&turn->reactor.loop); /* the cause of the ringing is settled below */
     simba__turn_take(turn, &arrivals);
     simba__turn_settle(turn);
     const unsigned ran = simba__dispatcher_run(&client->dispatcher);
@@ -216,7 +216,7 @@ int simba_client_settings(const simba_client *client, simba_settings *ret_settin
     const bool granted = client->timing.session && atomic_load(&client->session_until_ns) != 0;
     const int64_t session_ms = client->timing.session ? atomic_load(&client->session_ms) : 0;
     simba_settings settings;
-    memset(&settings, 0, sizeof settings); /* what lies between its members goes to the program as well */
+    memset(&settings, 0, sizeof settings); /* the program also gets the padding between the members */
     settings.size = sizeof settings;
     settings.timing = client->timing.ms;
     settings.session_ms = session_ms;

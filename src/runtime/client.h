@@ -1,5 +1,5 @@
-/* The client's insides, for those that are built on it: parties, calls, and the host that back ends see. turn.h says who may
- * touch them when. */
+/* The inside of a client, for the code that is built on it: parties, calls, and the host that back ends see. turn.h
+ * says who may touch it when. */
 #ifndef SIMBA_RUNTIME_CLIENT_H
 #define SIMBA_RUNTIME_CLIENT_H
 
@@ -38,32 +38,32 @@ struct simba_client {
     simba__list parties;
     unsigned running;  /* parties that are started and not yet stopped */
     unsigned calls;    /* of calls.h, under way */
-    bool closing;      /* nothing new is begun */
-    bool closed;       /* and nothing is left to be ended */
-    bool store_closed; /* or has not been opened */
+    bool closing;      /* the client begins nothing new */
+    bool closed;       /* nothing is left to end */
+    bool store_closed; /* or not opened yet */
 
-    simba__store_state store_state; /* as it was said last */
+    simba__store_state store_state; /* as last logged */
     char said_server[64];
-    simba_timer session_overdue;      /* where leases are sessions: when one should have been seen to live */
+    simba_timer session_overdue;      /* where leases are sessions: when a sign of life is overdue */
     _Atomic int64_t session_until_ns; /* INT64_MAX where leases are not sessions */
     _Atomic int64_t session_ms;       /* where they are: how long one lasts, as asked for and later as granted */
 
     simba_stats stats;
-    simba_error last_cause; /* the latest complaint about the store, so that 100,000 contenders do not all repeat it */
+    simba_error last_cause; /* the latest error of the store, so that 100,000 contenders do not all report it */
     simba_local last_cause_at;
     uint64_t last_cause_successes; /* grants and renewals until then */
 };
 
-/* SIMBA_ENOMEM, SIMBA_ESYSTEM. The store is yet to be opened. */
+/* The caller opens the store afterwards. SIMBA_ENOMEM, SIMBA_ESYSTEM. */
 int simba__client_new(const simba_client_options *options, simba_error *err, simba_client **ret_client);
-/* The last one to let go frees the memory. Not in a turn. */
+/* The last reference frees the memory. Not in a turn. */
 void simba__client_unref(simba_client *client);
 
 /* 0 or SIMBA_EFORKED; any thread, in a turn or not. */
 int simba__client_forked(const simba_client *client, simba_error *err);
-/* Begin a turn. SIMBA_EFORKED: there is none, because the lock is the parent's. */
+/* Begin a turn. SIMBA_EFORKED: no turn has begun, because the lock belongs to the parent. */
 int simba__client_enter(simba_client *client, simba_error *err);
-/* Is this a name for a mutex, also for the store? Any thread. SIMBA_EINVAL. */
+/* Is this a valid name for a mutex, also in this store? Any thread. SIMBA_EINVAL. */
 int simba__client_check_mutex(const simba_client *client, const char *mutex, simba_error *err);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct pool_thread {
     pthread_t thread;
 } pool_thread;
 
-/* The callbacks that this thread is in, innermost first. */
+/* The callbacks that run on this thread, innermost first. */
 struct frame {
     const simba__strand *strand;
     struct frame *outer;
@@ -67,7 +67,7 @@ void simba__strands_destroy(simba__list *dead)
     }
 }
 
-/* The loop's bell rings as long as there is one in the queue, whoever takes them. */
+/* The loop's bell rings while the queue is not empty, whichever thread takes from it. */
 static simba__strand *take(simba__dispatcher *dispatcher, simba__list_item *item)
 {
     if (!item)
@@ -83,7 +83,7 @@ static simba__strand *take_first(simba__dispatcher *dispatcher)
     return take(dispatcher, dispatcher->queued.first);
 }
 
-/* In a turn. The caller has taken it out of the queue; the queue's reference is used up here. */
+/* In a turn. The caller has taken the strand out of the queue; this uses up the queue's reference. */
 static unsigned run_strand(simba__strand *strand)
 {
     simba__dispatcher *dispatcher = strand->dispatcher;
@@ -174,8 +174,9 @@ static int add_thread(simba__dispatcher *pool)
     return 0;
 }
 
-/* A slow callback must not delay another mutex's. Quick ones, however many, need no more threads: one is added only when
- * none of those there are has got on for a moment. If there is none to be had, those that exist will come to it. */
+/* A slow callback must not delay those of another mutex. Quick callbacks, however many, need no more threads: the
+ * pool adds a thread only when none of its threads has made progress for a moment. If it cannot, the existing
+ * threads get to it later. */
 static void on_stalled(simba_timer *timer, simba_local now)
 {
     simba__dispatcher *pool = (simba__dispatcher *)(void *)((char *)timer - offsetof(simba__dispatcher, stalled));
@@ -209,7 +210,7 @@ static void run_handed(void *arg)
     if (strand->state == SIMBA__STRAND_QUEUED)
         run_strand(strand);
     else
-        simba__strand_unref(strand); /* somebody helped */
+        simba__strand_unref(strand); /* another thread has run it */
     simba__leave(turn);
 }
 
@@ -233,10 +234,10 @@ void simba__strand_post(simba__strand *strand)
 {
     simba__dispatcher *dispatcher = strand->dispatcher;
     if (strand->state != SIMBA__STRAND_IDLE)
-        return; /* whoever has it will look again */
+        return; /* the thread that runs it will look again */
     strand->state = SIMBA__STRAND_QUEUED;
     if (strand->handed)
-        return; /* the executor has yet to call for an earlier time that somebody helped with: that call will serve */
+        return; /* the executor still owes a call for an earlier post, which another thread served: that call will do */
     strand->refs++;
     simba__list_append(&dispatcher->queued, &strand->item);
     if (dispatcher->turn->options->dispatch == SIMBA_DISPATCH_POOL)

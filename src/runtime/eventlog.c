@@ -18,7 +18,7 @@ static bool is_wanted(const simba__speaker *who)
     return simba__is_heard(&who->client->options, SIMBA_LOG_EVENT);
 }
 
-/* A word of a line has no blanks in it, and nothing that cannot be shown. */
+/* A word of a line has no blanks and no unprintable bytes. */
 static size_t add_word(char *line, size_t size, size_t at, const char *text)
 {
     while (*text && at + 4 < size) {
@@ -57,7 +57,7 @@ static void say(void *user, const char *words)
     write_line(moment->who, moment->at_ns, words);
 }
 
-/* Names the boot-time clock of this host: every boot has another one. */
+/* The name of this host's boot-time clock: every boot has another one. */
 static char boot[40] = "unknown";
 
 static void read_boot(void)
@@ -70,8 +70,9 @@ static void read_boot(void)
         close(fd);
 }
 
-/* What the other clocks show at the moment of the event: the wall clock always, the store's with an answer. The store has looked
- * at its clock between the request and the answer. If the step has sent the next request, the time of this one is forgotten. */
+/* What the other clocks show at the moment of the event: the wall clock always, the store's with an answer. The
+ * store looked at its clock between the request and the answer. If the step has sent the next request, the time of
+ * this one is lost. */
 static void say_clocks(const simba__contention *machine, const simba__event *event, const simba__actions *actions,
                        struct moment *moment)
 {

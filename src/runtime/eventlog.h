@@ -1,4 +1,4 @@
-/* The event log: what contenders do, as lines for `simba timeline`, on the log hook. Costs a comparison where nobody
+/* The event log: what contenders do, as lines for `simba timeline`, on the log hook. Costs one comparison if nobody
  * listens. */
 #ifndef SIMBA_RUNTIME_EVENTLOG_H
 #define SIMBA_RUNTIME_EVENTLOG_H
@@ -6,7 +6,7 @@
 #include "core/contention.h"
 #include "runtime/client.h"
 
-/* Whose lines they are. */
+/* The contender of the lines. */
 typedef struct simba__speaker {
     const simba_client *client;
     const char *mutex;

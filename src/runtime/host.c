@@ -48,7 +48,7 @@ static uint64_t host_random(simba_host *host)
     (void)host;
     uint64_t value;
     if (simba__random_bytes(&value, sizeof value) < 0)
-        value = (uint64_t)simba__clock_mono_ns(); /* only where the kernel has no randomness at all */
+        value = (uint64_t)simba__clock_mono_ns(); /* only if the kernel has no randomness at all */
     return value;
 }
 
@@ -149,8 +149,8 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
     }
 }
 
-/* A server may grant a shorter session than was asked for. Contenders whose stop margin does not fit into it never lead, and
- * whoever wonders why is told. */
+/* A server may grant a shorter session than we asked for. Contenders whose stop margin does not fit into it never
+ * lead, and an error in the log says why. */
 static void check_margins(simba_client *client, int64_t ms)
 {
     for (simba__list_item *item = client->parties.first; item; item = item->next) {
@@ -166,7 +166,8 @@ static void check_margins(simba_client *client, int64_t ms)
     }
 }
 
-/* A session is prolonged for all who lead by it at once, and none of them is asked. So whether it is, is said for all. */
+/* The store prolongs a session for all its holders at once, without a request of theirs. So this code logs for all
+ * of them whether it is overdue. */
 static void say_leases(simba_client *client, bool renewed)
 {
     for (simba__list_item *item = client->parties.first; item; item = item->next) {
@@ -198,7 +199,7 @@ static void host_session(simba_host *host, simba_local from, int64_t ms)
     const simba_local until = simba__local_add(from, simba__session_ns(&client->timing, ms));
     if (atomic_exchange(&client->session_ms, ms) != ms)
         check_margins(client, ms);
-    atomic_store(&client->session_until_ns, until.ns); /* last: who sees it sees the other */
+    atomic_store(&client->session_until_ns, until.ns); /* last: a thread that sees it sees the other as well */
     look_at_session(client, until);
 }
 

@@ -4,7 +4,7 @@
 
 #include "runtime/client.h"
 
-/* Fill in client->host, whose back end and timing are known. SIMBA_ENOMEM. */
+/* Fill in client->host. The client's back end and timing must be set. SIMBA_ENOMEM. */
 int simba__host_init(simba_client *client);
 
 #endif

@@ -4,15 +4,15 @@
 #include "util/error.h"
 #include "util/thread.h"
 
-/* In a turn. The bell wakes all who wait. It is for the one who leads, if there is one, and goes on ringing until that one
- * has come; meanwhile waiting at the reactor would not be waiting. The timer is kept here as well. */
+/* In a turn. The bell wakes all threads at the reactor. If a thread leads, the bell is for that one, and rings until
+ * it has come; until then the keeper cannot wait at the reactor. The timer is kept here as well. */
 static void heed_bell(simba__turn *turn)
 {
     if (!turn->led_for) {
         simba__waitset_hush(&turn->reactor.threads);
         return;
     }
-    if (!turn->reactor.threads.rung) { /* whoever leads may have heard this bell already, and have come back since */
+    if (!turn->reactor.threads.rung) { /* the leading thread may have heard this bell, and have come back since */
         turn->reactor.threads.rung = true;
         simba__waitset_ring(&turn->reactor.threads);
     }
@@ -42,7 +42,7 @@ static void *keep(void *arg)
 
 int simba__keeper_start(simba__keeper *keeper, simba__turn *turn, simba_error *err)
 {
-    simba__enter(turn); /* others may be in turns already, and look whether there is one */
+    simba__enter(turn); /* others may be in turns already, and check whether there is a keeper */
     keeper->turn = turn;
     turn->kept = simba__thread_create(&keeper->thread, keep, keeper) == 0;
     if (!turn->kept)

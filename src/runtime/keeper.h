@@ -1,6 +1,6 @@
-/* The thread that a client has of its own. It waits at the reactor when nobody else does, and runs what comes in turns. A thread
- * of the application that waits for an answer waits there too: it leads then, and the keeper, which the kernel does not
- * wake, is behind it for whatever it leaves undone. */
+/* The client's own thread. It waits at the reactor when no other thread does, and handles events in turns. A thread
+ * of the application that waits for an answer waits there too: then it leads, the kernel does not wake the keeper,
+ * and the keeper handles whatever that thread leaves undone. */
 #ifndef SIMBA_RUNTIME_KEEPER_H
 #define SIMBA_RUNTIME_KEEPER_H
 

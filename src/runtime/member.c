@@ -105,7 +105,7 @@ static void publish(simba__member *member)
     atomic_store_explicit(&member->valid_until_ns, valid_until_ns, memory_order_release);
 }
 
-/* Until when the owner that was just heard of has the mutex, on our own clock. */
+/* Until when the owner that we just heard of has the mutex, on our own clock. */
 static void note_owner_end(simba__member *member, const simba__event *event)
 {
     const simba_owner *owner = NULL;
@@ -179,7 +179,7 @@ void simba__member_step(simba__party *party, simba__event *event)
 void simba__member_start(simba__member *member, simba_local give_up)
 {
     simba_client *client = member->party.client;
-    const uint64_t seed = member->machine.seed; /* goes on from where it is: asking the kernel is a system call */
+    const uint64_t seed = member->machine.seed; /* it goes on from where it is: asking the kernel is a system call */
     simba__event event = {
         .kind = SIMBA__EV_START,
         .now = client->turn.now,
@@ -275,13 +275,13 @@ int simba__member_lease(const simba__member *member, simba_lease *ret_lease)
     if (rc < 0)
         return rc;
     simba_lease lease;
-    memset(&lease, 0, sizeof lease); /* what lies between its members goes to the program as well */
+    memset(&lease, 0, sizeof lease); /* the program also gets the padding between the members */
     lease.size = sizeof lease;
     const int64_t held_ns = simba__member_held_for_ns(member);
     if (held_ns > 0) {
         int64_t left_ns = lease_left_ns(member, &member->lease_until_ns);
         if (left_ns < held_ns)
-            left_ns = held_ns; /* it has just ended, or just begun */
+            left_ns = held_ns; /* the lease has just ended, or just begun */
         const int64_t ttl_ns = client->timing.session ? left_ns : simba__member_ttl_for_ns(member);
         lease.token = atomic_load_explicit(&member->token, memory_order_relaxed);
         lease.held_for_ms = held_ns / SIMBA__NS_PER_MS;

@@ -35,8 +35,8 @@ static void say_end(const simba__narrator *who, simba_reason reason, simba_local
     simba__notice_say(&who->client->options, asked_for ? SIMBA__NOTICE_RELEASED : SIMBA__NOTICE_LOST, &facts);
 }
 
-/* For whom it waits: at first, and when the owner changes. What is pushed while a request is on its way may be news of our own
- * grant: the answer tells. */
+/* Log which owner it waits for: at first, and when the owner changes. A push during a request may be news of our own
+ * grant; the answer decides. */
 static void look_at_owner(const simba__narrator *who, const simba__actions *actions, simba_local now)
 {
     const simba__contention *machine = who->machine;
@@ -87,7 +87,7 @@ const char *simba__op_name(simba_op op)
     return names[op];
 }
 
-/* Whoever chooses among servers says which it is; otherwise the URL does, by its hosts or its file. */
+/* A store that chooses among servers names the one; otherwise the hosts or the file of the URL name it. */
 static const char *server_of(const simba_client *client)
 {
     const char *server = client->backend->server ? client->backend->server(client->store) : "";
@@ -108,8 +108,8 @@ void simba__narrate_answer(simba_client *client)
     simba__notice_say(&client->options, again ? SIMBA__NOTICE_RECONNECTED : SIMBA__NOTICE_CONNECTED, &facts);
 }
 
-/* A cause is said when it is new: another one than before, or something was granted or renewed in between. Every contender
- * finds it out, again and again while it lasts; that is said once a minute. */
+/* Log a cause when it is new: it differs from the last one, or something was granted or renewed in between. Every
+ * contender finds it out, again and again while it lasts; log that once a minute. */
 static simba_log_level level_of(simba_client *client, const simba_error *cause)
 {
     enum { SAME_CAUSE_MS = 60000 };

@@ -5,7 +5,7 @@
 #include "util/error.h"
 #include "util/sized.h"
 
-/* What the store's answer means to the program. */
+/* Turn the store's answer into the program's. */
 static int judge(simba__note_call *call)
 {
     const simba_reply *reply = &call->request.reply;
@@ -36,7 +36,7 @@ static int check(simba__note_call *call, simba_client *client)
 {
     SIMBA__ASSERT(!call->busy);
     call->err = (simba_error){0};
-    /* While it closes, an on_released may still leave a note: closing waits for that. */
+    /* While the client closes, an on_released may still leave a note: closing waits for that. */
     if (client->closed)
         return simba__fail(&call->err, SIMBA_ECLOSED, "the client is closed");
     if (!(client->backend->caps & SIMBA_CAP_NOTE))

@@ -1,5 +1,5 @@
-/* Reading and writing the note of a mutex. A note call is one request to the store. Whoever runs in a turn, such as a
- * scheduler, begins one and is told when it is done; the public functions begin one and wait. */
+/* Reading and writing the note of a mutex. A note call is one request to the store. Code in a turn, such as a
+ * scheduler, begins a call and gets `done` when it is over; the public functions begin one and wait. */
 #ifndef SIMBA_RUNTIME_NOTES_H
 #define SIMBA_RUNTIME_NOTES_H
 
@@ -12,16 +12,17 @@ struct simba__note_call {
     simba__member *writer; /* NULL: it reads */
     /* In a turn, when `rc`, `err` and `note` are filled in. May be NULL. It may begin the call again. */
     void (*done)(simba__note_call *call);
-    bool busy; /* the store has it: the call must stay where it is, and so must the bytes that it writes */
-    int rc;    /* 0, or the error that the public functions answer */
+    bool busy; /* the store has it: the call and the bytes that it writes must stay where they are */
+    int rc;    /* 0, or the error that the public functions return */
     simba_error err;
-    simba_note note; /* what was read; after a write its now_ms only */
+    simba_note note; /* the note that was read; after a write only its now_ms */
 };
 
-/* In a turn: begin to read, or to write as the holder. 0: `done` will be called, also when the client closes. Otherwise
- * nothing was begun, and the code is that of the public functions: SIMBA_ENOTSUP, SIMBA_ECLOSED, and for a write SIMBA_EINVAL,
- * SIMBA_ESTATE (not held, or another write of this member is under way: wait for that). A member must not be freed while a write
- * of it is busy: its owner acknowledges on_released, and so lets it stop, when the call is done. */
+/* In a turn: begin to read, or to write as the holder. 0: `done` will be called, also when the client closes.
+ * Otherwise nothing has begun, and the code is that of the public functions: SIMBA_ENOTSUP, SIMBA_ECLOSED, and for a
+ * write SIMBA_EINVAL, SIMBA_ESTATE (not held, or another write of this member is under way: wait for that). Do not
+ * free a member while a write of it is busy: its owner acknowledges on_released, and so lets it stop, when the call
+ * is done. */
 int simba__note_read(simba__note_call *call, simba_client *client, const char *mutex);
 int simba__note_write(simba__note_call *call, simba__member *member, const void *bytes, size_t length);
 

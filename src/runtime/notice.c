@@ -17,7 +17,7 @@ static const struct {
 #undef ROW
 };
 
-/* The values as text: numbers are written here, and text stays where it is. */
+/* The values as text: this writes numbers, and points to existing text. */
 typedef struct record {
     simba_log_field fields[SIMBA__FACT_COUNT];
     size_t count;
@@ -57,7 +57,7 @@ static void fill(record *r, unsigned wanted, const simba__facts *facts)
 #undef TEXT
 }
 
-/* The sentence, and the fields behind it. */
+/* The sentence, followed by the fields. */
 static void write_text(const simba_log_record *said, char *out, size_t size)
 {
     int at = snprintf(out, size, "%s%s", said->message, said->field_count > 0 ? ";" : "");

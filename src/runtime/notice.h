@@ -1,6 +1,6 @@
-/* What the library says to people: one table of all events, with their level, their sentence and their fields. It is the same
- * on every store. docs/log.md shows it, and a test holds the two together. Lines that are no event, such as the words of one
- * store, are notes: a level and a sentence. */
+/* The messages of the library to people: one table of all events, with their level, their sentence and their fields.
+ * They are the same on every store. docs/log.md shows the table, and a test compares the two. Lines that are no
+ * event, such as messages of one store, are notes: a level and a sentence. */
 #ifndef SIMBA_RUNTIME_NOTICE_H
 #define SIMBA_RUNTIME_NOTICE_H
 
@@ -34,7 +34,7 @@ enum {
 #define SIMBA__HAS_CONTENDER (SIMBA__HAS(MUTEX) | SIMBA__HAS(ID))
 #define SIMBA__HAS_GRANT (SIMBA__HAS_CONTENDER | SIMBA__HAS(TOKEN))
 
-/* name, event, level, sentence (NULL: whoever says it brings one), fields */
+/* name, event, level, sentence (NULL: the caller brings one), fields */
 #define SIMBA__NOTICES(X)                                                                                              \
     X(CONTENDS, "contends", INFO, "contends", SIMBA__HAS_CONTENDER)                                                    \
     X(WAITS, "waits", INFO, "waits for its owner", SIMBA__HAS_CONTENDER | SIMBA__HAS(OWNER) | SIMBA__HAS(LEFT_MS))     \
@@ -63,19 +63,19 @@ typedef enum simba__notice {
 
 #define SIMBA__SPAN_UNKNOWN INT64_MIN
 
-/* The values; only those that the notice has are looked at. */
+/* The values of a notice; the notice reads only those that it has. */
 typedef struct simba__facts {
     const char *mutex, *id, *owner, *reason, *request, *error, *store, *server; /* NULL: "" */
     uint64_t token;
     int64_t left_ms, session_ms, margin_ms, slept_ms;
 } simba__facts;
 
-/* All of these on any thread. `to` are the options of the client, which say who hears it. */
+/* Any thread may call all of these. `to` are the options of the client, which say who hears the notice. */
 
-/* Would anybody hear what is said at this level? */
+/* Does anybody hear messages of this level? */
 bool simba__is_heard(const simba_client_options *to, simba_log_level level);
 void simba__notice_say(const simba_client_options *to, simba__notice notice, const simba__facts *facts);
-/* The same at a level of its own, and with a sentence that is escaped already; NULL: the table's. */
+/* The same at a given level, and with a sentence that is already escaped; NULL: the table's sentence. */
 void simba__notice_say_at(const simba_client_options *to, simba_log_level level, simba__notice notice,
                           const char *sentence, const simba__facts *facts);
 

@@ -18,7 +18,7 @@ static int finish(simba_client *client, simba__note_call *call, int rc, simba_er
     return rc;
 }
 
-/* A clock of the store that went back makes it wait for longer: whether the period is over cannot be known. */
+/* If the store's clock went back, the wait becomes longer: nobody can know whether the period is over. */
 static int judge(const char *mutex, const simba__record *record, int64_t once_per_ms, int64_t now_ms, simba_error *err)
 {
     const int64_t ago_ms = simba__sat_sub(now_ms, record->begun_ms);
@@ -28,7 +28,7 @@ static int judge(const char *mutex, const simba__record *record, int64_t once_pe
                        (double)ago_ms / 1e3, (double)once_per_ms / 1e3);
 }
 
-/* Returns how many bytes of the note are the record's. */
+/* Returns how many bytes of the note belong to the record. */
 static int look(simba__member *member, int64_t once_per_ms, simba__note_call *call, simba__record *ret_record,
                 simba_error *err)
 {

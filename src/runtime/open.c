@@ -1,4 +1,4 @@
-/* Opening and closing a client: the one place that knows in which order its parts come to life and end. */
+/* Opens and closes a client: the one place that knows in which order its parts start and end. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 
 static const char *const common_keys[] = {"ttl", "transition", "initial-delay", "stop-margin", "hold-limit", NULL};
 
-/* The URL's settings over the defaults, and the program's over those; the two may not disagree. */
+/* The program's settings override the URL's, and these the defaults; program and URL may not disagree. */
 static int merge(const char *key, int64_t from_url, int64_t *from_options, simba_error *err)
 {
     if (from_url == SIMBA_INHERIT)
@@ -59,7 +59,7 @@ static int resolve_timing(simba_client *client, simba_error *err)
     merged = simba__timing_inherit(&without_url, &simba__timing_defaults);
     if (simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms, session, NULL,
                               &client->timing) == 0) {
-        /* The options alone would do. */
+        /* The options alone would be valid. */
         rc = SIMBA_EURL;
         if (err)
             err->code = rc;
@@ -90,7 +90,7 @@ static int folders_failed(const char *path, int number, simba_error *err)
                        strerror_r(number, text, sizeof text));
 }
 
-/* The embedded store of this user. */
+/* This user's embedded store. */
 static int default_url(char *out, size_t size, simba_error *err)
 {
     char path[2048];
@@ -167,7 +167,7 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
         simba__free(store);
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
     }
-    client->store = store; /* from here on it has to be ended by `fini` */
+    client->store = store; /* from here on only `fini` ends it */
     rc = client->backend->init(client->store, &client->host, client->url, err);
     if (rc < 0 || !client->timing.session)
         return rc;
@@ -175,7 +175,7 @@ static int bring_up(simba_client *client, const char *url, simba_error *err)
     return simba__timing_check_session(&client->timing, atomic_load(&client->session_ms), err);
 }
 
-/* From here on the store is open, and has to be closed before anything is torn down. */
+/* From here on the store is open, and must be closed before anything else is freed. */
 static int start_threads(simba_client *client, simba_error *err)
 {
     int rc = simba__turn_start_workers(&client->turn, client->host.workers, err);
@@ -230,7 +230,7 @@ int simba_client_open(const char *url, const simba_client_options *options, simb
 
 /* --- closing -------------------------------------------------------------------------------------- */
 
-/* In a turn. Helps every strand along, because this thread may be the one that dispatches. */
+/* In a turn. Runs the callbacks of every strand, because this thread may be the one that dispatches. */
 static void stop_parties(simba_client *client)
 {
     for (simba__list_item *item = client->parties.first; item; item = item->next)

@@ -158,7 +158,7 @@ void simba__party_stop(simba__party *party)
     simba__party_send_stop(party);
     if (simba__strand_inside(&party->strand))
         return;
-    /* Another thread may start it again before this one has looked: what was to be waited for is over then. */
+    /* Another thread may start it again before this one has looked: then there is nothing left to wait for. */
     const unsigned starts = party->starts;
     while (party->starts == starts && (party->running || party->strand.state != SIMBA__STRAND_IDLE))
         if (!simba__strand_help(&party->strand))
@@ -169,7 +169,7 @@ void simba__party_free(simba__party *party)
 {
     simba_client *client = party->client;
     if (simba__client_enter(client, NULL) < 0)
-        return; /* the parent's, and its lock may be held for ever here */
+        return; /* the lock belongs to the parent, and may be held for ever here */
     simba__party_stop(party);
     if (simba__strand_inside(&party->strand))
         party->orphaned = true;

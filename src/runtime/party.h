@@ -1,5 +1,5 @@
-/* What contenders, lockers, schedulers and observers have in common: a mutex, a timer, one request in flight, a strand
- * for callbacks, and a life that is counted, because a callback or an executor may outlast the handle. */
+/* What contenders, lockers, schedulers and observers have in common: a mutex, a timer, one request in flight, a
+ * strand for callbacks, and a reference count, because a callback or an executor may outlast the handle. */
 #ifndef SIMBA_RUNTIME_PARTY_H
 #define SIMBA_RUNTIME_PARTY_H
 
@@ -14,7 +14,7 @@ typedef struct simba__party_type {
     /* See dispatcher.h. */
     int (*run_one)(simba__party *party);
     void (*destroy)(simba__party *party);
-    /* In a turn, while it is started: the note may be another one. May be NULL. */
+    /* In a turn, while it is started: the note may have changed. May be NULL. */
     void (*noted)(simba__party *party);
     bool is_member;  /* contends */
     unsigned timers; /* besides the party's own */
@@ -33,11 +33,11 @@ struct simba__party {
     unsigned starts;     /* how often it was started: tells one life from the next */
     bool running : 1;    /* started and not yet stopped */
     bool wants : 1;      /* counts in the topic's interest */
-    bool orphaned : 1;   /* nobody has the handle any more: goes when it has stopped */
+    bool orphaned : 1;   /* the handle is gone: destroy the party when it has stopped */
 };
 
-/* In a turn. Names are checked already. SIMBA_ENOMEM, SIMBA_ECLOSED. After success the party belongs to the client's
- * list and has one reference; after a failure it is the caller's to free. */
+/* In a turn. The caller has checked the names. SIMBA_ENOMEM, SIMBA_ECLOSED. After success the party belongs to the
+ * client's list and has one reference; after a failure the caller frees it. */
 int simba__party_init(simba__party *party, const simba__party_type *type, simba_client *client, const char *mutex,
                       simba_error *err);
 
@@ -45,16 +45,16 @@ int simba__party_init(simba__party *party, const simba__party_type *type, simba_
 void simba__party_started(simba__party *party);
 void simba__party_stopped(simba__party *party);
 void simba__party_want(simba__party *party, bool wants);
-/* To those that run. */
+/* Calls only started parties. */
 void simba__party_send_stop(simba__party *party);
-/* Carry out the part of the actions that every party has: request, timer. */
+/* Carry out the actions that every party has: request, timer. */
 void simba__party_act(simba__party *party, const simba__actions *actions, const char *id, const simba__timing *timing);
 
-/* In a turn: send STOP, then wait until the party has stopped and its strand is idle, helping it along. Does not wait
- * inside a callback of the party itself. */
+/* In a turn: send STOP, then wait until the party has stopped and its strand is idle, running its callbacks
+ * meanwhile. Does not wait inside a callback of the party itself. */
 void simba__party_stop(simba__party *party);
 
-/* Not in a turn: stop, let go, free; later, if inside the party's own callback. */
+/* Not in a turn: stop, drop the reference, free; inside the party's own callback, later. */
 void simba__party_free(simba__party *party);
 /* The same, without waiting. */
 void simba__party_discard(simba__party *party);

@@ -1,8 +1,8 @@
 /* See requests.h.
  *
- * The requests that the store has are a pairing heap by their deadlines, whose links are in the requests: nothing is
- * allocated, adding takes one comparison, and removing a request that is answered takes O(log n) on average. A sorted list
- * would do while all deadlines lie equally far ahead. They do not: in an outage a hundred thousand holders and waiters ask
+ * The requests that the store has form a pairing heap by their deadlines, with the links in the requests: it allocates
+ * nothing, adding takes one comparison, and removing an answered request takes O(log n) on average. A sorted list
+ * would do if all deadlines were equally far ahead. They are not: in an outage a hundred thousand holders and waiters ask
  * again, each holder with a deadline that depends on the end of its own lease, and each would walk past all others. */
 #include "runtime/requests.h"
 
@@ -13,7 +13,7 @@ enum { IDLE, IN_OUTBOX, IN_STORE, COMPLETED };
 
 /* --- the heap ----------------------------------------------------------------------------------------- */
 
-/* Of two heaps, the one that is due later becomes the first child of the other. Neither has siblings. */
+/* Join two heaps: the one that is due later becomes the first child of the other. Neither has siblings. */
 static simba_request *meld(simba_request *one, simba_request *other)
 {
     if (!one || !other)
@@ -28,7 +28,7 @@ static simba_request *meld(simba_request *one, simba_request *other)
     return parent;
 }
 
-/* Take the first of a chain of siblings out of it. */
+/* Remove the first of a chain of siblings. */
 static simba_request *take_sibling(simba_request **first)
 {
     simba_request *taken = *first;
@@ -39,7 +39,7 @@ static simba_request *take_sibling(simba_request **first)
     return taken;
 }
 
-/* One heap of siblings: first two and two of them, then all of those. That is what makes it cheap in the long run. */
+/* Join siblings into one heap: first in pairs, then all the pairs. This makes removal cheap in the long run. */
 static simba_request *meld_siblings(simba_request *first)
 {
     simba_request *pairs = NULL;
@@ -78,7 +78,7 @@ static bool is_over(const simba_request *request, simba_local now)
     return request->deadline.ns <= now.ns;
 }
 
-/* To cancel one may complete others: so whichever is next is looked for anew. */
+/* Cancelling one request may complete others: so look for the next one anew. */
 static void on_deadline(simba_timer *timer, simba_local now)
 {
     simba__requests *requests = (simba__requests *)(void *)((char *)timer - offsetof(simba__requests, deadline));
@@ -90,8 +90,8 @@ static void on_deadline(simba_timer *timer, simba_local now)
     simba__requests_arm(requests);
 }
 
-/* The timer is only ever brought forward: most requests are answered, and to set it for each of them would cost more than to
- * have it go off for nothing now and then. */
+/* Only ever move the timer forward: most requests are answered, and setting it for each of them would cost more than
+ * letting it fire in vain now and then. */
 void simba__requests_arm(simba__requests *requests)
 {
     const simba_request *first = requests->outstanding;

@@ -1,4 +1,4 @@
-/* Deadlines on the boot-time clock, in a binary heap. The monotonic clock would stand still while a machine sleeps: a
+/* Deadlines on the boot-time clock, in a binary heap. The monotonic clock stands still while a machine sleeps: a
  * suspended leader would wake up and believe that no time had passed. */
 #ifndef SIMBA_RUNTIME_TIMERS_H
 #define SIMBA_RUNTIME_TIMERS_H
@@ -17,7 +17,7 @@ void simba__timers_unreserve(simba__timers *timers, unsigned count);
 void simba__timers_set(simba__timers *timers, simba_timer *timer, simba_local at);
 void simba__timers_clear(simba__timers *timers, simba_timer *timer);
 simba_local simba__timers_earliest(const simba__timers *timers);
-/* Take out the earliest if it is due at `now`; NULL otherwise. */
+/* Remove and return the earliest timer if it is due at `now`; NULL otherwise. */
 simba_timer *simba__timers_pop(simba__timers *timers, simba_local now);
 void simba__timers_fini(simba__timers *timers);
 

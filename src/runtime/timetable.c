@@ -13,7 +13,7 @@
 #include "util/saturate.h"
 #include "util/sized.h"
 
-/* How long it waits at most before it asks for the store's time again, and after a note call has failed. */
+/* The longest wait before it asks for the store's time again, and the wait after a failed note call. */
 #define LEG_MS 600000
 #define RETRY_MS 500
 #define RETRY_LASTING_MS 5000
@@ -77,7 +77,7 @@ static int write_spec(const simba_scheduler_options *options, char ret_spec[SIMB
         snprintf(ret_spec, SIMBA__SPEC_MAX + 1, "every %" PRId64, options->period_ms);
         return 0;
     }
-    /* Checked before they become one text: its parts must be what they seem. */
+    /* Check the parts before they become one text: a part must not contain another. */
     simba__cron cron;
     int rc = simba__cron_parse(options->cron, err, &cron);
     if (rc == 0)
@@ -132,7 +132,7 @@ static void set_timer(simba__timetable *table, int64_t in_ms)
 static void read_note(simba__timetable *table);
 static void write_record(simba__timetable *table);
 
-/* What can go away by itself is tried again soon; of what somebody has to see to, people hear once. */
+/* Try again soon after a transient error; log a lasting one once. */
 static void after_failure(simba__timetable *table, int rc)
 {
     simba_client *client = client_of(table);
@@ -165,7 +165,7 @@ static void act(simba__timetable *table, simba__conductor_act what)
     simba__strand_post(&table->member->party.strand);
 }
 
-/* What the last leader has left. */
+/* Read the record that the last leader left. */
 static void found(simba__timetable *table)
 {
     simba_note *note = &table->call.note;
@@ -209,14 +209,14 @@ static void read_note(simba__timetable *table)
         after_failure(table, rc);
 }
 
-/* The record in place of the one before it; the note of the work moves along. */
+/* Replace the record; the note of the work moves along. */
 static void write_record(simba__timetable *table)
 {
     char text[SIMBA__RECORD_MAX + 1];
     const size_t size = simba__record_write(&table->conductor.record, text);
     const size_t rest = table->note_size - table->record_size;
     const size_t room = SIMBA_NOTE_MAX - size;
-    const size_t kept = rest < room ? rest : room; /* a note that was too long for us was not written by a run */
+    const size_t kept = rest < room ? rest : room; /* a note that is too long for us was not written by a run */
     memmove(table->note + size, table->note + table->record_size, kept);
     memcpy(table->note, text, size);
     table->record_size = size;
@@ -287,7 +287,7 @@ void simba__timetable_cut_short(simba__timetable *table)
 {
     simba__conductor_leave(&table->conductor);
     if (table->leads)
-        set_timer(table, RETRY_MS); /* it ended before we were told: should it go on after all, begin anew */
+        set_timer(table, RETRY_MS); /* leadership ended before we heard of it: if it goes on after all, begin anew */
 }
 
 int simba__timetable_note_set(simba__timetable *table, const void *bytes, size_t length, simba_error *err)

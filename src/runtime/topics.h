@@ -1,5 +1,5 @@
-/* Which mutexes this client has to do with, and who of us waits for or observes each: the way from a push of the store
- * to the parties that it concerns. */
+/* The mutexes of this client, and which of its parties wait for or observe each. Leads from a push of the store to
+ * the parties that it concerns. */
 #ifndef SIMBA_RUNTIME_TOPICS_H
 #define SIMBA_RUNTIME_TOPICS_H
 
@@ -15,16 +15,16 @@ struct simba__topic {
     simba__topic *dirty_next;
     simba__list parties; /* started ones, in the order in which they started */
     unsigned handles;    /* parties that name it, started or not */
-    unsigned interest;   /* of those, how many want to hear of changes */
+    unsigned interest;   /* how many of those want to hear of changes */
     bool watched;
-    bool dirty; /* `watched` may not be what `interest` asks for */
+    bool dirty; /* `watched` may not match `interest` */
     char mutex[];
 };
 
 typedef struct simba__topics {
     simba__table table; /* by name */
     simba__topic *dirty;
-    bool ending; /* watch nothing any more */
+    bool ending; /* unwatch everything */
 } simba__topics;
 
 /* Find or make. NULL: out of memory. Counts as a handle until simba__topics_put. */
@@ -35,12 +35,12 @@ void simba__topics_put(simba__topics *topics, simba__topic *topic);
 
 void simba__topic_want(simba__topics *topics, simba__topic *topic);
 void simba__topic_unwant(simba__topics *topics, simba__topic *topic);
-/* If it should be watched and is not, because there was no memory, try again when settling. */
+/* If it should be watched and is not, because there was no memory, try again at the end of the turn. */
 void simba__topic_retry(simba__topics *topics, simba__topic *topic);
 
-/* Bring the store up to date: watch, unwatch, and free what nobody names. `keep`: stay watched while it has handles. */
+/* Update the store: watch, unwatch, and free topics without handles. `keep`: stay watched while it has handles. */
 void simba__topics_settle(simba__topics *topics, const simba_backend *backend, void *store, bool keep);
-/* The client closes: the next settling unwatches everything. */
+/* The client closes: unwatch everything at the end of the turn. */
 void simba__topics_unwatch_all(simba__topics *topics);
 
 void simba__topics_fini(simba__topics *topics);

@@ -56,7 +56,7 @@ int simba__turn_start_workers(simba__turn *turn, unsigned count, simba_error *er
 
 /* --- what the reactor reports --------------------------------------------------------------------- */
 
-/* The two clocks run side by side unless the machine sleeps. A jump explains to a person why leases ended. */
+/* The two clocks run side by side unless the machine sleeps. Logging a jump explains why leases ended. */
 static void look_for_suspend(simba__turn *turn)
 {
     const int64_t difference = turn->now.ns - simba__clock_mono_ns();
@@ -71,7 +71,7 @@ static void look_for_suspend(simba__turn *turn)
 static void run_timers(simba__turn *turn)
 {
     look_for_suspend(turn);
-    /* Before anything is found to be overdue: the thread that was told of the answer may be held up. */
+    /* Look before anything counts as overdue: the thread that the kernel woke for an answer may be held up. */
     if (simba__local_reached(turn->now, simba__timers_earliest(&turn->timers)))
         simba__reactor_look(&turn->reactor);
     for (simba_timer *timer = simba__timers_pop(&turn->timers, turn->now); timer;
@@ -96,7 +96,7 @@ void simba__turn_arm(simba__turn *turn)
     if (!simba__reactor_arm(&turn->reactor, simba__timers_earliest(&turn->timers)))
         simba__log(turn->options, SIMBA_LOG_ERROR, "cannot arm the timer: error %d", errno);
     if (turn->aside && turn->reactor.armed.ns < before.ns)
-        pthread_cond_signal(&turn->hushed); /* the keeper has to wait less long */
+        pthread_cond_signal(&turn->hushed); /* so that the keeper waits less long */
 }
 
 /* --- entering and leaving ------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ bool simba__in_turn(const simba__turn *turn)
 
 void simba__enter(simba__turn *turn)
 {
-    /* It would wait for itself for ever, and for as long nothing would be renewed. */
+    /* The thread would wait for itself for ever, and nothing would renew the leases. */
     SIMBA__ASSERT(!simba__in_turn(turn) || !"simba was called by a log function, or by a handler of a signal");
     pthread_mutex_lock(&turn->lock);
     turn_of = turn;
@@ -133,7 +133,7 @@ typedef struct follower {
     pthread_cond_t *cond;
 } follower;
 
-/* This thread waits no longer. Where there is no keeper, and nobody leads any more, one that follows has to: the
+/* This thread no longer waits. If there is no keeper and no other thread leads, a following thread has to: the
  * application's loop may stand still. */
 static void pass_lead_on(simba__turn *turn)
 {
@@ -167,7 +167,7 @@ void simba__turn_pause(simba__turn *turn)
 
 /* --- waiting -------------------------------------------------------------------------------------- */
 
-/* Condition variables do not know the boot-time clock. Waiting is all that the other one decides here. */
+/* Condition variables do not know the boot-time clock. The other clock only decides how long to wait. */
 static int wait_until(simba__turn *turn, pthread_cond_t *cond, simba_local until)
 {
     if (until.ns == INT64_MAX)
@@ -190,7 +190,7 @@ static bool follow(simba__turn *turn, pthread_cond_t *cond, simba_local until)
     return rc == 0;
 }
 
-/* Rounded up: who comes early has to wait again. */
+/* Rounded up: a thread that wakes early would have to wait again. */
 static int timeout_ms(simba_local until)
 {
     if (until.ns == INT64_MAX)
@@ -200,7 +200,7 @@ static int timeout_ms(simba_local until)
     return left_ns <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
-/* In a settled turn: wait at the reactor, and take what comes there. */
+/* In a settled turn: wait at the reactor, and take the events there. */
 static bool lead(simba__turn *turn, const pthread_cond_t *cond, simba_local until)
 {
     assert(!turn->led_for);
@@ -219,7 +219,7 @@ static bool lead(simba__turn *turn, const pthread_cond_t *cond, simba_local unti
 
 bool simba__turn_wait(simba__turn *turn, pthread_cond_t *cond, simba_local until)
 {
-    /* What was waited for may have happened in here. */
+    /* The awaited event may have happened in here. */
     const bool settled = simba__turn_settle(turn);
     if (turn->hooks->hand_over(turn) || settled)
         return true;
@@ -234,7 +234,7 @@ static void run_job(simba__turn *turn, simba_job *job)
     job->done(job);
 }
 
-/* One thread at a time, and only where answers come in at the reactor: a condition is quicker to be signalled. */
+/* One thread at a time, and only if answers arrive at the reactor: otherwise signalling a condition is quicker. */
 static bool may_lead(const simba__turn *turn)
 {
     return !turn->led_for && (turn->reactor.answering > 0 || !turn->kept);
@@ -243,7 +243,7 @@ static bool may_lead(const simba__turn *turn)
 bool simba__turn_await(simba__turn *turn, pthread_cond_t *cond, simba_local until, simba_job_length longest)
 {
     if (simba__turn_settle(turn))
-        return true; /* what was waited for may have happened in here */
+        return true; /* the awaited event may have happened in here */
     simba_job *job = simba__worker_take(&turn->worker, longest);
     if (job) {
         run_job(turn, job);

@@ -4,7 +4,7 @@
 #include "util/error.h"
 #include "util/thread.h"
 
-/* Under the worker's lock: out of the queue with it. */
+/* Under the worker's lock: remove it from the queue. */
 static simba_job *unlink_job(simba__worker *worker, simba_job **link)
 {
     simba_job *job = *link;
@@ -70,7 +70,7 @@ simba_job *simba__worker_take(simba__worker *worker, simba_job_length longest)
         return NULL;
     simba_job *job = NULL;
     pthread_mutex_lock(&worker->lock);
-    simba_job **link = &worker->first; /* a worker that was busy may have come by */
+    simba_job **link = &worker->first; /* a busy worker may have come by */
     while (*link && (*link)->length > longest)
         link = &(*link)->next;
     if (*link)

@@ -1,5 +1,5 @@
-/* The clocks. Leases are judged on the boot-time clock, which counts the time a machine sleeps and which nobody can
- * set; the wall clock is for people, and a floor for fencing tokens. */
+/* The clocks. The boot-time clock judges leases: it counts the time a machine sleeps, and nobody can set it. The
+ * wall clock is for people, and a floor for fencing tokens. */
 #ifndef SIMBA_UTIL_CLOCK_H
 #define SIMBA_UTIL_CLOCK_H
 
@@ -11,8 +11,8 @@ simba_local simba__clock_boot(void);
 int64_t simba__clock_mono_ns(void);
 int64_t simba__clock_epoch_us(void);
 
-/* What to add to the boot-time clock of this process to get that of the host: a time namespace may shift it, and
- * processes in different ones have to agree about a lease in a shared file. */
+/* The offset from this process's boot-time clock to the host's. A time namespace may shift it, and processes in
+ * different ones have to agree about a lease in a shared file. */
 int64_t simba__clock_host_offset_ns(void);
 
 #endif

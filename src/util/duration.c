@@ -1,5 +1,5 @@
-/* Durations as people write them. The unit is required: a bare number has been read as seconds and as milliseconds
- * by too many tools. */
+/* Durations as people write them. The unit is required: some tools read a bare number as seconds, and others as
+ * milliseconds. */
 #include <simba.h>
 #include <string.h>
 
@@ -26,8 +26,8 @@ static bool read_digits(const char *text, const char *end, int64_t *ret_number)
     return true;
 }
 
-/* The digits behind the point as milliseconds; false: they do not come to whole ones, and to round them would be to
- * guess. No unit has more than seven factors of 2 or 5, so none can be divided by more than 10^7. */
+/* The digits behind the point as milliseconds; false: they do not come to whole ones, and rounding would be
+ * guessing. No unit has more than seven factors of 2 or 5, so none can be divided by more than 10^7. */
 static bool read_fraction(const char *text, const char *end, int64_t unit_ms, int64_t *ret_ms)
 {
     enum { PLACES = 7 };

@@ -41,7 +41,8 @@ bool simba__is_printable(uint32_t code)
     return !control && !ends_line && !turns && !no_character;
 }
 
-/* One piece of `text` as it is shown, and how many bytes of it that is. A `backslashed` character gets a backslash before it. */
+/* One piece of `text` as it is shown, and how many bytes of it that covers. A `backslashed` character gets a
+ * backslash. */
 static size_t show_next(const char *text, const char *backslashed, char piece[5], size_t *ret_length)
 {
     uint32_t code;
@@ -61,13 +62,13 @@ static size_t show_next(const char *text, const char *backslashed, char piece[5]
     return 1;
 }
 
-/* Returns how long what was written is. */
+/* Returns the length of what was written. */
 static size_t show(const char *text, const char *backslashed, char *out, size_t size)
 {
     static const char mark[] = "…";
     assert(size >= 2 * sizeof mark);
     size_t at = 0;
-    size_t mark_at = 0; /* the last place where the mark still fits behind what is whole */
+    size_t mark_at = 0; /* the last place where the mark still fits behind a whole piece */
     while (*text != '\0') {
         char piece[5];
         size_t length;
@@ -91,7 +92,7 @@ const char *simba__escape(const char *text, char *out, size_t size)
     return out;
 }
 
-/* Would a reader of key=value find its end? */
+/* Would a reader of key=value find the end of this value? */
 static bool is_word(const char *value)
 {
     uint32_t code;

@@ -2,8 +2,8 @@
 #ifndef SIMBA_UTIL_FOLDERS_H
 #define SIMBA_UTIL_FOLDERS_H
 
-/* Make the folders in which the file at this absolute path is going to be, for this user alone (mode 0700), where they are
- * missing. 0, or the errno of the first that could not be made. */
+/* Make the missing folders on the way to the file at this absolute path, for this user alone (mode 0700). 0, or the
+ * errno of the first that could not be made. */
 int simba__folders_make(const char *path);
 
 #endif

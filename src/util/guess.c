@@ -10,8 +10,8 @@ static unsigned least(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* How many characters have to be added, left out, replaced or swapped with their neighbour to make one of the other: the
- * restricted distance of Damerau and Levenshtein. Row i has the distances of the first i characters of `a`. */
+/* How many characters must be added, left out, replaced or swapped with their neighbour to turn one into the other:
+ * the restricted distance of Damerau and Levenshtein. Row i has the distances of the first i characters of `a`. */
 static unsigned distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     unsigned rows[3][LONGEST + 1];

@@ -1,5 +1,5 @@
-/* "Did you mean …?": which of the names that there are was meant by one that there is not. For schemes in the library, for
- * commands and options in the command, which compiles this file too. */
+/* "Did you mean …?": finds the known name that is nearest to an unknown one. Used for schemes in the library, and
+ * for commands and options in the command, which compiles this file too. */
 #ifndef SIMBA_UTIL_GUESS_H
 #define SIMBA_UTIL_GUESS_H
 
@@ -11,8 +11,8 @@ typedef struct simba__guess {
     unsigned distance;
 } simba__guess;
 
-/* `given` has `length` bytes. Near enough is one slip of the keys for every three of them, or that it is the beginning of
- * the name. */
+/* `given` has `length` bytes. A name is near enough if it takes one slip of the keys for every three bytes, or if
+ * `given` is its beginning. */
 void simba__guess_offer(simba__guess *guess, const char *given, size_t length, const char *name);
 
 #endif

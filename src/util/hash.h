@@ -1,5 +1,5 @@
-/* FNV-1a, for tables of names; the same in every process. Nobody outside chooses names to make them collide: they name
- * their own locks. */
+/* FNV-1a, for tables of names; the same in every process. Names are not chosen by attackers to collide: programs
+ * name their own locks. */
 #ifndef SIMBA_UTIL_HASH_H
 #define SIMBA_UTIL_HASH_H
 

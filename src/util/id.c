@@ -1,10 +1,10 @@
 /* Generators of contender ids.
  *
- * The default names the host and the process, for people, and a number that no other process has, for the store: two
+ * The default id names the host and the process, for people, and has a number that no other process has, for the store: two
  * containers can have the same host name and the same pid. It has at most 32 characters, lower-case letters, digits and
- * "-", "~" and ".", so every store has room for it, also an old table of the JVM's whose column is char(32), and one that
- * compares without regard to case. The JVM's own ids are "{counter}:{pid}@{address}" or 32 hexadecimal digits: no id that is
- * made here has a ":" or is without a ".", so the two never meet. */
+ * "-", "~" and ".", so every store has room for it, even an old table of the JVM's whose column is char(32), and one that
+ * ignores case. The JVM's own ids are "{counter}:{pid}@{address}" or 32 hexadecimal digits. Our ids never have a ":" and
+ * always have a ".", so the two never collide. */
 #include <ctype.h>
 #include <pthread.h>
 #include <simba.h>
@@ -22,8 +22,8 @@ enum {
     NUMBER_SIZE = 8, /* digits of 5 bits */
 };
 
-/* The next number of this process, or 0 before the first. Numbers go up by one from a random beginning, so they differ
- * within a process for certain, and between processes by all chance. */
+/* The next number of this process, or 0 before the first. Numbers go up by one from a random beginning: they always
+ * differ within a process, and almost certainly between processes. */
 static _Atomic uint64_t next_number;
 
 /* A child begins anew: in a pid namespace of its own it may have its parent's pid. */
@@ -41,7 +41,7 @@ static uint64_t random_beginning(void)
 {
     uint64_t value;
     if (simba__random_bytes(&value, sizeof value) < 0) {
-        /* Only where the kernel has no randomness at all. */
+        /* Only if the kernel has no randomness at all. */
         value = (uint64_t)simba__clock_mono_ns() ^ (uint64_t)simba__clock_epoch_us() << 20;
         value = simba__random_next(&value);
     }
@@ -58,7 +58,7 @@ static uint64_t draw_number(void)
     return atomic_fetch_add(&next_number, 1);
 }
 
-/* 40 bits, without letters that are taken for others. */
+/* 40 bits, without letters that look like others. */
 static void write_number(uint64_t number, char out[NUMBER_SIZE + 1])
 {
     static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
@@ -67,8 +67,8 @@ static void write_number(uint64_t number, char out[NUMBER_SIZE + 1])
     out[NUMBER_SIZE] = '\0';
 }
 
-/* The first label of the host's name. Of a long one the beginning and the end, which is where the names of containers
- * differ. From the kernel alone: a name server might not answer. */
+/* The first label of the host's name. Of a long one the beginning and the end, because the names of containers
+ * differ there. From the kernel alone: a name server might not answer. */
 static void write_host(char out[HOST_MAX + 1])
 {
     char name[256] = "";

@@ -1,5 +1,5 @@
-/* A list whose items are members of the things in it, so that adding and removing allocate nothing. A item knows its list:
- * whoever is in none can be removed all the same. Lists and items of zeroes are empty, and in no list. */
+/* A list whose items are members of its elements, so that adding and removing allocate nothing. An item knows its
+ * list; removing an item that is in no list does nothing. Zeroed lists and items are empty, and in no list. */
 #ifndef SIMBA_UTIL_LIST_H
 #define SIMBA_UTIL_LIST_H
 
@@ -19,7 +19,7 @@ struct simba__list_item {
 /* The struct whose member `field` this item is. */
 #define SIMBA__OF_ITEM(pointer, type, field) ((type *)(void *)((char *)(pointer)-offsetof(type, field)))
 
-/* Take it out of the list it is in, if any. */
+/* Remove it from its list, if it is in one. */
 static inline void simba__list_remove(simba__list_item *item)
 {
     simba__list *list = item->list;

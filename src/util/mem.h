@@ -1,5 +1,5 @@
-/* The library's own memory, behind one door, so that a program can replace the allocator and a test can make the Nth
- * allocation fail. */
+/* The library's own memory goes through here, so that a program can replace the allocator and a test can make the
+ * Nth allocation fail. */
 #ifndef SIMBA_UTIL_MEM_H
 #define SIMBA_UTIL_MEM_H
 
@@ -11,7 +11,7 @@ void *simba__realloc(void *pointer, size_t size);
 char *simba__strdup(const char *text);
 void simba__free(void *pointer);
 
-/* Tell the allocator that is in use to a copy of this file in a module. */
+/* Hand the current allocator to the copy of this file in a module. */
 void simba__mem_share(int (*set)(void *(*malloc_fn)(size_t), void *(*realloc_fn)(void *, size_t),
                                  void (*free_fn)(void *)));
 

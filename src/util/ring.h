@@ -1,5 +1,5 @@
-/* A list whose links are members of the things in it, so that adding and removing allocate nothing and take no search. The
- * list is a ring with a place of its own in it. A place of zeroes is in no list. */
+/* A list whose links are members of its elements, so that adding and removing allocate nothing and need no search.
+ * The list is a ring that contains a place of its own. A zeroed place is in no list. */
 #ifndef SIMBA_UTIL_RING_H
 #define SIMBA_UTIL_RING_H
 
@@ -26,7 +26,8 @@ static inline simba__ring *simba__ring_first(const simba__ring *ring)
     return ring->after == ring ? NULL : ring->after;
 }
 
-/* Have the place in the list, at the end if it was not in it; or have it out. It is in no other list. */
+/* Make sure that the place is in the list, at the end if it was not in it; or that it is out. It must be in no other
+ * list. */
 static inline void simba__ring_set(simba__ring *ring, simba__ring *place, bool in)
 {
     if (in == (place->after != NULL))

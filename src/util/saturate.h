@@ -1,5 +1,5 @@
-/* Arithmetic on numbers that come from outside, such as the times of a stored lease: instead of overflowing it ends at the
- * smallest or the greatest number there is, which stands for "long ago" and "never". */
+/* Arithmetic on numbers from outside, such as the times of a stored lease: instead of overflowing, it ends at the
+ * smallest or the greatest number, which mean "long ago" and "never". */
 #ifndef SIMBA_UTIL_SATURATE_H
 #define SIMBA_UTIL_SATURATE_H
 

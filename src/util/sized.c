@@ -6,10 +6,10 @@
 #include "util/assert.h"
 #include "util/error.h"
 
-/* No struct of ours will ever be larger: what claims to be was never initialised, and must not be read that far. */
+/* No struct of ours will ever be larger: a greater size was never initialised, and must not be read that far. */
 enum { LARGEST = 4096 };
 
-/* Every sizeof is a multiple of the alignment, so a size that is not has been made up. */
+/* Every sizeof is a multiple of the alignment, so any other size is garbage. */
 static bool is_possible(size_t size)
 {
     return size >= sizeof(size_t) && size <= LARGEST && size % _Alignof(size_t) == 0;
@@ -27,7 +27,7 @@ bool simba__sized_possible(const void *sized)
     return is_possible(size_of(sized));
 }
 
-/* All but the size: each keeps its own. */
+/* Everything except the size: each keeps its own. */
 static void copy_known(void *to, const void *from)
 {
     const size_t known = size_of(to) < size_of(from) ? size_of(to) : size_of(from);

@@ -32,18 +32,18 @@ typedef struct simba__table {
 bool simba__table_reserve(simba__table *table);
 /* There is room, and the node is in no table. */
 void simba__table_add(simba__table *table, simba__node *node, uint64_t hash);
-/* It is in this table. Its memory is the caller's again. */
+/* The node must be in this table. Its memory belongs to the caller again. */
 void simba__table_remove(simba__table *table, simba__node *node);
 
-/* The node of this hash for which `is` says so. NULL: there is none. */
+/* The node of this hash for which `is` returns true. NULL: there is none. */
 typedef bool (*simba__table_is)(const simba__node *node, const void *key);
 simba__node *simba__table_find(const simba__table *table, uint64_t hash, simba__table_is is, const void *key);
 
-/* All nodes, in no particular order, until NULL. Who removes one asks for the next before; nothing may be added. */
+/* All nodes, in no particular order, until NULL. Ask for the next node before you remove one; add nothing meanwhile. */
 simba__node *simba__table_first(const simba__table *table);
 simba__node *simba__table_next(const simba__table *table, const simba__node *node);
 
-/* Free the buckets. What is still in the table is forgotten, not freed. */
+/* Free the buckets. Nodes that are still in the table are not freed. */
 void simba__table_fini(simba__table *table);
 
 #endif

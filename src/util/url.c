@@ -147,8 +147,8 @@ static int parse(simba_url *url, const char *text, simba_error *err)
     const char *authority = colon + 3;
     const char *path = authority + strcspn(authority, "/?");
     const char *question = path + strcspn(path, "?");
-    /* A password with a "/" or "?" in it ends in what looks like the path or the settings, which are shown. Whether an
-     * "@" there is innocent cannot be told. */
+    /* A password with a "/" or "?" in it ends in text that looks like the path or the settings, which are shown.
+     * Nobody can tell whether an "@" there is innocent. */
     const char *late_at = strrchr(path, '@');
     if (late_at && memchr(authority, ':', (size_t)(late_at - authority)))
         return simba__fail(err, SIMBA_EURL,

@@ -5,10 +5,10 @@
 
 #include <simba/backend.h>
 
-/* Is every query key in one of the two NULL-ended lists? SIMBA_EURL names the first that is not, and what there is. */
+/* Is every query key in one of the two NULL-ended lists? SIMBA_EURL names the first that is not, and the known ones. */
 int simba__url_check_keys(const simba_url *url, const char *const *common, const char *const *own, simba_error *err);
 
-/* "scheme://" and the path, with what has a meaning in URLs escaped. False: it does not fit. */
+/* Write "scheme://" and the path, escaping characters that have a meaning in URLs. False: it does not fit. */
 bool simba__url_of_path(const char *scheme, const char *path, char *out, size_t size);
 
 /* A query value as a duration; *ret_ms is untouched when the key was not given. SIMBA_EURL names the key. */

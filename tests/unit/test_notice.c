@@ -65,7 +65,7 @@ static void events_are_in_the_manual(void **state)
     size_t row = 0;
     bool inside = false;
     while (fgets(line, sizeof line, page)) {
-        inside = inside ? strncmp(line, ".El", 3) != 0 : strcmp(line, ".Ss What is said\n") == 0;
+        inside = inside ? strncmp(line, ".El", 3) != 0 : strcmp(line, ".Ss Log\n") == 0;
         if (!inside || strncmp(line, ".It Cm ", 7) != 0)
             continue;
         char expected[256];

@@ -73,7 +73,7 @@ static struct store *stores;
 /* --- stores by name ------------------------------------------------------------------------------- */
 
 /* In a child of fork() there are no stores yet: those in its memory are copies of the parent's, full of the parent's
- * clients, and their locks may be held by threads that do not exist here. */
+ * clients, and threads that do not exist here may hold their locks. */
 static void forked(void)
 {
     stores = NULL;
@@ -153,8 +153,8 @@ static struct row *make_row(struct store *store, const char *mutex)
     return row;
 }
 
-/* Nobody owns it, nobody watches it and it has no note: all that must outlive the row is its token, unless the latest holder
- * has yet to learn that it was revoked. */
+/* Nobody owns the mutex or watches it, and it has no note. Then only its token has to outlive the row, unless the
+ * latest holder has yet to learn that it was revoked. */
 static void drop_if_idle(struct store *store, struct row *row)
 {
     const bool revoked = row->data.token != 0 && row->data.token == row->data.revoked_token;
@@ -168,7 +168,7 @@ static void drop_if_idle(struct store *store, struct row *row)
 
 /* --- news ----------------------------------------------------------------------------------------- */
 
-/* Under the store's lock. Another client is told by its own thread. */
+/* Under the store's lock. The thread of another client tells that client. */
 static void post(struct watch *watch, const simba_push *push)
 {
     struct event *event = simba__malloc(sizeof *event);
@@ -188,13 +188,13 @@ static void post(struct watch *watch, const simba_push *push)
     }
 }
 
-/* Under the store's lock. Returns the watch of `self`, if it has one that can be told directly. */
+/* Under the store's lock. Returns the watch of `self`, if this thread can tell it directly. */
 static simba_topic *spread(struct instance *self, struct row *row, const simba_push *push)
 {
     simba_topic *direct = NULL;
     for (struct watch *watch = row->watches; watch; watch = watch->next) {
         if (watch->instance == self && !watch->in_inbox)
-            direct = watch->topic; /* nothing older is under way to it */
+            direct = watch->topic; /* no older news is on its way to it */
         else
             post(watch, push);
     }
@@ -253,7 +253,7 @@ static int memory_watch(void *instance, simba_topic *topic)
         simba__free(watch);
         return SIMBA_ENOMEM;
     }
-    /* It may be a second attempt, after one for which there was no memory. */
+    /* This may be a second attempt, after one that ran out of memory. */
     self->host->push(self->host, topic, &(simba_push){.kind = SIMBA_PUSH_CHANGED});
     return 0;
 }
@@ -325,7 +325,7 @@ static void set_note(struct row *row, unsigned char *note, size_t size)
     row->note_size = size;
 }
 
-/* Nobody owns it. Watchers stay, and so does the row for them, as good as new. */
+/* Nobody owns it. Its watchers stay, and so does the row for them, as good as new. */
 static void forget(struct row *row)
 {
     const uint64_t token = row->data.token;
@@ -333,7 +333,7 @@ static void forget(struct row *row)
     row->data = (simba__row){.token = token};
 }
 
-/* What watchers want to know: that the owner is another one, or the note. A renewal is no news. False: nothing. */
+/* Watchers want to know when the owner or the note has changed. A renewal is no news. False: nothing has. */
 static bool is_news(const simba__row *before, bool had_note, const struct row *row, const simba_request *request,
                     simba_push *ret_push)
 {
@@ -351,7 +351,7 @@ static int tell_note(struct instance *self, const struct row *row, simba_request
     return row->note ? self->host->noted(self->host, request, &note) : 0;
 }
 
-/* Under the store's lock. SIMBA_ENOMEM, or 0 and what to tell our own waiters afterwards. */
+/* Under the store's lock. SIMBA_ENOMEM, or 0 and the news for our own waiters. */
 static int apply(struct instance *self, simba_request *request, simba_topic **ret_direct, simba_push *ret_push)
 {
     struct row *row = make_row(self->store, request->mutex);
@@ -399,7 +399,7 @@ static void memory_submit(void *instance, simba_request *request)
         self->host->push(self->host, direct, &push);
 }
 
-/* Every request is answered when it is submitted. */
+/* The store answers every request when it is submitted. */
 static void memory_cancel(void *instance, simba_request *request)
 {
     (void)instance;
@@ -408,7 +408,7 @@ static void memory_cancel(void *instance, simba_request *request)
 
 static void memory_flush(void *instance)
 {
-    (void)instance; /* everything was answered when it was submitted */
+    (void)instance; /* the store answered everything when it was submitted */
 }
 
 /* --- lifetime ------------------------------------------------------------------------------------- */

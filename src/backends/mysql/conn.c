@@ -32,8 +32,8 @@ void simba__my_conn_fini(simba__my_conn *conn)
 
 /* --- errors ----------------------------------------------------------------------------------------- */
 
-/* The library has one number for whatever ends a TLS handshake. That the connection was lost on the way is no matter of who
- * may, and passes; only the text tells, by what OpenSSL says or by the system's number at its end. */
+/* The library has one number for everything that ends a TLS handshake. A connection that was lost on the way is not
+ * a matter of permission, and passes; only the text tells, by OpenSSL's words or by the system's number at its end. */
 static bool is_lost_handshake(unsigned number, const char *text)
 {
     const char *open = strrchr(text, '(');
@@ -70,7 +70,7 @@ int simba__my_out_of_memory(simba__sql_failure *why)
 
 /* --- opening and closing ------------------------------------------------------------------------------ */
 
-/* In place of the one before, which is closed. */
+/* Replaces the connection before, which is closed. */
 static void set_fd(simba__my_conn *conn, int fd)
 {
     pthread_mutex_lock(&conn->lock);
@@ -85,8 +85,9 @@ static void set_fd(simba__my_conn *conn, int fd)
         close(before);
 }
 
-/* After packets were lost the kernel repeats the last one in pauses that double. For a connection with so little to say it
- * may do so in equal ones, for a while: 200 ms, where the server is near. Fails where there is no TCP, and nobody minds. */
+/* After packets were lost, the kernel repeats the last one in pauses that double. For a connection with so little
+ * traffic it may do so in equal ones, for a while: 200 ms if the server is near. Fails without TCP, which does not
+ * matter. */
 static void repeat_evenly(int fd)
 {
 #ifdef TCP_THIN_LINEAR_TIMEOUTS

@@ -1,5 +1,5 @@
-/* One connection to the server, for one thread at a time: the thread that runs the job. Any other thread may interrupt it.
- * What is said at its beginning and how statements are prepared is in session.h. */
+/* One connection to the server, for one thread at a time: the thread that runs the job. Any other thread may
+ * interrupt it. session.h sets it up and prepares statements. */
 #ifndef SIMBA_BACKENDS_MYSQL_CONN_H
 #define SIMBA_BACKENDS_MYSQL_CONN_H
 
@@ -23,7 +23,7 @@ typedef struct simba__my_conn {
     MYSQL *mysql; /* NULL: not connected */
 
     pthread_mutex_t lock; /* of the three that follow */
-    /* A descriptor of our own for the connection's socket, -1: none. The library closes its own whenever it likes. */
+    /* A descriptor of our own for the connection's socket, -1: none. The library closes its own at any time. */
     int fd;
     simba__my_conn_state state;
     simba_local open_by; /* OPENING: by when the present step has to be done */
@@ -36,11 +36,11 @@ void simba__my_conn_fini(simba__my_conn *conn);
 /* Close it. */
 void simba__my_conn_end(simba__my_conn *conn);
 
-/* Any thread: end what it waits for. `resume`, before the next job. */
+/* Any thread: end what the connection waits for. Call `resume` before the next job. */
 void simba__my_conn_interrupt(simba__my_conn *conn);
 void simba__my_conn_resume(simba__my_conn *conn);
-/* The same as `interrupt`, except that a connection which is being opened in time is left alone: whoever comes next would only
- * have to begin anew, and never get one where that takes longer than a request has time. False: it was. */
+/* Like `interrupt`, but it leaves a connection alone that is being opened in time: otherwise the next job would have
+ * to begin anew, and would never get a connection if that takes longer than a request may. False: it was left alone. */
 bool simba__my_conn_cut(simba__my_conn *conn, simba_local now);
 /* On the thread that has the connection: from now on this is the socket to interrupt. False: there are no descriptors left. */
 bool simba__my_conn_show(simba__my_conn *conn, int fd);
@@ -49,7 +49,7 @@ int simba__my_conn_fail(const simba__my_conn *conn, unsigned number, const char 
 int simba__my_conn_fail_latest(const simba__my_conn *conn, simba__sql_failure *why);
 int simba__my_out_of_memory(simba__sql_failure *why);
 
-/* A statement of its own, without parameters; its result, if it has one, is for the caller to free. */
+/* A statement without parameters; the caller frees its result, if it has one. */
 int simba__my_conn_say(simba__my_conn *conn, const char *sql, simba__sql_failure *why);
 int simba__my_conn_query(simba__my_conn *conn, const char *sql, MYSQL_RES **ret_result, simba__sql_failure *why);
 
@@ -57,7 +57,7 @@ int simba__my_conn_query(simba__my_conn *conn, const char *sql, MYSQL_RES **ret_
 
 /* How long the next step of opening may take. */
 void simba__my_conn_allow_ms(simba__my_conn *conn, int64_t ms);
-/* It is open, or it will not be: no step of opening is under way any more. */
+/* The connection is open, or opening has failed: no step of opening is under way any more. */
 void simba__my_conn_opened(simba__my_conn *conn, bool is_open);
 
 #endif

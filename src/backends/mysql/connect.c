@@ -56,7 +56,7 @@ static void restrict_plugins(MYSQL *mysql, const simba__my_options *options)
     snprintf(plugins, sizeof plugins, "mysql_native_password,client_ed25519%s%s",
              keeps_secret ? ",caching_sha2_password" : "", is_verified(options) ? ",mysql_clear_password" : "");
     mysql_optionsv(mysql, MARIADB_OPT_RESTRICTED_AUTH, plugins);
-    /* Begin with this one, whatever is usual on the server: it says so if the account is of another kind. */
+    /* Begin with this one, whatever the server's default is: the server says so if the account is of another kind. */
     if (!keeps_secret)
         mysql_optionsv(mysql, MYSQL_DEFAULT_AUTH, "mysql_native_password");
     if (options->public_key)
@@ -140,7 +140,7 @@ static int wait_ms(const simba__my_conn *conn, simba_local until)
     return left_ns <= 0 ? 0 : (int)((left_ns + SIMBA__NS_PER_MS - 1) / SIMBA__NS_PER_MS);
 }
 
-/* Wait for the descriptor, until that moment or an interruption. False: one of them has come. */
+/* Wait for the descriptor, until that moment or an interruption. False: one of the two has come. */
 static bool await_fd(const simba__my_conn *conn, int fd, short events, simba_local until)
 {
     struct pollfd wanted = {.fd = fd, .events = events};
@@ -156,8 +156,8 @@ static bool await_fd(const simba__my_conn *conn, int fd, short events, simba_loc
     }
 }
 
-/* Read the greeting as far as we need it; it stays where it is for the library to read. With SO_RCVLOWAT the descriptor is
- * readable when more has come than we have seen. */
+/* Read the greeting as far as we need it, and leave it there for the library to read. With SO_RCVLOWAT the
+ * descriptor is readable when more has come than we have seen. */
 static greeting peek_greeting(const simba__my_conn *conn, int fd)
 {
     unsigned char bytes[GREETING_BYTES_MAX];
@@ -189,8 +189,8 @@ static short events_of(int wanted)
                    (wanted & MYSQL_WAIT_EXCEPT ? POLLPRI : 0));
 }
 
-/* Wait for the server to accept. The library reads and sends as soon as it is told that the server did so, so this is the
- * moment to look at the greeting: a connect without blocking, over TCP, never succeeds at once. */
+/* Wait for the server to accept. The library reads and sends as soon as it learns that the server did so, so look at
+ * the greeting now: a connect without blocking, over TCP, never succeeds at once. */
 static bool reach(attempt *a, int fd, short events)
 {
     simba__my_conn *conn = a->conn;
@@ -210,8 +210,8 @@ static bool reach(attempt *a, int fd, short events)
     return found == GREETING_TLS || found == GREETING_OTHER;
 }
 
-/* Wait for what the library wants, and return what to tell it. MYSQL_WAIT_TIMEOUT ends what it is at: on its way to the
- * server it goes on to the next address, if there is one, and otherwise it fails. */
+/* Wait for what the library wants, and return what to tell it. MYSQL_WAIT_TIMEOUT ends the present attempt: the
+ * library goes on to the next address, if there is one, and otherwise fails. */
 static int await_library(attempt *a, int wanted)
 {
     const int fd = (int)mysql_get_socket(a->conn->mysql);
@@ -239,7 +239,7 @@ static bool try_once(attempt *a)
 
 /* --- all of them ------------------------------------------------------------------------------------------- */
 
-/* The library does not tell which plugin it was: its text names the one of the greeting. */
+/* The library does not say which plugin it was: its text names the one of the greeting. */
 static int fail_plugin(const simba__my_options *options, simba__sql_failure *why)
 {
     if (is_verified(options))
@@ -267,8 +267,8 @@ static int fail_attempt(const attempt *a, simba__sql_failure *why)
     return simba__my_conn_fail_latest(conn, why);
 }
 
-/* The library asks the server for a key, and believes what it gets, if it cannot read the file that it was given; before this
- * version (3.3.20) it asks in any case. */
+/* If the library cannot read the file of the server's key, it asks the server for a key, and believes what it gets;
+ * before this version (3.3.20) it asks in any case. */
 enum { KEY_IS_USED_SINCE = 30320 };
 
 static int check_public_key(const simba__my_conn *conn, simba__sql_failure *why)

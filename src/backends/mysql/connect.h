@@ -1,13 +1,13 @@
 /* Connecting to the server, within one time limit and without giving a password away.
  *
  * The client library's blocking call does neither: it waits for each byte anew, its descriptor is not known until it is
- * done, it authenticates in whatever way the server asks for, and with verify=no it does without TLS if the server says
+ * done, it authenticates in whatever way the server asks for, and with verify=no it goes on without TLS if the server says
  * that it has none. So we use its non-blocking calls:
- *   - we wait for the descriptor ourselves, with one deadline over all steps, and show it to whoever has to interrupt us.
- *     Only the TLS handshake waits inside of the library; the store cuts the descriptor when the deadline has passed;
- *   - where TLS is wanted we read the server's greeting before the library does, and end the connection if it offers none;
- *   - an attempt to reach the server that has had no answer for 250 ms, or for half as long as we have tried, is given up and
- *     made anew. The kernel would repeat a packet that was lost after a second only.
+ *   - we wait for the descriptor ourselves, with one deadline over all steps, and show it to the thread that may interrupt us.
+ *     Only the TLS handshake waits inside the library; the store cuts the descriptor when the deadline has passed;
+ *   - if TLS is wanted, we read the server's greeting before the library does, and end the connection if it offers none;
+ *   - if an attempt to reach the server has had no answer for 250 ms, or for half as long as we have tried, we give it up and
+ *     make another. The kernel would repeat a lost packet only after a second.
  *
  * How the server may ask for the password:
  *   mysql_native_password, client_ed25519   always: the password itself is not sent

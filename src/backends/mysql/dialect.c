@@ -54,7 +54,7 @@ static void bind_row(MYSQL_BIND *binds, const simba__sql_row *row, size_t params
 
 /* --- many rows ---------------------------------------------------------------------------------------- */
 
-/* The smallest size that has room for so many. */
+/* The smallest size that has room for so many rows. */
 static size_t size_for(size_t rows)
 {
     size_t size = 0;
@@ -63,7 +63,7 @@ static size_t size_for(size_t rows)
     return size;
 }
 
-/* A statement for the rows of the step; the last one is repeated. */
+/* A statement for the rows of the step; the last row is repeated. */
 static int execute(simba__my_session *session, simba__my_statement which, const simba__sql_step *step,
                    MYSQL_STMT **ret_statement, simba__sql_failure *why)
 {
@@ -77,7 +77,7 @@ static int execute(simba__my_session *session, simba__my_statement which, const 
     return simba__my_session_execute(session, which, size, ret_statement, why);
 }
 
-/* For rows that are not there the server does not tell its time, and ours has to do. */
+/* If none of the rows exists, the server does not tell its time, and ours has to do. */
 static int64_t our_now_ms(const simba__my_session *session)
 {
     return session->conn.host->epoch_us(session->conn.host) / 1000;
@@ -244,7 +244,7 @@ static int forget(simba__my_session *session, const simba_request *ask, MYSQL_ST
     return simba__my_session_execute(session, SIMBA__MY_FORGET, 0, ret_statement, why);
 }
 
-/* Each request is one statement, which is committed when it is answered. Then all rows are read. */
+/* Each request is one statement, which the server commits before it answers. Then one statement reads all rows. */
 static int decide(simba__my_session *session, const simba__sql_step *step, simba__sql_failure *why)
 {
     simba__sql_deed deeds[SIMBA__SQL_ROWS_MAX];
@@ -287,7 +287,7 @@ static int get_ready(simba__my_session *session, bool bare, simba__sql_table *re
     return rc;
 }
 
-/* What the session knows of the table stays as it is: its statements were prepared for that. */
+/* What the session knows of the table stays: its statements were prepared for that. */
 static int examine(simba__my_session *session, simba__sql_item *item, simba__sql_failure *why)
 {
     simba__my_schema schema;

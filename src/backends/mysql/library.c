@@ -9,9 +9,9 @@
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 static int library_code;
 
-/* It does so by itself, but not when two threads come at once. It has the whole process ignore SIGPIPE, which is the
- * program's to decide: we put that back. OpenSSL, which it uses, would take itself down at the end of the process, under the
- * feet of a job that is at work then; unless the program itself was there before, it does not. */
+/* The library starts by itself, but not safely when two threads come at once. It makes the whole process ignore
+ * SIGPIPE, which is the program's to decide: we put that back. OpenSSL, which it uses, would shut itself down at
+ * exit while a job may be inside it; we ask OpenSSL not to, which works unless the program has used OpenSSL before. */
 static void start_library(void)
 {
     struct sigaction before;

@@ -1,5 +1,5 @@
-/* The client library and the program around it: it is started once for all clients of the process, and its signals are kept
- * from the program. */
+/* The client library and the program around it: starts the library once for all clients of the process, and keeps
+ * its signals from the program. */
 #ifndef SIMBA_BACKENDS_MYSQL_LIBRARY_H
 #define SIMBA_BACKENDS_MYSQL_LIBRARY_H
 
@@ -9,8 +9,8 @@
 /* Any thread, any number of times. False: the library does not start. */
 bool simba__my_library_start(void);
 
-/* Around calls that send over TLS: a connection that is gone may mean SIGPIPE there, and it might be a thread of the
- * application that runs the job. Without TLS the library sends in a way that means none. */
+/* Call these around calls that send over TLS: a lost connection may raise SIGPIPE there, and a thread of the
+ * application may run the job. Without TLS the library sends in a way that raises none. */
 typedef struct simba__my_sigpipe {
     sigset_t before;
     bool was_pending;

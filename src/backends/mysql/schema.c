@@ -45,7 +45,7 @@ static const char create_sql[] = "create table if not exists `%s` ("
                                  "version int unsigned not null%s"
                                  ") engine = InnoDB default character set utf8mb4 collate utf8mb4_bin";
 
-/* Two questions, because the server answers one that joins them slowly. */
+/* Two queries, because the server answers a join of them slowly. */
 static const char table_sql[] = "select (select engine from information_schema.tables "
                                 "where table_schema = database() and table_name = '%s'), "
                                 "@@max_allowed_packet, version(), @@innodb_flush_log_at_trx_commit, @@read_only";
@@ -160,7 +160,7 @@ int simba__my_schema_check(const simba__my_schema *schema, const simba__my_optio
     return 0;
 }
 
-/* As simba writes them, but for no row. */
+/* The statements that simba uses, but for no row. */
 static const char *const rights_sql[] = {
     "select mutex from `%s` where false for update",
     ("insert into `%s` (mutex, acquired_at, ttl_at, transition_at, owner_id, version) "
@@ -183,7 +183,7 @@ int simba__my_schema_check_rights(simba__my_conn *conn, simba__sql_failure *why)
 
 /* --- making ----------------------------------------------------------------------------------------- */
 
-/* The columns of ours that are not among those which were found, each after this text. */
+/* The missing columns of ours, each after this text. */
 static void write_columns(unsigned found, const char *before, char *out, size_t size)
 {
     int length = 0;
@@ -228,7 +228,7 @@ static simba_finding judge(bool fine, const char *what, const char *text, const 
                            fine ? NULL : remedy};
 }
 
-/* What can be told without asking the server; as many as `texts` has room for. */
+/* Findings that need no query; as many as `texts` has room for. */
 enum { JUDGED = 4 };
 static void judge_all(const simba__my_schema *schema, const char *table, char texts[JUDGED][256],
                       simba_finding findings[JUDGED])

@@ -9,8 +9,9 @@
  *   note, note_written_at             the bytes, and when they were written
  *   note_token, note_number           by which grant, and which of its writes that was
  *   forgotten_version                 the version at which the mutex was forgotten: the row stays, so that versions go on
- * Without them there are no notes, and no mutex can be forgotten. Without the three (an old table, nobody has run `simba init`) everything works but this: whoever loses the answer to an
- * acquire cannot know that it was granted, and waits for the end of that lease like everybody else. */
+ * Without those five there are no notes, and no mutex can be forgotten. Without our first three (an old table, nobody has run
+ * `simba init`) one thing is missing: a contender that loses the answer to an acquire cannot know that it was granted, and
+ * waits for the end of that lease like everybody else. */
 #ifndef SIMBA_BACKENDS_MYSQL_SCHEMA_H
 #define SIMBA_BACKENDS_MYSQL_SCHEMA_H
 
@@ -33,17 +34,17 @@ typedef struct simba__my_schema {
     bool read_only;
 } simba__my_schema;
 
-/* What there is. Changes nothing. */
+/* Examine the table. Changes nothing. */
 int simba__my_schema_look(simba__my_conn *conn, simba__my_schema *ret_schema, simba__sql_failure *why);
-/* Make the table, or the columns that it lacks; then look at it. */
+/* Make the table, or the columns that it lacks; then examine it. */
 int simba__my_schema_prepare(simba__my_conn *conn, simba__my_schema *ret_schema, simba__sql_failure *why);
-/* May this user do with the table what simba does? By statements that change nothing; the error names the right that is
- * missing. */
+/* May this user do with the table what simba does? Tries statements that change nothing; the error names the missing
+ * right. */
 int simba__my_schema_check_rights(simba__my_conn *conn, simba__sql_failure *why);
 /* 0, or why it cannot be used. */
 int simba__my_schema_check(const simba__my_schema *schema, const simba__my_options *options, simba__sql_failure *why);
 
-/* What is to be said about it: calls `found` until that returns an error, which is returned. */
+/* Report findings about the table: calls `found` until that returns an error, which is returned. */
 int simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema,
                              int (*found)(void *user, const simba_finding *finding), void *user);
 

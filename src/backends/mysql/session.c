@@ -52,7 +52,7 @@ static int connect_and_set_up(simba__my_conn *conn, simba__sql_failure *why)
     return rc < 0 ? rc : simba__my_conn_say(conn, isolation_sql, why);
 }
 
-/* A table that is there can be used also if this user may not add the columns that it lacks. */
+/* An existing table can be used even if this user may not add the columns that it lacks. */
 static int make_table(simba__my_session *session, simba__sql_failure *why)
 {
     simba__my_schema made;
@@ -100,7 +100,7 @@ int simba__my_session_ready(simba__my_session *session, bool bare, simba__sql_fa
 
 static int fail_statement(simba__my_session *session, MYSQL_STMT *statement, simba__sql_failure *why)
 {
-    /* What goes wrong between the rows of a result is known to the connection alone. */
+    /* Only the connection knows of an error between the rows of a result. */
     if (mysql_stmt_errno(statement) == 0)
         return simba__my_conn_fail_latest(&session->conn, why);
     return simba__my_conn_fail(&session->conn, mysql_stmt_errno(statement), mysql_stmt_error(statement), why);

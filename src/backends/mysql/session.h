@@ -34,7 +34,7 @@ typedef struct simba__my_session {
 void simba__my_session_init(simba__my_session *session, simba_host *host, const simba__my_options *options);
 void simba__my_session_fini(simba__my_session *session);
 
-/* Connect if need be, and look at the table. A table that is missing is an error, unless `bare`. */
+/* Connect if necessary, and examine the table. A missing table is an error, unless `bare`. */
 int simba__my_session_ready(simba__my_session *session, bool bare, simba__sql_failure *why);
 /* Close it. */
 void simba__my_session_end(simba__my_session *session);

@@ -48,14 +48,14 @@ typedef struct shape {
     ", version = last_insert_id(" NEXT ") where mutex = ? and (owner_id = '' or transition_at < " NOW ")"              \
     " and greatest(version, ?) < ?"
 
-/* A live grant: mutex, token, id, and the nonce where there is one. The token alone tells grants apart, unless a failover
- * has brought an older row back. */
+/* A live grant: mutex, token, id, and the nonce if there is one. The token alone distinguishes grants, unless a
+ * fail-over has brought an older row back. */
 #define LIVE(ours)                                                                                                     \
     " where mutex = ? and version = ? and convert(owner_id using utf8mb4) collate utf8mb4_bin = ?" ours                \
     " and transition_at >= " NOW
 #define LIVE_OURS " and nonce = ? and nonce_version = version"
-/* Mutex and so on, then the lease again: a renewal that waited for the row may have been overtaken by one that began later,
- * whose end stays. */
+/* Mutex and so on, then the lease again: a renewal that waited for the row may have been overtaken by one that began
+ * later, whose end stays. */
 #define NOT_LATER " and transition_at <= " NOW " + ?"
 #define RENEW "update `$TABLE` set ttl_at = " NOW " + ?, transition_at = " NOW " + ?"
 /* acquired_at becomes 0. */
@@ -63,8 +63,8 @@ typedef struct shape {
     "update `$TABLE` set acquired_at = last_insert_id(" NOW ") * 0, ttl_at = 0, transition_at = 0, owner_id = '', "    \
     "version = version + 1"
 
-/* What the note becomes, its token and number; the grant; the number again: a write that was overtaken by the next one of the
- * same grant stays without effect. */
+/* The new note, its token and number; the grant; the number again: a write that was overtaken by the next one of the
+ * same grant has no effect. */
 #define PUT_NOTE "update `$TABLE` set note = ?, note_token = ?, note_number = ?, note_written_at = " NOW
 #define NOT_OVERTAKEN " and (note_token is null or note_token <> version or note_number <= ?)"
 /* The mutex, twice: the column may take another name for it. */

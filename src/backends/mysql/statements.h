@@ -1,5 +1,5 @@
-/* The text of every statement, and where the columns of results go. Statements for many rows come in sizes, powers of two: with
- * fewer rows the last one is repeated, so that few statements have to be prepared. */
+/* The text of every statement, and where the columns of results go. Statements for many rows come in sizes that are
+ * powers of two; with fewer rows the last one is repeated. So few statements have to be prepared. */
 #ifndef SIMBA_BACKENDS_MYSQL_STATEMENTS_H
 #define SIMBA_BACKENDS_MYSQL_STATEMENTS_H
 
@@ -14,7 +14,7 @@ _Static_assert(1 << (SIMBA__MY_SIZES - 1) == SIMBA__SQL_ROWS_MAX, "the largest s
 typedef unsigned simba__my_statement;
 enum { SIMBA__MY_WRITE_NOTE = SIMBA__SQL_ACTIONS, SIMBA__MY_FORGET, SIMBA__MY_STATEMENTS };
 
-/* Which columns the table has. Each has those of the ones before. */
+/* Which columns the table has. Each kind includes the ones before. */
 typedef enum simba__my_layout {
     SIMBA__MY_BARE,  /* those of Simba on the JVM */
     SIMBA__MY_OURS,  /* ours, but for those of notes */
@@ -25,7 +25,7 @@ typedef enum simba__my_layout {
 /* How many parameters: for each row, and in all. */
 size_t simba__my_statement_params(simba__my_statement statement, simba__my_layout layout);
 
-/* The text for 2^size rows, to free; NULL: out of memory. */
+/* The text for 2^size rows, to be freed; NULL: out of memory. */
 char *simba__my_statement_text(simba__my_statement statement, size_t size, const char *table, simba__my_layout layout);
 
 /* Does it have a result? Then bind it. */

@@ -288,7 +288,7 @@ static void take_outcome(simba__sql_batch *batch, bool failed)
     }
 }
 
-/* What holds for every step, whoever has decided on it. */
+/* The rules for every step, whichever code decided on it. */
 static void check_step(const simba__sql_batch *batch)
 {
     const simba__sql_step *step = &batch->step;

@@ -1,13 +1,13 @@
 /* A batch: the requests that one job carries out on one connection, and the steps that this takes.
  *
- * Nothing here talks to a server. A decider, writes.c or reads.c, says what the next step is: connect, lock these rows, put
- * those, commit. Somebody else carries it out, tells how that went, and asks for the next one. So the decisions (which rows
- * go into which statement, what is done again after which error, what is left to another job) run the same on a worker that
+ * Nothing here talks to a server. A decider, writes.c or reads.c, chooses the next step: connect, lock these rows, put
+ * those, commit. Other code carries it out, reports the result, and asks for the next one. So the decisions (which rows
+ * go into which statement, what to repeat after which error, what to leave to another job) run the same on a worker that
  * blocks, on connections that do not, and in a test whose server is an array. Pure, except that it allocates memory.
  *
- * A job connects at its beginning or not at all. It may be run by a thread of the application, which must not be kept for
- * longer than it wants to wait, and connecting takes its time. So a request that loses its connection on the way is put off:
- * it becomes part of another job, which connects, on a thread that has time.
+ * A job connects at its beginning or not at all. A thread of the application may run it and must not be kept for longer than it
+ * wants to wait, and connecting takes its time. So a request that loses its connection on the way is put off: it becomes part of
+ * another job, which connects, on a thread that has time.
  *
  * A request may be answered, because its time is over, while the job still has its item: so an item is a copy. */
 #ifndef SIMBA_BACKENDS_SQL_BATCH_H
@@ -52,12 +52,13 @@ typedef struct simba__sql_item {
     simba__sql_found *found, **found_end;
 } simba__sql_item;
 
-/* The text is there for this item alone, since others may fail with another one. */
+/* The text belongs to this item alone, since others may fail with another one. */
 void simba__sql_item_fail(simba__sql_item *item, const simba_error *why);
 /* True if the item concerns one mutex's row; false for LIST, EXAMINE, PREPARE and READ_NOTE. */
 bool simba__sql_item_has_row(const simba__sql_item *item);
-/* For who carries out a LIST, a READ_NOTE or an EXAMINE: one row, flawed or not, that the table has, with these columns; the
- * columns of a row, perhaps of another mutex; one finding, whose `what` and `remedy` are constants. SIMBA_ENOMEM: give up. */
+/* For code that carries out a LIST, a READ_NOTE or an EXAMINE: one row of the table, flawed or not, with these
+ * columns; the columns of a row, perhaps of another mutex; one finding, whose `what` and `remedy` are constants.
+ * SIMBA_ENOMEM: give up. */
 int simba__sql_item_list(simba__sql_item *item, const simba__sql_row *row, const simba__sql_columns *columns);
 int simba__sql_item_note(simba__sql_item *item, simba__sql_columns *columns);
 int simba__sql_item_find(void *item, const simba_finding *finding);
@@ -66,7 +67,7 @@ int simba__sql_item_find(void *item, const simba_finding *finding);
 
 typedef enum simba__sql_action {
     SIMBA__SQL_NOTHING,    /* the batch begins */
-    SIMBA__SQL_READY,      /* connect, if there is no connection; look at the table, and see that it can be used */
+    SIMBA__SQL_READY,      /* connect, if there is no connection; examine the table, and check that it can be used */
     SIMBA__SQL_READY_BARE, /* connect; the table may be missing or not be one of ours */
     SIMBA__SQL_CLOSE,      /* end the connection */
     SIMBA__SQL_BEGIN,      /* a transaction */
@@ -74,7 +75,7 @@ typedef enum simba__sql_action {
     SIMBA__SQL_ROLLBACK,
     SIMBA__SQL_GET,       /* read the rows */
     SIMBA__SQL_LOCK,      /* read the rows and lock them */
-    SIMBA__SQL_LOCK_FREE, /* the same; those that somebody else has locked are not found */
+    SIMBA__SQL_LOCK_FREE, /* the same; does not find rows that another session has locked */
     SIMBA__SQL_MAKE,      /* make the rows; another process may have made some of them at the same time */
     SIMBA__SQL_PUT,       /* write the rows, which are locked */
     SIMBA__SQL_ACQUIRE,   /* grant the item's mutex if it is free; read its row in any case */
@@ -96,13 +97,13 @@ typedef struct simba__sql_step {
     simba__sql_item *item;
     int64_t pause_ns;
 
-    /* Filled in by who carries it out. */
+    /* Filled in by the code that carries it out. */
     bool matched;   /* ACQUIRE, RENEW, RELEASE: it was carried out */
     uint64_t token; /* ACQUIRE that matched: of the grant */
 } simba__sql_step;
 
-/* For who carries out a step about rows. None of them is there, as far as is known at `now_ms`; and the one of that name, NULL:
- * there is none. */
+/* For code that carries out a step about rows: mark all rows as missing at `now_ms`; find the row of that name
+ * (NULL: there is none). */
 void simba__sql_step_clear_rows(const simba__sql_step *step, int64_t now_ms);
 simba__sql_row *simba__sql_step_find_row(const simba__sql_step *step, const char *mutex);
 
@@ -134,8 +135,8 @@ typedef struct simba__sql_place {
 
 typedef struct simba__sql_batch simba__sql_batch;
 
-/* Fill in batch->step with the next step, and return true; false: there is none. `why`: how the step before failed; NULL: it
- * did not, or there was none. */
+/* Fill in batch->step with the next step, and return true; false: there is none. `why`: how the step before failed;
+ * NULL: it succeeded, or there was none. */
 typedef bool (*simba__sql_decider)(simba__sql_batch *batch, const simba__sql_failure *why, simba_local now,
                                    bool is_over);
 
@@ -175,36 +176,36 @@ struct simba__sql_batch {
 void simba__sql_batch_init(simba__sql_batch *batch, simba__sql_place place, uint64_t seed);
 void simba__sql_batch_fini(simba__sql_batch *batch);
 
-/* Room for `count` items with `bytes` of text; then the items one by one. */
+/* Make room for `count` items with `bytes` of text; then add the items one by one. */
 bool simba__sql_batch_reserve(simba__sql_batch *batch, size_t count, size_t bytes);
 simba__sql_item *simba__sql_batch_add(simba__sql_batch *batch, const simba_request *request);
-/* After the answers: forget the items. */
+/* After the answers: drop the items. */
 void simba__sql_batch_clear(simba__sql_batch *batch);
 
-/* Begin with what was added: either requests that write, by simba__sql_writes_next or simba__sql_decisions_next, or READ, LIST, EXAMINE and PREPARE, by
- * simba__sql_reads_next. */
+/* Begin with the added items: either requests that write, by simba__sql_writes_next or simba__sql_decisions_next, or
+ * READ, LIST, EXAMINE and PREPARE, by simba__sql_reads_next. */
 void simba__sql_batch_begin(simba__sql_batch *batch, simba__sql_decider decider);
-/* The step to be carried out next; NULL: all items have their answers, errors, or are put off. `why`: how the step before
+/* The next step to carry out; NULL: all items have answers or errors, or are put off. `why`: how the step before
  * failed, or NULL. `is_over`: nobody waits for the batch any more. */
 simba__sql_step *simba__sql_batch_next(simba__sql_batch *batch, const simba__sql_failure *why, simba_local now,
                                        bool is_over);
 
 /* --- for the deciders ----------------------------------------------------------------------------------- */
 
-/* A step about the next rows from batch->at to batch->to for which `wanted` holds, as many as a statement takes. False: there
- * are none left. */
+/* A step about the next rows from batch->at to batch->to for which `wanted` holds, as many as a statement takes.
+ * False: none are left. */
 bool simba__sql_batch_step_rows(simba__sql_batch *batch, simba__sql_action action,
                                 bool (*wanted)(const simba__sql_batch *batch, size_t row));
 bool simba__sql_batch_any_row(const simba__sql_batch *batch, size_t row);
 /* A step about nothing in particular, or about an item. */
 bool simba__sql_batch_step(simba__sql_batch *batch, simba__sql_action action, simba__sql_item *item);
-/* Is a connection of no use any more after this? */
+/* Does this failure make the connection unusable? */
 bool simba__sql_batch_is_cut(const simba__sql_failure *why);
-/* Before the connection is closed: was it only that it had been idle for too long, or that the statement was too large? Then
- * another job may do it again, in smaller statements. */
+/* Before the connection is closed: had it only been idle for too long, or was the statement too large? Then another
+ * job may repeat it, in smaller statements. */
 bool simba__sql_batch_may_put_off(simba__sql_batch *batch, const simba__sql_failure *why);
-/* The error of a request about a note, if the table has no room for notes. Whoever answers it closes the connection, so that the
- * next one sees what `simba init` may have done since. */
+/* The error of a request about a note, if the table has no room for notes. The caller closes the connection, so that
+ * the next one sees what `simba init` may have done since. */
 simba_error simba__sql_batch_without_notes(const simba__sql_batch *batch);
 /* The error of a request about a row with a flaw. */
 void simba__sql_batch_fail_flawed(const simba__sql_batch *batch, const simba__sql_row *row, simba__sql_item *item);

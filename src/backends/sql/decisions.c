@@ -75,7 +75,7 @@ static bool step_rows(simba__sql_batch *batch)
     return false;
 }
 
-/* Those that come next, or else the second request about each row, and so on. */
+/* The next rows; after the last one, the second request about each row, and so on. */
 static bool decide(simba__sql_batch *batch)
 {
     while (!step_rows(batch)) {
@@ -108,7 +108,7 @@ static void put_off_step(const simba__sql_batch *batch, bool is_busy)
         put_off(batch->step.rows[i]->item, is_busy);
 }
 
-/* All that was not asked yet: another job has a connection for it. */
+/* Put off all requests that were not sent yet: another job has a connection for them. */
 static bool put_off_rest(simba__sql_batch *batch)
 {
     while (decide(batch))

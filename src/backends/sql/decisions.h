@@ -1,7 +1,7 @@
-/* The steps of a batch of requests that write, on a server that decides what becomes of them: one DECIDE for all rows, and
- * another one for the second request about a row, should there be several. There is no transaction around them.
+/* The steps of a batch of requests that write, on a server that decides: one DECIDE for all rows, and another one for the
+ * second request about a row, if there are several. There is no transaction around them.
  *
- * A row that somebody else is at work on delays no other: it is put off, and asked for again in a while. What goes wrong:
+ * A row that another session works on delays no other: it is put off, and asked for again a little later. Failures:
  *
  *   remedy       one mutex                            several
  *   -----------  -----------------------------------  ----------------------------------------------------

@@ -1,17 +1,17 @@
-/* Why a statement failed, and what the batch does about it. A dialect fills this in where the error happens, and hands it up
- * as a value. */
+/* Why a statement failed, and what the batch does about it. A dialect fills this in where the error happens, and
+ * returns it as a value. */
 #ifndef SIMBA_BACKENDS_SQL_FAILURE_H
 #define SIMBA_BACKENDS_SQL_FAILURE_H
 
 #include "util/error.h"
 
 typedef enum simba__sql_remedy {
-    SIMBA__SQL_TELL,      /* tell it to those who asked; nothing else helps */
-    SIMBA__SQL_RECONNECT, /* the connection is of no use any more */
+    SIMBA__SQL_TELL,      /* report it to the requests; nothing else helps */
+    SIMBA__SQL_RECONNECT, /* the connection is no longer usable */
     SIMBA__SQL_LOST,      /* the same, and perhaps only because the connection had been idle for too long */
     SIMBA__SQL_RETRY,     /* the server rolled back this transaction for the sake of another one: do it again */
-    SIMBA__SQL_LOCKED,    /* somebody else keeps one of the rows locked: go on without it */
-    SIMBA__SQL_SPLIT,     /* perhaps because of one of the rows alone: each row by itself */
+    SIMBA__SQL_LOCKED,    /* another session keeps one of the rows locked: go on without it */
+    SIMBA__SQL_SPLIT,     /* perhaps only one of the rows is the cause: each row by itself */
     SIMBA__SQL_SHRINK,    /* the statement was too large: connect again and send fewer rows at a time */
 } simba__sql_remedy;
 

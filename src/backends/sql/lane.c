@@ -10,7 +10,7 @@
 #include "util/clock.h"
 #include "util/table.h"
 
-/* A batch that nobody waits for any more may be about to end. To cut its connection makes a slow server slower. */
+/* A batch that nobody waits for any more may be about to end. Cutting its connection makes a slow server slower. */
 #define GRACE_NS (250 * SIMBA__NS_PER_MS)
 
 bool simba__sql_lane_is_idle(const simba__sql_lane *lane)
@@ -68,7 +68,7 @@ static void done(simba_job *job)
 
 /* --- event-driven --------------------------------------------------------------------------------------- */
 
-/* Start one step after the other, for as long as they are over at once. */
+/* Start one step after the other, as long as they end at once. */
 static void go_on(simba__sql_lane *lane)
 {
     simba__sql_step *step;
@@ -144,7 +144,8 @@ void simba__sql_lane_begin(simba__sql_lane *lane)
         go_on(lane);
         return;
     }
-    /* A poll has more time than who waits in a call: on a connection that has gone silent it would keep that thread. */
+    /* A poll may take longer than a thread that waits in a call: on a connection that has gone silent it would keep
+     * that thread. */
     lane->job.length = lane->batch.link == SIMBA__SQL_DOWN || lane->polls ? SIMBA_JOB_PATIENT : SIMBA_JOB_LONG;
     lane->stage = SIMBA__SQL_LANE_WORKS;
     lane->dialect->resume(lane->conn);
@@ -160,7 +161,7 @@ static bool end_wait(simba__sql_lane *lane, bool cuts, simba_local now)
     return true;
 }
 
-/* End the batch before its time, now or soon. False: the dialect wants to go on. */
+/* End the batch early, now or soon. False: the dialect wants to go on. */
 static bool call_off(simba__sql_lane *lane, bool cuts, simba_local now)
 {
     const simba__sql_stage stage = lane->stage;

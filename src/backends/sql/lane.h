@@ -6,7 +6,7 @@
  *   event-driven   `start` begins a step in a turn and returns. When the step is over the dialect calls
  *                  simba__sql_carried_out, and the lane starts the next one. There is no job; a pause is a timer.
  *
- * In both forms the store begins a batch by simba__sql_lane_begin and is told by `ended`, in a turn. */
+ * In both forms the store begins a batch by simba__sql_lane_begin, and the lane calls `ended` when it is over, in a turn. */
 #ifndef SIMBA_BACKENDS_SQL_LANE_H
 #define SIMBA_BACKENDS_SQL_LANE_H
 
@@ -21,26 +21,27 @@ typedef struct simba__sql_lane simba__sql_lane;
  * A READY that succeeds has filled in *table; after one that fails there is no connection. A row that is read is filled in
  * by simba__sql_row_clear and, if it is there, simba__sql_row_decode. */
 typedef struct simba__sql_dialect {
-    /* Requests that write: the server decides what becomes of them (decisions.h), or core/row.c does (writes.h). Writing a note
-     * and forgetting a mutex are a DECIDE in any case: what the server checks, it checks in the statement that writes. */
+    /* For requests that write: does the server decide (decisions.h), or core/row.c (writes.h)? Writing a note and
+     * forgetting a mutex are a DECIDE in any case: the statement that writes also makes the server's checks. */
     bool decides;
 
     /* The blocking form. On the thread of the job; may block. 0, or the code of *why. */
     int (*carry_out)(void *conn, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why);
-    /* What `interrupt` and `cut` said does not count any more. */
+    /* Forget an earlier `interrupt` or `cut`. */
     void (*resume)(void *conn);
 
-    /* The event-driven form; NULL in the other one. In a turn; must not block. simba__sql_carried_out is called once for
-     * every step, in a turn: later, or before `start` returns. The step and the table stay put until then. PAUSE is never
-     * started. */
+    /* The event-driven form; NULL in the other one. In a turn; must not block. The dialect calls
+     * simba__sql_carried_out once for every step, in a turn: later, or before `start` returns. The step and the
+     * table stay put until then. PAUSE is never started. */
     void (*start)(void *conn, simba__sql_lane *lane, simba__sql_step *step, simba__sql_table *table);
 
     /* End what the connection waits for, so that the step under way fails soon.
      * Blocking: on any thread; the next steps fail as well, until `resume`.
      * Event-driven: in a turn; simba__sql_carried_out may be called before this returns. The next step is a CLOSE. */
     void (*interrupt)(void *conn);
-    /* The same as `interrupt`, except that a connection which is being opened in time is left alone: whoever comes next would
-     * only have to begin anew, and never get one where that takes longer than a request has time. False: it was left alone. */
+    /* Like `interrupt`, but it leaves a connection alone that is being opened in time: otherwise the next batch
+     * would have to begin anew, and would never get a connection if that takes longer than a request may. False: it
+     * was left alone. */
     bool (*cut)(void *conn, simba_local now);
 } simba__sql_dialect;
 
@@ -89,15 +90,15 @@ int simba__sql_lane_init(simba__sql_lane *lane, simba_host *host, const simba__s
 void simba__sql_lane_fini(simba__sql_lane *lane);
 bool simba__sql_lane_is_idle(const simba__sql_lane *lane);
 
-/* Carry out what was added to the batch. `reads` and `polls` are set. */
+/* Carry out the items of the batch. The caller has set `reads` and `polls`. */
 void simba__sql_lane_begin(simba__sql_lane *lane);
 /* Event-driven, in a turn: the step that was started is over. `rc`: 0, or the code of *why, which is copied. */
 void simba__sql_carried_out(simba__sql_lane *lane, int rc, const simba__sql_failure *why);
 
-/* Nobody waits for the batch. Leave it some time to end by itself, then cut its connection. When to call this again;
- * INT64_MAX: not for this batch, which may have ended meanwhile. */
+/* Nobody waits for the batch. Give it some time to end by itself, then cut its connection. Returns when to call this
+ * again; INT64_MAX: not for this batch, which may have ended meanwhile. */
 simba_local simba__sql_lane_expire(simba__sql_lane *lane, simba_local now);
-/* The client closes: end the batch soon, or now. An idle lane is left alone. */
+/* The client closes: end the batch soon, or now. Leaves an idle lane alone. */
 void simba__sql_lane_interrupt(simba__sql_lane *lane);
 
 #endif

@@ -1,9 +1,9 @@
 /* Whether the server's notifications can be relied on, and what they say.
  *
- * A client has one connection that listens, while somebody here waits. Notifications may be accepted and never arrive: a pooler
- * in between does that. So a lane sends one to ourselves ("0"). Until it has come the rows are polled. If it does not come, the
- * store says so once, polls, and tests again after a minute, then after two, up to an hour: it may have been an outage that
- * swallowed the test. Nobody enters the line meanwhile. So when the test comes at last, everybody who waits is told to ask once.
+ * A client has one connection that listens, while it has waiters. A pooler in between may accept notifications and never
+ * deliver them. So a lane sends one to ourselves ("0"). Until it has come, the store polls the rows. If it does not come, the
+ * store says so once, polls, and tests again after a minute, then after two, up to an hour: an outage may have swallowed the
+ * test. Nobody enters the line meanwhile. So when the test arrives at last, every waiter has to ask once.
  *
  *     ASLEEP ──▶ OPENING ──▶ LISTENS ◀──▶ TESTS ──▶ HEARS
  *       ▲                       │ ▲        │ └──▶ DEAF │ a lane has connected anew
@@ -11,11 +11,11 @@
  *       └───── later ─────────────│────────────────┘   │
  *                                 └────────────────────┘
  *
- * A lane that connects anew may have come to another server, after a fail-over: then the test is made again. If a connection that
- * has heard something before does not hear it, that is the wrong server, and it is opened anew.
+ * A lane that connects anew may have come to another server, after a fail-over: then it sends the test again. If a connection
+ * that has heard notifications before does not hear it, it is at the wrong server, and is opened anew.
  *
- * Whoever releases tells the first in line ("1 MUTEX"), who tries at once, and the next two clients behind it ("2 MUTEX",
- * "3 MUTEX"), who look in a while whether it has come. Whoever writes a note tells every client in line ("4 MUTEX"). */
+ * A release notifies the first in line ("1 MUTEX"), which tries at once, and the next two clients behind it ("2 MUTEX",
+ * "3 MUTEX"), which look in a while whether it has come. Writing a note notifies every client in line ("4 MUTEX"). */
 #ifndef SIMBA_BACKENDS_SQL_LISTENING_H
 #define SIMBA_BACKENDS_SQL_LISTENING_H
 
@@ -50,7 +50,7 @@ int simba__sql_listening_init(simba__sql_listening *listening, simba__sql_store 
 /* The client closes. */
 void simba__sql_listening_close(simba__sql_listening *listening);
 
-/* Is the connection to be opened? If so it is OPENING. */
+/* Should the connection be opened? If so, it is OPENING now. */
 bool simba__sql_listening_begin(simba__sql_listening *listening);
 /* It listens; it is lost, or could not be opened. */
 void simba__sql_listening_up(simba__sql_listening *listening);
@@ -59,7 +59,7 @@ void simba__sql_listening_down(simba__sql_listening *listening);
 void simba__sql_listening_doubt(simba__sql_listening *listening);
 /* A lane has sent the test. */
 void simba__sql_listening_tested(simba__sql_listening *listening);
-/* Notifications can be relied on, or nothing speaks against them: whoever waits may enter the line. */
+/* Notifications can be relied on, or nothing speaks against them: waiters may enter the line. */
 bool simba__sql_listening_may_wait(const simba__sql_listening *listening);
 void simba__sql_listening_heard(simba__sql_listening *listening, const char *payload);
 

@@ -1,19 +1,19 @@
-/* Which rows this client polls, when, and what is news about them.
+/* Decides which rows this client polls, when, and what is news about them.
  *
- * One query reads all mutexes that somebody here waits for, again and again. How soon again
- * depends on how long nothing has happened to a mutex: it stands on a rung of a ladder, from a poll every 40 ms up to one
- * every 900 ms, and climbs by one rung after twelve polls that brought nothing: to 80 ms after half a second, to 160 ms
- * after more than one, to 900 ms after some thirteen. A change brings it down again, all the way if the wait is young, less
- * far each time that somebody else was faster: where many wait in many processes, each may poll seldom, because somebody
- * always polls. Mutexes of several rungs share a query where that suits.
+ * One query reads all mutexes that somebody here waits for, again and again. How soon a mutex is due again depends on how long
+ * nothing has happened to it. It stands on a rung of a ladder, from a poll every 40 ms up to one every 900 ms, and climbs by one
+ * rung after twelve polls that brought nothing: to 80 ms after half a second, to 160 ms after more than one, to 900 ms after
+ * some thirteen. A change brings it down again: all the way if the wait is young, less far each time that somebody else was
+ * faster. With many waiters in many processes each may poll seldom, because somebody always polls. Mutexes of several rungs
+ * share a query where that suits.
  *
- * Where the server tells of releases, polling is a net for what it does not tell: a mutex that was read once stands on a rung
- * of its own, with a poll every five minutes.
+ * If the server reports releases, polling only backs it up: a mutex that was read once stands on a rung of its own, with a poll
+ * every five minutes.
  *
- * What is news is judged by the version of the row, against the latest that anybody here was told. Two answers may overtake
+ * The version of the row decides what is news, compared with the latest that anybody here was told. Two answers may overtake
  * each other on two connections: an older version is not news if its job began before the newer one was told.
  *
- * Pure: the time comes from the caller, who also sends the query and pushes the news. */
+ * Pure: the time comes from the caller, which also sends the query and pushes the news. */
 #ifndef SIMBA_BACKENDS_SQL_POLLING_H
 #define SIMBA_BACKENDS_SQL_POLLING_H
 
@@ -69,19 +69,19 @@ simba__sql_polled *simba__sql_polling_add(simba__sql_polling *polling, simba_top
 void simba__sql_polling_remove(simba__sql_polling *polling, simba__sql_polled *polled);
 simba__sql_polled *simba__sql_polling_find(const simba__sql_polling *polling, const char *mutex);
 
-/* Another pace. All mutexes are due at once. */
+/* Change the pace. All mutexes are due at once. */
 void simba__sql_polling_set_pace(simba__sql_polling *polling, simba__sql_pace pace, simba_local now);
 
 /* Somebody observes this mutex, and does not only wait for it. */
 void simba__sql_polled_observe(simba__sql_polling *polling, simba__sql_polled *polled, simba_local now);
-/* Poll this mutex once in the time of that rung, if that is sooner. */
+/* Poll this mutex once within the time of that rung, if that is sooner. */
 void simba__sql_polled_hasten(simba__sql_polling *polling, simba__sql_polled *polled, unsigned rung, simba_local now);
 
 /* When the next poll is due; INT64_MAX: there is nothing to poll. */
 simba_local simba__sql_polling_due(const simba__sql_polling *polling);
-/* How many mutexes a poll now has. */
+/* How many mutexes a poll would read now. */
 size_t simba__sql_polling_count(const simba__sql_polling *polling, simba_local now);
-/* Call `each` for all of them, and settle when they are due next. */
+/* Call `each` for all of them, and decide when they are due next. */
 void simba__sql_polling_take(simba__sql_polling *polling, simba_local now,
                              void (*each)(void *user, simba__sql_polled *polled), void *user);
 
@@ -91,15 +91,16 @@ void simba__sql_polling_each(const simba__sql_polling *polling, void (*each)(voi
 
 /* A job begins: the moment for `began` below. */
 uint64_t simba__sql_polling_begin(simba__sql_polling *polling);
-/* A poll was put off, since its connection had ended while it was idle: it is due at once. */
+/* A poll was put off, because its idle connection had ended: it is due at once. */
 void simba__sql_polled_put_off(simba__sql_polling *polling, const simba__sql_polled *polled, simba_local now);
-/* A poll of a job that began at `began` has come back, with an answer or not. */
+/* A poll of a job that began at `began` has come back, with an answer or without. */
 void simba__sql_polled_came_back(simba__sql_polling *polling, simba__sql_polled *polled, bool answered, uint64_t began,
                                  simba_local now);
 /* A job that began at `began` read this version of the row. True: that is news, to be pushed. */
 bool simba__sql_polled_read(simba__sql_polling *polling, simba__sql_polled *polled, const simba_reply *reply,
                             uint64_t version, uint64_t began, simba_local now, simba_push *ret_push);
-/* A note with this mark was read. True: that is news. One that is overtaken by another answer may be told twice. */
+/* A poll read a note with this mark. True: that is news. If two answers overtake each other, a note may be told
+ * twice. */
 bool simba__sql_polled_read_note(simba__sql_polled *polled, simba__sql_mark mark);
 
 #endif

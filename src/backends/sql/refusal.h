@@ -1,5 +1,5 @@
-/* How often a connection is tried while there is no server: after 20 ms, then twice as long each time, up to 500 ms. Many
- * requests may come in between; they do not all try, and get the latest error instead. */
+/* How often to try a connection while there is no server: after 20 ms, then twice as long each time, up to 500 ms.
+ * Many requests may come in between; they do not all try, and get the latest error instead. */
 #ifndef SIMBA_BACKENDS_SQL_REFUSAL_H
 #define SIMBA_BACKENDS_SQL_REFUSAL_H
 
@@ -8,7 +8,7 @@
 #include "backends/sql/failure.h"
 #include "util/clock.h"
 
-/* One of zeroes: nothing has failed. */
+/* Zeroes: nothing has failed. */
 typedef struct simba__sql_refusal {
     unsigned failures;      /* in a row */
     simba_local not_before; /* when to try again */

@@ -1,5 +1,5 @@
-/* A row of the table that the SQL stores share: as it came from the server, and what a request does with it. What may be done
- * with a row is said in core/row.h; here is how that is stored. Pure. */
+/* A row of the table that the SQL stores share: as it came from the server, and what a request does with it.
+ * core/row.h has the rules for a row; this file has its storage. Pure. */
 #ifndef SIMBA_BACKENDS_SQL_ROW_H
 #define SIMBA_BACKENDS_SQL_ROW_H
 
@@ -48,7 +48,7 @@ typedef struct simba__sql_columns {
     char is_cut[SIMBA__SQL_COLUMNS]; /* the value did not fit */
 } simba__sql_columns;
 
-/* What became of the request about a row, where the server decides. */
+/* The result of the request about a row, if the server decides. */
 typedef enum simba__sql_deed {
     SIMBA__SQL_REFUSED, /* nothing was changed; the row says why */
     SIMBA__SQL_DONE,    /* as asked; the row is as it is now */
@@ -74,7 +74,7 @@ typedef struct simba__sql_row {
     simba__row row;
 } simba__sql_row;
 
-/* Tells one note of a mutex from the next. */
+/* Distinguishes one note of a mutex from the next. */
 typedef struct simba__sql_mark {
     bool is_known;
     uint64_t token, number;
@@ -82,24 +82,25 @@ typedef struct simba__sql_mark {
 
 simba__sql_mark simba__sql_row_mark(const simba__sql_row *row);
 
-/* The row is not there, unless `simba__sql_row_decode` comes after this. */
+/* The row does not exist, unless `simba__sql_row_decode` follows. */
 void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms);
-/* The row is what these columns say. `version_max`: the greatest that the column has room for. */
+/* The row has these columns. `version_max`: the greatest version that fits into the column. */
 void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *columns, uint64_t version_max);
-/* Fill in one of the columns, but not NOTE, by its text, as servers send it; NULL is null. */
+/* Fill in one of the columns, except NOTE, from its text, as servers send it; NULL is null. */
 void simba__sql_columns_set(simba__sql_columns *columns, int column, const char *text, size_t length);
-/* The name in the columns, as a string; also one that was cut ends, somewhere. */
+/* The name in the columns, as a string, terminated even if it was cut. */
 const char *simba__sql_columns_mutex(simba__sql_columns *columns);
-/* The note in the columns. False: there is none. One that is longer than a note can be says so by its size, and has no bytes. */
+/* The note in the columns. False: there is none. If it is too long for a note, its size says so, and it has no
+ * bytes. */
 bool simba__sql_columns_note(const simba__sql_columns *columns, simba_stored_note *ret_note);
-/* Why their clock, which is there also without a row, cannot be believed; NULL: it can. */
+/* Why the clock in the columns, which is there even without a row, is impossible; NULL: it is not. */
 const char *simba__sql_columns_clock_flaw(const simba__sql_columns *columns);
 
-/* Carry out a request on a row that has no flaw: core/row.c decides, except that a grant whose nonce is not known belongs to
- * whoever can show its token. A new token is greater than `floor`. False: the version has come to the end of its type, and
- * nothing was done. */
+/* Carry out a request on a row without a flaw. core/row.c decides, except that a grant with an unknown nonce belongs
+ * to the contender that has its token. A new token is greater than `floor`. False: the version has reached the end
+ * of its type, and nothing was done. */
 bool simba__sql_row_apply(simba__sql_row *row, simba_request *request, uint64_t floor);
-/* What a READ says about the row. */
+/* The answer to a READ of the row. */
 simba_reply simba__sql_row_read(const simba__sql_row *row);
 
 #endif

@@ -6,21 +6,21 @@
  *   polling.c             which rows it polls, when, and what is news
  *   batch.c               requests that share a job, and the steps that it takes
  *   writes.c, reads.c     decide on the steps
- *   decisions.c           does so in place of writes.c, where the server decides what becomes of requests
- *   lane.c                has a dialect carry out the steps, by a job that blocks or in turns
+ *   decisions.c           does so in place of writes.c, if the server decides
+ *   lane.c                lets a dialect carry out the steps, by a job that blocks or in turns
  *   store.c               queues, answers
  *
- * All but the last two is pure, so that it can be run without a server.
+ * All but the last two are pure, so that they can run without a server.
  *
- * There are a few lanes, each a connection with a batch of requests. Requests gather; when a lane is idle it takes all of them, so what a busy client asks for in one go is one
- * transaction. One lane that waits for a locked row does not keep the others waiting, and once a row is known to be locked, it
- * is waited for by itself. Requests that write are begun from the first lane on, those that only read, and the polls, from
- * the last.
+ * There are a few lanes, each a connection with a batch of requests. Requests gather; an idle lane takes all of them, so the
+ * requests of one moment form one transaction. A lane that waits for a locked row does not keep the others waiting, and once a
+ * row is known to be locked, the store waits for it by itself. Requests that write begin from the first lane on; those that only
+ * read, and the polls, from the last.
  *
- * A batch may take longer than a request has time. Then the request is cancelled; and a while after the last one has gone the
- * connection is cut, which ends the batch. Until then the batch works on copies.
+ * A batch may take longer than a request may. Then the request is cancelled; and a while after the last one has gone, the store
+ * cuts the connection, which ends the batch. Until then the batch works on copies.
  *
- * Changes of rows are polled for. A dialect that is told of them by its server calls simba__sql_notified, and
+ * The store polls for changes of rows. A dialect whose server reports changes calls simba__sql_notified, and
  * simba__sql_set_pace for as long as it can rely on that. */
 #ifndef SIMBA_BACKENDS_SQL_STORE_H
 #define SIMBA_BACKENDS_SQL_STORE_H
@@ -40,7 +40,7 @@ typedef enum simba__sql_life {
     SIMBA__SQL_CLOSED, /* the host has been told */
 } simba__sql_life;
 
-/* What a batch consists of. */
+/* The kind of requests in a batch. */
 typedef enum simba__sql_kind {
     SIMBA__SQL_KIND_WRITES,
     SIMBA__SQL_KIND_LOCKED, /* requests that write one row, which somebody else keeps locked */
@@ -68,7 +68,7 @@ struct simba__sql_store {
     simba_timer again; /* when to take up those that are busy */
 };
 
-/* `conns`: as many as there are to be lanes, which stay the caller's. SIMBA_ENOMEM; then, too, `fini` is called. */
+/* `conns`: one for each lane; they stay the caller's. SIMBA_ENOMEM; even then, call `fini`. */
 int simba__sql_init(simba__sql_store *self, simba_host *host, const simba__sql_dialect *dialect, simba__sql_place place,
                     void *const *conns, unsigned count, simba_error *err);
 void simba__sql_submit(void *instance, simba_request *request);
@@ -77,21 +77,21 @@ void simba__sql_flush(void *instance); /* and `woken` */
 int simba__sql_watch(void *instance, simba_topic *topic);
 void simba__sql_unwatch(void *instance, simba_topic *topic);
 void simba__sql_close(void *instance);
-/* For a dialect that hears from its server, in a turn. This mutex may have been released: whoever waits for it here tries. A
- * name that nobody here waits for is fine. */
+/* For a dialect that hears from its server, in a turn. This mutex may have been released: its waiters in this client
+ * try. A name without waiters is fine. */
 void simba__sql_notified(simba__sql_store *self, const char *mutex);
-/* The note of this mutex is another one: whoever watches it here is told. */
+/* The note of this mutex has changed: tell its watchers in this client. */
 void simba__sql_noted(simba__sql_store *self, const char *mutex);
-/* Somebody of every mutex that is waited for here asks the server now, and so enters the line. */
+/* For every mutex with waiters here, one of them asks the server now, and so enters the line. */
 void simba__sql_ask_all(simba__sql_store *self);
-/* It may have been released, and others are told before those who wait here: look in a while, the later the greater `place`
- * is, which begins with 1. */
+/* The mutex may have been released, and others heard of it before the waiters here: look in a while, later for a
+ * greater `place`, which begins with 1. */
 void simba__sql_stand_by(simba__sql_store *self, const char *mutex, unsigned place);
-/* RARELY: the server tells of every release from now on. OFTEN: that is over, or was never so; it is how a store begins. As
- * one may have been missed, all rows are looked at once after every change. */
+/* RARELY: the server reports every release from now on. OFTEN: it no longer does, or never did; a store begins so.
+ * Since a release may have been missed, every change of pace looks at all rows once. */
 void simba__sql_set_pace(simba__sql_store *self, simba__sql_pace pace);
 
-/* The connections are not touched. */
+/* Does not touch the connections. */
 void simba__sql_fini(simba__sql_store *self);
 
 #endif

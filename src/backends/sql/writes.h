@@ -1,8 +1,8 @@
 /* The steps of a batch of requests that write.
  *
  * They share one transaction: one statement locks and reads all rows, in the order of their names so that two batches do not
- * deadlock; core/row.c decides; one statement writes the rows that changed. A request that is alone does without the
- * transaction. What goes wrong concerns the whole batch, one mutex, or nobody because it is done again:
+ * deadlock; core/row.c decides; one statement writes the rows that changed. A request that is alone needs no transaction. A
+ * failure concerns the whole batch, one mutex, or nobody because the batch repeats the step:
  *
  *   remedy       one mutex                            several
  *   -----------  -----------------------------------  --------------------------------------------------------------

@@ -1,9 +1,9 @@
 /* The SQLite store: the contract of simba/backend.h over a file that the processes of one host share.
  *
- * There is one connection and one worker. Requests gather in a list; when the worker is idle it takes the whole list
- * and carries it out as one transaction, so what a busy client asks for in one go costs one commit. Leases are judged
- * on the boot-time clock of the host together with the boot id: nobody can set that clock, all processes share it, and
- * a lease of an earlier boot has ended. See db.c for durability, news.h for how waiters are woken. */
+ * There is one connection and one worker. Requests gather in a list; when the worker is idle it takes the whole list and
+ * carries it out as one transaction, so all requests of one moment cost one commit. The boot-time clock of the host judges
+ * leases, together with the boot id: nobody can set that clock, all processes share it, and a lease of an earlier boot has
+ * ended. See db.c for durability, news.h for how waiters are woken. */
 #include "backends/sqlite/sqlite.h"
 
 #include <errno.h>
@@ -110,7 +110,7 @@ static void fail_pending(store *s, int code, const char *text)
         free_probe(s, probe, true);
 }
 
-/* How many of those that wait go into the next batch. */
+/* How many of the waiting requests go into the next batch. */
 static size_t measure(const store *s, size_t *ret_bytes)
 {
     size_t count = 0;
@@ -121,7 +121,7 @@ static size_t measure(const store *s, size_t *ret_bytes)
     return count;
 }
 
-/* Returns the earliest deadline of them; INT64_MAX: there is none. */
+/* Returns their earliest deadline; INT64_MAX: there is none. */
 static simba_local fill_batch(store *s)
 {
     simba_local until = {INT64_MAX};
@@ -152,7 +152,7 @@ static bool is_brief(const store *s)
     return brief;
 }
 
-/* Hand what waits to the worker, if it is idle. */
+/* Hand the waiting requests to the worker, if it is idle. */
 static void start(store *s)
 {
     if (s->running || s->closing || (!s->pending.first && !s->probes && !s->refresh_wanted))
@@ -170,7 +170,7 @@ static void start(store *s)
     const bool brief = is_brief(s);
     s->job.length = brief ? SIMBA_JOB_BRIEF : SIMBA_JOB_LONG;
     if (brief && until.ns > now.ns + BRIEF_NS)
-        until.ns = now.ns + BRIEF_NS; /* if that does not do, it is tried again, for longer and elsewhere */
+        until.ns = now.ns + BRIEF_NS; /* if that is too short, it is tried again, for longer and on a worker */
     simba__patience_set(&s->batch.db.patience, until);
     s->refresh_wanted = false;
     s->running = true;
@@ -182,7 +182,7 @@ static void run_batch(simba_job *job)
     simba__batch_run(&store_of_job(job)->batch);
 }
 
-/* It is open, so the file is there, is ours and can be written: what remains to be told. */
+/* The store is open, so the file exists, is ours and can be written. Report the rest. */
 static void examine(store *s, simba_request *request)
 {
     const bool sync_full = s->batch.db.sync_full;
@@ -242,7 +242,7 @@ static void sqlite_woken(void *self)
     start(self);
 }
 
-/* Rows that cannot be read are named in the log, and do not keep the others from being shown. */
+/* The log names rows that cannot be read, and the list shows the others. */
 static void complete_list(store *s, const simba__batch_item *item)
 {
     simba_request *request = item->request;
@@ -334,8 +334,8 @@ static void answer_batch(store *s)
     }
 }
 
-/* When the worker ran out of patience, that was for the sake of one request. The others have time left: back with
- * them, in front of what came later. */
+/* The worker ran out of patience for the sake of one request. The others have time left: put them back, in front of
+ * later requests. */
 static void fail_batch(store *s)
 {
     const simba_local now = s->host->now(s->host);
@@ -377,7 +377,7 @@ static void look(void *user, simba__watched *watched)
     probe->watched = watched;
     watched->probe = probe;
     append_probe(s, probe);
-    /* Not started here: what the push before this leads to may go with it, at the end of the turn. */
+    /* Not started here: requests that follow from the push may go along at the end of the turn. */
     s->host->wake(s->host);
 }
 
@@ -405,7 +405,7 @@ static void end_listening(store *s)
     s->listening = false;
 }
 
-/* The database and its notify file are others than before. */
+/* The database and its notify file have been replaced. */
 static void adopt_fresh(store *s)
 {
     const bool listening = s->listening;
@@ -422,9 +422,9 @@ static void adopt_fresh(store *s)
         begin_listening(s);
 }
 
-/* A client that has a watch waits for some 10 ms when it closes, until the kernel has noticed on all processors that the watch
- * is gone. That is more than all else takes for somebody who holds a mutex for a moment, such as `simba run -- true`; what
- * was revoked before the watch is found by the scan. */
+/* A client with a watch takes some 10 ms to close, until the kernel has noticed on all processors that the watch is
+ * gone. That is more than everything else takes for a program that holds a mutex for a moment, such as `simba run --
+ * true`. The scan finds what was revoked before the watch began. */
 static void attend_soon(store *s)
 {
     if (s->attends || simba__held_is_empty(&s->held))
@@ -453,8 +453,8 @@ static void on_bell(simba_io *bell, unsigned events)
         simba__held_scan(&s->held, s->batch.notify);
 }
 
-/* The slow poll behind the bell, while something is watched. It also lets go of the bell, a while after the last one
- * was unwatched: lockers that come and go should not cost a system call each. */
+/* The slow poll that backs up the bell, while something is watched. It also stops listening to the bell a while
+ * after the last unwatch: lockers that come and go should not cost a system call each. */
 static void on_tick(simba_timer *timer, simba_local now)
 {
     store *s = (store *)(void *)((char *)timer - offsetof(store, tick));
@@ -528,7 +528,7 @@ static void batch_done(simba_job *job)
     closed_if_idle(s);
 }
 
-/* The bell is a comfort: without it there is the poll. */
+/* The bell only makes it faster: without it there is the poll. */
 static void hang_bell(store *s)
 {
     s->inotify = simba__notify_inotify();

@@ -107,8 +107,8 @@ void simba__batch_answered(simba__batch *batch)
     batch->count = batch->texts_size = 0;
 }
 
-/* Make sure that the files are those at their paths. The database is looked at every time, for a grant in a file that
- * nobody else sees would be worth nothing; the notify file now and then, since that costs at worst a late wake-up. */
+/* Make sure that the files are those at their paths. The database is checked every time, because a grant in a file
+ * that nobody else sees is worth nothing; the notify file now and then, since that costs at worst a late wake-up. */
 static int refresh(simba__batch *batch)
 {
     const int rc = simba__db_refresh(&batch->db, &batch->opened, &batch->error);
@@ -175,21 +175,21 @@ static int fail_row(simba__batch *batch, const simba_request *request, const cha
     return simba__fail(err, request->reply.status, "sqlite: %s: %s", batch->db.path, what);
 }
 
-/* News for others, unlike a renewal. */
+/* News for others; a renewal is none. */
 static bool is_handover(const simba_request *request, uint64_t token_before, const simba__row *row)
 {
     return request->op == SIMBA_OP_RELEASE || request->op == SIMBA_OP_FORCE_RELEASE ||
            request->op == SIMBA_OP_WRITE_NOTE || request->op == SIMBA_OP_FORGET || row->token != token_before;
 }
 
-/* Whoever asks about the note, or looks at a mutex for its watchers, has to know which note there is. */
+/* A request about the note, or a look for watchers, has to know which note there is. */
 static bool concerns_note(const simba__batch_item *item)
 {
     const simba_op op = item->ask.op;
     return op == SIMBA_OP_WRITE_NOTE || op == SIMBA_OP_READ_NOTE || op == SIMBA_OP_FORGET || item->looks;
 }
 
-/* The row of a mutex. One that was forgotten goes on with greater tokens, and with versions that nobody has seen. */
+/* The row of a mutex. A forgotten mutex goes on with greater tokens, and with versions that nobody has seen. */
 static int load(simba__batch *batch, const simba__batch_item *item, simba__row *row, bool *ret_exists, simba_error *err)
 {
     int rc = simba__db_load(&batch->db, item->ask.mutex, row, ret_exists, err);
@@ -256,7 +256,7 @@ static void read_slots(simba__batch *batch)
 
 static int carry_out_all(simba__batch *batch)
 {
-    /* The slots and the clock are read with the write lock in hand: see news.h for the slots; and a lease may have
+    /* Read the slots and the clock while holding the write lock: news.h says why for the slots; and a lease may have
      * ended while we waited for the lock. */
     read_slots(batch);
     const simba__row_now now = {.ns = batch->host->now(batch->host).ns + batch->host_offset_ns,
@@ -286,7 +286,7 @@ static void mark_slots(simba__batch *batch, simba__notify *notify)
     simba__notify_end(&marking, simba__random_next(&batch->seed));
 }
 
-/* Never before the commit: whoever is woken has to find the change. */
+/* Never before the commit: a process that is woken has to find the change. */
 static void notify_others(simba__batch *batch)
 {
     simba__notify *notify = current_notify(batch);

@@ -1,5 +1,5 @@
-/* A batch: requests that are carried out as one transaction. This is the worker's half of the store; what the answers
- * lead to is in backend.c. */
+/* A batch: requests that are carried out as one transaction. This is the worker's half of the store; backend.c
+ * handles the answers. */
 #ifndef SIMBA_BACKENDS_SQLITE_BATCH_H
 #define SIMBA_BACKENDS_SQLITE_BATCH_H
 
@@ -58,13 +58,14 @@ int simba__batch_init(simba__batch *batch, simba_host *host, const char *path, b
 /* Also after a failed init, and on zeroes. */
 void simba__batch_fini(simba__batch *batch);
 
-/* While it does not run: room for so many requests with so many bytes of strings and notes; then the requests one by one. */
+/* While no batch runs: make room for so many requests with so many bytes of strings and notes; then add the requests
+ * one by one. */
 bool simba__batch_reserve(simba__batch *batch, size_t count, size_t bytes);
 simba__batch_item *simba__batch_add(simba__batch *batch, const simba_request *request);
 
 /* On the worker. Waits for other processes as long as the patience of the database allows. */
 void simba__batch_run(simba__batch *batch);
-/* Its requests have been answered: forget the items. */
+/* Its requests have been answered: drop the items. */
 void simba__batch_answered(simba__batch *batch);
 
 #endif

@@ -1,12 +1,12 @@
 /* See db.h.
  *
- * Durability, chosen on purpose: synchronous=NORMAL. A commit in the write-ahead log is then not forced to the disk one
- * by one, so the latest ones can be lost, but only with the power or the kernel, never with a process. Does that break
+ * Durability, chosen on purpose: synchronous=NORMAL. SQLite then does not force each commit in the write-ahead log to the
+ * disk, so the latest ones can be lost, but only with the power or the kernel, never with a process. Does that break
  * "at no instant do two contenders hold the mutex"? No: when the kernel goes, so do all processes of this host, and
- * only those use the file. After it there is another boot id, and every lease that was granted under the old one is
- * void, whether its row was kept or lost. What can be lost for good is the latest fencing token, and the next is not
- * below it, because the wall clock in microseconds is its floor. Only if the power fails and the clock comes back
- * earlier than it was can a token repeat; sync=full closes that gap, at some twenty times the price of a commit.
+ * only those use the file. Afterwards there is another boot id, and every lease that was granted under the old one is
+ * void, whether its row was kept or lost. Only the latest fencing token can be lost for good, and the next one is not
+ * below it, because the wall clock in microseconds is its floor. A token can repeat only if the power fails and the clock
+ * comes back earlier than it was; sync=full closes that gap, at some twenty times the price of a commit.
  *
  * The log survives a crash of any process because it is in the page cache, which the kernel keeps. */
 #include "backends/sqlite/db.h"
@@ -82,7 +82,7 @@ static int code_of(int rc)
     }
 }
 
-/* Is it a matter of this one statement, so that the transaction around it can go on? */
+/* Does the error concern only this statement, so that the transaction around it can go on? */
 static bool is_local(int rc)
 {
     const int primary = rc & 0xff;
@@ -153,8 +153,8 @@ const char *simba__db_real_path(const simba__db *db)
     return sqlite3_db_filename(db->handle, "main");
 }
 
-/* The last one to close a database moves its log into it. That would be a change, and not ours to make as long as we do
- * not know whose database it is, or when it is not the one at this path any more. */
+/* SQLite moves the log into the database when the last connection closes. That is a change, and not ours to make if
+ * we do not know whose database it is, or if it is no longer the one at this path. */
 static void leave_log_alone(simba__db *db, bool alone)
 {
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, (int)alone, NULL);
@@ -168,7 +168,7 @@ static int64_t log_size(const simba__db *db)
     return stat(path, &status) == 0 ? status.st_size : 0;
 }
 
-/* From here on, to read it each time takes longer than to move it into the database once in a while. */
+/* From this size on, reading the log each time takes longer than moving it into the database once in a while. */
 enum { LONG_LOG = 64 * 1024 };
 
 static int on_busy(void *user, int attempt)
@@ -176,7 +176,7 @@ static int on_busy(void *user, int attempt)
     return simba__patience_wait(user, attempt);
 }
 
-/* Into the database, as far as nobody uses it, and without waiting for those who do. */
+/* Move the log into the database, as far as nobody uses it, and without waiting for others. */
 static void move_log(simba__db *db, int how)
 {
     sqlite3_busy_handler(db->handle, NULL, NULL);
@@ -198,9 +198,9 @@ static bool is_any_owned(simba__db *db)
     return rc != SQLITE_DONE;
 }
 
-/* Moving the log into the database waits for the disk several times, and the next one to open it begins a log anew, which waits
- * again. A short log is left as it is, since to read it takes less. Not so while somebody owns something: people move and
- * copy a database without its log, and the grant would be in there. */
+/* Moving the log into the database waits for the disk several times, and the next process begins a new log, which
+ * waits again. A short log stays as it is, since reading it takes less. But not while somebody owns a mutex: people
+ * move and copy a database without its log, and the grant would be in there. */
 static void close_for_good(simba__db *db)
 {
     leave_log_alone(db, log_size(db) < LONG_LOG && !is_any_owned(db));
@@ -243,7 +243,7 @@ static int prepare_statements(simba__db *db, simba_error *err)
     return 0;
 }
 
-/* SQLite takes the rest of a page that was cut off for zeroes. */
+/* SQLite takes the rest of a truncated page for zeroes. */
 static int check_whole(simba__db *db, simba_error *err)
 {
     sqlite3_stmt *statement = NULL;
@@ -260,7 +260,7 @@ static int check_whole(simba__db *db, simba_error *err)
     return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: its last page is cut off", db->path);
 }
 
-/* Read a row, if there is one: damage that the header does not show had better be found now than at the first lock. */
+/* Read a row, if there is one: it is better to find damage that the header does not show now than at the first lock. */
 static int try_table(simba__db *db, simba_error *err)
 {
     const int rc = sqlite3_step(db->statements[SIMBA__DB_LIST]);
@@ -279,17 +279,18 @@ static int refuse(const simba__db *db, simba__schema schema, simba_error *err)
     return 0;
 }
 
-/* Nothing is written before it is clear whose database it is. */
+/* Write nothing before it is clear whose database it is. */
 static int identify(simba__db *db, simba_error *err)
 {
     simba__schema schema = SIMBA__SCHEMA_FOREIGN;
     int rc = simba__schema_look(db->handle, &schema);
     int code = rc == SQLITE_OK ? refuse(db, schema, err) : simba__db_fail(db, rc, err);
-    /* What was empty has no page size yet: by now somebody else may have made pages of another size than the usual. */
+    /* An empty database has no page size yet: by now another process may have made pages of another size than the
+     * usual. */
     if (code == 0 && schema != SIMBA__SCHEMA_EMPTY)
         code = check_whole(db, err);
     /* A commit copies and sums up whole pages, and a row has some 150 bytes. Half the usual size makes a single lock
-     * cheaper by a tenth; smaller ones make large batches dearer. */
+     * cheaper by a tenth; smaller pages make large batches more expensive. */
     if (code == 0 && schema == SIMBA__SCHEMA_EMPTY)
         sqlite3_exec(db->handle, "PRAGMA page_size = 2048", NULL, NULL, NULL);
     if (code == 0)

@@ -1,7 +1,7 @@
-/* The database: one connection with its prepared statements, rows in and out, transactions. What a row means is said in
- * core/row.h, when a transaction runs in backend.c.
+/* The database: one connection with its prepared statements, rows in and out, transactions. core/row.h says what a row
+ * means, backend.c when a transaction runs.
  *
- * Everything here blocks and belongs to one thread at a time: the one that opens the client, then whichever runs the job.
+ * Everything here blocks and belongs to one thread at a time: the one that opens the client, then the one that runs the job.
  * Functions return 0 or a negative SIMBA_E… code, with "sqlite: <path>: <cause>" in *err. */
 #ifndef SIMBA_BACKENDS_SQLITE_DB_H
 #define SIMBA_BACKENDS_SQLITE_DB_H
@@ -39,42 +39,43 @@ typedef struct simba__db {
     simba__patience patience;
 } simba__db;
 
-/* Fill in what has to be known before opening. Takes a copy of the path. SIMBA_ENOMEM, SIMBA_ESYSTEM. */
+/* Fill in what is needed before opening. Takes a copy of the path. SIMBA_ENOMEM, SIMBA_ESYSTEM. */
 int simba__db_init(simba__db *db, simba_host *host, const char *path, bool sync_full, simba_error *err);
 /* Also after a failed init, and on zeroes. */
 void simba__db_fini(simba__db *db);
 
-/* Open the file, and create what is missing; or, when it is open already, make sure that it still is the file at that
- * path, and open that one if not. *ret_opened: it was opened now. */
+/* Open the file, and create what is missing. If it is open already, make sure that it still is the file at that
+ * path, and otherwise open that one. *ret_opened: it was opened now. */
 int simba__db_refresh(simba__db *db, bool *ret_opened, simba_error *err);
 
 /* The path with its links resolved, as long as the file is open. */
 const char *simba__db_real_path(const simba__db *db);
 
-/* A write transaction excludes all others from its beginning. SIMBA_ETIMEDOUT: another process was writing for longer
- * than the patience lasted. */
+/* A write transaction excludes all others from its beginning. SIMBA_ETIMEDOUT: another process was writing for
+ * longer than the patience lasted. */
 int simba__db_begin(simba__db *db, bool writes, simba_error *err);
 int simba__db_commit(simba__db *db, simba_error *err);
 void simba__db_rollback(simba__db *db);
 
 /* The row of a mutex; zeroes, and *ret_exists false, if there is none. A lease of an earlier boot has ended: the row
- * comes without it. SIMBA_ECORRUPT: nobody of us can have written it; the transaction can go on without it. */
+ * comes without it. SIMBA_ECORRUPT: simba cannot have written it; the transaction can go on without it. */
 int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *ret_exists, simba_error *err);
 int simba__db_store(simba__db *db, const char *mutex, const simba__row *row, bool exists, simba_error *err);
 
-/* Call `each` for every mutex that matches the shell pattern (NULL: all), ordered by name, until it returns a negative
- * code; that is then the result. The note has no bytes if there is none. A row that cannot be read is NULL, and `fault` says what is wrong with it. */
+/* Call `each` for every mutex that matches the shell pattern (NULL: all), ordered by name, until it returns a
+ * negative code; that is then the result. The note has no bytes if there is none. A row that cannot be read is NULL,
+ * and `fault` says what is wrong with it. */
 typedef int (*simba__db_each)(void *user, const char *mutex, const simba__row *row, const simba_stored_note *note,
                               const simba_error *fault);
 int simba__db_list(simba__db *db, const char *pattern, simba__db_each each, void *user, simba_error *err);
 
-/* For note.c, which has statements of its own: carry out one that has no result; the error of an SQLite result code; a row
- * that nobody of us can have written, while the statement and the transaction are good (SIMBA_ECORRUPT). */
+/* For note.c, which has statements of its own: carry out one that has no result; the error of an SQLite result code;
+ * a row that simba cannot have written, while the statement and the transaction are good (SIMBA_ECORRUPT). */
 int simba__db_run(simba__db *db, simba__db_statement which, simba_error *err);
 int simba__db_fail(simba__db *db, int rc, simba_error *err);
 int simba__db_damaged(simba__db *db, const char *mutex, const char *column, const char *what, simba_error *err);
-/* A note in a row of a result, from `column` on: note, note_token, note_number, written_at. NULL and no bytes: there is
- * none. The bytes are SQLite's, until the next step. SIMBA_ECORRUPT: nobody of us can have written it. */
+/* A note in a row of a result, from `column` on: note, note_token, note_number, written_at. NULL and no bytes: there
+ * is none. SQLite owns the bytes, until the next step. SIMBA_ECORRUPT: simba cannot have written it. */
 int simba__db_decode_note(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex,
                           simba_stored_note *ret_note, uint64_t *ret_number, simba_error *err);
 

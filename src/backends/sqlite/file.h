@@ -1,5 +1,5 @@
-/* The database file as the file system sees it: folders, creation, permissions. SQLite opens what is prepared here, and
- * so never creates a file by itself. */
+/* The database file as the file system sees it: folders, creation, permissions. SQLite opens the file that this code
+ * has prepared, and so never creates one by itself. */
 #ifndef SIMBA_BACKENDS_SQLITE_FILE_H
 #define SIMBA_BACKENDS_SQLITE_FILE_H
 

@@ -65,7 +65,7 @@ static void note_grant(simba__held *held, grant *g, const simba__effect *effect,
     if (!g)
         return;
     g->nonce = request->nonce;
-    /* Nothing was marked if nobody listened, or if the grant was found again, since the reply to it was lost. */
+    /* The slot has no mark if nobody listened, or if the grant was found again because its reply was lost. */
     const bool marked = effect->marked && effect->replaced != SIMBA__NOTIFY_UNSURE;
     g->marked = marked ? effect->marked : effect->seen;
 }

@@ -1,7 +1,7 @@
-/* What this client was granted, so that a holder can be told at once when another process forces its mutex away. Holders
- * watch nothing: they would wake up for every hand-over of every mutex in the file. A revocation has a bell of its own,
- * and when it rings every grant is compared with its slot. A slot that is not as our own grant left it is a reason to ask
- * the store. All in a turn. */
+/* The grants of this client, so that it can tell a holder at once when another process forces its mutex away.
+ * Holders watch nothing: they would wake up for every hand-over of every mutex in the file. A revocation has a bell
+ * of its own, and when it rings, the client compares every grant with its slot. If a slot is not as our own grant
+ * left it, the holder asks the store. All in a turn. */
 #ifndef SIMBA_BACKENDS_SQLITE_HELD_H
 #define SIMBA_BACKENDS_SQLITE_HELD_H
 
@@ -26,9 +26,9 @@ static inline bool simba__held_is_empty(const simba__held *held)
  * learns of a revocation when it renews. */
 void simba__held_note(simba__held *held, const simba__effect *effect, const simba_request *request);
 
-/* The bell of revocations has rung, perhaps for nothing: any process that lets go of the file rings it. */
+/* The bell of revocations has rung, perhaps in vain: any process that closes the file rings it. */
 void simba__held_scan(simba__held *held, const simba__notify *notify);
-/* Another file is behind it: have every holder ask. */
+/* The file was replaced: let every holder ask. */
 void simba__held_ask_all(simba__held *held);
 
 #endif

@@ -1,22 +1,23 @@
 /* What this client knows of the mutexes that it watches, and when that is news for somebody here.
  *
- * Why no wake-up is lost. Every watched mutex has two marks: `version`, the state of the row that was last told or
- * answered, and `known`, a value of its slot in the notify file for which this holds: every change that was marked in
- * the slot up to and including that value is in that state. A mutex whose slot holds another value than `known` is
- * looked at again; the bell and a slow poll see to that. So all that has to be shown is that `known` is never too new.
- * It is set in three places:
- *   - When the watch begins, to a value that no slot ever has: the row is read and told, once. Whoever asked for the
- *     watch has an answer, but maybe not the latest: another request of the same transaction may have released the
- *     mutex after his was refused.
+ * Why no wake-up is lost. Every watched mutex has two marks. `version` is the state of the row that was last told or
+ * answered. `known` is a value of its slot in the notify file for which this holds: every change that was marked in
+ * the slot up to and including that value is in that state. If the slot of a mutex holds another value than `known`, the
+ * client looks at the mutex again; the bell and a slow poll make sure of that. So we only have to show that `known` is
+ * never too new. It is set in three places:
+ *   - When the watch begins, to a value that no slot ever has: the client reads the row and tells it, once. The contender
+ *     that asked for the watch has an answer, but maybe not the latest: another request of the same transaction may have
+ *     released the mutex after its own was refused.
  *   - After a transaction that read the row, to the value that was in the slot *during* it: after a write transaction
- *     had its lock, or before a read transaction took its snapshot. Writers mark after their commit. So whatever was
- *     marked by then had been committed before, and the transaction saw it; what is committed later is marked later,
- *     and makes the slot differ.
- *   - After a mark of our own (there is none if nobody else listens: the slot and `known` stay as they are), from the value that it replaced to the value that it wrote, for all mutexes of the slot.
- *     The two are read and written under a lock, so nothing was marked between them. Had somebody else marked the slot
- *     before, then `known` is not the value that was replaced, stays, and the mutex is looked at. Somebody who did not
- *     get the lock may have marked the slot between the two after all; he changes the cell `disorder` then, before he
- *     rings, and whoever finds that changed forgets all that is known.
+ *     had its lock, or before a read transaction took its snapshot. Writers mark after their commit. So every change that was
+ *     marked by then had been committed before, and the transaction saw it; a later commit is marked later, and makes the
+ *     slot differ.
+ *   - After a mark of our own, from the value that it replaced to the value that it wrote, for all mutexes of the slot. (If
+ *     nobody else listens there is no mark: the slot and `known` stay as they are.) The writer reads and writes the two under
+ *     a lock, so nobody marked in between. If somebody else had marked the slot before, `known` is not the value that was
+ *     replaced; it stays, and the client looks at the mutex. A writer that did not get the lock may have marked the slot in
+ *     between after all. Then it changes the cell `disorder` before it rings, and a client that finds the cell changed
+ *     forgets all that is known.
  *
  * All in a turn. */
 #ifndef SIMBA_BACKENDS_SQLITE_NEWS_H
@@ -51,7 +52,7 @@ typedef struct simba__news {
     uint64_t scanned[SIMBA__NOTIFY_SLOTS]; /* what was in the slot when it was last looked into */
 } simba__news;
 
-/* What a request did. */
+/* The effect of a request. */
 typedef struct simba__effect {
     uint64_t hash;
     uint64_t seen;             /* in the slot during the transaction */
@@ -67,22 +68,22 @@ typedef struct simba__effect {
 typedef void (*simba__news_look)(void *user, simba__watched *watched);
 
 void simba__news_init(simba__news *news, simba_host *host);
-/* All that was known is void: another file is behind it. */
+/* Everything known is void: the file was replaced. */
 void simba__news_forget(simba__news *news);
 
-/* NULL: out of memory. Look at it, after having begun to listen. */
+/* NULL: out of memory. Look at the mutex after you have begun to listen. */
 simba__watched *simba__news_add(simba__news *news, simba_topic *topic);
 void simba__news_remove(simba__news *news, simba__watched *watched);
 
-/* After a transaction, before its requests are completed: `heard` for all requests, then `rang` for all that marked a
- * slot, then `tell` for all, which pushes what is news: once per mutex, the state at the end. */
+/* After a transaction, before its requests complete: call `heard` for all requests, then `rang` for all that marked
+ * a slot, then `tell` for all, which pushes the news: once per mutex, the state at the end. */
 void simba__news_heard(simba__news *news, const simba__effect *effect, const simba_request *request);
 void simba__news_rang(simba__news *news, const simba__effect *effect);
 void simba__news_tell(simba__news *news, const simba__effect *effect, const simba_request *request);
 
-/* Go through the slots that have changed, or through all if `rescan` is set. A slot that says that a watched mutex was
- * released is believed at once, so that a waiter can try without another trip to the database; the row is read
- * nevertheless, since of two marks the later need not be that of the later commit. */
+/* Go through the slots that have changed, or through all if `rescan` is set. If a slot says that a watched mutex was
+ * released, believe it at once, so that a waiter can try without another trip to the database. The row is read
+ * nevertheless, since the later of two marks need not belong to the later commit. */
 void simba__news_scan(simba__news *news, const simba__notify *notify, simba__news_look look, void *user);
 
 #endif

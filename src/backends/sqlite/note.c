@@ -5,7 +5,7 @@
 
 #include "util/mem.h"
 
-/* Where the greatest token that was forgotten is. No mutex has this name. */
+/* The row of the greatest forgotten token. No mutex has this name. */
 #define FLOOR ""
 
 /* Read the row of a mutex, and call `take` with it if there is one. */

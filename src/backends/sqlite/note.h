@@ -1,6 +1,6 @@
-/* Notes in the database: a table beside that of the mutexes, so that a renewal does not write the note again, and that a
- * simba which knows no notes can use the same file. Also the greatest token of the mutexes that were forgotten, in the row
- * without a name. As db.h: blocks, one thread at a time. */
+/* Notes in the database. They have a table of their own, so that a renewal does not write the note again, and so
+ * that an older simba without notes can use the same file. The row without a name has the greatest token of the
+ * forgotten mutexes. As db.h: blocks, one thread at a time. */
 #ifndef SIMBA_BACKENDS_SQLITE_NOTE_H
 #define SIMBA_BACKENDS_SQLITE_NOTE_H
 
@@ -11,16 +11,16 @@ typedef struct simba__note_copy {
     char bytes[];
 } simba__note_copy;
 
-/* Which note there is: fills in note_token and note_number of the row. */
+/* Read which note there is: fills in note_token and note_number of the row. */
 int simba__note_identify(simba__db *db, const char *mutex, simba__row *row, simba_error *err);
-/* A copy of it, to be freed; NULL: there is none. */
+/* A copy of the note, to be freed; NULL: there is none. */
 int simba__note_load(simba__db *db, const char *mutex, simba__note_copy **ret_note, simba_error *err);
-/* Replace it by the one of the request, as the row says. */
+/* Replace the note by that of the request, as the row says. */
 int simba__note_store(simba__db *db, const simba_request *request, const simba__row *row, simba_error *err);
 
 /* Remove the mutex and its note, and remember its token. */
 int simba__note_forget(simba__db *db, const char *mutex, uint64_t token, simba_error *err);
-/* For a mutex that is not in the table: the greatest token that was forgotten. */
+/* For a mutex that is not in the table: the greatest forgotten token. */
 int simba__note_floor(simba__db *db, uint64_t *ret_token, simba_error *err);
 
 #endif

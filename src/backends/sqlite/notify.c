@@ -24,7 +24,7 @@ enum {
 
 /* --- the file ------------------------------------------------------------------------------------- */
 
-/* Whoever may use the database may use this file. */
+/* A user who may use the database may use this file. */
 static void adopt_mode(int fd, const char *database)
 {
     struct stat status;
@@ -50,7 +50,7 @@ static int open_file(const char *path, const char *database)
     return fd;
 }
 
-/* Space on the disk is asked for now: a mark that does not fit would be lost. */
+/* Reserve the space on the disk now: a mark that does not fit would be lost. */
 static int make_whole(simba__notify *notify)
 {
     struct stat status;
@@ -100,7 +100,7 @@ bool simba__notify_is_current(const simba__notify *notify)
            status.st_size >= (off_t)sizeof(simba__notify_cells);
 }
 
-/* What lies behind the end of the file is 0. */
+/* Beyond the end of the file everything is 0. */
 static void read_cells(const simba__notify *notify, size_t offset, void *out, size_t size)
 {
     memset(out, 0, size);
@@ -152,8 +152,8 @@ bool simba__notify_says_released(uint64_t value, uint64_t hash)
 
 /* --- locks ---------------------------------------------------------------------------------------- */
 
-/* Locks go away with their process, unlike anything written into the file. They are of the open file, not of the process,
- * so that two clients in one process see each other. */
+/* Locks vanish with their process, unlike anything written into the file. They belong to the open file, not to the
+ * process, so that two clients in one process see each other. */
 static int lock_call(const simba__notify *notify, int command, short type, off_t byte, short *ret_type)
 {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
@@ -168,7 +168,7 @@ static int lock_call(const simba__notify *notify, int command, short type, off_t
 simba__notify_marking simba__notify_begin(simba__notify *notify)
 {
     simba__notify_marking marking = {.notify = notify};
-    /* Others have it for a microsecond or two. Who has it for longer does not run. */
+    /* Others have the lock for a microsecond or two. A process that has it for longer is not running. */
     for (int i = 0; i < MARK_TRIES && !marking.locked; i++) {
         if (i > 0)
             sched_yield();
@@ -205,7 +205,7 @@ void simba__notify_ring(simba__notify *notify)
     (void)futimens(notify->fd, NULL);
 }
 
-/* This very file, whatever is at its path by now. */
+/* The open file itself, whatever is at its path by now. */
 typedef struct self_path {
     char text[32];
 } self_path;
@@ -239,7 +239,7 @@ void simba__notify_attend(simba__notify *notify, int inotify)
 bool simba__notify_listen(simba__notify *notify, int inotify)
 {
     watch(notify, inotify, IN_CLOSE_WRITE | IN_ATTRIB);
-    /* Writers whose question fails mark and ring anyhow, so where there are no such locks nothing is lost. */
+    /* Writers whose question fails mark and ring anyway, so without such locks nothing is lost. */
     (void)lock_call(notify, F_OFD_SETLK, F_RDLCK, LISTEN_BYTE, NULL);
     return notify->watch >= 0;
 }

@@ -9,7 +9,7 @@
 #include "util/error.h"
 #include "util/url.h"
 
-/* The URL has a host. What was meant is a path, of which a slash is missing, or one that begins in the current folder. */
+/* The URL has a host. The user probably meant a path that lacks a slash, or one relative to the current folder. */
 static int refuse_host(const simba_url *url, simba_error *err)
 {
     char here[PATH_MAX];

@@ -1,4 +1,4 @@
-/* What the URL of a SQLite store says. */
+/* The settings in the URL of a SQLite store. */
 #ifndef SIMBA_BACKENDS_SQLITE_OPTIONS_H
 #define SIMBA_BACKENDS_SQLITE_OPTIONS_H
 

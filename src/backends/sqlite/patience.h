@@ -1,5 +1,5 @@
-/* How long to wait for other processes, and in which steps. SQLite's own busy_timeout sleeps for up to 100 ms at a time
- * and knows neither the deadline of a request nor that the client closes; this does. */
+/* How long to wait for other processes, and in which steps. SQLite's own busy_timeout sleeps for up to 100 ms at a
+ * time and knows neither the deadline of a request nor that the client closes; this does. */
 #ifndef SIMBA_BACKENDS_SQLITE_PATIENCE_H
 #define SIMBA_BACKENDS_SQLITE_PATIENCE_H
 
@@ -16,13 +16,13 @@ typedef struct simba__patience {
 
 void simba__patience_init(simba__patience *patience, simba_host *host);
 
-/* Wait until `until` at the longest, from now on. */
+/* From now on, wait until `until` at the longest. */
 void simba__patience_set(simba__patience *patience, simba_local until);
-/* Has anybody had to wait since then? Any thread. */
+/* Has any thread had to wait since then? Any thread. */
 bool simba__patience_waits(const simba__patience *patience);
 void simba__patience_end(simba__patience *patience);
 
-/* Sleep a little: from 20 µs at attempt 0 up to 2 ms, randomised. False, at once: there is no more time. */
+/* Sleep a little: from 20 µs at attempt 0 up to 2 ms, randomised. False, at once: no time is left. */
 bool simba__patience_wait(simba__patience *patience, int attempt);
 
 #endif

@@ -9,7 +9,7 @@
 #define TEXT(x) TEXT_(x)
 
 /* The columns up to `version` are for people, and are those of the MySQL store: epoch milliseconds, '' for nobody.
- * Leases are judged by until_boot_ns, on the boot-time clock of boot_id. `nonce` is 64 bits, as a signed number. */
+ * until_boot_ns judges leases, on the boot-time clock of boot_id. `nonce` is 64 bits, as a signed number. */
 static const char create_sql[] =
     "CREATE TABLE simba_mutex ("
     "mutex TEXT NOT NULL PRIMARY KEY,"
@@ -27,7 +27,7 @@ static const char create_sql[] =
     "PRAGMA application_id = " TEXT(APPLICATION_ID) ";"
                                                     "PRAGMA user_version = " TEXT(VERSION) ";";
 
-/* Apart from the other, which a renewal writes, and which an older simba knows as it is: see note.h. */
+/* A table of its own, because a renewal writes the other one and an older simba knows that one as it is: see note.h. */
 static const char create_notes_sql[] = "CREATE TABLE simba_note ("
                                        "mutex TEXT NOT NULL PRIMARY KEY,"
                                        "note BLOB NOT NULL,"

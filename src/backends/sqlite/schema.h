@@ -1,4 +1,4 @@
-/* Whose database is it, and which version of ours? Creates the schema in an empty one, and what an
+/* Checks whose database it is, and which version of ours. Creates the schema in an empty database, and whatever an
  * older one lacks. */
 #ifndef SIMBA_BACKENDS_SQLITE_SCHEMA_H
 #define SIMBA_BACKENDS_SQLITE_SCHEMA_H
@@ -16,7 +16,7 @@ typedef enum simba__schema {
 
 /* Both return an SQLite result code. The first only reads. */
 int simba__schema_look(sqlite3 *handle, simba__schema *ret_schema);
-/* Safe against another process that does the same: *ret_schema is what there is in the end. */
+/* Safe if another process does the same: *ret_schema is the final state. */
 int simba__schema_create(sqlite3 *handle, simba__schema *ret_schema);
 
 #endif

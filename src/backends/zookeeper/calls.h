@@ -1,4 +1,4 @@
-/* The calls of the library that procedures are made of, and watches. */
+/* The library's calls, of which procedures consist, and watches. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_CALLS_H
 #define SIMBA_BACKENDS_ZOOKEEPER_CALLS_H
 
@@ -6,13 +6,14 @@
 
 /* --- watches ---------------------------------------------------------------------------------------- */
 
-/* What the library calls when a node changes. It belongs to the session: it goes when it has fired, or with that. */
+/* The library calls this when a node changes. It belongs to the session: it goes when it has fired, or with the
+ * session. */
 typedef struct zk_watch zk_watch;
 
-/* It is about to be set, for `slot`, a member of the owner's that points to it as long as the owner cares for it: then `fired`
- * is called, once. Another one in that slot is not cared for any more. NULL: out of memory, which the procedure was told. */
+/* Prepare a watch for `slot`, a member of the owner's that points to it while the owner wants it: then `fired` is
+ * called, once. An earlier watch in that slot is no longer wanted. NULL: out of memory, and the procedure knows. */
 zk_watch *simba__zk_watch_new(zk_op *op, zk_watch **slot, void *owner, void (*fired)(void *owner, int type));
-/* Nobody cares for what is in this slot. */
+/* The owner no longer wants the watch in this slot. */
 void simba__zk_watch_drop(zk_watch **slot);
 /* The session is over. */
 void simba__zk_watches_drop(zk_ops *ops);
@@ -30,24 +31,25 @@ typedef struct zk_result {
     size_t failed; /* of a transaction: which of the two is the reason for rc */
 } zk_result;
 
-/* What becomes of the answer. After that the procedure goes on. */
+/* Handles the answer. Afterwards the procedure goes on. */
 typedef void zk_answered(zk_op *op, const zk_result *result);
 
-/* Each is one of the procedure's step. What cannot be made is noted at the procedure; a watch that is not set is freed. */
+/* Each makes one call of the procedure's step. If it cannot be made, the procedure knows; a watch that is not set is
+ * freed. */
 void simba__zk_call_sync(zk_op *op);
-/* Make a node and those above it, as far as they are missing. Whether they are there is shown by what comes after. */
+/* Make a node and those above it, as far as they are missing. The calls that follow show whether that worked. */
 void simba__zk_call_parents(zk_op *op, const char *path, zk_answered *answered);
-/* PATH/PREFIXnumber. False: it was not made. */
+/* Make PATH/PREFIXnumber. False: the call was not made. */
 bool simba__zk_call_create(zk_op *op, const char *path, const char *prefix, const char *id, zk_answered *answered);
 void simba__zk_call_children(zk_op *op, const char *path, zk_watch *watch, zk_answered *answered);
 void simba__zk_call_exists(zk_op *op, const char *path, zk_watch *watch, zk_answered *answered);
 /* PATH, or PATH/CHILD. */
 void simba__zk_call_get(zk_op *op, const char *path, const char *child, zk_watch *watch, zk_answered *answered);
 void simba__zk_call_delete(zk_op *op, const char *path, const char *child, zk_answered *answered);
-/* Make a node that stays. */
+/* Make a persistent node. */
 void simba__zk_call_keep(zk_op *op, const char *path, const char *data, size_t length, zk_answered *answered);
 
-/* One half of a transaction. A `version` of -1 is any. */
+/* One half of a transaction. A `version` of -1 means any. */
 typedef struct zk_change {
     enum { ZK_CHECK, ZK_SET, ZK_DELETE } kind; /* the first of the two is no SET */
     const char *path;
@@ -59,7 +61,7 @@ typedef struct zk_change {
 /* Both, or none. */
 void simba__zk_call_both(zk_op *op, const zk_change changes[2], zk_answered *answered);
 
-/* The owner that a node which leads tells of. */
+/* The owner according to the leading node. */
 simba_owner simba__zk_owner_of(const char *child, const zk_result *result);
 
 #endif

@@ -1,4 +1,4 @@
-/* ACQUIRE, RENEW and RELEASE: makes the calls that latch.h decides about. */
+/* ACQUIRE, RENEW and RELEASE: makes the calls that latch.h decides on. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_CONTEND_H
 #define SIMBA_BACKENDS_ZOOKEEPER_CONTEND_H
 
@@ -7,7 +7,7 @@
 void simba__zk_acquire(zk_nodes *nodes, simba_request *request);
 void simba__zk_renew(zk_nodes *nodes, simba_request *request);
 void simba__zk_release(zk_nodes *nodes, simba_request *request);
-/* What has time, also because there was no memory for it: for simba__zk_nodes_init. */
+/* Deferred work, including retries after ENOMEM: for simba__zk_nodes_init. */
 void simba__zk_chores(simba_timer *timer, simba_local now);
 
 #endif

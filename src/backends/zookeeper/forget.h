@@ -1,4 +1,4 @@
-/* FORGET: a mutex that nobody owns goes, with its note. */
+/* FORGET: removes a mutex that nobody owns, with its note. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_FORGET_H
 #define SIMBA_BACKENDS_ZOOKEEPER_FORGET_H
 

@@ -1,9 +1,9 @@
-/* Which messages of a server may be given to libzookeeper. Pure: bytes in, a verdict out.
+/* Decides which messages of a server libzookeeper may see. Pure: bytes in, a verdict out.
  *
- * The library believes what it reads: it allocates what a length says, walks as many strings as a number says, aborts on a
- * reply to nothing, and frees pointers that a cut-off reply never set. All of that can be told from the first bytes of a
- * message, if one knows what was asked. So whoever makes a call says what its reply looks like, and each message is judged
- * before the library sees it. */
+ * The library believes what it reads: it allocates what a length says, walks as many strings as a number says,
+ * aborts on a reply to nothing, and frees pointers that a cut-off reply never set. The first bytes of a message show
+ * all of that, to code that knows what was asked. So every caller says what the reply to its call looks like, and
+ * this code judges each message before the library sees it. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_FRAMES_H
 #define SIMBA_BACKENDS_ZOOKEEPER_FRAMES_H
 
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a reply consists of. */
+/* The parts of a reply. */
 typedef enum zk_reply {
     ZK_REPLY_EMPTY,     /* to a delete */
     ZK_REPLY_PATH,      /* to a create or a sync */
@@ -35,7 +35,7 @@ enum {
     ZK_FRAME_NAMES_MAX = 1000000,    /* names in one */
 };
 
-/* The replies that are to come, in order. All zero: none. */
+/* The expected replies, in order. All zero: none. */
 typedef struct zk_expected {
     unsigned char *replies; /* a ring of zk_reply */
     size_t room, first, count;
@@ -46,9 +46,9 @@ zk_verdict simba__zk_frame_judge(const zk_expected *expected, const unsigned cha
 
 /* A call is about to be made. False: out of memory; do not make it. */
 bool simba__zk_expect(zk_expected *expected, zk_reply reply);
-/* It could not be made. */
+/* The call could not be made. */
 void simba__zk_expect_not(zk_expected *expected);
-/* The first of them was answered, or will not be. */
+/* The first of them was answered, or never will be. */
 void simba__zk_expected_answered(zk_expected *expected);
 void simba__zk_expected_fini(zk_expected *expected);
 

@@ -1,27 +1,28 @@
-/* What the contender of a mutex does next. Pure: what it has seen goes in, the calls that it is to make come out; no I/O, no
+/* Decides what the contender of a mutex does next. Pure: what it has seen goes in, the calls to make come out; no I/O, no
  * clock, no library.
  *
- *   look      make our child and list all, in flight together: for a free mutex that is all. Where nobody else has come
- *             since we last led, making it is enough (see zk_numbers)
+ *   look      make our child and list all, in flight together: enough for a free mutex. If nobody else has come since we
+ *             last led, making it is enough (see zk_numbers)
  *   wait      watch the child before ours, and look again when it goes
  *   leave     remove our child, whatever is known or not known about it
  *
- * Children are numbered as they are made, so nobody ever comes in before us: once ours is the first it stays so until it goes. */
+ * The server numbers children as it makes them, so nobody ever comes in before us: once ours is the first, it stays first
+ * until it goes. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_LATCH_H
 #define SIMBA_BACKENDS_ZOOKEEPER_LATCH_H
 
 #include "backends/zookeeper/names.h"
 
-/* What is known about the numbers of a whole queue. When a child of ours has led and is gone, all up to its number are; and if
- * the next one that we make has the next number, it leads, and nobody needs to be asked. That holds as long as the node of the
- * mutex is the same: should it go and be made anew, numbers begin at 0 again. A watch tells of that, before any answer that
- * comes after it. */
+/* What is known about the numbers of a whole queue. When a child of ours has led and is gone, all children up to its
+ * number are gone. If the next child that we make has the next number, it leads, without a list. That holds as long
+ * as the node of the mutex is the same: in a new node, numbers begin at 0 again. A watch reports a new node before
+ * any later answer. */
 typedef struct zk_numbers {
     bool watched; /* otherwise nothing is known */
     int64_t gone; /* all up to this number are; -1: not known */
 } zk_numbers;
 
-/* The node of the mutex has changed, or nobody would tell. */
+/* The node of the mutex has changed, or no watch would report that. */
 void simba__zk_numbers_forget(zk_numbers *numbers);
 
 /* Where our child is. */
@@ -34,7 +35,7 @@ typedef enum zk_place {
     ZK_REVOKED,  /* it was the first, and somebody took it away */
 } zk_place;
 
-/* Who is before it, while it is here. */
+/* What is before our child, while it is here. */
 typedef enum zk_ahead {
     ZK_AHEAD_UNKNOWN,     /* nobody is watched */
     ZK_AHEAD_SOMEBODY,    /* who waits too, and is watched */
@@ -53,7 +54,7 @@ typedef struct zk_latch {
     int64_t czxid, ctime_ms; /* 0: not known */
 } zk_latch;
 
-/* Calls that are made together, in this order. */
+/* Calls to make together, in this order. */
 enum {
     ZK_CALL_SYNC = 1,
     ZK_CALL_PARENTS = 2, /* make the node of the mutex */
@@ -66,7 +67,7 @@ enum {
     ZK_CALL_DELETE = 256, /* our child */
 };
 
-/* What a procedure about a latch is for. Of those up to ZK_WISH_LEAVE only the latest counts. */
+/* The purpose of a procedure about a latch. Of those up to ZK_WISH_LEAVE only the latest counts. */
 typedef enum zk_wish {
     ZK_WISH_WAIT,  /* lead, or get in line */
     ZK_WISH_TRY,   /* lead at once, or not at all */
@@ -77,7 +78,7 @@ typedef enum zk_wish {
     ZK_WISH_ASK,   /* who is `leader`, for whom we wait? */
 } zk_wish;
 
-/* What it is doing. */
+/* The present step of a procedure. */
 typedef enum zk_step {
     ZK_STEP_NONE,
     ZK_STEP_LOOK,       /* make our child if there is none, and list */
@@ -91,7 +92,7 @@ typedef enum zk_step {
     ZK_STEP_ASK,
 } zk_step;
 
-/* What the latest list shows. */
+/* The result of the latest list. */
 typedef enum zk_seen {
     ZK_SEEN_NOTHING,
     ZK_SEEN_NO_MUTEX, /* it has no node */
@@ -130,7 +131,7 @@ typedef struct zk_move {
     unsigned calls; /* of ZK_GO */
 } zk_move;
 
-/* What an event means to whoever owns the latch. */
+/* What an event means to the owner of the latch. */
 typedef enum zk_alert {
     ZK_ALERT_NONE,
     ZK_ALERT_LOOK,    /* begin a procedure of ZK_WISH_LOOK */
@@ -138,19 +139,19 @@ typedef enum zk_alert {
     ZK_ALERT_REVOKED, /* it leads no more */
 } zk_alert;
 
-/* The child of an incarnation, in the session that comes after so many others. */
+/* The child of an incarnation, in the session after so many others. */
 void simba__zk_latch_init(zk_latch *latch, zk_numbers *numbers, uint64_t nonce, const char *id, unsigned sessions_over);
 void simba__zk_latch_fini(zk_latch *latch);
-/* Free what it has seen. */
+/* Free its memory. */
 void simba__zk_attempt_forget(zk_attempt *attempt);
 
 /* Begin a procedure, or begin it anew after the connection was lost. */
 zk_move simba__zk_latch_begin(zk_latch *latch, zk_attempt *attempt);
-/* All its calls are answered, none of them by an error that is not told below. */
+/* All its calls are answered, none of them by an error other than those below. */
 zk_move simba__zk_latch_step(zk_latch *latch, zk_attempt *attempt);
 
-/* The answers. Our child was made under this name, which begins with our prefix; or it was not, or may have been. False: out
- * of memory. */
+/* The answers. Our child was made under this name, which begins with our prefix; or it was not made; or it may have
+ * been. False: out of memory. */
 bool simba__zk_latch_made(zk_latch *latch, const char *name, int64_t czxid, int64_t ctime_ms);
 void simba__zk_latch_not_made(zk_latch *latch, bool sure);
 /* The children of the mutex; or it has no node. False: out of memory. */
@@ -158,12 +159,12 @@ bool simba__zk_latch_listed(zk_latch *latch, zk_attempt *attempt, char *const *n
 void simba__zk_latch_mutex_missing(zk_attempt *attempt);
 /* Our child is there. */
 void simba__zk_latch_own(zk_latch *latch, int64_t czxid, int64_t ctime_ms, bool guarded);
-/* A node that is read, or our child that is removed, is not there any more. */
+/* A node that was to be read, or our child that was to be removed, is gone. */
 void simba__zk_latch_vanished(zk_attempt *attempt, unsigned call);
 
-/* The connection is lost: what watches have to tell after that comes in any order. */
+/* The connection is lost: after that, watches may fire in any order. */
 void simba__zk_latch_disconnected(zk_latch *latch);
-/* The watch of the one before us has fired, or our guard; and our child was found to be gone. */
+/* The watch of the child before ours has fired, or our guard; our child was found to be gone. */
 zk_alert simba__zk_latch_before_fired(zk_latch *latch, bool deleted);
 zk_alert simba__zk_latch_guard_fired(zk_latch *latch, bool deleted);
 zk_alert simba__zk_latch_taken(zk_latch *latch);

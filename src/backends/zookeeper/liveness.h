@@ -1,15 +1,15 @@
-/* When is the session known to be alive, and when is a connection given up? Pure: events and times in, a moment and advice
- * out; no clock, no I/O, no library. What S1 rests on for ZooKeeper stands here.
+/* When is the session known to be alive, and when must a connection be given up? Pure: events and times in, a moment and
+ * advice out; no clock, no I/O, no library. On ZooKeeper, S1 rests on this file.
  *
  * The server ends a session when it has not heard of it for the session timeout. We count the same span from signs of life
- * that were answered, from the moment at which they were sent. What counts is what most servers of the ensemble agreed to:
+ * that were answered, from the moment at which we sent them. Only what most servers of the ensemble agreed to counts:
  *
  *   - The handshake that makes a session.
- *   - A beat: a write that changes nothing, because it asks for a version that there is not. Once one is answered, the
- *     handshake of its connection counts too, to which only the leader said yes. But it is the server that we are connected
- *     to which tells the leader who has been heard of, about twice per tick; should it die in between, the leader never
- *     learns. So a beat itself counts only when one that was sent a quarter of the timeout later has been answered too: a
- *     timeout is two ticks at least, and what the server had to tell by then went to the leader before that later beat.
+ *   - A beat: a write that changes nothing, because it asks for a version that does not exist. Once a beat is answered, the
+ *     handshake of its connection counts too, which only the leader had accepted. The server that we are connected to tells
+ *     the leader about twice per tick which sessions it has heard of. If it dies in between, the leader never learns. So a
+ *     beat itself counts only when another one, sent a quarter of the timeout later, has been answered too: a timeout has at
+ *     least two ticks, so the server's report went to the leader before that later beat.
  *
  * An answer to anything else proves little. A server that has lost its leader goes on answering reads for a while; and a
  * leader that the others have replaced without its knowledge answers a sync, or another handshake, by itself. */
@@ -57,20 +57,20 @@ typedef struct zk_liveness {
     unsigned long long sent, answered;
 } zk_liveness;
 
-/* There is to be a new session, of `timeout_ms` if the server agrees. Forgets everything. */
+/* Begin a new session, of `timeout_ms` if the server agrees. Forgets everything. */
 void simba__zk_live_begin(zk_liveness *live, int64_t timeout_ms);
-/* A connection is being made; it is made; its handshake is answered; it is lost, or could not be made. */
+/* A connection begins; it is made; its handshake is answered; it is lost, or could not be made. */
 void simba__zk_live_attempt(zk_liveness *live, simba_local now);
 void simba__zk_live_greet(zk_liveness *live, simba_local now);
 void simba__zk_live_connect(zk_liveness *live, simba_local now, int64_t granted_ms);
 void simba__zk_live_lose(zk_liveness *live);
 
-/* A beat was sent on the connection of now. Its number, to be told with the answer. */
+/* A beat was sent on the present connection. Returns its number, to be given with the answer. */
 unsigned simba__zk_live_beat(zk_liveness *live, simba_local now);
 /* The next unanswered beat of this connection has its answer. True: `proven` may be later than before. */
 bool simba__zk_live_answer(zk_liveness *live, unsigned connection, zk_answer answer);
 
-/* What is to be done now; and when to ask again, at the latest. */
+/* What to do now; and when to ask again, at the latest. */
 zk_advice simba__zk_live_advise(const zk_liveness *live, simba_local now);
 simba_local simba__zk_live_next(const zk_liveness *live);
 

@@ -1,4 +1,4 @@
-/* What looks at mutexes without contending: READ and FORCE_RELEASE, and how LIST and observers see who leads. */
+/* Looks at mutexes without contending: READ and FORCE_RELEASE, and how LIST and observers see who leads. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_LOOK_H
 #define SIMBA_BACKENDS_ZOOKEEPER_LOOK_H
 
@@ -28,7 +28,7 @@ typedef struct zk_look {
     simba_owner owner;
 } zk_look;
 
-/* A procedure of this size about a mutex. NULL: out of memory, and the request has failed for it. */
+/* A procedure of this size about a mutex. NULL: out of memory, and the request has failed. */
 void *simba__zk_look_new(zk_ops *ops, const zk_procedure *procedure, size_t size, simba_request *request,
                          const char *mutex);
 void simba__zk_look_fini(zk_op *op);

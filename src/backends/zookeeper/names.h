@@ -4,7 +4,7 @@
 
 #include <simba/backend.h>
 
-/* Can ZooKeeper have a node of this name, which is a good one by our own rules? SIMBA_EINVAL says why not. */
+/* Can ZooKeeper have a node of this name, which is valid by our own rules? SIMBA_EINVAL says why not. */
 int simba__zk_check_mutex(const char *mutex, simba_error *err);
 /* Is this child of a mutex's node a contender? Others are parts of the names of other mutexes. */
 bool simba__zk_is_contender(const char *child);
@@ -18,16 +18,16 @@ char *simba__zk_note_name(const char *mutex);
 bool simba__zk_mutex_of_note(const char *name, char ret_mutex[SIMBA_MUTEX_BYTES + 1]);
 
 enum { ZK_PREFIX_MAX = 48 };
-/* What the child of an incarnation begins with: "_c_{uuid}-latch-". */
+/* The beginning of the name of an incarnation's child: "_c_{uuid}-latch-". */
 void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_MAX]);
-/* The nonce of an incarnation after so many sessions of its client are over. A child that an earlier session has made may
- * still be there, and goes when the server ends that session: it must not be taken for one of this session's. */
+/* The nonce of an incarnation after so many sessions of its client are over. A child of an earlier session may still
+ * be there until the server ends that session: nobody may take it for a child of this session. */
 uint64_t simba__zk_salted(uint64_t nonce, unsigned sessions_over);
-/* Was this child, whose data is `id`, made by a contender of this library? */
+/* Did a contender of this library make this child, whose data is `id`? */
 bool simba__zk_is_made_by_us(const char *child, const char *id);
 /* The first of the contenders among these children; NULL: there is none. And how many there are, unless that is NULL. */
 const char *simba__zk_first(char *const *children, size_t count, size_t *ret_contenders);
-/* Who has made a child, as the owner of the mutex. */
+/* The maker of a child, as the owner of the mutex. */
 simba_owner simba__zk_owner(const char *id, int64_t czxid, int64_t ctime_ms);
 /* Which of two children comes first? Like strcmp. */
 int simba__zk_order(const char *a, const char *b);

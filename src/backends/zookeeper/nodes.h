@@ -1,5 +1,5 @@
-/* Our own places in the queues: a table by nonce of what this client has made or may have made in the store. A place stays in
- * it until it is known to be gone, so that nothing of ours is forgotten there. */
+/* Our own places in the queues: a table by nonce of the nodes that this client has made or may have made. A place
+ * stays in it until it is known to be gone, so that no node of ours is left behind. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_NODES_H
 #define SIMBA_BACKENDS_ZOOKEEPER_NODES_H
 
@@ -30,22 +30,22 @@ typedef struct zk_node {
     bool in_table;
 } zk_node;
 
-/* `chores` is called for nodes that are unattended for long enough. SIMBA_ENOMEM, or 0. */
+/* Calls `chores` for nodes that have been unattended for long enough. SIMBA_ENOMEM, or 0. */
 int simba__zk_nodes_init(zk_nodes *nodes, zk_ops *ops, void (*chores)(simba_timer *timer, simba_local now));
 /* The connection is lost. */
 void simba__zk_nodes_disconnected(zk_nodes *nodes);
-/* The session is over, and with it everything that it had made. */
+/* The session is over, and all its nodes with it. */
 void simba__zk_nodes_drop(zk_nodes *nodes);
 void simba__zk_nodes_fini(zk_nodes *nodes);
 
 zk_node *simba__zk_node_find(zk_nodes *nodes, const simba_request *request);
 zk_node *simba__zk_node_new(zk_nodes *nodes, const simba_request *request); /* NULL: out of memory */
-/* Take it out of the table. */
+/* Remove it from the table. */
 void simba__zk_node_drop(zk_node *node);
 void simba__zk_node_unref(zk_node *node);
 /* Look after it in a while. */
 void simba__zk_node_later(zk_node *node);
-/* The next one whose time has come, which is not unattended then any more. NULL: there is none by now, and the timer is set. */
+/* The next node whose time has come; it is no longer unattended then. NULL: there is none now, and the timer is set. */
 zk_node *simba__zk_nodes_due(zk_nodes *nodes, simba_local now);
 
 #endif

@@ -1,4 +1,4 @@
-/* The notes of mutexes: WRITE_NOTE and READ_NOTE. How a note is stored is in record.h. */
+/* The notes of mutexes: WRITE_NOTE and READ_NOTE. record.h has the stored form. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_NOTES_H
 #define SIMBA_BACKENDS_ZOOKEEPER_NOTES_H
 

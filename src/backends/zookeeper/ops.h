@@ -1,6 +1,6 @@
-/* Procedures: whatever takes several calls. Calls that are in flight together are a step. When all of a step are answered the
- * next one begins; when the connection was lost, the procedure waits for it and begins anew. A request knows its procedure by
- * backend_data. */
+/* Procedures: operations of several calls. Calls that are in flight together form a step. When all calls of a step
+ * are answered, the next step begins. When the connection is lost, the procedure waits for the next one and begins
+ * anew. A request knows its procedure by backend_data. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_OPS_H
 #define SIMBA_BACKENDS_ZOOKEEPER_OPS_H
 
@@ -9,7 +9,7 @@
 
 typedef struct zk_op zk_op;
 
-/* Errors of ours beside those of the library, which are not positive. Of several the highest counts. */
+/* Our own errors, beside those of the library, which are not positive. Of several the highest counts. */
 enum {
     ZK_MALFORMED = 1, /* the answer is not one to what was asked */
     ZK_TOO_MANY,      /* nodes to list */
@@ -24,7 +24,7 @@ typedef struct zk_ops {
     bool no_containers;  /* the server is too old for them */
 } zk_ops;
 
-/* What a procedure consists of. */
+/* The functions of a procedure. */
 typedef struct zk_procedure {
     void (*run)(zk_op *op);   /* from the beginning */
     void (*step)(zk_op *op);  /* all calls are answered */
@@ -39,7 +39,7 @@ typedef enum zk_phase {
     ZK_OP_CLOSED, /* and the store is closed too */
 } zk_phase;
 
-/* The first member of each. */
+/* The first member of each procedure. */
 struct zk_op {
     simba__list_item link, parked; /* parked: it waits for a connection */
     zk_ops *ops;
@@ -52,29 +52,29 @@ struct zk_op {
 
 void simba__zk_ops_init(zk_ops *ops, zk_session *session);
 
-/* A procedure of this size, which begins with a zk_op. NULL: out of memory, and the request has failed for it. */
+/* A procedure of this size, which begins with a zk_op. NULL: out of memory, and the request has failed. */
 void *simba__zk_op_new(zk_ops *ops, const zk_procedure *procedure, size_t size, simba_request *request);
-/* Run it, or wait for a connection with it. */
+/* Run it, or let it wait for a connection. */
 void simba__zk_op_start(zk_op *op);
 /* All calls of a step are made, or one is answered: go on, if none is in flight. */
 void simba__zk_op_go(zk_op *op);
-/* A call could not be made, or was answered so. */
+/* A call could not be made, or was answered with this error. */
 void simba__zk_op_note(zk_op *op, int rc);
-/* Does this say that it is not known what has become of a call? */
+/* Does this error mean that nobody knows whether the server carried the call out? */
 bool simba__zk_is_loss(int rc);
-/* Nothing more is to be done: free it, at once or when its calls are answered. */
+/* Nothing is left to do: free it, now or when its calls are answered. */
 void simba__zk_op_end(zk_op *op);
 /* Answer its request, if there is one, and end it. */
 void simba__zk_op_complete(zk_op *op, simba_outcome outcome, const simba_owner *owner);
 void simba__zk_op_fail(zk_op *op, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* False: something went wrong that nobody expects, and the operation was failed for it. */
+/* False: an unexpected error, with which the operation has failed. */
 bool simba__zk_op_good(zk_op *op);
 
 /* The time of this request is over. */
 void simba__zk_ops_cancel(zk_ops *ops, simba_request *request);
 /* There is a connection. */
 void simba__zk_ops_connected(zk_ops *ops);
-/* Fail all requests that wait for one. What was asked for in a session must not be done in the next one. */
+/* Fail all requests that wait for a connection. A request of one session must not be carried out in the next one. */
 void simba__zk_ops_fail_parked(zk_ops *ops, const char *what, const char *cause);
 /* The store closes: no call comes back to it. */
 void simba__zk_ops_close(zk_ops *ops);

@@ -1,4 +1,4 @@
-/* What the URL of a ZooKeeper store says. */
+/* The settings in the URL of a ZooKeeper store. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_OPTIONS_H
 #define SIMBA_BACKENDS_ZOOKEEPER_OPTIONS_H
 
@@ -26,7 +26,7 @@ typedef struct zk_options {
 
 int simba__zk_options_parse(const simba_url *url, zk_options *ret_options, simba_error *err);
 void simba__zk_options_free(zk_options *options);
-/* Who may do what with the nodes that we make. */
+/* The rights of the nodes that we make. */
 const struct ACL_vector *simba__zk_acl(const zk_options *options);
 
 #endif

@@ -1,4 +1,4 @@
-/* The queues of mutexes, and the watches by which their numbers are known (see latch.h). */
+/* The queues of mutexes, and the watches that keep their numbers known (see latch.h). */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_QUEUES_H
 #define SIMBA_BACKENDS_ZOOKEEPER_QUEUES_H
 
@@ -6,7 +6,8 @@
 #include "backends/zookeeper/latch.h"
 #include "util/table.h"
 
-/* A table by path. Those that nobody refers to are kept for a while: whoever has locked something will do so again. */
+/* A table by path. Entries without references stay for a while: a mutex that was locked will probably be locked
+ * again. */
 typedef struct zk_queues {
     zk_ops *ops;
     simba__table table;
@@ -28,7 +29,7 @@ typedef struct zk_queue {
 /* Find or make; NULL: out of memory. */
 zk_queue *simba__zk_queue_get(zk_queues *queues, const char *mutex);
 void simba__zk_queue_put(zk_queue *queue);
-/* A child of ours leads it: from the second time on its numbers are worth knowing. */
+/* A child of ours leads the queue: from the second time on, its numbers are worth knowing. */
 void simba__zk_queue_won(zk_queue *queue);
 /* The connection is lost: nothing is known any more. */
 void simba__zk_queues_forget(zk_queues *queues);

@@ -1,12 +1,12 @@
 /* A note as it is stored. Pure: bytes in, values out.
  *
- * The note of a mutex is a persistent node of its own, below a folder beside that of the mutexes: the node of a mutex vanishes
- * with its last contender, and contenders on the JVM take every child of it for one of theirs. Nobody but this library looks
- * into that folder.
+ * The note of a mutex is a persistent node of its own, in a folder beside that of the mutexes: the node of a mutex vanishes
+ * with its last contender, and contenders on the JVM take every child of it for a contender. Only this library looks into that
+ * folder.
  *
  * The node has a line, "1 TOKEN NUMBER" (a version, the token of the grant that wrote it, and the number of that write), and
  * behind the line the bytes of the note. Without bytes there is no note. The line stays when a note is removed, so that a
- * write which was delayed does not bring an earlier note back. */
+ * delayed write cannot bring an earlier note back. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_RECORD_H
 #define SIMBA_BACKENDS_ZOOKEEPER_RECORD_H
 
@@ -20,14 +20,14 @@ typedef struct zk_record {
     size_t size; /* 0: there is no note */
 } zk_record;
 
-/* False: no record of ours looks like this. `bytes` points into `data`. */
+/* False: simba does not write such a record. `bytes` points into `data`. */
 bool simba__zk_record_read(const char *data, size_t length, zk_record *ret_record);
 /* Returns the length. */
 size_t simba__zk_record_write(const zk_record *record, char ret_data[ZK_RECORD_MAX]);
 
-/* Is the record's write a later one than this request, so that the request comes too late? */
+/* Did a later write than this request make the record, so that the request comes too late? */
 bool simba__zk_record_is_later(const zk_record *record, const simba_request *request);
-/* Is it this very request's, whose answer was lost? */
+/* Did this very request make it, and was the answer lost? */
 bool simba__zk_record_is_of(const zk_record *record, const simba_request *request);
 
 #endif

@@ -1,6 +1,6 @@
-/* The connection to ZooKeeper, and the session that goes on from one to the next: drives the library, sends beats, and tells
- * the host how long the session is known to live, which liveness.h finds out. libzookeeper_st is used from one thread at a
- * time, in turns. */
+/* The connection to ZooKeeper, and the session that goes on from one to the next. Drives the library, sends beats,
+ * and tells the host how long the session is known to live, which liveness.h finds out. One thread at a time uses
+ * libzookeeper_st, in turns. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_SESSION_H
 #define SIMBA_BACKENDS_ZOOKEEPER_SESSION_H
 
@@ -11,7 +11,7 @@
 
 typedef struct zk_session zk_session;
 
-/* What the owner of a session is told. */
+/* How a session tells its owner what happens. */
 typedef struct zk_session_events {
     void (*connected)(zk_session *session, bool anew); /* requests can be sent; anew: the session before is over */
     void (*disconnected)(zk_session *session);         /* watches tell nothing for a while */
@@ -57,9 +57,9 @@ int simba__zk_session_init(zk_session *session, simba_host *host, const zk_optio
 void simba__zk_session_close(zk_session *session);
 void simba__zk_session_fini(zk_session *session);
 
-/* Have a session, now or later. */
+/* Open a session, now or later. */
 void simba__zk_session_want(zk_session *session);
-/* Calls were made: see to it that they go out, and that the answers are heard. */
+/* Calls were made: make sure that they go out, and that their answers are read. */
 void simba__zk_session_flush(zk_session *session);
 /* The server's clock shows this time. */
 void simba__zk_session_clock(zk_session *session, int64_t ms);

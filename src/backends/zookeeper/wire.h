@@ -1,4 +1,5 @@
-/* The library's socket: watched by a descriptor of our own, corked, and each message judged before the library reads it. */
+/* The library's socket: watches it by a descriptor of our own, corks it, and judges each message before the library
+ * reads it. */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_WIRE_H
 #define SIMBA_BACKENDS_ZOOKEEPER_WIRE_H
 
@@ -18,7 +19,7 @@ typedef struct zk_wire {
     bool gathered;        /* there may be some */
 } zk_wire;
 
-/* Around each call of the library that has to do with addresses of servers, which all handles of the process share. */
+/* Around each call of the library that uses server addresses, which all handles of the process share. */
 void simba__zk_addresses_lock(void);
 void simba__zk_addresses_unlock(void);
 
@@ -26,17 +27,17 @@ void simba__zk_addresses_unlock(void);
 bool simba__zk_wire_listen(zk_wire *wire, int fd, int interest);
 /* The connection is over. */
 void simba__zk_wire_drop(zk_wire *wire);
-/* End a connection, and forget what has come by it. */
+/* End a connection, and forget what has arrived on it. */
 void simba__zk_dissolve(int fd);
 
-/* A call is made between these two, and goes out together with those that follow. `reply` is what its answer consists of, `rc`
- * what the library said. False: out of memory; do not make it. */
+/* Make a call between these two; it goes out together with those that follow. `reply` describes its answer, `rc` is
+ * what the library returned. False: out of memory; do not make it. */
 bool simba__zk_wire_begin(zk_wire *wire, zk_reply reply);
 void simba__zk_wire_made(zk_wire *wire, int rc);
-/* What has gathered goes out. */
+/* Send what has gathered. */
 void simba__zk_wire_push(zk_wire *wire);
 
-/* zookeeper_process for one message, if that is a good one. */
+/* Call zookeeper_process for one message, if the message is good. */
 int simba__zk_wire_take(zk_wire *wire, zhandle_t *zh, int events);
 
 #endif

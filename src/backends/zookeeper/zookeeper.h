@@ -13,7 +13,7 @@
  *   list       LIST                                     observe    observers
  *   backend    the table of functions
  *
- * frames, liveness, record and latch are pure: what happens goes in, what is to be done comes out.
+ * frames, liveness, record and latch are pure: events go in, actions come out.
  */
 #ifndef SIMBA_BACKENDS_ZOOKEEPER_H
 #define SIMBA_BACKENDS_ZOOKEEPER_H
