@@ -171,7 +171,8 @@ static bool read_object(const char *line, member_fn set, void *to)
 /* What the judge relies on. */
 static bool is_sound(const torture_event *event)
 {
-    const bool of_one = event->kind != TORTURE_FAULT && event->kind != TORTURE_HEALED && event->kind != TORTURE_END;
+    const bool of_one = event->kind != TORTURE_FAULT && event->kind != TORTURE_HEALED && event->kind != TORTURE_LATE &&
+                        event->kind != TORTURE_FAILED && event->kind != TORTURE_END;
     if (of_one && event->contender == TORTURE_EVERYBODY)
         return false;
     if (event->kind == TORTURE_HOLDS)

@@ -117,17 +117,30 @@ static bool was_wanted(const torture_reign *reign)
     return strcmp(reign->why, "stopped") == 0 || strcmp(reign->why, "hold limit reached") == 0;
 }
 
-/* How long this contender had trouble of that kind between the two moments. */
-static int64_t trouble_ns(const judge *j, int contender, torture_trouble trouble, int64_t from_ns, int64_t to_ns)
+static int by_begin(const void *left, const void *right)
+{
+    const torture_span *a = left;
+    const torture_span *b = right;
+    return (a->from_ns > b->from_ns) - (a->from_ns < b->from_ns);
+}
+
+#define BIT(trouble) (1u << (trouble))
+
+/* How long this contender had trouble of any of these kinds between the two moments. Troubles that overlap count once. */
+static int64_t trouble_ns(const judge *j, int contender, unsigned kinds, int64_t from_ns, int64_t to_ns)
 {
     int64_t sum_ns = 0;
+    int64_t counted_ns = from_ns;
     for (size_t i = 0; i < j->troubles.count; i++) {
         const torture_span *span = &j->troubles.spans[i];
-        if (span->trouble != trouble || !torture_span_hits(span, contender))
+        if ((kinds & BIT(span->trouble)) == 0 || !torture_span_hits(span, contender))
             continue;
-        const int64_t begin_ns = span->from_ns > from_ns ? span->from_ns : from_ns;
+        const int64_t begin_ns = span->from_ns > counted_ns ? span->from_ns : counted_ns;
         const int64_t end_ns = span->to_ns < to_ns ? span->to_ns : to_ns;
-        sum_ns += end_ns > begin_ns ? end_ns - begin_ns : 0;
+        if (end_ns <= begin_ns)
+            continue;
+        sum_ns += end_ns - begin_ns;
+        counted_ns = end_ns;
     }
     return sum_ns;
 }
@@ -137,10 +150,11 @@ static int64_t trouble_ns(const judge *j, int contender, torture_trouble trouble
 static bool has_cause(const judge *j, const torture_reign *reign)
 {
     const int64_t from_ns = reign->ended_ns - j->setup->lease_ns - SETTLED_NS;
-    const int64_t fault_ns = trouble_ns(j, reign->contender, TORTURE_BY_FAULT, from_ns, reign->ended_ns);
-    const int64_t host_ns = trouble_ns(j, reign->contender, TORTURE_BY_HOST, from_ns, reign->ended_ns);
-    const int64_t store_ns = trouble_ns(j, reign->contender, TORTURE_BY_STORE, from_ns, reign->ended_ns);
-    return fault_ns + host_ns >= j->setup->outage_ns || (fault_ns == 0 && store_ns > 0);
+    const int64_t to_ns = reign->ended_ns;
+    const unsigned ours = BIT(TORTURE_BY_FAULT) | BIT(TORTURE_BY_HOST);
+    return trouble_ns(j, reign->contender, ours, from_ns, to_ns) >= j->setup->outage_ns ||
+           (trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT), from_ns, to_ns) == 0 &&
+            trouble_ns(j, reign->contender, BIT(TORTURE_BY_STORE), from_ns, to_ns) > 0);
 }
 
 static void check_losses(judge *j)
@@ -356,14 +370,15 @@ static void check_alive(judge *j)
     }
 }
 
+/* What the host and the store did by themselves. */
 static void count_troubles(judge *j)
 {
     for (size_t i = 0; i < j->troubles.count; i++) {
         const torture_span *span = &j->troubles.spans[i];
-        j->verdict->late += span->trouble == TORTURE_BY_HOST;
-        j->verdict->failed +=
-            span->trouble == TORTURE_BY_STORE &&
-            trouble_ns(j, span->contender, TORTURE_BY_FAULT, span->from_ns - SETTLED_NS, span->to_ns) == 0;
+        const int64_t from_ns = span->from_ns - SETTLED_NS;
+        const bool by_itself = trouble_ns(j, span->contender, BIT(TORTURE_BY_FAULT), from_ns, span->to_ns) == 0;
+        j->verdict->late += by_itself && span->trouble == TORTURE_BY_HOST;
+        j->verdict->failed += by_itself && span->trouble == TORTURE_BY_STORE;
     }
 }
 
@@ -391,6 +406,7 @@ void torture_judge(const torture_setup *setup, torture_history *history, torture
     torture_history_sort(history);
     ret_verdict->length_ns = find_end(&j);
     j.troubles = torture_spans_of(history, ret_verdict->length_ns);
+    qsort(j.troubles.spans, j.troubles.count, sizeof *j.troubles.spans, by_begin);
     ret_verdict->reigns = torture_reigns_of(history, ret_verdict->length_ns, &ret_verdict->reign_count);
     for (int end = 0; end < TORTURE_END_COUNT; end++) {
         j.waits[end] = calloc(ret_verdict->reign_count + 1, sizeof *j.waits[end]);
