@@ -151,10 +151,11 @@ static bool has_cause(const judge *j, const torture_reign *reign)
 {
     const int64_t from_ns = reign->ended_ns - j->setup->lease_ns - SETTLED_NS;
     const int64_t to_ns = reign->ended_ns;
-    const unsigned ours = BIT(TORTURE_BY_FAULT) | BIT(TORTURE_BY_HOST);
-    return trouble_ns(j, reign->contender, ours, from_ns, to_ns) >= j->setup->outage_ns ||
-           (trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT), from_ns, to_ns) == 0 &&
-            trouble_ns(j, reign->contender, BIT(TORTURE_BY_STORE), from_ns, to_ns) > 0);
+    const int64_t fault_ns = trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT), from_ns, to_ns);
+    const int64_t store_ns = trouble_ns(j, reign->contender, BIT(TORTURE_BY_STORE), from_ns, to_ns);
+    const int64_t ours_ns =
+        trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT) | BIT(TORTURE_BY_HOST), from_ns, to_ns);
+    return (ours_ns > 0 && ours_ns >= j->setup->outage_ns) || (fault_ns == 0 && store_ns > 0);
 }
 
 static void check_losses(judge *j)
