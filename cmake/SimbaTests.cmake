@@ -151,11 +151,14 @@ if(TARGET test_cli_serve_table)
     target_include_directories(test_cli_serve_table PRIVATE "${PROJECT_SOURCE_DIR}/cli")
 endif()
 
-# One test of `simba torture` is about the parts that judge and plan.
+# Some tests of `simba torture` are about parts of it.
 if(TARGET test_cli_torture_judge)
     simba_glob(_sources cli/torture/history.c cli/torture/judge.c cli/torture/plan.c cli/torture/reigns.c cli/torture/spans.c)
     target_sources(test_cli_torture_judge PRIVATE ${_sources})
     target_include_directories(test_cli_torture_judge PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+    simba_glob(_sources cli/torture/proxy.c cli/torture/rewrite.c)
+    target_sources(test_cli_torture_network PRIVATE ${_sources})
+    target_include_directories(test_cli_torture_network PRIVATE "${PROJECT_SOURCE_DIR}/cli")
 endif()
 # Another one has a contender whose clock is slow, by a library that is loaded before ours.
 if(TARGET test_cli_redis_torture)
