@@ -86,36 +86,40 @@ static unsigned find_contenders(pid_t pid, pid_t ret_pids[8])
     return count;
 }
 
-static process start_long(void)
+static process start_long(const char *ttl)
 {
-    const process p = START("torture", store(), "--duration", "1h", "--ttl", "150ms", "--transition", "150ms",
-                            "--faults", "pause", "--history", in_dir("history"));
+    const process p = START("torture", store(), "--duration", "1h", "--ttl", ttl, "--transition", "150ms", "--faults",
+                            "pause", "--history", in_dir("history"));
     await_text_in(in_dir("history"), "\"pause\"");
     return p;
 }
 
-/* Ctrl-C ends it with a verdict, and leaves no process and no mutex; paused contenders end too. */
+/* Ctrl-C ends it with a verdict, and leaves no process and no mutex. Paused contenders end too, long before anybody would lose
+ * patience with them. */
 static void ends_when_asked(void **state)
 {
     (void)state;
     pid_t pids[8];
-    process p = start_long();
+    process p = start_long("2s");
     const unsigned count = find_contenders(p.pid, pids);
     assert_int_equal(count, 4);
+    const int64_t asked_ns = now_ns();
     kill(p.pid, SIGINT);
     assert_int_equal(finish(&p), 130);
+    assert_true(now_ns() - asked_ns < 8 * INT64_C(1000000000));
     for (unsigned i = 0; i < count; i++)
         await_death(pids[i]);
     assert_non_null(strstr(out_of(&p), "every promise was kept"));
     assert_nothing_is_left();
 }
 
-/* Nor does it leave any when it has no chance to end them. */
+/* Nor does it leave any when it has no chance to end them: not the leader, which would notice that nobody listens, and not those
+ * that wait. */
 static void contenders_do_not_outlive_it(void **state)
 {
     (void)state;
     pid_t pids[8];
-    process p = start_long();
+    process p = start_long("10m");
     const unsigned count = find_contenders(p.pid, pids);
     kill(p.pid, SIGKILL);
     assert_int_equal(finish(&p), 1000 + SIGKILL);

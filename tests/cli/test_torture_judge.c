@@ -184,6 +184,19 @@ static void a_slow_look_is_no_proof(void **state)
     expect_kept();
 }
 
+/* Nor is it a second leader because the clock was read while another one led. */
+static void a_slow_look_begins_at_its_end(void **state)
+{
+    (void)state;
+    begin(5000);
+    hold(1, 1, 50, 2400, 4000);
+    end(1, 1, 2400, "stopped");
+    hold(0, 2, 100, 100, 2100)->seen_ns = 3000 * MS;
+    hold(0, 2, 3010, 4900, 6900);
+    fault(0, "pause", 100, 3000);
+    expect_kept();
+}
+
 /* --- S3 ------------------------------------------------------------------------------------------------- */
 
 static void tokens_must_grow(void **state)
@@ -366,6 +379,13 @@ static void time_is_counted_from_the_last_trouble(void **state)
     fault(2, "pause", 500, 8000);
     hold(2, 2, 8100, 8900, 9900);
     expect_kept();
+
+    begin(9000);
+    hold(0, 1, 10, 1000, 2900);
+    kill_at(0, 1000);
+    fault(1, "cut", 500, 9500);
+    fault(2, "pause", 500, 9500);
+    expect_kept();
 }
 
 /* What happens after the end of the run is not waited for. */
@@ -546,6 +566,7 @@ int main(void)
         cmocka_unit_test(lease_of_the_dead),
         cmocka_unit_test(paused_leader_acts),
         cmocka_unit_test(a_slow_look_is_no_proof),
+        cmocka_unit_test(a_slow_look_begins_at_its_end),
         cmocka_unit_test(tokens_must_grow),
         cmocka_unit_test(tokens_are_remembered),
         cmocka_unit_test(a_forgotten_grant),

@@ -186,7 +186,7 @@ static void holds_back_a_bounded_amount(void **state)
         if (length <= 0 && !work_until(s, s->server))
             break;
     }
-    assert_in_range(sent, 1024 * 1024, 64 * 1024 * 1024);
+    assert_in_range(sent, 1024 * 1024, 32 * 1024 * 1024);
 }
 
 /* --- the URLs ------------------------------------------------------------------------------------------- */
