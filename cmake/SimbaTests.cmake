@@ -133,9 +133,10 @@ foreach(_label IN ITEMS sim backends api faults cli mysql8)
         if(_store STREQUAL SERVE AND NOT TARGET PkgConfig::HTTP)
             continue() # so may `simba serve`
         endif()
-        # These are about code of one thread, or about what one thread makes of bytes: ThreadSanitizer need not see it.
+        # These are about code of one thread, or about what one thread makes of bytes, or run the kit, whose threads are seen
+        # elsewhere: ThreadSanitizer need not see it.
         if(SIMBA_SANITIZE MATCHES "thread" AND _source MATCHES
-                "/(cli/test_(status_listen|notify|timeline|[a-z_]*torture[a-z_]*)|backends/test_[a-z]+_(memory|hostile))\\.c$")
+                "/(cli/test_(status_listen|notify|timeline|[a-z_]*torture[a-z_]*)|backends/test_[a-z]+_(memory|hostile|failover))\\.c$")
             continue()
         endif()
         if(NOT DEFINED SIMBA_WITH_${_store} OR SIMBA_WITH_${_store})
@@ -241,21 +242,16 @@ if(TARGET simba_tck)
     set_target_properties(tck_runner with_server PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 endif()
 
-# simba_processes_store(<name> <url> ON <kind>): tests/faults/test_processes.c on another store, as faults.processes_<name>.
-function(simba_processes_store name url)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "" "ON" "")
-    if(TARGET test_faults_processes AND name IN_LIST SIMBA_BACKENDS)
-        _simba_add_test(faults processes_${name}
-            COMMAND $<TARGET_FILE:with_server> ${arg_ON} ${_launcher} $<TARGET_FILE:test_faults_processes> ${url})
+# simba_faults_store(<program> <name> <url> ON <kind> [ONCE]): tests/faults/test_<program>.c on the store of a URL, as
+# faults.<program>_<name>. ON and ONCE: see simba_tck_store.
+function(simba_faults_store program name url)
+    cmake_parse_arguments(PARSE_ARGV 3 arg "ONCE" "ON" "")
+    if(arg_ONCE AND SIMBA_SANITIZE MATCHES "thread")
+        return()
     endif()
-endfunction()
-
-# simba_machines_store(<name> <url> ON <kind>): tests/faults/test_machines.c likewise, as faults.machines_<name>.
-function(simba_machines_store name url)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "" "ON" "")
-    if(TARGET test_faults_machines AND name IN_LIST SIMBA_BACKENDS)
-        _simba_add_test(faults machines_${name}
-            COMMAND $<TARGET_FILE:with_server> ${arg_ON} ${_launcher} $<TARGET_FILE:test_faults_machines> ${url})
+    if(TARGET test_faults_${program} AND name IN_LIST SIMBA_BACKENDS)
+        _simba_add_test(faults ${program}_${name}
+            COMMAND $<TARGET_FILE:with_server> ${arg_ON} ${_launcher} $<TARGET_FILE:test_faults_${program}> ${url})
     endif()
 endfunction()
 

@@ -10,7 +10,6 @@
  *   zookeeper
  *   postgresql       has the user postgres without a password and the database "simba"; its socket is in %DIR%
  *   postgresql-tls   wants TLS and a client's certificate: %DIR%/client.pem and client.key; %DIR%/ca.pem vouches for "localhost"
- *   postgresql-promoted   two at %HOSTS%: the first is dead, and the second was its standby
  *   pgbouncer, pgbouncer-session   in front of such a server, in transaction and in session mode
  * Where the server's program is not installed it prints a skipped plan. */
 #include <errno.h>
@@ -25,10 +24,9 @@
 #include "lib/server.h"
 
 static const server_kind *const kinds[] = {
-    &server_kind_redis,         &server_kind_redis_tls,         &server_kind_redis_sentinel,
-    &server_kind_redis_cluster, &server_kind_mariadb,           &server_kind_mysql8,
-    &server_kind_zookeeper,     &server_kind_postgresql,        &server_kind_postgresql_tls,
-    &server_kind_pgbouncer,     &server_kind_pgbouncer_session, &server_kind_postgresql_promoted};
+    &server_kind_redis,          &server_kind_redis_tls, &server_kind_redis_sentinel,   &server_kind_redis_cluster,
+    &server_kind_mariadb,        &server_kind_mysql8,    &server_kind_zookeeper,        &server_kind_postgresql,
+    &server_kind_postgresql_tls, &server_kind_pgbouncer, &server_kind_pgbouncer_session};
 
 static const server_kind *kind_named(const char *name)
 {

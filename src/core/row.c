@@ -77,11 +77,12 @@ static void vacate(simba__row *row)
     row->version++;
 }
 
-/* A write that its sender gave up may arrive after the next one of the same grant, and must not undo it. */
+/* A write that its sender gave up may arrive after the next one of the same grant, and must not undo it. A write that arrives
+ * twice is carried out twice, which changes nothing. */
 static bool is_overtaken(const simba__row *row, const simba_request *request)
 {
     return row->note_token > request->token ||
-           (row->note_token == request->token && row->note_number >= request->note_number);
+           (row->note_token == request->token && row->note_number > request->note_number);
 }
 
 static void write_note(simba__row *row, simba__row_now now, const simba_request *request)

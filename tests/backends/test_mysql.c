@@ -3,137 +3,10 @@
 #include "backends/test_mysql.h"
 
 #include "backends/sql/row.h"
+#include "backends/sql_operations.h"
 #include "util/random.h"
 
-/* --- operations ------------------------------------------------------------------------------------------------ */
-
-/* A free mutex is granted, owned against others, given back, and granted again under a greater token. */
-static void test_acquire_and_release(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    assert_mine(won);
-    assert_string_equal(won.owner.id, "me");
-    assert_int_equal(won.owner.ttl_at_ms - won.owner.acquired_at_ms, 10000);
-    assert_int_equal(won.owner.transition_at_ms - won.owner.acquired_at_ms, 16000);
-    assert_in_range(won.owner.transition_at_ms - won.now_ms, 15000, 16000);
-    assert_owned_by(acquire(&a, "orders", "you", 2), "me");
-    const simba_reply seen = ask(&a, SIMBA_OP_READ, "orders", NULL, 0, 0);
-    assert_owned_by(seen, "me");
-    assert_int_equal(seen.owner.token, won.owner.token);
-    const simba_reply released = ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token);
-    assert_mine(released);
-    assert_string_equal(released.owner.id, "");
-    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token), "");
-    const simba_reply next = acquire(&a, "orders", "you", 2);
-    assert_mine(next);
-    assert_true(next.owner.token > won.owner.token);
-    testhost_close(&a);
-}
-
-/* A renewal extends the lease and keeps the token, and needs the right id, nonce and token; after the lease has ended
- * there is nothing to renew. */
-static void test_renew(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    say("update simba_mutex set ttl_at = ttl_at - 9000, transition_at = transition_at - 9000");
-    const simba_reply renewed = ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token);
-    assert_mine(renewed);
-    assert_int_equal(renewed.owner.token, won.owner.token);
-    assert_int_equal(renewed.owner.acquired_at_ms, won.owner.acquired_at_ms);
-    assert_in_range(renewed.owner.transition_at_ms - renewed.now_ms, 15900, 16000);
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 2, won.owner.token), "me");
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token + 1), "me");
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, 0), "me");
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "you", 1, won.owner.token), "me");
-    expire("orders");
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "");
-    say("delete from simba_mutex");
-    assert_owned_by(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token), "");
-    testhost_close(&a);
-}
-
-/* Whoever asks again because the reply was lost gets the same grant; the same id under another nonce does not. */
-static void test_incarnations(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const uint64_t nonce = UINT64_C(0xFEDCBA9876543210); /* does not fit into a signed number */
-    const simba_reply won = acquire(&a, "orders", "me", nonce);
-    const simba_reply again = acquire(&a, "orders", "me", nonce);
-    assert_mine(again);
-    assert_int_equal(again.owner.token, won.owner.token);
-    assert_owned_by(acquire(&a, "orders", "me", 2), "me");
-    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders", "me", 2, 0), "me");
-    assert_mine(ask(&a, SIMBA_OP_RENEW, "orders", "me", nonce, won.owner.token));
-    assert_mine(ask(&a, SIMBA_OP_RELEASE, "orders", "me", nonce, 0));
-    testhost_close(&a);
-}
-
-/* Forced away: free for others at once, and the holder hears that it was revoked when it renews, also if somebody has
- * taken it since. */
-static void test_force_release(void **state)
-{
-    (void)state;
-    open_store(&a);
-    open_store(&b);
-    assert_int_equal(ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0).outcome, SIMBA_NOT_MINE);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    assert_mine(ask(&b, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0));
-    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token).outcome, SIMBA_REVOKED);
-    assert_mine(acquire(&b, "orders", "you", 2));
-    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token).outcome, SIMBA_REVOKED);
-    testhost_close(&a);
-    testhost_close(&b);
-}
-
-/* All mutexes, owned or not, or those that match a shell pattern. */
-static void test_list(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders-2", "me", 1);
-    acquire(&a, "invoices", "you", 2);
-    acquire(&a, "orders-1", "you", 3);
-    ask(&a, SIMBA_OP_RELEASE, "orders-1", "you", 3, 0);
-    ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
-    assert_int_equal(a.listed_count, 3);
-    a.listed_count = 0;
-    ask(&a, SIMBA_OP_LIST, "orders-[2-9]", NULL, 0, 0);
-    assert_int_equal(a.listed_count, 1);
-    assert_string_equal(a.listed[0].mutex, "orders-2");
-    assert_string_equal(a.listed[0].owner.id, "me");
-    assert_int_equal(a.listed[0].owner.token, won.owner.token);
-    testhost_close(&a);
-}
-
 /* --- batches --------------------------------------------------------------------------------------------------- */
-
-enum { MANY = 700 }; /* more than a statement takes */
-
-static testhost_request requests[MANY];
-static char names[MANY][16];
-
-/* One of each mutex, all in one flush. */
-static void ask_many(simba_op op, const uint64_t *tokens)
-{
-    for (int i = 0; i < MANY; i++) {
-        snprintf(names[i], sizeof names[i], "m%03d", (i * 37) % MANY); /* in no order */
-        requests[i] = testhost_request_of(&a, op, names[i], "me", (uint64_t)i + 1, tokens ? tokens[i] : 0);
-        testhost_submit(&a, &requests[i]);
-    }
-    testhost_flush(&a);
-    testhost_run_jobs(&a);
-    for (int i = 0; i < MANY; i++) {
-        assert_true(requests[i].done);
-        if (requests[i].request.reply.status < 0)
-            fail_msg("%s", requests[i].error.text);
-        assert_mine(requests[i].request.reply);
-    }
-}
 
 /* Seven hundred renewals, and as many releases, are one transaction of five statements: begin, twice reading, twice
  * writing, and the commit. */
@@ -185,30 +58,6 @@ static void test_fresh_row(void **state)
     testhost_close(&b);
 }
 
-/* What is asked about one mutex in one flush happens in that order. */
-static void test_order_in_batch(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    testhost_request r[4] = {
-        testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "you", 2, 0),
-        testhost_request_of(&a, SIMBA_OP_RELEASE, "orders", "me", 1, won.owner.token),
-        testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "you", 2, 0),
-        testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "they", 3, 0),
-    };
-    for (int i = 0; i < 4; i++)
-        testhost_submit(&a, &r[i]);
-    testhost_flush(&a);
-    testhost_run_jobs(&a);
-    assert_owned_by(r[0].request.reply, "me");
-    assert_mine(r[1].request.reply);
-    assert_mine(r[2].request.reply);
-    assert_int_equal(r[2].request.reply.owner.token, won.owner.token + 2);
-    assert_owned_by(r[3].request.reply, "you");
-    testhost_close(&a);
-}
-
 /* A row that cannot be written fails alone. */
 static void test_neighbours(void **state)
 {
@@ -257,7 +106,7 @@ static void test_second_statement_fails(void **state)
         testhost_request_of(&b, SIMBA_OP_ACQUIRE, "z", "\xE4\xBA\x92", 3, 0); /* no such letter there */
     testhost_submit(&b, &odd);
     for (int i = 0; i < MANY; i++) {
-        requests[i] = testhost_request_of(&b, SIMBA_OP_FORCE_RELEASE, names[i], "", 0, 0);
+        requests[i] = testhost_request_of(&b, SIMBA_OP_FORCE_RELEASE, many_names[i], "", 0, 0);
         requests[i].request.deadline.ns += 60000 * SIMBA__NS_PER_MS;
         testhost_submit(&b, &requests[i]);
     }
@@ -582,14 +431,9 @@ static void test_agrees_with_the_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_acquire_and_release, setup),
-        cmocka_unit_test_setup(test_renew, setup),
-        cmocka_unit_test_setup(test_incarnations, setup),
-        cmocka_unit_test_setup(test_force_release, setup),
-        cmocka_unit_test_setup(test_list, setup),
+        SQL_OPERATIONS_TESTS,
         cmocka_unit_test_setup(test_few_statements, setup),
         cmocka_unit_test_setup(test_fresh_row, setup),
-        cmocka_unit_test_setup(test_order_in_batch, setup),
         cmocka_unit_test_setup(test_neighbours, setup),
         cmocka_unit_test_setup(test_second_statement_fails, setup),
         cmocka_unit_test_setup(test_chained_commits, setup),

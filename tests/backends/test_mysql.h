@@ -60,15 +60,9 @@ static inline const char *say_on(MYSQL *mysql, const char *sql)
     return out;
 }
 
-__attribute__((format(printf, 1, 2))) static inline const char *say(const char *format, ...)
-{
-    char sql[2048];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(sql, sizeof sql, format, args);
-    va_end(args);
-    return say_on(raw, sql);
-}
+#define STORE (&simba__backend_mysql)
+#define STORE_URL mysql_url
+#include "backends/sql_asking.h"
 
 /* One of the server's own counters. */
 static inline long long counter(const char *name)
@@ -117,33 +111,6 @@ static inline int setup(void **state)
     (server_has("mariadbd") ? cmocka_run_group_tests(tests, group_setup, group_teardown)                               \
                             : (puts("1..0 # SKIP mariadbd is not installed"), 0))
 
-static inline void open_at(testhost *h, const char *url)
-{
-    simba_error err = {0};
-    if (testhost_open(h, &simba__backend_mysql, url, &err) < 0)
-        fail_msg("%s", err.text);
-}
-
-static inline void open_store(testhost *h)
-{
-    open_at(h, mysql_url);
-}
-
-/* A request that has to fail, and how. */
-static inline simba_error refused(testhost *h, simba_op op, const char *mutex, const char *id)
-{
-    testhost_request r = testhost_request_of(h, op, mutex, id, 1, 0);
-    testhost_ask(h, &r);
-    assert_true(r.request.reply.status < 0);
-    return r.error;
-}
-
-static inline void assert_in(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("\"%s\" does not say \"%s\"", text, part);
-}
-
 /* Watch, and be told what there is. */
 static inline void watch(testhost *h, simba_topic *topic)
 {
@@ -161,12 +128,6 @@ static inline void await_tick(void)
     snprintf(before, sizeof before, "%s", say("select current_timestamp(3)"));
     while (strcmp(say("select current_timestamp(3)"), before) == 0)
         ;
-}
-
-/* The lease of a mutex is over. */
-static inline void expire(const char *mutex)
-{
-    assert_string_equal(say("update simba_mutex set transition_at = 1 where mutex = '%s'", mutex), "1");
 }
 
 #endif

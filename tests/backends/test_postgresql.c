@@ -5,36 +5,12 @@
 #include <unistd.h>
 
 #include "backends/postgresql/dialect.h"
+#include "backends/sql_operations.h"
 #include "core/reply.h"
 #include "core/row.h"
 #include "util/random.h"
 
 /* --- operations ------------------------------------------------------------------------------------------------ */
-
-/* A free mutex is granted, owned against others, given back, and granted again under a greater token. */
-static void test_acquire_and_release(void **state)
-{
-    (void)state;
-    open_store(&a);
-    const simba_reply won = acquire(&a, "orders \"\\{}, ü", "me", 1);
-    assert_mine(won);
-    assert_string_equal(won.owner.id, "me");
-    assert_int_equal(won.owner.ttl_at_ms - won.owner.acquired_at_ms, 10000);
-    assert_int_equal(won.owner.transition_at_ms - won.owner.acquired_at_ms, 16000);
-    assert_in_range(won.owner.transition_at_ms - won.now_ms, 15000, 16000);
-    assert_owned_by(acquire(&a, "orders \"\\{}, ü", "you", 2), "me");
-    const simba_reply seen = ask(&a, SIMBA_OP_READ, "orders \"\\{}, ü", NULL, 0, 0);
-    assert_owned_by(seen, "me");
-    assert_int_equal(seen.owner.token, won.owner.token);
-    const simba_reply released = ask(&a, SIMBA_OP_RELEASE, "orders \"\\{}, ü", "me", 1, won.owner.token);
-    assert_mine(released);
-    assert_string_equal(released.owner.id, "");
-    assert_owned_by(ask(&a, SIMBA_OP_RELEASE, "orders \"\\{}, ü", "me", 1, won.owner.token), "");
-    const simba_reply next = acquire(&a, "orders \"\\{}, ü", "you", 2);
-    assert_mine(next);
-    assert_true(next.owner.token > won.owner.token);
-    testhost_close(&a);
-}
 
 /* A lease is good until its last millisecond, and over after it, by the clock of the server as it goes on inside of a
  * statement. */
@@ -59,40 +35,16 @@ static void test_lease_end(void **state)
     testhost_close(&a);
 }
 
-/* Forced away: free for others at once, and the holder hears that it was revoked when it renews, also if somebody has
- * taken it since. */
-static void test_force_release(void **state)
+/* A row that cannot be ours is left out of the list and named in the log. */
+static void test_list_beside_bad_row(void **state)
 {
     (void)state;
     open_store(&a);
-    open_store(&b);
-    assert_int_equal(ask(&a, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0).outcome, SIMBA_NOT_MINE);
-    const simba_reply won = acquire(&a, "orders", "me", 1);
-    assert_mine(ask(&b, SIMBA_OP_FORCE_RELEASE, "orders", "", 0, 0));
-    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token).outcome, SIMBA_REVOKED);
-    assert_mine(acquire(&b, "orders", "you", 2));
-    assert_int_equal(ask(&a, SIMBA_OP_RENEW, "orders", "me", 1, won.owner.token).outcome, SIMBA_REVOKED);
-    testhost_close(&a);
-    testhost_close(&b);
-}
-
-/* All mutexes, owned or not, or those that match a shell pattern; a row that cannot be ours is named in the log. */
-static void test_list(void **state)
-{
-    (void)state;
-    open_store(&a);
-    acquire(&a, "orders-2", "me", 1);
-    acquire(&a, "invoices", "you", 2);
-    acquire(&a, "orders-1", "you", 3);
-    ask(&a, SIMBA_OP_RELEASE, "orders-1", "you", 3, 0);
+    acquire(&a, "orders", "me", 1);
     say("insert into simba_mutex values ('odd', 1, 2, 3, 'me', -4)");
     ask(&a, SIMBA_OP_LIST, NULL, NULL, 0, 0);
-    assert_int_equal(a.listed_count, 3);
-    assert_in(a.log, "odd: version is out of range");
-    a.listed_count = 0;
-    ask(&a, SIMBA_OP_LIST, "orders-[2-9]", NULL, 0, 0);
     assert_int_equal(a.listed_count, 1);
-    assert_string_equal(a.listed[0].owner.id, "me");
+    assert_in(a.log, "odd: version is out of range");
     testhost_close(&a);
 }
 
@@ -166,27 +118,6 @@ static void test_decides_like_core(void **state)
 }
 
 /* --- statements --------------------------------------------------------------------------------------------------- */
-
-enum { MANY = 700 }; /* more than a statement takes */
-
-static testhost_request requests[MANY];
-static char names[MANY][16];
-
-static void ask_many(simba_op op, const uint64_t *tokens)
-{
-    for (int i = 0; i < MANY; i++) {
-        snprintf(names[i], sizeof names[i], "m%03d", (i * 37) % MANY); /* in no order */
-        requests[i] = testhost_request_of(&a, op, names[i], "me", (uint64_t)i + 1, tokens ? tokens[i] : 0);
-        testhost_submit(&a, &requests[i]);
-    }
-    testhost_flush(&a);
-    for (int i = 0; i < MANY; i++) {
-        assert_true(testhost_pump(&a, &requests[i].done, 10000));
-        if (requests[i].request.reply.status < 0)
-            fail_msg("%s", requests[i].error.text);
-        assert_mine(requests[i].request.reply);
-    }
-}
 
 /* Requests of one moment are one statement, or one for each 512; a single one is one, too. */
 static void test_few_statements(void **state)
@@ -713,10 +644,9 @@ static void test_several_hosts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_acquire_and_release, setup),
+        SQL_OPERATIONS_TESTS,
         cmocka_unit_test_setup(test_lease_end, setup),
-        cmocka_unit_test_setup(test_force_release, setup),
-        cmocka_unit_test_setup(test_list, setup),
+        cmocka_unit_test_setup(test_list_beside_bad_row, setup),
         cmocka_unit_test_setup(test_decides_like_core, setup),
         cmocka_unit_test_setup(test_few_statements, setup),
         cmocka_unit_test_setup(test_locked_row, setup),

@@ -5,7 +5,6 @@
 
 #include <libpq-fe.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,15 +50,9 @@ static inline const char *say_on(PGconn *pg, const char *sql)
     return out;
 }
 
-__attribute__((format(printf, 1, 2))) static inline const char *say(const char *format, ...)
-{
-    char sql[2048];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(sql, sizeof sql, format, args);
-    va_end(args);
-    return say_on(raw, sql);
-}
+#define STORE (&simba__backend_postgresql)
+#define STORE_URL postgresql_url
+#include "backends/sql_asking.h"
 
 /* How often the server's log has this. Statements are logged before they are carried out. */
 static inline unsigned logged(const char *part)
@@ -120,33 +113,6 @@ static inline int setup(void **state)
     (server_has("postgres") ? cmocka_run_group_tests(tests, group_setup, group_teardown)                               \
                             : (puts("1..0 # SKIP postgres is not installed"), 0))
 
-static inline void open_at(testhost *h, const char *url)
-{
-    simba_error err = {0};
-    if (testhost_open(h, &simba__backend_postgresql, url, &err) < 0)
-        fail_msg("%s", err.text);
-}
-
-static inline void open_store(testhost *h)
-{
-    open_at(h, postgresql_url);
-}
-
-/* A request that has to fail, and how. */
-static inline simba_error refused(testhost *h, simba_op op, const char *mutex, const char *id)
-{
-    testhost_request r = testhost_request_of(h, op, mutex, id, 1, 0);
-    testhost_ask(h, &r);
-    assert_true(r.request.reply.status < 0);
-    return r.error;
-}
-
-static inline void assert_in(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("\"%s\" does not say \"%s\"", text, part);
-}
-
 /* A contender that waits: its acquire is refused, and it enters the line. */
 static inline simba_reply wait_in_line(testhost *h, const char *mutex, const char *id, uint64_t nonce)
 {
@@ -155,12 +121,6 @@ static inline simba_reply wait_in_line(testhost *h, const char *mutex, const cha
     testhost_ask(h, &r);
     assert_int_equal(r.request.reply.outcome, SIMBA_NOT_MINE);
     return r.request.reply;
-}
-
-/* The lease of a mutex is over. */
-static inline void expire(const char *mutex)
-{
-    assert_string_equal(say("update simba_mutex set transition_at = 1 where mutex = '%s'", mutex), "1");
 }
 
 #endif

@@ -9,17 +9,18 @@ static void test_written_by_the_grant(void **state)
     open_store(f, &f->a);
     open_store(f, &f->b);
     const uint64_t token = acquire(&f->a, "m", "a", 1).owner.token;
-    assert_mine(write_note(&f->a, "m", "a", 1, token, 1, "first"));
-    assert_owned_by(write_note(&f->b, "m", "b", 1, token, 2, "other id"), "a");
-    assert_owned_by(write_note(&f->b, "m", "a", 2, token, 2, "other nonce"), "a");
-    assert_owned_by(write_note(&f->b, "m", "a", 1, token - 1, 2, "other token"), "a");
+    assert_mine(write_note(&f->a, "m", "a", 1, token, 2, "first"));
+    assert_owned_by(write_note(&f->b, "m", "b", 1, token, 3, "other id"), "a");
+    assert_owned_by(write_note(&f->b, "m", "a", 2, token, 3, "other nonce"), "a");
+    assert_owned_by(write_note(&f->b, "m", "a", 1, token - 1, 3, "other token"), "a");
     assert_owned_by(write_note(&f->b, "m", "a", 1, token, 1, "overtaken"), "a");
+    assert_mine(write_note(&f->a, "m", "a", 1, token, 2, "first")); /* the same write comes twice */
     const simba_note note = read_note(&f->b, "m");
     assert_string_equal(note.bytes, "first");
     assert_int_equal(note.token, token);
     assert_int_equal(f->b.noted_count, 1);
     f->a.now_shift_ns = 16001 * SIMBA__NS_PER_MS;
-    assert_owned_by(write_note(&f->a, "m", "a", 1, token, 2, "too late"), "");
+    assert_owned_by(write_note(&f->a, "m", "a", 1, token, 3, "too late"), "");
     assert_string_equal(read_note(&f->b, "m").bytes, "first");
     testhost_close(&f->a);
     testhost_close(&f->b);

@@ -3,7 +3,7 @@
  * could not be made is made again, so the scenario always runs to its end: one failed allocation may cost time, never
  * more.
  *
- * The same with a row of allocations that fail, and with those of SQLite. */
+ * The same with a row of allocations that fail, and with those of SQLite; with a URL as its argument, over that store. */
 #include <simba.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,10 +15,10 @@
 #include "lib/failing_alloc.h"
 #include "lib/referee.h"
 
-#define LONG_MS (ref_scaled_ms(10000)) /* for what must happen */
+#define LONG_MS (ref_scaled_ms(20000)) /* for what must happen */
 #define MUTEX "sweep"
 
-enum { WATCHDOG_S = 60, STRIDED_ROUNDS = 60 };
+enum { WATCHDOG_S = 60, STRIDED_ROUNDS = 60, GIVEN_ROUNDS = 20 };
 
 typedef struct play {
     char url[160];
@@ -35,6 +35,7 @@ typedef struct play {
 } play;
 
 static char folder[REF_FOLDER_MAX];
+static const char *given_url; /* of a store with a server, to be swept instead; NULL: none */
 
 /* --- things that may fail for want of memory --------------------------------------------------------- */
 
@@ -121,7 +122,8 @@ static void open_clients(play *p)
 {
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     options.timing.ttl_ms = ref_scaled_ms(40); /* SQLite's holders learn of force when they renew */
-    options.timing.transition_ms = ref_scaled_ms(400);
+    /* A request has a quarter of the lease. A server on a busy machine may need more than 110 ms to answer. */
+    options.timing.transition_ms = ref_scaled_ms(given_url ? 8000 : 400);
     for (int i = 0; i < 2; i++)
         MAKE(p, p->clients[i], simba_client_open(p->url, &options, &err, &ret));
 }
@@ -295,7 +297,7 @@ static void perform(play *p)
 /* --- rounds ------------------------------------------------------------------------------------------ */
 
 typedef struct sweep {
-    const char *store; /* "memory" or "sqlite" */
+    const char *store; /* "memory", "sqlite", or a URL */
     failing_kind kind;
     unsigned row;    /* how many fail, one after the other */
     unsigned stride; /* from one round to the next */
@@ -324,8 +326,10 @@ static unsigned play_once(const sweep *s, unsigned nth)
     ref_watchdog(WATCHDOG_S);
     if (strcmp(s->store, "sqlite") == 0)
         snprintf(p->url, sizeof p->url, "sqlite://%s", path);
-    else
+    else if (strcmp(s->store, "memory") == 0)
         snprintf(p->url, sizeof p->url, "memory://sweep");
+    else
+        snprintf(p->url, sizeof p->url, "%s", s->store);
     p->patience = s->row;
     p->close_first = nth % 2;
     ref_arena_init(&p->arena);
@@ -365,7 +369,7 @@ static void run_sweep(const char *store, failing_kind kind, unsigned row, unsign
     play_once(&s, 0); /* what is made once in a program is made now */
     const unsigned calls = failing_calls(kind);
     if (stride == 0 && !getenv("SIMBA_SWEEP_ALL"))
-        s.stride = calls / STRIDED_ROUNDS;
+        s.stride = calls / (given_url ? GIVEN_ROUNDS : STRIDED_ROUNDS);
     if (s.stride == 0)
         s.stride = 1;
     measure(&s);
@@ -428,9 +432,31 @@ static void sqlite_inside_in_rows(void **state)
     run_sweep("sqlite", FAILING_SQLITE, 25, 0);
 }
 
-int main(void)
+/* The store of a URL: a sample of the library's allocations, one by one and in rows; all with SIMBA_SWEEP_ALL=1. */
+static void given_one_by_one(void **state)
+{
+    (void)state;
+    run_sweep(given_url, FAILING_SIMBA, 1, 0);
+}
+
+static void given_in_rows(void **state)
+{
+    (void)state;
+    run_sweep(given_url, FAILING_SIMBA, 10, 0);
+}
+
+static int sweep_given(const char *url)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(given_one_by_one), cmocka_unit_test(given_in_rows)};
+    given_url = url;
+    return cmocka_run_group_tests_name("sweep_alloc", tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
 {
     failing_install();
+    if (argc > 1)
+        return sweep_given(argv[1]);
     ref_make_folder(folder);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_one_by_one), cmocka_unit_test(memory_in_rows), cmocka_unit_test(sqlite_one_by_one),

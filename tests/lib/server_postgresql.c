@@ -231,17 +231,7 @@ static bool start_sessions(server *s)
     return server_start_pgbouncer(s, "session");
 }
 
-/* The primary is gone for good. */
-static bool start_promoted(server *s)
-{
-    if (!server_start_postgresql_pair(s))
-        return false;
-    server_signal(s, SIGQUIT);
-    return server_tell_postgresql(server_nth(s, 1), "select pg_promote()");
-}
-
 const server_kind server_kind_postgresql = {"postgresql", "postgres", start_plain};
 const server_kind server_kind_postgresql_tls = {"postgresql-tls", "postgres", server_start_postgresql_tls};
 const server_kind server_kind_pgbouncer = {"pgbouncer", "pgbouncer", start_transactions};
 const server_kind server_kind_pgbouncer_session = {"pgbouncer-session", "pgbouncer", start_sessions};
-const server_kind server_kind_postgresql_promoted = {"postgresql-promoted", "postgres", start_promoted};

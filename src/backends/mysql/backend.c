@@ -53,12 +53,7 @@ const simba_backend simba__backend_mysql = {
             SIMBA_CAP_NOTE,
     .workers = 2,
     .init = my_init,
-    .submit = simba__sql_submit,
-    .cancel = simba__sql_cancel,
-    .flush = simba__sql_flush,
-    .watch = simba__sql_watch,
-    .unwatch = simba__sql_unwatch,
-    .woken = simba__sql_flush,
+    SIMBA__SQL_FUNCTIONS,
     .close = simba__sql_close,
     .fini = my_fini,
 };

@@ -294,8 +294,9 @@ static int examine(simba__my_session *session, simba__sql_item *item, simba__sql
     const int rc = simba__my_schema_look(&session->conn, &schema, why);
     if (rc < 0)
         return rc;
-    const int told = simba__my_schema_examine(&session->conn, &schema, simba__sql_item_find, item);
-    return told < 0 ? simba__my_out_of_memory(why) : 0;
+    simba__sql_findings findings = {.item = item};
+    simba__my_schema_examine(&session->conn, &schema, &findings);
+    return findings.rc < 0 ? simba__my_out_of_memory(why) : 0;
 }
 
 static int prepare(simba__my_session *session, simba__sql_failure *why)

@@ -222,58 +222,40 @@ int simba__my_schema_prepare(simba__my_conn *conn, simba__my_schema *ret_schema,
 
 /* --- what to say about it ----------------------------------------------------------------------------- */
 
-static simba_finding judge(bool fine, const char *what, const char *text, const char *remedy)
+static void examine_table(const simba__my_schema *schema, const char *table, simba__sql_findings *findings)
 {
-    return (simba_finding){sizeof(simba_finding), fine ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, what, text,
-                           fine ? NULL : remedy};
+    static const char *const layouts[SIMBA__MY_LAYOUTS] = {"lacks the column nonce", "has no room for notes",
+                                                           "is that of this version"};
+    simba__sql_tell(findings, schema->layout == SIMBA__MY_NOTES, SIMBA_VERDICT_WARNING, "schema",
+                    schema->layout == SIMBA__MY_BARE
+                        ? "Run `simba init`. Without it a lost answer to an acquire costs the rest of that lease."
+                        : "Run `simba init`, which adds the columns.",
+                    "The table %s %s.", table, layouts[schema->layout]);
+    simba__sql_tell(findings, schema->is_exact, SIMBA_VERDICT_WARNING, "names",
+                    "Names that it takes for the same are refused. Make the column mutex utf8mb4_bin.",
+                    schema->is_exact ? "Names are compared exactly (%s)." : "Names are compared by %s.",
+                    schema->collation[0] ? schema->collation : "binary");
+    simba__sql_tell(findings, schema->id_chars >= SIMBA_ID_MAX, SIMBA_VERDICT_WARNING, "ids",
+                    "Longer ones are refused. Make the column owner_id varchar(128).", "Ids may have %u characters.",
+                    schema->id_chars);
+    simba__sql_tell(findings, schema->durability == 1, SIMBA_VERDICT_WARNING, "durability",
+                    "Set it to 1: a crash of the server may undo grants of the last second.",
+                    "innodb_flush_log_at_trx_commit is %d, server version %s.", schema->durability, schema->server);
 }
 
-/* Findings that need no query; as many as `texts` has room for. */
-enum { JUDGED = 4 };
-static void judge_all(const simba__my_schema *schema, const char *table, char texts[JUDGED][256],
-                      simba_finding findings[JUDGED])
+void simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema, simba__sql_findings *findings)
 {
-    static const char *const layouts[SIMBA__MY_LAYOUTS] = {"The table %s lacks the column nonce.",
-                                                           "The table %s has no room for notes.",
-                                                           "The table %s is that of this version."};
-    snprintf(texts[0], sizeof texts[0], layouts[schema->layout], table);
-    findings[0] = judge(schema->layout == SIMBA__MY_NOTES, "schema", texts[0],
-                        schema->layout == SIMBA__MY_BARE
-                            ? "Run `simba init`. Without it a lost answer to an acquire costs the rest of that lease."
-                            : "Run `simba init`, which adds the columns.");
-    snprintf(texts[1], sizeof texts[1],
-             schema->is_exact ? "Names are compared exactly (%s)." : "Names are compared by %s.",
-             schema->collation[0] ? schema->collation : "binary");
-    findings[1] = judge(schema->is_exact, "names", texts[1],
-                        "Names that it takes for the same are refused. Make the column mutex utf8mb4_bin.");
-    snprintf(texts[2], sizeof texts[2], "Ids may have %u characters.", schema->id_chars);
-    findings[2] = judge(schema->id_chars >= SIMBA_ID_MAX, "ids", texts[2],
-                        "Longer ones are refused. Make the column owner_id varchar(128).");
-    snprintf(texts[3], sizeof texts[3], "innodb_flush_log_at_trx_commit is %d, server version %s.", schema->durability,
-             schema->server);
-    findings[3] = judge(schema->durability == 1, "durability", texts[3],
-                        "Set it to 1: a crash of the server may undo grants of the last second.");
-}
-
-int simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema,
-                             int (*found)(void *user, const simba_finding *finding), void *user)
-{
-    char texts[JUDGED][256];
-    simba_finding findings[JUDGED];
     simba__sql_failure why;
-    int rc = 0;
-    if (simba__my_schema_check(schema, conn->options, &why) < 0)
-        return found(user, &(simba_finding){sizeof(simba_finding), SIMBA_VERDICT_BROKEN, "schema", why.error.text,
-                                            schema->exists ? NULL : "Run `simba init`."});
-    judge_all(schema, conn->options->table, texts, findings);
-    for (size_t i = 0; rc == 0 && i < JUDGED; i++)
-        rc = found(user, &findings[i]);
-    if (rc == 0 && schema->read_only)
-        return found(user,
-                     &(simba_finding){sizeof(simba_finding), SIMBA_VERDICT_BROKEN, "writing",
-                                      "The server is read-only, perhaps a replica.", "Name the primary in the URL."});
-    if (rc == 0 && simba__my_schema_check_rights(conn, &why) < 0)
-        return found(user, &(simba_finding){sizeof(simba_finding), SIMBA_VERDICT_BROKEN, "rights", why.error.text,
-                                            "Grant this user select, insert and update on the table."});
-    return rc;
+    if (simba__my_schema_check(schema, conn->options, &why) < 0) {
+        simba__sql_tell(findings, false, SIMBA_VERDICT_BROKEN, "schema", schema->exists ? NULL : "Run `simba init`.",
+                        "%s", why.error.text);
+        return;
+    }
+    examine_table(schema, conn->options->table, findings);
+    if (schema->read_only)
+        simba__sql_tell(findings, false, SIMBA_VERDICT_BROKEN, "writing", "Name the primary in the URL.",
+                        "The server is read-only, perhaps a replica.");
+    else if (simba__my_schema_check_rights(conn, &why) < 0)
+        simba__sql_tell(findings, false, SIMBA_VERDICT_BROKEN, "rights",
+                        "Grant this user select, insert and update on the table.", "%s", why.error.text);
 }

@@ -17,6 +17,7 @@
 
 #include "backends/mysql/conn.h"
 #include "backends/mysql/statements.h"
+#include "backends/sql/findings.h"
 
 typedef struct simba__my_schema {
     bool exists;
@@ -44,8 +45,7 @@ int simba__my_schema_check_rights(simba__my_conn *conn, simba__sql_failure *why)
 /* 0, or why it cannot be used. */
 int simba__my_schema_check(const simba__my_schema *schema, const simba__my_options *options, simba__sql_failure *why);
 
-/* Report findings about the table: calls `found` until that returns an error, which is returned. */
-int simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema,
-                             int (*found)(void *user, const simba_finding *finding), void *user);
+/* What is to be said about it. */
+void simba__my_schema_examine(simba__my_conn *conn, const simba__my_schema *schema, simba__sql_findings *findings);
 
 #endif

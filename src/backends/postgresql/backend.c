@@ -76,12 +76,7 @@ const simba_backend simba__backend_postgresql = {
             SIMBA_CAP_PREPARE | SIMBA_CAP_NOTE,
     .workers = 1,
     .init = pg_init,
-    .submit = simba__sql_submit,
-    .cancel = simba__sql_cancel,
-    .flush = simba__sql_flush,
-    .watch = simba__sql_watch,
-    .unwatch = simba__sql_unwatch,
-    .woken = simba__sql_flush,
+    SIMBA__SQL_FUNCTIONS,
     .close = pg_close,
     .fini = pg_fini,
 };

@@ -282,7 +282,9 @@ static void looked(simba__pg_session *session, const PGresult *result)
                              simba__pg_schema_check_rights(schema, options, &why) == 0;
         finish(session, is_fine ? NULL : &why);
     } else if (action == SIMBA__SQL_EXAMINE) {
-        if (simba__pg_schema_examine(schema, options, simba__sql_item_find, session->step->item) < 0)
+        simba__sql_findings findings = {.item = session->step->item};
+        simba__pg_schema_examine(schema, options, &findings);
+        if (findings.rc < 0)
             fail_memory(session);
         else
             finish(session, NULL);

@@ -1,7 +1,6 @@
 /* See schema.h. */
 #include "backends/postgresql/schema.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,26 +80,6 @@ int simba__pg_schema_check_rights(const simba__pg_schema *schema, const simba__p
 
 /* --- what to say about it ---------------------------------------------------------------------------------- */
 
-typedef struct told {
-    int (*found)(void *user, const simba_finding *finding);
-    void *user;
-    int rc;
-} told;
-
-/* It is fine, or else this is the verdict and the remedy. */
-static void __attribute__((format(printf, 6, 7)))
-tell(told *t, bool is_fine, simba_verdict otherwise, const char *what, const char *remedy, const char *format, ...)
-{
-    char text[400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (t->rc == 0)
-        t->rc = t->found(t->user, &(simba_finding){sizeof(simba_finding), is_fine ? SIMBA_VERDICT_OK : otherwise, what,
-                                                   text, is_fine ? NULL : remedy});
-}
-
 static bool is_by_network(const simba__pg_options *options)
 {
     for (size_t i = 0; i < options->host_count; i++)
@@ -109,33 +88,34 @@ static bool is_by_network(const simba__pg_options *options)
     return false;
 }
 
-int simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_options *options,
-                             int (*found)(void *user, const simba_finding *finding), void *user)
+void simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_options *options,
+                              simba__sql_findings *findings)
 {
-    told t = {found, user, 0};
     simba__sql_failure why = {0};
     const bool is_whole = simba__pg_schema_check(schema, options, &why) == 0;
     const bool is_behind = schema->standbys > 0 && !schema->has_sync_standbys;
     const bool has_rights = schema->lacking[0] == '\0' || !is_whole;
     const char *sslmode = simba__pg_option(options, "sslmode");
-    tell(&t, is_whole, SIMBA_VERDICT_BROKEN, "schema", why.error.code == SIMBA_ESTORE ? "Run `simba init`." : NULL,
-         "%s", is_whole ? "The tables and the function are those of this version." : why.error.text);
-    tell(&t, schema->has_fsync, SIMBA_VERDICT_WARNING, "durability",
-         "Set fsync to on: a crash of the machine may undo grants.",
-         "Server version %s, fsync is %s; synchronous_commit is %s, and the store asks for %s.", schema->server,
-         schema->has_fsync ? "on" : "off", schema->sync_commit,
-         strcmp(schema->sync_commit, "remote_apply") == 0 ? "the same" : "on");
-    tell(&t, !is_behind, SIMBA_VERDICT_WARNING, "standbys",
-         "Set synchronous_standby_names: a standby that is promoted may lack the latest grants.",
-         "%ld standbys are connected; a commit %s for them.", schema->standbys,
-         schema->has_sync_standbys ? "waits" : "does not wait");
-    tell(&t, !is_by_network(options) || strcmp(sslmode, "verify-full") == 0, SIMBA_VERDICT_WARNING, "tls",
-         "Leave sslmode out of the URL, or say verify-full: otherwise another server may pose as this one.",
-         "sslmode is %s%s.", sslmode, is_by_network(options) ? "" : "; the server is reached by a socket file");
-    tell(&t, has_rights, SIMBA_VERDICT_BROKEN, "rights", "Grant these rights to the user.", "This user lacks %s.",
-         has_rights ? "no right that it needs" : schema->lacking);
-    tell(&t, !schema->is_read_only, SIMBA_VERDICT_BROKEN, "writing",
-         "Name the primary in the URL, or all servers, and leave target_session_attrs out.", "The server is %s.",
-         schema->is_read_only ? "read-only, perhaps a standby" : "one that can be written to");
-    return t.rc;
+    simba__sql_tell(findings, is_whole, SIMBA_VERDICT_BROKEN, "schema",
+                    why.error.code == SIMBA_ESTORE ? "Run `simba init`." : NULL, "%s",
+                    is_whole ? "The tables and the function are those of this version." : why.error.text);
+    simba__sql_tell(findings, schema->has_fsync, SIMBA_VERDICT_WARNING, "durability",
+                    "Set fsync to on: a crash of the machine may undo grants.",
+                    "Server version %s, fsync is %s; synchronous_commit is %s, and the store asks for %s.",
+                    schema->server, schema->has_fsync ? "on" : "off", schema->sync_commit,
+                    strcmp(schema->sync_commit, "remote_apply") == 0 ? "the same" : "on");
+    simba__sql_tell(findings, !is_behind, SIMBA_VERDICT_WARNING, "standbys",
+                    "Set synchronous_standby_names: a standby that is promoted may lack the latest grants.",
+                    "%ld standbys are connected; a commit %s for them.", schema->standbys,
+                    schema->has_sync_standbys ? "waits" : "does not wait");
+    simba__sql_tell(
+        findings, !is_by_network(options) || strcmp(sslmode, "verify-full") == 0, SIMBA_VERDICT_WARNING, "tls",
+        "Leave sslmode out of the URL, or say verify-full: otherwise another server may pose as this one.",
+        "sslmode is %s%s.", sslmode, is_by_network(options) ? "" : "; the server is reached by a socket file");
+    simba__sql_tell(findings, has_rights, SIMBA_VERDICT_BROKEN, "rights", "Grant these rights to the user.",
+                    "This user lacks %s.", has_rights ? "no right that it needs" : schema->lacking);
+    simba__sql_tell(findings, !schema->is_read_only, SIMBA_VERDICT_BROKEN, "writing",
+                    "Name the primary in the URL, or all servers, and leave target_session_attrs out.",
+                    "The server is %s.",
+                    schema->is_read_only ? "read-only, perhaps a standby" : "one that can be written to");
 }

@@ -4,7 +4,7 @@
 #define SIMBA_BACKENDS_POSTGRESQL_SCHEMA_H
 
 #include "backends/postgresql/options.h"
-#include "backends/sql/failure.h"
+#include "backends/sql/findings.h"
 
 typedef struct simba__pg_schema {
     bool has_table;
@@ -27,8 +27,8 @@ int simba__pg_schema_check(const simba__pg_schema *schema, const simba__pg_optio
 int simba__pg_schema_check_rights(const simba__pg_schema *schema, const simba__pg_options *options,
                                   simba__sql_failure *why);
 
-/* What is to be said about it: calls `found` until that returns an error, which is returned. */
-int simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_options *options,
-                             int (*found)(void *user, const simba_finding *finding), void *user);
+/* What is to be said about it. */
+void simba__pg_schema_examine(const simba__pg_schema *schema, const simba__pg_options *options,
+                              simba__sql_findings *findings);
 
 #endif

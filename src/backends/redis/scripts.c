@@ -383,7 +383,7 @@ static const char write_note[] =
 "if token == '0' or not mine(id, nonce, token) then return not_held(token) end\n"
 "local note = KEYS[#KEYS]\n"
 "local had = call('GET', note)\n"
-"if had and string.sub(had, 1, 37) >= token .. ' ' .. number then return answer(0) end\n"
+"if had and string.sub(had, 1, 37) > token .. ' ' .. number then return answer(0) end\n"
 "local text = string.format('%s %s %015.0f ', token, number, now) .. bytes\n"
 "if bytes == '' then call('SET', note, text, 'PX', num(GRANT_KEPT)) else call('SET', note, text) end\n"
 "call('PUBLISH', lock .. '@@@@', 'noted' .. db)\n"

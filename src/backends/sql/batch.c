@@ -105,7 +105,7 @@ int simba__sql_item_note(simba__sql_item *item, simba__sql_columns *columns)
     return add_found(item, item->ask.mutex, &note) ? 0 : SIMBA_ENOMEM;
 }
 
-int simba__sql_item_find(void *item, const simba_finding *finding)
+int simba__sql_item_find(simba__sql_item *item, const simba_finding *finding)
 {
     simba__sql_found *found = add_found(item, finding->text, NULL);
     if (!found)

@@ -61,7 +61,7 @@ bool simba__sql_item_has_row(const simba__sql_item *item);
  * SIMBA_ENOMEM: give up. */
 int simba__sql_item_list(simba__sql_item *item, const simba__sql_row *row, const simba__sql_columns *columns);
 int simba__sql_item_note(simba__sql_item *item, simba__sql_columns *columns);
-int simba__sql_item_find(void *item, const simba_finding *finding);
+int simba__sql_item_find(simba__sql_item *item, const simba_finding *finding);
 
 /* --- steps ---------------------------------------------------------------------------------------------- */
 

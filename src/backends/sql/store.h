@@ -5,6 +5,7 @@
  *   memory.c              what this client remembers of rows
  *   polling.c             which rows it polls, when, and what is news
  *   batch.c               requests that share a job, and the steps that it takes
+ *   findings.c            what an EXAMINE has to say
  *   writes.c, reads.c     decide on the steps
  *   decisions.c           does so in place of writes.c, if the server decides
  *   lane.c                lets a dialect carry out the steps, by a job that blocks or in turns
@@ -77,6 +78,11 @@ void simba__sql_flush(void *instance); /* and `woken` */
 int simba__sql_watch(void *instance, simba_topic *topic);
 void simba__sql_unwatch(void *instance, simba_topic *topic);
 void simba__sql_close(void *instance);
+/* The functions of a table that are the same for every SQL store. */
+#define SIMBA__SQL_FUNCTIONS                                                                                           \
+    .submit = simba__sql_submit, .cancel = simba__sql_cancel, .flush = simba__sql_flush, .watch = simba__sql_watch,    \
+    .unwatch = simba__sql_unwatch, .woken = simba__sql_flush
+
 /* For a dialect that hears from its server, in a turn. This mutex may have been released: its waiters in this client
  * try. A name without waiters is fine. */
 void simba__sql_notified(simba__sql_store *self, const char *mutex);
