@@ -10,7 +10,7 @@ enum { FAILURES_MAX = 8 }; /* pauses do not grow any more */
 /* Old enough for any lease of it to be over. */
 static int64_t oldest(const world *w)
 {
-    return WORLD_EPOCH_NS - (int64_t)(2 * (w->bounds->ttl + w->bounds->transition) + 2) * TICK_NS;
+    return WORLD_EPOCH_NS - (int64_t)(2 * (w->bounds->ttl + w->bounds->transition) + 2) * world_tick_ns(w);
 }
 
 static void set_back(int64_t *at, int64_t shift, int64_t floor)
@@ -130,7 +130,10 @@ static void normalise_machine(const world *w, simba__contention *m, int64_t shif
         m->lease_from.ns = 0;
     if (!m->in_flight)
         m->sent_at.ns = 0;
-    m->held_since.ns = 0; /* there is no hold limit */
+    if (is_leased(m) && m->timing->hold_limit_ns)
+        set_back(&m->held_since.ns, shift, WORLD_EPOCH_NS - m->timing->hold_limit_ns);
+    else
+        m->held_since.ns = 0;
     m->failures = m->failures > FAILURES_MAX ? FAILURES_MAX : m->failures;
     m->generation = 1;
 }

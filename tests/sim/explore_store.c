@@ -13,7 +13,7 @@ simba__row_now store_of(const world *w)
 
 int64_t explore_session_ms(const world *w)
 {
-    return (w->bounds->ttl + w->bounds->transition) * TICK_MS;
+    return (w->bounds->ttl + w->bounds->transition) * (int64_t)w->bounds->tick_ms;
 }
 
 bool explore_store_is_free(const world *w)
@@ -88,7 +88,7 @@ static session *find_session(world *w, uint32_t id)
 
 static void touch(const world *w, session *which)
 {
-    which->expires_at = w->store_ns + explore_session_ms(w) * (TICK_NS / TICK_MS);
+    which->expires_at = w->store_ns + explore_session_ms(w) * 1000000;
 }
 
 /* The first one leads, and is told so. */
@@ -231,7 +231,7 @@ static void mark_revoked(world *w, uint64_t nonce, uint64_t token)
 void explore_store_force(world *w)
 {
     simba_request request = {.op = SIMBA_OP_FORCE_RELEASE, .id = ""};
-    world_say(w, NULL, "fault forced %lld", (long long)w->log_ns + TICK_NS / 10);
+    world_say(w, NULL, "fault forced %lld", (long long)w->log_ns + world_tick_ns(w) / 10);
     if (w->bounds->store == EXPLORE_SESSION) {
         mark_revoked(w, w->child[0].nonce, w->child[0].token);
         w->row.revoked_token = w->child[0].token;
