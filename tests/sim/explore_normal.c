@@ -146,6 +146,8 @@ static void normalise_message(const member *m, message *what)
     /* A reply that nobody waits for says nothing to anybody. */
     if (what->kind == REPLY && !what->generation)
         *what = (message){0};
+    if (what->kind == REPLY)
+        what->session = 0;
 }
 
 static void normalise_member(const world *w, member *m)
@@ -158,6 +160,8 @@ static void normalise_member(const world *w, member *m)
         m->deadline = SIMBA__NEVER;
     set_back(&m->session_until.ns, shift, WORLD_EPOCH_NS);
     set_back(&m->beat_at.ns, shift, m->beat == NO_BEAT ? WORLD_EPOCH_NS : oldest(w));
+    if (m->beat == NO_BEAT)
+        m->beat_session = 0;
     for (unsigned i = 0; i < WORLD_MESSAGES; i++)
         normalise_message(m, &m->message[i]);
     if (m->message[0].kind == NO_MESSAGE) {

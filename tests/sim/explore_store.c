@@ -171,6 +171,32 @@ static void carry_out_in_session(world *w, member *m, message *what)
     what->left_ms = INT64_MAX;
 }
 
+/* Does anybody go by this session, or is something of it under way? */
+static bool is_known(const world *w, uint32_t id)
+{
+    for (unsigned i = 0; i < WORLD_SESSIONS; i++)
+        if (w->session[i].id == id)
+            return true;
+    for (unsigned i = 0; i < w->bounds->members; i++) {
+        const member *m = &w->member[i];
+        if (m->session == id || m->beat_session == id)
+            return true;
+        for (unsigned k = 0; k < WORLD_MESSAGES; k++)
+            if (m->message[k].session == id)
+                return true;
+    }
+    return false;
+}
+
+/* The smallest that is not known, so that there are few. */
+static uint32_t new_session(const world *w)
+{
+    uint32_t id = 1;
+    while (is_known(w, id))
+        id++;
+    return id;
+}
+
 void explore_store_hear(world *w, member *m)
 {
     session *its = find_session(w, m->beat_session);
@@ -181,9 +207,7 @@ void explore_store_hear(world *w, member *m)
     for (unsigned i = 0; !its && i < WORLD_SESSIONS; i++)
         if (w->session[i].id == 0) {
             its = &w->session[i];
-            its->id = 1;
-            while (find_session(w, its->id) != its || its->id == m->session)
-                its->id++;
+            its->id = new_session(w);
         }
     if (!its) {
         m->beat = NO_BEAT; /* no room for one more: it tries again */

@@ -435,6 +435,9 @@ unsigned world_choices(const world *w, choice *ret_choices)
     offer(&l, may_tick(w), CHOICE_TICK, 0, 0);
     for (unsigned i = 0; i < w->bounds->members; i++) {
         const member *m = &w->member[i];
+        /* First: when all is well (world_settle), a session is kept up whatever else there is to do. */
+        if (w->bounds->store == EXPLORE_SESSION)
+            offer_session(w, i, &l);
         offer(&l, m->is_running && is_due(m, m->timer), CHOICE_TIMER, i, 0);
         offer(&l, m->is_outstanding && is_due(m, m->deadline), CHOICE_DEADLINE, i, 0);
         offer_messages(w, i, &l);
@@ -443,8 +446,6 @@ unsigned world_choices(const world *w, choice *ret_choices)
         offer(&l, may_start(w, i), CHOICE_START, i, 0);
         offer(&l, w->stops && m->is_running && !m->wants_stop, CHOICE_STOP, i, 0);
         offer(&l, w->kills && m->is_alive, CHOICE_KILL, i, 0);
-        if (w->bounds->store == EXPLORE_SESSION)
-            offer_session(w, i, &l);
     }
     for (unsigned i = 0; i < WORLD_SESSIONS; i++)
         offer(&l, w->session[i].id && w->store_ns >= w->session[i].expires_at, CHOICE_EXPIRE, 0, i);
