@@ -26,9 +26,11 @@ static void say_leases(world *w)
     for (unsigned i = 0; i < w->bounds->members; i++) {
         const member *m = &w->member[i];
         const int64_t ahead_ns = w->log_ns - m->now.ns;
+        const bool is_session = w->timing->session;
+        const simba_local until = is_session ? m->session_until : simba__contention_valid_until(&m->machine);
+        const simba_local ttl = is_session ? until : simba__contention_ttl_until(&m->machine);
         if (check_world_holds(w, m))
-            world_say(w, m, "lease %lld %lld %llu", (long long)(simba__contention_ttl_until(&m->machine).ns + ahead_ns),
-                      (long long)(simba__contention_valid_until(&m->machine).ns + ahead_ns),
+            world_say(w, m, "lease %lld %lld %llu", (long long)(ttl.ns + ahead_ns), (long long)(until.ns + ahead_ns),
                       (unsigned long long)m->machine.token);
     }
 }

@@ -121,7 +121,8 @@ static bool is_leased(const simba__contention *machine)
 static void normalise_machine(const world *w, simba__contention *m, int64_t shift)
 {
     m->seed = 0;
-    m->session_until = (simba_local){0};
+    m->session_until =
+        (simba_local){WORLD_EPOCH_NS}; /* each step begins by setting it; not 0, which would mean no lease */
     forget_owner_times(&m->owner);
     set_back(&m->wake.ns, shift, WORLD_EPOCH_NS);
     set_back(&m->lease_from.ns, shift, oldest(w));
