@@ -60,7 +60,7 @@ void simba__chronicle_step(const simba__contention *machine, const simba__event 
     words[0] = '\0';
     /* A session grows longer without a request: its owner finds the new end when it looks at the old one. */
     const bool looks = event->kind == SIMBA__EV_TIMER && machine->timing->session;
-    if (event->kind == SIMBA__EV_REPLY || actions->acquired || actions->released || looks)
+    if (event->kind == SIMBA__EV_REPLY || actions->released || looks)
         say_lease(machine, event, shift_ns, words, sizeof words);
     if (words[0])
         say(user, words);

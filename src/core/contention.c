@@ -421,8 +421,7 @@ static void renewed(machine *m, const simba_reply *reply, simba_local now, actio
     m->wake = renew_at(m);
     if (m->phase == SIMBA__HOLD)
         m->owner = reply->owner;
-    look_at_clock(m, now, out);
-    if (leased(m) && m->kick)
+    if (m->kick)
         submit(m, SIMBA_OP_RENEW, now, out); /* the push may be younger than this answer */
 }
 
@@ -484,7 +483,7 @@ static void on_reply(machine *m, const simba__event *event, actions *out)
     default:
         SIMBA__ASSERT(!"a contender asks for nothing else");
     }
-    if (m->phase == SIMBA__TIDY && m->acked && !m->in_flight)
+    if (m->phase == SIMBA__TIDY && m->acked)
         give_back_or_finish(m, event->now, out);
 }
 

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "core/calendar.h"
+#include "util/assert.h"
 #include "util/error.h"
 
 #define EVERY_HOUR ((UINT64_C(1) << 24) - 1)
@@ -229,7 +230,8 @@ static bool fits_day(const simba__cron *cron, int64_t day)
 /* The smallest member that is at least `from`; -1: there is none. */
 static int first_from(uint64_t set, int from)
 {
-    const uint64_t rest = from < 64 ? set >> from << from : 0;
+    SIMBA__ASSERT(from >= 0 && from < 64);
+    const uint64_t rest = set >> from << from;
     return rest ? __builtin_ctzll(rest) : -1;
 }
 
@@ -257,6 +259,7 @@ static int64_t first_local(const simba__cron *cron, int64_t from_s, int64_t unti
 {
     int64_t day = simba__floor_div(from_s, SIMBA__DAY_S);
     int from = (int)(from_s - day * SIMBA__DAY_S);
+    /* never: an expression without a day that fits is refused when it is read */
     for (int64_t last = day + SEARCH_DAYS; day < last && day * SIMBA__DAY_S < until_s; day++, from = 0) {
         const int time = fits_day(cron, day) ? first_time(cron, from) : -1;
         if (time >= 0)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/tally.h"
+#include "util/assert.h"
 #include "util/escape.h"
 #include "util/sized.h"
 
@@ -66,7 +67,8 @@ static void put(text *out, const char *format, ...)
     va_start(args, format);
     const int length = vsnprintf(out->start ? out->start + used : NULL, out->size - used, format, args);
     va_end(args);
-    out->length += length > 0 ? (size_t)length : 0;
+    SIMBA__ASSERT(length >= 0);
+    out->length += (size_t)length;
 }
 
 /* Escape the three characters that OpenMetrics requires, and write \xNN for bytes that are not UTF-8 or cannot be
@@ -238,5 +240,6 @@ int simba_stats_write(const simba_stats *const *stats, const char *const *names,
     }
     if (!(flags & SIMBA_STATS_MORE))
         put(&out, "# EOF\n");
+    /* never: two gigabytes of text are not made in a test */
     return out.length <= INT_MAX ? (int)out.length : SIMBA_EINVAL;
 }

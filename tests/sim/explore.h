@@ -26,7 +26,9 @@ typedef enum explore_store { EXPLORE_PUSH, EXPLORE_POLL, EXPLORE_SESSION, EXPLOR
 typedef struct explore_bounds {
     explore_store store;
     unsigned members;
+    unsigned tick_ms;
     unsigned ttl, transition; /* ticks; a session lasts as long as both together */
+    unsigned margin, limit;   /* ticks; the stop margin and the hold limit */
     unsigned losses;          /* messages that are lost or repeated, requests that fail */
     unsigned kills;           /* processes */
     unsigned starts;          /* after a stop or a kill */
@@ -34,7 +36,9 @@ typedef struct explore_bounds {
     unsigned forces;          /* by an administrator */
     unsigned pauses;          /* ticks at which a contender has not done what it is time for */
     unsigned delays;          /* ticks that a message is under way */
-    unsigned drifts;     /* 1: the clock of the first is too slow and that of the last too fast, as far as allowed */
+    unsigned
+        drifts; /* 1: the clock of the first is too slow and that of the last too fast, as far as allowed; 2: twice as
+                          * far, and so on, which breaks an assumption and therefore promises */
     unsigned jobs;       /* threads */
     uint64_t states_max; /* more of them than this: give up */
 } explore_bounds;
@@ -42,6 +46,7 @@ typedef struct explore_bounds {
 typedef struct explore_verdict {
     const char *promise; /* the first that was broken; NULL: none */
     char text[256];
+    int64_t at_ns; /* when, counted from the beginning of the log */
     uint64_t states, choices;
     unsigned depth;   /* choices on the longest way that had to be gone, or on the way to what was broken */
     bool is_complete; /* all within the bounds was seen */

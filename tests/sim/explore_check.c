@@ -4,18 +4,6 @@
 
 #include "sim/explore_world.h"
 
-void check_world_broken(world *w, const char *promise, const char *format, ...)
-{
-    va_list args;
-    if (w->promise)
-        return;
-    va_start(args, format);
-    vsnprintf(w->text, sizeof w->text, format, args);
-    va_end(args);
-    w->promise = promise;
-    world_say(w, NULL, "fault broken:%s %lld", promise, (long long)w->log_ns + TICK_NS / 10);
-}
-
 static unsigned number(const world *w, const member *m)
 {
     return (unsigned)(m - w->member) + 1;
@@ -32,8 +20,36 @@ bool check_world_holds(const world *w, const member *m)
            simba__lease_left_ns(until, is_session ? m->session_until : SIMBA__NEVER, m->now) > 0;
 }
 
+/* For the picture: whoever leads now is still there, by its own clock. */
+static void say_leases(world *w)
+{
+    for (unsigned i = 0; i < w->bounds->members; i++) {
+        const member *m = &w->member[i];
+        const int64_t ahead_ns = w->log_ns - m->now.ns;
+        const bool is_session = w->timing->session;
+        const simba_local until = is_session ? m->session_until : simba__contention_valid_until(&m->machine);
+        const simba_local ttl = is_session ? until : simba__contention_ttl_until(&m->machine);
+        if (check_world_holds(w, m))
+            world_say(w, m, "lease %lld %lld %llu", (long long)(ttl.ns + ahead_ns), (long long)(until.ns + ahead_ns),
+                      (unsigned long long)m->machine.token);
+    }
+}
+
+void check_world_broken(world *w, const char *promise, const char *format, ...)
+{
+    va_list args;
+    if (w->promise)
+        return;
+    va_start(args, format);
+    vsnprintf(w->text, sizeof w->text, format, args);
+    va_end(args);
+    w->promise = promise;
+    say_leases(w);
+    world_say(w, NULL, "fault broken:%s %lld", promise, (long long)w->log_ns + world_tick_ns(w) / 10);
+}
+
 /* S1 */
-void check_world_alone(world *w)
+static void check_alone(world *w)
 {
     const member *holder = NULL;
     for (unsigned i = 0; i < w->bounds->members; i++) {
@@ -46,6 +62,34 @@ void check_world_alone(world *w)
                                (unsigned long long)m->machine.token);
         holder = m;
     }
+}
+
+static bool is_awake(const member *m)
+{
+    return simba__local_reached(m->now, m->timer);
+}
+
+/* S2: a leader whose lease is about to end is told when its timer fires, and does not sleep on. The same goes for one that has
+ * reached its hold limit, which would keep all others waiting (L1). */
+static void check_told(world *w, const member *m)
+{
+    const simba__contention *machine = &m->machine;
+    if (!m->is_alive || machine->phase != SIMBA__HOLD || is_awake(m))
+        return;
+    const simba_local end =
+        w->timing->session ? m->session_until : simba__local_add(machine->lease_from, simba__lease_ns(w->timing));
+    if (simba__local_reached(m->now, simba__local_add(end, -w->timing->stop_margin_ns)))
+        check_world_broken(w, "S2", "member-%u leads on, and is not told that its lease is about to end", number(w, m));
+    if (w->timing->hold_limit_ns &&
+        simba__local_reached(m->now, simba__local_add(machine->held_since, w->timing->hold_limit_ns)))
+        check_world_broken(w, "L1", "member-%u leads for longer than its hold limit", number(w, m));
+}
+
+void check_world_now(world *w)
+{
+    check_alone(w);
+    for (unsigned i = 0; i < w->bounds->members; i++)
+        check_told(w, &w->member[i]);
 }
 
 /* S2, S3, S6 */
@@ -186,13 +230,13 @@ void check_world_future(const world *w, world *scratch)
     member *leader = await_holder(scratch, 2 * lease + 6);
     if (!leader && before > 0)
         check_world_broken(scratch, "L1", "nobody owns it, although it is wanted and all is well");
-    if (leader && before > 1) {
+    if (leader && before > 1 && !scratch->promise) {
         /* L2, when everybody has had the time to ask once more: where nothing is pushed, a waiter comes when the lease that it
          * knows of would have ended. */
         let_pass(scratch, 2 * lease + 2);
         leader = holder_of(scratch);
     }
-    if (leader && contenders(scratch) > 1) {
+    if (leader && contenders(scratch) > 1 && !scratch->promise) {
         scratch->stops++;
         world_choose(scratch, (choice){CHOICE_STOP, (uint8_t)(leader - scratch->member), 0});
         const unsigned ticks = w->bounds->store == EXPLORE_POLL ? lease + 3 : 1;

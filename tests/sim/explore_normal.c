@@ -10,7 +10,7 @@ enum { FAILURES_MAX = 8 }; /* pauses do not grow any more */
 /* Old enough for any lease of it to be over. */
 static int64_t oldest(const world *w)
 {
-    return WORLD_EPOCH_NS - (int64_t)(2 * (w->bounds->ttl + w->bounds->transition) + 2) * TICK_NS;
+    return WORLD_EPOCH_NS - (int64_t)(2 * (w->bounds->ttl + w->bounds->transition) + 2) * world_tick_ns(w);
 }
 
 static void set_back(int64_t *at, int64_t shift, int64_t floor)
@@ -121,7 +121,8 @@ static bool is_leased(const simba__contention *machine)
 static void normalise_machine(const world *w, simba__contention *m, int64_t shift)
 {
     m->seed = 0;
-    m->session_until = (simba_local){0};
+    m->session_until =
+        (simba_local){WORLD_EPOCH_NS}; /* each step begins by setting it; not 0, which would mean no lease */
     forget_owner_times(&m->owner);
     set_back(&m->wake.ns, shift, WORLD_EPOCH_NS);
     set_back(&m->lease_from.ns, shift, oldest(w));
@@ -130,7 +131,10 @@ static void normalise_machine(const world *w, simba__contention *m, int64_t shif
         m->lease_from.ns = 0;
     if (!m->in_flight)
         m->sent_at.ns = 0;
-    m->held_since.ns = 0; /* there is no hold limit */
+    if (is_leased(m) && m->timing->hold_limit_ns)
+        set_back(&m->held_since.ns, shift, WORLD_EPOCH_NS - m->timing->hold_limit_ns);
+    else
+        m->held_since.ns = 0;
     m->failures = m->failures > FAILURES_MAX ? FAILURES_MAX : m->failures;
     m->generation = 1;
 }
@@ -143,6 +147,8 @@ static void normalise_message(const member *m, message *what)
     /* A reply that nobody waits for says nothing to anybody. */
     if (what->kind == REPLY && !what->generation)
         *what = (message){0};
+    if (what->kind == REPLY)
+        what->session = 0;
 }
 
 static void normalise_member(const world *w, member *m)
@@ -155,6 +161,8 @@ static void normalise_member(const world *w, member *m)
         m->deadline = SIMBA__NEVER;
     set_back(&m->session_until.ns, shift, WORLD_EPOCH_NS);
     set_back(&m->beat_at.ns, shift, m->beat == NO_BEAT ? WORLD_EPOCH_NS : oldest(w));
+    if (m->beat == NO_BEAT)
+        m->beat_session = 0;
     for (unsigned i = 0; i < WORLD_MESSAGES; i++)
         normalise_message(m, &m->message[i]);
     if (m->message[0].kind == NO_MESSAGE) {

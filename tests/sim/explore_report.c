@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/explore.h"
+#include "sim/explore_world.h"
 #include "timeline/log.h"
 
 typedef struct bound {
@@ -15,8 +15,11 @@ typedef struct bound {
 
 static const bound bounds_known[] = {
     {"members", offsetof(explore_bounds, members), EXPLORE_MEMBERS},
+    {"tick", offsetof(explore_bounds, tick_ms), 1000},
     {"ttl", offsetof(explore_bounds, ttl), 8},
     {"transition", offsetof(explore_bounds, transition), 8},
+    {"margin", offsetof(explore_bounds, margin), 8},
+    {"limit", offsetof(explore_bounds, limit), 8},
     {"losses", offsetof(explore_bounds, losses), 9},
     {"kills", offsetof(explore_bounds, kills), 9},
     {"starts", offsetof(explore_bounds, starts), 9},
@@ -24,7 +27,7 @@ static const bound bounds_known[] = {
     {"forces", offsetof(explore_bounds, forces), 9},
     {"pauses", offsetof(explore_bounds, pauses), 9},
     {"delays", offsetof(explore_bounds, delays), 9},
-    {"drift", offsetof(explore_bounds, drifts), 1},
+    {"drift", offsetof(explore_bounds, drifts), 9},
 };
 
 static unsigned *value_of(explore_bounds *bounds, const bound *which)
@@ -52,10 +55,12 @@ bool explore_parse(const char *text, explore_bounds *bounds)
         *value_of(bounds, which) = (unsigned)value;
         text = *end ? end + 1 : end;
     }
-    return bounds->members > 0 && bounds->ttl > 0 && bounds->transition > 0;
+    simba__timing timing;
+    return bounds->members > 0 && bounds->tick_ms > 0 && bounds->ttl > 0 && bounds->transition > 0 &&
+           world_timing(bounds, &timing);
 }
 
-static void draw(const char *text, size_t size, const char *path, FILE *out)
+static void draw(const char *text, size_t size, int64_t end_ms, const char *path, FILE *out)
 {
     timeline line;
     term t;
@@ -64,7 +69,7 @@ static void draw(const char *text, size_t size, const char *path, FILE *out)
     timeline_log_read(lines, log);
     fclose(log);
     term_open(out, &t);
-    if (timeline_log_draw(lines, 0, INT64_MAX / 1000000 - 1, &line)) {
+    if (timeline_log_draw(lines, 0, end_ms, &line)) {
         timeline_print(&line, &t);
         FILE *svg = path ? fopen(path, "w") : NULL;
         if (path && !svg)
@@ -97,7 +102,7 @@ bool explore_and_tell(explore_bounds *bounds, const char *svg, FILE *out)
                                   : "there are more than fit, and all promises were kept in these");
     if (verdict.promise) {
         fprintf(out, "%s: %s\nthe shortest way there:\n%s", verdict.promise, verdict.text, text);
-        draw(text, size, svg, out);
+        draw(text, size, verdict.at_ns / 1000000 + bounds->tick_ms / 2, svg, out);
     }
     free(text);
     return !verdict.promise && verdict.is_complete;

@@ -22,6 +22,9 @@ typedef struct edge {
     size_t count, room;
 } edge;
 
+/* A world whose future is broken is one choice nearer than one that the next choice breaks, so it is the better finding. */
+typedef enum finding { NOTHING_BROKEN, BROKEN_BY_CHOICE, BROKEN_IN_FUTURE } finding;
+
 typedef struct search {
     const explore_bounds *bounds;
     simba__timing timing;
@@ -32,11 +35,11 @@ typedef struct search {
     const edge *now;
     _Atomic uint64_t next, states, choices;
     _Atomic bool is_full;
+    _Atomic finding found;
     pthread_mutex_t lock;
-    world broken; /* if broken.promise */
+    world broken; /* of which it was found */
     uint32_t broken_from;
-    choice broken_by;
-    bool is_by_choice; /* broken by a choice, and not in the future of the world */
+    choice broken_by; /* BROKEN_BY_CHOICE */
 } search;
 
 typedef struct worker {
@@ -83,14 +86,14 @@ static bool is_new(search *s, uint64_t hash, uint32_t *ret_place)
     }
 }
 
-static void found_broken(search *s, const world *w, uint32_t from, choice what, bool is_by_choice)
+static void found_broken(search *s, finding which, const world *w, uint32_t from, choice what)
 {
     pthread_mutex_lock(&s->lock);
-    if (!s->broken.promise) {
+    if (s->found < which) {
         memcpy(&s->broken, w, s->size);
         s->broken_from = from;
         s->broken_by = what;
-        s->is_by_choice = is_by_choice;
+        s->found = which;
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -107,7 +110,7 @@ static void go_on_from(worker *me, const world *w, uint32_t place)
         memcpy(&after, w, s->size);
         world_choose(&after, choices[i]);
         if (after.promise) {
-            found_broken(s, &after, place, choices[i], true);
+            found_broken(s, BROKEN_BY_CHOICE, &after, place, choices[i]);
             return;
         }
         world_normalise(&after);
@@ -126,14 +129,15 @@ static void *work(void *arg)
     search *s = me->s;
     for (;;) {
         const uint64_t n = atomic_fetch_add(&s->next, 1);
-        if (n >= s->now->count || s->is_full || s->broken.promise)
+        if (n >= s->now->count || s->is_full || s->found == BROKEN_IN_FUTURE)
             return NULL;
         world w, future;
         memcpy(&w, s->now->worlds + n * s->size, s->size);
-        go_on_from(me, &w, s->now->places[n]);
+        if (s->found == NOTHING_BROKEN)
+            go_on_from(me, &w, s->now->places[n]);
         check_world_future(&w, &future);
         if (future.promise)
-            found_broken(s, &future, s->now->places[n], (choice){0}, false);
+            found_broken(s, BROKEN_IN_FUTURE, &future, s->now->places[n], (choice){0});
     }
 }
 
@@ -162,12 +166,12 @@ static void advance(search *s, edge *e)
 }
 
 /* Go the way to what was broken once more, and write it down. */
-static unsigned retell(const search *s, uint32_t first, FILE *log)
+static unsigned retell(const search *s, uint32_t first, FILE *log, int64_t *ret_at_ns)
 {
     choice way[4096];
     unsigned length = 0;
     world w;
-    if (s->is_by_choice)
+    if (s->found == BROKEN_BY_CHOICE)
         way[length++] = s->broken_by;
     for (uint32_t at = s->broken_from; at != first && length < sizeof way / sizeof *way; at = s->origins[at].from)
         way[length++] = s->origins[at].what;
@@ -178,22 +182,25 @@ static unsigned retell(const search *s, uint32_t first, FILE *log)
         world_choose(&w, way[i]);
         world_normalise(&w);
     }
-    if (!s->is_by_choice && log) {
+    *ret_at_ns = w.log_ns;
+    if (s->found == BROKEN_IN_FUTURE) {
         world future;
         check_world_future(&w, &future);
+        *ret_at_ns = future.log_ns;
     }
     return length;
 }
 
-static void set_timing(search *s)
+bool world_timing(const explore_bounds *b, simba__timing *ret_timing)
 {
-    const explore_bounds *b = s->bounds;
     simba_timing ms = simba__timing_defaults;
-    ms.ttl_ms = b->ttl * TICK_MS;
-    ms.transition_ms = b->transition * TICK_MS;
+    ms.ttl_ms = b->ttl * b->tick_ms;
+    ms.transition_ms = b->transition * b->tick_ms;
+    ms.stop_margin_ms = b->margin * b->tick_ms;
+    ms.hold_limit_ms = b->limit * b->tick_ms;
     simba_error err;
-    if (simba__timing_resolve(&ms, 10000, 5000, b->store == EXPLORE_SESSION, &err, &s->timing) < 0)
-        abort();
+    return simba__timing_resolve(&ms, 10000, 5 * (int64_t)b->tick_ms, b->store == EXPLORE_SESSION, &err, ret_timing) ==
+           0;
 }
 
 const char *explore_store_name(explore_store store)
@@ -207,6 +214,7 @@ void explore_default(explore_store store, explore_bounds *ret_bounds)
 {
     *ret_bounds = (explore_bounds){.store = store,
                                    .members = 2,
+                                   .tick_ms = 1000,
                                    .ttl = 2,
                                    .transition = 2,
                                    .losses = 1,
@@ -234,7 +242,8 @@ void explore(const explore_bounds *bounds, FILE *log, explore_verdict *ret_verdi
     s->seen = or_abort(calloc(slots, sizeof *s->seen));
     s->origins = or_abort(calloc(slots, sizeof *s->origins));
     pthread_mutex_init(&s->lock, NULL);
-    set_timing(s);
+    if (!world_timing(bounds, &s->timing))
+        abort(); /* explore_parse has looked at them */
     world w;
     world_begin(&w, bounds, &s->timing);
     world_normalise(&w);
@@ -243,17 +252,17 @@ void explore(const explore_bounds *bounds, FILE *log, explore_verdict *ret_verdi
     s->states = 1;
     edge_add(s, &e, &w, first);
     memset(ret_verdict, 0, sizeof *ret_verdict);
-    while (e.count > 0 && !s->broken.promise && !s->is_full) {
+    while (e.count > 0 && !s->found && !s->is_full) {
         advance(s, &e);
         ret_verdict->depth++;
     }
     ret_verdict->states = s->states;
     ret_verdict->choices = s->choices;
-    ret_verdict->is_complete = !s->is_full && !s->broken.promise;
+    ret_verdict->is_complete = !s->is_full && !s->found;
     ret_verdict->promise = s->broken.promise;
-    if (s->broken.promise) {
+    if (s->found) {
         memcpy(ret_verdict->text, s->broken.text, sizeof s->broken.text);
-        ret_verdict->depth = retell(s, first, log);
+        ret_verdict->depth = retell(s, first, log, &ret_verdict->at_ns);
     }
     edge_free(&e);
     free((void *)s->seen);

@@ -13,7 +13,7 @@ simba__row_now store_of(const world *w)
 
 int64_t explore_session_ms(const world *w)
 {
-    return (w->bounds->ttl + w->bounds->transition) * TICK_MS;
+    return (w->bounds->ttl + w->bounds->transition) * (int64_t)w->bounds->tick_ms;
 }
 
 bool explore_store_is_free(const world *w)
@@ -88,7 +88,7 @@ static session *find_session(world *w, uint32_t id)
 
 static void touch(const world *w, session *which)
 {
-    which->expires_at = w->store_ns + explore_session_ms(w) * (TICK_NS / TICK_MS);
+    which->expires_at = w->store_ns + explore_session_ms(w) * 1000000;
 }
 
 /* The first one leads, and is told so. */
@@ -171,6 +171,32 @@ static void carry_out_in_session(world *w, member *m, message *what)
     what->left_ms = INT64_MAX;
 }
 
+/* Does anybody go by this session, or is something of it under way? */
+static bool is_known(const world *w, uint32_t id)
+{
+    for (unsigned i = 0; i < WORLD_SESSIONS; i++)
+        if (w->session[i].id == id)
+            return true;
+    for (unsigned i = 0; i < w->bounds->members; i++) {
+        const member *m = &w->member[i];
+        if (m->session == id || m->beat_session == id)
+            return true;
+        for (unsigned k = 0; k < WORLD_MESSAGES; k++)
+            if (m->message[k].session == id)
+                return true;
+    }
+    return false;
+}
+
+/* The smallest that is not known, so that there are few. */
+static uint32_t new_session(const world *w)
+{
+    uint32_t id = 1;
+    while (is_known(w, id))
+        id++;
+    return id;
+}
+
 void explore_store_hear(world *w, member *m)
 {
     session *its = find_session(w, m->beat_session);
@@ -181,9 +207,7 @@ void explore_store_hear(world *w, member *m)
     for (unsigned i = 0; !its && i < WORLD_SESSIONS; i++)
         if (w->session[i].id == 0) {
             its = &w->session[i];
-            its->id = 1;
-            while (find_session(w, its->id) != its || its->id == m->session)
-                its->id++;
+            its->id = new_session(w);
         }
     if (!its) {
         m->beat = NO_BEAT; /* no room for one more: it tries again */
@@ -231,7 +255,7 @@ static void mark_revoked(world *w, uint64_t nonce, uint64_t token)
 void explore_store_force(world *w)
 {
     simba_request request = {.op = SIMBA_OP_FORCE_RELEASE, .id = ""};
-    world_say(w, NULL, "fault forced %lld", (long long)w->log_ns + TICK_NS / 10);
+    world_say(w, NULL, "fault forced %lld", (long long)w->log_ns + world_tick_ns(w) / 10);
     if (w->bounds->store == EXPLORE_SESSION) {
         mark_revoked(w, w->child[0].nonce, w->child[0].token);
         w->row.revoked_token = w->child[0].token;

@@ -13,6 +13,11 @@ size_t world_size(const world *w)
     return offsetof(world, member) + w->bounds->members * sizeof w->member[0];
 }
 
+int64_t world_tick_ns(const world *w)
+{
+    return (int64_t)w->bounds->tick_ms * 1000000;
+}
+
 static unsigned caps_of(const world *w)
 {
     static const unsigned caps[] = {[EXPLORE_PUSH] = SIMBA_CAP_PUSH,
@@ -345,10 +350,9 @@ static bool may_tick(const world *w)
 
 static int64_t tick_of(const world *w, const member *m)
 {
-    const int64_t drift = TICK_NS / 1000000 * w->timing->drift_ppm / 2;
-    if (!w->bounds->drifts)
-        return TICK_NS;
-    return index_of(w, m) == 0 ? TICK_NS - drift : index_of(w, m) + 1 == w->bounds->members ? TICK_NS + drift : TICK_NS;
+    const int64_t tick_ns = world_tick_ns(w);
+    const int64_t drift = tick_ns / 1000000 * w->timing->drift_ppm / 2 * w->bounds->drifts;
+    return index_of(w, m) == 0 ? tick_ns - drift : index_of(w, m) + 1 == w->bounds->members ? tick_ns + drift : tick_ns;
 }
 
 static void tick(world *w)
@@ -359,8 +363,8 @@ static void tick(world *w)
     w->delays = (uint8_t)(w->delays - delays);
     for (unsigned i = 0; i < w->bounds->members; i++)
         w->member[i].now.ns += tick_of(w, &w->member[i]);
-    w->store_ns += TICK_NS;
-    w->log_ns += TICK_NS;
+    w->store_ns += world_tick_ns(w);
+    w->log_ns += world_tick_ns(w);
 }
 
 typedef struct list {
@@ -431,6 +435,9 @@ unsigned world_choices(const world *w, choice *ret_choices)
     offer(&l, may_tick(w), CHOICE_TICK, 0, 0);
     for (unsigned i = 0; i < w->bounds->members; i++) {
         const member *m = &w->member[i];
+        /* First: when all is well (world_settle), a session is kept up whatever else there is to do. */
+        if (w->bounds->store == EXPLORE_SESSION)
+            offer_session(w, i, &l);
         offer(&l, m->is_running && is_due(m, m->timer), CHOICE_TIMER, i, 0);
         offer(&l, m->is_outstanding && is_due(m, m->deadline), CHOICE_DEADLINE, i, 0);
         offer_messages(w, i, &l);
@@ -439,8 +446,6 @@ unsigned world_choices(const world *w, choice *ret_choices)
         offer(&l, may_start(w, i), CHOICE_START, i, 0);
         offer(&l, w->stops && m->is_running && !m->wants_stop, CHOICE_STOP, i, 0);
         offer(&l, w->kills && m->is_alive, CHOICE_KILL, i, 0);
-        if (w->bounds->store == EXPLORE_SESSION)
-            offer_session(w, i, &l);
     }
     for (unsigned i = 0; i < WORLD_SESSIONS; i++)
         offer(&l, w->session[i].id && w->store_ns >= w->session[i].expires_at, CHOICE_EXPIRE, 0, i);
@@ -478,15 +483,15 @@ static void hear(world *w, member *m)
         if (m->message[i].kind == REQUEST && m->message[i].session == 0)
             m->message[i].session = m->session;
     m->session_until = simba__local_add(m->beat_at, simba__session_ns(w->timing, explore_session_ms(w)));
-    m->beat_at = simba__local_add(m->beat_at, TICK_NS / 10 * 9);
+    m->beat_at = simba__local_add(m->beat_at, world_tick_ns(w) / 10 * 9);
     if (is_new && m->is_running)
         world_step(w, m, &event);
 }
 
-static void lose_beat(member *m)
+static void lose_beat(const world *w, member *m)
 {
     m->beat = NO_BEAT;
-    m->beat_at = simba__local_add(m->now, TICK_NS / 10 * 9);
+    m->beat_at = simba__local_add(m->now, world_tick_ns(w) / 10 * 9);
 }
 
 void world_choose(world *w, choice what)
@@ -498,7 +503,7 @@ void world_choose(world *w, choice what)
     message *slot = &m->message[what.slot % WORLD_MESSAGES];
     simba__event timer = {.kind = SIMBA__EV_TIMER};
     if (what.kind < sizeof unlogged / sizeof *unlogged && unlogged[what.kind])
-        world_say(w, m, "fault %s %lld", unlogged[what.kind], (long long)w->log_ns + TICK_NS / 10);
+        world_say(w, m, "fault %s %lld", unlogged[what.kind], (long long)w->log_ns + world_tick_ns(w) / 10);
     switch ((choice_kind)what.kind) {
     case CHOICE_TICK:
         tick(w);
@@ -563,13 +568,13 @@ void world_choose(world *w, choice what)
         break;
     case CHOICE_LOSE_BEAT:
         w->losses--;
-        lose_beat(m);
+        lose_beat(w, m);
         break;
     case CHOICE_EXPIRE:
         explore_store_expire(w, &w->session[what.slot]);
         break;
     }
-    check_world_alone(w);
+    check_world_now(w);
 }
 
 /* --- when all is well -------------------------------------------------------------------------------- */

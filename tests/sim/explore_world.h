@@ -9,10 +9,8 @@
 
 enum { WORLD_MESSAGES = 2, WORLD_CHILDREN = 8, WORLD_SESSIONS = 6, WORLD_CHOICES = 64 };
 
-#define TICK_MS INT64_C(1000)
-#define TICK_NS (TICK_MS * 1000000)
 /* What all clocks show in the normal form. */
-#define WORLD_EPOCH_NS (1000 * TICK_NS)
+#define WORLD_EPOCH_NS INT64_C(1000000000000)
 
 typedef enum choice_kind {
     CHOICE_TICK,
@@ -117,6 +115,7 @@ unsigned world_choices(const world *w, choice *ret_choices);
 void world_choose(world *w, choice what);
 void world_step(world *w, member *m, simba__event *event);
 size_t world_size(const world *w);
+int64_t world_tick_ns(const world *w);
 /* From here on nothing fails, everything is done at once, and time goes on when there is nothing to do. */
 void world_heal(world *w);
 /* Until the next tick, healed. */
@@ -137,13 +136,18 @@ int64_t explore_session_ms(const world *w);
 /* --- explore_check.c --- */
 void check_world_broken(world *w, const char *promise, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool check_world_holds(const world *w, const member *m);
-void check_world_alone(world *w);
+/* The promises about a world as it is. */
+void check_world_now(world *w);
 void check_world_granted(world *w, uint64_t nonce, uint64_t token);
 void check_world_acquired(world *w, const member *m);
 void check_world_submit(world *w, const member *m, const simba__actions *actions);
 void check_world_callback(world *w, member *m, const simba__tell *tell);
 /* The promises about what becomes of this world when all is well. It is left as it is. */
 void check_world_future(const world *w, world *scratch);
+
+/* --- explore_search.c --- */
+/* False: there is no such timing. */
+bool world_timing(const explore_bounds *bounds, simba__timing *ret_timing);
 
 /* --- explore_normal.c --- */
 void world_normalise(world *w);

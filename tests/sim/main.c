@@ -38,8 +38,9 @@ static const char usage[] =
     "  --svg FILE       draw --seed, or the first seed that breaks a promise (simba-sim-SEED-STORE.svg)\n"
     "  --explore        not seeds: every interleaving of a few contenders of one mutex, within bounds, on\n"
     "                   the models of stores\n"
-    "  --bounds LIST    for --explore, such as losses=2,kills=0: members, ttl and transition (in ticks),\n"
-    "                   losses, kills, starts, stops, forces, pauses, delays, drift (0 or 1)\n"
+    "  --bounds LIST    for --explore, such as losses=2,kills=0: members, tick (in ms), ttl, transition, margin\n"
+    "                   and limit (in ticks), losses, kills, starts, stops, forces, pauses, delays, drift (0\n"
+    "                   or 1)\n"
     "  --story NAME     draw fail-over or outage, the pictures of docs/safety.md, on standard output\n"
     "  --help           this text\n"
     "\n"
@@ -169,6 +170,12 @@ static int run_single(const options *o)
     return rc;
 }
 
+static int wrong(const char *what, const char *value)
+{
+    fprintf(stderr, "simba-sim: %s \"%s\"; see simba-sim --help\n", what, value);
+    return 64;
+}
+
 static int run_explore(const options *o)
 {
     static const explore_store stores[] = {
@@ -180,17 +187,11 @@ static int run_explore(const options *o)
             continue;
         explore_default(stores[i], &bounds);
         bounds.jobs = o->jobs;
-        if (o->bounds)
-            explore_parse(o->bounds, &bounds);
+        if (o->bounds && !explore_parse(o->bounds, &bounds))
+            return wrong("not understood:", o->bounds);
         is_fine &= explore_and_tell(&bounds, o->svg, stdout);
     }
     return !is_fine;
-}
-
-static int wrong(const char *what, const char *value)
-{
-    fprintf(stderr, "simba-sim: %s \"%s\"; see simba-sim --help\n", what, value);
-    return 64;
 }
 
 static bool number(const char *text, uint64_t low, uint64_t high, uint64_t *ret_number)
@@ -264,7 +265,6 @@ static int parse(int argc, char **argv, options *o)
             break;
         case 'l':
             o->bounds = optarg;
-            good = explore_parse(optarg, &(explore_bounds){.members = 1, .ttl = 1, .transition = 1});
             break;
         case 'y':
             return sim_story(optarg, stdout) ? 0 : wrong("there is no story", optarg);

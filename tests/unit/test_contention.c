@@ -383,6 +383,23 @@ static void the_hold_limit_ends_leadership(void **state)
     TRACE("acquire", trace_at(&t, 6001));
 }
 
+/* A note that was written, and a session that is back, say nothing about who leads. */
+static void news_about_other_things_change_nothing(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    TRACE("wake@9250", trace_push(&t, SIMBA_PUSH_NOTED));
+    TRACE("wake@9250", trace_push(&t, SIMBA_PUSH_SESSION_BACK));
+    trace_init(&t, 10000, 6000);
+    trace_start(&t);
+    trace_owned(&t, "other", 5, 4000);
+    const int64_t before = timer_ms(&t);
+    trace_push(&t, SIMBA_PUSH_NOTED);
+    assert_false(t.actions.submit);
+    assert_int_equal(timer_ms(&t), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -410,6 +427,7 @@ int main(void)
         cmocka_unit_test(is_told_when_revoked),
         cmocka_unit_test(a_renewal_never_changes_the_token),
         cmocka_unit_test(after_a_gap_it_begins_anew),
+        cmocka_unit_test(news_about_other_things_change_nothing),
         cmocka_unit_test(the_hold_limit_ends_leadership),
     };
     return cmocka_run_group_tests_name("contention", tests, NULL, NULL);

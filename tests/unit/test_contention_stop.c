@@ -1,5 +1,7 @@
 /* The contention machine when it is to end: because it was told to, or by itself, as a locker's does. Traces, as in
  * test_contention.c. */
+#include <string.h>
+
 #include "unit/contention.h"
 
 /* --- stopping ------------------------------------------------------------------------------------ */
@@ -34,6 +36,35 @@ static void a_stop_waits_for_the_renewal_in_flight(void **state)
     TRACE("", trace_ack(&t));
     TRACE("release", trace_mine(&t, 7));
     TRACE("done", trace_nobody(&t));
+}
+
+/* on_released returns once per leadership. Whoever says so at another time is not listened to. */
+static void an_ack_at_the_wrong_time_is_passed_over(void **state)
+{
+    (void)state;
+    trace t;
+    lead(&t, 7);
+    TRACE("wake@9250", trace_ack(&t));
+    trace_at(&t, 9250);
+    trace_stop(&t);
+    trace_ack(&t);
+    TRACE("", trace_ack(&t)); /* twice, while the renewal is under way */
+    TRACE("release", trace_mine(&t, 7));
+}
+
+/* A leadership that ended by itself is not held on to for the least time: nobody knows whether the lease is still there. */
+static void the_least_time_is_for_those_who_end_by_themselves(void **state)
+{
+    (void)state;
+    trace t;
+    trace_init(&t, 10000, 6000);
+    t.machine.min_hold_ns = INT64_C(3600000000000);
+    trace_start(&t);
+    trace_mine(&t, 7);
+    trace_at(&t, 9250);
+    trace_fails(&t, SIMBA_EUNAVAILABLE);
+    assert_non_null(strstr(trace_at(&t, 15900), "released(expired)"));
+    assert_non_null(strstr(trace_ack(&t), "release"));
 }
 
 /* Stop before the initial delay is over: nothing was asked, nothing is left. */
@@ -215,6 +246,8 @@ int main(void)
         cmocka_unit_test(a_try_is_one_answer),
         cmocka_unit_test(a_try_without_an_answer_is_given_back),
         cmocka_unit_test(a_locker_leads_once),
+        cmocka_unit_test(an_ack_at_the_wrong_time_is_passed_over),
+        cmocka_unit_test(the_least_time_is_for_those_who_end_by_themselves),
         cmocka_unit_test(a_permanent_error_ends_a_lockers_wait),
     };
     return cmocka_run_group_tests_name("contention_stop", tests, NULL, NULL);

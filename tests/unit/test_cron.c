@@ -153,6 +153,8 @@ static void mistakes_are_named(void **state)
     refuse("* * * * 8", "day of the week \"8\"", "sun to sat");
     refuse("61 * * * * *", "second \"61\"", "0 to 59");
     refuse("* * * foo *", "month \"foo\"", "cannot be read");
+    refuse("* * * ja *", "month \"ja\"", "cannot be read");
+    refuse("*/x * * * *", "minute", "step");
     refuse("* * * janu *", "month \"janu\"", "cannot be read");
     refuse("1- * * * *", "minute \"1-\"", "cannot be read");
     refuse("1,,2 * * * *", "minute", "cannot be read");

@@ -235,6 +235,32 @@ static void any_stored_time_is_waited_for(void **state)
     }
 }
 
+/* Events that come too early, too late or twice change nothing. */
+static void what_comes_at_the_wrong_time_changes_nothing(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, 1000);
+    step(&f, (simba__event){.kind = SIMBA__EV_TIMER}); /* while it reads */
+    assert_false(f.actions.submit);
+    answer(&f, "a", 5, 16000);
+    f.now_ms = 500;
+    step(&f, (simba__event){.kind = SIMBA__EV_TIMER}); /* too early */
+    assert_false(f.actions.submit);
+    push(&f, SIMBA_PUSH_NOTED, "", 0);
+    step(&f, (simba__event){.kind = SIMBA__EV_ACK});
+    assert_false(f.actions.submit || f.actions.changed || f.actions.done);
+    push(&f, SIMBA_PUSH_CHANGED, "", 0);
+    assert_true(f.actions.submit);
+    step(&f, (simba__event){.kind = SIMBA__EV_STOP});
+    step(&f, (simba__event){.kind = SIMBA__EV_STOP}); /* twice, and the answer is still awaited */
+    assert_false(f.actions.done);
+    answer(&f, "a", 5, 16000);
+    assert_true(f.actions.done);
+    step(&f, (simba__event){.kind = SIMBA__EV_STOP}); /* it is over already */
+    assert_true(f.actions.done);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +274,7 @@ int main(void)
         cmocka_unit_test(stop_is_over_soon),
         cmocka_unit_test(an_owner_without_an_end_is_read_now_and_then),
         cmocka_unit_test(an_overtaken_end_is_no_news),
+        cmocka_unit_test(what_comes_at_the_wrong_time_changes_nothing),
         cmocka_unit_test(any_stored_time_is_waited_for),
     };
     return cmocka_run_group_tests_name("observation", tests, NULL, NULL);

@@ -676,6 +676,22 @@ static void random_histories_agree_with_the_model(void **state)
     assert_true(grants > (size_t)HISTORIES * 50); /* the histories are worth their name */
 }
 
+/* What is not about one row changes none; a row of which nothing but the note is left can be forgotten. */
+static void rows_take_what_is_about_them(void **state)
+{
+    (void)state;
+    static const simba_op others[] = {SIMBA_OP_LIST, SIMBA_OP_EXAMINE, SIMBA_OP_PREPARE};
+    simba__row row = {.note_token = 5};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        simba_request request = ask(others[i], "a", 1, 0);
+        assert_false(simba__row_apply(&row, start, &request));
+    }
+    simba_request forget = ask(SIMBA_OP_FORGET, "", 0, 0);
+    assert_true(simba__row_apply(&row, start, &forget));
+    simba__row unknown = {.note_token = 0};
+    assert_false(simba__row_apply(&unknown, start, &forget));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -702,6 +718,7 @@ int main(void)
         cmocka_unit_test(tokens_survive_the_loss_of_the_row),
         cmocka_unit_test(tokens_survive_a_clock_that_was_set_back),
         cmocka_unit_test(tokens_may_be_counted),
+        cmocka_unit_test(rows_take_what_is_about_them),
         cmocka_unit_test(time_left_ignores_the_wall_clock),
         cmocka_unit_test(time_left_is_rounded_up),
         cmocka_unit_test(the_largest_request_fits),

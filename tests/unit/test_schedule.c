@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/conductor.h"
 #include "lib/cm.h"
 
 #define DAY INT64_C(86400000)
@@ -180,6 +181,70 @@ static void another_schedule_misses_nothing(void **state)
     expect(&cron, &by_cron, 0, now_ms, SIMBA__PLAN_WAIT, 105 * DAY + DAY / 2, 0, false);
 }
 
+/* A schedule that has never run begins anew with another interval, and a run that is owed stays owed. */
+static void another_schedule_before_and_amid_a_run(void **state)
+{
+    (void)state;
+    simba__policy before = daily(SIMBA_CATCH_UP_ONCE, 0, false);
+    simba__policy after = daily(SIMBA_CATCH_UP_ONCE, 0, true);
+    after.beat.every_ms = DAY / 2;
+    after.spec = "every 43200000";
+    before.first_delay_ms = after.first_delay_ms = 1000;
+    simba__record record = simba__schedule_adopt(&before, NULL, 100 * DAY);
+    assert_int_equal(simba__schedule_adopt(&after, &record, 101 * DAY).anchor_ms, 101 * DAY + 1000);
+    before.at_least_once = true;
+    record = ran_on_day_100(&(simba__policy){.beat = before.beat, .spec = before.spec, .at_least_once = true});
+    const simba__plan plan = simba__schedule_plan(&before, &record, 0, 101 * DAY);
+    simba__schedule_begin(&before, &record, &plan, 101 * DAY);
+    const simba__record cut_short = simba__schedule_adopt(&after, &record, 102 * DAY);
+    expect(&after, &cut_short, 0, 102 * DAY, SIMBA__PLAN_RUN, 101 * DAY, 0, true);
+}
+
+/* The first run of all may be due at zero, which is what a record that has never run has there. */
+static void the_first_run_is_no_repetition(void **state)
+{
+    (void)state;
+    const simba__policy policy = daily(SIMBA_CATCH_UP_ONCE, 0, true);
+    simba__record record = simba__schedule_adopt(&policy, NULL, 0);
+    record.tries = 5;
+    const simba__plan plan = simba__schedule_plan(&policy, &record, 0, 0);
+    assert_int_equal(plan.at_ms, 0);
+    simba__schedule_begin(&policy, &record, &plan, 0);
+    simba__schedule_end(&policy, &record, 1, 1);
+    assert_int_equal(record.tries, 1);
+}
+
+/* What is confirmed or looked at when it is too late for that does nothing. */
+static void a_conductor_that_has_left_does_nothing(void **state)
+{
+    (void)state;
+    const simba__policy policy = daily(SIMBA_CATCH_UP_SKIP, 0, false);
+    simba__conductor c = {.policy = &policy};
+    assert_int_equal(simba__conductor_look(&c, 0), SIMBA__ACT_NONE);
+    assert_int_equal(simba__conductor_lead(&c, NULL, 100 * DAY), SIMBA__ACT_WRITE);
+    simba__conductor_leave(&c);
+    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_NONE);
+    assert_int_equal(simba__conductor_lead(&c, NULL, 100 * DAY), SIMBA__ACT_WRITE);
+    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_WRITE);
+    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_RUN);
+    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_NONE);
+    assert_int_equal(simba__conductor_look(&c, 100 * DAY), SIMBA__ACT_NONE);
+    assert_int_equal(simba__conductor_ran(&c, 0, 100 * DAY), SIMBA__ACT_WRITE);
+    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_WAIT);
+    assert_int_equal(simba__conductor_written(&c, 100 * DAY), SIMBA__ACT_NONE);
+}
+
+/* There may be no due time in between, and none for ever. */
+static void times_that_do_not_come(void **state)
+{
+    (void)state;
+    const simba__beat day = {.every_ms = DAY};
+    assert_int_equal(simba__beat_last(&day, 0, 5, DAY - 1), 5);
+    assert_int_equal(simba__beat_last(&day, 0, 5, DAY), DAY);
+    assert_int_equal(simba__beat_count(&day, 0, INT64_MAX - 5, INT64_MAX, 9), 0);
+    assert_int_equal(simba__beat_count(&day, 0, 5, 3 * DAY, 9), 3);
+}
+
 /* A century of seconds is planned in an instant, and no number overflows. */
 static void long_absences(void **state)
 {
@@ -260,8 +325,17 @@ static void damaged_records_are_refused(void **state)
         assert_int_equal(simba__record_read(part, i, &err, &read), SIMBA_ECORRUPT);
         free(part);
     }
+    /* Each word changed, and each number followed by something else. */
+    for (size_t i = strlen("simba-schedule 1 "); i < length - strlen(sample.spec) - 1; i++) {
+        const char was = text[i];
+        text[i] = '!';
+        assert_int_equal(simba__record_read(text, length, &err, &read), SIMBA_ECORRUPT);
+        text[i] = was;
+    }
     static const char *const bad[] = {
         "simba-schedule 2 anything\n",
+        "simba-schedule 1 anchor=1\n",
+        "simba-schedule 1 anchor=9223372036854775808 through=-2\n",
         "simba-schedule 1 \n",
         "simba-schedule 1 anchor=1 through=-2 due=x begun=4 ended=5 result=-6 tries=7 missed=8 state=begun spec=x\n",
         "simba-schedule 1 anchor=1 through=-2 due=99999999999999999999 begun=4 ended=5 result=-6 tries=7 missed=8 "
@@ -272,11 +346,20 @@ static void damaged_records_are_refused(void **state)
         "simba-schedule 1 anchor=1 through=-2 due=3 begun=4 ended=5 result=-6 tries=7 missed=8 state=gone spec=x\n",
         "simba-schedule 1 anchor=1 through=-2 due=3 begun=4 ended=5 result=-6 tries=7 missed=8 state=begun "
         "spec=\x1b[2J\n",
+        "simba-schedule 1 anchor=1 through=-2 due=3 begun=4 ended=5 result=-6 tries=7 missed=8 state=begun "
+        "spec=\x7f\n",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(simba__record_read(bad[i], strlen(bad[i]), &err, &read), SIMBA_ECORRUPT);
     assert_int_equal(simba__record_read(bad[0], strlen(bad[0]), &err, &read), SIMBA_ECORRUPT);
     assert_non_null(strstr(err.text, "newer"));
+    /* A specification that is too long, in a line that is not, and a line that does not end. */
+    char longest[2 * SIMBA__RECORD_MAX];
+    memset(longest, 'x', sizeof longest);
+    memcpy(longest, text, length - strlen(sample.spec) - 1);
+    assert_int_equal(simba__record_read(longest, sizeof longest, &err, &read), SIMBA_ECORRUPT);
+    longest[length - strlen(sample.spec) + SIMBA__SPEC_MAX] = '\n';
+    assert_int_equal(simba__record_read(longest, sizeof longest, &err, &read), SIMBA_ECORRUPT);
 }
 
 int main(void)
@@ -291,6 +374,10 @@ int main(void)
         cmocka_unit_test(at_least_once_repeats_what_failed),
         cmocka_unit_test(at_most_once_notes_a_failure),
         cmocka_unit_test(another_schedule_misses_nothing),
+        cmocka_unit_test(another_schedule_before_and_amid_a_run),
+        cmocka_unit_test(the_first_run_is_no_repetition),
+        cmocka_unit_test(a_conductor_that_has_left_does_nothing),
+        cmocka_unit_test(times_that_do_not_come),
         cmocka_unit_test(long_absences),
         cmocka_unit_test(a_record_is_read_as_written),
         cmocka_unit_test(notes_without_a_record_are_the_work_s),

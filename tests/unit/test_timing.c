@@ -284,6 +284,18 @@ static void points_in_time_end_where_numbers_do(void **state)
     assert_int_equal(simba__local_add((simba_local){INT64_MAX}, INT64_MIN).ns, -1);
 }
 
+/* How much an owner has left, whatever a store says of its times. */
+static void what_is_left_of_absurd_times(void **state)
+{
+    (void)state;
+    const simba_owner owner = {.transition_at_ms = INT64_MAX};
+    assert_int_equal(simba__owner_left_ns(&owner, -1), SIMBA_LEASE_MAX_MS * SIMBA__NS_PER_MS);
+    const simba_owner past = {.transition_at_ms = INT64_MIN};
+    assert_int_equal(simba__owner_left_ns(&past, 1), 0);
+    const simba_owner usual = {.transition_at_ms = 1700};
+    assert_int_equal(simba__owner_left_ns(&usual, 1000), 700 * SIMBA__NS_PER_MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,6 +314,7 @@ int main(void)
         cmocka_unit_test(backs_off_also_without_jitter),
         cmocka_unit_test(waits_for_any_stored_time),
         cmocka_unit_test(sessions_of_any_length),
+        cmocka_unit_test(what_is_left_of_absurd_times),
         cmocka_unit_test(points_in_time_end_where_numbers_do),
     };
     return cmocka_run_group_tests_name("timing", tests, NULL, NULL);

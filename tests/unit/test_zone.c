@@ -114,8 +114,26 @@ static void rules_of_every_form_are_read(void **state)
     assert_int_equal(rule_offset("XXX3YYY,J60/0,300/0", at(2032, 2, 29, 12, 0)), -3 * 3600);
     assert_int_equal(rule_offset("XXX3YYY,J60/0,300/0", at(2032, 3, 1, 12, 0)), -2 * 3600);
     assert_int_equal(rule_offset("XXX3YYY,J60/0,299/0", at(2032, 10, 26, 12, 0)), -3 * 3600);
+    /* Before the leap day it does not matter whether it counts; 2100 has none, and 2000 has one. */
+    assert_int_equal(rule_offset("XXX3YYY,J59/0,300/0", at(2032, 2, 27, 12, 0)), -3 * 3600);
+    assert_int_equal(rule_offset("XXX3YYY,J59/0,300/0", at(2032, 2, 28, 12, 0)), -2 * 3600);
+    assert_int_equal(rule_offset("XXX3YYY,J60/0,300/0", at(2100, 2, 28, 12, 0)), -3 * 3600);
+    assert_int_equal(rule_offset("XXX3YYY,J60/0,300/0", at(2100, 3, 1, 12, 0)), -2 * 3600);
+    assert_int_equal(rule_offset("XXX3YYY,J60/0,300/0", at(2000, 2, 29, 12, 0)), -3 * 3600);
+    assert_int_equal(rule_offset("XXX3YYY,M12.1.0/0,M2.1.0/0", at(2031, 12, 6, 12, 0)), -3 * 3600);
+    assert_int_equal(rule_offset("XXX3YYY,M12.1.0/0,M2.1.0/0", at(2031, 12, 7, 12, 0)), -2 * 3600);
+    assert_int_equal(rule_offset("<A03>-3:00:15", july), 3 * 3600 + 15);
     assert_int_equal(rule_offset("<-02>2<-01>,M3.5.0/-1,M10.5.0/0", at(2031, 3, 30, 0, 59)), -7200);
     assert_int_equal(rule_offset("<-02>2<-01>,M3.5.0/-1,M10.5.0/0", at(2031, 3, 30, 1, 0)), -3600);
+}
+
+/* At the ends of the calendar there is no year to look at. */
+static void rules_have_an_end(void **state)
+{
+    (void)state;
+    static const char text[] = "CET-1CEST,M3.5.0,M10.5.0/3";
+    assert_int_equal(rule_offset(text, INT64_MIN), 3600);
+    assert_int_equal(rule_offset(text, INT64_MAX), 3600);
 }
 
 /* Summer all year: it ends in the moment in which it begins. */
@@ -146,6 +164,11 @@ static void other_texts_are_no_rules(void **state)
         "<+03>-3x",
         "CET-25",
         "CET-1:60",
+        "CET-1:30:60",
+        "CE{-1",
+        "<+03-3",
+        "CET-1CEST,M3x5.0,M10.5.0",
+        "CET-1CEST,M3.5x0,M10.5.0",
         "CET-1CEST,M3.5.7,M10.5.0",
         "CET-1CEST,J0,J365",
         "CET-1CEST,M3.5.0/168,J3",
@@ -176,6 +199,7 @@ static void names_cannot_leave_the_folder(void **state)
         assert_non_null(strstr(err.text, "time zone"));
     }
     assert_int_equal(simba__zone_check_name("", &err), SIMBA_EINVAL);
+    assert_int_equal(simba__zone_check_name(NULL, &err), SIMBA_EINVAL);
     assert_int_equal(simba__zone_check_name("America/Argentina/Buenos_Aires", &err), 0);
     assert_int_equal(simba__zone_check_name("Etc/GMT+12", &err), 0);
     assert_int_equal(simba__zonefile_load("Europe/Atlantis", &err, &file), SIMBA_ENOTFOUND);
@@ -231,11 +255,80 @@ static void files_that_lie_are_refused(void **state)
     refuse(32, 255, "cut short"); /* four thousand million changes */
     refuse(36, 255, "cut short"); /* so many types */
     refuse(40, 255, "cut short"); /* so many characters */
+    refuse(20, 255, "cut short"); /* so many indicators of UT */
+    refuse(24, 255, "cut short"); /* and of standard time */
     refuse(31, 1, "cut short");   /* a leap second that is not there */
     refuse(39, 0, "no types");
     refuse(48, 2, "does not have"); /* a third type */
+    refuse(49, 128, "more than a day");
     refuse(55, 127, "more than a day");
     refuse(4, '2', "second half");
+}
+
+static void refuse_file(const unsigned char *bytes, size_t size, const char *word)
+{
+    simba__zone zone;
+    simba_error err = {0};
+    assert_int_equal(simba__zone_read(bytes, size, &err, &zone), SIMBA_ECORRUPT);
+    if (!strstr(err.text, word))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, word);
+}
+
+/* What the bytes of a small file cannot say: leap seconds that are there, changes in no order, hundreds of types. */
+static void files_that_lie_in_length_are_refused(void **state)
+{
+    (void)state;
+    static unsigned char bytes[SIMBA__ZONE_FILE_MAX + 1];
+    size_t size = small_file(bytes);
+    bytes[31] = 1;
+    refuse_file(bytes, size + 8, "leap seconds");
+    static const unsigned char twice[] = {0, 0, 3, 232, 0, 0, 3, 232, 1, 0}; /* two changes at the same time */
+    size = small_file(bytes);
+    memmove(bytes + 44 + sizeof twice, bytes + 49, size - 49);
+    memcpy(bytes + 44, twice, sizeof twice);
+    bytes[35] = 2;
+    refuse_file(bytes, size + 5, "no order");
+    small_file(bytes);
+    bytes[38] = 1;
+    bytes[39] = 1;
+    memset(bytes + 48, 0, 257 * 6);
+    refuse_file(bytes, 44 + 5 + 257 * 6 + 4, "no types");
+    refuse_file(bytes, sizeof bytes, "longer than");
+}
+
+/* A file of the second version, of which both halves have one type and no changes, with this footer. */
+static size_t file_with_footer(const char *footer, size_t length, unsigned char *ret_bytes)
+{
+    enum { HALF = 44 + 6 + 4 };
+    memset(ret_bytes, 0, 2 * HALF);
+    for (int half = 0; half < 2; half++) {
+        memcpy(ret_bytes + half * HALF, (const char[]){'T', 'Z', 'i', 'f', '2'}, 5);
+        ret_bytes[half * HALF + 39] = 1;
+        ret_bytes[half * HALF + 43] = 4;
+    }
+    memcpy(ret_bytes + 2 * HALF, footer, length);
+    return 2 * HALF + length;
+}
+
+static void footers_that_lie_are_refused(void **state)
+{
+    (void)state;
+    unsigned char bytes[512];
+    char longest[200];
+    simba__zone zone;
+    assert_int_equal(simba__zone_read(bytes, file_with_footer("\nCET-1\n", 7, bytes), NULL, &zone), 0);
+    assert_int_equal(simba__zone_stretch_at(&zone, 0).offset_s, 3600);
+    assert_int_equal(simba__zone_read(bytes, file_with_footer("\n\n", 2, bytes), NULL, &zone), 0);
+    assert_int_equal(simba__zone_stretch_at(&zone, 0).offset_s, 0);
+    static const struct {
+        const char *text;
+        size_t length;
+    } bad[] = {{"", 0}, {"\n", 1}, {"xCET-1\n", 7}, {"\nCET-1", 6}, {"\nCET\n", 5}, {"\nCET-1\0x\n", 9}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refuse_file(bytes, file_with_footer(bad[i].text, bad[i].length, bytes), "rule");
+    memset(longest, 'A', sizeof longest);
+    longest[0] = longest[sizeof longest - 1] = '\n';
+    refuse_file(bytes, file_with_footer(longest, sizeof longest, bytes), "rule");
 }
 
 /* Every beginning of a real file is refused or read, and every changed byte does no harm; a sanitizer looks on. */
@@ -267,12 +360,20 @@ static void damaged_files_do_no_harm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dates_and_days_agree),         cmocka_unit_test(offsets_are_those_of_the_database),
-        cmocka_unit_test(rules_go_on_behind_the_table), cmocka_unit_test(stretches_follow_each_other),
-        cmocka_unit_test(rules_of_every_form_are_read), cmocka_unit_test(summer_without_end),
-        cmocka_unit_test(other_texts_are_no_rules),     cmocka_unit_test(names_cannot_leave_the_folder),
-        cmocka_unit_test(old_files_are_read),           cmocka_unit_test(files_that_lie_are_refused),
+        cmocka_unit_test(dates_and_days_agree),
+        cmocka_unit_test(offsets_are_those_of_the_database),
+        cmocka_unit_test(rules_go_on_behind_the_table),
+        cmocka_unit_test(stretches_follow_each_other),
+        cmocka_unit_test(rules_of_every_form_are_read),
+        cmocka_unit_test(summer_without_end),
+        cmocka_unit_test(other_texts_are_no_rules),
+        cmocka_unit_test(names_cannot_leave_the_folder),
+        cmocka_unit_test(old_files_are_read),
+        cmocka_unit_test(files_that_lie_are_refused),
         cmocka_unit_test(damaged_files_do_no_harm),
+        cmocka_unit_test(rules_have_an_end),
+        cmocka_unit_test(files_that_lie_in_length_are_refused),
+        cmocka_unit_test(footers_that_lie_are_refused),
     };
     return cmocka_run_group_tests_name("zone", tests, NULL, NULL);
 }
