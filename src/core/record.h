@@ -1,7 +1,7 @@
 /* What a schedule remembers: one line at the beginning of the note of its mutex. What follows the line is the note of the
  * work. One note for both, so that a checkpoint of the work and the end of its run are written in one step.
  *
- *   simba-schedule 1 anchor=… through=… due=… begun=… ended=… state=ended result=0 tries=0 missed=0 spec=every 86400000
+ *   simba-schedule 1 anchor=… through=… due=… begun=… ended=… result=0 tries=0 missed=0 state=ended spec=every 86400000
  *
  * All points are milliseconds on the clock that judges the schedule. A record comes from outside: whoever can write to the
  * store can write one. It is read with bounds, and what cannot be is refused; it is never taken to be empty, since then work
