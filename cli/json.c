@@ -6,6 +6,7 @@
 
 #include "lease.h"
 #include "util/escape.h"
+#include "when.h"
 
 void json_bytes(FILE *stream, const char *bytes, size_t length)
 {
@@ -55,4 +56,40 @@ void json_owner(FILE *stream, const simba_owner *owner, int64_t now_ms)
     json_span(stream, "held_ms", lease.held_ms);
     json_span(stream, "ttl_left_ms", lease.ttl_left_ms);
     json_span(stream, "transition_left_ms", lease.left_ms);
+}
+
+void json_line(FILE *stream, int64_t waiters, const char *next)
+{
+    if (waiters < 0)
+        fputs(",\"waiters\":null", stream);
+    else
+        fprintf(stream, ",\"waiters\":%" PRId64, waiters);
+    fputs(",\"next\":", stream);
+    if (next == NULL)
+        fputs("null", stream);
+    else
+        json_string(stream, next);
+}
+
+void json_when(FILE *stream, const char *name, int64_t ms)
+{
+    char text[WHEN_SIZE];
+    if (ms == 0)
+        fprintf(stream, "\"%s\":null", name);
+    else
+        fprintf(stream, "\"%s\":\"%s\"", name, when_utc(ms, text));
+}
+
+void json_run(FILE *stream, const simba_schedule_info *run)
+{
+    json_when(stream, "due", run->due_at_ms);
+    fputc(',', stream);
+    json_when(stream, "begun", run->begun_at_ms);
+    fputc(',', stream);
+    json_when(stream, "ended", run->ended_at_ms);
+    if (run->ended_at_ms != 0)
+        fprintf(stream, ",\"result\":%d", run->result);
+    else
+        fputs(",\"result\":null", stream);
+    fprintf(stream, ",\"missed\":%" PRId64, run->missed);
 }

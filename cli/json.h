@@ -16,4 +16,14 @@ void json_bytes(FILE *stream, const char *bytes, size_t length);
  * null if there is none, and null what the store does not know. Tokens are strings: they are longer than what JavaScript counts to. */
 void json_owner(FILE *stream, const simba_owner *owner, int64_t now_ms);
 
+/* Who waits, as `,"waiters":…,"next":…`; null is what the store does not know, and `next` also if nobody waits. */
+void json_line(FILE *stream, int64_t waiters, const char *next);
+
+/* A run of a schedule, as `"due":…,"begun":…,"ended":…,"result":…,"missed":…`: points in time as when_utc writes them; null is
+ * what has not happened. */
+void json_run(FILE *stream, const simba_schedule_info *run);
+
+/* A point in time as `"NAME":"2026-11-16T03:15:00Z"`; null for 0. */
+void json_when(FILE *stream, const char *name, int64_t ms);
+
 #endif

@@ -33,6 +33,7 @@ static void take_row(const simba_listing *row, void *user)
     e->owner = *row->owner;
     e->now_ms = row->now_ms;
     e->waiters = row->waiters;
+    snprintf(e->next, sizeof e->next, "%s", row->next != NULL ? row->next : "");
     e->note = NULL;
     const size_t record = note_record(row->note, row->note_length);
     e->note_length = row->note_length - record;
@@ -229,8 +230,11 @@ static void print_entry(const term *t, const table_layout *l, const listing_entr
     print_span(t, lease.left_ms);
     if (l->bar > 0)
         print_bar(t, l, &lease);
+    char waiters[24] = "-";
+    if (e->waiters >= 0)
+        snprintf(waiters, sizeof waiters, "%" PRId64, e->waiters);
     if (l->waiters)
-        fprintf(t->stream, "%*" PRId64 "%*s", WAITERS_COLUMNS, e->waiters, GAP, "");
+        fprintf(t->stream, "%*s%*s", WAITERS_COLUMNS, waiters, GAP, "");
     char token[24] = "-";
     if (lease.owned)
         snprintf(token, sizeof token, "%" PRIu64, e->owner.token);

@@ -9,8 +9,9 @@ typedef struct listing_entry {
     char mutex[SIMBA_MUTEX_BYTES + 1];
     simba_owner owner;
     int64_t now_ms;
-    int64_t waiters; /* -1: not known */
-    char *note;      /* bytes, and a zero behind them; NULL: there is none */
+    int64_t waiters;             /* -1: not known */
+    char next[SIMBA_ID_MAX + 1]; /* who is first in line; "": nobody, or not known */
+    char *note;                  /* bytes, and a zero behind them; NULL: there is none */
     size_t note_length;
 } listing_entry;
 

@@ -256,6 +256,7 @@ struct listing {
     std::int64_t now_ms;                 /* the store's time, to compare with the owner's times */
     std::optional<std::int64_t> waiters; /* empty: the store does not know */
     std::string note;                    /* bytes of any value; empty: there is none */
+    std::string next; /* the id of who is first in line; empty: nobody waits, or the store does not know */
 };
 
 /* The note of a mutex. */
@@ -401,7 +402,7 @@ class client
         static_cast<std::vector<listing> *>(user)->push_back(
             {row->mutex, owner(*row->owner), row->now_ms,
              row->waiters < 0 ? std::nullopt : std::optional<std::int64_t>(row->waiters),
-             std::string(static_cast<const char *>(row->note), row->note_length)});
+             std::string(static_cast<const char *>(row->note), row->note_length), row->next ? row->next : ""});
     }
 
     std::unique_ptr<client_options> options_; /* outlives the handle: declared first, so destroyed last */

@@ -132,9 +132,62 @@ static void list(tck *t)
     TCK_REQUIRE(t, none.owned == 0);
 }
 
+typedef struct line {
+    int64_t waiters;
+    char next[SIMBA_ID_MAX + 1]; /* "": not known */
+} line;
+
+static void take_line(const simba_listing *row, void *user)
+{
+    line *self = user;
+    self->waiters = row->waiters;
+    snprintf(self->next, sizeof self->next, "%s", row->next ? row->next : "");
+}
+
+/* List until so many wait, unless the store does not know. Without the lock: a list needs the turns of its client. */
+static bool await_waiters(const tck_probe *probe, int64_t count, line *ret_line)
+{
+    tck *t = probe->arena->kit;
+    const int64_t deadline_ns = tck_now_ns() + t->patience_ms * TCK_NS_PER_MS;
+    for (;;) {
+        *ret_line = (line){.waiters = -1};
+        const int rc = simba_client_list(probe->client->handle, probe->arena->mutex, take_line, ret_line, NULL);
+        if (rc < 0 || ret_line->waiters < 0 || ret_line->waiters == count)
+            return rc == 0;
+        tck_lock(t);
+        const bool goes_on = tck_pause(t, deadline_ns);
+        tck_unlock(t);
+        if (!goes_on)
+            return false;
+    }
+}
+
+/* A list says how many wait, and who comes next, or that the store does not know. */
+static void list_line(tck *t)
+{
+    tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
+    TCK_REQUIRE(t, clients[0] && clients[1]);
+    tck_arena *arena = tck_arena_new(t, NULL);
+    tck_probe *owner = tck_probe_new(arena, clients[0]);
+    tck_probe *waiters[2] = {tck_probe_new(arena, clients[1]), tck_probe_new(arena, clients[0])};
+    TCK_REQUIRE(t, tck_probe_start(owner));
+    TCK_AWAIT(t, owner->acquired == 1);
+    line seen;
+    for (int i = 0; i < 2; i++) {
+        TCK_REQUIRE(t, tck_probe_start(waiters[i]));
+        TCK_REQUIRE(t, await_waiters(owner, i + 1, &seen));
+        TCK_REQUIRE(t, seen.waiters < 0 || strcmp(seen.next, simba_contender_id(waiters[0]->contender)) == 0);
+    }
+    for (int i = 0; i < 2; i++)
+        TCK_REQUIRE_RC(t, 0, tck_probe_stop(waiters[i]));
+    TCK_REQUIRE(t, await_waiters(owner, 0, &seen));
+    TCK_REQUIRE(t, !seen.next[0]);
+}
+
 const tck_case tck_cases_limits[] = {
     {"thousand-mutexes", 0, 0, thousand},
     {"stats", 0, 0, stats},
     {"list", SIMBA_CAP_LIST, 0, list},
+    {"list-line", SIMBA_CAP_LIST, 0, list_line},
     {0},
 };

@@ -1,5 +1,4 @@
 /* `simba list`: who has which mutex, and for how much longer. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,10 +15,7 @@ static void print_json(const listing *list)
         json_string(stdout, list->entries[i].mutex);
         fputc(',', stdout);
         json_owner(stdout, &list->entries[i].owner, list->entries[i].now_ms);
-        if (list->entries[i].waiters < 0)
-            fputs(",\"waiters\":null", stdout);
-        else
-            printf(",\"waiters\":%" PRId64, list->entries[i].waiters);
+        json_line(stdout, list->entries[i].waiters, list->entries[i].next[0] != '\0' ? list->entries[i].next : NULL);
         fputs(",\"note\":", stdout);
         if (list->entries[i].note == NULL)
             fputs("null", stdout);

@@ -1,5 +1,4 @@
 /* `simba schedule --list`: what is scheduled in a store, by whomever, as the notes of its mutexes say. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,30 +27,16 @@ static const char *result_of(const simba_schedule_info *info, char text[WHEN_SIZ
     return text;
 }
 
-static void print_json_time(const char *key, int64_t ms)
-{
-    char text[WHEN_SIZE];
-    if (ms != 0)
-        printf(",\"%s\":\"%s\"", key, when_utc(ms, text));
-    else
-        printf(",\"%s\":null", key);
-}
-
 static void print_json(const listing *l, const char *mutex, const simba_schedule_info *info)
 {
     fputs(l->count > 0 ? ",\n {\"mutex\":" : "[{\"mutex\":", stdout);
     json_string(stdout, mutex);
     fputs(",\"when\":", stdout);
     json_string(stdout, info->when);
-    print_json_time("due", info->due_at_ms);
-    print_json_time("begun", info->begun_at_ms);
-    print_json_time("ended", info->ended_at_ms);
-    if (info->ended_at_ms != 0)
-        printf(",\"result\":%d", info->result);
-    else
-        fputs(",\"result\":null", stdout);
-    printf(",\"missed\":%" PRId64, info->missed);
-    print_json_time("next", info->next_at_ms);
+    fputc(',', stdout);
+    json_run(stdout, info);
+    fputc(',', stdout);
+    json_when(stdout, "next", info->next_at_ms);
     fputc('}', stdout);
 }
 

@@ -10,6 +10,7 @@ const pool = []; // elements of rows, each for one place in the list
 let focused = 0; // the row that the keyboard is at
 let dirty = true; // the order may have changed
 let openName = null; // the mutex whose details are open
+const scheduleOf = { row: null, isAsked: false }; // the row whose schedule the details show
 let lastOrder = 0;
 let lastLines = 0;
 
@@ -34,6 +35,23 @@ const PAST = {
   "handed-over": (c) => (c.before.id === c.after.id ? c.after.id + " acquired it anew" : c.before.id + " handed it over to " + c.after.id),
   "failed-over": (c) => c.before.id + " was lost; " + c.after.id + " took over",
 };
+
+// Who waits, in words.
+function lineOf(row) {
+  if (row.waiters === null) return "the store does not know who waits";
+  if (row.waiters === 0) return "nobody waits";
+  return row.waiters + (row.waiters === 1 ? " waits" : " wait") + (row.next === null ? "; who is next is not known" : "; " + row.next + " is next");
+}
+
+// "every 3600000" and "once per 3600000" are in milliseconds; the words of cron stay as they are.
+const planOf = (when) => when.replace(/^(every|once per) (\d+)$/, (all, words, ms) => words + " " + span(Number(ms)));
+
+function outcomeOf(run, isLast, isOwned) {
+  const late = Date.parse(run.begun) - Date.parse(run.due) >= 1000 ? ", due at " + clock(Date.parse(run.due)) : "";
+  const missed = run.missed > 0 ? ", after " + run.missed + " missed" : "";
+  if (run.ended === null) return (isLast && isOwned ? "runs" : "was cut short") + late + missed;
+  return (run.result === 0 ? "ended well" : "failed (" + run.result + ")") + " after " + span(Date.parse(run.ended) - Date.parse(run.begun)) + late + missed;
+}
 
 // --- order ---------------------------------------------------------------------------------------
 
@@ -108,6 +126,8 @@ function makeRow() {
   parts.bar = element("span", "bar", parts.left);
   parts.fill = element("i", "", parts.bar);
   parts.leftText = element("span", "left-text", parts.left);
+  parts.waiters = element("span", "", parts.wait);
+  parts.next = element("span", "next", parts.wait);
   parts.canvas = element("canvas", "", parts.line);
   parts.canvas.setAttribute("role", "img");
   row.addEventListener("click", () => openDetail(parts.mutex));
@@ -145,7 +165,10 @@ function fill(parts, index, now) {
   parts.bar.hidden = left === null;
   parts.fill.style.transform = "scaleX(" + (left && row.lease ? (left / row.lease).toFixed(4) : 0) + ")";
   put(parts.leftText, row.owner === null ? "" : left === null ? "session" : span(left));
-  put(parts.wait, row.waiters === null ? "" : String(row.waiters));
+  put(parts.waiters, row.waiters === null ? "?" : String(row.waiters));
+  put(parts.next, row.next || "");
+  parts.wait.classList.toggle("unknown", row.waiters === null);
+  parts.wait.setAttribute("aria-label", lineOf(row));
   put(parts.token, row.token || "");
 }
 
@@ -235,7 +258,45 @@ function drawStatus() {
 
 function fact(list, name, value) {
   element("dt", "", list).textContent = name;
-  element("dd", "", list).textContent = value;
+  const shownValue = element("dd", "", list);
+  shownValue.textContent = value;
+  return shownValue;
+}
+
+// A line of a log: when, and what.
+function logLine(list, at, kind, text) {
+  const item = element("li", "", list);
+  const time = element("time", "", item);
+  if (Number.isFinite(at)) time.dateTime = new Date(at).toISOString(); // what a store has noted may be no time at all
+  time.textContent = Math.abs(Date.now() - at) < 86400000 ? clock(at) : new Date(at).toLocaleString();
+  time.title = new Date(at).toLocaleString();
+  element("div", "kind-" + kind, item).textContent = text;
+}
+
+// The schedule comes from simba serve when the details are opened, and again when the row is another one.
+async function fetchSchedule(row) {
+  if (scheduleOf.row === row || scheduleOf.isAsked) return;
+  scheduleOf.row = row;
+  scheduleOf.isAsked = true;
+  try {
+    const one = await model.get("/api/v1/mutexes/" + encodeURIComponent(row.mutex));
+    if (row.mutex === openName) drawSchedule(one.schedule, one.state.owner !== null);
+  } catch {
+    // The next row that comes asks again; that simba serve is gone is said elsewhere.
+  } finally {
+    scheduleOf.isAsked = false;
+  }
+}
+
+function drawSchedule(schedule, isOwned) {
+  $("detail-schedule").hidden = schedule === null;
+  $("detail-plan").replaceChildren();
+  $("detail-runs").replaceChildren();
+  if (schedule === null) return;
+  fact($("detail-plan"), "When", planOf(schedule.when));
+  fact($("detail-plan"), "Next run", schedule.next === null ? "not known" : new Date(schedule.next).toLocaleString());
+  const runs = schedule.runs.slice().reverse();
+  runs.forEach((run, index) => logLine($("detail-runs"), Date.parse(run.begun), run.result ? "failed" : "run", outcomeOf(run, index === 0, isOwned)));
 }
 
 function drawDetail() {
@@ -254,8 +315,9 @@ function drawDetail() {
     fact(facts, "Lease", row.transition_left_ms === null ? "as long as its session" : span(leftMs(row, frozen)) + " left");
     fact(facts, "Token", row.token);
   }
-  if (row && row.waiters !== null) fact(facts, "Waiting", String(row.waiters));
-  if (row && row.note) fact(facts, "Note", row.note);
+  if (row) fact(facts, "Waiting", lineOf(row));
+  if (row && row.note) fact(facts, "Note", row.note).className = "note";
+  if (row) fetchSchedule(row);
   const view = viewOf();
   const spans = holders(row, changes, view.until);
   draw($("detail-line"), spans, view);
@@ -266,18 +328,15 @@ function drawDetail() {
   $("detail-history").dataset.key = key;
   $("detail-history").replaceChildren();
   for (const change of changes.slice().reverse()) {
-    const item = element("li", "", $("detail-history"));
-    const time = element("time", "", item);
-    time.dateTime = new Date(change.at).toISOString();
-    time.textContent = clock(change.at);
-    time.title = new Date(change.at).toLocaleString();
-    element("div", "kind-" + change.kind, item).textContent = PAST[change.kind](change);
+    logLine($("detail-history"), change.at, change.kind, PAST[change.kind](change));
   }
   put($("detail-more"), changes.length ? "" : "Nothing has changed since simba serve was started.");
 }
 
 function openDetail(mutex) {
   openName = mutex;
+  scheduleOf.row = null;
+  drawSchedule(null);
   put($("detail-name"), mutex);
   $("detail-history").dataset.key = "";
   $("detail").showModal();

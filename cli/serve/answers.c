@@ -68,15 +68,13 @@ void answer_row(FILE *to, const answers *a, const table_row *row)
     json_string(to, row->mutex);
     fputc(',', to);
     json_owner(to, &row->owner, a->t->store_ms);
-    if (row->waiters < 0)
-        fputs(",\"waiters\":null", to);
-    else
-        fprintf(to, ",\"waiters\":%" PRId64, row->waiters);
+    json_line(to, row->waiters, row->next);
     fputs(",\"note\":", to);
-    if (row->note == NULL)
+    const size_t record_length = row->runs != NULL ? row->runs->record_length : 0;
+    if (row->note_length == record_length)
         fputs("null", to);
     else
-        json_bytes(to, row->note, row->note_length);
+        json_bytes(to, row->note + record_length, row->note_length - record_length);
     if (!row->is_present)
         fputs(",\"gone\":true", to);
     fputc('}', to);
@@ -125,6 +123,36 @@ void answer_list_end(FILE *to, const answers *a)
     fputs("}\n", to);
 }
 
+static void put_run(FILE *to, const run *r)
+{
+    fputc('{', to);
+    json_run(to, &(simba_schedule_info){.due_at_ms = r->due_ms,
+                                        .begun_at_ms = r->begun_ms,
+                                        .ended_at_ms = r->ended_ms,
+                                        .result = r->result,
+                                        .missed = r->missed});
+    fputc('}', to);
+}
+
+static void put_schedule(FILE *to, const runs *r)
+{
+    if (r == NULL) {
+        fputs(",\"schedule\":null", to);
+        return;
+    }
+    fputs(",\"schedule\":{\"when\":", to);
+    json_string(to, r->schedule.when);
+    fputc(',', to);
+    json_when(to, "next", r->schedule.next_at_ms);
+    fputs(",\"runs\":[", to);
+    for (unsigned i = 0; i < r->count; i++) {
+        if (i > 0)
+            fputc(',', to);
+        put_run(to, &r->last[i]);
+    }
+    fputs("]}", to);
+}
+
 void answer_mutex(FILE *to, const answers *a, const table_row *row)
 {
     const table_change *change;
@@ -140,7 +168,9 @@ void answer_mutex(FILE *to, const answers *a, const table_row *row)
         is_first = false;
         answer_change(to, a, change);
     }
-    fputs("],\"store\":", to);
+    fputc(']', to);
+    put_schedule(to, row->runs);
+    fputs(",\"store\":", to);
     answer_store(to, a);
     fputs("}\n", to);
 }

@@ -82,8 +82,13 @@ static void take(const simba_listing *listing, void *user)
         grow(g);
     if (l->count > 0 && strcmp(l->rows[l->count - 1].mutex, listing->mutex) >= 0)
         g->sorted = false;
-    l->rows[l->count++] = (look_row){keep(l, listing->mutex, length), *listing->owner, listing->waiters,
-                                     keep(l, listing->note, listing->note_length), listing->note_length};
+    l->rows[l->count++] =
+        (look_row){.mutex = keep(l, listing->mutex, length),
+                   .owner = *listing->owner,
+                   .waiters = listing->waiters,
+                   .next = listing->next != NULL ? keep(l, listing->next, strlen(listing->next)) : NULL,
+                   .note = keep(l, listing->note, listing->note_length),
+                   .note_length = listing->note_length};
 }
 
 static int by_name(const void *a, const void *b)

@@ -12,6 +12,7 @@ typedef struct look_row {
     const char *mutex;
     simba_owner owner;
     int64_t waiters;    /* -1: the store does not know */
+    const char *next;   /* NULL: nobody, or the store does not know */
     const char *note;   /* bytes of any value, with a zero behind them */
     size_t note_length; /* 0: there is none */
 } look_row;

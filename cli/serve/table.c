@@ -77,7 +77,9 @@ static void free_row(table *t, table_row *row)
     if (row->revision > t->horizon)
         t->horizon = row->revision;
     TAILQ_REMOVE(&t->by_revision, row, in_all);
+    free(row->next);
     free(row->note);
+    free(row->runs);
     free(row);
 }
 
@@ -99,10 +101,29 @@ static void take_note(table_row *row, const look_row *found)
     free(row->note);
     row->note = NULL;
     row->note_length = found != NULL ? found->note_length : 0;
-    if (row->note_length == 0)
+    if (row->note_length > 0) {
+        row->note = serve_alloc(row->note_length + 1);
+        memcpy(row->note, found->note, row->note_length);
+    }
+    row->runs = runs_take(row->runs, row->note, row->note_length);
+}
+
+static bool has_line(const table_row *row, const look_row *found)
+{
+    const char *next = found != NULL ? found->next : NULL;
+    return row->waiters == (found != NULL ? found->waiters : -1) && (next == NULL) == (row->next == NULL) &&
+           (next == NULL || strcmp(next, row->next) == 0);
+}
+
+static void take_line(table_row *row, const look_row *found)
+{
+    free(row->next);
+    row->next = NULL;
+    row->waiters = found != NULL ? found->waiters : -1;
+    if (found == NULL || found->next == NULL)
         return;
-    row->note = serve_alloc(row->note_length + 1);
-    memcpy(row->note, found->note, row->note_length);
+    const size_t size = strlen(found->next) + 1;
+    row->next = memcpy(serve_alloc(size), found->next, size);
 }
 
 static bool same_grant(const simba_owner *a, const simba_owner *b)
@@ -159,7 +180,7 @@ static void note_change(const comparison *c, table_row *row, const simba_owner *
 
 static bool is_unchanged(const comparison *c, const table_row *row, const look_row *found)
 {
-    return row->is_owned && row->is_present && found->waiters == row->waiters && has_note(row, found) &&
+    return row->is_owned && row->is_present && has_line(row, found) && has_note(row, found) &&
            same_grant(&found->owner, &row->owner) && found->owner.ttl_at_ms == row->owner.ttl_at_ms &&
            found->owner.transition_at_ms == row->owner.transition_at_ms &&
            found->owner.transition_at_ms > c->now->store_ms;
@@ -173,7 +194,6 @@ static void compare_row(const comparison *c, table_row *row, const look_row *fou
         return; /* as most are, most of the time */
     const bool is_owned = found != NULL && lease_look(&found->owner, c->now->store_ms).owned;
     const simba_owner *owner = is_owned ? &found->owner : &nobody;
-    const int64_t waiters = found != NULL ? found->waiters : -1;
     const bool changed_hands = is_owned != row->is_owned || !same_grant(owner, &row->owner);
     const bool was_renewed =
         owner->ttl_at_ms != row->owner.ttl_at_ms || owner->transition_at_ms != row->owner.transition_at_ms;
@@ -183,11 +203,14 @@ static void compare_row(const comparison *c, table_row *row, const look_row *fou
     row->is_present = found != NULL;
     row->is_owned = is_owned;
     row->owner = *owner;
-    if (changed_hands || was_renewed || is_new || waiters != row->waiters || !has_note(row, found)) {
-        row->waiters = waiters;
+    const bool is_noted_anew = !has_note(row, found);
+    if (is_noted_anew)
         take_note(row, found);
+    const bool has_new_line = !has_line(row, found);
+    if (has_new_line)
+        take_line(row, found);
+    if (changed_hands || was_renewed || is_new || is_noted_anew || has_new_line)
         touch(c->t, row);
-    }
 }
 
 static void count_row(table *t, const table_row *row)

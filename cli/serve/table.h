@@ -10,6 +10,7 @@
 #include <sys/queue.h>
 
 #include "look.h"
+#include "runs.h"
 
 enum { TABLE_CHANGES_MAX = 16384, TABLE_CHANGES_PER_MUTEX = 128 };
 
@@ -52,9 +53,11 @@ struct table_row {
     bool is_present; /* false: the store no longer has it, but there is a history */
     bool is_owned;   /* otherwise `owner` is nobody */
     simba_owner owner;
-    int64_t waiters;
-    char *note; /* bytes, with a zero behind them; NULL: there is none */
+    int64_t waiters; /* -1: the store does not know */
+    char *next;      /* who is first in line; NULL: nobody, or the store does not know */
+    char *note;      /* bytes, with a zero behind them; NULL: there is none */
     size_t note_length;
+    runs *runs;            /* NULL: it has no schedule */
     table_changes changes; /* oldest first */
     unsigned change_count;
     char mutex[];

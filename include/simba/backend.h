@@ -30,7 +30,8 @@
  *   RELEASE        ends a grant of this id and nonce (and token, if that is not 0), and leaves any queue of waiters.
  *                  MINE when there was one, REVOKED when it was forced away, NOT_MINE otherwise.
  *   READ           the owner.
- *   LIST           every mutex whose name matches `mutex`, a shell pattern or NULL, through host->listed.
+ *   LIST           every mutex whose name matches `mutex`, a shell pattern or NULL, through host->listed. A store that knows
+ *                  how many wait also names the first of them.
  *   FORCE_RELEASE  ends any grant. MINE when there was one, NOT_MINE when nobody owned it.
  *   WRITE_NOTE     replaces the note of the mutex by `note`, `note_size` bytes; 0 bytes remove it. One atomic step both checks
  *                  and writes: the grant of this id, nonce and token is live, and no later write of this grant (greater

@@ -1,7 +1,7 @@
 /* The record of a schedule: one line at the beginning of the note of its mutex. The note of the work follows the line.
  * Both are one note, so that a checkpoint of the work and the end of its run are written in one step.
  *
- *   simba-schedule 1 anchor=… through=… due=… begun=… ended=… state=ended result=0 tries=0 missed=0 spec=every 86400000
+ *   simba-schedule 1 anchor=… through=… due=… begun=… ended=… result=0 tries=0 missed=0 state=ended spec=every 86400000
  *
  * All times are milliseconds on the clock that judges the schedule. A record comes from outside: anybody who can
  * write to the store can write one. So the reader bounds it, and refuses a record that makes no sense. It never

@@ -1,6 +1,7 @@
 /* See calls.h. */
 #include "runtime/calls.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,8 @@ struct row {
     simba_owner owner;
     int64_t now_ms;
     int64_t waiters;
-    simba_stored_note note; /* its bytes lie behind the name */
+    simba_stored_note note; /* its bytes lie behind the names */
+    const char *next_id;    /* behind the mutex; NULL: nobody, or not known */
     char mutex[];
 };
 
@@ -57,18 +59,25 @@ int simba__call_listed(simba_host *host, simba_request *request, const simba_lis
         told.note_length = 0;
     if (told.note_length > SIMBA_NOTE_MAX)
         return SIMBA_ECORRUPT;
-    const size_t name_size = strlen(told.mutex) + 1;
-    struct row *row = simba__malloc(sizeof *row + name_size + told.note_length);
+    const size_t mutex_size = strlen(told.mutex) + 1;
+    const size_t next_size = told.next ? strnlen(told.next, SIMBA_ID_MAX) + 1 : 0;
+    struct row *row = simba__malloc(sizeof *row + mutex_size + next_size + told.note_length);
     if (!row)
         return SIMBA_ENOMEM;
     row->owner = *told.owner;
     row->now_ms = told.now_ms;
     row->waiters = told.waiters;
-    memcpy(row->mutex, told.mutex, name_size);
+    memcpy(row->mutex, told.mutex, mutex_size);
+    char *behind = row->mutex + mutex_size;
+    row->next_id = NULL;
+    if (told.next) {
+        snprintf(behind, next_size, "%s", told.next); /* one that is longer than an id can be is cut */
+        row->next_id = behind;
+    }
     row->note = (simba_stored_note){
         .size = told.note_length, .token = told.note_token, .written_at_ms = told.note_written_at_ms};
     if (told.note_length > 0)
-        row->note.bytes = memcpy(row->mutex + name_size, told.note, told.note_length);
+        row->note.bytes = memcpy(behind + next_size, told.note, told.note_length);
     row->next = call->rows;
     call->rows = row;
     call->count++;
@@ -185,7 +194,8 @@ static int show_sorted(struct call *call, void (*show)(const simba_listing *list
                                        .note = row->note.bytes,
                                        .note_length = row->note.size,
                                        .note_token = row->note.token,
-                                       .note_written_at_ms = row->note.written_at_ms};
+                                       .note_written_at_ms = row->note.written_at_ms,
+                                       .next = row->next_id};
         show(&listing, user);
     }
     simba__free(sorted);

@@ -268,7 +268,8 @@ static void teller_submit(void *self, simba_request *request)
                                    .note = "note",
                                    .note_length = 4,
                                    .note_token = 6,
-                                   .note_written_at_ms = 41};
+                                   .note_written_at_ms = 41,
+                                   .next = "another"};
     const simba_finding finding = {sizeof finding, SIMBA_VERDICT_WARNING, "schema", "a sentence", "a remedy"};
     const bool lists = request->op == SIMBA_OP_LIST;
     void *told = lists ? resized(&listing, sizeof listing, told_size) : resized(&finding, sizeof finding, told_size);
@@ -315,7 +316,7 @@ struct heard {
     unsigned count;
     int64_t now_ms, waiters;
     size_t note_length;
-    bool has_text, has_remedy;
+    bool has_text, has_remedy, has_next;
 };
 
 static void hear_row(const simba_listing *listing, void *user)
@@ -325,14 +326,20 @@ static void hear_row(const simba_listing *listing, void *user)
     assert_string_equal(listing->mutex, "m");
     assert_string_equal(listing->owner->id, "somebody");
     assert_true(listing->note_length == 0 || memcmp(listing->note, "note", listing->note_length) == 0);
-    *heard = (struct heard){heard->count + 1, listing->now_ms, listing->waiters, listing->note_length, false, false};
+    assert_true(!listing->next || strcmp(listing->next, "another") == 0);
+    *heard = (struct heard){.count = heard->count + 1,
+                            .now_ms = listing->now_ms,
+                            .waiters = listing->waiters,
+                            .note_length = listing->note_length,
+                            .has_next = listing->next != NULL};
 }
 
 static void hear_finding(const simba_finding *finding, void *user)
 {
     struct heard *heard = user;
     assert_int_equal(finding->size, sizeof *finding);
-    *heard = (struct heard){heard->count + 1, 0, 0, 0, finding->text != NULL, finding->remedy != NULL};
+    *heard = (struct heard){
+        .count = heard->count + 1, .has_text = finding->text != NULL, .has_remedy = finding->remedy != NULL};
 }
 
 /* Rows and findings of a store with an older header lack what came later, and the program sees that they do; those of a newer
@@ -368,8 +375,9 @@ static void rows_of_stores_with_other_headers(void **state)
         assert_int_equal(heard.now_ms, told_size > offsetof(simba_listing, now_ms) ? 42 : 0);
         assert_int_equal(heard.waiters, told_size > offsetof(simba_listing, waiters) ? 3 : -1);
         assert_int_equal(heard.note_length, told_size > offsetof(simba_listing, note_length) ? 4 : 0);
+        assert_int_equal(heard.has_next, told_size > offsetof(simba_listing, next));
     }
-    assert_int_equal(heard.count, 9);
+    assert_int_equal(heard.count, 10);
     told_size = offsetof(simba_listing, owner);
     assert_rc(SIMBA_EINVAL, simba_client_list(client, NULL, hear_row, &heard, NULL));
 

@@ -11,6 +11,7 @@
 #include "../../cli/lease.c"  /* NOLINT(bugprone-suspicious-include) */
 #include "../../cli/say.c"    /* NOLINT(bugprone-suspicious-include) */
 #include "../../cli/secret.c" /* NOLINT(bugprone-suspicious-include) */
+#include "../../cli/when.c"   /* NOLINT(bugprone-suspicious-include) */
 
 static char file[400];
 

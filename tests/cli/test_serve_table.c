@@ -168,6 +168,72 @@ static void notes_come_with_rows(void **state)
     assert_null(newest());
 }
 
+/* Who waits is told with its row; a row whose line is another one is new. */
+static void lines_come_with_rows(void **state)
+{
+    (void)state;
+    look_row row = held("m", "a", 1, 40000, 40000);
+    apply(50000, &row, 1);
+    assert_int_equal(table_find(&t, "m")->waiters, -1);
+    uint64_t known = t.revision;
+    row.waiters = 2;
+    row.next = "b";
+    apply(50500, &row, 1);
+    assert_string_equal(table_find(&t, "m")->next, "b");
+    assert_int_equal(t.waiters, 2);
+    assert_non_null(table_row_since(&t, known));
+    known = t.revision;
+    row.next = "c"; /* b has left, another has come */
+    apply(50600, &row, 1);
+    assert_string_equal(table_find(&t, "m")->next, "c");
+    assert_non_null(table_row_since(&t, known));
+    known = t.revision;
+    apply(50700, &row, 1);
+    assert_null(table_row_since(&t, known));
+    row.waiters = 0;
+    row.next = NULL;
+    apply(50800, &row, 1);
+    assert_null(table_find(&t, "m")->next);
+}
+
+static void apply_run(int64_t now_ms, int64_t begun_ms, const char *outcome, const char *rest)
+{
+    char note[400];
+    const int length =
+        snprintf(note, sizeof note,
+                 "simba-schedule 1 anchor=1 through=%lld due=%lld begun=%lld ended=%lld %s "
+                 "spec=every 1000\n%s",
+                 (long long)begun_ms, (long long)begun_ms, (long long)begun_ms, (long long)begun_ms + 7, outcome, rest);
+    look_row row = held("m", "a", 1, 40000, 40000);
+    row.note = note;
+    row.note_length = (size_t)length;
+    apply(now_ms, &row, 1);
+}
+
+/* A note tells of one run; those before it are known from the notes before. A run that has begun ends in the same place. */
+static void runs_are_remembered(void **state)
+{
+    (void)state;
+    apply_run(50000, 1000, "result=0 tries=0 missed=0 state=ended", "42");
+    const runs *r = table_find(&t, "m")->runs;
+    assert_string_equal(r->schedule.when, "every 1000");
+    assert_string_equal(table_find(&t, "m")->note + r->record_length, "42");
+    assert_int_equal(r->count, 1);
+    apply_run(50100, 2000, "result=0 tries=0 missed=0 state=begun", "");
+    assert_int_equal(r->count, 2);
+    assert_int_equal(r->last[1].ended_ms, 0);
+    apply_run(50200, 2000, "result=3 tries=0 missed=0 state=ended", "");
+    assert_int_equal(r->count, 2);
+    assert_int_equal(r->last[1].ended_ms, 2007);
+    assert_int_equal(r->last[1].result, 3);
+    for (int i = 0; i < RUNS_MAX; i++)
+        apply_run(50300 + i, 3000 + i, "result=0 tries=0 missed=0 state=ended", "");
+    assert_int_equal(r->count, RUNS_MAX);
+    assert_int_equal(r->last[0].begun_ms, 3000);
+    APPLY(51000, held("m", "a", 1, 40000, 40000));
+    assert_null(table_find(&t, "m")->runs);
+}
+
 /* Times in a store may be anything; what differs happened between the looks. */
 static void absurd_times_stay_between_the_looks(void **state)
 {
@@ -345,6 +411,8 @@ int main(void)
         TEST(a_release),
         TEST(renewals_are_no_changes),
         TEST(notes_come_with_rows),
+        TEST(lines_come_with_rows),
+        TEST(runs_are_remembered),
         TEST(absurd_times_stay_between_the_looks),
         TEST(an_outage),
         TEST(rows_and_changes_by_revision),

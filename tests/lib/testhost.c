@@ -78,6 +78,7 @@ static int host_listed(simba_host *host, simba_request *request, const simba_lis
     listed->owner = *row->owner;
     listed->now_ms = row->now_ms;
     listed->waiters = row->waiters;
+    snprintf(listed->next, sizeof listed->next, "%s", row->next ? row->next : "");
     listed->note_length = row->size > offsetof(simba_listing, note_length) ? row->note_length : 0;
     return 0;
 }

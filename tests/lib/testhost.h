@@ -22,6 +22,7 @@ typedef struct testhost_listed {
     simba_owner owner;
     int64_t now_ms;
     int64_t waiters;
+    char next[SIMBA_ID_MAX + 1]; /* "": not known */
     size_t note_length;
 } testhost_listed;
 

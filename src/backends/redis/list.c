@@ -231,6 +231,11 @@ void simba__redis_list_row(redis_errand *errand, const redisReply *reply)
         skip_row(row, "its note cannot be read");
         return;
     }
+    if (reply->elements > 9 && reply->element[9]->type != REDIS_REPLY_STRING) {
+        skip_row(row, "who comes next cannot be read");
+        return true;
+    }
+    const char *next = reply->elements > 9 && reply->element[9]->len > 0 ? reply->element[9]->str : NULL;
     const simba_listing listing = {.size = sizeof listing,
                                    .mutex = row->mutex,
                                    .owner = &parsed.owner,
@@ -239,7 +244,8 @@ void simba__redis_list_row(redis_errand *errand, const redisReply *reply)
                                    .note = note.bytes,
                                    .note_length = note.size,
                                    .note_token = note.token,
-                                   .note_written_at_ms = note.written_at_ms};
+                                   .note_written_at_ms = note.written_at_ms,
+                                   .next = next};
     redis_list *list = give_back(row);
     redis_lists *self = list->all;
     if (!list->errand)

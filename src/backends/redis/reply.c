@@ -218,7 +218,8 @@ bool simba__redis_parse(const redisReply *reply, const simba_request *request, s
     int64_t outcome;
     int64_t token;
     int64_t more = 0;
-    const size_t most = request->op == SIMBA_OP_LIST ? 9 : 8; /* a row of a list has the note, too */
+    const size_t most =
+        request->op == SIMBA_OP_LIST ? 10 : 8; /* a row of a list has the note and who comes next, too */
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7 || reply->elements > most)
         return false;
     redisReply *const *part = reply->element;

@@ -372,9 +372,11 @@ static const char force_release[] =
 "end\n"
 "vacate()\n"
 "return answer(1)\n";
+/* Who was invited has left the queue, and comes next. */
 static const char list_row[] =
 "local told = answer(0)\n"
-"told[8], told[9] = call('ZCARD', queue), call('GET', KEYS[#KEYS]) or ''\n"
+"told[8], told[9] = call('ZCARD', queue) + (reserved and 1 or 0), call('GET', KEYS[#KEYS]) or ''\n"
+"told[10] = shown(reserved and next or call('ZRANGE', queue, 0, 0)[1] or '')\n"
 "return told\n";
 
 /* A write that was given up may arrive after the next one of the same grant, and must not undo it. */

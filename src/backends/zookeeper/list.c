@@ -36,9 +36,11 @@ struct list {
 struct row {
     zk_look look; /* first */
     struct list *list;
-    bool noted;   /* it has a note, or had one */
-    bool listed;  /* what is below it was added to the list */
-    size_t below; /* children that are no contenders */
+    bool noted;       /* it has a note, or had one */
+    bool listed;      /* what is below it was added to the list */
+    size_t below;     /* children that are no contenders */
+    char *second;     /* the contender behind the leader; NULL: there is none */
+    simba_owner next; /* who has made it; nobody: not known */
     zk_record note;
     int64_t note_written_at_ms;
     char note_bytes[SIMBA_NOTE_MAX];
@@ -128,9 +130,17 @@ static void show_row(const struct row *row)
                                    .note = row->note.size > 0 ? row->note_bytes : NULL,
                                    .note_length = row->note.size,
                                    .note_token = row->note.token,
-                                   .note_written_at_ms = row->note_written_at_ms};
+                                   .note_written_at_ms = row->note_written_at_ms,
+                                   .next = row->next.id[0] ? row->next.id : NULL};
     if (session->host->listed(session->host, list->op.request, &listing) < 0)
         simba__zk_op_note(&list->op, ZK_NO_MEMORY);
+}
+
+static void forget_second(struct row *row)
+{
+    simba__free(row->second);
+    row->second = NULL;
+    row->next = (simba_owner){0};
 }
 
 /* Have the nodes below it listed too, as far as their names can be those of mutexes. */
@@ -152,8 +162,22 @@ static void row_listed(zk_op *op, const zk_result *result)
 {
     struct row *row = (struct row *)op;
     simba__zk_look_listed(op, result);
+    const char *second = row->look.leader ? simba__zk_after(result->names, result->count, row->look.leader) : NULL;
+    row->second = second ? simba__strdup(second) : NULL;
+    if (second && !row->second)
+        simba__zk_op_note(op, ZK_NO_MEMORY);
     if (!row->listed && result->rc == ZOK)
         list_below(row, result);
+}
+
+/* One that has left meanwhile, or whose id may not be read, is not known. */
+static void second_read(zk_op *op, const zk_result *result)
+{
+    struct row *row = (struct row *)op;
+    if (result->rc == ZOK)
+        row->next = simba__zk_owner_of(row->second, result);
+    else if (result->rc != ZNONODE && result->rc != ZNOAUTH)
+        simba__zk_op_note(op, result->rc);
 }
 
 /* One that cannot be read is left out; its mutex is shown all the same. */
@@ -192,6 +216,8 @@ static void row_on(zk_op *op)
     }
     if (!op->error && look->sight == ZK_SIGHT_LED && is_listed(row->list, mutex_of(row))) {
         simba__zk_look_ask(look);
+        if (row->second)
+            simba__zk_call_get(op, look->path, row->second, NULL, second_read);
         simba__zk_op_go(op);
         return;
     }
@@ -210,10 +236,17 @@ static void read_row(zk_op *op)
         return;
     }
     simba__zk_look_forget(&row->look);
+    forget_second(row);
     simba__zk_call_children(op, row->look.path, NULL, row_listed);
     if (row->noted && is_listed(row->list, mutex_of(row)))
         read_note_of(row);
     simba__zk_op_go(op);
+}
+
+static void row_fini(zk_op *op)
+{
+    forget_second((struct row *)op);
+    simba__zk_look_fini(op);
 }
 
 static void row_ended(zk_op *op)
@@ -224,7 +257,7 @@ static void row_ended(zk_op *op)
 }
 
 static const zk_procedure of_row = {
-    .run = read_row, .step = row_on, .ended = row_ended, .fini = simba__zk_look_fini, .persists = true};
+    .run = read_row, .step = row_on, .ended = row_ended, .fini = row_fini, .persists = true};
 
 static void begin_row(struct list *list, const struct name *name)
 {

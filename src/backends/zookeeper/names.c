@@ -160,6 +160,16 @@ const char *simba__zk_first(char *const *children, size_t count, size_t *ret_con
     return first;
 }
 
+const char *simba__zk_after(char *const *children, size_t count, const char *child)
+{
+    const char *after = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (simba__zk_is_contender(children[i]) && simba__zk_order(children[i], child) > 0 &&
+            (!after || simba__zk_order(children[i], after) < 0))
+            after = children[i];
+    return after;
+}
+
 simba_owner simba__zk_owner(const char *id, int64_t czxid, int64_t ctime_ms)
 {
     simba_owner owner = {

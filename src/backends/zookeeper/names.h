@@ -27,6 +27,8 @@ uint64_t simba__zk_salted(uint64_t nonce, unsigned sessions_over);
 bool simba__zk_is_made_by_us(const char *child, const char *id);
 /* The first of the contenders among these children; NULL: there is none. And how many there are, unless that is NULL. */
 const char *simba__zk_first(char *const *children, size_t count, size_t *ret_contenders);
+/* The contender among these children that comes right after this one; NULL: there is none. */
+const char *simba__zk_after(char *const *children, size_t count, const char *child);
 /* The maker of a child, as the owner of the mutex. */
 simba_owner simba__zk_owner(const char *id, int64_t czxid, int64_t ctime_ms);
 /* Which of two children comes first? Like strcmp. */

@@ -24,6 +24,7 @@ class Listing:
     owner: Optional[Owner]
     waiters: Optional[int]  # None: the store does not know
     note: bytes = b""
+    next: Optional[str] = None  # who is first in line; None: nobody waits, or the store does not know
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ def _on_log(user: Any, level: int, line: Any) -> None:
 def _on_row(row: Any, user: Any) -> None:
     waiters = None if row.waiters < 0 else row.waiters
     note = ffi.buffer(row.note, row.note_length)[:] if row.note_length else b""
-    ffi.from_handle(user).append(Listing(text(row.mutex), owner(row.owner), waiters, note))
+    first = text(row.next) if row.next else None
+    ffi.from_handle(user).append(Listing(text(row.mutex), owner(row.owner), waiters, note, first))
 
 
 def read_note(function: Callable[..., Any], *arguments: Any) -> Note:
