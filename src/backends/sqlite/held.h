@@ -1,6 +1,6 @@
 /* What this client was granted, so that a holder can be told at once when another process forces its mutex away. Holders
- * watch nothing: they would wake up for every hand-over of every mutex in the file. A revocation has a bell of its own,
- * and when it rings every grant is compared with its slot. A slot that is not as our own grant left it is a reason to ask
+ * watch nothing: they would wake up for every hand-over of their mutex. A revocation rings the bell of every process,
+ * and then every grant is compared with its slot. A slot that is not as our own grant left it is a reason to ask
  * the store. All in a turn. */
 #ifndef SIMBA_BACKENDS_SQLITE_HELD_H
 #define SIMBA_BACKENDS_SQLITE_HELD_H
@@ -26,7 +26,7 @@ static inline bool simba__held_is_empty(const simba__held *held)
  * learns of a revocation when it renews. */
 void simba__held_note(simba__held *held, const simba__effect *effect, const simba_request *request);
 
-/* The bell of revocations has rung, perhaps for nothing: any process that lets go of the file rings it. */
+/* Something was revoked, perhaps. */
 void simba__held_scan(simba__held *held, const simba__notify *notify);
 /* Another file is behind it: have every holder ask. */
 void simba__held_ask_all(simba__held *held);
