@@ -139,6 +139,9 @@ struct simba_request {
 typedef struct simba_topic {
     const char *mutex;
     void *backend_data;
+    /* Somebody wants to hear of every change at once. Otherwise a release that is ours to take is told at once, and it does if
+     * the rest is told within a second. */
+    bool every;
 } simba_topic;
 
 /* A note as a store has it. */
@@ -327,6 +330,8 @@ typedef struct simba_backend {
     int64_t (*session_ms)(void *self);
     /* May be NULL. Names the one of several servers that answers, for people; "": the URL already says it. In a turn. */
     const char *(*server)(void *self);
+    /* May be NULL: `every` of a topic that is watched is not as it was. */
+    void (*every_changed)(void *self, simba_topic *topic);
 } simba_backend;
 
 /* Add a store of your own, for simba_client_open. The runtime copies the table; everything it points to must live for ever.

@@ -126,6 +126,7 @@ int simba_contender_new(simba_client *client, const char *mutex, const simba_con
         simba__free(contender);
         return rc;
     }
+    contender->member.party.curious = own.on_changed || contender->on_noted;
     *ret_contender = contender;
     return 0;
 }

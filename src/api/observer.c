@@ -185,6 +185,7 @@ int simba_observer_new(simba_client *client, const char *mutex, const simba_obse
         simba__free(observer);
         return rc;
     }
+    observer->party.curious = true;
     *ret_observer = observer;
     return 0;
 }

@@ -106,9 +106,9 @@ void simba__party_want(simba__party *party, bool wants)
         return;
     party->wants = wants;
     if (wants)
-        simba__topic_want(&party->client->topics, party->topic);
+        simba__topic_want(&party->client->topics, party->topic, party->curious);
     else
-        simba__topic_unwant(&party->client->topics, party->topic);
+        simba__topic_unwant(&party->client->topics, party->topic, party->curious);
 }
 
 void simba__party_started(simba__party *party)

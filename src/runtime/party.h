@@ -33,6 +33,7 @@ struct simba__party {
     unsigned starts;     /* how often it was started: tells one life from the next */
     bool running : 1;    /* started and not yet stopped */
     bool wants : 1;      /* counts in the topic's interest */
+    bool curious : 1;    /* wants to hear of every change; set before it is started */
     bool orphaned : 1;   /* the handle is gone: destroy the party when it has stopped */
 };
 

@@ -57,16 +57,18 @@ void simba__topics_put(simba__topics *topics, simba__topic *topic)
         soil(topics, topic);
 }
 
-void simba__topic_want(simba__topics *topics, simba__topic *topic)
+void simba__topic_want(simba__topics *topics, simba__topic *topic, bool every)
 {
-    if (topic->interest++ == 0 && !topic->watched)
+    topic->curious += every;
+    if ((topic->interest++ == 0 && !topic->watched) || (topic->curious > 0) != topic->shown.every)
         soil(topics, topic);
 }
 
-void simba__topic_unwant(simba__topics *topics, simba__topic *topic)
+void simba__topic_unwant(simba__topics *topics, simba__topic *topic, bool every)
 {
-    assert(topic->interest > 0);
-    if (--topic->interest == 0)
+    assert(topic->interest > 0 && topic->curious >= every);
+    topic->curious -= every;
+    if (--topic->interest == 0 || (topic->curious > 0) != topic->shown.every)
         soil(topics, topic);
 }
 
@@ -90,11 +92,15 @@ void simba__topics_settle(simba__topics *topics, const simba_backend *backend, v
         topic->dirty = false;
         const bool kept = keep && topic->watched && topic->handles > 0;
         const bool wanted = !topics->ending && (topic->interest > 0 || kept);
+        const bool changed = topic->shown.every != (topic->curious > 0);
+        topic->shown.every = topic->curious > 0;
         if (wanted && !topic->watched) {
             topic->watched = backend->watch(store, &topic->shown) == 0;
         } else if (!wanted && topic->watched) {
             backend->unwatch(store, &topic->shown);
             topic->watched = false;
+        } else if (topic->watched && changed && backend->every_changed) {
+            backend->every_changed(store, &topic->shown);
         }
         if (topic->handles == 0) {
             assert(topic->interest == 0);

@@ -16,6 +16,7 @@ struct simba__topic {
     simba__list parties; /* started ones, in the order in which they started */
     unsigned handles;    /* parties that name it, started or not */
     unsigned interest;   /* how many of those want to hear of changes */
+    unsigned curious;    /* how many of those want to hear of every change */
     bool watched;
     bool dirty; /* `watched` may not match `interest` */
     char mutex[];
@@ -33,8 +34,8 @@ simba__topic *simba__topics_get(simba__topics *topics, const char *mutex);
 simba__topic *simba__topics_find(const simba__topics *topics, const char *mutex);
 void simba__topics_put(simba__topics *topics, simba__topic *topic);
 
-void simba__topic_want(simba__topics *topics, simba__topic *topic);
-void simba__topic_unwant(simba__topics *topics, simba__topic *topic);
+void simba__topic_want(simba__topics *topics, simba__topic *topic, bool every);
+void simba__topic_unwant(simba__topics *topics, simba__topic *topic, bool every);
 /* If it should be watched and is not, because there was no memory, try again at the end of the turn. */
 void simba__topic_retry(simba__topics *topics, simba__topic *topic);
 

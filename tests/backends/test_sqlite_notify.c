@@ -1,12 +1,10 @@
 /* The SQLite store and its waiters: who is told what about a mutex, and who is left in peace. */
-#include <poll.h>
 #include <signal.h>
-#include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "backends/sqlite/news.h"
-#include "backends/sqlite/notify.h"
+#include "backends/sqlite/ringing.h"
 #include "backends/test_sqlite.h"
 
 /* A release in another process reaches a waiter here. */
@@ -229,7 +227,7 @@ static void test_own_changes(void **state)
     simba_topic topic = {.mutex = "orders"};
     open_store(f, &f->a);
     open_store(f, &f->b);
-    simba_topic elsewhere = {.mutex = "orders"};
+    simba_topic elsewhere = {.mutex = "orders", .every = true};
     assert_int_equal(testhost_watch(&f->b, &elsewhere), 0); /* so that the bell is rung */
     assert_mine(acquire(&f->a, "orders", "a", 1));
     assert_int_equal(testhost_watch(&f->a, &topic), 0);
@@ -360,6 +358,14 @@ static uint64_t mark(simba__notify *notify, uint64_t hash, bool released)
     return replaced;
 }
 
+static void ring(const simba__notify *notify, uint64_t hash)
+{
+    static simba__ringing ringing;
+    simba__ringing_begin(&ringing, notify, 0);
+    (void)simba__ringing_tell(&ringing, hash, true);
+    simba__ringing_end(&ringing);
+}
+
 /* A late mark of an old release is believed for a moment, and put right by the row. */
 static void test_late_mark(void **state)
 {
@@ -371,7 +377,7 @@ static void test_late_mark(void **state)
     assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
     const uint64_t hash = simba__notify_hash("orders");
     mark(notify, hash, true);
-    simba__notify_ring(notify);
+    ring(notify, hash);
     simba__notify_close(notify);
     assert_true(testhost_await_pushes(&f->a, 2));
     assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
@@ -401,7 +407,7 @@ static void test_notify_file_deleted(void **state)
 {
     fixture *f = *state;
     char path[128];
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .every = true};
     b_holds_a_waits(f, &topic);
     snprintf(path, sizeof path, "%s-notify", f->path);
     assert_int_equal(unlink(path), 0);
@@ -425,15 +431,17 @@ static void truncate_notify(const fixture *f, off_t size)
     assert_int_equal(truncate(path, size), 0);
 }
 
-/* Somebody truncates the notify file: nobody dies of it, and what is released after it is told. */
+/* Somebody truncates the notify file, and with it what it says of those who wait: nobody dies of it, and within a second
+ * everybody has said so again. */
 static void test_notify_file_truncated(void **state)
 {
     fixture *f = *state;
-    simba_topic topic = {.mutex = "orders"};
+    simba_topic topic = {.mutex = "orders", .every = true};
     b_holds_a_waits(f, &topic);
     truncate_notify(f, 0);
     assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));
-    assert_true(testhost_await_pushes(&f->a, 1));
+    testhost_advance(&f->a, 1001);
+    assert_int_equal(f->a.push_count, 1);
     assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
     truncate_notify(f, 1);
     testhost_advance(&f->a, 1001);
@@ -522,16 +530,16 @@ static void test_bell_without_listeners(void **state)
     assert_int_equal(simba__notify_open(f->path, &err, &one), 0);
     assert_int_equal(simba__notify_open(f->path, &err, &two), 0);
     assert_false(simba__notify_is_heard(one));
-    simba__notify_listen(one, -1);
+    simba__notify_listen(one);
     assert_false(simba__notify_is_heard(one));
     assert_true(simba__notify_is_heard(two));
-    simba__notify_leave(one, -1);
+    simba__notify_leave(one);
     const pid_t child = fork();
     if (child == 0) {
         simba__notify *three = NULL;
         if (simba__notify_open(f->path, &err, &three) < 0)
             _exit(1);
-        simba__notify_listen(three, -1);
+        simba__notify_listen(three);
         _exit(simba__notify_is_heard(one) ? 0 : 2);
     }
     int status;
@@ -564,10 +572,11 @@ static void test_no_marks_for_nobody(void **state)
     close_both(f, &topic);
 }
 
-/* Who only attends sleeps through everything but revocations; who listens hears both. */
-static void test_two_bells(void **state)
+/* Who has a bell and waits for nothing sleeps through everything but revocations. */
+static void test_what_is_heard(void **state)
 {
     fixture *f = *state;
+    static simba__ringing ringing;
     simba_error err;
     simba__notify *holder = NULL;
     simba__notify *waiter = NULL;
@@ -575,29 +584,21 @@ static void test_two_bells(void **state)
     assert_int_equal(simba__notify_open(f->path, &err, &holder), 0);
     assert_int_equal(simba__notify_open(f->path, &err, &waiter), 0);
     assert_int_equal(simba__notify_open(f->path, &err, &writer), 0);
-    const int holds = simba__notify_inotify();
-    const int waits = simba__notify_inotify();
-    simba__notify_attend(holder, holds);
-    assert_true(simba__notify_listen(waiter, waits));
-    mark(writer, 1, true);
-    simba__notify_ring(writer);
-    struct pollfd ear = {.fd = holds, .events = POLLIN};
-    assert_int_equal(poll(&ear, 1, 0), 0); /* not woken at all */
-    assert_true(simba__notify_drain(waits).marks);
+    assert_int_equal(simba__notify_attend(holder, 1), 0);
+    assert_int_equal(simba__notify_attend(waiter, 1), 0);
+    assert_int_not_equal(holder->bell.number, waiter->bell.number);
+    simba__notify_say_place(waiter, simba__line_number(5), simba__line_cell(5, false, 0));
+    ring(writer, 5);
+    assert_int_equal(simba__bell_drain(&holder->bell), 0);
+    assert_int_equal(simba__bell_drain(&waiter->bell), SIMBA__RING_NEWS);
+    ring(writer, 6);
+    assert_int_equal(simba__bell_drain(&waiter->bell), 0);
 
-    const uint64_t before = simba__notify_revocations(holder);
-    simba__notify_ring_revoked(writer, 4711);
-    assert_int_not_equal(simba__notify_revocations(holder), before);
-    assert_true(simba__notify_drain(holds).revocations);
-    const simba__notify_heard heard = simba__notify_drain(waits);
-    assert_true(heard.revocations && !heard.marks);
-
-    simba__notify_unlisten(waiter, waits);
-    simba__notify_ring(writer);
-    simba__notify_ring_revoked(writer, 4712);
-    assert_false(simba__notify_drain(waits).marks);
-    close(holds);
-    close(waits);
+    simba__ringing_begin(&ringing, writer, 0);
+    simba__ringing_tell_revoked(&ringing);
+    simba__ringing_end(&ringing);
+    assert_int_equal(simba__bell_drain(&holder->bell), SIMBA__RING_REVOKED);
+    assert_int_equal(simba__bell_drain(&waiter->bell), SIMBA__RING_REVOKED);
     simba__notify_close(holder);
     simba__notify_close(waiter);
     simba__notify_close(writer);
@@ -656,7 +657,7 @@ static void test_unsure_mark_makes_nothing_known(void **state)
     static simba__news news;
     simba_topic topic = {.mutex = "orders"};
     simba__news_init(&news, &f->a.host);
-    simba__watched *watched = simba__news_add(&news, &topic);
+    simba__watched *watched = simba__news_add(&news, &topic, 0);
     const simba__effect effect = {.hash = watched->hash, .replaced = SIMBA__NOTIFY_UNSURE, .marked = 2};
     simba__news_rang(&news, &effect);
     assert_int_equal(watched->known, SIMBA__NOTIFY_UNSEEN);
@@ -673,12 +674,12 @@ static void test_disorder(void **state)
     simba_error err;
     simba__notify *notify = NULL;
     assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
-    simba__notify_ring(notify);
+    ring(notify, simba__notify_hash("orders"));
     testhost_settle(&f->a);
     assert_int_equal(f->a.push_count, 0);
     const simba__notify_marking unlocked = {.notify = notify};
     simba__notify_end(&unlocked, 77);
-    simba__notify_ring(notify);
+    ring(notify, simba__notify_hash("orders"));
     assert_true(testhost_await_pushes(&f->a, 1));
     assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
     simba__notify_close(notify);
@@ -714,7 +715,7 @@ int main(void)
         TEST(test_failed_look),
         TEST(test_bell_without_listeners),
         TEST(test_no_marks_for_nobody),
-        TEST(test_two_bells),
+        TEST(test_what_is_heard),
         TEST(test_marks_know_what_they_replace),
         TEST(test_marker_is_frozen),
         TEST(test_unsure_mark_makes_nothing_known),

@@ -58,10 +58,10 @@ int timerfd_create(int clock, int flags)
     return OR_FAIL(EMFILE, REAL(timerfd_create)(clock, flags));
 }
 
-int inotify_init1(int flags);
-int inotify_init1(int flags)
+int mkfifoat(int folder, const char *name, mode_t mode);
+int mkfifoat(int folder, const char *name, mode_t mode)
 {
-    return OR_FAIL(EMFILE, REAL(inotify_init1)(flags));
+    return OR_FAIL(ENOSPC, REAL(mkfifoat)(folder, name, mode));
 }
 
 int socket(int domain, int type, int protocol)

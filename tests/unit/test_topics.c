@@ -15,7 +15,7 @@
 enum { WATCHED_MAX = 4096 };
 
 typedef struct counting_store {
-    unsigned watches, unwatches;
+    unsigned watches, unwatches, changes;
     bool refuses;
     simba_topic *watched[WATCHED_MAX];
     size_t count;
@@ -59,8 +59,18 @@ static void count_unwatch(void *self, simba_topic *topic)
     store->watched[i] = store->watched[--store->count];
 }
 
-static const simba_backend backend = {
-    .size = sizeof(simba_backend), .version = SIMBA_BACKEND_VERSION, .watch = count_watch, .unwatch = count_unwatch};
+static void count_change(void *self, simba_topic *topic)
+{
+    counting_store *store = self;
+    store->changes++;
+    assert_true(position(store, topic) < store->count);
+}
+
+static const simba_backend backend = {.size = sizeof(simba_backend),
+                                      .version = SIMBA_BACKEND_VERSION,
+                                      .watch = count_watch,
+                                      .unwatch = count_unwatch,
+                                      .every_changed = count_change};
 
 static struct {
     simba__topics topics;
@@ -95,12 +105,12 @@ static void put(simba__topic *topic)
 
 static void want(simba__topic *topic)
 {
-    simba__topic_want(&f.topics, topic);
+    simba__topic_want(&f.topics, topic, false);
 }
 
 static void unwant(simba__topic *topic)
 {
-    simba__topic_unwant(&f.topics, topic);
+    simba__topic_unwant(&f.topics, topic, false);
 }
 
 static void settle(bool keep)
@@ -113,6 +123,35 @@ static void assert_told(unsigned watches, unsigned unwatches)
 {
     assert_int_equal(f.store.watches, watches);
     assert_int_equal(f.store.unwatches, unwatches);
+}
+
+/* --- who wants to hear of every change ---------------------------------------------------------------- */
+
+/* The store knows it from the beginning, and is told when it changes; a topic that nobody watches is nobody's business. */
+static void the_store_knows_who_hears_of_everything(void **state)
+{
+    (void)state;
+    simba__topic *a = get("a");
+    simba__topic_want(&f.topics, a, true);
+    settle(false);
+    assert_true(a->shown.every);
+    assert_int_equal(f.store.changes, 0);
+    want(a);
+    simba__topic_unwant(&f.topics, a, true);
+    settle(false);
+    assert_false(a->shown.every);
+    assert_int_equal(f.store.changes, 1);
+    simba__topic_want(&f.topics, a, true);
+    settle(false);
+    assert_true(a->shown.every);
+    assert_int_equal(f.store.changes, 2);
+    assert_told(1, 0);
+    unwant(a);
+    simba__topic_unwant(&f.topics, a, true);
+    settle(false);
+    assert_told(1, 1);
+    assert_int_equal(f.store.changes, 2);
+    put(a);
 }
 
 /* --- names ---------------------------------------------------------------------------------------- */
@@ -536,6 +575,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        TEST(the_store_knows_who_hears_of_everything),
         TEST(a_name_has_one_topic),
         TEST(the_name_is_copied),
         TEST(many_topics_stay_put),

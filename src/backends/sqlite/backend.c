@@ -29,6 +29,8 @@
 #define POLL_NS (1000 * SIMBA__NS_PER_MS) /* behind the bell */
 #define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
 #define ATTEND_NS (100 * SIMBA__NS_PER_MS) /* how long something has to be held before we attend to revocations */
+#define STEP_IN_NS (20 * SIMBA__NS_PER_MS) /* how long whoever is next in line has to take what is free */
+#define PLACES 64 /* so many mutexes are waited for one by one; of more, every change is heard */
 
 enum { FAULTS_NAMED = 10 }; /* damaged rows of one list that the log names */
 
@@ -49,10 +51,12 @@ typedef struct store {
     simba_timer tick;
     simba_timer attend; /* when to begin to */
     bool attends;       /* to revocations, or soon */
-    int inotify;        /* -1: there is none */
-    simba_io bell;
+    simba_timer step_in;
+    bool in_reserve; /* until that */
+    simba_io bell;   /* its descriptor is -1: it does not hang */
+    bool bell_failed;
     bool listening;
-    bool hears_bell;
+    bool hears_all; /* marks, of whichever mutex */
 } store;
 
 /* A look at a watched mutex: a READ of our own among the requests. */
@@ -182,10 +186,13 @@ static void run_batch(simba_job *job)
     simba__batch_run(&store_of_job(job)->batch);
 }
 
-/* The store is open, so the file exists, is ours and can be written. Report the rest. */
+static bool hang_bell(store *s);
+
+/* It is open, so the file is there, is ours and can be written: what remains to be told. */
 static void examine(store *s, simba_request *request)
 {
     const bool sync_full = s->batch.db.sync_full;
+    const bool wakes = hang_bell(s);
     char schema[512];
     snprintf(schema, sizeof schema, "%s has the tables of this version.", s->batch.db.path);
     const simba_finding findings[] = {
@@ -194,9 +201,10 @@ static void examine(store *s, simba_request *request)
          sync_full ? "sync=full: what was granted survives a power failure."
                    : "sync=normal: a power failure may undo the latest grants, whose holders it ends as well.",
          NULL},
-        {sizeof(simba_finding), s->inotify >= 0 ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "wake-ups",
-         s->inotify >= 0 ? "Waiters learn of a release at once." : "There is no inotify: waiters poll for a release.",
-         s->inotify >= 0 ? NULL : "See the limits in /proc/sys/fs/inotify."},
+        {sizeof(simba_finding), wakes ? SIMBA_VERDICT_OK : SIMBA_VERDICT_WARNING, "wake-ups",
+         wakes ? "Waiters learn of a release at once." : "Waiters poll for a release: they cannot be woken.",
+         wakes ? NULL
+               : "See that FIFOs can be made in the folder of the database, and for at most 1024 clients at a time."},
     };
     int rc = 0;
     for (size_t i = 0; i < sizeof findings / sizeof findings[0] && rc == 0; i++)
@@ -276,6 +284,8 @@ static void complete_list(store *s, const simba__batch_item *item)
 }
 
 static void look(void *user, simba__watched *watched);
+static void line_up_again(store *s, const simba__batch_item *item);
+static void wait_in_reserve(store *s);
 
 static void looked(store *s, simba__probe *probe)
 {
@@ -328,10 +338,14 @@ static void answer_batch(store *s)
     tell_news(s, simba__news_tell);
     for (size_t i = 0; i < s->batch.count; i++) {
         simba__batch_item *item = &s->batch.items[i];
-        if (item->effect.code == 0)
+        if (item->effect.code == 0) {
             simba__held_note(&s->held, &item->effect, &item->ask);
+            line_up_again(s, item);
+        }
         complete(s, item);
     }
+    if (s->batch.in_reserve)
+        wait_in_reserve(s);
 }
 
 /* The worker ran out of patience for the sake of one request. The others have time left: put them back, in front of
@@ -386,45 +400,121 @@ static void scan(store *s)
     simba__news_scan(&s->news, s->batch.notify, look, s);
 }
 
+static void on_bell(simba_io *bell, unsigned events)
+{
+    (void)events;
+    store *s = (store *)(void *)((char *)bell - offsetof(store, bell));
+    const unsigned rings = simba__bell_drain(&s->batch.notify->bell);
+    if (rings & SIMBA__RING_NEWS)
+        scan(s);
+    if (rings & SIMBA__RING_REVOKED)
+        simba__held_scan(&s->held, s->batch.notify);
+    if (rings & SIMBA__RING_IN_RESERVE)
+        wait_in_reserve(s);
+}
+
+static void take_down_bell(store *s)
+{
+    s->host->io_remove(s->host, &s->bell);
+    s->bell.fd = -1;
+    simba__notify_leave(s->batch.notify);
+}
+
+/* A bell is a comfort: without it there is the poll. So it is said once that there is none, and not at all if so many others have
+ * one that there is none left. */
+static bool hang_bell(store *s)
+{
+    if (s->bell.fd >= 0)
+        return true;
+    int rc = simba__notify_attend(s->batch.notify, s->host->random(s->host));
+    s->bell = (simba_io){.ready = on_bell, .fd = s->batch.notify->bell.fd, .interest = SIMBA_READABLE};
+    if (rc == 0 && s->host->io_add(s->host, &s->bell) < 0) {
+        rc = -ENOMEM;
+        take_down_bell(s);
+    }
+    if (rc < 0 && rc != -EUSERS && !s->bell_failed) {
+        s->bell_failed = true;
+        s->host->log(s->host, SIMBA_LOG_WARN,
+                     "sqlite: %s: cannot be used (%s): releases by other processes are polled for",
+                     s->batch.notify->bells, strerror(-rc));
+    }
+    return rc == 0;
+}
+
+static uint32_t now_ms(const store *s)
+{
+    return (uint32_t)(simba__batch_host_ns(&s->batch) / SIMBA__NS_PER_MS);
+}
+
+/* Say in the notify file what we wait for in this line. */
+static void say_place(store *s, size_t line)
+{
+    if (!s->hears_all)
+        simba__notify_say_place(s->batch.notify, line, simba__news_place(&s->news, line));
+}
+
+static void say_ears(const store *s)
+{
+    simba__notify_say_ears(s->batch.notify, SIMBA__HEARS_REVOCATIONS | (s->hears_all ? SIMBA__HEARS_ALL_MARKS : 0));
+}
+
+/* All of that, as somebody may have truncated the file, or as we have not said it before. */
+static void say_all(store *s)
+{
+    s->hears_all |= s->news.count > PLACES;
+    say_ears(s);
+    for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS && !s->hears_all; slot++)
+        if (s->news.watched[slot])
+            say_place(s, slot % SIMBA__LINES);
+}
+
+/* A grant is one turn in the line. Whoever else of this client waits for the mutex comes after those who wait elsewhere. */
+static void line_up_again(store *s, const simba__batch_item *item)
+{
+    simba__watched *watched = simba__news_find(&s->news, item->effect.hash, item->ask.mutex);
+    if (!watched || item->ask.op != SIMBA_OP_ACQUIRE || item->ask.reply.outcome != SIMBA_MINE)
+        return;
+    watched->since_ms = now_ms(s);
+    say_place(s, simba__line_number(watched->hash));
+}
+
 static void begin_listening(store *s)
 {
     if (s->listening)
         return;
     s->listening = true;
-    s->hears_bell = simba__notify_listen(s->batch.notify, s->inotify);
-    if (!s->hears_bell && s->inotify >= 0)
-        s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: %s: cannot be watched; it is polled instead",
-                     s->batch.notify->path);
-    s->host->timer_set(s->host, &s->tick, after(s, s->hears_bell ? POLL_NS : POLL_WITHOUT_BELL_NS));
+    const bool hangs = hang_bell(s);
+    simba__notify_listen(s->batch.notify);
+    say_all(s);
+    s->host->timer_set(s->host, &s->tick, after(s, hangs ? POLL_NS : POLL_WITHOUT_BELL_NS));
 }
 
 static void end_listening(store *s)
 {
-    if (s->listening)
-        simba__notify_unlisten(s->batch.notify, s->inotify);
-    s->listening = false;
+    simba__notify_unlisten(s->batch.notify);
+    s->listening = s->hears_all = false;
+    say_ears(s);
 }
 
 /* The database and its notify file have been replaced. */
 static void adopt_fresh(store *s)
 {
     const bool listening = s->listening;
+    const bool had_bell = s->bell.fd >= 0;
     s->listening = false;
-    simba__notify_leave(s->batch.notify, s->inotify);
+    take_down_bell(s);
     simba__notify_close(s->batch.notify);
     s->batch.notify = s->batch.fresh;
     s->batch.fresh = NULL;
-    if (s->attends)
-        simba__notify_attend(s->batch.notify, s->inotify);
     simba__news_forget(&s->news);
     simba__held_ask_all(&s->held);
     if (listening)
         begin_listening(s);
+    else if (had_bell)
+        hang_bell(s);
 }
 
-/* A client with a watch takes some 10 ms to close, until the kernel has noticed on all processors that the watch is
- * gone. That is more than everything else takes for a program that holds a mutex for a moment, such as `simba run --
- * true`. The scan finds what was revoked before the watch began. */
+/* Whoever holds a mutex for a moment only does not need a bell; what was revoked before it hangs is found by the scan. */
 static void attend_soon(store *s)
 {
     if (s->attends || simba__held_is_empty(&s->held))
@@ -437,20 +527,24 @@ static void on_attend(simba_timer *timer, simba_local now)
 {
     (void)now;
     store *s = (store *)(void *)((char *)timer - offsetof(store, attend));
-    if (!s->listening)
-        simba__notify_attend(s->batch.notify, s->inotify);
+    hang_bell(s);
     simba__held_scan(&s->held, s->batch.notify);
 }
 
-static void on_bell(simba_io *bell, unsigned events)
+static void wait_in_reserve(store *s)
 {
-    (void)events;
-    store *s = (store *)(void *)((char *)bell - offsetof(store, bell));
-    const simba__notify_heard heard = simba__notify_drain(s->inotify);
-    if (heard.marks)
-        scan(s);
-    if (heard.revocations)
-        simba__held_scan(&s->held, s->batch.notify);
+    if (s->in_reserve)
+        return;
+    s->in_reserve = true;
+    s->host->timer_set(s->host, &s->step_in, after(s, STEP_IN_NS));
+}
+
+static void on_step_in(simba_timer *timer, simba_local now)
+{
+    (void)now;
+    store *s = (store *)(void *)((char *)timer - offsetof(store, step_in));
+    s->in_reserve = false;
+    simba__news_step_in(&s->news, s->batch.notify);
 }
 
 /* The slow poll that backs up the bell, while something is watched. It also stops listening to the bell a while
@@ -462,23 +556,33 @@ static void on_tick(simba_timer *timer, simba_local now)
         end_listening(s);
         return;
     }
+    if (s->bell.fd >= 0 && !simba__bell_is_current(&s->batch.notify->bell, s->batch.notify->bells))
+        take_down_bell(s);
+    const bool hangs = hang_bell(s);
+    simba__notify_listen(s->batch.notify);
+    say_all(s);
+    simba__news_step_in(&s->news, s->batch.notify);
     scan(s);
     if (!simba__notify_is_current(s->batch.notify)) {
         s->refresh_wanted = true;
         s->host->wake(s->host);
     }
-    const int64_t pause_ns = s->hears_bell ? POLL_NS : POLL_WITHOUT_BELL_NS;
-    s->host->timer_set(s->host, timer, (simba_local){now.ns + pause_ns});
+    s->host->timer_set(s->host, timer, (simba_local){now.ns + (hangs ? POLL_NS : POLL_WITHOUT_BELL_NS)});
 }
 
 static int sqlite_watch(void *self, simba_topic *topic)
 {
     store *s = self;
-    simba__watched *watched = simba__news_add(&s->news, topic);
+    simba__watched *watched = simba__news_add(&s->news, topic, now_ms(s));
     if (!watched)
         return SIMBA_ENOMEM;
     topic->backend_data = watched;
-    begin_listening(s); /* before the look, or a mark between the two would go unheard */
+    /* Before the look, or a mark between the two would go unheard. */
+    begin_listening(s);
+    if (s->news.count == PLACES + 1)
+        say_all(s);
+    else
+        say_place(s, simba__line_number(watched->hash));
     look(s, watched);
     return 0;
 }
@@ -489,8 +593,16 @@ static void sqlite_unwatch(void *self, simba_topic *topic)
     simba__watched *watched = topic->backend_data;
     if (watched->probe)
         watched->probe->watched = NULL;
+    const size_t line = simba__line_number(watched->hash);
     simba__news_remove(&s->news, watched);
+    say_place(s, line);
     topic->backend_data = NULL;
+}
+
+static void sqlite_every_changed(void *self, simba_topic *topic)
+{
+    const simba__watched *watched = topic->backend_data;
+    say_place(self, simba__line_number(watched->hash));
 }
 
 /* --- beginning and end --------------------------------------------------------------------------------- */
@@ -528,33 +640,17 @@ static void batch_done(simba_job *job)
     closed_if_idle(s);
 }
 
-/* The bell only makes it faster: without it there is the poll. */
-static void hang_bell(store *s)
-{
-    s->inotify = simba__notify_inotify();
-    int error = s->inotify < 0 ? -s->inotify : 0;
-    s->bell = (simba_io){.ready = on_bell, .fd = s->inotify, .interest = SIMBA_READABLE};
-    if (error == 0 && s->host->io_add(s->host, &s->bell) < 0) {
-        error = ENOMEM;
-        close(s->inotify);
-    }
-    if (error == 0)
-        return;
-    s->inotify = -1;
-    s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: no inotify (%s): releases by other processes are polled for",
-                 strerror(error));
-}
-
 static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
 {
     store *s = self;
     s->host = host;
-    s->inotify = -1;
+    s->bell.fd = -1;
     simba__queue_init(&s->pending);
     s->job.run = run_batch;
     s->job.done = batch_done;
     s->tick.fire = on_tick;
     s->attend.fire = on_attend;
+    s->step_in.fire = on_step_in;
     simba__news_init(&s->news, host);
     simba__held_init(&s->held, host);
 
@@ -563,10 +659,9 @@ static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba
     int rc = simba__sqlite_read_url(url, &path, &sync_full, err);
     if (rc == 0)
         rc = simba__batch_init(&s->batch, host, path, sync_full, err);
-    if (rc == 0 && (host->timer_add(host, &s->tick) < 0 || host->timer_add(host, &s->attend) < 0))
+    if (rc == 0 && (host->timer_add(host, &s->tick) < 0 || host->timer_add(host, &s->attend) < 0 ||
+                    host->timer_add(host, &s->step_in) < 0))
         rc = simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
-    if (rc == 0)
-        hang_bell(s);
     return rc;
 }
 
@@ -578,8 +673,8 @@ static void sqlite_close(void *self)
     fail_pending(s, SIMBA_ECANCELED, "sqlite: the client closes");
     s->host->timer_clear(s->host, &s->tick);
     s->host->timer_clear(s->host, &s->attend);
-    simba__notify_leave(s->batch.notify, s->inotify);
-    s->host->io_remove(s->host, &s->bell);
+    s->host->timer_clear(s->host, &s->step_in);
+    take_down_bell(s);
     closed_if_idle(s);
 }
 
@@ -591,8 +686,6 @@ static void sqlite_fini(void *self)
             simba__news_remove(&s->news, s->news.watched[slot]);
     simba__held_fini(&s->held);
     simba__batch_fini(&s->batch);
-    if (s->inotify >= 0)
-        close(s->inotify);
 }
 
 static const char *const schemes[] = {SIMBA__SCHEMES_sqlite, NULL};
@@ -613,6 +706,7 @@ const simba_backend simba__backend_sqlite = {
     .flush = sqlite_flush,
     .watch = sqlite_watch,
     .unwatch = sqlite_unwatch,
+    .every_changed = sqlite_every_changed,
     .woken = sqlite_woken,
     .close = sqlite_close,
     .fini = sqlite_fini,

@@ -94,6 +94,11 @@ void simba__batch_fini(simba__batch *batch)
     simba__free(batch->texts);
 }
 
+int64_t simba__batch_host_ns(const simba__batch *batch)
+{
+    return batch->host->now(batch->host).ns + batch->host_offset_ns;
+}
+
 void simba__batch_answered(simba__batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
@@ -259,8 +264,7 @@ static int carry_out_all(simba__batch *batch)
     /* Read the slots and the clock while holding the write lock: news.h says why for the slots; and a lease may have
      * ended while we waited for the lock. */
     read_slots(batch);
-    const simba__row_now now = {.ns = batch->host->now(batch->host).ns + batch->host_offset_ns,
-                                .epoch_us = batch->host->epoch_us(batch->host)};
+    const simba__row_now now = {.ns = simba__batch_host_ns(batch), .epoch_us = batch->host->epoch_us(batch->host)};
     for (size_t i = 0; i < batch->count; i++) {
         simba__effect *effect = &batch->items[i].effect;
         simba_error error;
@@ -286,7 +290,23 @@ static void mark_slots(simba__batch *batch, simba__notify *notify)
     simba__notify_end(&marking, simba__random_next(&batch->seed));
 }
 
-/* Never before the commit: a process that is woken has to find the change. */
+static void ring_bells(simba__batch *batch, const simba__notify *notify, bool revokes)
+{
+    simba__ringing *ringing = &batch->ringing;
+    simba__ringing_begin(ringing, notify, simba__batch_host_ns(batch));
+    for (size_t i = 0; i < batch->count; i++) {
+        simba__effect *effect = &batch->items[i].effect;
+        if (effect->code == 0 && effect->marked)
+            effect->invited =
+                simba__ringing_tell(ringing, effect->hash, simba__notify_says_released(effect->marked, effect->hash));
+    }
+    if (revokes)
+        simba__ringing_tell_revoked(ringing);
+    simba__ringing_end(ringing);
+    batch->in_reserve = ringing->in_reserve;
+}
+
+/* Never before the commit: whoever is woken has to find the change. */
 static void notify_others(simba__batch *batch)
 {
     simba__notify *notify = current_notify(batch);
@@ -300,17 +320,17 @@ static void notify_others(simba__batch *batch)
         changes = true;
         revokes |= batch->items[i].ask.op == SIMBA_OP_FORCE_RELEASE;
     }
-    const bool heard = changes && simba__notify_is_heard(notify);
-    if (heard || revokes)
-        mark_slots(batch, notify);
-    if (heard)
-        simba__notify_ring(notify);
+    if (!changes || (!revokes && !simba__notify_is_heard(notify)))
+        return;
+    mark_slots(batch, notify);
     if (revokes)
-        simba__notify_ring_revoked(notify, simba__random_next(&batch->seed));
+        simba__notify_revoke(notify, simba__random_next(&batch->seed));
+    ring_bells(batch, notify, revokes);
 }
 
 void simba__batch_run(simba__batch *batch)
 {
+    batch->in_reserve = false;
     int rc = refresh(batch);
     if (rc == 0 && batch->count > 0) {
         rc = simba__db_begin(&batch->db, batch->writes, &batch->error);

@@ -44,10 +44,12 @@ typedef struct simba__batch {
     bool writes;
 
     /* Out: */
+    bool in_reserve;      /* see ringing.h */
     simba_error error;    /* code 0, or what the whole batch failed with; otherwise each item has its effect */
     bool opened;          /* the file was opened anew */
     simba__notify *fresh; /* and with it another notify file */
 
+    simba__ringing ringing;
     size_t capacity;
     char *texts; /* strings of the items */
     size_t texts_size, texts_capacity;
@@ -62,6 +64,9 @@ void simba__batch_fini(simba__batch *batch);
  * one by one. */
 bool simba__batch_reserve(simba__batch *batch, size_t count, size_t bytes);
 simba__batch_item *simba__batch_add(simba__batch *batch, const simba_request *request);
+
+/* The boot-time clock of the host, which all processes share. Any thread. */
+int64_t simba__batch_host_ns(const simba__batch *batch);
 
 /* On the worker. Waits for other processes as long as the patience of the database allows. */
 void simba__batch_run(simba__batch *batch);

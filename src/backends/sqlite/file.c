@@ -21,6 +21,17 @@ int simba__file_fail(const char *path, const char *what, int number, simba_error
                        strerror_r(number, text, sizeof text));
 }
 
+void simba__file_adopt_mode(int fd, const char *database, bool is_folder)
+{
+    struct stat status;
+    if (stat(database, &status) != 0)
+        return;
+    if (geteuid() == 0 && fchown(fd, status.st_uid, status.st_gid) != 0)
+        return;
+    const mode_t mode = status.st_mode & 0666;
+    (void)fchmod(fd, is_folder ? mode | (mode & 0444) >> 2 : mode);
+}
+
 /* The folder of `path`. It is absolute, so there is a slash. */
 static int folder_of(const char *path, char out[PATH_MAX], simba_error *err)
 {

@@ -15,6 +15,9 @@ int simba__file_prepare(const char *path, simba__patience *patience, simba_error
 /* "sqlite: <path>: <what>: <errno in words>", as SIMBA_EPERM or SIMBA_EUNAVAILABLE. */
 int simba__file_fail(const char *path, const char *what, int number, simba_error *err);
 
+/* Whoever may use the database may use what we make beside it, a file or a folder. */
+void simba__file_adopt_mode(int fd, const char *database, bool is_folder);
+
 /* One of the files beside a database, such as "-wal". An inode of 0: there is none. */
 typedef struct simba__file_side {
     const char *ending;

@@ -1,7 +1,6 @@
-/* The grants of this client, so that it can tell a holder at once when another process forces its mutex away.
- * Holders watch nothing: they would wake up for every hand-over of every mutex in the file. A revocation has a bell
- * of its own, and when it rings, the client compares every grant with its slot. If a slot is not as our own grant
- * left it, the holder asks the store. All in a turn. */
+/* The grants of this client, so that it can tell a holder at once when another process forces its mutex away. Holders watch
+ * nothing. A revocation rings the bell of every client, which then compares each of its grants with its slot. If a slot is not
+ * as our own grant left it, the holder asks the store. All in a turn. */
 #ifndef SIMBA_BACKENDS_SQLITE_HELD_H
 #define SIMBA_BACKENDS_SQLITE_HELD_H
 
@@ -26,7 +25,7 @@ static inline bool simba__held_is_empty(const simba__held *held)
  * learns of a revocation when it renews. */
 void simba__held_note(simba__held *held, const simba__effect *effect, const simba_request *request);
 
-/* The bell of revocations has rung, perhaps in vain: any process that closes the file rings it. */
+/* Something was revoked, perhaps. */
 void simba__held_scan(simba__held *held, const simba__notify *notify);
 /* The file was replaced: let every holder ask. */
 void simba__held_ask_all(simba__held *held);

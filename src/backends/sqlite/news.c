@@ -25,7 +25,7 @@ void simba__news_forget(simba__news *news)
     news->rescan = true;
 }
 
-static simba__watched *find(const simba__news *news, uint64_t hash, const char *mutex)
+simba__watched *simba__news_find(const simba__news *news, uint64_t hash, const char *mutex)
 {
     simba__watched *w = news->watched[simba__notify_slot(hash)];
     while (w && (w->hash != hash || strcmp(w->topic->mutex, mutex) != 0))
@@ -33,7 +33,7 @@ static simba__watched *find(const simba__news *news, uint64_t hash, const char *
     return w;
 }
 
-simba__watched *simba__news_add(simba__news *news, simba_topic *topic)
+simba__watched *simba__news_add(simba__news *news, simba_topic *topic, uint32_t now_ms)
 {
     simba__watched *w = simba__calloc(1, sizeof *w);
     if (!w)
@@ -44,6 +44,7 @@ simba__watched *simba__news_add(simba__news *news, simba_topic *topic)
     w->known = SIMBA__NOTIFY_UNSEEN;
     w->version = UNKNOWN_VERSION;
     w->note_token = UINT64_MAX;
+    w->since_ms = now_ms;
     w->next = news->watched[slot];
     news->watched[slot] = w;
     news->count++;
@@ -77,7 +78,7 @@ static bool is_about_note(const simba_request *request)
 
 void simba__news_heard(simba__news *news, const simba__effect *effect, const simba_request *request)
 {
-    simba__watched *w = find(news, effect->hash, request->mutex);
+    simba__watched *w = simba__news_find(news, effect->hash, request->mutex);
     if (w && effect->concerns_note)
         hear_note(news, w, effect);
     if (!w || is_about_note(request))
@@ -85,6 +86,7 @@ void simba__news_heard(simba__news *news, const simba__effect *effect, const sim
     w->latest = request;
     w->is_news |= effect->marked || effect->before != w->version;
     w->told_free &= !effect->marked;
+    w->yields = false;
     w->known = effect->seen;
     w->version = effect->after;
 }
@@ -99,7 +101,7 @@ void simba__news_rang(simba__news *news, const simba__effect *effect)
 
 void simba__news_tell(simba__news *news, const simba__effect *effect, const simba_request *request)
 {
-    simba__watched *w = find(news, effect->hash, request->mutex);
+    simba__watched *w = simba__news_find(news, effect->hash, request->mutex);
     if (!w || w->latest != request)
         return;
     const bool is_free = request->reply.owner.id[0] == '\0';
@@ -109,15 +111,17 @@ void simba__news_tell(simba__news *news, const simba__effect *effect, const simb
     w->told_free = false;
     if (!due)
         return;
-    const simba_push push = {.kind = is_free ? SIMBA_PUSH_RELEASED : SIMBA_PUSH_ACQUIRED,
-                             .owner = request->reply.owner,
-                             .now_ms = request->reply.now_ms};
+    w->yields = is_free && effect->invited == SIMBA__INVITED_OTHERS;
+    const simba_push_kind freed = w->yields ? SIMBA_PUSH_FREED : SIMBA_PUSH_RELEASED;
+    const simba_push push = {
+        .kind = is_free ? freed : SIMBA_PUSH_ACQUIRED, .owner = request->reply.owner, .now_ms = request->reply.now_ms};
     news->host->push(news->host, w->topic, &push);
 }
 
 static void believe(simba__news *news, simba__watched *watched)
 {
     watched->told_free = true;
+    watched->yields = false;
     watched->version = UNKNOWN_VERSION;
     const simba_push push = {.kind = SIMBA_PUSH_RELEASED};
     news->host->push(news->host, watched->topic, &push);
@@ -145,4 +149,30 @@ void simba__news_scan(simba__news *news, const simba__notify *notify, simba__new
             look(user, w);
         }
     }
+}
+
+void simba__news_step_in(simba__news *news, const simba__notify *notify)
+{
+    simba__notify_read_all(notify, &news->cells);
+    for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++) {
+        const uint64_t value = news->cells.slots[slot];
+        for (simba__watched *w = news->watched[slot], *next; w; w = next) {
+            next = w->next;
+            if (simba__notify_says_released(value, w->hash) && (w->yields || (w->known != value && !w->told_free)))
+                believe(news, w);
+        }
+    }
+}
+
+uint64_t simba__news_place(const simba__news *news, size_t line)
+{
+    const simba__watched *only = NULL;
+    for (size_t slot = line; slot < SIMBA__NOTIFY_SLOTS; slot += SIMBA__LINES) {
+        for (const simba__watched *w = news->watched[slot]; w; w = w->next) {
+            if (only)
+                return simba__line_cell_of_several();
+            only = w;
+        }
+    }
+    return only ? simba__line_cell(only->hash, only->topic->every, only->since_ms) : 0;
 }

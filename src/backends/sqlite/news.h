@@ -25,7 +25,7 @@
 
 #include <simba/backend.h>
 
-#include "backends/sqlite/notify.h"
+#include "backends/sqlite/ringing.h"
 
 typedef struct simba__watched simba__watched;
 typedef struct simba__probe simba__probe;
@@ -38,8 +38,10 @@ struct simba__watched {
     const simba_request *latest;      /* in the batch at hand */
     simba__probe *probe;              /* that looks at it, if one is under way */
     uint64_t note_token, note_number; /* of the note that was last told; UINT64_MAX: none was */
+    uint32_t since_ms;                /* it waits in its line, see line.h */
     bool is_news;
     bool told_free; /* on the word of the slot, before the row was read */
+    bool yields;    /* it is free, and somebody else was told to take it */
 };
 
 typedef struct simba__news {
@@ -58,6 +60,7 @@ typedef struct simba__effect {
     uint64_t seen;             /* in the slot during the transaction */
     uint64_t before, after;    /* versions of the row */
     uint64_t replaced, marked; /* in the slot, after the commit; `marked` 0: no news, `replaced` UNSURE: see notify.h */
+    simba__invited invited;    /* to take what was released */
     bool concerns_note;        /* the next two are known */
     uint64_t note_token, note_number;
     int code;    /* negative: this one failed, and nothing above counts */
@@ -72,8 +75,10 @@ void simba__news_init(simba__news *news, simba_host *host);
 void simba__news_forget(simba__news *news);
 
 /* NULL: out of memory. Look at the mutex after you have begun to listen. */
-simba__watched *simba__news_add(simba__news *news, simba_topic *topic);
+simba__watched *simba__news_add(simba__news *news, simba_topic *topic, uint32_t now_ms);
 void simba__news_remove(simba__news *news, simba__watched *watched);
+/* NULL: it is not watched. */
+simba__watched *simba__news_find(const simba__news *news, uint64_t hash, const char *mutex);
 
 /* After a transaction, before its requests complete: call `heard` for all requests, then `rang` for all that marked
  * a slot, then `tell` for all, which pushes the news: once per mutex, the state at the end. */
@@ -85,5 +90,10 @@ void simba__news_tell(simba__news *news, const simba__effect *effect, const simb
  * released, believe it at once, so that a waiter can try without another trip to the database. The row is read
  * nevertheless, since the later of two marks need not belong to the later commit. */
 void simba__news_scan(simba__news *news, const simba__notify *notify, simba__news_look look, void *user);
+/* Whoever was told to take a mutex has had the time for it. Tell our waiters of those that are still free. */
+void simba__news_step_in(simba__news *news, const simba__notify *notify);
+
+/* What this client has to say in a line: see line.h. */
+uint64_t simba__news_place(const simba__news *news, size_t line);
 
 #endif

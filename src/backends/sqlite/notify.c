@@ -6,11 +6,12 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/inotify.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/sqlite/file.h"
+#include "util/clock.h"
 #include "util/descriptors.h"
 #include "util/error.h"
 #include "util/hash.h"
@@ -18,22 +19,17 @@
 
 enum {
     LISTEN_BYTE = 0, /* a listener holds a read lock on it */
-    MARK_BYTE = 1,   /* whoever marks holds a write lock on it */
     MARK_TRIES = 100,
 };
 
-/* --- the file ------------------------------------------------------------------------------------- */
+/* Where in the file what lies. */
+#define EARS_AT ((off_t)40 * 1024)
+#define BIRTH_AT ((off_t)offsetof(simba__notify_cells, birth))
+#define LINES_AT ((off_t)64 * 1024)
+_Static_assert(sizeof(simba__notify_cells) <= EARS_AT, "the slots lie before the ears");
+_Static_assert(EARS_AT + sizeof(simba__ears) <= LINES_AT, "the ears lie before the lines");
 
-/* A user who may use the database may use this file. */
-static void adopt_mode(int fd, const char *database)
-{
-    struct stat status;
-    if (stat(database, &status) != 0)
-        return;
-    if (geteuid() == 0 && fchown(fd, status.st_uid, status.st_gid) != 0)
-        return;
-    (void)fchmod(fd, status.st_mode & 0666);
-}
+/* --- the file ------------------------------------------------------------------------------------- */
 
 static int open_file(const char *path, const char *database)
 {
@@ -44,13 +40,33 @@ static int open_file(const char *path, const char *database)
         return fd;
     fd = open(path, flags | O_CREAT | O_EXCL, 0600);
     if (fd >= 0)
-        adopt_mode(fd, database);
+        simba__file_adopt_mode(fd, database, false);
     else if (errno == EEXIST)
         fd = open(path, flags); /* another process was faster */
     return fd;
 }
 
-/* Reserve the space on the disk now: a mark that does not fit would be lost. */
+/* What lies behind the end of the file is 0. */
+static void read_cells(const simba__notify *notify, off_t offset, void *out, size_t size)
+{
+    const ssize_t got = pread(notify->fd, out, size, offset);
+    const size_t there = got > 0 ? (size_t)got : 0;
+    memset((char *)out + there, 0, size - there);
+}
+
+static void write_cell(const simba__notify *notify, off_t offset, uint64_t value)
+{
+    (void)!pwrite(notify->fd, &value, sizeof value, offset);
+}
+
+static uint64_t read_birth(const simba__notify *notify)
+{
+    uint64_t birth;
+    read_cells(notify, BIRTH_AT, &birth, sizeof birth);
+    return birth;
+}
+
+/* Space on the disk is asked for now: a mark that does not fit would be lost. */
 static int make_whole(simba__notify *notify)
 {
     struct stat status;
@@ -61,18 +77,27 @@ static int make_whole(simba__notify *notify)
     if (!S_ISREG(status.st_mode))
         return EINVAL;
     const off_t size = sizeof(simba__notify_cells);
-    return status.st_size < size ? posix_fallocate(notify->fd, 0, size) : 0;
+    const int rc = status.st_size < size ? posix_fallocate(notify->fd, 0, size) : 0;
+    notify->birth = read_birth(notify);
+    if (rc == 0 && notify->birth == 0) {
+        notify->birth = (uint64_t)simba__clock_mono_ns() | 1;
+        write_cell(notify, BIRTH_AT, notify->birth);
+    }
+    return rc;
 }
 
 int simba__notify_open(const char *database, simba_error *err, simba__notify **ret_notify)
 {
-    static const char ending[] = "-notify";
-    const size_t size = strlen(database) + sizeof ending;
-    simba__notify *notify = simba__calloc(1, sizeof *notify + size);
+    const size_t size = strlen(database) + sizeof "-notify";
+    simba__notify *notify = simba__calloc(1, sizeof *notify + 3 * size);
     if (!notify)
         return simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
-    snprintf(notify->path, size, "%s%s", database, ending);
-    notify->watch = -1;
+    notify->bells = notify->path + size;
+    notify->database = notify->bells + size;
+    snprintf(notify->path, size, "%s-notify", database);
+    snprintf(notify->bells, size, "%s-bells", database);
+    strcpy(notify->database, database);
+    notify->bell = (simba__bell){.fd = -1, .number = -1};
     notify->fd = open_file(notify->path, database);
     const int number = notify->fd < 0 ? errno : make_whole(notify);
     if (number != 0) {
@@ -88,6 +113,7 @@ void simba__notify_close(simba__notify *notify)
 {
     if (!notify)
         return;
+    simba__bell_take_down(&notify->bell, notify->bells);
     if (notify->fd >= 0)
         close(notify->fd);
     simba__free(notify);
@@ -97,25 +123,13 @@ bool simba__notify_is_current(const simba__notify *notify)
 {
     struct stat status;
     return stat(notify->path, &status) == 0 && status.st_dev == notify->device && status.st_ino == notify->inode &&
-           status.st_size >= (off_t)sizeof(simba__notify_cells);
-}
-
-/* Beyond the end of the file everything is 0. */
-static void read_cells(const simba__notify *notify, size_t offset, void *out, size_t size)
-{
-    memset(out, 0, size);
-    (void)!pread(notify->fd, out, size, (off_t)offset);
-}
-
-static void write_cell(const simba__notify *notify, size_t offset, uint64_t value)
-{
-    (void)!pwrite(notify->fd, &value, sizeof value, (off_t)offset);
+           read_birth(notify) == notify->birth;
 }
 
 uint64_t simba__notify_read(const simba__notify *notify, size_t slot)
 {
     uint64_t value;
-    read_cells(notify, slot * sizeof value, &value, sizeof value);
+    read_cells(notify, (off_t)(slot * sizeof value), &value, sizeof value);
     return value;
 }
 
@@ -152,8 +166,9 @@ bool simba__notify_says_released(uint64_t value, uint64_t hash)
 
 /* --- locks ---------------------------------------------------------------------------------------- */
 
-/* Locks vanish with their process, unlike anything written into the file. They belong to the open file, not to the
- * process, so that two clients in one process see each other. */
+/* Locks go away with their process, unlike anything written into the file. They are of the open file, not of the process,
+ * so that two clients in one process see each other. Whoever marks has the lock of flock(2): with the others, of which every
+ * listener has one, the kernel would go through all of them. */
 static int lock_call(const simba__notify *notify, int command, short type, off_t byte, short *ret_type)
 {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
@@ -172,7 +187,7 @@ simba__notify_marking simba__notify_begin(simba__notify *notify)
     for (int i = 0; i < MARK_TRIES && !marking.locked; i++) {
         if (i > 0)
             sched_yield();
-        marking.locked = lock_call(notify, F_OFD_SETLK, F_WRLCK, MARK_BYTE, NULL) == 0;
+        marking.locked = flock(notify->fd, LOCK_EX | LOCK_NB) == 0;
     }
     return marking;
 }
@@ -180,19 +195,19 @@ simba__notify_marking simba__notify_begin(simba__notify *notify)
 uint64_t simba__notify_mark(const simba__notify_marking *marking, size_t slot, uint64_t value)
 {
     const uint64_t replaced = marking->locked ? simba__notify_read(marking->notify, slot) : SIMBA__NOTIFY_UNSURE;
-    write_cell(marking->notify, slot * sizeof value, value);
+    write_cell(marking->notify, (off_t)(slot * sizeof value), value);
     return replaced;
 }
 
 void simba__notify_end(const simba__notify_marking *marking, uint64_t random)
 {
     if (marking->locked)
-        (void)lock_call(marking->notify, F_OFD_SETLK, F_UNLCK, MARK_BYTE, NULL);
+        (void)flock(marking->notify->fd, LOCK_UN);
     else /* after the marks: whoever sees this sees them */
         write_cell(marking->notify, offsetof(simba__notify_cells, disorder), random);
 }
 
-/* --- the bells ------------------------------------------------------------------------------------ */
+/* --- who hears what -------------------------------------------------------------------------------- */
 
 bool simba__notify_is_heard(const simba__notify *notify)
 {
@@ -200,84 +215,90 @@ bool simba__notify_is_heard(const simba__notify *notify)
     return lock_call(notify, F_OFD_GETLK, F_WRLCK, LISTEN_BYTE, &found) != 0 || found != F_UNLCK;
 }
 
-void simba__notify_ring(simba__notify *notify)
+/* Writers whose question fails mark and ring anyhow, so where there are no such locks nothing is lost. */
+void simba__notify_listen(simba__notify *notify)
 {
-    (void)futimens(notify->fd, NULL);
+    (void)lock_call(notify, F_OFD_SETLK, F_RDLCK, LISTEN_BYTE, NULL);
 }
 
-/* The open file itself, whatever is at its path by now. */
-typedef struct self_path {
-    char text[32];
-} self_path;
-
-static self_path path_of(const simba__notify *notify)
+void simba__notify_unlisten(simba__notify *notify)
 {
-    self_path path;
-    snprintf(path.text, sizeof path.text, "/proc/self/fd/%d", notify->fd);
-    return path;
+    (void)lock_call(notify, F_OFD_SETLK, F_UNLCK, LISTEN_BYTE, NULL);
 }
 
-void simba__notify_ring_revoked(simba__notify *notify, uint64_t random)
+static off_t ears_at(unsigned bell)
+{
+    return EARS_AT + (off_t)(bell * sizeof(uint64_t));
+}
+
+static off_t place_at(size_t line, unsigned bell)
+{
+    return LINES_AT + (off_t)(line * sizeof(simba__line) + bell * sizeof(uint64_t));
+}
+
+void simba__notify_read_ears(const simba__notify *notify, simba__ears *ret_ears)
+{
+    read_cells(notify, EARS_AT, ret_ears, sizeof *ret_ears);
+}
+
+void simba__notify_read_line(const simba__notify *notify, size_t line, simba__line *ret_line)
+{
+    read_cells(notify, place_at(line, 0), ret_line, sizeof *ret_line);
+}
+
+void simba__notify_say_ears(const simba__notify *notify, uint64_t ears)
+{
+    if (notify->bell.number >= 0)
+        write_cell(notify, ears_at((unsigned)notify->bell.number), ears);
+}
+
+void simba__notify_say_place(const simba__notify *notify, size_t line, uint64_t cell)
+{
+    if (notify->bell.number >= 0)
+        write_cell(notify, place_at(line, (unsigned)notify->bell.number), cell);
+}
+
+void simba__notify_drop_ears(const simba__notify *notify, unsigned bell)
+{
+    write_cell(notify, ears_at(bell), 0);
+}
+
+void simba__notify_drop_place(const simba__notify *notify, size_t line, unsigned bell)
+{
+    write_cell(notify, place_at(line, bell), 0);
+}
+
+/* Whoever had the bell before may have been killed while it waited. */
+static void drop_old_places(const simba__notify *notify, unsigned bell)
+{
+    for (size_t line = 0; line < SIMBA__LINES; line++) {
+        uint64_t cell;
+        read_cells(notify, place_at(line, bell), &cell, sizeof cell);
+        if (cell != 0)
+            simba__notify_drop_place(notify, line, bell);
+    }
+}
+
+int simba__notify_attend(simba__notify *notify, uint64_t random)
+{
+    if (notify->bell.fd >= 0)
+        return 0;
+    const int rc = simba__bell_hang(&notify->bell, notify->bells, notify->database, random);
+    if (rc < 0)
+        return rc;
+    drop_old_places(notify, (unsigned)notify->bell.number);
+    simba__notify_say_ears(notify, SIMBA__HEARS_REVOCATIONS);
+    return 0;
+}
+
+void simba__notify_leave(simba__notify *notify)
+{
+    simba__notify_unlisten(notify);
+    simba__notify_say_ears(notify, 0);
+    simba__bell_take_down(&notify->bell, notify->bells);
+}
+
+void simba__notify_revoke(const simba__notify *notify, uint64_t random)
 {
     write_cell(notify, offsetof(simba__notify_cells, revocations), random);
-    const int fd = open(path_of(notify).text, O_WRONLY | O_CLOEXEC);
-    if (fd >= 0)
-        close(fd); /* this is the bell */
-}
-
-static void watch(simba__notify *notify, int inotify, uint32_t events)
-{
-    if (inotify >= 0)
-        notify->watch = inotify_add_watch(inotify, path_of(notify).text, events);
-}
-
-void simba__notify_attend(simba__notify *notify, int inotify)
-{
-    watch(notify, inotify, IN_CLOSE_WRITE);
-}
-
-bool simba__notify_listen(simba__notify *notify, int inotify)
-{
-    watch(notify, inotify, IN_CLOSE_WRITE | IN_ATTRIB);
-    /* Writers whose question fails mark and ring anyway, so without such locks nothing is lost. */
-    (void)lock_call(notify, F_OFD_SETLK, F_RDLCK, LISTEN_BYTE, NULL);
-    return notify->watch >= 0;
-}
-
-void simba__notify_unlisten(simba__notify *notify, int inotify)
-{
-    (void)lock_call(notify, F_OFD_SETLK, F_UNLCK, LISTEN_BYTE, NULL);
-    simba__notify_attend(notify, inotify);
-}
-
-void simba__notify_leave(simba__notify *notify, int inotify)
-{
-    (void)lock_call(notify, F_OFD_SETLK, F_UNLCK, LISTEN_BYTE, NULL);
-    if (notify->watch >= 0)
-        inotify_rm_watch(inotify, notify->watch);
-    notify->watch = -1;
-}
-
-int simba__notify_inotify(void)
-{
-    const int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    return fd < 0 ? -errno : fd;
-}
-
-simba__notify_heard simba__notify_drain(int inotify)
-{
-    _Alignas(struct inotify_event) char events[4096];
-    uint32_t mask = 0;
-    for (ssize_t got; (got = read(inotify, events, sizeof events)) > 0;) {
-        const struct inotify_event *event;
-        for (const char *at = events; at < events + got; at += sizeof *event + event->len) {
-            event = (const void *)at;
-            mask |= event->mask;
-        }
-    }
-    const bool lost = mask & IN_Q_OVERFLOW; /* some were dropped, of whatever kind */
-    return (simba__notify_heard){
-        .marks = lost || (mask & IN_ATTRIB),
-        .revocations = lost || (mask & IN_CLOSE_WRITE),
-    };
 }

@@ -1,21 +1,20 @@
 /* The notify file: how a process learns that another one changed a mutex. It lies beside the database as
- * <database>-notify and has 4,096 slots; the hash of a mutex chooses its slot. After a commit that granted or released a
- * mutex, the writer puts a fresh value into its slot and then rings: the kernel reports that to all processes with an
- * inotify watch on the file.
+ * <database>-notify and has 4,096 slots; a mutex has its slot by its hash. After a commit that granted or released a mutex
+ * the writer puts a fresh value into its slot, and then rings the bells of those whom it concerns: bell.h says what a bell
+ * is, line.h who waits for what. That is in this file, too, behind the slots.
  *
  * SQLite's own files cannot serve as a bell: they change before others can see the commit.
  *
- * Processes read and write the file and never map it: truncating it under a mapping would kill them. A slot that was cut off
- * reads as 0, and is_current makes a short file whole.
+ * The file is read and written, never mapped: whoever truncated it under a mapping would kill us. A slot that was cut off
+ * reads as 0, a file that was truncated is made whole when somebody looks (is_current), and everybody repeats now and
+ * then what it waits for.
  *
  * A writer has to know which value it replaced (see news.h). So it takes a lock, reads the slot, writes it, and unlocks.
  * It never waits for the lock, since its holder may be frozen. A writer that does not get the lock marks without it, and also
  * changes the cell `disorder`, which tells everybody that what they know of the slots may be too new.
  *
- * There are two bells, because the many holders need not wake up for the hand-overs of others:
- *   - Every mark rings for listeners: the writer sets the file's times (IN_ATTRIB). If nobody else listens, it does not
- *     mark at all.
- *   - A revocation changes the cell `revocations` and rings for all processes that have the file open (IN_CLOSE_WRITE).
+ * Whoever wants to hear of marks is a listener. If nobody else listens, nothing is marked at all. Whoever has a bell hears
+ * of revocations, which also change the cell `revocations`; the many who hold a mutex need no more than that.
  *
  * There are many slots because two mutexes in one slot make each other's watchers look in vain. */
 #ifndef SIMBA_BACKENDS_SQLITE_NOTIFY_H
@@ -24,20 +23,26 @@
 #include <simba.h>
 #include <sys/types.h>
 
+#include "backends/sqlite/line.h"
+
 enum { SIMBA__NOTIFY_SLOTS = 4096 };
 
-/* What is in the file. */
+/* What is at the beginning of the file. */
 typedef struct simba__notify_cells {
     uint64_t slots[SIMBA__NOTIFY_SLOTS];
     uint64_t disorder;    /* changed by whoever marked without the lock */
     uint64_t revocations; /* changed by every revocation */
+    uint64_t birth;       /* when the file was made, or made whole; another value, or 0: it was truncated since */
 } simba__notify_cells;
 
 typedef struct simba__notify {
     int fd;
-    int watch; /* descriptor in the inotify instance; -1: none */
+    simba__bell bell;
     dev_t device;
     ino_t inode;
+    uint64_t birth;
+    char *bells; /* the folder of the bells */
+    char *database;
     char path[];
 } simba__notify;
 
@@ -81,27 +86,30 @@ void simba__notify_end(const simba__notify_marking *marking, uint64_t random);
 /* Does anybody else listen? Ask after the commit. A listener takes its lock before it looks at the rows. So if the
  * answer is no, a later listener finds the commit by itself, and needs no mark. */
 bool simba__notify_is_heard(const simba__notify *notify);
-/* Wake every process that listens. */
-void simba__notify_ring(simba__notify *notify);
-/* Wake every process that attends to revocations. `random` makes the cell `revocations` fresh. */
-void simba__notify_ring_revoked(simba__notify *notify, uint64_t random);
+void simba__notify_listen(simba__notify *notify);
+void simba__notify_unlisten(simba__notify *notify);
 
-/* Hear of revocations through `inotify` (-1: nothing is heard). */
-void simba__notify_attend(simba__notify *notify, int inotify);
-/* Hear all marks as well, and count as a listener. Marks made before this returns may go unheard: look at the slots
- * afterwards. False: the bell cannot be heard, poll the slots. */
-bool simba__notify_listen(simba__notify *notify, int inotify);
-void simba__notify_unlisten(simba__notify *notify, int inotify);
-/* Stop hearing anything. */
-void simba__notify_leave(simba__notify *notify, int inotify);
+/* Hang up our bell, if it does not hang, and so hear of revocations. 0, or a negative errno as of simba__bell_hang. */
+int simba__notify_attend(simba__notify *notify, uint64_t random);
+/* Hear nothing any more. */
+void simba__notify_leave(simba__notify *notify);
 
-/* The inotify instance: non-blocking, or a negative errno. */
-int simba__notify_inotify(void);
-/* Empty it, and say which bells rang. */
-typedef struct simba__notify_heard {
-    bool marks;
-    bool revocations;
-} simba__notify_heard;
-simba__notify_heard simba__notify_drain(int inotify);
+/* What the owners of the bells want to hear: a set. 0: nobody has the bell. */
+enum { SIMBA__HEARS_REVOCATIONS = 1, SIMBA__HEARS_ALL_MARKS = 2 };
+typedef struct simba__ears {
+    uint64_t of[SIMBA__BELLS];
+} simba__ears;
+void simba__notify_read_ears(const simba__notify *notify, simba__ears *ret_ears);
+void simba__notify_read_line(const simba__notify *notify, size_t line, simba__line *ret_line);
+/* Say what we want to hear, or what we wait for in this line. What was marked before may not be heard: look at the slots
+ * afterwards. Nothing, if our bell does not hang. */
+void simba__notify_say_ears(const simba__notify *notify, uint64_t ears);
+void simba__notify_say_place(const simba__notify *notify, size_t line, uint64_t cell);
+/* Nobody has that bell any more. */
+void simba__notify_drop_ears(const simba__notify *notify, unsigned bell);
+void simba__notify_drop_place(const simba__notify *notify, size_t line, unsigned bell);
+
+/* Make the cell `revocations` fresh. */
+void simba__notify_revoke(const simba__notify *notify, uint64_t random);
 
 #endif

@@ -1,0 +1,42 @@
+/* Who waits for what, of all processes that use the database, and in which order they came: so a release wakes the one that
+ * is next, however many wait.
+ *
+ * The notify file has 512 lines; a mutex has its line by its hash. A line has a cell for every bell (see bell.h), in which the
+ * owner of that bell says what it waits for there and since when. A client with several mutexes in one line says that it has
+ * to be told of all of them.
+ *
+ * Only the owner of a bell writes its cells, except that whoever finds a bell without an owner empties the cell that led
+ * there. Everything here is a function of numbers; notify.h reads and writes them. */
+#ifndef SIMBA_BACKENDS_SQLITE_LINE_H
+#define SIMBA_BACKENDS_SQLITE_LINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backends/sqlite/bell.h"
+
+enum { SIMBA__LINES = 512 };
+
+typedef struct simba__line {
+    uint64_t cells[SIMBA__BELLS]; /* 0: nobody waits */
+} simba__line;
+
+static inline size_t simba__line_number(uint64_t hash)
+{
+    return hash % SIMBA__LINES;
+}
+
+/* For one mutex that somebody waits for since `since_ms`. `every`: he wants to hear of every change, not only of a release
+ * that is his to take. */
+uint64_t simba__line_cell(uint64_t hash, bool every, uint32_t since_ms);
+/* For somebody who has to do with several mutexes of the line. */
+uint64_t simba__line_cell_of_several(void);
+
+/* Is this one to be told of every change of the mutex? */
+bool simba__line_hears_all(uint64_t cell, uint64_t hash);
+/* The bell of the one who has waited for the mutex longest; -1: nobody waits. Times may wrap around; nobody has waited for
+ * more than three weeks. */
+int simba__line_first(const simba__line *line, uint64_t hash, uint32_t now_ms);
+
+#endif
