@@ -1,6 +1,6 @@
-/* A clock that is ignored, in effect: for the library in the process of contender-0 every clock goes at a tenth of its speed, so
- * that it believes in its lease long after that has ended. Loaded by LD_PRELOAD. The command itself, which reports the times
- * that are judged, is not lied to. */
+/* A clock that is ignored, in effect: for the library in all contenders but contender-0 every clock goes at a tenth of its speed,
+ * so that they believe in their leases long after those have ended. Loaded by LD_PRELOAD. The command itself, which reports the
+ * times that are judged, is not lied to. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -20,7 +20,8 @@ __attribute__((constructor)) static void look_who_it_is(void)
     const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     const ssize_t length = read(fd, text, sizeof text);
     close(fd);
-    slow = length > 0 && memmem(text, (size_t)length, "contender-0", sizeof "contender-0") != NULL;
+    slow = length > 0 && memmem(text, (size_t)length, "torture-contender", sizeof "torture-contender") != NULL &&
+           memmem(text, (size_t)length, "contender-0", sizeof "contender-0") == NULL;
 }
 
 static bool is_library(const void *caller)

@@ -361,6 +361,24 @@ static void hand_over_in_time(void **state)
     }
 }
 
+/* A leader that only does not hear the answers renews its lease in the store until it has ended here. */
+static void a_deaf_leader_is_followed_later(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        begin(9000);
+        hold(0, 1, 10, 2900, 2900);
+        fault(0, "deaf", 1000, 9500);
+        end(0, 1, 2900, "expired");
+        hold(1, 2, 6000 + late, 8900, 9900);
+        if (late)
+            expect(TORTURE_IN_TIME, 1);
+        else
+            expect_kept();
+        assert_int_equal(verdict.times[TORTURE_END_NETWORK].longest_ns, (5000 + late) * MS);
+    }
+}
+
 /* What happens to others meanwhile begins the time anew, and who cannot lead is not expected to. */
 static void time_is_counted_from_the_last_trouble(void **state)
 {
@@ -573,6 +591,7 @@ int main(void)
         cmocka_unit_test(losses_want_a_cause),
         cmocka_unit_test(next_leader_in_time),
         cmocka_unit_test(hand_over_in_time),
+        cmocka_unit_test(a_deaf_leader_is_followed_later),
         cmocka_unit_test(time_is_counted_from_the_last_trouble),
         cmocka_unit_test(the_end_is_no_fault),
         cmocka_unit_test(who_ends_by_itself_is_named),
