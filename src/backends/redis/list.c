@@ -231,9 +231,10 @@ void simba__redis_list_row(redis_errand *errand, const redisReply *reply)
         skip_row(row, "its note cannot be read");
         return;
     }
-    if (reply->elements > 9 && reply->element[9]->type != REDIS_REPLY_STRING) {
+    if (reply->elements > 9 &&
+        (reply->element[9]->type != REDIS_REPLY_STRING || reply->element[9]->len > SIMBA_ID_MAX)) {
         skip_row(row, "who comes next cannot be read");
-        return true;
+        return;
     }
     const char *next = reply->elements > 9 && reply->element[9]->len > 0 ? reply->element[9]->str : NULL;
     const simba_listing listing = {.size = sizeof listing,
