@@ -1,10 +1,11 @@
-/* Requests on the command connection. All that was submitted in a turn goes out in one write; the answers come back in
- * the order of the errands, so a queue of them is all that is needed to tell whose they are. An errand whose request has run
- * out of time stays in the queue to swallow the late answer.
+/* Requests on the command connection. All requests of a turn go out in one write. Answers come back in the order of the
+ * errands, so a queue is enough to match them. An errand whose request has run out of time stays in the queue to take
+ * the late answer.
  *
- * Renewals go first, however many there are. Of everything else no more is asked at a time than the server answers in some
- * hundredths of a second, and the rest waits here, in its order. If it stood in line at the server instead, the server would
- * carry out what has long run out of time, while the same is asked again behind it: an overload would feed itself. */
+ * Renewals go first, however many there are. Of other requests, only as many are sent at a time as the server
+ * answers in some hundredths of a second; the rest waits here, in order. If they queued at the server instead, the
+ * server would carry out requests that have long run out of time while the client repeats them: an overload would
+ * feed itself. */
 #include "backends/redis/calls.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Commands, as the protocol has them. */
+/* Commands in the form of the protocol. */
 #ifndef SIMBA_BACKENDS_REDIS_COMMAND_H
 #define SIMBA_BACKENDS_REDIS_COMMAND_H
 

@@ -1,10 +1,10 @@
 /* See confirm.h.
  *
- * WAIT answers how many replicas have everything that was written on its connection before it. Meanwhile the connection
- * stands still, and with it everybody else's renewals: so a WAIT is short, one is under way at a time, and as long as too
- * few replicas have confirmed something another one follows. What it is about is held back until then. After a while, half
- * of the time that the request has at most, a grant is given back and the request fails; a renewal fails, too, and will be
- * tried again. */
+ * WAIT answers how many replicas have everything that was written on its connection before it. Meanwhile the
+ * connection stands still, and with it the renewals of all others. So a WAIT is short, only one is under way, and
+ * another one follows while too few replicas have confirmed. Until then the answers are held back. After a while, at
+ * most half of the time that the request has, a grant is given back and the request fails; a renewal fails, too, and
+ * will be tried again. */
 #include "backends/redis/confirm.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* replicas=N: what was granted or renewed counts once N replicas have it. */
+/* replicas=N: a grant or renewal counts once N replicas have it. */
 #ifndef SIMBA_BACKENDS_REDIS_CONFIRM_H
 #define SIMBA_BACKENDS_REDIS_CONFIRM_H
 

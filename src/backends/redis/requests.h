@@ -1,5 +1,5 @@
-/* Errands: what the store has under way, be it a request of the runtime or a command of its own. Here is the one place where
- * they begin and end. A request knows its errand by backend_data. */
+/* Errands: everything that the store has under way, a request of the runtime or a command of its own. Only this code
+ * begins and ends them. A request knows its errand by backend_data. */
 #ifndef SIMBA_BACKENDS_REDIS_REQUESTS_H
 #define SIMBA_BACKENDS_REDIS_REQUESTS_H
 
