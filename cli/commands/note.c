@@ -1,4 +1,5 @@
-/* `simba note`: read the note of a mutex, or write it as its holder, which this command is for as long as that takes. */
+/* `simba note`: reads the note of a mutex, or writes it as its holder, which this command is for as long as that
+ * takes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,7 +64,7 @@ static size_t read_text(const char *text, char bytes[SIMBA_NOTE_MAX + 1])
     return taken;
 }
 
-/* A schedule that finds its record gone would begin anew, and run what it has run. */
+/* A schedule whose record is gone would begin anew, and repeat its runs. */
 static bool is_of_schedule(simba_locker *locker)
 {
     simba_note note = SIMBA_NOTE_INIT;

@@ -56,7 +56,7 @@ int demo_cast_init(demo_cast *cast)
     sigset_t ending;
     fill_ending(&ending);
     sigprocmask(SIG_BLOCK, &ending, NULL);
-    /* A reader that went away is noticed when the output is flushed; being killed by it would leave files behind. */
+    /* We notice that the reader is gone when we flush the output; a signal would leave files behind. */
     signal(SIGPIPE, SIG_IGN);
     cast->signal_fd = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
     return cast->signal_fd < 0 ? -errno : 0;
@@ -69,16 +69,16 @@ static void become_contender(pid_t parent, int out, char *const argv[])
 {
     sigset_t ending;
     fill_ending(&ending);
-    /* Whatever becomes of the parent, this process does not outlive it. */
+    /* This process does not outlive its parent. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
     dup2(out, STDOUT_FILENO);
-    /* Ctrl-C is the parent's to handle, although the terminal sends it to all. */
+    /* The parent handles Ctrl-C, although the terminal sends it to all. */
     signal(SIGINT, SIG_IGN);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_UNBLOCK, &ending, NULL);
-    /* By its name where that can be had: as /proc/self/exe it would be the tool that runs us, under valgrind say. */
+    /* By its name if possible: /proc/self/exe may be the tool that runs us, such as valgrind. */
     char self[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length > 0) {
@@ -155,7 +155,7 @@ static int node_by_name(const demo_cast *cast, const char *name)
     return DEMO_NOBODY;
 }
 
-/* Keep the event, and what the conditions of the story ask for. */
+/* Keep the event, and update what the conditions of the story ask for. */
 static void take_event(demo_cast *cast, const demo_event *event)
 {
     demo_node *node = &cast->nodes[event->node];
@@ -210,7 +210,7 @@ static bool parse_event(const char *line, int node, demo_event *ret_event)
     return false;
 }
 
-/* The end of a process that was asked for is only noted; any other ends the demo. */
+/* Only note the end of a process that was asked to end; any other end stops the demo. */
 static void note_end(demo_cast *cast, int n)
 {
     demo_node *node = &cast->nodes[n];
@@ -228,7 +228,7 @@ static void note_end(demo_cast *cast, int n)
     set_broken(cast, n, text);
 }
 
-/* Read what there is, split it into lines, and put their events into the batch. */
+/* Read all there is, split it into lines, and put their events into the batch. */
 static size_t read_node(demo_cast *cast, int n, demo_event *batch, size_t count)
 {
     demo_node *node = &cast->nodes[n];
@@ -263,7 +263,7 @@ static int by_time(const void *left, const void *right)
     return (a->at_ns > b->at_ns) - (a->at_ns < b->at_ns);
 }
 
-/* Wait for at most `ms`; take what arrived, in the order in which it happened. */
+/* Wait for at most `ms`; take the events that arrived, in the order in which they happened. */
 static void listen_once(demo_cast *cast, int ms)
 {
     struct pollfd fds[DEMO_NODES + 1];
