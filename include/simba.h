@@ -605,12 +605,13 @@ SIMBA_API int64_t simba_contender_owner_left_ms(simba_contender *contender);
 /* The grant held now, for simba_client_give_back. ESTATE: there is none; ENOTSUP: leases are sessions. */
 SIMBA_API int simba_contender_grant(simba_contender *contender, simba_grant *ret_grant);
 
-/* Write the note of the mutex, as its holder; a length of 0 removes it. The lease stays as it is. Blocks for one answer.
+/* Write the note of the mutex, as its holder; a length of 0 removes it. The lease stays as it is. Blocks for one answer. The
+ * first write of a grant blocks for two: it looks for the record of a schedule (see simba_schedule_read) and leaves that in place.
  * Errors: EINVAL (longer than SIMBA_NOTE_MAX), ESTATE (not held), ELOST (the store says that leadership has ended, and
  * wrote nothing), ENOTSUP (as for simba_client_note), and the store's errors. After EUNAVAILABLE or ETIMEDOUT the store may
  * have written the note or not, or may still write it, unless another write succeeds before. */
 SIMBA_API int simba_contender_note_set(simba_contender *contender, const void *bytes, size_t length, simba_error *err);
-/* Read it, as simba_client_note does. */
+/* Read it, as simba_client_note does, but without the record of a schedule. */
 SIMBA_API int simba_contender_note(simba_contender *contender, simba_error *err, simba_note *ret_note);
 
 /* --- locker ------------------------------------------------------------------------------------- */
@@ -801,11 +802,12 @@ typedef struct simba_schedule_info {
     int result;          /* of a run that has ended; 0: success */
     int64_t missed;      /* due times before it that were not run */
     int64_t next_at_ms;  /* the next due time; 0: not known, for instance because this host lacks the time zone */
+    size_t length;       /* of the record, in bytes; what follows it in the note belongs to the work */
 } simba_schedule_info;
 
 #define SIMBA_SCHEDULE_INFO_INIT                                                                                       \
     {                                                                                                                  \
-        sizeof(simba_schedule_info), {0}, 0, 0, 0, 0, 0, 0                                                             \
+        sizeof(simba_schedule_info), {0}, 0, 0, 0, 0, 0, 0, 0                                                          \
     }
 
 /* Read the record of a schedule from a note. The note comes from simba_client_note or simba_client_list. Set
