@@ -113,7 +113,7 @@ bool address_is_local(const address *at)
     }
 }
 
-/* A process that was killed leaves its socket file behind. Nobody listens there, and it is in the way. */
+/* A killed process leaves its socket file behind. Nobody listens there, and it is in the way. */
 static void remove_stale(const address *at)
 {
     const char *path = address_path(at);

@@ -1,11 +1,11 @@
-/* What all commands of `simba` share: the exit codes, the command table, the options that every command may take, and
- * the one way in which arguments are read, so that mistakes are answered in the same words everywhere. */
+/* What all commands of `simba` share: the exit codes, the command table, the options that every command may take,
+ * and the one parser of arguments, so that all commands answer mistakes in the same words. */
 #ifndef SIMBA_CLI_H
 #define SIMBA_CLI_H
 
 #include <simba.h>
 
-/* After sysexits.h, so that scripts can tell whose fault it was. */
+/* After sysexits.h, so that scripts can tell what went wrong. */
 enum {
     CLI_OK = 0,
     CLI_FAILED = 1, /* never from `simba run` itself: there it is the command's */
@@ -22,7 +22,7 @@ enum {
     CLI_SIGNAL = 128, /* and the number of the signal */
 };
 
-/* Options that stand before or after the name of a command. Not given: NULL, SIMBA_INHERIT, 0. */
+/* Options before or after the name of a command. Not given: NULL, SIMBA_INHERIT, 0. */
 typedef struct cli_globals {
     const char *url;
     const char *config;
@@ -56,7 +56,7 @@ typedef struct cli_command {
 extern const cli_command cli_commands[];
 
 const cli_command *cli_find_command(const char *name);
-/* Says that there is none of this name, and which one may have been meant. Returns CLI_USAGE. */
+/* Print that there is no command of this name, and which one may have been meant. Returns CLI_USAGE. */
 int cli_no_command(const char *name);
 
 int cmd_bench(cli_globals *globals, int argc, char **argv);
@@ -102,7 +102,7 @@ typedef struct cli_option {
     void *value; /* where it goes */
 } cli_option;
 
-/* Which of the global options mean something to a command. -v and --log-format do to all. */
+/* Which global options a command uses. All commands use -v and --log-format. */
 enum {
     CLI_TAKES_NONE = 0,
     CLI_TAKES_URL = 1,
@@ -125,7 +125,7 @@ typedef struct cli_syntax {
     int verbatim_from; /* from this operand on nothing is an option of ours: it is a command to run; 0: never */
 } cli_syntax;
 
-/* Go on; anything else that cli_parse returns is the exit code, and all has been said. */
+/* Go on. Anything else that cli_parse returns is the exit code, and the message has been printed. */
 #define CLI_GO (-1)
 
 /* Read the options in argv[1…] and leave the operands at argv[0…argc-1]. */
@@ -135,51 +135,51 @@ int cli_parse(const cli_syntax *syntax, cli_globals *globals, int *argc, char **
 void cli_print_options(const cli_option *options, size_t count);
 void cli_print_global_options(unsigned takes);
 
-/* One line on standard error, "simba tck: …", see say.h: what failed, what somebody should look at, what is good to know.
- * `command` may be NULL. */
+/* Print one line on standard error, "simba tck: …", see say.h: a failure, a warning, or information. `command` may
+ * be NULL. */
 void cli_say(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_warn(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_inform(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* One sentence on standard error, "simba tck: …", and CLI_USAGE. `command` may be NULL. */
+/* Print one sentence on standard error, "simba tck: …", and return CLI_USAGE. `command` may be NULL. */
 int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same with the words of a failed call of the library, and the exit code that fits it. */
+/* The same with the text of a failed call of the library; returns the matching exit code. */
 int cli_failure(const char *command, const simba_error *error);
-/* The exit code that fits an error of the library. */
+/* The exit code that matches an error of the library. */
 int cli_exit_code(int code);
 
 /* --- the store ---------------------------------------------------------------------------------- */
 
-/* Open the store that the options or the configuration name, with -v the library's log on standard error. Returns CLI_GO or an exit code,
- * and then all has been said. */
+/* Open the store that the options or the configuration name; with -v the library's log goes to standard error.
+ * Returns CLI_GO, or an exit code after a message. */
 int cli_open(const char *command, cli_globals *globals, simba_client **ret_client);
-/* The same for a command that is to keep others from something: a store that nobody else can see is refused, and of one that
- * covers this host only a person at a terminal is told. */
+/* The same for a command that has to exclude others: it refuses a store that nobody else can see, and tells a person
+ * at a terminal if the store covers only this host. */
 int cli_open_shared(const char *command, cli_globals *globals, simba_client **ret_client);
-/* As cli_open, but what the library says when it cannot open the store is left to the caller: then *ret_client is NULL. */
+/* As cli_open, but if the library cannot open the store, the caller prints its message: then *ret_client is NULL. */
 int cli_try_open(const char *command, cli_globals *globals, simba_error *ret_error, simba_client **ret_client);
-/* Whether the library's warnings are shown from now on, beginning with the last that was not; they are if more is asked
- * for. */
+/* Whether to show the library's warnings from now on, beginning with the last one that was not shown; with -v they
+ * are always shown. */
 void cli_show_warnings(bool show);
 
-/* Show those that were not shown: on standard error, or in a place of the command's own. */
+/* Show the warnings that were not shown: on standard error, or in a place of the command's own. */
 void cli_take_warnings(void (*show)(void *user, const char *line), void *user);
 
-/* The URL of that store, with its password wherever that comes from; NULL: the library's own default. A password on the
- * command line is taken out of sight. Returns CLI_GO or an exit code, and then all has been said. free() it. */
+/* The URL of that store, with its password wherever that comes from; NULL: the library's own default. Hides a
+ * password on the command line. Returns CLI_GO, or an exit code after a message. free() it. */
 int cli_url(const char *command, cli_globals *globals, char **ret_url);
 
 /* The URL with which the store was opened, password included; NULL: the library's default, or not opened. */
 const char *cli_opened_url(void);
 
-/* Nothing is held any more and all has been said: what is left is to take leave of the store. Have the process end with this
- * code, soon, also if the store does not answer; see leave.c. Returns the code that it will be, see cli_flush. */
+/* The command holds nothing any more and has printed everything: only closing the store is left. Let the process end
+ * with this code, soon, even if the store does not answer; see leave.c. Returns the final code, see cli_flush. */
 int cli_leave(int code);
 /* The same, and close the client. */
 int cli_close(simba_client *client, int code);
-/* Write what was printed. What could not be written was not delivered, whatever the command thinks: CLI_FAILED then. */
+/* Flush standard output. CLI_FAILED if it could not be written, whatever the command returned. */
 int cli_flush(int code);
 
-/* For commands with a default of their own for "ttl" or "transition": the option, otherwise what the URL says, which
+/* For commands with a default of their own for "ttl" or "transition": the option, otherwise the URL's value, which
  * the library does not let anybody contradict, otherwise the default. */
 int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_t fallback_ms);
 

@@ -1,5 +1,5 @@
-/* See config.h. The keys are those of Simba on the JVM (simba.redis.ttl), so that one file can be read by people who know
- * the other; what is unknown, given twice, or does not fit together is an error that names the line. */
+/* See config.h. The keys are those of Simba on the JVM (simba.redis.ttl), so that people who know one file can read
+ * the other. An unknown key, a repeated key or a contradiction is an error that names the line. */
 #include "config.h"
 
 #include <errno.h>
@@ -112,7 +112,7 @@ static int read_lines(config *c, FILE *file)
         else
             code = read_line(c, text, line);
     }
-    /* A folder, for instance, can be opened but not read; going on would mean another store than was meant. */
+    /* A folder, for instance, can be opened but not read; going on would use another store than was meant. */
     if (code == CLI_GO && ferror(file)) {
         cli_say(c->command, "%s cannot be read: %s.", c->path, strerror(errno));
         code = CLI_CONFIG;
@@ -150,7 +150,7 @@ static bool is_url_of(const char *url, size_t store)
     return false;
 }
 
-/* The one store that has a URL and is not switched off; STORES: none. */
+/* The one store that has a URL and is not disabled; STORES: none. */
 static int choose_store(const config *c, size_t *ret_store)
 {
     size_t chosen = STORES;
@@ -175,7 +175,7 @@ static int choose_store(const config *c, size_t *ret_store)
     return CLI_GO;
 }
 
-/* Settings of a store without a URL would be forgotten in silence. */
+/* Settings of a store without a URL would be ignored silently. */
 static int refuse_idle_settings(const config *c, size_t chosen)
 {
     for (size_t s = 0; s < STORES; s++) {
@@ -229,7 +229,7 @@ static int apply(config *c, cli_globals *globals)
         code = choose_store(c, &store);
     if (code == CLI_GO)
         code = refuse_idle_settings(c, store);
-    /* What names a store by itself brings its own settings along. */
+    /* A setting that names a store brings its own settings along. */
     const char *variable = getenv("SIMBA_URL");
     if (code != CLI_GO || store == STORES || globals->url != NULL || (variable != NULL && variable[0] != '\0'))
         return code;

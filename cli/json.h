@@ -1,19 +1,20 @@
-/* JSON for programs that read what the commands print: a few words to write it with, so that no command escapes by hand. */
+/* JSON output for programs: a few functions that write it, so that no command escapes by hand. */
 #ifndef SIMBA_CLI_JSON_H
 #define SIMBA_CLI_JSON_H
 
 #include <simba.h>
 #include <stdio.h>
 
-/* A string in quotes. What is not UTF-8 in it becomes U+FFFD, one for each byte; what a terminal had better not see is
- * written as \uNNNN. */
+/* A string in quotes. Bytes that are not UTF-8 become U+FFFD, one for each; characters that a terminal should not
+ * see become \uNNNN. */
 void json_string(FILE *stream, const char *text);
 
-/* The same for bytes among which there may be zeroes; there is one behind them. */
+/* The same for bytes among which there may be zeroes; another zero follows them. */
 void json_bytes(FILE *stream, const char *bytes, size_t length);
 
-/* An owner at the store's now, as `"owner":…,"token":…,"held_ms":…,"ttl_left_ms":…,"transition_left_ms":…`; all of them
- * null if there is none, and null what the store does not know. Tokens are strings: they are longer than what JavaScript counts to. */
+/* An owner at the store's time, as `"owner":…,"token":…,"held_ms":…,"ttl_left_ms":…,"transition_left_ms":…`; all
+ * null if there is none; a value that the store does not know is null. Tokens are strings: JavaScript cannot count
+ * that far. */
 void json_owner(FILE *stream, const simba_owner *owner, int64_t now_ms);
 
 /* Who waits, as `,"waiters":…,"next":…`; null is what the store does not know, and `next` also if nobody waits. */

@@ -1,5 +1,5 @@
-/* What can be said of a lease at the store's now. The times of an owner come from the store, where anybody may have
- * written them: here they become spans that no longer overflow, and that say so where nothing is known. */
+/* The spans of a lease at the store's present time. The times of an owner come from the store, where anybody may
+ * have written them: this code turns them into spans that cannot overflow, or that say that they are unknown. */
 #ifndef SIMBA_CLI_LEASE_H
 #define SIMBA_CLI_LEASE_H
 

@@ -1,5 +1,5 @@
-/* The terminal as a screen that is drawn in place: without the lines that were there before, without a cursor, and with keys that
- * arrive one by one. Whatever ends the command, the terminal is as it was before. */
+/* The terminal as a screen that is drawn in place: without earlier lines, without a cursor, and with keys that
+ * arrive one by one. Whatever ends the command, it restores the terminal. */
 #ifndef SIMBA_CLI_SCREEN_H
 #define SIMBA_CLI_SCREEN_H
 
@@ -9,10 +9,10 @@
 bool screen_is_possible(void);
 
 void screen_enter(void);
-/* As often as one likes. */
+/* May be called any number of times. */
 void screen_leave(void);
 
-/* Show these lines in place of what is there. What does not fit into the height of the terminal is left out. */
+/* Show these lines in place of the old ones. Leaves out lines that do not fit into the height of the terminal. */
 void screen_show(const term *t, const char *lines);
 
 typedef enum screen_key {
@@ -27,7 +27,7 @@ typedef enum screen_key {
     SCREEN_END,
 } screen_key;
 
-/* To be polled; -1: nobody types. */
+/* Poll it; -1: there is no keyboard. */
 int screen_keys_fd(void);
 /* The next key that was typed. */
 screen_key screen_read_key(void);

@@ -4,14 +4,14 @@
 
 #include <stdbool.h>
 
-/* The first line of a file. Warns on standard error, in the name of `command`, if others can read the file. Returns 0 or
- * -1 with errno; what was read stays for as long as the process runs. */
+/* The first line of a file. Warns on standard error, in the name of `command`, if others can read the file. Returns
+ * 0, or -1 with errno; the text stays for as long as the process runs. */
 int secret_from_file(const char *command, const char *path, const char **ret_secret);
 /* Does the mode of this open file let everybody read it? */
 bool secret_is_exposed(int fd);
 
-/* The password to use where a URL has none: $SIMBA_PASSWORD, or the first line of $SIMBA_PASSWORD_FILE; NULL: there is
- * none. Returns 0 or -1 with errno and the file in `ret_path`. */
+/* The password for a URL that has none: $SIMBA_PASSWORD, or the first line of $SIMBA_PASSWORD_FILE; NULL: there is
+ * none. Returns 0, or -1 with errno and the file in `ret_path`. */
 int secret_from_environment(const char *command, const char **ret_secret, const char **ret_path);
 
 /* A copy of the URL with the password in it, unless it has one already or names no host. NULL: no memory. free() it. */
@@ -21,7 +21,7 @@ char *secret_into_url(const char *url, const char *password);
 bool secret_is_in_url(const char *url);
 /* Take the password out of a URL, in place. */
 void secret_strip(char *url);
-/* Make the password in a URL unreadable in place: it came from the command line, which everybody can read. */
+/* Overwrite the password in a URL in place: it came from the command line, which everybody can read. */
 void secret_hide(char *url);
 
 #endif

@@ -1,5 +1,6 @@
-/* A command that contends for one mutex until it is told to end: what `simba elect` and `simba schedule` have in common. One
- * thread does it all: it runs the callbacks of the contender or the scheduler, listens to signals, and whatever the command has to do. */
+/* A command that contends for one mutex until it is told to end: what `simba elect` and `simba schedule` share. One
+ * thread does everything: it runs the callbacks of the contender or the scheduler, listens to signals, and does the
+ * command's own work. */
 #ifndef SIMBA_CLI_SERVICE_H
 #define SIMBA_CLI_SERVICE_H
 
@@ -10,20 +11,21 @@ typedef struct service service;
 typedef struct service_type {
     const char *command;
     const char *consequence; /* of a lease that cannot be renewed: "the command will be stopped" */
-    /* Make the scheduler that contends, with this timing; NULL: a contender does, and what follows is called. */
+    /* Make the scheduler that contends, with this timing; NULL: a contender does, and the following functions are
+     * called. */
     int (*make)(service *s, const simba_timing *timing, simba_error *error);
     /* As for contenders. `leads` of the service is set before. */
     void (*acquired)(service *s, uint64_t token);
     void (*released)(service *s, uint64_t token, simba_reason reason);
-    /* When to be called again by `act`, in ms, although nothing happens; -1: that does not matter. */
+    /* When to call `act` again, in ms, although nothing happens; -1: no need to. */
     int (*pause_ms)(const service *s);
     /* Something has happened, or the pause is over. Both NULL: never. */
     void (*act)(service *s);
-    /* Nothing is held any more, and taking leave of the store may be cut short; NULL: nothing to do. */
+    /* The command holds nothing any more, and closing the store may be cut short; NULL: nothing to do. */
     void (*leaving)(service *s);
 } service_type;
 
-/* The first member of what the command has. */
+/* The first member of the command's own state. */
 struct service {
     const service_type *type;
     const char *mutex;
@@ -44,10 +46,10 @@ struct service {
 /* Open the store, contend, and go on until `exit_code` is set. Returns the exit code. */
 int service_run(service *s);
 
-/* The contender as the one who reads and writes the note. */
+/* The contender as reader and writer of the note. */
 child_note_holder service_note_holder(service *s);
 
-/* The lease of whichever contends, for child_plan. */
+/* The lease of the contender or scheduler, for child_plan. */
 void service_lease(void *user, simba_lease *ret_lease);
 
 #endif

@@ -1,9 +1,9 @@
-/* A small file that others read to learn how things are. */
+/* A small file that tells others the state. */
 #ifndef SIMBA_CLI_STATUS_H
 #define SIMBA_CLI_STATUS_H
 
-/* Replace the file as a whole: whoever reads it finds the old text or the new one. What stands there already, be it a
- * link or somebody's file, is not written to but replaced. Returns 0 or a negative errno. */
+/* Replace the file as a whole: a reader finds the old text or the new one. A link or a file at that path is
+ * replaced, not written to. Returns 0 or a negative errno. */
 int status_write(const char *path, const char *text);
 
 #endif

@@ -27,7 +27,7 @@ typedef struct listing {
 int listing_ask(simba_client *client, const char *pattern, listing *list, simba_error *error);
 void listing_free(listing *list);
 
-/* How the table is laid out: what there is to show, and what there is room for. */
+/* The layout of the table: which columns there are, and which fit. */
 typedef struct table_layout {
     int mutex, owner, bar, token; /* columns; 0: left out */
     int note;                     /* the most that there is room for; 0: left out */
@@ -37,11 +37,11 @@ typedef struct table_layout {
 } table_layout;
 
 table_layout table_measure(const listing *list);
-/* A line that is too long for its terminal breaks, and takes the next ones out of their places: there is a bar only if it fits. */
+/* A line that is too long for the terminal breaks, and displaces the next ones: so there is a bar only if it fits. */
 void table_add_bar(table_layout *l, int width);
-/* A picture that is drawn in place may have no line that breaks: it does without numbers, then names are cut. */
+/* A picture that is drawn in place must not have a line that breaks: it drops numbers, then cuts names. */
 void table_squeeze(table_layout *l, int width);
-/* A note has what the rest leaves to it. */
+/* A note gets the room that the rest leaves. */
 void table_fit_note(table_layout *l, int width);
 
 /* A head, and at most so many rows from the `first` on. Nothing if the list is empty. */

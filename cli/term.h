@@ -1,5 +1,5 @@
-/* What the terminal can show, asked once: colours, how wide it is, and whether it takes more than ASCII. Everything
- * that is drawn asks here, so that a pipe, NO_COLOR and LANG=C get plain text from all commands alike. */
+/* What the terminal can show, asked once: colours, its width, and whether it takes more than ASCII. All drawing code
+ * asks here, so that a pipe, NO_COLOR and LANG=C get plain text from all commands alike. */
 #ifndef SIMBA_CLI_TERM_H
 #define SIMBA_CLI_TERM_H
 
@@ -31,11 +31,11 @@ typedef enum term_style {
  * readable for scripts. */
 void term_open(FILE *stream, term *ret_term);
 
-/* What switches a style on, and all of them off; "" without colours. */
+/* The sequence that switches a style on, and all of them off; "" without colours. */
 const char *term_on(const term *t, term_style style);
 const char *term_off(const term *t);
 
-/* `fancy` where the locale has UTF-8, `plain` elsewhere. */
+/* `fancy` if the locale has UTF-8, otherwise `plain`. */
 const char *term_pick(const term *t, const char *fancy, const char *plain);
 
 /* Columns that a text takes on the screen. The text is escaped already, see util/escape.h. */

@@ -1,10 +1,10 @@
-/* What a person hears while a command waits for a mutex, or holds one that cannot be renewed. */
+/* Messages for a person while a command waits for a mutex, or holds one that cannot be renewed. */
 #ifndef SIMBA_CLI_WAITING_H
 #define SIMBA_CLI_WAITING_H
 
 #include "cli.h"
 
-/* When to look for the first time whether there is something to say, and how often after that. */
+/* When to look for the first time whether there is something to report, and how often after that. */
 enum { WAITING_FIRST_MS = 700, WAITING_AGAIN_MS = 1000 };
 
 typedef struct waiting_words {
@@ -14,13 +14,13 @@ typedef struct waiting_words {
     simba_owner told; /* who it was said to be owned by */
 } waiting_words;
 
-/* With -v the library says it, and is enough. */
+/* With -v the library reports it, which is enough. */
 waiting_words waiting_words_for(const char *command, const char *mutex, const cli_globals *globals);
 
-/* Say on standard error who owns the mutex and until when, if that was not said yet, and if it is a terminal. */
+/* Print who owns the mutex and until when, if that was not printed yet, and if standard error is a terminal. */
 void waiting_say(waiting_words *words, const simba_owner *owner, int64_t left_ms);
 
-/* The same with what a contender has heard. */
+/* The same from what a contender has heard. */
 void waiting_say_owner(waiting_words *words, simba_contender *contender);
 
 typedef struct outage_words {
@@ -34,8 +34,8 @@ typedef struct outage_words {
 outage_words outage_words_for(const char *command, const char *mutex, const char *consequence,
                               const cli_globals *globals);
 
-/* Say on standard error that the lease cannot be renewed, what happens then and when, if it is overdue; and that it was
- * renewed when it is no longer. Once each. */
+/* Print that an overdue lease cannot be renewed, what happens then and when; and later that it was renewed. Once
+ * each. */
 void outage_look(outage_words *words, const simba_lease *lease);
 
 #endif

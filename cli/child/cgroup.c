@@ -88,7 +88,7 @@ pid_t cgroup_fork(const cgroup *group)
 
 void cgroup_kill(const cgroup *group)
 {
-    /* Should it fail, there are the other means. */
+    /* If it fails, the watchdog has other means. */
     if (group->kill >= 0 && write(group->kill, "1", 1) < 0)
         return;
 }

@@ -14,20 +14,21 @@ typedef struct cgroup {
     char path[1024];
 } cgroup;
 
-/* Make one below that of this process. If that is not possible, the others do nothing. */
+/* Make a group below that of this process. If that is not possible, the other functions do nothing. */
 void cgroup_make(cgroup *ret_group);
 
-/* _Fork(), with a child that is in the group from its first moment. Where the kernel cannot do that, the child moves itself, for
- * which it waits until all processors have noticed, some 10 ms. Should that fail too, it is not in the group. */
+/* _Fork(), with a child that is in the group from its first moment. If the kernel cannot do that, the child moves
+ * itself, which waits until all processors have noticed, some 10 ms. If that fails too, the child is not in the
+ * group. */
 pid_t cgroup_fork(const cgroup *group);
 
-/* SIGKILL to all that is in it. */
+/* Send SIGKILL to all processes of the group. */
 void cgroup_kill(const cgroup *group);
 
-/* Remove it once it is empty. It may be removed by several processes that know of it. */
+/* Remove the group once it is empty. Several processes that know of it may call this. */
 void cgroup_remove(const cgroup *group);
 
-/* Let go of the descriptors. */
+/* Close the descriptors. */
 void cgroup_close(cgroup *group);
 
 #endif

@@ -83,7 +83,8 @@ static void begin_stop(nurse *n, child_why why)
     watchdog_signal(&n->dog, SIGCONT); /* a stopped process would not hear it */
 }
 
-/* Look at the lease and at the clock. The clock is read first: what is promised is never later than the truth. */
+/* Look at the lease and at the clock. Read the clock first, so that the promised time is never later than the true
+ * one. */
 static void look(nurse *n)
 {
     const child_times *times = &n->plan->times;
@@ -105,8 +106,8 @@ static void look(nurse *n)
     if (n->stage == STAGE_TERM && now_ns >= n->kill_ns) {
         n->stage = STAGE_KILL;
         n->end.killed = true;
-        /* Much longer than the lease is not waited for a process that SIGKILL does not end. The lease may be long over,
-         * after we were frozen: hearing what became of the command takes a moment all the same. */
+        /* Do not wait for much longer than the lease for a process that SIGKILL does not end. After we were frozen
+         * the lease may be long over: even then, hearing what became of the command takes a moment. */
         n->give_up_ns = max64(now_ns, n->end_ns) + IMMORTAL_MS * MS;
         watchdog_kill(&n->dog);
     }
@@ -116,8 +117,8 @@ static void look(nurse *n)
     }
 }
 
-/* The command was stopped by job control, and we with it, until somebody lets us go on. The watchdog does not stop: if
- * that takes too long, the lease ends, and so does the command. */
+/* Job control stopped the command, and us with it, until somebody continues us. The watchdog does not stop: if that
+ * takes too long, the lease ends, and so does the command. */
 static void suspend(nurse *n)
 {
     n->suspend = false;
@@ -140,8 +141,8 @@ static void on_stopped(nurse *n, int number)
     }
 }
 
-/* The command has ended and the watchdog still has somebody to look after: end them as well, so that nothing of it is
- * there when the mutex is given back. */
+/* The command has ended, but left processes behind: end them as well, so that none is left when the mutex is given
+ * back. */
 static void end_leftovers(nurse *n)
 {
     n->end.left = true;
@@ -156,7 +157,8 @@ static void on_report(nurse *n)
         n->gone = true;
         if (n->end.why == CHILD_NO_EXEC)
             return;
-        /* Somebody killed the watchdog: the command died with it, and what that had started is ours now. */
+        /* Somebody killed the watchdog: the command died with it, and the processes that it had started are our
+         * children now. */
         const int status = watchdog_kill_all(&n->dog, n->group);
         if (!n->ended) {
             n->end.why = CHILD_UNGUARDED;

@@ -1,5 +1,5 @@
-/* A command that runs under a lease: started behind a watchdog, given our signals and our terminal, told to end when
- * leadership does, and dead before the lease is. Everything that runs commands uses this. */
+/* A command that runs under a lease. It is started behind a watchdog and gets our signals and our terminal; we stop
+ * it when leadership ends, and it is dead before the lease ends. Everything that runs commands uses this. */
 #ifndef SIMBA_CLI_CHILD_H
 #define SIMBA_CLI_CHILD_H
 
@@ -12,8 +12,8 @@
 #include "signals.h"
 #include "waiting.h"
 
-/* How much of a lease is set aside for stopping. SIGTERM comes at margin before the end, SIGKILL at lead before it at
- * the latest, and the watchdog's own at half of the lead. */
+/* How much of a lease is set aside for stopping. SIGTERM comes at margin before the end, SIGKILL at lead before it
+ * at the latest, and the watchdog's SIGKILL at half of the lead. */
 typedef struct child_times {
     int64_t grace_ms;
     int64_t lead_ms;
@@ -21,16 +21,17 @@ typedef struct child_times {
     int64_t max_hold_ms; /* 0: none */
 } child_times;
 
-/* Where leases are sessions, the server says how long they last. Have it asked, and wait until it has said so, a signal comes,
- * which is left to be read, or `limit_ms` have passed, unless that is negative. Says what is wrong with the store if it takes
- * long. If the server has not answered, freeing *ret_asking may take as long as that does; otherwise it is NULL. */
+/* Where leases are sessions, the server says how long they last. Ask it, and wait until it has answered, a signal
+ * comes (which stays to be read), or `limit_ms` have passed, unless that is negative. Reports problems of the store
+ * if this takes long. If the server has not answered, freeing *ret_asking may take as long as that does; otherwise
+ * it is NULL. */
 void child_times_await(simba_client *client, const char *mutex, const cli_signals *signals, int64_t limit_ms,
                        simba_observer **ret_asking);
 
-/* For the leases of this client. `grace_ms` below 0: half of the longest that fits. Returns CLI_GO, or an exit code after
- * having said what would fit. */
+/* For the leases of this client. `grace_ms` below 0: half of the longest that fits. Returns CLI_GO, or an exit code
+ * after a message that says what would fit. */
 int child_times_choose(const char *command, simba_client *client, int64_t grace_ms, child_times *ret_times);
-/* What to set as stop margin. */
+/* The value for the stop margin. */
 int64_t child_margin_ms(const child_times *times);
 
 typedef struct child_plan {
@@ -42,7 +43,7 @@ typedef struct child_plan {
     cli_signals *signals;
     simba_client *client;       /* to be dispatched while the command runs; NULL: it has threads of its own */
     const give_back *give_back; /* for the watchdog, if this process is killed; NULL: the lease ends by itself then */
-    /* What is typed at the terminal is for us, and is passed on: we go on when the command has ended. */
+    /* We get what is typed at the terminal, and pass it on: we go on when the command has ended. */
     bool keeps_terminal;
     /* The lease: the command is stopped when its held_for_ms are over, and dead before its left_ms are. Asked often. */
     void (*lease)(void *user, simba_lease *ret_lease);
@@ -50,7 +51,7 @@ typedef struct child_plan {
     outage_words *outage; /* what to say while the lease cannot be renewed; NULL: whoever asks for that says so */
 } child_plan;
 
-/* Why it is over. */
+/* Why the command is over. */
 typedef enum child_why {
     CHILD_ENDED,      /* by itself, or by a signal that was passed on */
     CHILD_NO_EXEC,    /* it never began */
@@ -71,26 +72,26 @@ typedef struct child_end {
     int ending;    /* the last of those that was to end a program, or 0 */
 } child_end;
 
-/* Can commands be guarded on this system? Returns CLI_GO, or an exit code after having said what is missing. */
+/* Can commands be guarded on this system? Returns CLI_GO, or an exit code after a message that says what is missing. */
 int child_check(const char *command);
 
-/* Run it to its end. Returns 0 or a negative errno; then nothing was started. */
+/* Run it to its end. Returns 0, or a negative errno if nothing was started. */
 int child_run(const child_plan *plan, child_end *ret_end);
 
-/* By itself, and with exit code 0. */
+/* It ended by itself, with exit code 0. */
 bool child_ended_well(const child_end *end);
 
-/* The exit code that says the same as a wait status. */
+/* The exit code that matches a wait status. */
 int child_exit_code(int status);
 
-/* What a command is told about its lease. */
+/* What the environment of a command says about its lease. */
 typedef struct child_lease {
     const char *mutex;
     uint64_t token;
     const char *id;
     const char *reason;     /* why it ended; NULL: it has not */
     const child_note *note; /* NULL: it gets none */
-    /* `simba schedule`, if the schedule is remembered; NULL otherwise. */
+    /* `simba schedule`, for a remembered schedule; NULL otherwise. */
     const char *due;
     const char *missed;
     const char *cut_short;
@@ -102,8 +103,8 @@ typedef struct child_lease {
 char **child_environment(const cli_globals *globals, const child_lease *lease);
 void child_environment_free(char **environment);
 
-/* Say on standard error, in one line, why it ended, unless that is plain to see, and return the exit code. `reason` is
- * what ended leadership before that, if it is known. */
+/* Print one line about why it ended, unless that is obvious, and return the exit code. `reason` is what ended
+ * leadership before that, if it is known. */
 int child_explain(const child_plan *plan, const child_end *end, simba_reason reason);
 
 #endif

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The list is that of the calling thread. The threads of this process that have no children are not asked. */
+/* The list is that of the calling thread. The other threads of this process have no children. */
 static int open_list(void)
 {
     return open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
@@ -61,11 +61,11 @@ int descendants_kill(const cgroup *group, pid_t first)
     for (;;) {
         int status;
         cgroup_kill(group);
-        /* The group that it made, also if it has left that itself. The number stays taken until it is waited for. */
+        /* The group that it made, even if it has left that itself. The number stays taken until we wait for it. */
         if (first > 0 && found < 0)
             kill(-first, SIGKILL);
         descendants_signal(SIGKILL);
-        /* A process that dies leaves its children to us before it can be waited for: the next round has them. */
+        /* A dying process leaves its children to us before we can wait for it: the next round has them. */
         const pid_t pid = waitpid(-1, &status, 0);
         if (pid < 0 && errno != EINTR)
             return found;

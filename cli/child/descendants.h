@@ -12,7 +12,7 @@
 
 #include "child/cgroup.h"
 
-/* Does the system say who the children of a process are? Without /proc it does not. */
+/* Does the system list the children of a process? Without /proc it does not. */
 bool descendants_are_known(void);
 
 /* Send a signal to every child, and to the process group of each that leads one. */
@@ -21,8 +21,8 @@ void descendants_signal(int number);
 /* The same for one child. */
 void descendants_signal_one(pid_t child, int number);
 
-/* SIGKILL to everything in the control group and to all children, again and again until there are none. When it returns,
- * there is no descendant left. Returns the wait status of the child `first`, or -1 (also for 0, which is none). */
+/* Send SIGKILL to everything in the control group and to all children, again and again until there are none. When it
+ * returns, no descendant is left. Returns the wait status of the child `first`, or -1 (also for 0, which is none). */
 int descendants_kill(const cgroup *group, pid_t first);
 
 #endif

@@ -20,7 +20,7 @@ void give_back_prepare(const char *url, const char *mutex, int code, const simba
     ret_what->length = 0;
     if (code < 0)
         return;
-    /* Each part ends with a zero byte, which none of them can have. */
+    /* Each part ends with a zero byte, which none of them can contain. */
     const int length = snprintf(ret_what->text, sizeof ret_what->text, "%s%c%s%c%s%c%" PRIu64 "%c%" PRIu64 "%c",
                                 url != NULL ? url : "", 0, mutex, 0, grant->id, 0, grant->nonce, 0, grant->token, 0);
     if (length > 0 && (size_t)length < sizeof ret_what->text)
@@ -74,7 +74,7 @@ int cmd_give_back(cli_globals *globals, int argc, char **argv)
                          .token = strtoull(parts[PART_TOKEN], NULL, 10)};
     snprintf(grant.id, sizeof grant.id, "%s", parts[PART_ID]);
 
-    /* Nobody waits for this process, and a lease that it cannot give back ends by itself: it says nothing. */
+    /* Nobody waits for this process, and if it fails, the lease ends by itself: so it prints nothing. */
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
     options.log_level = SIMBA_LOG_ERROR;
     simba_client *client = NULL;

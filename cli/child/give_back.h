@@ -1,7 +1,7 @@
-/* The mutex of a `simba run` that was killed. Its watchdog, when it has killed all that came from the command, becomes
- * the command `simba give-back`, which gives back the very grant that the command ran under, so that the next one need
- * not wait for the end of the lease. The URL of the store may have a password in it, and so it all comes through
- * standard input. */
+/* Gives back the mutex of a `simba run` that was killed. When its watchdog has killed all processes of the command,
+ * it becomes the command `simba give-back`, which ends exactly the grant that the command ran under, so that the
+ * next holder need not wait for the end of the lease. The URL of the store may have a password in it, so everything
+ * comes through standard input. */
 #ifndef SIMBA_CLI_GIVE_BACK_H
 #define SIMBA_CLI_GIVE_BACK_H
 
@@ -12,10 +12,10 @@ typedef struct give_back {
     char text[8192];
 } give_back;
 
-/* `url` as it was opened, NULL for the library's default. `code` is what asking for the grant returned. */
+/* `url` as it was opened, NULL for the library's default. `code` is the result of asking for the grant. */
 void give_back_prepare(const char *url, const char *mutex, int code, const simba_grant *grant, give_back *ret_what);
 
-/* Become that command. Signals stay blocked as they are: what was sent to the watchdog meanwhile does not end it, and it
+/* Become that command. Signals stay blocked: those that were sent to the watchdog meanwhile do not end it, and it
  * takes a few seconds at most. May be called between fork and exec. Returns only if it fails. */
 void give_back_exec(const give_back *what);
 

@@ -9,7 +9,7 @@
 
 #include "cli.h"
 
-/* A new file with the note in it; -1: there is none, and the command has to do without. */
+/* A new file with the note in it; -1: there is none, and the command gets no file. */
 static int make_file(const simba_note *note)
 {
     const int file = memfd_create("simba-note", MFD_CLOEXEC);

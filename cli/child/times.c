@@ -1,4 +1,4 @@
-/* How much of a lease a command may use, and what has to be set aside for stopping it. */
+/* How much of a lease a command may use, and how much to set aside for stopping it. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>

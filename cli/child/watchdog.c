@@ -1,5 +1,5 @@
-/* See watchdog.h. Everything that runs after fork here keeps to what is allowed between fork and exec: this process had
- * threads, and their locks may be held for ever. */
+/* See watchdog.h. Everything that runs after fork here does only what is allowed between fork and exec: this process
+ * had threads, and their locks may be held for ever. */
 #include "child/watchdog.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ typedef struct keeper {
     bool told_left;
 } keeper;
 
-/* False: nobody reads, for our owner is dead. The orders say so too. */
+/* False: nobody reads, because our owner is dead. The orders say so too. */
 static bool report(const keeper *k, watchdog_word word, int value)
 {
     const watchdog_report said = {word, value};
@@ -73,7 +73,7 @@ static void finish(keeper *k, ending why)
 static void become_command(const keeper *k, pid_t parent, int failure)
 {
     setpgid(0, 0);
-    /* We are in the background until this is done; SIGTTOU, which would be the answer, is blocked. */
+    /* We are in the background until this is done; SIGTTOU, which the kernel would send, is blocked. */
     if (k->plan->foreground)
         tcsetpgrp(STDIN_FILENO, getpid());
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -91,7 +91,7 @@ static void start_command(keeper *k)
 {
     int ends[2];
     const pid_t self = getpid();
-    /* Not fork(): libraries may have left word to close, in every child, descriptors that by now are other ones. */
+    /* Not fork(): fork handlers of libraries may close descriptor numbers that mean something else by now. */
     k->command = pipe2(ends, O_CLOEXEC) == 0 ? cgroup_fork(k->group) : -1;
     if (k->command == 0)
         become_command(k, self, ends[1]);
@@ -170,7 +170,7 @@ static void reap(keeper *k)
     k->told_left = k->ended;
 }
 
-/* The deadline may have moved since the timer was set; it is looked at again before anything is done. */
+/* The deadline may have moved since the timer was set; look at it again before doing anything. */
 static void look_at_clock(keeper *k)
 {
     const int64_t until_ns = atomic_load(k->deadline_ns);
@@ -191,11 +191,11 @@ static _Noreturn void keep(const watchdog_plan *plan, const cgroup *group, _Atom
     sigset_t child;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    /* Out of reach of what is typed at the terminal, and of who kills all that is called simba. */
+    /* Out of reach of the terminal's signals, and of somebody who kills all processes called simba. */
     setpgid(0, 0);
     prctl(PR_SET_NAME, "run-watchdog");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    /* Whoever started us may have had no interest in its children; here they are what matters. */
+    /* The process that started us may have ignored its children; here they matter. */
     signal(SIGCHLD, SIG_DFL);
 
     sigemptyset(&child);
@@ -232,7 +232,7 @@ static void close_pair(const int ends[2])
     close(ends[1]);
 }
 
-/* A socket for the orders, because writing to a dead pipe is answered by a signal. */
+/* A socket for the orders, because writing to a dead pipe raises a signal. */
 static int open_channels(int orders[2], int reports[2])
 {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, orders) < 0)
@@ -251,11 +251,11 @@ static int start_process(const watchdog_plan *plan, watchdog *dog)
     const int opened = open_channels(orders, reports);
     if (opened < 0)
         return opened;
-    /* Should the watchdog be killed, its children become ours. */
+    /* If the watchdog is killed, its children become ours. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     dog->pid = fork();
     if (dog->pid == 0) {
-        /* Only these: descriptors that were handed to us for the command must reach it. All others close on exec. */
+        /* Only these: descriptors that we got for the command must reach it. All others close on exec. */
         close(orders[1]);
         close(reports[0]);
         keep(plan, &dog->group, dog->deadline_ns, orders[0], reports[1]);
@@ -304,7 +304,7 @@ void watchdog_set_deadline(const watchdog *dog, int64_t deadline_ns)
 
 static void order(const watchdog *dog, unsigned char what)
 {
-    /* A dead watchdog is noticed where its reports are read. */
+    /* We notice a dead watchdog where we read its reports. */
     if (send(dog->orders, &what, 1, MSG_NOSIGNAL) < 0)
         return;
 }

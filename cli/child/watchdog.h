@@ -21,7 +21,7 @@
 #include "child/cgroup.h"
 #include "child/give_back.h"
 
-/* What the watchdog says, in this order; after the last it ends. */
+/* The reports of the watchdog, in this order; after the last it ends. */
 typedef enum watchdog_word {
     WATCHDOG_NO_EXEC, /* the command could not be started; value: errno */
     WATCHDOG_STARTED, /* value: its process id, which is its group's too */
@@ -43,7 +43,7 @@ typedef struct watchdog_plan {
     const sigset_t *mask; /* of the command */
     bool foreground;      /* it gets the terminal on standard input */
     int64_t deadline_ns;  /* on the boot-time clock */
-    /* Should our side be gone when all is over: what the watchdog gives back in its place. NULL: nothing. */
+    /* What the watchdog gives back if our side is gone when all is over. NULL: nothing. */
     const give_back *give_back;
 } watchdog_plan;
 
@@ -58,10 +58,10 @@ typedef struct watchdog {
 /* Returns 0 or a negative errno. */
 int watchdog_start(const watchdog_plan *plan, watchdog *ret_watchdog);
 
-/* Everything is dead by then. Moves with every renewal. */
+/* Everything is dead by then. Every renewal moves it. */
 void watchdog_set_deadline(const watchdog *dog, int64_t deadline_ns);
 
-/* Send a signal to the group of the command, or, after that has ended, to what it left behind. */
+/* Send a signal to the group of the command, or, after that has ended, to the processes that it left behind. */
 void watchdog_signal(const watchdog *dog, int number);
 /* SIGKILL to everything, now. */
 void watchdog_kill(const watchdog *dog);
@@ -72,8 +72,8 @@ bool watchdog_read(const watchdog *dog, watchdog_report *ret_report);
 /* Let go of it. If it still runs, it takes that for our end and kills everything. */
 void watchdog_close(watchdog *dog);
 
-/* For our side, should the watchdog have been killed: its children are ours now. Kill them and all that they started.
- * Returns the wait status of the command, or -1. */
+/* For our side, if the watchdog was killed: its children are ours now. Kill them and all that they started. Returns
+ * the wait status of the command, or -1. */
 int watchdog_kill_all(const watchdog *dog, pid_t command);
 
 /* CLOCK_BOOTTIME, on which all deadlines are. */

@@ -1,4 +1,4 @@
-/* What a command is told about its lease, in its environment, and what is said about it when it has ended. */
+/* The environment that tells a command about its lease, and the messages about how it ended. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ static bool is_url(const char *variable)
     return strncmp(variable, "SIMBA_URL=", strlen("SIMBA_URL=")) == 0;
 }
 
-/* How much text of our own there will be behind the array. */
+/* How much text of our own follows the array. */
 static size_t measure(const char *const values[OWN_VARIABLES])
 {
     size_t room = 0;
@@ -57,7 +57,7 @@ static size_t measure(const char *const values[OWN_VARIABLES])
     return room;
 }
 
-/* One block: the array, and behind it the strings that are ours. */
+/* One block: the array, followed by our strings. */
 char **child_environment(const cli_globals *globals, const child_lease *lease)
 {
     char number[32];

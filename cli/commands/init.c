@@ -1,5 +1,5 @@
-/* `simba init`: make the store ready before anybody needs it, with the rights of whoever installs rather than of whoever
- * runs first. Opening a store, or preparing it, makes what is missing; a question then shows that it works. */
+/* `simba init`: prepares the store before anybody needs it, with the rights of the person who installs rather than
+ * of the first user. Opening a store, or preparing it, creates what is missing; a request then shows that it works. */
 #include <stdio.h>
 
 #include "cli.h"

@@ -1,4 +1,5 @@
-/* `simba note`: read the note of a mutex, or write it as its holder, which this command is for as long as that takes. */
+/* `simba note`: reads the note of a mutex, or writes it as its holder, which this command is for as long as that
+ * takes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-/* `simba release --force`: take a mutex away from whoever owns it. Somebody has to mean it: without --yes a person is
- * asked, at a terminal. */
+/* `simba release --force`: takes a mutex away from its owner. Without --yes it asks a person, at a terminal. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,7 +38,7 @@ static int release(simba_client *client, const char *mutex, bool yes)
 {
     search s = {.mutex = mutex};
     simba_error error = {0, ""};
-    /* Not every store can list; then the question does not say whom it is taken from. */
+    /* Not every store can list; then the question does not name the owner. */
     if (!yes)
         simba_client_list(client, NULL, compare, &s, NULL);
     if (!yes && !agrees(mutex, &s.owner)) {

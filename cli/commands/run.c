@@ -1,4 +1,4 @@
-/* `simba run`: a command that runs while a mutex is held. */
+/* `simba run`: runs a command while holding a mutex. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -31,7 +31,7 @@ typedef struct run_wish {
 
 /* --- taking it ---------------------------------------------------------------------------------- */
 
-/* The wait happens on a thread of its own, so that this one can listen to signals meanwhile. */
+/* A thread of its own waits for the mutex, so that this one can listen to signals meanwhile. */
 typedef struct waiting {
     simba_client *client;
     simba_locker *locker;
@@ -51,7 +51,7 @@ static void *wait_for_mutex(void *arg)
     return NULL;
 }
 
-/* What signals mean while there is no command yet. Returns the one that ends us, or 0. */
+/* What signals mean before there is a command. Returns the one that ends us, or 0. */
 static int listen_while_waiting(const cli_signals *signals)
 {
     int number;
@@ -64,8 +64,8 @@ static int listen_while_waiting(const cli_signals *signals)
     return 0;
 }
 
-/* Whoever waits for longer hears for whom, and what is wrong with the store meanwhile. Before that, what fails is said once,
- * at the end. Returns when to call again, in ms; -1: never. */
+/* During a longer wait, report the owner and problems of the store. Before that, a failure is reported once, at the
+ * end. Returns when to call again, in ms; -1: never. */
 static int say_what_for(waiting *w)
 {
     simba_owner owner;
@@ -102,7 +102,7 @@ static int acquire(waiting *w, const cli_signals *signals)
         if (ended_by != 0)
             break;
     }
-    /* The thread may not have come to waiting yet, and then there is nothing to cancel. */
+    /* The thread may not be waiting yet, and then there is nothing to cancel. */
     while (ended_by != 0 && poll(fds, 1, 0) == 0) {
         simba_locker_cancel(w->locker);
         poll(fds, 1, CANCEL_AGAIN_MS);
@@ -119,7 +119,7 @@ static int explain_not_acquired(const run_wish *wish, const waiting *w, int code
     if (code > 0)
         return CLI_SIGNAL + code; /* whoever sent it knows */
     if (code == SIMBA_ETOOSOON) {
-        /* The usual thing on all machines but one: cron would mail it. */
+        /* This is normal on all machines but one: cron would mail it. */
         if (isatty(STDERR_FILENO) == 1 || wish->globals->verbose > 0)
             cli_inform(COMMAND, "not run: %s.", w->error.text);
         return wish->busy_code;
@@ -133,7 +133,7 @@ static int explain_not_acquired(const run_wish *wish, const waiting *w, int code
     return wish->busy_code;
 }
 
-/* For whoever asks. There is no locker before the lease is known to be long enough. */
+/* For --status-listen. There is no locker before the lease is known to be long enough. */
 static void look(void *user, health_view *ret_view)
 {
     const waiting *w = user;
@@ -156,7 +156,7 @@ static void lease_of(void *user, simba_lease *ret_lease)
     simba_locker_lease(user, ret_lease);
 }
 
-/* Give it back. Returns why leadership had ended before; SIMBA_REASON_NONE: it had not. */
+/* Give the mutex back. Returns why leadership had ended before; SIMBA_REASON_NONE: it had not. */
 static simba_reason release(simba_locker *locker)
 {
     simba_error error;
@@ -220,14 +220,14 @@ static int run_held(const run_wish *wish, const child_times *times, simba_client
     return explained == CLI_OK && kept != CLI_GO ? kept : explained;
 }
 
-/* Of the time that the user gives it. At least a moment is left, to find out what is wrong. */
+/* The time that the user allows, but at least a moment, to find out what is wrong. */
 static int64_t time_left(int64_t wait_ms, int64_t start_ns)
 {
     const int64_t left_ms = wait_ms - (watchdog_now_ns() - start_ns) / 1000000;
     return left_ms > 1 ? left_ms : 1;
 }
 
-/* Take it and run the command. Whatever asks the store is left to be freed when all has been said. */
+/* Take the mutex and run the command. Handles that ask the store are freed after all messages. */
 static int run_in(const run_wish *wish, simba_client *client, cli_signals *signals, waiting *w)
 {
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
@@ -244,7 +244,7 @@ static int run_in(const run_wish *wish, simba_client *client, cli_signals *signa
     if (simba_locker_new(client, wish->mutex, &options, &w->error, &w->locker) < 0)
         return cli_failure(COMMAND, &w->error);
     const int code = acquire(w, signals);
-    /* A signal may have come too late to keep us from getting it. */
+    /* A signal may have come too late to prevent the acquire. */
     if (code != 0 && simba_locker_held_for_ms(w->locker) > 0)
         simba_locker_release(w->locker, NULL);
     return code == 0 ? run_held(wish, &times, client, w->locker, signals) : explain_not_acquired(wish, w, code);

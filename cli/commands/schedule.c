@@ -1,4 +1,4 @@
-/* `simba schedule`: a command that runs again and again, on the leader only. The library's scheduler says when. */
+/* `simba schedule`: runs a command again and again, on the leader only. The library's scheduler says when. */
 #include "commands/schedule.h"
 
 #include <inttypes.h>
@@ -20,8 +20,8 @@ typedef struct schedule {
 
 /* --- running ---------------------------------------------------------------------------------------- */
 
-/* A command that fails will be started again: that is said, and no reason to end. One that cannot be started is. Returns
- * the exit code. */
+/* A command that fails will be started again: print that and go on. If it cannot be started, end. Returns the exit
+ * code. */
 static int explain(service *s, const child_plan *plan, const child_end *end)
 {
     const int code = child_explain(plan, end, SIMBA_REASON_NONE);
@@ -155,7 +155,7 @@ static bool read_catch_up(const char *text, simba_scheduler_options *options)
     return true;
 }
 
-/* What contradicts what; NULL: nothing. */
+/* Which options contradict each other; NULL: none. */
 static const char *fault_of(const wish *w)
 {
     const int ways = (w->every_ms >= 0) + (w->after_ms >= 0) + (w->cron != NULL);

@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-/* Print what is scheduled on the mutexes whose names match the pattern; NULL: all. Returns the exit code. */
+/* Print the schedules of the mutexes whose names match the pattern; NULL: all. Returns the exit code. */
 int schedule_list(cli_globals *globals, const char *pattern, bool json);
 
 #endif

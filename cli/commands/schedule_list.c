@@ -1,4 +1,4 @@
-/* `simba schedule --list`: what is scheduled in a store, by whomever, as the notes of its mutexes say. */
+/* `simba schedule --list`: prints the schedules of a store, as the notes of its mutexes record them. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* `simba serve`: a page, JSON and metrics about a store, by HTTP. What it is made of is in cli/serve; here is what can be
- * asked for. */
+/* `simba serve`: a page, JSON and metrics about a store, by HTTP. cli/serve does the work; this file reads the
+ * options. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static int cannot_read(const char *option, const char *path, const char *why)
     return CLI_CONFIG;
 }
 
-/* The token, from a file or from what systemd keeps for this service. */
+/* The token, from a file or from systemd's credential for this service. */
 static int read_token(const char *path, char **ret_token)
 {
     char credential[4096];

@@ -1,4 +1,4 @@
-/* `simba tck`: lets people judge their own store with the conformance kit that the library is tested with. */
+/* `simba tck`: checks a store with the conformance kit that also tests the library. */
 #include <simba/tck.h>
 #include <stdlib.h>
 

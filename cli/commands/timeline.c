@@ -1,4 +1,4 @@
-/* `simba timeline`: event logs as a picture, in the terminal or as SVG. */
+/* `simba timeline`: draws event logs, in the terminal or as SVG. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

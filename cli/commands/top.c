@@ -1,5 +1,5 @@
-/* `simba top`: who has which mutex, as it changes, on a terminal. One thread asks the store, which may take seconds to answer or
- * not answer at all; this one draws, and hears keys and signals meanwhile. */
+/* `simba top`: shows who has which mutex, as it changes, on a terminal. One thread asks the store, which may take
+ * seconds to answer or not answer at all; this one draws, and handles keys and signals meanwhile. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -27,7 +27,7 @@ typedef struct top {
     int stop; /* eventfd: the thread is to end */
     pthread_t thread;
     pthread_mutex_t lock;
-    /* What the thread has found out, under the lock. */
+    /* The results of that thread, under the lock. */
     listing found;
     simba_error error;
     int64_t found_ns; /* when the store answered last; 0: never */
@@ -99,7 +99,7 @@ static void draw_summary(const term *t, const listing *list, size_t first, size_
     fprintf(t->stream, " %s\n", clock);
 }
 
-/* While the store does not answer, what is shown is not true any more. */
+/* While the store does not answer, the list is out of date. */
 static void draw_error(const term *t, const simba_error *error, int64_t found_ns)
 {
     char line[sizeof error->text + 64];
@@ -267,7 +267,7 @@ static int run(top *t, const cli_signals *signals)
     return code;
 }
 
-/* Elsewhere than on a terminal there is nothing to draw in place. */
+/* Without a terminal there is nothing to draw in place. */
 static int print_once(const top *t)
 {
     simba_error error = {0, ""};

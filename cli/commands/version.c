@@ -1,4 +1,4 @@
-/* `simba version`: of the library that is loaded, which is what matters in a report. */
+/* `simba version`: prints the version of the loaded library, which matters in a bug report. */
 #include <stdio.h>
 
 #include "cli.h"

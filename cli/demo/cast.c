@@ -55,7 +55,7 @@ int demo_cast_init(demo_cast *cast)
     sigset_t ending;
     fill_ending(&ending);
     sigprocmask(SIG_BLOCK, &ending, NULL);
-    /* A reader that went away is noticed when the output is flushed; being killed by it would leave files behind. */
+    /* We notice that the reader is gone when we flush the output; a signal would leave files behind. */
     signal(SIGPIPE, SIG_IGN);
     cast->signal_fd = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
     return cast->signal_fd < 0 ? -errno : 0;
@@ -110,7 +110,7 @@ static int node_by_name(const demo_cast *cast, const char *name)
     return DEMO_NOBODY;
 }
 
-/* Keep the event, and what the conditions of the story ask for. */
+/* Keep the event, and update what the conditions of the story ask for. */
 static void take_event(demo_cast *cast, const demo_event *event)
 {
     demo_node *node = &cast->nodes[event->node];
@@ -165,7 +165,7 @@ static bool parse_event(const char *line, int node, demo_event *ret_event)
     return false;
 }
 
-/* The end of a process that was asked for is only noted; any other ends the demo. */
+/* Only note the end of a process that was asked to end; any other end stops the demo. */
 static void note_end(demo_cast *cast, int n)
 {
     demo_node *node = &cast->nodes[n];
@@ -183,7 +183,7 @@ static void note_end(demo_cast *cast, int n)
     set_broken(cast, n, text);
 }
 
-/* Read what there is, split it into lines, and put their events into the batch. */
+/* Read all there is, split it into lines, and put their events into the batch. */
 static size_t read_node(demo_cast *cast, int n, demo_event *batch, size_t count)
 {
     demo_node *node = &cast->nodes[n];
@@ -218,7 +218,7 @@ static int by_time(const void *left, const void *right)
     return (a->at_ns > b->at_ns) - (a->at_ns < b->at_ns);
 }
 
-/* Wait for at most `ms`; take what arrived, in the order in which it happened. */
+/* Wait for at most `ms`; take the events that arrived, in the order in which they happened. */
 static void listen_once(demo_cast *cast, int ms)
 {
     struct pollfd fds[DEMO_NODES + 1];

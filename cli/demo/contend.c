@@ -1,5 +1,5 @@
-/* `simba contend`, not for people: one contender of `simba demo`. Prints what happens to it, one line per event (the
- * words are in demo.h), and gives the mutex back on SIGTERM. */
+/* `simba contend`, not for people: one contender of `simba demo`. Prints what happens to it, one line per event
+ * (demo.h lists the words), and gives the mutex back on SIGTERM. */
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #define LEASE_LOOK_MS 20 /* how often to look whether the lease was renewed */
 #define LEASE_STEP_NS INT64_C(5000000)
 
-/* One write per line, which a pipe keeps whole whichever threads write. */
+/* One write per line, which a pipe keeps whole whichever thread writes. */
 static void tell(int64_t at_ns, demo_event_kind kind, uint64_t token, const char *detail)
 {
     char line[256];
@@ -49,8 +49,8 @@ static void on_changed(simba_contender *contender, const simba_state *state, voi
     tell(demo_now_ns(), DEMO_CHANGED, state->after.token, nobody ? "-" : state->after.id);
 }
 
-/* Tell until when the lease lasts whenever that has moved. The clock is read before the lease: what is told is never
- * later than the truth. */
+/* Print the end of the lease whenever it has moved. Read the clock before the lease, so that the printed time is
+ * never later than the true one. */
 static void tell_lease(const simba_contender *contender, int64_t *told_ns)
 {
     const int64_t now_ns = demo_now_ns();
@@ -94,7 +94,7 @@ int cmd_contend(cli_globals *globals, int argc, char **argv)
     if (parsed != CLI_GO)
         return parsed;
 
-    /* Before the library makes threads, so that the signal finds nobody but sigtimedwait. */
+    /* Before the library makes threads, so that only sigtimedwait gets the signal. */
     sigset_t until;
     sigemptyset(&until);
     sigaddset(&until, SIGTERM);

@@ -1,5 +1,6 @@
-/* `simba demo`: three processes contend for one mutex; the leader is killed, the next takes over; that one is asked to
- * stop, and the last is there at once. It is told as it happens, and all that is told is checked. */
+/* `simba demo`: three processes contend for one mutex. It kills the leader, and the next one takes over; it asks
+ * that one to stop, and the last takes over at once. It reports this as it happens, and checks everything that it
+ * reports. */
 #include <errno.h>
 #include <ftw.h>
 #include <stdarg.h>
@@ -29,7 +30,7 @@ typedef struct demo {
 
 /* --- the store ---------------------------------------------------------------------------------- */
 
-/* The path may hold what a URL may not. */
+/* The path may contain characters that a URL may not. */
 static void write_url(const char *path, char *ret_url, size_t size)
 {
     size_t length = (size_t)snprintf(ret_url, size, "sqlite://");
@@ -57,7 +58,7 @@ static int make_store(demo *d)
     return CLI_GO;
 }
 
-/* The contenders find the URL in their environment, where a password in it is not on show as it would be among their
+/* The contenders find the URL in their environment, where a password in it is not visible as it would be in their
  * arguments. */
 static int choose_store(demo *d, const cli_globals *globals)
 {
@@ -91,8 +92,8 @@ static int try_mutex(demo *d, simba_client *client)
     return error.code == 0 ? CLI_GO : cli_failure("demo", &error);
 }
 
-/* Open the store and take the mutex once: whatever is wrong with the options, the store or the password is then said
- * once and answered by its exit code. By the contenders it would be said three times. */
+/* Open the store and take the mutex once: then a problem with the options, the store or the password is reported
+ * once, with its exit code. The contenders would report it three times. */
 static int try_store(demo *d, const cli_globals *globals)
 {
     cli_globals tried = *globals;
@@ -160,7 +161,7 @@ static const char *name(const demo *d, int node)
     return d->cast.nodes[node].name;
 }
 
-/* Wait, or say what was waited for in vain. True: go on. */
+/* Wait, or report what it waited for in vain. True: go on. */
 static bool await(demo *d, demo_condition condition, int64_t patience_ms, const char *what)
 {
     const demo_cast *cast = &d->cast;
@@ -209,7 +210,7 @@ static bool somebody_leads(const demo_cast *cast)
     return cast->leader != DEMO_NOBODY;
 }
 
-/* The processes that were asked to end have: the pipe is read to its end. */
+/* The processes that were asked to end have ended: the pipe is read to its end. */
 static bool the_asked_have_ended(const demo_cast *cast)
 {
     for (int n = 0; n < DEMO_NODES; n++) {
@@ -276,7 +277,7 @@ static bool act_four_end(demo *d)
     return await(d, the_asked_have_ended, PATIENCE_MS, "the last process has ended");
 }
 
-/* A contender that could not even open the store has said why, and its exit code is the answer. */
+/* A contender that could not open the store has said why; use its exit code. */
 static int failure_code(const demo_cast *cast)
 {
     if (cast->interrupted != 0)

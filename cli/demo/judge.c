@@ -1,5 +1,5 @@
-/* The judgement of `simba demo`: from nothing but the events, was it all as promised? Kept apart from the telling, so
- * that what is shown cannot colour what is checked. */
+/* Judges `simba demo`: from the events alone, did simba keep its promises? Separate from the reporting, so that it
+ * cannot influence the checks. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>

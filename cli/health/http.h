@@ -1,6 +1,7 @@
-/* As much of HTTP/1.1 as it takes to answer a probe: one request without a body, one answer, and the connection is closed. By hand,
- * because that is a page of code without state between requests, while a library would bring its own loop, threads and limits into a
- * process that has to renew a lease in time. What it does not understand it refuses. */
+/* As much of HTTP/1.1 as it takes to answer a probe: one request without a body, one answer, and the connection is
+ * closed. By hand, because that is a page of code without state between requests, while a library would bring its
+ * own loop, threads and limits into a process that has to renew a lease in time. It refuses what it does not
+ * understand. */
 #ifndef SIMBA_CLI_HEALTH_HTTP_H
 #define SIMBA_CLI_HEALTH_HTTP_H
 

@@ -59,8 +59,8 @@ static bool attend(int operation, int fd, uint32_t events, uint32_t source)
 
 /* --- connections ---------------------------------------------------------------------------------- */
 
-/* A watchdog that was forked meanwhile may have the descriptor too: what closes here must end for the other side and for the
- * epoll as well. */
+/* A watchdog that was forked meanwhile may have the descriptor too: shut it down, so that it ends for the other side
+ * and for the epoll as well. */
 static void end_connection(connection *c)
 {
     if (c->stage == STAGE_FREE)
@@ -192,7 +192,7 @@ static void accept_some(void)
     for (int i = 0; i < ACCEPTED_PER_TURN; i++) {
         const int fd = accept4(listener.socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
-            /* Without a descriptor for it the connection stays in the queue: to look again at once would be to look for ever. */
+            /* Without a free descriptor the connection stays in the queue: looking again at once would never end. */
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
                 attend(EPOLL_CTL_MOD, listener.socket, 0, SOURCE_LISTEN);
                 tick(true);
@@ -219,7 +219,7 @@ void listener_turn(void)
         if (events[i].data.u32 < CONNECTIONS_MAX)
             serve(&listener.connections[events[i].data.u32]);
     }
-    /* These end connections, and others take their places: after the events of this turn. */
+    /* These end connections, and others take their places: so do it after the events of this turn. */
     if (ticked)
         on_tick();
     if (come)
@@ -254,7 +254,7 @@ void listener_close(void)
     close_all();
 }
 
-/* The watchdog outlives us for a moment if we are killed: whoever asks then is to be refused, not to wait. */
+/* If we are killed, the watchdog outlives us for a moment: clients must be refused then, not kept waiting. */
 static void leave_to_parent(void)
 {
     for (size_t i = 0; listener.poll >= 0 && i < CONNECTIONS_MAX; i++)

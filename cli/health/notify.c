@@ -44,7 +44,7 @@ static bool parse_when(const char *when, readiness *ret_when)
     return when == NULL;
 }
 
-/* WATCHDOG_PID says for whom it is; without it, for whoever was started. */
+/* WATCHDOG_PID says for which process it is; without it, for the one that was started. */
 static int64_t watchdog_us(void)
 {
     const char *usec = getenv("WATCHDOG_USEC");
@@ -78,7 +78,7 @@ int notify_open(const char *command, const char *when)
     return CLI_GO;
 }
 
-/* True: it was told. Otherwise it is told again in the next turn. */
+/* True: systemd was told. Otherwise try again in the next turn. */
 static bool send_words(const char *words)
 {
     const ssize_t done = sendto(notify.socket, words, strlen(words), MSG_NOSIGNAL,
@@ -146,7 +146,7 @@ static void tell_ready(const health_view *view)
         notify.ready = send_words("READY=1");
 }
 
-/* Who does not lead has nothing to renew, and lives if its loop goes round. */
+/* A process that does not lead has nothing to renew, and lives if its loop runs. */
 static bool shows_life(const health_view *view, int64_t now_ns)
 {
     if (view->lease.token == 0)
@@ -159,7 +159,7 @@ static bool shows_life(const health_view *view, int64_t now_ns)
     return renewed;
 }
 
-/* A healthy leader renews when its ttl ends. A watchdog that does not wait for so long kills it. */
+/* A healthy leader renews when its ttl ends. A shorter watchdog would kill it. */
 static void check_period(const health_view *view)
 {
     const int64_t ttl_ms = view->lease.ttl_left_ms;

@@ -1,4 +1,4 @@
-/* How things are with the mutex that this process contends for, at one moment. */
+/* The state of the mutex that this process contends for, at one moment. */
 #ifndef SIMBA_CLI_HEALTH_VIEW_H
 #define SIMBA_CLI_HEALTH_VIEW_H
 

@@ -1,5 +1,5 @@
-/* Who may do what. Without a token, only whoever is on this machine can connect, and then it has to be the page itself or a
- * program that asks, and not a page of another site in somebody's browser. */
+/* Who may do what. Without a token, only clients on this machine can connect; and only the page itself or a program
+ * may ask, not a page of another site in somebody's browser. */
 #ifndef SIMBA_CLI_SERVE_ACCESS_H
 #define SIMBA_CLI_SERVE_ACCESS_H
 

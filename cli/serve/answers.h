@@ -1,4 +1,4 @@
-/* What `simba serve` answers, as text: JSON as docs/openapi.json describes it, and metrics. */
+/* The answers of `simba serve` as text: JSON as docs/openapi.json describes it, and metrics. */
 #ifndef SIMBA_CLI_SERVE_ANSWERS_H
 #define SIMBA_CLI_SERVE_ANSWERS_H
 

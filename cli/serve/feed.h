@@ -1,5 +1,5 @@
-/* Answers that are written in pieces, each when the one before has been read: what a client has not read yet is not in
- * memory. So neither ten thousand rows nor a client that reads slowly cost more than one piece. */
+/* Answers that are written in pieces, each when the client has read the one before; the rest is not in memory. So
+ * neither ten thousand rows nor a slow client costs more than one piece. */
 #ifndef SIMBA_CLI_SERVE_FEED_H
 #define SIMBA_CLI_SERVE_FEED_H
 

@@ -1,4 +1,4 @@
-/* HTTP: who is connected, for how long, and which answer goes to which question. */
+/* HTTP: the connections, their time limits, and which answer goes to which request. */
 #ifndef SIMBA_CLI_SERVE_HTTP_H
 #define SIMBA_CLI_SERVE_HTTP_H
 

@@ -1,5 +1,5 @@
-/* libmicrohttpd, loaded when it is needed: it brings GnuTLS and seven more libraries along, and every other command would
- * have to wait for them when it is started. */
+/* libmicrohttpd, loaded when it is needed: it brings GnuTLS and seven more libraries along, and every other command
+ * would have to wait for them at its start. */
 #ifndef SIMBA_CLI_SERVE_LIBRARY_H
 #define SIMBA_CLI_SERVE_LIBRARY_H
 

@@ -1,4 +1,4 @@
-/* What a store had to say when it was asked for all of its mutexes once. */
+/* One list of all mutexes of a store. */
 #ifndef SIMBA_CLI_SERVE_LOOK_H
 #define SIMBA_CLI_SERVE_LOOK_H
 

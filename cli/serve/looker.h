@@ -1,6 +1,6 @@
-/* The thread that asks the store, so that nobody who asks `simba serve` has to wait for a store that does not answer: a
- * list is a call that blocks. It looks often while somebody watches and rarely otherwise, and never spends more than a
- * small part of the time on it. Forced releases are its other work. */
+/* The thread that asks the store. A list is a call that blocks, and no client of `simba serve` should wait for a
+ * store that does not answer. The thread looks often while somebody watches and rarely otherwise, and never spends
+ * more than a small part of the time on it. It also carries out forced releases. */
 #ifndef SIMBA_CLI_SERVE_LOOKER_H
 #define SIMBA_CLI_SERVE_LOOKER_H
 

@@ -1,4 +1,4 @@
-/* What `simba serve` was asked for. */
+/* The options of `simba serve`. */
 #ifndef SIMBA_CLI_SERVE_OPTIONS_H
 #define SIMBA_CLI_SERVE_OPTIONS_H
 

@@ -1,4 +1,4 @@
-/* The page, as it is in cli/page, inside of the program. */
+/* The files of cli/page, inside the program. */
 #ifndef SIMBA_CLI_SERVE_PAGE_H
 #define SIMBA_CLI_SERVE_PAGE_H
 

@@ -1,6 +1,6 @@
-/* `simba serve`: one thread answers HTTP out of a table of what the store has (table.h), another one asks the store
- * (looker.h). Nothing that a client of HTTP does reaches the store, but for a forced release where that is allowed; and
- * nothing that it does costs more than a bounded amount of memory: answers are written as fast as they are read, in pieces. */
+/* `simba serve`: one thread answers HTTP from a table of the store's mutexes (table.h), another one asks the store
+ * (looker.h). No request of an HTTP client reaches the store, except an allowed forced release; and none costs more
+ * than a bounded amount of memory: answers are written in pieces, as fast as they are read. */
 #ifndef SIMBA_CLI_SERVE_H
 #define SIMBA_CLI_SERVE_H
 

@@ -1,9 +1,9 @@
-/* The mutexes of a store as `simba serve` knows them, and what happened to them: each look at the store is compared with
- * the one before, and what differs becomes a change of the history. Pure: no I/O, no clock, no thread.
+/* The mutexes of a store as `simba serve` knows them, and what happened to them: it compares each list of the store
+ * with the one before, and each difference becomes a change of the history. Pure: no I/O, no clock, no thread.
  *
- * Every row and every change that is new gets the next revision. Whoever knows all up to a revision is told the rest by
- * walking two lists, which are ordered by it. What was dropped, since the history is bounded, raises the horizon: below it
- * nobody can be brought up to date, and has to begin anew. */
+ * Every new row and every change gets the next revision. For a client that knows all up to a revision, the rest is
+ * found by walking two lists, which are ordered by revision. The history is bounded; dropping a change raises the
+ * horizon: a client below it cannot be brought up to date, and has to begin anew. */
 #ifndef SIMBA_CLI_SERVE_TABLE_H
 #define SIMBA_CLI_SERVE_TABLE_H
 

@@ -1,6 +1,7 @@
-/* The clocks of the hosts whose logs are drawn together. The lines of a host are on its boot-time clock, which begins anew with
- * every boot. Now and then a line tells what the wall clock and the store's clock show at that moment. All hosts see the same
- * store, so its clock puts their lines into one order, however wrong the clocks of the hosts are. */
+/* The clocks of the hosts whose logs are drawn together. The lines of a host are on its boot-time clock, which
+ * begins anew with every boot. Now and then a line says what the wall clock and the store's clock show at that
+ * moment. All hosts see the same store, so its clock puts their lines into one order, however wrong the clocks of
+ * the hosts are. */
 #ifndef SIMBA_CLI_TIMELINE_CLOCKS_H
 #define SIMBA_CLI_TIMELINE_CLOCKS_H
 
@@ -26,7 +27,7 @@ typedef struct timeline_clock {
     bool used;
 } timeline_clock;
 
-/* Clock 0 has no name. It is that of lines about whose host nothing is known. */
+/* Clock 0 has no name: it is for lines whose host is not known. */
 typedef struct timeline_clocks {
     timeline_names boots;
     timeline_clock *clocks;
@@ -39,7 +40,7 @@ void timeline_clocks_free(timeline_clocks *set);
 size_t timeline_clocks_add(timeline_clocks *set, const char *boot);
 void timeline_clock_read(timeline_clock *clock, const timeline_reading *reading);
 
-/* How well the clocks that are used could be put together. */
+/* How well the clocks could be aligned. */
 typedef enum timeline_agreement {
     TIMELINE_AGREED,  /* it is one clock, or all know the store's */
     TIMELINE_BY_WALL, /* by the wall clocks of the hosts, which may differ */

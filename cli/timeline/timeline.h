@@ -64,10 +64,10 @@ typedef struct timeline {
     timeline_agreement agreement;
 } timeline;
 
-/* Marks hide segments, a weightier mark a lighter one. What lies outside of the picture is cut off. */
+/* Marks hide segments, and a weightier mark hides a lighter one. Anything outside the picture is cut off. */
 void timeline_print(const timeline *line, const term *t);
 
-/* The same for people who want to see more: a file that any browser shows, on a light ground. (svg.c) */
+/* The same in more detail: a file that any browser shows, on a light ground. (svg.c) */
 void timeline_svg(const timeline *line, const char *title, FILE *out);
 
 /* The ticks are at first_ms and every tick_ms after it, at round times. (axis.c) */
@@ -84,7 +84,7 @@ void timeline_axis_label(const timeline_axis *axis, int64_t ms, char *label, siz
 /* The day and the zone of the wall clock. False: there is none. */
 bool timeline_axis_caption(const timeline *line, char *caption, size_t size);
 
-/* What does not occur in the picture is not explained below it. */
+/* The legend explains only what occurs in the picture. */
 bool timeline_has_kind(const timeline *line, timeline_kind kind);
 bool timeline_has_sign(const timeline *line, timeline_sign sign);
 

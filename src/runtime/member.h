@@ -30,8 +30,8 @@ struct simba__member {
     simba__said said;
     uint64_t note_number;         /* of the latest write of the note, see notes.h */
     _Atomic uint64_t plain_token; /* under this grant the note is known to have no record, see worknote.h */
-    bool writes_note;             /* one is under way */
-    bool hears_notes;             /* wants to be told of the note's changes for as long as it runs */
+    bool writes_note;             /* a write is under way */
+    bool hears_notes;             /* reports changes of the note while it runs */
 };
 
 /* Checks everything, makes the id, and adds the member to the client. Not in a turn. After a failure nothing of the

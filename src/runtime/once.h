@@ -10,7 +10,7 @@
 /* May it begin? SIMBA_ETOOSOON says when it last began. Otherwise the store's error. */
 int simba__once_check(simba__member *member, int64_t once_per_ms, simba_error *err);
 
-/* As the holder: the same, and note that it begins now. */
+/* As the holder: the same, and record that it begins now. */
 int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *err);
 
 #endif

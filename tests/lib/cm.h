@@ -1,4 +1,4 @@
-/* cmocka, with what it wants included before it. */
+/* cmocka, with the headers that must come before it. */
 #ifndef TESTS_LIB_CM_H
 #define TESTS_LIB_CM_H
 

@@ -1,6 +1,5 @@
-/* An allocator that fails on command, for the library and for SQLite, and that knows how many of
- * its allocations are alive. What is said of running out of memory can only be believed where it was tried, at every
- * single allocation. */
+/* An allocator that fails on command, for the library and for SQLite, and that knows how many of its allocations are
+ * alive. With it tests try to run out of memory at every single allocation. */
 #ifndef TESTS_LIB_FAILING_ALLOC_H
 #define TESTS_LIB_FAILING_ALLOC_H
 

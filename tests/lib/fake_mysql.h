@@ -1,6 +1,6 @@
-/* A server that speaks the beginning of MySQL's protocol as a hostile or broken one might: how it greets, how slowly, and
- * how it wants the client to authenticate. It serves one connection after the other on a thread of its own, and keeps all
- * that clients have sent. */
+/* A server that speaks the beginning of MySQL's protocol as a hostile or broken one might: how it greets, how
+ * slowly, and how it wants the client to authenticate. It serves one connection after the other on a thread of its
+ * own, and keeps everything that clients have sent. */
 #ifndef TESTS_LIB_FAKE_MYSQL_H
 #define TESTS_LIB_FAKE_MYSQL_H
 

@@ -1,5 +1,6 @@
-/* A server that speaks PostgreSQL's protocol as a hostile or broken one might. It serves each connection on a thread of its own,
- * and keeps all that clients have sent. What it does is up to the test: a function that greets, and one that answers. */
+/* A server that speaks PostgreSQL's protocol as a hostile or broken one might. It serves each connection on a thread
+ * of its own, and keeps everything that clients have sent. The test decides what it does: one function greets, and
+ * one answers. */
 #ifndef TESTS_LIB_FAKE_POSTGRESQL_H
 #define TESTS_LIB_FAKE_POSTGRESQL_H
 

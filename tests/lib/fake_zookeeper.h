@@ -1,5 +1,5 @@
-/* A ZooKeeper server that a test plays: it knows enough of the protocol for one client that locks and lists, and answers
- * oddly where the test wants it. */
+/* A ZooKeeper server that a test plays: it knows enough of the protocol for one client that locks and lists, and
+ * gives the odd answers that the test wants. */
 #ifndef TESTS_LIB_FAKE_ZOOKEEPER_H
 #define TESTS_LIB_FAKE_ZOOKEEPER_H
 

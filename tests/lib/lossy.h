@@ -1,8 +1,8 @@
-/* A store some of whose pushes do not arrive. A test names it by putting "lossy-" in front of the URL of a store of the
+/* A store that loses some of its pushes. A test names it by putting "lossy-" in front of the URL of a store of the
  * library.
  *
- * Unlike a store that wraps another, this one leaves the table of the inner store as it is but for its init, which
- * changes the host's table before it calls the real one. So nothing lies between the runtime and the store. */
+ * It leaves the table of the inner store as it is, except for its init, which changes the host's table before it
+ * calls the real one. So nothing lies between the runtime and the store. */
 #ifndef TESTS_LIB_LOSSY_H
 #define TESTS_LIB_LOSSY_H
 

@@ -1,5 +1,6 @@
-/* A model of an SQL server, for the steps that src/backends/sql decides on: rows, row locks, a clock, connections that are
- * dropped before or after a statement was carried out, and a replica that is behind. No threads and no time but its own. */
+/* A model of an SQL server, for the steps that src/backends/sql decides on: rows, row locks, a clock, connections
+ * that drop before or after a statement was carried out, and a replica that is behind. It has no threads, and a
+ * clock of its own. */
 #ifndef SIMBA_TESTS_LIB_MODEL_SQL_H
 #define SIMBA_TESTS_LIB_MODEL_SQL_H
 

@@ -1,5 +1,5 @@
-/* A picture of what belongs to a program and not to the libraries in it: how signals are handled and which are blocked, locale,
- * environment, umask, working directory, limits, priority, and what descriptors 0 to 2 are. */
+/* A snapshot of what belongs to the program and not to its libraries: how signals are handled and which are blocked,
+ * locale, environment, umask, working directory, limits, priority, and what descriptors 0 to 2 are. */
 #ifndef TESTS_LIB_PICTURE_H
 #define TESTS_LIB_PICTURE_H
 

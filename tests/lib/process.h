@@ -1,6 +1,6 @@
-/* Other processes, for tests about what happens between processes: each is this very program again, started anew with
- * arguments that say what it is to be, so that nothing of this process's library is in it. They talk in lines, all of
- * which are kept. A process can be frozen and killed. Whatever cannot go on fails the test. */
+/* Other processes, for tests about what happens between processes. Each is this same program, started anew with
+ * arguments that say what it has to do, so that it contains nothing of this process's library. They talk in lines,
+ * all of which are kept. A process can be frozen and killed. If a process cannot go on, the test fails. */
 #ifndef TESTS_LIB_PROCESS_H
 #define TESTS_LIB_PROCESS_H
 

@@ -1,9 +1,9 @@
 /* What the processes of a test do (see process.h): a main of their own for programs that are started with "--puppet",
  * and the score that they keep in shared memory.
  *
- * The score is how "at no instant do two hold a valid lease" is watched across processes, frozen and dead ones among
- * them: each looks every millisecond at what it holds, writes down until when that is valid by its own clock, and looks
- * whether somebody else's claim has not ended. A claim outlives a process that was killed, as its lease does. */
+ * The score checks "at no instant do two hold a valid lease" across processes, including frozen and dead ones. Every
+ * millisecond each process writes down until when its lease is valid by its own clock, and checks that nobody else's
+ * claim is still valid. A claim outlives a process that was killed, as its lease does. */
 #ifndef TESTS_LIB_PUPPET_H
 #define TESTS_LIB_PUPPET_H
 

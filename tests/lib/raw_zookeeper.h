@@ -1,4 +1,4 @@
-/* Another client of a ZooKeeper server, by the plain library, for tests that do what nobody of ours would. */
+/* Another client of a ZooKeeper server, by the plain library, for tests that do what simba never does. */
 #ifndef TESTS_LIB_RAW_ZOOKEEPER_H
 #define TESTS_LIB_RAW_ZOOKEEPER_H
 

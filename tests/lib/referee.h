@@ -1,8 +1,8 @@
-/* The referee of a fight for one mutex, for tests that break things while it goes on. It is told what every contender
- * is told, and judges it on the spot by the promises that hold whatever breaks: never two inside, no second valid
- * lease, tokens that grow, callbacks that alternate, do not overlap and end with stop.
+/* The referee of a contest for one mutex, for tests that break things while it goes on. It hears what every contender
+ * is told, and checks at once the promises that hold whatever breaks: never two inside, no second valid lease, tokens
+ * that grow, callbacks that alternate, do not overlap and end with stop.
  *
- * What goes wrong in a callback is noted and does not end the thread; the test looks at the notes. Waits are for an
+ * A violation in a callback is recorded and does not end the thread; the test looks at the records. Waits are for an
  * event and have a deadline. A watchdog ends the program when a call of the library does not return. */
 #ifndef TESTS_LIB_REFEREE_H
 #define TESTS_LIB_REFEREE_H

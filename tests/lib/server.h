@@ -1,5 +1,5 @@
-/* Real servers for tests: started by the test itself, on a free port, as nobody, with data that is thrown away, and gone
- * when the test program is. */
+/* Real servers for tests: the test itself starts them, on a free port, as nobody, with temporary data, and they end
+ * with the test program. */
 #ifndef TESTS_LIB_SERVER_H
 #define TESTS_LIB_SERVER_H
 

@@ -1,5 +1,5 @@
-/* MariaDB servers, see server.h. Making a data folder takes a second or two, so one is made per build directory, or
- * wherever the tests run, and copied: tests/mariadb-template, which may be deleted at any time. */
+/* MariaDB servers, see server.h. Making a data folder takes a second or two, so the tests make one per build
+ * directory (or wherever they run) and copy it: tests/mariadb-template, which may be deleted at any time. */
 #include "lib/server.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* Oracle's MySQL 8, see server.h. Distributions do not have it beside MariaDB: scripts/mysql8 fetches it, and says where it is
- * by SIMBA_MYSQL8. */
+/* Oracle's MySQL 8, see server.h. Distributions do not have it beside MariaDB: scripts/mysql8 fetches it, and sets
+ * SIMBA_MYSQL8 to its path. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

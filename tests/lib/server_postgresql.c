@@ -1,5 +1,6 @@
-/* PostgreSQL servers, and PgBouncer in front of them, see server.h. Making a data folder takes two seconds, so one is made per
- * build directory, or wherever the tests run, and copied: tests/postgresql-template, which may be deleted at any time. */
+/* PostgreSQL servers, and PgBouncer in front of them, see server.h. Making a data folder takes two seconds, so the
+ * tests make one per build directory (or wherever they run) and copy it: tests/postgresql-template, which may be
+ * deleted at any time. */
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>

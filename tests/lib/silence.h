@@ -1,10 +1,9 @@
-/* A network that swallows every packet, for the whole of this process: what comes in on its TCP connections and listening
- * sockets is dropped in the kernel, before TCP sees it. So connections get into TCP's back-off, and the first packet of a
- * new one is repeated after a second, as in a real outage. No privileges are needed. Both ends have to be in this process:
- * put a proxy (tests/lib/proxy.h) in front of the server.
+/* A network that swallows every packet, for the whole of this process: the kernel drops what arrives on its TCP
+ * connections and listening sockets before TCP sees it. So connections get into TCP's back-off, and the first packet of
+ * a new one is repeated after a second, as in a real outage. It needs no privileges. Both ends have to be in this
+ * process: put a proxy (tests/lib/proxy.h) in front of the server.
  *
- * A program that includes this replaces connect(2), listen(2) and accept4(2), by which the sockets are known. Include it
- * once. */
+ * A program that includes this replaces connect(2), listen(2) and accept4(2), to know the sockets. Include it once. */
 #ifndef TESTS_LIB_SILENCE_H
 #define TESTS_LIB_SILENCE_H
 

@@ -1,6 +1,6 @@
-/* A stand-in for the runtime, with which a test drives a back end at the level of its contract: one thread, a
- * reactor that is looked at only when the test says so, jobs that run only when the test says so, and clocks that the test can
- * shift. The store behind the back end is the real one. */
+/* Takes the place of the runtime, so that a test can drive a back end at the level of its contract: one thread, a
+ * reactor and jobs that run only when the test says so, and clocks that the test can shift. The store behind the
+ * back end is the real one. */
 #ifndef SIMBA_TESTS_LIB_TESTHOST_H
 #define SIMBA_TESTS_LIB_TESTHOST_H
 

@@ -1,5 +1,5 @@
-/* A tiny language for tests of the contention machine: feed it an event, get back what it wants done as one line of
- * text. A test then reads as a trace of what must happen. */
+/* A tiny language for tests of the contention machine: feed it an event, and it returns the resulting actions as one
+ * line of text. A test then reads as a trace of what must happen. */
 #ifndef TESTS_LIB_TRACE_H
 #define TESTS_LIB_TRACE_H
 

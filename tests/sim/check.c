@@ -1,5 +1,5 @@
-/* The promises of the README, looked at after every step. Each is checked from the outside: by what the store has granted,
- * what a holder would be answered if it asked how long it may act, and what the application has been told. */
+/* Checks the promises of the README after every step, from the outside: by what the store has granted, what
+ * `held_for_ms` would answer a holder, and what the application has been told. */
 #include <stdarg.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* Clocks of the simulated machines. There is one true time, which nobody in the simulation can see; every process and the
- * store have a clock that begins anywhere and runs a little too fast or too slow. Integers only: the same everywhere. */
+/* Clocks of the simulated machines. There is one true time, which nobody in the simulation can see; every process
+ * and the store have a clock that begins anywhere and runs a little too fast or too slow. Only integers, so that a
+ * run is the same everywhere. */
 #ifndef TESTS_SIM_CLOCK_H
 #define TESTS_SIM_CLOCK_H
 

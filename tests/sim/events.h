@@ -1,5 +1,5 @@
-/* What is going to happen, earliest first. Two events of the same moment happen in the order in which they were planned,
- * so that a run depends on nothing but its seed. */
+/* The events to come, earliest first. Two events of the same moment happen in the order in which they were planned,
+ * so that a run depends only on its seed. */
 #ifndef TESTS_SIM_EVENTS_H
 #define TESTS_SIM_EVENTS_H
 

@@ -1,4 +1,4 @@
-/* Carries out the plan: starts and stops, and everything that goes wrong; and heals it all. */
+/* Carries out the plan: starts and stops, and all faults; and heals everything in the end. */
 #include <string.h>
 
 #include "sim/world.h"

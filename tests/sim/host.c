@@ -1,6 +1,6 @@
-/* The runtime for a store whose own code runs in the simulation: the host of simba/backend.h, one per process. Time is that of
- * the process, chance is the run's, work is done a moment later, and a turn is an event of the process and what follows
- * from it. What src/runtime does with a request, a topic or a push is done here in the same order. */
+/* The runtime for a store whose own code runs in the simulation: the host of simba/backend.h, one per process. Time
+ * is that of the process, random numbers are the run's, jobs run a moment later, and a turn is an event of the
+ * process and what follows from it. It handles a request, a topic or a push in the same order as src/runtime. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

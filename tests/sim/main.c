@@ -1,5 +1,5 @@
-/* simba-sim: simulated runs by the million. A seed that breaks a promise is printed with the command that replays it, the
- * smallest scenario that still breaks it, and a timeline. */
+/* simba-sim: simulated runs by the million. For a seed that breaks a promise it prints the command that replays it,
+ * the smallest scenario that still breaks it, and a timeline. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <locale.h>

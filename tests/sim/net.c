@@ -1,5 +1,5 @@
-/* The network between each process and the store: messages are late, get lost, overtake each other and come twice, as the
- * weather of the process is. */
+/* The network between each process and the store. The weather of the process decides which messages are late, get
+ * lost, overtake each other and come twice. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* Notes: now and then a holder writes the note of its mutex, as src/runtime/notes.c does, and everybody reads it. What is
- * written is who wrote it: the token, and the number of the write. S8 is checked by what readers are told: once somebody has
- * seen a note, or has been told that his is written, nobody is shown an older one; and once a token was granted, no note is
- * written under an older one. */
+/* Notes: now and then a holder writes the note of its mutex, as src/runtime/notes.c does, and everybody reads it. A
+ * note says who wrote it: the token, and the number of the write. This checks S8 by what readers see: once somebody
+ * has seen a note, or a writer has been told that it is written, nobody sees an older one; and once a token was
+ * granted, nobody writes a note under an older one. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Contenders and observers, and the applications that they belong to. It carries out what the machines of src/core want, as
- * src/runtime does with threads: one timer per party, callbacks that are serial per party, start and stop at any moment. What
- * is a decision is not made here but asked of core: what is told (telling.h), who watches (contention.h), until when a
+/* Contenders and observers, and the applications that they belong to. Carries out the actions of the machines of
+ * src/core, as src/runtime does with threads: one timer per party, callbacks that never overlap per party, start and
+ * stop at any moment. Decisions come from core: what to tell (telling.h), who watches (contention.h), until when a
  * holder may act (timing.h). */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* A scenario: who contends, over what kind of store, and what goes wrong when. All of it is drawn from the seed before the
- * run begins, as a list, so that a failing run can be replayed with parts of the list left out. */
+/* A scenario: who contends, over what kind of store, and what goes wrong when. The seed determines all of it before
+ * the run begins, as a list, so that a failing run can be replayed with parts of the list left out. */
 #ifndef TESTS_SIM_PLAN_H
 #define TESTS_SIM_PLAN_H
 

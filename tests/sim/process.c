@@ -1,6 +1,6 @@
-/* The simulated runtime: what src/runtime does for its parties, with messages to the model of a store: requests and their
- * deadlines, topics, sessions; and life and death of a process. Who hears a push is asked of core (delivery.h). A store whose
- * own code runs in the simulation has its runtime in host.c instead. */
+/* The simulated runtime: what src/runtime does for its parties, with messages to the model of a store. It handles
+ * requests and their deadlines, topics, sessions, and the life and death of a process. Core decides who hears a push
+ * (delivery.h). A store whose own code runs in the simulation has its runtime in host.c instead. */
 #include <string.h>
 
 #include "core/delivery.h"

@@ -1,4 +1,4 @@
-/* What a model Redis server answers, and how that looks on the wire. */
+/* The answers of a model Redis server, and their form on the wire. */
 #include <stdlib.h>
 #include <string.h>
 

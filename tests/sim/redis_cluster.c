@@ -1,8 +1,9 @@
-/* A model Redis Cluster: which slots are where, what a server says that does not have one, and how a slot moves.
+/* A model Redis Cluster: which slots are where, what a server answers that does not have a slot, and how a slot moves.
  *
- * Only the slots of the mutexes matter. All others stay with the shard that has them in the beginning. A slot moves one key
- * after the other, by MIGRATE, with the time that each key has left: so its end comes later by what the way took. Until the
- * last has arrived the server that had the slot keeps it, and sends those that ask for missing keys on. */
+ * Only the slots of the mutexes matter. All others stay with the shard that has them in the beginning. A slot moves
+ * one key after the other, by MIGRATE, with the time that each key has left: so the key ends later by the time the
+ * move took. Until the last key has arrived, the old server keeps the slot, and redirects clients that ask for
+ * missing keys. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What goes wrong with model Redis servers, and the table by which the simulator knows the model. */
+/* The faults of model Redis servers, and the table by which the simulator knows the model. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

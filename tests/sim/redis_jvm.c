@@ -1,7 +1,7 @@
-/* Contenders of Simba on the JVM, beside ours: their scripts and their timers. Such a one renews once, when its ttl is over;
- * it asks when the key ends, plus a jitter, or when it is told that it is next; its grants have no token. Its own idea of how
- * long it leads is not looked at: what counts is that ours never lead while its key is there. They leave when everything
- * heals, because they do not keep the promises of liveness. */
+/* Contenders of Simba on the JVM, beside ours: their scripts and their timers. Such a contender renews once, when
+ * its ttl is over. It asks when the key ends, plus a jitter, or when it hears that it is next; its grants have no
+ * token. The checks ignore how long it believes to lead: ours must never lead while its key is there. They leave
+ * when everything heals, because they do not keep the promises of liveness. */
 #include <stdlib.h>
 #include <string.h>
 

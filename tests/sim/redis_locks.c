@@ -1,5 +1,5 @@
-/* Who has a mutex, as the data of a model Redis server say it. What is granted and freed is told to check.c, by comparing
- * the lock before and after every script. */
+/* Who has a mutex, according to the data of a model Redis server. Compares the lock before and after every script,
+ * and reports grants and releases to check.c. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

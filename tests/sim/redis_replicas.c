@@ -1,6 +1,6 @@
-/* Replicas of model Redis servers. Each gets what its master has written in order, after a moment, or much later while its
- * link is stuck; WAIT counts those that have got it. What is sent is a snapshot of everything. Snapshots are numbered,
- * whoever makes them, and a server's offset is the number of the one that it has. */
+/* Replicas of model Redis servers. Each gets its master's writes in order, after a moment, or much later while its
+ * link is stuck; WAIT counts the replicas that have them. What is sent is a snapshot of everything. Snapshots are
+ * numbered, whichever server makes them, and a server's offset is the number of its latest one. */
 #include <stdlib.h>
 
 #include "sim/redis_model.h"

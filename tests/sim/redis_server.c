@@ -1,5 +1,5 @@
-/* A model Redis server: takes commands from wires, runs scripts on its data, publishes to those that have subscribed, and
- * has connections stand still that wait for its replicas. */
+/* A model Redis server: takes commands from wires, runs scripts on its data, publishes to subscribers, and holds up
+ * connections that wait for its replicas. */
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* What sentinels, and the servers of a cluster, believe about each other. When something changes some know it at once and
- * the others hear of it one after the other, within two seconds. Whoever is cut off or down hears of it later. */
+/* What sentinels, and the servers of a cluster, believe about each other. When something changes, some know it at
+ * once and the others hear of it one after the other, within two seconds. A server that is cut off or down hears of
+ * it later. */
 #include "sim/redis_model.h"
 
 static sim_view truth(const sim *s)

@@ -1,4 +1,4 @@
-/* What is said about a run: how to replay it, what was broken, the smallest scenario that breaks it, and a timeline. */
+/* The report of a run: how to replay it, which promise broke, the smallest scenario that breaks it, and a timeline. */
 #ifndef TESTS_SIM_REPORT_H
 #define TESTS_SIM_REPORT_H
 

@@ -1,5 +1,5 @@
-/* The run: take the next event, let it happen, look whether all promises are kept; heal everything; look again. See
- * world.h for the rest. */
+/* The run: takes the next event, lets it happen, checks all promises; heals everything; checks again. See world.h
+ * for the rest. */
 #include "sim/sim.h"
 
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* A model SQL server, as MySQL is set up by us, or one that decides and notifies, as PostgreSQL: its connections, and what goes wrong with it: restarts, a replica that is
- * promoted, a clock that steps back, statements that are slow, rows that somebody locks, connections that end. */
+/* A model SQL server, set up as we set up MySQL, or one that decides and notifies, as PostgreSQL does: its
+ * connections and its faults. It restarts, promotes a replica, sets its clock back, runs statements slowly, locks
+ * rows, and ends connections. */
 #include <stdlib.h>
 #include <string.h>
 

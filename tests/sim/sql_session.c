@@ -1,7 +1,8 @@
-/* A session of the model of an SQL server. A statement takes a moment to begin; the server's clock is read then. It takes the
- * locks that it needs, one row after the other, and waits for those that another session has: for a second at most, or until
- * the server finds a deadlock. What is committed goes to the disk and to the replica before anybody sees it or is told, as
- * semi-synchronous replication does it (AFTER_SYNC); whether it got there when the server dies is a matter of luck. */
+/* A session of the model of an SQL server. A statement takes a moment to begin, and reads the server's clock then.
+ * It takes the locks that it needs, one row after the other, and waits for those that another session has: for a
+ * second at most, or until the server finds a deadlock. A commit goes to the disk and to the replica before anybody
+ * sees it or hears of it, as in semi-synchronous replication (AFTER_SYNC); if the server dies meanwhile, chance
+ * decides whether it got there. */
 #include <stdlib.h>
 #include <string.h>
 

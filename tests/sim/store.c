@@ -1,5 +1,5 @@
-/* What the models of the stores have in common: a clock, being away, and whom they push to. A request that arrives while
- * the store is down is refused, one that arrives while it is frozen waits. */
+/* What the models of the stores share: a clock, outages, and the clients they push to. A store that is down refuses
+ * a request; one that is frozen keeps it waiting. */
 #include <string.h>
 
 #include "sim/world.h"

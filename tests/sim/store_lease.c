@@ -1,6 +1,6 @@
-/* The models of the lease stores. Who may have a mutex is decided by core/row.h, as in the real ones. They differ in how
- * waiters learn of a release: all of them are pushed to (memory, SQLite), the first in a queue is invited (Redis), or
- * nobody is told and the client asks now and then (MySQL), which needs nothing here. */
+/* The models of the lease stores. core/row.h decides who may have a mutex, as in the real ones. They differ in how
+ * waiters learn of a release: the store pushes to all of them (memory, SQLite), invites the first in a queue
+ * (Redis), or tells nobody and the client asks now and then (MySQL), which needs nothing here. */
 #include <string.h>
 
 #include "sim/world.h"

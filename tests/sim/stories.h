@@ -1,4 +1,4 @@
-/* The pictures of docs/safety.md. They are drawn from simulated runs, so a test can tell whether they still are. */
+/* The pictures of docs/safety.md. They are drawn from simulated runs, so a test can check that they are up to date. */
 #ifndef TESTS_SIM_STORIES_H
 #define TESTS_SIM_STORIES_H
 

@@ -1,5 +1,5 @@
-/* The promises, in simulated runs: a fixed set of seeds, and fresh ones every time. The rate is printed; so is, if a
- * promise is broken, the seed with everything that is needed to look at it. */
+/* The promises, in simulated runs: a fixed set of seeds, and fresh ones every time. Prints the rate and, if a
+ * promise breaks, the seed with everything that is needed to look at it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
-/* Ten thousand days of schedules, in simulated time: leaders die in the middle of runs, between the note and the run, and
- * before the note; what a dead leader has sent arrives after another has taken over; the store is away for hours; time is the
- * store's, so that no clock of a machine is asked; clocks of people change twice a year. Afterwards a judge, who has seen all of it, goes through the due times one by one: was each run exactly as its
- * policy says? The leaders are core/conductor.c, the code that the scheduler drives, and the store decides by core/row.c. */
+/* Ten thousand days of schedules, in simulated time. Leaders die in the middle of runs, between the record and the
+ * run, and before the record; writes of a dead leader arrive after another has taken over; the store is away for
+ * hours; civil clocks change twice a year. Time is the store's, so nobody asks the clock of a machine. Afterwards a
+ * judge that has seen everything goes through the due times one by one: did each run as its policy says? The leaders
+ * are core/conductor.c, the code that the scheduler drives, and the store decides by core/row.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* The simulator itself: that it is deterministic, and that it can see. A checker that never finds anything proves
- * nothing, so the assumptions of the promises are broken on purpose here, and it has to find out. */
+/* Tests of the simulator itself: that it is deterministic, and that it finds faults. A checker that never finds
+ * anything proves nothing, so these tests break the assumptions of the promises on purpose, and the simulator has to
+ * find out. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

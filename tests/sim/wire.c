@@ -1,7 +1,7 @@
-/* Connections, as TCP makes them: what is sent arrives in order and once, or the connection ends. The weather of the process
- * decides how long it takes, and how it ends: a lost segment is sent again later, a cut holds everything up, and after one
- * the two ends may have lost each other without knowing it. One end may learn that a connection is gone long before the
- * other does. */
+/* Connections that behave like TCP: what is sent arrives in order and once, or the connection ends. The weather of
+ * the process decides how long it takes, and how it ends: a lost segment is sent again later, a cut holds everything
+ * up, and after one the two ends may have lost each other without knowing it. One end may learn that a connection is
+ * gone long before the other does. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
-/* Contenders of Simba on the JVM, beside ours: they are Curator's LeaderLatch. Such a one makes a child with a random uuid in
- * its name and lists; the first leads, everybody else watches the child before it and lists again when that goes. It does not
- * watch its own child. When its connection is lost it leads no more, and lists when it has another one; a child whose making
- * went unanswered is looked for by its uuid. It reads what its server has, without a sync. Its own idea of who leads is not
- * looked at: what counts is that ours never lead while its child is the first. It talks to a server directly, and not over a
- * wire. All of them leave when everything heals. */
+/* Contenders of Simba on the JVM, beside ours: Curator's LeaderLatch. Such a contender makes a child with a random
+ * uuid in its name and lists the children; the first leads, every other one watches the child before it and lists
+ * again when that goes. It does not watch its own child. When its connection is lost it no longer leads, and lists
+ * when it has another one; it uses the uuid to find a child whose creation went unanswered. It reads what its server
+ * has, without a sync. The checks ignore who it believes leads: ours must never lead while its child is the first.
+ * It talks to a server directly, and not over a wire. All of them leave when everything heals. */
 #include <string.h>
 
 #include "backends/zookeeper/names.h"

@@ -1,8 +1,8 @@
-/* A model ZooKeeper ensemble. One log holds what most servers have agreed on; each server has applied a part of it. A leader
- * that the others have replaced, and that does not know it yet, goes on answering by itself: it reads, it answers a sync, it
- * renews sessions that it knows, and commits nothing. Followers tell their leader twice per tick whom they have heard of;
- * the leader ends the sessions that it has not heard of for their timeout. What is granted and freed is told to check.c, by
- * the log. */
+/* A model ZooKeeper ensemble. One log holds what most servers have agreed on; each server has applied a part of it.
+ * A leader that the others have replaced, and that does not know it yet, goes on answering by itself: it reads,
+ * answers a sync, renews sessions that it knows, and commits nothing. Followers tell their leader twice per tick
+ * which sessions they have heard of; the leader ends the sessions that it has not heard of for their timeout. Grants
+ * and releases in the log are reported to check.c. */
 #include <stdlib.h>
 #include <string.h>
 

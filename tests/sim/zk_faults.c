@@ -1,4 +1,4 @@
-/* What goes wrong with a model ensemble, and the table by which the simulator knows it. */
+/* The faults of a model ensemble, and the table by which the simulator knows it. */
 #include <stdlib.h>
 #include <string.h>
 

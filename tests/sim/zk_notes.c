@@ -1,5 +1,5 @@
-/* What the servers of a model ensemble say to each other: kept in places that are used again, and delivered as events, or
- * waiting in lines. */
+/* Messages between the servers of a model ensemble: kept in slots that are reused, and delivered as events, or
+ * waiting in queues. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* One ZooKeeper server and its clients: handshakes, requests that are answered in the order in which they came, watches.
- * What it reads is what it has applied so far; what changes something, and a sync, goes to the leader. */
+/* One ZooKeeper server and its clients: handshakes, requests that are answered in order of arrival, watches. It
+ * reads what it has applied so far; it passes writes and syncs on to the leader. */
 #include <stdlib.h>
 #include <string.h>
 

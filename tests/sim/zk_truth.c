@@ -1,5 +1,5 @@
-/* What most servers of a model ensemble have agreed on, whoever has applied it by now. Who leads a mutex is read off it, and
- * told to check.c. */
+/* What most servers of a model ensemble have agreed on, whichever of them have applied it by now. Shows who leads a
+ * mutex, and reports that to check.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* What goes to the leader of a model ensemble: writes, on which most servers have to agree, and syncs; and how servers apply
- * what was agreed on. */
+/* Requests that go to the leader of a model ensemble: writes, on which most servers have to agree, and syncs; and
+ * how servers apply what was agreed on. */
 #include <string.h>
 
 #include "sim/zk_model.h"

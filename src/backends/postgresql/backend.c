@@ -1,4 +1,4 @@
-/* The PostgreSQL store: what backends/sql does for every SQL server, over sessions of this one. */
+/* The PostgreSQL store: the code of backends/sql, which every SQL store uses, over sessions of PostgreSQL. */
 #include <openssl/crypto.h>
 
 #include "backends/postgresql/dialect.h"

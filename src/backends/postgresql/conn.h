@@ -1,9 +1,10 @@
-/* One connection to a server by libpq, which never blocks: its socket is watched by the host, and one statement at a time is
- * under way. All functions are called in turns, and so are the events. An event may close the connection, open it anew, or ask
- * the next statement.
+/* One connection to a server by libpq, which never blocks: the host watches its socket, and one statement at a time is
+ * under way. All functions and events run in turns. An event may close the connection, open it anew, or send the next
+ * statement.
  *
- * A worker looks the names of the hosts up before libpq gets them, with their addresses: libpq would do it in the middle of a
- * turn. libpq tries one host after the other. Should one of them not answer at all, we begin anew with the next one. */
+ * A worker looks up the names of the hosts and hands libpq their addresses, because libpq would look them up in the
+ * middle of a turn. libpq tries one host after the other. If a host does not answer at all, we begin anew with the
+ * next one. */
 #ifndef SIMBA_BACKENDS_POSTGRESQL_CONN_H
 #define SIMBA_BACKENDS_POSTGRESQL_CONN_H
 

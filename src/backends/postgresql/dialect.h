@@ -1,4 +1,4 @@
-/* The steps of a batch as statements of PostgreSQL, on a connection that is opened when it is needed. */
+/* Carries out the steps of a batch as statements of PostgreSQL, on a connection that it opens when needed. */
 #ifndef SIMBA_BACKENDS_POSTGRESQL_DIALECT_H
 #define SIMBA_BACKENDS_POSTGRESQL_DIALECT_H
 

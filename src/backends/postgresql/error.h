@@ -1,4 +1,4 @@
-/* What an error of the server, or of its client library, means for a request and for the connection. */
+/* Decides what an error of the server, or of its client library, means for a request and for the connection. */
 #ifndef SIMBA_BACKENDS_POSTGRESQL_ERROR_H
 #define SIMBA_BACKENDS_POSTGRESQL_ERROR_H
 

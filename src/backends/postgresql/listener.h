@@ -1,4 +1,4 @@
-/* The connection that listens, on a channel of this client alone, beside a lane that is connected. What it hears is for
+/* The connection that listens, on a channel of this client alone, beside a connected lane. It hands notifications to
  * sql/listening.h. */
 #ifndef SIMBA_BACKENDS_POSTGRESQL_LISTENER_H
 #define SIMBA_BACKENDS_POSTGRESQL_LISTENER_H

@@ -2,8 +2,8 @@
  *
  *   postgresql://[user[:password]@][host[:port],…][/database][?key=value&…]
  *
- * "postgres://" is the same. libpq itself completes it: by the service file, by PGHOST and its kin, by its own defaults. What
- * we settle differently, and why:
+ * "postgres://" is the same. libpq itself completes it: by the service file, by PGHOST and similar variables, by its own
+ * defaults. What we set differently, and why:
  *   sslmode               verify-full. A weaker mode has to be said; "prefer", which is libpq's own default, in the URL
  *   target_session_attrs  read-write: the store writes
  *   gssencmode            disable: libpq would ask Kerberos, and block

@@ -1,5 +1,5 @@
-/* The tables and the function as they are found on the server: whether they can be used, and what to say about them. How they
- * are made is in statements.c. */
+/* The tables and the function as the server has them: whether they can be used, and what to report about them.
+ * statements.c makes them. */
 #ifndef SIMBA_BACKENDS_POSTGRESQL_SCHEMA_H
 #define SIMBA_BACKENDS_POSTGRESQL_SCHEMA_H
 

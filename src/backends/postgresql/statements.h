@@ -2,16 +2,14 @@
  *
  * There are two tables and a function, in the schema that the URL names:
  *   TABLE            one row per mutex, with the columns of all SQL stores (sql/row.h)
- *   TABLE_waiters    the line of those who wait: one row per contender. It is not logged: after a crash it is empty, and who
- *                    waits enters it again when the lease that it knows of has ended
- *   TABLE_decide_2   carries out the requests of one moment. What it decides is what core/row.c decides; a test holds the two
- *                    against each other. Its number changes with its parameters or results, so that programs of two versions
- *                    can share the tables
+ *   TABLE_waiters    the line of waiters: one row per contender. It is not logged: after a crash it is empty, and a waiter
+ *                    enters it again when the lease that it knows of has ended
+ *   TABLE_decide_2   carries out the requests of one moment. It decides as core/row.c does; a test compares the two. Its number
+ *                    changes with its parameters or results, so that programs of two versions can share the tables
  *
  * Why a function: a statement that locks, decides, writes, keeps the line and notifies takes the server longer to plan than to
- * carry out, and prepared statements do not survive a pooler. The plans of a function are kept with the server's process. Each
- * statement in it sees what was committed before, so whoever releases sees everybody who has entered the line: both have the
- * row locked.
+ * carry out, and prepared statements do not survive a pooler. The server's process keeps the plans of a function. Each
+ * statement in it sees what was committed before, so a release sees every waiter that has entered the line: both lock the row.
  *
  * Nothing depends on the session, so a pooler may be in between. Time is clock_timestamp(), taken when the row is locked. */
 #ifndef SIMBA_BACKENDS_POSTGRESQL_STATEMENTS_H

@@ -1,5 +1,5 @@
-/* redis:// and its kin: a store of leases in a Redis server, shared with Simba on the JVM. See redis.h for its parts,
- * scripts.c for what is stored, reply.c for what becomes of errors. */
+/* redis:// and the other Redis schemes: a store of leases in a Redis server, shared with Simba on the JVM. redis.h
+ * lists its parts, scripts.c what is stored, reply.c what errors lead to. */
 #include <string.h>
 
 #include "backends/redis/cluster.h"

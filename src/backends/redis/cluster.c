@@ -1,16 +1,16 @@
 /* See cluster.h. Keys are divided into 16384 slots.
  *
- * Which slots are where is asked for (CLUSTER SLOTS) when something is first wanted, when a server says that a slot is
- * elsewhere (MOVED), and when one does not answer, which may be a failover; at most four times a second. A request that
- * got MOVED or ASK goes on by itself to the server that was named.
+ * The store asks which slots are where (CLUSTER SLOTS) when it first needs a slot, when a server says that a slot is
+ * elsewhere (MOVED), and when a server does not answer, which may be a fail-over; at most four times a second. A
+ * request that got MOVED or ASK goes on by itself to the server that was named.
  *
- * What is wanted of a slot whose server is not known waits at a node of its own, the limbo: to it, finding its address
- * means to ask for the map, and when that has come, all that waits there is sent on. So not to know is like being about to
- * connect: with the same deadlines, the same pauses after a failure, and an error that says why.
+ * Requests for a slot whose server is not known wait at a node of their own, the limbo. To find its address, the limbo
+ * asks for the map; when the map has come, it sends all waiting requests on. So an unknown server is like a connection
+ * in the making: with the same deadlines, the same pauses after a failure, and an error that says why.
  *
- * Messages reach subscribers at any server, but only those at the server of the slot are counted by PUBLISH: that is where
- * we subscribe. One elsewhere, as while a slot moves, is told and not counted; the next waiter is then woken, too, and one
- * of them waits again. */
+ * Messages reach subscribers at any server, but PUBLISH counts only those at the server of the slot: so we subscribe
+ * there. A subscriber elsewhere, as while a slot moves, hears the message and is not counted; then the next waiter
+ * is woken, too, and one of them waits again. */
 #include "backends/redis/cluster.h"
 
 #include <stdio.h>

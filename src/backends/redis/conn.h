@@ -1,4 +1,4 @@
-/* A connection to a Redis server: says who we are, and hands whole replies to its owner. */
+/* A connection to a Redis server: logs in, and hands whole replies to its owner. */
 #ifndef SIMBA_BACKENDS_REDIS_CONN_H
 #define SIMBA_BACKENDS_REDIS_CONN_H
 

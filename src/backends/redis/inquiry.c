@@ -1,6 +1,6 @@
-/* Asking around: the same question to several servers, one after the other, until one has an answer that will do. What is
- * wrong with the others is kept, so that an error can say who said what. The connection is not kept: the questions are
- * rare. */
+/* Puts the same question to several servers, one after the other, until one gives a usable answer. It keeps the
+ * errors of the others, so that the error can say what each answered. It does not keep the connection: the questions
+ * are rare. */
 #include "backends/redis/inquiry.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A question to several servers, one after the other, until one gives an answer that will do. */
+/* A question to several servers, one after the other, until one gives a usable answer. */
 #ifndef SIMBA_BACKENDS_REDIS_INQUIRY_H
 #define SIMBA_BACKENDS_REDIS_INQUIRY_H
 

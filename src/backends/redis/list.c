@@ -1,8 +1,8 @@
-/* LIST: walk over the keys of every server with SCAN, which shows a key twice if it likes, then read every mutex that was
- * found with the same script as READ does. A mutex is known by its lock, its grant or its note.
+/* LIST: walks over the keys of every server with SCAN, which may show a key twice, then reads every mutex that it found
+ * with the script of READ. A lock, a grant or a note makes a mutex known.
  *
- * The reads are requests of our own among those of the runtime, a number of them at a time: they go where the mutex is and
- * come through what every request may meet on its way. To session.c a request with the operation LIST is one of these. */
+ * The reads are requests of our own among those of the runtime, a number of them at a time: they go where the mutex
+ * is, through the same code as every request. In session.c a request with the operation LIST is one of these. */
 #include "backends/redis/list.h"
 
 #include <fnmatch.h>

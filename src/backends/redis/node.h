@@ -1,4 +1,4 @@
-/* The servers, as we see them. How many there are and which mutexes are on which is for the topology to say. */
+/* The servers, as this client sees them. The topology says how many there are and which mutexes are on which. */
 #ifndef SIMBA_BACKENDS_REDIS_NODE_H
 #define SIMBA_BACKENDS_REDIS_NODE_H
 

@@ -6,7 +6,8 @@
  *   redis+cluster://[user:password@]host[:port],…
  *   rediss+sentinel://…, rediss+cluster://…  the same by TLS, sentinels included
  *
- * net/endpoint.h says what a host is. Without a port it is 6379, or 26379 for a sentinel. "redis://:password@host" is a password without a user, as servers older than 6 have it. */
+ * net/endpoint.h says what a host is. The default port is 6379, and 26379 for a sentinel. "redis://:password@host" is a
+ * password without a user, as servers older than 6 have it. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What the URL of a Redis store says. See options.c for the URLs. */
+/* The settings in the URL of a Redis store. See options.c for the URLs. */
 #ifndef SIMBA_BACKENDS_REDIS_OPTIONS_H
 #define SIMBA_BACKENDS_REDIS_OPTIONS_H
 

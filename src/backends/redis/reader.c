@@ -1,7 +1,7 @@
-/* The parser of what a server sends, with bounds. hiredis believes a server: it allocates as many elements as an array says
- * that it has, keeps as many bytes as a string says that it has, and frees what is nested by recursion. A server that is
- * broken or hostile must not cost us more than a few megabytes, so a reply that is larger than any that we ask for is
- * refused before it is read. */
+/* The parser of replies, with bounds. hiredis believes a server: it allocates as many elements as an array claims,
+ * keeps as many bytes as a string claims, and frees nested replies by recursion. A broken or hostile server must not
+ * cost us more than a few megabytes, so this code refuses a reply that is larger than any we ask for before it reads
+ * it. */
 #include "backends/redis/reader.h"
 
 #include <string.h>

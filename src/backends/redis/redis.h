@@ -1,5 +1,5 @@
-/* Redis, Valkey and what speaks like them, as a store. Its modules, the lowest first; each has a header of its own and uses
- * only what stands above it here:
+/* Redis, Valkey and servers that speak like them, as a store. Its modules, the lowest first; each has a header of its own and
+ * uses only those above it here:
  *
  *   options     what the URL says                       slots     which slot of a cluster a mutex is in
  *   writer      commands, as bytes on their way out     reader    replies out of bytes, within bounds
@@ -16,7 +16,7 @@
  *   single, sentinel, cluster   topologies: which server a mutex is on, and how to find that out
  *   backend     the table of functions
  *
- * Everything runs in turns, on whatever thread has something to ask or to read. hiredis is used for its parser alone. */
+ * Everything runs in turns, on any thread that has something to ask or to read. Only the parser of hiredis is used. */
 #ifndef SIMBA_BACKENDS_REDIS_H
 #define SIMBA_BACKENDS_REDIS_H
 

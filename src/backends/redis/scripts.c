@@ -22,20 +22,20 @@
  *           of the id of the invited one, that id, "@@ID@@ID@@" (who stands by), and a full stop.
  *
  * A grant is ours if the lock names the id of the grant and ends when the grant says so. A JVM contender that renews or takes
- * the lock, also under our id, moves the end of the lock alone: from then on the grant is the JVM contender's. It has no token,
- * and is owned by somebody else whatever its id. So is a grant that a version with the old layout has made, and a grant of
- * ours is foreign to that version: the two exclude each other by the lock. In a cluster the key of the grant ends GRANT_KEPT
- * after the lock, give or take some milliseconds, and that is compared: see ends_with.
+ * the lock, even under our id, moves only the end of the lock: from then on the grant is the JVM contender's. It has no token,
+ * and counts as somebody else's whatever its id. The same holds for a grant that a version with the old layout has made, and
+ * a grant of ours is foreign to that version: the lock makes the two exclude each other. In a cluster the key of the grant ends
+ * GRANT_KEPT after the lock, give or take some milliseconds, and the scripts compare that: see ends_with.
  *
- * What is asked for most has a short way through its script: to take a mutex that is free and that nobody is invited to, to
- * release one that nobody waits for, and to renew. Everything else goes on to the general part, which knows all cases.
+ * The most frequent requests take a short path through their script: taking a mutex that is free and to which nobody is
+ * invited, releasing one that nobody waits for, and renewing. Everything else goes on to the general part, which knows all cases.
  *
  * The numbers of Lua are doubles. A grant whose token is not below 2^53, or that cannot be read, is damaged: no script
  * computes with it, because two grants could get one token. The scripts refuse until somebody deletes the key.
  *
- * Every mutex M stands between braces, which is Redis Cluster's rule for keys that belong together: what is hashed is
- * the text between the first "{" and the first "}" after it. A "}" inside of M only shortens that text, the same way for
- * all keys. Only a name that begins with "}" leaves nothing between the two, and then the keys lie apart.
+ * Every mutex M stands between braces, which is Redis Cluster's rule for keys that belong together: it hashes the text
+ * between the first "{" and the first "}" after it. A "}" inside M only shortens that text, the same way for all keys. Only
+ * for a name that begins with "}" is there no such text, and then the keys lie apart.
  *
  * Messages:
  *   simba:{M}        acquired@@ID      shared
@@ -50,13 +50,13 @@
  * Waiters stand in the queue by the time at which they came, in seconds. JVM contenders leave out the fraction, and so stand
  * half a second too far in front, on average: ours stand half a second further in front, too.
  *
- * A release takes waiters off the queue until a message to one of them has reached somebody, and keeps the mutex for
- * that one for a moment: otherwise whoever releases and asks again, being nearest, would always win.
+ * A release takes waiters off the queue until a message has reached one of them, and keeps the mutex for that one for a
+ * moment: otherwise a contender that releases and asks again, being nearest, would always win.
  *
  * A waiter that hears but does not act must not delay the others by more than that moment. So two of ours stand by: they
- * ask when it is over. All the others sleep on. They are told once for all hand-overs of that moment, and are those at the
- * end of the queue, who are going to wait for the longest: to wake two processes for every hand-over would be a good part
- * of what it costs. Who stands by and leaves, or wins, says so, and the next release tells others.
+ * ask when it is over. All the others sleep on. The two are told once for all hand-overs of that moment, and are those at the
+ * end of the queue, which will wait for the longest: waking two processes for every hand-over would be a good part of its
+ * cost. A waiter that stands by and leaves, or wins, says so, and the next release tells others.
  *
  * Answers: a grant or a renewal is answered with the line of the grant, a release that took effect with 1, everything else
  * with a list; see reply.c. */

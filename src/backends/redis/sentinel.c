@@ -1,12 +1,12 @@
 /* See sentinel.h.
  *
- * Whenever a connection is to be made the sentinels are asked, in turn, where the master is; and who is reached has to
- * say itself that it is one (ROLE), because sentinels hear of a failover one after the other. A connection to one sentinel
- * listens for "+switch-master". When it had to be made anew something may have been missed, so then they are asked, too.
- * A master that has changed is news for a connection that seems to be well: it may lead to a server that was cut off.
+ * To make a connection, the store asks the sentinels in turn for the master. The server itself has to confirm that it
+ * is a master (ROLE), because sentinels hear of a fail-over one after the other. A connection to one sentinel listens
+ * for "+switch-master". When that connection had to be made anew, something may have been missed, so the store asks
+ * again. A changed master also concerns a connection that seems to be well: it may lead to a server that was cut off.
  *
- * The master of before goes on saying that it is one until the sentinels turn to it, which takes them seconds. So a sentinel
- * that has not heard yet, and names it, is not believed for a while. */
+ * The old master goes on saying that it is one until the sentinels demote it, which takes them seconds. So for a
+ * while the store does not believe a sentinel that still names it. */
 #include "backends/redis/sentinel.h"
 
 #include <stdio.h>

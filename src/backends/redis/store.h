@@ -1,4 +1,4 @@
-/* The store: what a request says to a server, and what its answer means for the others that wait, watch or list. */
+/* The store: turns a request into commands, and an answer into news for the others that wait, watch or list. */
 #ifndef SIMBA_BACKENDS_REDIS_STORE_H
 #define SIMBA_BACKENDS_REDIS_STORE_H
 

@@ -1,10 +1,10 @@
-/* See subs.h. waiters.c decides what is subscribed and who is told; this is what comes of it on the connections.
+/* See subs.h. waiters.c decides what to subscribe and whom to tell; this file carries it out on the connections.
  *
  * scripts.c has the names of the channels. A client that holds anything also hears of every grant that is forced away,
  * which is rare.
  *
- * A PING behind what was subscribed carries the name of the mutex, so its echo says that the subscription is in force: what
- * happened before it may have been missed. */
+ * A PING after a subscription carries the name of the mutex, so its echo says that the subscription is live:
+ * messages before it may have been missed. */
 #include "backends/redis/subs.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* The subscription connections: that to a server is made when a mutex of it is first watched, and then one for all. */
+/* The subscription connections. The store connects to a server when a mutex on it is first watched; one connection
+ * serves all. */
 #ifndef SIMBA_BACKENDS_REDIS_SUBS_H
 #define SIMBA_BACKENDS_REDIS_SUBS_H
 

@@ -1,14 +1,15 @@
 /* See waiters.h.
  *
- * Of a mutex that is observed we hear of every grant and of every release of ours. A contender that waits hears only of its
- * own invitation, and that it comes next: if a fleet of waiters woke up at every hand-over, that would be most of what it
- * costs. A mutex is observed if somebody has asked to READ it, which contenders do not do.
+ * For an observed mutex we hear of every grant and of every release of ours. A contender that waits hears only of its
+ * own invitation, and that it comes next: if a fleet of waiters woke up at every hand-over, that would be most of its
+ * cost. A mutex is observed if somebody has asked to READ it, which contenders do not do.
  *
- * A JVM contender tells nobody of its release but the first in the queue, which may be dead. So while a grant is foreign,
- * waiters and observers look at it now and then.
+ * A JVM contender tells only the first in the queue of its release, and that one may be dead. So while a grant is
+ * foreign, waiters and observers look at it now and then.
  *
- * Whoever is invited usually wins and stops watching, and often waits again soon. So a subscription is kept for a moment
- * after nobody watches any more. That deceives nobody: who does not wait is not in the queue, and is not invited. */
+ * An invited contender usually wins and stops watching, and often waits again soon. So a subscription stays for a
+ * moment after nobody watches any more. That does no harm: a contender that does not wait is not in the queue, and
+ * is not invited. */
 #include "backends/redis/waiters.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Who of this client waits for a mutex or watches it: what is to be subscribed for them, and whom to tell what is heard.
- * Pure: an event comes in, with the time where that matters, and what to do about it goes out. subs.c does it. */
+/* Which parties of this client wait for a mutex or watch it: what to subscribe for them, and whom to tell of a
+ * message. Pure: an event comes in, with the time if that matters, and actions come out. subs.c carries them out. */
 #ifndef SIMBA_BACKENDS_REDIS_WAITERS_H
 #define SIMBA_BACKENDS_REDIS_WAITERS_H
 

@@ -1,4 +1,4 @@
-/* Commands, as bytes on their way out. */
+/* Commands in the form of the protocol. */
 #ifndef SIMBA_BACKENDS_REDIS_WRITER_H
 #define SIMBA_BACKENDS_REDIS_WRITER_H
 
