@@ -28,7 +28,6 @@ typedef enum simba__strand_state {
 } simba__strand_state;
 
 struct simba__strand {
-    const simba__strand_type *type;
     simba__dispatcher *dispatcher;
     simba__list_item item; /* of `queued` or `dead` */
     unsigned refs;         /* the owner's, and one of whoever has it */
@@ -38,10 +37,11 @@ struct simba__strand {
 
 struct simba__dispatcher {
     simba__turn *turn;
-    simba__list queued;    /* strands with something to run */
-    simba__list dead;      /* to be destroyed at the end of the turn */
-    pthread_cond_t wanted; /* pool: a strand was queued */
-    simba__list threads;   /* pool: those that run, and those that ended and are to be joined */
+    const simba__strand_type *type; /* of all its strands */
+    simba__list queued;             /* strands with something to run */
+    simba__list dead;               /* to be destroyed at the end of the turn */
+    pthread_cond_t wanted;          /* pool: a strand was queued */
+    simba__list threads;            /* pool: those that run, and those that ended and are to be joined */
     simba__list ended;
     unsigned idle;
     simba_timer stalled;     /* pool: is anybody getting on? */
@@ -51,7 +51,8 @@ struct simba__dispatcher {
     uint64_t callbacks; /* that were run */
 };
 
-int simba__dispatcher_init(simba__dispatcher *dispatcher, simba__turn *turn, simba_error *err);
+int simba__dispatcher_init(simba__dispatcher *dispatcher, simba__turn *turn, const simba__strand_type *type,
+                           simba_error *err);
 /* After the last strand has ended. Not in a turn. */
 void simba__dispatcher_fini(simba__dispatcher *dispatcher);
 

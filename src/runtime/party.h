@@ -24,17 +24,20 @@ struct simba__party {
     const simba__party_type *type;
     simba_client *client;
     simba__topic *topic;
-    simba__list_item of_client;
+    simba__ring of_client;
     simba__list_item of_topic; /* while started */
     simba__strand strand;
     simba_timer timer;
     simba_request request;
-    uint32_t generation; /* of the request */
-    unsigned starts;     /* how often it was started: tells one life from the next */
-    bool running : 1;    /* started and not yet stopped */
-    bool wants : 1;      /* counts in the topic's interest */
-    bool orphaned : 1;   /* nobody has the handle any more: goes when it has stopped */
+    uint32_t generation;  /* of the request */
+    unsigned starts : 29; /* how often it was started: tells one life from the next */
+    bool running : 1;     /* started and not yet stopped */
+    bool wants : 1;       /* counts in the topic's interest */
+    bool orphaned : 1;    /* nobody has the handle any more: goes when it has stopped */
 };
+
+/* For the client's dispatcher, whose strands are those of parties. */
+extern const simba__strand_type simba__party_strands;
 
 /* In a turn. Names are checked already. SIMBA_ENOMEM, SIMBA_ECLOSED. After success the party belongs to the client's
  * list and has one reference; after a failure it is the caller's to free. */
