@@ -158,7 +158,8 @@ static raw_locker *open_raw(void)
     MYSQL_BIND binds[SIMBA__SQL_COLUMNS];
     simba__my_columns_bind(&r.columns, binds);
     mysql_stmt_bind_result(r.get, binds);
-    if (mysql_query(r.mysql, "insert ignore into simba_mutex values ('plain', 0, 0, 0, '', 0, null, null, null)") != 0)
+    if (mysql_query(r.mysql, "insert ignore into simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, "
+                             "version) values ('plain', 0, 0, 0, '', 0)") != 0)
         bench_fail("insert", mysql_error(r.mysql));
     return &r;
 }

@@ -8,16 +8,20 @@
 #include "util/mem.h"
 #include "util/sized.h"
 
+/* Callbacks that few contenders have. */
+struct rare {
+    simba_changed_fn on_changed;
+    simba_freed_fn on_freed;
+    simba_noted_fn on_noted;
+};
+
 struct simba_contender {
     simba__member member; /* first */
     simba_acquired_fn on_acquired;
     simba_released_fn on_released;
-    simba_changed_fn on_changed;
     void *user;
-    simba_freed_fn on_freed;
-    simba_noted_fn on_noted;
+    const struct rare *rare; /* NULL: it has none of these */
     simba__telling telling;
-    bool noted; /* call on_noted */
 };
 
 static simba_contender *of_member(simba__member *member)
@@ -28,29 +32,29 @@ static simba_contender *of_member(simba__member *member)
 static void told(simba__member *member, const simba__actions *actions)
 {
     simba_contender *contender = of_member(member);
-    if (simba__telling_note(&contender->telling, actions, contender->on_changed))
+    if (simba__telling_note(&contender->telling, actions, contender->rare && contender->rare->on_changed))
         simba__strand_post(&member->party.strand);
 }
 
 static void noted(simba__party *party)
 {
     simba_contender *contender = (simba_contender *)(void *)party;
-    if (!contender->on_noted)
+    if (!contender->rare || !contender->rare->on_noted)
         return;
-    contender->noted = true;
+    contender->telling.noted = true;
     simba__strand_post(&party->strand);
 }
 
 static int tell_note(simba_contender *contender)
 {
     simba__party *party = &contender->member.party;
-    if (!contender->noted)
+    if (!contender->telling.noted)
         return -1;
-    contender->noted = false;
+    contender->telling.noted = false;
     if (!party->running)
         return 0;
     simba__turn_pause(&party->client->turn);
-    contender->on_noted(contender, contender->user);
+    contender->rare->on_noted(contender, contender->user);
     simba__enter(&party->client->turn);
     return 1;
 }
@@ -79,7 +83,7 @@ static int run_one(simba__party *party)
         ran++;
     }
     if (tell.changed) {
-        contender->on_changed(contender, &tell.state, contender->user);
+        contender->rare->on_changed(contender, &tell.state, contender->user);
         ran++;
     }
     simba__enter(&party->client->turn);
@@ -88,19 +92,37 @@ static int run_one(simba__party *party)
     return ran;
 }
 
+static void free_contender(simba_contender *contender)
+{
+    simba__free((void *)(uintptr_t)contender->rare);
+    simba__free(contender);
+}
+
 static void destroy(simba__party *party)
 {
     simba_contender *contender = (simba_contender *)(void *)party;
     simba__member_fini(&contender->member);
-    if (contender->on_freed)
-        contender->on_freed(contender->user);
-    simba__free(contender);
+    if (contender->rare && contender->rare->on_freed)
+        contender->rare->on_freed(contender->user);
+    free_contender(contender);
 }
 
 static const simba__member_type type = {
     .party = {.event = simba__member_step, .run_one = run_one, .destroy = destroy, .noted = noted, .is_member = true},
     .told = told,
 };
+
+static int set_rare(simba_contender *contender, const simba_contender_options *options, simba_error *err)
+{
+    if (!options->on_changed && !options->on_freed && !options->on_noted)
+        return 0;
+    struct rare *rare = simba__malloc(sizeof *rare);
+    if (!rare)
+        return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    *rare = (struct rare){options->on_changed, options->on_freed, options->on_noted};
+    contender->rare = rare;
+    return 0;
+}
 
 int simba_contender_new(simba_client *client, const char *mutex, const simba_contender_options *options,
                         simba_error *err, simba_contender **ret_contender)
@@ -114,19 +136,20 @@ int simba_contender_new(simba_client *client, const char *mutex, const simba_con
     simba_contender *contender = simba__calloc(1, sizeof *contender);
     if (!contender)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    if (!(client->backend->caps & SIMBA_CAP_NOTE))
+        own.on_noted = NULL;
     contender->on_acquired = own.on_acquired;
     contender->on_released = own.on_released;
-    contender->on_changed = own.on_changed;
     contender->user = own.user;
-    contender->on_freed = own.on_freed;
-    contender->on_noted = client->backend->caps & SIMBA_CAP_NOTE ? own.on_noted : NULL;
-    contender->member.hears_notes = contender->on_noted != NULL;
-    rc = simba__member_init(&contender->member, &type, client, mutex, own.id, &own.timing, err);
+    contender->member.hears_notes = own.on_noted != NULL;
+    rc = set_rare(contender, &own, err);
+    if (rc == 0)
+        rc = simba__member_init(&contender->member, &type, client, mutex, own.id, &own.timing, err);
     if (rc < 0) {
-        simba__free(contender);
+        free_contender(contender);
         return rc;
     }
-    contender->member.party.curious = own.on_changed || contender->on_noted;
+    contender->member.party.curious = own.on_changed || own.on_noted;
     *ret_contender = contender;
     return 0;
 }

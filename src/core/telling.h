@@ -10,6 +10,7 @@ typedef struct simba__telling {
     simba_owner told; /* the owner as the application knows it */
     uint8_t reason;
     bool acquired, released, changed; /* to be told */
+    bool noted;                       /* likewise: the note may be another one. Whoever runs callbacks takes it back */
 } simba__telling;
 
 /* The callbacks to run now, in this order. After them, if `ack`: send ACK. */

@@ -146,6 +146,7 @@ int simba__client_new(const simba_client_options *options, simba_error *err, sim
     pthread_once(&fork_once, watch_forks);
     client->fork_generation = atomic_load(&fork_generation);
     client->store_closed = true;
+    simba__ring_init(&client->parties);
     atomic_init(&client->refs, 1);
     const int rc = simba__turn_init(&client->turn, &hooks, &client->options, err);
     if (rc < 0) {

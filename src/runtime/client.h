@@ -13,6 +13,7 @@
 #include "runtime/requests.h"
 #include "runtime/topics.h"
 #include "runtime/turn.h"
+#include "util/ring.h"
 
 typedef enum simba__store_state { SIMBA__STORE_UNKNOWN, SIMBA__STORE_ANSWERS, SIMBA__STORE_FAILS } simba__store_state;
 
@@ -35,7 +36,8 @@ struct simba_client {
     atomic_bool wake_wanted;
     bool settling;
 
-    simba__list parties;
+    simba__ring parties;
+    uint64_t notes;    /* that were written, or tried to be */
     unsigned running;  /* parties that are started and not yet stopped */
     unsigned calls;    /* of calls.h, under way */
     bool closing;      /* the client begins nothing new */

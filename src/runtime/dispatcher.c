@@ -50,7 +50,7 @@ void simba__strand_unref(simba__strand *strand)
     assert(strand->refs > 0);
     if (--strand->refs > 0)
         return;
-    strand->type->gone(strand);
+    strand->dispatcher->type->gone(strand);
     simba__list_append(&strand->dispatcher->dead, &strand->item);
 }
 
@@ -63,7 +63,7 @@ void simba__strands_destroy(simba__list *dead)
 {
     for (simba__list_item *item = dead->first, *next; item; item = next) {
         next = item->next;
-        of_item(item)->type->destroy(of_item(item));
+        of_item(item)->dispatcher->type->destroy(of_item(item));
     }
 }
 
@@ -91,12 +91,13 @@ static unsigned run_strand(simba__strand *strand)
     unsigned ran = 0;
     strand->state = SIMBA__STRAND_RUNNING;
     frames = &frame;
-    for (int more = strand->type->run_one(strand); more >= 0; more = strand->type->run_one(strand))
+    for (int more = strand->dispatcher->type->run_one(strand); more >= 0;
+         more = strand->dispatcher->type->run_one(strand))
         ran += (unsigned)more;
     frames = frame.outer;
     strand->state = SIMBA__STRAND_IDLE;
     dispatcher->callbacks += ran;
-    strand->type->ran(strand);
+    strand->dispatcher->type->ran(strand);
     simba__strand_unref(strand);
     simba__turn_signal(dispatcher->turn, &dispatcher->turn->changed);
     return ran;
@@ -248,8 +249,10 @@ void simba__strand_post(simba__strand *strand)
 
 /* --- lifetime ------------------------------------------------------------------------------------- */
 
-int simba__dispatcher_init(simba__dispatcher *dispatcher, simba__turn *turn, simba_error *err)
+int simba__dispatcher_init(simba__dispatcher *dispatcher, simba__turn *turn, const simba__strand_type *type,
+                           simba_error *err)
 {
+    dispatcher->type = type;
     dispatcher->turn = turn;
     dispatcher->stalled.fire = on_stalled;
     if (simba__cond_init(&dispatcher->wanted) != 0)

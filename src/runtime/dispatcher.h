@@ -29,7 +29,6 @@ typedef enum simba__strand_state {
 } simba__strand_state;
 
 struct simba__strand {
-    const simba__strand_type *type;
     simba__dispatcher *dispatcher;
     simba__list_item item; /* of `queued` or `dead` */
     unsigned refs;         /* the owner's, and one of the thread that runs it */
@@ -39,10 +38,11 @@ struct simba__strand {
 
 struct simba__dispatcher {
     simba__turn *turn;
-    simba__list queued;    /* strands with something to run */
-    simba__list dead;      /* to be destroyed at the end of the turn */
-    pthread_cond_t wanted; /* pool: a strand was queued */
-    simba__list threads;   /* pool: running threads, and ended ones to be joined */
+    const simba__strand_type *type; /* of all its strands */
+    simba__list queued;             /* strands with something to run */
+    simba__list dead;               /* to be destroyed at the end of the turn */
+    pthread_cond_t wanted;          /* pool: a strand was queued */
+    simba__list threads;            /* pool: running threads, and ended ones to be joined */
     simba__list ended;
     unsigned idle;
     simba_timer stalled;     /* pool: checks whether any thread makes progress */
@@ -52,7 +52,8 @@ struct simba__dispatcher {
     uint64_t callbacks; /* how many have run */
 };
 
-int simba__dispatcher_init(simba__dispatcher *dispatcher, simba__turn *turn, simba_error *err);
+int simba__dispatcher_init(simba__dispatcher *dispatcher, simba__turn *turn, const simba__strand_type *type,
+                           simba_error *err);
 /* After the last strand has ended. Not in a turn. */
 void simba__dispatcher_fini(simba__dispatcher *dispatcher);
 

@@ -121,9 +121,9 @@ static void host_push(simba_host *host, simba_topic *topic, const simba_push *pu
     }
     if (push->kind == SIMBA_PUSH_SESSION_LOST)
         atomic_store(&client->session_until_ns, 0);
-    for (simba__list_item *item = client->parties.first, *next; item; item = next) {
-        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_client);
-        next = item->next;
+    for (simba__ring *place = client->parties.after, *next; place != &client->parties; place = next) {
+        simba__party *party = SIMBA__OF_RING(place, simba__party, of_client);
+        next = place->after;
         simba__event event = {.kind = SIMBA__EV_PUSH, .now = client->turn.now, .push = push};
         if (!party->running)
             continue;
@@ -153,8 +153,8 @@ static void host_push_to(simba_host *host, const char *mutex, uint64_t nonce, co
  * lead, and an error in the log says why. */
 static void check_margins(simba_client *client, int64_t ms)
 {
-    for (simba__list_item *item = client->parties.first; item; item = item->next) {
-        const simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_client);
+    for (simba__ring *place = client->parties.after; place != &client->parties; place = place->after) {
+        const simba__party *party = SIMBA__OF_RING(place, simba__party, of_client);
         const simba__member *member = (const simba__member *)(const void *)party;
         if (!party->type->is_member || simba__timing_check_session(member->machine.timing, ms, NULL) == 0)
             continue;
@@ -170,8 +170,8 @@ static void check_margins(simba_client *client, int64_t ms)
  * of them whether it is overdue. */
 static void say_leases(simba_client *client, bool renewed)
 {
-    for (simba__list_item *item = client->parties.first; item; item = item->next) {
-        simba__party *party = SIMBA__OF_ITEM(item, simba__party, of_client);
+    for (simba__ring *place = client->parties.after; place != &client->parties; place = place->after) {
+        simba__party *party = SIMBA__OF_RING(place, simba__party, of_client);
         if (party->type->is_member)
             simba__member_say_lease((simba__member *)(void *)party, renewed);
     }

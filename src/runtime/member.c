@@ -19,7 +19,12 @@ static bool inherits_all(const simba_timing *timing)
     return memcmp(timing, &all, sizeof all) == 0;
 }
 
-/* Most contenders of a client have the same timing, and share it. */
+/* A timing that is not the client's. */
+typedef struct shared_timing {
+    simba__timing timing; /* first */
+    _Atomic unsigned refs;
+} shared_timing;
+
 static int resolve_timing(simba__member *member, simba_client *client, const simba_timing *timing, simba_error *err)
 {
     member->machine.timing = &client->timing;
@@ -29,14 +34,38 @@ static int resolve_timing(simba__member *member, simba_client *client, const sim
         return simba__fail(err, SIMBA_EINVAL, "%s does not apply to %s://, whose leases are sessions",
                            timing->ttl_ms != SIMBA_INHERIT ? "ttl" : "transition", simba_url_scheme(client->url));
     const simba_timing merged = simba__timing_inherit(timing, &client->timing.ms);
-    simba__timing *own = simba__malloc(sizeof *own);
+    shared_timing *own = simba__calloc(1, sizeof *own);
     if (!own)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    member->machine.timing = own;
+    atomic_init(&own->refs, 1);
+    member->machine.timing = &own->timing;
     const int rc = simba__timing_resolve(&merged, client->options.drift_ppm, client->options.op_timeout_ms,
-                                         client->timing.session, err, own);
-    return rc < 0 || !client->timing.session ? rc
-                                             : simba__timing_check_session(own, atomic_load(&client->session_ms), err);
+                                         client->timing.session, err, &own->timing);
+    return rc < 0 || !client->timing.session
+               ? rc
+               : simba__timing_check_session(&own->timing, atomic_load(&client->session_ms), err);
+}
+
+/* NULL: it is the client's. */
+static shared_timing *timing_of(const simba__member *member)
+{
+    const simba__timing *timing = member->machine.timing;
+    return timing == &member->party.client->timing ? NULL : (shared_timing *)(uintptr_t)timing;
+}
+
+/* In a turn: have the timing of the member that was made before, if it is the same. Of a crowd all have. */
+static void share_timing(simba__member *member, const simba_client *client)
+{
+    const simba__ring *last = client->parties.before;
+    const simba__party *party = last == &client->parties ? NULL : SIMBA__OF_RING(last, const simba__party, of_client);
+    shared_timing *ours = timing_of(member);
+    shared_timing *theirs =
+        party && party->type->is_member ? timing_of((const simba__member *)(const void *)party) : NULL;
+    if (!ours || !theirs || memcmp(&ours->timing.ms, &theirs->timing.ms, sizeof ours->timing.ms) != 0)
+        return;
+    simba__free(ours);
+    atomic_fetch_add(&theirs->refs, 1);
+    member->machine.timing = &theirs->timing;
 }
 
 static int make_id(simba__member *member, const char *id, simba_error *err)
@@ -59,6 +88,7 @@ int simba__member_init(simba__member *member, const simba__member_type *type, si
 {
     int rc = simba__client_forked(client, err);
     member->party.client = client;
+    member->machine.timing = &client->timing;
     if (rc == 0)
         rc = simba__client_check_mutex(client, mutex, err);
     if (rc == 0)
@@ -67,6 +97,7 @@ int simba__member_init(simba__member *member, const simba__member_type *type, si
         rc = resolve_timing(member, client, timing, err);
     if (rc == 0) {
         simba__enter(&client->turn);
+        share_timing(member, client);
         rc = simba__party_init(&member->party, &type->party, client, mutex, err);
         simba__contention_init(&member->machine, member->machine.timing, client->backend->caps & SIMBA_CAP_QUEUE);
         simba__leave(&client->turn);
@@ -78,8 +109,9 @@ int simba__member_init(simba__member *member, const simba__member_type *type, si
 
 void simba__member_fini(simba__member *member)
 {
-    if (member->machine.timing != &member->party.client->timing)
-        simba__free((simba__timing *)member->machine.timing);
+    shared_timing *timing = timing_of(member);
+    if (timing && atomic_fetch_sub(&timing->refs, 1) == 1)
+        simba__free(timing);
     simba__free(member->id);
 }
 
@@ -100,8 +132,7 @@ static void publish(simba__member *member)
         valid_until_ns = ttl_until_ns = INT64_MAX - margin_ns;
     atomic_store_explicit(&member->token, valid_until_ns ? machine->token : 0, memory_order_relaxed);
     atomic_store_explicit(&member->ttl_until_ns, ttl_until_ns, memory_order_relaxed);
-    atomic_store_explicit(&member->lease_until_ns, valid_until_ns ? valid_until_ns + margin_ns : 0,
-                          memory_order_relaxed);
+    atomic_store_explicit(&member->has_margin, margin_ns != 0, memory_order_relaxed);
     atomic_store_explicit(&member->valid_until_ns, valid_until_ns, memory_order_release);
 }
 
@@ -239,12 +270,15 @@ int simba__member_public_stop(simba__member *member)
 
 /* --- looking -------------------------------------------------------------------------------------- */
 
-static int64_t lease_left_ns(const simba__member *member, const _Atomic int64_t *until)
+/* Of what ends `more_ns` after this moment. */
+static int64_t lease_left_ns(const simba__member *member, const _Atomic int64_t *until, int64_t more_ns)
 {
     const simba_client *client = member->party.client;
     if (simba__client_forked(client, NULL) < 0)
         return 0;
     simba_local until_at = {atomic_load_explicit(until, memory_order_acquire)};
+    if (until_at.ns)
+        until_at.ns += more_ns;
     simba_local session_at = {atomic_load_explicit(&client->session_until_ns, memory_order_relaxed)};
     if (client->timing.session && until_at.ns) {
         session_at = simba__local_add(session_at, until_at.ns - INT64_MAX); /* less the margin */
@@ -255,12 +289,12 @@ static int64_t lease_left_ns(const simba__member *member, const _Atomic int64_t 
 
 int64_t simba__member_held_for_ns(const simba__member *member)
 {
-    return lease_left_ns(member, &member->valid_until_ns);
+    return lease_left_ns(member, &member->valid_until_ns, 0);
 }
 
 int64_t simba__member_ttl_for_ns(const simba__member *member)
 {
-    return lease_left_ns(member, &member->ttl_until_ns);
+    return lease_left_ns(member, &member->ttl_until_ns, 0);
 }
 
 uint64_t simba__member_token(const simba__member *member)
@@ -279,7 +313,9 @@ int simba__member_lease(const simba__member *member, simba_lease *ret_lease)
     lease.size = sizeof lease;
     const int64_t held_ns = simba__member_held_for_ns(member);
     if (held_ns > 0) {
-        int64_t left_ns = lease_left_ns(member, &member->lease_until_ns);
+        const bool has_margin = atomic_load_explicit(&member->has_margin, memory_order_relaxed);
+        int64_t left_ns =
+            lease_left_ns(member, &member->valid_until_ns, has_margin ? member->machine.timing->stop_margin_ns : 0);
         if (left_ns < held_ns)
             left_ns = held_ns; /* the lease has just ended, or just begun */
         const int64_t ttl_ns = client->timing.session ? left_ns : simba__member_ttl_for_ns(member);

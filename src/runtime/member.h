@@ -17,7 +17,7 @@ typedef struct simba__member_type {
 
 struct simba__member {
     simba__party party;        /* first */
-    simba__contention machine; /* its timing is the client's, or its own */
+    simba__contention machine; /* its timing is the client's, or shared with members that have the same */
     char *id;
     simba_local owner_until; /* when the lease of the known owner ends unless it is renewed */
     simba_local waits_since; /* while it looks for leadership, for the statistics */
@@ -25,13 +25,12 @@ struct simba__member {
      * by itself. */
     _Atomic int64_t valid_until_ns;
     _Atomic int64_t ttl_until_ns;
-    _Atomic int64_t lease_until_ns; /* stop margin included */
     _Atomic uint64_t token;
+    _Atomic bool has_margin; /* the lease ends a stop margin after `valid_until_ns` */
     simba__said said;
-    uint64_t note_number;         /* of the latest write of the note, see notes.h */
-    _Atomic uint64_t plain_token; /* under this grant the note is known to have no record, see worknote.h */
-    bool writes_note;             /* a write is under way */
+    bool writes_note;             /* a write of the note is under way */
     bool hears_notes;             /* reports changes of the note while it runs */
+    _Atomic uint64_t plain_token; /* under this grant the note is known to have no record, see worknote.h */
 };
 
 /* Checks everything, makes the id, and adds the member to the client. Not in a turn. After a failure nothing of the

@@ -93,7 +93,7 @@ int simba__note_write(simba__note_call *call, simba__member *member, const void 
                            .token = machine->token,
                            .note = length ? bytes : NULL,
                            .note_size = length,
-                           .note_number = ++member->note_number});
+                           .note_number = ++client->notes});
     return 0;
 }
 

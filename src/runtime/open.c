@@ -180,7 +180,7 @@ static int start_threads(simba_client *client, simba_error *err)
 {
     int rc = simba__turn_start_workers(&client->turn, client->host.workers, err);
     if (rc == 0)
-        rc = simba__dispatcher_init(&client->dispatcher, &client->turn, err);
+        rc = simba__dispatcher_init(&client->dispatcher, &client->turn, &simba__party_strands, err);
     if (rc == 0 && client->options.dispatch != SIMBA_DISPATCH_FD)
         rc = simba__keeper_start(&client->keeper, &client->turn,
                                  err); /* the last, for it begins to take turns at once */
@@ -233,13 +233,13 @@ int simba_client_open(const char *url, const simba_client_options *options, simb
 /* In a turn. Runs the callbacks of every strand, because this thread may be the one that dispatches. */
 static void stop_parties(simba_client *client)
 {
-    for (simba__list_item *item = client->parties.first; item; item = item->next)
-        simba__party_send_stop(SIMBA__OF_ITEM(item, simba__party, of_client));
+    for (simba__ring *place = client->parties.after; place != &client->parties; place = place->after)
+        simba__party_send_stop(SIMBA__OF_RING(place, simba__party, of_client));
     for (;;) {
         bool helped = false;
         bool busy = client->running > 0 || client->calls > 0 || client->turn.led_for != NULL;
-        for (simba__list_item *item = client->parties.first; item && !helped; item = item->next) {
-            simba__strand *strand = &SIMBA__OF_ITEM(item, simba__party, of_client)->strand;
+        for (simba__ring *place = client->parties.after; place != &client->parties && !helped; place = place->after) {
+            simba__strand *strand = &SIMBA__OF_RING(place, simba__party, of_client)->strand;
             busy |= strand->state != SIMBA__STRAND_IDLE;
             helped = simba__strand_help(strand);
         }

@@ -57,7 +57,7 @@ static void gone(simba__strand *strand)
     simba__party *party = of_strand(strand);
     simba_client *client = party->client;
     assert(!party->running);
-    simba__list_remove(&party->of_client);
+    simba__ring_set(NULL, &party->of_client, false);
     simba__timers_clear(&client->turn.timers, &party->timer);
     simba__timers_unreserve(&client->turn.timers, party->type->timers + 1);
     simba__topics_put(&client->topics, party->topic);
@@ -72,7 +72,7 @@ static void destroy(simba__strand *strand)
     simba__client_unref(client);
 }
 
-static const simba__strand_type strand_type = {run_one, let_orphan_go, gone, destroy};
+const simba__strand_type simba__party_strands = {run_one, let_orphan_go, gone, destroy};
 
 /* --- its life ------------------------------------------------------------------------------------- */
 
@@ -93,8 +93,8 @@ int simba__party_init(simba__party *party, const simba__party_type *type, simba_
     party->timer.fire = on_timer;
     party->request.done = on_reply;
     party->request.mutex = party->topic->mutex;
-    party->strand = (simba__strand){.type = &strand_type, .dispatcher = &client->dispatcher, .refs = 1};
-    simba__list_append(&client->parties, &party->of_client);
+    party->strand = (simba__strand){.dispatcher = &client->dispatcher, .refs = 1};
+    simba__ring_set(&client->parties, &party->of_client, true);
     client->stats.contenders += type->is_member;
     atomic_fetch_add(&client->refs, 1);
     return 0;

@@ -24,18 +24,21 @@ struct simba__party {
     const simba__party_type *type;
     simba_client *client;
     simba__topic *topic;
-    simba__list_item of_client;
+    simba__ring of_client;
     simba__list_item of_topic; /* while started */
     simba__strand strand;
     simba_timer timer;
     simba_request request;
-    uint32_t generation; /* of the request */
-    unsigned starts;     /* how often it was started: tells one life from the next */
-    bool running : 1;    /* started and not yet stopped */
-    bool wants : 1;      /* counts in the topic's interest */
-    bool curious : 1;    /* wants to hear of every change; set before it is started */
-    bool orphaned : 1;   /* the handle is gone: destroy the party when it has stopped */
+    uint32_t generation;  /* of the request */
+    unsigned starts : 28; /* how often it was started: tells one life from the next */
+    bool running : 1;     /* started and not yet stopped */
+    bool wants : 1;       /* counts in the topic's interest */
+    bool curious : 1;     /* wants to hear of every change; set before it is started */
+    bool orphaned : 1;    /* the handle is gone: destroy the party when it has stopped */
 };
+
+/* For the client's dispatcher, whose strands are those of parties. */
+extern const simba__strand_type simba__party_strands;
 
 /* In a turn. The caller has checked the names. SIMBA_ENOMEM, SIMBA_ECLOSED. After success the party belongs to the
  * client's list and has one reference; after a failure the caller frees it. */

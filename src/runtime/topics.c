@@ -40,7 +40,7 @@ simba__topic *simba__topics_get(simba__topics *topics, const char *mutex)
     }
     if (!simba__table_reserve(&topics->table))
         return NULL;
-    topic = simba__calloc(1, sizeof *topic + strlen(mutex) + 1);
+    topic = simba__calloc(1, offsetof(simba__topic, mutex) + strlen(mutex) + 1);
     if (!topic)
         return NULL;
     strcpy(topic->mutex, mutex);

@@ -44,7 +44,7 @@ struct watch {
     struct instance *instance;
     simba_topic *topic;
     struct row *row;
-    struct event *first, **last;
+    struct event *last; /* of its news, in a ring: behind the last comes the first. NULL: there is none */
     struct watch *inbox_next;
     bool in_inbox;
     bool missed; /* there was no memory for an event */
@@ -174,9 +174,10 @@ static void post(struct watch *watch, const simba_push *push)
     struct event *event = simba__malloc(sizeof *event);
     if (event) {
         event->push = *push;
-        event->next = NULL;
-        *watch->last = event;
-        watch->last = &event->next;
+        event->next = watch->last ? watch->last->next : event;
+        if (watch->last)
+            watch->last->next = event;
+        watch->last = event;
     } else {
         watch->missed = true;
     }
@@ -201,6 +202,17 @@ static simba_topic *spread(struct instance *self, struct row *row, const simba_p
     return direct;
 }
 
+/* Its news, the first of them first. */
+static struct event *take_events(struct watch *watch)
+{
+    struct event *last = watch->last;
+    struct event *first = last ? last->next : NULL;
+    if (last)
+        last->next = NULL;
+    watch->last = NULL;
+    return first;
+}
+
 static void memory_woken(void *instance)
 {
     struct instance *self = instance;
@@ -212,9 +224,7 @@ static void memory_woken(void *instance)
         if (watch) {
             self->inbox = watch->inbox_next;
             watch->in_inbox = false;
-            events = watch->first;
-            watch->first = NULL;
-            watch->last = &watch->first;
+            events = take_events(watch);
             missed = watch->missed;
             watch->missed = false;
         }
@@ -240,7 +250,6 @@ static int memory_watch(void *instance, simba_topic *topic)
         return SIMBA_ENOMEM;
     watch->instance = self;
     watch->topic = topic;
-    watch->last = &watch->first;
     pthread_mutex_lock(&self->store->lock);
     watch->row = make_row(self->store, topic->mutex);
     if (watch->row) {
@@ -274,10 +283,9 @@ static void memory_unwatch(void *instance, simba_topic *topic)
     }
     drop_if_idle(self->store, watch->row);
     pthread_mutex_unlock(&self->store->lock);
-    while (watch->first) {
-        struct event *next = watch->first->next;
-        simba__free(watch->first);
-        watch->first = next;
+    for (struct event *event = take_events(watch), *next; event; event = next) {
+        next = event->next;
+        simba__free(event);
     }
     simba__free(watch);
     topic->backend_data = NULL;
