@@ -589,58 +589,6 @@ static void test_terminated_while_idle(void **state)
     testhost_close(&a);
 }
 
-/* Wrong users and databases are told as what they are; the password is not told. */
-static void test_login(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *login, *database;
-        int code;
-        const char *text;
-    } wrong[] = {{"nobody:a-secret-word", "simba", SIMBA_EPERM, "28000"}, {"postgres", "none", SIMBA_ESTORE, "3D000"}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        char url[160];
-        snprintf(url, sizeof url, "postgresql://%s@127.0.0.1:%d/%s?sslmode=disable", wrong[i].login, postgresql.port,
-                 wrong[i].database);
-        open_at(&a, url);
-        const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
-        assert_int_equal(err.code, wrong[i].code);
-        assert_in(err.text, wrong[i].text);
-        assert_null(strstr(err.text, "secret"));
-        testhost_close(&a);
-    }
-}
-
-/* TLS is wanted and the server has none: no word of the login is sent in clear. */
-static void test_no_tls(void **state)
-{
-    (void)state;
-    char url[160];
-    snprintf(url, sizeof url, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=require", postgresql.port);
-    open_at(&a, url);
-    const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
-    assert_int_equal(err.code, SIMBA_EUNAVAILABLE);
-    assert_in(err.text, "SSL");
-    testhost_close(&a);
-}
-
-/* Of several hosts the one that answers is taken, in time: one refuses, one has no such name. */
-static void test_several_hosts(void **state)
-{
-    (void)state;
-    char url[200];
-    server closed;
-    server_init(&closed);
-    snprintf(
-        url, sizeof url,
-        "postgresql://postgres@127.0.0.1:%d,no-such-host.invalid:5432,localhost:%d/simba?sslmode=disable&create=yes",
-        closed.port, postgresql.port);
-    open_at(&a, url);
-    assert_mine(acquire(&a, "orders", "me", 1));
-    testhost_close(&a);
-    server_fini(&closed);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -663,9 +611,6 @@ int main(void)
         cmocka_unit_test_setup(test_examine, setup),
         cmocka_unit_test_setup(test_synchronous_commit, setup),
         cmocka_unit_test_setup(test_terminated_while_idle, setup),
-        cmocka_unit_test_setup(test_login, setup),
-        cmocka_unit_test_setup(test_no_tls, setup),
-        cmocka_unit_test_setup(test_several_hosts, setup),
     };
     return RUN_POSTGRESQL_TESTS(tests);
 }

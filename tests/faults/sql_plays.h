@@ -119,6 +119,15 @@ static inline void test_row_locked(void **state)
     assert_int_equal(ref_complaints(), 0);
 }
 
+/* All of those, in the program's own arena. */
+#define SQL_PLAYS_TESTS                                                                                                \
+    cmocka_unit_test_setup_teardown(test_short_freeze, setup, teardown),                                               \
+        cmocka_unit_test_setup_teardown(test_long_freeze, setup, teardown),                                            \
+        cmocka_unit_test_setup_teardown(test_restart, setup, teardown),                                                \
+        cmocka_unit_test_setup_teardown(test_connections_ended, setup, teardown),                                      \
+        cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),                                              \
+        cmocka_unit_test_setup_teardown(test_row_locked, setup, teardown)
+
 /* Outages in which all packets get lost, and that end a quarter of a second before the transition of a second does: nobody
  * loses anything (L3), although TCP repeats what was lost in pauses. SIMBA_TEST_OUTAGES says how many there are. */
 static inline void play_lossy_outages(proxy *network, int count)

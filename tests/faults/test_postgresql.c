@@ -149,12 +149,7 @@ static void test_timeouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_short_freeze, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_long_freeze, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_connections_ended, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_row_locked, setup, teardown),
+        SQL_PLAYS_TESTS,
         cmocka_unit_test(test_locked_row_among_others),
         cmocka_unit_test_setup_teardown(test_timeouts, setup, teardown),
     };

@@ -1,0 +1,121 @@
+/* How the PostgreSQL store gets to its server: users, passwords, TLS, and several hosts. */
+#include "backends/test_postgresql.h"
+
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Wrong users and databases are told as what they are; the password is not told. */
+static void test_login(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *login, *database;
+        int code;
+        const char *text;
+    } wrong[] = {{"nobody:a-secret-word", "simba", SIMBA_EPERM, "28000"}, {"postgres", "none", SIMBA_ESTORE, "3D000"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char url[160];
+        snprintf(url, sizeof url, "postgresql://%s@127.0.0.1:%d/%s?sslmode=disable", wrong[i].login, postgresql.port,
+                 wrong[i].database);
+        open_at(&a, url);
+        const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
+        assert_int_equal(err.code, wrong[i].code);
+        assert_in(err.text, wrong[i].text);
+        assert_null(strstr(err.text, "secret"));
+        testhost_close(&a);
+    }
+}
+
+/* A file of one line in the server's folder. */
+static const char *write_file(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static const char *write_file(const char *name, const char *format, ...)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", postgresql.folder, name);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    va_list args;
+    va_start(args, format);
+    vfprintf(file, format, args);
+    va_end(args);
+    assert_int_equal(fchmod(fileno(file), 0600), 0);
+    fclose(file);
+    return path;
+}
+
+static void set_logins(const char *of_keeper)
+{
+    const char *path =
+        write_file("data/pg_hba.conf", "host all keeper 127.0.0.1/32 %s\nhost all all 127.0.0.1/32 trust\n", of_keeper);
+    if (geteuid() == 0)
+        assert_int_equal(chmod(path, 0644), 0); /* the server runs as another user */
+    say("select pg_reload_conf()");
+}
+
+/* The password may stand in libpq's password file. A wrong one is told as such, and neither is told itself. */
+static void test_password_file(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"a-secret-word", "a-secret-mistake"};
+    say("create role keeper login password 'a-secret-word'");
+    say("grant create on schema public to keeper");
+    set_logins("scram-sha-256");
+    for (int i = 0; i < 2; i++) {
+        char url[320];
+        const char *path = write_file("passwords", "127.0.0.1:%d:simba:keeper:%s\n", postgresql.port, words[i]);
+        snprintf(url, sizeof url, "postgresql://keeper@127.0.0.1:%d/simba?sslmode=disable&create=yes&passfile=%s",
+                 postgresql.port, path);
+        open_at(&a, url);
+        testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+        testhost_ask(&a, &r);
+        assert_int_equal(r.request.reply.status, i == 0 ? 0 : SIMBA_EPERM);
+        assert_true(i == 0 || strstr(r.error.text, "28P01"));
+        assert_null(strstr(r.error.text, "secret"));
+        testhost_close(&a);
+    }
+    set_logins("trust");
+    say("drop owned by keeper");
+    say("drop role keeper");
+}
+
+/* TLS is wanted and the server has none: no word of the login is sent in clear. */
+static void test_no_tls(void **state)
+{
+    (void)state;
+    char url[160];
+    snprintf(url, sizeof url, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=require", postgresql.port);
+    open_at(&a, url);
+    const simba_error err = refused(&a, SIMBA_OP_ACQUIRE, "orders", "me");
+    assert_int_equal(err.code, SIMBA_EUNAVAILABLE);
+    assert_in(err.text, "SSL");
+    testhost_close(&a);
+}
+
+/* Of several hosts the one that answers is taken, in time: one refuses, one has no such name. */
+static void test_several_hosts(void **state)
+{
+    (void)state;
+    char url[200];
+    server closed;
+    server_init(&closed);
+    snprintf(
+        url, sizeof url,
+        "postgresql://postgres@127.0.0.1:%d,no-such-host.invalid:5432,localhost:%d/simba?sslmode=disable&create=yes",
+        closed.port, postgresql.port);
+    open_at(&a, url);
+    assert_mine(acquire(&a, "orders", "me", 1));
+    testhost_close(&a);
+    server_fini(&closed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_login, setup),
+        cmocka_unit_test_setup(test_password_file, setup),
+        cmocka_unit_test_setup(test_no_tls, setup),
+        cmocka_unit_test_setup(test_several_hosts, setup),
+    };
+    return RUN_POSTGRESQL_TESTS(tests);
+}
