@@ -168,6 +168,7 @@ function fill(parts, index, now) {
   put(parts.waiters, row.waiters === null ? "?" : String(row.waiters));
   put(parts.next, row.next || "");
   parts.wait.classList.toggle("unknown", row.waiters === null);
+  parts.wait.classList.toggle("empty-line", row.waiters === 0);
   parts.wait.setAttribute("aria-label", lineOf(row));
   put(parts.token, row.token || "");
 }
