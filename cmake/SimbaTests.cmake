@@ -6,6 +6,7 @@
 #   tests/cpp/test_*.cpp                  cpp.*        the public header simba.hpp alone, with and without exceptions
 #   cli.completions                                     the completions of the shells, by the shells
 #   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
+#   systemd.units                                       the unit templates under a real systemd; runs when it is asked for
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
 #   cli.units, cli.contrib                              systemd's unit templates, and what is in contrib/
 #   tck.<store>                                         the conformance kit, see simba_tck_store
@@ -199,6 +200,8 @@ if(TARGET simba)
 endif()
 if(TARGET simba AND NOT SIMBA_SANITIZE MATCHES "thread")
     _simba_add_test(cli units COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/units"
+        "${PROJECT_SOURCE_DIR}/packaging/systemd" $<TARGET_FILE:simba>)
+    _simba_add_test(systemd units COMMAND "${PROJECT_SOURCE_DIR}/tests/systemd/run"
         "${PROJECT_SOURCE_DIR}/packaging/systemd" $<TARGET_FILE:simba>)
     _simba_add_test(cli contrib COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/contrib"
         "${PROJECT_SOURCE_DIR}/contrib" $<TARGET_FILE:simba>)
