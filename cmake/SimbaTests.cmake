@@ -13,7 +13,7 @@
 #   examples.*                                          must end with status 0, see tests/examples
 #   install.{consumer,docs,release}                     see tests/install, tests/docs, tests/release
 #   python.{types,example,<store>}                      see bindings/python; like install, not with sanitizers
-#   package.{debian,tarball,python,site}                see tests/package, scripts/site; run when they are asked for
+#   package.{debian,tarball,kernel,python,site}         see tests/package, scripts/site; run when they are asked for
 
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
@@ -370,7 +370,9 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
     _simba_add_test(package debian COMMAND "${PROJECT_SOURCE_DIR}/tests/package/run" "${PROJECT_SOURCE_DIR}")
     set_tests_properties(package.debian PROPERTIES TIMEOUT 1800)
     _simba_add_test(package tarball COMMAND "${PROJECT_SOURCE_DIR}/tests/package/tarball" "${PROJECT_SOURCE_DIR}")
-    set_tests_properties(package.tarball PROPERTIES TIMEOUT 1800)
+    _simba_add_test(package kernel COMMAND "${PROJECT_SOURCE_DIR}/tests/package/kernel" "${PROJECT_SOURCE_DIR}")
+    # Both build the tarball, in the same folder.
+    set_tests_properties(package.tarball package.kernel PROPERTIES TIMEOUT 1800 RESOURCE_LOCK tarball)
     _simba_add_test(package python COMMAND "${PROJECT_SOURCE_DIR}/tests/package/python" "${PROJECT_SOURCE_DIR}"
         $<TARGET_FILE:simba_shared>)
     set_tests_properties(package.python PROPERTIES TIMEOUT 1800)
