@@ -6,6 +6,7 @@
 #   tests/cpp/test_*.cpp                  cpp.*        the public header simba.hpp alone, with and without exceptions
 #   cli.completions                                     the completions of the shells, by the shells
 #   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
+#   systemd.units                                       the unit templates under a real systemd; runs when it is asked for
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
 #   cli.torture_<store>                                 `simba torture` on the store, see simba_torture_store
 #   cli.units, cli.contrib                              systemd's unit templates, and what is in contrib/
@@ -13,7 +14,7 @@
 #   examples.*                                          must end with status 0, see tests/examples
 #   install.{consumer,docs,release}                     see tests/install, tests/docs, tests/release
 #   python.{types,example,<store>}                      see bindings/python; like install, not with sanitizers
-#   package.{debian,tarball,python,site}                see tests/package, scripts/site; run when they are asked for
+#   package.{debian,tarball,kernel,python,site}         see tests/package, scripts/site; run when they are asked for
 
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
@@ -220,6 +221,8 @@ endif()
 if(TARGET simba AND NOT SIMBA_SANITIZE MATCHES "thread")
     _simba_add_test(cli units COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/units"
         "${PROJECT_SOURCE_DIR}/packaging/systemd" $<TARGET_FILE:simba>)
+    _simba_add_test(systemd units COMMAND "${PROJECT_SOURCE_DIR}/tests/systemd/run"
+        "${PROJECT_SOURCE_DIR}/packaging/systemd" $<TARGET_FILE:simba>)
     _simba_add_test(cli contrib COMMAND "${PROJECT_SOURCE_DIR}/tests/cli/contrib"
         "${PROJECT_SOURCE_DIR}/contrib" $<TARGET_FILE:simba>)
 endif()
@@ -392,7 +395,9 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
     _simba_add_test(package debian COMMAND "${PROJECT_SOURCE_DIR}/tests/package/run" "${PROJECT_SOURCE_DIR}")
     set_tests_properties(package.debian PROPERTIES TIMEOUT 1800)
     _simba_add_test(package tarball COMMAND "${PROJECT_SOURCE_DIR}/tests/package/tarball" "${PROJECT_SOURCE_DIR}")
-    set_tests_properties(package.tarball PROPERTIES TIMEOUT 1800)
+    _simba_add_test(package kernel COMMAND "${PROJECT_SOURCE_DIR}/tests/package/kernel" "${PROJECT_SOURCE_DIR}")
+    # Both build the tarball, in the same folder.
+    set_tests_properties(package.tarball package.kernel PROPERTIES TIMEOUT 1800 RESOURCE_LOCK tarball)
     _simba_add_test(package python COMMAND "${PROJECT_SOURCE_DIR}/tests/package/python" "${PROJECT_SOURCE_DIR}"
         $<TARGET_FILE:simba_shared>)
     set_tests_properties(package.python PROPERTIES TIMEOUT 1800)

@@ -49,7 +49,8 @@ const planOf = (when) => when.replace(/^(every|once per) (\d+)$/, (all, words, m
 function outcomeOf(run, isLast, isOwned) {
   const late = Date.parse(run.begun) - Date.parse(run.due) >= 1000 ? ", due at " + clock(Date.parse(run.due)) : "";
   const missed = run.missed > 0 ? ", after " + run.missed + " missed" : "";
-  if (run.ended === null) return (isLast && isOwned ? "runs" : "was cut short") + late + missed;
+  // Between two looks a run may end and the next one begin.
+  if (run.ended === null) return (!isLast ? "its end was not seen" : isOwned ? "runs" : "was cut short") + late + missed;
   return (run.result === 0 ? "ended well" : "failed (" + run.result + ")") + " after " + span(Date.parse(run.ended) - Date.parse(run.begun)) + late + missed;
 }
 
@@ -168,6 +169,7 @@ function fill(parts, index, now) {
   put(parts.waiters, row.waiters === null ? "?" : String(row.waiters));
   put(parts.next, row.next || "");
   parts.wait.classList.toggle("unknown", row.waiters === null);
+  parts.wait.classList.toggle("empty-line", row.waiters === 0);
   parts.wait.setAttribute("aria-label", lineOf(row));
   put(parts.token, row.token || "");
 }

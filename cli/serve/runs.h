@@ -9,7 +9,7 @@ enum { RUNS_MAX = 16 }; /* that are remembered of a mutex */
 
 typedef struct run {
     int64_t due_ms, begun_ms;
-    int64_t ended_ms; /* 0: it goes on, or was cut short */
+    int64_t ended_ms; /* 0: it goes on or was cut short, or nobody looked between its end and the next run */
     int result;       /* if it has ended; 0: well */
     int64_t missed;   /* due times before it that nobody ran */
 } run;
