@@ -31,10 +31,26 @@ static int make_pair(int fd)
     return 0;
 }
 
+/* Nothing of what has been received is left, and nothing more comes. */
+static int dissolve(int fd)
+{
+    for (size_t i = 0; i < fuzz_wire_count; i++)
+        if (wires[i].theirs == fd)
+            fuzz_wire_close(i);
+    int pair[2];
+    const int flags = fcntl(fd, F_GETFL);
+    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    FUZZ_CHECK(dup3(pair[0], fd, O_CLOEXEC) == fd && fcntl(fd, F_SETFL, flags) == 0);
+    close(pair[0]);
+    close(pair[1]);
+    return 0;
+}
+
 int connect(int fd, const struct sockaddr *address, socklen_t length)
 {
-    (void)address;
     (void)length;
+    if (address->sa_family == AF_UNSPEC)
+        return dissolve(fd);
     if (make_pair(fd) < 0)
         return -1;
     if (fuzz_wire_stirred)
