@@ -2,7 +2,7 @@
 # with clang. The program has its own copy of the sources that it needs, compiled with the sanitizers, so that any build by
 # clang can make it; it is made when it is asked for.
 if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang" OR SIMBA_SANITIZE OR
-   NOT (SIMBA_WITH_SQLITE AND SIMBA_WITH_REDIS AND SIMBA_WITH_MYSQL AND SIMBA_WITH_ZOOKEEPER))
+   NOT (SIMBA_WITH_SQLITE AND SIMBA_WITH_REDIS AND SIMBA_WITH_MYSQL AND SIMBA_WITH_POSTGRESQL AND SIMBA_WITH_ZOOKEEPER))
     return()
 endif()
 
@@ -14,10 +14,10 @@ if(NOT EXISTS "${PROJECT_SOURCE_DIR}/src/core/cron.c")
 endif()
 simba_glob(_sources
     src/core/*.c src/util/*.c
-    src/net/buffer.c src/net/endpoint.c src/net/resolve.c src/net/tls.c # connections are those of tests/fuzz/link.c
+    src/net/buffer.c src/net/endpoint.c src/net/resolve.c src/net/resolver.c src/net/tls.c # connections are those of tests/fuzz/link.c
     src/runtime/requests.c
     src/backends/redis/*.c
-    src/backends/sql/row.c
+    src/backends/sql/*.c src/backends/postgresql/*.c
     src/backends/sqlite/db.c src/backends/sqlite/file.c src/backends/sqlite/note.c src/backends/sqlite/patience.c
     src/backends/sqlite/schema.c
     src/backends/zookeeper/frames.c src/backends/zookeeper/latch.c src/backends/zookeeper/names.c
@@ -31,7 +31,8 @@ target_compile_definitions(simba_fuzz_flags INTERFACE SIMBA_STATIC FUZZ_SCHEDULE
 target_compile_options(simba_fuzz_flags INTERFACE -O1 -g1 -UNDEBUG
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
 target_link_options(simba_fuzz_flags INTERFACE -fsanitize=fuzzer,address,undefined)
-target_link_libraries(simba_fuzz_flags INTERFACE simba_flags PkgConfig::SQLITE PkgConfig::REDIS simba_zookeeper_client)
+target_link_libraries(simba_fuzz_flags INTERFACE simba_flags PkgConfig::SQLITE PkgConfig::REDIS simba_postgresql_client
+    simba_zookeeper_client)
 
 # The copy of the product's sources is left out of the list of commands: clang-tidy would look at them twice.
 add_library(simba_fuzz_objects OBJECT EXCLUDE_FROM_ALL ${_sources})

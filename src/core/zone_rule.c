@@ -139,28 +139,23 @@ static int64_t day_of_change(const simba__zone_change *change, int64_t year)
     return day;
 }
 
-simba__zone_stretch simba__zone_rule_stretch_at(const simba__zone_rule *rule, int64_t at_s)
+/* The stretch around a moment, without what was before it. */
+static simba__zone_stretch stretch_around(const simba__zone_rule *rule, int64_t at_s)
 {
-    simba__zone_stretch stretch = {
-        .begin_s = INT64_MIN,
-        .end_s = INT64_MAX,
-        .offset_s = rule->standard_s,
-        .offset_before_s = rule->standard_s,
-    };
+    simba__zone_stretch stretch = {.begin_s = INT64_MIN, .end_s = INT64_MAX, .offset_s = rule->standard_s};
     if (!rule->has_summer || at_s < SIMBA__CALENDAR_FIRST_S || at_s > SIMBA__CALENDAR_LAST_S)
         return stretch;
-    /* A change may be up to a week away from its day, and so in another year: look at three of them. When summer begins in the
-     * moment in which it ends, it goes on. */
+    /* A change may be up to a week away from its day, and so in the year before or after it. The last change before a moment is
+     * then one of two years ago at the most, and the next one of two years ahead. When summer begins in the moment in which it
+     * ends, it goes on. */
     const int64_t year = simba__date_of(simba__floor_div(at_s, SIMBA__DAY_S)).year;
-    for (int64_t y = year - 1; y <= year + 1; y++) {
+    for (int64_t y = year - 2; y <= year + 2; y++) {
         for (int i = 0; i < 2; i++) {
             const bool to_summer = i == 1;
             const simba__zone_change *change = to_summer ? &rule->to_summer : &rule->to_standard;
             const int32_t before_s = to_summer ? rule->standard_s : rule->summer_s;
             const int64_t change_s = day_of_change(change, y) * SIMBA__DAY_S + change->time_s - before_s;
             if (change_s <= at_s && change_s >= stretch.begin_s) {
-                if (change_s > stretch.begin_s)
-                    stretch.offset_before_s = before_s;
                 stretch.begin_s = change_s;
                 stretch.offset_s = to_summer ? rule->summer_s : rule->standard_s;
             } else if (change_s > at_s && change_s < stretch.end_s) {
@@ -168,5 +163,14 @@ simba__zone_stretch simba__zone_rule_stretch_at(const simba__zone_rule *rule, in
             }
         }
     }
+    return stretch;
+}
+
+/* A change does not say what it changes: where summer ends twice in a row, the second end changes nothing. */
+simba__zone_stretch simba__zone_rule_stretch_at(const simba__zone_rule *rule, int64_t at_s)
+{
+    simba__zone_stretch stretch = stretch_around(rule, at_s);
+    stretch.offset_before_s =
+        stretch.begin_s == INT64_MIN ? stretch.offset_s : stretch_around(rule, stretch.begin_s - 1).offset_s;
     return stretch;
 }

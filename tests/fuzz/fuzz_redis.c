@@ -6,7 +6,7 @@
 #include "backends/redis/reader.h"
 #include "backends/redis/redis.h"
 #include "backends/redis/reply.h"
-#include "fuzz/host.h"
+#include "fuzz/story.h"
 #include "fuzz/targets.h"
 
 /* --- redis_reply -------------------------------------------------------------------------------------------------- */
@@ -81,8 +81,6 @@ static void add_text(speech *s, const char *text, size_t length)
     add(s, "\r\n");
 }
 
-static const char *const mutexes[] = {"m", "a}:b", "{n}"};
-static const char *const ids[] = {"me", "you", "x}:y"};
 static const char *const hosts[] = {"127.0.0.1", "10.0.0.2", "::1", "", "?", "far.example"};
 
 static void add_host(speech *s, fuzz_input *in)
@@ -125,7 +123,7 @@ static void add_any(speech *s, fuzz_input *in, unsigned depth)
 /* What a script answers. */
 static void add_grant(speech *s, fuzz_input *in)
 {
-    const char *id = ids[fuzz_below(in, 3)];
+    const char *id = story_ids[fuzz_below(in, 3)];
     const int64_t now = 1700000000000;
     const unsigned odd = fuzz_below(in, 16); /* this one is not as it should be */
     add(s, "*%d\r\n:%u\r\n:%lld\r\n", odd == 1 ? 7 : 8, fuzz_below(in, 4),
@@ -193,8 +191,8 @@ static void add_message(speech *s, fuzz_input *in)
     if (fuzz_below(in, 6) == 0)
         strcpy(channel, fuzz_below(in, 2) ? "simba:@@revoked" : "+switch-master");
     else
-        snprintf(channel, sizeof channel, "simba:{%s}%s%s", mutexes[fuzz_below(in, 3)], endings[end],
-                 end > 2 ? ids[fuzz_below(in, 3)] : "");
+        snprintf(channel, sizeof channel, "simba:{%s}%s%s", story_mutexes[fuzz_below(in, 3)], endings[end],
+                 end > 2 ? story_ids[fuzz_below(in, 3)] : "");
     add(s, "*3\r\n");
     add_text(s, fuzz_below(in, 8) ? "message" : "subscri", 7);
     add_text(s, channel, strlen(channel));
@@ -214,7 +212,7 @@ static void add_page(speech *s, fuzz_input *in)
     add(s, "*%u\r\n", keys);
     for (unsigned i = 0; i < keys; i++) {
         char key[160];
-        snprintf(key, sizeof key, "simba:{%s}%s", mutexes[fuzz_below(in, 3)], fuzz_below(in, 2) ? ":fence" : "");
+        snprintf(key, sizeof key, "simba:{%s}%s", story_mutexes[fuzz_below(in, 3)], fuzz_below(in, 2) ? ":fence" : "");
         if (fuzz_below(in, 4) == 0)
             fuzz_text(in, key + 7, 120);
         add_text(s, key, strlen(key));
@@ -342,32 +340,7 @@ static simba__link *any_link(fuzz_input *in)
     return fuzz_links[fuzz_below(in, (unsigned)fuzz_link_count)];
 }
 
-static void any_request(fuzz_host *h, fuzz_input *in)
-{
-    static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW,         SIMBA_OP_RELEASE, SIMBA_OP_READ,
-                                   SIMBA_OP_LIST,    SIMBA_OP_FORCE_RELEASE, SIMBA_OP_EXAMINE, SIMBA_OP_ACQUIRE};
-    simba_request request = {.op = ops[fuzz_below(in, 8)], .id = ids[fuzz_below(in, 3)]};
-    request.queue = fuzz_below(in, 2);
-    request.nonce = fuzz_below(in, 4);
-    request.token = request.op == SIMBA_OP_ACQUIRE ? 0 : fuzz_byte(in);
-    request.mutex = mutexes[fuzz_below(in, 3)];
-    if (request.op == SIMBA_OP_LIST || request.op == SIMBA_OP_EXAMINE)
-        request.mutex = NULL;
-    request.ttl_ms = 10000;
-    request.transition_ms = 6000;
-    fuzz_host_submit(h, &request);
-}
-
-static void any_topic(fuzz_host *h, fuzz_input *in, simba_topic topics[3], bool watched[3])
-{
-    const unsigned i = fuzz_below(in, 3);
-    topics[i].mutex = mutexes[i];
-    if (watched[i])
-        h->backend->unwatch(h->store, &topics[i]);
-    watched[i] = !watched[i] && h->backend->watch(h->store, &topics[i]) == 0;
-}
-
-static void any_turn(fuzz_host *h, fuzz_input *in, simba_topic topics[3], bool watched[3])
+static void any_turn(story *told, fuzz_input *in)
 {
     switch (fuzz_below(in, 12)) {
     default:
@@ -375,10 +348,10 @@ static void any_turn(fuzz_host *h, fuzz_input *in, simba_topic topics[3], bool w
         break;
     case 0:
     case 1:
-        any_request(h, in);
+        story_request(told, in);
         break;
     case 2:
-        any_topic(h, in, topics, watched);
+        story_topic(told, in);
         break;
     case 3:
         for (size_t i = 0; i < fuzz_link_count; i++)
@@ -397,11 +370,11 @@ static void any_turn(fuzz_host *h, fuzz_input *in, simba_topic topics[3], bool w
     case 7:
         if (fuzz_below(in, 8) == 0)
             simba__link_fail(any_link(in), SIMBA_EUNAVAILABLE, "lost");
-        fuzz_host_settle(h);
-        fuzz_host_advance(h, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
+        fuzz_host_settle(told->host);
+        fuzz_host_advance(told->host, (int64_t)fuzz_byte(in) * fuzz_byte(in) / 4);
         break;
     }
-    fuzz_host_settle(h);
+    fuzz_host_settle(told->host);
 }
 
 void fuzz_redis(const uint8_t *data, size_t size)
@@ -410,15 +383,9 @@ void fuzz_redis(const uint8_t *data, size_t size)
                                        "redis+cluster://127.0.0.1:7000,10.0.0.2:7001",
                                        "redis://127.0.0.1:7000/3?replicas=1"};
     fuzz_input in = {data, size};
-    simba_topic topics[3] = {0};
-    bool watched[3] = {false};
-    fuzz_host *h = malloc(sizeof *h);
-    FUZZ_CHECK(h && fuzz_host_open(h, &simba__backend_redis, urls[fuzz_below(&in, 4)]));
+    story told;
+    FUZZ_CHECK(story_begin(&told, &simba__backend_redis, urls[fuzz_below(&in, 4)]));
     while (in.left > 0)
-        any_turn(h, &in, topics, watched);
-    for (size_t i = 0; i < 3; i++)
-        if (watched[i])
-            h->backend->unwatch(h->store, &topics[i]);
-    fuzz_host_close(h);
-    free(h);
+        any_turn(&told, &in);
+    story_end(&told);
 }

@@ -1,6 +1,7 @@
 /* See host.h. */
 #include "fuzz/host.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,11 +113,40 @@ static void host_wake(simba_host *host)
     of(host)->woken = true;
 }
 
+/* At the end of the turn, in the order in which it was asked for. */
 static void host_work(simba_host *host, simba_job *job)
 {
+    simba_job **last = &of(host)->first_job;
+    while (*last)
+        last = &(*last)->next;
+    job->next = NULL;
+    *last = job;
+}
+
+static int host_io_add(simba_host *host, simba_io *io)
+{
+    fuzz_host *h = of(host);
+    if (h->io_count == FUZZ_IOS)
+        return SIMBA_ENOMEM;
+    h->ios[h->io_count++] = io;
+    return 0;
+}
+
+static int host_io_change(simba_host *host, simba_io *io, unsigned interest)
+{
     (void)host;
-    (void)job;
-    FUZZ_CHECK(!"connections are the target's, so there is no work");
+    io->interest = interest;
+    return 0;
+}
+
+static void host_io_remove(simba_host *host, simba_io *io)
+{
+    fuzz_host *h = of(host);
+    size_t i = 0;
+    while (i < h->io_count && h->ios[i] != io)
+        i++;
+    FUZZ_CHECK(i < h->io_count);
+    h->ios[i] = h->ios[--h->io_count];
 }
 
 static int host_timer_add(simba_host *host, simba_timer *timer)
@@ -171,6 +201,9 @@ bool fuzz_host_open(fuzz_host *h, const simba_backend *backend, const char *url)
         .timer_add = host_timer_add,
         .timer_set = host_timer_set,
         .timer_clear = host_timer_clear,
+        .io_add = host_io_add,
+        .io_change = host_io_change,
+        .io_remove = host_io_remove,
         .closed = host_closed,
     };
     fuzz_link_count = 0;
@@ -195,6 +228,17 @@ static void take_completed(fuzz_host *h)
     }
 }
 
+static bool do_work(fuzz_host *h)
+{
+    simba_job *job = h->first_job;
+    if (!job)
+        return false;
+    h->first_job = job->next;
+    job->run(job);
+    job->done(job);
+    return true;
+}
+
 void fuzz_host_settle(fuzz_host *h)
 {
     enum { ROUNDS = 1000 }; /* nothing goes on for ever */
@@ -208,9 +252,24 @@ void fuzz_host_settle(fuzz_host *h)
         if (h->woken) {
             h->woken = false;
             h->backend->woken(h->store);
-        } else if (given == 0 && !h->requests.completed_first) {
+        } else if (!do_work(h) && given == 0 && !h->requests.completed_first) {
             return;
         }
+    }
+}
+
+void fuzz_host_poll(fuzz_host *h)
+{
+    for (size_t i = 0; i < h->io_count; i++) {
+        simba_io *io = h->ios[i];
+        const bool reads = io->interest & SIMBA_READABLE, writes = io->interest & SIMBA_WRITABLE;
+        struct pollfd fd = {.fd = io->fd, .events = (short)((reads ? POLLIN : 0) | (writes ? POLLOUT : 0))};
+        if (poll(&fd, 1, 0) <= 0)
+            continue;
+        const bool is_over = fd.revents & (POLLERR | POLLHUP | POLLNVAL);
+        io->ready(io, (reads && (is_over || fd.revents & POLLIN) ? SIMBA_READABLE : 0U) |
+                          (writes && (is_over || fd.revents & POLLOUT) ? SIMBA_WRITABLE : 0U));
+        fuzz_host_settle(h);
     }
 }
 
@@ -255,8 +314,10 @@ void fuzz_host_close(fuzz_host *h)
 {
     fuzz_host_settle(h);
     h->backend->close(h->store);
+    while (do_work(h)) {
+    }
     take_completed(h);
-    FUZZ_CHECK(h->closed);
+    FUZZ_CHECK(h->closed && h->io_count == 0);
     for (size_t i = 0; i < FUZZ_REQUESTS; i++)
         FUZZ_CHECK(!h->busy[i]);
     simba__requests_close(&h->requests);

@@ -9,7 +9,7 @@
 #include "net/link.h"
 #include "runtime/requests.h"
 
-enum { FUZZ_TIMERS = 256, FUZZ_LINKS = 128, FUZZ_REQUESTS = 24 };
+enum { FUZZ_TIMERS = 256, FUZZ_LINKS = 128, FUZZ_REQUESTS = 24, FUZZ_IOS = 32 };
 
 typedef struct fuzz_host {
     simba_host host; /* first */
@@ -21,6 +21,9 @@ typedef struct fuzz_host {
     bool woken, closed;
     simba_timer *timers[FUZZ_TIMERS];
     size_t timer_count;
+    simba_job *first_job;
+    simba_io *ios[FUZZ_IOS];
+    size_t io_count;
     simba_request slots[FUZZ_REQUESTS];
     bool busy[FUZZ_REQUESTS];
 } fuzz_host;
@@ -33,6 +36,8 @@ void fuzz_host_close(fuzz_host *h);
 void fuzz_host_submit(fuzz_host *h, const simba_request *request);
 /* The end of a turn: what was submitted and woken is seen to. */
 void fuzz_host_settle(fuzz_host *h);
+/* Descriptors that are ready are told to the store, once around. */
+void fuzz_host_poll(fuzz_host *h);
 /* Let time pass, and the timers that are due go off. */
 void fuzz_host_advance(fuzz_host *h, int64_t ms);
 

@@ -92,6 +92,13 @@ void check_world_now(world *w)
         check_told(w, &w->member[i]);
 }
 
+/* Does it tidy up after a graceful end, and not know that its lease is over? */
+static bool tidies_up(const member *m)
+{
+    return m->is_alive && m->machine.phase == SIMBA__TIDY && m->machine.graceful && !m->machine.acked &&
+           m->machine.token != m->revoked_token && !is_awake(m);
+}
+
 /* S2, S3, S6 */
 void check_world_granted(world *w, uint64_t nonce, uint64_t token)
 {
@@ -106,7 +113,7 @@ void check_world_granted(world *w, uint64_t nonce, uint64_t token)
             has_grantee = true;
             continue;
         }
-        if (!check_world_holds(w, m))
+        if (!check_world_holds(w, m) && !tidies_up(m))
             continue;
         if (m->machine.phase == SIMBA__HOLD)
             check_world_broken(w, "S2", "it was granted under token %llu before member-%u (token %llu) was told",

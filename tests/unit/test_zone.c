@@ -149,6 +149,26 @@ static void summer_without_end(void **state)
     assert_int_equal(first.offset_before_s, first.offset_s);
 }
 
+/* Summer that ends around New Year's Eve ends twice within some years, or not at all. What is before a stretch is what the stretch before
+ * it says. */
+static void changes_that_change_nothing(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"XXX3YYY,0/0,M12.5.0/167", "XXX3YYY,M12.5.0/167,0/0",
+                                        "XXX3YYY,J365/167,M1.1.0/-167"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        simba__zone_rule rule;
+        assert_true(simba__zone_rule_parse(texts[i], &rule));
+        simba__zone_stretch last = simba__zone_rule_stretch_at(&rule, at(2000, 6, 1, 0, 0));
+        while (last.end_s < at(2100, 1, 1, 0, 0)) {
+            const simba__zone_stretch next = simba__zone_rule_stretch_at(&rule, last.end_s);
+            assert_int_equal(next.begin_s, last.end_s);
+            assert_int_equal(next.offset_before_s, last.offset_s);
+            last = next;
+        }
+    }
+}
+
 static void other_texts_are_no_rules(void **state)
 {
     (void)state;
@@ -374,6 +394,7 @@ int main(void)
         cmocka_unit_test(rules_have_an_end),
         cmocka_unit_test(files_that_lie_in_length_are_refused),
         cmocka_unit_test(footers_that_lie_are_refused),
+        cmocka_unit_test(changes_that_change_nothing),
     };
     return cmocka_run_group_tests_name("zone", tests, NULL, NULL);
 }

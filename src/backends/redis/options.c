@@ -89,9 +89,11 @@ static int parse_durations(redis_options *options, const simba_url *url, simba_e
         rc = simba__url_duration(url, "timeout", &timeout_ms, err);
     if (rc == 0 && (connect_ms < 1 || timeout_ms < 1 || connect_ms > 3600000 || timeout_ms > 3600000))
         rc = simba__fail(err, SIMBA_EURL, "connect-timeout and timeout are from 1ms to 1h");
+    if (rc < 0)
+        return rc;
     options->connect_timeout_ns = connect_ms * SIMBA__NS_PER_MS;
     options->timeout_ns = timeout_ms * SIMBA__NS_PER_MS;
-    return rc;
+    return 0;
 }
 
 static int parse_replicas(redis_options *options, const simba_url *url, simba_error *err)

@@ -1,0 +1,54 @@
+/* See story.h. */
+#include "fuzz/story.h"
+
+#include <string.h>
+
+const char *const story_mutexes[STORY_MUTEXES] = {"m", "a}:b", "{n}"};
+const char *const story_ids[STORY_IDS] = {"me", "you", "x}:y"};
+
+bool story_begin(story *s, const simba_backend *backend, const char *url)
+{
+    *s = (story){.host = malloc(sizeof *s->host)};
+    FUZZ_CHECK(s->host);
+    if (fuzz_host_open(s->host, backend, url))
+        return true;
+    free(s->host);
+    return false;
+}
+
+void story_end(story *s)
+{
+    for (size_t i = 0; i < STORY_MUTEXES; i++)
+        if (s->is_watched[i])
+            s->host->backend->unwatch(s->host->store, &s->topics[i]);
+    fuzz_host_close(s->host);
+    free(s->host);
+}
+
+void story_request(story *s, fuzz_input *in)
+{
+    static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW,         SIMBA_OP_RELEASE, SIMBA_OP_READ,
+                                   SIMBA_OP_LIST,    SIMBA_OP_FORCE_RELEASE, SIMBA_OP_EXAMINE, SIMBA_OP_ACQUIRE};
+    simba_request request = {.op = ops[fuzz_below(in, 8)], .id = story_ids[fuzz_below(in, STORY_IDS)]};
+    request.queue = fuzz_below(in, 2);
+    request.nonce = fuzz_below(in, 4);
+    request.token = request.op == SIMBA_OP_ACQUIRE ? 0 : fuzz_byte(in);
+    request.mutex = story_mutexes[fuzz_below(in, STORY_MUTEXES)];
+    if (request.op == SIMBA_OP_EXAMINE && !(s->host->backend->caps & SIMBA_CAP_EXAMINE))
+        request.op = SIMBA_OP_LIST;
+    if (request.op == SIMBA_OP_LIST || request.op == SIMBA_OP_EXAMINE)
+        request.mutex = NULL;
+    request.ttl_ms = 10000;
+    request.transition_ms = 6000;
+    fuzz_host_submit(s->host, &request);
+}
+
+void story_topic(story *s, fuzz_input *in)
+{
+    const fuzz_host *h = s->host;
+    const unsigned i = fuzz_below(in, STORY_MUTEXES);
+    s->topics[i].mutex = story_mutexes[i];
+    if (s->is_watched[i])
+        h->backend->unwatch(h->store, &s->topics[i]);
+    s->is_watched[i] = !s->is_watched[i] && h->backend->watch(h->store, &s->topics[i]) == 0;
+}

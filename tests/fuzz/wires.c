@@ -1,0 +1,97 @@
+/* See wires.h. */
+#include "fuzz/wires.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fuzz/fuzz.h"
+
+size_t fuzz_wire_count;
+void (*fuzz_wire_stirred)(size_t wire, bool is_new);
+
+static struct {
+    int ours, theirs; /* -1: closed */
+} wires[FUZZ_WIRES];
+
+/* Beyond what there is room for nothing can be connected. */
+static int make_pair(int fd)
+{
+    int pair[2];
+    const int flags = fcntl(fd, F_GETFL);
+    if (fuzz_wire_count == FUZZ_WIRES)
+        return -1;
+    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    FUZZ_CHECK(dup3(pair[0], fd, O_CLOEXEC) == fd && fcntl(fd, F_SETFL, flags) == 0);
+    FUZZ_CHECK(fcntl(pair[1], F_SETFL, O_NONBLOCK) == 0);
+    close(pair[0]);
+    wires[fuzz_wire_count].theirs = fd;
+    wires[fuzz_wire_count++].ours = pair[1];
+    return 0;
+}
+
+/* Nothing of what has been received is left, and nothing more comes. */
+static int dissolve(int fd)
+{
+    for (size_t i = 0; i < fuzz_wire_count; i++)
+        if (wires[i].theirs == fd)
+            fuzz_wire_close(i);
+    int pair[2];
+    const int flags = fcntl(fd, F_GETFL);
+    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    FUZZ_CHECK(dup3(pair[0], fd, O_CLOEXEC) == fd && fcntl(fd, F_SETFL, flags) == 0);
+    close(pair[0]);
+    close(pair[1]);
+    return 0;
+}
+
+int connect(int fd, const struct sockaddr *address, socklen_t length)
+{
+    (void)length;
+    if (address->sa_family == AF_UNSPEC)
+        return dissolve(fd);
+    if (make_pair(fd) < 0)
+        return -1;
+    if (fuzz_wire_stirred)
+        fuzz_wire_stirred(fuzz_wire_count - 1, true);
+    return 0;
+}
+
+ssize_t send(int fd, const void *bytes, size_t length, int flags)
+{
+    const ssize_t sent = syscall(SYS_sendto, fd, bytes, length, flags | MSG_NOSIGNAL, NULL, 0);
+    for (size_t i = fuzz_wire_count; sent > 0 && fuzz_wire_stirred && i-- > 0;)
+        if (wires[i].theirs == fd) {
+            fuzz_wire_stirred(i, false);
+            break;
+        }
+    return sent;
+}
+
+size_t fuzz_wire_take(size_t wire, unsigned char *ret_bytes, size_t size)
+{
+    const ssize_t taken = wires[wire].ours < 0 ? 0 : read(wires[wire].ours, ret_bytes, size);
+    return taken > 0 ? (size_t)taken : 0;
+}
+
+void fuzz_wire_send(size_t wire, const void *bytes, size_t length)
+{
+    if (wires[wire].ours >= 0)
+        (void)syscall(SYS_sendto, wires[wire].ours, bytes, length, MSG_NOSIGNAL, NULL, 0);
+}
+
+void fuzz_wire_close(size_t wire)
+{
+    if (wires[wire].ours >= 0)
+        close(wires[wire].ours);
+    wires[wire].ours = -1;
+}
+
+void fuzz_wires_end(void)
+{
+    for (size_t i = 0; i < fuzz_wire_count; i++)
+        fuzz_wire_close(i);
+    fuzz_wire_count = 0;
+    fuzz_wire_stirred = NULL;
+}
