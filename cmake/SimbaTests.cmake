@@ -263,6 +263,15 @@ function(simba_tck_store name url)
     endif()
 endfunction()
 
+# --- real servers under fire, see tests/torture ---------------------------------------------------
+# The programs of the test see the public header and the shared library, as programs of users do.
+foreach(_name IN ITEMS net register client)
+    add_executable(torture_${_name} "${PROJECT_SOURCE_DIR}/tests/torture/${_name}.c")
+    target_link_libraries(torture_${_name} PRIVATE simba_flags simba_shared)
+    set_target_properties(torture_${_name} PROPERTIES
+        OUTPUT_NAME ${_name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/torture")
+endforeach()
+
 # --- C++ ------------------------------------------------------------------------------------------
 include(CheckLanguage)
 check_language(CXX)
