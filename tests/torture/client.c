@@ -30,6 +30,7 @@
 #include "simba.h"
 
 #define ACQUIRE_MS 2000
+#define BROKEN_HOLD_MS 8000
 
 static struct {
     const char *id;
@@ -123,10 +124,16 @@ static bool add(const simba_locker *lock, uint64_t token)
     return strcmp(result, "ok") == 0;
 }
 
+/* Mostly brief; one in four may be longer than a lease. */
+static int64_t draw_hold_ms(void)
+{
+    return 100 + (int64_t)draw(draw(4) == 0 ? 6000 : 1000);
+}
+
 static void hold(simba_locker *lock)
 {
     const uint64_t token = simba_locker_token(lock);
-    const int64_t until = now_ns() + (int64_t)(100 + draw(draw(4) == 0 ? 6000 : 1000)) * 1000000;
+    const int64_t until = now_ns() + (self.is_broken ? BROKEN_HOLD_MS : draw_hold_ms()) * 1000000;
     note(now_ns(), "acquired", ",\"token\":%" PRIu64, token);
     while (!is_over && now_ns() < until && add(lock, token))
         nap_us(10000 + draw(60000));
@@ -146,9 +153,19 @@ static void contend(simba_locker *lock)
     }
     note(now_ns(), "failed", ",\"code\":\"%s\"", simba_error_name(code));
     if (code != SIMBA_ETIMEDOUT)
-        fprintf(stderr, "%s/%u: %s\n", self.id, self.life, err.text);
+        fprintf(stderr, "# %" PRId64 " acquire: %s\n", now_ns(), err.text);
     if (code != SIMBA_ETIMEDOUT && code != SIMBA_EUNAVAILABLE)
         nap_us(100000);
+}
+
+/* Standard error is the log of this process: what the library has to say, and its events for simba-timeline(1). */
+static void on_log(void *user, simba_log_level level, const char *text)
+{
+    (void)user;
+    if (level == SIMBA_LOG_EVENT)
+        fprintf(stderr, "%s\n", text);
+    else
+        fprintf(stderr, "# %" PRId64 " %s\n", now_ns(), text);
 }
 
 static int reach(const char *path)
@@ -181,10 +198,14 @@ int main(int argc, char **argv)
     simba_error err = {0};
     simba_client *client = NULL;
     simba_locker *lock = NULL;
-    const simba_locker_options options = {.size = sizeof options, .id = self.id, .timing = SIMBA_TIMING_INHERIT};
-    if (simba_client_open(argv[1], NULL, &err, &client) != 0 ||
-        simba_locker_new(client, argv[2], &options, &err, &lock) != 0) {
-        fprintf(stderr, "%s/%u: %s\n", self.id, self.life, err.text);
+    simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
+    simba_locker_options lock_options = SIMBA_LOCKER_OPTIONS_INIT;
+    options.log = on_log;
+    options.log_level = SIMBA_LOG_EVENT;
+    lock_options.id = self.id;
+    if (simba_client_open(argv[1], &options, &err, &client) != 0 ||
+        simba_locker_new(client, argv[2], &lock_options, &err, &lock) != 0) {
+        fprintf(stderr, "# %s\n", err.text);
         return 1;
     }
     while (!is_over)

@@ -20,7 +20,10 @@ class Faults:
         return self.chance.choice(self.store.favourites() if favoured else self.store.servers)
 
     def draw_client(self):
-        return self.chance.choice(self.clients)
+        """Rather the one that has the mutex than another."""
+        holder = self.world.latest_holder() if self.chance.random() < 0.6 else None
+        named = [client for client in self.clients if client.name == holder]
+        return named[0] if named else self.chance.choice(self.clients)
 
     def nodes(self):
         return range(1, self.world.net.nodes + 1)
@@ -95,6 +98,18 @@ class Faults:
         return f"{server.name} is killed"
 
     # --- steps ---
+
+    def strike_broken(self):
+        """What a client that does not look at its clock cannot survive: as holder, to be cut off for two leases."""
+        name = self.world.latest_holder()
+        for client in self.clients:
+            if client.name == name:
+                for server in self.store.servers:
+                    self.world.net.rule(client.node, server.node, lost=1000)
+                    self.world.net.rule(server.node, client.node, lost=1000)
+                self.world.say(f"{name} is cut off")
+        self.count("cut_client")
+        return 5
 
     def strike(self):
         """Up to three faults at once, or a fail-over with up to one fault of clients; how long they are to last."""

@@ -228,8 +228,9 @@ class Postgresql(Pair):
         self.programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
 
     def make(self, node):
-        more = {"listen_addresses": "*", "unix_socket_directories": self.world.folder, "shared_buffers": "16MB",
-                "max_connections": "60", "synchronous_standby_names": "*", "wal_keep_size": "64MB",
+        # By its name: while the standby is built, pg_basebackup would pass for one too.
+        more = {"listen_addresses": "*", "unix_socket_directories": "", "shared_buffers": "16MB", "max_connections": "60",
+                "cluster_name": "standby", "synchronous_standby_names": "standby", "wal_keep_size": "64MB",
                 "wal_sender_timeout": "3s", "wal_receiver_timeout": "3s", "wal_retrieve_retry_interval": "500ms",
                 "wal_receiver_status_interval": "1s"}
         argv = [f"{self.programs}/postgres", "-D", self.folder(node)]

@@ -1,6 +1,7 @@
 """The world of a torture run: a network of namespaces (net.c), and processes in its nodes."""
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import time
@@ -133,8 +134,16 @@ class World:
     def __init__(self, folder, programs):
         self.folder, self.programs = folder, programs
         self.net = None
+        self.history = f"{folder}/history.jsonl"
         self.begun = time.monotonic()
         self.events = open(f"{folder}/faults.log", "w", encoding="utf-8")
+
+    def latest_holder(self):
+        """Who has added to the register last."""
+        with open(self.history, "rb") as file:
+            file.seek(max(0, os.path.getsize(self.history) - 512))
+            names = re.findall(rb'"who":"(c[0-9]+)/[0-9]+","event":"begin"', file.read())
+        return names[-1].decode() if names else None
 
     def say(self, text):
         line = f"{time.monotonic() - self.begun:8.2f}  {text}"
