@@ -75,6 +75,8 @@ int cmd_run(cli_globals *globals, int argc, char **argv);
 int cmd_schedule(cli_globals *globals, int argc, char **argv);
 int cmd_serve(cli_globals *globals, int argc, char **argv);
 int cmd_timeline(cli_globals *globals, int argc, char **argv);
+int cmd_torture(cli_globals *globals, int argc, char **argv);
+int cmd_torture_contender(cli_globals *globals, int argc, char **argv);
 int cmd_tck(cli_globals *globals, int argc, char **argv);
 int cmd_top(cli_globals *globals, int argc, char **argv);
 int cmd_version(cli_globals *globals, int argc, char **argv);
@@ -88,6 +90,7 @@ typedef enum cli_kind {
     CLI_TEXT,     /* const char * */
     CLI_DURATION, /* int64_t, milliseconds */
     CLI_CODE,     /* int, an exit code */
+    CLI_NUMBER,   /* uint64_t */
 } cli_kind;
 
 typedef struct cli_option {

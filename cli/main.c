@@ -21,10 +21,12 @@ const cli_command cli_commands[] = {
     {"bench", "Measure how fast a store locks and unlocks", cmd_bench},
     {"demo", "Watch three processes fight for one mutex, and one of them die", cmd_demo},
     {"timeline", "Draw who led when, from event logs", cmd_timeline},
+    {"torture", "Kill, pause and cut off contenders of a store, and judge what they did", cmd_torture},
     {"tck", "Run the conformance kit against a store, as TAP", cmd_tck},
     {"version", "Print the version", cmd_version},
     {"help", "Explain simba, or one command", cmd_help},
     {"contend", NULL, cmd_contend},
+    {"torture-contender", NULL, cmd_torture_contender},
     {"give-back", NULL, cmd_give_back},
     {NULL, NULL, NULL},
 };

@@ -1,6 +1,7 @@
 /* How arguments are read. Not getopt: here every option is one row of a table, from which both the parsing and the
  * text of --help come, and a mistake is answered by a whole sentence that names it. */
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -145,6 +146,18 @@ static int store_code(const cli_syntax *syntax, const cli_option *option, const 
     return CLI_GO;
 }
 
+static int store_number(const cli_syntax *syntax, const cli_option *option, const char *text)
+{
+    char *end;
+    assert(text != NULL);
+    errno = 0;
+    const unsigned long long number = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0)
+        return cli_usage_error(syntax->command, "--%s wants a whole number, not \"%s\"", option->name, text);
+    *(uint64_t *)option->value = number;
+    return CLI_GO;
+}
+
 static int store_value(const cli_syntax *syntax, const cli_option *option, const char *text)
 {
     switch (option->kind) {
@@ -159,6 +172,8 @@ static int store_value(const cli_syntax *syntax, const cli_option *option, const
         break;
     case CLI_CODE:
         return store_code(syntax, option, text);
+    case CLI_NUMBER:
+        return store_number(syntax, option, text);
     case CLI_DURATION:
         if (simba_duration_parse(text, option->value) < 0)
             return cli_usage_error(syntax->command, "--%s wants a duration such as 500ms, 1.5s or 2m, not \"%s\"",

@@ -134,7 +134,7 @@ foreach(_label IN ITEMS sim backends api faults cli mysql8)
         endif()
         # These are about code of one thread, or about what one thread makes of bytes: ThreadSanitizer need not see it.
         if(SIMBA_SANITIZE MATCHES "thread" AND _source MATCHES
-                "/(cli/test_(status_listen|notify|timeline)|backends/test_[a-z]+_(memory|hostile))\\.c$")
+                "/(cli/test_(status_listen|notify|timeline|torture_judge)|backends/test_[a-z]+_(memory|hostile))\\.c$")
             continue()
         endif()
         if(NOT DEFINED SIMBA_WITH_${_store} OR SIMBA_WITH_${_store})
@@ -148,6 +148,13 @@ if(TARGET test_cli_serve_table)
     simba_glob(_sources cli/serve/table.c cli/serve/access.c cli/lease.c)
     target_sources(test_cli_serve_table PRIVATE ${_sources})
     target_include_directories(test_cli_serve_table PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+endif()
+
+# One test of `simba torture` is about the parts that judge and plan.
+if(TARGET test_cli_torture_judge)
+    simba_glob(_sources cli/torture/history.c cli/torture/judge.c cli/torture/plan.c cli/torture/reigns.c cli/torture/spans.c)
+    target_sources(test_cli_torture_judge PRIVATE ${_sources})
+    target_include_directories(test_cli_torture_judge PRIVATE "${PROJECT_SOURCE_DIR}/cli")
 endif()
 
 # These measure what is promised in real time, to a quarter of a second: no other test runs beside them.

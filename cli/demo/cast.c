@@ -1,19 +1,18 @@
 /* The processes of `simba demo`: starts them, listens to all of them at once with a deadline, and makes sure that none
  * is left behind, however the demo ends. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "demo/demo.h"
+#include "self.h"
 
 #define BATCH_MAX 64
 
@@ -64,51 +63,6 @@ int demo_cast_init(demo_cast *cast)
 
 /* --- starting ----------------------------------------------------------------------------------- */
 
-/* In the child: only what is safe after fork. */
-static void become_contender(pid_t parent, int out, char *const argv[])
-{
-    sigset_t ending;
-    fill_ending(&ending);
-    /* Whatever becomes of the parent, this process does not outlive it. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
-    dup2(out, STDOUT_FILENO);
-    /* Ctrl-C is the parent's to handle, although the terminal sends it to all. */
-    signal(SIGINT, SIG_IGN);
-    signal(SIGPIPE, SIG_DFL);
-    sigprocmask(SIG_UNBLOCK, &ending, NULL);
-    /* By its name where that can be had: as /proc/self/exe it would be the tool that runs us, under valgrind say. */
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length > 0) {
-        self[length] = '\0';
-        execv(self, argv);
-    }
-    execv("/proc/self/exe", argv);
-    _exit(127);
-}
-
-static int start_node(demo_node *node, char *const argv[])
-{
-    const pid_t parent = getpid();
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return -errno;
-    node->pid = fork();
-    if (node->pid == 0)
-        become_contender(parent, ends[1], argv);
-    const int error = errno;
-    close(ends[1]);
-    if (node->pid < 0) {
-        close(ends[0]);
-        node->pid = 0;
-        return -error;
-    }
-    node->fd = ends[0];
-    return 0;
-}
-
 int demo_cast_start(demo_cast *cast, const char *mutex, const simba_timing *timing, const cli_globals *globals)
 {
     char ttl[32];
@@ -129,9 +83,10 @@ int demo_cast_start(demo_cast *cast, const char *mutex, const simba_timing *timi
             argv[count++] = (char *)globals->log_format;
         }
         argv[count++] = (char *)flag; /* NULL ends the list anyway */
-        const int code = start_node(&cast->nodes[n], argv);
-        if (code < 0)
-            return code;
+        const pid_t pid = self_start(argv, &cast->nodes[n].fd);
+        if (pid < 0)
+            return (int)pid;
+        cast->nodes[n].pid = pid;
     }
     return 0;
 }

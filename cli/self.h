@@ -1,0 +1,12 @@
+/* Starts this program again, as a process that does part of its work: `simba demo` and `simba torture` play several
+ * contenders that way. */
+#ifndef SIMBA_CLI_SELF_H
+#define SIMBA_CLI_SELF_H
+
+#include <sys/types.h>
+
+/* Run `simba ARGUMENT…`, argv[0] being "simba". *ret_out is the reading end of its standard output. It is killed when this process
+ * ends, however that comes about, and leaves Ctrl-C and Ctrl-Z to it. Returns its process id or a negative errno. */
+pid_t self_start(char *const argv[], int *ret_out);
+
+#endif

@@ -1,0 +1,429 @@
+/* See cast.h. */
+#include "torture/cast.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "self.h"
+
+#define MS INT64_C(1000000)
+#define LATE_NS (100 * MS) /* a proxy that comes this late has delayed the network by itself */
+
+int64_t torture_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+int64_t torture_cast_now(const torture_cast *cast)
+{
+    return torture_clock_ns() - cast->epoch_ns;
+}
+
+/* --- the history ----------------------------------------------------------------------------------- */
+
+static void follow(torture_cast *cast, const torture_event *event)
+{
+    torture_node *node = event->contender >= 0 ? &cast->nodes[event->contender] : NULL;
+    switch (event->kind) {
+    case TORTURE_CONTENDS:
+        if (node->state == NODE_AWAY)
+            node->state = NODE_RUNS;
+        break;
+    case TORTURE_HOLDS:
+        if (event->life == node->life && node->state != NODE_DEAD)
+            cast->leaders[event->mutex] = event->contender;
+        break;
+    case TORTURE_RELEASED:
+        if (cast->leaders[event->mutex] == event->contender)
+            cast->leaders[event->mutex] = TORTURE_NOBODY;
+        break;
+    case TORTURE_KILLED:
+    case TORTURE_ENDED:
+        for (unsigned mutex = 0; mutex < TORTURE_MUTEXES_MAX; mutex++)
+            if (cast->leaders[mutex] == event->contender)
+                cast->leaders[mutex] = TORTURE_NOBODY;
+        break;
+    default:
+        break;
+    }
+}
+
+static void say(const torture_event *event)
+{
+    if (event->contender == TORTURE_EVERYBODY || event->kind == TORTURE_HOLDS)
+        return;
+    cli_inform("torture", "%.3f s: contender %d: %s%s%s", (double)event->at_ns / 1e9, event->contender,
+               torture_kind_word(event->kind), event->what[0] != '\0' ? ": " : "", event->what);
+}
+
+static void take(torture_cast *cast, const torture_event *event)
+{
+    torture_history_add(&cast->outcome->history, event);
+    if (cast->options->history != NULL) {
+        char line[TORTURE_LINE_MAX];
+        fwrite(line, 1, torture_event_write(event, line), cast->options->history);
+    }
+    if (cast->options->globals->verbose > 0)
+        say(event);
+    follow(cast, event);
+}
+
+void torture_cast_note(torture_cast *cast, torture_kind kind)
+{
+    take(cast, &(torture_event){.kind = kind, .contender = TORTURE_EVERYBODY, .at_ns = torture_cast_now(cast)});
+}
+
+/* `what` may be NULL. `at_ns`: when it began. */
+static void note_of(torture_cast *cast, int number, torture_kind kind, const char *what, int64_t at_ns)
+{
+    torture_event event = {.kind = kind, .contender = number, .life = cast->nodes[number].life, .at_ns = at_ns};
+    event.to_ns = torture_cast_now(cast);
+    snprintf(event.what, sizeof event.what, "%s", what != NULL ? what : "");
+    take(cast, &event);
+}
+
+/* --- starting --------------------------------------------------------------------------------------- */
+
+static int start_node(torture_cast *cast, int number)
+{
+    const torture_options *options = cast->options;
+    const cli_globals *globals = options->globals;
+    torture_node *node = &cast->nodes[number];
+    char id[16];
+    char number_text[16];
+    char life[16];
+    char epoch[32];
+    char ttl[32];
+    char transition[32];
+    snprintf(id, sizeof id, "contender-%d", number);
+    snprintf(number_text, sizeof number_text, "%d", number);
+    snprintf(life, sizeof life, "%u", node->life);
+    snprintf(epoch, sizeof epoch, "%" PRId64, cast->epoch_ns);
+    snprintf(ttl, sizeof ttl, "%" PRId64 "ms", options->timing.ttl_ms);
+    snprintf(transition, sizeof transition, "%" PRId64 "ms", options->timing.transition_ms);
+    char *argv[20 + TORTURE_MUTEXES_MAX] = {"simba", "torture-contender", "--id", id, "--number", number_text, "--life",
+                                            life,    "--epoch",           epoch};
+    int count = 10;
+    if (!options->sessions) {
+        argv[count++] = "--ttl";
+        argv[count++] = ttl;
+        argv[count++] = "--transition";
+        argv[count++] = transition;
+    }
+    if (globals->event_log != NULL) {
+        argv[count++] = "--event-log";
+        argv[count++] = (char *)globals->event_log;
+    }
+    if (globals->verbose > 1)
+        argv[count++] = "-v";
+    for (unsigned i = 0; i < options->setup.mutexes; i++)
+        argv[count++] = (char *)options->mutexes[i];
+    /* In the environment a password is not on show as it would be among the arguments. */
+    setenv("SIMBA_URL", node->url, 1);
+    const pid_t pid = self_start(argv, &node->fd);
+    if (pid < 0)
+        return (int)pid;
+    fcntl(node->fd, F_SETFL, O_NONBLOCK);
+    node->pid = pid;
+    node->state = NODE_RUNS;
+    node->text_length = 0;
+    return 0;
+}
+
+/* The way of one contender to the store. */
+static int make_way(torture_cast *cast, torture_node *node)
+{
+    const torture_options *options = cast->options;
+    int ports[TORTURE_TARGETS_MAX];
+    if (options->target_count == 0) {
+        node->url = strdup(options->url);
+        return node->url != NULL ? 0 : -ENOMEM;
+    }
+    node->proxy = torture_proxy_new(options->targets, options->target_count);
+    if (node->proxy == NULL)
+        return -errno;
+    for (unsigned i = 0; i < options->target_count; i++)
+        ports[i] = torture_proxy_port(node->proxy, i);
+    node->url = torture_rewrite(options->url, ports, options->target_count);
+    return node->url != NULL ? 0 : -ENOMEM;
+}
+
+int torture_cast_start(torture_cast *cast, const torture_options *options, torture_outcome *outcome)
+{
+    int code = 0;
+    memset(cast, 0, sizeof *cast);
+    cast->options = options;
+    cast->outcome = outcome;
+    cast->count = options->setup.contenders;
+    cast->epoch_ns = torture_clock_ns();
+    for (unsigned mutex = 0; mutex < TORTURE_MUTEXES_MAX; mutex++)
+        cast->leaders[mutex] = TORTURE_NOBODY;
+    for (int i = 0; i < cast->count; i++) {
+        cast->nodes[i].fd = -1;
+        cast->nodes[i].state = NODE_ENDED;
+        cast->nodes[i].fault = TORTURE_FAULT_COUNT;
+    }
+    for (int i = 0; i < cast->count && code == 0; i++)
+        code = make_way(cast, &cast->nodes[i]);
+    for (int i = 0; i < cast->count && code == 0; i++)
+        code = start_node(cast, i);
+    return code;
+}
+
+/* --- listening -------------------------------------------------------------------------------------- */
+
+/* Its process has closed its output, so it has ended or is about to. */
+static void note_end(torture_cast *cast, int number)
+{
+    torture_node *node = &cast->nodes[number];
+    char how[32];
+    int status = 0;
+    close(node->fd);
+    node->fd = -1;
+    if (node->state == NODE_DEAD)
+        return; /* it was killed, and that has been noted */
+    kill(node->pid, SIGKILL);
+    waitpid(node->pid, &status, 0);
+    if (node->state != NODE_ENDING) {
+        if (WIFSIGNALED(status))
+            snprintf(how, sizeof how, "signal %d", WTERMSIG(status));
+        else
+            snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
+        note_of(cast, number, TORTURE_ENDED, how, torture_cast_now(cast));
+    }
+    node->state = NODE_ENDED;
+}
+
+/* Whatever a line says, it is about the one who said it. */
+static void take_line(torture_cast *cast, int number, const char *line)
+{
+    torture_event event;
+    if (!torture_event_read(line, &event) || event.mutex >= cast->options->setup.mutexes)
+        return;
+    event.contender = number;
+    event.life = cast->nodes[number].life;
+    take(cast, &event);
+}
+
+static void read_node(torture_cast *cast, int number)
+{
+    torture_node *node = &cast->nodes[number];
+    const size_t room = sizeof node->text - 1 - node->text_length;
+    const ssize_t got = read(node->fd, node->text + node->text_length, room);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        note_end(cast, number);
+        return;
+    }
+    node->text_length += (size_t)got;
+    node->text[node->text_length] = '\0';
+    char *line = node->text;
+    for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        *end = '\0';
+        take_line(cast, number, line);
+    }
+    node->text_length -= (size_t)(line - node->text);
+    memmove(node->text, line, node->text_length + 1);
+    if (node->text_length == sizeof node->text - 1)
+        node->text_length = 0; /* that is no line of ours */
+}
+
+/* Where the network leads through this process, its delays are the network's. */
+static void note_delay(torture_cast *cast, int64_t due_ns)
+{
+    const int64_t now_ns = torture_cast_now(cast);
+    const torture_event event = {
+        .kind = TORTURE_LATE, .contender = TORTURE_EVERYBODY, .at_ns = due_ns, .to_ns = now_ns};
+    if (cast->options->target_count > 0 && now_ns - due_ns > LATE_NS)
+        take(cast, &event);
+}
+
+static unsigned gather(torture_cast *cast, int other_fd, struct pollfd *fds, int64_t *wake_ns)
+{
+    const int64_t now_ns = torture_cast_now(cast);
+    unsigned count = 0;
+    fds[count++] = (struct pollfd){.fd = other_fd, .events = POLLIN};
+    for (int i = 0; i < cast->count; i++)
+        fds[count++] = (struct pollfd){.fd = cast->nodes[i].fd, .events = POLLIN};
+    for (int i = 0; i < cast->count; i++)
+        if (cast->nodes[i].proxy != NULL)
+            count += torture_proxy_wait_for(cast->nodes[i].proxy, fds + count, now_ns, wake_ns);
+    return count;
+}
+
+bool torture_cast_listen(torture_cast *cast, int other_fd, int64_t until_ns)
+{
+    static struct pollfd fds[1 + TORTURE_CONTENDERS_MAX * (1 + TORTURE_PROXY_FDS)];
+    int64_t wake_ns = until_ns;
+    const unsigned count = gather(cast, other_fd, fds, &wake_ns);
+    const int64_t begun_ns = torture_cast_now(cast);
+    const int64_t wait_ns = wake_ns > begun_ns ? wake_ns - begun_ns : 0;
+    const struct timespec wait = {wait_ns / 1000000000, wait_ns % 1000000000};
+    if (ppoll(fds, count, &wait, NULL) < 0)
+        return false;
+    note_delay(cast, begun_ns + wait_ns);
+    const unsigned first_proxy = 1 + (unsigned)cast->count;
+    const struct pollfd *at = fds + first_proxy;
+    for (int i = 0; i < cast->count; i++)
+        if (cast->nodes[i].proxy != NULL) {
+            torture_proxy_work(cast->nodes[i].proxy, at, torture_cast_now(cast));
+            at += cast->options->target_count + 2 * TORTURE_LINKS_MAX;
+        }
+    for (int i = 0; i < cast->count; i++)
+        if (fds[1 + i].revents != 0)
+            read_node(cast, i);
+    return fds[0].revents != 0;
+}
+
+/* --- faults ----------------------------------------------------------------------------------------- */
+
+/* All that it has said is read before another process gets its place. */
+static void kill_node(torture_cast *cast, int number)
+{
+    torture_node *node = &cast->nodes[number];
+    const int64_t at_ns = torture_cast_now(cast);
+    kill(node->pid, SIGKILL);
+    waitpid(node->pid, NULL, 0);
+    note_of(cast, number, TORTURE_KILLED, NULL, at_ns);
+    node->state = NODE_DEAD;
+    while (node->fd >= 0)
+        read_node(cast, number);
+}
+
+static void set_network(const torture_node *node, torture_fault fault, int64_t late_ms)
+{
+    static const torture_network networks[TORTURE_FAULT_COUNT + 1] = {
+        [TORTURE_FAULT_CUT] = TORTURE_CLOSED,      [TORTURE_FAULT_STALL] = TORTURE_STALLED,
+        [TORTURE_FAULT_DEAF] = TORTURE_NO_ANSWERS, [TORTURE_FAULT_MUTE] = TORTURE_NO_REQUESTS,
+        [TORTURE_FAULT_DELAY] = TORTURE_SLOW,      [TORTURE_FAULT_COUNT] = TORTURE_PASS,
+    };
+    torture_proxy_set(node->proxy, networks[fault], late_ms * MS);
+}
+
+void torture_cast_do(torture_cast *cast, int number, const torture_step *step)
+{
+    torture_node *node = &cast->nodes[number];
+    const int64_t at_ns = torture_cast_now(cast);
+    cast->outcome->faults[step->fault]++;
+    node->due_ns = at_ns + step->for_ms * MS;
+    switch (step->fault) {
+    case TORTURE_FAULT_HAND_OVER:
+        note_of(cast, number, TORTURE_ASKED, NULL, at_ns);
+        node->state = NODE_AWAY;
+        kill(node->pid, SIGUSR1);
+        return;
+    case TORTURE_FAULT_KILL:
+        kill_node(cast, number);
+        return;
+    case TORTURE_FAULT_PAUSE:
+        note_of(cast, number, TORTURE_FAULT, torture_fault_word(step->fault), at_ns);
+        kill(node->pid, SIGSTOP);
+        break;
+    default:
+        note_of(cast, number, TORTURE_FAULT, torture_fault_word(step->fault), at_ns);
+        set_network(node, step->fault, step->late_ms);
+        break;
+    }
+    node->fault = step->fault;
+}
+
+static void heal_node(torture_cast *cast, int number)
+{
+    torture_node *node = &cast->nodes[number];
+    if (node->fault == TORTURE_FAULT_PAUSE)
+        kill(node->pid, SIGCONT);
+    else
+        set_network(node, TORTURE_FAULT_COUNT, 0);
+    note_of(cast, number, TORTURE_HEALED, torture_fault_word(node->fault), torture_cast_now(cast));
+    node->fault = TORTURE_FAULT_COUNT;
+}
+
+int64_t torture_cast_heal(torture_cast *cast, int64_t now_ns)
+{
+    int64_t next_ns = INT64_MAX;
+    for (int i = 0; i < cast->count; i++) {
+        torture_node *node = &cast->nodes[i];
+        const bool waits = node->fault != TORTURE_FAULT_COUNT || node->state == NODE_DEAD;
+        if (!waits)
+            continue;
+        if (node->due_ns > now_ns) {
+            next_ns = node->due_ns < next_ns ? node->due_ns : next_ns;
+            continue;
+        }
+        if (node->fault != TORTURE_FAULT_COUNT)
+            heal_node(cast, i);
+        if (node->state == NODE_DEAD) {
+            node->life++;
+            if (start_node(cast, i) < 0)
+                node->state = NODE_ENDED; /* the host has no room for another process: the others go on */
+        }
+    }
+    return next_ns;
+}
+
+void torture_cast_dismiss(torture_cast *cast)
+{
+    for (int i = 0; i < cast->count; i++) {
+        torture_node *node = &cast->nodes[i];
+        if (node->fault != TORTURE_FAULT_COUNT)
+            heal_node(cast, i);
+        if (node->state == NODE_DEAD)
+            node->state = NODE_ENDED;
+        if (node->state == NODE_ENDED)
+            continue;
+        node->state = NODE_ENDING;
+        kill(node->pid, SIGTERM);
+    }
+}
+
+/* --- asking and ending ------------------------------------------------------------------------------ */
+
+bool torture_cast_is_well(const torture_cast *cast, int number)
+{
+    return cast->nodes[number].state == NODE_RUNS && cast->nodes[number].fault == TORTURE_FAULT_COUNT;
+}
+
+int torture_cast_count_well(const torture_cast *cast)
+{
+    int count = 0;
+    for (int i = 0; i < cast->count; i++)
+        count += torture_cast_is_well(cast, i);
+    return count;
+}
+
+bool torture_cast_has_ended(const torture_cast *cast)
+{
+    for (int i = 0; i < cast->count; i++)
+        if (cast->nodes[i].state != NODE_ENDED)
+            return false;
+    return true;
+}
+
+void torture_cast_end(torture_cast *cast)
+{
+    for (int i = 0; i < cast->count; i++) {
+        torture_node *node = &cast->nodes[i];
+        if (node->state != NODE_ENDED && node->state != NODE_DEAD)
+            kill_node(cast, i);
+        if (node->fd >= 0)
+            close(node->fd);
+        torture_proxy_free(node->proxy);
+        free(node->url);
+        node->proxy = NULL;
+        node->url = NULL;
+        node->fd = -1;
+        node->state = NODE_ENDED;
+    }
+    cast->count = 0;
+}

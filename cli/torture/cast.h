@@ -1,0 +1,70 @@
+/* The contender processes of `simba torture`: starts them, does to them what the plan wants, takes in what they say, and makes
+ * sure that none is left behind. Everything that happens goes into the history. */
+#ifndef SIMBA_CLI_TORTURE_CAST_H
+#define SIMBA_CLI_TORTURE_CAST_H
+
+#include <sys/types.h>
+
+#include "torture/torture.h"
+
+#define TORTURE_NOBODY (-1)
+
+typedef enum torture_node_state {
+    NODE_DEAD,   /* killed; another process follows at due_ns */
+    NODE_RUNS,   /* contends, or is about to */
+    NODE_AWAY,   /* was asked to hand over, and does not contend yet again */
+    NODE_ENDING, /* was asked to end */
+    NODE_ENDED,  /* has ended, and is not started again */
+} torture_node_state;
+
+typedef struct torture_node {
+    torture_node_state state;
+    pid_t pid;
+    int fd; /* what it prints; -1: closed */
+    unsigned life;
+    torture_fault fault; /* what is done to it now; TORTURE_FAULT_COUNT: nothing */
+    int64_t due_ns;      /* when that ends */
+    torture_proxy *proxy;
+    char *url; /* its own way to the store */
+    char text[2 * TORTURE_LINE_MAX];
+    size_t text_length;
+} torture_node;
+
+typedef struct torture_cast {
+    const torture_options *options;
+    torture_outcome *outcome;
+    int64_t epoch_ns;
+    torture_node nodes[TORTURE_CONTENDERS_MAX];
+    int count;
+    int leaders[TORTURE_MUTEXES_MAX]; /* who leads, by what was heard last */
+} torture_cast;
+
+/* Nanoseconds since the run began. */
+int64_t torture_cast_now(const torture_cast *cast);
+
+/* Start everybody. Negative: errno. torture_cast_end in any case. */
+int torture_cast_start(torture_cast *cast, const torture_options *options, torture_outcome *outcome);
+/* Kill whoever is left, and let go of everything. */
+void torture_cast_end(torture_cast *cast);
+
+/* Wait for news, for other_fd, or until that time, and take in what has come. True: other_fd has something. */
+bool torture_cast_listen(torture_cast *cast, int other_fd, int64_t until_ns);
+
+/* Add something to the history that is about no contender. */
+void torture_cast_note(torture_cast *cast, torture_kind kind);
+
+/* Do it to somebody who runs and has no trouble. */
+void torture_cast_do(torture_cast *cast, int number, const torture_step *step);
+/* End the faults whose time has come, and start processes anew. Returns when the next one is due. */
+int64_t torture_cast_heal(torture_cast *cast, int64_t now_ns);
+/* End all faults now, and ask everybody who runs to end. */
+void torture_cast_dismiss(torture_cast *cast);
+
+/* Does this one run, without any trouble? */
+bool torture_cast_is_well(const torture_cast *cast, int number);
+/* How many do? */
+int torture_cast_count_well(const torture_cast *cast);
+/* Has everybody ended? */
+bool torture_cast_has_ended(const torture_cast *cast);
+
+#endif

@@ -1,0 +1,433 @@
+/* See judge.h. */
+#include "torture/judge.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+#define ROUNDING_NS (2 * MS)   /* what contenders are told of their leases is in whole milliseconds */
+#define SETTLED_NS (2000 * MS) /* how long after trouble everybody is connected again, and hears what is pushed */
+
+typedef struct judge {
+    const torture_setup *setup;
+    const torture_history *history;
+    torture_spans troubles;
+    int64_t stop_ns; /* when everybody was asked to stop; what happens after that is not waited for */
+    torture_verdict *verdict;
+    int64_t *waits[TORTURE_END_COUNT]; /* each as long as there are reigns */
+} judge;
+
+const char *torture_end_word(torture_end end)
+{
+    static const char *const words[] = {
+#define TORTURE_END_WORD(name, word) word,
+        TORTURE_ENDS(TORTURE_END_WORD)
+#undef TORTURE_END_WORD
+    };
+    return words[end];
+}
+
+static double seconds(int64_t ns)
+{
+    return (double)ns / 1e9;
+}
+
+static void __attribute__((format(printf, 6, 7)))
+find(judge *j, torture_check check, unsigned mutex, int64_t at_ns, int64_t for_ns, const char *format, ...)
+{
+    torture_verdict *verdict = j->verdict;
+    torture_finding finding = {.check = check, .at_ns = at_ns, .for_ns = for_ns, .mutex = mutex};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(finding.text, sizeof finding.text, format, args);
+    va_end(args);
+    const torture_finding *worst = &verdict->worst;
+    if (verdict->kept || check < worst->check || (check == worst->check && for_ns > worst->for_ns))
+        verdict->worst = finding;
+    verdict->kept = false;
+    verdict->broken[check]++;
+    if (verdict->finding_count < TORTURE_FINDINGS_MAX)
+        verdict->findings[verdict->finding_count++] = finding;
+}
+
+/* --- S1 ----------------------------------------------------------------------------------------------- */
+
+static void check_pair(judge *j, const torture_reign *first, const torture_reign *second)
+{
+    const int64_t until_ns = first->claim_ns < second->claim_ns ? first->claim_ns : second->claim_ns;
+    const int64_t for_ns = until_ns - second->from_ns;
+    if (second->from_ns < first->acted_to_ns)
+        find(j, TORTURE_ALONE, first->mutex, second->from_ns, for_ns,
+             "contender %d (token %" PRIu64 ") and contender %d (token %" PRIu64
+             ") both acted as leader of mutex %u, for %.3f s",
+             first->contender, first->token, second->contender, second->token, first->mutex, seconds(for_ns));
+    else
+        find(j, TORTURE_ALONE, first->mutex, second->from_ns, for_ns,
+             "contender %d (token %" PRIu64 ") led mutex %u although the lease of contender %d (token %" PRIu64
+             ") was valid for another %.3f s",
+             second->contender, second->token, first->mutex, first->contender, first->token, seconds(for_ns));
+}
+
+/* Each is compared with those of its mutex that began before it and whose claim has not ended. */
+static void check_alone(judge *j)
+{
+    const torture_reign *reigns = j->verdict->reigns;
+    for (size_t i = 0; i < j->verdict->reign_count; i++) {
+        const torture_reign *second = &reigns[i];
+        if (second->from_ns >= second->claim_ns)
+            continue; /* the look took longer than the lease: it is not known to have led at any one moment */
+        for (size_t k = i; k-- > 0 && reigns[k].mutex == second->mutex;)
+            if (second->from_ns < reigns[k].claim_ns)
+                check_pair(j, &reigns[k], second);
+    }
+}
+
+/* --- S3 ----------------------------------------------------------------------------------------------- */
+
+/* Two grants are in order if the first look at the one was over before that at the other began. */
+static void check_tokens(judge *j)
+{
+    const torture_reign *reigns = j->verdict->reigns;
+    for (size_t i = 0; i < j->verdict->reign_count; i++) {
+        const torture_reign *later = &reigns[i];
+        const torture_reign *greatest = NULL;
+        bool repeated = false;
+        for (size_t k = i; k-- > 0 && reigns[k].mutex == later->mutex;) {
+            repeated = repeated || reigns[k].token == later->token;
+            if (reigns[k].from_ns <= later->begun_ns && (greatest == NULL || reigns[k].token > greatest->token))
+                greatest = &reigns[k];
+        }
+        if (repeated)
+            find(j, TORTURE_TOKENS, later->mutex, later->begun_ns, 0,
+                 "token %" PRIu64 " of mutex %u was given again, to contender %d", later->token, later->mutex,
+                 later->contender);
+        else if (greatest != NULL && greatest->token > later->token)
+            find(j, TORTURE_TOKENS, later->mutex, later->begun_ns, 0,
+                 "contender %d got token %" PRIu64 " of mutex %u after contender %d had token %" PRIu64,
+                 later->contender, later->token, later->mutex, greatest->contender, greatest->token);
+    }
+}
+
+/* --- losses ------------------------------------------------------------------------------------------- */
+
+static bool was_wanted(const torture_reign *reign)
+{
+    return strcmp(reign->why, "stopped") == 0 || strcmp(reign->why, "hold limit reached") == 0;
+}
+
+static int by_begin(const void *left, const void *right)
+{
+    const torture_span *a = left;
+    const torture_span *b = right;
+    return (a->from_ns > b->from_ns) - (a->from_ns < b->from_ns);
+}
+
+#define BIT(trouble) (1u << (trouble))
+
+/* How long this contender had trouble of any of these kinds between the two moments. Troubles that overlap count once. */
+static int64_t trouble_ns(const judge *j, int contender, unsigned kinds, int64_t from_ns, int64_t to_ns)
+{
+    int64_t sum_ns = 0;
+    int64_t counted_ns = from_ns;
+    for (size_t i = 0; i < j->troubles.count; i++) {
+        const torture_span *span = &j->troubles.spans[i];
+        if ((kinds & BIT(span->trouble)) == 0 || !torture_span_hits(span, contender))
+            continue;
+        const int64_t begin_ns = span->from_ns > counted_ns ? span->from_ns : counted_ns;
+        const int64_t end_ns = span->to_ns < to_ns ? span->to_ns : to_ns;
+        if (end_ns <= begin_ns)
+            continue;
+        sum_ns += end_ns - begin_ns;
+        counted_ns = end_ns;
+    }
+    return sum_ns;
+}
+
+/* Trouble with the store counts by itself only if nothing was done to the contender: a fault that is too short to be a cause does
+ * not become one because requests failed while it lasted. */
+static bool has_cause(const judge *j, const torture_reign *reign)
+{
+    const int64_t from_ns = reign->ended_ns - j->setup->lease_ns - SETTLED_NS;
+    const int64_t to_ns = reign->ended_ns;
+    const unsigned ours = BIT(TORTURE_BY_FAULT) | BIT(TORTURE_BY_HOST);
+    return trouble_ns(j, reign->contender, ours, from_ns, to_ns) >= j->setup->outage_ns ||
+           (trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT), from_ns, to_ns) == 0 &&
+            trouble_ns(j, reign->contender, BIT(TORTURE_BY_STORE), from_ns, to_ns) > 0);
+}
+
+static void check_losses(judge *j)
+{
+    for (size_t i = 0; i < j->verdict->reign_count; i++) {
+        const torture_reign *reign = &j->verdict->reigns[i];
+        if (!reign->released || was_wanted(reign))
+            continue;
+        j->verdict->losses++;
+        const int64_t left_ns = reign->until_ns - reign->ended_ns;
+        if (left_ns > ROUNDING_NS)
+            find(j, TORTURE_KEPT, reign->mutex, reign->ended_ns, left_ns,
+                 "the store ended the lease of contender %d (token %" PRIu64 ") on mutex %u %.3f s early: %s",
+                 reign->contender, reign->token, reign->mutex, seconds(left_ns), reign->why);
+        else if (!has_cause(j, reign))
+            find(j, TORTURE_CAUSE, reign->mutex, reign->ended_ns, 0,
+                 "contender %d lost mutex %u (token %" PRIu64
+                 ", %s), and nothing had happened to it that lasted for %.3f s",
+                 reign->contender, reign->mutex, reign->token, reign->why, seconds(j->setup->outage_ns));
+    }
+}
+
+/* --- L1, L2 ------------------------------------------------------------------------------------------- */
+
+/* From when to when nobody led, and after what. */
+typedef struct gap {
+    unsigned mutex;
+    torture_end after;
+    int64_t from_ns;
+    int64_t to_ns; /* somebody leads, or the end */
+} gap;
+
+/* The fault that a loss was about: the last one that had begun before it. */
+static const torture_span *fault_before(const judge *j, const torture_reign *reign)
+{
+    const torture_span *last = NULL;
+    for (size_t i = 0; i < j->troubles.count; i++) {
+        const torture_span *span = &j->troubles.spans[i];
+        if (span->trouble == TORTURE_BY_FAULT && torture_span_hits(span, reign->contender) &&
+            span->from_ns <= reign->ended_ns && span->to_ns >= reign->ended_ns - j->setup->lease_ns - SETTLED_NS &&
+            (last == NULL || span->from_ns > last->from_ns))
+            last = span;
+    }
+    return last;
+}
+
+/* A holder that cannot be heard of ends when that began, not when it finds out: others are counted on from there. One that has not
+ * ended has from_ns -1. */
+static gap gap_after(const judge *j, const torture_reign *reign)
+{
+    gap g = {.mutex = reign->mutex, .after = TORTURE_END_OTHER, .from_ns = reign->ended_ns};
+    if (reign->killed) {
+        g.after = TORTURE_END_KILL;
+    } else if (reign->released && was_wanted(reign)) {
+        g.after = TORTURE_END_HAND_OVER;
+    } else if (reign->released) {
+        const torture_span *fault = fault_before(j, reign);
+        if (fault != NULL) {
+            g.after = strcmp(fault->what, "pause") == 0 ? TORTURE_END_PAUSE : TORTURE_END_NETWORK;
+            g.from_ns = fault->from_ns;
+        }
+    }
+    return g;
+}
+
+static bool overlaps(const torture_span *span, int64_t from_ns, int64_t to_ns)
+{
+    return span->from_ns < to_ns && span->to_ns > from_ns;
+}
+
+/* The last moment at which anything began or ended to be the matter with anybody, and since when the promise counts therefore. */
+static int64_t counted_from(const judge *j, const gap *g)
+{
+    int64_t from_ns = g->from_ns;
+    for (size_t i = 0; i < j->troubles.count; i++) {
+        const torture_span *span = &j->troubles.spans[i];
+        const bool ends = span->trouble != TORTURE_BY_DEATH; /* nobody waits for who is started again */
+        if (span->from_ns > from_ns && span->from_ns < g->to_ns)
+            from_ns = span->from_ns;
+        if (ends && span->to_ns > from_ns && span->to_ns < g->to_ns)
+            from_ns = span->to_ns;
+    }
+    return from_ns;
+}
+
+static bool is_quiet(const judge *j, int64_t from_ns, int64_t to_ns)
+{
+    for (size_t i = 0; i < j->troubles.count; i++)
+        if (overlaps(&j->troubles.spans[i], from_ns, to_ns))
+            return false;
+    return true;
+}
+
+/* Does this contender contend in all of this time, without trouble? */
+static bool is_waiting(const judge *j, int contender, int64_t from_ns, int64_t to_ns)
+{
+    bool contends = false;
+    for (size_t i = 0; i < j->history->count && j->history->events[i].at_ns < to_ns; i++) {
+        const torture_event *event = &j->history->events[i];
+        if (event->contender != contender)
+            continue;
+        if (event->kind == TORTURE_CONTENDS)
+            contends = contends || event->at_ns <= from_ns;
+        else if (event->kind == TORTURE_KILLED || event->kind == TORTURE_ENDED || event->kind == TORTURE_ASKED ||
+                 event->kind == TORTURE_STOPPED)
+            contends = false;
+    }
+    for (size_t i = 0; contends && i < j->troubles.count; i++)
+        contends =
+            !torture_span_hits(&j->troubles.spans[i], contender) || !overlaps(&j->troubles.spans[i], from_ns, to_ns);
+    return contends;
+}
+
+static bool somebody_waits(const judge *j, int64_t from_ns, int64_t to_ns)
+{
+    for (int contender = 0; contender < j->setup->contenders; contender++)
+        if (is_waiting(j, contender, from_ns, to_ns))
+            return true;
+    return false;
+}
+
+static void check_gap(judge *j, const gap *g)
+{
+    const int64_t from_ns = counted_from(j, g);
+    const bool by_push = g->after == TORTURE_END_HAND_OVER && is_quiet(j, g->from_ns - SETTLED_NS, g->to_ns) &&
+                         somebody_waits(j, g->from_ns - SETTLED_NS, g->to_ns);
+    const int64_t limit_ns = by_push ? j->setup->handover_ns : j->setup->takeover_ns;
+    const int64_t took_ns = g->to_ns - from_ns;
+    if (took_ns > limit_ns && somebody_waits(j, from_ns, from_ns + limit_ns))
+        find(j, TORTURE_IN_TIME, g->mutex, from_ns, took_ns - limit_ns,
+             "nobody led mutex %u for %.3f s after %s, instead of for %.3f s at most", g->mutex, seconds(took_ns),
+             g->after == TORTURE_END_START ? "the start" : torture_end_word(g->after), seconds(limit_ns));
+}
+
+static void note_wait(judge *j, const gap *g)
+{
+    torture_times *times = &j->verdict->times[g->after];
+    const int64_t took_ns = g->to_ns - g->from_ns;
+    j->waits[g->after][times->count++] = took_ns;
+    if (times->count == 1 || took_ns > times->longest_ns) {
+        times->longest_ns = took_ns;
+        times->longest_at_ns = g->from_ns;
+        times->longest_mutex = g->mutex;
+    }
+}
+
+/* When the first contender began, or never. */
+static int64_t first_contends(const judge *j)
+{
+    for (size_t i = 0; i < j->history->count; i++)
+        if (j->history->events[i].kind == TORTURE_CONTENDS)
+            return j->history->events[i].at_ns;
+    return j->stop_ns;
+}
+
+/* Follow one mutex from leader to leader. Where two lead at once there is no gap between them, and nothing to judge here. */
+static void check_mutex(judge *j, unsigned mutex, const torture_reign *reigns, size_t count)
+{
+    gap g = {.mutex = mutex, .after = TORTURE_END_START, .from_ns = first_contends(j)};
+    for (size_t i = 0; i < count && reigns[i].begun_ns < j->stop_ns; i++) {
+        g.to_ns = reigns[i].begun_ns;
+        if (g.from_ns >= 0 && g.from_ns <= g.to_ns) {
+            note_wait(j, &g);
+            check_gap(j, &g);
+        }
+        g = gap_after(j, &reigns[i]);
+    }
+    g.to_ns = j->stop_ns;
+    if (g.from_ns >= 0 && g.from_ns < g.to_ns)
+        check_gap(j, &g);
+}
+
+static void check_times(judge *j)
+{
+    const torture_verdict *verdict = j->verdict;
+    size_t at = 0;
+    for (unsigned mutex = 0; mutex < j->setup->mutexes; mutex++) {
+        size_t count = 0;
+        while (at + count < verdict->reign_count && verdict->reigns[at + count].mutex == mutex)
+            count++;
+        check_mutex(j, mutex, verdict->reigns + at, count);
+        at += count;
+    }
+}
+
+static int by_length(const void *left, const void *right)
+{
+    const int64_t a = *(const int64_t *)left;
+    const int64_t b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static void find_medians(judge *j)
+{
+    for (int end = 0; end < TORTURE_END_COUNT; end++) {
+        torture_times *times = &j->verdict->times[end];
+        if (times->count == 0)
+            continue;
+        qsort(j->waits[end], times->count, sizeof *j->waits[end], by_length);
+        times->median_ns = j->waits[end][times->count / 2];
+    }
+}
+
+/* --- the rest ----------------------------------------------------------------------------------------- */
+
+static void check_alive(judge *j)
+{
+    for (size_t i = 0; i < j->history->count; i++) {
+        const torture_event *event = &j->history->events[i];
+        if (event->kind == TORTURE_ENDED)
+            find(j, TORTURE_ALIVE, 0, event->at_ns, 0, "contender %d ended by itself: %s", event->contender,
+                 event->what);
+    }
+}
+
+/* What the host and the store did by themselves. */
+static void count_troubles(judge *j)
+{
+    for (size_t i = 0; i < j->troubles.count; i++) {
+        const torture_span *span = &j->troubles.spans[i];
+        const int64_t from_ns = span->from_ns - SETTLED_NS;
+        const bool by_itself = trouble_ns(j, span->contender, BIT(TORTURE_BY_FAULT), from_ns, span->to_ns) == 0;
+        j->verdict->late += by_itself && span->trouble == TORTURE_BY_HOST;
+        j->verdict->failed += by_itself && span->trouble == TORTURE_BY_STORE;
+    }
+}
+
+/* The end of the run, and the moment at which all were asked to stop. */
+static int64_t find_end(judge *j)
+{
+    int64_t end_ns = 0;
+    j->stop_ns = INT64_MAX;
+    for (size_t i = 0; i < j->history->count; i++) {
+        const torture_event *event = &j->history->events[i];
+        const int64_t to_ns = event->to_ns > event->at_ns ? event->to_ns : event->at_ns;
+        end_ns = to_ns > end_ns ? to_ns : end_ns;
+        if (event->kind == TORTURE_END && event->at_ns < j->stop_ns)
+            j->stop_ns = event->at_ns;
+    }
+    j->stop_ns = j->stop_ns == INT64_MAX ? end_ns : j->stop_ns;
+    return end_ns;
+}
+
+void torture_judge(const torture_setup *setup, torture_history *history, torture_verdict *ret_verdict)
+{
+    judge j = {.setup = setup, .history = history, .verdict = ret_verdict};
+    memset(ret_verdict, 0, sizeof *ret_verdict);
+    ret_verdict->kept = true;
+    torture_history_sort(history);
+    ret_verdict->length_ns = find_end(&j);
+    j.troubles = torture_spans_of(history, ret_verdict->length_ns);
+    qsort(j.troubles.spans, j.troubles.count, sizeof *j.troubles.spans, by_begin);
+    ret_verdict->reigns = torture_reigns_of(history, ret_verdict->length_ns, &ret_verdict->reign_count);
+    for (int end = 0; end < TORTURE_END_COUNT; end++) {
+        j.waits[end] = calloc(ret_verdict->reign_count + 1, sizeof *j.waits[end]);
+        if (j.waits[end] == NULL)
+            abort();
+    }
+    check_alone(&j);
+    check_tokens(&j);
+    check_losses(&j);
+    check_alive(&j);
+    check_times(&j);
+    find_medians(&j);
+    count_troubles(&j);
+    for (int end = 0; end < TORTURE_END_COUNT; end++)
+        free(j.waits[end]);
+    free(j.troubles.spans);
+}
+
+void torture_verdict_free(torture_verdict *verdict)
+{
+    free(verdict->reigns);
+    verdict->reigns = NULL;
+    verdict->reign_count = 0;
+}

@@ -1,0 +1,195 @@
+/* The verdict of `simba torture` for people and for programs. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "json.h"
+#include "torture/torture.h"
+#include "util/escape.h"
+
+#define SHOWN_MAX 10 /* findings that people want to read */
+
+/* In the order of torture_check. */
+static const struct {
+    const char *word; /* for programs */
+    const char *promise;
+} checks[TORTURE_CHECKS] = {
+    [TORTURE_ALONE] = {"overlaps", "never two leaders at once"},
+    [TORTURE_TOKENS] = {"tokens", "fencing tokens grow, and none comes twice"},
+    [TORTURE_KEPT] = {"forgotten", "the store ends no lease early"},
+    [TORTURE_ALIVE] = {"ended", "no contender ends by itself"},
+    [TORTURE_IN_TIME] = {"late", "the next leader comes in time"},
+    [TORTURE_CAUSE] = {"losses", "nobody loses a mutex without a cause"},
+};
+
+/* In the order of torture_end. */
+static const char *const end_texts[TORTURE_END_COUNT] = {
+    [TORTURE_END_START] = "the start", [TORTURE_END_HAND_OVER] = "a hand-over",  [TORTURE_END_KILL] = "a kill",
+    [TORTURE_END_PAUSE] = "a pause",   [TORTURE_END_NETWORK] = "a cut or stall", [TORTURE_END_OTHER] = "anything else",
+};
+
+static double seconds(int64_t ns)
+{
+    return (double)ns / 1e9;
+}
+
+/* What was promised after such an end. */
+static int64_t promised_ns(const torture_setup *setup, torture_end end)
+{
+    return end == TORTURE_END_HAND_OVER ? setup->handover_ns : setup->takeover_ns;
+}
+
+/* --- for people ---------------------------------------------------------------------------------------- */
+
+static void print_what_was_done(const torture_report *report, FILE *out)
+{
+    const torture_setup *setup = report->setup;
+    char url[SIMBA__ESCAPED_SIZE(512)] = "a history";
+    if (report->url != NULL)
+        simba__escape(report->url, url, sizeof url);
+    fprintf(out, "%s, seed %" PRIu64 ": %d contenders, %u mutex%s, %.1f s\n", url, setup->seed, setup->contenders,
+            setup->mutexes, setup->mutexes == 1 ? "" : "es", seconds(report->verdict->length_ns));
+    if (report->no_cuts != NULL)
+        fprintf(out, "  no cuts: %s\n", report->no_cuts);
+    if (report->faults != NULL) {
+        fputs("  done:", out);
+        for (int fault = 0; fault < TORTURE_FAULT_COUNT; fault++)
+            if (report->faults[fault] > 0)
+                fprintf(out, " %s %u", torture_fault_word((torture_fault)fault), report->faults[fault]);
+        fputc('\n', out);
+    }
+    fprintf(out, "  %zu leaderships, %zu of them lost\n", report->verdict->reign_count, report->verdict->losses);
+    if (report->verdict->failed > 0)
+        fprintf(out, "  the store failed requests of contenders that nothing was done to, %zu times\n",
+                report->verdict->failed);
+    if (report->verdict->late > 0)
+        fprintf(out, "  this host is busy: contenders were held up for more than 100 ms, %zu times\n",
+                report->verdict->late);
+}
+
+static void print_checks(const torture_verdict *verdict, const term *t)
+{
+    for (int check = 0; check < TORTURE_CHECKS; check++) {
+        const bool kept = verdict->broken[check] == 0;
+        const char *sign = kept ? term_pick(t, "✓", "ok  ") : term_pick(t, "✗", "FAIL");
+        fprintf(t->stream, "  %s%s%s %s", term_on(t, kept ? TERM_GREEN : TERM_RED), sign, term_off(t),
+                checks[check].promise);
+        if (!kept)
+            fprintf(t->stream, ": broken %zu time%s", verdict->broken[check], verdict->broken[check] == 1 ? "" : "s");
+        fputc('\n', t->stream);
+    }
+}
+
+static void print_times(const torture_report *report, FILE *out)
+{
+    fprintf(out, "\n  %-28s %6s %9s %9s %9s\n", "time to the next leader after", "", "median", "longest", "promised");
+    for (int end = 0; end < TORTURE_END_COUNT; end++) {
+        const torture_times *times = &report->verdict->times[end];
+        if (times->count > 0)
+            fprintf(out, "    %-27s %6zu %7.3f s %7.3f s %7.3f s\n", end_texts[end], times->count,
+                    seconds(times->median_ns), seconds(times->longest_ns),
+                    seconds(promised_ns(report->setup, (torture_end)end)));
+    }
+}
+
+static void print_findings(const torture_verdict *verdict, const term *t)
+{
+    const size_t shown = verdict->finding_count < SHOWN_MAX ? verdict->finding_count : SHOWN_MAX;
+    size_t all = 0;
+    fputc('\n', t->stream);
+    for (size_t i = 0; i < shown; i++) {
+        char text[SIMBA__ESCAPED_SIZE(sizeof verdict->findings[0].text)];
+        simba__escape(verdict->findings[i].text, text, sizeof text);
+        fprintf(t->stream, "  at %.3f s: %s\n", seconds(verdict->findings[i].at_ns), text);
+    }
+    for (int check = 0; check < TORTURE_CHECKS; check++)
+        all += verdict->broken[check];
+    if (all > shown)
+        fprintf(t->stream, "  and %zu more\n", all - shown);
+}
+
+void torture_report_text(const torture_report *report, const term *t)
+{
+    const torture_verdict *verdict = report->verdict;
+    print_what_was_done(report, t->stream);
+    fputc('\n', t->stream);
+    print_checks(verdict, t);
+    print_times(report, t->stream);
+    if (verdict->kept) {
+        fprintf(t->stream, "\n  %severy promise was kept%s\n", term_on(t, TERM_GREEN), term_off(t));
+        return;
+    }
+    print_findings(verdict, t);
+    fprintf(t->stream, "\n  The worst moment, of mutex %u:\n\n", verdict->worst.mutex);
+    torture_picture_text(report, t);
+    fprintf(t->stream, "\n  %spromises were broken%s\n", term_on(t, TERM_RED), term_off(t));
+}
+
+/* --- for programs -------------------------------------------------------------------------------------- */
+
+static void write_findings(const torture_verdict *verdict, FILE *out)
+{
+    fputs(",\"findings\":[", out);
+    for (size_t i = 0; i < verdict->finding_count; i++) {
+        const torture_finding *finding = &verdict->findings[i];
+        fprintf(out, "%s{\"check\":\"%s\",\"at_ns\":%" PRId64 ",\"for_ns\":%" PRId64 ",\"mutex\":%u,\"text\":",
+                i > 0 ? "," : "", checks[finding->check].word, finding->at_ns, finding->for_ns, finding->mutex);
+        json_string(out, finding->text);
+        fputc('}', out);
+    }
+    fputc(']', out);
+}
+
+static void write_times(const torture_report *report, FILE *out)
+{
+    const char *comma = "";
+    fputs(",\"next_leader\":{", out);
+    for (int end = 0; end < TORTURE_END_COUNT; end++) {
+        const torture_times *times = &report->verdict->times[end];
+        if (times->count == 0)
+            continue;
+        fprintf(out, "%s\"%s\":{\"count\":%zu,\"median_ms\":%.3f,\"longest_ms\":%.3f,\"promised_ms\":%.3f}", comma,
+                torture_end_word((torture_end)end), times->count, (double)times->median_ns / 1e6,
+                (double)times->longest_ns / 1e6, (double)promised_ns(report->setup, (torture_end)end) / 1e6);
+        comma = ",";
+    }
+    fputc('}', out);
+}
+
+static void write_faults(const torture_report *report, FILE *out)
+{
+    fputs(",\"faults\":{", out);
+    for (int fault = 0; fault < TORTURE_FAULT_COUNT; fault++)
+        fprintf(out, "%s\"%s\":%u", fault > 0 ? "," : "", torture_fault_word((torture_fault)fault),
+                report->faults[fault]);
+    fputc('}', out);
+}
+
+static void write_text(FILE *out, const char *name, const char *text)
+{
+    fprintf(out, ",\"%s\":", name);
+    if (text != NULL)
+        json_string(out, text);
+    else
+        fputs("null", out);
+}
+
+void torture_report_json(const torture_report *report, FILE *out)
+{
+    const torture_setup *setup = report->setup;
+    const torture_verdict *verdict = report->verdict;
+    fprintf(out,
+            "{\"kept\":%s,\"seed\":\"%" PRIu64 "\",\"contenders\":%d,\"mutexes\":%u,\"length_ms\":%.3f,"
+            "\"leaderships\":%zu,\"lost\":%zu,\"host_late\":%zu,\"store_failed\":%zu,\"broken\":{",
+            verdict->kept ? "true" : "false", setup->seed, setup->contenders, setup->mutexes,
+            (double)verdict->length_ns / 1e6, verdict->reign_count, verdict->losses, verdict->late, verdict->failed);
+    for (int check = 0; check < TORTURE_CHECKS; check++)
+        fprintf(out, "%s\"%s\":%zu", check > 0 ? "," : "", checks[check].word, verdict->broken[check]);
+    fputc('}', out);
+    write_text(out, "url", report->url);
+    write_text(out, "no_cuts", report->no_cuts);
+    if (report->faults != NULL)
+        write_faults(report, out);
+    write_times(report, out);
+    write_findings(verdict, out);
+    fputs("}\n", out);
+}

@@ -1,0 +1,151 @@
+/* The course of `simba torture`: one step of the plan after the other, until the time is over. */
+#include <string.h>
+#include <unistd.h>
+
+#include "signals.h"
+#include "torture/cast.h"
+
+#define MS INT64_C(1000000)
+#define PATIENCE_MS 10000 /* for contenders that were asked to end, beyond the end of their leases */
+
+/* What the run waits for. */
+typedef enum phase {
+    PHASE_SETTLE, /* that everybody is well and every mutex has a leader, or that this has taken too long */
+    PHASE_REST,   /* that the time before the next step is over */
+} phase;
+
+typedef struct run {
+    const torture_options *options;
+    torture_outcome *outcome;
+    torture_cast cast;
+    torture_plan plan;
+    torture_step step; /* the next one, in PHASE_REST; the last one, in PHASE_SETTLE */
+    phase phase;
+    int64_t until_ns; /* at the latest */
+    cli_signals signals;
+} run;
+
+static bool has_settled(const run *r)
+{
+    if (torture_cast_count_well(&r->cast) < r->cast.count)
+        return false;
+    for (unsigned mutex = 0; mutex < r->options->setup.mutexes; mutex++)
+        if (r->cast.leaders[mutex] == TORTURE_NOBODY)
+            return false;
+    return true;
+}
+
+static void enter(run *r, phase next, int64_t for_ns)
+{
+    r->phase = next;
+    r->until_ns = torture_cast_now(&r->cast) + for_ns;
+}
+
+/* Whom the step is for; TORTURE_NOBODY: there is none. One contender at least is always left alone. */
+static int choose(const run *r)
+{
+    const torture_cast *cast = &r->cast;
+    const torture_step *step = &r->step;
+    const int leader = cast->leaders[step->mutex];
+    int others[TORTURE_CONTENDERS_MAX];
+    unsigned count = 0;
+    if (torture_cast_count_well(cast) < 2)
+        return TORTURE_NOBODY;
+    if (step->to_leader)
+        return leader != TORTURE_NOBODY && torture_cast_is_well(cast, leader) ? leader : TORTURE_NOBODY;
+    for (int i = 0; i < cast->count; i++)
+        if (i != leader && torture_cast_is_well(cast, i))
+            others[count++] = i;
+    return count > 0 ? others[step->pick % count] : TORTURE_NOBODY;
+}
+
+static void take_step(run *r)
+{
+    const int number = choose(r);
+    if (number != TORTURE_NOBODY)
+        torture_cast_do(&r->cast, number, &r->step);
+    /* However it goes on, the next step comes when nothing more is to be expected of this one. */
+    const bool goes_on = r->step.goes_on && number != TORTURE_NOBODY;
+    enter(r, PHASE_SETTLE, goes_on ? 0 : r->step.for_ms * MS + r->options->setup.takeover_ns);
+}
+
+static void go_on(run *r)
+{
+    const bool is_time = torture_cast_now(&r->cast) >= r->until_ns;
+    if (r->phase == PHASE_SETTLE && (is_time || has_settled(r))) {
+        r->step = torture_plan_next(&r->plan);
+        enter(r, PHASE_REST, r->step.rest_ms * MS);
+    } else if (r->phase == PHASE_REST && is_time) {
+        take_step(r);
+    }
+}
+
+static void take_signal(run *r)
+{
+    const int number = signals_read(&r->signals);
+    if (signals_is_ending(number))
+        r->outcome->interrupted = number;
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void torment(run *r)
+{
+    const int64_t end_ns = torture_cast_now(&r->cast) + r->options->duration_ms * MS;
+    enter(r, PHASE_SETTLE, r->options->setup.takeover_ns);
+    for (;;) {
+        const int64_t now_ns = torture_cast_now(&r->cast);
+        if (now_ns >= end_ns || r->outcome->interrupted != 0 || torture_cast_has_ended(&r->cast))
+            return;
+        const int64_t heal_ns = torture_cast_heal(&r->cast, now_ns);
+        if (torture_cast_listen(&r->cast, r->signals.fd, min64(min64(heal_ns, r->until_ns), end_ns)))
+            take_signal(r);
+        go_on(r);
+    }
+}
+
+/* A second signal ends the waiting. */
+static void dismiss(run *r)
+{
+    torture_cast *cast = &r->cast;
+    const int interrupted = r->outcome->interrupted;
+    const int64_t patience_ns = r->options->setup.lease_ns + PATIENCE_MS * MS;
+    torture_cast_note(cast, TORTURE_END);
+    torture_cast_dismiss(cast);
+    r->outcome->interrupted = 0;
+    const int64_t until_ns = torture_cast_now(cast) + patience_ns;
+    while (!torture_cast_has_ended(cast) && torture_cast_now(cast) < until_ns && r->outcome->interrupted == 0)
+        if (torture_cast_listen(cast, r->signals.fd, until_ns))
+            take_signal(r);
+    if (r->outcome->interrupted == 0)
+        r->outcome->interrupted = interrupted;
+}
+
+int torture_run(const torture_options *options, torture_outcome *ret_outcome)
+{
+    static run r;
+    memset(&r, 0, sizeof r);
+    memset(ret_outcome, 0, sizeof *ret_outcome);
+    r.options = options;
+    r.outcome = ret_outcome;
+    int code = signals_open("torture", &r.signals);
+    if (code != CLI_GO)
+        return code;
+    torture_plan_init(&r.plan, options->setup.seed, options->faults, options->setup.mutexes,
+                      options->setup.lease_ns / MS, options->setup.outage_ns / MS);
+    const int started = torture_cast_start(&r.cast, options, ret_outcome);
+    if (started == 0) {
+        torment(&r);
+        dismiss(&r);
+    } else {
+        cli_say("torture", "the contenders could not be started: %s.", strerror(-started));
+        code = CLI_SYSTEM;
+    }
+    torture_cast_end(&r.cast);
+    close(r.signals.fd);
+    sigprocmask(SIG_SETMASK, &r.signals.original, NULL); /* nothing is left that would have to be ended with care */
+    return code;
+}

@@ -1,0 +1,136 @@
+/* The store before and after `simba torture`: is it there, what does it promise, and is it left as it was? */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "torture/torture.h"
+
+#define COMMAND "torture"
+#define MS INT64_C(1000000)
+#define LEASE_MS 1000      /* ttl and transition, unless the options or the URL say otherwise */
+#define SLACK_MS 2000      /* for round trips, for a poll where the store does not push, and for a busy host */
+#define FORGET_PAUSE_MS 50 /* between two tries to remove a mutex whose lease has not ended */
+
+/* With the options of the user, but for the URL, of which cli_open may make unreadable what it gets. */
+static int open_store(const cli_globals *globals, const torture_options *options, simba_client **ret_client)
+{
+    cli_globals own = *globals;
+    char *url = strdup(options->url);
+    if (url == NULL) {
+        cli_say(COMMAND, "out of memory.");
+        return CLI_SYSTEM;
+    }
+    own.url = url;
+    own.quiet = true;
+    own.event_log = NULL;
+    own.ttl_ms = options->timing.ttl_ms;
+    own.transition_ms = options->timing.transition_ms;
+    const int code = cli_open(COMMAND, &own, ret_client);
+    free(url);
+    return code;
+}
+
+/* What nobody else uses. */
+static int name_mutexes(torture_options *options)
+{
+    char id[SIMBA_ID_MAX + 1];
+    if (simba_id_uuid(id) < 0) {
+        cli_say(COMMAND, "the system has no randomness to give.");
+        return CLI_SYSTEM;
+    }
+    for (unsigned i = 0; i < options->setup.mutexes; i++)
+        snprintf(options->mutexes[i], sizeof options->mutexes[i], "torture-%.12s-%u", id, i);
+    return CLI_GO;
+}
+
+static int take_once(simba_client *client, const char *mutex)
+{
+    simba_locker *locker = NULL;
+    simba_error error = {0, ""};
+    error.code = simba_locker_new(client, mutex, NULL, &error, &locker);
+    if (error.code == 0)
+        error.code = simba_locker_acquire(locker, 0, &error);
+    simba_locker_free(locker); /* gives it back */
+    return error.code == 0 ? CLI_GO : cli_failure(COMMAND, &error);
+}
+
+/* A lease store promises by ttl and transition, one whose leases are sessions by how long a session lasts. Half of what docs/safety.md
+ * promises about outages is asked for, because ours do not end at once for the kernel. */
+static void find_promises(const simba_settings *settings, torture_options *options)
+{
+    const simba_timing *timing = &settings->timing;
+    torture_setup *setup = &options->setup;
+    int64_t lease_ms = timing->ttl_ms + timing->transition_ms;
+    int64_t outage_ms = (timing->transition_ms - timing->stop_margin_ms) / 2;
+    int64_t takeover_ms = lease_ms + timing->jitter_max_ms;
+    if (settings->session_ms > 0) {
+        lease_ms = settings->session_ms;
+        outage_ms = settings->session_ms / 5;
+        takeover_ms = lease_ms + lease_ms / 2; /* servers count in ticks of their own */
+    }
+    options->sessions = settings->session_ms > 0;
+    options->timing = *timing;
+    setup->lease_ns = lease_ms * MS;
+    setup->outage_ns = (outage_ms > 0 ? outage_ms : 0) * MS;
+    setup->takeover_ns = (takeover_ms + timing->initial_delay_ms + SLACK_MS) * MS;
+    setup->handover_ns = (timing->initial_delay_ms + SLACK_MS) * MS;
+}
+
+static int try_mutexes(simba_client *client, torture_options *options)
+{
+    simba_settings settings = SIMBA_SETTINGS_INIT;
+    int code = CLI_GO;
+    for (unsigned i = 0; i < options->setup.mutexes && code == CLI_GO; i++)
+        code = take_once(client, options->mutexes[i]);
+    if (code != CLI_GO || simba_client_settings(client, &settings) < 0)
+        return code;
+    find_promises(&settings, options);
+    if (settings.reach != SIMBA_REACH_PROCESS)
+        return CLI_GO;
+    cli_say(COMMAND, "%s is seen by one process only, and this takes several.", simba_client_url(client));
+    return CLI_CONFIG;
+}
+
+int torture_store_try(cli_globals *globals, torture_options *options)
+{
+    simba_client *client = NULL;
+    options->timing.ttl_ms = cli_duration(globals->ttl_ms, options->url, "ttl", LEASE_MS);
+    options->timing.transition_ms = cli_duration(globals->transition_ms, options->url, "transition", LEASE_MS);
+    int code = name_mutexes(options);
+    if (code == CLI_GO)
+        code = open_store(globals, options, &client);
+    if (code != CLI_GO)
+        return code;
+    code = try_mutexes(client, options);
+    simba_client_close(client);
+    return code;
+}
+
+/* --- afterwards --------------------------------------------------------------------------------------- */
+
+/* A contender that was killed at the end holds its mutex until its lease is over. */
+static int forget(simba_client *client, const char *mutex, int64_t until_ns, simba_error *error)
+{
+    const struct timespec pause = {0, FORGET_PAUSE_MS * MS};
+    int code;
+    while ((code = simba_client_forget(client, mutex, error)) == SIMBA_ESTATE && torture_clock_ns() < until_ns)
+        nanosleep(&pause, NULL);
+    return code == SIMBA_ENOTFOUND ? 0 : code;
+}
+
+void torture_store_forget(cli_globals *globals, const torture_options *options)
+{
+    simba_client *client = NULL;
+    if (open_store(globals, options, &client) != CLI_GO)
+        return; /* it has been said */
+    const int64_t until_ns = torture_clock_ns() + options->setup.takeover_ns;
+    for (unsigned i = 0; i < options->setup.mutexes; i++) {
+        simba_error error = {0, ""};
+        if (forget(client, options->mutexes[i], until_ns, &error) == 0)
+            continue;
+        cli_warn(COMMAND, "the mutex %s stays in the store: %s.", options->mutexes[i], error.text);
+        break; /* the others have the same trouble */
+    }
+    simba_client_close(client);
+}

@@ -1,0 +1,78 @@
+/* What the parts of `simba torture` share. The pure parts have headers of their own: history.h, plan.h, judge.h. */
+#ifndef SIMBA_CLI_TORTURE_H
+#define SIMBA_CLI_TORTURE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli.h"
+#include "term.h"
+#include "torture/judge.h"
+#include "torture/plan.h"
+#include "torture/proxy.h"
+
+/* CLOCK_BOOTTIME, which all processes of a host share. */
+int64_t torture_clock_ns(void);
+
+/* --- run.c ---------------------------------------------------------------------------------------- */
+
+#define TORTURE_MUTEX_SIZE 40
+
+typedef struct torture_options {
+    const cli_globals *globals;
+    const char *url; /* with its password */
+    torture_setup setup;
+    unsigned faults; /* bits, see plan.h; at least one */
+    bool sessions;   /* leases are sessions: there is no ttl and no transition to set */
+    simba_timing timing;
+    int64_t duration_ms;
+    FILE *history; /* where events are written as they happen; may be NULL */
+    char mutexes[TORTURE_MUTEXES_MAX][TORTURE_MUTEX_SIZE];
+    const torture_target *targets; /* the hosts of the URL; none: the network is left alone */
+    unsigned target_count;
+} torture_options;
+
+typedef struct torture_outcome {
+    torture_history history;
+    unsigned faults[TORTURE_FAULT_COUNT]; /* how often each was done */
+    int interrupted;                      /* the signal that ended it early; 0: none */
+} torture_outcome;
+
+/* Start the contenders, torment them for as long as was asked for, and stop them. When it returns none of them is left. Returns
+ * CLI_GO or an exit code, and then all has been said. */
+int torture_run(const torture_options *options, torture_outcome *ret_outcome);
+
+/* --- store.c --------------------------------------------------------------------------------------- */
+
+/* Open the store and take each mutex once: whatever is wrong with the URL, the password or the store is then said once. Fills in
+ * the names of the mutexes, the timing and what the protocol promises. Returns CLI_GO or an exit code. */
+int torture_store_try(cli_globals *globals, torture_options *options);
+/* Remove the mutexes, as soon as their leases have ended. What stays is said. */
+void torture_store_forget(cli_globals *globals, const torture_options *options);
+
+/* --- rewrite.c: whether the network can be broken, and how ------------------------------------------ */
+
+/* The hosts of the URL. Returns how many, or 0 with the reason in `ret_reason`. */
+unsigned torture_targets(const char *url, torture_target ret_targets[TORTURE_TARGETS_MAX], const char **ret_reason);
+/* The URL with each of its hosts replaced by this port of the loopback interface. NULL: no memory. free() it. */
+char *torture_rewrite(const char *url, const int *ports, unsigned count);
+
+/* --- report.c, picture.c ---------------------------------------------------------------------------- */
+
+typedef struct torture_report {
+    const torture_setup *setup;
+    const torture_history *history;
+    const torture_verdict *verdict;
+    const char *url;        /* without its password; NULL: a history is judged */
+    const char *no_cuts;    /* why the network was left alone; NULL: it was not */
+    const unsigned *faults; /* of torture_outcome; NULL: a history is judged */
+} torture_report;
+
+void torture_report_text(const torture_report *report, const term *t);
+void torture_report_json(const torture_report *report, FILE *out);
+
+/* The worst moment of a mutex, with what came before and after it. */
+void torture_picture_text(const torture_report *report, const term *t);
+void torture_picture_svg(const torture_report *report, FILE *out);
+
+#endif
