@@ -278,6 +278,8 @@ foreach(_name IN ITEMS net register client)
     set_target_properties(torture_${_name} PROPERTIES
         OUTPUT_NAME ${_name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/torture")
 endforeach()
+target_sources(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/cli/torture/history.c") # the lines of a history
+target_include_directories(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/cli")
 
 # --- C++ ------------------------------------------------------------------------------------------
 include(CheckLanguage)

@@ -6,6 +6,7 @@ class Faults:
     def __init__(self, world, store, clients, chance):
         self.world, self.store, self.clients, self.chance = world, store, clients, chance
         self.counts = {}
+        self.under_way = set()  # what was recorded and is not healed: (word, number of the client or None)
         self.kinds = [self.cut_client, self.cut_server, self.split, self.loss, self.delay, self.pause_client,
                       self.pause_client, self.pause_server, self.kill_client, self.kill_server]
 
@@ -43,18 +44,21 @@ class Faults:
 
     def cut_client(self):
         client = self.draw_client()
+        self.begin("cut", client)
         way = self.part([client.node], [server.node for server in self.store.servers])
-        return f"{client.name} is cut off, {way}"
+        self.world.say(f"{client.name} is cut off, {way}")
 
     def cut_server(self):
         server = self.draw_server()
+        self.begin("cut")
         way = self.part([server.node], [node for node in self.nodes() if node != server.node])
-        return f"{server.name} is cut off, {way}"
+        self.world.say(f"{server.name} is cut off, {way}")
 
     def split(self):
         some = [node for node in self.nodes() if self.chance.random() < 0.5]
+        self.begin("cut")
         way = self.part(some, [node for node in self.nodes() if node not in some])
-        return f"nodes {some} are cut off from the others, {way}"
+        self.world.say(f"nodes {some} are cut off from the others, {way}")
 
     def all_links(self, **how):
         for a in self.nodes():
@@ -64,75 +68,104 @@ class Faults:
 
     def loss(self):
         lost = self.chance.choice([20, 100, 300])
+        self.begin("loss")
         self.all_links(lost=lost)
-        return f"{lost / 10:.0f} % of all packets are lost"
+        self.world.say(f"{lost / 10:.0f} % of all packets are lost")
 
     def delay(self):
         delay = self.chance.choice([5, 30, 150, 400])
+        self.begin("delay")
         self.all_links(delay=delay, jitter=delay)
-        return f"all packets are {delay} to {2 * delay} ms late"
+        self.world.say(f"all packets are {delay} to {2 * delay} ms late")
 
     # --- processes ---
 
     def pause_client(self):
         client = self.draw_client()
+        self.begin("pause", client)
         client.pause()
-        return f"{client.name} is paused"
+        self.world.say(f"{client.name} is paused")
 
     def pause_server(self):
         server = self.draw_server()
+        self.begin("server")
         server.pause()
-        return f"{server.name} is paused"
+        self.world.say(f"{server.name} is paused")
 
     def kill_client(self):
         client = self.draw_client()
-        client.kill()
-        return f"{client.name} is killed"
+        if client.is_running():
+            at = self.world.now_ns()
+            client.kill()
+            client.is_killed = True
+            self.world.record(at=at, kind="killed", contender=client.number, life=client.life, to=self.world.now_ns())
+            self.world.say(f"{client.name} is killed")
 
     def kill_server(self):
         server = self.draw_server()
+        self.begin("server")
         server.kill()
         if self.chance.random() < 0.5:
             server.start()
-            return f"{server.name} is killed and restarted"
-        return f"{server.name} is killed"
+            self.world.say(f"{server.name} is killed and restarted")
+        else:
+            self.world.say(f"{server.name} is killed")
+
+    def fail_over(self):
+        self.begin("server")
+        self.store.fail_over(self.chance)
 
     # --- steps ---
+
+    def begin(self, word, client=None):
+        """Record that something is done to a client, or to all of them."""
+        if (word, client) not in self.under_way:
+            self.under_way.add((word, client))
+            self.record("fault", word, client)
+
+    def record(self, kind, word, client):
+        whom = {"contender": client.number, "life": client.life} if client else {}
+        self.world.record(at=self.world.now_ns(), kind=kind, what=word, **whom)
+
+    def do(self, fault):
+        self.counts[fault.__name__] = self.counts.get(fault.__name__, 0) + 1
+        fault()
+
+    def strike(self):
+        """Up to three faults at once, or a fail-over and perhaps a client that is paused; how long they are to last."""
+        if self.chance.random() < 0.2 and self.store.can_fail_over():
+            self.do(self.fail_over)
+            if self.chance.random() < 0.5:
+                self.do(self.pause_client)
+        else:
+            for fault in self.chance.sample(self.kinds, self.chance.choice([1, 1, 2, 3])):
+                self.do(fault)
+        return self.draw_seconds()
 
     def strike_broken(self):
         """What a client that does not look at its clock cannot survive: as holder, to be cut off for two leases."""
         name = self.world.latest_holder()
-        for client in self.clients:
-            if client.name == name:
-                for server in self.store.servers:
-                    self.world.net.rule(client.node, server.node, lost=1000)
-                    self.world.net.rule(server.node, client.node, lost=1000)
-                self.world.say(f"{name} is cut off")
-        self.count("cut_client")
+        for client in [client for client in self.clients if client.name == name]:
+            self.begin("cut", client)
+            for server in self.store.servers:
+                self.world.net.rule(client.node, server.node, lost=1000)
+                self.world.net.rule(server.node, client.node, lost=1000)
+            self.world.say(f"{name} is cut off, both ways")
         return 5
-
-    def strike(self):
-        """Up to three faults at once, or a fail-over with up to one fault of clients; how long they are to last."""
-        if self.chance.random() < 0.2 and self.store.can_fail_over():
-            self.count("fail_over")
-            self.store.fail_over(self.chance)
-            if self.chance.random() < 0.5:
-                self.count("pause_client")
-                self.world.say(self.pause_client())
-            return self.draw_seconds()
-        for kind in self.chance.sample(self.kinds, self.chance.choice([1, 1, 2, 3])):
-            self.count(kind.__name__)
-            self.world.say(kind())
-        return self.draw_seconds()
-
-    def count(self, name):
-        self.counts[name] = self.counts.get(name, 0) + 1
 
     def heal(self):
         self.world.net.heal()
         for client in self.clients:
             client.resume()
             if not client.is_running():
+                if client.is_killed:
+                    client.is_killed = False
+                else:
+                    self.world.record(at=self.world.now_ns(), kind="ended", contender=client.number, life=client.life,
+                                      what=f"status {client.process.returncode}")
                 client.start_again()
         self.store.repair()
+        for word, client in self.under_way:
+            self.record("healed", word, client)
+        self.under_way.clear()
         self.world.say("healed")

@@ -16,8 +16,9 @@ class Store:
     name = ""
     nodes = 1  # of servers
     floating = 0
-    patience_s = 30  # when nothing is wrong any more, somebody leads within so many seconds
+    patience_s = 10  # when nothing is wrong any more, somebody leads within so many seconds
     lease = LEASE
+    lease_ms = 2500
 
     def __init__(self, world):
         self.world = world
@@ -32,6 +33,10 @@ class Store:
     def favourites(self):
         """The servers that faults prefer."""
         return self.servers
+
+    def state(self):
+        """What the servers say about themselves, for people who look into a run that came to nothing."""
+        return ""
 
     def can_fail_over(self):
         return False
@@ -307,6 +312,10 @@ class Mariadb(Pair):
         return self.world.ask(node, "mariadb", "--no-defaults", "-h", "127.0.0.1", "-u", "root", "-N", "-B", text=text,
                               seconds=seconds).strip()
 
+    def state(self):
+        return "\n".join(self.sql(node, "show full processlist; show status like 'rpl_semi%'; show slave status\\G "
+                                  "select @@gtid_binlog_pos, @@gtid_slave_pos") for node in (1, 2))
+
     def until_answers(self, node):
         until(f"server{node} answers", lambda: self.sql(node, "select 1") == "1")
 
@@ -364,6 +373,7 @@ class Zookeeper(Store):
     nodes = 3
     patience_s = 60
     lease = "session-timeout=3s"
+    lease_ms = 3000
 
     def start(self):
         ensemble = "".join(f"server.{node}={Net.address(node)}:2888:3888\n" for node in (1, 2, 3))

@@ -1,13 +1,11 @@
 """The world of a torture run: a network of namespaces (net.c), and processes in its nodes."""
-import ctypes
+import json
 import os
 import re
 import signal
 import subprocess
 import time
 
-LIBC = ctypes.CDLL(None, use_errno=True)
-PR_SET_PDEATHSIG = 1
 NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig=KILL"]
 
 
@@ -129,25 +127,40 @@ class Process:
 
 
 class World:
-    """The folder, the network and the log of a run."""
+    """The folder, the network and the records of a run.
+
+    leases.jsonl has what clients believed and what was done to them, additions.jsonl what they did to the register: see client.c.
+    faults.log tells people what was done."""
 
     def __init__(self, folder, programs):
         self.folder, self.programs = folder, programs
         self.net = None
-        self.history = f"{folder}/history.jsonl"
-        self.begun = time.monotonic()
-        self.events = open(f"{folder}/faults.log", "w", encoding="utf-8")
+        self.epoch_ns = time.monotonic_ns()
+        self.leases, self.additions = f"{folder}/leases.jsonl", f"{folder}/additions.jsonl"
+        for path in (self.leases, self.additions, f"{folder}/faults.log"):
+            with open(path, "w", encoding="utf-8"):
+                os.chmod(path, 0o666)
+
+    def now_ns(self):
+        return time.monotonic_ns() - self.epoch_ns
+
+    def append(self, path, text):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text)
+
+    def say(self, text):
+        self.append(f"{self.folder}/faults.log", f"{self.now_ns() / 1e9:8.2f}  {text}\n")
+
+    def record(self, **event):
+        """A line of leases.jsonl, as cli/torture/history.h has it."""
+        self.append(self.leases, json.dumps(event, separators=(",", ":")) + "\n")
 
     def latest_holder(self):
         """Who has added to the register last."""
-        with open(self.history, "rb") as file:
-            file.seek(max(0, os.path.getsize(self.history) - 512))
+        with open(self.additions, "rb") as file:
+            file.seek(max(0, os.path.getsize(self.additions) - 512))
             names = re.findall(rb'"who":"(c[0-9]+)/[0-9]+","event":"begin"', file.read())
         return names[-1].decode() if names else None
-
-    def say(self, text):
-        line = f"{time.monotonic() - self.begun:8.2f}  {text}"
-        print(line, file=self.events, flush=True)
 
     def make_folder(self, name):
         """A new folder that belongs to nobody, as the servers do."""
