@@ -272,7 +272,7 @@ endfunction()
 
 # --- real servers under fire, see tests/torture ---------------------------------------------------
 # The programs of the test see the public header and the shared library, as programs of users do.
-foreach(_name IN ITEMS net register client)
+foreach(_name IN ITEMS net register client churn)
     add_executable(torture_${_name} "${PROJECT_SOURCE_DIR}/tests/torture/${_name}.c")
     target_link_libraries(torture_${_name} PRIVATE simba_flags simba_shared)
     set_target_properties(torture_${_name} PROPERTIES
