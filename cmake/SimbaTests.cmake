@@ -6,6 +6,7 @@
 #   tests/cpp/test_*.cpp                  cpp.*        the public header simba.hpp alone, with and without exceptions
 #   cli.completions                                     the completions of the shells, by the shells
 #   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
+#   torture.redis                                       half a minute of tests/torture, see docs/proof.md
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
 #   cli.units, cli.contrib                              systemd's unit templates, and what is in contrib/
 #   tck.<store>                                         the conformance kit, see simba_tck_store
@@ -280,6 +281,9 @@ foreach(_name IN ITEMS net register client churn)
 endforeach()
 target_sources(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/cli/torture/history.c") # the lines of a history
 target_include_directories(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+if(TARGET simba AND SIMBA_WITH_REDIS AND NOT SIMBA_SANITIZE MATCHES "thread" AND NOT SIMBA_TEST_LAUNCHER)
+    _simba_add_test(torture redis COMMAND "${PROJECT_SOURCE_DIR}/tests/torture/quick" "${PROJECT_BINARY_DIR}")
+endif()
 
 # --- C++ ------------------------------------------------------------------------------------------
 include(CheckLanguage)
