@@ -13,8 +13,8 @@ class Faults:
     # --- who and how long ---
 
     def draw_seconds(self):
-        """From 0.2 to 8, short ones as often as long ones: leases last 2.5 s."""
-        return 0.2 * math.exp(self.chance.random() * math.log(40))
+        """From 0.2 to 8, short ones as often as long ones: leases last 2.5 s, if there is no hurry."""
+        return 0.2 * math.exp(self.chance.random() * math.log(40)) / self.store.hurry
 
     def draw_server(self):
         favoured = self.chance.random() < 0.6

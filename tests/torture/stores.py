@@ -7,9 +7,9 @@ import re
 import shutil
 import subprocess
 
-from world import NOBODY, Failed, Net, Process, until
+from world import NOBODY, Net, Process, until
 
-LEASE = "ttl=1s&transition=1500ms"
+TTL_MS, TRANSITION_MS, SESSION_MS = 1000, 1500, 3000
 
 
 class Store:
@@ -17,12 +17,14 @@ class Store:
     nodes = 1  # of servers
     floating = 0
     patience_s = 10  # when nothing is wrong any more, somebody leads within so many seconds
-    lease = LEASE
-    lease_ms = 2500
+    lease_ms = TTL_MS + TRANSITION_MS
 
-    def __init__(self, world):
-        self.world = world
+    def __init__(self, world, hurry=1):
+        """`hurry`: how many times shorter than usual leases are."""
+        self.world, self.hurry = world, hurry
         self.servers = []
+        self.lease_ms = self.lease_ms // hurry
+        self.lease = f"ttl={TTL_MS // hurry}ms&transition={TRANSITION_MS // hurry}ms"
 
     def start(self):
         raise NotImplementedError
@@ -62,11 +64,12 @@ class Store:
 
 class Redis(Store):
     name = "redis"
+    durability = "appendonly yes\nappendfsync always\n"
 
     def add(self, name, node, more=""):
         folder = self.world.make_folder(name)
-        self.world.write(f"{folder}/redis.conf", f"port 6379\nprotected-mode no\ndir {folder}\nsave \"\"\nappendonly yes\n"
-                         f"appendfsync always\nrepl-diskless-sync-delay 0\nrepl-timeout 5\nrepl-ping-replica-period 1\n{more}")
+        self.world.write(f"{folder}/redis.conf", f"port 6379\nprotected-mode no\ndir {folder}\nsave \"\"\n"
+                         f"{self.durability}repl-diskless-sync-delay 0\nrepl-timeout 5\nrepl-ping-replica-period 1\n{more}")
         server = Process(self.world, name, node, ["redis-server", f"{folder}/redis.conf"])
         server.start()
         self.servers.append(server)
@@ -85,12 +88,20 @@ class Redis(Store):
         return f"redis://{Net.address(1)}?{self.lease}"
 
 
+class Forgetful(Redis):
+    """Against docs/safety.md: a restart loses everything. Two holders at once have to be found."""
+
+    name = "redis-forgetful"
+    durability = "appendonly no\n"
+
+
 class Sentinel(Redis):
     """One replica, and replicas=1: every replica that can be promoted has confirmed every grant."""
 
     name = "sentinel"
     nodes = 5
     patience_s = 60
+    replicas = 1
 
     def start(self):
         self.add("redis1", 1)
@@ -113,7 +124,14 @@ class Sentinel(Redis):
 
     def url(self):
         hosts = ",".join(Net.address(node) for node in (3, 4, 5))
-        return f"redis+sentinel://{hosts}/fire?replicas=1&{self.lease}"
+        return f"redis+sentinel://{hosts}/fire?replicas={self.replicas}&{self.lease}"
+
+
+class Careless(Sentinel):
+    """Against docs/safety.md: a replica is promoted that may lack the latest grants."""
+
+    name = "sentinel-careless"
+    replicas = 0
 
 
 class Cluster(Redis):
@@ -163,8 +181,8 @@ class Pair(Store):
     nodes = 2
     patience_s = 60
 
-    def __init__(self, world):
-        super().__init__(world)
+    def __init__(self, world, hurry=1):
+        super().__init__(world, hurry)
         self.primary = 1
         self.is_whole = True  # the other one follows the primary
 
@@ -228,8 +246,8 @@ class Pair(Store):
 class Postgresql(Pair):
     name = "postgresql"
 
-    def __init__(self, world):
-        super().__init__(world)
+    def __init__(self, world, hurry=1):
+        super().__init__(world, hurry)
         self.programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
 
     def make(self, node):
@@ -372,8 +390,7 @@ class Zookeeper(Store):
     name = "zookeeper"
     nodes = 3
     patience_s = 60
-    lease = "session-timeout=3s"
-    lease_ms = 3000
+    lease_ms = SESSION_MS
 
     def start(self):
         ensemble = "".join(f"server.{node}={Net.address(node)}:2888:3888\n" for node in (1, 2, 3))
@@ -393,13 +410,7 @@ class Zookeeper(Store):
 
     def url(self):
         hosts = ",".join(Net.address(node) for node in (1, 2, 3))
-        return f"zookeeper://{hosts}?{self.lease}"
+        return f"zookeeper://{hosts}?session-timeout={self.lease_ms}ms"
 
 
-STORES = {store.name: store for store in (Redis, Sentinel, Cluster, Mariadb, Postgresql, Zookeeper)}
-
-
-def make(name, world):
-    if name not in STORES:
-        raise Failed(f"there is no store {name}; there are {', '.join(STORES)}")
-    return STORES[name](world)
+STORES = {store.name: store for store in (Redis, Sentinel, Cluster, Mariadb, Postgresql, Zookeeper, Forgetful, Careless)}
