@@ -169,7 +169,7 @@ static bool add(uint64_t token)
     const uint64_t value = ((uint64_t)(self.number + 1) << 48) + ((uint64_t)self.life << 32) + number;
     note("begin", ",\"op\":%" PRIu64 ",\"token\":%" PRIu64 ",\"value\":%" PRIu64, number, token, value);
     const register_answer before = ask(REGISTER_READ, token, 0);
-    nap_us(draw(3000));
+    nap_us(draw(30000));
     const char *result = "refused";
     if (!before.is_refused) {
         if (!holds(token))

@@ -95,11 +95,14 @@ class Faults:
     def kill_client(self):
         client = self.draw_client()
         if client.is_running():
-            at = self.world.now_ns()
-            client.kill()
-            client.is_killed = True
-            self.world.record(at=at, kind="killed", contender=client.number, life=client.life, to=self.world.now_ns())
-            self.world.say(f"{client.name} is killed")
+            self.kill(client)
+
+    def kill(self, client):
+        at = self.world.now_ns()
+        client.kill()
+        client.is_killed = True
+        self.world.record(at=at, kind="killed", contender=client.number, life=client.life, to=self.world.now_ns())
+        self.world.say(f"{client.name} is killed")
 
     def kill_server(self):
         server = self.draw_server()

@@ -16,6 +16,7 @@ class Store:
     name = ""
     nodes = 1  # of servers
     floating = 0
+    outage_ms = 1  # trouble that is shorter costs nobody the leadership; servers of a group go on with theirs when a fault is over
     patience_s = 10  # when nothing is wrong any more, somebody leads within so many seconds
     lease_ms = TTL_MS + TRANSITION_MS
 
@@ -64,6 +65,7 @@ class Store:
 
 class Redis(Store):
     name = "redis"
+    outage_ms = 500
     durability = "appendonly yes\nappendfsync always\n"
 
     def add(self, name, node, more=""):
@@ -102,6 +104,7 @@ class Sentinel(Redis):
     nodes = 5
     patience_s = 60
     replicas = 1
+    outage_ms = 1
 
     def start(self):
         self.add("redis1", 1)
@@ -139,6 +142,7 @@ class Cluster(Redis):
 
     name = "cluster"
     nodes = 6
+    outage_ms = 1
     patience_s = 60
 
     def start(self):
