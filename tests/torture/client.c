@@ -43,7 +43,7 @@ static struct {
     unsigned life;
     bool is_broken;
     int64_t epoch_ns;
-    int leases;    /* files */
+    int leases; /* files */
     int additions;
     int store; /* the register */
     uint64_t seed;
@@ -103,8 +103,8 @@ static void note(const char *event, const char *format, ...) __attribute__((form
 static void note(const char *event, const char *format, ...)
 {
     char line[256];
-    int length = snprintf(line, sizeof line, "{\"at\":%" PRId64 ",\"who\":\"%s/%u\",\"event\":\"%s\"", now_ns(), self.id,
-                          self.life, event);
+    int length = snprintf(line, sizeof line, "{\"at\":%" PRId64 ",\"who\":\"%s/%u\",\"event\":\"%s\"", now_ns(),
+                          self.id, self.life, event);
     va_list args;
     va_start(args, format);
     length += vsnprintf(line + length, sizeof line - (size_t)length, format, args);

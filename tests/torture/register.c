@@ -73,8 +73,7 @@ int main(int argc, char **argv)
         return 2;
     }
     cell c = {.is_fenced = !(argc > 2 && strcmp(argv[2], "unfenced") == 0)};
-    struct pollfd fds[FDS_MAX] = {{.fd = STDIN_FILENO, .events = POLLIN},
-                                  {.fd = listen_at(argv[1]), .events = POLLIN}};
+    struct pollfd fds[FDS_MAX] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = listen_at(argv[1]), .events = POLLIN}};
     nfds_t count = 2;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     puts("ready");
