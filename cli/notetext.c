@@ -22,3 +22,9 @@ const char *note_text(const char *bytes, size_t length, char *out, size_t size)
     }
     return out;
 }
+
+size_t note_record(const void *bytes, size_t length)
+{
+    simba_schedule_info info = SIMBA_SCHEDULE_INFO_INIT;
+    return simba_schedule_read(bytes, length, NULL, &info) == 0 ? info.length : 0;
+}

@@ -8,6 +8,10 @@
 
 #define NOTE_TEXT_SIZE SIMBA__ESCAPED_SIZE(SIMBA_NOTE_MAX)
 
+/* How many bytes at the beginning of a note say when a schedule ran last, for `simba schedule --list`; those behind them are the note
+ * for people. 0: there are none. */
+size_t note_record(const void *bytes, size_t length);
+
 /* `bytes` has a zero behind its `length` bytes. Returns `out`, of NOTE_TEXT_SIZE. */
 const char *note_text(const char *bytes, size_t length, char *out, size_t size);
 

@@ -148,11 +148,11 @@ static int store_code(const cli_syntax *syntax, const cli_option *option, const 
 
 static int store_number(const cli_syntax *syntax, const cli_option *option, const char *text)
 {
-    char *end;
     assert(text != NULL);
+    char *end = (char *)text;
     errno = 0;
     const unsigned long long number = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0)
+    if (end == text || *end != '\0' || errno != 0)
         return cli_usage_error(syntax->command, "--%s wants a whole number, not \"%s\"", option->name, text);
     *(uint64_t *)option->value = number;
     return CLI_GO;

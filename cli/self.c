@@ -7,6 +7,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+static const int from_terminal[] = {SIGINT, SIGQUIT, SIGHUP, SIGTSTP};
+
 /* In the child: only what is safe after fork. */
 static void become(pid_t parent, int out, char *const argv[])
 {
@@ -17,8 +19,8 @@ static void become(pid_t parent, int out, char *const argv[])
         _exit(1);
     dup2(out, STDOUT_FILENO);
     /* These are the parent's to handle, although the terminal sends them to all. */
-    signal(SIGINT, SIG_IGN);
-    signal(SIGTSTP, SIG_IGN);
+    for (size_t i = 0; i < sizeof from_terminal / sizeof from_terminal[0]; i++)
+        signal(from_terminal[i], SIG_IGN);
     signal(SIGPIPE, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

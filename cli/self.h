@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 /* Run `simba ARGUMENT…`, argv[0] being "simba". *ret_out is the reading end of its standard output. It is killed when this process
- * ends, however that comes about, and leaves Ctrl-C and Ctrl-Z to it. Returns its process id or a negative errno. */
+ * ends, however that comes about, and leaves what the terminal sends, such as Ctrl-C, to it. Returns its process id or a negative errno. */
 pid_t self_start(char *const argv[], int *ret_out);
 
 #endif

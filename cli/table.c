@@ -34,16 +34,17 @@ static void take_row(const simba_listing *row, void *user)
     e->now_ms = row->now_ms;
     e->waiters = row->waiters;
     e->note = NULL;
-    e->note_length = row->note_length;
-    if (row->note_length == 0)
+    const size_t record = note_record(row->note, row->note_length);
+    e->note_length = row->note_length - record;
+    if (e->note_length == 0)
         return;
-    e->note = malloc(row->note_length + 1);
+    e->note = malloc(e->note_length + 1);
     if (e->note == NULL) {
         list->out_of_memory = true;
         return;
     }
-    memcpy(e->note, row->note, row->note_length);
-    e->note[row->note_length] = '\0';
+    memcpy(e->note, (const char *)row->note + record, e->note_length);
+    e->note[e->note_length] = '\0';
 }
 
 static void empty(listing *list)

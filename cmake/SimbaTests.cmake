@@ -8,6 +8,7 @@
 #   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
 #   torture.redis                                       half a minute of tests/torture, see docs/proof.md
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
+#   cli.torture_<store>                                 `simba torture` on the store, see simba_torture_store
 #   cli.units, cli.contrib                              systemd's unit templates, and what is in contrib/
 #   tck.<store>                                         the conformance kit, see simba_tck_store
 #   examples.*                                          must end with status 0, see tests/examples
@@ -135,7 +136,7 @@ foreach(_label IN ITEMS sim backends api faults cli mysql8)
         endif()
         # These are about code of one thread, or about what one thread makes of bytes: ThreadSanitizer need not see it.
         if(SIMBA_SANITIZE MATCHES "thread" AND _source MATCHES
-                "/(cli/test_(status_listen|notify|timeline|torture_judge)|backends/test_[a-z]+_(memory|hostile))\\.c$")
+                "/(cli/test_(status_listen|notify|timeline|[a-z_]*torture[a-z_]*)|backends/test_[a-z]+_(memory|hostile))\\.c$")
             continue()
         endif()
         if(NOT DEFINED SIMBA_WITH_${_store} OR SIMBA_WITH_${_store})
@@ -151,11 +152,22 @@ if(TARGET test_cli_serve_table)
     target_include_directories(test_cli_serve_table PRIVATE "${PROJECT_SOURCE_DIR}/cli")
 endif()
 
-# One test of `simba torture` is about the parts that judge and plan.
+# Some tests of `simba torture` are about parts of it.
 if(TARGET test_cli_torture_judge)
     simba_glob(_sources cli/torture/history.c cli/torture/judge.c cli/torture/plan.c cli/torture/reigns.c cli/torture/spans.c)
     target_sources(test_cli_torture_judge PRIVATE ${_sources})
     target_include_directories(test_cli_torture_judge PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+    simba_glob(_sources cli/torture/proxy.c cli/torture/rewrite.c)
+    target_sources(test_cli_torture_network PRIVATE ${_sources})
+    target_include_directories(test_cli_torture_network PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+endif()
+# Another one has a contender whose clock is slow, by a library that is loaded before ours.
+if(TARGET test_cli_redis_torture)
+    add_library(slow_clock MODULE "${PROJECT_SOURCE_DIR}/tests/cli/slow_clock.c")
+    target_link_libraries(slow_clock PRIVATE simba_flags ${CMAKE_DL_LIBS})
+    set_target_properties(slow_clock PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/cli")
+    add_dependencies(test_cli_redis_torture slow_clock)
+    target_compile_definitions(test_cli_redis_torture PRIVATE "SIMBA_TEST_SLOW_CLOCK=\"$<TARGET_FILE:slow_clock>\"")
 endif()
 
 # These measure what is promised in real time, to a quarter of a second: no other test runs beside them.
@@ -245,6 +257,16 @@ function(simba_machines_store name url)
     if(TARGET test_faults_machines AND name IN_LIST SIMBA_BACKENDS)
         _simba_add_test(faults machines_${name}
             COMMAND $<TARGET_FILE:with_server> ${arg_ON} ${_launcher} $<TARGET_FILE:test_faults_machines> ${url})
+    endif()
+endfunction()
+
+# simba_torture_store(<name> <url> ON <kind>): a moment of `simba torture` against a store that is well, as cli.torture_<name>. One
+# build is enough: it is the stores that are tortured, and other tests have seen their threads.
+function(simba_torture_store name url)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "ON" "")
+    if(TARGET simba AND TARGET with_server AND name IN_LIST SIMBA_BACKENDS AND NOT SIMBA_SANITIZE MATCHES "thread")
+        _simba_add_test(cli torture_${name} COMMAND $<TARGET_FILE:with_server> ${arg_ON}
+            "${PROJECT_SOURCE_DIR}/tests/cli/torture_store" $<TARGET_FILE:simba> ${url})
     endif()
 endfunction()
 

@@ -600,12 +600,13 @@ SIMBA_API int64_t simba_contender_owner_left_ms(simba_contender *contender);
 /* The grant held now, for simba_client_give_back. ESTATE: there is none; ENOTSUP: leases are sessions. */
 SIMBA_API int simba_contender_grant(simba_contender *contender, simba_grant *ret_grant);
 
-/* Write the note of the mutex, as its holder; a length of 0 removes it. The lease stays as it is. Blocks for one answer.
+/* Write the note of the mutex, as its holder; a length of 0 removes it. The lease stays as it is. Blocks for one answer, and for a
+ * second one before the first write of a grant: where a schedule has noted its last run (see simba_schedule_read), that stays.
  * Errors: EINVAL (longer than SIMBA_NOTE_MAX), ESTATE (not held), ELOST (the store says that leadership has ended: nothing was
  * written), ENOTSUP (as for simba_client_note), and what the store answers. After EUNAVAILABLE or ETIMEDOUT the note
  * may have been written or not, or may still be, unless another write succeeds before. */
 SIMBA_API int simba_contender_note_set(simba_contender *contender, const void *bytes, size_t length, simba_error *err);
-/* Read it, as simba_client_note does. */
+/* Read it, as simba_client_note does, but without what a schedule has noted. */
 SIMBA_API int simba_contender_note(simba_contender *contender, simba_error *err, simba_note *ret_note);
 
 /* --- locker ------------------------------------------------------------------------------------- */
@@ -794,11 +795,12 @@ typedef struct simba_schedule_info {
     int result;          /* if it has ended; 0: well */
     int64_t missed;      /* due times before it that were not run */
     int64_t next_at_ms;  /* the next due time; 0: not known here, for instance because there is no such time zone */
+    size_t length;       /* how many bytes of the note say all this; those behind them are the note of the work */
 } simba_schedule_info;
 
 #define SIMBA_SCHEDULE_INFO_INIT                                                                                       \
     {                                                                                                                  \
-        sizeof(simba_schedule_info), {0}, 0, 0, 0, 0, 0, 0                                                             \
+        sizeof(simba_schedule_info), {0}, 0, 0, 0, 0, 0, 0, 0                                                          \
     }
 
 /* Read what a note says of a schedule. The note comes from simba_client_note or simba_client_list. `ret_info` comes with its size.

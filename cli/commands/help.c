@@ -18,8 +18,7 @@ static void print_overview(void)
            "  -V, --version           Print the version\n\n"
            "Without --url: $SIMBA_URL, then the configuration file, then a SQLite file of yours.\n"
            "Exit codes: 0 done, 1 failed, 64 usage, 69 store unreachable, 75 not obtained in time,\n"
-           "78 configuration, 79 leadership lost and the command stopped; `run` exits with its command's.\n"
-           "More in simba(1) and, for store URLs, simba-url(5).\n");
+           "78 configuration, 79 leadership lost; `run` exits with its command's. See simba(1), simba-url(5).\n");
 }
 
 int cmd_help(cli_globals *globals, int argc, char **argv)

@@ -39,6 +39,9 @@ static int get(simba_client *client, const char *mutex, bool json)
     error.code = simba_client_note(client, mutex, &error, &note);
     if (error.code < 0)
         return cli_failure(COMMAND, &error);
+    const size_t record = note_record(note.bytes, note.length);
+    note.length -= record;
+    memmove(note.bytes, note.bytes + record, note.length + 1);
     if (note.length == 0) {
         cli_say(COMMAND, "%s has no note.", mutex);
         return CLI_FAILED;
@@ -63,24 +66,10 @@ static size_t read_text(const char *text, char bytes[SIMBA_NOTE_MAX + 1])
     return taken;
 }
 
-/* A schedule that finds its record gone would begin anew, and run what it has run. */
-static bool is_of_schedule(simba_locker *locker)
-{
-    simba_note note = SIMBA_NOTE_INIT;
-    simba_schedule_info info = SIMBA_SCHEDULE_INFO_INIT;
-    return simba_locker_note(locker, NULL, &note) == 0 &&
-           simba_schedule_read(note.bytes, note.length, NULL, &info) != SIMBA_ENOTFOUND && note.length > 0;
-}
-
-static int write_held(simba_locker *locker, const char *mutex, const char *bytes, size_t length)
+static int write_held(simba_locker *locker, const char *bytes, size_t length)
 {
     simba_error error = {0, ""};
     simba_error at_release = {0, ""};
-    if (is_of_schedule(locker)) {
-        simba_locker_release(locker, NULL);
-        cli_say(COMMAND, "not written: the note of %s says when it ran last. `simba forget` removes that.", mutex);
-        return CLI_FAILED;
-    }
     error.code = simba_locker_note_set(locker, bytes, length, &error);
     if (simba_locker_release(locker, &at_release) < 0 && error.code == 0)
         cli_say(COMMAND, "the note is written, but %s; the mutex becomes free when its lease ends.", at_release.text);
@@ -102,7 +91,7 @@ static int set(simba_client *client, const cli_globals *globals, const char *mut
         error.code = simba_locker_acquire(locker, 0, &error);
     int code = CLI_OK;
     if (error.code == 0) {
-        code = write_held(locker, mutex, bytes, length);
+        code = write_held(locker, bytes, length);
     } else if (error.code == SIMBA_ETIMEDOUT) {
         cli_say(COMMAND, "not written, for only its holder writes a note: %s.", error.text);
         code = CLI_BUSY;

@@ -189,6 +189,7 @@ static int torture(const arguments *args, cli_globals *globals, torture_options 
         options->history = open_file(args->history, "we");
         if (options->history == NULL)
             return CLI_FAILED;
+        setvbuf(options->history, NULL, _IOLBF, 0); /* somebody may want to follow it */
     }
     const int code = run_and_judge(args, globals, options);
     if (options->history != NULL && !close_file(options->history, args->history))

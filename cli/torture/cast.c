@@ -33,7 +33,9 @@ int64_t torture_cast_now(const torture_cast *cast)
 
 static void follow(torture_cast *cast, const torture_event *event)
 {
-    torture_node *node = event->contender >= 0 ? &cast->nodes[event->contender] : NULL;
+    if (event->contender == TORTURE_EVERYBODY)
+        return;
+    torture_node *node = &cast->nodes[event->contender];
     switch (event->kind) {
     case TORTURE_CONTENDS:
         if (node->state == NODE_AWAY)

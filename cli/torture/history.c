@@ -99,6 +99,7 @@ static bool set_of_event(void *to, const char *name, const char *value)
 {
     torture_event *event = to;
     uint64_t number;
+    assert(event != NULL);
     int64_t *const time = strcmp(name, "at") == 0      ? &event->at_ns
                           : strcmp(name, "seen") == 0  ? &event->seen_ns
                           : strcmp(name, "to") == 0    ? &event->to_ns

@@ -61,7 +61,7 @@ typedef struct torture_setup {
     unsigned mutexes;
     int64_t
         lease_ns; /* nobody follows a dead leader earlier than its lease lets them: ttl and transition, or the session */
-    int64_t outage_ns;   /* trouble that is shorter than this costs nobody the leadership (L3) */
+    int64_t outage_ns;   /* trouble that is shorter than this costs nobody the leadership (L3); 0: any may */
     int64_t takeover_ns; /* after a leader that cannot be heard of any more, somebody leads within this (L1) */
     int64_t handover_ns; /* after one that has given the mutex back, within this (L2) */
 } torture_setup;

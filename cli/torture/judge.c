@@ -29,6 +29,19 @@ const char *torture_end_word(torture_end end)
     return words[end];
 }
 
+int64_t torture_promised_ns(const torture_setup *setup, torture_end end)
+{
+    switch (end) {
+    case TORTURE_END_HAND_OVER:
+        return setup->handover_ns;
+    case TORTURE_END_NETWORK:
+    case TORTURE_END_OTHER:
+        return setup->takeover_ns + setup->lease_ns;
+    default:
+        return setup->takeover_ns;
+    }
+}
+
 static double seconds(int64_t ns)
 {
     return (double)ns / 1e9;
@@ -151,10 +164,11 @@ static bool has_cause(const judge *j, const torture_reign *reign)
 {
     const int64_t from_ns = reign->ended_ns - j->setup->lease_ns - SETTLED_NS;
     const int64_t to_ns = reign->ended_ns;
-    const unsigned ours = BIT(TORTURE_BY_FAULT) | BIT(TORTURE_BY_HOST);
-    return trouble_ns(j, reign->contender, ours, from_ns, to_ns) >= j->setup->outage_ns ||
-           (trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT), from_ns, to_ns) == 0 &&
-            trouble_ns(j, reign->contender, BIT(TORTURE_BY_STORE), from_ns, to_ns) > 0);
+    const int64_t fault_ns = trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT), from_ns, to_ns);
+    const int64_t store_ns = trouble_ns(j, reign->contender, BIT(TORTURE_BY_STORE), from_ns, to_ns);
+    const int64_t ours_ns =
+        trouble_ns(j, reign->contender, BIT(TORTURE_BY_FAULT) | BIT(TORTURE_BY_HOST), from_ns, to_ns);
+    return (ours_ns > 0 && ours_ns >= j->setup->outage_ns) || (fault_ns == 0 && store_ns > 0);
 }
 
 static void check_losses(judge *j)
@@ -276,12 +290,20 @@ static bool somebody_waits(const judge *j, int64_t from_ns, int64_t to_ns)
     return false;
 }
 
+/* A hand-over is quick where nothing was wrong before it and somebody waited. Otherwise the release may not have reached the store, or
+ * the push not the waiter, and it is like the end of a leader that is not heard of any more. */
+static int64_t limit_of(const judge *j, const gap *g)
+{
+    const int64_t settled_ns = g->from_ns - SETTLED_NS;
+    const bool disturbed = g->after == TORTURE_END_HAND_OVER &&
+                           (!is_quiet(j, settled_ns, g->to_ns) || !somebody_waits(j, settled_ns, g->to_ns));
+    return torture_promised_ns(j->setup, disturbed ? TORTURE_END_KILL : g->after);
+}
+
 static void check_gap(judge *j, const gap *g)
 {
     const int64_t from_ns = counted_from(j, g);
-    const bool by_push = g->after == TORTURE_END_HAND_OVER && is_quiet(j, g->from_ns - SETTLED_NS, g->to_ns) &&
-                         somebody_waits(j, g->from_ns - SETTLED_NS, g->to_ns);
-    const int64_t limit_ns = by_push ? j->setup->handover_ns : j->setup->takeover_ns;
+    const int64_t limit_ns = limit_of(j, g);
     const int64_t took_ns = g->to_ns - from_ns;
     if (took_ns > limit_ns && somebody_waits(j, from_ns, from_ns + limit_ns))
         find(j, TORTURE_IN_TIME, g->mutex, from_ns, took_ns - limit_ns,

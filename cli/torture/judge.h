@@ -45,6 +45,9 @@ typedef enum torture_end {
 } torture_end;
 
 const char *torture_end_word(torture_end end);
+/* Within what time somebody leads after such an end, if nothing else happens. A leader that was cut off may have been heard by the
+ * store until its lease ended: then nobody can follow for another lease. */
+int64_t torture_promised_ns(const torture_setup *setup, torture_end end);
 
 /* One leadership. */
 typedef struct torture_reign {

@@ -72,10 +72,10 @@ static bool one_in(torture_plan *plan, unsigned n)
 }
 
 void torture_plan_init(torture_plan *plan, uint64_t seed, unsigned faults, unsigned mutexes, int64_t lease_ms,
-                       int64_t outage_ms)
+                       int64_t short_ms)
 {
     assert((faults & TORTURE_ALL_FAULTS) != 0 && mutexes > 0);
-    *plan = (torture_plan){seed, faults & TORTURE_ALL_FAULTS, mutexes, lease_ms, outage_ms};
+    *plan = (torture_plan){seed, faults & TORTURE_ALL_FAULTS, mutexes, lease_ms, short_ms};
 }
 
 static torture_fault draw_fault(torture_plan *plan)
@@ -92,7 +92,7 @@ static int64_t draw_length(torture_plan *plan)
 {
     if (!one_in(plan, 3))
         return between(plan, plan->lease_ms, plan->lease_ms + plan->lease_ms / 2);
-    return between(plan, plan->outage_ms / 5, plan->outage_ms * 4 / 5);
+    return between(plan, plan->short_ms / 5, plan->short_ms * 4 / 5);
 }
 
 /* Every value is drawn whether it is used or not, so that the steps that follow do not depend on it. */
@@ -105,6 +105,6 @@ torture_step torture_plan_next(torture_plan *plan)
     step.rest_ms = between(plan, REST_MIN_MS, REST_MAX_MS);
     step.for_ms = draw_length(plan);
     step.late_ms = between(plan, LATE_MIN_MS, LATE_MAX_MS);
-    step.goes_on = one_in(plan, 4) && step.fault != TORTURE_FAULT_HAND_OVER;
+    step.goes_on = one_in(plan, step.to_leader ? 4 : 2);
     return step;
 }

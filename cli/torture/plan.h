@@ -51,12 +51,12 @@ typedef struct torture_plan {
     uint64_t state;
     unsigned faults; /* bits, at least one */
     unsigned mutexes;
-    int64_t lease_ms;  /* as promised to a leader: faults are longer or shorter than this */
-    int64_t outage_ms; /* trouble shorter than this costs nothing */
+    int64_t lease_ms; /* two faults in three last at least as long as this */
+    int64_t short_ms; /* the others are shorter than this */
 } torture_plan;
 
 void torture_plan_init(torture_plan *plan, uint64_t seed, unsigned faults, unsigned mutexes, int64_t lease_ms,
-                       int64_t outage_ms);
+                       int64_t short_ms);
 /* The next step. There always is one. */
 torture_step torture_plan_next(torture_plan *plan);
 

@@ -32,12 +32,6 @@ static double seconds(int64_t ns)
     return (double)ns / 1e9;
 }
 
-/* What was promised after such an end. */
-static int64_t promised_ns(const torture_setup *setup, torture_end end)
-{
-    return end == TORTURE_END_HAND_OVER ? setup->handover_ns : setup->takeover_ns;
-}
-
 /* --- for people ---------------------------------------------------------------------------------------- */
 
 static void print_what_was_done(const torture_report *report, FILE *out)
@@ -87,7 +81,7 @@ static void print_times(const torture_report *report, FILE *out)
         if (times->count > 0)
             fprintf(out, "    %-27s %6zu %7.3f s %7.3f s %7.3f s\n", end_texts[end], times->count,
                     seconds(times->median_ns), seconds(times->longest_ns),
-                    seconds(promised_ns(report->setup, (torture_end)end)));
+                    seconds(torture_promised_ns(report->setup, (torture_end)end)));
     }
 }
 
@@ -149,7 +143,7 @@ static void write_times(const torture_report *report, FILE *out)
             continue;
         fprintf(out, "%s\"%s\":{\"count\":%zu,\"median_ms\":%.3f,\"longest_ms\":%.3f,\"promised_ms\":%.3f}", comma,
                 torture_end_word((torture_end)end), times->count, (double)times->median_ns / 1e6,
-                (double)times->longest_ns / 1e6, (double)promised_ns(report->setup, (torture_end)end) / 1e6);
+                (double)times->longest_ns / 1e6, (double)torture_promised_ns(report->setup, (torture_end)end) / 1e6);
         comma = ",";
     }
     fputc('}', out);

@@ -130,21 +130,21 @@ static unsigned read_targets(const char *authority, const char *port, torture_ta
     }
 }
 
-unsigned torture_targets(const char *text, torture_target ret_targets[TORTURE_TARGETS_MAX], const char **ret_reason)
+unsigned torture_targets(const char *url, torture_target ret_targets[TORTURE_TARGETS_MAX], const char **ret_reason)
 {
-    simba_url *url = NULL;
+    simba_url *parsed = NULL;
     unsigned count = 0;
-    if (simba_url_parse(text, NULL, &url) < 0) {
+    if (simba_url_parse(url, NULL, &parsed) < 0) {
         *ret_reason = NOT_KNOWN;
         return 0;
     }
-    const kind_of_store *kind = kind_of(url);
-    *ret_reason = kind == NULL ? NOT_KNOWN : kind->port == NULL ? kind->reason : objection(url);
+    const kind_of_store *kind = kind_of(parsed);
+    *ret_reason = kind == NULL ? NOT_KNOWN : kind->port == NULL ? kind->reason : objection(parsed);
     if (*ret_reason == NULL) {
-        count = read_targets(simba_url_authority(url), kind->port, ret_targets);
+        count = read_targets(simba_url_authority(parsed), kind->port, ret_targets);
         *ret_reason = count > 0 ? NULL : TOO_MANY;
     }
-    simba_url_free(url);
+    simba_url_free(parsed);
     return count;
 }
 

@@ -134,8 +134,10 @@ int torture_run(const torture_options *options, torture_outcome *ret_outcome)
     int code = signals_open("torture", &r.signals);
     if (code != CLI_GO)
         return code;
-    torture_plan_init(&r.plan, options->setup.seed, options->faults, options->setup.mutexes,
-                      options->setup.lease_ns / MS, options->setup.outage_ns / MS);
+    const int64_t lease_ms = options->setup.lease_ns / MS;
+    const int64_t outage_ms = options->setup.outage_ns / MS;
+    torture_plan_init(&r.plan, options->setup.seed, options->faults, options->setup.mutexes, lease_ms,
+                      outage_ms > 0 ? outage_ms : lease_ms / 4);
     const int started = torture_cast_start(&r.cast, options, ret_outcome);
     if (started == 0) {
         torment(&r);

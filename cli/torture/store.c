@@ -10,6 +10,7 @@
 #define MS INT64_C(1000000)
 #define LEASE_MS 1000      /* ttl and transition, unless the options or the URL say otherwise */
 #define SLACK_MS 2000      /* for round trips, for a poll where the store does not push, and for a busy host */
+#define PATIENCE_MS 3000   /* for the first grant: a short lease leaves a request little time to connect */
 #define FORGET_PAUSE_MS 50 /* between two tries to remove a mutex whose lease has not ended */
 
 /* With the options of the user, but for the URL, of which cli_open may make unreadable what it gets. */
@@ -50,29 +51,41 @@ static int take_once(simba_client *client, const char *mutex)
     simba_error error = {0, ""};
     error.code = simba_locker_new(client, mutex, NULL, &error, &locker);
     if (error.code == 0)
-        error.code = simba_locker_acquire(locker, 0, &error);
+        error.code = simba_locker_acquire(locker, PATIENCE_MS, &error);
     simba_locker_free(locker); /* gives it back */
     return error.code == 0 ? CLI_GO : cli_failure(COMMAND, &error);
 }
 
-/* A lease store promises by ttl and transition, one whose leases are sessions by how long a session lasts. Half of what docs/safety.md
- * promises about outages is asked for, because ours do not end at once for the kernel. */
+/* Where transitions or sessions are shorter than this, nothing is promised about outages over a network. */
+#define TRANSITION_MIN_MS 1000
+#define SESSION_MIN_MS 3000
+
+/* How long trouble has to last at least to cost somebody the leadership: half of what docs/safety.md promises, because an outage ends
+ * later for us than for the network. 0: no promise, any trouble is a cause. */
+static int64_t outage_ms(const simba_settings *settings)
+{
+    const simba_timing *timing = &settings->timing;
+    if (settings->session_ms > 0)
+        return settings->session_ms >= SESSION_MIN_MS ? settings->session_ms / 5 : 0;
+    if (settings->reach == SIMBA_REACH_NETWORK && timing->transition_ms < TRANSITION_MIN_MS)
+        return 0;
+    return timing->transition_ms > timing->stop_margin_ms ? (timing->transition_ms - timing->stop_margin_ms) / 2 : 0;
+}
+
+/* A lease store promises by ttl and transition, one whose leases are sessions by how long a session lasts. */
 static void find_promises(const simba_settings *settings, torture_options *options)
 {
     const simba_timing *timing = &settings->timing;
     torture_setup *setup = &options->setup;
     int64_t lease_ms = timing->ttl_ms + timing->transition_ms;
-    int64_t outage_ms = (timing->transition_ms - timing->stop_margin_ms) / 2;
     int64_t takeover_ms = lease_ms + timing->jitter_max_ms;
-    if (settings->session_ms > 0) {
+    options->sessions = settings->session_ms > 0;
+    if (options->sessions) {
         lease_ms = settings->session_ms;
-        outage_ms = settings->session_ms / 5;
         takeover_ms = lease_ms + lease_ms / 2; /* servers count in ticks of their own */
     }
-    options->sessions = settings->session_ms > 0;
-    options->timing = *timing;
     setup->lease_ns = lease_ms * MS;
-    setup->outage_ns = (outage_ms > 0 ? outage_ms : 0) * MS;
+    setup->outage_ns = outage_ms(settings) * MS;
     setup->takeover_ns = (takeover_ms + timing->initial_delay_ms + SLACK_MS) * MS;
     setup->handover_ns = (timing->initial_delay_ms + SLACK_MS) * MS;
 }
@@ -92,12 +105,30 @@ static int try_mutexes(simba_client *client, torture_options *options)
     return CLI_CONFIG;
 }
 
-int torture_store_try(cli_globals *globals, torture_options *options)
+/* Only a store that keeps leases by their time has a ttl that could be set: where leases are sessions, it is an error. */
+static int find_timing(const cli_globals *globals, torture_options *options)
 {
     simba_client *client = NULL;
-    options->timing.ttl_ms = cli_duration(globals->ttl_ms, options->url, "ttl", LEASE_MS);
-    options->timing.transition_ms = cli_duration(globals->transition_ms, options->url, "transition", LEASE_MS);
+    simba_settings settings = SIMBA_SETTINGS_INIT;
+    options->timing.ttl_ms = globals->ttl_ms;
+    options->timing.transition_ms = globals->transition_ms;
+    const int code = open_store(globals, options, &client);
+    if (code != CLI_GO)
+        return code;
+    if (simba_client_settings(client, &settings) == 0 && settings.session_ms == 0) {
+        options->timing.ttl_ms = cli_duration(globals->ttl_ms, options->url, "ttl", LEASE_MS);
+        options->timing.transition_ms = cli_duration(globals->transition_ms, options->url, "transition", LEASE_MS);
+    }
+    simba_client_close(client);
+    return CLI_GO;
+}
+
+int torture_store_try(const cli_globals *globals, torture_options *options)
+{
+    simba_client *client = NULL;
     int code = name_mutexes(options);
+    if (code == CLI_GO)
+        code = find_timing(globals, options);
     if (code == CLI_GO)
         code = open_store(globals, options, &client);
     if (code != CLI_GO)
@@ -119,7 +150,7 @@ static int forget(simba_client *client, const char *mutex, int64_t until_ns, sim
     return code == SIMBA_ENOTFOUND ? 0 : code;
 }
 
-void torture_store_forget(cli_globals *globals, const torture_options *options)
+void torture_store_forget(const cli_globals *globals, const torture_options *options)
 {
     simba_client *client = NULL;
     if (open_store(globals, options, &client) != CLI_GO)

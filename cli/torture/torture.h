@@ -22,9 +22,9 @@ typedef struct torture_options {
     const cli_globals *globals;
     const char *url; /* with its password */
     torture_setup setup;
-    unsigned faults; /* bits, see plan.h; at least one */
-    bool sessions;   /* leases are sessions: there is no ttl and no transition to set */
-    simba_timing timing;
+    unsigned faults;     /* bits, see plan.h; at least one */
+    bool sessions;       /* leases are sessions: there is no ttl and no transition to set */
+    simba_timing timing; /* the ttl and the transition that everybody sets; SIMBA_INHERIT where leases are sessions */
     int64_t duration_ms;
     FILE *history; /* where events are written as they happen; may be NULL */
     char mutexes[TORTURE_MUTEXES_MAX][TORTURE_MUTEX_SIZE];
@@ -46,9 +46,9 @@ int torture_run(const torture_options *options, torture_outcome *ret_outcome);
 
 /* Open the store and take each mutex once: whatever is wrong with the URL, the password or the store is then said once. Fills in
  * the names of the mutexes, the timing and what the protocol promises. Returns CLI_GO or an exit code. */
-int torture_store_try(cli_globals *globals, torture_options *options);
+int torture_store_try(const cli_globals *globals, torture_options *options);
 /* Remove the mutexes, as soon as their leases have ended. What stays is said. */
-void torture_store_forget(cli_globals *globals, const torture_options *options);
+void torture_store_forget(const cli_globals *globals, const torture_options *options);
 
 /* --- rewrite.c: whether the network can be broken, and how ------------------------------------------ */
 

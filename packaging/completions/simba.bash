@@ -26,6 +26,7 @@ _simba_offers() {
     ACTION) echo get set ;;
     FORM) echo text journal json ;;
     WHEN) echo contending leading child ;;
+    LIST) echo handover kill pause cut stall deaf mute delay ;;
     URL) simba list --url x:// 2>&1 | grep -oE '[a-z]+://' ;;
     COMMAND) simba --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' ;;
     esac

@@ -32,6 +32,8 @@ function __simba_offers --argument-names kind command
             printf '%s\n' text journal json
         case WHEN
             printf '%s\n' contending leading child
+        case LIST
+            printf '%s\n' handover kill pause cut stall deaf mute delay
         case URL
             simba list --url x:// 2>&1 | string match -ra '[a-z]+://'
         case COMMAND

@@ -2,7 +2,7 @@
 #include <simba.h>
 
 #include "core/telling.h"
-#include "runtime/notes.h"
+#include "runtime/worknote.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -211,7 +211,7 @@ int simba_contender_owner(simba_contender *contender, simba_owner *ret_owner)
 
 int simba_contender_note_set(simba_contender *contender, const void *bytes, size_t length, simba_error *err)
 {
-    return contender ? simba__member_note_set(&contender->member, bytes, length, err)
+    return contender ? simba__worknote_set(&contender->member, bytes, length, err)
                      : simba__fail(err, SIMBA_EINVAL, "contender is NULL");
 }
 
@@ -219,5 +219,5 @@ int simba_contender_note(simba_contender *contender, simba_error *err, simba_not
 {
     if (!contender || !ret_note)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", contender ? "ret_note" : "contender");
-    return simba__member_note(&contender->member, err, ret_note);
+    return simba__worknote_get(&contender->member, err, ret_note);
 }

@@ -1,7 +1,6 @@
 /* The locker: a member that leads at most once per acquire, and a thread that waits for it. It has no callbacks, so it is
  * told in the turn itself and nobody has to be waited for. */
 #include <simba.h>
-#include <string.h>
 
 #include "runtime/once.h"
 #include "runtime/worknote.h"
@@ -20,7 +19,6 @@ struct simba_locker {
     pthread_cond_t changed;
     int64_t once_per_ms; /* 0: no such rule, as the next one */
     int64_t min_hold_ms;
-    char *record;              /* of once_per_ms: what the note begins with while it is held */
     simba_error acquire_error; /* of the latest attempt, if that failed */
     simba_error other_error;   /* of the latest renewal or release, if that failed */
     bool waiting;              /* a thread is in acquire */
@@ -64,7 +62,6 @@ static void destroy(simba__party *party)
     simba_locker *locker = (simba_locker *)(void *)party;
     pthread_cond_destroy(&locker->changed);
     simba__member_fini(&locker->member);
-    simba__free(locker->record);
     simba__free(locker);
 }
 
@@ -114,19 +111,13 @@ int simba_locker_new(simba_client *client, const char *mutex, const simba_locker
     simba_locker *locker = simba__calloc(1, sizeof *locker);
     if (!locker)
         return simba__fail(err, SIMBA_ENOMEM, "out of memory");
-    if (own.once_per_ms > 0) {
-        locker->record = simba__calloc(1, SIMBA__RECORD_MAX + 1);
-        rc = locker->record ? 0 : simba__fail(err, SIMBA_ENOMEM, "out of memory");
+    if (simba__cond_init(&locker->changed) != 0) {
+        simba__free(locker);
+        return simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
     }
-    if (rc == 0 && simba__cond_init(&locker->changed) != 0)
-        rc = simba__fail(err, SIMBA_ESYSTEM, "cannot make a condition variable");
-    if (rc == 0) {
-        rc = simba__member_init(&locker->member, &type, client, mutex, own.id, &own.timing, err);
-        if (rc < 0)
-            pthread_cond_destroy(&locker->changed);
-    }
+    rc = simba__member_init(&locker->member, &type, client, mutex, own.id, &own.timing, err);
     if (rc < 0) {
-        simba__free(locker->record);
+        pthread_cond_destroy(&locker->changed);
         simba__free(locker);
         return rc;
     }
@@ -241,7 +232,7 @@ static int acquire_by_rules(simba_locker *locker, int64_t timeout_ms, simba_erro
     if (rc == 0)
         rc = acquire(locker, timeout_ms, err);
     if (rc == 0 && locker->once_per_ms > 0) {
-        rc = simba__once_begin(&locker->member, locker->once_per_ms, err, locker->record);
+        rc = simba__once_begin(&locker->member, locker->once_per_ms, err);
         if (rc < 0)
             (void)release(locker, NULL);
     }
@@ -391,15 +382,12 @@ int simba_locker_note_set(simba_locker *locker, const void *bytes, size_t length
 {
     if (!locker)
         return simba__fail(err, SIMBA_EINVAL, "locker is NULL");
-    return locker->record
-               ? simba__worknote_set(&locker->member, locker->record, strlen(locker->record), bytes, length, err)
-               : simba__member_note_set(&locker->member, bytes, length, err);
+    return simba__worknote_set(&locker->member, bytes, length, err);
 }
 
 int simba_locker_note(simba_locker *locker, simba_error *err, simba_note *ret_note)
 {
     if (!locker || !ret_note)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", locker ? "ret_note" : "locker");
-    return locker->record ? simba__worknote_get(&locker->member, err, ret_note)
-                          : simba__member_note(&locker->member, err, ret_note);
+    return simba__worknote_get(&locker->member, err, ret_note);
 }

@@ -330,15 +330,14 @@ int simba_run_note_set(simba_run *run, const void *bytes, size_t length, simba_e
     if (!run)
         return simba__fail(err, SIMBA_EINVAL, "run is NULL");
     return run->scheduler->table ? simba__timetable_note_set(run->scheduler->table, bytes, length, err)
-                                 : simba__member_note_set(&run->scheduler->member, bytes, length, err);
+                                 : simba__worknote_set(&run->scheduler->member, bytes, length, err);
 }
 
 int simba_run_note(simba_run *run, simba_error *err, simba_note *ret_note)
 {
     if (!run || !ret_note)
         return simba__fail(err, SIMBA_EINVAL, "%s is NULL", run ? "ret_note" : "run");
-    return run->scheduler->table ? simba__worknote_get(&run->scheduler->member, err, ret_note)
-                                 : simba__member_note(&run->scheduler->member, err, ret_note);
+    return simba__worknote_get(&run->scheduler->member, err, ret_note);
 }
 
 /* The plan does not change while a run goes on. */

@@ -27,9 +27,10 @@ struct simba__member {
     _Atomic int64_t lease_until_ns; /* with the stop margin */
     _Atomic uint64_t token;
     simba__said said;
-    uint64_t note_number; /* of the latest write of the note, see notes.h */
-    bool writes_note;     /* one is under way */
-    bool hears_notes;     /* wants to be told of the note's changes for as long as it runs */
+    uint64_t note_number;         /* of the latest write of the note, see notes.h */
+    _Atomic uint64_t plain_token; /* under this grant the note is known to have no record, see worknote.h */
+    bool writes_note;             /* one is under way */
+    bool hears_notes;             /* wants to be told of the note's changes for as long as it runs */
 };
 
 /* Checks everything, makes the id, and adds the member to the client. Not in a turn. After a failure nothing of the

@@ -112,7 +112,7 @@ static int hand_out(const simba__note_call *call, int rc, simba_error *err)
     return rc;
 }
 
-int simba__member_note_set(simba__member *member, const void *bytes, size_t length, simba_error *err)
+int simba__member_note_set(simba__member *member, uint64_t token, const void *bytes, size_t length, simba_error *err)
 {
     simba_client *client = member->party.client;
     simba__note_call call = {0};
@@ -122,7 +122,10 @@ int simba__member_note_set(simba__member *member, const void *bytes, size_t leng
     if (rc < 0)
         return rc;
     await(client, &member->writes_note); /* of another thread */
-    rc = simba__note_write(&call, member, bytes, length);
+    if (member->machine.token != token && simba__contention_valid_until(&member->machine).ns != 0)
+        rc = simba__fail(&call.err, SIMBA_ELOST, "write note %s: leadership ended before", member->party.topic->mutex);
+    else
+        rc = simba__note_write(&call, member, bytes, length);
     if (rc == 0) {
         await(client, &call.busy);
         rc = call.rc;

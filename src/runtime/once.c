@@ -53,12 +53,12 @@ int simba__once_check(simba__member *member, int64_t once_per_ms, simba_error *e
     return size < 0 ? size : 0;
 }
 
-int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *err,
-                      char ret_record[SIMBA__RECORD_MAX + 1])
+int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *err)
 {
     simba__note_call call = {.busy = false};
     simba__record record;
-    char note[SIMBA_NOTE_MAX + 1];
+    char text[SIMBA__RECORD_MAX + 1];
+    char note[SIMBA_NOTE_MAX];
     const int old_size = look(member, once_per_ms, &call, &record, err);
     if (old_size < 0)
         return old_size;
@@ -66,8 +66,8 @@ int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *e
     record.due_ms = record.begun_ms = record.through_ms = call.note.now_ms;
     record.missed = record.tries = 0;
     snprintf(record.spec, sizeof record.spec, "once per %" PRId64, once_per_ms);
-    const size_t size = simba__record_write(&record, ret_record);
-    memcpy(note, ret_record, size);
+    const size_t size = simba__record_write(&record, text);
+    memcpy(note, text, size);
     const size_t rest = call.note.length - (size_t)old_size;
     if (rest > SIMBA_NOTE_MAX - size)
         return simba__fail(err, SIMBA_ESTATE,

@@ -9,8 +9,7 @@
 /* May it begin? SIMBA_ETOOSOON says when it was begun last. Otherwise what the store answers. */
 int simba__once_check(simba__member *member, int64_t once_per_ms, simba_error *err);
 
-/* As the holder: the same, and note that it begins now. `ret_record` is what the note begins with from then on. */
-int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *err,
-                      char ret_record[SIMBA__RECORD_MAX + 1]);
+/* As the holder: the same, and note that it begins now. */
+int simba__once_begin(simba__member *member, int64_t once_per_ms, simba_error *err);
 
 #endif

@@ -298,9 +298,10 @@ int simba__timetable_note_set(simba__timetable *table, const void *bytes, size_t
     if (rc < 0)
         return rc;
     const size_t size = table->record_size;
+    const uint64_t token = table->member->machine.token;
     memcpy(record, table->note, size);
     simba__leave(&client->turn);
-    rc = simba__worknote_set(table->member, record, size, bytes, length, err);
+    rc = simba__worknote_set_behind(table->member, token, record, size, bytes, length, err);
     if (rc == 0) {
         simba__enter(&client->turn);
         if (length > 0)
@@ -349,5 +350,6 @@ int simba_schedule_read(const void *note, size_t length, simba_error *err, simba
         info.missed = record.missed;
     }
     info.next_at_ms = next_at_ms(&record);
+    info.length = (size_t)rc;
     return simba__sized_tell(ret_info, &info);
 }

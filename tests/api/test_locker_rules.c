@@ -60,6 +60,32 @@ static void the_holder_has_a_note_too(void **state)
     client_close(client);
 }
 
+/* So it is with what others note who do not know of the rule. */
+static void others_have_a_note_too(void **state)
+{
+    (void)state;
+    simba_client *client = client_open(NULL);
+    simba_locker *locker = locker_new(client, 3600000, 0);
+    simba_locker *plain = locker_new(client, 0, 0);
+    simba_note note = SIMBA_NOTE_INIT;
+    assert_rc(0, simba_locker_acquire(plain, 0, NULL));
+    assert_rc(0, simba_locker_note_set(plain, "before", 6, NULL));
+    assert_rc(0, simba_locker_release(plain, NULL));
+    assert_rc(0, simba_locker_acquire(locker, 0, NULL));
+    assert_rc(0, simba_locker_release(locker, NULL));
+    assert_rc(0, simba_locker_acquire(plain, 0, NULL));
+    for (int i = 0; i < 2; i++)
+        assert_rc(0, simba_locker_note_set(plain, "theirs", 6, NULL));
+    assert_rc(0, simba_locker_note(plain, NULL, &note));
+    assert_string_equal(note.bytes, "theirs");
+    assert_rc(0, simba_locker_note_set(plain, NULL, 0, NULL));
+    assert_rc(0, simba_locker_release(plain, NULL));
+    assert_rc(SIMBA_ETOOSOON, simba_locker_acquire(locker, 0, NULL));
+    simba_locker_free(plain);
+    simba_locker_free(locker);
+    client_close(client);
+}
+
 /* A note that leaves no room is not cut off: it may be all that its owner has. */
 static void a_long_note_is_not_cut(void **state)
 {
@@ -224,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(once_in_a_period),
         TEST(the_holder_has_a_note_too),
+        TEST(others_have_a_note_too),
         TEST(a_long_note_is_not_cut),
         TEST(at_once_while_another_does_it),
         TEST(of_several_who_wait_one_begins),

@@ -145,8 +145,8 @@ static void bench_prints_numbers(void **state)
 static void every_command_is_explained(void **state)
 {
     (void)state;
-    const char *const commands[] = {"run",   "schedule", "elect", "list",     "watch", "release", "init",  "doctor",
-                                    "bench", "demo",     "tck",   "timeline", "top",   "note",    "forget"};
+    const char *const commands[] = {"run",   "schedule", "elect", "list",     "watch", "release", "init",   "doctor",
+                                    "bench", "demo",     "tck",   "timeline", "top",   "note",    "forget", "torture"};
     for (size_t i = 0; i < COUNT_OF(commands); i++) {
         char page[64];
         assert_int_equal(RUN(commands[i], "--help"), 0);

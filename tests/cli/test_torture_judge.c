@@ -184,6 +184,19 @@ static void a_slow_look_is_no_proof(void **state)
     expect_kept();
 }
 
+/* Nor is it a second leader because the clock was read while another one led. */
+static void a_slow_look_begins_at_its_end(void **state)
+{
+    (void)state;
+    begin(5000);
+    hold(1, 1, 50, 2400, 4000);
+    end(1, 1, 2400, "stopped");
+    hold(0, 2, 100, 100, 2100)->seen_ns = 3000 * MS;
+    hold(0, 2, 3010, 4900, 6900);
+    fault(0, "pause", 100, 3000);
+    expect_kept();
+}
+
 /* --- S3 ------------------------------------------------------------------------------------------------- */
 
 static void tokens_must_grow(void **state)
@@ -348,6 +361,24 @@ static void hand_over_in_time(void **state)
     }
 }
 
+/* A leader that only does not hear the answers renews its lease in the store until it has ended here. */
+static void a_deaf_leader_is_followed_later(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        begin(9000);
+        hold(0, 1, 10, 2900, 2900);
+        fault(0, "deaf", 1000, 9500);
+        end(0, 1, 2900, "expired");
+        hold(1, 2, 6000 + late, 8900, 9900);
+        if (late)
+            expect(TORTURE_IN_TIME, 1);
+        else
+            expect_kept();
+        assert_int_equal(verdict.times[TORTURE_END_NETWORK].longest_ns, (5000 + late) * MS);
+    }
+}
+
 /* What happens to others meanwhile begins the time anew, and who cannot lead is not expected to. */
 static void time_is_counted_from_the_last_trouble(void **state)
 {
@@ -365,6 +396,13 @@ static void time_is_counted_from_the_last_trouble(void **state)
     fault(1, "cut", 500, 8000);
     fault(2, "pause", 500, 8000);
     hold(2, 2, 8100, 8900, 9900);
+    expect_kept();
+
+    begin(9000);
+    hold(0, 1, 10, 1000, 2900);
+    kill_at(0, 1000);
+    fault(1, "cut", 500, 9500);
+    fault(2, "pause", 500, 9500);
     expect_kept();
 }
 
@@ -546,12 +584,14 @@ int main(void)
         cmocka_unit_test(lease_of_the_dead),
         cmocka_unit_test(paused_leader_acts),
         cmocka_unit_test(a_slow_look_is_no_proof),
+        cmocka_unit_test(a_slow_look_begins_at_its_end),
         cmocka_unit_test(tokens_must_grow),
         cmocka_unit_test(tokens_are_remembered),
         cmocka_unit_test(a_forgotten_grant),
         cmocka_unit_test(losses_want_a_cause),
         cmocka_unit_test(next_leader_in_time),
         cmocka_unit_test(hand_over_in_time),
+        cmocka_unit_test(a_deaf_leader_is_followed_later),
         cmocka_unit_test(time_is_counted_from_the_last_trouble),
         cmocka_unit_test(the_end_is_no_fault),
         cmocka_unit_test(who_ends_by_itself_is_named),
