@@ -7,6 +7,7 @@
 #   cli.completions                                     the completions of the shells, by the shells
 #   cli.serve_api                                       the answers of `simba serve`, held against docs/openapi.json
 #   systemd.units                                       the unit templates under a real systemd; runs when it is asked for
+#   torture.redis                                       half a minute of tests/torture, see docs/proof.md
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
 #   cli.torture_<store>                                 `simba torture` on the store, see simba_torture_store
 #   cli.units, cli.contrib                              systemd's unit templates, and what is in contrib/
@@ -290,6 +291,20 @@ function(simba_tck_store name url)
         _simba_add_test(${arg_LABEL} ${arg_AS} COMMAND ${server} ${_launcher} $<TARGET_FILE:tck_runner> ${url})
     endif()
 endfunction()
+
+# --- real servers under fire, see tests/torture ---------------------------------------------------
+# The programs of the test see the public header and the shared library, as programs of users do.
+foreach(_name IN ITEMS net register client churn)
+    add_executable(torture_${_name} "${PROJECT_SOURCE_DIR}/tests/torture/${_name}.c")
+    target_link_libraries(torture_${_name} PRIVATE simba_flags simba_shared)
+    set_target_properties(torture_${_name} PROPERTIES
+        OUTPUT_NAME ${_name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/torture")
+endforeach()
+target_sources(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/cli/torture/history.c") # the lines of a history
+target_include_directories(torture_client PRIVATE "${PROJECT_SOURCE_DIR}/cli")
+if(TARGET simba AND SIMBA_WITH_REDIS AND NOT SIMBA_SANITIZE MATCHES "thread" AND NOT SIMBA_TEST_LAUNCHER)
+    _simba_add_test(torture redis COMMAND "${PROJECT_SOURCE_DIR}/tests/torture/quick" "${PROJECT_BINARY_DIR}")
+endif()
 
 # --- C++ ------------------------------------------------------------------------------------------
 include(CheckLanguage)

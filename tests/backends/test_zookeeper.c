@@ -274,7 +274,7 @@ static void test_warns_of_jvm_owner(void **state)
     simba_locker *locker = new_locker(client, "m");
     assert_int_equal(simba_locker_acquire(locker, 0, &err), 0);
     assert_int_equal(simba_client_force_release(client, "m", &err), 0);
-    assert_string_equal(warned, "");
+    assert_null(strstr(warned, "LeaderLatch")); /* that the holder has lost it may have been logged by now */
     simba_locker_free(locker);
     zhandle_t *raw = raw_zookeeper_open(zookeeper.port, NULL);
     const char latch[] = "/warns/simba/m/_c_3c3a3b34-8f3a-4b6e-9d5a-3f7a0c4f5e11-latch-";

@@ -208,6 +208,63 @@ static void test_touched_waiter(void **state)
     assert_true(REF_WITHIN(SOON_MS, arena.inside == &arena.contenders[1]));
 }
 
+/* --- a child that comes back ------------------------------------------------------------------------------- */
+
+static void made_again(int rc, const char *value, const void *data)
+{
+    const zk_session *session = data;
+    (void)value;
+    assert_int_equal(rc, ZOK);
+    simba__zk_expected_answered(&((zk_session *)(uintptr_t)session)->wire.expected);
+}
+
+/* The session of this client has a child that was removed long ago: the ensemble has lost the removal. */
+static void bring_back_child_of(unsigned i)
+{
+    char path[2 * NAME_MAX_HERE];
+    char name[NAME_MAX_HERE];
+    zk_session *session = &((zk_store *)clients[i]->store)->session;
+    snprintf(path, sizeof path, "%s/_c_01234567-89ab-cdef-0123-456789abcdef-latch-0000000000", folder);
+    simba__enter(&clients[i]->turn);
+    assert_true(simba__zk_wire_begin(&session->wire, ZK_REPLY_PATH));
+    simba__zk_wire_made(&session->wire, zoo_acreate(session->zh, path, "again", 5, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL,
+                                                    made_again, session));
+    simba__zk_session_flush(session);
+    simba__leave(&clients[i]->turn);
+    assert_true(REF_WITHIN(SOON_MS, raw_zookeeper_child(raw, folder, "89ab-cdef", sizeof name, name) == ZOK));
+}
+
+static void stop_all(void)
+{
+    for (unsigned i = N; i-- > 0;)
+        ref_stop(&arena.contenders[i]);
+}
+
+/* It leads the queue. Its client removes it when it gets in line itself. */
+static void test_child_comes_back(void **state)
+{
+    (void)state;
+    ref_scene("a child that was removed is there again, and leads");
+    stop_all();
+    bring_back_child_of(0);
+    assert_int_equal(ref_start(&arena.contenders[0]), 0);
+    assert_true(REF_WITHIN(SOON_MS, arena.inside == &arena.contenders[0]));
+}
+
+/* Likewise when somebody else stands between the two. */
+static void test_child_comes_back_far_ahead(void **state)
+{
+    (void)state;
+    ref_scene("a child that was removed is there again, and another client waits for it");
+    stop_all();
+    bring_back_child_of(0);
+    assert_int_equal(ref_start(&arena.contenders[1]), 0);
+    assert_true(REF_WITHIN(SOON_MS, is_settled(1)));
+    assert_false(leads(1));
+    assert_int_equal(ref_start(&arena.contenders[0]), 0);
+    assert_true(REF_WITHIN(SOON_MS, arena.inside == &arena.contenders[1]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +272,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_touched_then_removed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_removed_waiter, setup, teardown),
         cmocka_unit_test_setup_teardown(test_touched_waiter, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_child_comes_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_child_comes_back_far_ahead, setup, teardown),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

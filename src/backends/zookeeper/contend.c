@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "backends/zookeeper/stray.h"
 #include "util/mem.h"
 
 /* A procedure about a node. */
@@ -191,21 +192,34 @@ static void own_read(zk_op *op, const zk_result *result)
         not_there(op, result->rc, ZK_CALL_OWN);
 }
 
+/* The child of somebody who is before us. */
+static void other_read(zk_op *op, const char *child, const zk_result *result)
+{
+    const struct contention *c = of(op);
+    simba__zk_stray_check(c->nodes, c->node->queue->path, child, result);
+}
+
 static void leader_read(zk_op *op, const zk_result *result)
 {
-    if (result->rc == ZOK)
-        of(op)->owner = simba__zk_owner_of(of(op)->attempt.leader, result);
-    else
+    const char *leader = of(op)->attempt.leader;
+    if (result->rc != ZOK) {
         not_there(op, result->rc, ZK_CALL_LEADER);
+        return;
+    }
+    of(op)->owner = simba__zk_owner_of(leader, result);
+    other_read(op, leader, result);
 }
 
 static void before_read(zk_op *op, const zk_result *result)
 {
     const zk_attempt *attempt = &of(op)->attempt;
-    if (result->rc != ZOK)
+    if (result->rc != ZOK) {
         not_there(op, result->rc, ZK_CALL_BEFORE);
-    else if (strcmp(attempt->leader, attempt->before) == 0)
+        return;
+    }
+    if (strcmp(attempt->leader, attempt->before) == 0)
         of(op)->owner = simba__zk_owner_of(attempt->leader, result);
+    other_read(op, attempt->before, result);
 }
 
 static void removed(zk_op *op, const zk_result *result)

@@ -23,6 +23,8 @@ void simba__zk_prefix(uint64_t nonce, const char *id, char ret_prefix[ZK_PREFIX_
 /* The nonce of an incarnation after so many sessions of its client are over. A child of an earlier session may still
  * be there until the server ends that session: nobody may take it for a child of this session. */
 uint64_t simba__zk_salted(uint64_t nonce, unsigned sessions_over);
+/* The nonce, without salt, of the incarnation that may have made this child. False: the name is not one of ours. */
+bool simba__zk_nonce_of(const char *child, unsigned sessions_over, uint64_t *ret_nonce);
 /* Did a contender of this library make this child, whose data is `id`? */
 bool simba__zk_is_made_by_us(const char *child, const char *id);
 /* The first of the contenders among these children; NULL: there is none. And how many there are, unless that is NULL. */

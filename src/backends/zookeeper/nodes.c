@@ -30,6 +30,19 @@ zk_node *simba__zk_node_find(zk_nodes *nodes, const simba_request *request)
     return entry ? NODE_OF(entry) : NULL;
 }
 
+static bool has_prefix_of(const simba__node *entry, const void *child)
+{
+    const char *prefix = NODE_OF(entry)->latch.prefix;
+    return strncmp(child, prefix, strlen(prefix)) == 0;
+}
+
+bool simba__zk_nodes_miss(zk_nodes *nodes, const char *child)
+{
+    uint64_t nonce;
+    return simba__zk_nonce_of(child, nodes->ops->session->over, &nonce) &&
+           !simba__table_find(&nodes->table, nonce, has_prefix_of, child);
+}
+
 static void node_free(zk_node *node)
 {
     simba__zk_watch_drop(&node->before);

@@ -39,6 +39,8 @@ void simba__zk_nodes_drop(zk_nodes *nodes);
 void simba__zk_nodes_fini(zk_nodes *nodes);
 
 zk_node *simba__zk_node_find(zk_nodes *nodes, const simba_request *request);
+/* Has this child, which our session has, a name of ours, and no place in the table? */
+bool simba__zk_nodes_miss(zk_nodes *nodes, const char *child);
 zk_node *simba__zk_node_new(zk_nodes *nodes, const simba_request *request); /* NULL: out of memory */
 /* Remove it from the table. */
 void simba__zk_node_drop(zk_node *node);
