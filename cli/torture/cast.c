@@ -31,7 +31,7 @@ int64_t torture_cast_now(const torture_cast *cast)
 
 /* --- the history ----------------------------------------------------------------------------------- */
 
-static void follow(torture_cast *cast, const torture_event *event)
+static void track(torture_cast *cast, const torture_event *event)
 {
     if (event->contender == TORTURE_EVERYBODY)
         return;
@@ -68,7 +68,7 @@ static void say(const torture_event *event)
                torture_kind_word(event->kind), event->what[0] != '\0' ? ": " : "", event->what);
 }
 
-static void take(torture_cast *cast, const torture_event *event)
+static void record(torture_cast *cast, const torture_event *event)
 {
     torture_history_add(&cast->outcome->history, event);
     if (cast->options->history != NULL) {
@@ -77,21 +77,21 @@ static void take(torture_cast *cast, const torture_event *event)
     }
     if (cast->options->globals->verbose > 0)
         say(event);
-    follow(cast, event);
+    track(cast, event);
 }
 
-void torture_cast_note(torture_cast *cast, torture_kind kind)
+void torture_cast_record(torture_cast *cast, torture_kind kind)
 {
-    take(cast, &(torture_event){.kind = kind, .contender = TORTURE_EVERYBODY, .at_ns = torture_cast_now(cast)});
+    record(cast, &(torture_event){.kind = kind, .contender = TORTURE_EVERYBODY, .at_ns = torture_cast_now(cast)});
 }
 
 /* `what` may be NULL. `at_ns`: when it began. */
-static void note_of(torture_cast *cast, int number, torture_kind kind, const char *what, int64_t at_ns)
+static void record_of(torture_cast *cast, int number, torture_kind kind, const char *what, int64_t at_ns)
 {
     torture_event event = {.kind = kind, .contender = number, .life = cast->nodes[number].life, .at_ns = at_ns};
     event.to_ns = torture_cast_now(cast);
     snprintf(event.what, sizeof event.what, "%s", what != NULL ? what : "");
-    take(cast, &event);
+    record(cast, &event);
 }
 
 /* --- starting --------------------------------------------------------------------------------------- */
@@ -137,7 +137,7 @@ static int start_node(torture_cast *cast, int number)
         return (int)pid;
     fcntl(node->fd, F_SETFL, O_NONBLOCK);
     node->pid = pid;
-    node->state = NODE_RUNS;
+    node->state = NODE_AWAY; /* before it contends it is not ready for signals */
     node->text_length = 0;
     return 0;
 }
@@ -185,7 +185,7 @@ int torture_cast_start(torture_cast *cast, const torture_options *options, tortu
 /* --- listening -------------------------------------------------------------------------------------- */
 
 /* Its process has closed its output, so it has ended or is about to. */
-static void note_end(torture_cast *cast, int number)
+static void record_end(torture_cast *cast, int number)
 {
     torture_node *node = &cast->nodes[number];
     char how[32];
@@ -201,7 +201,7 @@ static void note_end(torture_cast *cast, int number)
             snprintf(how, sizeof how, "signal %d", WTERMSIG(status));
         else
             snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
-        note_of(cast, number, TORTURE_ENDED, how, torture_cast_now(cast));
+        record_of(cast, number, TORTURE_ENDED, how, torture_cast_now(cast));
     }
     node->state = NODE_ENDED;
 }
@@ -214,7 +214,7 @@ static void take_line(torture_cast *cast, int number, const char *line)
         return;
     event.contender = number;
     event.life = cast->nodes[number].life;
-    take(cast, &event);
+    record(cast, &event);
 }
 
 static void read_node(torture_cast *cast, int number)
@@ -225,7 +225,7 @@ static void read_node(torture_cast *cast, int number)
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0) {
-        note_end(cast, number);
+        record_end(cast, number);
         return;
     }
     node->text_length += (size_t)got;
@@ -242,13 +242,13 @@ static void read_node(torture_cast *cast, int number)
 }
 
 /* Where the network leads through this process, its delays are the network's. */
-static void note_delay(torture_cast *cast, int64_t due_ns)
+static void record_delay(torture_cast *cast, int64_t due_ns)
 {
     const int64_t now_ns = torture_cast_now(cast);
     const torture_event event = {
         .kind = TORTURE_LATE, .contender = TORTURE_EVERYBODY, .at_ns = due_ns, .to_ns = now_ns};
     if (cast->options->target_count > 0 && now_ns - due_ns > LATE_NS)
-        take(cast, &event);
+        record(cast, &event);
 }
 
 static unsigned gather(torture_cast *cast, int other_fd, struct pollfd *fds, int64_t *wake_ns)
@@ -274,7 +274,7 @@ bool torture_cast_listen(torture_cast *cast, int other_fd, int64_t until_ns)
     const struct timespec wait = {wait_ns / 1000000000, wait_ns % 1000000000};
     if (ppoll(fds, count, &wait, NULL) < 0)
         return false;
-    note_delay(cast, begun_ns + wait_ns);
+    record_delay(cast, begun_ns + wait_ns);
     const unsigned first_proxy = 1 + (unsigned)cast->count;
     const struct pollfd *at = fds + first_proxy;
     for (int i = 0; i < cast->count; i++)
@@ -297,7 +297,7 @@ static void kill_node(torture_cast *cast, int number)
     const int64_t at_ns = torture_cast_now(cast);
     kill(node->pid, SIGKILL);
     waitpid(node->pid, NULL, 0);
-    note_of(cast, number, TORTURE_KILLED, NULL, at_ns);
+    record_of(cast, number, TORTURE_KILLED, NULL, at_ns);
     node->state = NODE_DEAD;
     while (node->fd >= 0)
         read_node(cast, number);
@@ -313,7 +313,7 @@ static void set_network(const torture_node *node, torture_fault fault, int64_t l
     torture_proxy_set(node->proxy, networks[fault], late_ms * MS);
 }
 
-void torture_cast_do(torture_cast *cast, int number, const torture_step *step)
+void torture_cast_inflict(torture_cast *cast, int number, const torture_step *step)
 {
     torture_node *node = &cast->nodes[number];
     const int64_t at_ns = torture_cast_now(cast);
@@ -321,7 +321,7 @@ void torture_cast_do(torture_cast *cast, int number, const torture_step *step)
     node->due_ns = at_ns + step->for_ms * MS;
     switch (step->fault) {
     case TORTURE_FAULT_HAND_OVER:
-        note_of(cast, number, TORTURE_ASKED, NULL, at_ns);
+        record_of(cast, number, TORTURE_ASKED, NULL, at_ns);
         node->state = NODE_AWAY;
         kill(node->pid, SIGUSR1);
         return;
@@ -329,11 +329,11 @@ void torture_cast_do(torture_cast *cast, int number, const torture_step *step)
         kill_node(cast, number);
         return;
     case TORTURE_FAULT_PAUSE:
-        note_of(cast, number, TORTURE_FAULT, torture_fault_word(step->fault), at_ns);
+        record_of(cast, number, TORTURE_FAULT, torture_fault_word(step->fault), at_ns);
         kill(node->pid, SIGSTOP);
         break;
     default:
-        note_of(cast, number, TORTURE_FAULT, torture_fault_word(step->fault), at_ns);
+        record_of(cast, number, TORTURE_FAULT, torture_fault_word(step->fault), at_ns);
         set_network(node, step->fault, step->late_ms);
         break;
     }
@@ -347,7 +347,7 @@ static void heal_node(torture_cast *cast, int number)
         kill(node->pid, SIGCONT);
     else
         set_network(node, TORTURE_FAULT_COUNT, 0);
-    note_of(cast, number, TORTURE_HEALED, torture_fault_word(node->fault), torture_cast_now(cast));
+    record_of(cast, number, TORTURE_HEALED, torture_fault_word(node->fault), torture_cast_now(cast));
     node->fault = TORTURE_FAULT_COUNT;
 }
 

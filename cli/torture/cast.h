@@ -11,8 +11,8 @@
 
 typedef enum torture_node_state {
     NODE_DEAD,   /* killed; another process follows at due_ns */
-    NODE_RUNS,   /* contends, or is about to */
-    NODE_AWAY,   /* was asked to hand over, and does not contend yet again */
+    NODE_AWAY,   /* does not contend yet, since it was just started or was asked to hand over */
+    NODE_RUNS,   /* contends */
     NODE_ENDING, /* was asked to end */
     NODE_ENDED,  /* has ended, and is not started again */
 } torture_node_state;
@@ -51,10 +51,10 @@ void torture_cast_end(torture_cast *cast);
 bool torture_cast_listen(torture_cast *cast, int other_fd, int64_t until_ns);
 
 /* Add something to the history that is about no contender. */
-void torture_cast_note(torture_cast *cast, torture_kind kind);
+void torture_cast_record(torture_cast *cast, torture_kind kind);
 
-/* Do it to somebody who runs and has no trouble. */
-void torture_cast_do(torture_cast *cast, int number, const torture_step *step);
+/* Do to this contender, which runs and has no trouble, what the step says. */
+void torture_cast_inflict(torture_cast *cast, int number, const torture_step *step);
 /* End the faults whose time has come, and start processes anew. Returns when the next one is due. */
 int64_t torture_cast_heal(torture_cast *cast, int64_t now_ns);
 /* End all faults now, and ask everybody who runs to end. */

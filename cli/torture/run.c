@@ -63,7 +63,7 @@ static void take_step(run *r)
 {
     const int number = choose(r);
     if (number != TORTURE_NOBODY)
-        torture_cast_do(&r->cast, number, &r->step);
+        torture_cast_inflict(&r->cast, number, &r->step);
     /* However it goes on, the next step comes when nothing more is to be expected of this one. */
     const bool goes_on = r->step.goes_on && number != TORTURE_NOBODY;
     enter(r, PHASE_SETTLE, goes_on ? 0 : r->step.for_ms * MS + r->options->setup.takeover_ns);
@@ -113,7 +113,7 @@ static void dismiss(run *r)
     torture_cast *cast = &r->cast;
     const int interrupted = r->outcome->interrupted;
     const int64_t patience_ns = r->options->setup.lease_ns + PATIENCE_MS * MS;
-    torture_cast_note(cast, TORTURE_END);
+    torture_cast_record(cast, TORTURE_END);
     torture_cast_dismiss(cast);
     r->outcome->interrupted = 0;
     const int64_t until_ns = torture_cast_now(cast) + patience_ns;
