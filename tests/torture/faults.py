@@ -130,9 +130,16 @@ class Faults:
         whom = {"contender": client.number, "life": client.life} if client else {}
         self.world.record(at=self.world.now_ns(), kind=kind, what=word, **whom)
 
-    def do(self, fault):
-        self.counts[fault.__name__] = self.counts.get(fault.__name__, 0) + 1
+    def do(self, fault, name=None):
+        name = name or fault.__name__
+        self.counts[name] = self.counts.get(name, 0) + 1
         fault()
+
+    def open(self):
+        """Every run begins with what any lock has to survive: its holder dies, and nobody leads before its lease has ended."""
+        for client in [client for client in self.clients if client.name == self.world.latest_holder()]:
+            self.do(lambda: self.kill(client), "kill_client")
+        return self.store.lease_ms / 1000 + 0.5
 
     def strike(self):
         """Up to three faults at once, or a fail-over and perhaps a client that is paused; how long they are to last."""
