@@ -8,6 +8,12 @@
 
 #include "fuzz/fuzz.h"
 
+/* The name that the linker knows it by. */
+#define IN_PLACE_OF(name) __asm__(#name)
+
+int fuzz_connect(int fd, const struct sockaddr *address, socklen_t length) IN_PLACE_OF(connect);
+ssize_t fuzz_send(int fd, const void *bytes, size_t length, int flags) IN_PLACE_OF(send);
+
 size_t fuzz_wire_count;
 void (*fuzz_wire_stirred)(size_t wire, bool is_new);
 
@@ -46,7 +52,7 @@ static int dissolve(int fd)
     return 0;
 }
 
-int connect(int fd, const struct sockaddr *address, socklen_t length)
+int fuzz_connect(int fd, const struct sockaddr *address, socklen_t length)
 {
     (void)length;
     if (address->sa_family == AF_UNSPEC)
@@ -58,7 +64,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t length)
     return 0;
 }
 
-ssize_t send(int fd, const void *bytes, size_t length, int flags)
+ssize_t fuzz_send(int fd, const void *bytes, size_t length, int flags)
 {
     const ssize_t sent = syscall(SYS_sendto, fd, bytes, length, flags | MSG_NOSIGNAL, NULL, 0);
     for (size_t i = fuzz_wire_count; sent > 0 && fuzz_wire_stirred && i-- > 0;)

@@ -126,7 +126,7 @@ void world_lose_session(world *w, member *m);
 /* --- explore_store.c --- */
 simba__row_now store_of(const world *w);
 /* Carry out the request, which becomes its own reply. */
-void explore_store_carry_out(world *w, member *m, message *request);
+void explore_store_carry_out(world *w, member *m, message *what);
 void explore_store_force(world *w);
 bool explore_store_is_free(const world *w);
 void explore_store_hear(world *w, member *m);

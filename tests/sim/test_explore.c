@@ -130,10 +130,11 @@ static void test_counter_example_is_drawn(void **state)
     };
     const char *at = text;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        at = strstr(at, parts[i]);
-        if (!at)
+        const char *found = strstr(at, parts[i]);
+        if (found)
+            at = found + strlen(parts[i]);
+        else
             fail_msg("\"%s\" is missing, or not in its place, in:\n%s", parts[i], text);
-        at += strlen(parts[i]);
     }
     free(text);
 }
