@@ -38,13 +38,25 @@ static bool is_more_of(sim_trouble *trouble, unsigned process, unsigned row, int
     return true;
 }
 
+/* Room for one more. If there is none left, the trouble that has been over for longest makes room: an excuse is looked for in the
+ * latest lease alone. */
+static sim_trouble *next_trouble(sim *s)
+{
+    if (s->checks.troubles < SIM_TROUBLES)
+        return &s->checks.trouble[s->checks.troubles++];
+    sim_trouble *oldest = &s->checks.trouble[0];
+    for (unsigned i = 1; i < SIM_TROUBLES; i++)
+        if (s->checks.trouble[i].to < oldest->to)
+            oldest = &s->checks.trouble[i];
+    return oldest;
+}
+
 static void add_trouble(sim *s, unsigned process, unsigned row, int64_t from, int64_t to)
 {
     for (unsigned i = s->checks.troubles; i-- > 0;)
         if (is_more_of(&s->checks.trouble[i], process, row, from, to))
             return;
-    if (s->checks.troubles < SIM_TROUBLES)
-        s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, (uint8_t)row, false, from, to};
+    *next_trouble(s) = (sim_trouble){(uint8_t)process, (uint8_t)row, false, from, to};
 }
 
 void check_trouble(sim *s, unsigned process, int64_t from, int64_t to)
@@ -59,8 +71,7 @@ void check_row_locked(sim *s, unsigned mutex, int64_t from, int64_t to)
 
 void check_jump(sim *s, unsigned process, int64_t ns)
 {
-    if (s->checks.troubles < SIM_TROUBLES)
-        s->checks.trouble[s->checks.troubles++] = (sim_trouble){(uint8_t)process, 0, true, s->now - ns, s->now};
+    *next_trouble(s) = (sim_trouble){(uint8_t)process, 0, true, s->now - ns, s->now};
 }
 
 /* How long, between the two moments, this process or the store may not have been itself for this mutex: from the beginning
