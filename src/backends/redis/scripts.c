@@ -77,16 +77,28 @@ static const char first_of_all[] =
 "local call, MODERN = redis.call, redis.REDIS_VERSION_NUM\n"
 "local RESERVED, GRANT_KEPT, QUEUE_KEPT = 100, 2764800000, 86400\n" /* ms; ms, 32 days; s, one day */
 "local lock, key, queue = KEYS[1], KEYS[2], KEYS[3]\n"
-/* Does the lock end when the grant says so? In a cluster: when the key of the grant says so, because a slot moves with the time
- * that its keys have left, to a server with a clock of its own. The clock may tick between two readings, before Redis 7.2 also
- * in a script. */
-"local function ends_with(lock, key, ends)\n"
-"  if CLUSTER then return math.abs(call('PTTL', key) - call('PTTL', lock) - GRANT_KEPT) <= ENDS_DIFFER end\n"
-"  if MODERN then return call('PEXPIRETIME', lock) == ends end\n"
-"  for _ = 1, 5 do\n"
-"    local t = call('TIME')\n"
-"    if t[1] * 1000 + math.floor(t[2] / 1000) + call('PTTL', lock) == ends then return true end\n"
+"local function clock()\n"
+"  local t = call('TIME')\n"
+"  return t[1] * 1000 + math.floor(t[2] / 1000)\n"
+"end\n"
+/* When a key ends, in ms; -1: never, -2: there is no such key. Before Redis 7.2 the clock goes on while a script runs, and on a
+ * busy machine the server may have to wait for a processor between any two commands. So nothing may be computed from two
+ * readings of the clock that differ. */
+"local function end_of(key)\n"
+"  if MODERN then return call('PEXPIRETIME', key) end\n"
+"  local after, before, left = clock()\n"
+"  for _ = 1, 20 do\n"
+"    before, left, after = after, call('PTTL', key), clock()\n"
+"    if left < 0 then return left end\n"
+"    if before == after then break end\n"
 "  end\n"
+"  return after + left\n"
+"end\n"
+/* Does the lock end when the grant says so? In a cluster: when the key of the grant says so, because a slot moves with the time
+ * that its keys have left, to a server with a clock of its own. */
+"local function ends_with(lock_ends, key, ends)\n"
+"  if CLUSTER then return math.abs(end_of(key) - lock_ends - GRANT_KEPT) <= ENDS_DIFFER end\n"
+"  return lock_ends == ends\n"
 "end\n";
 
 /* Both at once. MGET says nothing of a key of another type: the general part looks again at what it has not found. */
@@ -127,7 +139,7 @@ static const char take[] =
 static const char give_back[] =
 "if owner == ARGV[1] and ARGV[4] == '' and grant and string.sub(grant, 18, 37) == ARGV[2]\n"
 "  and (ARGV[3] == '0' or string.sub(grant, 1, 16) == ARGV[3]) and string.sub(grant, -2) == '@@'\n"
-"  and ends_with(lock, key, tonumber(string.sub(grant, 39, 53))) and call('EXISTS', queue) == 0 then\n"
+"  and ends_with(end_of(lock), key, tonumber(string.sub(grant, 39, 53))) and call('EXISTS', queue) == 0 then\n"
 "  call('DEL', lock)\n"
 "  call('PUBLISH', lock .. '@@', 'released' .. db)\n"
 "  return 1\n"
@@ -135,12 +147,11 @@ static const char give_back[] =
 
 /* False: not just like that. */
 static const char prolong[] =
-"local time = call('TIME')\n"
-"local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+"local now = clock()\n"
 /* `head`: token and nonce, as they stand in the grant. */
 "local function prolong(lock, key, owner, grant, id, head, ends, ends_text, transition)\n"
 "  if owner ~= id or not grant or string.sub(grant, 1, 37) ~= head or #ends_text > 15\n"
-"    or not ends_with(lock, key, tonumber(string.sub(grant, 39, 53))) then return false end\n"
+"    or not ends_with(end_of(lock), key, tonumber(string.sub(grant, 39, 53))) then return false end\n"
 "  local rest = string.find(grant, '@@', 88, true)\n"
 "  local text = string.sub(grant, 1, 38) .. string.sub('00000000000000' .. ends_text, -15) .. string.sub(grant, 54, 87)\n"
 "    .. transition .. string.sub(grant, rest)\n"
@@ -208,12 +219,11 @@ static const char common[] =
 "    return damaged(fence, 'a number is not whole or not below 2^53 in')\n"
 "  end\n"
 "end\n"
-"local left = owner and call('PTTL', lock) or 0\n"
-"local ours = owner and grant and owner == g.id and ends_with(lock, key, g.ends)\n"
-"if left == -2 then owner, ours = false, false end\n"
-/* Somebody made it without an end: ask again in an hour. */
-"if left < 0 then left = 3600000 end\n"
-"left = math.min(left, 3153600000000)\n" /* a hundred years, should somebody have made it for longer */
+"local lock_ends = owner and end_of(lock) or -2\n"
+"if lock_ends == -2 then owner = false end\n"
+"local ours = owner and grant and owner == g.id and ends_with(lock_ends, key, g.ends)\n"
+/* Somebody made it without an end: ask again in an hour. For longer than a hundred years: ask again then. */
+"local left = lock_ends == -1 and 3600000 or math.max(0, math.min(lock_ends - now, 3153600000000))\n"
 "local function save()\n"
 "  local tail = ''\n"
 "  if next ~= '' or standby ~= '@@' then\n"
@@ -221,7 +231,8 @@ static const char common[] =
 "  end\n"
 "  local text = string.format('%016.0f %s %015.0f %s %015.0f %.0f@@%s@@%s', g.token, g.nonce, g.ends, g.revoked,\n"
 "    g.acquired, g.transition, g.id, tail)\n"
-"  put_grant(key, grant or '', text, now + (owner and left or 0))\n"
+/* A lock that is not ours must not end with the grant, not even nearly. */
+"  put_grant(key, grant or '', text, now + (ours and left or -1000))\n"
 "  return text\n"
 "end\n"
 "local function shown(id) return string.sub(id, 1, 256) end\n"
@@ -239,7 +250,7 @@ static const char common[] =
 "  return answer(token ~= '0' and g.revoked == token and 2 or 0)\n"
 "end\n"
 "local function hold(id, total, transition)\n"
-"  left, g.transition = tonumber(total), tonumber(transition)\n"
+"  ours, left, g.transition = true, tonumber(total), tonumber(transition)\n"
 "  g.ends = now + left\n"
 "  local ends = num(g.ends)\n"
 "  if MODERN then\n"
@@ -280,7 +291,7 @@ static const char common[] =
 "  local from = owner\n"
 "  call('DEL', lock)\n"
 "  g.nonce = NOBODY\n"
-"  owner = false\n"
+"  owner, ours = false, false\n"
 "  wake(from)\n"
 "end\n";
 
@@ -392,8 +403,7 @@ static const char write_note[] =
 "return answer(1)\n";
 
 static const char read_note[] =
-"local time = call('TIME')\n"
-"return {time[1] * 1000 + math.floor(time[2] / 1000), call('GET', KEYS[#KEYS]) or ''}\n";
+"return {clock(), call('GET', KEYS[#KEYS]) or ''}\n";
 
 /* Those who wait stay in the queue: they would sleep for as long as the lease that they were told of. */
 static const char forget[] =
