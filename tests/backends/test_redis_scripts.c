@@ -24,10 +24,7 @@ static const variant variants[] = {
     {"single server, before Redis 7.0", REDIS_SINGLE, false},
 };
 
-#define EACH_VARIANT(v)                                                                                                \
-    const variant *v = variants;                                                                                       \
-    v < variants + sizeof variants / sizeof *variants;                                                                 \
-    v++
+enum { VARIANTS = sizeof variants / sizeof *variants };
 
 /* --- running a script -------------------------------------------------------------------------------- */
 
@@ -164,7 +161,7 @@ static bool standby_goes_well(const variant *v, unsigned stall)
 
 static void stall_everywhere(bool (*goes_well)(const variant *v, unsigned stall))
 {
-    for (EACH_VARIANT(v)) {
+    for (const variant *v = variants; v < variants + VARIANTS; v++) {
         unsigned stall = 1;
         do {
             take(v);
@@ -207,7 +204,7 @@ static void test_standby_stalls(void **state)
 static void test_jvm_keeps_its_lock(void **state)
 {
     (void)state;
-    for (EACH_VARIANT(v)) {
+    for (const variant *v = variants; v < variants + VARIANTS; v++) {
         take(v);
         say("SET simba:{orders} me PX 90000");
         assert_false(renews(v, NEVER));
