@@ -45,7 +45,7 @@ static inline bool play(unsigned nth)
     return failed;
 }
 
-static inline void test_sweep(void **state)
+static inline void about_sweep(void **state)
 {
     (void)state;
     play(1000000); /* what is made once in a program is made now */

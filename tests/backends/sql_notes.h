@@ -16,7 +16,7 @@ static inline void assert_note(testhost *h, const char *text)
 }
 
 /* One statement checks the grant, all of it, and writes. The lease stays as it is. */
-static inline void test_note_by_its_grant(void **state)
+static inline void note_by_its_grant(void **state)
 {
     (void)state;
     open_store(&a);
@@ -45,7 +45,7 @@ static inline void test_note_by_its_grant(void **state)
 }
 
 /* A write that the next one of the same grant has overtaken is without effect; one that comes twice counts once. */
-static inline void test_note_overtaken(void **state)
+static inline void note_overtaken(void **state)
 {
     (void)state;
     open_store(&a);
@@ -66,7 +66,7 @@ static inline void test_note_overtaken(void **state)
 }
 
 /* A mutex that is forgotten leaves its row behind, for its version: tokens do not go back, whoever is granted it next. */
-static inline void test_forget(void **state)
+static inline void about_forget(void **state)
 {
     (void)state;
     open_store(&a);
@@ -94,7 +94,7 @@ static inline void test_forget(void **state)
 }
 
 /* Whoever watches is told of a note, of the next one, and that the note is gone. */
-static inline void test_note_is_told(void **state)
+static inline void note_is_told(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "orders"};
@@ -119,7 +119,7 @@ static inline void test_note_is_told(void **state)
 }
 
 /* That is an error for its mutex alone. */
-static inline void test_too_long(void **state)
+static inline void too_long(void **state)
 {
     (void)state;
     open_store(&a);
@@ -133,8 +133,8 @@ static inline void test_too_long(void **state)
 }
 
 #define SQL_NOTES_TESTS                                                                                                \
-    cmocka_unit_test_setup(test_note_by_its_grant, setup), cmocka_unit_test_setup(test_note_overtaken, setup),         \
-        cmocka_unit_test_setup(test_forget, setup), cmocka_unit_test_setup(test_note_is_told, setup),                  \
-        cmocka_unit_test_setup(test_too_long, setup)
+    cmocka_unit_test_setup(note_by_its_grant, setup), cmocka_unit_test_setup(note_overtaken, setup),                   \
+        cmocka_unit_test_setup(about_forget, setup), cmocka_unit_test_setup(note_is_told, setup),                      \
+        cmocka_unit_test_setup(too_long, setup)
 
 #endif

@@ -5,7 +5,7 @@
 #include "backends/sql_asking.h"
 
 /* A free mutex is granted, owned against others, given back, and granted again under a greater token. */
-static inline void test_acquire_and_release(void **state)
+static inline void acquire_and_release(void **state)
 {
     (void)state;
     const char *const odd_name = "orders \"\\{}, 'ü"; /* needs quoting, and more than ASCII */
@@ -32,7 +32,7 @@ static inline void test_acquire_and_release(void **state)
 
 /* A renewal extends the lease and keeps the token, and needs the right id, nonce and token; after the lease has ended
  * there is nothing to renew. */
-static inline void test_renew(void **state)
+static inline void about_renew(void **state)
 {
     (void)state;
     open_store(&a);
@@ -55,7 +55,7 @@ static inline void test_renew(void **state)
 }
 
 /* Whoever asks again because the reply was lost gets the same grant; the same id under another nonce does not. */
-static inline void test_incarnations(void **state)
+static inline void about_incarnations(void **state)
 {
     (void)state;
     open_store(&a);
@@ -73,7 +73,7 @@ static inline void test_incarnations(void **state)
 
 /* Forced away: free for others at once, and the holder hears that it was revoked when it renews, also if somebody has
  * taken it since. */
-static inline void test_force_release(void **state)
+static inline void force_release(void **state)
 {
     (void)state;
     open_store(&a);
@@ -89,7 +89,7 @@ static inline void test_force_release(void **state)
 }
 
 /* All mutexes, owned or not, or those that match a shell pattern. */
-static inline void test_list(void **state)
+static inline void about_list(void **state)
 {
     (void)state;
     open_store(&a);
@@ -129,7 +129,7 @@ static inline void ask_many(simba_op op, const uint64_t *tokens)
 }
 
 /* What is asked about one mutex in one flush happens in that order. */
-static inline void test_order_in_batch(void **state)
+static inline void order_in_batch(void **state)
 {
     (void)state;
     open_store(&a);
@@ -150,8 +150,8 @@ static inline void test_order_in_batch(void **state)
 }
 
 #define SQL_OPERATIONS_TESTS                                                                                           \
-    cmocka_unit_test_setup(test_acquire_and_release, setup), cmocka_unit_test_setup(test_renew, setup),                \
-        cmocka_unit_test_setup(test_incarnations, setup), cmocka_unit_test_setup(test_force_release, setup),           \
-        cmocka_unit_test_setup(test_list, setup), cmocka_unit_test_setup(test_order_in_batch, setup)
+    cmocka_unit_test_setup(acquire_and_release, setup), cmocka_unit_test_setup(about_renew, setup),                    \
+        cmocka_unit_test_setup(about_incarnations, setup), cmocka_unit_test_setup(force_release, setup),               \
+        cmocka_unit_test_setup(about_list, setup), cmocka_unit_test_setup(order_in_batch, setup)
 
 #endif

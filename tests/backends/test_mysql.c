@@ -10,7 +10,7 @@
 
 /* Seven hundred renewals, and as many releases, are one transaction of five statements: begin, twice reading, twice
  * writing, and the commit. */
-static void test_few_statements(void **state)
+static void few_statements(void **state)
 {
     (void)state;
     uint64_t tokens[MANY];
@@ -34,7 +34,7 @@ static void test_few_statements(void **state)
 
 /* Acquire-and-get-owner on a row that is not there yet: the row is made, and then it is one transaction; whoever comes
  * second finds the first. */
-static void test_fresh_row(void **state)
+static void fresh_row(void **state)
 {
     (void)state;
     open_store(&a);
@@ -59,7 +59,7 @@ static void test_fresh_row(void **state)
 }
 
 /* A row that cannot be written fails alone. */
-static void test_neighbours(void **state)
+static void about_neighbours(void **state)
 {
     (void)state;
     open_store(&a);
@@ -95,7 +95,7 @@ static void test_neighbours(void **state)
 
 /* A batch takes two statements to write, and the second has a row that does not fit: what the first has done is undone before
  * each mutex gets its turn by itself, so that everybody hears what really became of theirs. */
-static void test_second_statement_fails(void **state)
+static void second_statement_fails(void **state)
 {
     (void)state;
     open_store(&a);
@@ -120,7 +120,7 @@ static void test_second_statement_fails(void **state)
 }
 
 /* Whatever the server does with transactions that end: a grant that was told is committed, and locks nothing. */
-static void test_chained_commits(void **state)
+static void chained_commits(void **state)
 {
     (void)state;
     char url[160];
@@ -137,7 +137,7 @@ static void test_chained_commits(void **state)
 }
 
 /* Nor does it matter how many rows the server shows who does not say: holders are not told that theirs are gone. */
-static void test_select_limit(void **state)
+static void select_limit(void **state)
 {
     (void)state;
     enum { N = 12 };
@@ -174,7 +174,7 @@ static unsigned pass(testhost *h, int64_t ms)
 
 /* All that are watched are read by one query; it comes often at first, and less than twice a second later on. A renewal
  * is passed on, a release wakes, in a tenth of a second at first and in one later. */
-static void test_watch(void **state)
+static void about_watch(void **state)
 {
     (void)state;
     simba_topic topics[3] = {{.mutex = "a"}, {.mutex = "b"}, {.mutex = "c"}};
@@ -218,7 +218,7 @@ static void test_watch(void **state)
 }
 
 /* A change by the same client is told at once, without a look. */
-static void test_watch_own(void **state)
+static void watch_own(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "a"};
@@ -236,7 +236,7 @@ static void test_watch_own(void **state)
 }
 
 /* A look is for worker threads, which have time; what somebody waits for may be done by who waits. */
-static void test_watch_is_patient(void **state)
+static void watch_is_patient(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "a"};
@@ -257,7 +257,7 @@ static void test_watch_is_patient(void **state)
 
 /* A renewal that has got no answer in time is asked for again by the other connection, while the first still waits; and the
  * late answer of that does no harm. */
-static void test_renewal_by_another_connection(void **state)
+static void renewal_by_another_connection(void **state)
 {
     (void)state;
     open_store(&a);
@@ -284,7 +284,7 @@ static void test_renewal_by_another_connection(void **state)
 
 /* A replica that was promoted has an older row: tokens go on from what was seen here, and while one of ours holds the mutex
  * another one of ours does not get it; the holder is asked to look. */
-static void test_older_row(void **state)
+static void older_row(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "orders"};
@@ -312,7 +312,7 @@ static void test_older_row(void **state)
 }
 
 /* The same, and it is another server that has the older row: the way to it leads elsewhere from one moment to the next. */
-static void test_other_server(void **state)
+static void other_server(void **state)
 {
     (void)state;
     char url[128];
@@ -348,7 +348,7 @@ static void test_other_server(void **state)
 
 /* The server's clock steps back by an hour, which is as if all rows were an hour ahead: whoever holds a mutex keeps it,
  * nobody else gets it, and a renewal puts the row right. */
-static void test_clock_steps_back(void **state)
+static void clock_steps_back(void **state)
 {
     (void)state;
     open_store(&a);
@@ -367,7 +367,7 @@ static void test_clock_steps_back(void **state)
 
 /* A renewal that waited for the row is overtaken by one that began later, which is as if the row ended a second later: that end
  * stays, because its holder counts on it. */
-static void test_overtaken_renewal(void **state)
+static void overtaken_renewal(void **state)
 {
     (void)state;
     open_store(&a);
@@ -384,7 +384,7 @@ static void test_overtaken_renewal(void **state)
 
 /* Requests one by one, by statements that decide by themselves, and in batches, which core/row.c decides: both do what the
  * model does. */
-static void test_agrees_with_the_model(void **state)
+static void agrees_with_the_model(void **state)
 {
     (void)state;
     static const simba_op ops[] = {SIMBA_OP_ACQUIRE, SIMBA_OP_ACQUIRE, SIMBA_OP_RENEW,
@@ -432,21 +432,21 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SQL_OPERATIONS_TESTS,
-        cmocka_unit_test_setup(test_few_statements, setup),
-        cmocka_unit_test_setup(test_fresh_row, setup),
-        cmocka_unit_test_setup(test_neighbours, setup),
-        cmocka_unit_test_setup(test_second_statement_fails, setup),
-        cmocka_unit_test_setup(test_chained_commits, setup),
-        cmocka_unit_test_setup(test_select_limit, setup),
-        cmocka_unit_test_setup(test_watch, setup),
-        cmocka_unit_test_setup(test_watch_own, setup),
-        cmocka_unit_test_setup(test_watch_is_patient, setup),
-        cmocka_unit_test_setup(test_renewal_by_another_connection, setup),
-        cmocka_unit_test_setup(test_older_row, setup),
-        cmocka_unit_test_setup(test_other_server, setup),
-        cmocka_unit_test_setup(test_clock_steps_back, setup),
-        cmocka_unit_test_setup(test_overtaken_renewal, setup),
-        cmocka_unit_test_setup(test_agrees_with_the_model, setup),
+        cmocka_unit_test_setup(few_statements, setup),
+        cmocka_unit_test_setup(fresh_row, setup),
+        cmocka_unit_test_setup(about_neighbours, setup),
+        cmocka_unit_test_setup(second_statement_fails, setup),
+        cmocka_unit_test_setup(chained_commits, setup),
+        cmocka_unit_test_setup(select_limit, setup),
+        cmocka_unit_test_setup(about_watch, setup),
+        cmocka_unit_test_setup(watch_own, setup),
+        cmocka_unit_test_setup(watch_is_patient, setup),
+        cmocka_unit_test_setup(renewal_by_another_connection, setup),
+        cmocka_unit_test_setup(older_row, setup),
+        cmocka_unit_test_setup(other_server, setup),
+        cmocka_unit_test_setup(clock_steps_back, setup),
+        cmocka_unit_test_setup(overtaken_renewal, setup),
+        cmocka_unit_test_setup(agrees_with_the_model, setup),
     };
     return RUN_MYSQL_TESTS(tests);
 }

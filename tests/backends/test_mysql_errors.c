@@ -37,7 +37,7 @@ static const char *url_of(const char *user, const char *rest)
 /* --- the table ------------------------------------------------------------------------------------------- */
 
 /* Without a table the error says what to run, and after it was run it works; nothing is made unasked. */
-static void test_no_table(void **state)
+static void no_table(void **state)
 {
     (void)state;
     open_at(&a, url_of("root", "simba"));
@@ -56,7 +56,7 @@ static void test_no_table(void **state)
 }
 
 /* A table of another name, and tables that will not do. */
-static void test_odd_tables(void **state)
+static void odd_tables(void **state)
 {
     (void)state;
     open_at(&a, url_of("root", "simba?table=locks_2&create=yes"));
@@ -82,7 +82,7 @@ static void test_odd_tables(void **state)
 /* --- who may ---------------------------------------------------------------------------------------------- */
 
 /* A wrong password, a database that there is not, a user who may not write: each says so, and shows no password. */
-static void test_login(void **state)
+static void about_login(void **state)
 {
     (void)state;
     say("create or replace user worker@'%%' identified by 'good-secret'");
@@ -112,7 +112,7 @@ static void test_login(void **state)
 
 /* `simba init` and `simba doctor` as a user who lacks a right say which, also where the table is there already; and they change
  * no row. */
-static void test_missing_rights(void **state)
+static void missing_rights(void **state)
 {
     (void)state;
     static const char *const rights[] = {"select", "insert", "update"};
@@ -141,7 +141,7 @@ static void test_missing_rights(void **state)
 }
 
 /* More connections than the server grants: unavailable, until there are fewer. */
-static void test_too_many(void **state)
+static void too_many(void **state)
 {
     (void)state;
     say("create or replace user worker@'%%' with max_user_connections 1");
@@ -157,7 +157,7 @@ static void test_too_many(void **state)
 }
 
 /* A replica, or a primary that was demoted: unavailable, and another connection is made. */
-static void test_read_only(void **state)
+static void read_only(void **state)
 {
     (void)state;
     say("create or replace user worker@'%%'");
@@ -193,7 +193,7 @@ static void kill_others(void)
 }
 
 /* Connections that were killed while they were idle: nobody notices. */
-static void test_killed(void **state)
+static void about_killed(void **state)
 {
     (void)state;
     open_store(&a);
@@ -208,7 +208,7 @@ static void test_killed(void **state)
 }
 
 /* Connecting takes longer than a request has time. The next one finds the connection made. */
-static void test_slow_to_connect(void **state)
+static void slow_to_connect(void **state)
 {
     (void)state;
     open_store(&a);
@@ -232,7 +232,7 @@ static void test_slow_to_connect(void **state)
 }
 
 /* The server is gone, and comes back. */
-static void test_restart(void **state)
+static void about_restart(void **state)
 {
     (void)state;
     open_store(&a);
@@ -248,7 +248,7 @@ static void test_restart(void **state)
 }
 
 /* A server that takes connections and says nothing: requests end in time, and so does closing the client. */
-static void test_silent(void **state)
+static void about_silent(void **state)
 {
     (void)state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -276,7 +276,7 @@ static void test_silent(void **state)
 }
 
 /* A server that freezes while a thread of ours does the work for itself: it comes back soon after its time is over. */
-static void test_frozen(void **state)
+static void about_frozen(void **state)
 {
     (void)state;
     char url[128];
@@ -324,7 +324,7 @@ static void look_at_neighbour(testhost *h)
 }
 
 /* Somebody keeps a row locked: requests for others go on, and are answered; that one waits until its time is over. */
-static void test_locked_row(void **state)
+static void locked_row(void **state)
 {
     (void)state;
     open_store(&a);
@@ -364,7 +364,7 @@ static void test_locked_row(void **state)
 }
 
 /* As many rows are locked as there are connections: that keeps nobody else waiting for long. */
-static void test_locked_rows(void **state)
+static void locked_rows(void **state)
 {
     (void)state;
     static const char *const names[] = {"b", "c", "a"};
@@ -409,7 +409,7 @@ static void *want_backwards(void *arg)
 }
 
 /* A deadlock of which we are the victim: it is done again, and nobody notices. Renewals would not wait for the row. */
-static void test_deadlock(void **state)
+static void about_deadlock(void **state)
 {
     (void)state;
     open_store(&a);
@@ -443,7 +443,7 @@ static void test_deadlock(void **state)
 }
 
 /* The server takes small packets only: more statements, and everything works. */
-static void test_small_packets(void **state)
+static void small_packets(void **state)
 {
     (void)state;
     enum { N = 100 };
@@ -473,7 +473,7 @@ static void test_small_packets(void **state)
 /* --- ways to the server ------------------------------------------------------------------------------------ */
 
 /* By TCP and by socket, with TLS and without, by a certificate that is vouched for and by one that is not. */
-static void test_ways(void **state)
+static void about_ways(void **state)
 {
     (void)state;
     char url[256];
@@ -527,7 +527,7 @@ static void *greet_and_go(void *arg)
 }
 
 /* A server that goes away in the middle of a TLS handshake is unavailable: nobody was refused anything. */
-static void test_lost_handshake(void **state)
+static void lost_handshake(void **state)
 {
     (void)state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -570,7 +570,7 @@ static void break_connections(void)
 }
 
 /* Over TLS a connection that is gone means no signal, neither to a job nor when the client is closed. */
-static void test_no_signal(void **state)
+static void no_signal(void **state)
 {
     (void)state;
     char url[128];
@@ -588,7 +588,7 @@ static void test_no_signal(void **state)
 }
 
 /* What is wrong with a URL is said before anything is sent. */
-static void test_urls(void **state)
+static void about_urls(void **state)
 {
     (void)state;
     static const struct {
@@ -634,16 +634,16 @@ static int tls_setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_no_table, setup),   cmocka_unit_test_setup(test_odd_tables, setup),
-        cmocka_unit_test_setup(test_login, setup),      cmocka_unit_test_setup(test_missing_rights, setup),
-        cmocka_unit_test_setup(test_too_many, setup),   cmocka_unit_test_setup(test_read_only, setup),
-        cmocka_unit_test_setup(test_killed, setup),     cmocka_unit_test_setup(test_slow_to_connect, setup),
-        cmocka_unit_test_setup(test_silent, setup),     cmocka_unit_test_setup_teardown(test_frozen, setup, thaw),
-        cmocka_unit_test_setup(test_locked_row, setup), cmocka_unit_test_setup(test_locked_rows, setup),
-        cmocka_unit_test_setup(test_deadlock, setup),   cmocka_unit_test_setup(test_small_packets, setup),
-        cmocka_unit_test_setup(test_ways, setup),       cmocka_unit_test_setup(test_lost_handshake, setup),
-        cmocka_unit_test_setup(test_no_signal, setup),  cmocka_unit_test(test_urls),
-        cmocka_unit_test_setup(test_restart, setup),
+        cmocka_unit_test_setup(no_table, setup),       cmocka_unit_test_setup(odd_tables, setup),
+        cmocka_unit_test_setup(about_login, setup),    cmocka_unit_test_setup(missing_rights, setup),
+        cmocka_unit_test_setup(too_many, setup),       cmocka_unit_test_setup(read_only, setup),
+        cmocka_unit_test_setup(about_killed, setup),   cmocka_unit_test_setup(slow_to_connect, setup),
+        cmocka_unit_test_setup(about_silent, setup),   cmocka_unit_test_setup_teardown(about_frozen, setup, thaw),
+        cmocka_unit_test_setup(locked_row, setup),     cmocka_unit_test_setup(locked_rows, setup),
+        cmocka_unit_test_setup(about_deadlock, setup), cmocka_unit_test_setup(small_packets, setup),
+        cmocka_unit_test_setup(about_ways, setup),     cmocka_unit_test_setup(lost_handshake, setup),
+        cmocka_unit_test_setup(no_signal, setup),      cmocka_unit_test(about_urls),
+        cmocka_unit_test_setup(about_restart, setup),
     };
     if (!server_has("mariadbd")) {
         puts("1..0 # SKIP mariadbd is not installed");

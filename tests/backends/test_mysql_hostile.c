@@ -61,7 +61,7 @@ static void break_connections(void)
 
 /* What the program wants to happen on SIGPIPE is its own matter, from before the client is opened to after it is closed;
  * and a server that has gone sends it no such signal. First of all: the client library is started here. */
-static void test_sigpipe_is_the_programs(void **state)
+static void sigpipe_is_the_programs(void **state)
 {
     (void)state;
     pipes_broken = 0;
@@ -82,7 +82,7 @@ static void test_sigpipe_is_the_programs(void **state)
 /* --- how the server wants the password -------------------------------------------------------------------- */
 
 /* A server that wants the password itself does not get it, whether it says so at once or when we have logged in. */
-static void test_no_clear_password(void **state)
+static void no_clear_password(void **state)
 {
     (void)state;
     for (int at_once = 0; at_once < 2; at_once++) {
@@ -97,7 +97,7 @@ static void test_no_clear_password(void **state)
 }
 
 /* Nor does one that asks questions: nothing of it is printed, and nobody's standard input is read. */
-static void test_no_dialog(void **state)
+static void no_dialog(void **state)
 {
     (void)state;
     fake_mysql fake = {.switches = "dialog", .question = "\4Your \033[31mpassword: "};
@@ -119,7 +119,7 @@ static void test_no_dialog(void **state)
 
 /* caching_sha2_password, where the server may ask for the password encrypted with a key that it sends: on a connection that
  * anybody may be at the other end of, that is as good as in clear. */
-static void test_no_key_of_the_servers(void **state)
+static void no_key_of_the_servers(void **state)
 {
     (void)state;
     fake_mysql fake = {.switches = "caching_sha2_password", .then = "\1\4"};
@@ -132,7 +132,7 @@ static void test_no_key_of_the_servers(void **state)
 
 /* With a key of the server's that we were given the password goes out encrypted by that; the server is not asked for one.
  * Without the file nothing goes out. */
-static void test_key_of_our_own(void **state)
+static void key_of_our_own(void **state)
 {
     (void)state;
     char command[256], rest[128];
@@ -161,7 +161,7 @@ static void test_key_of_our_own(void **state)
 /* --- TLS ---------------------------------------------------------------------------------------------------- */
 
 /* With TLS asked for in whatever way, a server that says it has none is not even sent a name. */
-static void test_no_way_without_tls(void **state)
+static void no_way_without_tls(void **state)
 {
     (void)state;
     char certificate[256];
@@ -180,7 +180,7 @@ static void test_no_way_without_tls(void **state)
 }
 
 /* The same on a real server that was started without it; and without TLS it works. */
-static void test_server_without_tls(void **state)
+static void server_without_tls(void **state)
 {
     (void)state;
     char url[256];
@@ -198,7 +198,7 @@ static void test_server_without_tls(void **state)
 /* --- time --------------------------------------------------------------------------------------------------- */
 
 /* However slowly a server speaks, a connect is over when its time is; in clear, and where it should come to TLS. */
-static void test_slow_greeting(void **state)
+static void slow_greeting(void **state)
 {
     (void)state;
     for (int tls = 0; tls < 2; tls++) {
@@ -213,7 +213,7 @@ static void test_slow_greeting(void **state)
 }
 
 /* A client whose server drips is closed at once, whatever it is dripping. */
-static void test_close_beside_a_slow_server(void **state)
+static void close_beside_a_slow_server(void **state)
 {
     (void)state;
     for (int later = 0; later < 2; later++) {
@@ -238,7 +238,7 @@ static void test_close_beside_a_slow_server(void **state)
 }
 
 /* A server that never gets done with its side of TLS: that connection is given up, and another one tried. */
-static void test_slow_handshake(void **state)
+static void slow_handshake(void **state)
 {
     (void)state;
     fake_mysql fake = {.offers_tls = true, .drips_tls = true};
@@ -270,7 +270,7 @@ static void *heal_soon(void *arg)
 }
 
 /* The first packet of a connect gets lost. The kernel would repeat it after a second; we try anew long before. */
-static void test_first_packet_lost(void **state)
+static void first_packet_lost(void **state)
 {
     (void)state;
     char url[128];
@@ -290,7 +290,7 @@ static void test_first_packet_lost(void **state)
 }
 
 /* An answer of a gigabyte is not taken in. */
-static void test_flood(void **state)
+static void about_flood(void **state)
 {
     (void)state;
     fake_mysql fake = {.floods = true};
@@ -319,18 +319,18 @@ static int hostile_setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sigpipe_is_the_programs),
-        cmocka_unit_test(test_no_clear_password),
-        cmocka_unit_test(test_no_dialog),
-        cmocka_unit_test(test_no_key_of_the_servers),
-        cmocka_unit_test(test_key_of_our_own),
-        cmocka_unit_test(test_no_way_without_tls),
-        cmocka_unit_test(test_server_without_tls),
-        cmocka_unit_test(test_slow_greeting),
-        cmocka_unit_test(test_first_packet_lost),
-        cmocka_unit_test(test_flood),
-        cmocka_unit_test(test_slow_handshake),
-        cmocka_unit_test(test_close_beside_a_slow_server),
+        cmocka_unit_test(sigpipe_is_the_programs),
+        cmocka_unit_test(no_clear_password),
+        cmocka_unit_test(no_dialog),
+        cmocka_unit_test(no_key_of_the_servers),
+        cmocka_unit_test(key_of_our_own),
+        cmocka_unit_test(no_way_without_tls),
+        cmocka_unit_test(server_without_tls),
+        cmocka_unit_test(slow_greeting),
+        cmocka_unit_test(first_packet_lost),
+        cmocka_unit_test(about_flood),
+        cmocka_unit_test(slow_handshake),
+        cmocka_unit_test(close_beside_a_slow_server),
     };
     if (!server_has("mariadbd")) {
         puts("1..0 # SKIP mariadbd is not installed");

@@ -74,7 +74,7 @@ static void jvm_holds(const char *url)
     testhost_close(&a);
 }
 
-static void test_jvm_holds(void **state)
+static void about_jvm_holds(void **state)
 {
     (void)state;
     char url[128];
@@ -87,7 +87,7 @@ static void test_jvm_holds(void **state)
 
 /* A grant of ours that has ended, and then one of a JVM contender under the same id: not ours, although our columns still
  * tell of ours. It has no token. */
-static void test_jvm_holds_after_our_end(void **state)
+static void jvm_holds_after_our_end(void **state)
 {
     (void)state;
     open_store(&a);
@@ -102,7 +102,7 @@ static void test_jvm_holds_after_our_end(void **state)
 }
 
 /* What we hold no JVM contender gets, until we release or the lease has ended; and it sees whose it is. */
-static void test_we_hold(void **state)
+static void we_hold(void **state)
 {
     (void)state;
     open_store(&a);
@@ -119,7 +119,7 @@ static void test_we_hold(void **state)
 }
 
 /* A JVM contender that was given our id renews what we hold and takes it over by that. We learn of it when we renew. */
-static void test_jvm_under_our_id(void **state)
+static void jvm_under_our_id(void **state)
 {
     (void)state;
     open_store(&a);
@@ -130,7 +130,7 @@ static void test_jvm_under_our_id(void **state)
 }
 
 /* A JVM contender releases: a waiter of ours is told. It renews: nobody is asked to try. */
-static void test_jvm_releases_to_us(void **state)
+static void jvm_releases_to_us(void **state)
 {
     (void)state;
     open_store(&a);
@@ -153,7 +153,7 @@ static void test_jvm_releases_to_us(void **state)
 
 /* On the JVM's own table, which has no place for our nonces, its renewals are no new grants either, and its grants have no
  * token. */
-static void test_jvm_renews_on_its_table(void **state)
+static void jvm_renews_on_its_table(void **state)
 {
     (void)state;
     char url[128];
@@ -239,7 +239,7 @@ static void *we_fight(void *arg)
 }
 
 /* Two of either kind take turns on one mutex: never two inside, and everybody gets there. */
-static void test_fight(void **state)
+static void about_fight(void **state)
 {
     (void)state;
     simba_client *clients[2];
@@ -267,13 +267,13 @@ static void test_fight(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_jvm_holds, jvm_setup),
-        cmocka_unit_test_setup(test_jvm_holds_after_our_end, jvm_setup),
-        cmocka_unit_test_setup(test_we_hold, jvm_setup),
-        cmocka_unit_test_setup(test_jvm_under_our_id, jvm_setup),
-        cmocka_unit_test_setup(test_jvm_releases_to_us, jvm_setup),
-        cmocka_unit_test_setup(test_jvm_renews_on_its_table, jvm_setup),
-        cmocka_unit_test_setup(test_fight, jvm_setup),
+        cmocka_unit_test_setup(about_jvm_holds, jvm_setup),
+        cmocka_unit_test_setup(jvm_holds_after_our_end, jvm_setup),
+        cmocka_unit_test_setup(we_hold, jvm_setup),
+        cmocka_unit_test_setup(jvm_under_our_id, jvm_setup),
+        cmocka_unit_test_setup(jvm_releases_to_us, jvm_setup),
+        cmocka_unit_test_setup(jvm_renews_on_its_table, jvm_setup),
+        cmocka_unit_test_setup(about_fight, jvm_setup),
     };
     return RUN_MYSQL_TESTS(tests);
 }

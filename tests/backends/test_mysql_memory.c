@@ -5,7 +5,7 @@
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_sweep, setup)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(about_sweep, setup)};
     failing_install();
     return RUN_MYSQL_TESTS(tests);
 }

@@ -19,7 +19,7 @@ static const char *url_of(const char *user, const char *more)
 
 /* A table of an earlier version, or of the JVM's, works as before. Notes are refused, in words that name the remedy, which keeps
  * what the table has. */
-static void test_old_tables(void **state)
+static void old_tables(void **state)
 {
     (void)state;
     static const char *const adds[] = {NULL,
@@ -52,7 +52,7 @@ static void test_old_tables(void **state)
 }
 
 /* create=yes does not lock out a user who may not alter the table. */
-static void test_may_not_alter(void **state)
+static void may_not_alter(void **state)
 {
     (void)state;
     say(JVM_TABLE);
@@ -86,7 +86,7 @@ static void jvm_acquires(const char *id)
 }
 
 /* A contender on the JVM neither sees nor harms the note, and what was forgotten is known again when it takes it. */
-static void test_beside_the_jvm(void **state)
+static void beside_the_jvm(void **state)
 {
     (void)state;
     open_store(&a);
@@ -109,7 +109,7 @@ static void test_beside_the_jvm(void **state)
 }
 
 /* Where the column takes one name for another, the note and the mutex of the other one are left alone. */
-static void test_inexact_names(void **state)
+static void inexact_names(void **state)
 {
     (void)state;
     say(JVM_TABLE " collate utf8mb4_general_ci");
@@ -128,10 +128,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SQL_NOTES_TESTS,
-        cmocka_unit_test_setup(test_old_tables, setup),
-        cmocka_unit_test_setup(test_may_not_alter, setup),
-        cmocka_unit_test_setup(test_beside_the_jvm, setup),
-        cmocka_unit_test_setup(test_inexact_names, setup),
+        cmocka_unit_test_setup(old_tables, setup),
+        cmocka_unit_test_setup(may_not_alter, setup),
+        cmocka_unit_test_setup(beside_the_jvm, setup),
+        cmocka_unit_test_setup(inexact_names, setup),
     };
     return RUN_MYSQL_TESTS(tests);
 }

@@ -68,7 +68,7 @@ static bool matches(simba__sql_action action, const simba_request *request, simb
 /* --- the steps ---------------------------------------------------------------------------------------- */
 
 /* try-init makes the rows that are missing, and leaves alone those that exist. */
-static void test_init(void **state)
+static void about_init(void **state)
 {
     (void)state;
     open_conn();
@@ -82,7 +82,7 @@ static void test_init(void **state)
 }
 
 /* get finds the rows that there are, and says which there are not. */
-static void test_get(void **state)
+static void about_get(void **state)
 {
     (void)state;
     open_conn();
@@ -113,7 +113,7 @@ static void test_get(void **state)
 }
 
 /* acquire takes what is free, and only that; the token comes with it. release gives it back, and only to its owner. */
-static void test_acquire_statement(void **state)
+static void acquire_statement(void **state)
 {
     (void)state;
     uint64_t token = 0;
@@ -147,7 +147,7 @@ static void test_acquire_statement(void **state)
 }
 
 /* Rows that have changed are written, all by one statement. */
-static void test_put(void **state)
+static void about_put(void **state)
 {
     (void)state;
     open_conn();
@@ -186,7 +186,7 @@ static simba_outcome judge(simba_op op, const char *id, uint64_t nonce, uint64_t
 
 /* A lease is good until its last millisecond, and over after it: by the statements that decide for themselves, and for
  * several requests at once. */
-static void test_lease_end(void **state)
+static void lease_end(void **state)
 {
     (void)state;
     const int64_t end_ms = INT64_C(1700000000500);
@@ -226,7 +226,7 @@ static void assert_now(const simba_reply *reply)
 }
 
 /* Triggers on the table, whatever they do, disturb nothing: neither a request by itself nor several at once. */
-static void test_triggers(void **state)
+static void about_triggers(void **state)
 {
     (void)state;
     static const char *const bodies[] = {
@@ -268,7 +268,7 @@ static void test_triggers(void **state)
 
 /* A row that cannot be ours is left out of the list and named in the log, without what it has for terminals; the others are
  * listed. */
-static void test_list_beside_bad_rows(void **state)
+static void list_beside_bad_rows(void **state)
 {
     (void)state;
     open_store(&a);
@@ -313,7 +313,7 @@ static void test_list_beside_bad_rows(void **state)
 
 /* Times that no clock shows are nobody's undoing: a lease that seems to last for ever is not taken, by itself or in a batch,
  * and one that ended before time began is. */
-static void test_times_out_of_range(void **state)
+static void times_out_of_range(void **state)
 {
     (void)state;
     static const struct {
@@ -350,7 +350,7 @@ static void test_times_out_of_range(void **state)
 
 /* The table of the JVM, as it is: it works, ids that do not fit are not sent, and nothing is added behind anybody's
  * back. */
-static void test_jvm_table(void **state)
+static void jvm_table(void **state)
 {
     (void)state;
     char url[128];
@@ -374,7 +374,7 @@ static void test_jvm_table(void **state)
 }
 
 /* `simba init` adds the columns; whoever holds a mutex keeps it. */
-static void test_upgrade(void **state)
+static void about_upgrade(void **state)
 {
     (void)state;
     char url[128];
@@ -398,7 +398,7 @@ static void test_upgrade(void **state)
 }
 
 /* Where the column takes two names for one, the second is refused, not mistaken for the first. */
-static void test_inexact_names(void **state)
+static void inexact_names(void **state)
 {
     (void)state;
     say(JVM_TABLE " collate utf8mb4_general_ci");
@@ -420,17 +420,17 @@ static void test_inexact_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_init, setup),
-        cmocka_unit_test_setup(test_get, setup),
-        cmocka_unit_test_setup(test_acquire_statement, setup),
-        cmocka_unit_test_setup(test_put, setup),
-        cmocka_unit_test_setup(test_triggers, setup),
-        cmocka_unit_test_setup(test_lease_end, setup),
-        cmocka_unit_test_setup(test_list_beside_bad_rows, setup),
-        cmocka_unit_test_setup(test_times_out_of_range, setup),
-        cmocka_unit_test_setup(test_jvm_table, setup),
-        cmocka_unit_test_setup(test_upgrade, setup),
-        cmocka_unit_test_setup(test_inexact_names, setup),
+        cmocka_unit_test_setup(about_init, setup),
+        cmocka_unit_test_setup(about_get, setup),
+        cmocka_unit_test_setup(acquire_statement, setup),
+        cmocka_unit_test_setup(about_put, setup),
+        cmocka_unit_test_setup(about_triggers, setup),
+        cmocka_unit_test_setup(lease_end, setup),
+        cmocka_unit_test_setup(list_beside_bad_rows, setup),
+        cmocka_unit_test_setup(times_out_of_range, setup),
+        cmocka_unit_test_setup(jvm_table, setup),
+        cmocka_unit_test_setup(about_upgrade, setup),
+        cmocka_unit_test_setup(inexact_names, setup),
     };
     return RUN_MYSQL_TESTS(tests);
 }

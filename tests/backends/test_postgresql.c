@@ -14,7 +14,7 @@
 
 /* A lease is good until its last millisecond, and over after it, by the clock of the server as it goes on inside of a
  * statement. */
-static void test_lease_end(void **state)
+static void lease_end(void **state)
 {
     (void)state;
     open_store(&a);
@@ -36,7 +36,7 @@ static void test_lease_end(void **state)
 }
 
 /* A row that cannot be ours is left out of the list and named in the log. */
-static void test_list_beside_bad_row(void **state)
+static void list_beside_bad_row(void **state)
 {
     (void)state;
     open_store(&a);
@@ -100,7 +100,7 @@ static void compare(uint64_t *seed, simba__row *row, const char *mutex, uint64_t
     }
 }
 
-static void test_decides_like_core(void **state)
+static void decides_like_core(void **state)
 {
     (void)state;
     static const char *const mutexes[MUTEXES] = {"a", "b", "ab"};
@@ -120,7 +120,7 @@ static void test_decides_like_core(void **state)
 /* --- statements --------------------------------------------------------------------------------------------------- */
 
 /* Requests of one moment are one statement, or one for each 512; a single one is one, too. */
-static void test_few_statements(void **state)
+static void few_statements(void **state)
 {
     (void)state;
     static uint64_t tokens[MANY];
@@ -144,7 +144,7 @@ static void test_few_statements(void **state)
 }
 
 /* A row that somebody else has locked delays nobody else's, and is answered when it is free. */
-static void test_locked_row(void **state)
+static void locked_row(void **state)
 {
     (void)state;
     open_store(&a);
@@ -204,7 +204,7 @@ static bool await_push(testhost *h, simba_push_kind kind, int64_t ms)
 
 /* A release reaches who waits by a notification, long before a poll would; and while the owner stays, the waiter does
  * nothing. */
-static void test_release_is_pushed(void **state)
+static void release_is_pushed(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "orders"};
@@ -237,7 +237,7 @@ static long count_notifications(void)
 }
 
 /* Nobody waits, or nobody any more, so nobody is notified. */
-static void test_no_notification_for_nobody(void **state)
+static void no_notification_for_nobody(void **state)
 {
     (void)state;
     open_store(&a);
@@ -271,7 +271,7 @@ static void test_no_notification_for_nobody(void **state)
 }
 
 /* The first in line is told first. If it does not come, the second finds out by itself. */
-static void test_first_in_line(void **state)
+static void first_in_line(void **state)
 {
     (void)state;
     simba_topic first = {.mutex = "orders"}, second = {.mutex = "orders"};
@@ -306,7 +306,7 @@ static void test_first_in_line(void **state)
 }
 
 /* A client with many waiters dies, and does not keep the others from being told. */
-static void test_dead_client(void **state)
+static void dead_client(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "orders"};
@@ -331,7 +331,7 @@ static void test_dead_client(void **state)
 }
 
 /* Who was told and leaves without taking it passes it on. */
-static void test_departed_waiter(void **state)
+static void departed_waiter(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "orders"};
@@ -354,7 +354,7 @@ static void test_departed_waiter(void **state)
 }
 
 /* The listening connection is lost: the rows are polled, and when it is back it is tested again. */
-static void test_listener_lost(void **state)
+static void listener_lost(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "orders"};
@@ -388,7 +388,7 @@ static void set_read_only(const char *value)
 
 /* After a fail-over the lanes are with another server, and the connection that listens may still be with the old one, which has
  * become read-only. A lane that connects anew finds out. */
-static void test_listener_at_the_wrong_server(void **state)
+static void listener_at_the_wrong_server(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "orders"};
@@ -428,7 +428,7 @@ static void test_listener_at_the_wrong_server(void **state)
 
 /* Without the tables the error says what to do; PREPARE makes them, also when two come at once, and leaves alone what there
  * is; a schema of one's own is made, too. */
-static void test_prepare(void **state)
+static void about_prepare(void **state)
 {
     (void)state;
     char url[200];
@@ -458,7 +458,7 @@ static void test_prepare(void **state)
 }
 
 /* A table that is not ours is left alone. */
-static void test_foreign_table(void **state)
+static void foreign_table(void **state)
 {
     (void)state;
     say("create table simba_mutex (mutex text)");
@@ -476,7 +476,7 @@ static void test_foreign_table(void **state)
 
 /* A role that has what docs/postgresql.md lists, and nothing else, can do everything but `simba init`; without one of the
  * rights doctor says which. */
-static void test_least_privileges(void **state)
+static void least_privileges(void **state)
 {
     (void)state;
     char url[160];
@@ -524,7 +524,7 @@ static simba_verdict verdict_about(const testhost *h, const char *what)
 }
 
 /* What doctor says: TLS that is not verified, a disk that is not waited for, a server that cannot be written to. */
-static void test_examine(void **state)
+static void about_examine(void **state)
 {
     (void)state;
     char url[200];
@@ -553,7 +553,7 @@ static void test_examine(void **state)
 }
 
 /* The server may be set to tell of a commit before it is on the disk: the store asks for more, and only where it matters. */
-static void test_synchronous_commit(void **state)
+static void synchronous_commit(void **state)
 {
     (void)state;
     open_store(&a);
@@ -579,7 +579,7 @@ static void test_synchronous_commit(void **state)
 /* --- connections ---------------------------------------------------------------------------------------------------- */
 
 /* A connection that was ended while it was idle is nobody's failure. */
-static void test_terminated_while_idle(void **state)
+static void terminated_while_idle(void **state)
 {
     (void)state;
     open_store(&a);
@@ -593,24 +593,24 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SQL_OPERATIONS_TESTS,
-        cmocka_unit_test_setup(test_lease_end, setup),
-        cmocka_unit_test_setup(test_list_beside_bad_row, setup),
-        cmocka_unit_test_setup(test_decides_like_core, setup),
-        cmocka_unit_test_setup(test_few_statements, setup),
-        cmocka_unit_test_setup(test_locked_row, setup),
-        cmocka_unit_test_setup(test_release_is_pushed, setup),
-        cmocka_unit_test_setup(test_no_notification_for_nobody, setup),
-        cmocka_unit_test_setup(test_first_in_line, setup),
-        cmocka_unit_test_setup(test_dead_client, setup),
-        cmocka_unit_test_setup(test_departed_waiter, setup),
-        cmocka_unit_test_setup(test_listener_lost, setup),
-        cmocka_unit_test_setup(test_listener_at_the_wrong_server, setup),
-        cmocka_unit_test_setup(test_prepare, setup),
-        cmocka_unit_test_setup(test_foreign_table, setup),
-        cmocka_unit_test_setup(test_least_privileges, setup),
-        cmocka_unit_test_setup(test_examine, setup),
-        cmocka_unit_test_setup(test_synchronous_commit, setup),
-        cmocka_unit_test_setup(test_terminated_while_idle, setup),
+        cmocka_unit_test_setup(lease_end, setup),
+        cmocka_unit_test_setup(list_beside_bad_row, setup),
+        cmocka_unit_test_setup(decides_like_core, setup),
+        cmocka_unit_test_setup(few_statements, setup),
+        cmocka_unit_test_setup(locked_row, setup),
+        cmocka_unit_test_setup(release_is_pushed, setup),
+        cmocka_unit_test_setup(no_notification_for_nobody, setup),
+        cmocka_unit_test_setup(first_in_line, setup),
+        cmocka_unit_test_setup(dead_client, setup),
+        cmocka_unit_test_setup(departed_waiter, setup),
+        cmocka_unit_test_setup(listener_lost, setup),
+        cmocka_unit_test_setup(listener_at_the_wrong_server, setup),
+        cmocka_unit_test_setup(about_prepare, setup),
+        cmocka_unit_test_setup(foreign_table, setup),
+        cmocka_unit_test_setup(least_privileges, setup),
+        cmocka_unit_test_setup(about_examine, setup),
+        cmocka_unit_test_setup(synchronous_commit, setup),
+        cmocka_unit_test_setup(terminated_while_idle, setup),
     };
     return RUN_POSTGRESQL_TESTS(tests);
 }

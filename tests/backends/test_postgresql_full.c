@@ -53,7 +53,7 @@ static simba_error acquire_until_full(void)
     return (simba_error){0};
 }
 
-static void test_full_disk(void **state)
+static void full_disk(void **state)
 {
     (void)state;
     open_store(&a);
@@ -81,7 +81,7 @@ static void test_full_disk(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_full_disk, setup)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(full_disk, setup)};
     if (!server_has("postgres")) {
         puts("1..0 # SKIP postgres is not installed");
         return 0;

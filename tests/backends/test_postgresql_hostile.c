@@ -127,14 +127,14 @@ static bool answer_row(fake_postgresql *f, int client, fake_pg_statement stateme
 }
 
 /* The fake can also be honest: then there is a grant. */
-static void test_honest(void **state)
+static void about_honest(void **state)
 {
     (void)state;
     fake = (fake_postgresql){.answer = answer_row};
     assert_int_equal(try_lock("honest"), 0);
 }
 
-static void test_lies(void **state)
+static void about_lies(void **state)
 {
     (void)state;
     static const char long_id[] =
@@ -182,7 +182,7 @@ static bool answer_clock(fake_postgresql *f, int client, fake_pg_statement state
     return fake_pg_one_row(f, client, COLUMNS, values);
 }
 
-static void test_clocks(void **state)
+static void about_clocks(void **state)
 {
     (void)state;
     static const char *const clocks[] = {"9223372036854775807", "-9223372036854775808", NULL, "noon"};
@@ -430,7 +430,7 @@ static const speech speeches[] = {
     {"one endless row", say_long_row},
 };
 
-static void test_answers(void **state)
+static void about_answers(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof speeches / sizeof *speeches; i++) {
@@ -504,7 +504,7 @@ static bool refuse_oddly(fake_postgresql *f, int client)
     return false;
 }
 
-static void test_greetings(void **state)
+static void about_greetings(void **state)
 {
     (void)state;
     static const struct {
@@ -529,7 +529,7 @@ static void test_greetings(void **state)
 }
 
 /* Whoever talks on while we connect is hung up on because of that, and not because time runs out. */
-static void test_greeting_is_bounded(void **state)
+static void greeting_is_bounded(void **state)
 {
     (void)state;
     char url[128];
@@ -552,7 +552,7 @@ static void test_greeting_is_bounded(void **state)
 }
 
 /* The first of two hosts takes connections and is silent: it gets its share of the time, and then the other one is tried. */
-static void test_silent_host(void **state)
+static void silent_host(void **state)
 {
     (void)state;
     static fake_postgresql silent;
@@ -588,7 +588,7 @@ static bool ask_for_password(fake_postgresql *f, int client)
 }
 
 /* Without TLS nobody gets the password by asking for it. */
-static void test_clear_password(void **state)
+static void clear_password(void **state)
 {
     (void)state;
     if (PQlibVersion() < 160000)
@@ -601,10 +601,9 @@ static void test_clear_password(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_honest),      cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_clocks),      cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_greetings),   cmocka_unit_test(test_greeting_is_bounded),
-        cmocka_unit_test(test_silent_host), cmocka_unit_test(test_clear_password),
+        cmocka_unit_test(about_honest),  cmocka_unit_test(about_lies),      cmocka_unit_test(about_clocks),
+        cmocka_unit_test(about_answers), cmocka_unit_test(about_greetings), cmocka_unit_test(greeting_is_bounded),
+        cmocka_unit_test(silent_host),   cmocka_unit_test(clear_password),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

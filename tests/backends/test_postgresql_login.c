@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 /* Wrong users and databases are told as what they are; the password is not told. */
-static void test_login(void **state)
+static void about_login(void **state)
 {
     (void)state;
     static const struct {
@@ -54,7 +54,7 @@ static void set_logins(const char *of_keeper)
 }
 
 /* The password may stand in libpq's password file. A wrong one is told as such, and neither is told itself. */
-static void test_password_file(void **state)
+static void password_file(void **state)
 {
     (void)state;
     static const char *const words[] = {"a-secret-word", "a-secret-mistake"};
@@ -80,7 +80,7 @@ static void test_password_file(void **state)
 }
 
 /* TLS is wanted and the server has none: no word of the login is sent in clear. */
-static void test_no_tls(void **state)
+static void no_tls(void **state)
 {
     (void)state;
     char url[160];
@@ -93,7 +93,7 @@ static void test_no_tls(void **state)
 }
 
 /* Of several hosts the one that answers is taken, in time: one refuses, one has no such name. */
-static void test_several_hosts(void **state)
+static void several_hosts(void **state)
 {
     (void)state;
     char url[200];
@@ -112,10 +112,10 @@ static void test_several_hosts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_login, setup),
-        cmocka_unit_test_setup(test_password_file, setup),
-        cmocka_unit_test_setup(test_no_tls, setup),
-        cmocka_unit_test_setup(test_several_hosts, setup),
+        cmocka_unit_test_setup(about_login, setup),
+        cmocka_unit_test_setup(password_file, setup),
+        cmocka_unit_test_setup(no_tls, setup),
+        cmocka_unit_test_setup(several_hosts, setup),
     };
     return RUN_POSTGRESQL_TESTS(tests);
 }

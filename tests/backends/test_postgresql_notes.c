@@ -17,7 +17,7 @@ static simba__sql_hearing hearing_of(const testhost *h)
 }
 
 /* A waiter in line is notified, and does not have to look. A note that nobody waits for notifies nobody. */
-static void test_waiter_is_notified(void **state)
+static void waiter_is_notified(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "orders"};
@@ -40,7 +40,7 @@ static void test_waiter_is_notified(void **state)
 }
 
 /* `simba init` gives a table of an earlier version its columns, and keeps what it has. */
-static void test_old_table(void **state)
+static void old_table(void **state)
 {
     (void)state;
     char url[160];
@@ -67,8 +67,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SQL_NOTES_TESTS,
-        cmocka_unit_test_setup(test_waiter_is_notified, setup),
-        cmocka_unit_test_setup(test_old_table, setup),
+        cmocka_unit_test_setup(waiter_is_notified, setup),
+        cmocka_unit_test_setup(old_table, setup),
     };
     return RUN_POSTGRESQL_TESTS(tests);
 }

@@ -52,7 +52,7 @@ static void await_waiting(int count)
 
 /* An administrator, or a tool that fails over, cancels the wait. The server then answers as if all were well, and adds a
  * warning: what it has granted may be unknown to the next primary, so it is no grant. */
-static void test_cancelled_wait(void **state)
+static void cancelled_wait(void **state)
 {
     (void)state;
     acquire(&a, "orders", "me", 1);
@@ -73,7 +73,7 @@ static void test_cancelled_wait(void **state)
 /* The standby is promoted while the primary still runs, which then grants nothing; the new one knows what was granted before,
  * and gives it to nobody else. Clients of the old one go on with the new one, before the old one is gone and after it. Comes
  * last. */
-static void test_fail_over(void **state)
+static void fail_over(void **state)
 {
     (void)state;
     char url[160];
@@ -111,8 +111,8 @@ static void test_fail_over(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cancelled_wait),
-        cmocka_unit_test(test_fail_over),
+        cmocka_unit_test(cancelled_wait),
+        cmocka_unit_test(fail_over),
     };
     if (!server_has("postgres")) {
         puts("1..0 # SKIP postgres is not installed");

@@ -67,7 +67,7 @@ static int64_t release_and_wait(uint64_t token)
     return (simba__clock_boot().ns - since_ns) / SIMBA__NS_PER_MS;
 }
 
-static void test_transaction_mode(void **state)
+static void transaction_mode(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "orders"}, later = {.mutex = "invoices"};
@@ -93,7 +93,7 @@ static void test_transaction_mode(void **state)
     testhost_unwatch(&b, &later);
 }
 
-static void test_session_mode(void **state)
+static void session_mode(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "orders"};
@@ -109,8 +109,8 @@ static void test_session_mode(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_transaction_mode, transaction_setup, pooler_teardown),
-        cmocka_unit_test_setup_teardown(test_session_mode, session_setup, pooler_teardown),
+        cmocka_unit_test_setup_teardown(transaction_mode, transaction_setup, pooler_teardown),
+        cmocka_unit_test_setup_teardown(session_mode, session_setup, pooler_teardown),
     };
     if (!server_has("postgres") || !server_has("pgbouncer")) {
         puts("1..0 # SKIP postgres and pgbouncer are not installed");

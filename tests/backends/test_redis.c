@@ -2,7 +2,7 @@
 #include "backends/test_redis.h"
 
 /* A free mutex is granted, owned against others, given back, and granted again under a greater token. */
-static void test_acquire_and_release(void **state)
+static void acquire_and_release(void **state)
 {
     (void)state;
     open_store(&a);
@@ -34,7 +34,7 @@ static void test_acquire_and_release(void **state)
 
 /* A renewal extends the lease and keeps the token, and needs the right id, nonce and token; after the lease has ended
  * there is nothing to renew. */
-static void test_renew(void **state)
+static void about_renew(void **state)
 {
     (void)state;
     open_store(&a);
@@ -56,7 +56,7 @@ static void test_renew(void **state)
 }
 
 /* Whoever asks again because the reply was lost gets the same grant; the same id under another nonce does not. */
-static void test_incarnations(void **state)
+static void about_incarnations(void **state)
 {
     (void)state;
     open_store(&a);
@@ -74,7 +74,7 @@ static void test_incarnations(void **state)
 
 /* What was given back because no replica had it may be asked for again, on another connection. If that is quicker, the grant
  * is not the one any more that was given back. */
-static void test_given_back_late(void **state)
+static void given_back_late(void **state)
 {
     (void)state;
     open_store(&a);
@@ -94,7 +94,7 @@ static void test_given_back_late(void **state)
 }
 
 /* Tokens grow, even if all keys are lost in between. */
-static void test_tokens_grow(void **state)
+static void tokens_grow(void **state)
 {
     (void)state;
     uint64_t before = 0;
@@ -116,7 +116,7 @@ static void test_tokens_grow(void **state)
 }
 
 /* Forced away: free for others at once, and the holder hears that it was revoked when it renews. */
-static void test_force_release(void **state)
+static void force_release(void **state)
 {
     (void)state;
     open_store(&a);
@@ -157,7 +157,7 @@ static simba_verdict examined(testhost *h, const char *what)
 }
 
 /* What a server is set up to do with locks is told: whether it may evict or forget them, and who copies them. */
-static void test_examine(void **state)
+static void about_examine(void **state)
 {
     (void)state;
     char url[96];
@@ -179,7 +179,7 @@ static void test_examine(void **state)
 
 /* An invitation that overtakes the answer which makes its contender wait is for that contender, not for whoever of the
  * client comes first. */
-static void test_invitation_before_the_answer(void **state)
+static void invitation_before_the_answer(void **state)
 {
     (void)state;
     open_store(&a);
@@ -202,7 +202,7 @@ static void test_invitation_before_the_answer(void **state)
 
 /* All mutexes, by name, owned or not, with how many wait; or those that match a shell pattern. Also those of JVM
  * contenders. */
-static void test_list(void **state)
+static void about_list(void **state)
 {
     (void)state;
     open_store(&a);
@@ -232,7 +232,7 @@ static void test_list(void **state)
 }
 
 /* Mutexes whose keys somebody has damaged: each is named in the log, and all the others are shown. */
-static void test_list_damaged(void **state)
+static void list_damaged(void **state)
 {
     static const char *const bad[] = {"bad-fence", "bad-grant", "bad-lock", "bad-owner", "bad-queue", "bad-type"};
     (void)state;
@@ -268,7 +268,7 @@ static void test_list_damaged(void **state)
 }
 
 /* Everything of a flush goes out in one write: the server sees hundreds of commands in one piece. */
-static void test_one_write_per_flush(void **state)
+static void one_write_per_flush(void **state)
 {
     enum { N = 300 };
     (void)state;
@@ -294,7 +294,7 @@ static void test_one_write_per_flush(void **state)
 }
 
 /* The queue has microseconds in it and keeps the order; whoever wins leaves it, and so does whoever gives up. */
-static void test_queue(void **state)
+static void about_queue(void **state)
 {
     (void)state;
     open_store(&a);
@@ -314,7 +314,7 @@ static void test_queue(void **state)
 }
 
 /* What was queued long ago by somebody who never came back disappears when others queue up: now and then one tidies up. */
-static void test_stale_waiters_disappear(void **state)
+static void stale_waiters_disappear(void **state)
 {
     (void)state;
     open_store(&a);
@@ -327,7 +327,7 @@ static void test_stale_waiters_disappear(void **state)
 }
 
 /* Whoever still asks is not forgotten, however long it waits; nor is anybody who will not ask before a long lease ends. */
-static void test_patient_waiters_stay(void **state)
+static void patient_waiters_stay(void **state)
 {
     enum { DAY = 86400 };
     (void)state;
@@ -357,7 +357,7 @@ static void test_patient_waiters_stay(void **state)
 
 /* A release wakes the first waiter that is there; those in front of it that are not are dropped. Until that one has
  * come, nobody else is let in. */
-static void test_release_wakes_a_live_waiter(void **state)
+static void release_wakes_a_live_waiter(void **state)
 {
     (void)state;
     open_store(&a);
@@ -379,7 +379,7 @@ static void test_release_wakes_a_live_waiter(void **state)
 }
 
 /* The one that was invited does not come: the others try by themselves after a moment. */
-static void test_invitation_ignored(void **state)
+static void invitation_ignored(void **state)
 {
     (void)state;
     open_store(&a);
@@ -425,7 +425,7 @@ static void prolong_standby(void)
 
 /* Who stands by is told once, and looks after the hand-overs that follow as well: here the second one is ignored. When it
  * leaves, nobody stands by, and the next release finds others. */
-static void test_standby_for_many_hand_overs(void **state)
+static void standby_for_many_hand_overs(void **state)
 {
     (void)state;
     open_store(&a);
@@ -469,7 +469,7 @@ static void test_standby_for_many_hand_overs(void **state)
 }
 
 /* Whoever leaves after it was invited passes the invitation on. */
-static void test_invitation_passed_on(void **state)
+static void invitation_passed_on(void **state)
 {
     (void)state;
     open_store(&a);
@@ -491,7 +491,7 @@ static void test_invitation_passed_on(void **state)
 }
 
 /* Another contender of the same client may follow the invitation; the one that was invited keeps a place. */
-static void test_invitation_used_by_another(void **state)
+static void invitation_used_by_another(void **state)
 {
     (void)state;
     open_store(&a);
@@ -511,7 +511,7 @@ static void test_invitation_used_by_another(void **state)
 }
 
 /* The databases of a server share their channels: a release of a mutex of the same name in another one is no news. */
-static void test_databases(void **state)
+static void about_databases(void **state)
 {
     char url[96];
     (void)state;
@@ -541,7 +541,7 @@ static void test_databases(void **state)
 }
 
 /* A watcher is given a reason to look at each grant and at each release, and nothing else. */
-static void test_observing(void **state)
+static void about_observing(void **state)
 {
     (void)state;
     open_store(&a);
@@ -572,7 +572,7 @@ static void test_observing(void **state)
 }
 
 /* A subscription is made when something is first watched, survives a short pause in that, and ends after a longer one. */
-static void test_subscription_lingers(void **state)
+static void subscription_lingers(void **state)
 {
     (void)state;
     open_store(&a);
@@ -599,7 +599,7 @@ static void test_subscription_lingers(void **state)
 }
 
 /* Whoever holds it is told at once when it is forced away, and learns why when it asks. */
-static void test_revocation_is_pushed(void **state)
+static void revocation_is_pushed(void **state)
 {
     (void)state;
     open_store(&a);
@@ -629,7 +629,7 @@ static void assert_damaged(const char *key)
 
 /* Tokens grow by one and stay whole up to the last one that a script can tell from the next. Then nothing is granted, and the
  * error says so. A fence of an earlier version is gone on from, unless its token is no number that a script can compute with. */
-static void test_damaged_fence(void **state)
+static void damaged_fence(void **state)
 {
     static const char *const bad[] = {
         "9007199254740992", "18446744073709551615", "1e300", "x", "-1", "1.5", "nan", "",
@@ -657,7 +657,7 @@ static void test_damaged_fence(void **state)
 }
 
 /* A grant that nobody can read, or whose token is beyond what a script can compute with. */
-static void test_damaged_grant(void **state)
+static void damaged_grant(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -681,7 +681,7 @@ static void test_damaged_grant(void **state)
 }
 
 /* Braces in names do no harm: every name has keys of its own. */
-static void test_braces(void **state)
+static void about_braces(void **state)
 {
     static const char *const names[] = {"{a}", "a}b", "}", "{", "a}:contender", "}{", "a"};
     (void)state;
@@ -695,7 +695,7 @@ static void test_braces(void **state)
 }
 
 /* Other ways to the server: a socket file, IPv6, a name, another database. */
-static void test_ways(void **state)
+static void about_ways(void **state)
 {
     char urls[5][192];
     (void)state;
@@ -720,7 +720,7 @@ static void test_ways(void **state)
 }
 
 /* URLs that say something else than they should. */
-static void test_bad_urls(void **state)
+static void bad_urls(void **state)
 {
     static const char *const urls[] = {
         "redis://host:0",
@@ -751,34 +751,34 @@ static void test_bad_urls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_acquire_and_release, setup),
-        cmocka_unit_test_setup(test_renew, setup),
-        cmocka_unit_test_setup(test_examine, setup),
-        cmocka_unit_test_setup(test_invitation_before_the_answer, setup),
-        cmocka_unit_test_setup(test_incarnations, setup),
-        cmocka_unit_test_setup(test_given_back_late, setup),
-        cmocka_unit_test_setup(test_tokens_grow, setup),
-        cmocka_unit_test_setup(test_force_release, setup),
-        cmocka_unit_test_setup(test_list, setup),
-        cmocka_unit_test_setup(test_list_damaged, setup),
-        cmocka_unit_test_setup(test_one_write_per_flush, setup),
-        cmocka_unit_test_setup(test_queue, setup),
-        cmocka_unit_test_setup(test_stale_waiters_disappear, setup),
-        cmocka_unit_test_setup(test_patient_waiters_stay, setup),
-        cmocka_unit_test_setup(test_release_wakes_a_live_waiter, setup),
-        cmocka_unit_test_setup(test_invitation_ignored, setup),
-        cmocka_unit_test_setup(test_standby_for_many_hand_overs, setup),
-        cmocka_unit_test_setup(test_invitation_passed_on, setup),
-        cmocka_unit_test_setup(test_invitation_used_by_another, setup),
-        cmocka_unit_test_setup(test_databases, setup),
-        cmocka_unit_test_setup(test_observing, setup),
-        cmocka_unit_test_setup(test_subscription_lingers, setup),
-        cmocka_unit_test_setup(test_revocation_is_pushed, setup),
-        cmocka_unit_test_setup(test_damaged_fence, setup),
-        cmocka_unit_test_setup(test_damaged_grant, setup),
-        cmocka_unit_test_setup(test_braces, setup),
-        cmocka_unit_test_setup(test_ways, setup),
-        cmocka_unit_test_setup(test_bad_urls, setup),
+        cmocka_unit_test_setup(acquire_and_release, setup),
+        cmocka_unit_test_setup(about_renew, setup),
+        cmocka_unit_test_setup(about_examine, setup),
+        cmocka_unit_test_setup(invitation_before_the_answer, setup),
+        cmocka_unit_test_setup(about_incarnations, setup),
+        cmocka_unit_test_setup(given_back_late, setup),
+        cmocka_unit_test_setup(tokens_grow, setup),
+        cmocka_unit_test_setup(force_release, setup),
+        cmocka_unit_test_setup(about_list, setup),
+        cmocka_unit_test_setup(list_damaged, setup),
+        cmocka_unit_test_setup(one_write_per_flush, setup),
+        cmocka_unit_test_setup(about_queue, setup),
+        cmocka_unit_test_setup(stale_waiters_disappear, setup),
+        cmocka_unit_test_setup(patient_waiters_stay, setup),
+        cmocka_unit_test_setup(release_wakes_a_live_waiter, setup),
+        cmocka_unit_test_setup(invitation_ignored, setup),
+        cmocka_unit_test_setup(standby_for_many_hand_overs, setup),
+        cmocka_unit_test_setup(invitation_passed_on, setup),
+        cmocka_unit_test_setup(invitation_used_by_another, setup),
+        cmocka_unit_test_setup(about_databases, setup),
+        cmocka_unit_test_setup(about_observing, setup),
+        cmocka_unit_test_setup(subscription_lingers, setup),
+        cmocka_unit_test_setup(revocation_is_pushed, setup),
+        cmocka_unit_test_setup(damaged_fence, setup),
+        cmocka_unit_test_setup(damaged_grant, setup),
+        cmocka_unit_test_setup(about_braces, setup),
+        cmocka_unit_test_setup(about_ways, setup),
+        cmocka_unit_test_setup(bad_urls, setup),
     };
     return RUN_REDIS_TESTS(tests);
 }

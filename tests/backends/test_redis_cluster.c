@@ -50,7 +50,7 @@ static server *home_of(const char *mutex)
 }
 
 /* The server's idea of slots is ours. */
-static void test_slots(void **state)
+static void about_slots(void **state)
 {
     static const char *const mutexes[] = {"orders", "a", "a}b", "{a}", "ünïcödé", "a:b", "0123456789abcdef"};
     (void)state;
@@ -62,7 +62,7 @@ static void test_slots(void **state)
     }
 }
 
-static void test_names(void **state)
+static void about_names(void **state)
 {
     (void)state;
     simba_url *parsed;
@@ -78,7 +78,7 @@ static void test_names(void **state)
 }
 
 /* Those that are no help are passed over; and if there are only such, the error says so. */
-static void test_seeds(void **state)
+static void about_seeds(void **state)
 {
     char hosts[128];
     server lone;
@@ -129,7 +129,7 @@ static bool knows_all_names(const server *s)
 }
 
 /* Servers may announce names, or nothing at all: then they are where the one that was asked is. */
-static void test_announcements(void **state)
+static void about_announcements(void **state)
 {
     static const char *const kinds[] = {"hostname", "unknown-endpoint", "ip"};
     static const char *const mutexes[] = {"a", "b", "c", "d", "e", "f"};
@@ -153,7 +153,7 @@ static void test_announcements(void **state)
 }
 
 /* A map on which no server has a name: a list is refused at once, and the cluster is not asked again and again for it. */
-static void test_list_without_names(void **state)
+static void list_without_names(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 3; i++)
@@ -169,7 +169,7 @@ static void test_list_without_names(void **state)
 
 /* However many mutexes and waiters there are, two connections to each server. LIST finds them all, also when the scripts
  * are lost on the way. */
-static void test_many(void **state)
+static void about_many(void **state)
 {
     enum { MANY = 60 };
     static testhost_request held[MANY], waiting[MANY];
@@ -237,7 +237,7 @@ static bool renews(simba_reply granted)
 
 /* A slot moves to another server: a lease can be renewed at every stage, pushes come all along, and in the end everything
  * is at the new place. */
-static void test_slot_moves(void **state)
+static void slot_moves(void **state)
 {
     const unsigned slot = simba__redis_slot("orders");
     server *from = home_of("orders");
@@ -279,7 +279,7 @@ static void test_slot_moves(void **state)
 }
 
 /* Nobody has the slot: an error that says so, and later somebody does. */
-static void test_slot_lost(void **state)
+static void slot_lost(void **state)
 {
     const unsigned slot = simba__redis_slot("invoices");
     server *home = home_of("invoices");
@@ -304,7 +304,7 @@ static void test_slot_lost(void **state)
 }
 
 /* Two servers that each take the other for the owner: the request does not go round for ever. */
-static void test_ping_pong(void **state)
+static void ping_pong(void **state)
 {
     const unsigned slot = simba__redis_slot("accounts");
     server *home = home_of("accounts");
@@ -323,7 +323,7 @@ static void test_ping_pong(void **state)
 
 /* A master that is frozen does not refuse, and its connection does not break: silence alone makes the client ask the others
  * who has the slot now. The take-over is played: the others are told that one of them has it. */
-static void test_frozen_master(void **state)
+static void frozen_master(void **state)
 {
     const unsigned slot = simba__redis_slot("ledger");
     server *home = home_of("ledger");
@@ -357,16 +357,16 @@ static void test_frozen_master(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test_setup(test_seeds, empty),
-        cmocka_unit_test_setup(test_list_without_names, empty), /* nobody has been given one yet */
-        cmocka_unit_test_setup(test_announcements, empty),
-        cmocka_unit_test_setup(test_many, empty),
-        cmocka_unit_test_setup(test_ping_pong, empty),
-        cmocka_unit_test_setup(test_slot_lost, empty),
-        cmocka_unit_test_setup(test_slot_moves, empty),    /* late: it is elsewhere after it */
-        cmocka_unit_test_setup(test_frozen_master, empty), /* last: the servers do not agree after it */
+        cmocka_unit_test(about_slots),
+        cmocka_unit_test(about_names),
+        cmocka_unit_test_setup(about_seeds, empty),
+        cmocka_unit_test_setup(list_without_names, empty), /* nobody has been given one yet */
+        cmocka_unit_test_setup(about_announcements, empty),
+        cmocka_unit_test_setup(about_many, empty),
+        cmocka_unit_test_setup(ping_pong, empty),
+        cmocka_unit_test_setup(slot_lost, empty),
+        cmocka_unit_test_setup(slot_moves, empty),    /* late: it is elsewhere after it */
+        cmocka_unit_test_setup(frozen_master, empty), /* last: the servers do not agree after it */
     };
     if (!server_has("redis-server")) {
         puts("1..0 # SKIP redis-server is not installed");

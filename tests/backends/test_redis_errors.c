@@ -28,7 +28,7 @@ static void assert_recovers(testhost *h)
     fail_msg("it does not recover");
 }
 
-static void test_script_flush(void **state)
+static void script_flush(void **state)
 {
     (void)state;
     open_store(&a);
@@ -38,7 +38,7 @@ static void test_script_flush(void **state)
     testhost_close(&a);
 }
 
-static void test_readonly(void **state)
+static void about_readonly(void **state)
 {
     (void)state;
     open_store(&a);
@@ -50,7 +50,7 @@ static void test_readonly(void **state)
     testhost_close(&a);
 }
 
-static void test_out_of_memory(void **state)
+static void out_of_memory(void **state)
 {
     (void)state;
     open_store(&a);
@@ -62,7 +62,7 @@ static void test_out_of_memory(void **state)
     testhost_close(&a);
 }
 
-static void test_busy(void **state)
+static void about_busy(void **state)
 {
     (void)state;
     open_store(&a);
@@ -88,7 +88,7 @@ static void test_busy(void **state)
     testhost_close(&a);
 }
 
-static void test_wrong_type(void **state)
+static void wrong_type(void **state)
 {
     static const char *const keys[] = {"simba:{orders}", "simba:{orders}:grant", "simba:{orders}:contender"};
     (void)state;
@@ -111,7 +111,7 @@ static void test_wrong_type(void **state)
 }
 
 /* Nothing that is shown anywhere has the password in it. */
-static void test_login(void **state)
+static void about_login(void **state)
 {
     char url[160];
     (void)state;
@@ -166,7 +166,7 @@ static void test_login(void **state)
 }
 
 /* A server that lets us in but does not let us listen: the pauses grow, and it is said once. */
-static void test_no_channels(void **state)
+static void no_channels(void **state)
 {
     char url[160];
     (void)state;
@@ -185,7 +185,7 @@ static void test_no_channels(void **state)
     testhost_close(&a);
 }
 
-static void test_refused_connection(void **state)
+static void refused_connection(void **state)
 {
     (void)state;
     open_at(&a, "redis://127.0.0.1:1");
@@ -274,7 +274,7 @@ static void against_fake(const char *says, int code, const char *word)
 }
 
 /* What answers is neither a sentinel nor a member of a cluster, or not in its right mind. */
-static void test_odd_guides(void **state)
+static void odd_guides(void **state)
 {
     static const char *const maps[] = {
         "+OK\r\n",
@@ -303,7 +303,7 @@ static void test_odd_guides(void **state)
 }
 
 /* However many there are to be asked, each is given the time to answer. */
-static void test_many_guides(void **state)
+static void many_guides(void **state)
 {
     (void)state;
     fake.pause_us = 10000;
@@ -313,7 +313,7 @@ static void test_many_guides(void **state)
     fake.pause_us = fake.times = 0;
 }
 
-static void test_odd_servers(void **state)
+static void odd_servers(void **state)
 {
     (void)state;
     against_fake("-LOADING Redis is loading the dataset in memory\r\n", SIMBA_EUNAVAILABLE, "LOADING");
@@ -332,7 +332,7 @@ static void test_odd_servers(void **state)
 /* --- breaking the real one ---------------------------------------------------------------------------- */
 
 /* Killed and started again: requests fail meanwhile, then work; what is watched is watched again, and says so. */
-static void test_restart(void **state)
+static void about_restart(void **state)
 {
     (void)state;
     open_store(&a);
@@ -355,7 +355,7 @@ static void test_restart(void **state)
 }
 
 /* Started again with data that takes a while to load: the refusals say so, and end by themselves. */
-static void test_loading(void **state)
+static void about_loading(void **state)
 {
     char dump[96];
     (void)state;
@@ -376,7 +376,7 @@ static void test_loading(void **state)
 }
 
 /* A server that does not know AUTH repeats what it was told. */
-static void test_login_unknown(void **state)
+static void login_unknown(void **state)
 {
     char url[160];
     (void)state;
@@ -394,7 +394,7 @@ static void test_login_unknown(void **state)
 }
 
 /* Only the subscription is cut: it comes back, and says that something may have been missed. */
-static void test_subscription_cut(void **state)
+static void subscription_cut(void **state)
 {
     (void)state;
     open_store(&a);
@@ -411,7 +411,7 @@ static void test_subscription_cut(void **state)
 }
 
 /* Frozen: a request fails at its deadline, not later; after the thaw its late answer is nobody else's. */
-static void test_frozen(void **state)
+static void about_frozen(void **state)
 {
     (void)state;
     open_store(&a);
@@ -431,7 +431,7 @@ static void test_frozen(void **state)
 }
 
 /* Closing with a request under way, a name being looked up, or a connection being made. */
-static void test_close_early(void **state)
+static void close_early(void **state)
 {
     static const char *const urls[] = {NULL,
                                        "redis://localhost:6379",
@@ -456,7 +456,7 @@ static void test_close_early(void **state)
 }
 
 /* Closing when a server is just about to be connected to for a list: that does not happen any more. */
-static void test_close_before_connecting(void **state)
+static void close_before_connecting(void **state)
 {
     (void)state;
     open_store(&a);
@@ -470,7 +470,7 @@ static void test_close_before_connecting(void **state)
 }
 
 /* Given up while its name is looked up, which goes on all the same. */
-static void test_given_up_while_looked_up(void **state)
+static void given_up_while_looked_up(void **state)
 {
     (void)state;
     open_at(&a, "redis://localhost:1");
@@ -489,25 +489,25 @@ static void test_given_up_while_looked_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_script_flush, setup),
-        cmocka_unit_test_setup(test_readonly, setup),
-        cmocka_unit_test_setup(test_out_of_memory, setup),
-        cmocka_unit_test_setup(test_busy, setup),
-        cmocka_unit_test_setup(test_wrong_type, setup),
-        cmocka_unit_test_setup(test_login, setup),
-        cmocka_unit_test_setup(test_no_channels, setup),
-        cmocka_unit_test_setup(test_refused_connection, setup),
-        cmocka_unit_test_setup(test_odd_servers, setup),
-        cmocka_unit_test_setup(test_odd_guides, setup),
-        cmocka_unit_test_setup(test_many_guides, setup),
-        cmocka_unit_test_setup(test_restart, setup),
-        cmocka_unit_test_setup(test_loading, setup),
-        cmocka_unit_test_setup(test_login_unknown, setup),
-        cmocka_unit_test_setup(test_subscription_cut, setup),
-        cmocka_unit_test_setup(test_frozen, setup),
-        cmocka_unit_test_setup(test_close_early, setup),
-        cmocka_unit_test_setup(test_close_before_connecting, setup),
-        cmocka_unit_test_setup(test_given_up_while_looked_up, setup),
+        cmocka_unit_test_setup(script_flush, setup),
+        cmocka_unit_test_setup(about_readonly, setup),
+        cmocka_unit_test_setup(out_of_memory, setup),
+        cmocka_unit_test_setup(about_busy, setup),
+        cmocka_unit_test_setup(wrong_type, setup),
+        cmocka_unit_test_setup(about_login, setup),
+        cmocka_unit_test_setup(no_channels, setup),
+        cmocka_unit_test_setup(refused_connection, setup),
+        cmocka_unit_test_setup(odd_servers, setup),
+        cmocka_unit_test_setup(odd_guides, setup),
+        cmocka_unit_test_setup(many_guides, setup),
+        cmocka_unit_test_setup(about_restart, setup),
+        cmocka_unit_test_setup(about_loading, setup),
+        cmocka_unit_test_setup(login_unknown, setup),
+        cmocka_unit_test_setup(subscription_cut, setup),
+        cmocka_unit_test_setup(about_frozen, setup),
+        cmocka_unit_test_setup(close_early, setup),
+        cmocka_unit_test_setup(close_before_connecting, setup),
+        cmocka_unit_test_setup(given_up_while_looked_up, setup),
     };
     return RUN_REDIS_TESTS(tests);
 }

@@ -61,7 +61,7 @@ static void assert_bounded(fake_redis *fake)
     assert_true(peak() - before < (size_t)256 << 20); /* a sanitizer needs more than we do */
 }
 
-static void test_huge_array(void **state)
+static void huge_array(void **state)
 {
     (void)state;
     assert_bounded(&(fake_redis){.first = "*2147483647\r\n"});
@@ -70,7 +70,7 @@ static void test_huge_array(void **state)
     assert_bounded(&(fake_redis){.answer = "*2\r\n*200000\r\n", .flood = ":1\r\n:1\r\n:1\r\n:1\r\n*200000\r\n"});
 }
 
-static void test_deep_arrays(void **state)
+static void deep_arrays(void **state)
 {
     (void)state;
     assert_bounded(&(fake_redis){.answer = "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"});
@@ -78,7 +78,7 @@ static void test_deep_arrays(void **state)
 }
 
 /* A string, a line or an array that has no end. */
-static void test_endless(void **state)
+static void about_endless(void **state)
 {
     static char much[1 << 16];
     (void)state;
@@ -99,7 +99,7 @@ static void test_endless(void **state)
     "$97\r\n" token " 00000000000000000001 " ends " 0000000000000000 001700000000000 6000" owner "\r\n"
 
 /* Each is an answer of the right length, in which one thing is wrong. */
-static void test_malformed_answers(void **state)
+static void malformed_answers(void **state)
 {
     static const char *const answers[] = {
         "+OK\r\n",
@@ -146,7 +146,7 @@ static void test_malformed_answers(void **state)
 }
 
 /* The fakes are good enough to be believed when they say what is right: otherwise the cases above would prove nothing. */
-static void test_proper_answer(void **state)
+static void proper_answer(void **state)
 {
     fake_redis fake = {.answer = GRANT("1700000000000000", "001700000016000", "@@me@@")};
     (void)state;
@@ -160,8 +160,8 @@ static void test_proper_answer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_huge_array),        cmocka_unit_test(test_deep_arrays),   cmocka_unit_test(test_endless),
-        cmocka_unit_test(test_malformed_answers), cmocka_unit_test(test_proper_answer),
+        cmocka_unit_test(huge_array),        cmocka_unit_test(deep_arrays),   cmocka_unit_test(about_endless),
+        cmocka_unit_test(malformed_answers), cmocka_unit_test(proper_answer),
     };
     signal(SIGPIPE, SIG_IGN); /* the runtime's own threads block it */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ static const char *jvm(const char *script, const char *mutex, const char *id, in
 }
 
 /* A JVM contender's grant is foreign to us, also under an id of ours; it ends when its key does. */
-static void test_jvm_holds(void **state)
+static void jvm_holds(void **state)
 {
     (void)state;
     open_store(&a);
@@ -51,7 +51,7 @@ static void test_jvm_holds(void **state)
 
 /* A grant of ours that has ended, and then one of a JVM contender under the same id: not ours, although the fence still
  * tells of ours. */
-static void test_jvm_holds_after_our_end(void **state)
+static void jvm_holds_after_our_end(void **state)
 {
     (void)state;
     open_store(&a);
@@ -68,7 +68,7 @@ static void test_jvm_holds_after_our_end(void **state)
 
 /* A JVM contender under our id finds itself in the lock and renews it. From then on the grant is not ours: otherwise both
  * would lead, and renew it in turn. Whatever its lease is: as long as ours, longer, or shorter. */
-static void test_jvm_renews_under_our_id(void **state)
+static void jvm_renews_under_our_id(void **state)
 {
     static const int lengths[] = {16000, 16900, 15100, 3000};
     (void)state;
@@ -90,7 +90,7 @@ static void test_jvm_renews_under_our_id(void **state)
 }
 
 /* Renewals of our own keep the grant, however many and however quick. */
-static void test_we_renew_often(void **state)
+static void we_renew_often(void **state)
 {
     (void)state;
     open_store(&a);
@@ -101,7 +101,7 @@ static void test_we_renew_often(void **state)
 }
 
 /* A JVM contender releases: the waiter of ours that is next hears it on its own channel. */
-static void test_jvm_releases_to_us(void **state)
+static void jvm_releases_to_us(void **state)
 {
     (void)state;
     open_store(&a);
@@ -134,7 +134,7 @@ static int64_t ms_until_won(testhost *h, const char *id, uint64_t nonce)
 
 /* A JVM release tells the first in the queue, alive or not, and nobody else. If that one is dead, the next of ours finds
  * out by itself: long before the lease would have ended. */
-static void test_jvm_releases_to_a_dead_waiter(void **state)
+static void jvm_releases_to_a_dead_waiter(void **state)
 {
     (void)state;
     open_store(&a);
@@ -152,7 +152,7 @@ static void test_jvm_releases_to_a_dead_waiter(void **state)
 }
 
 /* A JVM contender that won by its timer stands in the queue still, and would tell itself of its own release. */
-static void test_jvm_releases_to_itself(void **state)
+static void jvm_releases_to_itself(void **state)
 {
     (void)state;
     open_store(&a);
@@ -164,7 +164,7 @@ static void test_jvm_releases_to_itself(void **state)
 }
 
 /* Nobody tells a watcher of a JVM release. It looks. */
-static void test_jvm_releases_under_a_watcher(void **state)
+static void jvm_releases_under_a_watcher(void **state)
 {
     (void)state;
     open_store(&a);
@@ -198,7 +198,7 @@ static double server_seconds(void)
 
 /* JVM contenders leave out the fraction of the second at which they came, and so stand half a second too far in front, on
  * average. Ours stand there, too. */
-static void test_queue_is_fair(void **state)
+static void queue_is_fair(void **state)
 {
     (void)state;
     open_store(&a);
@@ -225,7 +225,7 @@ static const char *message(redisContext *subscriber)
 }
 
 /* We release: the JVM contender that is next hears it on its own channel, and nobody on the common one. */
-static void test_we_release_to_jvm(void **state)
+static void we_release_to_jvm(void **state)
 {
     (void)state;
     open_store(&a);
@@ -248,7 +248,7 @@ static void test_we_release_to_jvm(void **state)
 }
 
 /* Our observers learn that a JVM contender has taken it. */
-static void test_jvm_acquires(void **state)
+static void jvm_acquires(void **state)
 {
     (void)state;
     open_store(&a);
@@ -261,7 +261,7 @@ static void test_jvm_acquires(void **state)
 }
 
 /* Whatever is said on our channels, nothing breaks, and nobody is told what is not so. */
-static void test_garbage(void **state)
+static void about_garbage(void **state)
 {
     static const char *const texts[] = {
         "",
@@ -305,7 +305,7 @@ static void test_garbage(void **state)
 }
 
 /* Somebody publishes a grant of the greatest token there can be: watchers look, and go on to hear of what really happens. */
-static void test_forged_news(void **state)
+static void forged_news(void **state)
 {
     (void)state;
     open_store(&a);
@@ -328,7 +328,7 @@ static void test_forged_news(void **state)
 }
 
 /* A forged revocation makes the holder ask, and nothing more; one that is malformed does not even do that. */
-static void test_forged_revocation(void **state)
+static void forged_revocation(void **state)
 {
     static const char *const texts[] = {"",
                                         "revoked",
@@ -408,7 +408,7 @@ static void *play_ours(void *arg)
 }
 
 /* Two of theirs and three of ours, for a second and until both kinds have had their turns: never two at once. */
-static void test_fight(void **state)
+static void about_fight(void **state)
 {
     (void)state;
     pthread_t threads[5];
@@ -427,21 +427,21 @@ static void test_fight(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_jvm_holds, setup),
-        cmocka_unit_test_setup(test_jvm_holds_after_our_end, setup),
-        cmocka_unit_test_setup(test_jvm_renews_under_our_id, setup),
-        cmocka_unit_test_setup(test_we_renew_often, setup),
-        cmocka_unit_test_setup(test_jvm_releases_to_us, setup),
-        cmocka_unit_test_setup(test_jvm_releases_to_a_dead_waiter, setup),
-        cmocka_unit_test_setup(test_jvm_releases_to_itself, setup),
-        cmocka_unit_test_setup(test_jvm_releases_under_a_watcher, setup),
-        cmocka_unit_test_setup(test_queue_is_fair, setup),
-        cmocka_unit_test_setup(test_we_release_to_jvm, setup),
-        cmocka_unit_test_setup(test_jvm_acquires, setup),
-        cmocka_unit_test_setup(test_garbage, setup),
-        cmocka_unit_test_setup(test_forged_news, setup),
-        cmocka_unit_test_setup(test_forged_revocation, setup),
-        cmocka_unit_test_setup(test_fight, setup),
+        cmocka_unit_test_setup(jvm_holds, setup),
+        cmocka_unit_test_setup(jvm_holds_after_our_end, setup),
+        cmocka_unit_test_setup(jvm_renews_under_our_id, setup),
+        cmocka_unit_test_setup(we_renew_often, setup),
+        cmocka_unit_test_setup(jvm_releases_to_us, setup),
+        cmocka_unit_test_setup(jvm_releases_to_a_dead_waiter, setup),
+        cmocka_unit_test_setup(jvm_releases_to_itself, setup),
+        cmocka_unit_test_setup(jvm_releases_under_a_watcher, setup),
+        cmocka_unit_test_setup(queue_is_fair, setup),
+        cmocka_unit_test_setup(we_release_to_jvm, setup),
+        cmocka_unit_test_setup(jvm_acquires, setup),
+        cmocka_unit_test_setup(about_garbage, setup),
+        cmocka_unit_test_setup(forged_news, setup),
+        cmocka_unit_test_setup(forged_revocation, setup),
+        cmocka_unit_test_setup(about_fight, setup),
     };
     return RUN_REDIS_TESTS(tests);
 }

@@ -67,7 +67,7 @@ static void sweep(const char *url)
     print_message("# %s: %u rounds\n", url, nth);
 }
 
-static void test_single(void **state)
+static void about_single(void **state)
 {
     char url[64];
     (void)state;
@@ -79,7 +79,7 @@ static void test_single(void **state)
     sweep(url);
 }
 
-static void test_sentinel(void **state)
+static void about_sentinel(void **state)
 {
     char url[256];
     (void)state;
@@ -89,7 +89,7 @@ static void test_sentinel(void **state)
     sweep(url);
 }
 
-static void test_cluster(void **state)
+static void about_cluster(void **state)
 {
     char url[256];
     (void)state;
@@ -111,9 +111,9 @@ int main(void)
     failing_install();
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_single, stop_group),
-        cmocka_unit_test_teardown(test_sentinel, stop_group),
-        cmocka_unit_test_teardown(test_cluster, stop_group),
+        cmocka_unit_test_teardown(about_single, stop_group),
+        cmocka_unit_test_teardown(about_sentinel, stop_group),
+        cmocka_unit_test_teardown(about_cluster, stop_group),
     };
     if (!server_has("redis-server")) {
         puts("1..0 # SKIP redis-server is not installed");

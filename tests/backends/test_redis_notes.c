@@ -11,7 +11,7 @@ static const char *note(testhost *h)
 }
 
 /* It has no end, whatever becomes of the lease; where there is none any more, what is left of it ends. */
-static void test_outlives_the_lease(void **state)
+static void outlives_the_lease(void **state)
 {
     (void)state;
     open_store(&a);
@@ -29,7 +29,7 @@ static void test_outlives_the_lease(void **state)
 }
 
 /* A write that comes after a later one of the same grant is not carried out, also if the later one removed the note. */
-static void test_late_writes(void **state)
+static void late_writes(void **state)
 {
     (void)state;
     open_store(&a);
@@ -49,7 +49,7 @@ static void test_late_writes(void **state)
 }
 
 /* Without the right token, nonce or id, and when a JVM contender has the lock: nothing is written. */
-static void test_only_by_the_grant(void **state)
+static void only_by_the_grant(void **state)
 {
     (void)state;
     open_store(&a);
@@ -65,7 +65,7 @@ static void test_only_by_the_grant(void **state)
 }
 
 /* Whoever watches hears of a note in this database, and of none in another. */
-static void test_told(void **state)
+static void about_told(void **state)
 {
     (void)state;
     char second[160];
@@ -91,7 +91,7 @@ static void test_told(void **state)
 }
 
 /* To forget a mutex leaves none of its keys, of an earlier version neither, and those who wait in the queue. */
-static void test_forget(void **state)
+static void about_forget(void **state)
 {
     (void)state;
     open_store(&a);
@@ -111,7 +111,7 @@ static void test_forget(void **state)
 }
 
 /* A token that is ahead of the server's clock cannot be forgotten: the next one would be smaller. */
-static void test_forget_ahead_of_the_clock(void **state)
+static void forget_ahead_of_the_clock(void **state)
 {
     (void)state;
     open_store(&a);
@@ -126,7 +126,7 @@ static void test_forget_ahead_of_the_clock(void **state)
 }
 
 /* What is in the key of the note and is none: said to whoever reads it, and the mutex is listed without. */
-static void test_damaged(void **state)
+static void about_damaged(void **state)
 {
     (void)state;
     static const char *const bad[] = {"x", "0000000000000001 00000000000000000001 001794792644696",
@@ -151,13 +151,10 @@ static void test_damaged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_outlives_the_lease, setup),
-        cmocka_unit_test_setup(test_late_writes, setup),
-        cmocka_unit_test_setup(test_only_by_the_grant, setup),
-        cmocka_unit_test_setup(test_told, setup),
-        cmocka_unit_test_setup(test_forget, setup),
-        cmocka_unit_test_setup(test_forget_ahead_of_the_clock, setup),
-        cmocka_unit_test_setup(test_damaged, setup),
+        cmocka_unit_test_setup(outlives_the_lease, setup), cmocka_unit_test_setup(late_writes, setup),
+        cmocka_unit_test_setup(only_by_the_grant, setup),  cmocka_unit_test_setup(about_told, setup),
+        cmocka_unit_test_setup(about_forget, setup),       cmocka_unit_test_setup(forget_ahead_of_the_clock, setup),
+        cmocka_unit_test_setup(about_damaged, setup),
     };
     return RUN_REDIS_TESTS(tests);
 }

@@ -23,7 +23,7 @@ static long calls_so_far(void)
 }
 
 /* What has run out of time before the server could be asked is not asked. */
-static void test_overdue_is_not_sent(void **state)
+static void overdue_is_not_sent(void **state)
 {
     (void)state;
     open_store(&a);
@@ -43,7 +43,7 @@ static void test_overdue_is_not_sent(void **state)
 }
 
 /* All that is asked at once is answered in the end, in the order of asking. */
-static void test_all_are_served(void **state)
+static void all_are_served(void **state)
 {
     (void)state;
     uint64_t latest = 0;
@@ -60,7 +60,7 @@ static void test_all_are_served(void **state)
 }
 
 /* A renewal does not stand behind those who want something. */
-static void test_renewals_overtake(void **state)
+static void renewals_overtake(void **state)
 {
     (void)state;
     open_store(&a);
@@ -81,9 +81,9 @@ static void test_renewals_overtake(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_overdue_is_not_sent, setup),
-        cmocka_unit_test_setup(test_all_are_served, setup),
-        cmocka_unit_test_setup(test_renewals_overtake, setup),
+        cmocka_unit_test_setup(overdue_is_not_sent, setup),
+        cmocka_unit_test_setup(all_are_served, setup),
+        cmocka_unit_test_setup(renewals_overtake, setup),
     };
     return RUN_REDIS_TESTS(tests);
 }

@@ -48,7 +48,7 @@ static void assert_renewed(int i)
 }
 
 /* A script does for many, and leaves every lease as a renewal of its own would have. */
-static void test_shared(void **state)
+static void about_shared(void **state)
 {
     (void)state;
     open_store(&a);
@@ -72,7 +72,7 @@ static void test_shared(void **state)
 }
 
 /* One was forced away, one is a JVM contender's now, one is damaged: each is told so, and all others are renewed. */
-static void test_some_are_not_held(void **state)
+static void some_are_not_held(void **state)
 {
     (void)state;
     enum { REVOKED = 0, FOREIGN = 70, DAMAGED = 149 };
@@ -97,7 +97,7 @@ static void test_some_are_not_held(void **state)
 }
 
 /* A server that has forgotten the scripts: they are loaded again, and all are renewed. */
-static void test_scripts_flushed(void **state)
+static void scripts_flushed(void **state)
 {
     (void)state;
     open_store(&a);
@@ -111,7 +111,7 @@ static void test_scripts_flushed(void **state)
 }
 
 /* The time of some is over before the answer comes: they fail, and the answers of the others are still theirs. */
-static void test_some_are_cancelled(void **state)
+static void some_are_cancelled(void **state)
 {
     (void)state;
     open_store(&a);
@@ -147,10 +147,10 @@ static void test_some_are_cancelled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_shared, setup),
-        cmocka_unit_test_setup(test_some_are_not_held, setup),
-        cmocka_unit_test_setup(test_scripts_flushed, setup),
-        cmocka_unit_test_setup(test_some_are_cancelled, setup),
+        cmocka_unit_test_setup(about_shared, setup),
+        cmocka_unit_test_setup(some_are_not_held, setup),
+        cmocka_unit_test_setup(scripts_flushed, setup),
+        cmocka_unit_test_setup(some_are_cancelled, setup),
     };
     return RUN_REDIS_TESTS(tests);
 }

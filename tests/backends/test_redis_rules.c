@@ -68,7 +68,7 @@ static void follow_tokens(const simba_reply *redis_says, const simba_reply *row_
     latest = shown;
 }
 
-static void test_same_rules(void **state)
+static void same_rules(void **state)
 {
     uint64_t seed = 42;
     unsigned outcomes[3] = {0};
@@ -108,6 +108,6 @@ static void test_same_rules(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_same_rules, setup)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(same_rules, setup)};
     return RUN_REDIS_TESTS(tests);
 }

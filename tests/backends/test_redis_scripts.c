@@ -173,26 +173,26 @@ static void stall_everywhere(bool (*goes_well)(const variant *v, unsigned stall)
 }
 
 /* L3: a holder that reaches the store keeps its mutex. */
-static void test_renewal_stalls(void **state)
+static void renewal_stalls(void **state)
 {
     (void)state;
     stall_everywhere(renewal_goes_well);
 }
 
-static void test_release_stalls(void **state)
+static void release_stalls(void **state)
 {
     (void)state;
     stall_everywhere(release_goes_well);
 }
 
 /* A contender that asks again because an answer was lost finds its grant, and does not wait for itself. */
-static void test_repeated_acquire_stalls(void **state)
+static void repeated_acquire_stalls(void **state)
 {
     (void)state;
     stall_everywhere(repeated_acquire_goes_well);
 }
 
-static void test_standby_stalls(void **state)
+static void standby_stalls(void **state)
 {
     (void)state;
     stall_everywhere(standby_goes_well);
@@ -201,7 +201,7 @@ static void test_standby_stalls(void **state)
 /* --- contenders on the JVM --------------------------------------------------------------------------- */
 
 /* S1: a lock that a JVM contender has renewed under our id stays its own when somebody writes the grant anew. */
-static void test_jvm_keeps_its_lock(void **state)
+static void jvm_keeps_its_lock(void **state)
 {
     (void)state;
     for (const variant *v = variants; v < variants + VARIANTS; v++) {
@@ -217,9 +217,9 @@ static void test_jvm_keeps_its_lock(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_renewal_stalls, setup),          cmocka_unit_test_setup(test_release_stalls, setup),
-        cmocka_unit_test_setup(test_repeated_acquire_stalls, setup), cmocka_unit_test_setup(test_standby_stalls, setup),
-        cmocka_unit_test_setup(test_jvm_keeps_its_lock, setup),
+        cmocka_unit_test_setup(renewal_stalls, setup),          cmocka_unit_test_setup(release_stalls, setup),
+        cmocka_unit_test_setup(repeated_acquire_stalls, setup), cmocka_unit_test_setup(standby_stalls, setup),
+        cmocka_unit_test_setup(jvm_keeps_its_lock, setup),
     };
     return RUN_REDIS_TESTS(tests);
 }

@@ -35,7 +35,7 @@ static int port_of(unsigned nth)
 }
 
 /* Of the three, one is not there and one is frozen: that costs a moment. */
-static void test_sentinels_down(void **state)
+static void sentinels_down(void **state)
 {
     char hosts[128];
     (void)state;
@@ -56,7 +56,7 @@ static void assert_says(const simba_error *error, const char *word)
 }
 
 /* Who said what stands in the error. */
-static void test_nobody_knows(void **state)
+static void nobody_knows(void **state)
 {
     char hosts[128];
     char where[32];
@@ -79,7 +79,7 @@ static void test_nobody_knows(void **state)
 }
 
 /* Whom a sentinel names has to be a master. */
-static void test_no_master(void **state)
+static void no_master(void **state)
 {
     char hosts[64];
     (void)state;
@@ -110,7 +110,7 @@ static bool is_listened_to(const server *sentinel)
 
 /* Of two sentinels one does the failover, and the other one never hears of it: whoever does is not led astray by it, although
  * the master of before still says that it is one. */
-static void test_outdated_sentinel(void **state)
+static void outdated_sentinel(void **state)
 {
     char hosts[64];
     server old;
@@ -159,7 +159,7 @@ static void test_outdated_sentinel(void **state)
 
 /* The master changes while nobody listens, and the one of before is well and knows nothing of it. Whoever listens again asks,
  * and does not wait until something fails. */
-static void test_deaf_during_failover(void **state)
+static void deaf_during_failover(void **state)
 {
     char replies[2][64];
     char hosts[32];
@@ -193,7 +193,7 @@ static void test_deaf_during_failover(void **state)
 }
 
 /* A sentinel may want a password of its own, which comes from a file and is shown nowhere. */
-static void test_sentinel_password(void **state)
+static void sentinel_password(void **state)
 {
     char hosts[64];
     char rest[160];
@@ -217,7 +217,7 @@ static void test_sentinel_password(void **state)
     server_tell_redis(&group, "ACL SETUSER default +@all");
 }
 
-static void test_bad_urls(void **state)
+static void bad_urls(void **state)
 {
     static const struct {
         const char *url, *says;
@@ -240,7 +240,7 @@ static void test_bad_urls(void **state)
 }
 
 /* The master changes: grants that the replica confirmed are still there, and so are the pushes. */
-static void test_failover(void **state)
+static void about_failover(void **state)
 {
     (void)state;
     open_at(&a, url_of(group.hosts, "orders?replicas=1"));
@@ -284,14 +284,14 @@ static void test_failover(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_urls),
-        cmocka_unit_test(test_sentinels_down),
-        cmocka_unit_test(test_nobody_knows),
-        cmocka_unit_test(test_no_master),
-        cmocka_unit_test(test_outdated_sentinel),
-        cmocka_unit_test(test_deaf_during_failover),
-        cmocka_unit_test(test_sentinel_password),
-        cmocka_unit_test(test_failover), /* last: the replica is the master after it */
+        cmocka_unit_test(bad_urls),
+        cmocka_unit_test(sentinels_down),
+        cmocka_unit_test(nobody_knows),
+        cmocka_unit_test(no_master),
+        cmocka_unit_test(outdated_sentinel),
+        cmocka_unit_test(deaf_during_failover),
+        cmocka_unit_test(sentinel_password),
+        cmocka_unit_test(about_failover), /* last: the replica is the master after it */
     };
     if (!server_has("redis-server")) {
         puts("1..0 # SKIP redis-server is not installed");

@@ -108,7 +108,7 @@ static void end_waiting(waiter *w, int expected)
 }
 
 /* The one that reads is told by whoever ends its wait: cancelled from another thread, or by its own deadline. */
-static void test_reader_is_woken(void **state)
+static void reader_is_woken(void **state)
 {
     (void)state;
     waiter w;
@@ -127,7 +127,7 @@ static void test_reader_is_woken(void **state)
 
 /* The one that reads finds the subscriptions broken, or both connections. They are made again, and it gets
  * what it waits for. */
-static void test_reader_finds_it_broken(void **state)
+static void reader_finds_it_broken(void **state)
 {
     (void)state;
     waiter w;
@@ -156,7 +156,7 @@ static void *hear_and_do_nothing(void *arg)
 
 /* Whoever is told of answers is held up each time, by a signal handler or a debugger, before it can read them. And yet the
  * leader on the same client stays one: its renewals are looked at before they are found to be overdue. */
-static void test_reader_is_held_up(void **state)
+static void reader_is_held_up(void **state)
 {
     (void)state;
     pthread_t thread;
@@ -179,7 +179,7 @@ static void test_reader_is_held_up(void **state)
 }
 
 /* When the one that read is gone, the keeper hears an invitation at once, and not by some timer. */
-static void test_keeper_reads_again(void **state)
+static void keeper_reads_again(void **state)
 {
     (void)state;
     simba_client *other = open_at_url(redis_url);
@@ -218,7 +218,7 @@ static unsigned threads_of_process(void)
 }
 
 /* A client that the loop of the application drives connects, renews, and hears of a loss, all without a thread. */
-static void test_no_thread_for_a_loop(void **state)
+static void no_thread_for_a_loop(void **state)
 {
     (void)state;
     const unsigned before = threads_of_process();
@@ -277,7 +277,7 @@ static void *fight(void *arg)
 }
 
 /* Threads that fight on one client read one another's answers and invitations. None is left behind. */
-static void test_threads_read_for_one_another(void **state)
+static void threads_read_for_one_another(void **state)
 {
     (void)state;
     pthread_t threads[THREADS];
@@ -297,7 +297,7 @@ static void test_threads_read_for_one_another(void **state)
 
 /* More than the socket takes, sent by a thread of the application to a server that does not read: the rest is sent when it
  * does. A unix socket, because it takes little. */
-static void test_more_than_the_socket_takes(void **state)
+static void more_than_the_socket_takes(void **state)
 {
     (void)state;
     static simba_contender *crowd[CROWD];
@@ -333,7 +333,7 @@ static void test_more_than_the_socket_takes(void **state)
 }
 
 /* A holder whose mutex is forced away is told at once: long before the next renewal, at which it would find out. */
-static void test_holder_is_told(void **state)
+static void holder_is_told(void **state)
 {
     (void)state;
     simba_contender_options options = SIMBA_CONTENDER_OPTIONS_INIT;
@@ -367,7 +367,7 @@ static void count_refusals(void *user, simba_log_level level, const char *text)
 }
 
 /* A cause that lasts is said once, however often it is met. */
-static void test_refusals_are_said_once(void **state)
+static void refusals_are_said_once(void **state)
 {
     char url[160];
     (void)state;
@@ -393,15 +393,15 @@ static void test_refusals_are_said_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_reader_is_woken, open_client, close_client),
-        cmocka_unit_test_setup_teardown(test_reader_finds_it_broken, open_client, close_client),
-        cmocka_unit_test_setup_teardown(test_reader_is_held_up, open_client, close_client),
-        cmocka_unit_test_setup_teardown(test_keeper_reads_again, open_client, close_client),
-        cmocka_unit_test_setup_teardown(test_no_thread_for_a_loop, open_client, close_client),
-        cmocka_unit_test_setup_teardown(test_threads_read_for_one_another, open_client, close_client),
-        cmocka_unit_test_setup_teardown(test_more_than_the_socket_takes, open_client, close_client),
-        cmocka_unit_test_setup_teardown(test_holder_is_told, open_client, close_client),
-        cmocka_unit_test_setup_teardown(test_refusals_are_said_once, open_client, close_client),
+        cmocka_unit_test_setup_teardown(reader_is_woken, open_client, close_client),
+        cmocka_unit_test_setup_teardown(reader_finds_it_broken, open_client, close_client),
+        cmocka_unit_test_setup_teardown(reader_is_held_up, open_client, close_client),
+        cmocka_unit_test_setup_teardown(keeper_reads_again, open_client, close_client),
+        cmocka_unit_test_setup_teardown(no_thread_for_a_loop, open_client, close_client),
+        cmocka_unit_test_setup_teardown(threads_read_for_one_another, open_client, close_client),
+        cmocka_unit_test_setup_teardown(more_than_the_socket_takes, open_client, close_client),
+        cmocka_unit_test_setup_teardown(holder_is_told, open_client, close_client),
+        cmocka_unit_test_setup_teardown(refusals_are_said_once, open_client, close_client),
     };
     return RUN_REDIS_TESTS(tests);
 }

@@ -66,7 +66,7 @@ static void assert_fails(int code, const char *word)
 }
 
 /* Requests and pushes, also more than fits into one record. */
-static void test_tls(void **state)
+static void about_tls(void **state)
 {
     enum { N = 400 };
     static char names[N][64];
@@ -93,7 +93,7 @@ static void test_tls(void **state)
 }
 
 /* The certificate has to be signed by whom we trust and be for the host that we named, unless told otherwise. */
-static void test_verification(void **state)
+static void about_verification(void **state)
 {
     (void)state;
     open_tls(&secure, "localhost", "");
@@ -106,7 +106,7 @@ static void test_verification(void **state)
 }
 
 /* A server that wants to know who we are. */
-static void test_client_certificate(void **state)
+static void client_certificate(void **state)
 {
     char more[256];
     (void)state;
@@ -119,7 +119,7 @@ static void test_client_certificate(void **state)
 }
 
 /* One side talks TLS and the other does not. */
-static void test_mixed_up(void **state)
+static void mixed_up(void **state)
 {
     char url[96];
     (void)state;
@@ -131,7 +131,7 @@ static void test_mixed_up(void **state)
 }
 
 /* Files that are missing or are none, settings that do not belong together. */
-static void test_bad_files(void **state)
+static void bad_files(void **state)
 {
     char urls[6][256];
     (void)state;
@@ -150,7 +150,7 @@ static void test_bad_files(void **state)
 
 /* A cluster of one, whose server says by which name it is to be called: not by the address, for which the certificate is
  * not good. */
-static void test_tls_cluster(void **state)
+static void tls_cluster(void **state)
 {
     char command[400];
     char bus[12];
@@ -182,7 +182,7 @@ static void test_tls_cluster(void **state)
 }
 
 /* A sentinel that speaks TLS, too, and names the master by its name. */
-static void test_tls_sentinel(void **state)
+static void tls_sentinel(void **state)
 {
     char path[96];
     char url[256];
@@ -212,7 +212,7 @@ static void test_tls_sentinel(void **state)
 /* --- replicas ------------------------------------------------------------------------------------------- */
 
 /* A grant or renewal counts once a replica has it. If none does, a grant is taken back. */
-static void test_replicas(void **state)
+static void about_replicas(void **state)
 {
     char url[96];
     (void)state;
@@ -258,14 +258,10 @@ static void test_replicas(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tls),
-        cmocka_unit_test(test_verification),
-        cmocka_unit_test(test_client_certificate),
-        cmocka_unit_test(test_mixed_up),
-        cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_tls_cluster),
-        cmocka_unit_test(test_tls_sentinel),
-        cmocka_unit_test_setup(test_replicas, setup),
+        cmocka_unit_test(about_tls),          cmocka_unit_test(about_verification),
+        cmocka_unit_test(client_certificate), cmocka_unit_test(mixed_up),
+        cmocka_unit_test(bad_files),          cmocka_unit_test(tls_cluster),
+        cmocka_unit_test(tls_sentinel),       cmocka_unit_test_setup(about_replicas, setup),
     };
     if (!server_has("redis-server") || !server_has("openssl")) {
         puts("1..0 # SKIP redis-server or openssl is not installed");

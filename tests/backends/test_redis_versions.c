@@ -44,7 +44,7 @@ static old_answer old_releases(const char *id, uint64_t nonce)
 }
 
 /* Each takes what the other gave back and nothing else, and the tokens of both grow together. */
-static void test_take_turns(void **state)
+static void take_turns(void **state)
 {
     (void)state;
     uint64_t latest = 0;
@@ -73,7 +73,7 @@ static void test_take_turns(void **state)
 }
 
 /* Under one id and one nonce, as nobody is: a grant of the one is still none of the other's. */
-static void test_same_name(void **state)
+static void same_name(void **state)
 {
     (void)state;
     open_store(&a);
@@ -92,7 +92,7 @@ static void test_same_name(void **state)
 }
 
 /* A thousand requests of two contenders of either version, by chance: never two at once. */
-static void test_fight(void **state)
+static void about_fight(void **state)
 {
     (void)state;
     static const char *const ids[] = {"old-1", "old-2", "new-1", "new-2"};
@@ -130,7 +130,7 @@ static void test_fight(void **state)
 }
 
 /* A release of the earlier version wakes our waiter, and ours wakes one of the earlier version. */
-static void test_wake_each_other(void **state)
+static void wake_each_other(void **state)
 {
     (void)state;
     open_store(&a);
@@ -160,10 +160,10 @@ static void test_wake_each_other(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_take_turns, setup),
-        cmocka_unit_test_setup(test_same_name, setup),
-        cmocka_unit_test_setup(test_fight, setup),
-        cmocka_unit_test_setup(test_wake_each_other, setup),
+        cmocka_unit_test_setup(take_turns, setup),
+        cmocka_unit_test_setup(same_name, setup),
+        cmocka_unit_test_setup(about_fight, setup),
+        cmocka_unit_test_setup(wake_each_other, setup),
     };
     return RUN_REDIS_TESTS(tests);
 }

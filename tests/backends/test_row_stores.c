@@ -118,13 +118,13 @@ static void agree(const simba_backend *backend, const char *url, testhost *one, 
     }
 }
 
-static void test_memory(void **state)
+static void about_memory(void **state)
 {
     fixture *f = *state;
     agree(&simba__backend_memory, "memory://rows-", &f->a, &f->b);
 }
 
-static void test_sqlite(void **state)
+static void about_sqlite(void **state)
 {
     fixture *f = *state;
     agree(&simba__backend_sqlite, f->url, &f->a, &f->b);
@@ -144,7 +144,7 @@ static void *no_more_memory(void *pointer, size_t size)
 }
 
 /* A waiter of another client cannot be told of a release, since there is no memory for the news: it is told to ask. */
-static void test_memory_news_without_memory(void **state)
+static void memory_news_without_memory(void **state)
 {
     fixture *f = *state;
     simba_error err = {0};
@@ -169,9 +169,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_memory),
-        TEST(test_sqlite),
-        TEST(test_memory_news_without_memory),
+        TEST(about_memory),
+        TEST(about_sqlite),
+        TEST(memory_news_without_memory),
     };
     return cmocka_run_group_tests_name("row stores", tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #include "backends/test_sqlite.h"
 
 /* A free mutex is granted, owned against others, given back, and granted again under a greater token. */
-static void test_acquire_and_release(void **state)
+static void acquire_and_release(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -27,7 +27,7 @@ static void test_acquire_and_release(void **state)
 }
 
 /* A renewal extends the lease and keeps the token; after the lease has ended there is nothing to renew. */
-static void test_renew(void **state)
+static void about_renew(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -48,7 +48,7 @@ static void test_renew(void **state)
 }
 
 /* Whoever asks again because the reply was lost gets the same grant. */
-static void test_lost_reply(void **state)
+static void lost_reply(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -60,7 +60,7 @@ static void test_lost_reply(void **state)
 }
 
 /* The same id under another nonce is somebody else, also for renewals and releases. */
-static void test_same_id_other_nonce(void **state)
+static void same_id_other_nonce(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -74,7 +74,7 @@ static void test_same_id_other_nonce(void **state)
 }
 
 /* Two stores on one file exclude each other. */
-static void test_two_stores(void **state)
+static void two_stores(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -87,7 +87,7 @@ static void test_two_stores(void **state)
 }
 
 /* Tokens grow from grant to grant, over a reopening, and even if the row was deleted. */
-static void test_tokens_grow(void **state)
+static void tokens_grow(void **state)
 {
     fixture *f = *state;
     uint64_t before = 0;
@@ -105,7 +105,7 @@ static void test_tokens_grow(void **state)
 }
 
 /* The wall clock steps by a day, forward and back: leases, and what is said of them, stay as they are. */
-static void test_wall_clock_steps(void **state)
+static void wall_clock_steps(void **state)
 {
     fixture *f = *state;
     const int64_t day_us = INT64_C(86400) * 1000 * 1000;
@@ -129,7 +129,7 @@ static void test_wall_clock_steps(void **state)
 }
 
 /* After a reboot no lease of before counts, however long it had to go; tokens go on. */
-static void test_reboot_frees(void **state)
+static void reboot_frees(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -145,7 +145,7 @@ static void test_reboot_frees(void **state)
 }
 
 /* The columns for people say what the store answers. */
-static void test_columns_for_people(void **state)
+static void columns_for_people(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -164,7 +164,7 @@ static void test_columns_for_people(void **state)
 }
 
 /* Forced away: free for others at once, and the holder hears that it was revoked when it renews. */
-static void test_force_release(void **state)
+static void force_release(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -185,7 +185,7 @@ static size_t list(testhost *h, const char *pattern)
 }
 
 /* All mutexes there ever were, by name, owned or not; or those that match a shell pattern. */
-static void test_list(void **state)
+static void about_list(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -229,7 +229,7 @@ static unsigned count_commits(const fixture *f)
 }
 
 /* What is submitted before a flush, and what gathers while the worker is busy, is one transaction each. */
-static void test_one_transaction_per_batch(void **state)
+static void one_transaction_per_batch(void **state)
 {
     enum { N = 50 };
     fixture *f = *state;
@@ -257,7 +257,7 @@ static void test_one_transaction_per_batch(void **state)
 }
 
 /* Reading takes no write lock: it is answered while another process writes. */
-static void test_reads_pass_a_writer(void **state)
+static void reads_pass_a_writer(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -278,7 +278,7 @@ static void hurry(testhost *h)
 }
 
 /* Another process keeps the file locked: an answer at the deadline, not earlier, that says so; and then success. */
-static void test_locked_until_deadline(void **state)
+static void locked_until_deadline(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -312,7 +312,7 @@ static void let_go(testhost *h)
 }
 
 /* The lock is let go while the store waits for it. */
-static void test_locked_for_a_while(void **state)
+static void locked_for_a_while(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -329,7 +329,7 @@ static void test_locked_for_a_while(void **state)
 
 /* Of requests that wait for a lock together each is failed at its own deadline, also one that was submitted while the
  * worker waited already. */
-static void test_deadlines_are_their_own(void **state)
+static void deadlines_are_their_own(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -367,7 +367,7 @@ static void test_deadlines_are_their_own(void **state)
 }
 
 /* A row that cannot be written fails its own request, and none of its batch. */
-static void test_bad_row_fails_alone(void **state)
+static void bad_row_fails_alone(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -387,7 +387,7 @@ static void test_bad_row_fails_alone(void **state)
 }
 
 /* An owner_id that simba cannot have written is an error of that row, and is not written over. */
-static void test_damaged_row(void **state)
+static void damaged_row(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -402,7 +402,7 @@ static void test_damaged_row(void **state)
 
 /* SQLite keeps anything in any column. A row that we cannot have written is nobody's to take, and each request hears what
  * is wrong with its own; the others of the batch are carried out. */
-static void test_rows_of_wrong_types(void **state)
+static void rows_of_wrong_types(void **state)
 {
     static const struct {
         const char *set, *says;
@@ -452,7 +452,7 @@ static void test_rows_of_wrong_types(void **state)
 }
 
 /* Whatever numbers are stored, they are shown, and nothing overflows. */
-static void test_extreme_numbers(void **state)
+static void extreme_numbers(void **state)
 {
     static const char *const numbers[] = {"-9223372036854775807 - 1", "-1", "0", "9223372036854775807"};
     fixture *f = *state;
@@ -479,7 +479,7 @@ static void test_extreme_numbers(void **state)
 }
 
 /* Rows that cannot be read are named in the log, and the others are listed. */
-static void test_list_with_damaged_rows(void **state)
+static void list_with_damaged_rows(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -514,7 +514,7 @@ static void test_list_with_damaged_rows(void **state)
 }
 
 /* Closing answers what waits, and lets the batch of the worker come to its end. */
-static void test_close_answers_everything(void **state)
+static void close_answers_everything(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -532,7 +532,7 @@ static void test_close_answers_everything(void **state)
 }
 
 /* Closing ends the wait for a lock. */
-static void test_close_ends_waiting(void **state)
+static void close_ends_waiting(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -594,7 +594,7 @@ static bool try_everything(fixture *f)
 }
 
 /* Whichever allocation fails, everything is answered, and nothing is left behind. */
-static void test_out_of_memory(void **state)
+static void out_of_memory(void **state)
 {
     fixture *f = *state;
     assert_int_equal(simba_set_allocator(stingy_malloc, stingy_realloc, free), 0);
@@ -610,30 +610,30 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_acquire_and_release),
-        TEST(test_renew),
-        TEST(test_lost_reply),
-        TEST(test_same_id_other_nonce),
-        TEST(test_two_stores),
-        TEST(test_tokens_grow),
-        TEST(test_wall_clock_steps),
-        TEST(test_reboot_frees),
-        TEST(test_columns_for_people),
-        TEST(test_force_release),
-        TEST(test_list),
-        TEST(test_one_transaction_per_batch),
-        TEST(test_reads_pass_a_writer),
-        TEST(test_locked_until_deadline),
-        TEST(test_locked_for_a_while),
-        TEST(test_deadlines_are_their_own),
-        TEST(test_bad_row_fails_alone),
-        TEST(test_damaged_row),
-        TEST(test_rows_of_wrong_types),
-        TEST(test_extreme_numbers),
-        TEST(test_list_with_damaged_rows),
-        TEST(test_close_answers_everything),
-        TEST(test_close_ends_waiting),
-        TEST(test_out_of_memory),
+        TEST(acquire_and_release),
+        TEST(about_renew),
+        TEST(lost_reply),
+        TEST(same_id_other_nonce),
+        TEST(two_stores),
+        TEST(tokens_grow),
+        TEST(wall_clock_steps),
+        TEST(reboot_frees),
+        TEST(columns_for_people),
+        TEST(force_release),
+        TEST(about_list),
+        TEST(one_transaction_per_batch),
+        TEST(reads_pass_a_writer),
+        TEST(locked_until_deadline),
+        TEST(locked_for_a_while),
+        TEST(deadlines_are_their_own),
+        TEST(bad_row_fails_alone),
+        TEST(damaged_row),
+        TEST(rows_of_wrong_types),
+        TEST(extreme_numbers),
+        TEST(list_with_damaged_rows),
+        TEST(close_answers_everything),
+        TEST(close_ends_waiting),
+        TEST(out_of_memory),
     };
     return cmocka_run_group_tests_name("sqlite", tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #include "backends/test_sqlite.h"
 
 /* The worker has it, and carries it out. Its answer is dropped; whoever asks again finds the grant. */
-static void test_cancelled_in_a_batch(void **state)
+static void cancelled_in_a_batch(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -28,7 +28,7 @@ static void test_cancelled_in_a_batch(void **state)
 }
 
 /* The worker is busy, and does not get to see it. */
-static void test_cancelled_before(void **state)
+static void cancelled_before(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -55,7 +55,7 @@ static void test_cancelled_before(void **state)
 }
 
 /* More than fit into a batch: all are answered, by as many batches as it takes. */
-static void test_more_than_a_batch(void **state)
+static void more_than_a_batch(void **state)
 {
     enum { MANY = 2500, MOST = 1024 };
     fixture *f = *state;
@@ -84,9 +84,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_cancelled_in_a_batch),
-        TEST(test_cancelled_before),
-        TEST(test_more_than_a_batch),
+        TEST(cancelled_in_a_batch),
+        TEST(cancelled_before),
+        TEST(more_than_a_batch),
     };
     return cmocka_run_group_tests_name("sqlite_cancel", tests, NULL, NULL);
 }

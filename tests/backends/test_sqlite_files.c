@@ -21,7 +21,7 @@ static void refuse(const char *url, int code, const char *word)
 }
 
 /* A file of the store's own: in write-ahead mode, marked as ours, of version 1, in a folder that only we may enter. */
-static void test_created(void **state)
+static void about_created(void **state)
 {
     fixture *f = *state;
     struct stat status;
@@ -44,7 +44,7 @@ static void test_created(void **state)
 }
 
 /* The notify file is for those who may use the database. */
-static void test_notify_has_the_mode_of_the_database(void **state)
+static void notify_has_the_mode_of_the_database(void **state)
 {
     fixture *f = *state;
     struct stat status;
@@ -59,7 +59,7 @@ static void test_notify_has_the_mode_of_the_database(void **state)
 }
 
 /* URLs that are not one of this store say what is wrong with them. */
-static void test_bad_urls(void **state)
+static void bad_urls(void **state)
 {
     fixture *f = *state;
     char url[160];
@@ -82,7 +82,7 @@ static void test_bad_urls(void **state)
 }
 
 /* Both kinds of synchronisation work. */
-static void test_sync(void **state)
+static void about_sync(void **state)
 {
     fixture *f = *state;
     char plain[128];
@@ -131,7 +131,7 @@ static void refuse_untouched(const fixture *f, int code, const char *word)
 }
 
 /* Something that is no database at all. */
-static void test_not_a_database(void **state)
+static void not_a_database(void **state)
 {
     fixture *f = *state;
     static char text[8192];
@@ -143,7 +143,7 @@ static void test_not_a_database(void **state)
 }
 
 /* A database of ours that was damaged: its header, or its end. */
-static void test_damaged_database(void **state)
+static void damaged_database(void **state)
 {
     fixture *f = *state;
     static contents whole;
@@ -170,7 +170,7 @@ static void test_damaged_database(void **state)
 }
 
 /* Another program's database, known by any of its application id, its version or its tables. */
-static void test_foreign_database(void **state)
+static void foreign_database(void **state)
 {
     fixture *f = *state;
     static const char *const marks[] = {"PRAGMA application_id = 252006673", "PRAGMA user_version = 7",
@@ -183,7 +183,7 @@ static void test_foreign_database(void **state)
 }
 
 /* Another program that crashed has left its log: neither the database nor the log is touched. */
-static void test_foreign_log(void **state)
+static void foreign_log(void **state)
 {
     fixture *f = *state;
     static contents before;
@@ -205,7 +205,7 @@ static void test_foreign_log(void **state)
 }
 
 /* A database of a later simba. */
-static void test_newer_schema(void **state)
+static void newer_schema(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -215,7 +215,7 @@ static void test_newer_schema(void **state)
 }
 
 /* A database of ours without its table. */
-static void test_missing_table(void **state)
+static void missing_table(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -267,7 +267,7 @@ static void must_refuse_folder(fixture *f)
 }
 
 /* A file that may only be read, or not even that; a folder that may only be read, with and without a database in it. */
-static void test_no_permission(void **state)
+static void no_permission(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -288,7 +288,7 @@ static void test_no_permission(void **state)
 }
 
 /* Folders cannot be made below a file. */
-static void test_no_folder(void **state)
+static void no_folder(void **state)
 {
     fixture *f = *state;
     char url[160];
@@ -298,7 +298,7 @@ static void test_no_folder(void **state)
 }
 
 /* A path with a mistake in the middle makes no folders: the one that is missing is named. */
-static void test_mistyped_folder(void **state)
+static void mistyped_folder(void **state)
 {
     fixture *f = *state;
     char url[160];
@@ -325,7 +325,7 @@ static void open_and_acquire(fixture *f, const char *id)
 }
 
 /* Many processes find no file and make it at the same moment. */
-static void test_creation_race(void **state)
+static void creation_race(void **state)
 {
     enum { ROUNDS = 5, PROCESSES = 8 };
     fixture *f = *state;
@@ -377,7 +377,7 @@ static int listen_to_store(sqlite3 *handle, char **message, const struct sqlite3
 }
 
 /* One store finds an empty file, and before it goes on another one has made it. */
-static void test_created_meanwhile(void **state)
+static void created_meanwhile(void **state)
 {
     fixture *f = racing = *state;
     sqlite3_auto_extension((void (*)(void))listen_to_store);
@@ -390,7 +390,7 @@ static void test_created_meanwhile(void **state)
 }
 
 /* The file is deleted under two stores, with or without the files beside it: both go on, with a new file, together. */
-static void test_deleted_underneath(void **state)
+static void deleted_underneath(void **state)
 {
     fixture *f = *state;
     static const char *const endings[] = {"-wal", "-shm", "-notify"};
@@ -421,7 +421,7 @@ static void test_deleted_underneath(void **state)
 }
 
 /* The file is deleted under a store that has nothing to do for the moment, and one that comes now makes it anew. */
-static void test_deleted_under_an_idle_store(void **state)
+static void deleted_under_an_idle_store(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->b);
@@ -443,7 +443,7 @@ static void test_deleted_under_an_idle_store(void **state)
 }
 
 /* Another database of simba takes its place; it counts from then on. */
-static void test_replaced_underneath(void **state)
+static void replaced_underneath(void **state)
 {
     fixture *f = *state;
     char aside[128];
@@ -461,7 +461,7 @@ static void test_replaced_underneath(void **state)
 }
 
 /* It is moved away, and comes back later: nothing of it is lost. */
-static void test_moved_and_back(void **state)
+static void moved_and_back(void **state)
 {
     fixture *f = *state;
     char aside[128];
@@ -477,7 +477,7 @@ static void test_moved_and_back(void **state)
 }
 
 /* What takes its place is no database: every request says so, the thing stays as it is; when it goes, so does that. */
-static void test_replaced_by_rubbish(void **state)
+static void replaced_by_rubbish(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -498,7 +498,7 @@ static void test_replaced_by_rubbish(void **state)
 }
 
 /* The disk takes no more: the batch fails as a whole, and with the next one that is over. */
-static void test_disk_full(void **state)
+static void disk_full(void **state)
 {
     fixture *f = *state;
     char log[128];
@@ -529,7 +529,7 @@ static void test_disk_full(void **state)
 }
 
 /* The store under a second name, a symbolic link, is the same store. */
-static void test_symbolic_link(void **state)
+static void symbolic_link(void **state)
 {
     fixture *f = *state;
     char link[100];
@@ -553,28 +553,28 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_created),
-        TEST(test_notify_has_the_mode_of_the_database),
-        TEST(test_bad_urls),
-        TEST(test_sync),
-        TEST(test_not_a_database),
-        TEST(test_damaged_database),
-        TEST(test_foreign_database),
-        TEST(test_foreign_log),
-        TEST(test_newer_schema),
-        TEST(test_missing_table),
-        TEST(test_no_permission),
-        TEST(test_no_folder),
-        TEST(test_mistyped_folder),
-        TEST(test_creation_race),
-        TEST(test_created_meanwhile),
-        TEST(test_deleted_underneath),
-        TEST(test_deleted_under_an_idle_store),
-        TEST(test_replaced_underneath),
-        TEST(test_moved_and_back),
-        TEST(test_replaced_by_rubbish),
-        TEST(test_disk_full),
-        TEST(test_symbolic_link),
+        TEST(about_created),
+        TEST(notify_has_the_mode_of_the_database),
+        TEST(bad_urls),
+        TEST(about_sync),
+        TEST(not_a_database),
+        TEST(damaged_database),
+        TEST(foreign_database),
+        TEST(foreign_log),
+        TEST(newer_schema),
+        TEST(missing_table),
+        TEST(no_permission),
+        TEST(no_folder),
+        TEST(mistyped_folder),
+        TEST(creation_race),
+        TEST(created_meanwhile),
+        TEST(deleted_underneath),
+        TEST(deleted_under_an_idle_store),
+        TEST(replaced_underneath),
+        TEST(moved_and_back),
+        TEST(replaced_by_rubbish),
+        TEST(disk_full),
+        TEST(symbolic_link),
     };
     return cmocka_run_group_tests_name("sqlite files", tests, NULL, NULL);
 }

@@ -68,7 +68,7 @@ static unsigned told(int i)
     return s.waiters[i].push_count;
 }
 
-static void test_the_first_alone_is_woken(void **state)
+static void the_first_alone_is_woken(void **state)
 {
     fixture *f = *state;
     all_wait(f);
@@ -92,7 +92,7 @@ static void test_the_first_alone_is_woken(void **state)
     end();
 }
 
-static void test_the_second_steps_in(void **state)
+static void the_second_steps_in(void **state)
 {
     fixture *f = *state;
     all_wait(f);
@@ -106,7 +106,7 @@ static void test_the_second_steps_in(void **state)
     end();
 }
 
-static void test_who_left_is_not_next(void **state)
+static void who_left_is_not_next(void **state)
 {
     fixture *f = *state;
     all_wait(f);
@@ -117,7 +117,7 @@ static void test_who_left_is_not_next(void **state)
     end();
 }
 
-static void test_observers_hear_of_everything(void **state)
+static void observers_hear_of_everything(void **state)
 {
     fixture *f = *state;
     begin(f);
@@ -133,7 +133,7 @@ static void test_observers_hear_of_everything(void **state)
 }
 
 /* One becomes an observer, or ceases to be one, while it watches. */
-static void test_every_changed(void **state)
+static void about_every_changed(void **state)
 {
     fixture *f = *state;
     begin(f);
@@ -148,7 +148,7 @@ static void test_every_changed(void **state)
 }
 
 /* One that was killed while it waited leaves its place in the file, but it is not there: the next is told at once. */
-static void test_killed_in_line(void **state)
+static void killed_in_line(void **state)
 {
     fixture *f = *state;
     int ready[2];
@@ -195,7 +195,7 @@ static void test_killed_in_line(void **state)
 }
 
 /* Whoever hangs up a bell that a killed process had does not stand where that one stood. */
-static void test_places_are_not_inherited(void **state)
+static void places_are_not_inherited(void **state)
 {
     fixture *f = *state;
     simba_error err;
@@ -215,7 +215,7 @@ static void test_places_are_not_inherited(void **state)
 }
 
 /* A waiter of the client that releases is told to let somebody go first who has waited longer, and steps in if he does not. */
-static void test_own_waiters_stand_in_line(void **state)
+static void own_waiters_stand_in_line(void **state)
 {
     fixture *f = *state;
     begin(f);
@@ -245,7 +245,7 @@ static void test_own_waiters_stand_in_line(void **state)
 }
 
 /* A client is first in line with one of its waiters; when that one has had the mutex, the others of it go to the end. */
-static void test_a_grant_is_one_turn(void **state)
+static void a_grant_is_one_turn(void **state)
 {
     fixture *f = *state;
     all_wait(f);
@@ -261,7 +261,7 @@ static void test_a_grant_is_one_turn(void **state)
 }
 
 /* Two mutexes in one line, and more mutexes than a client says one by one: told of all of them. */
-static void test_many_mutexes(void **state)
+static void many_mutexes(void **state)
 {
     enum { MANY = 80 };
     fixture *f = *state;
@@ -309,7 +309,7 @@ static unsigned count_bells(const fixture *f)
 }
 
 /* Who holds a mutex for a moment hangs up no bell; those who do take it down in the end. */
-static void test_bells_are_taken_down(void **state)
+static void bells_are_taken_down(void **state)
 {
     fixture *f = *state;
     begin(f);
@@ -324,7 +324,7 @@ static void test_bells_are_taken_down(void **state)
 }
 
 /* Somebody removes the bells, or puts something else in their place: after a while they hang again. */
-static void test_bells_removed(void **state)
+static void bells_removed(void **state)
 {
     fixture *f = *state;
     char path[128];
@@ -348,7 +348,7 @@ static void test_bells_removed(void **state)
 }
 
 /* A flood does not keep the one whose bell it is. */
-static void test_flood(void **state)
+static void about_flood(void **state)
 {
     fixture *f = *state;
     simba_error err;
@@ -368,19 +368,19 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_the_first_alone_is_woken),
-        TEST(test_the_second_steps_in),
-        TEST(test_who_left_is_not_next),
-        TEST(test_observers_hear_of_everything),
-        TEST(test_every_changed),
-        TEST(test_killed_in_line),
-        TEST(test_places_are_not_inherited),
-        TEST(test_own_waiters_stand_in_line),
-        TEST(test_a_grant_is_one_turn),
-        TEST(test_many_mutexes),
-        TEST(test_bells_are_taken_down),
-        TEST(test_bells_removed),
-        TEST(test_flood),
+        TEST(the_first_alone_is_woken),
+        TEST(the_second_steps_in),
+        TEST(who_left_is_not_next),
+        TEST(observers_hear_of_everything),
+        TEST(about_every_changed),
+        TEST(killed_in_line),
+        TEST(places_are_not_inherited),
+        TEST(own_waiters_stand_in_line),
+        TEST(a_grant_is_one_turn),
+        TEST(many_mutexes),
+        TEST(bells_are_taken_down),
+        TEST(bells_removed),
+        TEST(about_flood),
     };
     return cmocka_run_group_tests_name("sqlite line", tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 #include "backends/test_sqlite.h"
 
 /* Id, nonce and token are checked in the transaction that writes. */
-static void test_written_by_the_grant(void **state)
+static void written_by_the_grant(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -27,7 +27,7 @@ static void test_written_by_the_grant(void **state)
 }
 
 /* A note is there after everybody has gone. Removed, it is not. */
-static void test_kept_in_the_file(void **state)
+static void kept_in_the_file(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -46,7 +46,7 @@ static void test_kept_in_the_file(void **state)
 }
 
 /* Whoever watches in another process is told of the note, once, and not of an owner that is as before. */
-static void test_told_to_another_process(void **state)
+static void told_to_another_process(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "m", .every = true};
@@ -64,7 +64,7 @@ static void test_told_to_another_process(void **state)
 }
 
 /* A file of a simba without notes gets its table when it is opened, and keeps what is in it. */
-static void test_older_file(void **state)
+static void older_file(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -90,7 +90,7 @@ static void refuse_note(fixture *f, const char *sql, const char *words)
 }
 
 /* What nobody of us has written is refused in words, and is in nobody else's way. */
-static void test_damaged(void **state)
+static void about_damaged(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -105,7 +105,7 @@ static void test_damaged(void **state)
 }
 
 /* The mutex and its note are gone, and tokens grow although the clock was set back. */
-static void test_forgotten(void **state)
+static void about_forgotten(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -131,8 +131,8 @@ static void test_forgotten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_written_by_the_grant), TEST(test_kept_in_the_file), TEST(test_told_to_another_process),
-        TEST(test_older_file),           TEST(test_damaged),          TEST(test_forgotten),
+        TEST(written_by_the_grant), TEST(kept_in_the_file), TEST(told_to_another_process),
+        TEST(older_file),           TEST(about_damaged),    TEST(about_forgotten),
     };
     return cmocka_run_group_tests_name("sqlite notes", tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "backends/test_sqlite.h"
 
 /* A release in another process reaches a waiter here. */
-static void test_release_in_another_process(void **state)
+static void release_in_another_process(void **state)
 {
     fixture *f = *state;
     int held[2];
@@ -50,7 +50,7 @@ static void test_release_in_another_process(void **state)
 }
 
 /* It is released between the answer that somebody has it and the watch. */
-static void test_released_before_the_watch(void **state)
+static void released_before_the_watch(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -79,7 +79,7 @@ static const char *neighbour_of(const char *mutex)
 }
 
 /* The same, for a mutex that shares its slot with another that is watched and talked about all the while. */
-static void test_released_before_the_watch_in_a_busy_slot(void **state)
+static void released_before_the_watch_in_a_busy_slot(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -111,7 +111,7 @@ static void test_released_before_the_watch_in_a_busy_slot(void **state)
 }
 
 /* What is known of a mutex says nothing about another in the same slot. */
-static void test_neighbour_is_not_known(void **state)
+static void neighbour_is_not_known(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -127,7 +127,7 @@ static void test_neighbour_is_not_known(void **state)
 }
 
 /* Another process marks the slot, and then we do, for a neighbour, before we have looked: its mark is not forgotten. */
-static void test_own_mark_on_top_of_another(void **state)
+static void own_mark_on_top_of_another(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -145,7 +145,7 @@ static void test_own_mark_on_top_of_another(void **state)
 
 /* Of two requests of one transaction the first is refused, and the second releases: the watch that the first leads to
  * tells of it. */
-static void test_released_after_the_refusal(void **state)
+static void released_after_the_refusal(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -168,7 +168,7 @@ static void test_released_after_the_refusal(void **state)
 }
 
 /* Whoever watches a mutex that it never asked about is told the owner, once. */
-static void test_watch_without_asking(void **state)
+static void watch_without_asking(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -183,7 +183,7 @@ static void test_watch_without_asking(void **state)
 }
 
 /* Renewals, however many, are no news and no work for those who wait. */
-static void test_renewals_disturb_nobody(void **state)
+static void renewals_disturb_nobody(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -201,7 +201,7 @@ static void test_renewals_disturb_nobody(void **state)
 }
 
 /* A grant is told with its owner and token; one that is given back and taken in one go, as what came of it. */
-static void test_told_the_state_at_the_end(void **state)
+static void told_the_state_at_the_end(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -221,7 +221,7 @@ static void test_told_the_state_at_the_end(void **state)
 }
 
 /* What this client does itself is pushed to its own waiters with the answer; the bell adds nothing to it. */
-static void test_own_changes(void **state)
+static void own_changes(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -249,7 +249,7 @@ static void test_own_changes(void **state)
 }
 
 /* What others did is told to all who watch, also if an answer to one of us was the first to say it. */
-static void test_learnt_from_an_answer(void **state)
+static void learnt_from_an_answer(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -266,7 +266,7 @@ static void test_learnt_from_an_answer(void **state)
 }
 
 /* The holder watches too, and so hears that it was revoked. */
-static void test_revocation_reaches_the_holder(void **state)
+static void revocation_reaches_the_holder(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -283,7 +283,7 @@ static void test_revocation_reaches_the_holder(void **state)
 
 /* The holder is told although it watches nothing: another process, or this one, forces its mutex away; also in the moment
  * before it attends to the bell. */
-static void test_revocation_is_told_without_a_watch(void **state)
+static void revocation_is_told_without_a_watch(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -315,7 +315,7 @@ static void test_revocation_is_told_without_a_watch(void **state)
 }
 
 /* Somebody else takes it at once, before the holder that lost it has looked: it is told all the same. */
-static void test_revoked_and_taken(void **state)
+static void revoked_and_taken(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -336,7 +336,7 @@ static void test_revoked_and_taken(void **state)
 }
 
 /* Where the bell is not heard the slots are looked at now and then. */
-static void test_poll_behind_the_bell(void **state)
+static void poll_behind_the_bell(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -367,7 +367,7 @@ static void ring(const simba__notify *notify, uint64_t hash)
 }
 
 /* A late mark of an old release is believed for a moment, and put right by the row. */
-static void test_late_mark(void **state)
+static void late_mark(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -388,7 +388,7 @@ static void test_late_mark(void **state)
 }
 
 /* Unwatched while a look at it is under way. */
-static void test_unwatched_meanwhile(void **state)
+static void unwatched_meanwhile(void **state)
 {
     fixture *f = *state;
     open_store(f, &f->a);
@@ -403,7 +403,7 @@ static void test_unwatched_meanwhile(void **state)
 }
 
 /* The notify file is deleted: after a while all use a new one, and nothing that was released goes unnoticed. */
-static void test_notify_file_deleted(void **state)
+static void notify_file_deleted(void **state)
 {
     fixture *f = *state;
     char path[128];
@@ -433,7 +433,7 @@ static void truncate_notify(const fixture *f, off_t size)
 
 /* Somebody truncates the notify file, and with it what it says of those who wait: nobody dies of it, and within a second
  * everybody has said so again. */
-static void test_notify_file_truncated(void **state)
+static void notify_file_truncated(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders", .every = true};
@@ -451,7 +451,7 @@ static void test_notify_file_truncated(void **state)
 }
 
 /* It is truncated right after a mark, before the waiter has looked at a slot that was never used: found within a second. */
-static void test_truncated_after_a_mark(void **state)
+static void truncated_after_a_mark(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -469,7 +469,7 @@ static void test_truncated_after_a_mark(void **state)
 }
 
 /* The database is deleted and made anew by another process: a waiter that asks for nothing comes along. */
-static void test_database_deleted_under_a_waiter(void **state)
+static void database_deleted_under_a_waiter(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -487,7 +487,7 @@ static void test_database_deleted_under_a_waiter(void **state)
 }
 
 /* The same, and nothing is known of the mutex in the new one: so it is free, and that is told. */
-static void test_database_deleted_frees(void **state)
+static void database_deleted_frees(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -501,7 +501,7 @@ static void test_database_deleted_frees(void **state)
 }
 
 /* A look that failed is taken again. */
-static void test_failed_look(void **state)
+static void failed_look(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -521,7 +521,7 @@ static void test_failed_look(void **state)
 }
 
 /* Nobody is heard who does not listen, who listens to himself, or who died listening. */
-static void test_bell_without_listeners(void **state)
+static void bell_without_listeners(void **state)
 {
     fixture *f = *state;
     simba_error err;
@@ -551,7 +551,7 @@ static void test_bell_without_listeners(void **state)
 }
 
 /* Where nobody else listens nothing is marked; one who begins to listen after it finds it all the same. */
-static void test_no_marks_for_nobody(void **state)
+static void no_marks_for_nobody(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -573,7 +573,7 @@ static void test_no_marks_for_nobody(void **state)
 }
 
 /* Who has a bell and waits for nothing sleeps through everything but revocations. */
-static void test_what_is_heard(void **state)
+static void what_is_heard(void **state)
 {
     fixture *f = *state;
     static simba__ringing ringing;
@@ -605,7 +605,7 @@ static void test_what_is_heard(void **state)
 }
 
 /* A mark knows what it replaced, also from another process's hand; without the lock it does not claim to. */
-static void test_marks_know_what_they_replace(void **state)
+static void marks_know_what_they_replace(void **state)
 {
     fixture *f = *state;
     simba_error err;
@@ -633,7 +633,7 @@ static void test_marks_know_what_they_replace(void **state)
 }
 
 /* A process is frozen in the middle of marking: others are not held up, and a waiter hears of the release. */
-static void test_marker_is_frozen(void **state)
+static void marker_is_frozen(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -651,7 +651,7 @@ static void test_marker_is_frozen(void **state)
 }
 
 /* A mark of ours that does not know what it replaced says nothing about what a watcher has seen. */
-static void test_unsure_mark_makes_nothing_known(void **state)
+static void unsure_mark_makes_nothing_known(void **state)
 {
     fixture *f = *state;
     static simba__news news;
@@ -665,7 +665,7 @@ static void test_unsure_mark_makes_nothing_known(void **state)
 }
 
 /* A mark was lost between two others, and whoever made it said so: all that is watched is looked at. */
-static void test_disorder(void **state)
+static void about_disorder(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -690,36 +690,36 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_release_in_another_process),
-        TEST(test_released_before_the_watch),
-        TEST(test_released_before_the_watch_in_a_busy_slot),
-        TEST(test_neighbour_is_not_known),
-        TEST(test_own_mark_on_top_of_another),
-        TEST(test_released_after_the_refusal),
-        TEST(test_watch_without_asking),
-        TEST(test_renewals_disturb_nobody),
-        TEST(test_told_the_state_at_the_end),
-        TEST(test_own_changes),
-        TEST(test_learnt_from_an_answer),
-        TEST(test_revocation_reaches_the_holder),
-        TEST(test_poll_behind_the_bell),
-        TEST(test_late_mark),
-        TEST(test_unwatched_meanwhile),
-        TEST(test_notify_file_deleted),
-        TEST(test_notify_file_truncated),
-        TEST(test_truncated_after_a_mark),
-        TEST(test_revocation_is_told_without_a_watch),
-        TEST(test_revoked_and_taken),
-        TEST(test_database_deleted_under_a_waiter),
-        TEST(test_database_deleted_frees),
-        TEST(test_failed_look),
-        TEST(test_bell_without_listeners),
-        TEST(test_no_marks_for_nobody),
-        TEST(test_what_is_heard),
-        TEST(test_marks_know_what_they_replace),
-        TEST(test_marker_is_frozen),
-        TEST(test_unsure_mark_makes_nothing_known),
-        TEST(test_disorder),
+        TEST(release_in_another_process),
+        TEST(released_before_the_watch),
+        TEST(released_before_the_watch_in_a_busy_slot),
+        TEST(neighbour_is_not_known),
+        TEST(own_mark_on_top_of_another),
+        TEST(released_after_the_refusal),
+        TEST(watch_without_asking),
+        TEST(renewals_disturb_nobody),
+        TEST(told_the_state_at_the_end),
+        TEST(own_changes),
+        TEST(learnt_from_an_answer),
+        TEST(revocation_reaches_the_holder),
+        TEST(poll_behind_the_bell),
+        TEST(late_mark),
+        TEST(unwatched_meanwhile),
+        TEST(notify_file_deleted),
+        TEST(notify_file_truncated),
+        TEST(truncated_after_a_mark),
+        TEST(revocation_is_told_without_a_watch),
+        TEST(revoked_and_taken),
+        TEST(database_deleted_under_a_waiter),
+        TEST(database_deleted_frees),
+        TEST(failed_look),
+        TEST(bell_without_listeners),
+        TEST(no_marks_for_nobody),
+        TEST(what_is_heard),
+        TEST(marks_know_what_they_replace),
+        TEST(marker_is_frozen),
+        TEST(unsure_mark_makes_nothing_known),
+        TEST(about_disorder),
     };
     return cmocka_run_group_tests_name("sqlite notify", tests, NULL, NULL);
 }

@@ -68,7 +68,7 @@ static void b_releases(fixture *f)
 }
 
 /* It is released just after the transaction that found it owned. */
-static void test_released_after_the_transaction(void **state)
+static void released_after_the_transaction(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -92,7 +92,7 @@ static void test_released_after_the_transaction(void **state)
 }
 
 /* It is released while the look at it is under way. */
-static void test_released_during_the_look(void **state)
+static void released_during_the_look(void **state)
 {
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
@@ -110,7 +110,7 @@ static void test_released_during_the_look(void **state)
 }
 
 /* Nothing is marked before it is committed: who is woken must find the change. */
-static void test_marked_after_the_commit(void **state)
+static void marked_after_the_commit(void **state)
 {
     fixture *f = *state;
     open_hooked(f, &f->a);
@@ -153,7 +153,7 @@ static void contend(fixture *f, const char *id, unsigned times)
 }
 
 /* Processes that hand a mutex around as fast as they can, and that a single lost wake-up would stop. */
-static void test_no_wake_up_is_lost(void **state)
+static void no_wake_up_is_lost(void **state)
 {
     enum { PROCESSES = 4, TIMES = 300 };
     fixture *f = *state;
@@ -172,10 +172,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_released_after_the_transaction),
-        TEST(test_released_during_the_look),
-        TEST(test_marked_after_the_commit),
-        TEST(test_no_wake_up_is_lost),
+        TEST(released_after_the_transaction),
+        TEST(released_during_the_look),
+        TEST(marked_after_the_commit),
+        TEST(no_wake_up_is_lost),
     };
     return cmocka_run_group_tests_name("sqlite races", tests, NULL, NULL);
 }

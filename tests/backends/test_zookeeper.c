@@ -45,7 +45,7 @@ static simba_locker *new_locker(simba_client *client, const char *mutex)
 
 /* --- what the URL may say ------------------------------------------------------------------------------- */
 
-static void test_bad_urls(void **state)
+static void bad_urls(void **state)
 {
     (void)state;
     static const struct {
@@ -78,7 +78,7 @@ static void test_bad_urls(void **state)
 }
 
 /* ttl and transition as options of the program: an error that names the one. */
-static void test_lease_options(void **state)
+static void lease_options(void **state)
 {
     (void)state;
     simba_client_options options = SIMBA_CLIENT_OPTIONS_INIT;
@@ -101,7 +101,7 @@ static void test_lease_options(void **state)
 }
 
 /* A name that leads nowhere, and a server that is not there: words, and no password in them. */
-static void test_unreachable(void **state)
+static void about_unreachable(void **state)
 {
     (void)state;
     static const char *const urls[] = {"zookeeper://u:topsecret@nowhere.invalid",
@@ -122,7 +122,7 @@ static void test_unreachable(void **state)
 /* --- names ------------------------------------------------------------------------------------------------ */
 
 /* The node of a mutex is named as on the JVM; what cannot be a node is refused, with the reason. */
-static void test_names(void **state)
+static void about_names(void **state)
 {
     (void)state;
     static const char *const good[] = {
@@ -193,7 +193,7 @@ static void assert_listed(simba_client *client, const char *pattern, const char 
 }
 
 /* A contender of Simba on the JVM: the node of mutex `a/b` is /simba/a/b, and "%" means nothing special there. */
-static void test_excludes_jvm_for_any_name(void **state)
+static void excludes_jvm_for_any_name(void **state)
 {
     (void)state;
     static const char *const mutexes[] = {"plain", "a/b", "a%2Fb", "100%41"};
@@ -219,7 +219,7 @@ static void test_excludes_jvm_for_any_name(void **state)
 }
 
 /* `a` and `a/b` are two mutexes: neither is taken for a contender of the other, by those who lock and those who list. */
-static void test_nested_names(void **state)
+static void nested_names(void **state)
 {
     (void)state;
     simba_error err = {0};
@@ -258,7 +258,7 @@ static void note_warning(void *user, simba_log_level level, const char *text)
 }
 
 /* Nobody tells a LeaderLatch that its node was removed, so whoever removes it is warned; not so for one of ours. */
-static void test_warns_of_jvm_owner(void **state)
+static void warns_of_jvm_owner(void **state)
 {
     (void)state;
     char url[64];
@@ -287,7 +287,7 @@ static void test_warns_of_jvm_owner(void **state)
 
 /* The server grants less than was asked for, by its own limit of twenty ticks. Whose stop margin does not fit any more is told,
  * and nobody can be made with such a margin from then on. */
-static void test_shorter_session(void **state)
+static void shorter_session(void **state)
 {
     (void)state;
     char url[96];
@@ -319,7 +319,7 @@ static void test_shorter_session(void **state)
 
 /* --- rights ------------------------------------------------------------------------------------------------- */
 
-static void test_rights(void **state)
+static void about_rights(void **state)
 {
     (void)state;
     simba_error err = {0};
@@ -364,7 +364,7 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
 }
 
 /* Thirty contenders of one client share one session, and a hand-over between them fires one watch. */
-static void test_no_herd(void **state)
+static void no_herd(void **state)
 {
     (void)state;
     enum { N = 30, HAND_OVERS = 20 };
@@ -392,7 +392,7 @@ static void test_no_herd(void **state)
 }
 
 /* Sockets are not handed on to programs that are started. */
-static void test_close_on_exec(void **state)
+static void close_on_exec(void **state)
 {
     (void)state;
     simba_client *client = open_client("", "");
@@ -430,7 +430,7 @@ static void test_close_on_exec(void **state)
 
 /* Numbers begin at 0 again when the node of the mutex was removed. Whoever has led before must not take the next number for
  * the first place. */
-static void test_numbers_begin_anew(void **state)
+static void numbers_begin_anew(void **state)
 {
     (void)state;
     enum { TURNS = 3, OTHERS = 4 };
@@ -482,7 +482,7 @@ static bool is_watched(simba_client *client, const char *mutex)
 
 /* Somebody has removed the child that leads, and the node of the mutex. Whoever gives that child back learns nothing about
  * the new node, although it has a child of the same number. */
-static void test_child_of_another_node(void **state)
+static void child_of_another_node(void **state)
 {
     (void)state;
     char path[160] = "/another/simba/m/";
@@ -529,7 +529,7 @@ int zoo_acreate2(zhandle_t *zh, const char *path, const char *value, int valuele
 }
 
 /* Nobody leads then, because nobody can know who was first; and nothing stays behind. */
-static void test_numbers_used_up(void **state)
+static void about_numbers_used_up(void **state)
 {
     (void)state;
     simba_error err = {0};
@@ -573,7 +573,7 @@ static bool is_read_from(simba_client *client)
 }
 
 /* The connection breaks under a thread that waits for an answer and reads it itself. */
-static void test_breaks_under_a_reader(void **state)
+static void breaks_under_a_reader(void **state)
 {
     (void)state;
     char url[64];
@@ -598,7 +598,7 @@ static void test_breaks_under_a_reader(void **state)
 /* --- the end --------------------------------------------------------------------------------------------------- */
 
 /* A server that has fallen silent does not keep a client from closing. */
-static void test_close_in_silence(void **state)
+static void close_in_silence(void **state)
 {
     (void)state;
     char url[64];
@@ -621,22 +621,22 @@ static void test_close_in_silence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_urls),
-        cmocka_unit_test(test_lease_options),
-        cmocka_unit_test(test_unreachable),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_excludes_jvm_for_any_name),
-        cmocka_unit_test(test_nested_names),
-        cmocka_unit_test(test_warns_of_jvm_owner),
-        cmocka_unit_test(test_shorter_session),
-        cmocka_unit_test(test_rights),
-        cmocka_unit_test(test_no_herd),
-        cmocka_unit_test(test_close_on_exec),
-        cmocka_unit_test(test_numbers_begin_anew),
-        cmocka_unit_test(test_child_of_another_node),
-        cmocka_unit_test(test_numbers_used_up),
-        cmocka_unit_test(test_breaks_under_a_reader),
-        cmocka_unit_test(test_close_in_silence),
+        cmocka_unit_test(bad_urls),
+        cmocka_unit_test(lease_options),
+        cmocka_unit_test(about_unreachable),
+        cmocka_unit_test(about_names),
+        cmocka_unit_test(excludes_jvm_for_any_name),
+        cmocka_unit_test(nested_names),
+        cmocka_unit_test(warns_of_jvm_owner),
+        cmocka_unit_test(shorter_session),
+        cmocka_unit_test(about_rights),
+        cmocka_unit_test(no_herd),
+        cmocka_unit_test(close_on_exec),
+        cmocka_unit_test(numbers_begin_anew),
+        cmocka_unit_test(child_of_another_node),
+        cmocka_unit_test(about_numbers_used_up),
+        cmocka_unit_test(breaks_under_a_reader),
+        cmocka_unit_test(close_in_silence),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

@@ -159,7 +159,7 @@ static void assert_not_forgotten(const bad_server *bad)
 #define MOST "\x7f\xff\xff\xff"
 #define NONE "\xff\xff\xff\xff"
 
-static void test_answers(void **state)
+static void about_answers(void **state)
 {
     (void)state;
     static const bad_server cases[] = {
@@ -201,7 +201,7 @@ static void test_answers(void **state)
 
 #define EVENT(path) "\0\0\0\4\0\0\0\3" path /* its children have changed, while connected */
 
-static void test_events(void **state)
+static void about_events(void **state)
 {
     (void)state;
     static const bad_server cases[] = {
@@ -222,7 +222,7 @@ static void test_events(void **state)
     ASSERT_SURVIVES(cases);
 }
 
-static void test_handshakes(void **state)
+static void about_handshakes(void **state)
 {
     (void)state;
     static const bad_server cases[] = {
@@ -242,7 +242,7 @@ static void test_handshakes(void **state)
 #define FAILED(error) RESULT(NONE, "\0", error) error
 
 /* The client library aborts when a transaction has more results than parts, and reads on where one is cut off. */
-static void test_transactions(void **state)
+static void about_transactions(void **state)
 {
     (void)state;
     static const bad_server cases[] = {
@@ -267,7 +267,7 @@ static void test_transactions(void **state)
 }
 
 /* The fake can be got along with: what fails above does so because of what is odd. */
-static void test_good(void **state)
+static void about_good(void **state)
 {
     (void)state;
     trial t = {.what = "good", .kind = LISTS};
@@ -287,8 +287,8 @@ int main(int argc, char **argv)
     if (argc == 3 && (strcmp(argv[1], "list") == 0 || strcmp(argv[1], "forget") == 0))
         return use(argv[1], argv[2]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),       cmocka_unit_test(test_answers),      cmocka_unit_test(test_events),
-        cmocka_unit_test(test_handshakes), cmocka_unit_test(test_transactions),
+        cmocka_unit_test(about_good),       cmocka_unit_test(about_answers),      cmocka_unit_test(about_events),
+        cmocka_unit_test(about_handshakes), cmocka_unit_test(about_transactions),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

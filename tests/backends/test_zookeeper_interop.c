@@ -151,7 +151,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void test_hand_over(void **state)
+static void hand_over(void **state)
 {
     (void)state;
     uint64_t token = 0;
@@ -185,8 +185,8 @@ int main(void)
     static char plain[] = "orders";
     static char special[] = "orders/eu%2F1";
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate_setup_teardown(test_hand_over, setup, teardown, plain),
-        cmocka_unit_test_prestate_setup_teardown(test_hand_over, setup, teardown, special),
+        cmocka_unit_test_prestate_setup_teardown(hand_over, setup, teardown, plain),
+        cmocka_unit_test_prestate_setup_teardown(hand_over, setup, teardown, special),
     };
     if (!server_has_zookeeper() || !server_has("javac") || access(JARS "curator-recipes.jar", R_OK) != 0) {
         puts("1..0 # SKIP a JDK, ZooKeeper or Curator (libcurator-recipes-java) is not installed");

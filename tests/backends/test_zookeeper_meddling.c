@@ -150,7 +150,7 @@ static void touch_node_of(unsigned i)
 }
 
 /* A node that is written to is still there: who waits behind it does not lead. */
-static void test_touched_leader(void **state)
+static void touched_leader(void **state)
 {
     (void)state;
     ref_scene("the leader's node is written to");
@@ -164,7 +164,7 @@ static void test_touched_leader(void **state)
 }
 
 /* A holder whose node was written to goes on watching it, and is told when it is removed. */
-static void test_touched_then_removed(void **state)
+static void touched_then_removed(void **state)
 {
     (void)state;
     ref_scene("the leader's node is written to, then removed");
@@ -179,7 +179,7 @@ static void test_touched_then_removed(void **state)
 
 /* A waiter whose node was removed has lost its place: it does not lead when the one before it goes, but the next one does,
  * and it stands in line again. */
-static void test_removed_waiter(void **state)
+static void removed_waiter(void **state)
 {
     (void)state;
     ref_scene("a waiter's node is removed");
@@ -195,7 +195,7 @@ static void test_removed_waiter(void **state)
 }
 
 /* Likewise when it was written to before, so that its watch is spent. */
-static void test_touched_waiter(void **state)
+static void touched_waiter(void **state)
 {
     (void)state;
     ref_scene("a waiter's node is written to, then removed");
@@ -241,7 +241,7 @@ static void stop_all(void)
 }
 
 /* It leads the queue. Its client removes it when it gets in line itself. */
-static void test_child_comes_back(void **state)
+static void child_comes_back(void **state)
 {
     (void)state;
     ref_scene("a child that was removed is there again, and leads");
@@ -252,7 +252,7 @@ static void test_child_comes_back(void **state)
 }
 
 /* Likewise when somebody else stands between the two. */
-static void test_child_comes_back_far_ahead(void **state)
+static void child_comes_back_far_ahead(void **state)
 {
     (void)state;
     ref_scene("a child that was removed is there again, and another client waits for it");
@@ -268,12 +268,12 @@ static void test_child_comes_back_far_ahead(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_touched_leader, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_touched_then_removed, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_removed_waiter, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_touched_waiter, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_child_comes_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_child_comes_back_far_ahead, setup, teardown),
+        cmocka_unit_test_setup_teardown(touched_leader, setup, teardown),
+        cmocka_unit_test_setup_teardown(touched_then_removed, setup, teardown),
+        cmocka_unit_test_setup_teardown(removed_waiter, setup, teardown),
+        cmocka_unit_test_setup_teardown(touched_waiter, setup, teardown),
+        cmocka_unit_test_setup_teardown(child_comes_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(child_comes_back_far_ahead, setup, teardown),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

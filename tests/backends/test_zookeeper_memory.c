@@ -262,27 +262,27 @@ static unsigned sweep(const char *host, unsigned row)
     return nth;
 }
 
-static void test_one_by_one(void **state)
+static void one_by_one(void **state)
 {
     (void)state;
     assert_true(sweep("127.0.0.1", 1) > 50);
 }
 
-static void test_in_rows(void **state)
+static void in_rows(void **state)
 {
     (void)state;
     sweep("127.0.0.1", 3);
 }
 
 /* With a name that has to be looked up. */
-static void test_name(void **state)
+static void about_name(void **state)
 {
     (void)state;
     sweep("localhost", 1);
 }
 
 /* A session that is closed takes along what it has, also without memory for its end. */
-static void test_close(void **state)
+static void about_close(void **state)
 {
     (void)state;
     bool failed = true;
@@ -333,7 +333,7 @@ static bool play_notes(unsigned nth)
     return failed;
 }
 
-static void test_notes(void **state)
+static void about_notes(void **state)
 {
     (void)state;
     play_notes(1000000);
@@ -347,8 +347,8 @@ static void test_notes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_by_one), cmocka_unit_test(test_in_rows), cmocka_unit_test(test_name),
-        cmocka_unit_test(test_close),      cmocka_unit_test(test_notes),
+        cmocka_unit_test(one_by_one),  cmocka_unit_test(in_rows),     cmocka_unit_test(about_name),
+        cmocka_unit_test(about_close), cmocka_unit_test(about_notes),
     };
     failing_install();
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);

@@ -93,7 +93,7 @@ static int remove_child(zhandle_t *zh, const char *path)
 
 /* The node of a mutex goes when nobody contends any more. The note stays, the mutex is listed with it, and among the
  * contenders there is nothing that does not belong there. */
-static void test_outlives_the_node(void **state)
+static void outlives_the_node(void **state)
 {
     (void)state;
     static const char *const mutexes[] = {"m", "a/b", "50%"};
@@ -125,7 +125,7 @@ static void test_outlives_the_node(void **state)
 }
 
 /* Each mutex is listed once, be it found by its node, by its note, or by both; also one whose name others continue. */
-static void test_listed_once(void **state)
+static void listed_once(void **state)
 {
     (void)state;
     testhost h;
@@ -143,7 +143,7 @@ static void test_listed_once(void **state)
 }
 
 /* The nodes of notes have the rights that the URL asks for. */
-static void test_rights(void **state)
+static void about_rights(void **state)
 {
     (void)state;
     testhost h;
@@ -166,7 +166,7 @@ static void test_rights(void **state)
 /* --- who may write ------------------------------------------------------------------------------------------------ */
 
 /* A holder whose child was removed, and who has not heard of it: the transaction refuses the write. */
-static void test_fenced(void **state)
+static void about_fenced(void **state)
 {
     (void)state;
     testhost h;
@@ -184,7 +184,7 @@ static void test_fenced(void **state)
 }
 
 /* Writes of one holder that arrive twice or in the wrong order leave the latest. */
-static void test_in_order(void **state)
+static void in_order(void **state)
 {
     (void)state;
     testhost h;
@@ -203,7 +203,7 @@ static void test_in_order(void **state)
 }
 
 /* Somebody writes to the note between our reading and our writing: neither is lost without being seen. */
-static void test_meddled(void **state)
+static void about_meddled(void **state)
 {
     (void)state;
     testhost h;
@@ -229,7 +229,7 @@ static void test_meddled(void **state)
 }
 
 /* What is no note of ours is not handed on, does not hide a mutex, and can be replaced by a holder. */
-static void test_garbage(void **state)
+static void about_garbage(void **state)
 {
     (void)state;
     testhost h;
@@ -264,7 +264,7 @@ static void test_garbage(void **state)
 
 /* A write that loses its connection, while the note is read or while it is written: whatever became of it, the same write is
  * good again, and a later one goes through. */
-static void test_connection_lost(void **state)
+static void connection_lost(void **state)
 {
     (void)state;
     testhost h;
@@ -323,7 +323,7 @@ static void assert_told(testhost *h, simba_push_kind kind)
 }
 
 /* An observer is told of the first note, of each further one, and that the mutex was forgotten with its note. */
-static void test_told(void **state)
+static void about_told(void **state)
 {
     (void)state;
     testhost h;
@@ -363,7 +363,7 @@ static simba_outcome forget(testhost *h, const char *mutex)
 }
 
 /* A mutex goes with its node and its note, also one whose node has vanished already, and one whose name others continue. */
-static void test_forget(void **state)
+static void about_forget(void **state)
 {
     (void)state;
     testhost h;
@@ -401,7 +401,7 @@ static void test_forget(void **state)
 }
 
 /* Somebody enters while a mutex is being forgotten: its note stays. */
-static void test_forget_and_enter(void **state)
+static void forget_and_enter(void **state)
 {
     (void)state;
     testhost h;
@@ -427,17 +427,10 @@ static void test_forget_and_enter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outlives_the_node),
-        cmocka_unit_test(test_listed_once),
-        cmocka_unit_test(test_rights),
-        cmocka_unit_test(test_fenced),
-        cmocka_unit_test(test_in_order),
-        cmocka_unit_test(test_meddled),
-        cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_connection_lost),
-        cmocka_unit_test(test_told),
-        cmocka_unit_test(test_forget),
-        cmocka_unit_test(test_forget_and_enter),
+        cmocka_unit_test(outlives_the_node), cmocka_unit_test(listed_once),      cmocka_unit_test(about_rights),
+        cmocka_unit_test(about_fenced),      cmocka_unit_test(in_order),         cmocka_unit_test(about_meddled),
+        cmocka_unit_test(about_garbage),     cmocka_unit_test(connection_lost),  cmocka_unit_test(about_told),
+        cmocka_unit_test(about_forget),      cmocka_unit_test(forget_and_enter),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

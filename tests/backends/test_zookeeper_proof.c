@@ -54,7 +54,7 @@ static zk_liveness look(void)
 
 /* The server answers every handshake, and no beat: a leader that was replaced. Nothing but the first handshake counts,
  * however many connections there are, and whatever becomes of the beats. */
-static void test_beats_are_lost(void **state)
+static void beats_are_lost(void **state)
 {
     (void)state;
     begin((fake_odd){.request = FAKE_SET, .manner = FAKE_SILENCE});
@@ -67,7 +67,7 @@ static void test_beats_are_lost(void **state)
 }
 
 /* The server agrees to every beat. What holders go by is what is proven, and that is a quarter of the timeout old. */
-static void test_beats_are_agreed(void **state)
+static void beats_are_agreed(void **state)
 {
     (void)state;
     begin((fake_odd){.request = FAKE_NEVER});
@@ -86,8 +86,8 @@ static void test_beats_are_agreed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_beats_are_lost),
-        cmocka_unit_test(test_beats_are_agreed),
+        cmocka_unit_test(beats_are_lost),
+        cmocka_unit_test(beats_are_agreed),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,7 +31,7 @@ static inline void pass(int64_t ms)
 }
 
 /* Frozen for less than the transition: nobody loses anything. */
-static inline void test_short_freeze(void **state)
+static inline void short_freeze(void **state)
 {
     (void)state;
     ref_scene("short freeze");
@@ -48,7 +48,7 @@ static inline void test_short_freeze(void **state)
 }
 
 /* Frozen for longer than the lease: the holder is told, and somebody leads again after the thaw. */
-static inline void test_long_freeze(void **state)
+static inline void long_freeze(void **state)
 {
     (void)state;
     ref_scene("long freeze");
@@ -65,7 +65,7 @@ static inline void test_long_freeze(void **state)
 }
 
 /* It ends as in a crash, and is back when the lease may be over or not: what it has acknowledged is still there. */
-static inline void test_restart(void **state)
+static inline void about_restart(void **state)
 {
     (void)state;
     ref_scene("restart");
@@ -76,7 +76,7 @@ static inline void test_restart(void **state)
 }
 
 /* All connections are ended again and again while the mutex goes round. */
-static inline void test_connections_ended(void **state)
+static inline void connections_ended(void **state)
 {
     (void)state;
     ref_scene("connections ended");
@@ -88,7 +88,7 @@ static inline void test_connections_ended(void **state)
 }
 
 /* The server is read-only for a moment, then for longer than the lease. */
-static inline void test_read_only(void **state)
+static inline void about_read_only(void **state)
 {
     (void)state;
     ref_scene("read-only");
@@ -107,7 +107,7 @@ static inline void test_read_only(void **state)
 }
 
 /* An administrator's transaction keeps the row locked for longer than the lease. */
-static inline void test_row_locked(void **state)
+static inline void row_locked(void **state)
 {
     (void)state;
     ref_scene("row locked");
@@ -121,12 +121,12 @@ static inline void test_row_locked(void **state)
 
 /* All of those, in the program's own arena. */
 #define SQL_PLAYS_TESTS                                                                                                \
-    cmocka_unit_test_setup_teardown(test_short_freeze, setup, teardown),                                               \
-        cmocka_unit_test_setup_teardown(test_long_freeze, setup, teardown),                                            \
-        cmocka_unit_test_setup_teardown(test_restart, setup, teardown),                                                \
-        cmocka_unit_test_setup_teardown(test_connections_ended, setup, teardown),                                      \
-        cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),                                              \
-        cmocka_unit_test_setup_teardown(test_row_locked, setup, teardown)
+    cmocka_unit_test_setup_teardown(short_freeze, setup, teardown),                                                    \
+        cmocka_unit_test_setup_teardown(long_freeze, setup, teardown),                                                 \
+        cmocka_unit_test_setup_teardown(about_restart, setup, teardown),                                               \
+        cmocka_unit_test_setup_teardown(connections_ended, setup, teardown),                                           \
+        cmocka_unit_test_setup_teardown(about_read_only, setup, teardown),                                             \
+        cmocka_unit_test_setup_teardown(row_locked, setup, teardown)
 
 /* Outages in which all packets get lost, and that end a quarter of a second before the transition of a second does: nobody
  * loses anything (L3), although TCP repeats what was lost in pauses. SIMBA_TEST_OUTAGES says how many there are. */

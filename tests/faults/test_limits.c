@@ -116,7 +116,7 @@ static void play_frozen(const server_kind *kind, const char *format)
     server_fini(&s);
 }
 
-static void test_frozen_mariadb(void **state)
+static void frozen_mariadb(void **state)
 {
     (void)state;
     if (!simba_backend_find("mysql") || !server_has("mariadbd"))
@@ -124,7 +124,7 @@ static void test_frozen_mariadb(void **state)
     play_frozen(&server_kind_mariadb, "mysql://root@127.0.0.1:%d/simba?create=yes");
 }
 
-static void test_frozen_postgresql(void **state)
+static void frozen_postgresql(void **state)
 {
     (void)state;
     if (!simba_backend_find("postgresql") || !server_has("postgres"))
@@ -132,7 +132,7 @@ static void test_frozen_postgresql(void **state)
     play_frozen(&server_kind_postgresql, "postgresql://postgres@127.0.0.1:%d/simba?sslmode=disable&create=yes");
 }
 
-static void test_frozen_redis(void **state)
+static void frozen_redis(void **state)
 {
     (void)state;
     if (!simba_backend_find("redis") || !server_has("redis-server"))
@@ -140,7 +140,7 @@ static void test_frozen_redis(void **state)
     play_frozen(&server_kind_redis, "redis://127.0.0.1:%d");
 }
 
-static void test_frozen_zookeeper(void **state)
+static void frozen_zookeeper(void **state)
 {
     (void)state;
     if (!simba_backend_find("zookeeper") || !server_has_zookeeper())
@@ -148,7 +148,7 @@ static void test_frozen_zookeeper(void **state)
     play_frozen(&server_kind_zookeeper, "zookeeper://127.0.0.1:%d");
 }
 
-static void test_locked_sqlite(void **state)
+static void locked_sqlite(void **state)
 {
     (void)state;
     char folder[REF_FOLDER_MAX];
@@ -171,9 +171,8 @@ static void test_locked_sqlite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_locked_sqlite),     cmocka_unit_test(test_frozen_mariadb),
-        cmocka_unit_test(test_frozen_postgresql), cmocka_unit_test(test_frozen_redis),
-        cmocka_unit_test(test_frozen_zookeeper),
+        cmocka_unit_test(locked_sqlite), cmocka_unit_test(frozen_mariadb),   cmocka_unit_test(frozen_postgresql),
+        cmocka_unit_test(frozen_redis),  cmocka_unit_test(frozen_zookeeper),
     };
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
 }

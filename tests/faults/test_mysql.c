@@ -99,7 +99,7 @@ static int lossy_teardown(void **state)
     return 0;
 }
 
-static void test_lossy_outages(void **state)
+static void lossy_outages(void **state)
 {
     (void)state;
     play_lossy_outages(&network, 5);
@@ -146,7 +146,7 @@ static void unlock_row(void)
 
 static const sql_acts acts = {freeze, restart, end_connections, make_read_only, lock_row, unlock_row};
 
-static void test_locked_row_among_others(void **state)
+static void locked_row_among_others(void **state)
 {
     (void)state;
     char url[128];
@@ -158,8 +158,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SQL_PLAYS_TESTS,
-        cmocka_unit_test(test_locked_row_among_others),
-        cmocka_unit_test_setup_teardown(test_lossy_outages, lossy_setup, lossy_teardown),
+        cmocka_unit_test(locked_row_among_others),
+        cmocka_unit_test_setup_teardown(lossy_outages, lossy_setup, lossy_teardown),
     };
     if (!server_has("mariadbd")) {
         puts("1..0 # SKIP mariadbd is not installed");

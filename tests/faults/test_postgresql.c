@@ -122,7 +122,7 @@ static void unlock_row(void)
 
 static const sql_acts acts = {freeze, restart, end_connections, make_read_only, lock_row, unlock_row};
 
-static void test_locked_row_among_others(void **state)
+static void locked_row_among_others(void **state)
 {
     (void)state;
     char url[160];
@@ -131,7 +131,7 @@ static void test_locked_row_among_others(void **state)
 }
 
 /* Short limits for statements, transactions and idle connections cost nobody anything. */
-static void test_timeouts(void **state)
+static void about_timeouts(void **state)
 {
     (void)state;
     ref_scene("timeouts");
@@ -150,8 +150,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SQL_PLAYS_TESTS,
-        cmocka_unit_test(test_locked_row_among_others),
-        cmocka_unit_test_setup_teardown(test_timeouts, setup, teardown),
+        cmocka_unit_test(locked_row_among_others),
+        cmocka_unit_test_setup_teardown(about_timeouts, setup, teardown),
     };
     if (!server_has("postgres")) {
         puts("1..0 # SKIP postgres is not installed");

@@ -91,7 +91,7 @@ static int teardown(void **state)
 }
 
 /* The mutex goes round. */
-static void test_least_privileges(void **state)
+static void least_privileges(void **state)
 {
     (void)state;
     ref_scene("least privileges");
@@ -115,7 +115,7 @@ static void assert_outlives_locked_table(const char *limit, int64_t ms)
     assert_int_equal(ref_complaints(), 0);
 }
 
-static void test_statement_timeout(void **state)
+static void statement_timeout(void **state)
 {
     (void)state;
     ref_scene("statement_timeout");
@@ -123,7 +123,7 @@ static void test_statement_timeout(void **state)
 }
 
 /* The limit of a second that the store sets by itself. */
-static void test_lock_timeout(void **state)
+static void lock_timeout(void **state)
 {
     (void)state;
     ref_scene("lock_timeout");
@@ -131,7 +131,7 @@ static void test_lock_timeout(void **state)
 }
 
 /* Connections are closed whenever they have nothing to do. */
-static void test_idle_timeouts(void **state)
+static void idle_timeouts(void **state)
 {
     (void)state;
     ref_scene("idle timeouts");
@@ -147,7 +147,7 @@ static void test_idle_timeouts(void **state)
 }
 
 /* A back end is killed: the server ends all others as well, recovers, and goes on. */
-static void test_killed_back_end(void **state)
+static void killed_back_end(void **state)
 {
     (void)state;
     ref_scene("killed back end");
@@ -163,11 +163,11 @@ static void test_killed_back_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_least_privileges, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_statement_timeout, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lock_timeout, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_idle_timeouts, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_killed_back_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(least_privileges, setup, teardown),
+        cmocka_unit_test_setup_teardown(statement_timeout, setup, teardown),
+        cmocka_unit_test_setup_teardown(lock_timeout, setup, teardown),
+        cmocka_unit_test_setup_teardown(idle_timeouts, setup, teardown),
+        cmocka_unit_test_setup_teardown(killed_back_end, setup, teardown),
     };
     if (!server_has("postgres")) {
         puts("1..0 # SKIP postgres is not installed");

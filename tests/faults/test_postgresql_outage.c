@@ -50,7 +50,7 @@ static int network_teardown(void **state)
     return 0;
 }
 
-static void test_lossy_outages(void **state)
+static void lossy_outages(void **state)
 {
     (void)state;
     play_lossy_outages(&network, 3);
@@ -70,7 +70,7 @@ static void assert_outlives(proxy_mode mode)
 }
 
 /* All connections are closed, and new ones as well. */
-static void test_cut(void **state)
+static void about_cut(void **state)
 {
     (void)state;
     ref_scene("cut");
@@ -78,7 +78,7 @@ static void test_cut(void **state)
 }
 
 /* The server does what it is asked to do, and nobody hears of it. */
-static void test_deaf(void **state)
+static void about_deaf(void **state)
 {
     (void)state;
     ref_scene("deaf");
@@ -110,7 +110,7 @@ static int pair_teardown(void **state)
 }
 
 /* The primary is gone, its standby is promoted: no grant that was acknowledged is lost, and the mutex goes on round. */
-static void test_fail_over(void **state)
+static void fail_over(void **state)
 {
     (void)state;
     ref_scene("fail-over");
@@ -126,10 +126,10 @@ static void test_fail_over(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_lossy_outages, network_setup, network_teardown),
-        cmocka_unit_test_setup_teardown(test_cut, network_setup, network_teardown),
-        cmocka_unit_test_setup_teardown(test_deaf, network_setup, network_teardown),
-        cmocka_unit_test_setup_teardown(test_fail_over, pair_setup, pair_teardown),
+        cmocka_unit_test_setup_teardown(lossy_outages, network_setup, network_teardown),
+        cmocka_unit_test_setup_teardown(about_cut, network_setup, network_teardown),
+        cmocka_unit_test_setup_teardown(about_deaf, network_setup, network_teardown),
+        cmocka_unit_test_setup_teardown(fail_over, pair_setup, pair_teardown),
     };
     if (!server_has("postgres")) {
         puts("1..0 # SKIP postgres is not installed");

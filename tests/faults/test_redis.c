@@ -36,7 +36,7 @@ static int teardown(void **state)
 }
 
 /* Frozen for less than the transition: nobody loses anything. */
-static void test_short_freeze(void **state)
+static void short_freeze(void **state)
 {
     (void)state;
     ref_scene("short freeze");
@@ -56,7 +56,7 @@ static void test_short_freeze(void **state)
 }
 
 /* Frozen for longer than the lease: the holder is told, and somebody leads again after the thaw. */
-static void test_long_freeze(void **state)
+static void long_freeze(void **state)
 {
     (void)state;
     ref_scene("long freeze");
@@ -74,7 +74,7 @@ static void test_long_freeze(void **state)
 }
 
 /* Killed, and back before the lease is over: it is still there, and so is the leader. */
-static void test_quick_restart(void **state)
+static void quick_restart(void **state)
 {
     (void)state;
     ref_scene("quick restart");
@@ -91,7 +91,7 @@ static void test_quick_restart(void **state)
 }
 
 /* Killed for longer than the lease. */
-static void test_slow_restart(void **state)
+static void slow_restart(void **state)
 {
     (void)state;
     ref_scene("slow restart");
@@ -104,7 +104,7 @@ static void test_slow_restart(void **state)
 }
 
 /* Only the subscriptions are cut, again and again, while the mutex goes round. */
-static void test_subscriptions_cut(void **state)
+static void subscriptions_cut(void **state)
 {
     (void)state;
     ref_scene("subscriptions cut");
@@ -118,7 +118,7 @@ static void test_subscriptions_cut(void **state)
 }
 
 /* All connections are cut while the mutex goes round. */
-static void test_all_cut(void **state)
+static void all_cut(void **state)
 {
     (void)state;
     ref_scene("all connections cut");
@@ -135,12 +135,12 @@ static void test_all_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_short_freeze, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_long_freeze, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_quick_restart, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_slow_restart, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_subscriptions_cut, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_all_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(short_freeze, setup, teardown),
+        cmocka_unit_test_setup_teardown(long_freeze, setup, teardown),
+        cmocka_unit_test_setup_teardown(quick_restart, setup, teardown),
+        cmocka_unit_test_setup_teardown(slow_restart, setup, teardown),
+        cmocka_unit_test_setup_teardown(subscriptions_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(all_cut, setup, teardown),
     };
     if (!server_has("redis-server")) {
         puts("1..0 # SKIP redis-server is not installed");

@@ -64,7 +64,7 @@ static void move_slot_to(server *to)
 }
 
 /* The slot moves while the mutex goes round, and then its master is killed and comes back. */
-static void test_slot_moves(void **state)
+static void slot_moves(void **state)
 {
     (void)state;
     start();
@@ -90,7 +90,7 @@ static void await_successor(server *replica)
 
 /* The master is killed, and its replica takes its place; then that one is frozen, and the first is the master again.
  * Without another replica nothing is granted: so each comes back as that. */
-static void test_failover(void **state)
+static void about_failover(void **state)
 {
     (void)state;
     start();
@@ -116,8 +116,8 @@ static void test_failover(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(test_slot_moves, teardown),
-                                       cmocka_unit_test_teardown(test_failover, teardown)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(slot_moves, teardown),
+                                       cmocka_unit_test_teardown(about_failover, teardown)};
     if (!server_has("redis-server")) {
         puts("1..0 # SKIP redis-server is not installed");
         return 0;

@@ -49,7 +49,7 @@ static void await_failover(void)
 
 /* Killed for good, and then frozen and back as one of two that believe to be it. Whether whoever led goes on depends on how
  * long that takes; and the mutex goes on to the next one in any case. */
-static void test_failovers(void **state)
+static void about_failovers(void **state)
 {
     (void)state;
     ref_scene("master killed");
@@ -72,7 +72,7 @@ static void test_failovers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_failovers, setup, teardown)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(about_failovers, setup, teardown)};
     if (!server_has("redis-server")) {
         puts("1..0 # SKIP redis-server is not installed");
         return 0;

@@ -175,38 +175,38 @@ static void play_store(const store *s)
         server_fini(&group);
 }
 
-static void test_memory(void **state)
+static void about_memory(void **state)
 {
     (void)state;
     play_store(&(store){"memory", NULL, "memory://scarce"});
 }
 
-static void test_sqlite(void **state)
+static void about_sqlite(void **state)
 {
     (void)state;
     play_store(&(store){"sqlite", NULL, sqlite_url});
 }
 
-static void test_redis(void **state)
+static void about_redis(void **state)
 {
     (void)state;
     play_store(&(store){"redis", &server_kind_redis, "redis://localhost:%d"});
 }
 
-static void test_mysql(void **state)
+static void about_mysql(void **state)
 {
     (void)state;
     play_store(&(store){"mysql", &server_kind_mariadb, "mysql://root@127.0.0.1:%d/simba?create=yes"});
 }
 
-static void test_postgresql(void **state)
+static void about_postgresql(void **state)
 {
     (void)state;
     play_store(&(store){"postgresql", &server_kind_postgresql,
                         "postgresql://postgres@localhost:%d/simba?sslmode=disable&create=yes"});
 }
 
-static void test_zookeeper(void **state)
+static void about_zookeeper(void **state)
 {
     (void)state;
     if (!server_has_zookeeper())
@@ -217,8 +217,8 @@ static void test_zookeeper(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_sqlite),    cmocka_unit_test(test_redis),
-        cmocka_unit_test(test_mysql),  cmocka_unit_test(test_zookeeper), cmocka_unit_test(test_postgresql),
+        cmocka_unit_test(about_memory), cmocka_unit_test(about_sqlite),    cmocka_unit_test(about_redis),
+        cmocka_unit_test(about_mysql),  cmocka_unit_test(about_zookeeper), cmocka_unit_test(about_postgresql),
     };
     ref_make_folder(folder);
     snprintf(sqlite_url, sizeof sqlite_url, "sqlite://%s/simba.db", folder);

@@ -146,7 +146,7 @@ static void assert_hands_over(void)
 }
 
 /* The network of the holder stands still for less than the session can bear: nobody loses anything. */
-static void test_short_freeze(void **state)
+static void short_freeze(void **state)
 {
     (void)state;
     ref_scene("short freeze");
@@ -162,7 +162,7 @@ static void test_short_freeze(void **state)
 }
 
 /* Connections break and come back: the session goes on. */
-static void test_connections_break(void **state)
+static void connections_break(void **state)
 {
     (void)state;
     ref_scene("connections break");
@@ -199,7 +199,7 @@ static bool has_beaten(simba_client *client, unsigned long long times)
 }
 
 /* The connection breaks just before a sign of life is due: that belongs to neither this connection nor the next. */
-static void test_breaks_before_beat(void **state)
+static void breaks_before_beat(void **state)
 {
     (void)state;
     ref_scene("breaks before a beat");
@@ -220,7 +220,7 @@ static void test_breaks_before_beat(void **state)
 
 /* For longer than the session: the holder is told before the other one leads, which the referee watches, and enters the
  * queue again when the network is back. */
-static void test_long_freeze(void **state)
+static void long_freeze(void **state)
 {
     (void)state;
     ref_scene("long freeze");
@@ -241,7 +241,7 @@ static void test_long_freeze(void **state)
 
 /* The session is good again before the server has ended it, but too late for the holder, who was told. What it held is
  * given back, not forgotten. */
-static void test_freeze_between(void **state)
+static void freeze_between(void **state)
 {
     (void)state;
     ref_scene("told, but not expired");
@@ -254,7 +254,7 @@ static void test_freeze_between(void **state)
 }
 
 /* Answers are lost, among them those to creates and deletes; nothing stays behind. */
-static void test_lost_answers(void **state)
+static void lost_answers(void **state)
 {
     (void)state;
     ref_scene("lost answers");
@@ -281,7 +281,7 @@ static void test_lost_answers(void **state)
 }
 
 /* The server dies and comes back with its data, soon enough for everybody. */
-static void test_quick_restart(void **state)
+static void quick_restart(void **state)
 {
     (void)state;
     ref_scene("quick restart");
@@ -294,7 +294,7 @@ static void test_quick_restart(void **state)
 }
 
 /* And too late. */
-static void test_slow_restart(void **state)
+static void slow_restart(void **state)
 {
     (void)state;
     ref_scene("slow restart");
@@ -326,7 +326,7 @@ static void steal_session_of(unsigned nth)
 
 /* The holder's session is ended behind its back. The other leads at once, and that cannot be helped; the holder learns when
  * it is connected again, and everybody goes on. */
-static void test_stolen_session(void **state)
+static void stolen_session(void **state)
 {
     (void)state;
     ref_scene("stolen session");
@@ -346,7 +346,7 @@ static void test_stolen_session(void **state)
 
 /* Forced away, from one who has just begun to lead and from one who has led for a while: the holder hears of it by a push,
  * and enters anew. */
-static void test_revoked(void **state)
+static void about_revoked(void **state)
 {
     (void)state;
     ref_scene("revoked");
@@ -371,16 +371,16 @@ static void test_revoked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_short_freeze, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_connections_break, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_breaks_before_beat, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_long_freeze, setup_brief, teardown),
-        cmocka_unit_test_setup_teardown(test_freeze_between, setup_brief, teardown),
-        cmocka_unit_test_setup_teardown(test_lost_answers, setup_long, teardown),
-        cmocka_unit_test_setup_teardown(test_revoked, setup_brief, teardown),
-        cmocka_unit_test_setup_teardown(test_stolen_session, setup_long, teardown),
-        cmocka_unit_test_setup_teardown(test_quick_restart, setup_long, teardown),
-        cmocka_unit_test_setup_teardown(test_slow_restart, setup_brief, teardown),
+        cmocka_unit_test_setup_teardown(short_freeze, setup, teardown),
+        cmocka_unit_test_setup_teardown(connections_break, setup, teardown),
+        cmocka_unit_test_setup_teardown(breaks_before_beat, setup, teardown),
+        cmocka_unit_test_setup_teardown(long_freeze, setup_brief, teardown),
+        cmocka_unit_test_setup_teardown(freeze_between, setup_brief, teardown),
+        cmocka_unit_test_setup_teardown(lost_answers, setup_long, teardown),
+        cmocka_unit_test_setup_teardown(about_revoked, setup_brief, teardown),
+        cmocka_unit_test_setup_teardown(stolen_session, setup_long, teardown),
+        cmocka_unit_test_setup_teardown(quick_restart, setup_long, teardown),
+        cmocka_unit_test_setup_teardown(slow_restart, setup_brief, teardown),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

@@ -45,7 +45,7 @@ static bool leads(server *s)
 }
 
 /* The others begin anew, so that they do not wait for the leader they had; that one waits for thirty seconds. */
-static void test_leader_cut_off(void **state)
+static void leader_cut_off(void **state)
 {
     (void)state;
     ref_scene("leader cut off from the others");
@@ -75,7 +75,7 @@ static bool start(server *s)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_leader_cut_off, setup, teardown)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(leader_cut_off, setup, teardown)};
     const int failed = RUN_ZOOKEEPER_TESTS(tests, &ensemble, start);
     server_stop_networks(networks);
     return failed;

@@ -51,7 +51,7 @@ static bool leads_first(void)
 
 /* The server of the one that leads hears nothing of the others any more, and does not know yet: for thirty seconds it goes
  * on answering whatever it can answer by itself. Meanwhile the others end the session. */
-static void test_server_cut_off(void **state)
+static void server_cut_off(void **state)
 {
     (void)state;
     ref_scene("server cut off from its leader");
@@ -83,7 +83,7 @@ static bool start(server *s)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_server_cut_off, setup, teardown)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(server_cut_off, setup, teardown)};
     const int failed = RUN_ZOOKEEPER_TESTS(tests, &ensemble, start);
     server_stop_networks(networks);
     return failed;

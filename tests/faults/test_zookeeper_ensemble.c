@@ -58,7 +58,7 @@ static void assert_goes_round(void)
 }
 
 /* The leader dies, another is elected, the dead one comes back; and so on. */
-static void test_leader_killed(void **state)
+static void leader_killed(void **state)
 {
     (void)state;
     ref_scene("leader of the ensemble killed");
@@ -122,7 +122,7 @@ static int setup_followers(void **state)
 
 /* The server of the one that leads, a follower, stands still: its connections stay, and it accepts new ones, but it answers nothing. The session moves
  * to another server in time; when the first one goes on, it knows nothing of that, and answers from the past. */
-static void test_server_frozen(void **state)
+static void server_frozen(void **state)
 {
     (void)state;
     ref_scene("server frozen");
@@ -145,8 +145,8 @@ static bool start(server *s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_server_frozen, setup_followers, teardown),
-        cmocka_unit_test_setup_teardown(test_leader_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(server_frozen, setup_followers, teardown),
+        cmocka_unit_test_setup_teardown(leader_killed, setup, teardown),
     };
     return RUN_ZOOKEEPER_TESTS(tests, &ensemble, start);
 }

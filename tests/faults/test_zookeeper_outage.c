@@ -32,7 +32,7 @@ static int64_t now_ns(simba_client *client)
     return client->host.now(&client->host).ns;
 }
 
-static void test_outages(void **state)
+static void about_outages(void **state)
 {
     (void)state;
     static const int lengths[] = {200, 300, 380, 440, 500, 500, 500}; /* in thousandths of the session */
@@ -76,6 +76,6 @@ static void test_outages(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_outages)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(about_outages)};
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

@@ -35,7 +35,7 @@ static void on_released(simba_contender *contender, const simba_state *state, si
 }
 
 /* A connection cannot be made again. All is lost, but not for ever. */
-static void test_too_many_watches(void **state)
+static void too_many_watches(void **state)
 {
     (void)state;
     char url[128];
@@ -68,7 +68,7 @@ static void test_too_many_watches(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_too_many_watches)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(too_many_watches)};
     setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=6000", 1);
     return RUN_ZOOKEEPER_TESTS(tests, &zookeeper, server_start_zookeeper);
 }

@@ -43,7 +43,7 @@ static void assert_in_by(const char *user, const char *place, const char *format
 }
 
 /* Without TLS the password might go to anybody: it does not go out. */
-static void test_sha2_in_clear(void **state)
+static void sha2_in_clear(void **state)
 {
     (void)state;
     const simba_error error = log_in("sha2:a-secret-word", by_tcp(), "");
@@ -59,7 +59,7 @@ static bool keys_are_used(void)
 }
 
 /* The first time the server wants the password itself, after that it knows it: both ways, by each of the means. */
-static void test_sha2_in_secret(void **state)
+static void sha2_in_secret(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -72,7 +72,7 @@ static void test_sha2_in_secret(void **state)
 }
 
 /* A wrong password is said to be one, by whatever way it came. */
-static void test_wrong_password(void **state)
+static void wrong_password(void **state)
 {
     (void)state;
     char options[256];
@@ -86,7 +86,7 @@ static void test_wrong_password(void **state)
 }
 
 /* Who has no password has none to lose; and accounts of the older kind work as they always did. */
-static void test_others(void **state)
+static void about_others(void **state)
 {
     (void)state;
     char place[32];
@@ -116,10 +116,10 @@ static int group_teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sha2_in_clear),
-        cmocka_unit_test(test_sha2_in_secret),
-        cmocka_unit_test(test_wrong_password),
-        cmocka_unit_test(test_others),
+        cmocka_unit_test(sha2_in_clear),
+        cmocka_unit_test(sha2_in_secret),
+        cmocka_unit_test(wrong_password),
+        cmocka_unit_test(about_others),
     };
     if (!server_has(server_kind_mysql8.program)) {
         puts("1..0 # SKIP MySQL 8 is not to be had; see scripts/mysql8");

@@ -21,7 +21,7 @@ static uint64_t explored(explore_store store, const char *bounds_text)
     return verdict.states;
 }
 
-static void test_every_interleaving(void **state)
+static void every_interleaving(void **state)
 {
     (void)state;
     static const char *const few = "losses=1,kills=0,starts=0,stops=0,forces=0,pauses=0,delays=0,drift=1";
@@ -34,7 +34,7 @@ static void test_every_interleaving(void **state)
 }
 
 /* With one thread and with several it is the same. */
-static void test_order_does_not_matter(void **state)
+static void order_does_not_matter(void **state)
 {
     (void)state;
     static const char *const bounds_text = "losses=0,kills=1,starts=0,stops=1,forces=0,pauses=0,delays=0,drift=0";
@@ -86,7 +86,7 @@ static bool is_broken_within(const world *w, unsigned choices)
 }
 
 /* No shorter way leads to a broken promise than the one that is shown, with one thread and with several. */
-static void test_counter_example_is_the_shortest(void **state)
+static void counter_example_is_the_shortest(void **state)
 {
     (void)state;
     explore_bounds bounds;
@@ -106,7 +106,7 @@ static void test_counter_example_is_the_shortest(void **state)
 }
 
 /* The way is told as an event log, and drawn: who led when, what was lost, and where the promise was broken. */
-static void test_counter_example_is_drawn(void **state)
+static void counter_example_is_drawn(void **state)
 {
     (void)state;
     explore_bounds bounds;
@@ -139,7 +139,7 @@ static void test_counter_example_is_drawn(void **state)
     free(text);
 }
 
-static void test_bounds_as_text(void **state)
+static void bounds_as_text(void **state)
 {
     (void)state;
     explore_bounds bounds;
@@ -158,11 +158,11 @@ int main(void)
 {
     setlocale(LC_CTYPE, "C.UTF-8");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_interleaving),
-        cmocka_unit_test(test_order_does_not_matter),
-        cmocka_unit_test(test_counter_example_is_the_shortest),
-        cmocka_unit_test(test_counter_example_is_drawn),
-        cmocka_unit_test(test_bounds_as_text),
+        cmocka_unit_test(every_interleaving),
+        cmocka_unit_test(order_does_not_matter),
+        cmocka_unit_test(counter_example_is_the_shortest),
+        cmocka_unit_test(counter_example_is_drawn),
+        cmocka_unit_test(bounds_as_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

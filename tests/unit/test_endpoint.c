@@ -24,7 +24,7 @@ static void expect(size_t i, const char *host, int port, const char *where)
 }
 
 /* Every form of one host. */
-static void test_one_host(void **state)
+static void one_host(void **state)
 {
     static const struct {
         const char *authority, *host;
@@ -50,7 +50,7 @@ static void test_one_host(void **state)
 }
 
 /* A list keeps its order, and each host its own port. */
-static void test_several_hosts(void **state)
+static void several_hosts(void **state)
 {
     (void)state;
     assert_int_equal(parse("a:1,[::2],c"), 0);
@@ -62,7 +62,7 @@ static void test_several_hosts(void **state)
 }
 
 /* Whatever is not a list of hosts is refused by a sentence that shows the culprit. */
-static void test_refused(void **state)
+static void about_refused(void **state)
 {
     static const struct {
         const char *authority, *word;
@@ -97,7 +97,7 @@ static void test_refused(void **state)
 }
 
 /* What a server tells of another one is checked as a URL is. */
-static void test_set(void **state)
+static void about_set(void **state)
 {
     simba__endpoint endpoint;
     (void)state;
@@ -114,7 +114,7 @@ static void test_set(void **state)
 }
 
 /* A unix socket is a path that fits into the system's structure. */
-static void test_socket(void **state)
+static void about_socket(void **state)
 {
     simba__endpoint endpoint;
     char path[200] = "/";
@@ -132,8 +132,8 @@ static void test_socket(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_host), cmocka_unit_test(test_several_hosts),
-                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_set),
-                                       cmocka_unit_test(test_socket)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_host), cmocka_unit_test(several_hosts),
+                                       cmocka_unit_test(about_refused), cmocka_unit_test(about_set),
+                                       cmocka_unit_test(about_socket)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

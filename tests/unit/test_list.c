@@ -25,7 +25,7 @@ static void expect(const simba__list *list, const int *numbers, size_t count)
     assert_ptr_equal(list->last, previous);
 }
 
-static void test_append_and_remove(void **state)
+static void append_and_remove(void **state)
 {
     (void)state;
     simba__list list = {0};
@@ -44,7 +44,7 @@ static void test_append_and_remove(void **state)
     assert_null(things[1].link.list);
 }
 
-static void test_from_list_to_list(void **state)
+static void from_list_to_list(void **state)
 {
     (void)state;
     simba__list from = {0};
@@ -59,8 +59,8 @@ static void test_from_list_to_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_append_and_remove),
-        cmocka_unit_test(test_from_list_to_list),
+        cmocka_unit_test(append_and_remove),
+        cmocka_unit_test(from_list_to_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void assert_option(const char *keyword, const char *value)
 }
 
 /* Without a word about it, TLS is verified, a primary is wanted, and nothing asks Kerberos. */
-static void test_defaults(void **state)
+static void about_defaults(void **state)
 {
     (void)state;
     assert_int_equal(parse("postgresql://me:secret@db.example/jobs"), 0);
@@ -54,7 +54,7 @@ static void test_defaults(void **state)
 }
 
 /* What is said counts: sslmode, hosts with their ports, a schema, timeouts in both spellings. */
-static void test_said(void **state)
+static void about_said(void **state)
 {
     (void)state;
     assert_int_equal(parse("postgres://a:1,[::1]:2,c/d?sslmode=prefer&schema=locks&table=mine&connections=3&create=yes&"
@@ -81,7 +81,7 @@ static void test_said(void **state)
 }
 
 /* A unix socket: by the setting host, by the authority, or where libpq looks when nobody is named. */
-static void test_sockets(void **state)
+static void about_sockets(void **state)
 {
     (void)state;
     assert_int_equal(parse("postgresql:///jobs?host=/run/pg&port=6000"), 0);
@@ -97,7 +97,7 @@ static void test_sockets(void **state)
 }
 
 /* The service file fills in what the URL leaves out; "prefer" in it does not weaken TLS, "require" does. */
-static void test_service_file(void **state)
+static void service_file(void **state)
 {
     (void)state;
     char path[] = "/tmp/simba-service-XXXXXX";
@@ -129,7 +129,7 @@ static void test_service_file(void **state)
 }
 
 /* What makes no sense is refused with a sentence that names it. */
-static void test_refused(void **state)
+static void about_refused(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {
@@ -153,7 +153,7 @@ static void test_refused(void **state)
 }
 
 /* Settings that would show a secret, or that are ours to choose, are no settings of a URL. */
-static void test_keys(void **state)
+static void about_keys(void **state)
 {
     (void)state;
     static const char *const none[] = {"password", "sslpassword", "client_encoding", "hostaddr", "dbname", "user"};
@@ -163,7 +163,7 @@ static void test_keys(void **state)
 }
 
 /* Every class of the table at the top of error.c. */
-static void test_errors(void **state)
+static void about_errors(void **state)
 {
     (void)state;
     static const struct {
@@ -215,9 +215,9 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_said),    cmocka_unit_test(test_sockets),
-        cmocka_unit_test(test_service_file), cmocka_unit_test(test_refused), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(about_defaults), cmocka_unit_test(about_said),    cmocka_unit_test(about_sockets),
+        cmocka_unit_test(service_file),   cmocka_unit_test(about_refused), cmocka_unit_test(about_keys),
+        cmocka_unit_test(about_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

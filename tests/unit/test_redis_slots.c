@@ -4,7 +4,7 @@
 #include "backends/redis/slots.h"
 #include "lib/cm.h"
 
-static void test_slots(void **state)
+static void about_slots(void **state)
 {
     static const struct {
         const char *mutex;
@@ -20,7 +20,7 @@ static void test_slots(void **state)
 }
 
 /* An empty tag is none: then each key would be hashed whole. */
-static void test_in_one_slot(void **state)
+static void in_one_slot(void **state)
 {
     (void)state;
     assert_true(simba__redis_in_one_slot("orders"));
@@ -32,6 +32,6 @@ static void test_in_one_slot(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_slots), cmocka_unit_test(test_in_one_slot)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(about_slots), cmocka_unit_test(in_one_slot)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

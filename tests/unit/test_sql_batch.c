@@ -109,7 +109,7 @@ static void assert_untouched(const char *mutex)
 /* --- without faults --------------------------------------------------------------------------------------- */
 
 /* All rows are locked by one statement and written by one; rows that are missing are made outside of the transaction. */
-static void test_batch_is_one_transaction(void **state)
+static void batch_is_one_transaction(void **state)
 {
     (void)state;
     simba__sql_item *c = acquire("c"), *a = acquire("a"), *b = acquire("b");
@@ -121,7 +121,7 @@ static void test_batch_is_one_transaction(void **state)
 }
 
 /* A request by itself takes one statement; what that cannot answer takes a transaction. */
-static void test_lone_request(void **state)
+static void lone_request(void **state)
 {
     (void)state;
     have_rows(1);
@@ -160,7 +160,7 @@ static void test_lone_request(void **state)
 
 /* A renewal that waited for the row goes by the time at which it began. One that began later has overtaken it: its end stays,
  * since the holder counts on it. */
-static void test_overtaken_renewal(void **state)
+static void overtaken_renewal(void **state)
 {
     (void)state;
     have_rows(2);
@@ -188,7 +188,7 @@ static void test_overtaken_renewal(void **state)
 }
 
 /* The server's clock was set back by an hour: a renewal puts the end right. */
-static void test_clock_set_back(void **state)
+static void clock_set_back(void **state)
 {
     (void)state;
     have_rows(1);
@@ -204,7 +204,7 @@ static void test_clock_set_back(void **state)
 }
 
 /* Requests about one mutex are carried out in the order in which they came. */
-static void test_same_mutex_in_order(void **state)
+static void same_mutex_in_order(void **state)
 {
     (void)state;
     have_rows(1);
@@ -216,7 +216,7 @@ static void test_same_mutex_in_order(void **state)
 }
 
 /* No statement has more rows than the server takes. */
-static void test_rows_of_a_statement(void **state)
+static void rows_of_a_statement(void **state)
 {
     (void)state;
     server.table.rows_max = 3; /* powers of two are used */
@@ -227,7 +227,7 @@ static void test_rows_of_a_statement(void **state)
 }
 
 /* What a column has no room for is refused, and the others go on. */
-static void test_oversized(void **state)
+static void about_oversized(void **state)
 {
     (void)state;
     have_rows(1);
@@ -241,7 +241,7 @@ static void test_oversized(void **state)
 }
 
 /* Nobody waits any more: nothing is sent. */
-static void test_deadline_has_passed(void **state)
+static void deadline_has_passed(void **state)
 {
     (void)state;
     have_rows(1);
@@ -255,7 +255,7 @@ static void test_deadline_has_passed(void **state)
 /* --- locks and values --------------------------------------------------------------------------------------- */
 
 /* A row that somebody else keeps locked does not delay its neighbours: they are written without it, and it is put off. */
-static void test_locked_row_delays_nobody(void **state)
+static void locked_row_delays_nobody(void **state)
 {
     (void)state;
     have_rows(3);
@@ -270,7 +270,7 @@ static void test_locked_row_delays_nobody(void **state)
 }
 
 /* A row that was skipped because it is missing is made. */
-static void test_missing_beside_locked(void **state)
+static void missing_beside_locked(void **state)
 {
     (void)state;
     have_rows(2);
@@ -283,7 +283,7 @@ static void test_missing_beside_locked(void **state)
 }
 
 /* A server that is too old for it: one by one. */
-static void test_locked_row_on_an_old_server(void **state)
+static void locked_row_on_an_old_server(void **state)
 {
     (void)state;
     have_rows(3);
@@ -298,7 +298,7 @@ static void test_locked_row_on_an_old_server(void **state)
 }
 
 /* The batch of which one row does not fit is rolled back as a whole; then each goes by itself, and only that one fails. */
-static void test_value_that_does_not_fit(void **state)
+static void value_that_does_not_fit(void **state)
 {
     (void)state;
     have_rows(3);
@@ -315,7 +315,7 @@ static void test_value_that_does_not_fit(void **state)
 }
 
 /* After a deadlock: the same once more, after a pause; and after five of them each by itself. */
-static void test_deadlock(void **state)
+static void about_deadlock(void **state)
 {
     (void)state;
     have_rows(2);
@@ -343,7 +343,7 @@ static void lose(simba__sql_action action, bool is_carried_out)
 }
 
 /* Before the commit: nothing has happened. What was lost with an idle connection is for another job. */
-static void test_dropped_before_the_commit(void **state)
+static void dropped_before_the_commit(void **state)
 {
     (void)state;
     have_rows(2);
@@ -358,7 +358,7 @@ static void test_dropped_before_the_commit(void **state)
 }
 
 /* After the commit: it has happened, and nobody knows. The other job finds the grants by their nonce, with the same token. */
-static void test_dropped_after_the_commit(void **state)
+static void dropped_after_the_commit(void **state)
 {
     (void)state;
     have_rows(2);
@@ -376,7 +376,7 @@ static void test_dropped_after_the_commit(void **state)
 }
 
 /* Where a grant whose answer was lost is not known again, it is not asked for again either. */
-static void test_dropped_without_nonces(void **state)
+static void dropped_without_nonces(void **state)
 {
     (void)state;
     server.table.has_nonce = false;
@@ -388,7 +388,7 @@ static void test_dropped_without_nonces(void **state)
 }
 
 /* A connection that was made a moment ago was not idle: the server has a problem, and that is told. */
-static void test_fresh_connection_dropped(void **state)
+static void fresh_connection_dropped(void **state)
 {
     (void)state;
     lose(SIMBA__SQL_BEGIN, false);
@@ -417,7 +417,7 @@ static simba__sql_item *renew(const char *mutex)
 }
 
 /* Renewals do not wait for a locked row: they go around it from the beginning. */
-static void test_renewals_skip_a_locked_row(void **state)
+static void renewals_skip_a_locked_row(void **state)
 {
     (void)state;
     hold_three();
@@ -431,7 +431,7 @@ static void test_renewals_skip_a_locked_row(void **state)
 }
 
 /* An acquire among them has to tell a row that is missing from one that is locked: that one waits, as before. */
-static void test_acquires_do_not_skip_at_first(void **state)
+static void acquires_do_not_skip_at_first(void **state)
 {
     (void)state;
     hold_three();
@@ -443,7 +443,7 @@ static void test_acquires_do_not_skip_at_first(void **state)
 }
 
 /* The connection is lost while they skip: those that were skipped share the fate of the others. */
-static void test_lost_while_skipping(void **state)
+static void lost_while_skipping(void **state)
 {
     (void)state;
     hold_three();
@@ -464,7 +464,7 @@ static void test_lost_while_skipping(void **state)
 }
 
 /* The rollback fails: the connection is closed, and what the batch was told first is told. */
-static void test_rollback_fails(void **state)
+static void rollback_fails(void **state)
 {
     (void)state;
     have_rows(3);
@@ -479,7 +479,7 @@ static void test_rollback_fails(void **state)
 }
 
 /* The first of several that go one by one loses the connection: no other one is tried, they are for another job. */
-static void test_dropped_between_singles(void **state)
+static void dropped_between_singles(void **state)
 {
     (void)state;
     have_rows(3);
@@ -493,7 +493,7 @@ static void test_dropped_between_singles(void **state)
 }
 
 /* A statement that was too large: connect again, with half as many rows. */
-static void test_too_large(void **state)
+static void too_large(void **state)
 {
     (void)state;
     have_rows(3);
@@ -509,7 +509,7 @@ static void test_too_large(void **state)
 /* --- a promoted replica that is behind ------------------------------------------------------------------------ */
 
 /* The row shows an older version than this client has seen: a new token is above what was seen, alone and in a batch. */
-static void test_token_above_the_floor(void **state)
+static void token_above_the_floor(void **state)
 {
     (void)state;
     have_rows(2);
@@ -525,7 +525,7 @@ static void test_token_above_the_floor(void **state)
 }
 
 /* The row is free, and one of ours still holds the mutex by our own clock: nobody else of this client gets it. */
-static void test_held_here_is_kept_back(void **state)
+static void held_here_is_kept_back(void **state)
 {
     (void)state;
     have_rows(1);
@@ -541,7 +541,7 @@ static void test_held_here_is_kept_back(void **state)
 /* --- reading --------------------------------------------------------------------------------------------------- */
 
 /* All rows by one statement, then each thing about the table by itself; what PREPARE changed is looked at anew. */
-static void test_reads(void **state)
+static void about_reads(void **state)
 {
     (void)state;
     have_rows(2);
@@ -561,7 +561,7 @@ static void test_reads(void **state)
 }
 
 /* Without a table rows cannot be read; what is there can be examined, by another job. */
-static void test_reads_without_a_table(void **state)
+static void reads_without_a_table(void **state)
 {
     (void)state;
     server.is_missing = true;
@@ -578,7 +578,7 @@ static void test_reads_without_a_table(void **state)
     assert_null(examine->error);
 }
 
-static void test_read_on_a_lost_connection(void **state)
+static void read_on_a_lost_connection(void **state)
 {
     (void)state;
     have_rows(1);
@@ -594,34 +594,34 @@ static void test_read_on_a_lost_connection(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_batch_is_one_transaction),
-        TEST(test_lone_request),
-        TEST(test_overtaken_renewal),
-        TEST(test_clock_set_back),
-        TEST(test_same_mutex_in_order),
-        TEST(test_rows_of_a_statement),
-        TEST(test_oversized),
-        TEST(test_deadline_has_passed),
-        TEST(test_locked_row_delays_nobody),
-        TEST(test_missing_beside_locked),
-        TEST(test_locked_row_on_an_old_server),
-        TEST(test_renewals_skip_a_locked_row),
-        TEST(test_acquires_do_not_skip_at_first),
-        TEST(test_lost_while_skipping),
-        TEST(test_value_that_does_not_fit),
-        TEST(test_deadlock),
-        TEST(test_dropped_before_the_commit),
-        TEST(test_dropped_after_the_commit),
-        TEST(test_dropped_without_nonces),
-        TEST(test_fresh_connection_dropped),
-        TEST(test_rollback_fails),
-        TEST(test_dropped_between_singles),
-        TEST(test_too_large),
-        TEST(test_token_above_the_floor),
-        TEST(test_held_here_is_kept_back),
-        TEST(test_reads),
-        TEST(test_reads_without_a_table),
-        TEST(test_read_on_a_lost_connection),
+        TEST(batch_is_one_transaction),
+        TEST(lone_request),
+        TEST(overtaken_renewal),
+        TEST(clock_set_back),
+        TEST(same_mutex_in_order),
+        TEST(rows_of_a_statement),
+        TEST(about_oversized),
+        TEST(deadline_has_passed),
+        TEST(locked_row_delays_nobody),
+        TEST(missing_beside_locked),
+        TEST(locked_row_on_an_old_server),
+        TEST(renewals_skip_a_locked_row),
+        TEST(acquires_do_not_skip_at_first),
+        TEST(lost_while_skipping),
+        TEST(value_that_does_not_fit),
+        TEST(about_deadlock),
+        TEST(dropped_before_the_commit),
+        TEST(dropped_after_the_commit),
+        TEST(dropped_without_nonces),
+        TEST(fresh_connection_dropped),
+        TEST(rollback_fails),
+        TEST(dropped_between_singles),
+        TEST(too_large),
+        TEST(token_above_the_floor),
+        TEST(held_here_is_kept_back),
+        TEST(about_reads),
+        TEST(reads_without_a_table),
+        TEST(read_on_a_lost_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

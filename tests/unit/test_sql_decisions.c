@@ -94,7 +94,7 @@ static void assert_put_off(const simba__sql_item *item, bool is_busy)
 }
 
 /* Requests of all kinds are one statement; who is refused learns the owner and its place. */
-static void test_one_statement(void **state)
+static void one_statement(void **state)
 {
     (void)state;
     use_connection();
@@ -112,7 +112,7 @@ static void test_one_statement(void **state)
 }
 
 /* Several requests about one mutex are answered one after the other, each by the row that the one before has left. */
-static void test_several_about_one(void **state)
+static void several_about_one(void **state)
 {
     (void)state;
     simba__sql_item *first = acquire("a");
@@ -129,7 +129,7 @@ static void test_several_about_one(void **state)
 }
 
 /* A row that somebody else has locked is put off for a while; the others of the batch have their answers. */
-static void test_busy(void **state)
+static void about_busy(void **state)
 {
     (void)state;
     model_sql_row_of(&server, "b")->locked_by = &somebody;
@@ -142,7 +142,7 @@ static void test_busy(void **state)
 }
 
 /* A contender of ours holds it by our own clock: it is not granted to another one, although the row is free. */
-static void test_held_here(void **state)
+static void about_held_here(void **state)
 {
     (void)state;
     model_sql_row_of(&server, "a");
@@ -155,7 +155,7 @@ static void test_held_here(void **state)
 }
 
 /* A new token is above what was seen; where there is none left, that is an error. */
-static void test_tokens(void **state)
+static void about_tokens(void **state)
 {
     (void)state;
     model_sql_row_of(&server, "b")->version = UINT32_MAX;
@@ -167,7 +167,7 @@ static void test_tokens(void **state)
 }
 
 /* What does not fit concerns one mutex: after it was refused, each has a statement of its own. */
-static void test_split(void **state)
+static void about_split(void **state)
 {
     (void)state;
     model_sql_row_of(&server, "b")->does_not_fit = true;
@@ -180,7 +180,7 @@ static void test_split(void **state)
 }
 
 /* A transaction that the server gave up is tried again after a pause; after five times each mutex by itself; then it fails. */
-static void test_retry(void **state)
+static void about_retry(void **state)
 {
     (void)state;
     conn.fault = (model_sql_fault){SIMBA__SQL_DECIDE, 1, SIMBA__SQL_RETRY, false};
@@ -198,7 +198,7 @@ static void test_retry(void **state)
 }
 
 /* Nobody waits any more: what would be tried again after the pause is not. */
-static void test_retry_in_vain(void **state)
+static void retry_in_vain(void **state)
 {
     (void)state;
     conn.fault = (model_sql_fault){SIMBA__SQL_DECIDE, 1, SIMBA__SQL_RETRY, false};
@@ -209,7 +209,7 @@ static void test_retry_in_vain(void **state)
 }
 
 /* A lock that was not given in time: each by itself, and the one whose lock it is is put off. */
-static void test_locked(void **state)
+static void about_locked(void **state)
 {
     (void)state;
     conn.fault = (model_sql_fault){SIMBA__SQL_DECIDE, 2, SIMBA__SQL_LOCKED, false};
@@ -221,7 +221,7 @@ static void test_locked(void **state)
 }
 
 /* A connection that was lost while it was idle is nobody's failure: another job does it all again, at once. */
-static void test_lost_while_idle(void **state)
+static void lost_while_idle(void **state)
 {
     (void)state;
     use_connection();
@@ -235,7 +235,7 @@ static void test_lost_while_idle(void **state)
 
 /* One that is lost after it has worked: whether the statement was carried out is not known, and what was not sent is put
  * off. */
-static void test_lost_on_the_way(void **state)
+static void lost_on_the_way(void **state)
 {
     (void)state;
     conn.fault = (model_sql_fault){SIMBA__SQL_DECIDE, 1, SIMBA__SQL_LOST, true};
@@ -246,7 +246,7 @@ static void test_lost_on_the_way(void **state)
 }
 
 /* Without a connection all fail, each with the reason. */
-static void test_not_ready(void **state)
+static void not_ready(void **state)
 {
     (void)state;
     server.is_missing = true;
@@ -259,7 +259,7 @@ static void test_not_ready(void **state)
 }
 
 /* What only has to be told fails those that were asked for, and the next round goes on. */
-static void test_tell(void **state)
+static void about_tell(void **state)
 {
     (void)state;
     conn.fault = (model_sql_fault){SIMBA__SQL_DECIDE, 1, SIMBA__SQL_TELL, false};
@@ -273,19 +273,19 @@ static void test_tell(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_one_statement, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_several_about_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_busy, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_held_here, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_tokens, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_split, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_retry, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_retry_in_vain, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_locked, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lost_while_idle, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lost_on_the_way, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_not_ready, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_tell, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_statement, setup, teardown),
+        cmocka_unit_test_setup_teardown(several_about_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_busy, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_held_here, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_tokens, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_split, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_retry, setup, teardown),
+        cmocka_unit_test_setup_teardown(retry_in_vain, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_locked, setup, teardown),
+        cmocka_unit_test_setup_teardown(lost_while_idle, setup, teardown),
+        cmocka_unit_test_setup_teardown(lost_on_the_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(not_ready, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_tell, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

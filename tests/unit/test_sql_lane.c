@@ -174,7 +174,7 @@ static void finish(unsigned lane)
 /* --- steps ------------------------------------------------------------------------------------------------ */
 
 /* A dialect may be done with a step before `start` returns, and with the whole batch before `flush` does. */
-static void test_steps_that_are_over_at_once(void **state)
+static void steps_that_are_over_at_once(void **state)
 {
     (void)state;
     testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0);
@@ -188,7 +188,7 @@ static void test_steps_that_are_over_at_once(void **state)
 }
 
 /* The same when every answer comes later: one step at a time, and the lane is busy until the last one. */
-static void test_steps_that_are_over_later(void **state)
+static void steps_that_are_over_later(void **state)
 {
     (void)state;
     how.is_later = true;
@@ -204,7 +204,7 @@ static void test_steps_that_are_over_later(void **state)
 }
 
 /* What comes meanwhile is for another lane, except for the same mutex: that waits, and is begun when the first is over. */
-static void test_two_lanes(void **state)
+static void two_lanes(void **state)
 {
     (void)state;
     how.is_later = true;
@@ -226,7 +226,7 @@ static void test_two_lanes(void **state)
 
 /* Where a row was found locked, whatever else there is comes first, and the row is waited for by itself: nobody shares a
  * statement with it. */
-static void test_locked_row_is_waited_for_alone(void **state)
+static void locked_row_is_waited_for_alone(void **state)
 {
     (void)state;
     how.is_later = true;
@@ -255,7 +255,7 @@ static void test_locked_row_is_waited_for_alone(void **state)
 }
 
 /* After a deadlock the lane pauses, without anybody who blocks, and tries again. */
-static void test_pause_is_a_timer(void **state)
+static void pause_is_a_timer(void **state)
 {
     (void)state;
     model_sql_row_of(&server, "m");
@@ -269,7 +269,7 @@ static void test_pause_is_a_timer(void **state)
 }
 
 /* A connection that had been idle for too long: the request is put off, and its next batch connects. */
-static void test_put_off(void **state)
+static void put_off(void **state)
 {
     (void)state;
     testhost_request first = request(SIMBA_OP_ACQUIRE, "m", 0);
@@ -302,7 +302,7 @@ static bool is_idle(unsigned lane)
 
 /* Nobody waits for a batch any more: its connection is cut after a while, since it may be about to answer. One that is
  * being opened is left alone, and looked at again. */
-static void test_cut(void **state)
+static void about_cut(void **state)
 {
     (void)state;
     testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0);
@@ -318,7 +318,7 @@ static void test_cut(void **state)
 }
 
 /* Also when another request's time is over meanwhile. */
-static void test_not_cut_too_early(void **state)
+static void not_cut_too_early(void **state)
 {
     (void)state;
     testhost_request first = request(SIMBA_OP_ACQUIRE, "m", 0), second = request(SIMBA_OP_ACQUIRE, "other", 0);
@@ -336,7 +336,7 @@ static void test_not_cut_too_early(void **state)
     assert_int_equal(how.cuts, 1);
 }
 
-static void test_cut_that_takes_effect_later(void **state)
+static void cut_that_takes_effect_later(void **state)
 {
     (void)state;
     testhost_request acquire = request(SIMBA_OP_ACQUIRE, "m", 0);
@@ -351,7 +351,7 @@ static void test_cut_that_takes_effect_later(void **state)
 }
 
 /* A step that was cut and yet succeeded: nothing is begun after it, and the connection is closed. */
-static void test_nothing_after_cut(void **state)
+static void nothing_after_cut(void **state)
 {
     (void)state;
     model_sql_row_of(&server, "m");
@@ -368,7 +368,7 @@ static void test_nothing_after_cut(void **state)
 }
 
 /* A batch that pauses is called off at once. */
-static void test_cut_in_pause(void **state)
+static void cut_in_pause(void **state)
 {
     (void)state;
     model_sql_row_of(&server, "m");
@@ -389,7 +389,7 @@ static void begin_both(testhost_request *first, testhost_request *second)
 }
 
 /* A client that closes ends its lanes in the same turn, and says so once. */
-static void test_close(void **state)
+static void about_close(void **state)
 {
     (void)state;
     testhost_request first = request(SIMBA_OP_ACQUIRE, "m", 0), second = request(SIMBA_OP_ACQUIRE, "other", 0);
@@ -400,7 +400,7 @@ static void test_close(void **state)
 }
 
 /* Or later, where the dialect takes its time. */
-static void test_close_that_takes_effect_later(void **state)
+static void close_that_takes_effect_later(void **state)
 {
     (void)state;
     testhost_request first = request(SIMBA_OP_ACQUIRE, "m", 0), second = request(SIMBA_OP_ACQUIRE, "other", 0);
@@ -428,7 +428,7 @@ static unsigned polls(const char *word)
 }
 
 /* A notification is pushed to those who wait for that mutex here, and for no other. */
-static void test_notified(void **state)
+static void about_notified(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "m"};
@@ -446,7 +446,7 @@ static void test_notified(void **state)
 }
 
 /* While the server tells of releases, rows are read once and then rarely; when it does not any more, at once and often. */
-static void test_pace(void **state)
+static void about_pace(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "m"};
@@ -469,7 +469,7 @@ static void test_pace(void **state)
 }
 
 /* A poll that finds its connection closed, since that was idle, is made again at once. */
-static void test_poll_is_put_off(void **state)
+static void poll_is_put_off(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "m"};
@@ -488,7 +488,7 @@ static void test_poll_is_put_off(void **state)
 
 /* Whoever writes a note goes on holding its mutex: if the server forgets the grant, no other contender of this client is granted
  * it before the lease of the first has ended. */
-static void test_note_ends_no_lease(void **state)
+static void note_ends_no_lease(void **state)
 {
     (void)state;
     testhost_request mine = testhost_request_of(&host, SIMBA_OP_ACQUIRE, "m", "me", 77, 0);
@@ -527,7 +527,7 @@ static void begin_test(simba__sql_listening *listening)
 
 /* A test that does not come is made again after a minute, then after two, and it is said once. When one comes at last, everybody
  * who waits enters the line, since they were kept out of it. */
-static void test_deaf_for_a_while(void **state)
+static void deaf_for_a_while(void **state)
 {
     (void)state;
     simba_topic topic = {.mutex = "m"};
@@ -560,24 +560,24 @@ static void test_deaf_for_a_while(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_steps_that_are_over_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_steps_that_are_over_later, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_two_lanes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_locked_row_is_waited_for_alone, setup_one_lane, teardown),
-        cmocka_unit_test_setup_teardown(test_pause_is_a_timer, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_put_off, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cut, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_not_cut_too_early, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cut_that_takes_effect_later, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_nothing_after_cut, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cut_in_pause, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_close, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_close_that_takes_effect_later, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_notified, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_pace, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_poll_is_put_off, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_note_ends_no_lease, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deaf_for_a_while, setup, teardown),
+        cmocka_unit_test_setup_teardown(steps_that_are_over_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(steps_that_are_over_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(two_lanes, setup, teardown),
+        cmocka_unit_test_setup_teardown(locked_row_is_waited_for_alone, setup_one_lane, teardown),
+        cmocka_unit_test_setup_teardown(pause_is_a_timer, setup, teardown),
+        cmocka_unit_test_setup_teardown(put_off, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(not_cut_too_early, setup, teardown),
+        cmocka_unit_test_setup_teardown(cut_that_takes_effect_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_after_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(cut_in_pause, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_close, setup, teardown),
+        cmocka_unit_test_setup_teardown(close_that_takes_effect_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_notified, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_pace, setup, teardown),
+        cmocka_unit_test_setup_teardown(poll_is_put_off, setup, teardown),
+        cmocka_unit_test_setup_teardown(note_ends_no_lease, setup, teardown),
+        cmocka_unit_test_setup_teardown(deaf_for_a_while, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

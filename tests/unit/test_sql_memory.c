@@ -56,7 +56,7 @@ static bool is_guarded(int64_t now_ms)
 /* --- tokens --------------------------------------------------------------------------------------------- */
 
 /* A promoted replica that is behind shows a smaller version: new tokens stay above the greatest that was seen. */
-static void test_floor_survives_a_row_that_is_behind(void **state)
+static void floor_survives_a_row_that_is_behind(void **state)
 {
     (void)state;
     assert_int_equal(simba__sql_memory_floor(&memory, "m"), 0);
@@ -70,7 +70,7 @@ static void test_floor_survives_a_row_that_is_behind(void **state)
 /* --- grants --------------------------------------------------------------------------------------------- */
 
 /* Whatever the row says after a fail-over: until the lease has ended by our own clock it is held, but not from its holder. */
-static void test_grant_lasts_by_our_own_clock(void **state)
+static void grant_lasts_by_our_own_clock(void **state)
 {
     (void)state;
     saw(1);
@@ -83,7 +83,7 @@ static void test_grant_lasts_by_our_own_clock(void **state)
 }
 
 /* Renewing extends it; an acquire that was refused does not. */
-static void test_renewal_extends(void **state)
+static void renewal_extends(void **state)
 {
     (void)state;
     saw(1);
@@ -96,7 +96,7 @@ static void test_renewal_extends(void **state)
 }
 
 /* It ends when its holder is about to release, is told that it has lost it, or when somebody forces it away. */
-static void test_grant_ends(void **state)
+static void grant_ends(void **state)
 {
     (void)state;
     saw(1);
@@ -118,7 +118,7 @@ static void test_grant_ends(void **state)
 /* --- lanes ---------------------------------------------------------------------------------------------- */
 
 /* One lane works on a mutex at a time, on as many requests as it has; others may when the last one is finished. */
-static void test_one_lane_at_a_time(void **state)
+static void one_lane_at_a_time(void **state)
 {
     (void)state;
     assert_true(simba__sql_memory_begin(&memory, "m", 1, at(0)));
@@ -144,7 +144,7 @@ static void saw_many(int from, int to, int64_t now_ms)
 }
 
 /* The one that was used least recently is forgotten, but not while it is held or worked on. */
-static void test_forgets_the_oldest(void **state)
+static void forgets_the_oldest(void **state)
 {
     (void)state;
     saw_many(0, SIMBA__SQL_ENTRIES_MAX, 0);
@@ -155,7 +155,7 @@ static void test_forgets_the_oldest(void **state)
     assert_int_equal(memory.entries.count, SIMBA__SQL_ENTRIES_MAX);
 }
 
-static void test_does_not_forget_what_is_held(void **state)
+static void does_not_forget_what_is_held(void **state)
 {
     (void)state;
     saw(5);
@@ -167,7 +167,7 @@ static void test_does_not_forget_what_is_held(void **state)
     assert_int_equal(simba__sql_memory_floor(&memory, "m"), 0);
 }
 
-static void test_does_not_forget_what_is_worked_on(void **state)
+static void does_not_forget_what_is_worked_on(void **state)
 {
     (void)state;
     assert_true(simba__sql_memory_begin(&memory, "m", 1, at(0)));
@@ -178,14 +178,14 @@ static void test_does_not_forget_what_is_worked_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_floor_survives_a_row_that_is_behind, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_grant_lasts_by_our_own_clock, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_renewal_extends, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_grant_ends, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_one_lane_at_a_time, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_forgets_the_oldest, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_does_not_forget_what_is_held, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_does_not_forget_what_is_worked_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(floor_survives_a_row_that_is_behind, setup, teardown),
+        cmocka_unit_test_setup_teardown(grant_lasts_by_our_own_clock, setup, teardown),
+        cmocka_unit_test_setup_teardown(renewal_extends, setup, teardown),
+        cmocka_unit_test_setup_teardown(grant_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_lane_at_a_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(forgets_the_oldest, setup, teardown),
+        cmocka_unit_test_setup_teardown(does_not_forget_what_is_held, setup, teardown),
+        cmocka_unit_test_setup_teardown(does_not_forget_what_is_worked_on, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

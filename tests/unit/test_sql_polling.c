@@ -69,7 +69,7 @@ static int64_t poll_at(simba_local now)
 
 /* --- when ------------------------------------------------------------------------------------------------ */
 
-static void test_new_one_is_due_at_once(void **state)
+static void new_one_is_due_at_once(void **state)
 {
     (void)state;
     assert_int_equal(simba__sql_polling_due(&polling).ns, 0);
@@ -80,7 +80,7 @@ static void test_new_one_is_due_at_once(void **state)
 }
 
 /* The longer nothing happens, the more seldom it is polled: from 40 ms to 900 ms, less a quarter at random at most. */
-static void test_climbs_the_ladder(void **state)
+static void climbs_the_ladder(void **state)
 {
     (void)state;
     static const int64_t rung_ms[] = {40, 80, 160, 320, 640, 900, 900};
@@ -95,7 +95,7 @@ static void test_climbs_the_ladder(void **state)
 }
 
 /* A change brings it down; each time that somebody else was faster, less far. */
-static void test_change_brings_it_down(void **state)
+static void change_brings_it_down(void **state)
 {
     (void)state;
     assert_true(is_news(1, row("you", 1, 100)));
@@ -112,7 +112,7 @@ static void test_change_brings_it_down(void **state)
 }
 
 /* What would be due before long comes along in the same query. */
-static void test_rungs_share_a_query(void **state)
+static void rungs_share_a_query(void **state)
 {
     (void)state;
     for (int i = 0; i < 12; i++)
@@ -123,7 +123,7 @@ static void test_rungs_share_a_query(void **state)
 }
 
 /* Where the server tells of releases, a mutex is read once, and then every five minutes. */
-static void test_rarely(void **state)
+static void about_rarely(void **state)
 {
     (void)state;
     simba__sql_polling_set_pace(&polling, SIMBA__SQL_RARELY, at(0));
@@ -136,7 +136,7 @@ static void test_rarely(void **state)
 }
 
 /* A poll that began before the server told of releases, or that was not answered, is no look at the row. */
-static void test_rarely_after_a_look(void **state)
+static void rarely_after_a_look(void **state)
 {
     (void)state;
     const uint64_t began = simba__sql_polling_begin(&polling);
@@ -148,7 +148,7 @@ static void test_rarely_after_a_look(void **state)
 }
 
 /* When the server does not tell any more, everything is due, and the ladder begins anew. */
-static void test_often_again(void **state)
+static void often_again(void **state)
 {
     (void)state;
     assert_non_null(simba__sql_polling_add(&polling, &other, at(0)));
@@ -166,7 +166,7 @@ static void test_often_again(void **state)
 
 /* --- news ------------------------------------------------------------------------------------------------ */
 
-static void test_same_state_is_no_news(void **state)
+static void same_state_is_no_news(void **state)
 {
     (void)state;
     assert_true(is_news(1, row("you", 1, 100)));
@@ -181,7 +181,7 @@ static void test_same_state_is_no_news(void **state)
 }
 
 /* Two answers overtake each other on two connections: of the older one nothing is told. */
-static void test_overtaken_answer_is_no_news(void **state)
+static void overtaken_answer_is_no_news(void **state)
 {
     (void)state;
     const uint64_t early = simba__sql_polling_begin(&polling);
@@ -191,7 +191,7 @@ static void test_overtaken_answer_is_no_news(void **state)
 
 /* A promoted replica that is behind: a job that began after the newer version was told reads an older one, and that is how
  * the row is now. */
-static void test_row_that_is_behind_is_news(void **state)
+static void row_that_is_behind_is_news(void **state)
 {
     (void)state;
     assert_true(is_news(7, row("", 0, 0)));
@@ -201,7 +201,7 @@ static void test_row_that_is_behind_is_news(void **state)
 }
 
 /* A JVM contender's grants have no token: its renewal is told as one, another owner has everybody ask. */
-static void test_grants_without_a_token(void **state)
+static void grants_without_a_token(void **state)
 {
     (void)state;
     assert_true(is_news(1, row("jvm", 0, 100)));
@@ -216,17 +216,17 @@ static void test_grants_without_a_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_new_one_is_due_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_climbs_the_ladder, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_change_brings_it_down, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_rungs_share_a_query, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_rarely, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_rarely_after_a_look, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_often_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_same_state_is_no_news, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_overtaken_answer_is_no_news, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_row_that_is_behind_is_news, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_grants_without_a_token, setup, teardown),
+        cmocka_unit_test_setup_teardown(new_one_is_due_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(climbs_the_ladder, setup, teardown),
+        cmocka_unit_test_setup_teardown(change_brings_it_down, setup, teardown),
+        cmocka_unit_test_setup_teardown(rungs_share_a_query, setup, teardown),
+        cmocka_unit_test_setup_teardown(about_rarely, setup, teardown),
+        cmocka_unit_test_setup_teardown(rarely_after_a_look, setup, teardown),
+        cmocka_unit_test_setup_teardown(often_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(same_state_is_no_news, setup, teardown),
+        cmocka_unit_test_setup_teardown(overtaken_answer_is_no_news, setup, teardown),
+        cmocka_unit_test_setup_teardown(row_that_is_behind_is_news, setup, teardown),
+        cmocka_unit_test_setup_teardown(grants_without_a_token, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,13 +12,13 @@ static int begin(void **state)
     return 0;
 }
 
-static void test_nobody(void **state)
+static void about_nobody(void **state)
 {
     (void)state;
     assert_int_equal(simba__line_first(&line, 7, 1000), -1);
 }
 
-static void test_who_came_first(void **state)
+static void who_came_first(void **state)
 {
     (void)state;
     line.cells[3] = simba__line_cell(7, false, 900);
@@ -28,7 +28,7 @@ static void test_who_came_first(void **state)
 }
 
 /* 31 bits of the hash tell mutexes of a line apart. */
-static void test_other_mutexes(void **state)
+static void other_mutexes(void **state)
 {
     (void)state;
     const uint64_t hash = UINT64_C(5) << 33 | 7;
@@ -42,7 +42,7 @@ static void test_other_mutexes(void **state)
 }
 
 /* Who hears of everything does not stand in line, and an empty cell is nobody's, also for a hash whose bits are all 0. */
-static void test_no_cell_is_empty(void **state)
+static void no_cell_is_empty(void **state)
 {
     (void)state;
     assert_int_not_equal(simba__line_cell(0, false, 0), 0);
@@ -55,7 +55,7 @@ static void test_no_cell_is_empty(void **state)
     assert_int_equal(simba__line_first(&line, 0, 1000), 5);
 }
 
-static void test_the_clock_wraps_around(void **state)
+static void the_clock_wraps_around(void **state)
 {
     (void)state;
     line.cells[3] = simba__line_cell(7, false, 5);
@@ -64,7 +64,7 @@ static void test_the_clock_wraps_around(void **state)
 }
 
 /* A process that read the clock after us has waited for no time, not for ever. */
-static void test_a_time_to_come(void **state)
+static void a_time_to_come(void **state)
 {
     (void)state;
     line.cells[3] = simba__line_cell(7, false, 1001);
@@ -75,12 +75,9 @@ static void test_a_time_to_come(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_nobody, begin),
-        cmocka_unit_test_setup(test_who_came_first, begin),
-        cmocka_unit_test_setup(test_other_mutexes, begin),
-        cmocka_unit_test_setup(test_no_cell_is_empty, begin),
-        cmocka_unit_test_setup(test_the_clock_wraps_around, begin),
-        cmocka_unit_test_setup(test_a_time_to_come, begin),
+        cmocka_unit_test_setup(about_nobody, begin),           cmocka_unit_test_setup(who_came_first, begin),
+        cmocka_unit_test_setup(other_mutexes, begin),          cmocka_unit_test_setup(no_cell_is_empty, begin),
+        cmocka_unit_test_setup(the_clock_wraps_around, begin), cmocka_unit_test_setup(a_time_to_come, begin),
     };
     return cmocka_run_group_tests_name("sqlite line", tests, NULL, NULL);
 }

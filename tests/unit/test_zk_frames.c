@@ -56,7 +56,7 @@ static void assert_judged(zk_reply reply, int32_t length, int32_t error, int32_t
 }
 
 /* Each kind of reply: the shortest good one, and one byte less; numbers that are too small and too large. */
-static void test_replies(void **state)
+static void about_replies(void **state)
 {
     (void)state;
     enum { H = 16, STAT = 68, GOOD = ZK_FRAME_GOOD, BAD = ZK_FRAME_BAD };
@@ -222,7 +222,7 @@ static void put_nothing(frame *to)
 }
 
 /* The library aborts when a transaction has more results than it has parts, and reads on when one is cut off. */
-static void test_transactions(void **state)
+static void about_transactions(void **state)
 {
     (void)state;
     static const struct {
@@ -258,7 +258,7 @@ static void test_transactions(void **state)
 }
 
 /* Nobody has asked, or not that. */
-static void test_unasked(void **state)
+static void about_unasked(void **state)
 {
     (void)state;
     zk_expected expected = {0};
@@ -277,7 +277,7 @@ static void test_unasked(void **state)
 }
 
 /* An event is a kind, a state and a path. */
-static void test_events(void **state)
+static void about_events(void **state)
 {
     (void)state;
     static const struct {
@@ -297,7 +297,7 @@ static void test_events(void **state)
 }
 
 /* Replies are expected in the order of the calls, however many there are. */
-static void test_order(void **state)
+static void about_order(void **state)
 {
     (void)state;
     enum { MANY = 300 };
@@ -317,8 +317,8 @@ static void test_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replies), cmocka_unit_test(test_transactions), cmocka_unit_test(test_unasked),
-        cmocka_unit_test(test_events),  cmocka_unit_test(test_order),
+        cmocka_unit_test(about_replies), cmocka_unit_test(about_transactions), cmocka_unit_test(about_unasked),
+        cmocka_unit_test(about_events),  cmocka_unit_test(about_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

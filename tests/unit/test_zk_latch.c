@@ -120,7 +120,7 @@ static void wait_behind_leader(void)
 
 /* --- leading ----------------------------------------------------------------------------------------------- */
 
-static void test_free_mutex(void **state)
+static void free_mutex(void **state)
 {
     (void)state;
     win_with(0);
@@ -128,7 +128,7 @@ static void test_free_mutex(void **state)
     expect(begin(ZK_WISH_WAIT), ZK_LEADS_STILL);
 }
 
-static void test_parents_are_made(void **state)
+static void parents_are_made(void **state)
 {
     (void)state;
     begin(ZK_WISH_WAIT);
@@ -138,7 +138,7 @@ static void test_parents_are_made(void **state)
 }
 
 /* The answer to its making was lost: it is found by its uuid, and what the store calls it is read. */
-static void test_lost_answer(void **state)
+static void lost_answer(void **state)
 {
     (void)state;
     begin(ZK_WISH_WAIT);
@@ -151,7 +151,7 @@ static void test_lost_answer(void **state)
 }
 
 /* A session that was given up lives on in the store, with its children. */
-static void test_child_of_an_earlier_session(void **state)
+static void child_of_an_earlier_session(void **state)
 {
     (void)state;
     char *earlier = ours(4);
@@ -167,7 +167,7 @@ static void test_child_of_an_earlier_session(void **state)
     expect_calls(step(), ZK_CALL_BEFORE | ZK_CALL_GUARD);
 }
 
-static void test_made_in_vain(void **state)
+static void made_in_vain(void **state)
 {
     (void)state;
     zk_move move = begin(ZK_WISH_WAIT);
@@ -183,7 +183,7 @@ static void test_made_in_vain(void **state)
 
 /* --- numbers ----------------------------------------------------------------------------------------------- */
 
-static void test_next_number_leads(void **state)
+static void next_number_leads(void **state)
 {
     (void)state;
     numbers.watched = true;
@@ -200,7 +200,7 @@ static void test_next_number_leads(void **state)
 }
 
 /* The watch of the mutex's node fires while the child is being made: numbers have begun anew. */
-static void test_numbers_begin_anew(void **state)
+static void numbers_begin_anew(void **state)
 {
     (void)state;
     numbers.watched = true;
@@ -216,7 +216,7 @@ static void test_numbers_begin_anew(void **state)
 }
 
 /* Nobody tells of a new node: then no number is believed. */
-static void test_unwatched_numbers(void **state)
+static void unwatched_numbers(void **state)
 {
     (void)state;
     win_with(3);
@@ -225,7 +225,7 @@ static void test_unwatched_numbers(void **state)
 }
 
 /* Whose child was removed by somebody else learns nothing about the queue by not finding it. */
-static void test_child_that_others_removed(void **state)
+static void child_that_others_removed(void **state)
 {
     (void)state;
     numbers.watched = true;
@@ -236,7 +236,7 @@ static void test_child_that_others_removed(void **state)
     assert_int_equal(numbers.gone, 2);
 }
 
-static void test_last_number(void **state)
+static void last_number(void **state)
 {
     (void)state;
     begin(ZK_WISH_WAIT);
@@ -254,7 +254,7 @@ static void test_last_number(void **state)
 
 /* --- waiting ----------------------------------------------------------------------------------------------- */
 
-static void test_leader_goes(void **state)
+static void leader_goes(void **state)
 {
     (void)state;
     wait_behind_leader();
@@ -262,7 +262,7 @@ static void test_leader_goes(void **state)
     expect(begin(ZK_WISH_LOOK), ZK_WON);
 }
 
-static void test_touched_leader_is_not_gone(void **state)
+static void touched_leader_is_not_gone(void **state)
 {
     (void)state;
     wait_behind_leader();
@@ -274,7 +274,7 @@ static void test_touched_leader_is_not_gone(void **state)
 }
 
 /* Somebody who waits too goes: that makes nobody lead. */
-static void test_another_waiter_goes(void **state)
+static void another_waiter_goes(void **state)
 {
     (void)state;
     begin(ZK_WISH_WAIT);
@@ -288,7 +288,7 @@ static void test_another_waiter_goes(void **state)
 }
 
 /* Who is next has lost its guard, because somebody touched its child: it has to look. */
-static void test_unguarded_waiter_looks(void **state)
+static void unguarded_waiter_looks(void **state)
 {
     (void)state;
     wait_behind_leader();
@@ -297,7 +297,7 @@ static void test_unguarded_waiter_looks(void **state)
     expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_LIST);
 }
 
-static void test_removed_waiter_gets_in_line_again(void **state)
+static void removed_waiter_gets_in_line_again(void **state)
 {
     (void)state;
     wait_behind_leader();
@@ -307,7 +307,7 @@ static void test_removed_waiter_gets_in_line_again(void **state)
 }
 
 /* The connection breaks while it gets in line again, which nobody has asked for: so nobody else is going to look. */
-static void test_removed_waiter_loses_connection(void **state)
+static void removed_waiter_loses_connection(void **state)
 {
     (void)state;
     wait_behind_leader();
@@ -323,7 +323,7 @@ static void test_removed_waiter_loses_connection(void **state)
 }
 
 /* The connection breaks before the new watch is set: that the one before has gone is no news about the next. */
-static void test_break_before_watch(void **state)
+static void break_before_watch(void **state)
 {
     (void)state;
     begin(ZK_WISH_WAIT);
@@ -340,7 +340,7 @@ static void test_break_before_watch(void **state)
 }
 
 /* After a break the watches fire in any order, so the leader's going says nothing about our own child. */
-static void test_watches_after_a_break(void **state)
+static void watches_after_a_break(void **state)
 {
     (void)state;
     wait_behind_leader();
@@ -349,7 +349,7 @@ static void test_watches_after_a_break(void **state)
     expect_calls(begin(ZK_WISH_LOOK), ZK_CALL_LIST);
 }
 
-static void test_gone_while_watched(void **state)
+static void gone_while_watched(void **state)
 {
     (void)state;
     begin(ZK_WISH_WAIT);
@@ -360,7 +360,7 @@ static void test_gone_while_watched(void **state)
     expect_calls(step(), ZK_CALL_LIST);
 }
 
-static void test_try(void **state)
+static void about_try(void **state)
 {
     (void)state;
     begin(ZK_WISH_TRY);
@@ -387,7 +387,7 @@ static void guard(void)
     expect(step(), ZK_LEADS_STILL);
 }
 
-static void test_new_guard_after_touch(void **state)
+static void new_guard_after_touch(void **state)
 {
     (void)state;
     win_with(0);
@@ -399,7 +399,7 @@ static void test_new_guard_after_touch(void **state)
     assert_int_equal(latch.place, ZK_REVOKED);
 }
 
-static void test_gone_before_guard(void **state)
+static void gone_before_guard(void **state)
 {
     (void)state;
     win_with(0);
@@ -410,7 +410,7 @@ static void test_gone_before_guard(void **state)
     expect(begin(ZK_WISH_LEAVE), ZK_NOTHING);
 }
 
-static void test_renew(void **state)
+static void about_renew(void **state)
 {
     (void)state;
     expect(begin(ZK_WISH_RENEW), ZK_IDLE);
@@ -426,7 +426,7 @@ static void test_renew(void **state)
 
 /* --- leaving ----------------------------------------------------------------------------------------------- */
 
-static void test_leave_what_may_be_there(void **state)
+static void leave_what_may_be_there(void **state)
 {
     (void)state;
     begin(ZK_WISH_WAIT);
@@ -437,7 +437,7 @@ static void test_leave_what_may_be_there(void **state)
     expect(step(), ZK_NOTHING); /* it has not led */
 }
 
-static void test_leave_what_was_not_made(void **state)
+static void leave_what_was_not_made(void **state)
 {
     (void)state;
     begin(ZK_WISH_WAIT);
@@ -449,7 +449,7 @@ static void test_leave_what_was_not_made(void **state)
 }
 
 /* The connection breaks while it is removed: then it is removed again. */
-static void test_leave_twice(void **state)
+static void leave_twice(void **state)
 {
     (void)state;
     win_with(0);
@@ -459,7 +459,7 @@ static void test_leave_twice(void **state)
 }
 
 /* Nobody leads by a child that is being removed. */
-static void test_return_while_leaving(void **state)
+static void return_while_leaving(void **state)
 {
     (void)state;
     win_with(0);
@@ -469,7 +469,7 @@ static void test_return_while_leaving(void **state)
     expect_calls(step(), ZK_CALL_CREATE | ZK_CALL_LIST);
 }
 
-static void test_unwanted_waiter_is_not_called(void **state)
+static void unwanted_waiter_is_not_called(void **state)
 {
     (void)state;
     wait_behind_leader();
@@ -484,34 +484,34 @@ static void test_unwanted_waiter_is_not_called(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_free_mutex),
-        CASE(test_parents_are_made),
-        CASE(test_lost_answer),
-        CASE(test_child_of_an_earlier_session),
-        CASE(test_made_in_vain),
-        CASE(test_next_number_leads),
-        CASE(test_numbers_begin_anew),
-        CASE(test_unwatched_numbers),
-        CASE(test_child_that_others_removed),
-        CASE(test_last_number),
-        CASE(test_leader_goes),
-        CASE(test_touched_leader_is_not_gone),
-        CASE(test_another_waiter_goes),
-        CASE(test_unguarded_waiter_looks),
-        CASE(test_removed_waiter_gets_in_line_again),
-        CASE(test_removed_waiter_loses_connection),
-        CASE(test_break_before_watch),
-        CASE(test_watches_after_a_break),
-        CASE(test_gone_while_watched),
-        CASE(test_try),
-        CASE(test_new_guard_after_touch),
-        CASE(test_gone_before_guard),
-        CASE(test_renew),
-        CASE(test_leave_what_may_be_there),
-        CASE(test_leave_what_was_not_made),
-        CASE(test_leave_twice),
-        CASE(test_return_while_leaving),
-        CASE(test_unwanted_waiter_is_not_called),
+        CASE(free_mutex),
+        CASE(parents_are_made),
+        CASE(lost_answer),
+        CASE(child_of_an_earlier_session),
+        CASE(made_in_vain),
+        CASE(next_number_leads),
+        CASE(numbers_begin_anew),
+        CASE(unwatched_numbers),
+        CASE(child_that_others_removed),
+        CASE(last_number),
+        CASE(leader_goes),
+        CASE(touched_leader_is_not_gone),
+        CASE(another_waiter_goes),
+        CASE(unguarded_waiter_looks),
+        CASE(removed_waiter_gets_in_line_again),
+        CASE(removed_waiter_loses_connection),
+        CASE(break_before_watch),
+        CASE(watches_after_a_break),
+        CASE(gone_while_watched),
+        CASE(about_try),
+        CASE(new_guard_after_touch),
+        CASE(gone_before_guard),
+        CASE(about_renew),
+        CASE(leave_what_may_be_there),
+        CASE(leave_what_was_not_made),
+        CASE(leave_twice),
+        CASE(return_while_leaving),
+        CASE(unwanted_waiter_is_not_called),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

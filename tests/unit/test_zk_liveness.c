@@ -52,7 +52,7 @@ static int setup(void **state)
 /* --- what is proven ----------------------------------------------------------------------------------------- */
 
 /* The handshake that makes a session counts from when its connection was begun. */
-static void test_new_session(void **state)
+static void new_session(void **state)
 {
     (void)state;
     assert_int_equal(proven_ms(), 100);
@@ -60,7 +60,7 @@ static void test_new_session(void **state)
 }
 
 /* A beat does not count by its own answer: the server that answered may die before it has told its leader. */
-static void test_beat_alone(void **state)
+static void beat_alone(void **state)
 {
     (void)state;
     beat(1000);
@@ -72,7 +72,7 @@ static void test_beat_alone(void **state)
 }
 
 /* It counts when one that was sent a quarter of the timeout later is answered, and no earlier. */
-static void test_quarter_later(void **state)
+static void quarter_later(void **state)
 {
     (void)state;
     static const int64_t times[] = {1000, 2000, 2999, 3000, 4100, 5000};
@@ -85,7 +85,7 @@ static void test_quarter_later(void **state)
 }
 
 /* The answer counts for the beat that it is for, also when several are under way. */
-static void test_several_under_way(void **state)
+static void several_under_way(void **state)
 {
     (void)state;
     for (int i = 1; i <= ZK_BEATS_UNANSWERED; i++)
@@ -99,7 +99,7 @@ static void test_several_under_way(void **state)
 
 /* Another handshake proves nothing by itself: a leader that was replaced and does not know it answers it. With the first
  * beat that is agreed to, it counts from its beginning. */
-static void test_deposed_leader(void **state)
+static void deposed_leader(void **state)
 {
     (void)state;
     simba__zk_live_lose(&live);
@@ -114,7 +114,7 @@ static void test_deposed_leader(void **state)
 }
 
 /* A beat is lost with its connection: its answer, which comes when there is another one, is not counted for that. */
-static void test_lost_with_connection(void **state)
+static void lost_with_connection(void **state)
 {
     (void)state;
     const unsigned first = beat(1000);
@@ -133,7 +133,7 @@ static void test_lost_with_connection(void **state)
 }
 
 /* Beats of two connections are no pair: the server of the first may never have told its leader. */
-static void test_no_pair_over_connections(void **state)
+static void no_pair_over_connections(void **state)
 {
     (void)state;
     beat(1000);
@@ -148,7 +148,7 @@ static void test_no_pair_over_connections(void **state)
 }
 
 /* What is proven never goes back. */
-static void test_never_back(void **state)
+static void never_back(void **state)
 {
     (void)state;
     int64_t before = proven_ms();
@@ -165,7 +165,7 @@ static void test_never_back(void **state)
 }
 
 /* A new session begins with nothing. */
-static void test_begin_anew(void **state)
+static void begin_anew(void **state)
 {
     (void)state;
     beat(1000);
@@ -188,7 +188,7 @@ static int64_t next_ms(void)
 }
 
 /* A beat each eighth of the timeout, and at once in a session that goes on. */
-static void test_beats_are_due(void **state)
+static void beats_are_due(void **state)
 {
     (void)state;
     assert_int_equal(next_ms(), 120 + T / 8);
@@ -203,7 +203,7 @@ static void test_beats_are_due(void **state)
 }
 
 /* An answer that is owed for a quarter of the timeout is not waited for. */
-static void test_silence(void **state)
+static void about_silence(void **state)
 {
     (void)state;
     beat(1000);
@@ -218,7 +218,7 @@ static void test_silence(void **state)
 }
 
 /* While the session may be saved, a connection has little time: its first packet may have been lost. */
-static void test_connects_in_a_hurry(void **state)
+static void connects_in_a_hurry(void **state)
 {
     (void)state;
     simba__zk_live_lose(&live);
@@ -235,7 +235,7 @@ static void test_connects_in_a_hurry(void **state)
 }
 
 /* When it is lost anyway, and before there is one, there is time. */
-static void test_connects_patiently(void **state)
+static void connects_patiently(void **state)
 {
     (void)state;
     simba__zk_live_lose(&live);
@@ -285,7 +285,7 @@ static void prove_the_future(void)
     beat(400);
 }
 
-static void test_impossible(void **state)
+static void about_impossible(void **state)
 {
     (void)state;
     assert_aborts(answer_without_beat);
@@ -297,20 +297,20 @@ static void test_impossible(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_new_session, setup),
-        cmocka_unit_test_setup(test_beat_alone, setup),
-        cmocka_unit_test_setup(test_quarter_later, setup),
-        cmocka_unit_test_setup(test_several_under_way, setup),
-        cmocka_unit_test_setup(test_deposed_leader, setup),
-        cmocka_unit_test_setup(test_lost_with_connection, setup),
-        cmocka_unit_test_setup(test_no_pair_over_connections, setup),
-        cmocka_unit_test_setup(test_never_back, setup),
-        cmocka_unit_test_setup(test_begin_anew, setup),
-        cmocka_unit_test_setup(test_beats_are_due, setup),
-        cmocka_unit_test_setup(test_silence, setup),
-        cmocka_unit_test_setup(test_connects_in_a_hurry, setup),
-        cmocka_unit_test_setup(test_connects_patiently, setup),
-        cmocka_unit_test_setup(test_impossible, setup),
+        cmocka_unit_test_setup(new_session, setup),
+        cmocka_unit_test_setup(beat_alone, setup),
+        cmocka_unit_test_setup(quarter_later, setup),
+        cmocka_unit_test_setup(several_under_way, setup),
+        cmocka_unit_test_setup(deposed_leader, setup),
+        cmocka_unit_test_setup(lost_with_connection, setup),
+        cmocka_unit_test_setup(no_pair_over_connections, setup),
+        cmocka_unit_test_setup(never_back, setup),
+        cmocka_unit_test_setup(begin_anew, setup),
+        cmocka_unit_test_setup(beats_are_due, setup),
+        cmocka_unit_test_setup(about_silence, setup),
+        cmocka_unit_test_setup(connects_in_a_hurry, setup),
+        cmocka_unit_test_setup(connects_patiently, setup),
+        cmocka_unit_test_setup(about_impossible, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

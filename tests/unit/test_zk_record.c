@@ -21,7 +21,7 @@ static bool reads(const char *data, size_t length)
 }
 
 /* What is written is read again, whatever the bytes are. */
-static void test_round_trip(void **state)
+static void round_trip(void **state)
 {
     (void)state;
     char bytes[SIMBA_NOTE_MAX];
@@ -41,7 +41,7 @@ static void test_round_trip(void **state)
 }
 
 /* Anybody can write to a node. What is no record is not taken for one, however long it is. */
-static void test_garbage(void **state)
+static void about_garbage(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -60,7 +60,7 @@ static void test_garbage(void **state)
 }
 
 /* A later write of the same grant, or of a later grant, is not undone. */
-static void test_later(void **state)
+static void about_later(void **state)
 {
     (void)state;
     const simba_request request = {.token = 7, .note_number = 3};
@@ -75,7 +75,7 @@ static void test_later(void **state)
 }
 
 /* Two mutexes never share a note, and each name leads back to its mutex. */
-static void test_names(void **state)
+static void about_names(void **state)
 {
     (void)state;
     static const struct {
@@ -104,10 +104,10 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_later),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(about_garbage),
+        cmocka_unit_test(about_later),
+        cmocka_unit_test(about_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
