@@ -103,7 +103,8 @@ static double measure(const char *url, unsigned processes, double *ret_whole_ms)
     *ret_whole_ms = (double)(s->taken_ns[processes - 1] - began_ns) / 1e6;
     simba_locker_free(locker);
     simba_client_close(client);
-    return (double)times[count / 2] / 1e6;
+    const unsigned middle = count / 2;
+    return (double)times[middle] / 1e6;
 }
 
 int main(int argc, char **argv)
