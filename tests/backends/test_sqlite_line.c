@@ -295,6 +295,32 @@ static void many_mutexes(void **state)
     end();
 }
 
+/* A client that waited for so many mutexes that it heard of all changes does not stand in line any more when it has left. */
+static void who_waited_for_many_leaves_no_place(void **state)
+{
+    enum { MANY = 80 };
+    fixture *f = *state;
+    static char names[MANY][32];
+    static simba_topic topics[MANY];
+    begin(f);
+    open_store(f, &f->a);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], i == 0 ? "orders" : "m%d", i);
+        topics[i] = (simba_topic){.mutex = names[i]};
+        assert_int_equal(testhost_watch(&f->a, &topics[i]), 0);
+    }
+    testhost_settle(&f->a);
+    for (int i = 0; i < MANY; i++)
+        testhost_unwatch(&f->a, &topics[i]);
+    s.holder.now_shift_ns += 1000 * SIMBA__NS_PER_MS;
+    begin_to_wait(f, 0, false);
+    release();
+    assert_true(testhost_await_pushes(&s.waiters[0], 1));
+    assert_told(&s.waiters[0], 0, SIMBA_PUSH_RELEASED, NULL);
+    testhost_close(&f->a);
+    end();
+}
+
 static unsigned count_bells(const fixture *f)
 {
     char path[128];
@@ -378,6 +404,7 @@ int main(void)
         TEST(own_waiters_stand_in_line),
         TEST(a_grant_is_one_turn),
         TEST(many_mutexes),
+        TEST(who_waited_for_many_leaves_no_place),
         TEST(bells_are_taken_down),
         TEST(bells_removed),
         TEST(about_flood),

@@ -413,6 +413,7 @@ static void on_bell(simba_io *bell, unsigned events)
         wait_in_reserve(s);
 }
 
+/* Whoever has no bell does not listen, either. */
 static void take_down_bell(store *s)
 {
     s->host->io_remove(s->host, &s->bell);
@@ -458,14 +459,19 @@ static void say_ears(const store *s)
     simba__notify_say_ears(s->batch.notify, SIMBA__HEARS_REVOCATIONS | (s->hears_all ? SIMBA__HEARS_ALL_MARKS : 0));
 }
 
-/* All of that, as somebody may have truncated the file, or as we have not said it before. */
+/* Say all of that, because somebody may have truncated the file, or because we have not said it before. A client that begins to
+ * hear of all marks leaves its places in the lines: in front of others it would be invited to what it may not want any more. */
 static void say_all(store *s)
 {
-    s->hears_all |= s->news.count > PLACES;
+    const bool leaves = !s->hears_all && s->news.count > PLACES;
+    s->hears_all |= leaves;
     say_ears(s);
-    for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS && !s->hears_all; slot++)
-        if (s->news.watched[slot])
+    for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++) {
+        if (s->news.watched[slot] && leaves)
+            simba__notify_say_place(s->batch.notify, slot % SIMBA__LINES, 0);
+        else if (s->news.watched[slot])
             say_place(s, slot % SIMBA__LINES);
+    }
 }
 
 /* A grant is one turn in the line. Whoever else of this client waits for the mutex comes after those who wait elsewhere. */

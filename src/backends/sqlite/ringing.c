@@ -39,7 +39,7 @@ static bool ring(simba__ringing *ringing, unsigned bell, simba__ring reason, sim
 {
     if (ringing->rung[bell] & reason)
         return true;
-    if (!simba__bell_ring(ringing->folder, bell, reason, forsaken, ringing))
+    if (ringing->folder < 0 || !simba__bell_ring(ringing->folder, bell, reason, forsaken, ringing))
         return false;
     ringing->rung[bell] |= reason;
     return true;
