@@ -367,7 +367,7 @@ static void on_beat(int rc, const struct Stat *stat, const void *data)
     simba__zk_expected_answered(&session->wire.expected);
     if (answer_of(rc) != ZK_ANSWER_LOST)
         session->in_vain = 0;
-    if (simba__zk_live_answer(&session->live, beat.connection, answer_of(rc)))
+    if (simba__zk_live_answer(&session->live, host->now(host), beat.connection, answer_of(rc)))
         host->session(host, session->live.proven, session->live.timeout_ns / SIMBA__NS_PER_MS);
 }
 
