@@ -83,11 +83,24 @@ static void beats_are_agreed(void **state)
     end();
 }
 
+/* A leader that was replaced and does not know it answers a sync and shows an old note. It cannot have anybody agree to a write, so
+ * nobody believes its notes. */
+static void note_of_a_replaced_leader_is_not_believed(void **state)
+{
+    (void)state;
+    simba_note note;
+    begin((fake_odd){.request = FAKE_SET, .manner = FAKE_SILENCE});
+    assert_int_not_equal(simba_client_note(client, "m", NULL, &note), 0);
+    assert_int_not_equal(simba_client_list(client, NULL, ignore_row, NULL, NULL), 0);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(beats_are_lost),
         cmocka_unit_test(beats_are_agreed),
+        cmocka_unit_test(note_of_a_replaced_leader_is_not_believed),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -228,6 +228,17 @@ void simba__zk_call_sync(zk_op *op)
     CALL(op, ZK_REPLY_PATH, NULL, synced, zoo_async(handle_of(op), "/", on_path, data));
 }
 
+static void agreed(zk_op *op, const zk_result *result)
+{
+    if (result->rc != ZBADVERSION && result->rc != ZNOAUTH) /* these two are what most servers agree on */
+        simba__zk_op_note(op, result->rc == ZOK ? ZK_MALFORMED : result->rc);
+}
+
+void simba__zk_call_agree(zk_op *op)
+{
+    CALL(op, ZK_REPLY_STAT, NULL, agreed, zoo_aset(handle_of(op), "/", "", 0, ZK_NO_SUCH_VERSION, on_exists, data));
+}
+
 void simba__zk_call_parents(zk_op *op, const char *path, zk_answered *answered)
 {
     const struct ACL_vector *acl = simba__zk_acl(op->ops->session->options);

@@ -380,7 +380,7 @@ static void send_beat(zk_session *session, simba_local now)
         return;
     }
     *beat = (struct beat){session, session->live.connection};
-    const int rc = zoo_aset(session->zh, "/", "", 0, INT32_MIN, on_beat, beat);
+    const int rc = zoo_aset(session->zh, "/", "", 0, ZK_NO_SUCH_VERSION, on_beat, beat);
     simba__zk_wire_made(&session->wire, rc);
     if (rc == ZOK)
         simba__zk_live_beat(&session->live, now);
