@@ -146,7 +146,14 @@ static void answer(const void *data, zk_result *result, bool set)
     zk_op *op = call->op;
     zk_watch *watch = call->watch;
     zk_answered *answered = call->answered;
+    struct Stat stat;
     simba__free(call);
+    if (result->rc == ZOK && result->stat) {
+        stat = *result->stat;
+        stat.ctime = simba__zk_time_ms(stat.ctime);
+        stat.mtime = simba__zk_time_ms(stat.mtime);
+        result->stat = &stat;
+    }
     op->awaited--;
     if (op->phase != ZK_OP_CLOSED) {
         simba__zk_expected_answered(&op->ops->session->wire.expected);
