@@ -90,7 +90,9 @@ static void note_of_a_replaced_leader_is_not_believed(void **state)
     (void)state;
     simba_note note = SIMBA_NOTE_INIT;
     begin((fake_odd){.request = FAKE_SET, .manner = FAKE_SILENCE});
-    assert_int_not_equal(simba_client_note(client, "m", NULL, &note), 0);
+    const int read =
+        simba_client_note(client, "m", NULL, &note); /* what it shows is no note, should that be looked at */
+    assert_true(read == SIMBA_ETIMEDOUT || read == SIMBA_EUNAVAILABLE);
     assert_int_not_equal(simba_client_list(client, NULL, ignore_row, NULL, NULL), 0);
     end();
 }
