@@ -14,14 +14,14 @@ if(NOT EXISTS "${PROJECT_SOURCE_DIR}/src/core/cron.c")
 endif()
 simba_glob(_sources
     src/core/*.c src/util/*.c
-    src/net/buffer.c src/net/endpoint.c src/net/resolve.c src/net/resolver.c src/net/tls.c # connections are those of tests/fuzz/link.c
+    src/net/buffer.c src/net/endpoint.c src/net/lookup.c src/net/resolver.c src/net/tls.c # connections are those of tests/fuzz/link.c
     src/runtime/requests.c
     src/backends/redis/*.c
     src/backends/sql/*.c src/backends/postgresql/*.c
     src/backends/sqlite/db.c src/backends/sqlite/file.c src/backends/sqlite/note.c src/backends/sqlite/patience.c
     src/backends/sqlite/schema.c
     src/backends/zookeeper/frames.c src/backends/zookeeper/latch.c src/backends/zookeeper/names.c
-    src/backends/zookeeper/options.c src/backends/zookeeper/record.c
+    src/backends/zookeeper/options.c src/backends/zookeeper/stored_note.c
     cli/config.c cli/options.c cli/secret.c cli/term.c cli/timeline/*.c)
 
 add_library(simba_fuzz_flags INTERFACE)

@@ -79,7 +79,7 @@ static void plan_next(simba_scheduler *scheduler)
         plan(scheduler, simba__local_add(now, scheduler->period_ns));
         return;
     }
-    /* Skip the starts that fell into the run, and keep the beat. */
+    /* Skip the starts that fell into the run, and keep to the due times. */
     const int64_t late_ns = now.ns - scheduler->next.ns;
     const int64_t beats = late_ns > 0 ? late_ns / scheduler->period_ns + 1 : 1;
     plan(scheduler, simba__local_add(scheduler->next, beats * scheduler->period_ns));

@@ -22,7 +22,7 @@ typedef enum simba__conductor_phase {
 typedef enum simba__conductor_act {
     SIMBA__ACT_NONE,
     SIMBA__ACT_WRITE, /* `record` into the note, then call simba__conductor_written */
-    SIMBA__ACT_WAIT,  /* until plan.at_ms, then call simba__conductor_look; SIMBA__BEAT_NEVER: for ever */
+    SIMBA__ACT_WAIT,  /* until plan.at_ms, then call simba__conductor_look; SIMBA__RECURRENCE_NEVER: for ever */
     SIMBA__ACT_RUN,   /* the work, as in `plan`, then call simba__conductor_ran */
 } simba__conductor_act;
 

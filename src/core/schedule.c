@@ -47,18 +47,18 @@ static simba__plan plan_again(const simba__record *record, int64_t now_ms)
 static simba__plan plan_wait(const simba__policy *policy, const simba__record *record, int64_t after_ms)
 {
     return (simba__plan){.kind = SIMBA__PLAN_WAIT,
-                         .at_ms = simba__beat_next(&policy->beat, record->anchor_ms, after_ms)};
+                         .at_ms = simba__recurrence_next(&policy->recurrence, record->anchor_ms, after_ms)};
 }
 
 /* The due time after `from_ms` that leaves at most the limit of due times to run. */
 static int64_t oldest_within_limit(const simba__policy *policy, int64_t anchor_ms, int64_t from_ms, int64_t now_ms)
 {
-    const simba__beat *beat = &policy->beat;
-    if (simba__beat_count(beat, anchor_ms, from_ms, now_ms, policy->limit + 1) <= policy->limit)
-        return simba__beat_next(beat, anchor_ms, from_ms);
-    int64_t at_ms = simba__beat_last(beat, anchor_ms, from_ms, now_ms);
+    const simba__recurrence *recurrence = &policy->recurrence;
+    if (simba__recurrence_count(recurrence, anchor_ms, from_ms, now_ms, policy->limit + 1) <= policy->limit)
+        return simba__recurrence_next(recurrence, anchor_ms, from_ms);
+    int64_t at_ms = simba__recurrence_last(recurrence, anchor_ms, from_ms, now_ms);
     for (int64_t i = 1; i < policy->limit; i++)
-        at_ms = simba__beat_last(beat, anchor_ms, from_ms, at_ms - 1);
+        at_ms = simba__recurrence_last(recurrence, anchor_ms, from_ms, at_ms - 1);
     return at_ms;
 }
 
@@ -69,19 +69,19 @@ simba__plan simba__schedule_plan(const simba__policy *policy, const simba__recor
         return (simba__plan){.kind = SIMBA__PLAN_NOTE};
     if (owes_a_run(policy, record))
         return plan_again(record, now_ms);
-    const simba__beat *beat = &policy->beat;
+    const simba__recurrence *recurrence = &policy->recurrence;
     const int64_t anchor_ms = record->anchor_ms;
     const int64_t settled = settled_ms(policy, record);
     const int64_t from_ms = policy->catch_up == SIMBA_CATCH_UP_SKIP ? max64(settled, since_ms - 1) : settled;
-    if (simba__beat_next(beat, anchor_ms, from_ms) > now_ms)
+    if (simba__recurrence_next(recurrence, anchor_ms, from_ms) > now_ms)
         return plan_wait(policy, record, from_ms);
     const int64_t due_ms = policy->catch_up == SIMBA_CATCH_UP_ALL
                                ? oldest_within_limit(policy, anchor_ms, from_ms, now_ms)
-                               : simba__beat_last(beat, anchor_ms, from_ms, now_ms);
+                               : simba__recurrence_last(recurrence, anchor_ms, from_ms, now_ms);
     return (simba__plan){
         .kind = SIMBA__PLAN_RUN,
         .at_ms = due_ms,
-        .missed = simba__beat_count(beat, anchor_ms, settled, due_ms - 1, SIMBA__MISSED_MAX),
+        .missed = simba__recurrence_count(recurrence, anchor_ms, settled, due_ms - 1, SIMBA__MISSED_MAX),
         .cut_short = record->state == SIMBA__RUN_BEGUN,
     };
 }
@@ -89,7 +89,7 @@ simba__plan simba__schedule_plan(const simba__policy *policy, const simba__recor
 simba__record simba__schedule_adopt(const simba__policy *policy, const simba__record *before, int64_t now_ms)
 {
     simba__record record = {.state = SIMBA__RUN_NONE};
-    const bool by_interval = policy->beat.every_ms > 0;
+    const bool by_interval = policy->recurrence.every_ms > 0;
     if (before)
         record = *before;
     /* An interval that has run keeps its anchor, so that a changed length does not cause a run at once. */
@@ -130,5 +130,5 @@ void simba__schedule_end(const simba__policy *policy, simba__record *record, int
 
 int64_t simba__schedule_next_due(const simba__policy *policy, const simba__record *record)
 {
-    return simba__beat_next(&policy->beat, record->anchor_ms, settled_ms(policy, record));
+    return simba__recurrence_next(&policy->recurrence, record->anchor_ms, settled_ms(policy, record));
 }

@@ -15,8 +15,8 @@
 #ifndef SIMBA_CORE_SCHEDULE_H
 #define SIMBA_CORE_SCHEDULE_H
 
-#include "core/beat.h"
 #include "core/record.h"
+#include "core/recurrence.h"
 
 #define SIMBA__MISSED_MAX 10000     /* counting stops here */
 #define SIMBA__CATCH_UP_MAX 1000    /* the greatest limit of "all" */
@@ -24,8 +24,8 @@
 #define SIMBA__RETRY_LAST_MS 300000 /* … this */
 
 typedef struct simba__policy {
-    simba__beat beat;
-    const char *spec; /* the beat as text; a changed text is a new schedule */
+    simba__recurrence recurrence;
+    const char *spec; /* the recurrence as text; a changed text is a new schedule */
     simba_catch_up catch_up;
     int64_t limit; /* of SIMBA_CATCH_UP_ALL */
     bool at_least_once;
@@ -34,7 +34,7 @@ typedef struct simba__policy {
 
 typedef enum simba__plan_kind {
     SIMBA__PLAN_NOTE, /* the schedule is new: write what simba__schedule_adopt says, then ask again */
-    SIMBA__PLAN_WAIT, /* until at_ms; SIMBA__BEAT_NEVER: for ever */
+    SIMBA__PLAN_WAIT, /* until at_ms; SIMBA__RECURRENCE_NEVER: for ever */
     SIMBA__PLAN_RUN,  /* what was due at at_ms */
 } simba__plan_kind;
 

@@ -4,7 +4,7 @@
 #define SIMBA_NET_RESOLVER_H
 
 #include "net/endpoint.h"
-#include "net/resolve.h"
+#include "net/lookup.h"
 
 enum { SIMBA__TARGETS_MAX = 32 };
 

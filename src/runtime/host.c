@@ -7,7 +7,7 @@
 #include "core/delivery.h"
 #include "core/reply.h"
 #include "core/tally.h"
-#include "runtime/calls.h"
+#include "runtime/admin.h"
 #include "runtime/member.h"
 #include "runtime/narrator.h"
 #include "runtime/notice.h"
@@ -269,9 +269,9 @@ int simba__host_init(simba_client *client)
         .log = host_log,
         .complete = host_complete,
         .fail = host_fail,
-        .listed = simba__call_listed,
-        .found = simba__call_found,
-        .noted = simba__call_noted,
+        .listed = simba__admin_listed,
+        .found = simba__admin_found,
+        .noted = simba__admin_noted,
         .push = host_push,
         .push_to = host_push_to,
         .session = host_session,

@@ -47,24 +47,25 @@ static int check(const simba_scheduler_options *options, simba_error *err)
     return 0;
 }
 
-int simba__timetable_parse_spec(const char *spec, simba_error *err, simba__beat *ret_beat, simba__zonefile *zone)
+int simba__timetable_parse_spec(const char *spec, simba_error *err, simba__recurrence *ret_recurrence,
+                                simba__zonefile *zone)
 {
     static const char every[] = "every ";
     static const char cron[] = "cron ";
     static const char in[] = " in ";
-    *ret_beat = (simba__beat){.every_ms = 0};
+    *ret_recurrence = (simba__recurrence){.every_ms = 0};
     if (strncmp(spec, every, strlen(every)) == 0) {
         char *end;
-        ret_beat->every_ms = strtoll(spec + strlen(every), &end, 10);
-        if (*end == '\0' && ret_beat->every_ms > 0 && ret_beat->every_ms <= SIMBA_LEASE_MAX_MS)
+        ret_recurrence->every_ms = strtoll(spec + strlen(every), &end, 10);
+        if (*end == '\0' && ret_recurrence->every_ms > 0 && ret_recurrence->every_ms <= SIMBA_LEASE_MAX_MS)
             return 0;
     } else if (strncmp(spec, cron, strlen(cron)) == 0 && strstr(spec, in)) {
         char expression[SIMBA__SPEC_MAX + 1];
         const char *end = strstr(spec, in);
         snprintf(expression, sizeof expression, "%.*s", (int)(end - spec - (ptrdiff_t)strlen(cron)),
                  spec + strlen(cron));
-        const int rc = simba__cron_parse(expression, err, &ret_beat->cron);
-        ret_beat->zone = &zone->zone;
+        const int rc = simba__cron_parse(expression, err, &ret_recurrence->cron);
+        ret_recurrence->zone = &zone->zone;
         return rc < 0 ? rc : simba__zonefile_load(end + strlen(in), err, zone);
     }
     return simba__fail(err, SIMBA_EINVAL, "\"%s\" is no schedule that this version of simba knows", spec);
@@ -97,7 +98,7 @@ int simba__timetable_init(simba__timetable *table, const simba_scheduler_options
     if (rc == 0)
         rc = write_spec(options, table->spec, err);
     if (rc == 0)
-        rc = simba__timetable_parse_spec(table->spec, err, &table->policy.beat, &table->zone);
+        rc = simba__timetable_parse_spec(table->spec, err, &table->policy.recurrence, &table->zone);
     if (rc < 0)
         return rc;
     table->policy.spec = table->spec;
@@ -321,11 +322,11 @@ static int64_t next_at_ms(const simba__record *record)
         return simba__sat_add(record->begun_ms, strtoll(record->spec + strlen(once), NULL, 10));
     simba__policy policy = {.spec = record->spec};
     simba__zonefile zone = {.bytes = NULL};
-    if (simba__timetable_parse_spec(record->spec, NULL, &policy.beat, &zone) < 0)
+    if (simba__timetable_parse_spec(record->spec, NULL, &policy.recurrence, &zone) < 0)
         return 0;
     const int64_t next_ms = simba__schedule_next_due(&policy, record);
     simba__zonefile_free(&zone);
-    return next_ms == SIMBA__BEAT_NEVER ? 0 : next_ms;
+    return next_ms == SIMBA__RECURRENCE_NEVER ? 0 : next_ms;
 }
 
 int simba_schedule_read(const void *note, size_t length, simba_error *err, simba_schedule_info *ret_info)

@@ -47,8 +47,9 @@ void simba__timetable_cut_short(simba__timetable *table);
 /* Not in a turn, inside a run: write the note of the work. */
 int simba__timetable_note_set(simba__timetable *table, const void *bytes, size_t length, simba_error *err);
 
-/* Read "every 3600000" or "cron 15 3 * * 1-5 in Europe/Berlin", as in a record. Loads the zone; the beat points to
+/* Read "every 3600000" or "cron 15 3 * * 1-5 in Europe/Berlin", as in a record. Loads the zone; the recurrence points to
  * it. */
-int simba__timetable_parse_spec(const char *spec, simba_error *err, simba__beat *ret_beat, simba__zonefile *zone);
+int simba__timetable_parse_spec(const char *spec, simba_error *err, simba__recurrence *ret_recurrence,
+                                simba__zonefile *zone);
 
 #endif

@@ -1,8 +1,8 @@
 /* What happens when memory runs out, at every place where it can: a scenario with all that the store does is played again
  * and again, and each time another allocation fails, until it was played without one that did. Every request comes to an
  * end, whatever that is, afterwards the store works again, and nothing is left behind. The same for MySQL and PostgreSQL. */
-#ifndef TESTS_BACKENDS_SQL_MEMORY_H
-#define TESTS_BACKENDS_SQL_MEMORY_H
+#ifndef TESTS_BACKENDS_SQL_RECALL_H
+#define TESTS_BACKENDS_SQL_RECALL_H
 
 #include "backends/sql_asking.h"
 #include "lib/failing_alloc.h"

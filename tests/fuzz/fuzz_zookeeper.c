@@ -4,7 +4,7 @@
 
 #include "backends/zookeeper/frames.h"
 #include "backends/zookeeper/latch.h"
-#include "backends/zookeeper/record.h"
+#include "backends/zookeeper/stored_note.h"
 #include "fuzz/targets.h"
 #include "util/mem.h"
 
@@ -41,13 +41,13 @@ void fuzz_zk_note(const uint8_t *data, size_t size)
 {
     char *text = fuzz_string(data, size);
     char mutex[SIMBA_MUTEX_BYTES + 1];
-    char back[ZK_RECORD_MAX];
-    zk_record record;
-    if (simba__zk_record_read((const char *)data, size, &record)) {
+    char back[ZK_STORED_NOTE_MAX];
+    zk_stored_note record;
+    if (simba__zk_stored_note_read((const char *)data, size, &record)) {
         FUZZ_CHECK(record.size <= SIMBA_NOTE_MAX && record.bytes + record.size == (const char *)data + size);
-        zk_record again;
-        const size_t length = simba__zk_record_write(&record, back);
-        FUZZ_CHECK(simba__zk_record_read(back, length, &again) && again.token == record.token &&
+        zk_stored_note again;
+        const size_t length = simba__zk_stored_note_write(&record, back);
+        FUZZ_CHECK(simba__zk_stored_note_read(back, length, &again) && again.token == record.token &&
                    again.number == record.number && again.size == record.size &&
                    memcmp(again.bytes, record.bytes, record.size) == 0);
     }

@@ -235,7 +235,7 @@ static void live(world *w)
 
 static int64_t next_due(const world *w, int64_t after_ms)
 {
-    return simba__beat_next(&w->policy.beat, BEGIN_MS, after_ms);
+    return simba__recurrence_next(&w->policy.recurrence, BEGIN_MS, after_ms);
 }
 
 /* The same due time as before: it was begun, or noted as begun, and its policy owes it. */
@@ -247,7 +247,7 @@ static bool is_repeated(const world *w, size_t i)
 /* What every policy promises. `covered` is the last due time that was run or left out. */
 static void judge_runs(const world *w)
 {
-    int64_t covered_ms = w->policy.beat.every_ms > 0 ? BEGIN_MS - 1 : BEGIN_MS;
+    int64_t covered_ms = w->policy.recurrence.every_ms > 0 ? BEGIN_MS - 1 : BEGIN_MS;
     const run *last = NULL;
     for (size_t i = 0; i < w->run_count; last = &w->runs[i++]) {
         const run *r = &w->runs[i];
@@ -351,7 +351,7 @@ static void judge_sum(const world *w)
     for (size_t i = 0; i < w->run_count; i++)
         if (i == 0 || w->runs[i - 1].due_ms != w->runs[i].due_ms)
             told += 1 + w->runs[i].missed;
-    for (int64_t t = next_due(w, w->policy.beat.every_ms > 0 ? BEGIN_MS - 1 : BEGIN_MS);
+    for (int64_t t = next_due(w, w->policy.recurrence.every_ms > 0 ? BEGIN_MS - 1 : BEGIN_MS);
          w->run_count > 0 && t <= w->runs[w->run_count - 1].due_ms; t = next_due(w, t))
         due++;
     assert_true(told <= due);
@@ -387,12 +387,12 @@ static void judge(const world *w)
 
 /* --- the worlds ----------------------------------------------------------------------------------- */
 
-static void simulate(simba__beat beat, const char *spec)
+static void simulate(simba__recurrence recurrence, const char *spec)
 {
     for (unsigned i = 0; i < 6; i++) {
         world w = {
             .seed = 15 + i,
-            .policy = {.beat = beat,
+            .policy = {.recurrence = recurrence,
                        .spec = spec,
                        .catch_up = (simba_catch_up)(i / 2),
                        .limit = LIMIT,
@@ -409,13 +409,13 @@ static void simulate_cron(const char *expression, const char *zone)
 {
     simba__zonefile file;
     simba_error err;
-    simba__beat beat = {.every_ms = 0};
+    simba__recurrence recurrence = {.every_ms = 0};
     char spec[128];
-    if (simba__zonefile_load(zone, &err, &file) < 0 || simba__cron_parse(expression, &err, &beat.cron) < 0)
+    if (simba__zonefile_load(zone, &err, &file) < 0 || simba__cron_parse(expression, &err, &recurrence.cron) < 0)
         fail_msg("%s", err.text);
-    beat.zone = &file.zone;
+    recurrence.zone = &file.zone;
     snprintf(spec, sizeof spec, "cron %s in %s", expression, zone);
-    simulate(beat, spec);
+    simulate(recurrence, spec);
     simba__zonefile_free(&file);
 }
 
@@ -440,7 +440,7 @@ static void on_lord_howe(void **state)
 static void by_interval(void **state)
 {
     (void)state;
-    simulate((simba__beat){.every_ms = 7 * 3600 * 1000 + 1}, "every 25200001");
+    simulate((simba__recurrence){.every_ms = 7 * 3600 * 1000 + 1}, "every 25200001");
 }
 
 /* A judge of the calendar who knows nothing of cron: work at half past two is due once on every date there is, in every zone, and

@@ -13,7 +13,7 @@
 static simba__policy daily(simba_catch_up catch_up, int64_t limit, bool at_least_once)
 {
     return (simba__policy){
-        .beat = {.every_ms = DAY},
+        .recurrence = {.every_ms = DAY},
         .spec = "every 86400000",
         .catch_up = catch_up,
         .limit = limit,
@@ -165,7 +165,7 @@ static void another_schedule_misses_nothing(void **state)
     const simba__policy before = daily(SIMBA_CATCH_UP_ALL, 100, false);
     const simba__record record = ran_on_day_100(&before);
     simba__policy after = daily(SIMBA_CATCH_UP_ALL, 100, false);
-    after.beat.every_ms = DAY / 2;
+    after.recurrence.every_ms = DAY / 2;
     after.spec = "every 43200000";
     const int64_t now_ms = 105 * DAY + 1;
     expect(&after, &record, 0, now_ms, SIMBA__PLAN_NOTE, 0, 0, false);
@@ -175,8 +175,8 @@ static void another_schedule_misses_nothing(void **state)
     expect(&after, &adopted, 0, now_ms, SIMBA__PLAN_WAIT, 105 * DAY + DAY / 2, 0, false);
     const simba__zone utc = {.times = NULL};
     simba__policy cron = {
-        .spec = "cron 0 12 * * * in UTC", .beat.zone = &utc, .catch_up = SIMBA_CATCH_UP_ALL, .limit = 9};
-    assert_int_equal(simba__cron_parse("0 12 * * *", NULL, &cron.beat.cron), 0);
+        .spec = "cron 0 12 * * * in UTC", .recurrence.zone = &utc, .catch_up = SIMBA_CATCH_UP_ALL, .limit = 9};
+    assert_int_equal(simba__cron_parse("0 12 * * *", NULL, &cron.recurrence.cron), 0);
     const simba__record by_cron = simba__schedule_adopt(&cron, &record, now_ms);
     expect(&cron, &by_cron, 0, now_ms, SIMBA__PLAN_WAIT, 105 * DAY + DAY / 2, 0, false);
 }
@@ -187,13 +187,14 @@ static void another_schedule_before_and_amid_a_run(void **state)
     (void)state;
     simba__policy before = daily(SIMBA_CATCH_UP_ONCE, 0, false);
     simba__policy after = daily(SIMBA_CATCH_UP_ONCE, 0, true);
-    after.beat.every_ms = DAY / 2;
+    after.recurrence.every_ms = DAY / 2;
     after.spec = "every 43200000";
     before.first_delay_ms = after.first_delay_ms = 1000;
     simba__record record = simba__schedule_adopt(&before, NULL, 100 * DAY);
     assert_int_equal(simba__schedule_adopt(&after, &record, 101 * DAY).anchor_ms, 101 * DAY + 1000);
     before.at_least_once = true;
-    record = ran_on_day_100(&(simba__policy){.beat = before.beat, .spec = before.spec, .at_least_once = true});
+    record =
+        ran_on_day_100(&(simba__policy){.recurrence = before.recurrence, .spec = before.spec, .at_least_once = true});
     const simba__plan plan = simba__schedule_plan(&before, &record, 0, 101 * DAY);
     simba__schedule_begin(&before, &record, &plan, 101 * DAY);
     const simba__record cut_short = simba__schedule_adopt(&after, &record, 102 * DAY);
@@ -238,11 +239,11 @@ static void a_conductor_that_has_left_does_nothing(void **state)
 static void times_that_do_not_come(void **state)
 {
     (void)state;
-    const simba__beat day = {.every_ms = DAY};
-    assert_int_equal(simba__beat_last(&day, 0, 5, DAY - 1), 5);
-    assert_int_equal(simba__beat_last(&day, 0, 5, DAY), DAY);
-    assert_int_equal(simba__beat_count(&day, 0, INT64_MAX - 5, INT64_MAX, 9), 0);
-    assert_int_equal(simba__beat_count(&day, 0, 5, 3 * DAY, 9), 3);
+    const simba__recurrence day = {.every_ms = DAY};
+    assert_int_equal(simba__recurrence_last(&day, 0, 5, DAY - 1), 5);
+    assert_int_equal(simba__recurrence_last(&day, 0, 5, DAY), DAY);
+    assert_int_equal(simba__recurrence_count(&day, 0, INT64_MAX - 5, INT64_MAX, 9), 0);
+    assert_int_equal(simba__recurrence_count(&day, 0, 5, 3 * DAY, 9), 3);
 }
 
 /* A century of seconds is planned in an instant, and no number overflows. */
@@ -251,14 +252,14 @@ static void long_absences(void **state)
     (void)state;
     simba__policy policy = daily(SIMBA_CATCH_UP_ALL, SIMBA__CATCH_UP_MAX, false);
     const simba__zone utc = {.times = NULL};
-    policy.beat = (simba__beat){.zone = &utc};
-    assert_int_equal(simba__cron_parse("* * * * * *", NULL, &policy.beat.cron), 0);
+    policy.recurrence = (simba__recurrence){.zone = &utc};
+    assert_int_equal(simba__cron_parse("* * * * * *", NULL, &policy.recurrence.cron), 0);
     const simba__record record = simba__schedule_adopt(&policy, NULL, 0);
     const int64_t now_ms = 36500 * DAY;
     expect(&policy, &record, 0, now_ms, SIMBA__PLAN_RUN, now_ms - 999000, SIMBA__MISSED_MAX, false);
     policy.catch_up = SIMBA_CATCH_UP_ONCE;
     expect(&policy, &record, 0, now_ms, SIMBA__PLAN_RUN, now_ms, SIMBA__MISSED_MAX, false);
-    policy.beat = (simba__beat){.every_ms = 1};
+    policy.recurrence = (simba__recurrence){.every_ms = 1};
     expect(&policy, &record, 0, INT64_MAX - 1, SIMBA__PLAN_RUN, INT64_MAX - 1, SIMBA__MISSED_MAX, false);
 }
 

@@ -92,7 +92,7 @@ void simba__sql_submit(void *instance, simba_request *request)
     request->backend_data = NULL;
     simba__queue_append(queue_of(self, request), request);
     if (request->op == SIMBA_OP_RELEASE)
-        simba__sql_memory_releasing(&self->memory, request->mutex, request->nonce);
+        simba__sql_recall_releasing(&self->recall, request->mutex, request->nonce);
 }
 
 static simba__sql_lane *lane_of(simba__sql_store *self, const simba__sql_item *item)
@@ -113,7 +113,7 @@ static void give_up(simba__sql_store *self, simba__sql_item *item)
     item->request = NULL;
     item->is_given_up = item->ask.op == SIMBA_OP_RENEW;
     if (item->is_given_up)
-        simba__sql_memory_finish(&self->memory, item->ask.mutex, number_of(lane_of(self, item)));
+        simba__sql_recall_finish(&self->recall, item->ask.mutex, number_of(lane_of(self, item)));
     arm_patience(self, self->host->now(self->host)); /* it may have been the last one of its lane */
 }
 
@@ -173,7 +173,7 @@ static bool is_about_notes(const simba_request *request)
 /* The kind of batch that a request in the queue of those that write belongs to. */
 static simba__sql_kind kind_of(const simba__sql_store *self, const simba_request *request)
 {
-    return simba__sql_memory_is_locked(&self->memory, request->mutex) ? SIMBA__SQL_KIND_LOCKED
+    return simba__sql_recall_is_locked(&self->recall, request->mutex) ? SIMBA__SQL_KIND_LOCKED
            : is_about_notes(request)                                  ? SIMBA__SQL_KIND_NOTES
                                                                       : SIMBA__SQL_KIND_WRITES;
 }
@@ -191,12 +191,12 @@ static bool fits(const simba__sql_batch *batch, simba__sql_kind kind, const simb
 /* What is another kind of batch's stays in the queue, and so does what another lane is at work on. */
 static void add_requests(simba__sql_lane *lane, simba__sql_kind kind, simba__queue *q, simba_local now)
 {
-    simba__sql_memory *memory = &lane->self->memory;
+    simba__sql_recall *recall = &lane->self->recall;
     const bool reads = kind == SIMBA__SQL_KIND_READS;
     for (simba_request *r = simba__queue_take_all(q), *next; r; r = next) {
         next = r->next;
         const bool is_taken = reads || (kind_of(lane->self, r) == kind && fits(&lane->batch, kind, r));
-        if (!is_taken || (!reads && !simba__sql_memory_begin(memory, r->mutex, number_of(lane), now))) {
+        if (!is_taken || (!reads && !simba__sql_recall_begin(recall, r->mutex, number_of(lane), now))) {
             simba__queue_append(q, r);
             continue;
         }
@@ -204,8 +204,8 @@ static void add_requests(simba__sql_lane *lane, simba__sql_kind kind, simba__que
         item->request = r;
         r->backend_data = item;
         if (r->op == SIMBA_OP_ACQUIRE) {
-            item->floor = simba__sql_memory_floor(memory, r->mutex);
-            item->held_here = simba__sql_memory_is_held(memory, r->mutex, r->nonce, now);
+            item->floor = simba__sql_recall_floor(recall, r->mutex);
+            item->held_here = simba__sql_recall_is_held(recall, r->mutex, r->nonce, now);
         }
     }
     lane->since = now;
@@ -304,9 +304,9 @@ static void ask_holder(simba__sql_store *self, const simba__sql_item *item)
 {
     const char *mutex = item->ask.mutex;
     const simba_push push = {.kind = SIMBA_PUSH_FREED,
-                             .owner = {.token = simba__sql_memory_floor(&self->memory, mutex)},
+                             .owner = {.token = simba__sql_recall_floor(&self->recall, mutex)},
                              .now_ms = item->ask.reply.now_ms};
-    self->host->push_to(self->host, mutex, simba__sql_memory_holder(&self->memory, mutex), &push);
+    self->host->push_to(self->host, mutex, simba__sql_recall_holder(&self->recall, mutex), &push);
 }
 
 static void push_noted(const simba__sql_store *self, const simba__sql_polled *polled)
@@ -318,9 +318,9 @@ static void push_noted(const simba__sql_store *self, const simba__sql_polled *po
 static void tell_news_of(simba__sql_lane *lane, simba__sql_item *item, simba_local now)
 {
     simba__sql_store *self = lane->self;
-    simba__sql_memory_saw(&self->memory, item->ask.mutex, item->version, now);
+    simba__sql_recall_saw(&self->recall, item->ask.mutex, item->version, now);
     if (item->request && !is_about_notes(&item->ask))
-        simba__sql_memory_answered(&self->memory, &item->ask, lane->since);
+        simba__sql_recall_answered(&self->recall, &item->ask, lane->since);
     simba__sql_polled *polled = simba__sql_polling_find(&self->polling, item->ask.mutex);
     simba_push push;
     if (polled &&
@@ -345,7 +345,7 @@ static void tell_news(simba__sql_lane *lane, simba_local now)
         if (has_answer(item) && simba__sql_item_has_row(item))
             tell_news_of(lane, item, now);
         if (!lane->reads && (has_answer(item) || item->is_locked))
-            simba__sql_memory_found_locked(&lane->self->memory, item->ask.mutex, item->is_locked);
+            simba__sql_recall_found_locked(&lane->self->recall, item->ask.mutex, item->is_locked);
         if (item->is_locked)
             lane->self->latest = SIMBA__SQL_KIND_LOCKED;
     }
@@ -453,7 +453,7 @@ static void ended(simba__sql_lane *lane)
     tell_news(lane, now);
     for (size_t i = 0; i < lane->batch.count; i++) {
         if (!lane->reads && !lane->batch.items[i].is_given_up)
-            simba__sql_memory_finish(&self->memory, lane->batch.items[i].ask.mutex, number_of(lane));
+            simba__sql_recall_finish(&self->recall, lane->batch.items[i].ask.mutex, number_of(lane));
         answer(self, &lane->batch.items[i]);
     }
     simba__sql_batch_clear(&lane->batch);
@@ -587,5 +587,5 @@ void simba__sql_fini(simba__sql_store *self)
     for (unsigned i = 0; i < self->lane_count; i++)
         simba__sql_lane_fini(&self->lanes[i]);
     simba__sql_polling_fini(&self->polling);
-    simba__sql_memory_fini(&self->memory);
+    simba__sql_recall_fini(&self->recall);
 }

@@ -2,7 +2,7 @@
  *
  *   failure.h             why a statement failed, and what helps
  *   row.c                 a row of the table, and what a request does with it
- *   memory.c              what this client remembers of rows
+ *   recall.c              what this client remembers of rows
  *   polling.c             which rows it polls, when, and what is news
  *   batch.c               requests that share a job, and the steps that it takes
  *   findings.c            what an EXAMINE has to say
@@ -28,8 +28,8 @@
 
 #include "backends/queue.h"
 #include "backends/sql/lane.h"
-#include "backends/sql/memory.h"
 #include "backends/sql/polling.h"
+#include "backends/sql/recall.h"
 
 enum { SIMBA__SQL_LANES_MAX = 8 };
 
@@ -62,7 +62,7 @@ struct simba__sql_store {
     simba__sql_kind latest; /* what was begun last, or LOCKED: a row was found locked since */
     bool polls;             /* a poll is under way */
     simba__sql_life life;
-    simba__sql_memory memory;
+    simba__sql_recall recall;
     simba__sql_polling polling;
     simba_timer patience; /* with lanes: when to give up polls, and when to cut a connection */
     simba_timer poll;

@@ -9,7 +9,7 @@
 #include "backends/zookeeper/look.h"
 #include "backends/zookeeper/names.h"
 #include "backends/zookeeper/notes.h"
-#include "backends/zookeeper/record.h"
+#include "backends/zookeeper/stored_note.h"
 #include "util/hash.h"
 #include "util/mem.h"
 
@@ -41,7 +41,7 @@ struct row {
     size_t below;     /* children that are no contenders */
     char *second;     /* the contender behind the leader; NULL: there is none */
     simba_owner next; /* who has made it; nobody: not known */
-    zk_record note;
+    zk_stored_note note;
     int64_t note_written_at_ms;
     char note_bytes[SIMBA_NOTE_MAX];
 };
@@ -184,10 +184,10 @@ static void second_read(zk_op *op, const zk_result *result)
 static void row_noted(zk_op *op, const zk_result *result)
 {
     struct row *row = (struct row *)op;
-    zk_record *note = &row->note;
-    *note = (zk_record){0};
+    zk_stored_note *note = &row->note;
+    *note = (zk_stored_note){0};
     if (result->rc != ZOK ||
-        !simba__zk_record_read(result->text, result->length > 0 ? (size_t)result->length : 0, note)) {
+        !simba__zk_stored_note_read(result->text, result->length > 0 ? (size_t)result->length : 0, note)) {
         if (result->rc != ZOK && result->rc != ZNONODE && result->rc != ZNOAUTH)
             simba__zk_op_note(op, result->rc);
         return;

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "backends/zookeeper/record.h"
+#include "backends/zookeeper/stored_note.h"
 #include "util/mem.h"
 
 enum { MAKING_MAX = 5 }; /* how often a node is made that is missing again */
@@ -72,7 +72,7 @@ struct writing {
     writing_end end;
     bool missing, refused; /* there is no node; it could not be made */
     unsigned makings;
-    zk_record seen; /* without its bytes */
+    zk_stored_note seen; /* without its bytes */
     int version;
 };
 
@@ -103,8 +103,8 @@ static void was_read(zk_op *op, const zk_result *result)
     w->missing = result->rc == ZNONODE;
     if (result->rc == ZOK) {
         /* What nobody of us has written may be replaced. */
-        if (!simba__zk_record_read(result->text, result->length > 0 ? (size_t)result->length : 0, &w->seen))
-            w->seen = (zk_record){0};
+        if (!simba__zk_stored_note_read(result->text, result->length > 0 ? (size_t)result->length : 0, &w->seen))
+            w->seen = (zk_stored_note){0};
         w->version = result->stat->version;
     } else if (!w->missing) {
         simba__zk_op_note(op, result->rc);
@@ -134,12 +134,12 @@ static void was_written(zk_op *op, const zk_result *result)
     }
 }
 
-/* An empty record is no note, so anybody may make it; the transaction has one form then, whether there was a note or not. */
+/* An empty stored note is no note, so anybody may make it; the transaction has one form then, whether there was a note or not. */
 static void make_node(struct writing *w)
 {
     zk_op *op = &w->noting.op;
-    char data[ZK_RECORD_MAX];
-    const size_t length = simba__zk_record_write(&(zk_record){0}, data);
+    char data[ZK_STORED_NOTE_MAX];
+    const size_t length = simba__zk_stored_note_write(&(zk_stored_note){0}, data);
     w->step = WRITING_MAKE;
     w->refused = false;
     for (const char *slash = strchr(w->noting.path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -156,13 +156,13 @@ static void make_node(struct writing *w)
     simba__zk_op_go(op);
 }
 
-static void write_record(struct writing *w, const zk_node *node)
+static void write_stored(struct writing *w, const zk_node *node)
 {
     zk_op *op = &w->noting.op;
     const simba_request *request = op->request;
-    const zk_record record = {request->token, request->note_number, request->note, request->note_size};
-    char data[ZK_RECORD_MAX];
-    const size_t length = simba__zk_record_write(&record, data);
+    const zk_stored_note stored = {request->token, request->note_number, request->note, request->note_size};
+    char data[ZK_STORED_NOTE_MAX];
+    const size_t length = simba__zk_stored_note_write(&stored, data);
     char *child = simba__zk_child_path(node->queue->path, node->latch.name);
     w->step = WRITING_WRITE;
     if (child)
@@ -198,12 +198,12 @@ static void read_on(struct writing *w, const zk_node *node)
     else if (w->missing)
         simba__zk_op_fail(op, w->refused ? SIMBA_EPERM : SIMBA_ESTORE, "cannot make a node below %s: %s",
                           op->ops->session->options->notes, w->refused ? "no permission" : "it goes again each time");
-    else if (simba__zk_record_is_of(&w->seen, op->request))
+    else if (simba__zk_stored_note_is_of(&w->seen, op->request))
         complete_write(w, node); /* the answer was lost */
-    else if (simba__zk_record_is_later(&w->seen, op->request))
+    else if (simba__zk_stored_note_is_later(&w->seen, op->request))
         simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
     else
-        write_record(w, node);
+        write_stored(w, node);
 }
 
 static void write_on(zk_op *op)
@@ -266,12 +266,12 @@ static void hand_over(zk_op *op, const zk_result *result)
 {
     struct reading *r = (struct reading *)op;
     simba_host *host = op->ops->session->host;
-    zk_record record;
-    r->corrupt = !simba__zk_record_read(result->text, result->length > 0 ? (size_t)result->length : 0, &record);
+    zk_stored_note stored;
+    r->corrupt = !simba__zk_stored_note_read(result->text, result->length > 0 ? (size_t)result->length : 0, &stored);
     heed_clock(op, result->stat->mtime);
-    if (!r->corrupt && record.size > 0 && op->request && op->error == 0)
+    if (!r->corrupt && stored.size > 0 && op->request && op->error == 0)
         r->rc = host->noted(host, op->request,
-                            &(simba_stored_note){record.bytes, record.size, record.token, result->stat->mtime});
+                            &(simba_stored_note){stored.bytes, stored.size, stored.token, result->stat->mtime});
 }
 
 static void note_read(zk_op *op, const zk_result *result)

@@ -1,7 +1,7 @@
 /* Turns host names into addresses. Asking a name server may take long and cannot be interrupted, so a worker does
  * it. */
-#ifndef SIMBA_NET_RESOLVE_H
-#define SIMBA_NET_RESOLVE_H
+#ifndef SIMBA_NET_LOOKUP_H
+#define SIMBA_NET_LOOKUP_H
 
 #include <netdb.h>
 #include <simba/backend.h>

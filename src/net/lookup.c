@@ -1,5 +1,5 @@
 /* See resolve.h. */
-#include "net/resolve.h"
+#include "net/lookup.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

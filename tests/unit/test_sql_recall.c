@@ -4,24 +4,24 @@
 
 #include "lib/cm.h"
 
-#include "backends/sql/memory.h"
+#include "backends/sql/recall.h"
 #include "util/clock.h"
 
 enum { TTL_MS = 10000, TRANSITION_MS = 6000 };
 
-static simba__sql_memory memory;
+static simba__sql_recall recall;
 
 static int setup(void **state)
 {
     (void)state;
-    memory = (simba__sql_memory){0};
+    recall = (simba__sql_recall){0};
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    simba__sql_memory_fini(&memory);
+    simba__sql_recall_fini(&recall);
     return 0;
 }
 
@@ -32,7 +32,7 @@ static simba_local at(int64_t ms)
 
 static void saw(uint64_t version)
 {
-    simba__sql_memory_saw(&memory, "m", version, at(0));
+    simba__sql_recall_saw(&recall, "m", version, at(0));
 }
 
 /* A request about "m" was answered, which had been sent at that time. */
@@ -44,13 +44,13 @@ static void answered(simba_op op, uint64_t nonce, simba_outcome outcome, int64_t
                                    .ttl_ms = TTL_MS,
                                    .transition_ms = TRANSITION_MS,
                                    .reply = {.outcome = outcome}};
-    simba__sql_memory_answered(&memory, &request, at(since_ms));
+    simba__sql_recall_answered(&recall, &request, at(since_ms));
 }
 
 /* May the contender of nonce 2 not have it, because nonce 1 of this client does? */
 static bool is_guarded(int64_t now_ms)
 {
-    return simba__sql_memory_is_held(&memory, "m", 2, at(now_ms));
+    return simba__sql_recall_is_held(&recall, "m", 2, at(now_ms));
 }
 
 /* --- tokens --------------------------------------------------------------------------------------------- */
@@ -59,12 +59,12 @@ static bool is_guarded(int64_t now_ms)
 static void floor_survives_a_row_that_is_behind(void **state)
 {
     (void)state;
-    assert_int_equal(simba__sql_memory_floor(&memory, "m"), 0);
+    assert_int_equal(simba__sql_recall_floor(&recall, "m"), 0);
     saw(7);
     saw(9);
     saw(4);
-    assert_int_equal(simba__sql_memory_floor(&memory, "m"), 9);
-    assert_int_equal(simba__sql_memory_floor(&memory, "other"), 0);
+    assert_int_equal(simba__sql_recall_floor(&recall, "m"), 9);
+    assert_int_equal(simba__sql_recall_floor(&recall, "other"), 0);
 }
 
 /* --- grants --------------------------------------------------------------------------------------------- */
@@ -78,8 +78,8 @@ static void grant_lasts_by_our_own_clock(void **state)
     assert_true(is_guarded(1000));
     assert_true(is_guarded(1000 + TTL_MS + TRANSITION_MS - 1));
     assert_false(is_guarded(1000 + TTL_MS + TRANSITION_MS));
-    assert_false(simba__sql_memory_is_held(&memory, "m", 1, at(1001)));
-    assert_int_equal(simba__sql_memory_holder(&memory, "m"), 1);
+    assert_false(simba__sql_recall_is_held(&recall, "m", 1, at(1001)));
+    assert_int_equal(simba__sql_recall_holder(&recall, "m"), 1);
 }
 
 /* Renewing extends it; an acquire that was refused does not. */
@@ -101,9 +101,9 @@ static void grant_ends(void **state)
     (void)state;
     saw(1);
     answered(SIMBA_OP_ACQUIRE, 1, SIMBA_MINE, 0);
-    simba__sql_memory_releasing(&memory, "m", 2); /* not the holder */
+    simba__sql_recall_releasing(&recall, "m", 2); /* not the holder */
     assert_true(is_guarded(1));
-    simba__sql_memory_releasing(&memory, "m", 1);
+    simba__sql_recall_releasing(&recall, "m", 1);
     assert_false(is_guarded(1));
 
     answered(SIMBA_OP_ACQUIRE, 1, SIMBA_MINE, 0);
@@ -121,15 +121,15 @@ static void grant_ends(void **state)
 static void one_lane_at_a_time(void **state)
 {
     (void)state;
-    assert_true(simba__sql_memory_begin(&memory, "m", 1, at(0)));
-    assert_true(simba__sql_memory_begin(&memory, "m", 1, at(0)));
-    assert_false(simba__sql_memory_begin(&memory, "m", 2, at(0)));
-    assert_true(simba__sql_memory_begin(&memory, "other", 2, at(0)));
-    simba__sql_memory_finish(&memory, "m", 1);
-    simba__sql_memory_finish(&memory, "m", 2); /* which has not begun */
-    assert_false(simba__sql_memory_begin(&memory, "m", 2, at(0)));
-    simba__sql_memory_finish(&memory, "m", 1);
-    assert_true(simba__sql_memory_begin(&memory, "m", 2, at(0)));
+    assert_true(simba__sql_recall_begin(&recall, "m", 1, at(0)));
+    assert_true(simba__sql_recall_begin(&recall, "m", 1, at(0)));
+    assert_false(simba__sql_recall_begin(&recall, "m", 2, at(0)));
+    assert_true(simba__sql_recall_begin(&recall, "other", 2, at(0)));
+    simba__sql_recall_finish(&recall, "m", 1);
+    simba__sql_recall_finish(&recall, "m", 2); /* which has not begun */
+    assert_false(simba__sql_recall_begin(&recall, "m", 2, at(0)));
+    simba__sql_recall_finish(&recall, "m", 1);
+    assert_true(simba__sql_recall_begin(&recall, "m", 2, at(0)));
 }
 
 /* --- how much it remembers ------------------------------------------------------------------------------ */
@@ -139,7 +139,7 @@ static void saw_many(int from, int to, int64_t now_ms)
     for (int i = from; i < to; i++) {
         char name[32];
         snprintf(name, sizeof name, "mutex-%d", i);
-        simba__sql_memory_saw(&memory, name, 1, at(now_ms));
+        simba__sql_recall_saw(&recall, name, 1, at(now_ms));
     }
 }
 
@@ -148,11 +148,11 @@ static void forgets_the_oldest(void **state)
 {
     (void)state;
     saw_many(0, SIMBA__SQL_ENTRIES_MAX, 0);
-    simba__sql_memory_saw(&memory, "mutex-0", 2, at(0)); /* used again */
+    simba__sql_recall_saw(&recall, "mutex-0", 2, at(0)); /* used again */
     saw_many(SIMBA__SQL_ENTRIES_MAX, SIMBA__SQL_ENTRIES_MAX + 1, 0);
-    assert_int_equal(simba__sql_memory_floor(&memory, "mutex-0"), 2);
-    assert_int_equal(simba__sql_memory_floor(&memory, "mutex-1"), 0);
-    assert_int_equal(memory.entries.count, SIMBA__SQL_ENTRIES_MAX);
+    assert_int_equal(simba__sql_recall_floor(&recall, "mutex-0"), 2);
+    assert_int_equal(simba__sql_recall_floor(&recall, "mutex-1"), 0);
+    assert_int_equal(recall.entries.count, SIMBA__SQL_ENTRIES_MAX);
 }
 
 static void does_not_forget_what_is_held(void **state)
@@ -161,18 +161,18 @@ static void does_not_forget_what_is_held(void **state)
     saw(5);
     answered(SIMBA_OP_ACQUIRE, 1, SIMBA_MINE, 0);
     saw_many(0, SIMBA__SQL_ENTRIES_MAX, 1);
-    assert_int_equal(simba__sql_memory_floor(&memory, "m"), 5);
+    assert_int_equal(simba__sql_recall_floor(&recall, "m"), 5);
     assert_true(is_guarded(1));
     saw_many(SIMBA__SQL_ENTRIES_MAX, SIMBA__SQL_ENTRIES_MAX + 1, TTL_MS + TRANSITION_MS);
-    assert_int_equal(simba__sql_memory_floor(&memory, "m"), 0);
+    assert_int_equal(simba__sql_recall_floor(&recall, "m"), 0);
 }
 
 static void does_not_forget_what_is_worked_on(void **state)
 {
     (void)state;
-    assert_true(simba__sql_memory_begin(&memory, "m", 1, at(0)));
+    assert_true(simba__sql_recall_begin(&recall, "m", 1, at(0)));
     saw_many(0, SIMBA__SQL_ENTRIES_MAX + 1, 0);
-    assert_false(simba__sql_memory_begin(&memory, "m", 2, at(0)));
+    assert_false(simba__sql_recall_begin(&recall, "m", 2, at(0)));
 }
 
 int main(void)

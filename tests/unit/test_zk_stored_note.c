@@ -5,17 +5,17 @@
 #include "lib/cm.h"
 
 #include "backends/zookeeper/names.h"
-#include "backends/zookeeper/record.h"
+#include "backends/zookeeper/stored_note.h"
 #include "util/mem.h"
 
 static bool reads(const char *data, size_t length)
 {
     /* A copy of exactly that size, so that reading beyond it is found out. */
     char *copy = malloc(length ? length : 1);
-    zk_record record;
+    zk_stored_note note;
     assert_non_null(copy);
     memcpy(copy, data, length);
-    const bool good = simba__zk_record_read(copy, length, &record);
+    const bool good = simba__zk_stored_note_read(copy, length, &note);
     free(copy);
     return good;
 }
@@ -25,22 +25,23 @@ static void round_trip(void **state)
 {
     (void)state;
     char bytes[SIMBA_NOTE_MAX];
-    char data[ZK_RECORD_MAX];
+    char data[ZK_STORED_NOTE_MAX];
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)i;
-    const zk_record records[] = {{UINT64_MAX, UINT64_MAX, bytes, sizeof bytes}, {7, 1, bytes, 1}, {7, 2, "", 0}, {0}};
-    for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
-        zk_record back;
-        const size_t length = simba__zk_record_write(&records[i], data);
-        assert_true(simba__zk_record_read(data, length, &back));
-        assert_int_equal(back.token, records[i].token);
-        assert_int_equal(back.number, records[i].number);
-        assert_int_equal(back.size, records[i].size);
-        assert_memory_equal(back.bytes, records[i].bytes ? records[i].bytes : "", back.size);
+    const zk_stored_note notes[] = {
+        {UINT64_MAX, UINT64_MAX, bytes, sizeof bytes}, {7, 1, bytes, 1}, {7, 2, "", 0}, {0}};
+    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++) {
+        zk_stored_note back;
+        const size_t length = simba__zk_stored_note_write(&notes[i], data);
+        assert_true(simba__zk_stored_note_read(data, length, &back));
+        assert_int_equal(back.token, notes[i].token);
+        assert_int_equal(back.number, notes[i].number);
+        assert_int_equal(back.size, notes[i].size);
+        assert_memory_equal(back.bytes, notes[i].bytes ? notes[i].bytes : "", back.size);
     }
 }
 
-/* Anybody can write to a node. What is no record is not taken for one, however long it is. */
+/* Anybody can write to a node. What is no stored note is not taken for one, however long it is. */
 static void about_garbage(void **state)
 {
     (void)state;
@@ -52,7 +53,7 @@ static void about_garbage(void **state)
         if (reads(bad[i], strlen(bad[i])))
             fail_msg("\"%s\"", bad[i]);
     assert_true(reads("1 7 1\nx", 7));
-    char large[ZK_RECORD_MAX + 8] = "1 7 1\n";
+    char large[ZK_STORED_NOTE_MAX + 8] = "1 7 1\n";
     memset(large + 6, 'x', sizeof large - 6);
     assert_true(reads(large, 6 + SIMBA_NOTE_MAX));
     assert_false(reads(large, 6 + SIMBA_NOTE_MAX + 1));
@@ -64,14 +65,14 @@ static void about_later(void **state)
 {
     (void)state;
     const simba_request request = {.token = 7, .note_number = 3};
-    assert_false(simba__zk_record_is_later(&(zk_record){.token = 7, .number = 2}, &request));
-    assert_false(simba__zk_record_is_later(&(zk_record){.token = 7, .number = 3}, &request));
-    assert_true(simba__zk_record_is_later(&(zk_record){.token = 7, .number = 4}, &request));
-    assert_true(simba__zk_record_is_later(&(zk_record){.token = 8, .number = 1}, &request));
-    assert_false(simba__zk_record_is_later(&(zk_record){.token = 6, .number = 9}, &request));
-    assert_true(simba__zk_record_is_of(&(zk_record){.token = 7, .number = 3}, &request));
-    assert_false(simba__zk_record_is_of(&(zk_record){.token = 6, .number = 3}, &request));
-    assert_false(simba__zk_record_is_of(&(zk_record){.token = 7, .number = 2}, &request));
+    assert_false(simba__zk_stored_note_is_later(&(zk_stored_note){.token = 7, .number = 2}, &request));
+    assert_false(simba__zk_stored_note_is_later(&(zk_stored_note){.token = 7, .number = 3}, &request));
+    assert_true(simba__zk_stored_note_is_later(&(zk_stored_note){.token = 7, .number = 4}, &request));
+    assert_true(simba__zk_stored_note_is_later(&(zk_stored_note){.token = 8, .number = 1}, &request));
+    assert_false(simba__zk_stored_note_is_later(&(zk_stored_note){.token = 6, .number = 9}, &request));
+    assert_true(simba__zk_stored_note_is_of(&(zk_stored_note){.token = 7, .number = 3}, &request));
+    assert_false(simba__zk_stored_note_is_of(&(zk_stored_note){.token = 6, .number = 3}, &request));
+    assert_false(simba__zk_stored_note_is_of(&(zk_stored_note){.token = 7, .number = 2}, &request));
 }
 
 /* Two mutexes never share a note, and each name leads back to its mutex. */

@@ -1,5 +1,5 @@
 /* See calls.h. */
-#include "runtime/calls.h"
+#include "runtime/admin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static void answered(simba_request *request)
     simba__turn_signal(&call->client->turn, &call->client->turn.changed);
 }
 
-int simba__call_listed(simba_host *host, simba_request *request, const simba_listing *listing)
+int simba__admin_listed(simba_host *host, simba_request *request, const simba_listing *listing)
 {
     (void)host;
     struct call *call = of(request);
@@ -84,7 +84,7 @@ int simba__call_listed(simba_host *host, simba_request *request, const simba_lis
     return 0;
 }
 
-int simba__call_noted(simba_host *host, simba_request *request, const simba_stored_note *stored)
+int simba__admin_noted(simba_host *host, simba_request *request, const simba_stored_note *stored)
 {
     (void)host;
     simba_note *note = request->ret_note;
@@ -117,7 +117,7 @@ static const char *add_text(char **end, const char *text)
     return at;
 }
 
-int simba__call_found(simba_host *host, simba_request *request, const simba_finding *finding)
+int simba__admin_found(simba_host *host, simba_request *request, const simba_finding *finding)
 {
     (void)host;
     struct call *call = of(request);
