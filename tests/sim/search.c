@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 enum { JOBS_MAX = 64 };
 
 typedef struct origin {
@@ -156,8 +155,7 @@ static void advance(progress *s, edge *e)
     edge_free(e);
     for (unsigned i = 0; i < jobs; i++) {
         for (size_t k = 0; k < workers[i].next.count; k++)
-            edge_add(s, e, (workers[i].next.worlds + k * s->size),
-                     workers[i].next.places[k]);
+            edge_add(s, e, (workers[i].next.worlds + k * s->size), workers[i].next.places[k]);
         edge_free(&workers[i].next);
     }
 }
