@@ -111,8 +111,10 @@ static void about_capabilities(void **state)
     assert_int_equal(read_packet(hello.length), SIMBA__MY_GREETING_BROKEN);
     hello.bytes[length] = 0;
     assert_int_equal(read_packet(hello.length), SIMBA__MY_GREETING_BROKEN);
-    hello.bytes[rest + 13 + 5] = 0; /* no plugins: then it does not matter */
+    hello.bytes[rest + 13 + 5] = 0; /* no plugins: then it does not matter, but the scramble has to be there */
     assert_int_equal(read_packet(hello.length), SIMBA__MY_GREETING_PLAIN);
+    assert_int_equal(read_packet(rest + 31 + 13), SIMBA__MY_GREETING_PLAIN);
+    assert_int_equal(read_packet(rest + 31 + 12), SIMBA__MY_GREETING_BROKEN);
 }
 
 int main(void)
