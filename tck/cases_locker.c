@@ -218,6 +218,12 @@ typedef struct counter_thread {
     simba_locker *locker;
 } counter_thread;
 
+static bool counter_holds(const void *who)
+{
+    const counter_thread *self = who;
+    return simba_locker_held_for_ms(self->locker) > 0;
+}
+
 /* Reads and writes in two steps, with others let in between by everything but the mutex under test. */
 static void count(void *arg)
 {
@@ -226,7 +232,7 @@ static void count(void *arg)
     for (int i = 0; i < COUNT_ROUNDS; i++) {
         TCK_REQUIRE_RC(t, 0, simba_locker_acquire(self->locker, t->patience_ms, NULL));
         tck_lock(t);
-        tck_arena_enter(self->shared->arena, self, simba_locker_token(self->locker), false);
+        tck_arena_enter(self->shared->arena, self, counter_holds, simba_locker_token(self->locker), false);
         const unsigned value = self->shared->counter;
         tck_unlock(t);
         sched_yield();
@@ -249,7 +255,7 @@ static void count_together(tck *t)
     counter_thread *threads = tck_alloc(t, COUNT_THREADS * sizeof *threads);
     for (int i = 0; i < COUNT_THREADS; i++) {
         threads[i].shared = shared;
-        threads[i].locker = tck_locker_new(t, clients[i % 2], shared->arena->mutex, tck_timing(t));
+        threads[i].locker = tck_locker_new(t, clients[i % 2], shared->arena->mutex, tck_timing_steady(t));
         TCK_REQUIRE(t, threads[i].locker);
         TCK_REQUIRE(t, tck_thread_run(t, count, &threads[i]));
     }

@@ -222,6 +222,7 @@ static void ids(tck *t)
         tck_probe *leader = tck_probe_new(tck_arena_new(t, suffix), clients[0]);
         tck_probe *waiter = tck_probe_new(leader->arena, clients[1]);
         leader->id = good[i];
+        leader->timing = waiter->timing = tck_timing_steady(t);
         TCK_REQUIRE(t, tck_probe_start(leader));
         TCK_AWAIT(t, leader->acquired == 1);
         TCK_REQUIRE(t, tck_probe_start(waiter));

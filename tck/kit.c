@@ -113,6 +113,14 @@ simba_timing tck_timing(const tck *t)
     };
 }
 
+simba_timing tck_timing_steady(const tck *t)
+{
+    simba_timing timing = tck_timing(t);
+    if (t->caps & SIMBA_CAP_PUSH)
+        timing.transition_ms = t->patience_ms;
+    return timing;
+}
+
 simba_timing tck_timing_long(const tck *t)
 {
     simba_timing timing = tck_timing(t);

@@ -176,6 +176,9 @@ static inline int64_t tck_lease_ms(const tck *t)
 /* The leases of the run. They have a stop margin, so that a callback thread that gets the processor late is no breach
  * of promise, and a known jitter. */
 simba_timing tck_timing(const tck *t);
+/* Leases that are renewed as often, but last as long as the patience does: a holder that gets the processor late keeps them.
+ * In a store that pushes nothing waiters would sleep as long, so there they are the leases of the run. */
+simba_timing tck_timing_steady(const tck *t);
 /* Leases so long that what happens well before their end cannot be due to their end. */
 simba_timing tck_timing_long(const tck *t);
 /* Either as an option: without what does not apply to leases that are sessions. */

@@ -1,17 +1,21 @@
 /* A contender that keeps a record of all it is told, and the arena of one mutex, which sees the records of all probes
- * that fight for it and judges them at every step: never two inside, tokens that grow, callbacks that alternate and
- * never overlap, nobody else with a valid lease when one is told that it leads. So every case checks the safety
+ * that fight for it and judges them at every step: never two inside with valid leases, tokens that grow, callbacks that
+ * alternate and never overlap, nobody else with a valid lease when one is told that it leads. So every case checks the safety
  * promises, whatever else it is about. */
 #ifndef TCK_PROBE_H
 #define TCK_PROBE_H
 
 #include "kit.h"
 
+/* Is the lease of this one valid now, by its own clock? With the lock of the kit. */
+typedef bool tck_holds(const void *who);
+
 struct tck_arena {
     tck *kit;
     const char *mutex;
     tck_probe *probes;
     const void *inside;  /* who leads, going by what it was told; NULL: nobody */
+    tck_holds *holds;    /* whether that one's lease is valid */
     const void *last;    /* who led last */
     uint64_t last_token; /* and under which token: the greatest so far */
 };
@@ -62,7 +66,7 @@ tck_arena *tck_arena_new(tck *t, const char *suffix);
 tck_arena *tck_arena_named(tck *t, const char *mutex);
 
 /* For those who are no probes. Under a token again: another run of the same leadership. With the lock of the kit. */
-void tck_arena_enter(tck_arena *arena, const void *who, uint64_t token, bool again);
+void tck_arena_enter(tck_arena *arena, const void *who, tck_holds *holds, uint64_t token, bool again);
 void tck_arena_leave(tck_arena *arena, const void *who);
 
 tck_probe *tck_probe_new(tck_arena *arena, tck_client *client);
