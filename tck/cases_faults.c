@@ -58,7 +58,7 @@ static void acquire_reply_lost(tck *t)
 static void renew_goes_wrong(tck *t, void (*go_wrong)(tck_fault *fault, int op, unsigned nth))
 {
     struct pair pair;
-    TCK_REQUIRE(t, make_pair(t, tck_client_faulty(t, 0), tck_timing(t), &pair));
+    TCK_REQUIRE(t, make_pair(t, tck_client_faulty(t, 2 * t->ttl_ms), tck_timing_steady(t), &pair));
     TCK_REQUIRE(t, tck_probe_start(pair.probe));
     TCK_AWAIT(t, pair.probe->acquired == 1);
     TCK_REQUIRE(t, tck_probe_start(pair.other));
