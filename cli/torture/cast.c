@@ -210,7 +210,7 @@ static void record_end(torture_cast *cast, int number)
 static void take_line(torture_cast *cast, int number, const char *line)
 {
     torture_event event;
-    if (!torture_event_read(line, &event) || event.mutex >= cast->options->setup.mutexes)
+    if (!torture_event_read(line, &event, NULL) || event.mutex >= cast->options->setup.mutexes)
         return;
     event.contender = number;
     event.life = cast->nodes[number].life;
