@@ -152,6 +152,8 @@ int cli_exit_code(int code);
 /* Open the store that the options or the configuration name; with -v the library's log goes to standard error.
  * Returns CLI_GO, or an exit code after a message. */
 int cli_open(const char *command, cli_globals *globals, simba_client **ret_client);
+/* Parse the command line and open the store, for a command that has nothing to do in between and asks the store once. */
+int cli_begin(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv, simba_client **ret_client);
 /* The same for a command that has to exclude others: it refuses a store that nobody else can see, and tells a person
  * at a terminal if the store covers only this host. */
 int cli_open_shared(const char *command, cli_globals *globals, simba_client **ret_client);

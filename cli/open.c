@@ -72,6 +72,15 @@ int cli_open(const char *command, cli_globals *globals, simba_client **ret_clien
     return code == CLI_GO && *ret_client == NULL ? cli_failure(command, &error) : code;
 }
 
+int cli_begin(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv, simba_client **ret_client)
+{
+    const int parsed = cli_parse(syntax, globals, argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    globals->quiet = true; /* what fails is said once */
+    return cli_open(syntax->command, globals, ret_client);
+}
+
 int cli_open_shared(const char *command, cli_globals *globals, simba_client **ret_client)
 {
     simba_settings settings = SIMBA_SETTINGS_INIT;

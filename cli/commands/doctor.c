@@ -145,6 +145,7 @@ static int check_store(doctor *d, simba_client *client)
     find(d, SIMBA_VERDICT_OK, "latency", NULL, "One answer takes %.2f ms.", (double)d->round_trip_ns / 1e6);
     d->our_now_ms = wall_ms();
     simba_client_list(client, MUTEX, look_at_row, d, NULL);
+    simba_client_forget(client, MUTEX, NULL); /* fails if another doctor is at work, and that one will do it */
     return 0;
 }
 
@@ -277,8 +278,8 @@ int cmd_doctor(cli_globals *globals, int argc, char **argv)
         .command = COMMAND,
         .about = "Examines the store and the settings: where they come from, whether the store can\n"
                  "be reached and how fast it answers, how it is set up, its clock, and whether\n"
-                 "ttl, transition and grace fit together. Says what to do about each problem. Takes\n"
-                 "and gives back the mutex \"" MUTEX "\". Exits with 1 if something is broken.",
+                 "ttl, transition and grace fit together. Says what to do about each problem. Takes,\n"
+                 "gives back and forgets the mutex \"" MUTEX "\". Exits with 1 if something is broken.",
         .options = own,
         .option_count = sizeof own / sizeof own[0],
         .takes = CLI_TAKES_URL | CLI_TAKES_TIMING,
