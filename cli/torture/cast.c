@@ -206,7 +206,7 @@ static void record_end(torture_cast *cast, int number)
     node->state = NODE_ENDED;
 }
 
-/* Whatever a line says, it is about the one who said it. */
+/* Every line is about the contender that wrote it, whatever number the line has. */
 static void take_line(torture_cast *cast, int number, const char *line)
 {
     torture_event event;

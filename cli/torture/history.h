@@ -55,7 +55,7 @@ typedef struct torture_event {
     char what[32];
 } torture_event;
 
-/* What a run was like, and what the protocol promises of it. The first line of a history file. */
+/* The settings of a run, and what the protocol promises for it. The first line of a history file. */
 typedef struct torture_setup {
     uint64_t seed;
     int contenders;
