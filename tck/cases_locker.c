@@ -1,4 +1,4 @@
-/* Cases about the blocking lock: what each call answers in each state, and that it excludes. */
+/* Cases about the blocking lock: the answer of each call in each state, and that the lock excludes others. */
 #include <sched.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ static void lock_unlock(tck *t)
     }
 }
 
-/* Trying once: no, and who has it; later yes. Freeing what is held releases it. */
+/* Trying once fails and names the owner; later it succeeds. Freeing a locker that holds the mutex releases it. */
 static void try_once(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
@@ -88,7 +88,7 @@ static void timeout(tck *t)
         TCK_REQUIRE(t, lockers[i]);
     }
     TCK_REQUIRE_RC(t, 0, simba_locker_acquire(lockers[0], -1, NULL));
-    /* What is wanted is "taken" and not "no answer": so it gets more time until the store has answered within it. */
+    /* The case wants "taken" and not "no answer": so it gives the try more time until the store answers within it. */
     int rc = SIMBA_EUNAVAILABLE;
     for (int64_t ms = t->ttl_ms; rc == SIMBA_EUNAVAILABLE && ms < t->patience_ms; ms *= 2) {
         const int64_t before = tck_now_ns();
@@ -128,7 +128,7 @@ static void cancel(tck *t)
     TCK_REQUIRE_RC(t, 0, simba_locker_acquire(waiter, t->patience_ms, NULL));
 }
 
-/* What is held stays held, renewed behind the scenes; a release lets in who waits. */
+/* The client renews a held lock in the background; a release lets the waiter in. */
 static void held(tck *t)
 {
     tck_client *holding = tck_client_faulty(t, 0);
@@ -152,7 +152,7 @@ static void held(tck *t)
     TCK_REQUIRE(t, attempt->done_ns >= before && simba_locker_token(waiter) > token);
 }
 
-/* Who was cut off for too long holds nothing any more, is told when it releases, and can lock again. */
+/* A locker that was cut off for too long holds nothing any more. Its release says so, and it can lock again. */
 static void lost(tck *t)
 {
     tck_client *cut = tck_client_nervous(t);

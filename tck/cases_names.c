@@ -1,5 +1,5 @@
-/* Cases about what mutexes and contenders may be called: stores put names into keys, columns and paths, and each has
- * its own idea of what fits there and what is the same. */
+/* Cases about the names of mutexes and contenders. Stores put names into keys, columns and paths, and each has its own rules
+ * for which names fit there and which are the same. */
 #include <string.h>
 
 #include "probe.h"
@@ -152,8 +152,8 @@ static void past_limit(tck *t)
         require_refused(t, client, refused[i], NULL);
 }
 
-/* Letters of many scripts, and everything that means something to some store. A store need not take all of them, but what
- * it takes must work. */
+/* Letters of many scripts, and everything that means something to some store. A store may refuse some of them, but a name
+ * that it accepts must work. */
 static void of_all_kinds(tck *t)
 {
     static const char *const suffixes[] = {

@@ -1,9 +1,9 @@
-/* Cases about a client that is cut off from the store: short outages cost nothing, long ones cost leadership, and the
- * one who loses it knows before the one who gains it. */
+/* Cases about a client that is cut off from the store: short outages cost nothing, long ones cost leadership, and the loser
+ * knows before the next leader does. */
 #include "probe.h"
 
-/* By when somebody else owns what a client that was cut off now has held: the longest that its lease can still last,
- * then the jitter of a waiter, then a generous round trip. */
+/* By when another client owns the mutex of a client that was cut off now: the longest that its lease can still last, then
+ * the jitter of a waiter, then a generous round trip. */
 static int64_t take_over_by(const tck *t, int64_t cut_at_ns)
 {
     const simba_timing timing = tck_timing(t);
