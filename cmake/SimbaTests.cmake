@@ -9,6 +9,7 @@
 #   systemd.units                                       the unit templates under a real systemd; runs when it is asked for
 #   torture.redis                                       half a minute of tests/torture, see docs/proof.md
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
+#   bench.peers                                         bench/peers/check; not with sanitizers
 #   cli.torture_<store>                                 `simba torture` on the store, see simba_torture_store
 #   cli.units, cli.contrib                              systemd's unit templates, and what is in contrib/
 #   tck.<store>                                         the conformance kit, see simba_tck_store
@@ -142,7 +143,7 @@ foreach(_source IN LISTS _programs)
     get_filename_component(_name ${_source} NAME_WE)
     if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_sql_" AND NOT TARGET simba_store_sql) OR
        (_name MATCHES "^test_postgresql_" AND NOT SIMBA_WITH_POSTGRESQL) OR
-       (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))
+       (_name MATCHES "^test_mysql_" AND NOT SIMBA_WITH_MYSQL) OR (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))
         continue() # that store was left out
     endif()
     simba_unit_test(${_name})
@@ -257,6 +258,12 @@ if(TARGET simba AND TARGET PkgConfig::HTTP)
     target_link_libraries(crowd PRIVATE simba_flags simba_shared)
     set_target_properties(crowd PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/browser")
     _simba_add_test(browser page COMMAND "${PROJECT_SOURCE_DIR}/tests/browser/run" $<TARGET_FILE:simba> $<TARGET_FILE:crowd>)
+endif()
+
+# --- bench ----------------------------------------------------------------------------------------
+# Does the comparison with other locks work? What it would measure of a sanitized library means nothing.
+if(SIMBA_BENCH AND TARGET peer_simba AND NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
+    _simba_add_test(bench peers COMMAND "${PROJECT_SOURCE_DIR}/bench/peers/check" "${PROJECT_BINARY_DIR}")
 endif()
 
 # --- tck ------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-/* A server that speaks the beginning of MySQL's protocol as a hostile or broken one might: how it greets, how
- * slowly, and how it wants the client to authenticate. It serves one connection after the other on a thread of its
+/* A server that speaks MySQL's protocol as a hostile or broken one might: how it greets, how slowly, how it wants the client to
+ * authenticate, and what it twists in its answers (mysql_speech.h). It serves one connection after the other on a thread of its
  * own, and keeps everything that clients have sent. */
 #ifndef TESTS_LIB_FAKE_MYSQL_H
 #define TESTS_LIB_FAKE_MYSQL_H
@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "lib/mysql_speech.h"
 
 typedef struct fake_mysql {
     /* How it behaves; set before fake_mysql_start. */
@@ -20,6 +22,9 @@ typedef struct fake_mysql {
     bool drips_tls;       /* begins with TLS when the client does, and never gets done */
     bool floods;          /* accepts any login, and answers the first statement by a packet of a gigabyte */
     bool lets_in;         /* accepts any login, and then drips the answer to the first statement */
+    const void *hello;    /* the greeting, if it is not a usual one, of `hello_size` bytes; then the server hangs up */
+    size_t hello_size;
+    const mysql_twist *twist; /* accepts any login, and answers all statements, with this twist; NULL: it hangs up */
 
     int port;
     int listener;
