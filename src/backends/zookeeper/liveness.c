@@ -8,8 +8,7 @@
 
 /* Parts of the timeout. */
 enum {
-    QUARTER =
-        4, /* so long after its answer a beat has certainly been told on to the leader; an unanswered one is given up */
+    QUARTER = 4,       /* so long after its answer the leader has been told of a beat; so long we wait for an answer */
     GREETING_PART = 5, /* for the handshake; and for a connection, when there is nothing to lose by waiting */
     CONNECT_PART = 24, /* for a connection while there is: its first packet may be lost, and the kernel repeats it only
                           after a second */
