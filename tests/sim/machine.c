@@ -9,6 +9,7 @@
 static const machine *const machines[] = {
 #if SIMBA_WITH_ZOOKEEPER
     &machine_zk_liveness,
+    &machine_zk_latch,
 #endif
     NULL,
 };
