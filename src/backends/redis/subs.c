@@ -136,7 +136,7 @@ static void put_all(const char *command, const redis_watch *watch)
         put_waiter(command, watch, waiter->id);
 }
 
-/* The commands go out before the turn ends. */
+/* What was put is sent before the turn ends. */
 static void send_soon(redis_subs *self)
 {
     self->host->wake(self->host);
@@ -150,7 +150,7 @@ static void queue_up(const redis_watch *watch)
                                    (const char *const[]){waiter->id});
 }
 
-/* Carry out the actions of an event; `id` and `nonce`: of the contender that it was about, if it was about one. */
+/* What an event has led to; `id` and `nonce`: of the contender that it was about, if it was about one. */
 static void act_for(redis_subs *self, redis_watch *watch, unsigned actions, const char *id, uint64_t nonce)
 {
     const simba_push changed = {.kind = SIMBA_PUSH_CHANGED};
@@ -197,7 +197,7 @@ static void hear_standby(redis_subs *self, redis_watch *watch, const char *text)
         act(self, watch, simba__redis_waiters_standby(&watch->waiters, now, self->host->random(self->host)));
 }
 
-/* The text behind the word, if the message is about our database. NULL: it is not, or it is another word. */
+/* What follows the word, if that is about our database. NULL: it is not, or it is another word. */
 static const char *behind(const redis_subs *self, const char *text, const char *word)
 {
     char first[48];
@@ -207,8 +207,7 @@ static const char *behind(const redis_subs *self, const char *text, const char *
     return strncmp(text, first, (size_t)length) == 0 ? text + length : NULL;
 }
 
-/* Anybody can publish. So the store never passes on the contents of a message: a message is a reason to ask the server, and
- * the store passes on the answer. */
+/* Anybody can publish. So what is heard is never told on: it is a reason to ask the store, whose answer is. */
 static void hear_release(redis_subs *self, redis_watch *watch, const char *text)
 {
     const char *rest = behind(self, text, "released");
@@ -337,7 +336,7 @@ static void on_up(redis_conn *conn)
 static void on_down(redis_conn *conn)
 {
     each(conn->owner, simba__redis_waiters_down);
-    /* A connection that is gone comes back, and callers that ask are told. A refusal needs a person who looks at it. */
+    /* One that is gone comes back, and those who ask are told. A refusal is for somebody to look at. */
     const bool away = simba__is_transient(conn->link.error.code);
     if (conn->link.failures == 1)
         conn->link.host->log(conn->link.host, away ? SIMBA_LOG_INFO : SIMBA_LOG_WARN, "%s; no pushes until it is back",
