@@ -17,6 +17,7 @@
 
 enum {
     SQL_SESSIONS = 512,
+    SQL_CLIENTS = SQL_SESSIONS - 64, /* with so many sessions it accepts no more connections */
     SQL_JVMS = 2,
     SQL_LOCKERS = 16,
     SQL_PAST = 256,
