@@ -26,7 +26,8 @@ struct simba__note_call {
 int simba__note_read(simba__note_call *call, simba_client *client, const char *mutex);
 int simba__note_write(simba__note_call *call, simba__member *member, const void *bytes, size_t length);
 
-/* For whoever may wait: not in a turn. A write belongs to the grant of `token`: SIMBA_ELOST if the member holds another one by now. */
+/* For callers that may wait: not in a turn. A write belongs to the grant of `token`: SIMBA_ELOST if the member holds another
+ * one by now. */
 int simba__member_note_set(simba__member *member, uint64_t token, const void *bytes, size_t length, simba_error *err);
 int simba__member_note(simba__member *member, simba_error *err, simba_note *ret_note);
 
