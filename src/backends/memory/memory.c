@@ -18,6 +18,8 @@ struct watch;
 struct row {
     simba__node node;
     struct watch *watches;
+    struct instance *listener; /* of the holder, if it wants to hear when others wait */
+    uint64_t listener_nonce;
     simba__row data;
     size_t note_size;
     unsigned char *note; /* NULL: none */
@@ -35,6 +37,7 @@ struct store {
 
 struct event {
     struct event *next;
+    uint64_t nonce; /* for this contender only; 0: for all */
     simba_push push;
 };
 
@@ -169,11 +172,12 @@ static void drop_if_idle(struct store *store, struct row *row)
 /* --- news ----------------------------------------------------------------------------------------- */
 
 /* Under the store's lock. The thread of another client tells that client. */
-static void post(struct watch *watch, const simba_push *push)
+static void post(struct watch *watch, uint64_t nonce, const simba_push *push)
 {
     struct event *event = simba__malloc(sizeof *event);
     if (event) {
         event->push = *push;
+        event->nonce = nonce;
         event->next = watch->last ? watch->last->next : event;
         if (watch->last)
             watch->last->next = event;
@@ -197,9 +201,27 @@ static simba_topic *spread(struct instance *self, struct row *row, const simba_p
         if (watch->instance == self && !watch->in_inbox)
             direct = watch->topic; /* no older news is on its way to it */
         else
-            post(watch, push);
+            post(watch, 0, push);
     }
     return direct;
+}
+
+/* Under the store's lock: somebody waits for the mutex. Tell its holder, if it listens. */
+static void tell_holder(struct row *row)
+{
+    struct watch *watch = row->listener ? row->watches : NULL;
+    while (watch && watch->instance != row->listener)
+        watch = watch->next;
+    if (watch)
+        post(watch, row->listener_nonce, &(simba_push){.kind = SIMBA_PUSH_WANTED});
+}
+
+static void deliver(struct instance *self, const struct watch *watch, const struct event *event)
+{
+    if (event->nonce)
+        self->host->push_to(self->host, watch->row->mutex, event->nonce, &event->push);
+    else
+        self->host->push(self->host, watch->topic, &event->push);
 }
 
 /* Its news, the first of them first. */
@@ -233,7 +255,7 @@ static void memory_woken(void *instance)
             return;
         while (events) {
             struct event *next = events->next;
-            self->host->push(self->host, watch->topic, &events->push);
+            deliver(self, watch, events);
             simba__free(events);
             events = next;
         }
@@ -382,6 +404,14 @@ static int apply(struct instance *self, simba_request *request, simba_topic **re
     } else if (request->op == SIMBA_OP_READ_NOTE) {
         rc = tell_note(self, row, request);
     }
+    if (before.owner.token != row->data.owner.token || row->data.owner.id[0] == '\0')
+        row->listener = NULL;
+    if (request->op == SIMBA_OP_ACQUIRE && request->reply.outcome == SIMBA_MINE && request->listens) {
+        row->listener = self;
+        row->listener_nonce = request->nonce;
+    } else if (request->op == SIMBA_OP_ACQUIRE && request->queue && request->reply.outcome == SIMBA_NOT_MINE) {
+        tell_holder(row);
+    }
     if (changed && is_news(&before, had_note, row, request, ret_push))
         *ret_direct = spread(self, row, ret_push);
     simba__free(note);
@@ -456,7 +486,7 @@ const simba_backend simba__backend_memory = {
     .keys = keys,
     .instance_size = sizeof(struct instance),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_PUSH_EVERY | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE | SIMBA_CAP_LIST |
-            SIMBA_CAP_PROCESS_ONLY | SIMBA_CAP_NOTE,
+            SIMBA_CAP_PROCESS_ONLY | SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
     .init = memory_init,
     .submit = memory_submit,
     .cancel = memory_cancel,
