@@ -91,12 +91,20 @@ static bool had_their_share(const machine *m, simba_local now)
            simba__local_reached(now, simba__local_add(m->others_since, SIMBA__LINGER_NS));
 }
 
+/* Until when the client may keep what this locker releases. */
+static simba_local keep_until(const machine *m, const simba__lingerer *who, simba_local now)
+{
+    const bool brief = who->linger_ns < SIMBA__LINGER_LONGEST_NS;
+    const int64_t longest_ns = m->told && brief ? SIMBA__LINGER_LONGEST_NS : who->linger_ns;
+    return simba__local_min(simba__local_add(now, who->linger_ns), simba__local_add(m->first_released, longest_ns));
+}
+
 static void release(machine *m, const event *e, actions *out)
 {
     const simba__lingerer *who = m->user;
     m->first_released = simba__local_min(m->first_released, e->now);
     m->user = NULL;
-    const simba_local until = simba__local_add(m->told ? e->now : m->first_released, who->linger_ns);
+    const simba_local until = keep_until(m, who, e->now);
     if (e->unsettled || (m->others && had_their_share(m, e->now)) || simba__local_reached(e->now, until)) {
         leave(m, true, out);
     } else if (m->line.count > 0) {

@@ -13,7 +13,9 @@
  *   - At most one locker has the grant. Lockers get it in the order in which they came; a locker that has released it and
  *     wants it again comes last.
  *   - Nobody here wants a grant that is KEPT. It is kept for the linger of the locker that released it. Where the store does
- *     not say that others wait, the linger counts from the first release of the grant, however often it was used since.
+ *     not say that others wait, the linger counts from the first release of the grant, however often it was used since. What
+ *     a store says may be lost: so in any case the grant goes back after SIMBA__LINGER_LONGEST_NS, or the linger if that is
+ *     longer, counted from its first release.
  *   - When others wait, a grant that is KEPT goes back at once. One that is USED goes back when its locker releases it and
  *     nobody here is in line, or SIMBA__LINGER_TURNS lockers had it meanwhile, or SIMBA__LINGER_NS have passed.
  *   - A grant whose note may still change, because a write of its last user went unanswered, is not passed on.
@@ -27,6 +29,7 @@
 
 enum { SIMBA__LINGER_TURNS = 8 };
 #define SIMBA__LINGER_NS INT64_C(5000000)
+#define SIMBA__LINGER_LONGEST_NS INT64_C(1000000000)
 
 typedef enum simba__linger_phase {
     SIMBA__AWAY,    /* the client does not have the mutex, and does not ask for it */

@@ -61,7 +61,7 @@ static void taken_again_without_the_store(void **state)
     (void)state;
     fixture f = make(true);
     have(&f, 0);
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 9; i++) {
         leave(&f, 0);
         assert_false(f.did.give_back);
         assert_int_equal(f.did.timer.ns, f.now.ns + 100 * MS);
@@ -70,6 +70,25 @@ static void taken_again_without_the_store(void **state)
         assert_int_equal(got(&f), 0);
         assert_false(f.did.seek);
         assert_int_equal(f.did.timer.ns, INT64_MAX);
+    }
+}
+
+/* Nobody has said that others wait. But that may have been lost. */
+static void given_back_now_and_then(void **state)
+{
+    (void)state;
+    static const int64_t lingers[] = {100 * MS, 3000 * MS};
+    for (int i = 0; i < 2; i++) {
+        fixture f = make(true);
+        f.lockers[0].linger_ns = lingers[i];
+        have(&f, 0);
+        leave(&f, 0);
+        const simba_local first = f.now;
+        for (want(&f, 0); !f.did.give_back; want(&f, 0)) {
+            leave(&f, 0);
+            f.now.ns += 50 * MS;
+        }
+        assert_int_equal(f.now.ns - first.ns, i == 0 ? SIMBA__LINGER_LONGEST_NS : lingers[i]);
     }
 }
 
@@ -322,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(taken_again_without_the_store),
+        cmocka_unit_test(given_back_now_and_then),
         cmocka_unit_test(given_back_when_the_linger_is_over),
         cmocka_unit_test(not_taken_after_the_linger),
         cmocka_unit_test(an_untold_client_gives_back_in_time),

@@ -223,6 +223,8 @@ static void sqlite_submit(void *self, simba_request *request)
         examine(s, request);
         return;
     }
+    if (request->listens)
+        hang_bell(s); /* before it can be rung */
     append(s, request);
 }
 
@@ -286,6 +288,8 @@ static void complete_list(store *s, const simba__batch_item *item)
 static void look(void *user, simba__watched *watched);
 static void line_up_again(store *s, const simba__batch_item *item);
 static void wait_in_reserve(store *s);
+static bool hang_bell(store *s);
+static void wish_for(store *s, const simba__batch_item *item);
 
 static void looked(store *s, simba__probe *probe)
 {
@@ -339,8 +343,9 @@ static void answer_batch(store *s)
     for (size_t i = 0; i < s->batch.count; i++) {
         simba__batch_item *item = &s->batch.items[i];
         if (item->effect.code == 0) {
-            simba__held_note(&s->held, &item->effect, &item->ask);
+            simba__held_note(&s->held, s->batch.notify, &item->effect, &item->ask);
             line_up_again(s, item);
+            wish_for(s, item);
         }
         complete(s, item);
     }
@@ -411,6 +416,8 @@ static void on_bell(simba_io *bell, unsigned events)
         simba__held_scan(&s->held, s->batch.notify);
     if (rings & SIMBA__RING_IN_RESERVE)
         wait_in_reserve(s);
+    if (rings & SIMBA__RING_WANTED)
+        simba__held_wanted(&s->held, s->batch.notify);
 }
 
 /* Whoever has no bell does not listen, either. */
@@ -482,6 +489,58 @@ static void line_up_again(store *s, const simba__batch_item *item)
         return;
     watched->since_ms = now_ms(s);
     say_place(s, simba__line_number(watched->hash));
+}
+
+/* --- wishes: telling a holder that listens ------------------------------------------------------------ */
+
+typedef struct wish {
+    const simba__notify *notify;
+    size_t slot;
+} wish;
+
+static void forget_holder(void *user, unsigned bell)
+{
+    const wish *w = user;
+    (void)bell;
+    simba__notify_say_holder(w->notify, w->slot, -1);
+}
+
+/* Somebody here waits for the mutex. If its holder listens, tell it so. */
+static void make_wish(store *s, uint64_t hash)
+{
+    wish w = {s->batch.notify, simba__notify_slot(hash)};
+    const int holder = simba__notify_holder(w.notify, w.slot);
+    if (holder < 0)
+        return;
+    simba__notify_say_wish(w.notify, w.slot, s->host->random(s->host));
+    if (holder == w.notify->bell.number) {
+        simba__held_wanted(&s->held, w.notify);
+        return;
+    }
+    const int folder = simba__bell_folder(w.notify->bells);
+    if (folder < 0)
+        return;
+    (void)simba__bell_ring(folder, (unsigned)holder, SIMBA__RING_WANTED, forget_holder, &w);
+    close(folder);
+}
+
+/* A contender was refused and will wait, or we have looked at what somebody here waits for. */
+static void wish_for(store *s, const simba__batch_item *item)
+{
+    const simba_request *ask = &item->ask;
+    const bool refused = ask->op == SIMBA_OP_ACQUIRE && ask->queue && ask->reply.outcome == SIMBA_NOT_MINE;
+    const bool looked = item->probe && item->probe->watched && item->probe->watched->waits;
+    if ((refused || looked) && ask->reply.owner.id[0] != '\0')
+        make_wish(s, item->effect.hash);
+}
+
+/* A wish may have been lost. */
+static void wish_again(store *s)
+{
+    for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++)
+        for (const simba__watched *w = s->news.watched[slot]; w; w = w->next)
+            if (w->waits)
+                make_wish(s, w->hash);
 }
 
 static void begin_listening(store *s)
@@ -567,6 +626,7 @@ static void on_tick(simba_timer *timer, simba_local now)
     const bool hangs = hang_bell(s);
     simba__notify_listen(s->batch.notify);
     say_all(s);
+    wish_again(s);
     simba__news_step_in(&s->news, s->batch.notify);
     scan(s);
     if (!simba__notify_is_current(s->batch.notify)) {
@@ -589,6 +649,7 @@ static int sqlite_watch(void *self, simba_topic *topic)
         say_all(s);
     else
         say_place(s, simba__line_number(watched->hash));
+    watched->waits = !topic->every; /* the look makes a wish, if the owner is another one by now */
     look(s, watched);
     return 0;
 }
@@ -704,7 +765,7 @@ const simba_backend simba__backend_sqlite = {
     .keys = keys,
     .instance_size = sizeof(store),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_HOST_ONLY |
-            SIMBA_CAP_NOTE,
+            SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
     .workers = 1,
     .init = sqlite_init,
     .submit = sqlite_submit,

@@ -279,6 +279,21 @@ static int carry_out_all(simba__batch *batch)
     return 0;
 }
 
+/* Before the commit: so whoever is refused because of this grant finds its holder. */
+static void say_holders(const simba__batch *batch)
+{
+    const simba__notify *notify = current_notify(batch);
+    for (size_t i = 0; i < batch->count; i++) {
+        const simba_request *ask = &batch->items[i].ask;
+        simba__effect *effect = &batch->items[i].effect;
+        if (effect->code < 0 || !ask->listens || ask->op != SIMBA_OP_ACQUIRE || ask->reply.outcome != SIMBA_MINE)
+            continue;
+        const size_t slot = simba__notify_slot(effect->hash);
+        effect->wish = simba__notify_wish(notify, slot);
+        simba__notify_say_holder(notify, slot, notify->bell.number);
+    }
+}
+
 static void mark_slots(simba__batch *batch, simba__notify *notify)
 {
     const simba__notify_marking marking = simba__notify_begin(notify);
@@ -336,6 +351,8 @@ void simba__batch_run(simba__batch *batch)
         rc = simba__db_begin(&batch->db, batch->writes, &batch->error);
         if (rc == 0)
             rc = carry_out_all(batch);
+        if (rc == 0)
+            say_holders(batch);
         if (rc == 0)
             rc = simba__db_commit(&batch->db, &batch->error);
         if (rc == 0)

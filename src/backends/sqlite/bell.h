@@ -21,6 +21,7 @@ typedef enum simba__ring {
     SIMBA__RING_NEWS = 1 << 0,       /* look into the slots */
     SIMBA__RING_IN_RESERVE = 1 << 1, /* somebody else is next: see to it that he takes what is free */
     SIMBA__RING_REVOKED = 1 << 2,    /* a mutex was forced away from its holder */
+    SIMBA__RING_WANTED = 1 << 3,     /* somebody waits for a mutex of a holder that listens */
 } simba__ring;
 
 typedef struct simba__bell {

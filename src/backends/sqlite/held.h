@@ -23,8 +23,11 @@ static inline bool simba__held_is_empty(const simba__held *held)
 
 /* After a transaction: the request has succeeded. A grant for which there is no memory is not remembered; its holder
  * learns of a revocation when it renews. */
-void simba__held_note(simba__held *held, const simba__effect *effect, const simba_request *request);
+void simba__held_note(simba__held *held, const simba__notify *notify, const simba__effect *effect,
+                      const simba_request *request);
 
+/* A wish was made, perhaps: tell the holders that listen. */
+void simba__held_wanted(simba__held *held, const simba__notify *notify);
 /* Something was revoked, perhaps. */
 void simba__held_scan(simba__held *held, const simba__notify *notify);
 /* The file was replaced: let every holder ask. */
