@@ -53,7 +53,7 @@
  * SIMBA_ENOTSUP and a text that says that `simba init` makes room.
  *
  * Holders that listen (SIMBA_CAP_WANTED). A client may keep a mutex that nobody of it uses, to take it again without asking.
- * It sets `listens` in its ACQUIRE, and the store pushes WANTED to it as soon as another contender waits for the mutex: one
+ * It sets `listens` in the requests of that contender, and the store pushes WANTED to it as soon as another contender waits for the mutex: one
  * that begins to wait later, and one that already waits when the mutex is granted (also before the ACQUIRE completes, or
  * right after). WANTED may come more than once, and in vain. A push that is lost must come again when the waiter asks again.
  * Costs nothing for holders that do not listen. Without the capability, `listens` has no meaning.
@@ -116,7 +116,8 @@ struct simba_request {
     simba_op op;
     bool queue;          /* ACQUIRE: the contender will wait if it does not win */
     unsigned char stage; /* the runtime's */
-    bool listens; /* ACQUIRE: push WANTED to this contender if somebody else begins to wait while it holds the mutex */
+    /* The contender wants to hear when others wait for what it holds, see above. So it says with every request of its own. */
+    bool listens;
     const char *mutex; /* LIST: the pattern, or NULL; EXAMINE, PREPARE: NULL */
     const char *id;
     uint64_t nonce;

@@ -467,7 +467,9 @@ int64_t simba_locker_owner_left_ms(simba_locker *locker)
 
 int simba_locker_grant(simba_locker *locker, simba_grant *ret_grant)
 {
-    return locker && ret_grant ? simba__member_grant(holder(locker), ret_grant) : SIMBA_EINVAL;
+    if (!locker || !ret_grant)
+        return SIMBA_EINVAL;
+    return lingers(locker) ? SIMBA_ENOTSUP : simba__member_grant(&locker->member, ret_grant);
 }
 
 int simba_locker_note_set(simba_locker *locker, const void *bytes, size_t length, simba_error *err)

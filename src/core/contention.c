@@ -235,7 +235,7 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
     out->submit = true;
     out->op = op;
     out->queue = op == SIMBA_OP_ACQUIRE && !m->try_once;
-    out->listens = op == SIMBA_OP_ACQUIRE && m->listens;
+    out->listens = m->listens;
     out->generation = m->generation;
     out->nonce = m->nonce;
     out->token = m->token;

@@ -93,6 +93,7 @@ int simba__note_write(simba__note_call *call, simba__member *member, const void 
                            .id = member->id,
                            .nonce = machine->nonce,
                            .token = machine->token,
+                           .listens = machine->listens,
                            .note = length ? bytes : NULL,
                            .note_size = length,
                            .note_number = ++client->notes});
