@@ -32,7 +32,7 @@ typedef struct simba__tenure {
     uint32_t use;
 } simba__tenure;
 
-/* For whoever may wait: not in a turn. A write belongs to its tenure: SIMBA_ELOST if the member is in another one by now. */
+/* For callers that may wait: not in a turn. A write belongs to its tenure: SIMBA_ELOST if the member is in another one by now. */
 int simba__member_note_set(simba__member *member, simba__tenure tenure, const void *bytes, size_t length,
                            simba_error *err);
 int simba__member_note(simba__member *member, simba_error *err, simba_note *ret_note);

@@ -198,14 +198,5 @@ void world_normalise(world *w)
 uint64_t world_hash(const world *w)
 {
     const size_t from = offsetof(world, losses), to = world_size(w) / sizeof(uint64_t) * sizeof(uint64_t);
-    const unsigned char *bytes = (const unsigned char *)w;
-    uint64_t hash = 0x9e3779b97f4a7c15;
-    for (size_t i = from; i < to; i += sizeof(uint64_t)) {
-        uint64_t word = 0;
-        memcpy(&word, bytes + i, to - i < sizeof word ? to - i : sizeof word);
-        hash = (hash ^ word) * 0xff51afd7ed558ccd;
-        hash ^= hash >> 32;
-    }
-    hash = (hash ^ (hash >> 29)) * 0xc4ceb9fe1a85ec53;
-    return hash ? hash : 1;
+    return search_hash((const unsigned char *)w + from, to - from);
 }

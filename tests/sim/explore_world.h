@@ -6,8 +6,9 @@
 #include "core/row.h"
 #include "core/telling.h"
 #include "sim/explore.h"
+#include "sim/search.h"
 
-enum { WORLD_MESSAGES = 2, WORLD_CHILDREN = 8, WORLD_SESSIONS = 6, WORLD_CHOICES = 64 };
+enum { WORLD_MESSAGES = 2, WORLD_CHILDREN = 8, WORLD_SESSIONS = 6 };
 
 /* What all clocks show in the normal form. */
 #define WORLD_EPOCH_NS INT64_C(1000000000000)
@@ -33,10 +34,6 @@ typedef enum choice_kind {
     CHOICE_LOSE_BEAT,
     CHOICE_EXPIRE,
 } choice_kind;
-
-typedef struct choice {
-    uint8_t kind, member, slot;
-} choice;
 
 typedef enum message_kind { NO_MESSAGE, REQUEST, REPLY } message_kind;
 

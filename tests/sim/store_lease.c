@@ -61,9 +61,11 @@ static void invite_next(sim *s, unsigned mutex)
         s->store.invited[mutex] = (uint8_t)next;
     }
     s->store.invited_until[mutex] = heard ? store_clock(s) + KEPT_NS : 0;
+    /* They ask when the time of the invited one is over on the store's clock, which may be slow. */
+    const int64_t kept_ns = sim_clock_when(&s->store.clock, s->store.invited_until[mutex]) - s->now;
     unsigned standing_by = 0;
     for (unsigned i = 0; heard && i < waiting->count && standing_by < 2; i++)
-        standing_by += publish(s, mutex, waiting->party[i], KEPT_NS);
+        standing_by += publish(s, mutex, waiting->party[i], kept_ns);
 }
 
 /* What one contender of a process was invited to, another of the same process may take. */
