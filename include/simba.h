@@ -107,6 +107,7 @@ SIMBA_API const char *simba_error_text(int code);
 #define SIMBA_TTL_MIN_MS 10                      /* shortest time to live */
 #define SIMBA_NOTE_MAX 1024                      /* bytes of a note */
 #define SIMBA_LEASE_MAX_MS INT64_C(315360000000) /* longest ttl + transition: ten years */
+#define SIMBA_LINGER_MAX_MS INT64_C(3600000)     /* longest linger: an hour */
 
 /* Who owns a mutex. If nobody does, the id is "" and the rest is 0. The id is the bytes that the store has, whoever wrote
  * them: they may be invalid UTF-8, so escape them before you print them. Times are on the store's clock, and 0 if
@@ -201,14 +202,19 @@ typedef struct simba_timing {
      * knows its place in a queue waits its turn instead. */
     int64_t jitter_min_ms; /* default -200, scaled down for short leases */
     int64_t jitter_max_ms; /* default 1,000, likewise */
-    int64_t reserved[5];   /* for later settings: SIMBA_INHERIT or 0 */
+    /* Lockers only. Default 0: release gives the mutex back. Otherwise the client keeps it for up to this time after a release,
+     * and a locker of this client that wants it meanwhile has it at once, without asking the store. At most
+     * SIMBA_LINGER_MAX_MS. See simba_locker_release. */
+    int64_t linger_ms;
+    int64_t reserved[4]; /* for later settings: SIMBA_INHERIT or 0 */
 } simba_timing;
 
 #define SIMBA_TIMING_INHERIT                                                                                           \
     {                                                                                                                  \
         SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT,       \
+            SIMBA_INHERIT,                                                                                             \
         {                                                                                                              \
-            SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT                                  \
+            SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT, SIMBA_INHERIT                                                 \
         }                                                                                                              \
     }
 
