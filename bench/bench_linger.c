@@ -167,9 +167,15 @@ static void measure_hand_over(const char *url)
 
 /* --- a crowd ------------------------------------------------------------------------------------------ */
 
+/* Of all processes. */
+typedef struct crowd {
+    pthread_barrier_t ready; /* whoever comes first must not have the mutex for itself */
+    volatile uint64_t counts[PROCESSES * THREADS];
+} crowd;
+
 typedef struct hand {
     simba_client *client;
-    int64_t until_ns;
+    crowd *crowd;
     volatile uint64_t *count;
 } hand;
 
@@ -177,7 +183,11 @@ static void *grab(void *arg)
 {
     const hand *self = arg;
     simba_locker *locker = make_locker(self->client, "crowd", LINGER_MS);
-    while (bench_now_ns() < self->until_ns) {
+    acquire(locker);
+    release(locker);
+    pthread_barrier_wait(&self->crowd->ready);
+    const int64_t until_ns = bench_now_ns() + (quick ? 1000 : 5000) * INT64_C(1000000);
+    while (bench_now_ns() < until_ns) {
         acquire(locker);
         ++*self->count;
         release(locker);
@@ -186,13 +196,13 @@ static void *grab(void *arg)
     return NULL;
 }
 
-static void run_process(const char *url, int64_t until_ns, volatile uint64_t *counts)
+static void run_process(const char *url, crowd *shared, volatile uint64_t *counts)
 {
     simba_client *client = open_client(url);
     pthread_t threads[THREADS];
     hand hands[THREADS];
     for (int i = 0; i < THREADS; i++) {
-        hands[i] = (hand){client, until_ns, &counts[i]};
+        hands[i] = (hand){client, shared, &counts[i]};
         if (pthread_create(&threads[i], NULL, grab, &hands[i]) != 0)
             bench_fail("thread", "cannot be started");
     }
@@ -203,15 +213,18 @@ static void run_process(const char *url, int64_t until_ns, volatile uint64_t *co
 
 static void measure_fairness(const char *url)
 {
-    volatile uint64_t *counts =
-        mmap(NULL, PROCESSES * THREADS * sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const int64_t until_ns = bench_now_ns() + (quick ? 1000 : 5000) * INT64_C(1000000);
+    crowd *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_t attributes;
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    if (shared == MAP_FAILED || pthread_barrier_init(&shared->ready, &attributes, PROCESSES * THREADS) != 0)
+        bench_fail("barrier", "cannot be made");
     pid_t children[PROCESSES];
     fflush(NULL);
     for (int i = 0; i < PROCESSES; i++) {
         children[i] = fork();
         if (children[i] == 0) {
-            run_process(url, until_ns, counts + (size_t)i * THREADS);
+            run_process(url, shared, shared->counts + (size_t)i * THREADS);
             _exit(0);
         }
     }
@@ -219,8 +232,9 @@ static void measure_fairness(const char *url)
     for (int i = 0; i < PROCESSES; i++)
         waitpid(children[i], NULL, 0);
     for (int i = 0; i < PROCESSES * THREADS; i++) {
-        sum += (double)counts[i];
-        squares += (double)counts[i] * (double)counts[i];
+        const double count = (double)shared->counts[i];
+        sum += count;
+        squares += count * count;
     }
     bench_add("4 processes of 4 threads, turns", sum / (quick ? 1 : 5), 0, "/s", BENCH_NO_GOAL, 0);
     bench_add("Jain's index", sum * sum / (PROCESSES * THREADS * squares), 3, "", BENCH_AT_LEAST, 0.9);
