@@ -2,7 +2,7 @@
 
 #include "backends/zookeeper/names.h"
 
-/* Looks once, and sets the watch that has it look again. */
+/* Looks once, and sets a watch. */
 struct behind {
     zk_op op; /* first */
     zk_node *node;
@@ -25,10 +25,13 @@ static void tell(const zk_node *node)
     host->push_to(host, node->mutex, node->nonce, &(simba_push){.kind = SIMBA_PUSH_WANTED});
 }
 
+/* When it looked nobody was behind it. So nobody can have left: somebody has come, or the node of the mutex is gone. */
 static void fired(void *owner, int type)
 {
+    const zk_node *node = owner;
     (void)type;
-    simba__zk_behind_begin(owner);
+    if (leads(node))
+        tell(node);
 }
 
 static void listed(zk_op *op, const zk_result *result)
