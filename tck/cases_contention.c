@@ -11,7 +11,7 @@ static bool start_all(tck_probe **probes, unsigned count)
     return true;
 }
 
-/* Who leads and is not busy with a callback any more; NULL: nobody. With the lock. */
+/* The probe that leads and is not busy with a callback any more; NULL: none. With the lock. */
 static tck_probe *leader_of(tck_probe **probes, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
@@ -43,7 +43,7 @@ static void ten_contenders(tck *t)
     }
 }
 
-/* Who stops hands over: every one of them leads, each exactly once. */
+/* A leader that stops hands over: every contender leads, each exactly once. */
 static void hand_over(tck *t)
 {
     enum { PROBES = 6 };
@@ -115,7 +115,7 @@ static void same_id(tck *t)
     TCK_AWAIT(t, twins[0]->acquired == 1 && twins[1]->acquired == 1);
 }
 
-/* A hold limit ends leadership, not before its time, and whoever waits gets a turn; and then the first one again. */
+/* A hold limit ends leadership, not before its time. A waiter gets a turn, and then the first contender again. */
 static void hold_limit(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
@@ -136,7 +136,7 @@ static void hold_limit(tck *t)
     TCK_AWAIT(t, first->acquired >= 2);
 }
 
-/* A waiter knows who owns what it waits for, and hears when that changes. */
+/* A waiter knows the owner of its mutex, and hears when the owner changes. */
 static void waiter_knows(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How often a wait looks again without having been woken: some of what cases wait for rings no bell. */
+/* How often a wait looks again without having been woken: some conditions of cases ring no bell. */
 #define GLANCE_NS (3 * TCK_NS_PER_MS)
 
 struct tck_cleanup {

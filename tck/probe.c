@@ -38,8 +38,8 @@ static void check_leases(tck_arena *arena, const void *who)
 }
 
 /* On a busy machine a thread may run long after the event that it tells of. So the arena does not go by the order in which
- * threads arrive, but by what the lease of each says at this moment. One that is inside without a valid lease has not been
- * told yet that it was lost, and is no leader any more. The same is true of one whose lease ended before it could enter. */
+ * threads arrive, but by what the lease of each says at this moment. A contender inside without a valid lease has lost it
+ * and was not told yet: it is no leader any more. Neither is a contender whose lease ended before it could enter. */
 void tck_arena_enter(tck_arena *arena, const void *who, tck_holds *holds, uint64_t token, bool again)
 {
     const bool valid = holds(who);
@@ -124,7 +124,8 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
 static void on_released(simba_contender *contender, const simba_state *state, simba_reason reason, void *user)
 {
     tck_probe *probe = user;
-    /* Who gives it back keeps the mutex until it has tidied up; who has lost it only has to be told in time. */
+    /* A contender that gives the mutex back keeps it until it has tidied up; one that has lost it only has to be told in
+     * time. */
     const bool graceful = reason == SIMBA_REASON_STOPPED || reason == SIMBA_REASON_HOLD_LIMIT;
     tck_lock(probe->arena->kit);
     const size_t event = begin(probe, TCK_RELEASED);

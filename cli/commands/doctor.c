@@ -176,7 +176,7 @@ static void check_grace(doctor *d, simba_client *client, const char *longer)
              times.grace_ms);
 }
 
-/* What somebody with a second machine had better know before. */
+/* A warning for people who are about to add a second machine. */
 static void check_reach(doctor *d, simba_reach reach)
 {
     switch (reach) {
@@ -249,7 +249,7 @@ static void check_settings(doctor *d, simba_client *client)
     check_grace(d, client, "Make the transition longer if commands need time to tidy up.");
 }
 
-/* Where the URL comes from, which is what people wonder about first. */
+/* Where the URL comes from: people wonder about that first. */
 static void check_source(doctor *d, const char *option, const cli_globals *globals, simba_client *client)
 {
     const char *variable = getenv("SIMBA_URL");

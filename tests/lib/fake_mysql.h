@@ -12,11 +12,11 @@
 #include "lib/mysql_speech.h"
 
 typedef struct fake_mysql {
-    /* What it does; set before fake_mysql_start. */
+    /* How it behaves; set before fake_mysql_start. */
     bool offers_tls;      /* says that it can do TLS; it cannot */
     const char *plugin;   /* of the greeting; NULL: mysql_native_password */
     const char *switches; /* answers the login by asking for this plugin; NULL: it hangs up */
-    const char *question; /* what it sends with that; NULL: a scramble */
+    const char *question; /* the data of that request; NULL: a scramble */
     const char *then;     /* its next packet, after the client's answer; NULL: it hangs up */
     int drip_ms;          /* the greeting comes one byte at a time, so many milliseconds apart; 0: all at once */
     bool drips_tls;       /* begins with TLS when the client does, and never gets done */
@@ -32,10 +32,10 @@ typedef struct fake_mysql {
     atomic_bool stops;
     atomic_size_t flooded;     /* how many bytes of that went out */
     atomic_int connections;    /* how many have come */
-    pthread_mutex_t lock;      /* of what follows; also good after the stop */
+    pthread_mutex_t lock;      /* guards the members below; also good after the stop */
     unsigned char heard[8192]; /* all that clients have sent */
     size_t heard_size;
-    size_t last_size; /* of what came last */
+    size_t last_size; /* of the latest packet */
 } fake_mysql;
 
 void fake_mysql_start(fake_mysql *fake);

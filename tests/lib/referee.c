@@ -20,7 +20,7 @@ static pthread_cond_t bell;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_uint complaints;
 static _Thread_local char scene[160];
-static char watched_scene[160]; /* of whoever set the watchdog */
+static char watched_scene[160]; /* of the test that set the watchdog */
 
 /* --- waiting and complaining ------------------------------------------------------------------------ */
 
@@ -193,8 +193,8 @@ static void check_leases(const ref_arena *arena, const ref_contender *who)
 }
 
 /* On a busy machine a thread may run long after the event that it tells of. So the referee does not go by the order in which
- * threads arrive, but by what the lease of each says at this moment. One that is inside without a valid lease has not been
- * told yet that it was lost. The same is true of one whose lease ended before it could enter. */
+ * threads arrive, but by what the lease of each says at this moment. A contender inside without a valid lease has lost it
+ * and was not told yet: it is no leader any more. Neither is a contender whose lease ended before it could enter. */
 static void enter(ref_arena *arena, ref_contender *who, uint64_t token)
 {
     const bool valid = holds(who);
