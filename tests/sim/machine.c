@@ -12,6 +12,7 @@ static const machine *const machines[] = {
 #endif
 #if SIMBA_WITH_ZOOKEEPER
     &machine_zk_liveness,
+    &machine_zk_latch,
 #endif
     NULL,
 };
