@@ -41,6 +41,20 @@ if(SIMBA_SANITIZE MATCHES "thread")
     endif()
 endif()
 
+# How many seconds the long tests take, roughly: the first pattern that matches counts. ctest begins with them, so that no long one is
+# left alone at the end.
+set(_test_costs
+    "^sim\\.(sim|promises)$=90"
+    "^sim\\.(explore|schedules)$=50"
+    "^faults\\.redis_cluster$=70"
+    "^backends\\.postgresql_failover$=60"
+    "^tck\\.redis=60"
+    "^tck\\.|^mysql8\\.tck$=50"
+    "^faults\\.exit$|^backends\\.zookeeper_memory$|^install\\.docs$=45"
+    "^backends\\.(zookeeper_hostile|zookeeper_interop|postgresql|mysql_errors)$|^cli\\.(run|run_lost|service|leave|completions)$=30"
+    "^faults\\.|^torture\\.|^python\\.|^install\\.=20"
+    "^cli\\.=10")
+
 # _simba_add_test(<label> <name> [PLAIN] COMMAND <command>…): PLAIN programs print no TAP, their exit status is the case.
 function(_simba_add_test label name)
     cmake_parse_arguments(PARSE_ARGV 2 arg "PLAIN" "" "COMMAND")
@@ -54,6 +68,14 @@ function(_simba_add_test label name)
     set_tests_properties(${full} PROPERTIES
         LABELS ${label} TIMEOUT ${SIMBA_TEST_TIMEOUT} WORKING_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
         ENVIRONMENT "${_test_environment}" ENVIRONMENT_MODIFICATION "${_test_environment_changes}")
+    foreach(_pair IN LISTS _test_costs)
+        string(REGEX MATCH "^(.*)=([0-9]+)$" _pair "${_pair}")
+        set(_seconds "${CMAKE_MATCH_2}")
+        if(full MATCHES "${CMAKE_MATCH_1}")
+            set_tests_properties(${full} PROPERTIES COST ${_seconds})
+            break()
+        endif()
+    endforeach()
 endfunction()
 
 add_library(simba_tap_stdout OBJECT "${PROJECT_SOURCE_DIR}/tests/tap_stdout.c")
@@ -121,7 +143,7 @@ foreach(_source IN LISTS _programs)
     get_filename_component(_name ${_source} NAME_WE)
     if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_sql_" AND NOT TARGET simba_store_sql) OR
        (_name MATCHES "^test_postgresql_" AND NOT SIMBA_WITH_POSTGRESQL) OR
-       (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))
+       (_name MATCHES "^test_mysql_" AND NOT SIMBA_WITH_MYSQL) OR (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))
         continue() # that store was left out
     endif()
     simba_unit_test(${_name})

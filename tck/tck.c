@@ -13,7 +13,7 @@ static const tck_case *const themes[] = {
     tck_cases_limits,    tck_cases_notes,     tck_cases_words,
 };
 
-/* What a store lacks, or has too much of, for a case. */
+/* The capability that a store lacks for a case, or that the case cannot do with. */
 static const struct {
     unsigned cap;
     const char *without; /* why a case that needs it is skipped */
@@ -213,7 +213,7 @@ static int try_lane(tck *t, unsigned number, struct lane *lane, simba_error *err
     return rc;
 }
 
-/* What is wrong with a URL, or that there is no store behind it, is said here, and not by every case. */
+/* Report a bad URL, or a store that cannot be reached, here and once, and not in every case. */
 static int take_lane(tck *t, struct lane *lane, simba_error *err)
 {
     int rc = simba_client_open(t->url, NULL, err, &lane->client);
@@ -236,7 +236,7 @@ static void leave_lane(struct lane *lane)
     simba_client_close(lane->client);
 }
 
-/* What the store behind the URL is capable of. */
+/* The capabilities of the store behind the URL. */
 static int find_caps(const char *url, simba_error *err, unsigned *ret_caps)
 {
     simba_url *parsed;
@@ -244,7 +244,7 @@ static int find_caps(const char *url, simba_error *err, unsigned *ret_caps)
     if (rc < 0)
         return rc;
     const simba_backend *backend = simba_backend_find(simba_url_scheme(parsed));
-    *ret_caps = backend ? backend->caps : 0; /* opening it says what is wrong */
+    *ret_caps = backend ? backend->caps : 0; /* opening the client reports the mistake */
     simba_url_free(parsed);
     return 0;
 }

@@ -135,7 +135,7 @@ int cmd_note(cli_globals *globals, int argc, char **argv)
         return cli_usage_error(COMMAND, "set takes the name of a mutex and the note");
     if (!gets && json)
         return cli_usage_error(COMMAND, "--json is for get");
-    globals->quiet = true; /* what fails is said once */
+    globals->quiet = true; /* the command reports a failure itself, once */
     simba_client *client = NULL;
     const int opened = cli_open(COMMAND, globals, &client);
     if (opened != CLI_GO)

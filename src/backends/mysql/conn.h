@@ -49,9 +49,14 @@ int simba__my_conn_fail(const simba__my_conn *conn, unsigned number, const char 
 int simba__my_conn_fail_latest(const simba__my_conn *conn, simba__sql_failure *why);
 int simba__my_out_of_memory(simba__sql_failure *why);
 
-/* A statement without parameters; the caller frees its result, if it has one. */
+/* The same for an answer that no server of MySQL's gives, and after which the connection cannot be used. */
+int simba__my_conn_fail_broken(const simba__my_conn *conn, const char *text, simba__sql_failure *why);
+
+/* A statement without parameters, and without a result or with one of so many columns, which the caller frees. Another answer
+ * is an error. */
 int simba__my_conn_say(simba__my_conn *conn, const char *sql, simba__sql_failure *why);
-int simba__my_conn_query(simba__my_conn *conn, const char *sql, MYSQL_RES **ret_result, simba__sql_failure *why);
+int simba__my_conn_query(simba__my_conn *conn, const char *sql, unsigned columns, MYSQL_RES **ret_result,
+                         simba__sql_failure *why);
 
 /* --- for those who open it ------------------------------------------------------------------------------ */
 

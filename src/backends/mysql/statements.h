@@ -1,4 +1,4 @@
-/* The text of every statement, and where the columns of results go. Statements for many rows come in sizes that are
+/* The text of every statement. Statements for many rows come in sizes that are
  * powers of two; with fewer rows the last one is repeated. So few statements have to be prepared. */
 #ifndef SIMBA_BACKENDS_MYSQL_STATEMENTS_H
 #define SIMBA_BACKENDS_MYSQL_STATEMENTS_H
@@ -28,8 +28,7 @@ size_t simba__my_statement_params(simba__my_statement statement, simba__my_layou
 /* The text for 2^size rows, to be freed; NULL: out of memory. */
 char *simba__my_statement_text(simba__my_statement statement, size_t size, const char *table, simba__my_layout layout);
 
-/* Does it have a result? Then bind it. */
+/* Does it have a result, of the columns in backends/sql/row.h? */
 bool simba__my_statement_has_result(simba__my_statement statement);
-void simba__my_columns_bind(simba__sql_columns *columns, MYSQL_BIND binds[SIMBA__SQL_COLUMNS]);
 
 #endif

@@ -86,8 +86,10 @@ simba__sql_mark simba__sql_row_mark(const simba__sql_row *row);
 void simba__sql_row_clear(simba__sql_row *row, int64_t now_ms);
 /* The row has these columns. `version_max`: the greatest version that fits into the column. */
 void simba__sql_row_decode(simba__sql_row *row, const simba__sql_columns *columns, uint64_t version_max);
-/* Fill in one of the columns, except NOTE, from its text, as servers send it; NULL is null. */
+/* Fill in one of the columns from its text, as servers send it; NULL is null. The text of a number ends with a NUL. */
 void simba__sql_columns_set(simba__sql_columns *columns, int column, const char *text, size_t length);
+/* Fill in one of those that are numbers, from an uint64_t, or from an int64_t in its bits. */
+void simba__sql_columns_set_number(simba__sql_columns *columns, int column, uint64_t number, bool is_unsigned);
 /* The name in the columns, as a string, terminated even if it was cut. */
 const char *simba__sql_columns_mutex(simba__sql_columns *columns);
 /* The note in the columns. False: there is none. If it is too long for a note, its size says so, and it has no

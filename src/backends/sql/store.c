@@ -173,9 +173,19 @@ static bool is_about_notes(const simba_request *request)
 /* The kind of batch that a request in the queue of those that write belongs to. */
 static simba__sql_kind kind_of(const simba__sql_store *self, const simba_request *request)
 {
-    return is_about_notes(request)                                      ? SIMBA__SQL_KIND_NOTES
-           : simba__sql_recall_is_locked(&self->recall, request->mutex) ? SIMBA__SQL_KIND_LOCKED
-                                                                        : SIMBA__SQL_KIND_WRITES;
+    return simba__sql_recall_is_locked(&self->recall, request->mutex) ? SIMBA__SQL_KIND_LOCKED
+           : is_about_notes(request)                                  ? SIMBA__SQL_KIND_NOTES
+                                                                      : SIMBA__SQL_KIND_WRITES;
+}
+
+/* May the request share a batch with these? Those about a row that is locked share it with nobody, and other code decides on
+ * the steps of those about notes. */
+static bool fits(const simba__sql_batch *batch, simba__sql_kind kind, const simba_request *request)
+{
+    const simba_request *first = batch->count > 0 ? &batch->items[0].ask : NULL;
+    if (kind != SIMBA__SQL_KIND_LOCKED || !first)
+        return true;
+    return strcmp(request->mutex, first->mutex) == 0 && is_about_notes(request) == is_about_notes(first);
 }
 
 /* What is another kind of batch's stays in the queue, and so does what another lane is at work on. */
@@ -183,16 +193,13 @@ static void add_requests(simba__sql_lane *lane, simba__sql_kind kind, simba__que
 {
     simba__sql_recall *recall = &lane->self->recall;
     const bool reads = kind == SIMBA__SQL_KIND_READS;
-    const char *only = NULL;
     for (simba_request *r = simba__queue_take_all(q), *next; r; r = next) {
         next = r->next;
-        const bool fits = reads || (kind_of(lane->self, r) == kind && (!only || strcmp(r->mutex, only) == 0));
-        if (!fits || (!reads && !simba__sql_recall_begin(recall, r->mutex, number_of(lane), now))) {
+        const bool is_taken = reads || (kind_of(lane->self, r) == kind && fits(&lane->batch, kind, r));
+        if (!is_taken || (!reads && !simba__sql_recall_begin(recall, r->mutex, number_of(lane), now))) {
             simba__queue_append(q, r);
             continue;
         }
-        if (kind == SIMBA__SQL_KIND_LOCKED)
-            only = r->mutex;
         simba__sql_item *item = simba__sql_batch_add(&lane->batch, r);
         item->request = r;
         r->backend_data = item;
@@ -247,7 +254,7 @@ static bool start_batch(simba__sql_store *self, simba__sql_kind kind, simba_loca
     if (lane->batch.count == 0)
         return false;
     lane->reads = reads;
-    lane->batch.has_notes = kind == SIMBA__SQL_KIND_NOTES;
+    lane->batch.has_notes = !reads && is_about_notes(&lane->batch.items[0].ask);
     self->latest = kind;
     lane->began = simba__sql_polling_begin(&self->polling);
     simba__sql_lane_begin(lane);

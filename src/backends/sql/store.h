@@ -44,7 +44,7 @@ typedef enum simba__sql_life {
 /* The kind of requests in a batch. */
 typedef enum simba__sql_kind {
     SIMBA__SQL_KIND_WRITES,
-    SIMBA__SQL_KIND_LOCKED, /* requests that write one row, which somebody else keeps locked */
+    SIMBA__SQL_KIND_LOCKED, /* requests that write one row, or its note, while somebody else keeps it locked */
     SIMBA__SQL_KIND_NOTES,  /* requests that write a note, or forget a mutex */
     SIMBA__SQL_KIND_READS,  /* and polls */
     SIMBA__SQL_KINDS,

@@ -37,6 +37,9 @@ typedef void zk_answered(zk_op *op, const zk_result *result);
 /* Each makes one call of the procedure's step. If it cannot be made, the procedure knows; a watch that is not set is
  * freed. */
 void simba__zk_call_sync(zk_op *op);
+/* Have most servers agree on a write that changes nothing. A sync brings the server up to what its leader knows, which may be old if
+ * the others have replaced that leader; this fails then. It costs an entry in the servers' logs. */
+void simba__zk_call_agree(zk_op *op);
 /* Make a node and those above it, as far as they are missing. The calls that follow show whether that worked. */
 void simba__zk_call_parents(zk_op *op, const char *path, zk_answered *answered);
 /* Make PATH/PREFIXnumber. False: the call was not made. */

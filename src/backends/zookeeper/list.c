@@ -332,7 +332,7 @@ static void read_names(zk_op *op)
     struct list *list = (struct list *)op;
     drop_names(list);
     list->begun = NULL;
-    simba__zk_call_sync(op);
+    simba__zk_call_agree(op); /* notes are shown: see notes.c */
     simba__zk_call_children(op, op->ops->session->options->root, NULL, names_listed);
     simba__zk_call_children(op, op->ops->session->options->notes, NULL, notes_listed);
     simba__zk_op_go(op);

@@ -296,13 +296,14 @@ static void read_note_on(zk_op *op)
         simba__zk_op_complete(op, SIMBA_NOT_MINE, NULL);
 }
 
-/* With a sync, so that a server which lags behind does not answer with the past. */
+/* First the servers agree on a write, so that nobody answers with the past: neither a server which lags behind nor a leader that the
+ * others have replaced without its knowledge, which would answer a sync. */
 static void read_note(zk_op *op)
 {
     struct reading *r = (struct reading *)op;
     r->corrupt = false;
     r->rc = 0;
-    simba__zk_call_sync(op);
+    simba__zk_call_agree(op);
     simba__zk_call_get(op, r->noting.path, NULL, NULL, note_read);
     simba__zk_op_go(op);
 }

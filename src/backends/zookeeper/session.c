@@ -367,7 +367,7 @@ static void on_beat(int rc, const struct Stat *stat, const void *data)
     simba__zk_expected_answered(&session->wire.expected);
     if (answer_of(rc) != ZK_ANSWER_LOST)
         session->in_vain = 0;
-    if (simba__zk_live_answer(&session->live, beat.connection, answer_of(rc)))
+    if (simba__zk_live_answer(&session->live, host->now(host), beat.connection, answer_of(rc)))
         host->session(host, session->live.proven, session->live.timeout_ns / SIMBA__NS_PER_MS);
 }
 
@@ -380,7 +380,7 @@ static void send_beat(zk_session *session, simba_local now)
         return;
     }
     *beat = (struct beat){session, session->live.connection};
-    const int rc = zoo_aset(session->zh, "/", "", 0, INT32_MIN, on_beat, beat);
+    const int rc = zoo_aset(session->zh, "/", "", 0, ZK_NO_SUCH_VERSION, on_beat, beat);
     simba__zk_wire_made(&session->wire, rc);
     if (rc == ZOK)
         simba__zk_live_beat(&session->live, now);
