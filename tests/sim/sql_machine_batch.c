@@ -756,10 +756,10 @@ static void begin(void *of)
 
 const machine machine_sql_batch = {
     .name = "sql-batch",
-    .bounds = {[BATCHES] = {"batches", 3, 9},
+    .bounds = {[BATCHES] = {"batches", 2, 9},
                [LOSSES] = {"losses", 1, 9},
                [LOCKS] = {"locks", 1, 9},
-               [TICKS] = {"ticks", 3, 9},
+               [TICKS] = {"ticks", 1, 9},
                [CLIENTS] = {"clients", 2, CLIENTS_MAX},
                [SKIPS] = {"skips", 1, 1},
                [DECIDES] = {"decides", 0, 1}},
