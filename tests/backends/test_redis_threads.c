@@ -335,11 +335,17 @@ static void more_than_the_socket_takes(void **state)
         snprintf(mutex, sizeof mutex, "crowd-%d", i);
         assert_int_equal(simba_contender_new(crowded, mutex, &options, &err, &crowd[i]), 0);
     }
-    server_signal(&other, SIGSTOP);
-    for (int i = 0; i < CROWD; i++)
-        assert_int_equal(simba_contender_start(crowd[i]), 0);
-    server_signal(&other, SIGCONT);
-    assert_true(REF_WITHIN(LONG_MS, simba_contender_held_for_ms(crowd[CROWD - 1]) > 0));
+    /* The first time the client finds out how much it may ask at once. */
+    for (int round = 0; round < 2; round++) {
+        server_signal(&other, SIGSTOP);
+        for (int i = 0; i < CROWD; i++)
+            assert_int_equal(simba_contender_start(crowd[i]), 0);
+        server_signal(&other, SIGCONT);
+        for (int i = 0; i < CROWD; i++)
+            assert_true(REF_WITHIN(LONG_MS, simba_contender_held_for_ms(crowd[i]) > 0));
+        for (int i = 0; i < CROWD && round == 0; i++)
+            assert_int_equal(simba_contender_stop(crowd[i]), 0);
+    }
     simba_stats now = SIMBA_STATS_INIT;
     simba_client_stats(crowded, &now);
     assert_int_equal(now.errors, 0);

@@ -3,6 +3,7 @@
 #ifndef SIMBA_BACKENDS_REDIS_SUBS_H
 #define SIMBA_BACKENDS_REDIS_SUBS_H
 
+#include "backends/redis/ears.h"
 #include "backends/redis/node.h"
 #include "util/ring.h"
 #include "util/table.h"
@@ -15,6 +16,7 @@ typedef struct redis_subs {
     simba__ring looks;    /* watches with a time at which to look at the mutex */
     simba__ring due;      /* watches to tell of when the turn ends */
     simba_timer chores;
+    redis_ears ears;
 } redis_subs;
 
 extern const redis_conn_events simba__redis_subs_events;
