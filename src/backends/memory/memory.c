@@ -29,6 +29,8 @@ struct kept {
 struct row {
     simba__node node;
     struct watch *watches;
+    struct instance *listener; /* of the holder, if it wants to hear when others wait */
+    uint64_t listener_nonce;
     struct kept kept;
     size_t note_size;
     unsigned char *note; /* NULL: none */
@@ -46,6 +48,7 @@ struct store {
 
 struct event {
     struct event *next;
+    uint64_t nonce; /* for this contender only; 0: for all */
     simba_push push;
 };
 
@@ -230,11 +233,12 @@ static void drop_if_idle(struct store *store, struct row *row)
 /* --- news ----------------------------------------------------------------------------------------- */
 
 /* Under the store's lock. The thread of another client tells that client. */
-static void post(struct watch *watch, const simba_push *push)
+static void post(struct watch *watch, uint64_t nonce, const simba_push *push)
 {
     struct event *event = simba__malloc(sizeof *event);
     if (event) {
         event->push = *push;
+        event->nonce = nonce;
         event->next = watch->last ? watch->last->next : event;
         if (watch->last)
             watch->last->next = event;
@@ -258,9 +262,27 @@ static simba_topic *spread(struct instance *self, struct row *row, const simba_p
         if (watch->instance == self && !watch->in_inbox)
             direct = watch->topic; /* no older news is on its way to it */
         else
-            post(watch, push);
+            post(watch, 0, push);
     }
     return direct;
+}
+
+/* Under the store's lock: somebody waits for the mutex. Tell its holder, if it listens. */
+static void tell_holder(struct row *row)
+{
+    struct watch *watch = row->listener ? row->watches : NULL;
+    while (watch && watch->instance != row->listener)
+        watch = watch->next;
+    if (watch)
+        post(watch, row->listener_nonce, &(simba_push){.kind = SIMBA_PUSH_WANTED});
+}
+
+static void deliver(struct instance *self, const struct watch *watch, const struct event *event)
+{
+    if (event->nonce)
+        self->host->push_to(self->host, watch->row->mutex, event->nonce, &event->push);
+    else
+        self->host->push(self->host, watch->topic, &event->push);
 }
 
 /* Its news, the first of them first. */
@@ -294,7 +316,7 @@ static void memory_woken(void *instance)
             return;
         while (events) {
             struct event *next = events->next;
-            self->host->push(self->host, watch->topic, &events->push);
+            deliver(self, watch, events);
             simba__free(events);
             events = next;
         }
@@ -422,6 +444,19 @@ static int tell_note(struct instance *self, const struct row *row, simba_request
     return row->note ? self->host->noted(self->host, request, &note) : 0;
 }
 
+/* A holder that listens hears of everybody who asks in vain and waits. */
+static void tell_who_listens(struct instance *self, struct row *row, const simba_request *request)
+{
+    if (request->op != SIMBA_OP_ACQUIRE)
+        return;
+    if (request->reply.outcome == SIMBA_MINE && request->listens) {
+        row->listener = self;
+        row->listener_nonce = request->nonce;
+    } else if (request->reply.outcome == SIMBA_NOT_MINE && request->queue) {
+        tell_holder(row);
+    }
+}
+
 /* Under the store's lock. SIMBA_ENOMEM, or 0 and the news for our own waiters. */
 static int apply(struct instance *self, simba_request *request, simba_topic **ret_direct, simba_push *ret_push)
 {
@@ -453,6 +488,9 @@ static int apply(struct instance *self, simba_request *request, simba_topic **re
     } else if (request->op == SIMBA_OP_READ_NOTE) {
         rc = tell_note(self, row, request);
     }
+    if (token_before != data.owner.token || data.owner.id[0] == '\0')
+        row->listener = NULL;
+    tell_who_listens(self, row, request);
     if (changed && is_news(token_before, owned_before, had_note, &data.owner, request, ret_push))
         *ret_direct = spread(self, row, ret_push);
     simba__free(note);
@@ -527,7 +565,7 @@ const simba_backend simba__backend_memory = {
     .keys = keys,
     .instance_size = sizeof(struct instance),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_PUSH_EVERY | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_WATCH_FREE | SIMBA_CAP_LIST |
-            SIMBA_CAP_PROCESS_ONLY | SIMBA_CAP_NOTE,
+            SIMBA_CAP_PROCESS_ONLY | SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
     .init = memory_init,
     .submit = memory_submit,
     .cancel = memory_cancel,
