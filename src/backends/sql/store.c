@@ -89,7 +89,6 @@ void simba__sql_submit(void *instance, simba_request *request)
         request->op == SIMBA_OP_READ ? simba__sql_polling_find(&self->polling, request->mutex) : NULL;
     if (polled && !polled->is_observed)
         simba__sql_polled_observe(&self->polling, polled, self->host->now(self->host));
-    request->backend_data = NULL;
     simba__queue_append(queue_of(self, request), request);
     if (request->op == SIMBA_OP_RELEASE)
         simba__sql_recall_releasing(&self->recall, request->mutex, request->nonce);
@@ -135,11 +134,11 @@ static void on_again(simba_timer *timer, simba_local now)
 void simba__sql_cancel(void *instance, simba_request *request)
 {
     simba__sql_store *self = instance;
-    if (request->backend_data)
+    if (!simba__queue_has(request))
         give_up(self, request->backend_data);
     else if (self->busy.first)
         take_up_busy(self); /* it may be one of them */
-    if (!request->backend_data)
+    if (simba__queue_has(request))
         simba__queue_remove(queue_of(self, request), request);
     self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "%s %s: no answer in time", self->place.store,
                      self->place.where);
@@ -405,7 +404,6 @@ static void ask_again(simba__sql_store *self, simba_request *request)
     const unsigned doublings = self->busy_tries < BUSY_DOUBLINGS ? self->busy_tries : BUSY_DOUBLINGS;
     if (!self->busy.first)
         host->timer_set(host, &self->again, (simba_local){now.ns + (SIMBA__NS_PER_MS << doublings)});
-    request->backend_data = NULL;
     simba__queue_append(&self->busy, request);
 }
 

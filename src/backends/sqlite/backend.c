@@ -80,7 +80,6 @@ static sqlite_store *store_of_job(simba_job *job)
 
 static void append(sqlite_store *self, simba_request *request)
 {
-    request->backend_data = NULL;
     simba__queue_append(&self->pending, request);
 }
 
@@ -232,11 +231,10 @@ static void sqlite_submit(void *instance, simba_request *request)
 static void sqlite_cancel(void *instance, simba_request *request)
 {
     sqlite_store *self = instance;
-    simba__sqlite_batch_item *item = request->backend_data;
-    if (item)
-        item->request = NULL;
-    else
+    if (simba__queue_has(request))
         simba__queue_remove(&self->pending, request);
+    else
+        ((simba__sqlite_batch_item *)request->backend_data)->request = NULL;
     const bool locked = self->running && simba__sqlite_patience_waits(&self->batch.db.patience);
     self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "sqlite: %s: %s", self->batch.db.path,
                      locked ? "locked by another process" : "no answer in time");
