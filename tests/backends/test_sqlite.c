@@ -256,6 +256,30 @@ static void one_transaction_per_batch(void **state)
     testhost_close(&f->a);
 }
 
+/* A request that is not in the batch waits for its turn while batches are answered, and its lease begins with its turn. */
+static void requests_stand_in_line(void **state)
+{
+    fixture *f = *state;
+    open_store(f, &f->a);
+    acquire(&f->a, "first", "me", 1);
+    testhost_request served = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "served", "me", 1, 0);
+    testhost_request waits = testhost_request_of(&f->a, SIMBA_OP_ACQUIRE, "waits", "me", 2, 0);
+    testhost_submit(&f->a, &served);
+    testhost_flush(&f->a);
+    testhost_submit(&f->a, &waits);
+    testhost_flush(&f->a);
+    assert_false(f->a.backend->in_line(f->a.store, &served.request));
+    assert_true(f->a.backend->in_line(f->a.store, &waits.request));
+    assert_int_equal(waits.request.asked_at.ns, 0);
+    testhost_advance(&f->a, 1000); /* nothing is answered */
+    assert_false(f->a.backend->in_line(f->a.store, &waits.request));
+    testhost_run_jobs(&f->a);
+    assert_int_equal(served.request.reply.outcome, SIMBA_MINE);
+    assert_int_equal(waits.request.reply.outcome, SIMBA_MINE);
+    assert_true(waits.request.asked_at.ns >= served.request.asked_at.ns + 1000000000);
+    testhost_close(&f->a);
+}
+
 /* Reading takes no write lock: it is answered while another process writes. */
 static void reads_pass_a_writer(void **state)
 {
@@ -622,6 +646,7 @@ int main(void)
         TEST(force_release),
         TEST(about_list),
         TEST(one_transaction_per_batch),
+        TEST(requests_stand_in_line),
         TEST(reads_pass_a_writer),
         TEST(locked_until_deadline),
         TEST(locked_for_a_while),

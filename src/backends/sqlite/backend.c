@@ -28,8 +28,9 @@
 #define BATCH_REQUESTS 1024               /* of a batch at most: others want to write too, and the copies take memory */
 #define POLL_NS (1000 * SIMBA__NS_PER_MS) /* behind the bell */
 #define POLL_WITHOUT_BELL_NS (250 * SIMBA__NS_PER_MS)
-#define ATTEND_NS (100 * SIMBA__NS_PER_MS) /* how long something has to be held before we attend to revocations */
-#define STEP_IN_NS (20 * SIMBA__NS_PER_MS) /* how long whoever is next in line has to take what is free */
+#define ATTEND_NS (100 * SIMBA__NS_PER_MS)  /* how long something has to be held before we attend to revocations */
+#define STEP_IN_NS (20 * SIMBA__NS_PER_MS)  /* how long whoever is next in line has to take what is free */
+#define SILENT_NS (1000 * SIMBA__NS_PER_MS) /* without an answer for so long, nobody may count on a turn */
 #define PLACES 64 /* so many mutexes are waited for one by one; of more, every change is heard */
 
 enum { FAULTS_NAMED = 10 }; /* damaged rows of one list that the log names */
@@ -42,8 +43,9 @@ typedef struct sqlite_store {
     bool closing;
 
     simba_job job;
-    bool running;   /* the batch is the worker's */
-    bool contended; /* somebody had the file for longer than a brief job lasts */
+    bool running;            /* the batch is the worker's */
+    bool contended;          /* somebody had the file for longer than a brief job lasts */
+    simba_local answered_at; /* the latest batch that did not fail; 0: there was none */
     simba__sqlite_batch batch;
 
     simba__sqlite_news news;
@@ -124,8 +126,16 @@ static size_t measure(const sqlite_store *self, size_t *ret_bytes)
     return count;
 }
 
+/* A lease counts from the moment at which its request leaves the line. A batch that did not get the file is made again: then the
+ * earlier time stays, which is safe. */
+static void note_asked(simba_request *request, simba_local now)
+{
+    if (request->asked_at.ns == 0)
+        request->asked_at = now;
+}
+
 /* Returns their earliest deadline; INT64_MAX: there is none. */
-static simba_local fill_batch(sqlite_store *self)
+static simba_local fill_batch(sqlite_store *self, simba_local now)
 {
     simba_local until = {INT64_MAX};
     self->batch.writes = false;
@@ -134,6 +144,7 @@ static simba_local fill_batch(sqlite_store *self)
         simba__sqlite_batch_item *item = simba__sqlite_batch_add(&self->batch, r);
         item->request = r;
         r->backend_data = item;
+        note_asked(r, now);
         self->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST && r->op != SIMBA_OP_READ_NOTE;
         if (r->deadline.ns < until.ns)
             until = r->deadline;
@@ -167,7 +178,7 @@ static void start(sqlite_store *self)
         return;
     }
     const simba_local now = self->host->now(self->host);
-    simba_local until = fill_batch(self);
+    simba_local until = fill_batch(self, now);
     if (until.ns == INT64_MAX)
         until.ns = now.ns + PROBE_PATIENCE_NS;
     const bool brief = is_brief(self);
@@ -238,6 +249,15 @@ static void sqlite_cancel(void *instance, simba_request *request)
     const bool locked = self->running && simba__sqlite_patience_waits(&self->batch.db.patience);
     self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "sqlite: %s: %s", self->batch.db.path,
                      locked ? "locked by another process" : "no answer in time");
+}
+
+/* Many mutexes may be wanted at once, and a batch takes BATCH_REQUESTS of them. The others wait until it is their turn. */
+static bool sqlite_in_line(void *instance, simba_request *request)
+{
+    sqlite_store *self = instance;
+    const bool locked = self->running && simba__sqlite_patience_waits(&self->batch.db.patience);
+    return simba__queue_has(request) && !locked && self->answered_at.ns > 0 &&
+           self->host->now(self->host).ns < self->answered_at.ns + SILENT_NS;
 }
 
 static void sqlite_flush(void *instance)
@@ -696,6 +716,8 @@ static void batch_done(simba_job *job)
         fail_batch(self);
     else
         answer_batch(self);
+    if (self->batch.error.code == 0)
+        self->answered_at = self->host->now(self->host);
     simba__sqlite_batch_answered(&self->batch);
     if (!self->closing)
         attend_soon(self);
@@ -775,6 +797,7 @@ const simba_backend simba__backend_sqlite = {
     .watch = sqlite_watch,
     .unwatch = sqlite_unwatch,
     .every_changed = sqlite_every_changed,
+    .in_line = sqlite_in_line,
     .woken = sqlite_woken,
     .close = sqlite_close,
     .fini = sqlite_fini,
