@@ -182,7 +182,8 @@ void world_normalise(world *w)
     w->row.version = 0;
     forget_owner_times(&w->row.owner);
     set_back(&w->row.until_ns, shift, WORLD_EPOCH_NS);
-    /* What is over is over; only the end of a lease counts, and its times for people follow from that. */
+    /* A lease that has ended makes no difference; of the others only the end counts, and their times for people follow from
+     * it. */
     if (w->row.owner.token) {
         w->row.owner.ttl_at_ms = w->row.owner.transition_at_ms = w->row.until_ns / 1000000;
     }

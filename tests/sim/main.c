@@ -66,7 +66,7 @@ typedef struct options {
     const char *svg;
 } options;
 
-/* What the threads share. */
+/* The data that the threads share. */
 typedef struct campaign {
     const options *o;
     _Atomic uint64_t next;

@@ -15,12 +15,23 @@
 
 struct watch;
 
+/* A simba__row, but that the owner's id takes no more memory than it needs: a process may hold a million mutexes. */
+struct kept {
+    char *owner_id; /* NULL: nobody */
+    int64_t acquired_at_ms, ttl_at_ms, transition_at_ms;
+    uint64_t owner_token;
+    uint64_t nonce, token, revoked_token, version;
+    int64_t until_ns;
+    uint64_t note_token, note_number;
+    int64_t note_written_at_ms;
+};
+
 struct row {
     simba__node node;
     struct watch *watches;
     struct instance *listener; /* of the holder, if it wants to hear when others wait */
     uint64_t listener_nonce;
-    simba__row data;
+    struct kept kept;
     size_t note_size;
     unsigned char *note; /* NULL: none */
     char mutex[];
@@ -66,6 +77,7 @@ static struct row *row_of(simba__node *node)
 
 static void free_row(struct row *row)
 {
+    simba__free(row->kept.owner_id);
     simba__free(row->note);
     simba__free(row);
 }
@@ -151,21 +163,70 @@ static struct row *make_row(struct store *store, const char *mutex)
     if (!row)
         return NULL;
     strcpy(row->mutex, mutex);
-    row->data.token = store->token_floor;
+    row->kept.token = store->token_floor;
     simba__table_add(&store->rows, &row->node, simba__hash(mutex));
     return row;
+}
+
+static void load(const struct kept *kept, simba__row *ret_data)
+{
+    *ret_data = (simba__row){
+        .owner = {.acquired_at_ms = kept->acquired_at_ms,
+                  .ttl_at_ms = kept->ttl_at_ms,
+                  .transition_at_ms = kept->transition_at_ms,
+                  .token = kept->owner_token},
+        .nonce = kept->nonce,
+        .token = kept->token,
+        .revoked_token = kept->revoked_token,
+        .version = kept->version,
+        .until_ns = kept->until_ns,
+        .note_token = kept->note_token,
+        .note_number = kept->note_number,
+        .note_written_at_ms = kept->note_written_at_ms,
+    };
+    if (kept->owner_id)
+        strcpy(ret_data->owner.id, kept->owner_id);
+}
+
+/* SIMBA_ENOMEM: nothing has changed. */
+static int keep(struct kept *kept, const simba__row *data)
+{
+    const char *had = kept->owner_id ? kept->owner_id : "";
+    char *id = kept->owner_id;
+    if (strcmp(had, data->owner.id) != 0) {
+        id = data->owner.id[0] ? simba__strdup(data->owner.id) : NULL;
+        if (!id && data->owner.id[0])
+            return SIMBA_ENOMEM;
+        simba__free(kept->owner_id);
+    }
+    *kept = (struct kept){
+        .owner_id = id,
+        .acquired_at_ms = data->owner.acquired_at_ms,
+        .ttl_at_ms = data->owner.ttl_at_ms,
+        .transition_at_ms = data->owner.transition_at_ms,
+        .owner_token = data->owner.token,
+        .nonce = data->nonce,
+        .token = data->token,
+        .revoked_token = data->revoked_token,
+        .version = data->version,
+        .until_ns = data->until_ns,
+        .note_token = data->note_token,
+        .note_number = data->note_number,
+        .note_written_at_ms = data->note_written_at_ms,
+    };
+    return 0;
 }
 
 /* Nobody owns the mutex or watches it, and it has no note. Then only its token has to outlive the row, unless the
  * latest holder has yet to learn that it was revoked. */
 static void drop_if_idle(struct store *store, struct row *row)
 {
-    const bool revoked = row->data.token != 0 && row->data.token == row->data.revoked_token;
-    if (row->watches || row->data.owner.id[0] != '\0' || row->note || revoked)
+    const bool revoked = row->kept.token != 0 && row->kept.token == row->kept.revoked_token;
+    if (row->watches || row->kept.owner_id || row->note || revoked)
         return;
     simba__table_remove(&store->rows, &row->node);
-    if (row->data.token > store->token_floor)
-        store->token_floor = row->data.token;
+    if (row->kept.token > store->token_floor)
+        store->token_floor = row->kept.token;
     free_row(row);
 }
 
@@ -327,11 +388,13 @@ static int list(struct instance *self, simba_request *request)
     const simba__table *rows = &self->store->rows;
     for (simba__node *node = simba__table_first(rows); node; node = simba__table_next(rows, node)) {
         const struct row *row = row_of(node);
-        if (row->data.version == 0 || (request->mutex && fnmatch(request->mutex, row->mutex, 0) != 0))
+        if (row->kept.version == 0 || (request->mutex && fnmatch(request->mutex, row->mutex, 0) != 0))
             continue;
+        simba__row data;
         simba_owner owner;
         int64_t now_ms;
-        simba__row_show(&row->data, now, &owner, &now_ms);
+        load(&row->kept, &data);
+        simba__row_show(&data, now, &owner, &now_ms);
         const simba_listing listing = {.size = sizeof listing,
                                        .mutex = row->mutex,
                                        .owner = &owner,
@@ -339,8 +402,8 @@ static int list(struct instance *self, simba_request *request)
                                        .waiters = -1,
                                        .note = row->note,
                                        .note_length = row->note_size,
-                                       .note_token = row->data.note_token,
-                                       .note_written_at_ms = row->data.note_written_at_ms};
+                                       .note_token = row->kept.note_token,
+                                       .note_written_at_ms = row->kept.note_written_at_ms};
         const int rc = self->host->listed(self->host, request, &listing);
         if (rc < 0)
             return rc;
@@ -358,17 +421,17 @@ static void set_note(struct row *row, unsigned char *note, size_t size)
 /* Nobody owns it. Its watchers stay, and so does the row for them, as good as new. */
 static void forget(struct row *row)
 {
-    const uint64_t token = row->data.token;
+    const uint64_t token = row->kept.token;
     set_note(row, NULL, 0);
-    row->data = (simba__row){.token = token};
+    simba__free(row->kept.owner_id);
+    row->kept = (struct kept){.token = token};
 }
 
 /* Watchers want to know when the owner or the note has changed. A renewal is no news. False: nothing has. */
-static bool is_news(const simba__row *before, bool had_note, const struct row *row, const simba_request *request,
-                    simba_push *ret_push)
+static bool is_news(uint64_t token_before, bool owned_before, bool had_note, const simba_owner *owner,
+                    const simba_request *request, simba_push *ret_push)
 {
-    const simba_owner *owner = &row->data.owner;
-    const bool another = before->owner.token != owner->token || (before->owner.id[0] == '\0') != (owner->id[0] == '\0');
+    const bool another = token_before != owner->token || owned_before != (owner->id[0] != '\0');
     const bool noted = request->op == SIMBA_OP_WRITE_NOTE || (request->op == SIMBA_OP_FORGET && had_note);
     *ret_push = (simba_push){.owner = *owner, .now_ms = request->reply.now_ms};
     ret_push->kind = noted ? SIMBA_PUSH_NOTED : owner->id[0] ? SIMBA_PUSH_ACQUIRED : SIMBA_PUSH_RELEASED;
@@ -377,7 +440,7 @@ static bool is_news(const simba__row *before, bool had_note, const struct row *r
 
 static int tell_note(struct instance *self, const struct row *row, simba_request *request)
 {
-    const simba_stored_note note = {row->note, row->note_size, row->data.note_token, row->data.note_written_at_ms};
+    const simba_stored_note note = {row->note, row->note_size, row->kept.note_token, row->kept.note_written_at_ms};
     return row->note ? self->host->noted(self->host, request, &note) : 0;
 }
 
@@ -392,19 +455,27 @@ static int apply(struct instance *self, simba_request *request, simba_topic **re
     }
     if (note)
         memcpy(note, request->note, request->note_size);
-    const simba__row before = row->data;
+    simba__row data;
+    load(&row->kept, &data);
+    const uint64_t token_before = data.owner.token;
+    const bool owned_before = data.owner.id[0] != '\0';
     const bool had_note = row->note != NULL;
-    const bool changed = simba__row_apply(&row->data, store_now(self->host), request);
+    const bool changed = simba__row_apply(&data, store_now(self->host), request);
     int rc = request->reply.status;
+    if (changed && keep(&row->kept, &data) < 0) {
+        simba__free(note);
+        return SIMBA_ENOMEM;
+    }
     if (changed && request->op == SIMBA_OP_WRITE_NOTE) {
         set_note(row, note, request->note_size);
         note = NULL;
     } else if (changed && request->op == SIMBA_OP_FORGET) {
         forget(row);
+        load(&row->kept, &data);
     } else if (request->op == SIMBA_OP_READ_NOTE) {
         rc = tell_note(self, row, request);
     }
-    if (before.owner.token != row->data.owner.token || row->data.owner.id[0] == '\0')
+    if (token_before != data.owner.token || data.owner.id[0] == '\0')
         row->listener = NULL;
     if (request->op == SIMBA_OP_ACQUIRE && request->reply.outcome == SIMBA_MINE && request->listens) {
         row->listener = self;
@@ -412,7 +483,7 @@ static int apply(struct instance *self, simba_request *request, simba_topic **re
     } else if (request->op == SIMBA_OP_ACQUIRE && request->queue && request->reply.outcome == SIMBA_NOT_MINE) {
         tell_holder(row);
     }
-    if (changed && is_news(&before, had_note, row, request, ret_push))
+    if (changed && is_news(token_before, owned_before, had_note, &data.owner, request, ret_push))
         *ret_direct = spread(self, row, ret_push);
     simba__free(note);
     drop_if_idle(self->store, row);
