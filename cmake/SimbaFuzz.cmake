@@ -20,8 +20,7 @@ simba_glob(_sources
     src/backends/sql/*.c src/backends/postgresql/*.c src/backends/mysql/*.c
     src/backends/sqlite/db.c src/backends/sqlite/file.c src/backends/sqlite/note.c src/backends/sqlite/patience.c
     src/backends/sqlite/schema.c
-    src/backends/zookeeper/frames.c src/backends/zookeeper/latch.c src/backends/zookeeper/names.c
-    src/backends/zookeeper/options.c src/backends/zookeeper/stored_note.c
+    src/backends/zookeeper/*.c
     cli/config.c cli/options.c cli/secret.c cli/term.c cli/timeline/*.c)
 
 add_library(simba_fuzz_flags INTERFACE)

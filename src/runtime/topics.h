@@ -12,7 +12,7 @@ struct simba__shared;
 
 typedef struct simba__topic simba__topic;
 struct simba__topic {
-    simba_topic shown; /* first: what the back end sees */
+    simba_topic shown; /* first: the part that the back end sees */
     simba__node node;
     simba__topic *dirty_next;
     simba__list parties;          /* started ones, in the order in which they started */

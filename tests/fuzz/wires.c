@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,7 +22,14 @@ bool fuzz_wire_takes_its_time;
 
 static struct {
     int ours, theirs; /* -1: closed */
+    ino_t socket;     /* theirs, by whichever descriptor */
 } wires[FUZZ_WIRES];
+
+static ino_t socket_of(int fd)
+{
+    struct stat found;
+    return fstat(fd, &found) == 0 ? found.st_ino : 0;
+}
 
 /* Beyond what there is room for nothing can be connected. */
 static int make_pair(int fd)
@@ -35,22 +43,22 @@ static int make_pair(int fd)
     FUZZ_CHECK(fcntl(pair[1], F_SETFL, O_NONBLOCK) == 0);
     close(pair[0]);
     wires[fuzz_wire_count].theirs = fd;
+    wires[fuzz_wire_count].socket = socket_of(fd);
     wires[fuzz_wire_count++].ours = pair[1];
     return 0;
 }
 
-/* Nothing of what has been received is left, and nothing more comes. */
+/* Nothing of what has been received is left, and nothing more comes, by this descriptor and by others of the same socket. */
 static int dissolve(int fd)
 {
+    char rest[4096];
+    const ino_t socket = socket_of(fd);
     for (size_t i = 0; i < fuzz_wire_count; i++)
-        if (wires[i].theirs == fd)
+        if (wires[i].socket == socket)
             fuzz_wire_close(i);
-    int pair[2];
-    const int flags = fcntl(fd, F_GETFL);
-    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-    FUZZ_CHECK(dup3(pair[0], fd, O_CLOEXEC) == fd && fcntl(fd, F_SETFL, flags) == 0);
-    close(pair[0]);
-    close(pair[1]);
+    while (recv(fd, rest, sizeof rest, MSG_DONTWAIT) > 0) {
+    }
+    shutdown(fd, SHUT_RDWR);
     return 0;
 }
 

@@ -52,6 +52,8 @@ static void about_garbage(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (reads(bad[i], strlen(bad[i])))
             fail_msg("\"%s\"", bad[i]);
+    zk_stored_note none;
+    assert_false(simba__zk_stored_note_read(NULL, 0, &none)); /* as a node without data is told */
     assert_true(reads("1 7 1\nx", 7));
     char large[ZK_STORED_NOTE_MAX + 8] = "1 7 1\n";
     memset(large + 6, 'x', sizeof large - 6);

@@ -444,6 +444,19 @@ static int tell_note(struct instance *self, const struct row *row, simba_request
     return row->note ? self->host->noted(self->host, request, &note) : 0;
 }
 
+/* A holder that listens hears of everybody who asks in vain and waits. */
+static void tell_who_listens(struct instance *self, struct row *row, const simba_request *request)
+{
+    if (request->op != SIMBA_OP_ACQUIRE)
+        return;
+    if (request->reply.outcome == SIMBA_MINE && request->listens) {
+        row->listener = self;
+        row->listener_nonce = request->nonce;
+    } else if (request->reply.outcome == SIMBA_NOT_MINE && request->queue) {
+        tell_holder(row);
+    }
+}
+
 /* Under the store's lock. SIMBA_ENOMEM, or 0 and the news for our own waiters. */
 static int apply(struct instance *self, simba_request *request, simba_topic **ret_direct, simba_push *ret_push)
 {
@@ -477,12 +490,7 @@ static int apply(struct instance *self, simba_request *request, simba_topic **re
     }
     if (token_before != data.owner.token || data.owner.id[0] == '\0')
         row->listener = NULL;
-    if (request->op == SIMBA_OP_ACQUIRE && request->reply.outcome == SIMBA_MINE && request->listens) {
-        row->listener = self;
-        row->listener_nonce = request->nonce;
-    } else if (request->op == SIMBA_OP_ACQUIRE && request->queue && request->reply.outcome == SIMBA_NOT_MINE) {
-        tell_holder(row);
-    }
+    tell_who_listens(self, row, request);
     if (changed && is_news(token_before, owned_before, had_note, &data.owner, request, ret_push))
         *ret_direct = spread(self, row, ret_push);
     simba__free(note);

@@ -24,10 +24,10 @@ static const char *read_number(const char *at, const char *end, char behind, uin
 bool simba__zk_stored_note_read(const char *data, size_t length, zk_stored_note *ret_note)
 {
     const size_t version = strlen(VERSION);
-    const char *end = data + length;
     zk_stored_note note = {0};
     if (length > ZK_STORED_NOTE_MAX || length < version || memcmp(data, VERSION, version) != 0)
-        return false;
+        return false; /* a node without data may have no bytes at all */
+    const char *end = data + length;
     const char *at = read_number(data + version, end, ' ', &note.token);
     at = at ? read_number(at, end, '\n', &note.number) : NULL;
     if (!at || end - at > SIMBA_NOTE_MAX || (note.token == 0 && at < end))
