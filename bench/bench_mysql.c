@@ -135,7 +135,6 @@ static double server_seconds(void)
 typedef struct raw_locker {
     MYSQL *mysql;
     MYSQL_STMT *acquire, *get, *release;
-    simba__sql_columns columns;
 } raw_locker;
 
 static MYSQL_STMT *prepare(MYSQL *mysql, simba__sql_action which)
@@ -155,9 +154,6 @@ static raw_locker *open_raw(void)
     r.acquire = prepare(r.mysql, SIMBA__SQL_ACQUIRE);
     r.get = prepare(r.mysql, SIMBA__SQL_GET);
     r.release = prepare(r.mysql, SIMBA__SQL_RELEASE);
-    MYSQL_BIND binds[SIMBA__SQL_COLUMNS];
-    simba__my_columns_bind(&r.columns, binds);
-    mysql_stmt_bind_result(r.get, binds);
     if (mysql_query(r.mysql, "insert ignore into simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, "
                              "version) values ('plain', 0, 0, 0, '', 0)") != 0)
         bench_fail("insert", mysql_error(r.mysql));

@@ -10,7 +10,7 @@ enum {
     CLI_OK = 0,
     CLI_FAILED = 1, /* never from `simba run` itself: there it is the command's */
     CLI_USAGE = 64,
-    CLI_DATA = 65, /* what the command has left as its note is none */
+    CLI_DATA = 65, /* the command has left a note that is not valid */
     CLI_UNAVAILABLE = 69,
     CLI_SYSTEM = 71,        /* the operating system refused: no memory, no process, no /proc */
     CLI_BUSY = 75,          /* the mutex was not obtained in time */
@@ -33,8 +33,8 @@ typedef struct cli_globals {
     int verbose;
     const char *log_format;
     const char *status_listen;     /* where others may ask, see health/health.h */
-    const char *notify;            /* what systemd is told */
-    bool quiet;                    /* the command itself says what the library would warn of */
+    const char *notify;            /* when to tell systemd that we are ready */
+    bool quiet;                    /* the command prints its own messages in place of the library's warnings */
     simba_dispatch dispatch;       /* where the command wants its callbacks */
     bool configured;               /* the configuration file was looked at */
     const char *config_used;       /* the one that names the store; NULL: none does */
@@ -152,6 +152,8 @@ int cli_exit_code(int code);
 /* Open the store that the options or the configuration name; with -v the library's log goes to standard error.
  * Returns CLI_GO, or an exit code after a message. */
 int cli_open(const char *command, cli_globals *globals, simba_client **ret_client);
+/* Parse the command line and open the store, for a command that has nothing to do in between and asks the store once. */
+int cli_begin(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv, simba_client **ret_client);
 /* The same for a command that has to exclude others: it refuses a store that nobody else can see, and tells a person
  * at a terminal if the store covers only this host. */
 int cli_open_shared(const char *command, cli_globals *globals, simba_client **ret_client);

@@ -13,7 +13,7 @@
 #include "say.h"
 
 enum {
-    REPEATED_S = 60, /* what was said is not said again for so long */
+    REPEATED_S = 60, /* a message is not repeated for so long */
     KEPT_MAX = 16,   /* warnings that are kept back: the first, and the last */
 };
 
@@ -21,7 +21,7 @@ static struct {
     const char *command;
     _Atomic simba_log_level shown; /* on standard error */
     int events;                    /* descriptor of the event log, -1: none */
-    pthread_mutex_t lock;          /* of what follows */
+    pthread_mutex_t lock;          /* guards the members below */
     char said[512];
     time_t said_at;
     char *kept[KEPT_MAX]; /* lines */

@@ -17,11 +17,11 @@ void json_bytes(FILE *stream, const char *bytes, size_t length);
  * that far. */
 void json_owner(FILE *stream, const simba_owner *owner, int64_t now_ms);
 
-/* Who waits, as `,"waiters":…,"next":…`; null is what the store does not know, and `next` also if nobody waits. */
+/* Who waits, as `,"waiters":…,"next":…`. A value that the store does not know is null, and so is `next` if nobody waits. */
 void json_line(FILE *stream, int64_t waiters, const char *next);
 
-/* A run of a schedule, as `"due":…,"begun":…,"ended":…,"result":…,"missed":…`: points in time as when_utc writes them; null is
- * what has not happened. */
+/* A run of a schedule, as `"due":…,"begun":…,"ended":…,"result":…,"missed":…`: points in time as when_utc writes them; an
+ * event that has not happened is null. */
 void json_run(FILE *stream, const simba_schedule_info *run);
 
 /* A point in time as `"NAME":"2026-11-16T03:15:00Z"`; null for 0. */

@@ -11,7 +11,7 @@ typedef struct lease_view {
     bool owned; /* otherwise the rest is LEASE_UNKNOWN */
     int64_t held_ms;
     int64_t
-        ttl_left_ms; /* at most what is left of all; unknown where the lease is a session, which has no end of its own */
+        ttl_left_ms; /* at most as long as the whole lease; unknown where the lease is a session, which has no end of its own */
     int64_t left_ms;
 } lease_view;
 

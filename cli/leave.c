@@ -1,7 +1,7 @@
-/* How a command takes leave of the store. Closing a client means to take back a request that is on its way and to leave queues,
- * so it waits for answers, for seconds if the store has none. That is right while something is held. Afterwards, or if
- * nothing ever was, a person who has pressed Ctrl-C is not kept waiting for it: the process ends with the client open, which the
- * library allows, and the store forgets about waiters that are gone. */
+/* How a command takes leave of the store. Closing a client takes back the request that is on its way and leaves queues, so
+ * it waits for answers, for seconds if the store does not answer. That is right while something is held. Afterwards, or if
+ * nothing ever was, nobody who has pressed Ctrl-C should wait for that: the process ends with the client open, which the
+ * library allows, and the store forgets waiters that are gone. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/time.h>

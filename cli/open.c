@@ -72,6 +72,15 @@ int cli_open(const char *command, cli_globals *globals, simba_client **ret_clien
     return code == CLI_GO && *ret_client == NULL ? cli_failure(command, &error) : code;
 }
 
+int cli_begin(const cli_syntax *syntax, cli_globals *globals, int *argc, char **argv, simba_client **ret_client)
+{
+    const int parsed = cli_parse(syntax, globals, argc, argv);
+    if (parsed != CLI_GO)
+        return parsed;
+    globals->quiet = true; /* the command reports a failure itself, once */
+    return cli_open(syntax->command, globals, ret_client);
+}
+
 int cli_open_shared(const char *command, cli_globals *globals, simba_client **ret_client)
 {
     simba_settings settings = SIMBA_SETTINGS_INIT;
@@ -94,7 +103,7 @@ int64_t cli_duration(int64_t option_ms, const char *url, const char *key, int64_
     int64_t ms = fallback_ms;
     if (option_ms != SIMBA_INHERIT)
         return option_ms;
-    /* What is wrong with it is said when the store is opened. */
+    /* Opening the store reports what is wrong with the URL. */
     if (url != NULL && simba_url_parse(url, NULL, &parsed) == 0) {
         const char *value = simba_url_query(parsed, key);
         if (value == NULL || simba_duration_parse(value, &ms) < 0)

@@ -71,8 +71,7 @@ static void write_text(FILE *out, const char *command, say_whose whose, const si
                 simba__quote(record->fields[i].value, text, sizeof text));
 }
 
-/* A time is a number, or null if it is not known; all else is text, tokens too, which are longer than what JavaScript counts
- * to. */
+/* A time is a number, or null if it is not known; all else is text. So are tokens, because JavaScript cannot count that far. */
 static void write_field(FILE *out, const simba_log_field *field)
 {
     const size_t length = strlen(field->key);

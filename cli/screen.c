@@ -72,7 +72,7 @@ int screen_keys_fd(void)
     return screen.types ? STDIN_FILENO : -1;
 }
 
-/* An escape sequence that means nothing here, and not what was typed after it: "\033[" goes on to a letter or "~". */
+/* Skip an escape sequence that means nothing here, but not the keys after it: "\033[" goes on to a letter or "~". */
 static void skip_sequence(void)
 {
     const bool control = screen.at + 1 < screen.length && screen.typed[screen.at + 1] == '[';
@@ -84,7 +84,7 @@ static void skip_sequence(void)
     }
 }
 
-/* What the keys without a character send. */
+/* The sequences of keys that have no character. */
 static screen_key special_key(void)
 {
     static const struct {

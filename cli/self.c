@@ -9,7 +9,7 @@
 
 static const int from_terminal[] = {SIGINT, SIGQUIT, SIGHUP, SIGTSTP};
 
-/* In the child: only what is safe after fork. */
+/* In the child: calls only functions that are safe after fork. */
 static void become(pid_t parent, int out, char *const argv[])
 {
     sigset_t none;

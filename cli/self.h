@@ -5,8 +5,9 @@
 
 #include <sys/types.h>
 
-/* Run `simba ARGUMENT…`, argv[0] being "simba". *ret_out is the reading end of its standard output. It is killed when this process
- * ends, however that comes about, and leaves what the terminal sends, such as Ctrl-C, to it. Returns its process id or a negative errno. */
+/* Run `simba ARGUMENT…`, argv[0] being "simba". *ret_out is the reading end of its standard output. The kernel kills it when
+ * this process ends, however it ends. It ignores the signals of the terminal, such as Ctrl-C, which this process handles.
+ * Returns its process id or a negative errno. */
 pid_t self_start(char *const argv[], int *ret_out);
 
 #endif

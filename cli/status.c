@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A file of our own. In a folder that others may write to somebody may have put a link there, to have us write elsewhere:
- * it is not followed, and what is in our way is removed once. */
+/* A file of our own. In a folder that others may write to, somebody may have put a link in its place, to make us write
+ * elsewhere. We follow no link, and remove whatever is in our way once. */
 static int make_file(const char *path)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;

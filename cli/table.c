@@ -138,7 +138,7 @@ static int columns(const table_layout *l)
     return l->mutex + GAP + l->owner + GAP + columns_without_names(l);
 }
 
-/* The bar takes what the rest leaves to it. */
+/* The bar gets the columns that the other fields leave. */
 void table_add_bar(table_layout *l, int width)
 {
     const int room = width - columns(l) - GAP;
@@ -156,7 +156,7 @@ void table_squeeze(table_layout *l, int width)
     const int room = at_least(2 * NAME_MIN, width - columns_without_names(l) - 2 * GAP);
     if (l->mutex + l->owner <= room)
         return;
-    /* Who needs less than half leaves the rest to the other. */
+    /* A column that needs less than half leaves the rest to the other one. */
     const int half = room / 2;
     if (l->mutex <= half)
         l->owner = room - l->mutex;
@@ -180,7 +180,7 @@ static void print_name(const term *t, const char *text, int width)
     fprintf(t->stream, "%*s", GAP, "");
 }
 
-/* What is left of the ttl, and behind it of the transition. */
+/* The rest of the ttl, and behind it the rest of the transition. */
 static void print_bar(const term *t, const table_layout *l, const lease_view *lease)
 {
     int ttl = 0;

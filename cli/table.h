@@ -10,7 +10,7 @@ typedef struct listing_entry {
     simba_owner owner;
     int64_t now_ms;
     int64_t waiters;             /* -1: not known */
-    char next[SIMBA_ID_MAX + 1]; /* who is first in line; "": nobody, or not known */
+    char next[SIMBA_ID_MAX + 1]; /* the first waiter; "": nobody, or not known */
     char *note;                  /* bytes, and a zero behind them; NULL: there is none */
     size_t note_length;
 } listing_entry;
@@ -19,7 +19,7 @@ typedef struct listing {
     listing_entry *entries;
     size_t count;
     size_t room;
-    bool held_only; /* leave out what nobody holds */
+    bool held_only; /* leave out mutexes that nobody holds */
     bool out_of_memory;
 } listing;
 
@@ -33,7 +33,7 @@ typedef struct table_layout {
     int note;                     /* the most that there is room for; 0: left out */
     bool waiters;
     bool ttl;
-    int64_t longest_ms; /* what a whole bar stands for */
+    int64_t longest_ms; /* the time that a full bar stands for */
 } table_layout;
 
 table_layout table_measure(const listing *list);

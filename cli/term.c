@@ -71,7 +71,7 @@ static int columns_of_next(const char *text, size_t *ret_length)
     const size_t length = simba__utf8_next(text, &code);
     const int columns = length > 0 ? wcwidth((wchar_t)code) : -1;
     *ret_length = length > 0 ? length : 1;
-    return columns >= 0 ? columns : 1; /* what the locale does not know */
+    return columns >= 0 ? columns : 1; /* a character that the locale does not know */
 }
 
 int term_columns(const char *text)

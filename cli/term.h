@@ -1,5 +1,5 @@
-/* What the terminal can show, asked once: colours, its width, and whether it takes more than ASCII. All drawing code
- * asks here, so that a pipe, NO_COLOR and LANG=C get plain text from all commands alike. */
+/* The abilities of the terminal, asked once: colours, its width, and whether it takes more than ASCII. All drawing code asks
+ * here, so that a pipe, NO_COLOR and LANG=C get plain text from all commands alike. */
 #ifndef SIMBA_CLI_TERM_H
 #define SIMBA_CLI_TERM_H
 
@@ -27,8 +27,7 @@ typedef enum term_style {
     TERM_CYAN,
 } term_style;
 
-/* Not a terminal: no colours, 80 columns. What text looks like is taken from the locale, and nothing else: numbers stay
- * readable for scripts. */
+/* Not a terminal: no colours, 80 columns. Of the locale only the character set counts: numbers stay readable for scripts. */
 void term_open(FILE *stream, term *ret_term);
 
 /* The sequence that switches a style on, and all of them off; "" without colours. */

@@ -11,7 +11,7 @@ typedef struct waiting_words {
     const char *command;
     const char *mutex;
     bool at_terminal; /* there is a person to read it */
-    simba_owner told; /* who it was said to be owned by */
+    simba_owner told; /* the owner that was printed last */
 } waiting_words;
 
 /* With -v the library reports it, which is enough. */
@@ -20,7 +20,7 @@ waiting_words waiting_words_for(const char *command, const char *mutex, const cl
 /* Print who owns the mutex and until when, if that was not printed yet, and if standard error is a terminal. */
 void waiting_say(waiting_words *words, const simba_owner *owner, int64_t left_ms);
 
-/* The same from what a contender has heard. */
+/* The same for the owner that a contender has heard of. */
 void waiting_say_owner(waiting_words *words, simba_contender *contender);
 
 typedef struct outage_words {
@@ -34,8 +34,7 @@ typedef struct outage_words {
 outage_words outage_words_for(const char *command, const char *mutex, const char *consequence,
                               const cli_globals *globals);
 
-/* Print that an overdue lease cannot be renewed, what happens then and when; and later that it was renewed. Once
- * each. */
+/* Print that an overdue lease cannot be renewed, and what will happen when; later, that it was renewed. Once each. */
 void outage_look(outage_words *words, const simba_lease *lease);
 
 #endif

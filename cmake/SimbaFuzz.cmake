@@ -6,7 +6,7 @@ if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang" OR SIMBA_SANITIZE OR
     return()
 endif()
 
-simba_glob(_targets tests/fuzz/*.c)
+simba_glob(_targets tests/fuzz/*.c tests/lib/mysql_speech.c)
 set(_schedules 1)
 if(NOT EXISTS "${PROJECT_SOURCE_DIR}/src/core/cron.c")
     set(_schedules 0)
@@ -17,7 +17,7 @@ simba_glob(_sources
     src/net/buffer.c src/net/endpoint.c src/net/lookup.c src/net/resolver.c src/net/tls.c # connections are those of tests/fuzz/link.c
     src/runtime/requests.c
     src/backends/redis/*.c
-    src/backends/sql/*.c src/backends/postgresql/*.c
+    src/backends/sql/*.c src/backends/postgresql/*.c src/backends/mysql/*.c
     src/backends/sqlite/db.c src/backends/sqlite/file.c src/backends/sqlite/note.c src/backends/sqlite/patience.c
     src/backends/sqlite/schema.c
     src/backends/zookeeper/frames.c src/backends/zookeeper/latch.c src/backends/zookeeper/names.c
@@ -32,7 +32,7 @@ target_compile_options(simba_fuzz_flags INTERFACE -O1 -g1 -UNDEBUG
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
 target_link_options(simba_fuzz_flags INTERFACE -fsanitize=fuzzer,address,undefined)
 target_link_libraries(simba_fuzz_flags INTERFACE simba_flags PkgConfig::SQLITE PkgConfig::REDIS simba_postgresql_client
-    simba_zookeeper_client)
+    simba_mysql_client simba_zookeeper_client)
 
 # The copy of the product's sources is left out of the list of commands: clang-tidy would look at them twice.
 add_library(simba_fuzz_objects OBJECT EXCLUDE_FROM_ALL ${_sources})

@@ -66,6 +66,25 @@ if(SIMBA_BENCH AND _programs AND TARGET PkgConfig::SQLITE)
     endforeach()
 endif()
 
+# --- bench/peers/c: those sides of the comparison that are written in C -----------------------------
+if(SIMBA_BENCH)
+    set(_peers simba flock)
+    if(TARGET PkgConfig::REDIS)
+        list(APPEND _peers bare_redis)
+    endif()
+    foreach(_peer IN LISTS _peers)
+        add_executable(peer_${_peer} "${PROJECT_SOURCE_DIR}/bench/peers/c/${_peer}.c"
+            "${PROJECT_SOURCE_DIR}/bench/peers/c/protocol.c")
+        target_link_libraries(peer_${_peer} PRIVATE simba_flags)
+        set_target_properties(peer_${_peer} PROPERTIES
+            OUTPUT_NAME ${_peer} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench/peers")
+    endforeach()
+    target_link_libraries(peer_simba PRIVATE simba_shared)
+    if(TARGET peer_bare_redis)
+        target_link_libraries(peer_bare_redis PRIVATE PkgConfig::REDIS)
+    endif()
+endif()
+
 # --- examples/*.c: one program each; the tests run them -------------------------------------------
 set(SIMBA_EXAMPLE_TARGETS "")
 if(SIMBA_EXAMPLES)

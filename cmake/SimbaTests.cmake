@@ -9,6 +9,7 @@
 #   systemd.units                                       the unit templates under a real systemd; runs when it is asked for
 #   torture.redis                                       half a minute of tests/torture, see docs/proof.md
 #   browser.page                                        its page in a real browser, see tests/browser; runs when it is asked for
+#   bench.peers                                         bench/peers/check; not with sanitizers
 #   cli.torture_<store>                                 `simba torture` on the store, see simba_torture_store
 #   cli.units, cli.contrib                              systemd's unit templates, and what is in contrib/
 #   tck.<store>                                         the conformance kit, see simba_tck_store
@@ -40,6 +41,20 @@ if(SIMBA_SANITIZE MATCHES "thread")
     endif()
 endif()
 
+# How many seconds the long tests take, roughly: the first pattern that matches counts. ctest begins with them, so that no long one is
+# left alone at the end.
+set(_test_costs
+    "^sim\\.(sim|promises)$=90"
+    "^sim\\.(explore|schedules)$=50"
+    "^faults\\.redis_cluster$=70"
+    "^backends\\.postgresql_failover$=60"
+    "^tck\\.redis=60"
+    "^tck\\.|^mysql8\\.tck$=50"
+    "^faults\\.exit$|^backends\\.zookeeper_memory$|^install\\.docs$=45"
+    "^backends\\.(zookeeper_hostile|zookeeper_interop|postgresql|mysql_errors)$|^cli\\.(run|run_lost|service|leave|completions)$=30"
+    "^faults\\.|^torture\\.|^python\\.|^install\\.=20"
+    "^cli\\.=10")
+
 # _simba_add_test(<label> <name> [PLAIN] COMMAND <command>…): PLAIN programs print no TAP, their exit status is the case.
 function(_simba_add_test label name)
     cmake_parse_arguments(PARSE_ARGV 2 arg "PLAIN" "" "COMMAND")
@@ -53,6 +68,14 @@ function(_simba_add_test label name)
     set_tests_properties(${full} PROPERTIES
         LABELS ${label} TIMEOUT ${SIMBA_TEST_TIMEOUT} WORKING_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
         ENVIRONMENT "${_test_environment}" ENVIRONMENT_MODIFICATION "${_test_environment_changes}")
+    foreach(_pair IN LISTS _test_costs)
+        string(REGEX MATCH "^(.*)=([0-9]+)$" _pair "${_pair}")
+        set(_seconds "${CMAKE_MATCH_2}")
+        if(full MATCHES "${CMAKE_MATCH_1}")
+            set_tests_properties(${full} PROPERTIES COST ${_seconds})
+            break()
+        endif()
+    endforeach()
 endfunction()
 
 add_library(simba_tap_stdout OBJECT "${PROJECT_SOURCE_DIR}/tests/tap_stdout.c")
@@ -120,7 +143,7 @@ foreach(_source IN LISTS _programs)
     get_filename_component(_name ${_source} NAME_WE)
     if((_name MATCHES "^test_zk_" AND NOT SIMBA_WITH_ZOOKEEPER) OR (_name MATCHES "^test_sql_" AND NOT TARGET simba_store_sql) OR
        (_name MATCHES "^test_postgresql_" AND NOT SIMBA_WITH_POSTGRESQL) OR
-       (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))
+       (_name MATCHES "^test_mysql_" AND NOT SIMBA_WITH_MYSQL) OR (_name MATCHES "^test_redis_" AND NOT SIMBA_WITH_REDIS))
         continue() # that store was left out
     endif()
     simba_unit_test(${_name})
@@ -235,6 +258,12 @@ if(TARGET simba AND TARGET PkgConfig::HTTP)
     target_link_libraries(crowd PRIVATE simba_flags simba_shared)
     set_target_properties(crowd PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/browser")
     _simba_add_test(browser page COMMAND "${PROJECT_SOURCE_DIR}/tests/browser/run" $<TARGET_FILE:simba> $<TARGET_FILE:crowd>)
+endif()
+
+# --- bench ----------------------------------------------------------------------------------------
+# Does the comparison with other locks work? What it would measure of a sanitized library means nothing.
+if(SIMBA_BENCH AND TARGET peer_simba AND NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
+    _simba_add_test(bench peers COMMAND "${PROJECT_SOURCE_DIR}/bench/peers/check" "${PROJECT_BINARY_DIR}")
 endif()
 
 # --- tck ------------------------------------------------------------------------------------------
@@ -362,6 +391,7 @@ if(NOT SIMBA_SANITIZE AND NOT SIMBA_TEST_LAUNCHER)
     _simba_add_test(install consumer
         COMMAND "${PROJECT_SOURCE_DIR}/tests/install/run" "${PROJECT_BINARY_DIR}" "${CMAKE_COMMAND}" "${CMAKE_C_COMPILER}"
         $<CONFIG>)
+    set_tests_properties(install.consumer PROPERTIES TIMEOUT 1800) # it compiles the library several times
     _simba_add_test(install release COMMAND "${PROJECT_SOURCE_DIR}/tests/release/run" "${PROJECT_SOURCE_DIR}")
     # The system's own first: it is the one that has the system's packages.
     find_program(SIMBA_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)

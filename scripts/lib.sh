@@ -26,11 +26,42 @@ step() {
 
 # step_failed COMMAND…: show the end of $step_log.
 step_failed() {
-    step_command=$*
-    warn "failed: ${step_command#locked }"
+    if [ "$1" = locked ]; then shift 2; fi
+    warn "failed: $*"
     tail -n "${SIMBA_LOG_TAIL:-30}" "$step_log" | sed 's/^/    /' >&2
     warn "the whole log: $step_log"
     return 1
+}
+
+# --- beside the rest --------------------------------------------------------------------------------
+
+# start_beside COMMAND…: begin to run the command, a function of ours, beside what follows. $scratch is a folder of the caller's.
+# What the command calls by `aside` has the lowest priority, so that it takes no time from tests that promise something within
+# so many milliseconds.
+start_beside() {
+    "$@" &
+    beside=$!
+}
+
+# aside COMMAND…: also in a process group of its own, so that end_beside can end all of it.
+aside() {
+    setsid nice -n 19 "$@" </dev/null &
+    echo $! >"${scratch:?}/aside"
+    wait $!
+}
+
+# Wait until all of it is done.
+finish_beside() {
+    [ -z "${beside-}" ] || wait "$beside"
+    beside=
+}
+
+# End it if it is not done.
+end_beside() {
+    if [ -z "${beside-}" ]; then return; fi
+    kill "$beside" 2>/dev/null
+    kill -s TERM -- "-$(cat "${scratch:?}/aside")" 2>/dev/null
+    finish_beside
 }
 
 # The version, which include/simba.h has.
@@ -129,11 +160,13 @@ install_packages() {
 
 # --- building ---------------------------------------------------------------------------------------
 
-# One process at a time per build directory. `flock` is in every Debian.
+# locked PRESET COMMAND…: one process at a time per build directory. `flock` is in every Debian.
 locked() {
+    lock=$root/build/.lock-$1
+    shift
     if command -v flock >/dev/null; then
         mkdir -p "$root/build"
-        flock "$root/build/.lock" "$@"
+        flock "$lock" "$@"
     else
         "$@"
     fi
@@ -148,7 +181,7 @@ configure() {
     if [ -f "$cache" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache"; then
         rm -rf "${root:?}/build/$preset"
     fi
-    step "configure-$preset" "configuring ($preset)" locked cmake -S "$root" --preset "$preset" "$@"
+    step "configure-$preset" "configuring ($preset)" locked "$preset" cmake -S "$root" --preset "$preset" "$@"
 }
 
 is_configured() {
@@ -160,7 +193,7 @@ is_configured() {
 build() {
     preset=$1
     shift
-    set -- locked ninja -C "$root/build/$preset" -j "$jobs" "$@"
+    set -- locked "$preset" ninja -C "$root/build/$preset" -j "$jobs" "$@"
     step_log=$logs/build-$preset.log
     mkdir -p "$logs"
     {

@@ -287,10 +287,8 @@ function alias_types(    n, i, list, name) {
             sub(/^typedef (struct|enum) /, "", name)
             sub(/[^a-z_].*/, "", name)
             alias(name)
-        } else if (name ~ /^typedef .*\(\*simba_[a-z_]+\)/) {
-            sub(/.*\(\*/, "", name)
-            sub(/\).*/, "", name)
-            alias(name)
+        } else if (name ~ /^typedef / && match(name, /\(\*simba_[a-z_]+\)/)) {
+            alias(substr(name, RSTART + 2, RLENGTH - 3))
         }
     }
 }

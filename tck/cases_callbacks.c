@@ -1,4 +1,4 @@
-/* Cases about what callbacks may do, above all stop, free and dawdle, and what must not happen meanwhile. */
+/* Cases about callbacks: they may stop, free and take their time, and the library must not tell anything else meanwhile. */
 #include "probe.h"
 
 static void stop_self(tck_probe *probe)

@@ -11,7 +11,7 @@ static bool start_all(tck_probe **probes, unsigned count)
     return true;
 }
 
-/* Who leads and is not busy with a callback any more; NULL: nobody. With the lock. */
+/* The probe that leads and is not busy with a callback any more; NULL: none. With the lock. */
 static tck_probe *leader_of(tck_probe **probes, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
@@ -43,7 +43,7 @@ static void ten_contenders(tck *t)
     }
 }
 
-/* Who stops hands over: every one of them leads, each exactly once. */
+/* A leader that stops hands over: every contender leads, each exactly once. */
 static void hand_over(tck *t)
 {
     enum { PROBES = 6 };
@@ -51,8 +51,10 @@ static void hand_over(tck *t)
     tck_probe *probes[PROBES];
     tck_arena *arena = tck_arena_new(t, NULL);
     TCK_REQUIRE(t, clients[0] && clients[1]);
-    for (int i = 0; i < PROBES; i++)
+    for (int i = 0; i < PROBES; i++) {
         probes[i] = tck_probe_new(arena, clients[i % 2]);
+        probes[i]->timing = tck_timing_steady(t);
+    }
     TCK_REQUIRE(t, start_all(probes, PROBES));
 
     for (int i = 0; i < PROBES; i++) {
@@ -72,6 +74,7 @@ static void tokens_grow(tck *t)
     TCK_REQUIRE(t, clients[0] && clients[1]);
     tck_arena *arena = tck_arena_new(t, NULL);
     tck_probe *probes[2] = {tck_probe_new(arena, clients[0]), tck_probe_new(arena, clients[1])};
+    probes[0]->timing = probes[1]->timing = tck_timing_steady(t);
     for (unsigned i = 0; i < GRANTS; i++) {
         tck_probe *p = probes[i % 2];
         const unsigned turn = i / 2 + 1;
@@ -92,6 +95,7 @@ static void same_id(tck *t)
     tck_probe *leader = tck_probe_new(arena, first);
     tck_probe *twins[2] = {tck_probe_new(arena, first), tck_probe_new(arena, second)};
     leader->id = twins[0]->id = twins[1]->id = "twin";
+    leader->timing = twins[0]->timing = twins[1]->timing = tck_timing_steady(t);
     TCK_REQUIRE(t, tck_probe_start(leader));
     TCK_AWAIT(t, leader->acquired == 1);
     TCK_REQUIRE(t, start_all(twins, 2));
@@ -111,7 +115,7 @@ static void same_id(tck *t)
     TCK_AWAIT(t, twins[0]->acquired == 1 && twins[1]->acquired == 1);
 }
 
-/* A hold limit ends leadership, not before its time, and whoever waits gets a turn; and then the first one again. */
+/* A hold limit ends leadership, not before its time. A waiter gets a turn, and then the first contender again. */
 static void hold_limit(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
@@ -132,7 +136,7 @@ static void hold_limit(tck *t)
     TCK_AWAIT(t, first->acquired >= 2);
 }
 
-/* A waiter knows who owns what it waits for, and hears when that changes. */
+/* A waiter knows the owner of its mutex, and hears when the owner changes. */
 static void waiter_knows(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
@@ -141,6 +145,7 @@ static void waiter_knows(tck *t)
     tck_probe *leader = tck_probe_new(arena, clients[0]);
     tck_probe *waiter = tck_probe_new(arena, clients[1]);
     leader->id = "known-leader";
+    leader->timing = waiter->timing = tck_timing_steady(t);
     TCK_REQUIRE(t, tck_probe_start(leader));
     TCK_AWAIT(t, leader->acquired == 1);
     TCK_REQUIRE(t, tck_probe_start(waiter));

@@ -1,5 +1,5 @@
-/* Cases about single requests and replies that get lost or are late: the contender finds out what became of them, and
- * whatever was granted to it after it left is given back. */
+/* Cases about single requests and replies that get lost or are late: the contender finds out what became of them, and gives
+ * back a grant that came after it left. */
 #include <string.h>
 
 #include "probe.h"
@@ -58,7 +58,7 @@ static void acquire_reply_lost(tck *t)
 static void renew_goes_wrong(tck *t, void (*go_wrong)(tck_fault *fault, int op, unsigned nth))
 {
     struct pair pair;
-    TCK_REQUIRE(t, make_pair(t, tck_client_faulty(t, 0), tck_timing(t), &pair));
+    TCK_REQUIRE(t, make_pair(t, tck_client_faulty(t, 2 * t->ttl_ms), tck_timing_steady(t), &pair));
     TCK_REQUIRE(t, tck_probe_start(pair.probe));
     TCK_AWAIT(t, pair.probe->acquired == 1);
     TCK_REQUIRE(t, tck_probe_start(pair.other));
@@ -147,7 +147,8 @@ static void stop_after_lost_acquire(tck *t)
     require_free(t, pair.other);
 }
 
-/* A waiter under the leader's own id that does not know whether it has won takes back what is its own: nothing. */
+/* A waiter under the leader's own id does not know whether it has won. It gives back only a grant of its own, and there is
+ * none. */
 static void waiter_gives_nothing_back(tck *t)
 {
     struct pair pair;
@@ -218,8 +219,8 @@ static void stale_grant(tck *t)
     TCK_REQUIRE(t, tck_probe_last(p, TCK_ACQUIRED).held_for_ms > 0);
 }
 
-/* The store is told of every request that its time is over, as soon as it has been sent: it fails each of them at once, and
- * drops the answer, which comes later. What it has granted meanwhile is found by the next request. */
+/* The kit cancels every request as soon as it has been sent. The store fails each of them at once, and drops the answer,
+ * which comes later. The next request finds the grant of a request that was cancelled. */
 static void cancelled_at_once(tck *t)
 {
     struct pair pair;

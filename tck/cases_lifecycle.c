@@ -32,7 +32,7 @@ static void start_stop(tck *t)
     TCK_REQUIRE_RC(t, 0, tck_probe_stop(p));
 }
 
-/* What was never started can be stopped and freed, and destructors take NULL. */
+/* A handle that was never started can be stopped and freed, and destructors take NULL. */
 static void never_started(tck *t)
 {
     tck_client *client = tck_client_new(t);

@@ -1,4 +1,4 @@
-/* Cases about many mutexes at once, and about what a client tells of itself and of the store. */
+/* Cases about many mutexes at once, and about the statistics, settings and lists of a client. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,7 +103,7 @@ static void take_row(const simba_listing *row, void *user)
     }
 }
 
-/* A list names the owners of what matches, in order, and of nothing else. */
+/* A list names the owners of all mutexes that match, in order, and of no others. */
 static void list(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};
@@ -162,7 +162,7 @@ static bool await_waiters(const tck_probe *probe, int64_t count, line *ret_line)
     }
 }
 
-/* A list says how many wait, and who comes next, or that the store does not know. */
+/* A list says how many contenders wait and which comes next, or that the store does not know. */
 static void list_line(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};

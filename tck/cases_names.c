@@ -1,15 +1,23 @@
-/* Cases about what mutexes and contenders may be called: stores put names into keys, columns and paths, and each has
- * its own idea of what fits there and what is the same. */
+/* Cases about the names of mutexes and contenders. Stores put names into keys, columns and paths, and each has its own rules
+ * for which names fit there and which are the same. */
 #include <string.h>
 
 #include "probe.h"
+
+/* With a lease that does not end meanwhile. */
+static int new_locker(tck_client *client, const char *mutex, simba_error *err, simba_locker **ret_locker)
+{
+    simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;
+    options.timing = tck_timing_option(client->kit, tck_timing_steady(client->kit));
+    return simba_locker_new(client->handle, mutex, &options, err, ret_locker);
+}
 
 /* One locker each of two clients on a mutex. */
 static bool new_lockers(tck_client *clients[2], const char *mutex, simba_locker *ret_lockers[2])
 {
     for (int i = 0; i < 2; i++) {
         simba_error err = {0};
-        const int rc = simba_locker_new(clients[i]->handle, mutex, NULL, &err, &ret_lockers[i]);
+        const int rc = new_locker(clients[i], mutex, &err, &ret_lockers[i]);
         if (rc < 0) {
             tck_fail(clients[i]->kit, __FILE__, __LINE__, "\"%s\": %s: %s", mutex, tck_code(rc), err.text);
             return false;
@@ -97,7 +105,7 @@ static void at_limit(tck *t)
         char *name = tck_alloc(t, SIMBA_MUTEX_BYTES + 1);
         strcpy(name, fill(t, start, used, "y", SIMBA_MUTEX_MAX - 1));
         strcat(name, i ? "1" : "2");
-        TCK_REQUIRE_RC(t, 0, simba_locker_new(clients[0]->handle, name, NULL, NULL, &lockers[i]));
+        TCK_REQUIRE_RC(t, 0, new_locker(clients[0], name, NULL, &lockers[i]));
         tck_defer(t, NULL, destroy, lockers[i]);
         TCK_REQUIRE_RC(t, 0, simba_locker_acquire(lockers[i], 0, NULL));
     }
@@ -144,8 +152,8 @@ static void past_limit(tck *t)
         require_refused(t, client, refused[i], NULL);
 }
 
-/* Letters of many scripts, and everything that means something to some store. A store need not take all of them, but what
- * it takes must work. */
+/* Letters of many scripts, and everything that means something to some store. A store may refuse some of them, but a name
+ * that it accepts must work. */
 static void of_all_kinds(tck *t)
 {
     static const char *const suffixes[] = {
@@ -200,7 +208,7 @@ static void are_exact(tck *t)
         simba_locker *locker;
         if (is_refused_by_store(t, client, tck_mutex(t, suffixes[i])))
             continue;
-        TCK_REQUIRE_RC(t, 0, simba_locker_new(client->handle, tck_mutex(t, suffixes[i]), NULL, NULL, &locker));
+        TCK_REQUIRE_RC(t, 0, new_locker(client, tck_mutex(t, suffixes[i]), NULL, &locker));
         tck_defer(t, NULL, destroy, locker);
         const int rc = simba_locker_acquire(locker, 0, NULL);
         if (rc < 0)
@@ -222,6 +230,7 @@ static void ids(tck *t)
         tck_probe *leader = tck_probe_new(tck_arena_new(t, suffix), clients[0]);
         tck_probe *waiter = tck_probe_new(leader->arena, clients[1]);
         leader->id = good[i];
+        leader->timing = waiter->timing = tck_timing_steady(t);
         TCK_REQUIRE(t, tck_probe_start(leader));
         TCK_AWAIT(t, leader->acquired == 1);
         TCK_REQUIRE(t, tck_probe_start(waiter));

@@ -1,5 +1,5 @@
-/* Cases about the note of a mutex: its holder writes it and nobody else, everybody reads it, and it outlives whoever wrote it.
- * And about forgetting a mutex. */
+/* Cases about the note of a mutex: only its holder writes it, everybody reads it, and it outlives its writer. And about
+ * forgetting a mutex. */
 #include <string.h>
 
 #include "probe.h"
@@ -80,7 +80,7 @@ static void any_bytes(tck *t)
     TCK_REQUIRE(t, note.length == 1 && note.bytes[0] == '\0');
 }
 
-/* Whoever does not hold the mutex cannot write: before, while somebody else has it, and after. */
+/* A locker that does not hold the mutex cannot write: not before it has it, not while another one has it, not afterwards. */
 static void not_the_holder(tck *t)
 {
     pair p;
@@ -174,7 +174,7 @@ static void reply_lost(tck *t)
     REQUIRE_NOTE(t, p.clients[1], p.mutex, "two");
 }
 
-/* Whoever is told that the note may be another one reads it. */
+/* A reader that is told of a change of the note finds the new one. */
 typedef struct reader {
     tck *kit;
     const char *mutex;
@@ -320,7 +320,7 @@ static void listed(tck *t)
     TCK_REQUIRE(t, sought.found);
 }
 
-/* What nobody owns can be forgotten, with its note. Later tokens are greater all the same. */
+/* A mutex that nobody owns can be forgotten, with its note. Later tokens are greater all the same. */
 static void forgotten(tck *t)
 {
     pair p;

@@ -78,7 +78,7 @@ static watcher *watch(tck_arena *arena, tck_client *client)
     return self;
 }
 
-/* The first call tells the owner at the start, also that there is none; later ones tell what changes. */
+/* The first call tells the owner at the start, or that there is none; later calls tell changes. */
 static void follows(tck *t)
 {
     tck_client *clients[2] = {tck_client_new(t), tck_client_new(t)};

@@ -1,5 +1,5 @@
-/* Cases about wake-ups: a release reaches somebody who waits, soon, whoever else has died or left meanwhile; and pushes
- * that get lost or come twice do no harm. */
+/* Cases about wake-ups: a release soon reaches a waiter, even if other waiters have died or left meanwhile; and pushes that
+ * get lost or come twice do no harm. */
 #include "probe.h"
 
 /* A leader on a client of its own. */
@@ -38,7 +38,7 @@ static bool was_quick(tck_probe *probe)
            probe->arena->kit->began_ns + probe->timing.ttl_ms * TCK_NS_PER_MS;
 }
 
-/* A release wakes the one who waits. */
+/* A release wakes the waiter. */
 static void release_wakes(tck *t)
 {
     tck_arena *arena = tck_arena_new(t, NULL);

@@ -12,16 +12,24 @@ struct worker {
     simba_scheduler_options options;
     void (*during)(worker *self, simba_run *run); /* inside the work, without the lock; may be NULL */
     simba_scheduler *handle;
+    const simba_run *run; /* that goes on; NULL: none does */
     unsigned begun, ended;
     bool told; /* for `during`: the run was asked to end */
     int64_t begun_ns[STAMPS], ended_ns[STAMPS];
 };
 
+static bool run_holds(const void *who)
+{
+    const worker *self = who;
+    return self->run && simba_run_held_for_ms(self->run) > 0;
+}
+
 static void work(simba_run *run, void *user)
 {
     worker *self = user;
     tck_lock(self->kit);
-    tck_arena_enter(self->arena, self, simba_run_token(run), true);
+    self->run = run;
+    tck_arena_enter(self->arena, self, run_holds, simba_run_token(run), true);
     const unsigned number = self->begun++;
     if (number < STAMPS)
         self->begun_ns[number] = tck_now_ns();
@@ -33,6 +41,7 @@ static void work(simba_run *run, void *user)
         self->ended_ns[number] = tck_now_ns();
     self->ended++;
     tck_arena_leave(self->arena, self);
+    self->run = NULL;
     tck_unlock(self->kit);
 }
 

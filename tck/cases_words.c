@@ -1,11 +1,11 @@
-/* What people are told is the same on every store: the same story yields the same events, with the same fields. */
+/* The log is the same on every store: the same story yields the same events, with the same fields. */
 #include <string.h>
 
 #include "kit.h"
 
 enum { HEARD_MAX = 32 };
 
-/* What a client has said about the mutexes, as "EVENT KEY KEY …". */
+/* The log of a client about the mutexes, as "EVENT KEY KEY …". */
 struct listener {
     pthread_mutex_t lock;
     const char *mutex;

@@ -1,4 +1,4 @@
-/* See fault.h. What the case scripts and reads, under a lock that is a leaf: nothing is called while it is held. */
+/* See fault.h. The script and the counters of a case, under a lock that is a leaf: code that holds it calls nothing. */
 #include "fault.h"
 
 #include <pthread.h>

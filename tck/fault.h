@@ -25,7 +25,7 @@ typedef enum tck_pushes {
     TCK_PUSHES_TWICE,
 } tck_pushes;
 
-/* What is counted, per operation. */
+/* The counters, one of each per operation. */
 typedef enum tck_count {
     TCK_SUBMITTED, /* came from the runtime */
     TCK_WON,       /* answered to the runtime with SIMBA_MINE */
@@ -34,14 +34,14 @@ typedef enum tck_count {
     TCK_HELD,      /* replies that are held back now */
     TCK_SWALLOWED, /* vanished in a silent cut */
     TCK_CANCELLED, /* the inner store was told that its time is over, and failed it */
-    TCK_BREACHES, /* of the contract by the inner store: it did not fail what was cancelled, or not in words; or it answered
-                    * or touched a request that it had let go of. The last are counted when the client closes */
+    TCK_BREACHES, /* of the contract by the inner store: it did not fail a request that was cancelled, or gave no reason; or
+                    * it answered or touched a request that it had let go of, which is counted when the client closes */
     TCK_COUNTS,
 } tck_count;
 
 /* After its client has been closed, or failed to open. */
 void tck_fault_free(tck_fault *fault);
-/* What to open. */
+/* The URL to open. */
 const char *tck_fault_url(const tck_fault *fault);
 
 void tck_fault_cut(tck_fault *fault, tck_cut cut);
@@ -49,14 +49,14 @@ void tck_fault_cut(tck_fault *fault, tck_cut cut);
 void tck_fault_fail_nth(tck_fault *fault, int op, unsigned nth);
 /* The `nth` request of `op` from now on is executed, but its reply becomes SIMBA_ETIMEDOUT. */
 void tck_fault_lose_reply_nth(tck_fault *fault, int op, unsigned nth);
-/* Hold back every reply of `op` until it is let go; those that reach their deadline fail with SIMBA_ETIMEDOUT. Must
- * not be let go while the client is being closed. */
+/* Hold back every reply of `op` until it is let go. A request that reaches its deadline meanwhile fails with
+ * SIMBA_ETIMEDOUT. Do not let go while the client is being closed. */
 void tck_fault_hold(tck_fault *fault, int op);
 void tck_fault_let_go(tck_fault *fault, int op);
 /* The time of every request of `op` is over as soon as the inner store has sent it. */
 void tck_fault_expire(tck_fault *fault, int op);
 void tck_fault_pushes(tck_fault *fault, tck_pushes pushes);
-/* Undo all of the above. What was swallowed stays so. */
+/* Undo all of the above. Replies that were swallowed do not come back. */
 void tck_fault_heal(tck_fault *fault);
 
 uint64_t tck_fault_count(tck_fault *fault, int op, tck_count what);

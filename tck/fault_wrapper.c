@@ -16,7 +16,7 @@
 #define CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 struct shadow {
-    simba_request request; /* what the inner store works on */
+    simba_request request; /* the copy that the inner store works on */
     simba_request *original;
     struct shadow *previous, *next;
     enum { SENT, HELD, SWALLOWED, CANCELLED, GONE } stage;
@@ -25,7 +25,7 @@ struct shadow {
 };
 
 struct wrapper {
-    simba_host host; /* what the inner store sees */
+    simba_host host; /* the host of the inner store */
     simba_host *outer;
     tck_fault *fault;
     const simba_backend *inner; /* NULL: its init was not called */
@@ -102,7 +102,7 @@ static void breach(struct wrapper *wrapper)
     tck_fault_add(wrapper->fault, 0, TCK_BREACHES, 1);
 }
 
-/* The inner store has failed what it was told to cancel: it does not know the request any more. */
+/* The inner store has failed the request that it had to cancel: it does not know that request any more. */
 static void let_go(struct wrapper *wrapper, struct shadow *shadow)
 {
     const simba_reply *reply = &shadow->request.reply;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How often a wait looks again without having been woken: some of what cases wait for rings no bell. */
+/* How often a wait looks again without having been woken: some conditions of cases ring no bell. */
 #define GLANCE_NS (3 * TCK_NS_PER_MS)
 
 struct tck_cleanup {
@@ -111,6 +111,14 @@ simba_timing tck_timing(const tck *t)
         .jitter_min_ms = t->transition_ms > 0 ? -t->ttl_ms / 8 : 0,
         .jitter_max_ms = t->ttl_ms / 4,
     };
+}
+
+simba_timing tck_timing_steady(const tck *t)
+{
+    simba_timing timing = tck_timing(t);
+    if (t->caps & SIMBA_CAP_PUSH)
+        timing.transition_ms = t->patience_ms;
+    return timing;
 }
 
 simba_timing tck_timing_long(const tck *t)

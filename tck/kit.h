@@ -1,5 +1,5 @@
-/* What every case of the conformance kit uses: the case's context, which owns all that a case makes so that a case may
- * give up at any line; checks that record the first failure; waits that are bounded by the patience; clients.
+/* The tools of every case of the conformance kit: the case's context, which owns all that a case makes so that a case may give
+ * up at any line; checks that record the first failure; waits that are bounded by the patience; clients.
  *
  * Locks. `tck.lock` guards all that cases and callbacks share. It may be held while calling functions of the library
  * that do not wait; callbacks of the library take it, except the log, which runs inside the library's own locks and takes
@@ -32,7 +32,7 @@ typedef struct tck_said {
 } tck_said;
 
 struct tck {
-    /* What is judged and how; the same during a whole run. */
+    /* The store and the settings; the same during a whole run. */
     const char *url;
     unsigned caps;
     int64_t ttl_ms, transition_ms, patience_ms;
@@ -62,7 +62,7 @@ struct tck_client {
     tck_fault *fault;     /* NULL: opened directly */
 };
 
-/* A case, and what a store must and must not be capable of for it to make sense. */
+/* A case, the capabilities that a store needs for it, and those with which it makes no sense. */
 typedef struct tck_case {
     const char *name;
     unsigned needs;
@@ -80,6 +80,7 @@ extern const tck_case tck_cases_pushes[];
 extern const tck_case tck_cases_scheduler[];
 extern const tck_case tck_cases_observer[];
 extern const tck_case tck_cases_locker[];
+extern const tck_case tck_cases_linger[];
 extern const tck_case tck_cases_names[];
 extern const tck_case tck_cases_limits[];
 extern const tck_case tck_cases_notes[];
@@ -176,9 +177,12 @@ static inline int64_t tck_lease_ms(const tck *t)
 /* The leases of the run. They have a stop margin, so that a callback thread that gets the processor late is no breach
  * of promise, and a known jitter. */
 simba_timing tck_timing(const tck *t);
-/* Leases so long that what happens well before their end cannot be due to their end. */
+/* Leases that are renewed as often, but last as long as the patience does: a holder that gets the processor late keeps them.
+ * In a store that pushes nothing waiters would sleep as long, so there they are the leases of the run. */
+simba_timing tck_timing_steady(const tck *t);
+/* Leases so long that an event well before their end cannot be due to their end. */
 simba_timing tck_timing_long(const tck *t);
-/* Either as an option: without what does not apply to leases that are sessions. */
+/* Either as an option: without the members that do not apply to leases that are sessions. */
 simba_timing tck_timing_option(const tck *t, simba_timing timing);
 
 /* --- what a case makes -------------------------------------------------------------------------- */
@@ -229,7 +233,7 @@ const char *tck_mutex(tck *t, const char *suffix);
 /* --- for the runner ----------------------------------------------------------------------------- */
 
 void tck_begin(tck *t, const char *name);
-/* Undo what the case made, except for memory: its failure and its records can still be read. */
+/* Undo everything that the case made, except for memory: the runner can still read its failure and its records. */
 void tck_settle(tck *t);
 void tck_said_dump(tck *t);
 void tck_end(tck *t);

@@ -22,32 +22,43 @@ tck_arena *tck_arena_new(tck *t, const char *suffix)
     return tck_arena_named(t, tck_mutex(t, suffix));
 }
 
+static bool probe_holds(const void *who)
+{
+    const tck_probe *probe = who;
+    return probe->contender && simba_contender_is_owner(probe->contender);
+}
+
 /* No other contender may hold a lease that is valid by its own clock, whatever it has been told so far. */
 static void check_leases(tck_arena *arena, const void *who)
 {
     for (tck_probe *other = arena->probes; other; other = other->sibling)
-        if (other != who && other->contender && simba_contender_is_owner(other->contender))
+        if (other != who && probe_holds(other))
             BREACH(arena, "two valid leases at once: %s still has %" PRId64 " ms", simba_contender_id(other->contender),
                    simba_contender_held_for_ms(other->contender));
 }
 
-void tck_arena_enter(tck_arena *arena, const void *who, uint64_t token, bool again)
+/* On a busy machine a thread may run long after the event that it tells of. So the arena does not go by the order in which
+ * threads arrive, but by what the lease of each says at this moment. A contender inside without a valid lease has lost it
+ * and was not told yet: it is no leader any more. Neither is a contender whose lease ended before it could enter. */
+void tck_arena_enter(tck_arena *arena, const void *who, tck_holds *holds, uint64_t token, bool again)
 {
-    if (arena->inside)
-        BREACH(arena, "two lead at once");
-    if (token < arena->last_token || (token == arena->last_token && !(again && who == arena->last)))
+    const bool valid = holds(who);
+    if (token == arena->last_token ? !(again && who == arena->last) : valid && token < arena->last_token)
         BREACH(arena, "token %" PRIu64 " after token %" PRIu64, token, arena->last_token);
-    check_leases(arena, who);
-    arena->inside = arena->last = who;
-    arena->last_token = token;
+    if (valid) {
+        if (arena->inside && arena->holds(arena->inside))
+            BREACH(arena, "two lead at once");
+        check_leases(arena, who);
+        arena->inside = arena->last = who;
+        arena->holds = holds;
+        arena->last_token = token;
+    }
     tck_ring(arena->kit);
 }
 
 void tck_arena_leave(tck_arena *arena, const void *who)
 {
-    if (arena->inside != who)
-        BREACH(arena, "somebody else leads before this one is done");
-    else
+    if (arena->inside == who)
         arena->inside = NULL;
     tck_ring(arena->kit);
 }
@@ -104,7 +115,7 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
     probe->acquired++;
     probe->events[event].token = state->after.token;
     probe->events[event].held_for_ms = simba_contender_held_for_ms(contender);
-    tck_arena_enter(probe->arena, probe, state->after.token, false);
+    tck_arena_enter(probe->arena, probe, probe_holds, state->after.token, false);
     run_hook(probe, probe->on_acquired);
     end(probe, event);
     tck_unlock(probe->arena->kit);
@@ -113,7 +124,8 @@ static void on_acquired(simba_contender *contender, const simba_state *state, vo
 static void on_released(simba_contender *contender, const simba_state *state, simba_reason reason, void *user)
 {
     tck_probe *probe = user;
-    /* Who gives it back keeps the mutex until it has tidied up; who has lost it only has to be told in time. */
+    /* A contender that gives the mutex back keeps it until it has tidied up; one that has lost it only has to be told in
+     * time. */
     const bool graceful = reason == SIMBA_REASON_STOPPED || reason == SIMBA_REASON_HOLD_LIMIT;
     tck_lock(probe->arena->kit);
     const size_t event = begin(probe, TCK_RELEASED);

@@ -1,18 +1,22 @@
 /* A contender that keeps a record of all it is told, and the arena of one mutex, which sees the records of all probes
- * that fight for it and judges them at every step: never two inside, tokens that grow, callbacks that alternate and
- * never overlap, nobody else with a valid lease when one is told that it leads. So every case checks the safety
+ * that fight for it and judges them at every step: never two inside with valid leases, tokens that grow, callbacks that
+ * alternate and never overlap, nobody else with a valid lease when one is told that it leads. So every case checks the safety
  * promises, whatever else it is about. */
 #ifndef TCK_PROBE_H
 #define TCK_PROBE_H
 
 #include "kit.h"
 
+/* Is the lease of this one valid now, by its own clock? With the lock of the kit. */
+typedef bool tck_holds(const void *who);
+
 struct tck_arena {
     tck *kit;
     const char *mutex;
     tck_probe *probes;
-    const void *inside;  /* who leads, going by what it was told; NULL: nobody */
-    const void *last;    /* who led last */
+    const void *inside;  /* the leader, by what it was told; NULL: nobody */
+    tck_holds *holds;    /* whether that one's lease is valid */
+    const void *last;    /* the one that led last */
     uint64_t last_token; /* and under which token: the greatest so far */
 };
 
@@ -28,7 +32,7 @@ typedef struct tck_event {
     simba_reason reason;
     int64_t at_ns;       /* when the callback began */
     int64_t end_ns;      /* when it returned; 0: not yet */
-    int64_t held_for_ms; /* ACQUIRED: what the contender said in the callback */
+    int64_t held_for_ms; /* ACQUIRED: the answer of the contender in the callback */
 } tck_event;
 
 struct tck_probe {
@@ -61,17 +65,18 @@ struct tck_probe {
 tck_arena *tck_arena_new(tck *t, const char *suffix);
 tck_arena *tck_arena_named(tck *t, const char *mutex);
 
-/* For those who are no probes. Under a token again: another run of the same leadership. With the lock of the kit. */
-void tck_arena_enter(tck_arena *arena, const void *who, uint64_t token, bool again);
+/* For cases without probes. `again`: the same token may come again, for another run of the same leadership. With the lock of
+ * the kit. */
+void tck_arena_enter(tck_arena *arena, const void *who, tck_holds *holds, uint64_t token, bool again);
 void tck_arena_leave(tck_arena *arena, const void *who);
 
 tck_probe *tck_probe_new(tck_arena *arena, tck_client *client);
 
 /* Makes the contender the first time. False: failed, and recorded. */
 bool tck_probe_start(tck_probe *probe);
-/* A later time; answers what simba_contender_start does. */
+/* A later time; returns the code of simba_contender_start. */
 int tck_probe_try_start(tck_probe *probe);
-/* Answers what simba_contender_stop does. May be called in the probe's own callback. */
+/* Returns the code of simba_contender_stop. May be called in the probe's own callback. */
 int tck_probe_stop(tck_probe *probe);
 /* In another thread; sets stop_rc and stop_done. */
 bool tck_probe_stop_async(tck_probe *probe);
@@ -86,7 +91,7 @@ tck_event tck_probe_event(tck_probe *probe, tck_event_kind kind, unsigned nth);
 /* The same, the last one. */
 tck_event tck_probe_last(tck_probe *probe, tck_event_kind kind);
 
-/* What the probes of a failed case were told, as TAP comments. */
+/* Print the events of the probes of a failed case, as TAP comments. */
 void tck_probes_dump(tck *t);
 /* Free the records. */
 void tck_probes_forget(tck *t);

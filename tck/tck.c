@@ -9,11 +9,11 @@
 
 static const tck_case *const themes[] = {
     tck_cases_lifecycle, tck_cases_callbacks, tck_cases_contention, tck_cases_takeover, tck_cases_faults,
-    tck_cases_pushes,    tck_cases_scheduler, tck_cases_observer,   tck_cases_locker,   tck_cases_names,
-    tck_cases_limits,    tck_cases_notes,     tck_cases_words,
+    tck_cases_pushes,    tck_cases_scheduler, tck_cases_observer,   tck_cases_locker,   tck_cases_linger,
+    tck_cases_names,     tck_cases_limits,    tck_cases_notes,      tck_cases_words,
 };
 
-/* What a store lacks, or has too much of, for a case. */
+/* The capability that a store lacks for a case, or that the case cannot do with. */
 static const struct {
     unsigned cap;
     const char *without; /* why a case that needs it is skipped */
@@ -24,6 +24,7 @@ static const struct {
     {SIMBA_CAP_SESSION, NULL, "leases of the store are sessions"},
     {SIMBA_CAP_LIST, "the store cannot list and revoke", NULL},
     {SIMBA_CAP_NOTE, "the store keeps no notes", NULL},
+    {SIMBA_CAP_WANTED, "the store does not say that others wait", NULL},
 };
 
 static const char *why_not(const tck_case *wanted, unsigned caps)
@@ -213,7 +214,7 @@ static int try_lane(tck *t, unsigned number, struct lane *lane, simba_error *err
     return rc;
 }
 
-/* What is wrong with a URL, or that there is no store behind it, is said here, and not by every case. */
+/* Report a bad URL, or a store that cannot be reached, here and once, and not in every case. */
 static int take_lane(tck *t, struct lane *lane, simba_error *err)
 {
     int rc = simba_client_open(t->url, NULL, err, &lane->client);
@@ -236,7 +237,7 @@ static void leave_lane(struct lane *lane)
     simba_client_close(lane->client);
 }
 
-/* What the store behind the URL is capable of. */
+/* The capabilities of the store behind the URL. */
 static int find_caps(const char *url, simba_error *err, unsigned *ret_caps)
 {
     simba_url *parsed;
@@ -244,7 +245,7 @@ static int find_caps(const char *url, simba_error *err, unsigned *ret_caps)
     if (rc < 0)
         return rc;
     const simba_backend *backend = simba_backend_find(simba_url_scheme(parsed));
-    *ret_caps = backend ? backend->caps : 0; /* opening it says what is wrong */
+    *ret_caps = backend ? backend->caps : 0; /* opening the client reports the mistake */
     simba_url_free(parsed);
     return 0;
 }

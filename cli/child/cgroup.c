@@ -54,7 +54,7 @@ void cgroup_make(cgroup *ret_group)
                                 strcmp(own, "/") == 0 ? "" : own, (int)getpid());
     if (length >= (int)sizeof ret_group->path)
         return;
-    rmdir(ret_group->path); /* somebody who had our number may have been killed, and have left it */
+    rmdir(ret_group->path); /* a killed process that had our number may have left it */
     if (mkdir(ret_group->path, 0755) < 0)
         return;
     ret_group->folder = open(ret_group->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -52,7 +52,7 @@ static bool wants_terminal(void)
 typedef enum stage {
     STAGE_RUNNING,
     STAGE_TERM, /* was asked to end */
-    STAGE_KILL, /* was killed; what is left is to hear of it */
+    STAGE_KILL, /* was killed; only the report of its end is missing */
 } stage;
 
 typedef struct nurse {
@@ -197,7 +197,7 @@ static void on_signal(nurse *n)
     int number;
     while ((number = signals_read(n->plan->signals)) != 0) {
         n->suspend = n->suspend || number == SIGTSTP;
-        if (number != SIGCONT) /* it follows others, to wake up who should hear them */
+        if (number != SIGCONT) /* SIGCONT follows another signal, to wake up the process that should hear that one */
             n->end.passed_on = number;
         if (signals_is_ending(number))
             n->end.ending = number;

@@ -43,12 +43,12 @@ typedef struct child_plan {
     cli_signals *signals;
     simba_client *client;       /* to be dispatched while the command runs; NULL: it has threads of its own */
     const give_back *give_back; /* for the watchdog, if this process is killed; NULL: the lease ends by itself then */
-    /* We get what is typed at the terminal, and pass it on: we go on when the command has ended. */
+    /* The terminal sends its signals to us, and we pass them on: we go on when the command has ended. */
     bool keeps_terminal;
     /* The lease: the command is stopped when its held_for_ms are over, and dead before its left_ms are. Asked often. */
     void (*lease)(void *user, simba_lease *ret_lease);
     void *user;
-    outage_words *outage; /* what to say while the lease cannot be renewed; NULL: whoever asks for that says so */
+    outage_words *outage; /* what to say while the lease cannot be renewed; NULL: the caller says it itself */
 } child_plan;
 
 /* Why the command is over. */
@@ -69,7 +69,7 @@ typedef struct child_end {
     bool left;     /* it left processes behind, which were ended */
     bool immortal; /* something of it could not be killed */
     int passed_on; /* the last signal that was, other than SIGCONT, or 0 */
-    int ending;    /* the last of those that was to end a program, or 0 */
+    int ending;    /* the last signal that was to end a program, or 0 */
 } child_end;
 
 /* Can commands be guarded on this system? Returns CLI_GO, or an exit code after a message that says what is missing. */

@@ -15,8 +15,8 @@ typedef struct give_back {
 /* `url` as it was opened, NULL for the library's default. `code` is the result of asking for the grant. */
 void give_back_prepare(const char *url, const char *mutex, int code, const simba_grant *grant, give_back *ret_what);
 
-/* Become that command. Signals stay blocked: those that were sent to the watchdog meanwhile do not end it, and it
- * takes a few seconds at most. May be called between fork and exec. Returns only if it fails. */
+/* Become that command. Signals stay blocked, so that a signal to the watchdog does not end it; it takes a few seconds at
+ * most. May be called between fork and exec. Returns only if it fails. */
 void give_back_exec(const give_back *what);
 
 #endif

@@ -47,7 +47,7 @@ void child_times_await(simba_client *client, const char *mutex, const cli_signal
     options.on_changed = ignore_change;
     *ret_asking = NULL;
     if (is_session_known(client) || simba_observer_new(client, mutex, &options, NULL, &asking) < 0)
-        return; /* what is wrong is told to whoever contends */
+        return; /* the code that contends reports the mistake */
     simba_observer_start(asking);
     const int64_t start_ns = watchdog_now_ns();
     while (!is_session_known(client)) {

@@ -99,7 +99,7 @@ static void start_command(keeper *k)
         report(k, WATCHDOG_NO_EXEC, errno);
         _exit(1);
     }
-    setpgid(k->command, k->command); /* whoever comes first: no order may find the group missing */
+    setpgid(k->command, k->command); /* parent and child both do it: whichever runs first, the group is there */
     close(ends[1]);
     k->failure = ends[0];
 }
@@ -191,7 +191,7 @@ static _Noreturn void keep(const watchdog_plan *plan, const cgroup *group, _Atom
     sigset_t child;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    /* Out of reach of the terminal's signals, and of somebody who kills all processes called simba. */
+    /* Neither the terminal's signals nor a `pkill simba` reach the watchdog. */
     setpgid(0, 0);
     prctl(PR_SET_NAME, "run-watchdog");
     prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -43,7 +43,7 @@ typedef struct watchdog_plan {
     const sigset_t *mask; /* of the command */
     bool foreground;      /* it gets the terminal on standard input */
     int64_t deadline_ns;  /* on the boot-time clock */
-    /* What the watchdog gives back if our side is gone when all is over. NULL: nothing. */
+    /* The mutex that the watchdog gives back if our side is gone when all is over. NULL: none. */
     const give_back *give_back;
 } watchdog_plan;
 

@@ -69,14 +69,10 @@ int cmd_bench(cli_globals *globals, int argc, char **argv)
         .takes = CLI_TAKES_ALL,
         .max_operands = 1,
     };
-    const int parsed = cli_parse(&syntax, globals, &argc, argv);
-    if (parsed != CLI_GO)
-        return parsed;
-    globals->quiet = true; /* what fails is said once */
     simba_client *client = NULL;
-    const int opened = cli_open(COMMAND, globals, &client);
-    if (opened != CLI_GO)
-        return opened;
+    const int begun = cli_begin(&syntax, globals, &argc, argv, &client);
+    if (begun != CLI_GO)
+        return begun;
 
     simba_error error = {SIMBA_ENOMEM, ""};
     simba_locker_options options = SIMBA_LOCKER_OPTIONS_INIT;

@@ -1,6 +1,6 @@
-/* `simba elect`: a long-lived contender for scripts and sidecars. Tells on standard output, in a status file and by
- * commands of the user whether it leads. Everything runs on the one thread there is, the callbacks and the renewals: a
- * command that runs in a callback is waited for, and whoever waits for it dispatches. */
+/* `simba elect`: a long-lived contender for scripts and sidecars. Tells on standard output, in a status file and by commands
+ * of the user whether it leads. Everything runs on the one thread there is, the callbacks and the renewals: the thread waits
+ * for a command that runs in a callback, and dispatches meanwhile. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ typedef struct elect {
     bool gives_up;      /* --on-acquired failed: contend again later */
     int64_t resume_ns;  /* when */
     int64_t end_ns;     /* of the lease, as last seen */
-    int64_t written_ns; /* what the status file says about that */
+    int64_t written_ns; /* until when the status file says that the lease lasts */
 } elect;
 
 static elect *of(service *s)
@@ -90,7 +90,7 @@ static void look_while_releasing(void *user, simba_lease *ret_lease)
     ret_lease->held_for_ms = ret_lease->left_ms - child_margin_ms(&e->service.times);
 }
 
-/* What is left of a lease that was lost. */
+/* The rest of a lease that was lost. */
 static void rest_of_lease(void *user, simba_lease *ret_lease)
 {
     const elect *e = user;
@@ -127,7 +127,7 @@ static bool run_hook(elect *e, const char *script, uint64_t token, const char *r
         plan.times.grace_ms = 0;
         plan.lease = rest_of_lease;
     }
-    /* What has to end before the lease does is not kept waiting by a store that does not answer. */
+    /* The command has to end before the lease does, so it does not wait for a store that does not answer. */
     const bool notes = leased && !is_overdue(e);
     const child_note_holder holder = service_note_holder(&e->service);
     child_note note = {.file = -1};
@@ -185,7 +185,7 @@ static void on_acquired(service *s, uint64_t token)
     tell(e, "acquired", token, NULL);
     if (e->on_acquired == NULL || run_hook(e, e->on_acquired, token, NULL) || s->exit_code != CLI_GO)
         return;
-    /* What leads but could not do what leading is for keeps others from doing it. */
+    /* A leader whose command has failed keeps others from doing the work, so it steps down. */
     if (!e->keep_leading && simba_contender_is_owner(s->contender)) {
         cli_say(COMMAND, "\"%s\" failed; leadership of %s is given back.", e->on_acquired, s->mutex);
         e->gives_up = true;
@@ -205,7 +205,7 @@ static void on_released(service *s, uint64_t token, simba_reason reason)
 
 /* --- the loop --------------------------------------------------------------------------------------- */
 
-/* Whoever failed to do its work leaves the mutex to others for as long as a lease lasts. */
+/* After its command has failed, a contender leaves the mutex to others for as long as a lease lasts. */
 static void resume(elect *e)
 {
     if (!e->gives_up || watchdog_now_ns() < e->resume_ns ||

@@ -24,13 +24,9 @@ int cmd_forget(cli_globals *globals, int argc, char **argv)
         .min_operands = 1,
         .max_operands = 1,
     };
-    const int parsed = cli_parse(&syntax, globals, &argc, argv);
-    if (parsed != CLI_GO)
-        return parsed;
-    globals->quiet = true; /* what fails is said once */
     simba_client *client = NULL;
-    const int opened = cli_open(COMMAND, globals, &client);
-    if (opened != CLI_GO)
-        return opened;
+    const int begun = cli_begin(&syntax, globals, &argc, argv, &client);
+    if (begun != CLI_GO)
+        return begun;
     return cli_close(client, forget(client, argv[0]));
 }

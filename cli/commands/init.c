@@ -21,14 +21,10 @@ int cmd_init(cli_globals *globals, int argc, char **argv)
                  "stores the first command creates what it needs.",
         .takes = CLI_TAKES_URL,
     };
-    const int parsed = cli_parse(&syntax, globals, &argc, argv);
-    if (parsed != CLI_GO)
-        return parsed;
-    globals->quiet = true; /* what fails is said once */
     simba_client *client = NULL;
-    const int opened = cli_open(COMMAND, globals, &client);
-    if (opened != CLI_GO)
-        return opened;
+    const int begun = cli_begin(&syntax, globals, &argc, argv, &client);
+    if (begun != CLI_GO)
+        return begun;
     simba_error error = {0, ""};
     size_t count = 0;
     error.code = simba_client_prepare(client, &error);

@@ -67,14 +67,10 @@ int cmd_list(cli_globals *globals, int argc, char **argv)
         .takes = CLI_TAKES_URL,
         .max_operands = 1,
     };
-    const int parsed = cli_parse(&syntax, globals, &argc, argv);
-    if (parsed != CLI_GO)
-        return parsed;
-    globals->quiet = true; /* what fails is said once */
     simba_client *client = NULL;
-    const int opened = cli_open(COMMAND, globals, &client);
-    if (opened != CLI_GO)
-        return opened;
+    const int begun = cli_begin(&syntax, globals, &argc, argv, &client);
+    if (begun != CLI_GO)
+        return begun;
 
     listing list = {.held_only = held_only};
     const char *pattern = argc > 0 ? argv[0] : NULL;

@@ -87,6 +87,7 @@ static int set(simba_client *client, const cli_globals *globals, const char *mut
     simba_locker *locker = NULL;
     simba_error error = {0, ""};
     options.id = globals->id;
+    options.timing.linger_ms = 0; /* others need not ask for it back */
     error.code = simba_locker_new(client, mutex, &options, &error, &locker);
     if (error.code == 0)
         error.code = simba_locker_acquire(locker, 0, &error);
@@ -135,7 +136,7 @@ int cmd_note(cli_globals *globals, int argc, char **argv)
         return cli_usage_error(COMMAND, "set takes the name of a mutex and the note");
     if (!gets && json)
         return cli_usage_error(COMMAND, "--json is for get");
-    globals->quiet = true; /* what fails is said once */
+    globals->quiet = true; /* the command reports a failure itself, once */
     simba_client *client = NULL;
     const int opened = cli_open(COMMAND, globals, &client);
     if (opened != CLI_GO)

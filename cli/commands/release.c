@@ -80,7 +80,7 @@ int cmd_release(cli_globals *globals, int argc, char **argv)
     if (!yes && isatty(STDIN_FILENO) != 1)
         return cli_usage_error(COMMAND, "there is no terminal to ask at; if you are sure, say --yes");
 
-    globals->quiet = true; /* what fails is said once */
+    globals->quiet = true; /* the command reports a failure itself, once */
     simba_client *client = NULL;
     const int opened = cli_open(COMMAND, globals, &client);
     if (opened != CLI_GO)

@@ -51,7 +51,7 @@ static void *wait_for_mutex(void *arg)
     return NULL;
 }
 
-/* What signals mean before there is a command. Returns the one that ends us, or 0. */
+/* Handles signals that come before the command is started. Returns the signal that ends us, or 0. */
 static int listen_while_waiting(const cli_signals *signals)
 {
     int number;
@@ -117,7 +117,7 @@ static int acquire(waiting *w, const cli_signals *signals)
 static int explain_not_acquired(const run_wish *wish, const waiting *w, int code)
 {
     if (code > 0)
-        return CLI_SIGNAL + code; /* whoever sent it knows */
+        return CLI_SIGNAL + code; /* the sender of the signal knows why */
     if (code == SIMBA_ETOOSOON) {
         /* This is normal on all machines but one: cron would mail it. */
         if (isatty(STDERR_FILENO) == 1 || wish->globals->verbose > 0)
@@ -239,6 +239,7 @@ static int run_in(const run_wish *wish, simba_client *client, cli_signals *signa
     w->reserve_ms = times.lead_ms;
     options.id = wish->globals->id;
     options.timing.stop_margin_ms = child_margin_ms(&times);
+    options.timing.linger_ms = 0; /* this process ends after the command, and nobody here would take the mutex again */
     options.once_per_ms = wish->once_per_ms;
     options.min_hold_ms = wish->min_hold_ms;
     if (simba_locker_new(client, wish->mutex, &options, &w->error, &w->locker) < 0)
@@ -277,7 +278,7 @@ static int run(const run_wish *wish, cli_globals *globals)
     cli_signals signals;
     waiting w = {.wait_ms = wish->wait_ms, .words = waiting_words_for(COMMAND, wish->mutex, wish->globals)};
     globals->quiet = true;
-    globals->dispatch = SIMBA_DISPATCH_FD; /* one thread does it all: whoever waits for the child also renews */
+    globals->dispatch = SIMBA_DISPATCH_FD; /* one thread does it all: it waits for the child and renews */
     const int guarded = child_check(COMMAND);
     if (guarded != CLI_GO)
         return guarded;

@@ -183,7 +183,7 @@ static void scroll(top *t, screen_key key)
     }
 }
 
-/* The last one of those that came with this answer. */
+/* Keep the last warning that came with this answer. */
 static void keep_warning(void *user, const char *line)
 {
     top *t = user;
@@ -303,7 +303,7 @@ int cmd_top(cli_globals *globals, int argc, char **argv)
     top t = {.pattern = argc > 0 ? argv[0] : NULL, .lock = PTHREAD_MUTEX_INITIALIZER};
     cli_signals signals;
     const bool draws = screen_is_possible();
-    globals->quiet = true;                                       /* what fails is said once, or drawn */
+    globals->quiet = true; /* the command reports a failure itself, once, or draws it */
     int code = draws ? signals_open(COMMAND, &signals) : CLI_GO; /* before there are threads */
     if (code == CLI_GO)
         code = cli_open(COMMAND, globals, &t.client);

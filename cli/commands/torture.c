@@ -79,26 +79,58 @@ static int judge_and_tell(const arguments *args, torture_history *history, tortu
 
 /* --- a history that was written before ------------------------------------------------------------------ */
 
-static bool read_history(FILE *in, torture_setup *ret_setup, torture_history *history, unsigned *ret_line)
+enum { HISTORY_LINE_MAX = 16384 }; /* others may have added members of their own */
+
+/* A line without its end. False, with a flaw or at the end of the file, with none. */
+static bool next_line(FILE *in, char line[HISTORY_LINE_MAX], char ret_flaw[TORTURE_FLAW_MAX])
 {
-    char *line = NULL;
-    size_t size = 0;
-    bool good = true;
-    for (*ret_line = 0; good && getline(&line, &size, in) >= 0;) {
-        torture_event event;
-        ++*ret_line;
-        line[strcspn(line, "\n")] = '\0';
-        if (*ret_line == 1) {
-            good = torture_setup_read(line, ret_setup);
-            continue;
-        }
-        good = torture_event_read(line, &event) && event.contender < ret_setup->contenders &&
-               event.mutex < ret_setup->mutexes;
-        if (good)
-            torture_history_add(history, &event);
+    size_t length = 0;
+    int next;
+    while ((next = getc(in)) != EOF && next != '\n' && next != '\0' && length + 1 < HISTORY_LINE_MAX)
+        line[length++] = (char)next;
+    line[length] = '\0';
+    if (next == '\0')
+        snprintf(ret_flaw, TORTURE_FLAW_MAX, "it has a zero byte");
+    else if (next != EOF && next != '\n')
+        snprintf(ret_flaw, TORTURE_FLAW_MAX, "it has more than %d bytes", HISTORY_LINE_MAX - 1);
+    else if (ferror(in))
+        snprintf(ret_flaw, TORTURE_FLAW_MAX, "%s", strerror(errno));
+    return ret_flaw[0] == '\0' && (next != EOF || length > 0);
+}
+
+static bool read_event(const char *line, const torture_setup *setup, torture_event *ret_event,
+                       char ret_flaw[TORTURE_FLAW_MAX])
+{
+    if (!torture_event_read(line, ret_event, ret_flaw))
+        return false;
+    if (ret_event->contender >= setup->contenders)
+        snprintf(ret_flaw, TORTURE_FLAW_MAX, "\"contender\" is %d, and the first line says that there are %d",
+                 ret_event->contender, setup->contenders);
+    else if (ret_event->mutex >= setup->mutexes)
+        snprintf(ret_flaw, TORTURE_FLAW_MAX, "\"mutex\" is %u, and the first line says that there are %u",
+                 ret_event->mutex, setup->mutexes);
+    return ret_flaw[0] == '\0';
+}
+
+/* False: *ret_line has the flaw. */
+static bool read_history(FILE *in, torture_setup *ret_setup, torture_history *history, size_t *ret_line,
+                         char ret_flaw[TORTURE_FLAW_MAX])
+{
+    char line[HISTORY_LINE_MAX];
+    ret_flaw[0] = '\0';
+    *ret_line = 1;
+    if (!next_line(in, line, ret_flaw) || !torture_setup_read(line, ret_setup, ret_flaw)) {
+        if (ret_flaw[0] == '\0')
+            snprintf(ret_flaw, TORTURE_FLAW_MAX, "it is missing");
+        return false;
     }
-    free(line);
-    return good && *ret_line > 0;
+    for (*ret_line = 2; next_line(in, line, ret_flaw); ++*ret_line) {
+        torture_event event;
+        if (!read_event(line, ret_setup, &event, ret_flaw))
+            return false;
+        torture_history_add(history, &event);
+    }
+    return ret_flaw[0] == '\0';
 }
 
 static int judge_file(const arguments *args)
@@ -106,16 +138,17 @@ static int judge_file(const arguments *args)
     torture_setup setup;
     torture_history history = {0};
     torture_report report = {.setup = &setup};
-    unsigned line;
+    char flaw[TORTURE_FLAW_MAX];
+    size_t line;
     FILE *in = open_file(args->judge, "re");
     if (in == NULL)
         return CLI_USAGE;
-    const bool good = read_history(in, &setup, &history, &line);
+    const bool good = read_history(in, &setup, &history, &line, flaw);
     fclose(in);
     if (good)
         return judge_and_tell(args, &history, &report);
     torture_history_free(&history);
-    cli_say(COMMAND, "line %u of %s is not a line of a history.", line > 0 ? line : 1, args->judge);
+    cli_say(COMMAND, "line %zu of %s is not a line of a history: %s.", line, args->judge, flaw);
     return CLI_USAGE;
 }
 

@@ -15,7 +15,7 @@
 #include "secret.h"
 
 #define LEASE_MS 1000    /* ttl and transition, unless the options or the URL say otherwise */
-#define PATIENCE_MS 5000 /* for what should take milliseconds */
+#define PATIENCE_MS 5000 /* for steps that should take milliseconds */
 #define DWELL_MS 1000    /* leadership long enough to be seen */
 
 typedef struct demo {

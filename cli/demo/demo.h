@@ -47,7 +47,7 @@ typedef struct demo_event {
 typedef struct demo_node {
     char name[16];
     pid_t pid;
-    int fd;          /* what it prints; -1: closed */
+    int fd;          /* the pipe of its standard output; -1: closed */
     int exit_status; /* as from waitpid, once it has ended */
     bool ended;
     bool may_end; /* it was asked to, or killed */
@@ -92,7 +92,7 @@ demo_outcome demo_cast_await(demo_cast *cast, demo_condition condition, int64_t 
 /* SIGKILL: it has no chance to say anything. SIGTERM: it gives the mutex back and ends. */
 void demo_cast_kill(demo_cast *cast, int node);
 void demo_cast_stop(demo_cast *cast, int node);
-/* Kill whoever is left. Safe after any failure, and twice. */
+/* Kill all contenders that still run. Safe after any failure, and twice. */
 void demo_cast_end(demo_cast *cast);
 
 /* --- demo_judge.c: was it all as promised? ------------------------------------------------------ */

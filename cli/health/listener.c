@@ -16,7 +16,7 @@
 enum {
     CONNECTIONS_MAX = 16,
     ACCEPTED_PER_TURN = 4,
-    TICK_MS = 250,          /* how often is looked for those whose time is over */
+    TICK_MS = 250,          /* how often the listener looks for connections whose time is over */
     LINGER_MAX = 64 * 1024, /* bytes that somebody may send and nobody reads */
 };
 #define CONNECTION_NS (INT64_C(2) * 1000000000)
@@ -34,7 +34,7 @@ typedef struct connection {
     int fd;
     int64_t end_ns; /* closed then, at the latest */
     char request[HTTP_REQUEST_MAX];
-    size_t length; /* of the request, or of what is thrown away */
+    size_t length; /* of the request, or of the bytes that were thrown away */
     char *answer;
     size_t answer_length, written;
 } connection;

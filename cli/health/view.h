@@ -10,8 +10,8 @@ typedef struct health_view {
     bool contends;        /* it has begun to */
     bool leads;           /* it means to: is not giving it back */
     simba_lease lease;    /* as it is now */
-    simba_owner owner;    /* as last heard; whoever leads does not need it */
-    int64_t reserve_ms;   /* of the lease, that is not promised to those who ask */
+    simba_owner owner;    /* as last heard; a leader does not need it */
+    int64_t reserve_ms;   /* the end of the lease that the answer does not promise */
     simba_client *client; /* whose statistics are shown; NULL: none yet */
 } health_view;
 

@@ -64,6 +64,7 @@ access_verdict access_to_change(const access_rules *rules, const access_request 
         return ACCESS_FOREIGN;
     if (request->origin != NULL && !is_own_origin(rules, request))
         return ACCESS_FOREIGN;
-    /* A certificate is sent by the browser whoever makes it ask; a token is not. */
+    /* The browser sends its certificate with every request, even one that a page of another site has caused; it does not
+     * send a token by itself. */
     return has_token(request->authorization, rules->token) ? ACCESS_GRANTED : ACCESS_NO_TOKEN;
 }

@@ -1,11 +1,11 @@
-/* Who may do what. Without a token, only clients on this machine can connect; and only the page itself or a program
- * may ask, not a page of another site in somebody's browser. */
+/* Decides which requests are allowed. Without a token, only clients on this machine can connect; and only the page itself or
+ * a program may ask, not a page of another site in somebody's browser. */
 #ifndef SIMBA_CLI_SERVE_ACCESS_H
 #define SIMBA_CLI_SERVE_ACCESS_H
 
 #include <stdbool.h>
 
-/* What a request says of itself; NULL: nothing. */
+/* The headers of a request that count here; NULL: it has none of that name. */
 typedef struct access_request {
     const char *host;
     const char *origin;
@@ -28,7 +28,8 @@ typedef enum access_verdict {
 } access_verdict;
 
 access_verdict access_to_read(const access_rules *rules, const access_request *request);
-/* `to_change`: more is asked for, since whoever is logged in may be made to send it. */
+/* `to_change`: the request changes something, and has to prove more: another site can make the browser of a user who is
+ * logged in send it. */
 access_verdict access_to_change(const access_rules *rules, const access_request *request);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "table.h"
 
-/* What the answers are about. */
+/* The data of the answers. */
 typedef struct answers {
     const table *t;
     simba_client *client;

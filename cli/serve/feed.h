@@ -10,7 +10,7 @@ enum { FEED_PIECE = 16384, FEED_ALIVE_MS = 2000 };
 typedef enum feed_kind {
     FEED_ROWS,    /* the list of mutexes */
     FEED_HISTORY, /* the changes that are remembered */
-    FEED_STREAM,  /* what is new, for ever: Server-Sent Events */
+    FEED_STREAM,  /* every change, for ever: Server-Sent Events */
 } feed_kind;
 
 typedef enum feed_stage { FEED_BEGIN, FEED_MIDDLE, FEED_END } feed_stage;
@@ -30,14 +30,14 @@ typedef struct feed {
 
 feed *feed_rows(const answers *about, const char *after, uint64_t limit);
 feed *feed_history(const answers *about, uint64_t limit);
-/* Of what is newer than this revision as answers write it; NULL: than now. One that cannot be brought up to date is told to
- * begin anew. */
+/* A feed of all changes after this revision, in the form in which answers write it; NULL: after now. A client that cannot be
+ * brought up to date is told to begin anew. */
 feed *feed_stream(const answers *about, const char *since);
 void feed_free(feed *f);
 
 typedef enum feed_state { FEED_HAS, FEED_WAITS, FEED_OVER } feed_state;
 
-/* Copy what comes next, up to `size` bytes. */
+/* Copy the next bytes, at most `size`. */
 feed_state feed_read(feed *f, char *out, size_t size, size_t *ret_length);
 
 #endif

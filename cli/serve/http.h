@@ -8,9 +8,10 @@
 #include "looker.h"
 #include "options.h"
 
-/* A request has to have come within this time, and be answered within that; a stream of events may last. Whoever takes
- * longer is cut off. Of connections there are so many; when they become scarce, the one goes that has kept us waiting for a
- * request longest, so that somebody who opens many shuts out nobody else. */
+/* The limits of a connection: how long the request may take to arrive, how long the answer may take (a stream of events may
+ * last), and how many connections there may be. The server cuts off a client that takes longer. When connections become
+ * scarce, it closes the one that has kept it waiting for a request longest, so that a client that opens many shuts out
+ * nobody else. */
 enum {
     HTTP_REQUEST_MS = 5000,
     HTTP_ANSWER_MS = 60000,
@@ -43,7 +44,7 @@ typedef struct visitor {
     bool is_suspended;
     uint64_t uploaded;
     release_order order;
-    bool follows; /* what it asked for is a stream */
+    bool follows; /* the answer is a stream */
 } visitor;
 
 struct server {
@@ -53,7 +54,7 @@ struct server {
     answers about;
     looker *asking;
     struct MHD_Daemon *daemon;
-    TAILQ_HEAD(visitors, visitor) visitors; /* who asks longest comes first among those who ask */
+    TAILQ_HEAD(visitors, visitor) visitors; /* ordered: the visitor that has been asking longest comes first */
     int64_t watched_until_ms;
 };
 
@@ -62,14 +63,14 @@ int http_start(server *s, int fd);
 /* Also one that was not started. */
 void http_stop(server *s);
 
-/* To be polled; do what there is to do; how long that can wait. */
+/* The descriptor to poll, the work when it is readable, and how long that work can wait. */
 int http_fd(const server *s);
 void http_run(server *s);
 int http_pause_ms(const server *s);
 
-/* There may be news for those who follow, or the answer to a release. */
+/* There may be news for the followers, or the answer to a release. */
 void http_wake(server *s);
-/* Cut off those whose time is over. */
+/* Cut off visitors whose time is over. */
 void http_sweep(server *s, int64_t now_ms);
 
 /* routes.c: answer one request whose headers, and body if any, have come. */

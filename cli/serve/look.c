@@ -54,7 +54,7 @@ static void grow(gathering *g)
 
 static const char *keep(look *l, const void *text, size_t length)
 {
-    const size_t size = length + 1; /* what is kept ends with a zero */
+    const size_t size = length + 1; /* the copy ends with a zero byte */
     assert(size <= NAMES_ROOM);
     if (l->names == NULL || NAMES_ROOM - l->names->used < size) {
         look_names *names = serve_alloc(sizeof *names);

@@ -4,7 +4,7 @@
 
 #include <simba.h>
 
-enum { LOOK_ROWS_MAX = 200000 }; /* what is beyond is left out, and said to be */
+enum { LOOK_ROWS_MAX = 200000 }; /* further rows are left out, and the answer says so */
 
 typedef struct look_names look_names; /* where the names and notes are */
 
@@ -20,7 +20,7 @@ typedef struct look_row {
 typedef struct look {
     int code; /* 0, or why the store did not answer */
     char error[sizeof((simba_error *)NULL)->text];
-    int64_t wall_ms;  /* when the store was asked, since the epoch; what it says is at least as new */
+    int64_t wall_ms;  /* when the store was asked, since the epoch; its answer is at least as new */
     int64_t mono_ms;  /* the same on the monotonic clock */
     int64_t took_ms;  /* until it had answered */
     int64_t store_ms; /* the store's own now */

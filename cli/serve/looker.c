@@ -12,7 +12,7 @@ struct looker {
     simba_client *client;
     pthread_t thread;
     int fd;
-    /* What follows is under the lock. */
+    /* The lock guards the members below. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_watched;
@@ -45,7 +45,7 @@ static void carry_out(looker *k)
     release_order *order = k->ordered;
     pthread_mutex_unlock(&k->lock);
     order->code = simba_client_force_release(k->client, order->mutex, &order->error);
-    look *l = look_at(k->client); /* so that whoever asked for it sees it */
+    look *l = look_at(k->client); /* so that the client that asked for the change sees it */
     hand_over(k, l);
     pthread_mutex_lock(&k->lock);
     k->ordered = NULL;

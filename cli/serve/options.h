@@ -11,7 +11,7 @@ typedef struct serve_options {
     const char *token;     /* NULL: none is asked for */
     const char *cert;      /* PEM texts; NULL: no TLS */
     const char *key;       /* of `cert` */
-    const char *client_ca; /* whoever has a certificate of it may; NULL: nobody by that */
+    const char *client_ca; /* a client with a certificate of this CA is let in; NULL: certificates do not count */
     bool allow_release;
 } serve_options;
 

@@ -170,7 +170,7 @@ static enum MHD_Result turn_away(visitor *v, access_verdict verdict)
 
 /* --- what there is --------------------------------------------------------------------------------------------- */
 
-/* A number from 1 to `most`, which is also what it is without one. 0: it is something else. */
+/* A number from 1 to `most`; `most` if there is none. 0: the text is not such a number. */
 static uint64_t limit_of(const visitor *v, uint64_t most)
 {
     const char *text = parameter(v, "limit");

@@ -1,5 +1,5 @@
-/* The schedule of a mutex, and its last runs. A note tells of one run, the latest; whoever reads every note of a mutex knows those
- * before it too. Pure: no I/O, no clock, no thread. */
+/* The schedule of a mutex, and its last runs. A note tells of one run, the latest; a reader of every note of a mutex knows
+ * the earlier runs too. Pure: no I/O, no clock, no thread. */
 #ifndef SIMBA_CLI_SERVE_RUNS_H
 #define SIMBA_CLI_SERVE_RUNS_H
 
@@ -16,13 +16,13 @@ typedef struct run {
 
 typedef struct runs {
     simba_schedule_info schedule; /* as the latest note tells it */
-    size_t record_length;         /* bytes of that note that tell it; what follows them is the note of the work */
+    size_t record_length;         /* bytes of the note that are the record; the note of the work follows them */
     run last[RUNS_MAX];           /* oldest first */
     unsigned count;
 } runs;
 
-/* Take in the note of a mutex. `r` is what the notes before have told; NULL: nothing. Returns it, or what takes its place; NULL:
- * the note is of no schedule, or of one that cannot be read. */
+/* Take in the note of a mutex. `r` has the runs that earlier notes told of; NULL: none. Returns `r` or its replacement;
+ * NULL: the note is of no schedule, or of one that cannot be read. */
 runs *runs_take(runs *r, const void *note, size_t length);
 
 #endif

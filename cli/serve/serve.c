@@ -12,7 +12,7 @@
 #include "listen.h"
 #include "signals.h"
 
-/* The one who is given something to say about the store says it once. */
+/* Say once that the store does not answer, and once that it answers again. */
 static void say_store(const table *t, bool answered)
 {
     if (!t->answers && answered)
@@ -67,7 +67,8 @@ static int serve(server *s, const cli_signals *signals, listener *where)
     return code;
 }
 
-/* On this machine everybody who can connect can read the store's URL anyway; elsewhere somebody has to be let in. */
+/* Every process on this machine that can connect can read the store's URL anyway. From elsewhere, clients have to prove who
+ * they are. */
 static int check_access(const serve_options *o, const listener *where)
 {
     const bool knows_whom = o->token != NULL || o->client_ca != NULL;

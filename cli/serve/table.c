@@ -141,8 +141,8 @@ typedef struct comparison {
     bool is_first; /* there is nothing to compare with */
 } comparison;
 
-/* A moment of the store's clock on ours. Stored times may be anything, but what differs between two looks happened
- * between them. */
+/* Converts a moment of the store's clock to ours. Stored times may be anything, but a difference between two looks came
+ * about between them. */
 static int64_t to_wall_ms(const comparison *c, int64_t store_ms)
 {
     int64_t ago_ms;
@@ -240,7 +240,7 @@ static void compare_all(const comparison *c)
                           : new == l->count   ? -1
                                               : strcmp(t->rows[old]->mutex, l->rows[new].mutex);
         if (order < 0 && !t->rows[old]->is_present && t->rows[old]->change_count == 0) {
-            free_row(t, t->rows[old++]); /* those who follow were told at the look before */
+            free_row(t, t->rows[old++]); /* followers were told at the look before */
             continue;
         }
         table_row *row = order > 0 ? new_row(t, l->rows[new].mutex) : t->rows[old];
@@ -325,7 +325,7 @@ table_row *table_find(const table *t, const char *mutex)
     return after > 0 && strcmp(t->rows[after - 1]->mutex, mutex) == 0 ? t->rows[after - 1] : NULL;
 }
 
-/* What is new stands at the end, so these walk from there. */
+/* New entries stand at the end, so these functions walk from there. */
 table_row *table_row_since(const table *t, uint64_t revision)
 {
     table_row *row = TAILQ_LAST(&t->by_revision, table_rows);

@@ -54,7 +54,7 @@ struct table_row {
     bool is_owned;   /* otherwise `owner` is nobody */
     simba_owner owner;
     int64_t waiters; /* -1: the store does not know */
-    char *next;      /* who is first in line; NULL: nobody, or the store does not know */
+    char *next;      /* the first waiter; NULL: nobody, or the store does not know */
     char *note;      /* bytes, with a zero behind them; NULL: there is none */
     size_t note_length;
     runs *runs;            /* NULL: it has no schedule */
@@ -72,7 +72,7 @@ typedef struct table {
     table_changes changes; /* oldest first */
     unsigned change_count;
     uint64_t revision; /* the last that was given out */
-    uint64_t horizon;  /* whoever knows less than this cannot be brought up to date */
+    uint64_t horizon;  /* a client that knows less than this cannot be brought up to date */
     bool truncated;
 
     bool was_answered; /* at least once */

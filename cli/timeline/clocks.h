@@ -12,7 +12,7 @@
 
 #define TIMELINE_TIME_MAX (INT64_C(1) << 62) /* 146 years: differences of two moments do not overflow */
 
-/* What the clocks show at one moment. */
+/* The clocks at one moment. */
 typedef struct timeline_reading {
     int64_t boot_ns;
     int64_t wall_ns;
@@ -47,7 +47,7 @@ typedef enum timeline_agreement {
     TIMELINE_UNRELATED, /* some lines say nothing of their clock, and are taken for those of another host in the picture */
 } timeline_agreement;
 
-/* Fills in shift_ns. *ret_wall_ns is what to add to the common clock to get the wall clock of a host; INT64_MIN: not known. */
+/* Fills in shift_ns. Add *ret_wall_ns to the common clock to get the wall clock of a host; INT64_MIN: not known. */
 timeline_agreement timeline_clocks_agree(timeline_clocks *set, int64_t *ret_wall_ns);
 
 /* A moment of the clock on the common one. */

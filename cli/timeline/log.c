@@ -21,10 +21,10 @@ typedef struct entry {
     char *text;
 } entry;
 
-/* What the next line of a row is, after the end of the picture. */
+/* The kind of the first line of a row after the end of the picture. */
 typedef enum next_line { NEXT_NONE, NEXT_START, NEXT_OTHER } next_line;
 
-/* What is known of a row while the lines are gone through. */
+/* The state of a row while the reader goes through the lines. */
 typedef struct state {
     int64_t heard_at;     /* of the last line */
     size_t clock;         /* of the last line */
@@ -158,8 +158,9 @@ static bool parse(timeline_log *log, char *line)
     return true;
 }
 
-/* A process tells its clock with its first line. What a row says after that is on this clock, up to the next that it tells: its
- * host may have been booted in between. Lines before the first were left of a log whose beginning is gone. */
+/* A process tells its clock with its first line. The lines of the row after that are on this clock, until the process tells
+ * another: its host may have been booted in between. Lines before the first clock are the rest of a log whose beginning is
+ * gone. */
 static void assign_clocks(timeline_log *log, size_t first)
 {
     size_t *told = malloc((log->names.count + 1) * sizeof *told);
@@ -425,7 +426,7 @@ static void apply(timeline_log *log, size_t row, const entry *e)
         die(log, row, e->at_ns, "killed");
     }
     if (strcmp(event, "clock") == 0)
-        return; /* it stands before what it is about, a new start among others */
+        return; /* this line stands before the event that it is about, such as a new start */
     log->states[row].heard_at = e->at_ns;
     log->states[row].clock = e->clock;
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 typedef struct timeline_names {
-    const char **names; /* by number; they belong to whoever added them */
+    const char **names; /* by number; they belong to the caller that added them */
     size_t count, capacity;
     size_t *slots; /* a number and one more; 0: empty */
     size_t slot_count;

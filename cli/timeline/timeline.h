@@ -60,7 +60,7 @@ typedef struct timeline {
     size_t mark_count;
     int64_t to_ms;   /* the picture goes from 0 to here, at least 1 */
     int64_t from_ms; /* where its 0 is on an axis without wall clock */
-    int64_t wall_ms; /* what the wall clock shows there; 0: not known */
+    int64_t wall_ms; /* the wall clock at that point; 0: not known */
     timeline_agreement agreement;
 } timeline;
 
@@ -74,7 +74,7 @@ void timeline_svg(const timeline *line, const char *title, FILE *out);
 typedef struct timeline_axis {
     int64_t tick_ms;
     int64_t first_ms;
-    int64_t zero_ms; /* what the axis shows at 0 */
+    int64_t zero_ms; /* the label of the axis at 0 */
     bool wall;
 } timeline_axis;
 
@@ -84,7 +84,7 @@ void timeline_axis_label(const timeline_axis *axis, int64_t ms, char *label, siz
 /* The day and the zone of the wall clock. False: there is none. */
 bool timeline_axis_caption(const timeline *line, char *caption, size_t size);
 
-/* The legend explains only what occurs in the picture. */
+/* The legend explains only symbols that occur in the picture. */
 bool timeline_has_kind(const timeline *line, timeline_kind kind);
 bool timeline_has_sign(const timeline *line, timeline_sign sign);
 

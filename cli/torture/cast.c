@@ -206,11 +206,11 @@ static void record_end(torture_cast *cast, int number)
     node->state = NODE_ENDED;
 }
 
-/* Whatever a line says, it is about the one who said it. */
+/* Every line is about the contender that wrote it, whatever number the line has. */
 static void take_line(torture_cast *cast, int number, const char *line)
 {
     torture_event event;
-    if (!torture_event_read(line, &event) || event.mutex >= cast->options->setup.mutexes)
+    if (!torture_event_read(line, &event, NULL) || event.mutex >= cast->options->setup.mutexes)
         return;
     event.contender = number;
     event.life = cast->nodes[number].life;

@@ -20,9 +20,9 @@ typedef enum torture_node_state {
 typedef struct torture_node {
     torture_node_state state;
     pid_t pid;
-    int fd; /* what it prints; -1: closed */
+    int fd; /* the pipe of its standard output; -1: closed */
     unsigned life;
-    torture_fault fault; /* what is done to it now; TORTURE_FAULT_COUNT: nothing */
+    torture_fault fault; /* the fault that lasts; TORTURE_FAULT_COUNT: none */
     int64_t due_ns;      /* when that ends */
     torture_proxy *proxy;
     char *url; /* its own way to the store */
@@ -36,7 +36,7 @@ typedef struct torture_cast {
     int64_t epoch_ns;
     torture_node nodes[TORTURE_CONTENDERS_MAX];
     int count;
-    int leaders[TORTURE_MUTEXES_MAX]; /* who leads, by what was heard last */
+    int leaders[TORTURE_MUTEXES_MAX]; /* the leaders, as last reported */
 } torture_cast;
 
 /* Nanoseconds since the run began. */
@@ -44,20 +44,20 @@ int64_t torture_cast_now(const torture_cast *cast);
 
 /* Start everybody. Negative: errno. torture_cast_end in any case. */
 int torture_cast_start(torture_cast *cast, const torture_options *options, torture_outcome *outcome);
-/* Kill whoever is left, and let go of everything. */
+/* Kill all contenders that still run, and free everything. */
 void torture_cast_end(torture_cast *cast);
 
-/* Wait for news, for other_fd, or until that time, and take in what has come. True: other_fd has something. */
+/* Wait for news, for other_fd, or until that time, and take in the news. True: other_fd is readable. */
 bool torture_cast_listen(torture_cast *cast, int other_fd, int64_t until_ns);
 
 /* Add something to the history that is about no contender. */
 void torture_cast_record(torture_cast *cast, torture_kind kind);
 
-/* Do to this contender, which runs and has no trouble, what the step says. */
+/* Carry out the step on this contender, which runs and has no trouble. */
 void torture_cast_inflict(torture_cast *cast, int number, const torture_step *step);
 /* End the faults whose time has come, and start processes anew. Returns when the next one is due. */
 int64_t torture_cast_heal(torture_cast *cast, int64_t now_ns);
-/* End all faults now, and ask everybody who runs to end. */
+/* End all faults now, and ask all contenders that run to end. */
 void torture_cast_dismiss(torture_cast *cast);
 
 /* Does this one run, without any trouble? */

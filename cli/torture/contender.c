@@ -1,5 +1,5 @@
 /* `simba torture-contender`, not for people: one contender process of `simba torture`. It contends for all mutexes, and its
- * "work" is to look at its lease, again and again, as a program does before it acts. What it finds it reports as lines of a
+ * "work" is to look at its lease, again and again, as a program does before it acts. It reports each look as a line of a
  * history, see history.h. SIGUSR1: it hands over and contends again. SIGTERM: it stops and ends. */
 #include <pthread.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ typedef struct post {
     simba_contender *contender;
     bool acts;             /* between on_acquired and on_released */
     torture_event pending; /* looks that were not reported yet; token 0: none */
-    int64_t until_ns;      /* what was reported last of the lease */
+    int64_t until_ns;      /* the end of the lease that was reported last */
 } post;
 
 typedef struct process {
@@ -69,8 +69,9 @@ static void tell_pending(post *at)
     at->pending.token = 0;
 }
 
-/* What a program does before it acts. The clock is read before the lease, so that the end that is reported is never later than
- * the truth, and again after it, so that nothing is claimed of the time before the lease was seen. With the lock. */
+/* Looks at the lease, as a program does before it acts. It reads the clock before the lease, so that the end that is
+ * reported is never later than the truth, and again after it, so that nothing is claimed of the time before the lease was
+ * seen. With the lock. */
 static void look(post *at)
 {
     simba_lease lease = SIMBA_LEASE_INIT;
@@ -240,7 +241,7 @@ int cmd_torture_contender(cli_globals *globals, int argc, char **argv)
     sigaddset(&orders, SIGUSR1);
     sigprocmask(SIG_BLOCK, &orders, NULL);
 
-    globals->quiet = true; /* that the store is out of reach is what all this is about */
+    globals->quiet = true; /* a store out of reach is no news here: torture cuts the contender off */
     const int opened = cli_open(COMMAND, globals, &p.client);
     if (opened != CLI_GO)
         return opened;

@@ -4,11 +4,15 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Times far beyond any run are refused, so that the judge can add and subtract them without care. */
 #define TIME_MAX_NS (INT64_C(366) * 86400 * 1000000000)
+
+/* Of a name or a word, with its end. */
+enum { WORD_MAX = sizeof((torture_event *)NULL)->what };
 
 const char *torture_kind_word(torture_kind kind)
 {
@@ -49,6 +53,44 @@ size_t torture_event_write(const torture_event *event, char ret_line[TORTURE_LIN
 
 /* --- reading ------------------------------------------------------------------------------------- */
 
+/* A member that a line may have: its name, and where its value goes. */
+typedef enum type {
+    TIME,  /* int64_t, nanoseconds */
+    COUNT, /* unsigned, at most `most` */
+    TOKEN, /* uint64_t */
+    KIND,  /* char[32], as WORD; every line has it */
+    WORD,  /* char[32] */
+} type;
+
+typedef struct member {
+    const char *name;
+    type type;
+    size_t offset;
+    uint64_t most;
+} member;
+
+/* What reading a line is about: the members that there may be, those that were found, and where their values are. */
+typedef struct reading {
+    const member *members;
+    size_t count;
+    unsigned found; /* a bit for each */
+    void *values;
+    char *flaw; /* NULL: nobody asks */
+} reading;
+
+static bool refuse(const reading *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool refuse(const reading *r, const char *format, ...)
+{
+    if (r->flaw != NULL) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(r->flaw, TORTURE_FLAW_MAX, format, arguments);
+        va_end(arguments);
+    }
+    return false;
+}
+
 static const char *skip_blanks(const char *text)
 {
     return text + strspn(text, " \t\r");
@@ -82,6 +124,125 @@ static bool parse_number(const char *text, uint64_t limit, uint64_t *ret_number)
     return true;
 }
 
+static bool set_number(reading *r, const member *m, const char *value)
+{
+    void *to = (char *)r->values + m->offset;
+    const uint64_t most = m->type == TIME ? TIME_MAX_NS : m->type == TOKEN ? UINT64_MAX : m->most;
+    uint64_t number;
+    if (!parse_number(value, most, &number))
+        return refuse(r, "\"%s\" is %.31s, and not a number from 0 to %" PRIu64, m->name, value, most);
+    if (m->type == TIME)
+        *(int64_t *)to = (int64_t)number;
+    else if (m->type == TOKEN)
+        *(uint64_t *)to = number;
+    else
+        *(unsigned *)to = (unsigned)number;
+    return true;
+}
+
+/* Takes a member whose value is told as text, with or without quotes. */
+static bool set_member(reading *r, const char *name, const char *value)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const member *m = &r->members[i];
+        if (strcmp(name, m->name) != 0)
+            continue;
+        if (r->found & 1u << i)
+            return refuse(r, "\"%s\" is there twice", name);
+        r->found |= 1u << i;
+        if (m->type != KIND && m->type != WORD)
+            return set_number(r, m, value);
+        snprintf((char *)r->values + m->offset, WORD_MAX, "%s", value);
+        return true;
+    }
+    return true;
+}
+
+/* One `"name":value`. Returns what is behind it, or NULL. */
+static const char *read_member(const char *text, reading *r)
+{
+    char name[WORD_MAX];
+    char value[WORD_MAX];
+    const char *at = text;
+    text = read_word(text, name, sizeof name);
+    if (text == NULL || *(text = skip_blanks(text)) != ':') {
+        refuse(r, "the line is cut, or no JSON of names, numbers and plain words, at %.20s", *at ? at : "its end");
+        return NULL;
+    }
+    text = skip_blanks(text + 1);
+    if (*text == '"') {
+        text = read_word(text, value, sizeof value);
+    } else {
+        const size_t length = strcspn(text, " \t\r,}");
+        const bool fits = length > 0 && length < sizeof value;
+        if (fits) {
+            memcpy(value, text, length);
+            value[length] = '\0';
+        }
+        text = fits ? text + length : NULL;
+    }
+    if (text == NULL) {
+        refuse(r, "the value of \"%s\" is cut, or no number or plain word of at most %d characters", name,
+               WORD_MAX - 1);
+        return NULL;
+    }
+    return set_member(r, name, value) ? text : NULL;
+}
+
+static bool read_object(const char *line, reading *r)
+{
+    const char *text = skip_blanks(line);
+    if (*text != '{')
+        return refuse(r, "it is no JSON object");
+    do {
+        text = read_member(skip_blanks(text + 1), r);
+        if (text == NULL)
+            return false;
+        text = skip_blanks(text);
+    } while (*text == ',');
+    if (*text != '}')
+        return refuse(r, "the line is cut, or has something in place of a comma");
+    return *skip_blanks(text + 1) == '\0' || refuse(r, "something stands behind the object");
+}
+
+static bool has(const reading *r, const char *name)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (strcmp(name, r->members[i].name) == 0)
+            return r->found & 1u << i;
+    return false;
+}
+
+/* All of them, a list that NULL ends, are there. */
+static bool require(const reading *r, const char *const *names)
+{
+    for (; *names != NULL; names++)
+        if (!has(r, *names))
+            return refuse(r, "\"%s\" is missing", *names);
+    return true;
+}
+
+/* --- an event ------------------------------------------------------------------------------------ */
+
+typedef struct event_line {
+    torture_event event;
+    unsigned contender;
+    char kind[WORD_MAX];
+} event_line;
+
+static const member event_members[] = {
+    {"at", TIME, offsetof(event_line, event.at_ns), 0},
+    {"seen", TIME, offsetof(event_line, event.seen_ns), 0},
+    {"to", TIME, offsetof(event_line, event.to_ns), 0},
+    {"until", TIME, offsetof(event_line, event.until_ns), 0},
+    {"token", TOKEN, offsetof(event_line, event.token), 0},
+    {"kind", KIND, offsetof(event_line, kind), 0},
+    {"contender", COUNT, offsetof(event_line, contender), TORTURE_CONTENDERS_MAX - 1},
+    {"life", COUNT, offsetof(event_line, event.life), UINT32_MAX},
+    {"mutex", COUNT, offsetof(event_line, event.mutex), TORTURE_MUTEXES_MAX - 1},
+    {"what", WORD, offsetof(event_line, event.what), 0},
+};
+
 static bool set_kind(torture_event *event, const char *word)
 {
     for (int kind = 0; kind < TORTURE_KIND_COUNT; kind++)
@@ -92,114 +253,72 @@ static bool set_kind(torture_event *event, const char *word)
     return false;
 }
 
-/* Takes a member whose value is told as text, with or without quotes. False: the value does not fit. */
-typedef bool (*member_fn)(void *to, const char *name, const char *value);
-
-static bool set_of_event(void *to, const char *name, const char *value)
+/* What a line of this kind must have, beside its time. */
+static const char *const *required_of(torture_kind kind)
 {
-    torture_event *event = to;
-    uint64_t number;
-    assert(event != NULL);
-    int64_t *const time = strcmp(name, "at") == 0      ? &event->at_ns
-                          : strcmp(name, "seen") == 0  ? &event->seen_ns
-                          : strcmp(name, "to") == 0    ? &event->to_ns
-                          : strcmp(name, "until") == 0 ? &event->until_ns
-                                                       : NULL;
-    if (time != NULL) {
-        if (!parse_number(value, TIME_MAX_NS, &number))
-            return false;
-        *time = (int64_t)number;
-        return true;
+    static const char *const one[] = {"contender", NULL};
+    static const char *const holds[] = {"contender", "mutex", "token", "seen", "to", "until", NULL};
+    static const char *const released[] = {"contender", "mutex", "token", "what", NULL};
+    static const char *const span[] = {"to", NULL};
+    static const char *const killed[] = {"contender", "to", NULL};
+    static const char *const ended[] = {"contender", "what", NULL};
+    static const char *const what[] = {"what", NULL};
+    static const char *const nothing[] = {NULL};
+    switch (kind) {
+    case TORTURE_CONTENDS:
+    case TORTURE_STOPPED:
+    case TORTURE_ASKED:
+        return one;
+    case TORTURE_HOLDS:
+        return holds;
+    case TORTURE_RELEASED:
+        return released;
+    case TORTURE_LATE:
+    case TORTURE_FAILED:
+        return span;
+    case TORTURE_KILLED:
+        return killed;
+    case TORTURE_ENDED:
+        return ended;
+    case TORTURE_FAULT:
+    case TORTURE_HEALED:
+        return what;
+    case TORTURE_END:
+    case TORTURE_KIND_COUNT:
+        break;
     }
-    if (strcmp(name, "kind") == 0)
-        return set_kind(event, value);
-    if (strcmp(name, "token") == 0)
-        return parse_number(value, UINT64_MAX, &event->token);
-    if (strcmp(name, "contender") == 0) {
-        if (!parse_number(value, TORTURE_CONTENDERS_MAX - 1, &number))
-            return false;
-        event->contender = (int)number;
-    } else if (strcmp(name, "mutex") == 0) {
-        if (!parse_number(value, TORTURE_MUTEXES_MAX - 1, &number))
-            return false;
-        event->mutex = (unsigned)number;
-    } else if (strcmp(name, "life") == 0) {
-        if (!parse_number(value, UINT32_MAX, &number))
-            return false;
-        event->life = (unsigned)number;
-    } else if (strcmp(name, "what") == 0) {
-        snprintf(event->what, sizeof event->what, "%s", value);
-    }
+    return nothing;
+}
+
+/* The judge relies on the order of the times. */
+static bool is_in_order(const reading *r, const torture_event *event)
+{
+    if (event->kind == TORTURE_HOLDS && event->seen_ns < event->at_ns)
+        return refuse(r, "\"seen\" is before \"at\"");
+    if (has(r, "to") && event->to_ns < event->at_ns)
+        return refuse(r, "\"to\" is before \"at\"");
+    if (event->kind == TORTURE_HOLDS && event->until_ns < event->to_ns)
+        return refuse(r, "\"until\" is before \"to\"");
     return true;
 }
 
-/* One `"name":value`. Returns what is behind it, or NULL. */
-static const char *read_member(const char *text, member_fn set, void *to)
+bool torture_event_read(const char *line, torture_event *ret_event, char ret_flaw[TORTURE_FLAW_MAX])
 {
-    char name[32];
-    char value[sizeof((torture_event *)NULL)->what];
-    text = read_word(text, name, sizeof name);
-    if (text == NULL || *(text = skip_blanks(text)) != ':')
-        return NULL;
-    text = skip_blanks(text + 1);
-    if (*text == '"') {
-        text = read_word(text, value, sizeof value);
-    } else {
-        const size_t length = strcspn(text, " \t\r,}");
-        if (length == 0 || length >= sizeof value)
-            return NULL;
-        memcpy(value, text, length);
-        value[length] = '\0';
-        text += length;
-    }
-    return text != NULL && set(to, name, value) ? text : NULL;
-}
-
-static bool read_object(const char *line, member_fn set, void *to)
-{
-    const char *text = skip_blanks(line);
-    if (*text != '{')
+    static const char *const always[] = {"at", "kind", NULL};
+    event_line read = {0};
+    reading r = {event_members, sizeof event_members / sizeof *event_members, 0, &read, ret_flaw};
+    if (!read_object(line, &r) || !require(&r, always))
         return false;
-    do {
-        text = read_member(skip_blanks(text + 1), set, to);
-        if (text == NULL)
-            return false;
-        text = skip_blanks(text);
-    } while (*text == ',');
-    return *text == '}' && *skip_blanks(text + 1) == '\0';
-}
-
-/* What the judge relies on. */
-static bool is_sound(const torture_event *event)
-{
-    const bool of_one = event->kind != TORTURE_FAULT && event->kind != TORTURE_HEALED && event->kind != TORTURE_LATE &&
-                        event->kind != TORTURE_FAILED && event->kind != TORTURE_END;
-    if (of_one && event->contender == TORTURE_EVERYBODY)
+    if (!set_kind(&read.event, read.kind))
+        return refuse(&r, "\"kind\" is %s, which is none", read.kind);
+    if (!require(&r, required_of(read.event.kind)) || !is_in_order(&r, &read.event))
         return false;
-    if (event->kind == TORTURE_HOLDS)
-        return event->seen_ns >= event->at_ns && event->to_ns >= event->at_ns && event->until_ns >= event->to_ns;
-    if (event->kind == TORTURE_LATE || event->kind == TORTURE_FAILED || event->kind == TORTURE_KILLED)
-        return event->to_ns >= event->at_ns;
-    return true;
-}
-
-bool torture_event_read(const char *line, torture_event *ret_event)
-{
-    torture_event event = {.at_ns = -1, .kind = TORTURE_KIND_COUNT, .contender = TORTURE_EVERYBODY};
-    if (!read_object(line, set_of_event, &event))
-        return false;
-    if (event.at_ns < 0 || event.kind == TORTURE_KIND_COUNT || !is_sound(&event))
-        return false;
-    *ret_event = event;
+    read.event.contender = has(&r, "contender") ? (int)read.contender : TORTURE_EVERYBODY;
+    *ret_event = read.event;
     return true;
 }
 
 /* --- the first line ------------------------------------------------------------------------------ */
-
-typedef struct first_line {
-    torture_setup setup;
-    bool is_run;
-} first_line;
 
 size_t torture_setup_write(const torture_setup *setup, char ret_line[TORTURE_LINE_MAX])
 {
@@ -213,44 +332,38 @@ size_t torture_setup_write(const torture_setup *setup, char ret_line[TORTURE_LIN
     return (size_t)length;
 }
 
-static bool set_of_setup(void *to, const char *name, const char *value)
-{
-    first_line *first = to;
-    torture_setup *setup = &first->setup;
-    uint64_t number;
-    int64_t *const time = strcmp(name, "lease") == 0      ? &setup->lease_ns
-                          : strcmp(name, "outage") == 0   ? &setup->outage_ns
-                          : strcmp(name, "takeover") == 0 ? &setup->takeover_ns
-                          : strcmp(name, "handover") == 0 ? &setup->handover_ns
-                                                          : NULL;
-    if (strcmp(name, "kind") == 0)
-        return first->is_run = strcmp(value, "run") == 0;
-    if (strcmp(name, "seed") == 0)
-        return parse_number(value, UINT64_MAX, &setup->seed);
-    if (time != NULL) {
-        if (!parse_number(value, TIME_MAX_NS, &number))
-            return false;
-        *time = (int64_t)number;
-    } else if (strcmp(name, "contenders") == 0) {
-        if (!parse_number(value, TORTURE_CONTENDERS_MAX, &number))
-            return false;
-        setup->contenders = (int)number;
-    } else if (strcmp(name, "mutexes") == 0) {
-        if (!parse_number(value, TORTURE_MUTEXES_MAX, &number))
-            return false;
-        setup->mutexes = (unsigned)number;
-    }
-    return true;
-}
+typedef struct setup_line {
+    torture_setup setup;
+    unsigned contenders;
+    char kind[WORD_MAX];
+} setup_line;
 
-bool torture_setup_read(const char *line, torture_setup *ret_setup)
+static const member setup_members[] = {
+    {"kind", KIND, offsetof(setup_line, kind), 0},
+    {"seed", TOKEN, offsetof(setup_line, setup.seed), 0},
+    {"contenders", COUNT, offsetof(setup_line, contenders), TORTURE_CONTENDERS_MAX},
+    {"mutexes", COUNT, offsetof(setup_line, setup.mutexes), TORTURE_MUTEXES_MAX},
+    {"lease", TIME, offsetof(setup_line, setup.lease_ns), 0},
+    {"outage", TIME, offsetof(setup_line, setup.outage_ns), 0},
+    {"takeover", TIME, offsetof(setup_line, setup.takeover_ns), 0},
+    {"handover", TIME, offsetof(setup_line, setup.handover_ns), 0},
+};
+
+bool torture_setup_read(const char *line, torture_setup *ret_setup, char ret_flaw[TORTURE_FLAW_MAX])
 {
-    first_line first = {0};
-    if (!read_object(line, set_of_setup, &first) || !first.is_run)
+    static const char *const always[] = {"kind", "contenders", "mutexes", "lease", "takeover", "handover", NULL};
+    setup_line read = {0};
+    reading r = {setup_members, sizeof setup_members / sizeof *setup_members, 0, &read, ret_flaw};
+    if (!read_object(line, &r))
         return false;
-    if (first.setup.contenders < 1 || first.setup.mutexes < 1 || first.setup.takeover_ns <= 0)
+    if (strcmp(read.kind, "run") != 0)
+        return refuse(&r, "\"kind\" of the first line is not \"run\"");
+    if (!require(&r, always))
         return false;
-    *ret_setup = first.setup;
+    read.setup.contenders = (int)read.contenders;
+    if (read.setup.contenders < 1 || read.setup.mutexes < 1 || read.setup.takeover_ns <= 0)
+        return refuse(&r, "\"contenders\", \"mutexes\" or \"takeover\" is 0");
+    *ret_setup = read.setup;
     return true;
 }
 

@@ -37,6 +37,7 @@ typedef enum torture_kind {
 #define TORTURE_MUTEXES_MAX 16
 #define TORTURE_EVERYBODY (-1) /* the contender of a fault of the store or of the whole network */
 #define TORTURE_LINE_MAX 512
+#define TORTURE_FLAW_MAX 128
 
 /* A HOLDS event sums up looks at one lease that all found it valid. The first look began at `at` and ended at `seen_ns`; the
  * last one began at `to_ns`. What the lease was found valid for is counted from before the look, so that until_ns is never
@@ -54,7 +55,7 @@ typedef struct torture_event {
     char what[32];
 } torture_event;
 
-/* What a run was like, and what the protocol promises of it. The first line of a history file. */
+/* The settings of a run, and what the protocol promises for it. The first line of a history file. */
 typedef struct torture_setup {
     uint64_t seed;
     int contenders;
@@ -76,12 +77,13 @@ const char *torture_kind_word(torture_kind kind);
 
 /* Write the event as one line with its end. Returns its length. */
 size_t torture_event_write(const torture_event *event, char ret_line[TORTURE_LINE_MAX]);
-/* Read such a line, without its end. Members that are not known are passed over. False: it is none. */
-bool torture_event_read(const char *line, torture_event *ret_event);
+/* Read such a line, without its end. Members that are not known are passed over. False: it is none, and ret_flaw, unless it is
+ * NULL, says which member is wrong. */
+bool torture_event_read(const char *line, torture_event *ret_event, char ret_flaw[TORTURE_FLAW_MAX]);
 
 /* The same for the first line, {"kind":"run",…}. */
 size_t torture_setup_write(const torture_setup *setup, char ret_line[TORTURE_LINE_MAX]);
-bool torture_setup_read(const char *line, torture_setup *ret_setup);
+bool torture_setup_read(const char *line, torture_setup *ret_setup, char ret_flaw[TORTURE_FLAW_MAX]);
 
 /* Add an event. Ends the program if there is no memory. */
 void torture_history_add(torture_history *history, const torture_event *event);

@@ -7,14 +7,14 @@
 #include <string.h>
 
 #define MS INT64_C(1000000)
-#define ROUNDING_NS (2 * MS)   /* what contenders are told of their leases is in whole milliseconds */
-#define SETTLED_NS (2000 * MS) /* how long after trouble everybody is connected again, and hears what is pushed */
+#define ROUNDING_NS (2 * MS)   /* the library tells contenders the time of their leases in whole milliseconds */
+#define SETTLED_NS (2000 * MS) /* so long after trouble, everybody is connected again and hears pushes */
 
 typedef struct judge {
     const torture_setup *setup;
     const torture_history *history;
     torture_spans troubles;
-    int64_t stop_ns; /* when everybody was asked to stop; what happens after that is not waited for */
+    int64_t stop_ns; /* when everybody was asked to stop; the judge expects nothing after that */
     torture_verdict *verdict;
     int64_t *waits[TORTURE_END_COUNT]; /* each as long as there are reigns */
 } judge;
@@ -83,7 +83,7 @@ static void check_pair(judge *j, const torture_reign *first, const torture_reign
              second->contender, second->token, first->mutex, first->contender, first->token, seconds(for_ns));
 }
 
-/* Each is compared with those of its mutex that began before it and whose claim has not ended. */
+/* Compare each reign with the reigns of its mutex that began before it and whose claim has not ended. */
 static void check_alone(judge *j)
 {
     const torture_reign *reigns = j->verdict->reigns;
@@ -193,7 +193,7 @@ static void check_losses(judge *j)
 
 /* --- L1, L2 ------------------------------------------------------------------------------------------- */
 
-/* From when to when nobody led, and after what. */
+/* A time in which nobody led, and the kind of end that it follows. */
 typedef struct gap {
     unsigned mutex;
     torture_end after;
@@ -245,7 +245,7 @@ static int64_t counted_from(const judge *j, const gap *g)
     int64_t from_ns = g->from_ns;
     for (size_t i = 0; i < j->troubles.count; i++) {
         const torture_span *span = &j->troubles.spans[i];
-        const bool ends = span->trouble != TORTURE_BY_DEATH; /* nobody waits for who is started again */
+        const bool ends = span->trouble != TORTURE_BY_DEATH; /* no promise depends on a process that is started again */
         if (span->from_ns > from_ns && span->from_ns < g->to_ns)
             from_ns = span->from_ns;
         if (ends && span->to_ns > from_ns && span->to_ns < g->to_ns)
@@ -392,7 +392,7 @@ static void check_alive(judge *j)
     }
 }
 
-/* What the host and the store did by themselves. */
+/* Count the troubles that the host and the store had by themselves. */
 static void count_troubles(judge *j)
 {
     for (size_t i = 0; i < j->troubles.count; i++) {

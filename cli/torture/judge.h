@@ -58,7 +58,7 @@ typedef struct torture_reign {
     int64_t begun_ns;    /* when the first look began that found it leading */
     int64_t from_ns;     /* when that look had ended: it led by then */
     int64_t acted_to_ns; /* the last look that found the lease valid */
-    int64_t until_ns;    /* when the lease ends by what the looks have found */
+    int64_t until_ns;    /* the end of the lease, as the looks have found it */
     int64_t ended_ns;    /* released or killed; -1: neither */
     int64_t claim_ns;    /* nobody else may lead before this: the lease, as far as it was not given back */
     bool released;
@@ -88,7 +88,7 @@ typedef struct torture_times {
 typedef struct torture_verdict {
     size_t broken[TORTURE_CHECKS]; /* how often */
     torture_finding findings[TORTURE_FINDINGS_MAX];
-    size_t finding_count;  /* of those that are listed */
+    size_t finding_count;  /* how many findings are listed */
     torture_finding worst; /* if anything is broken: the gravest, and of those the longest */
     torture_reign *reigns; /* by mutex, and by time */
     size_t reign_count;
@@ -122,7 +122,7 @@ typedef struct torture_spans {
     size_t count;
 } torture_spans;
 
-/* From a history that is sorted. What is not over at the end of the history ends there. free() the spans. */
+/* From a history that is sorted. A trouble that goes on at the end of the history ends there. free() the spans. */
 torture_spans torture_spans_of(const torture_history *history, int64_t end_ns);
 /* Is it about this contender? */
 bool torture_span_hits(const torture_span *span, int contender);

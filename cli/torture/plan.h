@@ -25,7 +25,7 @@ typedef enum torture_fault {
 } torture_fault;
 
 #define TORTURE_FAULT_BIT(fault) (1u << (fault))
-/* Those that need something between a contender and the store. */
+/* The faults that need a proxy between a contender and the store. */
 #define TORTURE_NETWORK_FAULTS                                                                                         \
     (TORTURE_FAULT_BIT(TORTURE_FAULT_CUT) | TORTURE_FAULT_BIT(TORTURE_FAULT_STALL) |                                   \
      TORTURE_FAULT_BIT(TORTURE_FAULT_DEAF) | TORTURE_FAULT_BIT(TORTURE_FAULT_MUTE) |                                   \
@@ -40,7 +40,7 @@ typedef struct torture_step {
     torture_fault fault;
     bool to_leader; /* of the mutex; otherwise to one that waits */
     unsigned mutex;
-    unsigned pick;   /* which of those that wait: modulo how many there are */
+    unsigned pick;   /* which of the waiters: modulo their number */
     int64_t rest_ms; /* how long everything is left alone before it */
     int64_t for_ms;  /* how long it lasts; KILL: how long until the next process is started */
     int64_t late_ms; /* DELAY: by how much */

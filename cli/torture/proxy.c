@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define PIECE_MAX 16384
-#define HELD_MAX (1024 * 1024) /* what may be under way in one direction: more is left in the sender's socket */
+#define HELD_MAX (1024 * 1024) /* bytes under way in one direction: more stay in the sender's socket */
 
 /* Bytes that are under way. */
 typedef struct piece {
@@ -30,7 +30,7 @@ typedef struct direction {
     bool ended; /* the sender has closed */
 } direction;
 
-/* A connection. Side 0 is the contender, side 1 the store; direction i carries what comes from side i. */
+/* A connection. Side 0 is the contender, side 1 the store; direction i carries the bytes that side i sends. */
 typedef struct proxied {
     int fds[2]; /* -1: there is no such link */
     bool connecting;
@@ -155,7 +155,7 @@ static bool has_connected(torture_proxy *proxy, proxied *link)
     return false;
 }
 
-/* Take what there is from one side. False: the link is broken. */
+/* Read from one side. False: the link is broken. */
 static bool take_in(const torture_proxy *proxy, proxied *link, int from, int64_t now_ns)
 {
     direction *d = &link->directions[from];
@@ -182,7 +182,7 @@ static bool take_in(const torture_proxy *proxy, proxied *link, int from, int64_t
     return true;
 }
 
-/* Pass on what is due. False: the link is broken. */
+/* Pass on the bytes that are due. False: the link is broken. */
 static bool pass_on(proxied *link, int from, int64_t now_ns)
 {
     direction *d = &link->directions[from];
@@ -230,7 +230,8 @@ unsigned torture_proxy_wait_for(torture_proxy *proxy, struct pollfd *fds, int64_
         const proxied *link = &proxy->links[i];
         for (int side = 0; side < 2; side++) {
             const short events = link->fds[0] < 0 ? 0 : events_of(proxy, link, side, now_ns);
-            /* What nothing is wanted of must not be asked either: poll tells of a closed socket whether one asks or not. */
+            /* Leave a descriptor out if no event of it is wanted: poll reports a closed socket even to a caller that asks
+             * for no event. */
             fds[count++] = (struct pollfd){.fd = events != 0 ? link->fds[side] : -1, .events = events};
             const piece *first = link->directions[side].first;
             if (passes(proxy, side) && first != NULL && first->due_ns > now_ns && first->due_ns < *wake_ns)

@@ -1,4 +1,4 @@
-/* The network between one contender and its store: a TCP proxy that can be told to break it. It has no thread; whoever owns it
+/* The network between one contender and its store: a TCP proxy that can be told to break it. It has no thread: its owner
  * asks which descriptors it waits for, polls them with its own, and lets it work. */
 #ifndef SIMBA_CLI_TORTURE_PROXY_H
 #define SIMBA_CLI_TORTURE_PROXY_H
@@ -40,11 +40,11 @@ void torture_proxy_free(torture_proxy *proxy);
 /* The port that stands for a target. */
 int torture_proxy_port(const torture_proxy *proxy, unsigned target);
 
-/* From now on. What was held back passes as soon as it may. */
+/* From now on. The proxy passes on the bytes that it held back as soon as it may. */
 void torture_proxy_set(torture_proxy *proxy, torture_network network, int64_t late_ns);
 
-/* Fill in what it waits for; returns how many, at most TORTURE_PROXY_FDS. *wake_ns becomes the time at which it wants to work
- * anyway, if that is sooner than what it is. */
+/* Fill in the descriptors that it waits for; returns how many, at most TORTURE_PROXY_FDS. *wake_ns becomes the time at which
+ * it wants to work anyway, if that is sooner than what it is. */
 #define TORTURE_PROXY_FDS (TORTURE_TARGETS_MAX + 2 * TORTURE_LINKS_MAX)
 unsigned torture_proxy_wait_for(torture_proxy *proxy, struct pollfd *fds, int64_t now_ns, int64_t *wake_ns);
 /* Work, with the same array as poll has left it. */

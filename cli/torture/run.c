@@ -8,7 +8,7 @@
 #define MS INT64_C(1000000)
 #define PATIENCE_MS 10000 /* for contenders that were asked to end, beyond the end of their leases */
 
-/* What the run waits for. */
+/* The event that the run waits for. */
 typedef enum phase {
     PHASE_SETTLE, /* that everybody is well and every mutex has a leader, or that this has taken too long */
     PHASE_REST,   /* that the time before the next step is over */
@@ -41,7 +41,7 @@ static void enter(run *r, phase next, int64_t for_ns)
     r->until_ns = torture_cast_now(&r->cast) + for_ns;
 }
 
-/* Whom the step is for; TORTURE_NOBODY: there is none. One contender at least is always left alone. */
+/* The contender that the step is for; TORTURE_NOBODY: there is none. At least one contender is always left alone. */
 static int choose(const run *r)
 {
     const torture_cast *cast = &r->cast;

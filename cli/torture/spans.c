@@ -1,4 +1,5 @@
-/* When was what the matter with whom? The judge asks this before it calls a loss or a long wait a broken promise. */
+/* The troubles of each contender, and their times. The judge asks for them before it calls a loss or a long wait a broken
+ * promise. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -13,7 +13,8 @@
 #define PATIENCE_MS 3000   /* for the first grant: a short lease leaves a request little time to connect */
 #define FORGET_PAUSE_MS 50 /* between two tries to remove a mutex whose lease has not ended */
 
-/* With the options of the user, but for the URL, of which cli_open may make unreadable what it gets. */
+/* Opens the store with the options of the user, but with a copy of the URL, because cli_open may overwrite the text that it
+ * gets. */
 static int open_store(const cli_globals *globals, const torture_options *options, simba_client **ret_client)
 {
     cli_globals own = *globals;
@@ -32,7 +33,7 @@ static int open_store(const cli_globals *globals, const torture_options *options
     return code;
 }
 
-/* What nobody else uses. */
+/* Names that nobody else uses. */
 static int name_mutexes(torture_options *options)
 {
     char id[SIMBA_ID_MAX + 1];

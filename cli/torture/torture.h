@@ -1,4 +1,5 @@
-/* What the parts of `simba torture` share. The pure parts have headers of their own: history.h, plan.h, judge.h. */
+/* The declarations that the parts of `simba torture` share. The pure parts have headers of their own: history.h, plan.h,
+ * judge.h. */
 #ifndef SIMBA_CLI_TORTURE_H
 #define SIMBA_CLI_TORTURE_H
 
@@ -44,10 +45,10 @@ int torture_run(const torture_options *options, torture_outcome *ret_outcome);
 
 /* --- store.c --------------------------------------------------------------------------------------- */
 
-/* Open the store and take each mutex once: whatever is wrong with the URL, the password or the store is then said once. Fills in
- * the names of the mutexes, the timing and what the protocol promises. Returns CLI_GO or an exit code. */
+/* Open the store and take each mutex once: so a mistake in the URL, the password or the store is reported once. Fills in the
+ * names of the mutexes, the timing and what the protocol promises. Returns CLI_GO or an exit code. */
 int torture_store_try(const cli_globals *globals, torture_options *options);
-/* Remove the mutexes, as soon as their leases have ended. What stays is said. */
+/* Remove the mutexes, as soon as their leases have ended, and print the names of those that stay. */
 void torture_store_forget(const cli_globals *globals, const torture_options *options);
 
 /* --- rewrite.c: whether the network can be broken, and how ------------------------------------------ */
@@ -71,7 +72,7 @@ typedef struct torture_report {
 void torture_report_text(const torture_report *report, const term *t);
 void torture_report_json(const torture_report *report, FILE *out);
 
-/* The worst moment of a mutex, with what came before and after it. */
+/* The worst moment of a mutex, and a little before and after it. */
 void torture_picture_text(const torture_report *report, const term *t);
 void torture_picture_svg(const torture_report *report, FILE *out);
 

@@ -4,7 +4,7 @@
 
 # The word for what an option takes, as --help has it: URL, FILE, D …; nothing: it is a flag, or there is none.
 _simba_takes() {
-    sed -nE "s/^ +(-[a-zA-Z], +)?$1 ([A-Z]+) .*/\2/p" <<<"$2"
+    sed -nE "s/^ +((-[a-zA-Z], +)?$1|$1, +--[a-z-]+) ([A-Z]+) .*/\3/p" <<<"$2"
 }
 
 # The word for the operand of this number: MUTEX, FILE, URL … The last one is the one for all that follow.
@@ -25,6 +25,7 @@ _simba_offers() {
         ;;
     ACTION) echo get set ;;
     FORM) echo text journal json ;;
+    HOW) echo once skip all ;;
     WHEN) echo contending leading child ;;
     LIST) echo handover kill pause cut stall deaf mute delay ;;
     URL) simba list --url x:// 2>&1 | grep -oE '[a-z]+://' ;;
@@ -48,8 +49,8 @@ _simba() {
             compopt -o default
             return
             ;;
-        --*=* | -[!-]*) ;;
-        --*) kind=$(_simba_takes "${words[i]}" "$help") && [ -n "$kind" ] && ((i++)) ;;
+        --*=* | -[!-]?*) ;;
+        -*) kind=$(_simba_takes "${words[i]}" "$help") && [ -n "$kind" ] && ((i++)) ;;
         *)
             if [ -n "$command" ]; then
                 ((operands++))

@@ -3,7 +3,7 @@
 
 # The word for what the option takes, as the help has it: URL, FILE, D …; nothing: it is a flag, or there is none.
 function __simba_takes --argument-names option
-    string match -rg -- "^ +(?:-[a-zA-Z], +)?$option ([A-Z]+) .*" $argv[2..]
+    string match -rg -- "^ +(?:(?:-[a-zA-Z], +)?$option|$option, +--[a-z-]+) ([A-Z]+) .*" $argv[2..]
 end
 
 # The word for the operand of this number: MUTEX, FILE, URL … The last one is the one for all that follow.
@@ -30,6 +30,8 @@ function __simba_offers --argument-names kind command
             printf '%s\n' get set
         case FORM
             printf '%s\n' text journal json
+        case HOW
+            printf '%s\n' once skip all
         case WHEN
             printf '%s\n' contending leading child
         case LIST
@@ -67,6 +69,9 @@ function __simba_complete
             case '--*'
                 set kind (__simba_takes $given $help)
             case '-*'
+                if test (string length -- $given) -eq 2 # not "-vv" or "-E5"
+                    set kind (__simba_takes $given $help)
+                end
             case '*'
                 if test -n "$command"
                     set operands (math $operands + 1)

@@ -87,6 +87,7 @@ void simba__actions_request(const actions *a, const char *id, const simba__timin
 {
     ret_request->op = a->op;
     ret_request->queue = a->queue;
+    ret_request->listens = a->listens;
     ret_request->id = id;
     ret_request->nonce = a->nonce;
     ret_request->token = a->token;
@@ -244,6 +245,7 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
     out->submit = true;
     out->op = op;
     out->queue = op == SIMBA_OP_ACQUIRE && !m->try_once;
+    out->listens = m->listens;
     out->generation = m->generation;
     out->nonce = m->nonce;
     out->token = m->token;
@@ -623,6 +625,7 @@ static void on_push_while_seeking(machine *m, const simba_push *push, simba_loca
     case SIMBA_PUSH_FREED:
         break; /* somebody else's turn */
     case SIMBA_PUSH_NOTED:
+    case SIMBA_PUSH_WANTED:
         break; /* says nothing about the owner */
     case SIMBA_PUSH_SESSION_LOST:
         m->maybe_granted = false;
@@ -639,7 +642,8 @@ static void on_push(machine *m, const simba_push *push, simba_local now, actions
         lose_session(m, now, out);
     } else if (m->phase == SIMBA__HOLD && !(push->kind == SIMBA_PUSH_ACQUIRED && push->owner.token <= m->token) &&
                !(push->kind == SIMBA_PUSH_FREED && push->owner.token < m->token) &&
-               push->kind != SIMBA_PUSH_SESSION_BACK && push->kind != SIMBA_PUSH_NOTED) {
+               push->kind != SIMBA_PUSH_SESSION_BACK && push->kind != SIMBA_PUSH_NOTED &&
+               push->kind != SIMBA_PUSH_WANTED) {
         /* Somebody says that the mutex is not ours any more. Ask the store. */
         ask_again(m, now, out);
         out->used = false;

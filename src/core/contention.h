@@ -68,6 +68,7 @@ typedef struct simba__actions {
     simba_reason reason; /* released */
     simba_op op;
     bool queue;
+    bool listens;
     uint32_t generation;
     uint64_t nonce;
     uint64_t token;
@@ -101,6 +102,7 @@ typedef struct simba__contention {
     bool stop;         /* the application asked to stop */
     bool once;         /* locker: one leadership, then done */
     bool try_once;     /* locker: one answer, then done */
+    bool listens;      /* wants to hear when others wait for what it holds */
     bool leaves_queue; /* waiters have an entry in the store that they must remove */
     bool queued;       /* that entry may exist */
     bool kick;         /* a push came while a request was in flight: ask again */

@@ -41,7 +41,7 @@ int simba__client_enter(simba_client *client, simba_error *err)
 {
     const int rc = simba__client_forked(client, err);
     if (rc == 0)
-        simba__enter(&client->turn);
+        simba__enter_in_line(&client->turn);
     return rc;
 }
 
@@ -123,7 +123,7 @@ static void leave(simba__turn *turn)
         atomic_fetch_add(&client->refs, 1);
     hand_over(turn);
     if (client->closing)
-        pthread_cond_broadcast(&turn->changed); /* who closes waits for us, if we led */
+        pthread_cond_broadcast(&turn->changed); /* a thread that closes the client waits for us, if we led */
     simba__list dead = client->dispatcher.dead;
     client->dispatcher.dead = (simba__list){0};
     simba__turn_end(turn);

@@ -270,7 +270,7 @@ int simba__member_public_stop(simba__member *member)
 
 /* --- looking -------------------------------------------------------------------------------------- */
 
-/* Of what ends `more_ns` after this moment. */
+/* The time left until `more_ns` after `until`. */
 static int64_t lease_left_ns(const simba__member *member, const _Atomic int64_t *until, int64_t more_ns)
 {
     const simba_client *client = member->party.client;

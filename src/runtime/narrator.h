@@ -6,7 +6,7 @@
 #include "core/contention.h"
 #include "runtime/client.h"
 
-/* What was logged already. */
+/* The events that were logged already. */
 typedef struct simba__said {
     bool waits; /* that it waits for the present owner */
     bool late;  /* that the lease could not be renewed */

@@ -62,7 +62,7 @@ static void gone(simba__strand *strand)
     simba__timers_clear(&client->turn.timers, &party->timer);
     simba__timers_unreserve(&client->turn.timers, party->type->timers + 1);
     simba__topics_put(&client->topics, party->topic);
-    client->stats.contenders -= party->type->is_member;
+    client->stats.contenders -= party->type->is_member && !party->type->hidden;
 }
 
 static void destroy(simba__strand *strand)
@@ -96,7 +96,7 @@ int simba__party_init(simba__party *party, const simba__party_type *type, simba_
     party->request.mutex = party->topic->mutex;
     party->strand = (simba__strand){.dispatcher = &client->dispatcher, .refs = 1};
     simba__ring_set(&client->parties, &party->of_client, true);
-    client->stats.contenders += type->is_member;
+    client->stats.contenders += type->is_member && !type->hidden;
     atomic_fetch_add(&client->refs, 1);
     return 0;
 }

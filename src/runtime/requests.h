@@ -15,8 +15,8 @@ typedef struct simba__requests {
     simba_host *host;
     const simba_backend *backend;
     void *store;
-    simba_request *outbox_first, **outbox_last;       /* submitted, not yet handed to the store */
-    simba_request *outstanding;                       /* a heap of what the store has; this one is due first */
+    simba_request *outbox_first, **outbox_last; /* submitted, not yet handed to the store */
+    simba_request *outstanding;                 /* a heap of the requests that the store has; this one is due first */
     simba_request *completed_first, **completed_last; /* nobody has taken the answer yet */
     simba_timer deadline; /* fires at the latest when the time of `outstanding` is over; may fire in vain */
 } simba__requests;

@@ -62,7 +62,7 @@ static size_t show_next(const char *text, const char *backslashed, char piece[5]
     return 1;
 }
 
-/* Returns the length of what was written. */
+/* Returns the number of bytes written. */
 static size_t show(const char *text, const char *backslashed, char *out, size_t size)
 {
     static const char mark[] = "…";

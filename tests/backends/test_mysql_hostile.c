@@ -1,5 +1,5 @@
 /* Servers that are not what they seem, or not what somebody between them and us makes of them: how they want the password,
- * that they do without TLS, how slowly they speak. And what the client library does to the program around it. */
+ * that they do without TLS, how slowly they speak, and bytes that are not what they should be. And what the client library does to the program around it. */
 #include <arpa/inet.h>
 #include <simba.h>
 #include <sys/socket.h>
@@ -301,6 +301,137 @@ static void about_flood(void **state)
     assert_in_range(atomic_load(&fake.flooded), 1, 64 << 20);
 }
 
+/* --- bytes ---------------------------------------------------------------------------------------------------- */
+
+static void put_length(unsigned char *bytes, size_t size)
+{
+    bytes[0] = (unsigned char)(size - 4);
+    bytes[1] = (unsigned char)((size - 4) >> 8);
+    bytes[2] = (unsigned char)((size - 4) >> 16);
+}
+
+static simba_error greeted_by(const void *bytes, size_t size)
+{
+    fake_mysql fake = {.hello = bytes, .hello_size = size};
+    fake_mysql_start(&fake);
+    const simba_error error = try_at(&fake, "");
+    fake_mysql_stop(&fake);
+    assert_int_equal(error.code, SIMBA_EUNAVAILABLE);
+    assert_int_equal(fake_mysql_heard_size(&fake), 0);
+    return error;
+}
+
+/* A greeting that ends too early, wherever that is, that has no end, or that is of another kind is not given to the client
+ * library, and nothing is sent to who says it. */
+static void broken_greeting(void **state)
+{
+    (void)state;
+    mysql_speech whole = {.length = 0};
+    unsigned char bytes[2048];
+    mysql_say_hello(&whole, "mysql_native_password", false);
+    for (size_t size = 5; size < whole.length - 23; size += size < 30 || size > 50 ? 1 : 7) {
+        memcpy(bytes, whole.bytes, size);
+        put_length(bytes, size);
+        assert_in(greeted_by(bytes, size).text, "no server of MySQL's");
+    }
+    const size_t version = 5;
+    memcpy(bytes, whole.bytes, whole.length);
+    memset(bytes + version, '1', whole.length - version); /* a string without an end */
+    assert_in(greeted_by(bytes, whole.length).text, "no server of MySQL's");
+    memcpy(bytes, whole.bytes, whole.length);
+    bytes[version] = 'x'; /* not a number */
+    assert_in(greeted_by(bytes, whole.length).text, "no server of MySQL's");
+    memcpy(bytes, whole.bytes, whole.length);
+    bytes[4] = 11; /* of another protocol */
+    assert_in(greeted_by(bytes, whole.length).text, "no server of MySQL's");
+    memset(bytes, 0xFF, sizeof bytes);
+    assert_in(greeted_by(bytes, sizeof bytes).text, "no server of MySQL's");
+    greeted_by("HTTP/1.1 400 Bad Request\r\n\r\n", 28);
+    greeted_by("", 0);
+}
+
+/* A server of a later protocol that says nothing of TLS is not sent the login in clear. */
+static void no_way_by_another_protocol(void **state)
+{
+    (void)state;
+    mysql_speech hello = {.length = 0};
+    mysql_say_hello(&hello, "mysql_native_password", false);
+    hello.bytes[4] = 11;
+    fake_mysql fake = {.hello = hello.bytes, .hello_size = hello.length};
+    fake_mysql_start(&fake);
+    assert_true(try_at(&fake, "?tls=yes&verify=no").code < 0);
+    fake_mysql_stop(&fake);
+    assert_int_equal(fake_mysql_heard_size(&fake), 0);
+}
+
+/* What becomes of a request; whatever the server twists, it is not granted. */
+static int twisted_by(mysql_twist twist)
+{
+    fake_mysql fake = {.twist = &twist};
+    fake_mysql_start(&fake);
+    open_at(&a, url_at(fake.port, "?connections=1"));
+    testhost_request r = testhost_request_of(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    testhost_ask(&a, &r);
+    assert_true(r.request.reply.status < 0 || r.request.reply.outcome == SIMBA_NOT_MINE);
+    testhost_close(&a);
+    fake_mysql_stop(&fake);
+    return r.request.reply.status;
+}
+
+/* The server that the next tests twist is one that we understand: it says that somebody else has the mutex. */
+static void honest_answers(void **state)
+{
+    (void)state;
+    const mysql_twist none = {.kind = MYSQL_HONEST};
+    fake_mysql fake = {.twist = &none};
+    fake_mysql_start(&fake);
+    open_at(&a, url_at(fake.port, "?connections=1"));
+    const simba_reply reply = ask(&a, SIMBA_OP_ACQUIRE, "orders", "me", 1, 0);
+    assert_int_equal(reply.status, 0);
+    assert_int_equal(reply.outcome, SIMBA_NOT_MINE);
+    assert_string_equal(reply.owner.id, "you");
+    assert_int_equal(reply.owner.token, 7);
+    assert_int_equal(reply.owner.transition_at_ms, 1700000010000);
+    testhost_close(&a);
+    fake_mysql_stop(&fake);
+}
+
+/* Results of more or fewer columns than were asked for, statements of more or fewer parameters than were sent. */
+static void other_numbers_of_columns(void **state)
+{
+    (void)state;
+    static const mysql_twist_kind kinds[] = {MYSQL_TEXT_WIDTH, MYSQL_PREPARED_WIDTH, MYSQL_PREPARED_PARAMS,
+                                             MYSQL_EXECUTED_WIDTH, MYSQL_WIDTH_ALONE};
+    static const uint64_t numbers[] = {1, 2, 15, 17, 60, 250};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+            assert_true(twisted_by((mysql_twist){.kind = kinds[i], .number = numbers[k]}) < 0);
+    assert_true(twisted_by((mysql_twist){.kind = MYSQL_SWAPPED}) < 0);
+    assert_true(twisted_by((mysql_twist){.kind = MYSQL_TEXT_NULL}) < 0);
+}
+
+/* Columns of any type: the row is understood, or refused. */
+static void other_types(void **state)
+{
+    (void)state;
+    for (unsigned type = 0; type < 256; type += type < 20 || type > 240 ? 1 : 20) {
+        (void)twisted_by((mysql_twist){.kind = MYSQL_OTHER_TYPE, .column = 0, .number = type});
+        (void)twisted_by((mysql_twist){.kind = MYSQL_OTHER_TYPE, .column = 1, .number = type});
+    }
+}
+
+/* Values that are longer than their packet, and packets that end in the middle of a value. */
+static void other_lengths(void **state)
+{
+    (void)state;
+    static const uint64_t lengths[] = {300, 20000, UINT32_MAX, INT64_MAX, UINT64_MAX};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (unsigned column = 0; column <= 4; column += 4)
+            assert_true(twisted_by((mysql_twist){MYSQL_OTHER_LENGTH, column, lengths[i]}) < 0 || lengths[i] < 20000);
+    for (uint64_t size = 1; size < 90; size += 11)
+        (void)twisted_by((mysql_twist){.kind = MYSQL_ROW_CUT, .number = size});
+}
+
 /* --- the program ---------------------------------------------------------------------------------------------- */
 
 /* A server without TLS, and certificates to name in URLs. Not by start_mariadb, which would start the client library. */
@@ -329,6 +460,12 @@ int main(void)
         cmocka_unit_test(slow_greeting),
         cmocka_unit_test(first_packet_lost),
         cmocka_unit_test(about_flood),
+        cmocka_unit_test(broken_greeting),
+        cmocka_unit_test(no_way_by_another_protocol),
+        cmocka_unit_test(honest_answers),
+        cmocka_unit_test(other_numbers_of_columns),
+        cmocka_unit_test(other_types),
+        cmocka_unit_test(other_lengths),
         cmocka_unit_test(slow_handshake),
         cmocka_unit_test(close_beside_a_slow_server),
     };

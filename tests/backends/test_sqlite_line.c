@@ -178,17 +178,17 @@ static void killed_in_line(void **state)
     assert_told(&s.waiters[0], 0, SIMBA_PUSH_RELEASED, NULL);
 
     /* And its place is empty. */
-    simba__line line;
-    simba__notify *notify = NULL;
+    simba__sqlite_line line;
+    simba__sqlite_notify *notify = NULL;
     simba_error err;
-    const uint64_t hash = simba__notify_hash("orders");
-    assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
-    simba__notify_read_line(notify, simba__line_number(hash), &line);
+    const uint64_t hash = simba__sqlite_notify_hash("orders");
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &notify), 0);
+    simba__sqlite_notify_read_line(notify, simba__sqlite_line_number(hash), &line);
     unsigned places = 0;
-    for (int i = 0; i < SIMBA__BELLS; i++)
+    for (int i = 0; i < SIMBA__SQLITE_BELLS; i++)
         places += line.cells[i] != 0;
     assert_int_equal(places, 1);
-    simba__notify_close(notify);
+    simba__sqlite_notify_close(notify);
     end();
     close(ready[0]);
     close(ready[1]);
@@ -199,19 +199,19 @@ static void places_are_not_inherited(void **state)
 {
     fixture *f = *state;
     simba_error err;
-    simba__line line;
-    simba__notify *notify = NULL;
-    assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
-    assert_int_equal(simba__notify_attend(notify, 7), 0);
-    simba__notify_say_place(notify, 3, simba__line_cell(3, false, 0));
+    simba__sqlite_line line;
+    simba__sqlite_notify *notify = NULL;
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &notify), 0);
+    assert_int_equal(simba__sqlite_notify_attend(notify, 7), 0);
+    simba__sqlite_notify_say_place(notify, 3, simba__sqlite_line_cell(3, false, 0));
     const int number = notify->bell.number;
     close(notify->bell.fd); /* as if it had died */
     notify->bell.fd = -1;
-    assert_int_equal(simba__notify_attend(notify, 7), 0);
+    assert_int_equal(simba__sqlite_notify_attend(notify, 7), 0);
     assert_int_equal(notify->bell.number, number);
-    simba__notify_read_line(notify, 3, &line);
+    simba__sqlite_notify_read_line(notify, 3, &line);
     assert_int_equal(line.cells[number], 0);
-    simba__notify_close(notify);
+    simba__sqlite_notify_close(notify);
 }
 
 /* A waiter of the client that releases is told to let somebody go first who has waited longer, and steps in if he does not. */
@@ -272,8 +272,8 @@ static void many_mutexes(void **state)
         open_store(f, &f->a);
         for (int i = 0, n = 0; i < count; n++) {
             snprintf(names[i], sizeof names[i], "m%d", n);
-            const size_t line = simba__line_number(simba__notify_hash(names[i]));
-            if (count == 2 && i == 1 && line != simba__line_number(simba__notify_hash(names[0])))
+            const size_t line = simba__sqlite_line_number(simba__sqlite_notify_hash(names[i]));
+            if (count == 2 && i == 1 && line != simba__sqlite_line_number(simba__sqlite_notify_hash(names[0])))
                 continue;
             topics[i] = (simba_topic){.mutex = names[i]};
             assert_mine(acquire(&s.holder, names[i], "h", 100 + (uint64_t)i));
@@ -378,16 +378,17 @@ static void about_flood(void **state)
 {
     fixture *f = *state;
     simba_error err;
-    simba__notify *notify = NULL;
-    assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
-    assert_int_equal(simba__notify_attend(notify, 0), 0);
-    const int folder = simba__bell_folder(notify->bells);
+    simba__sqlite_notify *notify = NULL;
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &notify), 0);
+    assert_int_equal(simba__sqlite_notify_attend(notify, 0), 0);
+    const int folder = simba__sqlite_bell_folder(notify->bells);
     for (int i = 0; i < 100000; i++)
-        assert_true(simba__bell_ring(folder, (unsigned)notify->bell.number, SIMBA__RING_NEWS, NULL, NULL));
+        assert_true(
+            simba__sqlite_bell_ring(folder, (unsigned)notify->bell.number, SIMBA__SQLITE_RING_NEWS, NULL, NULL));
     close(folder);
-    assert_int_equal(simba__bell_drain(&notify->bell), SIMBA__RING_NEWS);
-    assert_int_equal(simba__bell_drain(&notify->bell), 0);
-    simba__notify_close(notify);
+    assert_int_equal(simba__sqlite_bell_drain(&notify->bell), SIMBA__SQLITE_RING_NEWS);
+    assert_int_equal(simba__sqlite_bell_drain(&notify->bell), 0);
+    simba__sqlite_notify_close(notify);
 }
 
 int main(void)

@@ -70,11 +70,11 @@ static void released_before_the_watch(void **state)
 static const char *neighbour_of(const char *mutex)
 {
     static char name[32];
-    const size_t slot = simba__notify_slot(simba__notify_hash(mutex));
+    const size_t slot = simba__sqlite_notify_slot(simba__sqlite_notify_hash(mutex));
     int i = 0;
     do
         snprintf(name, sizeof name, "other-%d", i++);
-    while (simba__notify_slot(simba__notify_hash(name)) != slot);
+    while (simba__sqlite_notify_slot(simba__sqlite_notify_hash(name)) != slot);
     return name;
 }
 
@@ -349,21 +349,21 @@ static void poll_behind_the_bell(void **state)
     close_both(f, &topic);
 }
 
-static uint64_t mark(simba__notify *notify, uint64_t hash, bool released)
+static uint64_t mark(simba__sqlite_notify *notify, uint64_t hash, bool released)
 {
-    const simba__notify_marking marking = simba__notify_begin(notify);
-    const uint64_t replaced =
-        simba__notify_mark(&marking, simba__notify_slot(hash), simba__notify_value(hash, released, 12345));
-    simba__notify_end(&marking, 54321);
+    const simba__sqlite_notify_marking marking = simba__sqlite_notify_begin(notify);
+    const uint64_t replaced = simba__sqlite_notify_mark(&marking, simba__sqlite_notify_slot(hash),
+                                                        simba__sqlite_notify_value(hash, released, 12345));
+    simba__sqlite_notify_end(&marking, 54321);
     return replaced;
 }
 
-static void ring(const simba__notify *notify, uint64_t hash)
+static void ring(const simba__sqlite_notify *notify, uint64_t hash)
 {
-    static simba__ringing ringing;
-    simba__ringing_begin(&ringing, notify, 0);
-    (void)simba__ringing_tell(&ringing, hash, true);
-    simba__ringing_end(&ringing);
+    static simba__sqlite_ringing ringing;
+    simba__sqlite_ringing_begin(&ringing, notify, 0);
+    (void)simba__sqlite_ringing_tell(&ringing, hash, true);
+    simba__sqlite_ringing_end(&ringing);
 }
 
 /* A late mark of an old release is believed for a moment, and put right by the row. */
@@ -373,12 +373,12 @@ static void late_mark(void **state)
     simba_topic topic = {.mutex = "orders"};
     b_holds_a_waits(f, &topic);
     simba_error err;
-    simba__notify *notify = NULL;
-    assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
-    const uint64_t hash = simba__notify_hash("orders");
+    simba__sqlite_notify *notify = NULL;
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &notify), 0);
+    const uint64_t hash = simba__sqlite_notify_hash("orders");
     mark(notify, hash, true);
     ring(notify, hash);
-    simba__notify_close(notify);
+    simba__sqlite_notify_close(notify);
     assert_true(testhost_await_pushes(&f->a, 2));
     assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
     assert_told(&f->a, 1, SIMBA_PUSH_ACQUIRED, "b");
@@ -525,29 +525,29 @@ static void bell_without_listeners(void **state)
 {
     fixture *f = *state;
     simba_error err;
-    simba__notify *one = NULL;
-    simba__notify *two = NULL;
-    assert_int_equal(simba__notify_open(f->path, &err, &one), 0);
-    assert_int_equal(simba__notify_open(f->path, &err, &two), 0);
-    assert_false(simba__notify_is_heard(one));
-    simba__notify_listen(one);
-    assert_false(simba__notify_is_heard(one));
-    assert_true(simba__notify_is_heard(two));
-    simba__notify_leave(one);
+    simba__sqlite_notify *one = NULL;
+    simba__sqlite_notify *two = NULL;
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &one), 0);
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &two), 0);
+    assert_false(simba__sqlite_notify_is_heard(one));
+    simba__sqlite_notify_listen(one);
+    assert_false(simba__sqlite_notify_is_heard(one));
+    assert_true(simba__sqlite_notify_is_heard(two));
+    simba__sqlite_notify_leave(one);
     const pid_t child = fork();
     if (child == 0) {
-        simba__notify *three = NULL;
-        if (simba__notify_open(f->path, &err, &three) < 0)
+        simba__sqlite_notify *three = NULL;
+        if (simba__sqlite_notify_open(f->path, &err, &three) < 0)
             _exit(1);
-        simba__notify_listen(three);
-        _exit(simba__notify_is_heard(one) ? 0 : 2);
+        simba__sqlite_notify_listen(three);
+        _exit(simba__sqlite_notify_is_heard(one) ? 0 : 2);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_false(simba__notify_is_heard(two));
-    simba__notify_close(one);
-    simba__notify_close(two);
+    assert_false(simba__sqlite_notify_is_heard(two));
+    simba__sqlite_notify_close(one);
+    simba__sqlite_notify_close(two);
 }
 
 /* Where nobody else listens nothing is marked; one who begins to listen after it finds it all the same. */
@@ -556,19 +556,21 @@ static void no_marks_for_nobody(void **state)
     fixture *f = *state;
     simba_topic topic = {.mutex = "orders"};
     simba_error err;
-    simba__notify *notify = NULL;
+    simba__sqlite_notify *notify = NULL;
     open_store(f, &f->a);
     open_store(f, &f->b);
     assert_mine(acquire(&f->b, "orders", "b", 2));
-    assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
-    assert_int_equal(simba__notify_read(notify, simba__notify_slot(simba__notify_hash("orders"))), 0);
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &notify), 0);
+    assert_int_equal(simba__sqlite_notify_read(notify, simba__sqlite_notify_slot(simba__sqlite_notify_hash("orders"))),
+                     0);
     assert_int_equal(testhost_watch(&f->a, &topic), 0);
     testhost_settle(&f->a);
     assert_told(&f->a, 0, SIMBA_PUSH_ACQUIRED, "b");
     assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));
-    assert_int_not_equal(simba__notify_read(notify, simba__notify_slot(simba__notify_hash("orders"))), 0);
+    assert_int_not_equal(
+        simba__sqlite_notify_read(notify, simba__sqlite_notify_slot(simba__sqlite_notify_hash("orders"))), 0);
     assert_true(testhost_await_pushes(&f->a, 2));
-    simba__notify_close(notify);
+    simba__sqlite_notify_close(notify);
     close_both(f, &topic);
 }
 
@@ -576,32 +578,32 @@ static void no_marks_for_nobody(void **state)
 static void what_is_heard(void **state)
 {
     fixture *f = *state;
-    static simba__ringing ringing;
+    static simba__sqlite_ringing ringing;
     simba_error err;
-    simba__notify *holder = NULL;
-    simba__notify *waiter = NULL;
-    simba__notify *writer = NULL;
-    assert_int_equal(simba__notify_open(f->path, &err, &holder), 0);
-    assert_int_equal(simba__notify_open(f->path, &err, &waiter), 0);
-    assert_int_equal(simba__notify_open(f->path, &err, &writer), 0);
-    assert_int_equal(simba__notify_attend(holder, 1), 0);
-    assert_int_equal(simba__notify_attend(waiter, 1), 0);
+    simba__sqlite_notify *holder = NULL;
+    simba__sqlite_notify *waiter = NULL;
+    simba__sqlite_notify *writer = NULL;
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &holder), 0);
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &waiter), 0);
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &writer), 0);
+    assert_int_equal(simba__sqlite_notify_attend(holder, 1), 0);
+    assert_int_equal(simba__sqlite_notify_attend(waiter, 1), 0);
     assert_int_not_equal(holder->bell.number, waiter->bell.number);
-    simba__notify_say_place(waiter, simba__line_number(5), simba__line_cell(5, false, 0));
+    simba__sqlite_notify_say_place(waiter, simba__sqlite_line_number(5), simba__sqlite_line_cell(5, false, 0));
     ring(writer, 5);
-    assert_int_equal(simba__bell_drain(&holder->bell), 0);
-    assert_int_equal(simba__bell_drain(&waiter->bell), SIMBA__RING_NEWS);
+    assert_int_equal(simba__sqlite_bell_drain(&holder->bell), 0);
+    assert_int_equal(simba__sqlite_bell_drain(&waiter->bell), SIMBA__SQLITE_RING_NEWS);
     ring(writer, 6);
-    assert_int_equal(simba__bell_drain(&waiter->bell), 0);
+    assert_int_equal(simba__sqlite_bell_drain(&waiter->bell), 0);
 
-    simba__ringing_begin(&ringing, writer, 0);
-    simba__ringing_tell_revoked(&ringing);
-    simba__ringing_end(&ringing);
-    assert_int_equal(simba__bell_drain(&holder->bell), SIMBA__RING_REVOKED);
-    assert_int_equal(simba__bell_drain(&waiter->bell), SIMBA__RING_REVOKED);
-    simba__notify_close(holder);
-    simba__notify_close(waiter);
-    simba__notify_close(writer);
+    simba__sqlite_ringing_begin(&ringing, writer, 0);
+    simba__sqlite_ringing_tell_revoked(&ringing);
+    simba__sqlite_ringing_end(&ringing);
+    assert_int_equal(simba__sqlite_bell_drain(&holder->bell), SIMBA__SQLITE_RING_REVOKED);
+    assert_int_equal(simba__sqlite_bell_drain(&waiter->bell), SIMBA__SQLITE_RING_REVOKED);
+    simba__sqlite_notify_close(holder);
+    simba__sqlite_notify_close(waiter);
+    simba__sqlite_notify_close(writer);
 }
 
 /* A mark knows what it replaced, also from another process's hand; without the lock it does not claim to. */
@@ -609,27 +611,28 @@ static void marks_know_what_they_replace(void **state)
 {
     fixture *f = *state;
     simba_error err;
-    simba__notify *one = NULL;
-    simba__notify *two = NULL;
-    assert_int_equal(simba__notify_open(f->path, &err, &one), 0);
-    assert_int_equal(simba__notify_open(f->path, &err, &two), 0);
+    simba__sqlite_notify *one = NULL;
+    simba__sqlite_notify *two = NULL;
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &one), 0);
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &two), 0);
     assert_int_equal(mark(one, 5, false), 0);
-    assert_int_equal(mark(two, 5, true), simba__notify_value(5, false, 12345));
-    simba__notify_cells cells;
-    simba__notify_read_all(one, &cells);
-    assert_int_equal(cells.slots[5], simba__notify_value(5, true, 12345));
+    assert_int_equal(mark(two, 5, true), simba__sqlite_notify_value(5, false, 12345));
+    simba__sqlite_notify_cells cells;
+    simba__sqlite_notify_read_all(one, &cells);
+    assert_int_equal(cells.slots[5], simba__sqlite_notify_value(5, true, 12345));
     assert_int_equal(cells.disorder, 0);
 
-    const simba__notify_marking frozen = simba__notify_begin(one);
+    const simba__sqlite_notify_marking frozen = simba__sqlite_notify_begin(one);
     assert_true(frozen.locked);
-    assert_int_equal(mark(two, 5, false), SIMBA__NOTIFY_UNSURE);
-    simba__notify_read_all(one, &cells);
-    assert_int_equal(cells.slots[5], simba__notify_value(5, false, 12345));
+    assert_int_equal(mark(two, 5, false), SIMBA__SQLITE_NOTIFY_UNSURE);
+    simba__sqlite_notify_read_all(one, &cells);
+    assert_int_equal(cells.slots[5], simba__sqlite_notify_value(5, false, 12345));
     assert_int_equal(cells.disorder, 54321);
-    simba__notify_end(&frozen, 1);
-    simba__notify_close(one);
-    assert_int_equal(mark(two, 5, true), simba__notify_value(5, false, 12345)); /* the lock went with its holder */
-    simba__notify_close(two);
+    simba__sqlite_notify_end(&frozen, 1);
+    simba__sqlite_notify_close(one);
+    assert_int_equal(mark(two, 5, true),
+                     simba__sqlite_notify_value(5, false, 12345)); /* the lock went with its holder */
+    simba__sqlite_notify_close(two);
 }
 
 /* A process is frozen in the middle of marking: others are not held up, and a waiter hears of the release. */
@@ -639,14 +642,14 @@ static void marker_is_frozen(void **state)
     simba_topic topic = {.mutex = "orders"};
     b_holds_a_waits(f, &topic);
     simba_error err;
-    simba__notify *notify = NULL;
-    assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
-    const simba__notify_marking frozen = simba__notify_begin(notify);
+    simba__sqlite_notify *notify = NULL;
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &notify), 0);
+    const simba__sqlite_notify_marking frozen = simba__sqlite_notify_begin(notify);
     assert_mine(ask(&f->b, SIMBA_OP_RELEASE, "orders", "b", 2, 0));
     assert_true(testhost_await_pushes(&f->a, 1));
     assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
-    simba__notify_end(&frozen, 1);
-    simba__notify_close(notify);
+    simba__sqlite_notify_end(&frozen, 1);
+    simba__sqlite_notify_close(notify);
     close_both(f, &topic);
 }
 
@@ -654,14 +657,14 @@ static void marker_is_frozen(void **state)
 static void unsure_mark_makes_nothing_known(void **state)
 {
     fixture *f = *state;
-    static simba__news news;
+    static simba__sqlite_news news;
     simba_topic topic = {.mutex = "orders"};
-    simba__news_init(&news, &f->a.host);
-    simba__watched *watched = simba__news_add(&news, &topic, 0);
-    const simba__effect effect = {.hash = watched->hash, .replaced = SIMBA__NOTIFY_UNSURE, .marked = 2};
-    simba__news_rang(&news, &effect);
-    assert_int_equal(watched->known, SIMBA__NOTIFY_UNSEEN);
-    simba__news_remove(&news, watched);
+    simba__sqlite_news_init(&news, &f->a.host);
+    simba__sqlite_watched *watched = simba__sqlite_news_add(&news, &topic, 0);
+    const simba__sqlite_effect effect = {.hash = watched->hash, .replaced = SIMBA__SQLITE_NOTIFY_UNSURE, .marked = 2};
+    simba__sqlite_news_rang(&news, &effect);
+    assert_int_equal(watched->known, SIMBA__SQLITE_NOTIFY_UNSEEN);
+    simba__sqlite_news_remove(&news, watched);
 }
 
 /* A mark was lost between two others, and whoever made it said so: all that is watched is looked at. */
@@ -672,17 +675,17 @@ static void about_disorder(void **state)
     b_holds_a_waits(f, &topic);
     raw_once(f, "UPDATE simba_mutex SET owner_id = '', version = version + 1"); /* without a mark */
     simba_error err;
-    simba__notify *notify = NULL;
-    assert_int_equal(simba__notify_open(f->path, &err, &notify), 0);
-    ring(notify, simba__notify_hash("orders"));
+    simba__sqlite_notify *notify = NULL;
+    assert_int_equal(simba__sqlite_notify_open(f->path, &err, &notify), 0);
+    ring(notify, simba__sqlite_notify_hash("orders"));
     testhost_settle(&f->a);
     assert_int_equal(f->a.push_count, 0);
-    const simba__notify_marking unlocked = {.notify = notify};
-    simba__notify_end(&unlocked, 77);
-    ring(notify, simba__notify_hash("orders"));
+    const simba__sqlite_notify_marking unlocked = {.notify = notify};
+    simba__sqlite_notify_end(&unlocked, 77);
+    ring(notify, simba__sqlite_notify_hash("orders"));
     assert_true(testhost_await_pushes(&f->a, 1));
     assert_told(&f->a, 0, SIMBA_PUSH_RELEASED, NULL);
-    simba__notify_close(notify);
+    simba__sqlite_notify_close(notify);
     close_both(f, &topic);
 }
 

@@ -35,11 +35,12 @@ static int after_statement(unsigned kind, void *user, void *statement, void *ns)
 static int before_commit(void *user)
 {
     simba_error err;
-    simba__notify *notify = NULL;
+    simba__sqlite_notify *notify = NULL;
     (void)user;
-    if (simba__notify_open(meanwhile.f->path, &err, &notify) == 0)
-        meanwhile.slot_at_commit = simba__notify_read(notify, simba__notify_slot(simba__notify_hash("orders")));
-    simba__notify_close(notify);
+    if (simba__sqlite_notify_open(meanwhile.f->path, &err, &notify) == 0)
+        meanwhile.slot_at_commit =
+            simba__sqlite_notify_read(notify, simba__sqlite_notify_slot(simba__sqlite_notify_hash("orders")));
+    simba__sqlite_notify_close(notify);
     return 0;
 }
 

@@ -181,20 +181,20 @@ static void about_answers(void **state)
         {.what = "data of 2^31 - 1", .odd = {FAKE_GET, FAKE_REPLY, BODY(MOST "x")}},
         {.what = "data of less than none", .odd = {FAKE_GET, FAKE_REPLY, BODY("\xff\xff\xff\xfe")}},
         {.what = "no data, and no more", .odd = {FAKE_GET, FAKE_REPLY, BODY("")}},
-        {.what = "synced without a path", .odd = {FAKE_SYNC, FAKE_REPLY, BODY("")}},
-        {.what = "a frame of 2^31 - 1", .odd = {FAKE_SYNC, FAKE_REPLY, BODY("x"), .length = INT32_MAX}},
+        {.what = "agreed to without a stat", .odd = {FAKE_SET, FAKE_REPLY, BODY("")}},
+        {.what = "a frame of 2^31 - 1", .odd = {FAKE_SET, FAKE_REPLY, BODY("x"), .length = INT32_MAX}},
         {.what = "a frame of 2^31 - 1 that comes",
          .odd = {FAKE_CHILDREN, FAKE_REPLY, BODY("xxxxxxxx"), INT32_MAX, .endless = true}},
-        {.what = "a frame of less than nothing", .odd = {FAKE_SYNC, FAKE_RAW, BODY(NONE)}},
-        {.what = "a frame of nothing", .odd = {FAKE_SYNC, FAKE_RAW, BODY("\0\0\0\0")}},
-        {.what = "a frame of half a header", .odd = {FAKE_SYNC, FAKE_RAW, BODY("\0\0\0\4\0\0\0\0")}},
-        {.what = "half a length", .odd = {FAKE_SYNC, FAKE_RAW, BODY("\0\0")}},
+        {.what = "a frame of less than nothing", .odd = {FAKE_SET, FAKE_RAW, BODY(NONE)}},
+        {.what = "a frame of nothing", .odd = {FAKE_SET, FAKE_RAW, BODY("\0\0\0\0")}},
+        {.what = "a frame of half a header", .odd = {FAKE_SET, FAKE_RAW, BODY("\0\0\0\4\0\0\0\0")}},
+        {.what = "half a length", .odd = {FAKE_SET, FAKE_RAW, BODY("\0\0")}},
         {.what = "something else",
-         .odd = {FAKE_SYNC, FAKE_RAW, BODY("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")}},
-        {.what = "an answer to nothing", .odd = {FAKE_SYNC, FAKE_UNASKED, BODY("")}},
+         .odd = {FAKE_SET, FAKE_RAW, BODY("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")}},
+        {.what = "an answer to nothing", .odd = {FAKE_SET, FAKE_UNASKED, BODY("")}},
         {.what = "an answer before any request", .odd = {FAKE_HANDSHAKE, FAKE_UNASKED, BODY("")}},
-        {.what = "answers to nothing, for ever", .odd = {FAKE_SYNC, FAKE_UNASKED, BODY(""), .endless = true}},
-        {.what = "silence", .odd = {FAKE_SYNC, FAKE_SILENCE, BODY("")}},
+        {.what = "answers to nothing, for ever", .odd = {FAKE_SET, FAKE_UNASKED, BODY(""), .endless = true}},
+        {.what = "silence", .odd = {FAKE_SET, FAKE_SILENCE, BODY("")}},
     };
     ASSERT_SURVIVES(cases);
 }
@@ -205,17 +205,16 @@ static void about_events(void **state)
 {
     (void)state;
     static const bad_server cases[] = {
-        {.what = "an event of nothing", .odd = {FAKE_SYNC, FAKE_EVENT, BODY("")}},
-        {.what = "an event without a path", .odd = {FAKE_SYNC, FAKE_EVENT, BODY(EVENT(NONE))}},
-        {.what = "an event with a path too long", .odd = {FAKE_SYNC, FAKE_EVENT, BODY(EVENT(MOST "/"))}},
-        {.what = "a session event", .odd = {FAKE_SYNC, FAKE_EVENT, BODY("\xff\xff\xff\xff\xff\xff\xff\x90\0\0\0\1/")}},
-        {.what = "an event of no kind", .odd = {FAKE_SYNC, FAKE_EVENT, BODY("\0\0\0\x77\0\0\0\3\0\0\0\1/")}},
+        {.what = "an event of nothing", .odd = {FAKE_SET, FAKE_EVENT, BODY("")}},
+        {.what = "an event without a path", .odd = {FAKE_SET, FAKE_EVENT, BODY(EVENT(NONE))}},
+        {.what = "an event with a path too long", .odd = {FAKE_SET, FAKE_EVENT, BODY(EVENT(MOST "/"))}},
+        {.what = "a session event", .odd = {FAKE_SET, FAKE_EVENT, BODY("\xff\xff\xff\xff\xff\xff\xff\x90\0\0\0\1/")}},
+        {.what = "an event of no kind", .odd = {FAKE_SET, FAKE_EVENT, BODY("\0\0\0\x77\0\0\0\3\0\0\0\1/")}},
         {.what = "a flood of events",
-         .odd = {FAKE_SYNC, FAKE_EVENT, BODY(EVENT("\0\0\0\x08/simba/m")), .endless = true}},
+         .odd = {FAKE_SET, FAKE_EVENT, BODY(EVENT("\0\0\0\x08/simba/m")), .endless = true}},
         {.what = "a flood while one waits",
          .odd = {FAKE_GET, FAKE_EVENT, BODY("\0\0\0\2\0\0\0\3\0\0\0\x08/simba/m"), .endless = true}},
-        {.what = "a flood of events without a path",
-         .odd = {FAKE_SYNC, FAKE_EVENT, BODY(EVENT(NONE)), .endless = true}},
+        {.what = "a flood of events without a path", .odd = {FAKE_SET, FAKE_EVENT, BODY(EVENT(NONE)), .endless = true}},
         {.what = "a flood after the handshake",
          .odd = {FAKE_HANDSHAKE, FAKE_EVENT, BODY(EVENT("\0\0\0\1/")), .endless = true}},
     };
@@ -246,6 +245,7 @@ static void about_transactions(void **state)
 {
     (void)state;
     static const bad_server cases[] = {
+        {.what = "synced without a path", .odd = {FAKE_SYNC, FAKE_REPLY, BODY("")}},
         {.what = "no result", .odd = {FAKE_MULTI, FAKE_REPLY, BODY("")}},
         {.what = "an end and no result", .odd = {FAKE_MULTI, FAKE_REPLY, BODY(LAST)}},
         {.what = "one result", .odd = {FAKE_MULTI, FAKE_REPLY, BODY(DONE LAST)}},

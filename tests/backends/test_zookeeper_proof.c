@@ -83,11 +83,52 @@ static void beats_are_agreed(void **state)
     end();
 }
 
+/* A leader that was replaced and does not know it answers a sync and shows an old note. It cannot have anybody agree to a write, so
+ * nobody believes its notes. */
+static void note_of_a_replaced_leader_is_not_believed(void **state)
+{
+    (void)state;
+    simba_note note = SIMBA_NOTE_INIT;
+    begin((fake_odd){.request = FAKE_SET, .manner = FAKE_SILENCE});
+    const int read =
+        simba_client_note(client, "m", NULL, &note); /* what it shows is no note, should that be looked at */
+    assert_true(read == SIMBA_ETIMEDOUT || read == SIMBA_EUNAVAILABLE);
+    assert_int_not_equal(simba_client_list(client, NULL, ignore_row, NULL, NULL), 0);
+    end();
+}
+
+#define STAT(time)                                                                                                     \
+    "\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0\5" time time                                                                       \
+    "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+#define NOTE                                                                                                           \
+    "\0\0\0\7"                                                                                                         \
+    "1 5 1\nx"
+
+/* A server says that a note was written at the end of all times, or before them. Its clock is heeded; the time since then does not
+ * overflow. */
+static void times_are_bounded(void **state)
+{
+    (void)state;
+    static const char last[] = NOTE STAT("\x7f\xff\xff\xff\xff\xff\xff\xff");
+    static const char first[] = NOTE STAT("\x80\0\0\0\0\0\0\0");
+    simba_note note = SIMBA_NOTE_INIT;
+    for (unsigned i = 0; i < 2; i++) {
+        begin((fake_odd){.request = FAKE_GET, .body = i ? last : first, .size = sizeof last - 1});
+        for (unsigned n = 0; n < 3; n++)
+            assert_int_equal(simba_client_note(client, "m", NULL, &note), 0);
+        assert_int_equal(note.length, 1);
+        assert_true(note.written_at_ms == (i ? INT64_C(253402300799999) : 0));
+        end();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(beats_are_lost),
         cmocka_unit_test(beats_are_agreed),
+        cmocka_unit_test(note_of_a_replaced_leader_is_not_believed),
+        cmocka_unit_test(times_are_bounded),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -126,19 +126,31 @@ static void a_renewal_that_hangs_turns_it_red(void **state)
     finish(&p);
 }
 
-/* A process that is stopped cannot say that it leads when it goes on. */
+/* The token in the answer. */
+static uint64_t token_told(void)
+{
+    unsigned long long token = 0;
+    const char *at = strstr(answer, "\"token\":\"");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "\"token\":\"%llu\"", &token), 1);
+    return token;
+}
+
+/* A process that is stopped cannot say that it still leads when it goes on. It may lead again, under another token: nobody else
+ * wants the mutex, and on a busy machine it may get that far before it answers. */
 static void a_frozen_process_wakes_up_red(void **state)
 {
     (void)state;
     process p = START("elect", "m", "--status-listen", in_dir("s"));
     await_code(in_dir("s"), 200);
+    const uint64_t token = token_told();
     kill(p.pid, SIGSTOP);
     await_time(lease_end_ns("m"));
     const int fd = connect_to(in_dir("s"));
     assert_int_equal(send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
     kill(p.pid, SIGCONT);
     read_answer(fd);
-    assert_int_equal(strncmp(answer, "HTTP/1.1 503 ", 13), 0);
+    assert_true(strncmp(answer, "HTTP/1.1 503 ", 13) == 0 || token_told() > token);
     kill(p.pid, SIGTERM);
     assert_int_equal(finish(&p), 0);
 }

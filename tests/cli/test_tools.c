@@ -75,6 +75,17 @@ static void doctor_finds_short_leases(void **state)
     assert_non_null(strstr(out_of(&last), "warning  transition "));
 }
 
+/* Nobody finds a mutex in the store that no program of theirs has. */
+static void doctor_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    char url[400];
+    snprintf(url, sizeof url, "sqlite://%s", in_dir("examined.db"));
+    assert_int_equal(RUN("doctor", "--url", url), 0);
+    assert_int_equal(RUN("list", "--url", url), 0);
+    assert_null(strstr(out_of(&last), "simba-doctor"));
+}
+
 /* Whom the store keeps apart, and which file named it. */
 static void doctor_says_where_it_looked(void **state)
 {
@@ -160,9 +171,15 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(init_needs_to_write),  TEST(doctor_finds_short_leases),  TEST(doctor_says_where_it_looked),
-        TEST(init_makes_the_store), TEST(doctor_finds_what_is_wrong), TEST(doctor_explains_what_cannot_be_opened),
-        TEST(bench_prints_numbers), TEST(every_command_is_explained),
+        TEST(init_needs_to_write),
+        TEST(doctor_finds_short_leases),
+        TEST(doctor_leaves_nothing_behind),
+        TEST(doctor_says_where_it_looked),
+        TEST(init_makes_the_store),
+        TEST(doctor_finds_what_is_wrong),
+        TEST(doctor_explains_what_cannot_be_opened),
+        TEST(bench_prints_numbers),
+        TEST(every_command_is_explained),
     };
     return cmocka_run_group_tests_name("tools", tests, NULL, NULL);
 }

@@ -51,11 +51,14 @@ static void judges_what_others_wrote(void **state)
 {
     (void)state;
     static const char *const history =
-        "{\"kind\":\"run\",\"contenders\":2,\"mutexes\":1,\"lease\":2000000000,\"takeover\":5000000000}\n"
+        "{\"kind\":\"run\",\"contenders\":2,\"mutexes\":1,\"lease\":2000000000,\"takeover\":5000000000,"
+        "\"handover\":2000000000}\n"
         "{\"at\":0,\"kind\":\"contends\",\"contender\":0}\n{\"at\":0,\"kind\":\"contends\",\"contender\":1}\n"
-        "{\"at\":10,\"kind\":\"holds\",\"contender\":0,\"token\":\"7\",\"seen\":20,\"to\":900000000,\"until\":"
+        "{\"at\":10,\"kind\":\"holds\",\"contender\":0,\"mutex\":0,\"token\":\"7\",\"seen\":20,\"to\":900000000,"
+        "\"until\":"
         "2000000000}\n"
-        "{\"at\":800000000,\"kind\":\"holds\",\"contender\":1,\"token\":\"8\",\"seen\":800000001,\"to\":900000000,"
+        "{\"at\":800000000,\"kind\":\"holds\",\"contender\":1,\"mutex\":0,\"token\":\"8\",\"seen\":800000001,\"to\":"
+        "900000000,"
         "\"until\":2500000000}\n";
     write_file(in_dir("history"), history);
     assert_int_equal(RUN("torture", "--judge", in_dir("history"), "-q", "--svg", in_dir("worst.svg")), 1);
@@ -63,13 +66,45 @@ static void judges_what_others_wrote(void **state)
     assert_non_null(strstr(out_of(&last), "at 0.800 s: contender 0 (token 7) and contender 1 (token 8) both acted"));
     assert_non_null(strstr(out_of(&last), "contender-1"));
     assert_non_null(strstr(contents(in_dir("worst.svg")), "both acted as leader of mutex 0"));
-    write_file(in_dir("history"), "{\"kind\":\"run\",\"contenders\":2,\"mutexes\":1,\"takeover\":5}\n"
-                                  "{\"at\":0,\"kind\":\"contends\",\"contender\":2}\n");
-    assert_int_equal(RUN("torture", "--judge", in_dir("history")), 64);
-    assert_non_null(strstr(err_of(&last), "line 2 of "));
-    write_file(in_dir("history"), "");
-    assert_int_equal(RUN("torture", "--judge", in_dir("history")), 64);
     assert_int_equal(RUN("torture", "--judge", in_dir("nosuch")), 64);
+}
+
+#define FIRST_LINE                                                                                                     \
+    "{\"kind\":\"run\",\"contenders\":2,\"mutexes\":1,\"lease\":2,\"takeover\":5,\"handover\":5}\n"                    \
+    "{\"at\":0,\"kind\":\"contends\",\"contender\":1}\n"
+
+/* A file that is no history: the line and what is wrong with it are named, whatever it says. */
+static void names_what_is_wrong_with_a_history(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *said;
+    } bad[] = {
+        {"", "line 1 of "},
+        {"\n", "line 1 of "},
+        {FIRST_LINE "{\"at\":0,\"kind\":\"contends\",\"contender\":2}\n",
+         "\"contender\" is 2, and the first line says that"},
+        {FIRST_LINE "{\"at\":0,\"kind\":\"holds\",\"contender\":0,\"mutex\":1,\"token\":\"1\",\"seen\":0,\"to\":0,"
+                    "\"until\":0}\n",
+         "\"mutex\" is 1, and the first line says that there are 1"},
+        {FIRST_LINE "{\"at\":18446744073709551616,\"kind\":\"end\"}\n", "\"at\" is 18446744073709551616"},
+        {FIRST_LINE "{\"at\":1,\"kin", "line 3 of "},
+        {FIRST_LINE "{\"at\":\x1b[2J,\"kind\":\"end\"}", "\"at\" is "},
+        {FIRST_LINE "\n", "line 3 of "},
+    };
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        write_file(in_dir("history"), bad[i].text);
+        assert_int_equal(RUN("torture", "--judge", in_dir("history")), 64);
+        if (strstr(err_of(&last), bad[i].said) == NULL || strchr(err_of(&last), '\x1b') != NULL)
+            fail_msg("of %s it is said: %s", bad[i].text, err_of(&last));
+    }
+    assert_int_equal(RUN("torture", "--judge", "/dev/zero"), 64);
+    assert_non_null(strstr(err_of(&last), "line 1 of /dev/zero is not a line of a history: it has a zero byte."));
+    static char endless[20000];
+    memset(endless, ' ', sizeof endless - 1);
+    write_file(in_dir("history"), endless);
+    assert_int_equal(RUN("torture", "--judge", in_dir("history")), 64);
+    assert_non_null(strstr(err_of(&last), "it has more than 16383 bytes"));
 }
 
 /* The contenders of a run that goes on. */
@@ -185,8 +220,9 @@ int main(int argc, char **argv)
 {
     helper_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        TEST(healthy),         TEST(judges_what_others_wrote),     TEST(ends_when_asked),
-        TEST(wrong_arguments), TEST(contenders_do_not_outlive_it), TEST(notices_a_death),
+        TEST(healthy),         TEST(judges_what_others_wrote), TEST(names_what_is_wrong_with_a_history),
+        TEST(ends_when_asked), TEST(wrong_arguments),          TEST(contenders_do_not_outlive_it),
+        TEST(notices_a_death),
     };
     return cmocka_run_group_tests_name("torture", tests, NULL, NULL);
 }

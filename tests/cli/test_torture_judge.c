@@ -465,56 +465,116 @@ static void lines_are_read_as_written(void **state)
         const size_t length = torture_event_write(&history.events[i], line);
         assert_int_equal(line[length - 1], '\n');
         line[length - 1] = '\0';
-        assert_true(torture_event_read(line, &read));
+        assert_true(torture_event_read(line, &read, NULL));
         assert_memory_equal(&read, &history.events[i], sizeof read);
     }
     torture_setup read;
     line[torture_setup_write(&setup, line) - 1] = '\0';
-    assert_true(torture_setup_read(line, &read));
+    assert_true(torture_setup_read(line, &read, NULL));
     assert_memory_equal(&read, &setup, sizeof read);
 }
 
-/* Anybody may have written the file. */
+/* Anybody may have written the file. What is wrong with a line is named. */
 static void bad_lines_are_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
-        "",
-        "{",
-        "{}",
-        "[]",
-        "null",
-        "{\"at\":1}",
-        "{\"kind\":\"holds\"}",
-        "{\"at\":1,\"kind\":\"holds\"}",
-        "{\"at\":-1,\"kind\":\"end\"}",
-        "{\"at\":1e3,\"kind\":\"end\"}",
-        "{\"at\":99999999999999999999,\"kind\":\"end\"}",
-        "{\"at\":1,\"kind\":\"nosuch\"}",
-        "{\"at\":1,\"kind\":\"contends\",\"contender\":64}",
-        "{\"at\":1,\"kind\":\"contends\"}",
-        "{\"at\":1,\"kind\":\"end\"} x",
-        "{\"at\":1,\"kind\":\"end\"",
-        "{\"at\":1 \"kind\":\"end\"}",
-        "{\"at\":1,\"kind\":\"end\",}",
-        "{\"at\":5,\"kind\":\"holds\",\"contender\":0,\"mutex\":0,\"token\":\"1\",\"seen\":4,\"to\":5,\"until\":6}",
-        "{\"at\":5,\"kind\":\"holds\",\"contender\":0,\"mutex\":16,\"token\":\"1\",\"seen\":5,\"to\":5,\"until\":6}",
-        "{\"at\":5,\"kind\":\"late\",\"contender\":0,\"to\":4}",
-        "{\"at\":5,\"kind\":\"fault\",\"what\":\"a\\u0041\"}",
-        "{\"at\":5,\"kind\":\"fault\",\"what\":\"a word that is much longer than any word of a fault\"}",
+    static const struct {
+        const char *line, *flaw;
+    } bad[] = {
+        {"", "no JSON object"},
+        {"{", "cut"},
+        {"{}", "cut"},
+        {"[]", "no JSON object"},
+        {"null", "no JSON object"},
+        {"{\"at\":1}", "\"kind\" is missing"},
+        {"{\"kind\":\"holds\"}", "\"at\" is missing"},
+        {"{\"at\":1,\"kind\":\"holds\"}", "\"contender\" is missing"},
+        {"{\"at\":-1,\"kind\":\"end\"}", "\"at\" is -1"},
+        {"{\"at\":1e3,\"kind\":\"end\"}", "\"at\" is 1e3"},
+        {"{\"at\":99999999999999999999,\"kind\":\"end\"}", "\"at\" is 99999999999999999999"},
+        {"{\"at\":31622400000000001,\"kind\":\"end\"}", "not a number from 0 to 31622400000000000"},
+        {"{\"at\":1111111111111111111111111111111111,\"kind\":\"end\"}", "the value of \"at\""},
+        {"{\"at\":1,\"at\":1,\"kind\":\"end\"}", "\"at\" is there twice"},
+        {"{\"at\":1,\"kind\":\"nosuch\"}", "\"kind\" is nosuch"},
+        {"{\"at\":1,\"kind\":\"contends\",\"contender\":64}", "\"contender\" is 64"},
+        {"{\"at\":1,\"kind\":\"contends\",\"contender\":18446744073709551616}",
+         "\"contender\" is 18446744073709551616"},
+        {"{\"at\":1,\"kind\":\"contends\",\"contender\":0,\"life\":4294967296}", "\"life\" is 4294967296"},
+        {"{\"at\":1,\"kind\":\"contends\"}", "\"contender\" is missing"},
+        {"{\"at\":1,\"kind\":\"end\"} x", "behind the object"},
+        {"{\"at\":1,\"kind\":\"end\"", "cut"},
+        {"{\"at\":1,\"kind\":\"en", "the value of \"kind\""},
+        {"{\"at\":1,\"ki", "cut"},
+        {"{\"at\":1,\"kind\":", "the value of \"kind\""},
+        {"{\"at\":1 \"kind\":\"end\"}", "in place of a comma"},
+        {"{\"at\":1,\"kind\":\"end\",}", "cut"},
+        {"{\"at\":5,\"kind\":\"holds\",\"contender\":0,\"token\":\"1\",\"seen\":5,\"to\":5,\"until\":6}",
+         "\"mutex\" is missing"},
+        {"{\"at\":5,\"kind\":\"holds\",\"contender\":0,\"mutex\":0,\"seen\":5,\"to\":5,\"until\":6}",
+         "\"token\" is missing"},
+        {"{\"at\":5,\"kind\":\"holds\",\"contender\":0,\"mutex\":0,\"token\":\"1\",\"seen\":5,\"to\":5}",
+         "\"until\" is missing"},
+        {"{\"at\":5,\"kind\":\"holds\",\"contender\":0,\"mutex\":0,\"token\":\"18446744073709551616\",\"seen\":5,"
+         "\"to\":5,"
+         "\"until\":6}",
+         "\"token\" is 18446744073709551616"},
+        {"{\"at\":5,\"kind\":\"holds\",\"contender\":0,\"mutex\":0,\"token\":\"1\",\"seen\":4,\"to\":5,\"until\":6}",
+         "\"seen\" is before \"at\""},
+        {"{\"at\":5,\"kind\":\"holds\",\"contender\":0,\"mutex\":0,\"token\":\"1\",\"seen\":5,\"to\":7,\"until\":6}",
+         "\"until\" is before \"to\""},
+        {"{\"at\":5,\"kind\":\"holds\",\"contender\":0,\"mutex\":16,\"token\":\"1\",\"seen\":5,\"to\":5,\"until\":6}",
+         "\"mutex\" is 16"},
+        {"{\"at\":5,\"kind\":\"released\",\"contender\":0,\"mutex\":0,\"token\":\"1\"}", "\"what\" is missing"},
+        {"{\"at\":5,\"kind\":\"late\",\"contender\":0,\"to\":4}", "\"to\" is before \"at\""},
+        {"{\"at\":5,\"kind\":\"killed\",\"contender\":0}", "\"to\" is missing"},
+        {"{\"at\":5,\"kind\":\"fault\"}", "\"what\" is missing"},
+        {"{\"at\":5,\"kind\":\"fault\",\"what\":\"a\\u0041\"}", "the value of \"what\""},
+        {"{\"at\":5,\"kind\":\"fault\",\"what\":\"a word that is much longer than any word of a fault\"}",
+         "the value of \"what\""},
     };
     torture_event event;
     torture_setup read;
+    char flaw[TORTURE_FLAW_MAX];
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        if (torture_event_read(bad[i], &event))
-            fail_msg("accepted: %s", bad[i]);
-        assert_false(torture_setup_read(bad[i], &read));
+        if (torture_event_read(bad[i].line, &event, flaw))
+            fail_msg("accepted: %s", bad[i].line);
+        if (strstr(flaw, bad[i].flaw) == NULL)
+            fail_msg("of %s it is said: %s", bad[i].line, flaw);
+        assert_false(torture_setup_read(bad[i].line, &read, NULL));
     }
-    assert_true(torture_event_read(" { \"at\" : 5 , \"kind\":\"fault\", \"new\":\"x\",\"what\":\"cut\" } ", &event));
+    assert_true(
+        torture_event_read(" { \"at\" : 5 , \"kind\":\"fault\", \"new\":\"x\",\"what\":\"cut\" } ", &event, NULL));
     assert_int_equal(event.contender, TORTURE_EVERYBODY);
-    assert_false(torture_setup_read("{\"kind\":\"end\",\"contenders\":1,\"mutexes\":1,\"takeover\":1}", &read));
-    assert_false(torture_setup_read("{\"kind\":\"run\",\"contenders\":65,\"mutexes\":1,\"takeover\":1}", &read));
-    assert_true(torture_setup_read("{\"kind\":\"run\",\"contenders\":1,\"mutexes\":1,\"takeover\":1}", &read));
+}
+
+/* The same for the first line. */
+static void bad_first_lines_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *flaw;
+    } bad[] = {
+        {"{\"kind\":\"end\",\"contenders\":1,\"mutexes\":1,\"lease\":1,\"takeover\":1,\"handover\":1}", "not \"run\""},
+        {"{\"kind\":\"run\",\"contenders\":65,\"mutexes\":1,\"lease\":1,\"takeover\":1,\"handover\":1}",
+         "\"contenders\" is 65"},
+        {"{\"kind\":\"run\",\"contenders\":0,\"mutexes\":1,\"lease\":1,\"takeover\":1,\"handover\":1}", "is 0"},
+        {"{\"kind\":\"run\",\"contenders\":1,\"mutexes\":17,\"lease\":1,\"takeover\":1,\"handover\":1}",
+         "\"mutexes\" is 17"},
+        {"{\"kind\":\"run\",\"contenders\":1,\"mutexes\":1,\"takeover\":1,\"handover\":1}", "\"lease\" is missing"},
+        {"{\"kind\":\"run\",\"contenders\":1,\"mutexes\":1,\"lease\":9223372036854775807,\"takeover\":1,\"handover\":"
+         "1}",
+         "\"lease\" is 9223372036854775807"},
+        {"{\"kind\":\"run\",\"contenders\":1,\"mutexes\":1,\"lease\":1,\"takeover\":1}", "\"handover\" is missing"},
+    };
+    torture_setup read;
+    char flaw[TORTURE_FLAW_MAX];
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        assert_false(torture_setup_read(bad[i].line, &read, flaw));
+        if (strstr(flaw, bad[i].flaw) == NULL)
+            fail_msg("of %s it is said: %s", bad[i].line, flaw);
+    }
+    assert_true(torture_setup_read(
+        "{\"kind\":\"run\",\"contenders\":1,\"mutexes\":1,\"lease\":1,\"takeover\":1,\"handover\":1}", &read, NULL));
 }
 
 /* --- plans ---------------------------------------------------------------------------------------------- */
@@ -598,6 +658,7 @@ int main(void)
         cmocka_unit_test(the_worst_moment),
         cmocka_unit_test(lines_are_read_as_written),
         cmocka_unit_test(bad_lines_are_refused),
+        cmocka_unit_test(bad_first_lines_are_refused),
         cmocka_unit_test(plans_come_from_the_seed),
         cmocka_unit_test(faults_are_named),
     };

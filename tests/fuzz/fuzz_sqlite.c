@@ -68,20 +68,20 @@ static int on_listed(void *user, const char *mutex, const simba__row *row, const
     return 0;
 }
 
-static void lock_and_note(simba__db *db)
+static void lock_and_note(simba__sqlite_db *db)
 {
     simba_request request = {.op = SIMBA_OP_ACQUIRE, .mutex = "m", .id = "me", .nonce = 1, .ttl_ms = 1000};
     const simba__row_now now = {1, 1};
     simba_error err = {0};
-    simba__note_copy *note = NULL;
+    simba__sqlite_note_copy *note = NULL;
     simba__row row;
     bool exists;
-    if (simba__db_load(db, "m", &row, &exists, &err) < 0)
+    if (simba__sqlite_db_load(db, "m", &row, &exists, &err) < 0)
         return;
     check_row(&row);
     if (simba__row_apply(&row, now, &request))
-        (void)simba__db_store(db, "m", &row, exists, &err);
-    if (simba__note_identify(db, "m", &row, &err) < 0)
+        (void)simba__sqlite_db_store(db, "m", &row, exists, &err);
+    if (simba__sqlite_note_identify(db, "m", &row, &err) < 0)
         return;
     request.op = SIMBA_OP_WRITE_NOTE;
     request.token = row.token;
@@ -89,8 +89,8 @@ static void lock_and_note(simba__db *db)
     request.note_size = 4;
     request.note_number = 7;
     if (simba__row_apply(&row, now, &request))
-        (void)simba__note_store(db, &request, &row, &err);
-    if (simba__note_load(db, "m", &note, &err) == 0 && note)
+        (void)simba__sqlite_note_store(db, &request, &row, &err);
+    if (simba__sqlite_note_load(db, "m", &note, &err) == 0 && note)
         FUZZ_CHECK(note->stored.size <= SIMBA_NOTE_MAX);
     simba__free(note);
 }
@@ -100,21 +100,21 @@ static void use(void)
 {
     simba_host host = {.now = host_now, .random = host_random};
     simba_error err = {0};
-    simba__db db = {0};
+    simba__sqlite_db db = {0};
     bool opened;
-    if (simba__db_init(&db, &host, path, false, &err) == 0) {
-        simba__patience_set(&db.patience, (simba_local){INT64_MAX});
-        if (simba__db_refresh(&db, &opened, &err) < 0)
+    if (simba__sqlite_db_init(&db, &host, path, false, &err) == 0) {
+        simba__sqlite_patience_set(&db.patience, (simba_local){INT64_MAX});
+        if (simba__sqlite_db_refresh(&db, &opened, &err) < 0)
             FUZZ_CHECK(err.code < 0 && fuzz_is_shown_safely(err.text));
-        if (db.handle && simba__db_begin(&db, true, &err) == 0) {
-            (void)simba__db_list(&db, NULL, on_listed, NULL, &err);
+        if (db.handle && simba__sqlite_db_begin(&db, true, &err) == 0) {
+            (void)simba__sqlite_db_list(&db, NULL, on_listed, NULL, &err);
             lock_and_note(&db);
-            (void)simba__db_list(&db, NULL, on_listed, NULL, &err);
-            if (simba__db_commit(&db, &err) < 0)
-                simba__db_rollback(&db);
+            (void)simba__sqlite_db_list(&db, NULL, on_listed, NULL, &err);
+            if (simba__sqlite_db_commit(&db, &err) < 0)
+                simba__sqlite_db_rollback(&db);
         }
     }
-    simba__db_fini(&db);
+    simba__sqlite_db_fini(&db);
 }
 
 void fuzz_sqlite_file(const uint8_t *data, size_t size)

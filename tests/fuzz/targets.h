@@ -29,6 +29,7 @@
     TARGET(redis_reply)  /* RESP, and what the scripts answer */                                                       \
     TARGET(redis)        /* a whole store, to which hostile servers talk */                                            \
     TARGET(postgresql)   /* likewise, over libpq */                                                                    \
+    TARGET(mysql)        /* likewise, over libmariadb */                                                               \
     TARGET(zk_frame)     /* messages of ZooKeeper servers */                                                           \
     TARGET(zk_note)      /* notes, and the names of their nodes */                                                     \
     TARGET(zk_children)  /* names of znodes, and how we queue among them */                                            \

@@ -1,6 +1,7 @@
 /* See wires.h. */
 #include "fuzz/wires.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -16,6 +17,7 @@ ssize_t fuzz_send(int fd, const void *bytes, size_t length, int flags) IN_PLACE_
 
 size_t fuzz_wire_count;
 void (*fuzz_wire_stirred)(size_t wire, bool is_new);
+bool fuzz_wire_takes_its_time;
 
 static struct {
     int ours, theirs; /* -1: closed */
@@ -61,7 +63,10 @@ int fuzz_connect(int fd, const struct sockaddr *address, socklen_t length)
         return -1;
     if (fuzz_wire_stirred)
         fuzz_wire_stirred(fuzz_wire_count - 1, true);
-    return 0;
+    if (!fuzz_wire_takes_its_time)
+        return 0;
+    errno = EINPROGRESS;
+    return -1;
 }
 
 ssize_t fuzz_send(int fd, const void *bytes, size_t length, int flags)
@@ -100,4 +105,5 @@ void fuzz_wires_end(void)
         fuzz_wire_close(i);
     fuzz_wire_count = 0;
     fuzz_wire_stirred = NULL;
+    fuzz_wire_takes_its_time = false;
 }

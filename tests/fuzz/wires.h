@@ -14,6 +14,9 @@ extern size_t fuzz_wire_count;
  * answered. NULL: nobody is. */
 extern void (*fuzz_wire_stirred)(size_t wire, bool is_new);
 
+/* Does connect() say that it is under way, and is done a moment later, as over TCP? Otherwise it is done at once. */
+extern bool fuzz_wire_takes_its_time;
+
 /* What was sent over it since this was asked last, cut off at `size`. */
 size_t fuzz_wire_take(size_t wire, unsigned char *ret_bytes, size_t size);
 void fuzz_wire_send(size_t wire, const void *bytes, size_t length);

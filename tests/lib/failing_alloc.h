@@ -12,7 +12,7 @@ typedef enum failing_kind {
 /* For the whole program, before anything else is called. */
 void failing_install(void);
 
-/* From the nth call of this kind on (1: the next one) `count` calls fail. Undoes what was set before. Any thread. */
+/* From the nth call of this kind on (1: the next one) `count` calls fail. Replaces an earlier setting. Any thread. */
 void failing_arm(failing_kind kind, unsigned nth, unsigned count);
 /* None fails any more. Returns how many did since the last arming. */
 unsigned failing_disarm(void);

@@ -11,16 +11,7 @@
 
 #include "lib/cm.h"
 
-enum {
-    CLIENT_LONG_PASSWORD = 1,
-    CLIENT_CONNECT_WITH_DB = 8,
-    CLIENT_PROTOCOL_41 = 0x200,
-    CLIENT_SSL = 0x800,
-    CLIENT_TRANSACTIONS = 0x2000,
-    CLIENT_SECURE_CONNECTION = 0x8000,
-    CLIENT_PLUGIN_AUTH = 0x80000,
-    PACKET_MAX = 1024,
-};
+enum { PACKET_MAX = 1024 };
 
 static const char scramble[21] = "abcdefghijklmnopqrst";
 
@@ -77,27 +68,13 @@ static bool hear(fake_mysql *fake, int client)
 
 static bool greet(fake_mysql *fake, int client)
 {
-    unsigned char out[PACKET_MAX] = {10};
-    const unsigned capabilities = CLIENT_LONG_PASSWORD | CLIENT_CONNECT_WITH_DB | CLIENT_PROTOCOL_41 |
-                                  CLIENT_TRANSACTIONS | CLIENT_SECURE_CONNECTION | CLIENT_PLUGIN_AUTH |
-                                  (fake->offers_tls ? CLIENT_SSL : 0);
-    unsigned char *end = out + 1;
-    end = mempcpy(end, "5.5.5-10.11.0-MariaDB", 22);
-    end = mempcpy(end, "\1\0\0\0", 4);
-    end = mempcpy(end, scramble, 8);
-    *end++ = 0;
-    *end++ = (unsigned char)capabilities;
-    *end++ = (unsigned char)(capabilities >> 8);
-    *end++ = 45; /* utf8mb4 */
-    *end++ = 2;  /* autocommit */
-    *end++ = 0;
-    *end++ = (unsigned char)(capabilities >> 16);
-    *end++ = (unsigned char)(capabilities >> 24);
-    *end++ = 21;
-    end += 10;
-    end = mempcpy(end, scramble + 8, 13);
-    end = (unsigned char *)stpcpy((char *)end, fake->plugin ? fake->plugin : "mysql_native_password") + 1;
-    return send_packet(fake, client, 0, out, (size_t)(end - out), fake->drip_ms);
+    static mysql_speech hello;
+    hello.length = 0;
+    if (fake->hello)
+        mysql_put(&hello, fake->hello, fake->hello_size);
+    else
+        mysql_say_hello(&hello, fake->plugin ? fake->plugin : "mysql_native_password", fake->offers_tls);
+    return send_bytes(fake, client, hello.bytes, hello.length, fake->drip_ms) && !fake->hello;
 }
 
 static bool ask_for_plugin(fake_mysql *fake, int client)
@@ -128,12 +105,54 @@ static void flood(fake_mysql *fake, int client)
     free(packet);
 }
 
+/* So many bytes; false: the client has gone. */
+static bool hear_all(fake_mysql *fake, int client, unsigned char *bytes, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        struct pollfd some = {.fd = client, .events = POLLIN};
+        if (atomic_load(&fake->stops))
+            return false;
+        if (poll(&some, 1, 20) == 0)
+            continue;
+        const ssize_t got = recv(client, bytes + at, size - at, 0);
+        if (got <= 0)
+            return false;
+        at += (size_t)got;
+    }
+    return true;
+}
+
+/* Answer one statement after the other. */
+static void answer_all(fake_mysql *fake, int client)
+{
+    static const mysql_story story = {
+        .owner = "you", .now_ms = 1700000000000, .until_ms = 1700000010000, .version = 7, .nonce = 9};
+    static unsigned char asked[65536];
+    static mysql_speech answer;
+    mysql_session session = {0};
+    unsigned char head[4];
+    while (hear_all(fake, client, head, sizeof head)) {
+        const size_t size = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16;
+        answer.length = 0;
+        if (size > sizeof asked || !hear_all(fake, client, asked, size))
+            return;
+        if (mysql_answer(&answer, &session, asked, size, &story, fake->twist) &&
+            !send_bytes(fake, client, answer.bytes, answer.length, 0))
+            return;
+    }
+}
+
 static void serve(fake_mysql *fake, int client)
 {
     static const unsigned char ok[] = {0, 0, 0, 2, 0, 0, 0};
     static const unsigned char record[5 + 0x4000] = {22, 3, 3, 0x40, 0, 2, 0, 0x3F, 0xFC, 3, 3};
     if (!greet(fake, client) || !hear(fake, client))
         return;
+    if (fake->twist) {
+        if (send_packet(fake, client, 2, ok, sizeof ok, 0))
+            answer_all(fake, client);
+        return;
+    }
     if (fake->drips_tls) {
         send_bytes(fake, client, record, sizeof record, 50);
         return;

@@ -1,5 +1,5 @@
-/* A server that speaks the beginning of MySQL's protocol as a hostile or broken one might: how it greets, how
- * slowly, and how it wants the client to authenticate. It serves one connection after the other on a thread of its
+/* A server that speaks MySQL's protocol as a hostile or broken one might: how it greets, how slowly, how it wants the client to
+ * authenticate, and what it twists in its answers (mysql_speech.h). It serves one connection after the other on a thread of its
  * own, and keeps everything that clients have sent. */
 #ifndef TESTS_LIB_FAKE_MYSQL_H
 #define TESTS_LIB_FAKE_MYSQL_H
@@ -9,17 +9,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "lib/mysql_speech.h"
+
 typedef struct fake_mysql {
-    /* What it does; set before fake_mysql_start. */
+    /* How it behaves; set before fake_mysql_start. */
     bool offers_tls;      /* says that it can do TLS; it cannot */
     const char *plugin;   /* of the greeting; NULL: mysql_native_password */
     const char *switches; /* answers the login by asking for this plugin; NULL: it hangs up */
-    const char *question; /* what it sends with that; NULL: a scramble */
+    const char *question; /* the data of that request; NULL: a scramble */
     const char *then;     /* its next packet, after the client's answer; NULL: it hangs up */
     int drip_ms;          /* the greeting comes one byte at a time, so many milliseconds apart; 0: all at once */
     bool drips_tls;       /* begins with TLS when the client does, and never gets done */
     bool floods;          /* accepts any login, and answers the first statement by a packet of a gigabyte */
     bool lets_in;         /* accepts any login, and then drips the answer to the first statement */
+    const void *hello;    /* the greeting, if it is not a usual one, of `hello_size` bytes; then the server hangs up */
+    size_t hello_size;
+    const mysql_twist *twist; /* accepts any login, and answers all statements, with this twist; NULL: it hangs up */
 
     int port;
     int listener;
@@ -27,10 +32,10 @@ typedef struct fake_mysql {
     atomic_bool stops;
     atomic_size_t flooded;     /* how many bytes of that went out */
     atomic_int connections;    /* how many have come */
-    pthread_mutex_t lock;      /* of what follows; also good after the stop */
+    pthread_mutex_t lock;      /* guards the members below; also good after the stop */
     unsigned char heard[8192]; /* all that clients have sent */
     size_t heard_size;
-    size_t last_size; /* of what came last */
+    size_t last_size; /* of the latest packet */
 } fake_mysql;
 
 void fake_mysql_start(fake_mysql *fake);

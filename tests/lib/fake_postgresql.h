@@ -17,8 +17,8 @@ typedef enum fake_pg_statement {
 
 typedef struct fake_postgresql fake_postgresql;
 struct fake_postgresql {
-    /* Set before the start. Each sends to `client`, and returns false to hang up. `asks` is what is to be decided, as the store
-     * writes it: {{"a","mutex","id",…},…}. */
+    /* Set before the start. Each sends to `client`, and returns false to hang up. `asks` are the requests to decide, as the
+     * store writes them: {{"a","mutex","id",…},…}. */
     bool (*greet)(fake_postgresql *fake, int client); /* after the first message; NULL: fake_pg_welcome */
     bool (*answer)(fake_postgresql *fake, int client, fake_pg_statement statement, const char *asks);
     const void *user;
@@ -30,7 +30,7 @@ struct fake_postgresql {
     atomic_int connections; /* how many have come */
     atomic_int open;        /* and are there still */
     atomic_size_t sent;     /* bytes, to all of them */
-    pthread_mutex_t lock;   /* of what follows; also good after the stop */
+    pthread_mutex_t lock;   /* guards the members below; also good after the stop */
     char heard[65536];      /* all that clients have sent */
     size_t heard_size;
 };
@@ -43,7 +43,7 @@ bool fake_postgresql_heard(fake_postgresql *fake, const char *text);
 bool fake_pg_send(fake_postgresql *fake, int client, const void *bytes, size_t size);
 /* Wait until that, for so long at most. True: it is so. */
 bool fake_pg_gone(fake_postgresql *fake, int client, int ms);
-/* A message of this type; `length` is what it claims to be long. */
+/* A message of this type, which claims to be `length` bytes long. */
 bool fake_pg_claim(fake_postgresql *fake, int client, char type, unsigned length, const void *bytes, size_t size);
 bool fake_pg_message(fake_postgresql *fake, int client, char type, const void *bytes, size_t size);
 /* The login is accepted; with the settings that a primary reports. */

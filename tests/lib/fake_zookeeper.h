@@ -36,14 +36,14 @@ typedef enum fake_manner {
 } fake_manner;
 
 typedef struct fake_odd {
-    int request; /* what is answered oddly */
+    int request; /* the kind of request that gets an odd answer */
     fake_manner manner;
     const char *body;
     size_t size;
-    int32_t length; /* what the frame says its length is; 0: the truth */
+    int32_t length; /* the length that the frame claims to have; 0: the truth */
     bool endless;   /* again and again, until the client goes */
 
-    /* What the handshake grants. */
+    /* The answer to the handshake. */
     int32_t timeout_ms; /* 0: 10 s; FAKE_NO_TIMEOUT: 0 */
     bool read_only;
 } fake_odd;

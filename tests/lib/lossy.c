@@ -17,7 +17,7 @@ static struct store {
 } stores[STORES_MAX];
 static size_t store_count;
 
-/* Functions of a host get the host and nothing else, so what belongs to it is found by its address. */
+/* Functions of a host get the host and nothing else, so they find its data by its address. */
 static struct entry {
     const simba_host *host; /* NULL: not in use */
     const void *self;

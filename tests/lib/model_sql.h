@@ -15,7 +15,7 @@ typedef struct model_sql_row {
     uint64_t version, nonce, nonce_version, revoked_version, note_token, note_number, forgotten_version;
     char note[64];
     size_t note_size;
-    const void *locked_by; /* a connection, or whoever else; NULL: nobody */
+    const void *locked_by; /* the connection, or another holder; NULL: nobody */
     bool does_not_fit;     /* it cannot be written */
 } model_sql_row;
 
@@ -28,7 +28,7 @@ typedef struct model_sql {
     bool waits_to_decide;   /* DECIDE waits for locked rows, as MySQL does; otherwise it skips them */
 } model_sql;
 
-/* What goes wrong with an action, the next times that it comes up. */
+/* The fault of an action, for the next times that it comes up. */
 typedef struct model_sql_fault {
     simba__sql_action action;
     unsigned times;
@@ -40,7 +40,7 @@ typedef struct model_sql_conn {
     model_sql *server;
     bool is_up;
     bool in_transaction;
-    model_sql_row after[MODEL_SQL_ROWS]; /* what the transaction has put, until it is committed */
+    model_sql_row after[MODEL_SQL_ROWS]; /* the changes of the transaction, until it is committed */
     bool has_put[MODEL_SQL_ROWS];
     model_sql_fault fault;
     char log[512]; /* the actions, as in " ready begin lock:3" */
@@ -52,10 +52,10 @@ void model_sql_init(model_sql *server);
 model_sql_row *model_sql_row_of(model_sql *server, const char *mutex);
 /* The columns of a row as they are sent. */
 simba__sql_columns model_sql_columns(const model_sql *server, const model_sql_row *from);
-/* Take the locks that a step needs, one after the other, and keep those that it got. NULL: it has them all; otherwise the
- * first row that somebody else has locked. */
+/* Take the locks that a step needs, one after the other, and keep the locks that it got. NULL: it has them all; otherwise
+ * the first row that somebody else has locked. */
 const model_sql_row *model_sql_lock(model_sql_conn *conn, const simba__sql_step *step);
-/* Give up all locks, and what was put and not committed. */
+/* Give up all locks and all changes that were not committed. */
 void model_sql_roll_back(model_sql_conn *conn);
 /* As that of a simba__sql_dialect. A step that needs a row which somebody else has locked fails at once. */
 int model_sql_carry_out(void *instance, simba__sql_step *step, simba__sql_table *table, simba__sql_failure *why);

@@ -83,7 +83,7 @@ static void add_descriptors(char *picture)
 {
     for (int fd = 0; fd <= 2; fd++) {
         struct stat about = {0};
-        /* What can be neither read nor written is as good as closed. */
+        /* A descriptor that can be neither read nor written is as good as closed. */
         if (fstat(fd, &about) != 0 || (fcntl(fd, F_GETFL) & O_PATH))
             add(picture, "descriptor %d: closed\n", fd);
         else

@@ -92,7 +92,7 @@ static void add(process *p, char c)
     p->partial[0] = '\0';
 }
 
-/* What is there. False: no more will come. */
+/* Read the bytes that are there. False: no more will come. */
 static bool pump(process *p)
 {
     char bytes[512];

@@ -23,10 +23,10 @@ typedef struct process {
 void process_start(process *p, const char *const args[]);
 void process_say(process *p, const char *line);
 
-/* Wait for a line that begins with this word, from those that have not been awaited; what comes before it counts as
- * awaited. The line, without the word. */
+/* Wait for a line that begins with this word, among the lines that nobody has awaited yet; earlier lines count as awaited.
+ * Returns the line without the word. */
 const char *process_await(process *p, const char *word, int64_t ms);
-/* The same for whichever of several processes says it first; the index of that. */
+/* The same for several processes: returns the index of the one that says it first. */
 int process_await_any(process *const who[], int count, const char *word, int64_t ms, const char **ret_rest);
 /* How many lines began with this word so far, awaited or not. Does not wait. */
 unsigned process_count(process *p, const char *word);
@@ -38,7 +38,7 @@ void process_listen(process *p, int64_t ms);
 /* Say "quit" and wait for the end, which must be a good one. */
 void process_end(process *p);
 
-/* After a test, whatever came of it: kill those that are left. False: there were some. */
+/* After a test, passed or failed: kill the processes that are left. False: there were some. */
 bool process_clean_up(void);
 
 #endif

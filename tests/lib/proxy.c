@@ -68,7 +68,7 @@ static void carry(proxy *p, int i, int from)
     char piece[65536];
     const ssize_t length = recv(p->links[i][from], piece, sizeof piece, MSG_DONTWAIT);
     if (length < 0 && errno == EAGAIN)
-        return; /* what was heard was of a connection that is gone, and whose number another one has now */
+        return; /* the event was about a connection that is gone, and another one has its number now */
     if (length <= 0 || send(p->links[i][!from], piece, (size_t)length, MSG_NOSIGNAL) != length)
         hang_up(p, i);
 }

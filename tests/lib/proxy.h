@@ -7,7 +7,7 @@
 typedef enum proxy_mode {
     PROXY_PASS,
     PROXY_FREEZE, /* connections stand, and new ones are accepted, but no byte passes in either direction */
-    PROXY_DEAF,   /* what the client says passes, the answers do not */
+    PROXY_DEAF,   /* requests of the client pass, answers do not */
     PROXY_CUT,    /* connections are closed, and new ones too */
     PROXY_LOSS, /* every packet gets lost: the client's kernel repeats them, in pauses that grow, also those to connect */
 } proxy_mode;
@@ -29,9 +29,9 @@ typedef struct proxy {
 
 /* Aborts when the system refuses. `target` is a port of this host. */
 void proxy_start(proxy *p, int target);
-/* From the return of this on, what is in the new mode is. What was frozen passes after a thaw. */
+/* When this returns, the new mode holds. Frozen bytes pass after a thaw. */
 void proxy_set(proxy *p, proxy_mode mode);
-/* New connections lead to this port; those that stand are closed. */
+/* New connections lead to this port; the proxy closes the others. */
 void proxy_aim(proxy *p, int target);
 /* How many connections there were so far. */
 unsigned proxy_accepted(proxy *p);

@@ -62,7 +62,7 @@ static void say(const char *format, ...)
     (void)!write(STDOUT_FILENO, text, end + 1);
 }
 
-/* The next line of what the puppet is told; false: nobody tells it anything any more. */
+/* The next order for the puppet; false: no more orders will come. */
 static bool hear(char line[LINE])
 {
     if (!fgets(line, LINE, stdin))
@@ -114,8 +114,8 @@ static void on_changed(simba_contender *contender, const simba_state *state, voi
     say("changed %s %" PRIu64, state->after.id[0] ? state->after.id : "-", state->after.token);
 }
 
-/* What was looked up after `before` counts from there: a claim is never longer than the lease. This process may be frozen
- * at any point in here, so it is after the look at the other one's claim that both have to hold. */
+/* A lease that was looked up after `before` counts from `before`: a claim is never longer than the lease. This process may
+ * be frozen at any point in here, so it is after the look at the other one's claim that both have to hold. */
 static void claim(int64_t before, int64_t held_ms)
 {
     const int64_t until_ns = before + held_ms * 1000000;
@@ -129,7 +129,7 @@ static void claim(int64_t before, int64_t held_ms)
     }
 }
 
-/* Look at what we hold, all the time. */
+/* Look at our leases, all the time. */
 static void *look(void *arg)
 {
     int64_t last = score_now_ns();

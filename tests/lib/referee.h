@@ -48,7 +48,7 @@ void ref_complain(const char *file, int line, const char *format, ...) __attribu
 /* How many since the program began. */
 unsigned ref_complaints(void);
 
-/* What this thread is about, for complaints and for the watchdog. */
+/* The scene that this thread plays, for complaints and for the watchdog. */
 void ref_scene(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* End the program, and say in which scene, unless called again within this time, scaled; 0: no more. */
 void ref_watchdog(unsigned seconds);
@@ -70,7 +70,7 @@ typedef struct ref_arena ref_arena;
 
 typedef struct ref_contender {
     ref_arena *arena;
-    simba_contender *handle; /* set by whoever makes it */
+    simba_contender *handle; /* set by the test */
     unsigned acquired, released;
     bool leads;
     bool stopped; /* stop has returned */
@@ -82,7 +82,7 @@ typedef struct ref_contender {
 struct ref_arena {
     char scene[160]; /* of the thread that set it up */
     ref_contender contenders[REF_CONTENDERS];
-    const ref_contender *inside; /* who leads, going by what it was told */
+    const ref_contender *inside; /* the leader, by what it was told */
     uint64_t last_token;         /* the greatest so far */
     unsigned grants;
     bool forced; /* see ref_force */
@@ -90,7 +90,7 @@ struct ref_arena {
 };
 
 void ref_arena_init(ref_arena *arena);
-/* What to make the nth contender with. */
+/* The options for the nth contender. */
 simba_contender_options ref_options(ref_arena *arena, unsigned nth);
 /* simba_contender_start and stop, with a note of it. */
 int ref_start(ref_contender *contender);
@@ -101,7 +101,7 @@ void ref_free(ref_contender *contender);
  * simba.h. Call it before; and `settled`, with the lock, as a condition to wait for: one new leader, and only one. */
 void ref_force(ref_arena *arena);
 bool ref_settled(ref_arena *arena);
-/* After all have been stopped: whoever was told of a gain was told of its loss. */
+/* After all have been stopped: every contender that was told of a gain was told of its loss. */
 void ref_arena_check_end(const ref_arena *arena);
 
 #endif

@@ -34,8 +34,8 @@ static struct sockaddr_in address_of(int port)
 }
 
 /* Other programs look for free ports at the same time, some servers take a second before they take theirs, and some are
- * restarted. A socket that is bound and does not listen is in nobody's way who sets SO_REUSEADDR, as servers do; the system
- * gives its port to nobody who does not ask for it. */
+ * restarted. A socket that is bound and does not listen is not in the way of a server, because servers set SO_REUSEADDR; and
+ * the system gives its port only to a program that asks for that port. */
 int server_keep_port(server *s)
 {
     struct sockaddr_in address = address_of(0);
@@ -112,7 +112,7 @@ void server_show_log(const server *s)
     (void)!system(command); // NOLINT(cert-env33-c): words of our own
 }
 
-/* Whether it has ended without having been told to. Then that is said, for whoever wants to know why a test fails. */
+/* Has the server ended although nobody told it to? Then print that, since a test is about to fail. */
 static bool has_ended(server *s)
 {
     int status = 0;

@@ -19,10 +19,10 @@ struct server {
     char port_text[12];
     int ports[SERVER_PORTS]; /* sockets that keep its ports for it */
     size_t port_count;
-    char folder[64];               /* owned by whom it runs as */
-    char config[96];               /* its file, for those that have one */
+    char folder[64];               /* owned by the user that it runs as */
+    char config[96];               /* its configuration file, if it has one */
     int stop_signal;               /* 0: SIGKILL */
-    const char *argv[SERVER_ARGS]; /* what it was started with, ended by NULL */
+    const char *argv[SERVER_ARGS]; /* its command line, ended by NULL */
     server *also;                  /* one that belongs to it */
     char hosts[128];               /* "127.0.0.1:PORT", and with a comma between them those of others that are equal */
 };
@@ -42,7 +42,7 @@ void server_signal(server *s, int number);
 void server_stop(server *s);
 /* The end of its log, on stderr. */
 void server_show_log(const server *s);
-/* Stop it and those that belong to it, and remove their folders. */
+/* Stop it and the servers that belong to it, and remove their folders. */
 void server_fini(server *s);
 /* A new one that belongs to it; and the nth of them, the 0th being itself. */
 server *server_add(server *s);
@@ -61,15 +61,15 @@ bool server_start_redis_tls(server *s, const char *folder, const char *password,
 /* A master (the 3rd of the group), a replica of it (the 4th), and three sentinels (the first), whose name for it is
  * "orders". Its replica is in step, and the sentinels know one another. */
 bool server_start_redis_sentinel(server *s);
-/* Three masters of a cluster, which is up; and one of them again, with what it has on disk. */
+/* Three masters of a cluster, which is up; and a restart of one of them, with its data on disk. */
 bool server_start_redis_cluster(server *s);
 /* The same for tests in which nothing is to fail: on a busy machine its servers do not give each other up. */
 bool server_start_calm_redis_cluster(server *s);
 bool server_start_redis_master(server *s);
 /* A replica of a master of a cluster, which is in step. */
 bool server_start_redis_replica(server *s, const server *master);
-/* Send one command to a server of Redis' kind, as words with blanks between them, and return what it answered as it came
- * over the wire; "" when it does not answer. It stays until the next call. */
+/* Send one command to a server of Redis' kind, as words with blanks between them, and return the answer as it came over the
+ * wire; "" when it does not answer. It stays until the next call. */
 const char *server_tell_redis(const server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Ask until the answer has this in it, half a minute at most. */
@@ -104,14 +104,14 @@ enum { SERVER_ENSEMBLE = 3 };
 bool server_start_ensemble(server *s, proxy *networks);
 /* Likewise, but the last of the three leads, and each of the others follows it by a network of its own. */
 bool server_start_ensemble_led(server *s, proxy *networks);
-/* Stop those of the networks that were started. */
+/* Stop the networks that were started. */
 void server_stop_networks(proxy *networks);
 /* The answer to one of ZooKeeper's words of four letters. Returns its length; 0: there was none. */
 size_t server_ask_zookeeper(const server *s, const char *word, char *out, size_t size);
 /* One of its numbers, by its name in "mntr"; -1: there is none of that name, or no answer. */
 double server_zookeeper_counter(const server *s, const char *name);
 
-/* What tests/with_server can start, by name. */
+/* The servers that tests/with_server can start, by name. */
 typedef struct server_kind {
     const char *name;
     const char *program;      /* without it the tests are skipped */

@@ -24,8 +24,8 @@ static const char *as_nobody(void)
     return geteuid() == 0 ? "setpriv --reuid=nobody --regid=nogroup --clear-groups" : "";
 }
 
-/* In `folder`, which is the server's. So are its temporary tables: a server that starts deletes all that it finds where it
- * keeps them, also those of others that run, which get errors or fall over by that. */
+/* Everything is in `folder`, its temporary tables too: a server that starts deletes all tables that it finds in that place,
+ * also those of other running servers, which then report errors or crash. */
 static bool install(const char *folder)
 {
     return run(
@@ -53,7 +53,7 @@ static bool fill(const char *folder)
     return filled;
 }
 
-/* What the server does when it starts: a database for us. */
+/* The statements that the server runs when it starts: they make a database for us. */
 static bool write_init(const char *folder)
 {
     char path[96];

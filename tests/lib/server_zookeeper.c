@@ -99,7 +99,7 @@ bool server_start_zookeeper(server *s)
     return start_java(s, "") && server_await(s, serves);
 }
 
-/* What one of them is told about all. */
+/* Start one server, whose configuration lists all of them. */
 static bool start_member(server *s, unsigned nth, const int followed[SERVER_ENSEMBLE],
                          const int elected[SERVER_ENSEMBLE])
 {

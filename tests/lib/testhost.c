@@ -318,7 +318,7 @@ void testhost_fire(testhost *h)
     }
 }
 
-/* Wait for what comes by descriptors. */
+/* Wait for events of descriptors. */
 static void look(testhost *h, int timeout_ms)
 {
     const simba__arrivals arrivals = simba__reactor_wait(&h->reactor, &h->reactor.threads, timeout_ms);

@@ -82,11 +82,11 @@ void testhost_close(testhost *h);
 /* Shorthand for a request with ttl 10 s, transition 6 s and a deadline in 4 s. */
 testhost_request testhost_request_of(testhost *h, simba_op op, const char *mutex, const char *id, uint64_t nonce,
                                      uint64_t token);
-/* Submit without flushing; flush, in a turn; and run the jobs that are queued and those that they lead to. */
+/* Submit without flushing; flush, in a turn; and run the queued jobs and the jobs that follow from them. */
 void testhost_submit(testhost *h, testhost_request *r);
 void testhost_flush(testhost *h);
 void testhost_run_jobs(testhost *h);
-/* After a call of the back end by the test itself: what it wants woken is. */
+/* After a call of the back end by the test itself: carry out its wake-ups. */
 void testhost_end_turn(testhost *h);
 /* All three, and then the reactor until the request is done. Returns its reply. */
 const simba_reply *testhost_ask(testhost *h, testhost_request *r);
@@ -94,9 +94,9 @@ const simba_reply *testhost_ask(testhost *h, testhost_request *r);
 int testhost_watch(testhost *h, simba_topic *topic);
 void testhost_unwatch(testhost *h, simba_topic *topic);
 
-/* Fire the timers that are due, and those that they set for now. */
+/* Fire the timers that are due, and timers that these set for now. */
 void testhost_fire(testhost *h);
-/* Let time pass: shift the clock, fire what is due, run the jobs. */
+/* Let time pass: shift the clock, fire the timers that are due, run the jobs. */
 void testhost_advance(testhost *h, int64_t ms);
 /* Run the loop and the jobs until `push_count` has reached `count`. False: ten seconds have passed. */
 bool testhost_await_pushes(testhost *h, size_t count);

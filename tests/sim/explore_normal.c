@@ -183,7 +183,8 @@ void world_normalise(world *w)
     w->row.version = 0;
     forget_owner_times(&w->row.owner);
     set_back(&w->row.until_ns, shift, WORLD_EPOCH_NS);
-    /* What is over is over; only the end of a lease counts, and its times for people follow from that. */
+    /* A lease that has ended makes no difference; of the others only the end counts, and their times for people follow from
+     * it. */
     if (w->row.owner.token) {
         w->row.owner.ttl_at_ms = w->row.owner.transition_at_ms = w->row.until_ns / 1000000;
     }
@@ -199,14 +200,5 @@ void world_normalise(world *w)
 uint64_t world_hash(const world *w)
 {
     const size_t from = offsetof(world, losses), to = world_size(w) / sizeof(uint64_t) * sizeof(uint64_t);
-    const unsigned char *bytes = (const unsigned char *)w;
-    uint64_t hash = 0x9e3779b97f4a7c15;
-    for (size_t i = from; i < to; i += sizeof(uint64_t)) {
-        uint64_t word = 0;
-        memcpy(&word, bytes + i, to - i < sizeof word ? to - i : sizeof word);
-        hash = (hash ^ word) * 0xff51afd7ed558ccd;
-        hash ^= hash >> 32;
-    }
-    hash = (hash ^ (hash >> 29)) * 0xc4ceb9fe1a85ec53;
-    return hash ? hash : 1;
+    return search_hash((const unsigned char *)w + from, to - from);
 }

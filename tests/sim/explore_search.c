@@ -1,195 +1,8 @@
-/* Breadth first: all worlds that are n choices away before those that are n + 1 away, so the first broken promise is one that
- * no shorter way leads to. Of a world that was seen a hash of 64 bits is kept and from which other one it came; of those at the
- * edge the world itself. */
-#include <pthread.h>
-#include <stdatomic.h>
+/* The worlds of explore.h as a space to search. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/explore_world.h"
-
-enum { JOBS_MAX = 64 };
-
-typedef struct origin {
-    uint32_t from; /* the place of the world that it came from */
-    choice what;
-} origin;
-
-/* The worlds of one distance, one after the other. */
-typedef struct edge {
-    unsigned char *worlds;
-    uint32_t *places; /* in the table */
-    size_t count, room;
-} edge;
-
-/* A world whose future is broken is one choice nearer than one that the next choice breaks, so it is the better finding. */
-typedef enum finding { NOTHING_BROKEN, BROKEN_BY_CHOICE, BROKEN_IN_FUTURE } finding;
-
-typedef struct search {
-    const explore_bounds *bounds;
-    simba__timing timing;
-    size_t size; /* of a world */
-    _Atomic uint64_t *seen;
-    origin *origins;
-    uint64_t mask;
-    const edge *now;
-    _Atomic uint64_t next, states, choices;
-    _Atomic bool is_full;
-    _Atomic finding found;
-    pthread_mutex_t lock;
-    world broken; /* of which it was found */
-    uint32_t broken_from;
-    choice broken_by; /* BROKEN_BY_CHOICE */
-} search;
-
-typedef struct worker {
-    search *s;
-    edge next;
-} worker;
-
-static void *or_abort(void *memory)
-{
-    if (!memory)
-        abort();
-    return memory;
-}
-
-static void edge_add(search *s, edge *e, const world *w, uint32_t place)
-{
-    if (e->count == e->room) {
-        e->room = e->room ? 2 * e->room : 256;
-        e->worlds = or_abort(realloc(e->worlds, e->room * s->size));
-        e->places = or_abort(realloc(e->places, e->room * sizeof *e->places));
-    }
-    memcpy(e->worlds + e->count * s->size, w, s->size);
-    e->places[e->count++] = place;
-}
-
-static void edge_free(edge *e)
-{
-    free(e->worlds);
-    free(e->places);
-    *e = (edge){0};
-}
-
-/* Its place in the table. False: it was there before. */
-static bool is_new(search *s, uint64_t hash, uint32_t *ret_place)
-{
-    for (uint64_t at = hash & s->mask;; at = (at + 1) & s->mask) {
-        uint64_t found = atomic_load(&s->seen[at]);
-        if (found == 0 && atomic_compare_exchange_strong(&s->seen[at], &found, hash)) {
-            *ret_place = (uint32_t)at;
-            return true;
-        }
-        if (found == hash)
-            return false;
-    }
-}
-
-static void found_broken(search *s, finding which, const world *w, uint32_t from, choice what)
-{
-    pthread_mutex_lock(&s->lock);
-    if (s->found < which) {
-        memcpy(&s->broken, w, s->size);
-        s->broken_from = from;
-        s->broken_by = what;
-        s->found = which;
-    }
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void go_on_from(worker *me, const world *w, uint32_t place)
-{
-    search *s = me->s;
-    choice choices[WORLD_CHOICES];
-    world after;
-    const unsigned count = world_choices(w, choices);
-    s->choices += count;
-    for (unsigned i = 0; i < count; i++) {
-        uint32_t to;
-        memcpy(&after, w, s->size);
-        world_choose(&after, choices[i]);
-        if (after.promise) {
-            found_broken(s, BROKEN_BY_CHOICE, &after, place, choices[i]);
-            return;
-        }
-        world_normalise(&after);
-        if (!is_new(s, world_hash(&after), &to))
-            continue;
-        s->origins[to] = (origin){place, choices[i]};
-        if (++s->states >= s->bounds->states_max)
-            s->is_full = true;
-        edge_add(s, &me->next, &after, to);
-    }
-}
-
-static void *work(void *arg)
-{
-    worker *me = arg;
-    search *s = me->s;
-    for (;;) {
-        const uint64_t n = atomic_fetch_add(&s->next, 1);
-        if (n >= s->now->count || s->is_full || s->found == BROKEN_IN_FUTURE)
-            return NULL;
-        world w, future;
-        memcpy(&w, s->now->worlds + n * s->size, s->size);
-        if (s->found == NOTHING_BROKEN)
-            go_on_from(me, &w, s->now->places[n]);
-        check_world_future(&w, &future);
-        if (future.promise)
-            found_broken(s, BROKEN_IN_FUTURE, &future, s->now->places[n], (choice){0});
-    }
-}
-
-/* All worlds of the next distance. */
-static void advance(search *s, edge *e)
-{
-    pthread_t thread[JOBS_MAX];
-    worker workers[JOBS_MAX];
-    const unsigned jobs = s->bounds->jobs < JOBS_MAX ? s->bounds->jobs : JOBS_MAX;
-    s->now = e;
-    s->next = 0;
-    for (unsigned i = 0; i < jobs; i++) {
-        workers[i] = (worker){.s = s};
-        if (pthread_create(&thread[i], NULL, work, &workers[i]) != 0)
-            abort();
-    }
-    for (unsigned i = 0; i < jobs; i++)
-        pthread_join(thread[i], NULL);
-    edge_free(e);
-    for (unsigned i = 0; i < jobs; i++) {
-        for (size_t k = 0; k < workers[i].next.count; k++)
-            edge_add(s, e, (const world *)(const void *)(workers[i].next.worlds + k * s->size),
-                     workers[i].next.places[k]);
-        edge_free(&workers[i].next);
-    }
-}
-
-/* Go the way to what was broken once more, and write it down. */
-static unsigned retell(const search *s, uint32_t first, FILE *log, int64_t *ret_at_ns)
-{
-    choice way[4096];
-    unsigned length = 0;
-    world w;
-    if (s->found == BROKEN_BY_CHOICE)
-        way[length++] = s->broken_by;
-    for (uint32_t at = s->broken_from; at != first && length < sizeof way / sizeof *way; at = s->origins[at].from)
-        way[length++] = s->origins[at].what;
-    world_begin(&w, s->bounds, &s->timing);
-    world_normalise(&w);
-    w.log = log;
-    for (unsigned i = length; i-- > 0;) {
-        world_choose(&w, way[i]);
-        world_normalise(&w);
-    }
-    *ret_at_ns = w.log_ns;
-    if (s->found == BROKEN_IN_FUTURE) {
-        world future;
-        check_world_future(&w, &future);
-        *ret_at_ns = future.log_ns;
-    }
-    return length;
-}
 
 bool world_timing(const explore_bounds *b, simba__timing *ret_timing)
 {
@@ -229,44 +42,82 @@ void explore_default(explore_store store, explore_bounds *ret_bounds)
                                    .states_max = UINT64_C(1) << 26};
 }
 
+/* --- the space ---------------------------------------------------------------------------------------- */
+
+struct beginning {
+    const explore_bounds *bounds;
+    simba__timing timing;
+};
+
+static void begin(const void *user, void *w)
+{
+    const struct beginning *beginning = user;
+    world all;
+    world_begin(&all, beginning->bounds, &beginning->timing);
+    memcpy(w, &all, world_size(&all));
+}
+
+static unsigned choices(const void *w, choice *ret_choices)
+{
+    return world_choices(w, ret_choices);
+}
+
+static void choose(void *w, choice what)
+{
+    world_choose(w, what);
+}
+
+static void normalise(void *w)
+{
+    world_normalise(w);
+}
+
+static uint64_t hash(const void *w)
+{
+    return world_hash(w);
+}
+
+static void future(const void *w, void *ret_future)
+{
+    check_world_future(w, ret_future);
+}
+
+static const char *broken(const void *w)
+{
+    return ((const world *)w)->promise;
+}
+
+static void tell(void *w, FILE *log)
+{
+    ((world *)w)->log = log;
+}
+
 void explore(const explore_bounds *bounds, FILE *log, explore_verdict *ret_verdict)
 {
-    search *s = or_abort(calloc(1, sizeof *s));
-    edge e = {0};
-    uint64_t slots = 1024;
-    uint32_t first = 0;
-    while (slots < 2 * bounds->states_max)
-        slots *= 2;
-    s->bounds = bounds;
-    s->mask = slots - 1;
-    s->seen = or_abort(calloc(slots, sizeof *s->seen));
-    s->origins = or_abort(calloc(slots, sizeof *s->origins));
-    pthread_mutex_init(&s->lock, NULL);
-    if (!world_timing(bounds, &s->timing))
-        abort(); /* explore_parse has looked at them */
+    struct beginning beginning = {.bounds = bounds};
     world w;
-    world_begin(&w, bounds, &s->timing);
-    world_normalise(&w);
-    s->size = world_size(&w);
-    is_new(s, world_hash(&w), &first);
-    s->states = 1;
-    edge_add(s, &e, &w, first);
-    memset(ret_verdict, 0, sizeof *ret_verdict);
-    while (e.count > 0 && !s->found && !s->is_full) {
-        advance(s, &e);
-        ret_verdict->depth++;
-    }
-    ret_verdict->states = s->states;
-    ret_verdict->choices = s->choices;
-    ret_verdict->is_complete = !s->is_full && !s->found;
-    ret_verdict->promise = s->broken.promise;
-    if (s->found) {
-        memcpy(ret_verdict->text, s->broken.text, sizeof s->broken.text);
-        ret_verdict->depth = retell(s, first, log, &ret_verdict->at_ns);
-    }
-    edge_free(&e);
-    free((void *)s->seen);
-    free(s->origins);
-    pthread_mutex_destroy(&s->lock);
-    free(s);
+    search_verdict found;
+    if (!world_timing(bounds, &beginning.timing))
+        abort(); /* explore_parse has looked at them */
+    world_begin(&w, bounds, &beginning.timing);
+    const search_space space = {.size = world_size(&w),
+                                .user = &beginning,
+                                .jobs = bounds->jobs,
+                                .states_max = bounds->states_max,
+                                .begin = begin,
+                                .choices = choices,
+                                .choose = choose,
+                                .normalise = normalise,
+                                .hash = hash,
+                                .future = future,
+                                .broken = broken,
+                                .tell = tell};
+    search(&space, log, &w, &found);
+    *ret_verdict = (explore_verdict){
+        .states = found.states, .choices = found.choices, .depth = found.depth, .is_complete = found.is_complete};
+    if (!found.is_broken)
+        return;
+    ret_verdict->promise = w.promise;
+    ret_verdict->at_ns = w.log_ns;
+    memcpy(ret_verdict->text, w.text, sizeof w.text);
 }

@@ -138,6 +138,7 @@ static void about_busy(void **state)
     assert_string_equal(conn.log, " ready decide:3");
     assert_mine(a, 1);
     assert_put_off(b, true);
+    assert_false(b->is_locked); /* nobody has waited for it */
     assert_mine(c, 1);
 }
 
@@ -208,7 +209,7 @@ static void retry_in_vain(void **state)
     assert_failed(a, SIMBA_ETIMEDOUT);
 }
 
-/* A lock that was not given in time: each by itself, and the one whose lock it is is put off. */
+/* A lock that was not given in time: each by itself, and the one whose lock it is is put off, and known to be locked. */
 static void about_locked(void **state)
 {
     (void)state;
@@ -217,7 +218,9 @@ static void about_locked(void **state)
     run(false);
     assert_string_equal(conn.log, " ready decide:2 decide:1 decide:1");
     assert_put_off(a, true);
+    assert_true(a->is_locked);
     assert_mine(b, 1);
+    assert_false(b->is_locked);
 }
 
 /* A connection that was lost while it was idle is nobody's failure: another job does it all again, at once. */

@@ -254,6 +254,53 @@ static void locked_row_is_waited_for_alone(void **state)
     assert_non_null(strstr(conns[0].model.log, "lock:2"));
 }
 
+static testhost_request note_of(const char *mutex)
+{
+    testhost_request r = request(SIMBA_OP_WRITE_NOTE, mutex, 1);
+    r.request.note = "page 1";
+    r.request.note_size = 6;
+    r.request.note_number = 1;
+    return r;
+}
+
+/* The rows of notes likewise: once the server has waited for one in vain, nobody's note shares a statement with it, nor does a
+ * renewal, and whatever else there is comes first. */
+static void locked_row_of_a_note_is_waited_for_alone(void **state)
+{
+    (void)state;
+    server.waits_to_decide = true;
+    testhost_request mine[] = {request(SIMBA_OP_ACQUIRE, "m", 0), request(SIMBA_OP_ACQUIRE, "other", 0)};
+    begin(&mine[0]);
+    begin(&mine[1]);
+    testhost_request notes[] = {note_of("m"), note_of("other")};
+    model_sql_row_of(&server, "m")->locked_by = &server;
+    conns[0].model.log[0] = '\0';
+    testhost_submit(&host, &notes[0]);
+    begin(&notes[1]);
+    assert_string_equal(conns[0].model.log, " ready decide:2 decide:1 decide:1");
+    assert_true(notes[1].done && !notes[0].done);
+    testhost_request later[] = {note_of("other"), request(SIMBA_OP_RENEW, "m", 1), request(SIMBA_OP_RENEW, "other", 1)};
+    later[0].request.note_number = 2;
+    conns[0].model.log[0] = '\0';
+    how.is_later = true;
+    testhost_submit(&host, &later[0]);
+    testhost_submit(&host, &later[1]);
+    testhost_submit(&host, &later[2]);
+    testhost_advance(&host, 2); /* by now the first note is taken up again */
+    for (unsigned i = 0; i < STEPS_MAX && !(later[0].done && later[2].done); i++) {
+        carry_out(&conns[0]);
+        testhost_end_turn(&host);
+    }
+    assert_null(strstr(conns[0].model.log, ":2"));
+    model_sql_row_of(&server, "m")->locked_by = NULL;
+    how.is_later = false;
+    finish(0);
+    testhost_advance(&host, 200);
+    assert_true(notes[0].done && later[1].done);
+    assert_int_equal(notes[0].request.reply.outcome, SIMBA_MINE);
+    assert_int_equal(later[1].request.reply.outcome, SIMBA_MINE);
+}
+
 /* After a deadlock the lane pauses, without anybody who blocks, and tries again. */
 static void pause_is_a_timer(void **state)
 {
@@ -564,6 +611,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(steps_that_are_over_later, setup, teardown),
         cmocka_unit_test_setup_teardown(two_lanes, setup, teardown),
         cmocka_unit_test_setup_teardown(locked_row_is_waited_for_alone, setup_one_lane, teardown),
+        cmocka_unit_test_setup_teardown(locked_row_of_a_note_is_waited_for_alone, setup_one_lane, teardown),
         cmocka_unit_test_setup_teardown(pause_is_a_timer, setup, teardown),
         cmocka_unit_test_setup_teardown(put_off, setup, teardown),
         cmocka_unit_test_setup_teardown(about_cut, setup, teardown),

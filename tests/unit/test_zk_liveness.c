@@ -8,8 +8,8 @@
 #include "backends/zookeeper/liveness.h"
 #include "util/clock.h"
 
-/* All times here are in ms, and the timeout is 8000: a beat each 1000, a quarter is 2000. */
-enum { T = 8000 };
+/* All times here are in ms, and the timeout is 8800: a beat each 800, a quarter is 2200. */
+enum { T = 8800 };
 
 static zk_liveness live;
 
@@ -28,9 +28,15 @@ static unsigned beat(int64_t ms)
     return simba__zk_live_beat(&live, at(ms));
 }
 
+static bool answer_at(int64_t ms, zk_answer answer)
+{
+    return simba__zk_live_answer(&live, at(ms), live.connection, answer);
+}
+
+/* At once. */
 static bool answer(zk_answer answer)
 {
-    return simba__zk_live_answer(&live, live.connection, answer);
+    return simba__zk_live_answer(&live, live.seen, live.connection, answer);
 }
 
 /* Begun, made and answered at these times. */
@@ -71,12 +77,12 @@ static void beat_alone(void **state)
     assert_int_equal(proven_ms(), 100);
 }
 
-/* It counts when one that was sent a quarter of the timeout later is answered, and no earlier. */
+/* It counts when one that was sent a quarter of the timeout after its answer is answered, and no earlier. */
 static void quarter_later(void **state)
 {
     (void)state;
-    static const int64_t times[] = {1000, 2000, 2999, 3000, 4100, 5000};
-    static const int64_t proven[] = {100, 100, 100, 1000, 2000, 3000};
+    static const int64_t times[] = {1000, 2000, 3199, 3200, 4300, 5400};
+    static const int64_t proven[] = {100, 100, 100, 1000, 2000, 3200};
     for (int i = 0; i < 6; i++) {
         beat(times[i]);
         answer(ZK_ANSWER_AGREED);
@@ -84,16 +90,54 @@ static void quarter_later(void **state)
     }
 }
 
+/* A slow beat may have come to the server just after the server's report to its leader, and just before the server answered it.
+ * The next report comes within a quarter of the timeout from then on. So one that was sent within a quarter of the answer, although
+ * more than a quarter after the slow one was sent, proves nothing. */
+static void slow_beat(void **state)
+{
+    (void)state;
+    beat(1000);
+    answer_at(2500, ZK_ANSWER_AGREED);
+    static const int64_t times[] = {3200, 4000, 4699};
+    for (int i = 0; i < 3; i++) {
+        beat(times[i]);
+        answer(ZK_ANSWER_AGREED);
+        assert_int_equal(proven_ms(), 100);
+    }
+    beat(4700);
+    answer(ZK_ANSWER_AGREED);
+    assert_int_equal(proven_ms(), 1000);
+}
+
 /* The answer counts for the beat that it is for, also when several are under way. */
 static void several_under_way(void **state)
 {
     (void)state;
     for (int i = 1; i <= ZK_BEATS_UNANSWERED; i++)
-        beat(i * 1000);
-    static const int64_t proven[] = {100, 100, 1000, 2000};
-    for (int i = 0; i < ZK_BEATS_UNANSWERED; i++) {
+        beat(i * 800);
+    for (int i = 1; i <= ZK_BEATS_UNANSWERED; i++) {
+        answer_at(3300 + i, ZK_ANSWER_AGREED);
+        assert_int_equal(proven_ms(), 100);
+    }
+    static const int64_t proven[] = {100, 800, 1600, 2400, 3200};
+    for (int i = 0; i <= ZK_BEATS_UNANSWERED; i++) {
+        beat(5500 + i);
         answer(ZK_ANSWER_AGREED);
         assert_int_equal(proven_ms(), proven[i]);
+    }
+}
+
+/* With the usual cadence, and answers that take a fiftieth of the timeout, the latest beat that counts is at most four elevenths old
+ * and the time of an answer. */
+static void age_of_what_counts(void **state)
+{
+    (void)state;
+    const int64_t pause = T / ZK_BEATS, answered_after = T / 50;
+    for (int i = 1; i <= 40; i++) {
+        beat(i * pause);
+        assert_true(i < 5 || i * pause - proven_ms() <= 4 * pause);
+        answer_at(i * pause + answered_after, ZK_ANSWER_AGREED);
+        assert_true(i < 4 || proven_ms() == (i - 3) * pause);
     }
 }
 
@@ -120,10 +164,10 @@ static void lost_with_connection(void **state)
     const unsigned first = beat(1000);
     beat(2000);
     simba__zk_live_lose(&live);
-    assert_false(simba__zk_live_answer(&live, first, ZK_ANSWER_AGREED));
+    assert_false(simba__zk_live_answer(&live, live.seen, first, ZK_ANSWER_AGREED));
     connect_at(5000, 5010, 5020);
     beat(5020);
-    assert_false(simba__zk_live_answer(&live, first, ZK_ANSWER_AGREED));
+    assert_false(simba__zk_live_answer(&live, live.seen, first, ZK_ANSWER_AGREED));
     assert_int_equal(proven_ms(), 100);
     assert_int_equal(live.answered, 0);
     assert_false(answer(ZK_ANSWER_LOST));
@@ -187,16 +231,16 @@ static int64_t next_ms(void)
     return simba__zk_live_next(&live).ns / SIMBA__NS_PER_MS;
 }
 
-/* A beat each eighth of the timeout, and at once in a session that goes on. */
+/* A beat each eleventh of the timeout, and at once in a session that goes on. */
 static void beats_are_due(void **state)
 {
     (void)state;
-    assert_int_equal(next_ms(), 120 + T / 8);
-    assert_advice(1119, ZK_WAIT);
-    assert_advice(1120, ZK_SEND_BEAT);
-    beat(1120);
-    assert_advice(1120, ZK_WAIT);
-    assert_int_equal(next_ms(), 2120);
+    assert_int_equal(next_ms(), 120 + T / 11);
+    assert_advice(919, ZK_WAIT);
+    assert_advice(920, ZK_SEND_BEAT);
+    beat(920);
+    assert_advice(920, ZK_WAIT);
+    assert_int_equal(next_ms(), 1720);
     simba__zk_live_lose(&live);
     connect_at(5000, 5010, 5020);
     assert_advice(5020, ZK_SEND_BEAT);
@@ -207,14 +251,14 @@ static void about_silence(void **state)
 {
     (void)state;
     beat(1000);
-    beat(2000);
-    assert_int_equal(next_ms(), 3000);
-    assert_advice(2999, ZK_WAIT);
-    assert_advice(3000, ZK_GIVE_UP);
-    answer(ZK_ANSWER_AGREED);
-    assert_advice(3000, ZK_SEND_BEAT);
-    beat(3000);
-    assert_advice(4000, ZK_GIVE_UP);
+    beat(2600);
+    assert_int_equal(next_ms(), 3200);
+    assert_advice(3199, ZK_WAIT);
+    assert_advice(3200, ZK_GIVE_UP);
+    answer_at(3200, ZK_ANSWER_AGREED);
+    assert_advice(3400, ZK_SEND_BEAT);
+    beat(3400);
+    assert_advice(4800, ZK_GIVE_UP);
 }
 
 /* While the session may be saved, a connection has little time: its first packet may have been lost. */
@@ -300,7 +344,9 @@ int main(void)
         cmocka_unit_test_setup(new_session, setup),
         cmocka_unit_test_setup(beat_alone, setup),
         cmocka_unit_test_setup(quarter_later, setup),
+        cmocka_unit_test_setup(slow_beat, setup),
         cmocka_unit_test_setup(several_under_way, setup),
+        cmocka_unit_test_setup(age_of_what_counts, setup),
         cmocka_unit_test_setup(deposed_leader, setup),
         cmocka_unit_test_setup(lost_with_connection, setup),
         cmocka_unit_test_setup(no_pair_over_connections, setup),

@@ -63,6 +63,11 @@ int simba__my_conn_fail_latest(const simba__my_conn *conn, simba__sql_failure *w
     return simba__my_conn_fail(conn, mysql_errno(conn->mysql), mysql_error(conn->mysql), why);
 }
 
+int simba__my_conn_fail_broken(const simba__my_conn *conn, const char *text, simba__sql_failure *why)
+{
+    return simba__my_conn_fail(conn, CR_MALFORMED_PACKET, text, why);
+}
+
 int simba__my_out_of_memory(simba__sql_failure *why)
 {
     return simba__sql_fail(why, SIMBA__SQL_TELL, SIMBA_ENOMEM, "mysql: out of memory");
@@ -166,14 +171,25 @@ void simba__my_conn_end(simba__my_conn *conn)
 
 /* --- statements --------------------------------------------------------------------------------------- */
 
-int simba__my_conn_say(simba__my_conn *conn, const char *sql, simba__sql_failure *why)
+/* Say it, and read the answer. */
+static int say(simba__my_conn *conn, const char *sql, unsigned columns, simba__sql_failure *why)
 {
-    return mysql_real_query(conn->mysql, sql, strlen(sql)) == 0 ? 0 : simba__my_conn_fail_latest(conn, why);
+    if (mysql_real_query(conn->mysql, sql, strlen(sql)) != 0)
+        return simba__my_conn_fail_latest(conn, why);
+    return mysql_field_count(conn->mysql) == columns
+               ? 0
+               : simba__my_conn_fail_broken(conn, "the answer has another number of columns than was asked for", why);
 }
 
-int simba__my_conn_query(simba__my_conn *conn, const char *sql, MYSQL_RES **ret_result, simba__sql_failure *why)
+int simba__my_conn_say(simba__my_conn *conn, const char *sql, simba__sql_failure *why)
 {
-    const int rc = simba__my_conn_say(conn, sql, why);
+    return say(conn, sql, 0, why);
+}
+
+int simba__my_conn_query(simba__my_conn *conn, const char *sql, unsigned columns, MYSQL_RES **ret_result,
+                         simba__sql_failure *why)
+{
+    const int rc = say(conn, sql, columns, why);
     if (rc < 0)
         return rc;
     *ret_result = mysql_store_result(conn->mysql);

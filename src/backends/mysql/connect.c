@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "backends/mysql/greeting.h"
 #include "util/clock.h"
 #include "util/descriptors.h"
 
@@ -82,43 +83,6 @@ static void set_options(MYSQL *mysql, const simba__my_options *options)
     restrict_plugins(mysql, options);
 }
 
-/* --- the greeting ---------------------------------------------------------------------------------------- */
-
-typedef enum greeting {
-    GREETING_PARTIAL, /* there is more to come before we can tell */
-    GREETING_PLAIN,   /* the server does not offer TLS, or is none */
-    GREETING_TLS,     /* the server offers TLS */
-    GREETING_OTHER,   /* an error, or another version of the protocol: the library says which, and sends nothing */
-} greeting;
-
-enum {
-    PROTOCOL_10 = 10,
-    VERSION_BYTES_MAX = 255, /* of the server, with its NUL */
-    AFTER_VERSION_BYTES =
-        4 + 8 + 1, /* the connection's number, half of the scramble, a filler; then the capabilities */
-    GREETING_BYTES_MAX = 4 + 1 + VERSION_BYTES_MAX + AFTER_VERSION_BYTES + 2,
-};
-
-/* The first packet of the server: three bytes of length and one of number, then the version of the protocol, the server's
- * version as a string, and after some bytes the lower half of its capabilities. */
-static greeting read_greeting(const unsigned char *bytes, size_t size)
-{
-    if (size < 5)
-        return GREETING_PARTIAL;
-    if (bytes[4] != PROTOCOL_10)
-        return GREETING_OTHER;
-    const size_t packet_end = 4 + (bytes[0] | (size_t)bytes[1] << 8 | (size_t)bytes[2] << 16);
-    const size_t seen = size < packet_end ? size : packet_end;
-    const unsigned char *version_end = memchr(bytes + 5, '\0', seen - 5);
-    const size_t capabilities =
-        version_end ? (size_t)(version_end - bytes) + 1 + AFTER_VERSION_BYTES : seen + 1 + AFTER_VERSION_BYTES;
-    if (capabilities + 2 > packet_end || capabilities + 2 > GREETING_BYTES_MAX)
-        return GREETING_PLAIN;
-    if (!version_end || capabilities + 2 > size)
-        return GREETING_PARTIAL;
-    return (bytes[capabilities] | bytes[capabilities + 1] << 8) & CLIENT_SSL ? GREETING_TLS : GREETING_PLAIN;
-}
-
 /* --- one attempt ------------------------------------------------------------------------------------------- */
 
 typedef enum phase {
@@ -131,7 +95,8 @@ typedef struct attempt {
     int64_t reach_ns; /* an address that has not accepted by then is given up */
     phase phase;
     bool is_unreached; /* one was */
-    bool lacks_tls;    /* it was ended because the server offers no TLS */
+    bool lacks_tls;    /* it was ended because the server offers no TLS, */
+    bool is_broken;    /* or because it is none of MySQL's */
 } attempt;
 
 static int wait_ms(const simba__my_conn *conn, simba_local until)
@@ -156,18 +121,27 @@ static bool await_fd(const simba__my_conn *conn, int fd, short events, simba_loc
     }
 }
 
-/* Read the greeting as far as we need it, and leave it there for the library to read. With SO_RCVLOWAT the
- * descriptor is readable when more has come than we have seen. */
-static greeting peek_greeting(const simba__my_conn *conn, int fd)
+static bool has_hung_up(int fd)
 {
-    unsigned char bytes[GREETING_BYTES_MAX];
-    greeting found = GREETING_PARTIAL;
+    struct pollfd gone = {.fd = fd, .events = POLLRDHUP};
+    return poll(&gone, 1, 0) > 0;
+}
+
+/* Read the greeting, and leave it there for the library to read. With SO_RCVLOWAT the descriptor is readable when more has
+ * come than we have seen; where there is no such thing we look again in a millisecond. PARTIAL: it has not come in time, or the
+ * server has hung up. */
+static simba__my_greeting peek_greeting(const simba__my_conn *conn, int fd)
+{
+    unsigned char bytes[SIMBA__MY_GREETING_BYTES];
+    simba__my_greeting found = SIMBA__MY_GREETING_PARTIAL;
     int enough = 1;
-    while (found == GREETING_PARTIAL && await_fd(conn, fd, POLLIN, conn->open_by)) {
+    while (found == SIMBA__MY_GREETING_PARTIAL && await_fd(conn, fd, POLLIN, conn->open_by)) {
         const ssize_t size = recv(fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+        if (size < enough && (size < 0 || has_hung_up(fd)))
+            break;
         if (size < enough)
-            break; /* the server has hung up */
-        found = read_greeting(bytes, (size_t)size);
+            (void)poll(NULL, 0, 1);
+        found = simba__my_greeting_read(bytes, (size_t)size);
         enough = (int)size + 1;
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &enough, sizeof enough);
     }
@@ -189,8 +163,9 @@ static short events_of(int wanted)
                    (wanted & MYSQL_WAIT_EXCEPT ? POLLPRI : 0));
 }
 
-/* Wait for the server to accept. The library reads and sends as soon as it learns that the server did so, so look at
- * the greeting now: a connect without blocking, over TCP, never succeeds at once. */
+/* Wait for the server to accept. The library reads and sends as soon as it learns that the server did so, so look at the
+ * greeting now: a connect without blocking, over TCP, never succeeds at once. Over a unix socket it does, and the library may
+ * read the greeting before we can; who may serve there is a matter of the permissions of files. */
 static bool reach(attempt *a, int fd, short events)
 {
     simba__my_conn *conn = a->conn;
@@ -203,11 +178,12 @@ static bool reach(attempt *a, int fd, short events)
     if (!is_connected(fd))
         return true; /* refused: the library finds out */
     a->phase = LOGGING_IN;
-    if (!conn->options->tls)
-        return true;
-    const greeting found = peek_greeting(conn, fd);
-    a->lacks_tls = found == GREETING_PLAIN;
-    return found == GREETING_TLS || found == GREETING_OTHER;
+    const simba__my_greeting found = peek_greeting(conn, fd);
+    a->lacks_tls = conn->options->tls && found == SIMBA__MY_GREETING_PLAIN;
+    a->is_broken = found == SIMBA__MY_GREETING_BROKEN;
+    if (found == SIMBA__MY_GREETING_PARTIAL)
+        return !atomic_load(&conn->over) && has_hung_up(fd); /* nothing more comes: the library finds out */
+    return !a->lacks_tls && !a->is_broken;
 }
 
 /* Wait for what the library wants, and return what to tell it. MYSQL_WAIT_TIMEOUT ends the present attempt: the
@@ -259,6 +235,8 @@ static int fail_attempt(const attempt *a, simba__sql_failure *why)
     if (a->lacks_tls)
         return simba__my_conn_fail(conn, CR_SSL_CONNECTION_ERROR,
                                    "the URL asks for TLS, and the server does not offer it", why);
+    if (a->is_broken)
+        return simba__my_conn_fail_broken(conn, "what answers there is no server of MySQL's", why);
     if (mysql_errno(conn->mysql) == CR_PLUGIN_NOT_ALLOWED)
         return fail_plugin(conn->options, why);
     if (wait_ms(conn, conn->open_by) == 0)

@@ -24,7 +24,9 @@
  *   1049 no such database                                 ESTORE         the same
  *   1146 no such table                                    ESTORE         look for it anew at the next request; the text
  *                                                                        says `simba init`
- *   1054 1243 1615 columns or statements have changed     EUNAVAILABLE   connect again, with a new look at the table
+ *   1054 1243 1615 2057 columns or statements have        EUNAVAILABLE   connect again, with a new look at the table
+ *     changed
+ *   2014 2027 an answer to something else, or to nothing  EUNAVAILABLE   connect again
  *   anything else                                         ESTORE
  *
  * And what is no error number at all:
@@ -47,7 +49,7 @@
 #include <simba.h>
 #include <stddef.h>
 
-/* Those that not all servers have, and so not all headers. */
+/* Error numbers that not all servers have, and so not all headers. */
 enum {
     WSREP_NOT_READY = 1047,
     CONNECTION_KILLED = 1927,
@@ -60,7 +62,7 @@ enum {
 static const struct {
     int code;
     simba__sql_remedy remedy;
-    unsigned numbers[25];
+    unsigned numbers[26];
 } known[] = {
     {SIMBA_EUNAVAILABLE,
      SIMBA__SQL_RECONNECT,
@@ -70,6 +72,7 @@ static const struct {
       CR_SERVER_LOST_EXTENDED,
       CR_COMMANDS_OUT_OF_SYNC,
       CR_MALFORMED_PACKET,
+      CR_NEW_STMT_METADATA,
       ER_CON_COUNT_ERROR,
       ER_OUT_OF_RESOURCES,
       ER_HANDSHAKE_ERROR,

@@ -30,7 +30,7 @@ _Static_assert(SIMBA_NOTE_MAX == 1024, "the column note has room for a note");
 enum {
     COLUMNS = sizeof columns / sizeof *columns,
     SHARED = 6,
-    OURS = 9, /* without those of notes */
+    OURS = 9, /* without the columns of notes */
     ALL_SHARED = (1 << SHARED) - 1,
     ALL_OURS = (1 << OURS) - 1,
     ALL = (1 << COLUMNS) - 1
@@ -52,6 +52,8 @@ static const char table_sql[] = "select (select engine from information_schema.t
 static const char columns_sql[] = "select column_name, coalesce(character_maximum_length, 0), "
                                   "coalesce(collation_name, ''), data_type from information_schema.columns "
                                   "where table_schema = database() and table_name = '%s'";
+
+enum { TABLE_WIDTH = 5, COLUMNS_WIDTH = 4 }; /* how many columns their results have */
 
 /* --- looking ---------------------------------------------------------------------------------------- */
 
@@ -80,6 +82,8 @@ static bool ends_in(const char *text, const char *end)
 /* Which of our columns it is, as a bit. */
 static unsigned take_column(MYSQL_ROW row, simba__my_schema *schema)
 {
+    if (!row[0] || !row[1] || !row[2] || !row[3])
+        return 0; /* no server says so */
     const unsigned characters = (unsigned)strtoul(row[1], NULL, 10);
     for (unsigned i = 0; i < COLUMNS; i++) {
         if (strcasecmp(row[0], columns[i].name) != 0)
@@ -99,11 +103,12 @@ static unsigned take_column(MYSQL_ROW row, simba__my_schema *schema)
     return 0;
 }
 
-static int query(simba__my_conn *conn, const char *format, MYSQL_RES **ret_result, simba__sql_failure *why)
+static int query(simba__my_conn *conn, const char *format, unsigned width, MYSQL_RES **ret_result,
+                 simba__sql_failure *why)
 {
     char sql[512];
     snprintf(sql, sizeof sql, format, conn->options->table); // NOLINT(clang-diagnostic-format-nonliteral)
-    return simba__my_conn_query(conn, sql, ret_result, why);
+    return simba__my_conn_query(conn, sql, width, ret_result, why);
 }
 
 /* Also which columns there are, as bits. */
@@ -113,14 +118,14 @@ static int look(simba__my_conn *conn, simba__my_schema *ret_schema, unsigned *re
     unsigned found = 0;
     MYSQL_RES *result = NULL;
     MYSQL_ROW row;
-    int rc = query(conn, table_sql, &result, why);
+    int rc = query(conn, table_sql, TABLE_WIDTH, &result, why);
     if (rc < 0)
         return rc;
     row = mysql_fetch_row(result);
     if (row)
         take_table(row, &schema);
     mysql_free_result(result);
-    rc = query(conn, columns_sql, &result, why);
+    rc = query(conn, columns_sql, COLUMNS_WIDTH, &result, why);
     if (rc < 0)
         return rc;
     while ((row = mysql_fetch_row(result)) != NULL)
@@ -161,22 +166,28 @@ int simba__my_schema_check(const simba__my_schema *schema, const simba__my_optio
 }
 
 /* The statements that simba uses, but for no row. */
-static const char *const rights_sql[] = {
-    "select mutex from `%s` where false for update",
-    ("insert into `%s` (mutex, acquired_at, ttl_at, transition_at, owner_id, version) "
-     "select '', 0, 0, 0, '', 0 from dual where false"),
-    "update `%s` set version = version where false",
+static const struct {
+    const char *sql;
+    unsigned width;
+} rights[] = {
+    {"select mutex from `%s` where false for update", 1},
+    {"insert into `%s` (mutex, acquired_at, ttl_at, transition_at, owner_id, version) "
+     "select '', 0, 0, 0, '', 0 from dual where false",
+     0},
+    {"update `%s` set version = version where false", 0},
 };
 
 int simba__my_schema_check_rights(simba__my_conn *conn, simba__sql_failure *why)
 {
-    for (size_t i = 0; i < sizeof rights_sql / sizeof *rights_sql; i++) {
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         char sql[512];
-        snprintf(sql, sizeof sql, rights_sql[i], conn->options->table); // NOLINT(clang-diagnostic-format-nonliteral)
-        int rc = simba__my_conn_say(conn, sql, why);
+        MYSQL_RES *result = NULL;
+        snprintf(sql, sizeof sql, rights[i].sql, conn->options->table); // NOLINT(clang-diagnostic-format-nonliteral)
+        const int rc = rights[i].width > 0 ? simba__my_conn_query(conn, sql, rights[i].width, &result, why)
+                                           : simba__my_conn_say(conn, sql, why);
         if (rc < 0)
             return rc;
-        mysql_free_result(mysql_store_result(conn->mysql));
+        mysql_free_result(result);
     }
     return 0;
 }

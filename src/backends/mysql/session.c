@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/mysql/connect.h"
+#include "backends/mysql/value.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
@@ -119,6 +120,41 @@ MYSQL_BIND *simba__my_session_binds(simba__my_session *session, size_t count)
     return session->binds;
 }
 
+/* The library calls this for each value of a row; without a place, the value is null. It never looks beyond the library's
+ * buffer, which is as long as the longest packet so far: what lies there behind this one is an older one of the same server. */
+static void take_value(void *user, unsigned column, unsigned char **row)
+{
+    simba__my_session *session = user;
+    const MYSQL_FIELD *field = &session->fetched->fields[column];
+    const NET *net = &session->conn.mysql->net;
+    if (session->is_broken)
+        return;
+    session->columns.is_cut[column] = false;
+    session->columns.is_null[column] = !row || field->type == MYSQL_TYPE_NULL;
+    if (session->columns.is_null[column])
+        return;
+    const unsigned char *at = *row;
+    session->is_broken = at < net->buff || at > net->buff_end ||
+                         !simba__my_value_take(&session->columns, column, field->type,
+                                               (field->flags & UNSIGNED_FLAG) != 0, &at, net->buff_end);
+    if (!session->is_broken)
+        *row = (unsigned char *)at; // NOLINT: it was not constant before
+}
+
+/* Does the server know the statement as the one that we have sent? The library believes its numbers. */
+static bool is_as_sent(const simba__my_session *session, simba__my_statement which, size_t size, MYSQL_STMT *statement)
+{
+    const size_t params = simba__my_statement_params(which, session->schema.layout) << size;
+    const unsigned columns = simba__my_statement_has_result(which) ? SIMBA__SQL_COLUMNS : 0;
+    return mysql_stmt_param_count(statement) == params && mysql_stmt_field_count(statement) == columns;
+}
+
+static int fail_not_as_sent(const simba__my_session *session, simba__sql_failure *why)
+{
+    return simba__my_conn_fail_broken(&session->conn,
+                                      "the server takes a statement for one with other parameters or columns", why);
+}
+
 static int prepare(simba__my_session *session, simba__my_statement which, size_t size, simba__sql_failure *why)
 {
     char *text = simba__my_statement_text(which, size, session->conn.options->table, session->schema.layout);
@@ -129,17 +165,18 @@ static int prepare(simba__my_session *session, simba__my_statement which, size_t
     }
     int rc = mysql_stmt_prepare(statement, text, strlen(text)) == 0 ? 0 : fail_statement(session, statement, why);
     simba__free(text);
-    if (rc == 0 && simba__my_statement_has_result(which)) {
-        MYSQL_BIND binds[SIMBA__SQL_COLUMNS];
-        simba__my_columns_bind(&session->columns, binds);
-        if (mysql_stmt_bind_result(statement, binds) != 0)
-            rc = fail_statement(session, statement, why);
+    if (rc == 0 && !is_as_sent(session, which, size, statement)) {
+        rc = fail_not_as_sent(session, why);
+        simba__my_conn_end(&session->conn); /* so that closing the statement does not speak with it */
     }
-    if (rc < 0)
+    if (rc < 0) {
         mysql_stmt_close(statement);
-    else
-        session->statements[which][size] = statement;
-    return rc;
+        return rc;
+    }
+    mysql_stmt_attr_set(statement, STMT_ATTR_CB_USER_DATA, session);
+    mysql_stmt_attr_set(statement, STMT_ATTR_CB_RESULT, (const void *)(uintptr_t)take_value); // NOLINT: so it wants it
+    session->statements[which][size] = statement;
+    return 0;
 }
 
 int simba__my_session_execute(simba__my_session *session, simba__my_statement which, size_t size,
@@ -157,13 +194,17 @@ int simba__my_session_execute(simba__my_session *session, simba__my_statement wh
     if (mysql_stmt_execute(statement) != 0)
         return fail_statement(session, statement, why);
     *ret_statement = statement;
-    return 0;
+    return is_as_sent(session, which, size, statement) ? 0 : fail_not_as_sent(session, why);
 }
 
 int simba__my_session_fetch(simba__my_session *session, MYSQL_STMT *statement, simba__sql_failure *why)
 {
+    session->fetched = statement;
+    session->is_broken = false;
     const int rc = mysql_stmt_fetch(statement);
-    if (rc == 0 || rc == MYSQL_DATA_TRUNCATED) /* see is_cut */
+    if (session->is_broken)
+        return simba__my_conn_fail_broken(&session->conn, "a row does not have the columns that were announced", why);
+    if (rc == 0 || rc == MYSQL_DATA_TRUNCATED)
         return 1;
     if (rc == MYSQL_NO_DATA) {
         mysql_stmt_free_result(statement);

@@ -27,6 +27,8 @@ typedef struct simba__my_session {
     simba__sql_refusal refusal; /* after a failure */
 
     simba__sql_columns columns; /* where results are put */
+    const MYSQL_STMT *fetched;  /* whose row is being read */
+    bool is_broken;             /* that row is not as the server has said */
     MYSQL_BIND *binds;          /* parameters of a statement */
     size_t bind_capacity;
 } simba__my_session;

@@ -1,4 +1,4 @@
-/* The text of every statement, and where the columns of results go. Statements for many rows come in sizes that are
+/* The text of every statement. Statements for many rows come in sizes that are
  * powers of two; with fewer rows the last one is repeated. So few statements have to be prepared. */
 #ifndef SIMBA_BACKENDS_MYSQL_STATEMENTS_H
 #define SIMBA_BACKENDS_MYSQL_STATEMENTS_H
@@ -16,9 +16,9 @@ enum { SIMBA__MY_WRITE_NOTE = SIMBA__SQL_ACTIONS, SIMBA__MY_FORGET, SIMBA__MY_ST
 
 /* Which columns the table has. Each kind includes the ones before. */
 typedef enum simba__my_layout {
-    SIMBA__MY_BARE,  /* those of Simba on the JVM */
-    SIMBA__MY_OURS,  /* ours, but for those of notes */
-    SIMBA__MY_NOTES, /* those of notes */
+    SIMBA__MY_BARE,  /* the columns of Simba on the JVM */
+    SIMBA__MY_OURS,  /* also ours, but not the columns of notes */
+    SIMBA__MY_NOTES, /* also the columns of notes */
     SIMBA__MY_LAYOUTS,
 } simba__my_layout;
 
@@ -28,8 +28,7 @@ size_t simba__my_statement_params(simba__my_statement statement, simba__my_layou
 /* The text for 2^size rows, to be freed; NULL: out of memory. */
 char *simba__my_statement_text(simba__my_statement statement, size_t size, const char *table, simba__my_layout layout);
 
-/* Does it have a result? Then bind it. */
+/* Does it have a result, of the columns in backends/sql/row.h? */
 bool simba__my_statement_has_result(simba__my_statement statement);
-void simba__my_columns_bind(simba__sql_columns *columns, MYSQL_BIND binds[SIMBA__SQL_COLUMNS]);
 
 #endif

@@ -77,8 +77,8 @@ const simba_backend simba__backend_redis = {
     .schemes = schemes,
     .keys = keys,
     .instance_size = sizeof(redis_store),
-    .caps =
-        SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_NOTE,
+    .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_QUEUE | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE |
+            SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
     .workers = 2,
     .init = redis_init,
     .submit = simba__redis_store_submit,

@@ -66,6 +66,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/redis/scripts.h"
@@ -155,6 +156,7 @@ static const char take[] =
 "      .. ARGV[4] .. '@@' .. id .. '@@'\n"
 "    put_grant(key, grant, text, ends)\n"
 "    tell_grant(id)\n"
+"    if ARGV[2] > '2' and call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. id, 'wanted ' .. ARGV[2]) end\n"
 "    return text\n"
 "  end\n"
 "end\n";
@@ -354,6 +356,7 @@ static const char acquire[] =
 "    call('ZADD', queue, 'NX', score(), invited)\n"
 "  end\n"
 "  tell_grant(id)\n"
+"  if nonce > '2' and call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. id, 'wanted ' .. nonce) end\n"
 "  return text\n"
 "end\n"
 "local told = answer(0)\n"
@@ -361,6 +364,8 @@ static const char acquire[] =
 "if waits ~= '1' then return told end\n"
 /* An owner does not wait. A JVM contender that won by its timer stands in the queue, and would swallow its own release. */
 "if owner and not ours then call('ZREM', queue, owner) end\n"
+/* A holder that listens: see ears.h. */
+"if ours and g.nonce > '2' then call('PUBLISH', lock .. '@@@' .. owner, 'wanted ' .. g.nonce) end\n"
 /* Who still asks is not to be taken for one that never came back. */
 "if call('ZADD', queue, 'NX', score(), id) == 0 and tonumber(call('ZSCORE', queue, id)) < time[1] - QUEUE_KEPT / 2 then\n"
 "  call('ZADD', queue, score(), id)\n"
@@ -375,6 +380,11 @@ static const char acquire[] =
 "end\n"
 "told[8] = stands_by(id) and 1 or before + 1\n"
 "return told\n";
+
+/* For a holder that listens, and that could not hear of those who came before. */
+static const char wished[] =
+"if call('EXISTS', queue) == 1 then call('PUBLISH', lock .. '@@@' .. ARGV[1], 'wanted ' .. ARGV[2]) end\n"
+"return 0\n";
 
 static const char renew[] =
 "return not_held(ARGV[3])\n";
@@ -466,6 +476,7 @@ static const char *const parts[REDIS_SCRIPTS][PARTS_MOST] = {
     [REDIS_READ] = {first_of_all, read_both, put_grant, common, read_owner},
     [REDIS_FORCE_RELEASE] = {first_of_all, read_both, put_grant, common, force_release},
     [REDIS_REJOIN] = {first_of_all, read_both, put_grant, common, rejoin},
+    [REDIS_WISHED] = {first_of_all, wished},
     [REDIS_LIST_ROW] = {first_of_all, read_both, put_grant, common, list_row},
     [REDIS_WRITE_NOTE] = {first_of_all, read_both, put_grant, common, write_note},
     [REDIS_READ_NOTE] = {first_of_all, read_note},
@@ -509,10 +520,28 @@ char *simba__redis_script_text(redis_script script, const redis_options *options
     return text;
 }
 
+enum { LISTENS = 2, NONCE_DIGITS = 20 }; /* added to the first digit of a nonce */
+
+uint64_t simba__redis_nonce_read(const char *text, const char **ret_end)
+{
+    char digits[NONCE_DIGITS + 1] = "";
+    size_t length = 0;
+    while (length < NONCE_DIGITS && text[length] >= '0' && text[length] <= '9') {
+        digits[length] = text[length];
+        length++;
+    }
+    *ret_end = text + length;
+    if (length == NONCE_DIGITS && digits[0] >= '0' + LISTENS)
+        digits[0] = (char)(digits[0] - LISTENS);
+    return strtoull(digits, NULL, 10);
+}
+
 redis_numbers simba__redis_numbers_of(const simba_request *request)
 {
     redis_numbers numbers;
     snprintf(numbers.nonce, sizeof numbers.nonce, "%020" PRIu64, request->nonce);
+    if (request->listens)
+        numbers.nonce[0] += LISTENS;
     snprintf(numbers.token, sizeof numbers.token, request->token ? "%016" PRIu64 : "%" PRIu64, request->token);
     snprintf(numbers.total, sizeof numbers.total, "%" PRId64, request->ttl_ms + request->transition_ms);
     snprintf(numbers.transition, sizeof numbers.transition, "%" PRId64, request->transition_ms);

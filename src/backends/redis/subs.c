@@ -240,10 +240,10 @@ static void hear_grant(redis_subs *self, redis_watch *watch, const char *text)
 static void hear_revocation(redis_subs *self, const char *text)
 {
     const char *rest = behind(self, text, "revoked");
-    char *end;
+    const char *end;
     if (!rest || *rest != ' ' || rest[1] < '0' || rest[1] > '9')
         return;
-    const uint64_t nonce = strtoull(rest + 1, &end, 10);
+    const uint64_t nonce = simba__redis_nonce_read(rest + 1, &end);
     const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
     if (*end == ' ' && strlen(end + 1) <= SIMBA_MUTEX_BYTES)
         self->host->push_to(self->host, end + 1, nonce, &push);
@@ -276,6 +276,7 @@ static void hear(redis_subs *self, const char *channel, const char *text)
     const char *name = channel + sizeof prefix - 1;
     const size_t length = strlen(name);
     redis_watch *watch;
+    simba__redis_ears_heard(&self->ears, channel, text);
     for (const char *at = strstr(name, "}@@"); at; at = strstr(at + 1, "}@@")) {
         watch = find_named(self, name, (size_t)(at - name));
         if (watch && at[3] == '\0')
@@ -363,6 +364,9 @@ static void on_answer(redis_conn *conn, const redisReply *reply)
                is_text(reply->element[1]) && is_text(reply->element[2])) {
         if (is_message(reply->element[0]->str))
             hear(self, reply->element[1]->str, reply->element[2]->str);
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && is_text(reply->element[0]) &&
+               is_text(reply->element[1]) && strcmp(reply->element[0]->str, "subscribe") == 0) {
+        simba__redis_ears_confirmed(&self->ears, reply->element[1]->str);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && is_text(reply->element[1])) {
         hear_pong(node, reply->element[1]->str);
     } else if (is_text(reply)) {
@@ -386,11 +390,13 @@ static void on_up(redis_conn *conn)
     ((redis_node *)conn->owner)->has_no_shards = false; /* as far as we know */
     simba__redis_put(&conn->link.out, 2, (const char *const[]){"SUBSCRIBE", revocations});
     each(conn->owner, simba__redis_waiters_up);
+    simba__redis_ears_up(&((redis_node *)conn->owner)->all->subs->ears, conn->owner);
 }
 
 static void on_down(redis_conn *conn)
 {
     each(conn->owner, simba__redis_waiters_down);
+    simba__redis_ears_down(&((redis_node *)conn->owner)->all->subs->ears, conn->owner);
     /* One that is gone comes back, and those who ask are told. A refusal is for somebody to look at. */
     const bool away = simba__is_transient(conn->link.error.code);
     if (conn->link.failures == 1)
@@ -493,6 +499,7 @@ int simba__redis_subs_init(redis_subs *self, redis_nodes *nodes)
 {
     self->nodes = nodes;
     self->host = nodes->conns.links.host;
+    simba__redis_ears_init(&self->ears, nodes);
     simba__ring_init(&self->idle);
     simba__ring_init(&self->looks);
     simba__ring_init(&self->due);
@@ -520,6 +527,7 @@ void simba__redis_subs_moved(redis_subs *self)
         if (watch->topic)
             listen_for(self, watch);
     }
+    simba__redis_ears_moved(&self->ears);
     send_soon(self);
 }
 
@@ -565,4 +573,5 @@ void simba__redis_subs_fini(redis_subs *self)
         drop(self, watch);
     }
     simba__table_fini(&self->watches);
+    simba__redis_ears_fini(&self->ears);
 }

@@ -34,7 +34,7 @@ static void answer_refused(const simba__sql_batch *batch, const simba__sql_row *
     } else if (!simba__sql_row_apply(&tried, &item->ask, item->floor)) {
         fail_used_up(batch, row);
     } else if (tried.changed) {
-        put_off(item, true); /* by what the row says it could have been done: it has just changed */
+        put_off(item, true); /* the row says that the request could have been carried out: it has just changed */
     } else {
         item->ask.reply.place = row->place;
     }
@@ -116,6 +116,14 @@ static bool put_off_rest(simba__sql_batch *batch)
     return false;
 }
 
+/* The server has waited for the row in vain. The store remembers it, so that nobody else shares a statement with it. */
+static void put_off_locked(const simba__sql_batch *batch)
+{
+    put_off_step(batch, true);
+    for (size_t i = 0; i < batch->step.count; i++)
+        batch->step.rows[i]->item->is_locked = true;
+}
+
 static bool pause(simba__sql_batch *batch)
 {
     const int64_t most_ns = (int64_t)(++batch->tries) * 4 * SIMBA__NS_PER_MS;
@@ -142,8 +150,10 @@ static bool recover(simba__sql_batch *batch, const simba__sql_failure *why)
         return pause(batch);
     if (several && (is_split || why->remedy == SIMBA__SQL_RETRY))
         return split(batch);
-    if (is_put_off || why->remedy == SIMBA__SQL_LOCKED)
-        put_off_step(batch, why->remedy == SIMBA__SQL_LOCKED);
+    if (why->remedy == SIMBA__SQL_LOCKED)
+        put_off_locked(batch);
+    else if (is_put_off)
+        put_off_step(batch, false);
     else
         fail_step(batch, &why->error);
     if (simba__sql_batch_is_cut(why))

@@ -6,7 +6,8 @@
  *   remedy       one mutex                            several
  *   -----------  -----------------------------------  ----------------------------------------------------
  *   RETRY        again after a pause, five times      the same, then each mutex by itself
- *   LOCKED       put off for a while                  each mutex by itself
+ *   LOCKED       put off for a while, to a batch of   each mutex by itself
+ *                its own
  *   SPLIT        fails                                each mutex by itself
  *   LOST         put off if the connection had been idle, else fails; those that were not asked yet are put off
  *   RECONNECT    fails, and the connection is closed; likewise

@@ -20,7 +20,7 @@ const char *simba__sql_columns_clock_flaw(const simba__sql_columns *c)
     return is_number && c->now_ms >= 0 && c->now_ms <= TIME_MAX_MS ? NULL : "the server's clock is out of range";
 }
 
-/* What is wrong with a row that was read; NULL: nothing. */
+/* The flaw of a row that was read; NULL: it has none. */
 static const char *flaw_of(const simba__sql_columns *c)
 {
     static const char *const null[SIMBA__SQL_SHARED_COLUMNS] = {"mutex is null",    "acquired_at is null",
@@ -107,14 +107,19 @@ const char *simba__sql_columns_mutex(simba__sql_columns *c)
 
 static void set_text(simba__sql_columns *c, int column, const char *text, size_t length)
 {
-    const bool is_mutex = column == SIMBA__SQL_MUTEX;
-    const size_t room = is_mutex ? sizeof c->mutex - 1 : sizeof c->owner_id;
+    char *at = column == SIMBA__SQL_MUTEX ? c->mutex : column == SIMBA__SQL_NOTE ? c->note : c->owner_id;
+    const size_t room = column == SIMBA__SQL_MUTEX  ? sizeof c->mutex - 1
+                        : column == SIMBA__SQL_NOTE ? sizeof c->note
+                                                    : sizeof c->owner_id;
     c->is_cut[column] = length > room;
-    *(is_mutex ? &c->mutex_length : &c->owner_length) = length;
-    memcpy(is_mutex ? c->mutex : c->owner_id, text, length < room ? length : room);
+    *(column == SIMBA__SQL_MUTEX  ? &c->mutex_length
+      : column == SIMBA__SQL_NOTE ? &c->note_length
+                                  : &c->owner_length) = length;
+    memcpy(at, text, length < room ? length : room);
 }
 
-static void set_number(simba__sql_columns *c, int column, const char *text)
+/* True: the column is a time, which has a sign. */
+static bool store_number(simba__sql_columns *c, int column, uint64_t number)
 {
     int64_t *const times[SIMBA__SQL_COLUMNS] = {[SIMBA__SQL_ACQUIRED_AT] = &c->acquired_at,
                                                 [SIMBA__SQL_TTL_AT] = &c->ttl_at,
@@ -129,25 +134,37 @@ static void set_number(simba__sql_columns *c, int column, const char *text)
                                                    [SIMBA__SQL_NOTE_NUMBER] = &c->note_number,
                                                    [SIMBA__SQL_FORGOTTEN_VERSION] = &c->forgotten_version,
                                                    [SIMBA__SQL_EXTRA] = &c->extra};
+    if (times[column])
+        *times[column] = (int64_t)number;
+    else
+        *numbers[column] = number;
+    return times[column] != NULL;
+}
+
+static void set_number_from_text(simba__sql_columns *c, int column, const char *text)
+{
     char *end;
     errno = 0;
     const long long number = strtoll(text, &end, 10);
     c->is_cut[column] = errno != 0 || *end != '\0' || (column == SIMBA__SQL_VERSION && number < 0);
-    if (times[column])
-        *times[column] = number;
-    else
-        *numbers[column] = (uint64_t)number;
+    (void)store_number(c, column, (uint64_t)number);
 }
 
 void simba__sql_columns_set(simba__sql_columns *c, int column, const char *text, size_t length)
 {
-    SIMBA__ASSERT(column != SIMBA__SQL_NOTE);
     c->is_null[column] = !text;
     c->is_cut[column] = false;
-    if (column == SIMBA__SQL_MUTEX || column == SIMBA__SQL_OWNER_ID)
+    if (column == SIMBA__SQL_MUTEX || column == SIMBA__SQL_OWNER_ID || column == SIMBA__SQL_NOTE)
         set_text(c, column, text ? text : "", text ? length : 0);
     else if (text)
-        set_number(c, column, text);
+        set_number_from_text(c, column, text);
+}
+
+void simba__sql_columns_set_number(simba__sql_columns *c, int column, uint64_t number, bool is_unsigned)
+{
+    const bool is_time = store_number(c, column, number);
+    c->is_null[column] = false;
+    c->is_cut[column] = is_time == is_unsigned && number > INT64_MAX;
 }
 
 simba__sql_mark simba__sql_row_mark(const simba__sql_row *row)
@@ -170,7 +187,7 @@ static void number_change(simba__sql_row *row, uint64_t token_before)
 {
     const bool ended = row->row.owner.id[0] == '\0';
     if (ended)
-        row->row.token++; /* as the JVM does: whoever looks sees that something has changed */
+        row->row.token++; /* as the JVM does: a reader sees that something has changed */
     if (ended || row->row.token != token_before)
         row->version = row->row.token;
     row->nonce_known = !ended;

@@ -34,20 +34,20 @@
 
 enum { FAULTS_NAMED = 10 }; /* damaged rows of one list that the log names */
 
-typedef struct store {
+typedef struct sqlite_store {
     simba_host *host;
     simba__queue pending;
-    simba__probe *probes; /* that wait for the worker */
-    bool refresh_wanted;  /* have the worker look at the file even if there is nothing to do */
+    simba__sqlite_probe *probes; /* that wait for the worker */
+    bool refresh_wanted;         /* have the worker look at the file even if there is nothing to do */
     bool closing;
 
     simba_job job;
     bool running;   /* the batch is the worker's */
     bool contended; /* somebody had the file for longer than a brief job lasts */
-    simba__batch batch;
+    simba__sqlite_batch batch;
 
-    simba__news news;
-    simba__held held;
+    simba__sqlite_news news;
+    simba__sqlite_held held;
     simba_timer tick;
     simba_timer attend; /* when to begin to */
     bool attends;       /* to revocations, or soon */
@@ -57,144 +57,144 @@ typedef struct store {
     bool bell_failed;
     bool listening;
     bool hears_all; /* marks, of whichever mutex */
-} store;
+} sqlite_store;
 
 /* A look at a watched mutex: a READ of our own among the requests. */
-struct simba__probe {
-    simba__probe *next;
-    simba__watched *watched; /* NULL: not watched any more */
+struct simba__sqlite_probe {
+    simba__sqlite_probe *next;
+    simba__sqlite_watched *watched; /* NULL: not watched any more */
     char mutex[];
 };
 
-static simba_local after(store *s, int64_t ns)
+static simba_local after(sqlite_store *self, int64_t ns)
 {
-    return (simba_local){s->host->now(s->host).ns + ns};
+    return (simba_local){self->host->now(self->host).ns + ns};
 }
 
-static store *store_of_job(simba_job *job)
+static sqlite_store *store_of_job(simba_job *job)
 {
-    return (store *)(void *)((char *)job - offsetof(store, job));
+    return (sqlite_store *)(void *)((char *)job - offsetof(sqlite_store, job));
 }
 
 /* --- requests in, answers out ------------------------------------------------------------------------ */
 
-static void append(store *s, simba_request *request)
+static void append(sqlite_store *self, simba_request *request)
 {
     request->backend_data = NULL;
-    simba__queue_append(&s->pending, request);
+    simba__queue_append(&self->pending, request);
 }
 
-static void append_probe(store *s, simba__probe *probe)
+static void append_probe(sqlite_store *self, simba__sqlite_probe *probe)
 {
-    probe->next = s->probes;
-    s->probes = probe;
+    probe->next = self->probes;
+    self->probes = probe;
 }
 
-static simba__probe *take_probe(store *s)
+static simba__sqlite_probe *take_probe(sqlite_store *self)
 {
-    simba__probe *probe = s->probes;
+    simba__sqlite_probe *probe = self->probes;
     if (probe)
-        s->probes = probe->next;
+        self->probes = probe->next;
     return probe;
 }
 
-static void free_probe(store *s, simba__probe *probe, bool failed)
+static void free_probe(sqlite_store *self, simba__sqlite_probe *probe, bool failed)
 {
     if (probe->watched)
         probe->watched->probe = NULL;
-    s->news.rescan |= failed; /* the next tick tries again */
+    self->news.rescan |= failed; /* the next tick tries again */
     simba__free(probe);
 }
 
-static void fail_pending(store *s, int code, const char *text)
+static void fail_pending(sqlite_store *self, int code, const char *text)
 {
-    for (simba_request *r; (r = simba__queue_take(&s->pending)) != NULL;)
-        s->host->fail(s->host, r, code, "%s", text);
-    for (simba__probe *probe; (probe = take_probe(s)) != NULL;)
-        free_probe(s, probe, true);
+    for (simba_request *r; (r = simba__queue_take(&self->pending)) != NULL;)
+        self->host->fail(self->host, r, code, "%s", text);
+    for (simba__sqlite_probe *probe; (probe = take_probe(self)) != NULL;)
+        free_probe(self, probe, true);
 }
 
 /* How many of the waiting requests go into the next batch. */
-static size_t measure(const store *s, size_t *ret_bytes)
+static size_t measure(const sqlite_store *self, size_t *ret_bytes)
 {
     size_t count = 0;
-    for (const simba_request *r = s->pending.first; r && count < BATCH_REQUESTS; r = r->next, count++)
+    for (const simba_request *r = self->pending.first; r && count < BATCH_REQUESTS; r = r->next, count++)
         *ret_bytes += (r->mutex ? strlen(r->mutex) + 1 : 0) + (r->id ? strlen(r->id) + 1 : 0) + r->note_size;
-    for (const simba__probe *p = s->probes; p; p = p->next, count++)
+    for (const simba__sqlite_probe *p = self->probes; p; p = p->next, count++)
         *ret_bytes += strlen(p->mutex) + 1;
     return count;
 }
 
 /* Returns their earliest deadline; INT64_MAX: there is none. */
-static simba_local fill_batch(store *s)
+static simba_local fill_batch(sqlite_store *self)
 {
     simba_local until = {INT64_MAX};
-    s->batch.writes = false;
-    while (s->pending.first && s->batch.count < BATCH_REQUESTS) {
-        simba_request *r = simba__queue_take(&s->pending);
-        simba__batch_item *item = simba__batch_add(&s->batch, r);
+    self->batch.writes = false;
+    while (self->pending.first && self->batch.count < BATCH_REQUESTS) {
+        simba_request *r = simba__queue_take(&self->pending);
+        simba__sqlite_batch_item *item = simba__sqlite_batch_add(&self->batch, r);
         item->request = r;
         r->backend_data = item;
-        s->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST && r->op != SIMBA_OP_READ_NOTE;
+        self->batch.writes |= r->op != SIMBA_OP_READ && r->op != SIMBA_OP_LIST && r->op != SIMBA_OP_READ_NOTE;
         if (r->deadline.ns < until.ns)
             until = r->deadline;
     }
-    for (simba__probe *probe; (probe = take_probe(s)) != NULL;) {
-        simba__batch_item *item =
-            simba__batch_add(&s->batch, &(simba_request){.op = SIMBA_OP_READ, .mutex = probe->mutex});
+    for (simba__sqlite_probe *probe; (probe = take_probe(self)) != NULL;) {
+        simba__sqlite_batch_item *item =
+            simba__sqlite_batch_add(&self->batch, &(simba_request){.op = SIMBA_OP_READ, .mutex = probe->mutex});
         item->probe = probe;
         item->looks = true;
     }
     return until;
 }
 
-static bool is_brief(const store *s)
+static bool is_brief(const sqlite_store *self)
 {
-    bool brief = !s->contended && !s->refresh_wanted && s->batch.count <= BRIEF_REQUESTS;
-    for (size_t i = 0; i < s->batch.count && brief; i++)
-        brief = s->batch.items[i].ask.op != SIMBA_OP_LIST;
+    bool brief = !self->contended && !self->refresh_wanted && self->batch.count <= BRIEF_REQUESTS;
+    for (size_t i = 0; i < self->batch.count && brief; i++)
+        brief = self->batch.items[i].ask.op != SIMBA_OP_LIST;
     return brief;
 }
 
 /* Hand the waiting requests to the worker, if it is idle. */
-static void start(store *s)
+static void start(sqlite_store *self)
 {
-    if (s->running || s->closing || (!s->pending.first && !s->probes && !s->refresh_wanted))
+    if (self->running || self->closing || (!self->pending.first && !self->probes && !self->refresh_wanted))
         return;
     size_t bytes = 0;
-    const size_t count = measure(s, &bytes);
-    if (!simba__batch_reserve(&s->batch, count, bytes)) {
-        fail_pending(s, SIMBA_ENOMEM, "sqlite: out of memory");
+    const size_t count = measure(self, &bytes);
+    if (!simba__sqlite_batch_reserve(&self->batch, count, bytes)) {
+        fail_pending(self, SIMBA_ENOMEM, "sqlite: out of memory");
         return;
     }
-    const simba_local now = s->host->now(s->host);
-    simba_local until = fill_batch(s);
+    const simba_local now = self->host->now(self->host);
+    simba_local until = fill_batch(self);
     if (until.ns == INT64_MAX)
         until.ns = now.ns + PROBE_PATIENCE_NS;
-    const bool brief = is_brief(s);
-    s->job.length = brief ? SIMBA_JOB_BRIEF : SIMBA_JOB_LONG;
+    const bool brief = is_brief(self);
+    self->job.length = brief ? SIMBA_JOB_BRIEF : SIMBA_JOB_LONG;
     if (brief && until.ns > now.ns + BRIEF_NS)
         until.ns = now.ns + BRIEF_NS; /* if that is too short, it is tried again, for longer and on a worker */
-    simba__patience_set(&s->batch.db.patience, until);
-    s->refresh_wanted = false;
-    s->running = true;
-    s->host->work(s->host, &s->job);
+    simba__sqlite_patience_set(&self->batch.db.patience, until);
+    self->refresh_wanted = false;
+    self->running = true;
+    self->host->work(self->host, &self->job);
 }
 
 static void run_batch(simba_job *job)
 {
-    simba__batch_run(&store_of_job(job)->batch);
+    simba__sqlite_batch_run(&store_of_job(job)->batch);
 }
 
-static bool hang_bell(store *s);
+static bool hang_bell(sqlite_store *self);
 
 /* It is open, so the file is there, is ours and can be written: what remains to be told. */
-static void examine(store *s, simba_request *request)
+static void examine(sqlite_store *self, simba_request *request)
 {
-    const bool sync_full = s->batch.db.sync_full;
-    const bool wakes = hang_bell(s);
+    const bool sync_full = self->batch.db.sync_full;
+    const bool wakes = hang_bell(self);
     char schema[512];
-    snprintf(schema, sizeof schema, "%s has the tables of this version.", s->batch.db.path);
+    snprintf(schema, sizeof schema, "%s has the tables of this version.", self->batch.db.path);
     const simba_finding findings[] = {
         {sizeof(simba_finding), SIMBA_VERDICT_OK, "schema", schema, NULL},
         {sizeof(simba_finding), SIMBA_VERDICT_OK, "durability",
@@ -208,58 +208,60 @@ static void examine(store *s, simba_request *request)
     };
     int rc = 0;
     for (size_t i = 0; i < sizeof findings / sizeof findings[0] && rc == 0; i++)
-        rc = s->host->found(s->host, request, &findings[i]);
+        rc = self->host->found(self->host, request, &findings[i]);
     memset(&request->reply, 0, sizeof request->reply);
     if (rc < 0)
-        s->host->fail(s->host, request, rc, "sqlite: out of memory");
+        self->host->fail(self->host, request, rc, "sqlite: out of memory");
     else
-        s->host->complete(s->host, request);
+        self->host->complete(self->host, request);
 }
 
-static void sqlite_submit(void *self, simba_request *request)
+static void sqlite_submit(void *instance, simba_request *request)
 {
-    store *s = self;
+    sqlite_store *self = instance;
     if (request->op == SIMBA_OP_EXAMINE) {
-        examine(s, request);
+        examine(self, request);
         return;
     }
-    append(s, request);
+    if (request->listens)
+        hang_bell(self); /* before it can be rung */
+    append(self, request);
 }
 
 /* The worker has a copy. */
-static void sqlite_cancel(void *self, simba_request *request)
+static void sqlite_cancel(void *instance, simba_request *request)
 {
-    store *s = self;
-    simba__batch_item *item = request->backend_data;
+    sqlite_store *self = instance;
+    simba__sqlite_batch_item *item = request->backend_data;
     if (item)
         item->request = NULL;
     else
-        simba__queue_remove(&s->pending, request);
-    const bool locked = s->running && simba__patience_waits(&s->batch.db.patience);
-    s->host->fail(s->host, request, SIMBA_ETIMEDOUT, "sqlite: %s: %s", s->batch.db.path,
-                  locked ? "locked by another process" : "no answer in time");
+        simba__queue_remove(&self->pending, request);
+    const bool locked = self->running && simba__sqlite_patience_waits(&self->batch.db.patience);
+    self->host->fail(self->host, request, SIMBA_ETIMEDOUT, "sqlite: %s: %s", self->batch.db.path,
+                     locked ? "locked by another process" : "no answer in time");
 }
 
-static void sqlite_flush(void *self)
+static void sqlite_flush(void *instance)
 {
-    start(self);
+    start(instance);
 }
 
-static void sqlite_woken(void *self)
+static void sqlite_woken(void *instance)
 {
-    start(self);
+    start(instance);
 }
 
 /* The log names rows that cannot be read, and the list shows the others. */
-static void complete_list(store *s, const simba__batch_item *item)
+static void complete_list(sqlite_store *self, const simba__sqlite_batch_item *item)
 {
     simba_request *request = item->request;
     int rc = 0;
     unsigned faults = 0;
-    for (const simba__listing *found = item->found; found && rc == 0; found = found->next) {
+    for (const simba__sqlite_listing *found = item->found; found && rc == 0; found = found->next) {
         if (found->fault) {
             if (faults++ < FAULTS_NAMED)
-                s->host->log(s->host, SIMBA_LOG_WARN, "%s; it is not listed", found->fault);
+                self->host->log(self->host, SIMBA_LOG_WARN, "%s; it is not listed", found->fault);
             continue;
         }
         const simba_listing listing = {.size = sizeof listing,
@@ -271,427 +273,489 @@ static void complete_list(store *s, const simba__batch_item *item)
                                        .note_length = found->note.size,
                                        .note_token = found->note.token,
                                        .note_written_at_ms = found->note.written_at_ms};
-        rc = s->host->listed(s->host, request, &listing);
+        rc = self->host->listed(self->host, request, &listing);
     }
     if (faults > FAULTS_NAMED)
-        s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: %s: %u more mutexes are damaged and not listed",
-                     s->batch.db.path, faults - FAULTS_NAMED);
+        self->host->log(self->host, SIMBA_LOG_WARN, "sqlite: %s: %u more mutexes are damaged and not listed",
+                        self->batch.db.path, faults - FAULTS_NAMED);
     memset(&request->reply, 0, sizeof request->reply);
     if (rc < 0)
-        s->host->fail(s->host, request, rc, "sqlite: out of memory");
+        self->host->fail(self->host, request, rc, "sqlite: out of memory");
     else
-        s->host->complete(s->host, request);
+        self->host->complete(self->host, request);
 }
 
-static void look(void *user, simba__watched *watched);
-static void line_up_again(store *s, const simba__batch_item *item);
-static void wait_in_reserve(store *s);
+static void look(void *user, simba__sqlite_watched *watched);
+static void line_up_again(sqlite_store *self, const simba__sqlite_batch_item *item);
+static void wait_in_reserve(sqlite_store *self);
+static bool hang_bell(sqlite_store *self);
+static void wish_for(sqlite_store *self, const simba__sqlite_batch_item *item);
 
-static void looked(store *s, simba__probe *probe)
+static void looked(sqlite_store *self, simba__sqlite_probe *probe)
 {
-    simba__watched *watched = probe->watched;
-    free_probe(s, probe, false);
+    simba__sqlite_watched *watched = probe->watched;
+    free_probe(self, probe, false);
     /* It changed again while we looked. */
-    if (watched && watched->known != simba__notify_read(s->batch.notify, simba__notify_slot(watched->hash)))
-        look(s, watched);
+    if (watched &&
+        watched->known != simba__sqlite_notify_read(self->batch.notify, simba__sqlite_notify_slot(watched->hash)))
+        look(self, watched);
 }
 
-static void complete(store *s, simba__batch_item *item)
+static void complete(sqlite_store *self, simba__sqlite_batch_item *item)
 {
-    const simba__effect *effect = &item->effect;
+    const simba__sqlite_effect *effect = &item->effect;
     simba_request *request = item->request;
     if (item->probe && effect->code < 0) {
-        free_probe(s, item->probe, true);
+        free_probe(self, item->probe, true);
     } else if (item->probe) {
-        looked(s, item->probe);
+        looked(self, item->probe);
     } else if (!request) {
         return; /* it was cancelled */
     } else if (effect->code < 0) {
-        s->host->fail(s->host, request, effect->code, "%s", effect->fault ? effect->fault : "sqlite: out of memory");
+        self->host->fail(self->host, request, effect->code, "%s",
+                         effect->fault ? effect->fault : "sqlite: out of memory");
     } else if (request->op == SIMBA_OP_LIST) {
-        complete_list(s, item);
+        complete_list(self, item);
     } else {
         if (item->note)
-            s->host->noted(s->host, request, &item->note->stored);
+            self->host->noted(self->host, request, &item->note->stored);
         request->reply = item->ask.reply;
-        s->host->complete(s->host, request);
+        self->host->complete(self->host, request);
     }
 }
 
-typedef void (*each_fn)(simba__news *news, const simba__effect *effect, const simba_request *request);
+typedef void (*each_fn)(simba__sqlite_news *news, const simba__sqlite_effect *effect, const simba_request *request);
 
-static void tell_news(store *s, each_fn each)
+static void tell_news(sqlite_store *self, each_fn each)
 {
-    for (size_t i = 0; i < s->batch.count; i++) {
-        const simba__batch_item *item = &s->batch.items[i];
+    for (size_t i = 0; i < self->batch.count; i++) {
+        const simba__sqlite_batch_item *item = &self->batch.items[i];
         if (item->effect.code == 0 && item->ask.op != SIMBA_OP_LIST)
-            each(&s->news, &item->effect, &item->ask);
+            each(&self->news, &item->effect, &item->ask);
     }
 }
 
-static void answer_batch(store *s)
+static void answer_batch(sqlite_store *self)
 {
-    tell_news(s, simba__news_heard);
-    for (size_t i = 0; i < s->batch.count; i++)
-        if (s->batch.items[i].effect.code == 0 && s->batch.items[i].effect.marked)
-            simba__news_rang(&s->news, &s->batch.items[i].effect);
-    tell_news(s, simba__news_tell);
-    for (size_t i = 0; i < s->batch.count; i++) {
-        simba__batch_item *item = &s->batch.items[i];
+    tell_news(self, simba__sqlite_news_heard);
+    for (size_t i = 0; i < self->batch.count; i++)
+        if (self->batch.items[i].effect.code == 0 && self->batch.items[i].effect.marked)
+            simba__sqlite_news_rang(&self->news, &self->batch.items[i].effect);
+    tell_news(self, simba__sqlite_news_tell);
+    for (size_t i = 0; i < self->batch.count; i++) {
+        simba__sqlite_batch_item *item = &self->batch.items[i];
         if (item->effect.code == 0) {
-            simba__held_note(&s->held, &item->effect, &item->ask);
-            line_up_again(s, item);
+            simba__sqlite_held_note(&self->held, self->batch.notify, &item->effect, &item->ask);
+            line_up_again(self, item);
+            wish_for(self, item);
         }
-        complete(s, item);
+        complete(self, item);
     }
-    if (s->batch.in_reserve)
-        wait_in_reserve(s);
+    if (self->batch.in_reserve)
+        wait_in_reserve(self);
 }
 
 /* The worker ran out of patience for the sake of one request. The others have time left: put them back, in front of
  * later requests. */
-static void fail_batch(store *s)
+static void fail_batch(sqlite_store *self)
 {
-    const simba_local now = s->host->now(s->host);
-    const bool again = s->batch.error.code == SIMBA_ETIMEDOUT;
-    simba_request *later = simba__queue_take_all(&s->pending);
-    for (size_t i = 0; i < s->batch.count; i++) {
-        simba_request *r = s->batch.items[i].request;
-        simba__probe *probe = s->batch.items[i].probe;
+    const simba_local now = self->host->now(self->host);
+    const bool again = self->batch.error.code == SIMBA_ETIMEDOUT;
+    simba_request *later = simba__queue_take_all(&self->pending);
+    for (size_t i = 0; i < self->batch.count; i++) {
+        simba_request *r = self->batch.items[i].request;
+        simba__sqlite_probe *probe = self->batch.items[i].probe;
         if (probe && again)
-            append_probe(s, probe);
+            append_probe(self, probe);
         else if (probe)
-            free_probe(s, probe, true);
+            free_probe(self, probe, true);
         else if (r && again && now.ns < r->deadline.ns)
-            append(s, r);
+            append(self, r);
         else if (r)
-            s->host->fail(s->host, r, s->batch.error.code, "%s", s->batch.error.text);
+            self->host->fail(self->host, r, self->batch.error.code, "%s", self->batch.error.text);
     }
     for (simba_request *next; later; later = next) {
         next = later->next;
-        append(s, later);
+        append(self, later);
     }
 }
 
 /* --- news from other processes ------------------------------------------------------------------------ */
 
-static void look(void *user, simba__watched *watched)
+static void look(void *user, simba__sqlite_watched *watched)
 {
-    store *s = user;
+    sqlite_store *self = user;
     if (watched->probe)
         return;
     const char *mutex = watched->topic->mutex;
-    simba__probe *probe = simba__malloc(sizeof *probe + strlen(mutex) + 1);
+    simba__sqlite_probe *probe = simba__malloc(sizeof *probe + strlen(mutex) + 1);
     if (!probe) {
         const simba_push push = {.kind = SIMBA_PUSH_CHANGED};
-        s->host->push(s->host, watched->topic, &push);
+        self->host->push(self->host, watched->topic, &push);
         return;
     }
     strcpy(probe->mutex, mutex);
     probe->watched = watched;
     watched->probe = probe;
-    append_probe(s, probe);
+    append_probe(self, probe);
     /* Not started here: requests that follow from the push may go along at the end of the turn. */
-    s->host->wake(s->host);
+    self->host->wake(self->host);
 }
 
-static void scan(store *s)
+static void scan(sqlite_store *self)
 {
-    simba__news_scan(&s->news, s->batch.notify, look, s);
+    simba__sqlite_news_scan(&self->news, self->batch.notify, look, self);
 }
 
 static void on_bell(simba_io *bell, unsigned events)
 {
     (void)events;
-    store *s = (store *)(void *)((char *)bell - offsetof(store, bell));
-    const unsigned rings = simba__bell_drain(&s->batch.notify->bell);
-    if (rings & SIMBA__RING_NEWS)
-        scan(s);
-    if (rings & SIMBA__RING_REVOKED)
-        simba__held_scan(&s->held, s->batch.notify);
-    if (rings & SIMBA__RING_IN_RESERVE)
-        wait_in_reserve(s);
+    sqlite_store *self = (sqlite_store *)(void *)((char *)bell - offsetof(sqlite_store, bell));
+    const unsigned rings = simba__sqlite_bell_drain(&self->batch.notify->bell);
+    if (rings & SIMBA__SQLITE_RING_NEWS)
+        scan(self);
+    if (rings & SIMBA__SQLITE_RING_REVOKED)
+        simba__sqlite_held_scan(&self->held, self->batch.notify);
+    if (rings & SIMBA__SQLITE_RING_IN_RESERVE)
+        wait_in_reserve(self);
+    if (rings & SIMBA__SQLITE_RING_WANTED)
+        simba__sqlite_held_wanted(&self->held, self->batch.notify);
 }
 
 /* Whoever has no bell does not listen, either. */
-static void take_down_bell(store *s)
+static void take_down_bell(sqlite_store *self)
 {
-    s->host->io_remove(s->host, &s->bell);
-    s->bell.fd = -1;
-    simba__notify_leave(s->batch.notify);
+    self->host->io_remove(self->host, &self->bell);
+    self->bell.fd = -1;
+    simba__sqlite_notify_leave(self->batch.notify);
 }
 
 /* A bell is a comfort: without it there is the poll. So it is said once that there is none, and not at all if so many others have
  * one that there is none left. */
-static bool hang_bell(store *s)
+static bool hang_bell(sqlite_store *self)
 {
-    if (s->bell.fd >= 0)
+    if (self->bell.fd >= 0)
         return true;
-    int rc = simba__notify_attend(s->batch.notify, s->host->random(s->host));
-    s->bell = (simba_io){.ready = on_bell, .fd = s->batch.notify->bell.fd, .interest = SIMBA_READABLE};
-    if (rc == 0 && s->host->io_add(s->host, &s->bell) < 0) {
+    int rc = simba__sqlite_notify_attend(self->batch.notify, self->host->random(self->host));
+    self->bell = (simba_io){.ready = on_bell, .fd = self->batch.notify->bell.fd, .interest = SIMBA_READABLE};
+    if (rc == 0 && self->host->io_add(self->host, &self->bell) < 0) {
         rc = -ENOMEM;
-        take_down_bell(s);
+        take_down_bell(self);
     }
-    if (rc < 0 && rc != -EUSERS && !s->bell_failed) {
-        s->bell_failed = true;
-        s->host->log(s->host, SIMBA_LOG_WARN,
-                     "sqlite: %s: cannot be used (%s): releases by other processes are polled for",
-                     s->batch.notify->bells, strerror(-rc));
+    if (rc < 0 && rc != -EUSERS && !self->bell_failed) {
+        self->bell_failed = true;
+        self->host->log(self->host, SIMBA_LOG_WARN,
+                        "sqlite: %s: cannot be used (%s): releases by other processes are polled for",
+                        self->batch.notify->bells, strerror(-rc));
     }
     return rc == 0;
 }
 
-static uint32_t now_ms(const store *s)
+static uint32_t now_ms(const sqlite_store *self)
 {
-    return (uint32_t)(simba__batch_host_ns(&s->batch) / SIMBA__NS_PER_MS);
+    return (uint32_t)(simba__sqlite_batch_host_ns(&self->batch) / SIMBA__NS_PER_MS);
 }
 
 /* Say in the notify file what we wait for in this line. */
-static void say_place(store *s, size_t line)
+static void say_place(sqlite_store *self, size_t line)
 {
-    if (!s->hears_all)
-        simba__notify_say_place(s->batch.notify, line, simba__news_place(&s->news, line));
+    if (!self->hears_all)
+        simba__sqlite_notify_say_place(self->batch.notify, line, simba__sqlite_news_place(&self->news, line));
 }
 
-static void say_ears(const store *s)
+static void say_ears(const sqlite_store *self)
 {
-    simba__notify_say_ears(s->batch.notify, SIMBA__HEARS_REVOCATIONS | (s->hears_all ? SIMBA__HEARS_ALL_MARKS : 0));
+    simba__sqlite_notify_say_ears(self->batch.notify, SIMBA__SQLITE_HEARS_REVOCATIONS |
+                                                          (self->hears_all ? SIMBA__SQLITE_HEARS_ALL_MARKS : 0));
 }
 
 /* Say all of that, because somebody may have truncated the file, or because we have not said it before. A client that begins to
  * hear of all marks leaves its places in the lines: in front of others it would be invited to what it may not want any more. */
-static void say_all(store *s)
+static void say_all(sqlite_store *self)
 {
-    const bool leaves = !s->hears_all && s->news.count > PLACES;
-    s->hears_all |= leaves;
-    say_ears(s);
-    for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++) {
-        if (s->news.watched[slot] && leaves)
-            simba__notify_say_place(s->batch.notify, slot % SIMBA__LINES, 0);
-        else if (s->news.watched[slot])
-            say_place(s, slot % SIMBA__LINES);
+    const bool leaves = !self->hears_all && self->news.count > PLACES;
+    self->hears_all |= leaves;
+    say_ears(self);
+    for (size_t slot = 0; slot < SIMBA__SQLITE_NOTIFY_SLOTS; slot++) {
+        if (self->news.watched[slot] && leaves)
+            simba__sqlite_notify_say_place(self->batch.notify, slot % SIMBA__SQLITE_LINES, 0);
+        else if (self->news.watched[slot])
+            say_place(self, slot % SIMBA__SQLITE_LINES);
     }
 }
 
 /* A grant is one turn in the line. Whoever else of this client waits for the mutex comes after those who wait elsewhere. */
-static void line_up_again(store *s, const simba__batch_item *item)
+static void line_up_again(sqlite_store *self, const simba__sqlite_batch_item *item)
 {
-    simba__watched *watched = simba__news_find(&s->news, item->effect.hash, item->ask.mutex);
+    simba__sqlite_watched *watched = simba__sqlite_news_find(&self->news, item->effect.hash, item->ask.mutex);
     if (!watched || item->ask.op != SIMBA_OP_ACQUIRE || item->ask.reply.outcome != SIMBA_MINE)
         return;
-    watched->since_ms = now_ms(s);
-    say_place(s, simba__line_number(watched->hash));
+    watched->since_ms = now_ms(self);
+    say_place(self, simba__sqlite_line_number(watched->hash));
 }
 
-static void begin_listening(store *s)
+/* --- wishes: telling a holder that listens ------------------------------------------------------------ */
+
+typedef struct wish {
+    const simba__sqlite_notify *notify;
+    size_t slot;
+} wish;
+
+static void forget_holder(void *user, unsigned bell)
 {
-    if (s->listening)
+    const wish *w = user;
+    (void)bell;
+    simba__sqlite_notify_say_holder(w->notify, w->slot, -1);
+}
+
+/* Somebody here waits for the mutex. If its holder listens, tell it so. */
+static void make_wish(sqlite_store *self, uint64_t hash)
+{
+    wish w = {self->batch.notify, simba__sqlite_notify_slot(hash)};
+    const int holder = simba__sqlite_notify_holder(w.notify, w.slot);
+    if (holder < 0)
         return;
-    s->listening = true;
-    const bool hangs = hang_bell(s);
-    simba__notify_listen(s->batch.notify);
-    say_all(s);
-    s->host->timer_set(s->host, &s->tick, after(s, hangs ? POLL_NS : POLL_WITHOUT_BELL_NS));
+    simba__sqlite_notify_say_wish(w.notify, w.slot, self->host->random(self->host));
+    if (holder == w.notify->bell.number) {
+        simba__sqlite_held_wanted(&self->held, w.notify);
+        return;
+    }
+    const int folder = simba__sqlite_bell_folder(w.notify->bells);
+    if (folder < 0)
+        return;
+    (void)simba__sqlite_bell_ring(folder, (unsigned)holder, SIMBA__SQLITE_RING_WANTED, forget_holder, &w);
+    close(folder);
 }
 
-static void end_listening(store *s)
+/* A contender was refused and will wait, or we have looked at what somebody here waits for. */
+static void wish_for(sqlite_store *self, const simba__sqlite_batch_item *item)
 {
-    simba__notify_unlisten(s->batch.notify);
-    s->listening = s->hears_all = false;
-    say_ears(s);
+    const simba_request *ask = &item->ask;
+    const bool refused = ask->op == SIMBA_OP_ACQUIRE && ask->queue && ask->reply.outcome == SIMBA_NOT_MINE;
+    const bool looked = item->probe && item->probe->watched && item->probe->watched->waits;
+    if ((refused || looked) && ask->reply.owner.id[0] != '\0')
+        make_wish(self, item->effect.hash);
+}
+
+/* A wish may have been lost. */
+static void wish_again(sqlite_store *self)
+{
+    for (size_t slot = 0; slot < SIMBA__SQLITE_NOTIFY_SLOTS; slot++)
+        for (const simba__sqlite_watched *w = self->news.watched[slot]; w; w = w->next)
+            if (w->waits)
+                make_wish(self, w->hash);
+}
+
+static void begin_listening(sqlite_store *self)
+{
+    if (self->listening)
+        return;
+    self->listening = true;
+    const bool hangs = hang_bell(self);
+    simba__sqlite_notify_listen(self->batch.notify);
+    say_all(self);
+    self->host->timer_set(self->host, &self->tick, after(self, hangs ? POLL_NS : POLL_WITHOUT_BELL_NS));
+}
+
+static void end_listening(sqlite_store *self)
+{
+    simba__sqlite_notify_unlisten(self->batch.notify);
+    self->listening = self->hears_all = false;
+    say_ears(self);
 }
 
 /* The database and its notify file have been replaced. */
-static void adopt_fresh(store *s)
+static void adopt_fresh(sqlite_store *self)
 {
-    const bool listening = s->listening;
-    const bool had_bell = s->bell.fd >= 0;
-    s->listening = false;
-    take_down_bell(s);
-    simba__notify_close(s->batch.notify);
-    s->batch.notify = s->batch.fresh;
-    s->batch.fresh = NULL;
-    simba__news_forget(&s->news);
-    simba__held_ask_all(&s->held);
+    const bool listening = self->listening;
+    const bool had_bell = self->bell.fd >= 0;
+    self->listening = false;
+    take_down_bell(self);
+    simba__sqlite_notify_close(self->batch.notify);
+    self->batch.notify = self->batch.fresh;
+    self->batch.fresh = NULL;
+    simba__sqlite_news_forget(&self->news);
+    simba__sqlite_held_ask_all(&self->held);
     if (listening)
-        begin_listening(s);
+        begin_listening(self);
     else if (had_bell)
-        hang_bell(s);
+        hang_bell(self);
 }
 
 /* Whoever holds a mutex for a moment only does not need a bell; what was revoked before it hangs is found by the scan. */
-static void attend_soon(store *s)
+static void attend_soon(sqlite_store *self)
 {
-    if (s->attends || simba__held_is_empty(&s->held))
+    if (self->attends || simba__sqlite_held_is_empty(&self->held))
         return;
-    s->attends = true;
-    s->host->timer_set(s->host, &s->attend, after(s, ATTEND_NS));
+    self->attends = true;
+    self->host->timer_set(self->host, &self->attend, after(self, ATTEND_NS));
 }
 
 static void on_attend(simba_timer *timer, simba_local now)
 {
     (void)now;
-    store *s = (store *)(void *)((char *)timer - offsetof(store, attend));
-    hang_bell(s);
-    simba__held_scan(&s->held, s->batch.notify);
+    sqlite_store *self = (sqlite_store *)(void *)((char *)timer - offsetof(sqlite_store, attend));
+    hang_bell(self);
+    simba__sqlite_held_scan(&self->held, self->batch.notify);
 }
 
-static void wait_in_reserve(store *s)
+static void wait_in_reserve(sqlite_store *self)
 {
-    if (s->in_reserve)
+    if (self->in_reserve)
         return;
-    s->in_reserve = true;
-    s->host->timer_set(s->host, &s->step_in, after(s, STEP_IN_NS));
+    self->in_reserve = true;
+    self->host->timer_set(self->host, &self->step_in, after(self, STEP_IN_NS));
 }
 
 static void on_step_in(simba_timer *timer, simba_local now)
 {
     (void)now;
-    store *s = (store *)(void *)((char *)timer - offsetof(store, step_in));
-    s->in_reserve = false;
-    simba__news_step_in(&s->news, s->batch.notify);
+    sqlite_store *self = (sqlite_store *)(void *)((char *)timer - offsetof(sqlite_store, step_in));
+    self->in_reserve = false;
+    simba__sqlite_news_step_in(&self->news, self->batch.notify);
 }
 
 /* The slow poll that backs up the bell, while something is watched. It also stops listening to the bell a while
  * after the last unwatch: lockers that come and go should not cost a system call each. */
 static void on_tick(simba_timer *timer, simba_local now)
 {
-    store *s = (store *)(void *)((char *)timer - offsetof(store, tick));
-    if (s->news.count == 0) {
-        end_listening(s);
+    sqlite_store *self = (sqlite_store *)(void *)((char *)timer - offsetof(sqlite_store, tick));
+    if (self->news.count == 0) {
+        end_listening(self);
         return;
     }
-    if (s->bell.fd >= 0 && !simba__bell_is_current(&s->batch.notify->bell, s->batch.notify->bells))
-        take_down_bell(s);
-    const bool hangs = hang_bell(s);
-    simba__notify_listen(s->batch.notify);
-    say_all(s);
-    simba__news_step_in(&s->news, s->batch.notify);
-    scan(s);
-    if (!simba__notify_is_current(s->batch.notify)) {
-        s->refresh_wanted = true;
-        s->host->wake(s->host);
+    if (self->bell.fd >= 0 && !simba__sqlite_bell_is_current(&self->batch.notify->bell, self->batch.notify->bells))
+        take_down_bell(self);
+    const bool hangs = hang_bell(self);
+    simba__sqlite_notify_listen(self->batch.notify);
+    say_all(self);
+    wish_again(self);
+    simba__sqlite_news_step_in(&self->news, self->batch.notify);
+    scan(self);
+    if (!simba__sqlite_notify_is_current(self->batch.notify)) {
+        self->refresh_wanted = true;
+        self->host->wake(self->host);
     }
-    s->host->timer_set(s->host, timer, (simba_local){now.ns + (hangs ? POLL_NS : POLL_WITHOUT_BELL_NS)});
+    self->host->timer_set(self->host, timer, (simba_local){now.ns + (hangs ? POLL_NS : POLL_WITHOUT_BELL_NS)});
 }
 
-static int sqlite_watch(void *self, simba_topic *topic)
+static int sqlite_watch(void *instance, simba_topic *topic)
 {
-    store *s = self;
-    simba__watched *watched = simba__news_add(&s->news, topic, now_ms(s));
+    sqlite_store *self = instance;
+    simba__sqlite_watched *watched = simba__sqlite_news_add(&self->news, topic, now_ms(self));
     if (!watched)
         return SIMBA_ENOMEM;
     topic->backend_data = watched;
     /* Before the look, or a mark between the two would go unheard. */
-    begin_listening(s);
-    if (s->news.count == PLACES + 1)
-        say_all(s);
+    begin_listening(self);
+    if (self->news.count == PLACES + 1)
+        say_all(self);
     else
-        say_place(s, simba__line_number(watched->hash));
-    look(s, watched);
+        say_place(self, simba__sqlite_line_number(watched->hash));
+    watched->waits = !topic->every; /* the look makes a wish, if the owner is another one by now */
+    look(self, watched);
     return 0;
 }
 
-static void sqlite_unwatch(void *self, simba_topic *topic)
+static void sqlite_unwatch(void *instance, simba_topic *topic)
 {
-    store *s = self;
-    simba__watched *watched = topic->backend_data;
+    sqlite_store *self = instance;
+    simba__sqlite_watched *watched = topic->backend_data;
     if (watched->probe)
         watched->probe->watched = NULL;
-    const size_t line = simba__line_number(watched->hash);
-    simba__news_remove(&s->news, watched);
-    say_place(s, line);
+    const size_t line = simba__sqlite_line_number(watched->hash);
+    simba__sqlite_news_remove(&self->news, watched);
+    say_place(self, line);
     topic->backend_data = NULL;
 }
 
-static void sqlite_every_changed(void *self, simba_topic *topic)
+static void sqlite_every_changed(void *instance, simba_topic *topic)
 {
-    const simba__watched *watched = topic->backend_data;
-    say_place(self, simba__line_number(watched->hash));
+    const simba__sqlite_watched *watched = topic->backend_data;
+    say_place(instance, simba__sqlite_line_number(watched->hash));
 }
 
 /* --- beginning and end --------------------------------------------------------------------------------- */
 
-static void closed_if_idle(store *s)
+static void closed_if_idle(sqlite_store *self)
 {
-    if (s->closing && !s->running)
-        s->host->closed(s->host);
+    if (self->closing && !self->running)
+        self->host->closed(self->host);
 }
 
 static void batch_done(simba_job *job)
 {
-    store *s = store_of_job(job);
-    s->running = false;
-    const bool renewed = s->batch.fresh != NULL;
-    if (s->batch.opened)
-        s->host->log(s->host, SIMBA_LOG_WARN, "sqlite: %s was deleted, replaced or damaged; it was opened anew",
-                     s->batch.db.path);
+    sqlite_store *self = store_of_job(job);
+    self->running = false;
+    const bool renewed = self->batch.fresh != NULL;
+    if (self->batch.opened)
+        self->host->log(self->host, SIMBA_LOG_WARN, "sqlite: %s was deleted, replaced or damaged; it was opened anew",
+                        self->batch.db.path);
     if (renewed)
-        adopt_fresh(s);
-    s->contended = s->batch.error.code == SIMBA_ETIMEDOUT;
-    if (s->batch.error.code < 0)
-        fail_batch(s);
+        adopt_fresh(self);
+    self->contended = self->batch.error.code == SIMBA_ETIMEDOUT;
+    if (self->batch.error.code < 0)
+        fail_batch(self);
     else
-        answer_batch(s);
-    simba__batch_answered(&s->batch);
-    if (!s->closing)
-        attend_soon(s);
-    if (renewed && !s->closing)
-        scan(s);
-    if (s->closing)
-        fail_pending(s, SIMBA_ECANCELED, "sqlite: the client closes");
-    else if (s->pending.first || s->probes)
-        s->host->wake(s->host); /* at the end of the turn, with what these answers lead to */
-    closed_if_idle(s);
+        answer_batch(self);
+    simba__sqlite_batch_answered(&self->batch);
+    if (!self->closing)
+        attend_soon(self);
+    if (renewed && !self->closing)
+        scan(self);
+    if (self->closing)
+        fail_pending(self, SIMBA_ECANCELED, "sqlite: the client closes");
+    else if (self->pending.first || self->probes)
+        self->host->wake(self->host); /* at the end of the turn, with what these answers lead to */
+    closed_if_idle(self);
 }
 
-static int sqlite_init(void *self, simba_host *host, const simba_url *url, simba_error *err)
+static int sqlite_init(void *instance, simba_host *host, const simba_url *url, simba_error *err)
 {
-    store *s = self;
-    s->host = host;
-    s->bell.fd = -1;
-    simba__queue_init(&s->pending);
-    s->job.run = run_batch;
-    s->job.done = batch_done;
-    s->tick.fire = on_tick;
-    s->attend.fire = on_attend;
-    s->step_in.fire = on_step_in;
-    simba__news_init(&s->news, host);
-    simba__held_init(&s->held, host);
+    sqlite_store *self = instance;
+    self->host = host;
+    self->bell.fd = -1;
+    simba__queue_init(&self->pending);
+    self->job.run = run_batch;
+    self->job.done = batch_done;
+    self->tick.fire = on_tick;
+    self->attend.fire = on_attend;
+    self->step_in.fire = on_step_in;
+    simba__sqlite_news_init(&self->news, host);
+    simba__sqlite_held_init(&self->held, host);
 
     const char *path = NULL;
     bool sync_full = false;
     int rc = simba__sqlite_read_url(url, &path, &sync_full, err);
     if (rc == 0)
-        rc = simba__batch_init(&s->batch, host, path, sync_full, err);
-    if (rc == 0 && (host->timer_add(host, &s->tick) < 0 || host->timer_add(host, &s->attend) < 0 ||
-                    host->timer_add(host, &s->step_in) < 0))
+        rc = simba__sqlite_batch_init(&self->batch, host, path, sync_full, err);
+    if (rc == 0 && (host->timer_add(host, &self->tick) < 0 || host->timer_add(host, &self->attend) < 0 ||
+                    host->timer_add(host, &self->step_in) < 0))
         rc = simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
     return rc;
 }
 
-static void sqlite_close(void *self)
+static void sqlite_close(void *instance)
 {
-    store *s = self;
-    s->closing = true;
-    simba__patience_end(&s->batch.db.patience);
-    fail_pending(s, SIMBA_ECANCELED, "sqlite: the client closes");
-    s->host->timer_clear(s->host, &s->tick);
-    s->host->timer_clear(s->host, &s->attend);
-    s->host->timer_clear(s->host, &s->step_in);
-    take_down_bell(s);
-    closed_if_idle(s);
+    sqlite_store *self = instance;
+    self->closing = true;
+    simba__sqlite_patience_end(&self->batch.db.patience);
+    fail_pending(self, SIMBA_ECANCELED, "sqlite: the client closes");
+    self->host->timer_clear(self->host, &self->tick);
+    self->host->timer_clear(self->host, &self->attend);
+    self->host->timer_clear(self->host, &self->step_in);
+    take_down_bell(self);
+    closed_if_idle(self);
 }
 
-static void sqlite_fini(void *self)
+static void sqlite_fini(void *instance)
 {
-    store *s = self;
-    for (size_t slot = 0; slot < SIMBA__NOTIFY_SLOTS; slot++)
-        while (s->news.watched[slot])
-            simba__news_remove(&s->news, s->news.watched[slot]);
-    simba__held_fini(&s->held);
-    simba__batch_fini(&s->batch);
+    sqlite_store *self = instance;
+    for (size_t slot = 0; slot < SIMBA__SQLITE_NOTIFY_SLOTS; slot++)
+        while (self->news.watched[slot])
+            simba__sqlite_news_remove(&self->news, self->news.watched[slot]);
+    simba__sqlite_held_fini(&self->held);
+    simba__sqlite_batch_fini(&self->batch);
 }
 
 static const char *const schemes[] = {SIMBA__SCHEMES_sqlite, NULL};
@@ -702,9 +766,9 @@ const simba_backend simba__backend_sqlite = {
     .version = SIMBA_BACKEND_VERSION,
     .schemes = schemes,
     .keys = keys,
-    .instance_size = sizeof(store),
+    .instance_size = sizeof(sqlite_store),
     .caps = SIMBA_CAP_PUSH | SIMBA_CAP_STORE_CLOCK | SIMBA_CAP_LIST | SIMBA_CAP_EXAMINE | SIMBA_CAP_HOST_ONLY |
-            SIMBA_CAP_NOTE,
+            SIMBA_CAP_NOTE | SIMBA_CAP_WANTED,
     .workers = 1,
     .init = sqlite_init,
     .submit = sqlite_submit,

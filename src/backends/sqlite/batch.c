@@ -27,7 +27,7 @@ static bool grow(void **array, size_t *capacity, size_t count, size_t size)
     return true;
 }
 
-bool simba__batch_reserve(simba__batch *batch, size_t count, size_t bytes)
+bool simba__sqlite_batch_reserve(simba__sqlite_batch *batch, size_t count, size_t bytes)
 {
     void *items = batch->items;
     void *texts = batch->texts;
@@ -38,7 +38,7 @@ bool simba__batch_reserve(simba__batch *batch, size_t count, size_t bytes)
     return reserved;
 }
 
-static const char *keep(simba__batch *batch, const char *text)
+static const char *keep(simba__sqlite_batch *batch, const char *text)
 {
     if (!text)
         return NULL;
@@ -48,7 +48,7 @@ static const char *keep(simba__batch *batch, const char *text)
     return strcpy(kept, text);
 }
 
-static const void *keep_note(simba__batch *batch, const simba_request *request)
+static const void *keep_note(simba__sqlite_batch *batch, const simba_request *request)
 {
     if (request->note_size == 0)
         return NULL;
@@ -58,53 +58,54 @@ static const void *keep_note(simba__batch *batch, const simba_request *request)
     return memcpy(kept, request->note, request->note_size);
 }
 
-simba__batch_item *simba__batch_add(simba__batch *batch, const simba_request *request)
+simba__sqlite_batch_item *simba__sqlite_batch_add(simba__sqlite_batch *batch, const simba_request *request)
 {
     SIMBA__ASSERT(batch->count < batch->capacity);
-    simba__batch_item *item = &batch->items[batch->count++];
-    *item = (simba__batch_item){.ask = *request};
+    simba__sqlite_batch_item *item = &batch->items[batch->count++];
+    *item = (simba__sqlite_batch_item){.ask = *request};
     item->ask.mutex = keep(batch, request->mutex);
     item->ask.id = keep(batch, request->id);
     item->ask.note = keep_note(batch, request);
     return item;
 }
 
-int simba__batch_init(simba__batch *batch, simba_host *host, const char *path, bool sync_full, simba_error *err)
+int simba__sqlite_batch_init(simba__sqlite_batch *batch, simba_host *host, const char *path, bool sync_full,
+                             simba_error *err)
 {
     batch->host = host;
     batch->seed = host->random(host);
     batch->host_offset_ns = simba__clock_host_offset_ns();
-    if (!simba__batch_reserve(batch, 16, 1024))
+    if (!simba__sqlite_batch_reserve(batch, 16, 1024))
         return simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
-    int rc = simba__db_init(&batch->db, host, path, sync_full, err);
+    int rc = simba__sqlite_db_init(&batch->db, host, path, sync_full, err);
     if (rc < 0)
         return rc;
-    simba__patience_set(&batch->db.patience, (simba_local){host->now(host).ns + OPEN_PATIENCE_NS});
+    simba__sqlite_patience_set(&batch->db.patience, (simba_local){host->now(host).ns + OPEN_PATIENCE_NS});
     bool opened;
-    rc = simba__db_refresh(&batch->db, &opened, err);
-    return rc < 0 ? rc : simba__notify_open(simba__db_real_path(&batch->db), err, &batch->notify);
+    rc = simba__sqlite_db_refresh(&batch->db, &opened, err);
+    return rc < 0 ? rc : simba__sqlite_notify_open(simba__sqlite_db_real_path(&batch->db), err, &batch->notify);
 }
 
-void simba__batch_fini(simba__batch *batch)
+void simba__sqlite_batch_fini(simba__sqlite_batch *batch)
 {
-    simba__notify_close(batch->fresh);
-    simba__notify_close(batch->notify);
-    simba__db_fini(&batch->db);
+    simba__sqlite_notify_close(batch->fresh);
+    simba__sqlite_notify_close(batch->notify);
+    simba__sqlite_db_fini(&batch->db);
     simba__free(batch->items);
     simba__free(batch->texts);
 }
 
-int64_t simba__batch_host_ns(const simba__batch *batch)
+int64_t simba__sqlite_batch_host_ns(const simba__sqlite_batch *batch)
 {
     return batch->host->now(batch->host).ns + batch->host_offset_ns;
 }
 
-void simba__batch_answered(simba__batch *batch)
+void simba__sqlite_batch_answered(simba__sqlite_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
         simba__free(batch->items[i].effect.fault);
         simba__free(batch->items[i].note);
-        for (simba__listing *found = batch->items[i].found, *next; found; found = next) {
+        for (simba__sqlite_listing *found = batch->items[i].found, *next; found; found = next) {
             next = found->next;
             simba__free(found);
         }
@@ -114,25 +115,25 @@ void simba__batch_answered(simba__batch *batch)
 
 /* Make sure that the files are those at their paths. The database is checked every time, because a grant in a file
  * that nobody else sees is worth nothing; the notify file now and then, since that costs at worst a late wake-up. */
-static int refresh(simba__batch *batch)
+static int refresh(simba__sqlite_batch *batch)
 {
-    const int rc = simba__db_refresh(&batch->db, &batch->opened, &batch->error);
+    const int rc = simba__sqlite_db_refresh(&batch->db, &batch->opened, &batch->error);
     if (rc < 0)
         return rc;
     const int64_t now_ns = batch->host->now(batch->host).ns;
     batch->notify_stale |= batch->opened;
     if (!batch->notify_stale && (now_ns - batch->notify_checked_ns >= NOTIFY_CHECK_NS || batch->count == 0)) {
         batch->notify_checked_ns = now_ns;
-        batch->notify_stale = !simba__notify_is_current(batch->notify);
+        batch->notify_stale = !simba__sqlite_notify_is_current(batch->notify);
     }
     if (!batch->notify_stale)
         return 0;
-    const int opened = simba__notify_open(simba__db_real_path(&batch->db), &batch->error, &batch->fresh);
+    const int opened = simba__sqlite_notify_open(simba__sqlite_db_real_path(&batch->db), &batch->error, &batch->fresh);
     batch->notify_stale = opened < 0;
     return opened;
 }
 
-static simba__notify *current_notify(const simba__batch *batch)
+static simba__sqlite_notify *current_notify(const simba__sqlite_batch *batch)
 {
     return batch->fresh ? batch->fresh : batch->notify;
 }
@@ -140,7 +141,7 @@ static simba__notify *current_notify(const simba__batch *batch)
 /* --- requests ------------------------------------------------------------------------------------- */
 
 typedef struct list_arg {
-    simba__listing **end;
+    simba__sqlite_listing **end;
     simba__row_now now;
 } list_arg;
 
@@ -150,7 +151,7 @@ static int list_one(void *user, const char *mutex, const simba__row *row, const 
     list_arg *arg = user;
     const char *text = row ? mutex : fault->text;
     const size_t text_size = strlen(text) + 1;
-    simba__listing *found = simba__calloc(1, sizeof *found + text_size + note->size);
+    simba__sqlite_listing *found = simba__calloc(1, sizeof *found + text_size + note->size);
     if (!found)
         return SIMBA_ENOMEM;
     memcpy(found->text, text, text_size);
@@ -166,15 +167,16 @@ static int list_one(void *user, const char *mutex, const simba__row *row, const 
     return 0;
 }
 
-static int carry_out_list(simba__batch *batch, simba__row_now now, simba__batch_item *item, simba_error *err)
+static int carry_out_list(simba__sqlite_batch *batch, simba__row_now now, simba__sqlite_batch_item *item,
+                          simba_error *err)
 {
     list_arg arg = {&item->found, now};
-    const int rc = simba__db_list(&batch->db, item->ask.mutex, list_one, &arg, err);
+    const int rc = simba__sqlite_db_list(&batch->db, item->ask.mutex, list_one, &arg, err);
     return rc == SIMBA_ENOMEM ? simba__fail(err, rc, "sqlite: out of memory") : rc;
 }
 
 /* A failure of one request: the transaction goes on without it. */
-static int fail_row(simba__batch *batch, const simba_request *request, const char *what, simba_error *err)
+static int fail_row(simba__sqlite_batch *batch, const simba_request *request, const char *what, simba_error *err)
 {
     batch->db.row_failed = true;
     return simba__fail(err, request->reply.status, "sqlite: %s: %s", batch->db.path, what);
@@ -188,46 +190,47 @@ static bool is_handover(const simba_request *request, uint64_t token_before, con
 }
 
 /* A request about the note, or a look for watchers, has to know which note there is. */
-static bool concerns_note(const simba__batch_item *item)
+static bool concerns_note(const simba__sqlite_batch_item *item)
 {
     const simba_op op = item->ask.op;
     return op == SIMBA_OP_WRITE_NOTE || op == SIMBA_OP_READ_NOTE || op == SIMBA_OP_FORGET || item->looks;
 }
 
 /* The row of a mutex. A forgotten mutex goes on with greater tokens, and with versions that nobody has seen. */
-static int load(simba__batch *batch, const simba__batch_item *item, simba__row *row, bool *ret_exists, simba_error *err)
+static int load(simba__sqlite_batch *batch, const simba__sqlite_batch_item *item, simba__row *row, bool *ret_exists,
+                simba_error *err)
 {
-    int rc = simba__db_load(&batch->db, item->ask.mutex, row, ret_exists, err);
+    int rc = simba__sqlite_db_load(&batch->db, item->ask.mutex, row, ret_exists, err);
     if (rc == 0 && concerns_note(item))
-        rc = simba__note_identify(&batch->db, item->ask.mutex, row, err);
+        rc = simba__sqlite_note_identify(&batch->db, item->ask.mutex, row, err);
     if (rc < 0 || *ret_exists || item->ask.op != SIMBA_OP_ACQUIRE)
         return rc;
-    rc = simba__note_floor(&batch->db, &row->token, err);
+    rc = simba__sqlite_note_floor(&batch->db, &row->token, err);
     row->version = row->token;
     return rc;
 }
 
-static int store(simba__batch *batch, const simba_request *request, const simba__row *row, bool exists,
+static int store(simba__sqlite_batch *batch, const simba_request *request, const simba__row *row, bool exists,
                  simba_error *err)
 {
     if (request->op == SIMBA_OP_WRITE_NOTE)
-        return simba__note_store(&batch->db, request, row, err);
+        return simba__sqlite_note_store(&batch->db, request, row, err);
     if (request->op == SIMBA_OP_FORGET)
-        return simba__note_forget(&batch->db, request->mutex, row->token, err);
-    return simba__db_store(&batch->db, request->mutex, row, exists, err);
+        return simba__sqlite_note_forget(&batch->db, request->mutex, row->token, err);
+    return simba__sqlite_db_store(&batch->db, request->mutex, row, exists, err);
 }
 
-static int carry_out(simba__batch *batch, simba__row_now now, simba__batch_item *item, simba_error *err)
+static int carry_out(simba__sqlite_batch *batch, simba__row_now now, simba__sqlite_batch_item *item, simba_error *err)
 {
     simba_request *request = &item->ask;
-    simba__effect *effect = &item->effect;
+    simba__sqlite_effect *effect = &item->effect;
     if (request->op == SIMBA_OP_LIST)
         return carry_out_list(batch, now, item, err);
     simba__row row;
     bool exists;
     int rc = load(batch, item, &row, &exists, err);
     if (rc == 0 && request->op == SIMBA_OP_READ_NOTE)
-        rc = simba__note_load(&batch->db, request->mutex, &item->note, err);
+        rc = simba__sqlite_note_load(&batch->db, request->mutex, &item->note, err);
     if (rc < 0)
         return rc;
     const uint64_t token_before = row.token;
@@ -236,7 +239,7 @@ static int carry_out(simba__batch *batch, simba__row_now now, simba__batch_item 
         rc = store(batch, request, &row, exists, err);
         if (is_handover(request, token_before, &row))
             effect->marked =
-                simba__notify_value(effect->hash, row.owner.id[0] == '\0', simba__random_next(&batch->seed));
+                simba__sqlite_notify_value(effect->hash, row.owner.id[0] == '\0', simba__random_next(&batch->seed));
     }
     effect->after = row.version;
     effect->concerns_note = concerns_note(item);
@@ -247,26 +250,27 @@ static int carry_out(simba__batch *batch, simba__row_now now, simba__batch_item 
     return rc;
 }
 
-static void read_slots(simba__batch *batch)
+static void read_slots(simba__sqlite_batch *batch)
 {
-    const simba__notify *notify = current_notify(batch);
+    const simba__sqlite_notify *notify = current_notify(batch);
     for (size_t i = 0; i < batch->count; i++) {
-        simba__batch_item *item = &batch->items[i];
+        simba__sqlite_batch_item *item = &batch->items[i];
         if (item->ask.op == SIMBA_OP_LIST)
             continue;
-        item->effect.hash = simba__notify_hash(item->ask.mutex);
-        item->effect.seen = simba__notify_read(notify, simba__notify_slot(item->effect.hash));
+        item->effect.hash = simba__sqlite_notify_hash(item->ask.mutex);
+        item->effect.seen = simba__sqlite_notify_read(notify, simba__sqlite_notify_slot(item->effect.hash));
     }
 }
 
-static int carry_out_all(simba__batch *batch)
+static int carry_out_all(simba__sqlite_batch *batch)
 {
     /* Read the slots and the clock while holding the write lock: news.h says why for the slots; and a lease may have
      * ended while we waited for the lock. */
     read_slots(batch);
-    const simba__row_now now = {.ns = simba__batch_host_ns(batch), .epoch_us = batch->host->epoch_us(batch->host)};
+    const simba__row_now now = {.ns = simba__sqlite_batch_host_ns(batch),
+                                .epoch_us = batch->host->epoch_us(batch->host)};
     for (size_t i = 0; i < batch->count; i++) {
-        simba__effect *effect = &batch->items[i].effect;
+        simba__sqlite_effect *effect = &batch->items[i].effect;
         simba_error error;
         effect->code = carry_out(batch, now, &batch->items[i], &error);
         if (effect->code < 0 && !batch->db.row_failed) {
@@ -279,69 +283,87 @@ static int carry_out_all(simba__batch *batch)
     return 0;
 }
 
-static void mark_slots(simba__batch *batch, simba__notify *notify)
+/* Before the commit: so whoever is refused because of this grant finds its holder. */
+static void say_holders(const simba__sqlite_batch *batch)
 {
-    const simba__notify_marking marking = simba__notify_begin(notify);
+    const simba__sqlite_notify *notify = current_notify(batch);
     for (size_t i = 0; i < batch->count; i++) {
-        simba__effect *effect = &batch->items[i].effect;
-        if (effect->code == 0 && effect->marked)
-            effect->replaced = simba__notify_mark(&marking, simba__notify_slot(effect->hash), effect->marked);
+        const simba_request *ask = &batch->items[i].ask;
+        simba__sqlite_effect *effect = &batch->items[i].effect;
+        if (effect->code < 0 || !ask->listens || ask->op != SIMBA_OP_ACQUIRE || ask->reply.outcome != SIMBA_MINE)
+            continue;
+        const size_t slot = simba__sqlite_notify_slot(effect->hash);
+        effect->wish = simba__sqlite_notify_wish(notify, slot);
+        simba__sqlite_notify_say_holder(notify, slot, notify->bell.number);
     }
-    simba__notify_end(&marking, simba__random_next(&batch->seed));
 }
 
-static void ring_bells(simba__batch *batch, const simba__notify *notify, bool revokes)
+static void mark_slots(simba__sqlite_batch *batch, simba__sqlite_notify *notify)
 {
-    simba__ringing *ringing = &batch->ringing;
-    simba__ringing_begin(ringing, notify, simba__batch_host_ns(batch));
+    const simba__sqlite_notify_marking marking = simba__sqlite_notify_begin(notify);
     for (size_t i = 0; i < batch->count; i++) {
-        simba__effect *effect = &batch->items[i].effect;
+        simba__sqlite_effect *effect = &batch->items[i].effect;
         if (effect->code == 0 && effect->marked)
-            effect->invited =
-                simba__ringing_tell(ringing, effect->hash, simba__notify_says_released(effect->marked, effect->hash));
+            effect->replaced =
+                simba__sqlite_notify_mark(&marking, simba__sqlite_notify_slot(effect->hash), effect->marked);
+    }
+    simba__sqlite_notify_end(&marking, simba__random_next(&batch->seed));
+}
+
+static void ring_bells(simba__sqlite_batch *batch, const simba__sqlite_notify *notify, bool revokes)
+{
+    simba__sqlite_ringing *ringing = &batch->ringing;
+    simba__sqlite_ringing_begin(ringing, notify, simba__sqlite_batch_host_ns(batch));
+    for (size_t i = 0; i < batch->count; i++) {
+        simba__sqlite_effect *effect = &batch->items[i].effect;
+        if (effect->code == 0 && effect->marked)
+            effect->invited = simba__sqlite_ringing_tell(
+                ringing, effect->hash, simba__sqlite_notify_says_released(effect->marked, effect->hash));
     }
     if (revokes)
-        simba__ringing_tell_revoked(ringing);
-    simba__ringing_end(ringing);
+        simba__sqlite_ringing_tell_revoked(ringing);
+    simba__sqlite_ringing_end(ringing);
     batch->in_reserve = ringing->in_reserve;
 }
 
 /* Never before the commit: whoever is woken has to find the change. */
-static void notify_others(simba__batch *batch)
+static void notify_others(simba__sqlite_batch *batch)
 {
-    simba__notify *notify = current_notify(batch);
+    simba__sqlite_notify *notify = current_notify(batch);
     bool changes = false;
     bool revokes = false;
     for (size_t i = 0; i < batch->count; i++) {
-        simba__effect *effect = &batch->items[i].effect;
+        simba__sqlite_effect *effect = &batch->items[i].effect;
         if (effect->code < 0 || !effect->marked)
             continue;
-        effect->replaced = SIMBA__NOTIFY_UNSURE; /* until it is marked */
+        effect->replaced = SIMBA__SQLITE_NOTIFY_UNSURE; /* until it is marked */
         changes = true;
         revokes |= batch->items[i].ask.op == SIMBA_OP_FORCE_RELEASE;
     }
-    if (!changes || (!revokes && !simba__notify_is_heard(notify)))
+    if (!changes || (!revokes && !simba__sqlite_notify_is_heard(notify)))
         return;
     mark_slots(batch, notify);
     if (revokes)
-        simba__notify_revoke(notify, simba__random_next(&batch->seed));
+        simba__sqlite_notify_revoke(notify, simba__random_next(&batch->seed));
     ring_bells(batch, notify, revokes);
 }
 
-void simba__batch_run(simba__batch *batch)
+void simba__sqlite_batch_run(simba__sqlite_batch *batch)
 {
     batch->in_reserve = false;
     int rc = refresh(batch);
     if (rc == 0 && batch->count > 0) {
-        rc = simba__db_begin(&batch->db, batch->writes, &batch->error);
+        rc = simba__sqlite_db_begin(&batch->db, batch->writes, &batch->error);
         if (rc == 0)
             rc = carry_out_all(batch);
         if (rc == 0)
-            rc = simba__db_commit(&batch->db, &batch->error);
+            say_holders(batch);
+        if (rc == 0)
+            rc = simba__sqlite_db_commit(&batch->db, &batch->error);
         if (rc == 0)
             notify_others(batch);
         else
-            simba__db_rollback(&batch->db);
+            simba__sqlite_db_rollback(&batch->db);
     }
     batch->error.code = rc;
 }

@@ -9,9 +9,9 @@
 #include "backends/sqlite/notify.h"
 
 /* What a LIST found. */
-typedef struct simba__listing simba__listing;
-struct simba__listing {
-    simba__listing *next;
+typedef struct simba__sqlite_listing simba__sqlite_listing;
+struct simba__sqlite_listing {
+    simba__sqlite_listing *next;
     int64_t now_ms;
     simba_owner owner;
     simba_stored_note note; /* its bytes lie behind the text */
@@ -19,58 +19,59 @@ struct simba__listing {
     char text[];            /* the mutex, or the fault */
 };
 
-typedef struct simba__batch_item {
-    simba_request ask;      /* the worker's copy; its strings are in the batch */
-    simba_request *request; /* in turns only. NULL: it was cancelled, or a probe asks */
-    simba__probe *probe;    /* in turns only */
-    bool looks;             /* for watchers: at the note as well */
-    simba__effect effect;
-    simba__listing *found;  /* by a LIST */
-    simba__note_copy *note; /* by a READ_NOTE */
-} simba__batch_item;
+typedef struct simba__sqlite_batch_item {
+    simba_request ask;          /* the worker's copy; its strings are in the batch */
+    simba_request *request;     /* in turns only. NULL: it was cancelled, or a probe asks */
+    simba__sqlite_probe *probe; /* in turns only */
+    bool looks;                 /* for watchers: at the note as well */
+    simba__sqlite_effect effect;
+    simba__sqlite_listing *found;  /* by a LIST */
+    simba__sqlite_note_copy *note; /* by a READ_NOTE */
+} simba__sqlite_batch_item;
 
-typedef struct simba__batch {
+typedef struct simba__sqlite_batch {
     simba_host *host;
-    simba__db db;
-    simba__notify *notify;  /* replaced in a turn only, by `fresh`, while no batch runs */
-    int64_t host_offset_ns; /* from our boot-time clock to that of the host */
+    simba__sqlite_db db;
+    simba__sqlite_notify *notify; /* replaced in a turn only, by `fresh`, while no batch runs */
+    int64_t host_offset_ns;       /* from our boot-time clock to that of the host */
     uint64_t seed;
     bool notify_stale;
     int64_t notify_checked_ns;
 
     /* In: */
-    simba__batch_item *items;
+    simba__sqlite_batch_item *items;
     size_t count; /* may be none, to look at the file only */
     bool writes;
 
     /* Out: */
-    bool in_reserve;      /* see ringing.h */
-    simba_error error;    /* code 0, or what the whole batch failed with; otherwise each item has its effect */
-    bool opened;          /* the file was opened anew */
-    simba__notify *fresh; /* and with it another notify file */
+    bool in_reserve;             /* see ringing.h */
+    simba_error error;           /* code 0, or what the whole batch failed with; otherwise each item has its effect */
+    bool opened;                 /* the file was opened anew */
+    simba__sqlite_notify *fresh; /* and with it another notify file */
 
-    simba__ringing ringing;
+    simba__sqlite_ringing ringing;
     size_t capacity;
     char *texts; /* strings of the items */
     size_t texts_size, texts_capacity;
-} simba__batch;
+} simba__sqlite_batch;
 
 /* Open the store. May block. */
-int simba__batch_init(simba__batch *batch, simba_host *host, const char *path, bool sync_full, simba_error *err);
+int simba__sqlite_batch_init(simba__sqlite_batch *batch, simba_host *host, const char *path, bool sync_full,
+                             simba_error *err);
 /* Also after a failed init, and on zeroes. */
-void simba__batch_fini(simba__batch *batch);
+void simba__sqlite_batch_fini(simba__sqlite_batch *batch);
 
 /* While no batch runs: make room for so many requests with so many bytes of strings and notes; then add the requests
  * one by one. */
-bool simba__batch_reserve(simba__batch *batch, size_t count, size_t bytes);
-simba__batch_item *simba__batch_add(simba__batch *batch, const simba_request *request);
+bool simba__sqlite_batch_reserve(simba__sqlite_batch *batch, size_t count, size_t bytes);
+simba__sqlite_batch_item *simba__sqlite_batch_add(simba__sqlite_batch *batch, const simba_request *request);
 
 /* The boot-time clock of the host, which all processes share. Any thread. */
-int64_t simba__batch_host_ns(const simba__batch *batch);
+int64_t simba__sqlite_batch_host_ns(const simba__sqlite_batch *batch);
 
 /* On the worker. Waits for other processes as long as the patience of the database allows. */
-void simba__batch_run(simba__batch *batch);
+void simba__sqlite_batch_run(simba__sqlite_batch *batch);
 /* Its requests have been answered: drop the items. */
-void simba__batch_answered(simba__batch *batch);
+void simba__sqlite_batch_answered(simba__sqlite_batch *batch);
 
 #endif

@@ -25,7 +25,7 @@ static fifo_name name_of(unsigned number)
     return name;
 }
 
-int simba__bell_folder(const char *folder)
+int simba__sqlite_bell_folder(const char *folder)
 {
     const int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -errno : fd;
@@ -44,15 +44,15 @@ static int open_fifo(int folder, unsigned number)
     return -EINVAL;
 }
 
-/* Returns a descriptor as simba__bell_folder does. */
+/* Returns a descriptor as simba__sqlite_bell_folder does. */
 static int make_folder(const char *folder, const char *database)
 {
     if (mkdir(folder, 0700) != 0)
-        return errno == EEXIST ? simba__bell_folder(folder) : -errno;
+        return errno == EEXIST ? simba__sqlite_bell_folder(folder) : -errno;
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return -errno;
-    simba__file_adopt_mode(fd, database, true);
+    simba__sqlite_file_adopt_mode(fd, database, true);
     return fd;
 }
 
@@ -64,7 +64,7 @@ static bool is_at(int folder, unsigned number, dev_t device, ino_t inode)
 }
 
 /* 0, -EAGAIN if somebody has it, or another negative errno. */
-static int claim(simba__bell *bell, int folder, unsigned number, const char *database)
+static int claim(simba__sqlite_bell *bell, int folder, unsigned number, const char *database)
 {
     struct stat status;
     const bool made = mkfifoat(folder, name_of(number).text, 0600) == 0;
@@ -76,7 +76,7 @@ static int claim(simba__bell *bell, int folder, unsigned number, const char *dat
     if (fd < 0)
         return fd;
     if (made)
-        simba__file_adopt_mode(fd, database, false);
+        simba__sqlite_file_adopt_mode(fd, database, false);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &status) != 0 ||
         !is_at(folder, number, status.st_dev, status.st_ino)) {
         close(fd);
@@ -89,7 +89,7 @@ static int claim(simba__bell *bell, int folder, unsigned number, const char *dat
     return 0;
 }
 
-int simba__bell_hang(simba__bell *bell, const char *folder, const char *database, uint64_t random)
+int simba__sqlite_bell_hang(simba__sqlite_bell *bell, const char *folder, const char *database, uint64_t random)
 {
     SIMBA__ASSERT(bell->fd < 0);
     simba__descriptors_hold();
@@ -97,17 +97,17 @@ int simba__bell_hang(simba__bell *bell, const char *folder, const char *database
     if (fd < 0)
         return fd;
     int rc = -EAGAIN;
-    for (unsigned i = 0; i < SIMBA__BELLS && rc == -EAGAIN; i++)
-        rc = claim(bell, fd, (unsigned)((random + i) % SIMBA__BELLS), database);
+    for (unsigned i = 0; i < SIMBA__SQLITE_BELLS && rc == -EAGAIN; i++)
+        rc = claim(bell, fd, (unsigned)((random + i) % SIMBA__SQLITE_BELLS), database);
     close(fd);
     if (rc == 0)
-        (void)simba__bell_drain(bell); /* what was meant for the one before */
+        (void)simba__sqlite_bell_drain(bell); /* what was meant for the one before */
     return rc == -EAGAIN ? -EUSERS : rc;
 }
 
-bool simba__bell_is_current(const simba__bell *bell, const char *folder)
+bool simba__sqlite_bell_is_current(const simba__sqlite_bell *bell, const char *folder)
 {
-    const int fd = bell->fd >= 0 ? simba__bell_folder(folder) : -EBADF;
+    const int fd = bell->fd >= 0 ? simba__sqlite_bell_folder(folder) : -EBADF;
     if (fd < 0)
         return false;
     const bool current = is_at(fd, (unsigned)bell->number, bell->device, bell->inode);
@@ -116,11 +116,11 @@ bool simba__bell_is_current(const simba__bell *bell, const char *folder)
 }
 
 /* The lock goes last: until then nobody else can take the number. */
-void simba__bell_take_down(simba__bell *bell, const char *folder)
+void simba__sqlite_bell_take_down(simba__sqlite_bell *bell, const char *folder)
 {
     if (bell->fd < 0)
         return;
-    const int fd = simba__bell_folder(folder);
+    const int fd = simba__sqlite_bell_folder(folder);
     if (fd >= 0) {
         if (is_at(fd, (unsigned)bell->number, bell->device, bell->inode))
             (void)unlinkat(fd, name_of((unsigned)bell->number).text, 0);
@@ -131,7 +131,7 @@ void simba__bell_take_down(simba__bell *bell, const char *folder)
     bell->number = -1;
 }
 
-unsigned simba__bell_drain(const simba__bell *bell)
+unsigned simba__sqlite_bell_drain(const simba__sqlite_bell *bell)
 {
     unsigned char bytes[4096];
     unsigned rings = 0;
@@ -144,7 +144,8 @@ unsigned simba__bell_drain(const simba__bell *bell)
     return rings;
 }
 
-bool simba__bell_ring(int folder, unsigned number, simba__ring ring, simba__bell_forsaken forsaken, void *user)
+bool simba__sqlite_bell_ring(int folder, unsigned number, simba__sqlite_ring ring, simba__sqlite_bell_forsaken forsaken,
+                             void *user)
 {
     const unsigned char byte = (unsigned char)ring;
     const int fd = open_fifo(folder, number);

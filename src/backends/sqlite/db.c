@@ -29,24 +29,25 @@
 #define COLUMNS                                                                                                        \
     "acquired_at, ttl_at, transition_at, owner_id, version, token, nonce, revoked_token, until_boot_ns, boot_id"
 
-static const char *const sql[SIMBA__DB_STATEMENTS] = {
-    [SIMBA__DB_BEGIN_READ] = "BEGIN",
-    [SIMBA__DB_BEGIN_WRITE] = "BEGIN IMMEDIATE",
-    [SIMBA__DB_COMMIT] = "COMMIT",
-    [SIMBA__DB_ROLLBACK] = "ROLLBACK",
-    [SIMBA__DB_LOAD] = "SELECT " COLUMNS " FROM simba_mutex WHERE mutex = ?11",
-    [SIMBA__DB_INSERT] =
+static const char *const sql[SIMBA__SQLITE_DB_STATEMENTS] = {
+    [SIMBA__SQLITE_DB_BEGIN_READ] = "BEGIN",
+    [SIMBA__SQLITE_DB_BEGIN_WRITE] = "BEGIN IMMEDIATE",
+    [SIMBA__SQLITE_DB_COMMIT] = "COMMIT",
+    [SIMBA__SQLITE_DB_ROLLBACK] = "ROLLBACK",
+    [SIMBA__SQLITE_DB_LOAD] = "SELECT " COLUMNS " FROM simba_mutex WHERE mutex = ?11",
+    [SIMBA__SQLITE_DB_INSERT] =
         "INSERT INTO simba_mutex (" COLUMNS ", mutex) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-    [SIMBA__DB_UPDATE] =
+    [SIMBA__SQLITE_DB_UPDATE] =
         "UPDATE simba_mutex SET acquired_at = ?1, ttl_at = ?2, transition_at = ?3, owner_id = ?4, version = ?5, "
         "token = ?6, nonce = ?7, revoked_token = ?8, until_boot_ns = ?9, boot_id = ?10 WHERE mutex = ?11",
-    [SIMBA__DB_DELETE] = "DELETE FROM simba_mutex WHERE mutex = ?1",
-    [SIMBA__DB_LIST] = "SELECT " COLUMNS ", mutex, note, note_token, note_number, written_at "
-                       "FROM simba_mutex LEFT JOIN simba_note USING (mutex) ORDER BY mutex",
-    [SIMBA__DB_LOAD_NOTE] = "SELECT note, note_token, note_number, written_at FROM simba_note WHERE mutex = ?1",
-    [SIMBA__DB_STORE_NOTE] = "INSERT OR REPLACE INTO simba_note (mutex, note, note_token, note_number, written_at) "
-                             "VALUES (?1, ?2, ?3, ?4, ?5)",
-    [SIMBA__DB_DELETE_NOTE] = "DELETE FROM simba_note WHERE mutex = ?1",
+    [SIMBA__SQLITE_DB_DELETE] = "DELETE FROM simba_mutex WHERE mutex = ?1",
+    [SIMBA__SQLITE_DB_LIST] = "SELECT " COLUMNS ", mutex, note, note_token, note_number, written_at "
+                              "FROM simba_mutex LEFT JOIN simba_note USING (mutex) ORDER BY mutex",
+    [SIMBA__SQLITE_DB_LOAD_NOTE] = "SELECT note, note_token, note_number, written_at FROM simba_note WHERE mutex = ?1",
+    [SIMBA__SQLITE_DB_STORE_NOTE] =
+        "INSERT OR REPLACE INTO simba_note (mutex, note, note_token, note_number, written_at) "
+        "VALUES (?1, ?2, ?3, ?4, ?5)",
+    [SIMBA__SQLITE_DB_DELETE_NOTE] = "DELETE FROM simba_note WHERE mutex = ?1",
 };
 
 /* Parameters, one more than the column of a result. */
@@ -97,7 +98,7 @@ static bool breaks_connection(int rc)
            primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;
 }
 
-int simba__db_fail(simba__db *db, int rc, simba_error *err)
+int simba__sqlite_db_fail(simba__sqlite_db *db, int rc, simba_error *err)
 {
     const int code = code_of(rc);
     db->row_failed = is_local(rc) && db->handle && !sqlite3_get_autocommit(db->handle);
@@ -129,17 +130,17 @@ static int read_boot_id(char out[40], simba_error *err)
     return 0;
 }
 
-int simba__db_init(simba__db *db, simba_host *host, const char *path, bool sync_full, simba_error *err)
+int simba__sqlite_db_init(simba__sqlite_db *db, simba_host *host, const char *path, bool sync_full, simba_error *err)
 {
-    simba__patience_init(&db->patience, host);
+    simba__sqlite_patience_init(&db->patience, host);
     db->sync_full = sync_full;
     db->path = simba__strdup(path);
     return db->path ? read_boot_id(db->boot_id, err) : simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
 }
 
-static void close_handle(simba__db *db)
+static void close_handle(simba__sqlite_db *db)
 {
-    for (size_t i = 0; i < SIMBA__DB_STATEMENTS; i++) {
+    for (size_t i = 0; i < SIMBA__SQLITE_DB_STATEMENTS; i++) {
         sqlite3_finalize(db->statements[i]);
         db->statements[i] = NULL;
     }
@@ -148,23 +149,23 @@ static void close_handle(simba__db *db)
     db->broken = false;
 }
 
-const char *simba__db_real_path(const simba__db *db)
+const char *simba__sqlite_db_real_path(const simba__sqlite_db *db)
 {
     return sqlite3_db_filename(db->handle, "main");
 }
 
 /* SQLite moves the log into the database when the last connection closes. That is a change, and not ours to make if
  * we do not know whose database it is, or if it is no longer the one at this path. */
-static void leave_log_alone(simba__db *db, bool alone)
+static void leave_log_alone(simba__sqlite_db *db, bool alone)
 {
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, (int)alone, NULL);
 }
 
-static int64_t log_size(const simba__db *db)
+static int64_t log_size(const simba__sqlite_db *db)
 {
     char path[PATH_MAX];
     struct stat status;
-    snprintf(path, sizeof path, "%s-wal", simba__db_real_path(db));
+    snprintf(path, sizeof path, "%s-wal", simba__sqlite_db_real_path(db));
     return stat(path, &status) == 0 ? status.st_size : 0;
 }
 
@@ -173,11 +174,11 @@ enum { LONG_LOG = 64 * 1024 };
 
 static int on_busy(void *user, int attempt)
 {
-    return simba__patience_wait(user, attempt);
+    return simba__sqlite_patience_wait(user, attempt);
 }
 
 /* Move the log into the database, as far as nobody uses it, and without waiting for others. */
-static void move_log(simba__db *db, int how)
+static void move_log(simba__sqlite_db *db, int how)
 {
     sqlite3_busy_handler(db->handle, NULL, NULL);
     sqlite3_wal_checkpoint_v2(db->handle, "main", how, NULL, NULL);
@@ -185,29 +186,29 @@ static void move_log(simba__db *db, int how)
 }
 
 /* True also when that is not known, or would take long to find out. */
-static bool is_any_owned(simba__db *db)
+static bool is_any_owned(simba__sqlite_db *db)
 {
     enum { MANY = 1000 };
-    int rc = sqlite3_step(db->statements[SIMBA__DB_LIST]);
+    int rc = sqlite3_step(db->statements[SIMBA__SQLITE_DB_LIST]);
     for (int rows = 0; rc == SQLITE_ROW && rows < MANY; rows++) {
-        if (sqlite3_column_bytes(db->statements[SIMBA__DB_LIST], P_OWNER - 1) > 0)
+        if (sqlite3_column_bytes(db->statements[SIMBA__SQLITE_DB_LIST], P_OWNER - 1) > 0)
             break;
-        rc = sqlite3_step(db->statements[SIMBA__DB_LIST]);
+        rc = sqlite3_step(db->statements[SIMBA__SQLITE_DB_LIST]);
     }
-    sqlite3_reset(db->statements[SIMBA__DB_LIST]);
+    sqlite3_reset(db->statements[SIMBA__SQLITE_DB_LIST]);
     return rc != SQLITE_DONE;
 }
 
 /* Moving the log into the database waits for the disk several times, and the next process begins a new log, which
  * waits again. A short log stays as it is, since reading it takes less. But not while somebody owns a mutex: people
  * move and copy a database without its log, and the grant would be in there. */
-static void close_for_good(simba__db *db)
+static void close_for_good(simba__sqlite_db *db)
 {
     leave_log_alone(db, log_size(db) < LONG_LOG && !is_any_owned(db));
     close_handle(db);
 }
 
-void simba__db_fini(simba__db *db)
+void simba__sqlite_db_fini(simba__sqlite_db *db)
 {
     if (db->handle)
         close_for_good(db);
@@ -215,7 +216,7 @@ void simba__db_fini(simba__db *db)
     db->path = NULL;
 }
 
-static int set_wal(simba__db *db, simba_error *err)
+static int set_wal(simba__sqlite_db *db, simba_error *err)
 {
     sqlite3_stmt *statement = NULL;
     int rc = sqlite3_prepare_v2(db->handle, "PRAGMA journal_mode = WAL", -1, &statement, NULL);
@@ -226,25 +227,25 @@ static int set_wal(simba__db *db, simba_error *err)
     const int code = set ? 0
                      : rc == SQLITE_ROW
                          ? simba__fail(err, SIMBA_ESTORE, "sqlite: %s: cannot keep a write-ahead log", db->path)
-                         : simba__db_fail(db, rc, err);
+                         : simba__sqlite_db_fail(db, rc, err);
     sqlite3_finalize(statement);
     return code;
 }
 
-static int prepare_statements(simba__db *db, simba_error *err)
+static int prepare_statements(simba__sqlite_db *db, simba_error *err)
 {
-    for (size_t i = 0; i < SIMBA__DB_STATEMENTS; i++) {
+    for (size_t i = 0; i < SIMBA__SQLITE_DB_STATEMENTS; i++) {
         const int rc = sqlite3_prepare_v3(db->handle, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &db->statements[i], NULL);
         if (rc == SQLITE_ERROR) /* no such table, no such column */
             return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: %s", db->path, sqlite3_errmsg(db->handle));
         if (rc != SQLITE_OK)
-            return simba__db_fail(db, rc, err);
+            return simba__sqlite_db_fail(db, rc, err);
     }
     return 0;
 }
 
 /* SQLite takes the rest of a truncated page for zeroes. */
-static int check_whole(simba__db *db, simba_error *err)
+static int check_whole(simba__sqlite_db *db, simba_error *err)
 {
     sqlite3_stmt *statement = NULL;
     struct stat status;
@@ -254,58 +255,58 @@ static int check_whole(simba__db *db, simba_error *err)
     const int64_t page = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
     sqlite3_finalize(statement);
     if (rc != SQLITE_ROW)
-        return simba__db_fail(db, rc, err);
-    if (stat(simba__db_real_path(db), &status) != 0 || page <= 0 || status.st_size % page == 0)
+        return simba__sqlite_db_fail(db, rc, err);
+    if (stat(simba__sqlite_db_real_path(db), &status) != 0 || page <= 0 || status.st_size % page == 0)
         return 0;
     return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: its last page is cut off", db->path);
 }
 
 /* Read a row, if there is one: it is better to find damage that the header does not show now than at the first lock. */
-static int try_table(simba__db *db, simba_error *err)
+static int try_table(simba__sqlite_db *db, simba_error *err)
 {
-    const int rc = sqlite3_step(db->statements[SIMBA__DB_LIST]);
-    const int code = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : simba__db_fail(db, rc, err);
-    sqlite3_reset(db->statements[SIMBA__DB_LIST]);
+    const int rc = sqlite3_step(db->statements[SIMBA__SQLITE_DB_LIST]);
+    const int code = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : simba__sqlite_db_fail(db, rc, err);
+    sqlite3_reset(db->statements[SIMBA__SQLITE_DB_LIST]);
     return code;
 }
 
-static int refuse(const simba__db *db, simba__schema schema, simba_error *err)
+static int refuse(const simba__sqlite_db *db, simba__sqlite_schema schema, simba_error *err)
 {
-    if (schema == SIMBA__SCHEMA_FOREIGN)
+    if (schema == SIMBA__SQLITE_SCHEMA_FOREIGN)
         return simba__fail(err, SIMBA_ECORRUPT,
                            "sqlite: %s is a database of another program; give simba a file of its own", db->path);
-    if (schema == SIMBA__SCHEMA_NEWER)
+    if (schema == SIMBA__SQLITE_SCHEMA_NEWER)
         return simba__fail(err, SIMBA_ESTORE, "sqlite: %s was made by a newer version of simba", db->path);
     return 0;
 }
 
 /* Write nothing before it is clear whose database it is. */
-static int identify(simba__db *db, simba_error *err)
+static int identify(simba__sqlite_db *db, simba_error *err)
 {
-    simba__schema schema = SIMBA__SCHEMA_FOREIGN;
-    int rc = simba__schema_look(db->handle, &schema);
-    int code = rc == SQLITE_OK ? refuse(db, schema, err) : simba__db_fail(db, rc, err);
+    simba__sqlite_schema schema = SIMBA__SQLITE_SCHEMA_FOREIGN;
+    int rc = simba__sqlite_schema_look(db->handle, &schema);
+    int code = rc == SQLITE_OK ? refuse(db, schema, err) : simba__sqlite_db_fail(db, rc, err);
     /* An empty database has no page size yet: by now another process may have made pages of another size than the
      * usual. */
-    if (code == 0 && schema != SIMBA__SCHEMA_EMPTY)
+    if (code == 0 && schema != SIMBA__SQLITE_SCHEMA_EMPTY)
         code = check_whole(db, err);
     /* A commit copies and sums up whole pages, and a row has some 150 bytes. Half the usual size makes a single lock
      * cheaper by a tenth; smaller pages make large batches more expensive. */
-    if (code == 0 && schema == SIMBA__SCHEMA_EMPTY)
+    if (code == 0 && schema == SIMBA__SQLITE_SCHEMA_EMPTY)
         sqlite3_exec(db->handle, "PRAGMA page_size = 2048", NULL, NULL, NULL);
     if (code == 0)
         code = set_wal(db, err);
-    if (code < 0 || schema == SIMBA__SCHEMA_OURS)
+    if (code < 0 || schema == SIMBA__SQLITE_SCHEMA_OURS)
         return code;
-    rc = simba__schema_create(db->handle, &schema);
-    return rc == SQLITE_OK ? refuse(db, schema, err) : simba__db_fail(db, rc, err);
+    rc = simba__sqlite_schema_create(db->handle, &schema);
+    return rc == SQLITE_OK ? refuse(db, schema, err) : simba__sqlite_db_fail(db, rc, err);
 }
 
-static int open_handle(simba__db *db, simba_error *err)
+static int open_handle(simba__sqlite_db *db, simba_error *err)
 {
     int rc = sqlite3_open_v2(db->path, &db->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (rc != SQLITE_OK)
-        return simba__db_fail(db, rc, err);
+        return simba__sqlite_db_fail(db, rc, err);
     sqlite3_extended_result_codes(db->handle, 1);
     sqlite3_busy_handler(db->handle, on_busy, &db->patience);
     leave_log_alone(db, log_size(db) > 0);
@@ -318,7 +319,7 @@ static int open_handle(simba__db *db, simba_error *err)
     rc = sqlite3_exec(db->handle, db->sync_full ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", NULL,
                       NULL, NULL);
     if (rc != SQLITE_OK)
-        return simba__db_fail(db, rc, err);
+        return simba__sqlite_db_fail(db, rc, err);
     if (log_size(db) >= LONG_LOG)
         move_log(
             db,
@@ -328,17 +329,17 @@ static int open_handle(simba__db *db, simba_error *err)
 }
 
 /* The log and the wal-index that this connection uses, so that they can be told from others of the same name. */
-static void remember_sides(simba__db *db)
+static void remember_sides(simba__sqlite_db *db)
 {
-    simba__file_identify(simba__db_real_path(db), "-wal", &db->sides[0]);
-    simba__file_identify(simba__db_real_path(db), "-shm", &db->sides[1]);
+    simba__sqlite_file_identify(simba__sqlite_db_real_path(db), "-wal", &db->sides[0]);
+    simba__sqlite_file_identify(simba__sqlite_db_real_path(db), "-shm", &db->sides[1]);
 }
 
 /* Whoever opens a file while others create it, or delete it, meets all kinds of half-way states. */
-static int open_patiently(simba__db *db, simba_error *err)
+static int open_patiently(simba__sqlite_db *db, simba_error *err)
 {
     for (int attempt = 0;; attempt++) {
-        int code = simba__file_prepare(db->path, &db->patience, err);
+        int code = simba__sqlite_file_prepare(db->path, &db->patience, err);
         if (code < 0)
             return code;
         code = open_handle(db, err);
@@ -349,12 +350,12 @@ static int open_patiently(simba__db *db, simba_error *err)
         close_handle(db);
         const bool deleted = code == SIMBA_EUNAVAILABLE && access(db->path, F_OK) != 0;
         /* Also where SQLite does not ask the busy handler, as in the change to a write-ahead log. */
-        if ((code != SIMBA_ETIMEDOUT && !deleted) || !simba__patience_wait(&db->patience, attempt))
+        if ((code != SIMBA_ETIMEDOUT && !deleted) || !simba__sqlite_patience_wait(&db->patience, attempt))
             return code;
     }
 }
 
-static bool has_moved(const simba__db *db)
+static bool has_moved(const simba__sqlite_db *db)
 {
     int moved = 0;
     sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_HAS_MOVED, &moved); /* costs one stat() */
@@ -362,13 +363,13 @@ static bool has_moved(const simba__db *db)
 }
 
 /* The database was moved away or deleted. If it was moved, then without its log: give it what it can still be given. */
-static int part_with_moved(simba__db *db, simba_error *err)
+static int part_with_moved(simba__sqlite_db *db, simba_error *err)
 {
     move_log(db, SQLITE_CHECKPOINT_PASSIVE);
-    return simba__file_discard(simba__db_real_path(db), db->sides, 2, &db->patience, err);
+    return simba__sqlite_file_discard(simba__sqlite_db_real_path(db), db->sides, 2, &db->patience, err);
 }
 
-int simba__db_refresh(simba__db *db, bool *ret_opened, simba_error *err)
+int simba__sqlite_db_refresh(simba__sqlite_db *db, bool *ret_opened, simba_error *err)
 {
     *ret_opened = false;
     const bool moved = db->handle && has_moved(db);
@@ -388,7 +389,7 @@ int simba__db_refresh(simba__db *db, bool *ret_opened, simba_error *err)
 
 /* --- transactions --------------------------------------------------------------------------------- */
 
-int simba__db_run(simba__db *db, simba__db_statement which, simba_error *err)
+int simba__sqlite_db_run(simba__sqlite_db *db, simba__sqlite_db_statement which, simba_error *err)
 {
     sqlite3_stmt *statement = db->statements[which];
     const int rc = sqlite3_step(statement);
@@ -396,25 +397,26 @@ int simba__db_run(simba__db *db, simba__db_statement which, simba_error *err)
         sqlite3_reset(statement);
         return 0;
     }
-    const int code = simba__db_fail(db, rc, err);
+    const int code = simba__sqlite_db_fail(db, rc, err);
     sqlite3_reset(statement);
     return code;
 }
 
-int simba__db_begin(simba__db *db, bool writes, simba_error *err)
+int simba__sqlite_db_begin(simba__sqlite_db *db, bool writes, simba_error *err)
 {
-    return simba__db_run(db, writes ? SIMBA__DB_BEGIN_WRITE : SIMBA__DB_BEGIN_READ, err);
+    return simba__sqlite_db_run(db, writes ? SIMBA__SQLITE_DB_BEGIN_WRITE : SIMBA__SQLITE_DB_BEGIN_READ, err);
 }
 
-int simba__db_commit(simba__db *db, simba_error *err)
+int simba__sqlite_db_commit(simba__sqlite_db *db, simba_error *err)
 {
-    return simba__db_run(db, SIMBA__DB_COMMIT, err);
+    return simba__sqlite_db_run(db, SIMBA__SQLITE_DB_COMMIT, err);
 }
 
-void simba__db_rollback(simba__db *db)
+void simba__sqlite_db_rollback(simba__sqlite_db *db)
 {
     /* Some errors have rolled back by themselves. */
-    if (db->handle && !sqlite3_get_autocommit(db->handle) && simba__db_run(db, SIMBA__DB_ROLLBACK, NULL) < 0)
+    if (db->handle && !sqlite3_get_autocommit(db->handle) &&
+        simba__sqlite_db_run(db, SIMBA__SQLITE_DB_ROLLBACK, NULL) < 0)
         db->broken = true;
 }
 
@@ -425,7 +427,8 @@ static const char *const columns[] = {"acquired_at", "ttl_at", "transition_at", 
                                       "token",       "nonce",  "revoked_token", "until_boot_ns", "boot_id"};
 enum { C_ACQUIRED_AT, C_TTL_AT, C_TRANSITION_AT, C_OWNER, C_VERSION, C_TOKEN, C_NONCE, C_REVOKED, C_UNTIL, C_BOOT_ID };
 
-int simba__db_damaged(simba__db *db, const char *mutex, const char *column, const char *what, simba_error *err)
+int simba__sqlite_db_damaged(simba__sqlite_db *db, const char *mutex, const char *column, const char *what,
+                             simba_error *err)
 {
     db->row_failed = true;
     return simba__fail(err, SIMBA_ECORRUPT, "sqlite: %s: mutex %.*s: %s %s", db->path, simba__text_cut(mutex, 66),
@@ -433,33 +436,35 @@ int simba__db_damaged(simba__db *db, const char *mutex, const char *column, cons
 }
 
 /* SQLite keeps anything in any column, and makes a 0 of a text that is no number: a lease that has ended. */
-static int check_types(simba__db *db, sqlite3_stmt *statement, const char *mutex, simba_error *err)
+static int check_types(simba__sqlite_db *db, sqlite3_stmt *statement, const char *mutex, simba_error *err)
 {
     for (int i = 0; i <= C_BOOT_ID; i++) {
         const bool is_text = i == C_OWNER || i == C_BOOT_ID;
         if (sqlite3_column_type(statement, i) != (is_text ? SQLITE_TEXT : SQLITE_INTEGER))
-            return simba__db_damaged(db, mutex, columns[i], is_text ? "is not a text" : "is not a number", err);
+            return simba__sqlite_db_damaged(db, mutex, columns[i], is_text ? "is not a text" : "is not a number", err);
         if ((i == C_TOKEN || i == C_REVOKED) && sqlite3_column_int64(statement, i) < 0)
-            return simba__db_damaged(db, mutex, columns[i], "is negative", err);
+            return simba__sqlite_db_damaged(db, mutex, columns[i], "is negative", err);
     }
     return 0;
 }
 
-static int copy_id(simba__db *db, sqlite3_stmt *statement, const char *mutex, simba_owner *owner, simba_error *err)
+static int copy_id(simba__sqlite_db *db, sqlite3_stmt *statement, const char *mutex, simba_owner *owner,
+                   simba_error *err)
 {
     const unsigned char *id = sqlite3_column_text(statement, C_OWNER);
     const size_t length = (size_t)sqlite3_column_bytes(statement, C_OWNER);
     if (!id)
-        return simba__db_fail(db, SQLITE_NOMEM, err);
+        return simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
     if (length > SIMBA_ID_MAX)
-        return simba__db_damaged(db, mutex, columns[C_OWNER], "is too long", err);
+        return simba__sqlite_db_damaged(db, mutex, columns[C_OWNER], "is too long", err);
     if (strlen((const char *)id) != length)
-        return simba__db_damaged(db, mutex, columns[C_OWNER], "has a zero byte in it", err);
+        return simba__sqlite_db_damaged(db, mutex, columns[C_OWNER], "has a zero byte in it", err);
     memcpy(owner->id, id, length + 1);
     return 0;
 }
 
-static int decode(simba__db *db, sqlite3_stmt *statement, const char *mutex, simba__row *ret_row, simba_error *err)
+static int decode(simba__sqlite_db *db, sqlite3_stmt *statement, const char *mutex, simba__row *ret_row,
+                  simba_error *err)
 {
     int code = check_types(db, statement, mutex, err);
     if (code < 0)
@@ -471,7 +476,7 @@ static int decode(simba__db *db, sqlite3_stmt *statement, const char *mutex, sim
     };
     const unsigned char *boot_id = sqlite3_column_text(statement, C_BOOT_ID);
     if (!boot_id) /* the column is a text: there was no memory to read it, and an unread lease is not a free one */
-        return simba__db_fail(db, SQLITE_NOMEM, err);
+        return simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
     if (strcmp((const char *)boot_id, db->boot_id) == 0) {
         code = copy_id(db, statement, mutex, &row.owner, err);
         if (code < 0)
@@ -487,16 +492,17 @@ static int decode(simba__db *db, sqlite3_stmt *statement, const char *mutex, sim
     return 0;
 }
 
-static int check_number(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex, const char *name,
+static int check_number(simba__sqlite_db *db, sqlite3_stmt *statement, int column, const char *mutex, const char *name,
                         simba_error *err)
 {
     if (sqlite3_column_type(statement, column) != SQLITE_INTEGER)
-        return simba__db_damaged(db, mutex, name, "is not a number", err);
-    return sqlite3_column_int64(statement, column) < 0 ? simba__db_damaged(db, mutex, name, "is negative", err) : 0;
+        return simba__sqlite_db_damaged(db, mutex, name, "is not a number", err);
+    return sqlite3_column_int64(statement, column) < 0 ? simba__sqlite_db_damaged(db, mutex, name, "is negative", err)
+                                                       : 0;
 }
 
-int simba__db_decode_note(simba__db *db, sqlite3_stmt *statement, int column, const char *mutex,
-                          simba_stored_note *ret_note, uint64_t *ret_number, simba_error *err)
+int simba__sqlite_db_decode_note(simba__sqlite_db *db, sqlite3_stmt *statement, int column, const char *mutex,
+                                 simba_stored_note *ret_note, uint64_t *ret_number, simba_error *err)
 {
     static const char *const names[] = {"note", "note_token", "note_number", "written_at"};
     *ret_note = (simba_stored_note){0};
@@ -504,7 +510,7 @@ int simba__db_decode_note(simba__db *db, sqlite3_stmt *statement, int column, co
     if (sqlite3_column_type(statement, column) == SQLITE_NULL)
         return 0; /* not in the table */
     if (sqlite3_column_type(statement, column) != SQLITE_BLOB)
-        return simba__db_damaged(db, mutex, names[0], "is not a blob", err);
+        return simba__sqlite_db_damaged(db, mutex, names[0], "is not a blob", err);
     for (int i = 1; i < 4; i++) {
         const int rc = check_number(db, statement, column + i, mutex, names[i], err);
         if (rc < 0)
@@ -513,9 +519,9 @@ int simba__db_decode_note(simba__db *db, sqlite3_stmt *statement, int column, co
     const void *bytes = sqlite3_column_blob(statement, column);
     const size_t size = (size_t)sqlite3_column_bytes(statement, column);
     if (size > SIMBA_NOTE_MAX)
-        return simba__db_damaged(db, mutex, names[0], "is too long", err);
+        return simba__sqlite_db_damaged(db, mutex, names[0], "is too long", err);
     if (size > 0 && !bytes)
-        return simba__db_fail(db, SQLITE_NOMEM, err);
+        return simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
     *ret_number = (uint64_t)sqlite3_column_int64(statement, column + 2);
     *ret_note = (simba_stored_note){.bytes = bytes,
                                     .size = size,
@@ -524,9 +530,10 @@ int simba__db_decode_note(simba__db *db, sqlite3_stmt *statement, int column, co
     return 0;
 }
 
-int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *ret_exists, simba_error *err)
+int simba__sqlite_db_load(simba__sqlite_db *db, const char *mutex, simba__row *ret_row, bool *ret_exists,
+                          simba_error *err)
 {
-    sqlite3_stmt *statement = db->statements[SIMBA__DB_LOAD];
+    sqlite3_stmt *statement = db->statements[SIMBA__SQLITE_DB_LOAD];
     sqlite3_bind_text(statement, P_MUTEX, mutex, -1, SQLITE_STATIC);
     const int rc = sqlite3_step(statement);
     int code = 0;
@@ -535,15 +542,16 @@ int simba__db_load(simba__db *db, const char *mutex, simba__row *ret_row, bool *
     else if (rc == SQLITE_DONE)
         memset(ret_row, 0, sizeof *ret_row);
     else
-        code = simba__db_fail(db, rc, err);
+        code = simba__sqlite_db_fail(db, rc, err);
     *ret_exists = rc == SQLITE_ROW;
     sqlite3_reset(statement);
     return code;
 }
 
-int simba__db_store(simba__db *db, const char *mutex, const simba__row *row, bool exists, simba_error *err)
+int simba__sqlite_db_store(simba__sqlite_db *db, const char *mutex, const simba__row *row, bool exists,
+                           simba_error *err)
 {
-    const simba__db_statement which = exists ? SIMBA__DB_UPDATE : SIMBA__DB_INSERT;
+    const simba__sqlite_db_statement which = exists ? SIMBA__SQLITE_DB_UPDATE : SIMBA__SQLITE_DB_INSERT;
     sqlite3_stmt *statement = db->statements[which];
     sqlite3_bind_int64(statement, 1, row->owner.acquired_at_ms);
     sqlite3_bind_int64(statement, 2, row->owner.ttl_at_ms);
@@ -556,7 +564,7 @@ int simba__db_store(simba__db *db, const char *mutex, const simba__row *row, boo
     sqlite3_bind_int64(statement, 9, row->until_ns);
     sqlite3_bind_text(statement, P_BOOT_ID, db->boot_id, 36, SQLITE_STATIC);
     sqlite3_bind_text(statement, P_MUTEX, mutex, -1, SQLITE_STATIC);
-    return simba__db_run(db, which, err);
+    return simba__sqlite_db_run(db, which, err);
 }
 
 /* A name that no client can ask for; NULL is one that there was no memory to read. */
@@ -567,9 +575,10 @@ static bool is_name(sqlite3_stmt *statement, const char *mutex)
            strlen(mutex) == length;
 }
 
-int simba__db_list(simba__db *db, const char *pattern, simba__db_each each, void *user, simba_error *err)
+int simba__sqlite_db_list(simba__sqlite_db *db, const char *pattern, simba__sqlite_db_each each, void *user,
+                          simba_error *err)
 {
-    sqlite3_stmt *statement = db->statements[SIMBA__DB_LIST];
+    sqlite3_stmt *statement = db->statements[SIMBA__SQLITE_DB_LIST];
     int code = 0;
     int rc = sqlite3_step(statement);
     for (; rc == SQLITE_ROW && code == 0; rc = sqlite3_step(statement)) {
@@ -578,24 +587,24 @@ int simba__db_list(simba__db *db, const char *pattern, simba__db_each each, void
         simba__row row;
         simba_stored_note note = {0};
         if (!mutex && is_text) {
-            code = simba__db_fail(db, SQLITE_NOMEM, err);
+            code = simba__sqlite_db_fail(db, SQLITE_NOMEM, err);
             continue;
         }
         if (mutex && pattern && fnmatch(pattern, mutex, 0) != 0)
             continue;
         if (!mutex || !is_text || !is_name(statement, mutex))
-            code = simba__db_damaged(db, mutex ? mutex : "", "its name", "is none", err);
+            code = simba__sqlite_db_damaged(db, mutex ? mutex : "", "its name", "is none", err);
         else
             code = decode(db, statement, mutex, &row, err);
         if (code == 0)
-            code = simba__db_decode_note(db, statement, C_NOTE, mutex, &note, &row.note_number, err);
+            code = simba__sqlite_db_decode_note(db, statement, C_NOTE, mutex, &note, &row.note_number, err);
         if (code == 0 || code == SIMBA_ECORRUPT) {
             code = each(user, mutex ? mutex : "", code == 0 ? &row : NULL, &note, err);
             db->row_failed = code < 0;
         }
     }
     if (code == 0 && rc != SQLITE_DONE)
-        code = simba__db_fail(db, rc, err);
+        code = simba__sqlite_db_fail(db, rc, err);
     sqlite3_reset(statement);
     return code;
 }

@@ -13,7 +13,7 @@
 
 #include "util/error.h"
 
-int simba__file_fail(const char *path, const char *what, int number, simba_error *err)
+int simba__sqlite_file_fail(const char *path, const char *what, int number, simba_error *err)
 {
     char text[128];
     const bool refused = number == EACCES || number == EPERM || number == EROFS;
@@ -21,7 +21,7 @@ int simba__file_fail(const char *path, const char *what, int number, simba_error
                        strerror_r(number, text, sizeof text));
 }
 
-void simba__file_adopt_mode(int fd, const char *database, bool is_folder)
+void simba__sqlite_file_adopt_mode(int fd, const char *database, bool is_folder)
 {
     struct stat status;
     if (stat(database, &status) != 0)
@@ -37,7 +37,7 @@ static int folder_of(const char *path, char out[PATH_MAX], simba_error *err)
 {
     const size_t length = (size_t)(strrchr(path, '/') - path);
     if (length >= PATH_MAX)
-        return simba__file_fail(path, "cannot be opened", ENAMETOOLONG, err);
+        return simba__sqlite_file_fail(path, "cannot be opened", ENAMETOOLONG, err);
     memcpy(out, path, length);
     out[length] = '\0';
     if (length == 0)
@@ -50,11 +50,11 @@ static int make_folder(const char *folder, simba_error *err)
 {
     struct stat status;
     if (stat(folder, &status) == 0)
-        return S_ISDIR(status.st_mode) ? 0 : simba__file_fail(folder, "cannot be used", ENOTDIR, err);
+        return S_ISDIR(status.st_mode) ? 0 : simba__sqlite_file_fail(folder, "cannot be used", ENOTDIR, err);
     if (mkdir(folder, 0700) == 0 || errno == EEXIST)
         return 0;
     if (errno != ENOENT)
-        return simba__file_fail(folder, "this folder cannot be made", errno, err);
+        return simba__sqlite_file_fail(folder, "this folder cannot be made", errno, err);
     char above[PATH_MAX];
     const int rc = folder_of(folder, above, err);
     return rc < 0 ? rc
@@ -76,7 +76,7 @@ static int check_local(const char *path, const char *folder, simba_error *err)
     };
     struct statfs status;
     if (statfs(folder, &status) != 0)
-        return simba__file_fail(path, "cannot be looked at", errno, err);
+        return simba__sqlite_file_fail(path, "cannot be looked at", errno, err);
     for (size_t i = 0; i < sizeof network / sizeof *network; i++)
         if ((unsigned)status.f_type == network[i])
             return simba__fail(err, SIMBA_ENOTSUP,
@@ -84,16 +84,16 @@ static int check_local(const char *path, const char *folder, simba_error *err)
     return 0;
 }
 
-static int lock_folder(const char *folder, simba__patience *patience, simba_error *err, int *ret_fd)
+static int lock_folder(const char *folder, simba__sqlite_patience *patience, simba_error *err, int *ret_fd)
 {
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return simba__file_fail(folder, "this folder cannot be opened", errno, err);
+        return simba__sqlite_file_fail(folder, "this folder cannot be opened", errno, err);
     int rc = 0;
     for (int attempt = 0; rc == 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; attempt++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            rc = simba__file_fail(folder, "this folder cannot be locked", errno, err);
-        else if (!simba__patience_wait(patience, attempt))
+            rc = simba__sqlite_file_fail(folder, "this folder cannot be locked", errno, err);
+        else if (!simba__sqlite_patience_wait(patience, attempt))
             rc = simba__fail(err, SIMBA_ETIMEDOUT, "sqlite: %s: this folder is locked by another process", folder);
     }
     if (rc == 0)
@@ -107,9 +107,9 @@ static int remove_side(const char *path, const char *ending, simba_error *err)
 {
     char name[PATH_MAX];
     if ((size_t)snprintf(name, sizeof name, "%s%s", path, ending) >= sizeof name)
-        return simba__file_fail(path, "cannot be opened", ENAMETOOLONG, err);
+        return simba__sqlite_file_fail(path, "cannot be opened", ENAMETOOLONG, err);
     if (unlink(name) != 0 && errno != ENOENT)
-        return simba__file_fail(name, "this left-over cannot be removed", errno, err);
+        return simba__sqlite_file_fail(name, "this left-over cannot be removed", errno, err);
     return 0;
 }
 
@@ -123,7 +123,7 @@ static int remove_leftovers(const char *path, simba_error *err)
     return rc < 0 ? rc : remove_side(path, "-notify", err);
 }
 
-static int create(const char *path, const char *folder, simba__patience *patience, simba_error *err)
+static int create(const char *path, const char *folder, simba__sqlite_patience *patience, simba_error *err)
 {
     int lock = -1;
     int rc = lock_folder(folder, patience, err, &lock);
@@ -135,7 +135,7 @@ static int create(const char *path, const char *folder, simba__patience *patienc
         /* Not open(): to close the file again would drop the locks that SQLite, for another client of this process,
          * may have taken on it in between. */
         if (rc == 0 && mknod(path, S_IFREG | 0660, 0) != 0 && errno != EEXIST)
-            rc = simba__file_fail(path, "cannot be created", errno, err);
+            rc = simba__sqlite_file_fail(path, "cannot be created", errno, err);
     }
     close(lock);
     return rc;
@@ -145,17 +145,17 @@ static int check_file(const char *path, simba_error *err)
 {
     struct stat status;
     if (stat(path, &status) != 0)
-        return simba__file_fail(path, "cannot be opened", errno, err);
+        return simba__sqlite_file_fail(path, "cannot be opened", errno, err);
     if (S_ISDIR(status.st_mode))
         return simba__fail(err, SIMBA_EURL, "sqlite: %s is a folder; name a file in it", path);
     if (!S_ISREG(status.st_mode))
         return simba__fail(err, SIMBA_EURL, "sqlite: %s is not a regular file", path);
     if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) != 0)
-        return simba__file_fail(path, "cannot be read and written", errno, err);
+        return simba__sqlite_file_fail(path, "cannot be read and written", errno, err);
     return 0;
 }
 
-int simba__file_prepare(const char *path, simba__patience *patience, simba_error *err)
+int simba__sqlite_file_prepare(const char *path, simba__sqlite_patience *patience, simba_error *err)
 {
     char folder[PATH_MAX];
     int rc = folder_of(path, folder, err);
@@ -164,25 +164,25 @@ int simba__file_prepare(const char *path, simba__patience *patience, simba_error
     if (rc == 0)
         rc = check_local(path, folder, err);
     if (rc == 0 && faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
-        rc = simba__file_fail(folder, "this folder cannot be written to", errno, err);
+        rc = simba__sqlite_file_fail(folder, "this folder cannot be written to", errno, err);
     if (rc == 0 && access(path, F_OK) != 0 && errno == ENOENT)
         rc = create(path, folder, patience, err);
     return rc == 0 ? check_file(path, err) : rc;
 }
 
-void simba__file_identify(const char *path, const char *ending, simba__file_side *ret_side)
+void simba__sqlite_file_identify(const char *path, const char *ending, simba__sqlite_file_side *ret_side)
 {
     char name[PATH_MAX];
     struct stat status;
-    *ret_side = (simba__file_side){.ending = ending};
+    *ret_side = (simba__sqlite_file_side){.ending = ending};
     if ((size_t)snprintf(name, sizeof name, "%s%s", path, ending) >= sizeof name || stat(name, &status) != 0)
         return;
     ret_side->device = status.st_dev;
     ret_side->inode = status.st_ino;
 }
 
-int simba__file_discard(const char *path, const simba__file_side *sides, size_t count, simba__patience *patience,
-                        simba_error *err)
+int simba__sqlite_file_discard(const char *path, const simba__sqlite_file_side *sides, size_t count,
+                               simba__sqlite_patience *patience, simba_error *err)
 {
     char folder[PATH_MAX];
     int lock = -1;
@@ -191,8 +191,8 @@ int simba__file_discard(const char *path, const simba__file_side *sides, size_t 
         return rc; /* gone with its folder */
     rc = lock_folder(folder, patience, err, &lock);
     for (size_t i = 0; i < count && rc == 0; i++) {
-        simba__file_side now;
-        simba__file_identify(path, sides[i].ending, &now);
+        simba__sqlite_file_side now;
+        simba__sqlite_file_identify(path, sides[i].ending, &now);
         if (now.inode != 0 && now.inode == sides[i].inode && now.device == sides[i].device)
             rc = remove_side(path, sides[i].ending, err);
     }

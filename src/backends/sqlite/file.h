@@ -10,27 +10,27 @@
 /* Make sure that `path` is a regular file that we may read and write, in a folder that we may write; make that folder (mode
  * 0700, and none above it) and an empty file if they are missing. What exists is not touched.
  * SIMBA_EPERM, SIMBA_EURL (not a file, or no folder to make it in), SIMBA_ENOTSUP (a network file system), SIMBA_EUNAVAILABLE, SIMBA_ETIMEDOUT. */
-int simba__file_prepare(const char *path, simba__patience *patience, simba_error *err);
+int simba__sqlite_file_prepare(const char *path, simba__sqlite_patience *patience, simba_error *err);
 
 /* "sqlite: <path>: <what>: <errno in words>", as SIMBA_EPERM or SIMBA_EUNAVAILABLE. */
-int simba__file_fail(const char *path, const char *what, int number, simba_error *err);
+int simba__sqlite_file_fail(const char *path, const char *what, int number, simba_error *err);
 
 /* Whoever may use the database may use what we make beside it, a file or a folder. */
-void simba__file_adopt_mode(int fd, const char *database, bool is_folder);
+void simba__sqlite_file_adopt_mode(int fd, const char *database, bool is_folder);
 
 /* One of the files beside a database, such as "-wal". An inode of 0: there is none. */
-typedef struct simba__file_side {
+typedef struct simba__sqlite_file_side {
     const char *ending;
     dev_t device;
     ino_t inode;
-} simba__file_side;
+} simba__sqlite_file_side;
 
-void simba__file_identify(const char *path, const char *ending, simba__file_side *ret_side);
+void simba__sqlite_file_identify(const char *path, const char *ending, simba__sqlite_file_side *ret_side);
 
 /* The database at `path` is not the one any more to which these files belong. SQLite, which goes by the name, would
  * take them for the new one's, and read pages of the old one out of them. Remove those that are still there, while the
  * old connection is open: as long as it is, their inodes are no others'. */
-int simba__file_discard(const char *path, const simba__file_side *sides, size_t count, simba__patience *patience,
-                        simba_error *err);
+int simba__sqlite_file_discard(const char *path, const simba__sqlite_file_side *sides, size_t count,
+                               simba__sqlite_patience *patience, simba_error *err);
 
 #endif

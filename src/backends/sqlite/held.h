@@ -7,27 +7,30 @@
 #include "backends/sqlite/news.h"
 #include "util/table.h"
 
-typedef struct simba__held {
+typedef struct simba__sqlite_held {
     simba_host *host;
     simba__table grants;  /* by mutex */
     uint64_t revocations; /* as the cell was when the grants were last compared */
-} simba__held;
+} simba__sqlite_held;
 
-void simba__held_init(simba__held *held, simba_host *host);
-void simba__held_fini(simba__held *held);
+void simba__sqlite_held_init(simba__sqlite_held *held, simba_host *host);
+void simba__sqlite_held_fini(simba__sqlite_held *held);
 
-static inline bool simba__held_is_empty(const simba__held *held)
+static inline bool simba__sqlite_held_is_empty(const simba__sqlite_held *held)
 {
     return simba__table_first(&held->grants) == NULL;
 }
 
 /* After a transaction: the request has succeeded. A grant for which there is no memory is not remembered; its holder
  * learns of a revocation when it renews. */
-void simba__held_note(simba__held *held, const simba__effect *effect, const simba_request *request);
+void simba__sqlite_held_note(simba__sqlite_held *held, const simba__sqlite_notify *notify,
+                             const simba__sqlite_effect *effect, const simba_request *request);
 
+/* A wish was made, perhaps: tell the holders that listen. */
+void simba__sqlite_held_wanted(simba__sqlite_held *held, const simba__sqlite_notify *notify);
 /* Something was revoked, perhaps. */
-void simba__held_scan(simba__held *held, const simba__notify *notify);
+void simba__sqlite_held_scan(simba__sqlite_held *held, const simba__sqlite_notify *notify);
 /* The file was replaced: let every holder ask. */
-void simba__held_ask_all(simba__held *held);
+void simba__sqlite_held_ask_all(simba__sqlite_held *held);
 
 #endif

@@ -11,17 +11,17 @@ static uint64_t tag_of(uint64_t hash)
     return tag == SEVERAL ? 1 : tag;
 }
 
-uint64_t simba__line_cell(uint64_t hash, bool every, uint32_t since_ms)
+uint64_t simba__sqlite_line_cell(uint64_t hash, bool every, uint32_t since_ms)
 {
     return tag_of(hash) << 33 | (every ? EVERY : 0) | since_ms;
 }
 
-uint64_t simba__line_cell_of_several(void)
+uint64_t simba__sqlite_line_cell_of_several(void)
 {
     return SEVERAL << 33 | EVERY;
 }
 
-bool simba__line_hears_all(uint64_t cell, uint64_t hash)
+bool simba__sqlite_line_hears_all(uint64_t cell, uint64_t hash)
 {
     const uint64_t tag = cell >> 33;
     return (cell & EVERY) && (tag == SEVERAL || tag == tag_of(hash));
@@ -32,6 +32,14 @@ static bool waits_for(uint64_t cell, uint64_t hash)
     return cell >> 33 == tag_of(hash) && !(cell & EVERY);
 }
 
+bool simba__sqlite_line_is_waited(const simba__sqlite_line *line, uint64_t hash, int but)
+{
+    for (int i = 0; i < SIMBA__SQLITE_BELLS; i++)
+        if (i != but && (waits_for(line->cells[i], hash) || line->cells[i] == simba__sqlite_line_cell_of_several()))
+            return true;
+    return false;
+}
+
 /* Another process may have read the clock after us. */
 static uint32_t age_of(uint64_t cell, uint32_t now_ms)
 {
@@ -39,10 +47,10 @@ static uint32_t age_of(uint64_t cell, uint32_t now_ms)
     return age > INT32_MAX ? 0 : age;
 }
 
-int simba__line_first(const simba__line *line, uint64_t hash, uint32_t now_ms)
+int simba__sqlite_line_first(const simba__sqlite_line *line, uint64_t hash, uint32_t now_ms)
 {
     int first = -1;
-    for (int i = 0; i < SIMBA__BELLS; i++)
+    for (int i = 0; i < SIMBA__SQLITE_BELLS; i++)
         if (waits_for(line->cells[i], hash) &&
             (first < 0 || age_of(line->cells[i], now_ms) > age_of(line->cells[first], now_ms)))
             first = i;

@@ -16,27 +16,29 @@
 
 #include "backends/sqlite/bell.h"
 
-enum { SIMBA__LINES = 512 };
+enum { SIMBA__SQLITE_LINES = 512 };
 
-typedef struct simba__line {
-    uint64_t cells[SIMBA__BELLS]; /* 0: nobody waits */
-} simba__line;
+typedef struct simba__sqlite_line {
+    uint64_t cells[SIMBA__SQLITE_BELLS]; /* 0: nobody waits */
+} simba__sqlite_line;
 
-static inline size_t simba__line_number(uint64_t hash)
+static inline size_t simba__sqlite_line_number(uint64_t hash)
 {
-    return hash % SIMBA__LINES;
+    return hash % SIMBA__SQLITE_LINES;
 }
 
 /* For one mutex that somebody waits for since `since_ms`. `every`: he wants to hear of every change, not only of a release
  * that is his to take. */
-uint64_t simba__line_cell(uint64_t hash, bool every, uint32_t since_ms);
+uint64_t simba__sqlite_line_cell(uint64_t hash, bool every, uint32_t since_ms);
 /* For somebody who has to do with several mutexes of the line. */
-uint64_t simba__line_cell_of_several(void);
+uint64_t simba__sqlite_line_cell_of_several(void);
 
 /* Is this one to be told of every change of the mutex? */
-bool simba__line_hears_all(uint64_t cell, uint64_t hash);
+bool simba__sqlite_line_hears_all(uint64_t cell, uint64_t hash);
+/* Does anybody but the owner of this bell wait for the mutex, perhaps? */
+bool simba__sqlite_line_is_waited(const simba__sqlite_line *line, uint64_t hash, int but);
 /* The bell of the one who has waited for the mutex longest; -1: nobody waits. Times may wrap around; nobody has waited for
  * more than three weeks. */
-int simba__line_first(const simba__line *line, uint64_t hash, uint32_t now_ms);
+int simba__sqlite_line_first(const simba__sqlite_line *line, uint64_t hash, uint32_t now_ms);
 
 #endif

@@ -27,73 +27,78 @@
 
 #include "backends/sqlite/ringing.h"
 
-typedef struct simba__watched simba__watched;
-typedef struct simba__probe simba__probe;
-struct simba__watched {
-    simba__watched *next; /* in its slot */
+typedef struct simba__sqlite_watched simba__sqlite_watched;
+typedef struct simba__sqlite_probe simba__sqlite_probe;
+struct simba__sqlite_watched {
+    simba__sqlite_watched *next; /* in its slot */
     simba_topic *topic;
     uint64_t hash;
     uint64_t known;
     uint64_t version;
     const simba_request *latest;      /* in the batch at hand */
-    simba__probe *probe;              /* that looks at it, if one is under way */
+    simba__sqlite_probe *probe;       /* that looks at it, if one is under way */
     uint64_t note_token, note_number; /* of the note that was last told; UINT64_MAX: none was */
     uint32_t since_ms;                /* it waits in its line, see line.h */
     bool is_news;
+    bool waits;     /* somebody here waits for it, as far as we know */
     bool told_free; /* on the word of the slot, before the row was read */
     bool yields;    /* it is free, and somebody else was told to take it */
 };
 
-typedef struct simba__news {
+typedef struct simba__sqlite_news {
     simba_host *host;
     size_t count;
     bool rescan;       /* look into slots that have not changed as well */
     uint64_t disorder; /* as the cell was when the slots were last looked into */
-    simba__watched *watched[SIMBA__NOTIFY_SLOTS];
-    simba__notify_cells cells;             /* as they were read for the scan at hand */
-    uint64_t scanned[SIMBA__NOTIFY_SLOTS]; /* what was in the slot when it was last looked into */
-} simba__news;
+    simba__sqlite_watched *watched[SIMBA__SQLITE_NOTIFY_SLOTS];
+    simba__sqlite_notify_cells cells;             /* as they were read for the scan at hand */
+    uint64_t scanned[SIMBA__SQLITE_NOTIFY_SLOTS]; /* what was in the slot when it was last looked into */
+} simba__sqlite_news;
 
 /* The effect of a request. */
-typedef struct simba__effect {
+typedef struct simba__sqlite_effect {
     uint64_t hash;
     uint64_t seen;             /* in the slot during the transaction */
     uint64_t before, after;    /* versions of the row */
+    uint64_t wish;             /* in the slot, before a grant to a holder that listens, see notify.h */
     uint64_t replaced, marked; /* in the slot, after the commit; `marked` 0: no news, `replaced` UNSURE: see notify.h */
-    simba__invited invited;    /* to take what was released */
-    bool concerns_note;        /* the next two are known */
+    simba__sqlite_invited invited; /* to take what was released */
+    bool concerns_note;            /* the next two are known */
     uint64_t note_token, note_number;
     int code;    /* negative: this one failed, and nothing above counts */
     char *fault; /* then: why. NULL: there was no memory to keep it */
-} simba__effect;
+} simba__sqlite_effect;
 
 /* Called for a mutex whose row has to be read. */
-typedef void (*simba__news_look)(void *user, simba__watched *watched);
+typedef void (*simba__sqlite_news_look)(void *user, simba__sqlite_watched *watched);
 
-void simba__news_init(simba__news *news, simba_host *host);
+void simba__sqlite_news_init(simba__sqlite_news *news, simba_host *host);
 /* Everything known is void: the file was replaced. */
-void simba__news_forget(simba__news *news);
+void simba__sqlite_news_forget(simba__sqlite_news *news);
 
 /* NULL: out of memory. Look at the mutex after you have begun to listen. */
-simba__watched *simba__news_add(simba__news *news, simba_topic *topic, uint32_t now_ms);
-void simba__news_remove(simba__news *news, simba__watched *watched);
+simba__sqlite_watched *simba__sqlite_news_add(simba__sqlite_news *news, simba_topic *topic, uint32_t now_ms);
+void simba__sqlite_news_remove(simba__sqlite_news *news, simba__sqlite_watched *watched);
 /* NULL: it is not watched. */
-simba__watched *simba__news_find(const simba__news *news, uint64_t hash, const char *mutex);
+simba__sqlite_watched *simba__sqlite_news_find(const simba__sqlite_news *news, uint64_t hash, const char *mutex);
 
 /* After a transaction, before its requests complete: call `heard` for all requests, then `rang` for all that marked
  * a slot, then `tell` for all, which pushes the news: once per mutex, the state at the end. */
-void simba__news_heard(simba__news *news, const simba__effect *effect, const simba_request *request);
-void simba__news_rang(simba__news *news, const simba__effect *effect);
-void simba__news_tell(simba__news *news, const simba__effect *effect, const simba_request *request);
+void simba__sqlite_news_heard(simba__sqlite_news *news, const simba__sqlite_effect *effect,
+                              const simba_request *request);
+void simba__sqlite_news_rang(simba__sqlite_news *news, const simba__sqlite_effect *effect);
+void simba__sqlite_news_tell(simba__sqlite_news *news, const simba__sqlite_effect *effect,
+                             const simba_request *request);
 
 /* Go through the slots that have changed, or through all if `rescan` is set. If a slot says that a watched mutex was
  * released, believe it at once, so that a waiter can try without another trip to the database. The row is read
  * nevertheless, since the later of two marks need not belong to the later commit. */
-void simba__news_scan(simba__news *news, const simba__notify *notify, simba__news_look look, void *user);
+void simba__sqlite_news_scan(simba__sqlite_news *news, const simba__sqlite_notify *notify, simba__sqlite_news_look look,
+                             void *user);
 /* Whoever was told to take a mutex has had the time for it. Tell our waiters of those that are still free. */
-void simba__news_step_in(simba__news *news, const simba__notify *notify);
+void simba__sqlite_news_step_in(simba__sqlite_news *news, const simba__sqlite_notify *notify);
 
 /* What this client has to say in a line: see line.h. */
-uint64_t simba__news_place(const simba__news *news, size_t line);
+uint64_t simba__sqlite_news_place(const simba__sqlite_news *news, size_t line);
 
 #endif

@@ -24,10 +24,12 @@ enum {
 
 /* Where in the file what lies. */
 #define EARS_AT ((off_t)40 * 1024)
-#define BIRTH_AT ((off_t)offsetof(simba__notify_cells, birth))
+#define BIRTH_AT ((off_t)offsetof(simba__sqlite_notify_cells, birth))
 #define LINES_AT ((off_t)64 * 1024)
-_Static_assert(sizeof(simba__notify_cells) <= EARS_AT, "the slots lie before the ears");
-_Static_assert(EARS_AT + sizeof(simba__ears) <= LINES_AT, "the ears lie before the lines");
+#define HOLDERS_AT (LINES_AT + (off_t)(SIMBA__SQLITE_LINES * sizeof(simba__sqlite_line)))
+#define WISHES_AT (HOLDERS_AT + (off_t)(SIMBA__SQLITE_NOTIFY_SLOTS * sizeof(uint64_t)))
+_Static_assert(sizeof(simba__sqlite_notify_cells) <= EARS_AT, "the slots lie before the ears");
+_Static_assert(EARS_AT + sizeof(simba__sqlite_ears) <= LINES_AT, "the ears lie before the lines");
 
 /* --- the file ------------------------------------------------------------------------------------- */
 
@@ -40,26 +42,26 @@ static int open_file(const char *path, const char *database)
         return fd;
     fd = open(path, flags | O_CREAT | O_EXCL, 0600);
     if (fd >= 0)
-        simba__file_adopt_mode(fd, database, false);
+        simba__sqlite_file_adopt_mode(fd, database, false);
     else if (errno == EEXIST)
         fd = open(path, flags); /* another process was faster */
     return fd;
 }
 
 /* What lies behind the end of the file is 0. */
-static void read_cells(const simba__notify *notify, off_t offset, void *out, size_t size)
+static void read_cells(const simba__sqlite_notify *notify, off_t offset, void *out, size_t size)
 {
     const ssize_t got = pread(notify->fd, out, size, offset);
     const size_t there = got > 0 ? (size_t)got : 0;
     memset((char *)out + there, 0, size - there);
 }
 
-static void write_cell(const simba__notify *notify, off_t offset, uint64_t value)
+static void write_cell(const simba__sqlite_notify *notify, off_t offset, uint64_t value)
 {
     (void)!pwrite(notify->fd, &value, sizeof value, offset);
 }
 
-static uint64_t read_birth(const simba__notify *notify)
+static uint64_t read_birth(const simba__sqlite_notify *notify)
 {
     uint64_t birth;
     read_cells(notify, BIRTH_AT, &birth, sizeof birth);
@@ -67,7 +69,7 @@ static uint64_t read_birth(const simba__notify *notify)
 }
 
 /* Space on the disk is asked for now: a mark that does not fit would be lost. */
-static int make_whole(simba__notify *notify)
+static int make_whole(simba__sqlite_notify *notify)
 {
     struct stat status;
     if (fstat(notify->fd, &status) != 0)
@@ -76,7 +78,7 @@ static int make_whole(simba__notify *notify)
     notify->inode = status.st_ino;
     if (!S_ISREG(status.st_mode))
         return EINVAL;
-    const off_t size = sizeof(simba__notify_cells);
+    const off_t size = sizeof(simba__sqlite_notify_cells);
     const int rc = status.st_size < size ? posix_fallocate(notify->fd, 0, size) : 0;
     notify->birth = read_birth(notify);
     if (rc == 0 && notify->birth == 0) {
@@ -86,10 +88,10 @@ static int make_whole(simba__notify *notify)
     return rc;
 }
 
-int simba__notify_open(const char *database, simba_error *err, simba__notify **ret_notify)
+int simba__sqlite_notify_open(const char *database, simba_error *err, simba__sqlite_notify **ret_notify)
 {
     const size_t size = strlen(database) + sizeof "-notify";
-    simba__notify *notify = simba__calloc(1, sizeof *notify + 3 * size);
+    simba__sqlite_notify *notify = simba__calloc(1, sizeof *notify + 3 * size);
     if (!notify)
         return simba__fail(err, SIMBA_ENOMEM, "sqlite: out of memory");
     notify->bells = notify->path + size;
@@ -97,69 +99,69 @@ int simba__notify_open(const char *database, simba_error *err, simba__notify **r
     snprintf(notify->path, size, "%s-notify", database);
     snprintf(notify->bells, size, "%s-bells", database);
     strcpy(notify->database, database);
-    notify->bell = (simba__bell){.fd = -1, .number = -1};
+    notify->bell = (simba__sqlite_bell){.fd = -1, .number = -1};
     notify->fd = open_file(notify->path, database);
     const int number = notify->fd < 0 ? errno : make_whole(notify);
     if (number != 0) {
-        const int code = simba__file_fail(notify->path, "cannot be used", number, err);
-        simba__notify_close(notify);
+        const int code = simba__sqlite_file_fail(notify->path, "cannot be used", number, err);
+        simba__sqlite_notify_close(notify);
         return code;
     }
     *ret_notify = notify;
     return 0;
 }
 
-void simba__notify_close(simba__notify *notify)
+void simba__sqlite_notify_close(simba__sqlite_notify *notify)
 {
     if (!notify)
         return;
-    simba__bell_take_down(&notify->bell, notify->bells);
+    simba__sqlite_bell_take_down(&notify->bell, notify->bells);
     if (notify->fd >= 0)
         close(notify->fd);
     simba__free(notify);
 }
 
-bool simba__notify_is_current(const simba__notify *notify)
+bool simba__sqlite_notify_is_current(const simba__sqlite_notify *notify)
 {
     struct stat status;
     return stat(notify->path, &status) == 0 && status.st_dev == notify->device && status.st_ino == notify->inode &&
            read_birth(notify) == notify->birth;
 }
 
-uint64_t simba__notify_read(const simba__notify *notify, size_t slot)
+uint64_t simba__sqlite_notify_read(const simba__sqlite_notify *notify, size_t slot)
 {
     uint64_t value;
     read_cells(notify, (off_t)(slot * sizeof value), &value, sizeof value);
     return value;
 }
 
-void simba__notify_read_all(const simba__notify *notify, simba__notify_cells *ret_cells)
+void simba__sqlite_notify_read_all(const simba__sqlite_notify *notify, simba__sqlite_notify_cells *ret_cells)
 {
     read_cells(notify, 0, ret_cells, sizeof *ret_cells);
 }
 
-uint64_t simba__notify_revocations(const simba__notify *notify)
+uint64_t simba__sqlite_notify_revocations(const simba__sqlite_notify *notify)
 {
     uint64_t value;
-    read_cells(notify, offsetof(simba__notify_cells, revocations), &value, sizeof value);
+    read_cells(notify, offsetof(simba__sqlite_notify_cells, revocations), &value, sizeof value);
     return value;
 }
 
 /* --- values --------------------------------------------------------------------------------------- */
 
-uint64_t simba__notify_hash(const char *mutex)
+uint64_t simba__sqlite_notify_hash(const char *mutex)
 {
     const uint64_t hash = simba__hash(mutex) * UINT64_C(0xD6E8FEB86659FD93); /* a last stir for the low bits */
     return hash ^ (hash >> 32);
 }
 
 /* 31 bits of the hash (the slot comes from others), 31 random ones, one that is never 0, one for "released". */
-uint64_t simba__notify_value(uint64_t hash, bool released, uint64_t random)
+uint64_t simba__sqlite_notify_value(uint64_t hash, bool released, uint64_t random)
 {
     return hash >> 33 << 33 | (random & INT32_MAX) << 2 | 2 | released;
 }
 
-bool simba__notify_says_released(uint64_t value, uint64_t hash)
+bool simba__sqlite_notify_says_released(uint64_t value, uint64_t hash)
 {
     return value >> 33 == hash >> 33 && (value & 1);
 }
@@ -169,7 +171,7 @@ bool simba__notify_says_released(uint64_t value, uint64_t hash)
 /* Locks go away with their process, unlike anything written into the file. They are of the open file, not of the process,
  * so that two clients in one process see each other. Whoever marks has the lock of flock(2): with the others, of which every
  * listener has one, the kernel would go through all of them. */
-static int lock_call(const simba__notify *notify, int command, short type, off_t byte, short *ret_type)
+static int lock_call(const simba__sqlite_notify *notify, int command, short type, off_t byte, short *ret_type)
 {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
     const int rc = fcntl(notify->fd, command, &lock);
@@ -180,9 +182,9 @@ static int lock_call(const simba__notify *notify, int command, short type, off_t
 
 /* --- marks ---------------------------------------------------------------------------------------- */
 
-simba__notify_marking simba__notify_begin(simba__notify *notify)
+simba__sqlite_notify_marking simba__sqlite_notify_begin(simba__sqlite_notify *notify)
 {
-    simba__notify_marking marking = {.notify = notify};
+    simba__sqlite_notify_marking marking = {.notify = notify};
     /* Others have the lock for a microsecond or two. A process that has it for longer is not running. */
     for (int i = 0; i < MARK_TRIES && !marking.locked; i++) {
         if (i > 0)
@@ -192,36 +194,37 @@ simba__notify_marking simba__notify_begin(simba__notify *notify)
     return marking;
 }
 
-uint64_t simba__notify_mark(const simba__notify_marking *marking, size_t slot, uint64_t value)
+uint64_t simba__sqlite_notify_mark(const simba__sqlite_notify_marking *marking, size_t slot, uint64_t value)
 {
-    const uint64_t replaced = marking->locked ? simba__notify_read(marking->notify, slot) : SIMBA__NOTIFY_UNSURE;
+    const uint64_t replaced =
+        marking->locked ? simba__sqlite_notify_read(marking->notify, slot) : SIMBA__SQLITE_NOTIFY_UNSURE;
     write_cell(marking->notify, (off_t)(slot * sizeof value), value);
     return replaced;
 }
 
-void simba__notify_end(const simba__notify_marking *marking, uint64_t random)
+void simba__sqlite_notify_end(const simba__sqlite_notify_marking *marking, uint64_t random)
 {
     if (marking->locked)
         (void)flock(marking->notify->fd, LOCK_UN);
     else /* after the marks: whoever sees this sees them */
-        write_cell(marking->notify, offsetof(simba__notify_cells, disorder), random);
+        write_cell(marking->notify, offsetof(simba__sqlite_notify_cells, disorder), random);
 }
 
 /* --- who hears what -------------------------------------------------------------------------------- */
 
-bool simba__notify_is_heard(const simba__notify *notify)
+bool simba__sqlite_notify_is_heard(const simba__sqlite_notify *notify)
 {
     short found;
     return lock_call(notify, F_OFD_GETLK, F_WRLCK, LISTEN_BYTE, &found) != 0 || found != F_UNLCK;
 }
 
 /* Writers whose question fails mark and ring anyhow, so where there are no such locks nothing is lost. */
-void simba__notify_listen(simba__notify *notify)
+void simba__sqlite_notify_listen(simba__sqlite_notify *notify)
 {
     (void)lock_call(notify, F_OFD_SETLK, F_RDLCK, LISTEN_BYTE, NULL);
 }
 
-void simba__notify_unlisten(simba__notify *notify)
+void simba__sqlite_notify_unlisten(simba__sqlite_notify *notify)
 {
     (void)lock_call(notify, F_OFD_SETLK, F_UNLCK, LISTEN_BYTE, NULL);
 }
@@ -233,72 +236,100 @@ static off_t ears_at(unsigned bell)
 
 static off_t place_at(size_t line, unsigned bell)
 {
-    return LINES_AT + (off_t)(line * sizeof(simba__line) + bell * sizeof(uint64_t));
+    return LINES_AT + (off_t)(line * sizeof(simba__sqlite_line) + bell * sizeof(uint64_t));
 }
 
-void simba__notify_read_ears(const simba__notify *notify, simba__ears *ret_ears)
+void simba__sqlite_notify_read_ears(const simba__sqlite_notify *notify, simba__sqlite_ears *ret_ears)
 {
     read_cells(notify, EARS_AT, ret_ears, sizeof *ret_ears);
 }
 
-void simba__notify_read_line(const simba__notify *notify, size_t line, simba__line *ret_line)
+void simba__sqlite_notify_read_line(const simba__sqlite_notify *notify, size_t line, simba__sqlite_line *ret_line)
 {
     read_cells(notify, place_at(line, 0), ret_line, sizeof *ret_line);
 }
 
-void simba__notify_say_ears(const simba__notify *notify, uint64_t ears)
+void simba__sqlite_notify_say_ears(const simba__sqlite_notify *notify, uint64_t ears)
 {
     if (notify->bell.number >= 0)
         write_cell(notify, ears_at((unsigned)notify->bell.number), ears);
 }
 
-void simba__notify_say_place(const simba__notify *notify, size_t line, uint64_t cell)
+void simba__sqlite_notify_say_place(const simba__sqlite_notify *notify, size_t line, uint64_t cell)
 {
     if (notify->bell.number >= 0)
         write_cell(notify, place_at(line, (unsigned)notify->bell.number), cell);
 }
 
-void simba__notify_drop_ears(const simba__notify *notify, unsigned bell)
+void simba__sqlite_notify_drop_ears(const simba__sqlite_notify *notify, unsigned bell)
 {
     write_cell(notify, ears_at(bell), 0);
 }
 
-void simba__notify_drop_place(const simba__notify *notify, size_t line, unsigned bell)
+void simba__sqlite_notify_drop_place(const simba__sqlite_notify *notify, size_t line, unsigned bell)
 {
     write_cell(notify, place_at(line, bell), 0);
 }
 
 /* Whoever had the bell before may have been killed while it waited. */
-static void drop_old_places(const simba__notify *notify, unsigned bell)
+static void drop_old_places(const simba__sqlite_notify *notify, unsigned bell)
 {
-    for (size_t line = 0; line < SIMBA__LINES; line++) {
+    for (size_t line = 0; line < SIMBA__SQLITE_LINES; line++) {
         uint64_t cell;
         read_cells(notify, place_at(line, bell), &cell, sizeof cell);
         if (cell != 0)
-            simba__notify_drop_place(notify, line, bell);
+            simba__sqlite_notify_drop_place(notify, line, bell);
     }
 }
 
-int simba__notify_attend(simba__notify *notify, uint64_t random)
+int simba__sqlite_notify_attend(simba__sqlite_notify *notify, uint64_t random)
 {
     if (notify->bell.fd >= 0)
         return 0;
-    const int rc = simba__bell_hang(&notify->bell, notify->bells, notify->database, random);
+    const int rc = simba__sqlite_bell_hang(&notify->bell, notify->bells, notify->database, random);
     if (rc < 0)
         return rc;
     drop_old_places(notify, (unsigned)notify->bell.number);
-    simba__notify_say_ears(notify, SIMBA__HEARS_REVOCATIONS);
+    simba__sqlite_notify_say_ears(notify, SIMBA__SQLITE_HEARS_REVOCATIONS);
     return 0;
 }
 
-void simba__notify_leave(simba__notify *notify)
+void simba__sqlite_notify_leave(simba__sqlite_notify *notify)
 {
-    simba__notify_unlisten(notify);
-    simba__notify_say_ears(notify, 0);
-    simba__bell_take_down(&notify->bell, notify->bells);
+    simba__sqlite_notify_unlisten(notify);
+    simba__sqlite_notify_say_ears(notify, 0);
+    simba__sqlite_bell_take_down(&notify->bell, notify->bells);
 }
 
-void simba__notify_revoke(const simba__notify *notify, uint64_t random)
+static uint64_t read_of_slot(const simba__sqlite_notify *notify, off_t array, size_t slot)
 {
-    write_cell(notify, offsetof(simba__notify_cells, revocations), random);
+    uint64_t value;
+    read_cells(notify, array + (off_t)(slot * sizeof value), &value, sizeof value);
+    return value;
+}
+
+int simba__sqlite_notify_holder(const simba__sqlite_notify *notify, size_t slot)
+{
+    const uint64_t cell = read_of_slot(notify, HOLDERS_AT, slot);
+    return cell <= SIMBA__SQLITE_BELLS ? (int)cell - 1 : -1;
+}
+
+void simba__sqlite_notify_say_holder(const simba__sqlite_notify *notify, size_t slot, int bell)
+{
+    write_cell(notify, HOLDERS_AT + (off_t)(slot * sizeof(uint64_t)), (uint64_t)(bell + 1));
+}
+
+uint64_t simba__sqlite_notify_wish(const simba__sqlite_notify *notify, size_t slot)
+{
+    return read_of_slot(notify, WISHES_AT, slot);
+}
+
+void simba__sqlite_notify_say_wish(const simba__sqlite_notify *notify, size_t slot, uint64_t random)
+{
+    write_cell(notify, WISHES_AT + (off_t)(slot * sizeof(uint64_t)), random);
+}
+
+void simba__sqlite_notify_revoke(const simba__sqlite_notify *notify, uint64_t random)
+{
+    write_cell(notify, offsetof(simba__sqlite_notify_cells, revocations), random);
 }

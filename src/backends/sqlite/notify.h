@@ -25,91 +25,99 @@
 
 #include "backends/sqlite/line.h"
 
-enum { SIMBA__NOTIFY_SLOTS = 4096 };
+enum { SIMBA__SQLITE_NOTIFY_SLOTS = 4096 };
 
 /* What is at the beginning of the file. */
-typedef struct simba__notify_cells {
-    uint64_t slots[SIMBA__NOTIFY_SLOTS];
+typedef struct simba__sqlite_notify_cells {
+    uint64_t slots[SIMBA__SQLITE_NOTIFY_SLOTS];
     uint64_t disorder;    /* changed by whoever marked without the lock */
     uint64_t revocations; /* changed by every revocation */
     uint64_t birth;       /* when the file was made, or made whole; another value, or 0: it was truncated since */
-} simba__notify_cells;
+} simba__sqlite_notify_cells;
 
-typedef struct simba__notify {
+typedef struct simba__sqlite_notify {
     int fd;
-    simba__bell bell;
+    simba__sqlite_bell bell;
     dev_t device;
     ino_t inode;
     uint64_t birth;
     char *bells; /* the folder of the bells */
     char *database;
     char path[];
-} simba__notify;
+} simba__sqlite_notify;
 
 /* Open the notify file of this database, and create it if necessary. SIMBA_EPERM, SIMBA_EUNAVAILABLE, SIMBA_ENOMEM. */
-int simba__notify_open(const char *database, simba_error *err, simba__notify **ret_notify);
-void simba__notify_close(simba__notify *notify); /* takes NULL */
+int simba__sqlite_notify_open(const char *database, simba_error *err, simba__sqlite_notify **ret_notify);
+void simba__sqlite_notify_close(simba__sqlite_notify *notify); /* takes NULL */
 /* Is it still the file at its path, and whole? */
-bool simba__notify_is_current(const simba__notify *notify);
+bool simba__sqlite_notify_is_current(const simba__sqlite_notify *notify);
 
 /* The same in every process. */
-uint64_t simba__notify_hash(const char *mutex);
-static inline size_t simba__notify_slot(uint64_t hash)
+uint64_t simba__sqlite_notify_hash(const char *mutex);
+static inline size_t simba__sqlite_notify_slot(uint64_t hash)
 {
-    return hash % SIMBA__NOTIFY_SLOTS;
+    return hash % SIMBA__SQLITE_NOTIFY_SLOTS;
 }
 
-uint64_t simba__notify_read(const simba__notify *notify, size_t slot);
-void simba__notify_read_all(const simba__notify *notify, simba__notify_cells *ret_cells);
-uint64_t simba__notify_revocations(const simba__notify *notify);
+uint64_t simba__sqlite_notify_read(const simba__sqlite_notify *notify, size_t slot);
+void simba__sqlite_notify_read_all(const simba__sqlite_notify *notify, simba__sqlite_notify_cells *ret_cells);
+uint64_t simba__sqlite_notify_revocations(const simba__sqlite_notify *notify);
 
 /* A value for the slot of this mutex, which says whether it was released; `random` makes it fresh. Never 0, the
  * value of an unused slot. */
-uint64_t simba__notify_value(uint64_t hash, bool released, uint64_t random);
+uint64_t simba__sqlite_notify_value(uint64_t hash, bool released, uint64_t random);
 /* Does the value say that exactly this mutex was released? */
-bool simba__notify_says_released(uint64_t value, uint64_t hash);
+bool simba__sqlite_notify_says_released(uint64_t value, uint64_t hash);
 /* No slot ever has one of these: for a watcher that has seen none, and for a mark that does not know what it
  * replaced. */
-#define SIMBA__NOTIFY_UNSEEN UINT64_C(1)
-#define SIMBA__NOTIFY_UNSURE UINT64_C(4)
+#define SIMBA__SQLITE_NOTIFY_UNSEEN UINT64_C(1)
+#define SIMBA__SQLITE_NOTIFY_UNSURE UINT64_C(4)
 
 /* Put values into slots: begin, mark as often as necessary, end. A mark returns the value that it replaced;
- * SIMBA__NOTIFY_UNSURE: that is not known. `random` makes the cell `disorder` fresh, if it has to change. */
-typedef struct simba__notify_marking {
-    simba__notify *notify;
+ * SIMBA__SQLITE_NOTIFY_UNSURE: that is not known. `random` makes the cell `disorder` fresh, if it has to change. */
+typedef struct simba__sqlite_notify_marking {
+    simba__sqlite_notify *notify;
     bool locked;
-} simba__notify_marking;
-simba__notify_marking simba__notify_begin(simba__notify *notify);
-uint64_t simba__notify_mark(const simba__notify_marking *marking, size_t slot, uint64_t value);
-void simba__notify_end(const simba__notify_marking *marking, uint64_t random);
+} simba__sqlite_notify_marking;
+simba__sqlite_notify_marking simba__sqlite_notify_begin(simba__sqlite_notify *notify);
+uint64_t simba__sqlite_notify_mark(const simba__sqlite_notify_marking *marking, size_t slot, uint64_t value);
+void simba__sqlite_notify_end(const simba__sqlite_notify_marking *marking, uint64_t random);
 
 /* Does anybody else listen? Ask after the commit. A listener takes its lock before it looks at the rows. So if the
  * answer is no, a later listener finds the commit by itself, and needs no mark. */
-bool simba__notify_is_heard(const simba__notify *notify);
-void simba__notify_listen(simba__notify *notify);
-void simba__notify_unlisten(simba__notify *notify);
+bool simba__sqlite_notify_is_heard(const simba__sqlite_notify *notify);
+void simba__sqlite_notify_listen(simba__sqlite_notify *notify);
+void simba__sqlite_notify_unlisten(simba__sqlite_notify *notify);
 
-/* Hang up our bell, if it does not hang, and so hear of revocations. 0, or a negative errno as of simba__bell_hang. */
-int simba__notify_attend(simba__notify *notify, uint64_t random);
+/* Hang up our bell, if it does not hang, and so hear of revocations. 0, or a negative errno as of simba__sqlite_bell_hang. */
+int simba__sqlite_notify_attend(simba__sqlite_notify *notify, uint64_t random);
 /* Hear nothing any more. */
-void simba__notify_leave(simba__notify *notify);
+void simba__sqlite_notify_leave(simba__sqlite_notify *notify);
 
 /* What the owners of the bells want to hear: a set. 0: nobody has the bell. */
-enum { SIMBA__HEARS_REVOCATIONS = 1, SIMBA__HEARS_ALL_MARKS = 2 };
-typedef struct simba__ears {
-    uint64_t of[SIMBA__BELLS];
-} simba__ears;
-void simba__notify_read_ears(const simba__notify *notify, simba__ears *ret_ears);
-void simba__notify_read_line(const simba__notify *notify, size_t line, simba__line *ret_line);
+enum { SIMBA__SQLITE_HEARS_REVOCATIONS = 1, SIMBA__SQLITE_HEARS_ALL_MARKS = 2 };
+typedef struct simba__sqlite_ears {
+    uint64_t of[SIMBA__SQLITE_BELLS];
+} simba__sqlite_ears;
+void simba__sqlite_notify_read_ears(const simba__sqlite_notify *notify, simba__sqlite_ears *ret_ears);
+void simba__sqlite_notify_read_line(const simba__sqlite_notify *notify, size_t line, simba__sqlite_line *ret_line);
 /* Say what we want to hear, or what we wait for in this line. What was marked before may not be heard: look at the slots
  * afterwards. Nothing, if our bell does not hang. */
-void simba__notify_say_ears(const simba__notify *notify, uint64_t ears);
-void simba__notify_say_place(const simba__notify *notify, size_t line, uint64_t cell);
+void simba__sqlite_notify_say_ears(const simba__sqlite_notify *notify, uint64_t ears);
+void simba__sqlite_notify_say_place(const simba__sqlite_notify *notify, size_t line, uint64_t cell);
 /* Nobody has that bell any more. */
-void simba__notify_drop_ears(const simba__notify *notify, unsigned bell);
-void simba__notify_drop_place(const simba__notify *notify, size_t line, unsigned bell);
+void simba__sqlite_notify_drop_ears(const simba__sqlite_notify *notify, unsigned bell);
+void simba__sqlite_notify_drop_place(const simba__sqlite_notify *notify, size_t line, unsigned bell);
+
+/* Holders that listen, by the slot of their mutex: the bell of the one that got such a mutex last; -1: there is none. And the
+ * wishes, likewise: whoever waits for such a mutex makes its wish fresh, and then rings that bell. If two such mutexes share
+ * a slot, the holder of one may not hear of a wish, or hear of one that is not about its mutex. */
+int simba__sqlite_notify_holder(const simba__sqlite_notify *notify, size_t slot);
+void simba__sqlite_notify_say_holder(const simba__sqlite_notify *notify, size_t slot, int bell);
+uint64_t simba__sqlite_notify_wish(const simba__sqlite_notify *notify, size_t slot);
+void simba__sqlite_notify_say_wish(const simba__sqlite_notify *notify, size_t slot, uint64_t random);
 
 /* Make the cell `revocations` fresh. */
-void simba__notify_revoke(const simba__notify *notify, uint64_t random);
+void simba__sqlite_notify_revoke(const simba__sqlite_notify *notify, uint64_t random);
 
 #endif

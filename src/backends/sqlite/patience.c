@@ -7,7 +7,7 @@
 
 enum { FIRST_NS = 20000, LONGEST_NS = 2000000 };
 
-void simba__patience_init(simba__patience *patience, simba_host *host)
+void simba__sqlite_patience_init(simba__sqlite_patience *patience, simba_host *host)
 {
     patience->host = host;
     patience->seed = host->random(host);
@@ -16,23 +16,23 @@ void simba__patience_init(simba__patience *patience, simba_host *host)
     atomic_init(&patience->waits, false);
 }
 
-void simba__patience_set(simba__patience *patience, simba_local until)
+void simba__sqlite_patience_set(simba__sqlite_patience *patience, simba_local until)
 {
     atomic_store(&patience->until_ns, until.ns);
     atomic_store(&patience->waits, false);
 }
 
-bool simba__patience_waits(const simba__patience *patience)
+bool simba__sqlite_patience_waits(const simba__sqlite_patience *patience)
 {
     return atomic_load(&patience->waits);
 }
 
-void simba__patience_end(simba__patience *patience)
+void simba__sqlite_patience_end(simba__sqlite_patience *patience)
 {
     atomic_store(&patience->over, true);
 }
 
-bool simba__patience_wait(simba__patience *patience, int attempt)
+bool simba__sqlite_patience_wait(simba__sqlite_patience *patience, int attempt)
 {
     if (atomic_load(&patience->over))
         return false;

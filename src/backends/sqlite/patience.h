@@ -6,23 +6,23 @@
 #include <simba/backend.h>
 #include <stdatomic.h>
 
-typedef struct simba__patience {
+typedef struct simba__sqlite_patience {
     simba_host *host;
     uint64_t seed;            /* of whichever thread waits; only one does at a time */
     _Atomic int64_t until_ns; /* on the host's clock */
     atomic_bool over;         /* the client closes */
     atomic_bool waits;        /* another process had to be waited for */
-} simba__patience;
+} simba__sqlite_patience;
 
-void simba__patience_init(simba__patience *patience, simba_host *host);
+void simba__sqlite_patience_init(simba__sqlite_patience *patience, simba_host *host);
 
 /* From now on, wait until `until` at the longest. */
-void simba__patience_set(simba__patience *patience, simba_local until);
+void simba__sqlite_patience_set(simba__sqlite_patience *patience, simba_local until);
 /* Has any thread had to wait since then? Any thread. */
-bool simba__patience_waits(const simba__patience *patience);
-void simba__patience_end(simba__patience *patience);
+bool simba__sqlite_patience_waits(const simba__sqlite_patience *patience);
+void simba__sqlite_patience_end(simba__sqlite_patience *patience);
 
 /* Sleep a little: from 20 µs at attempt 0 up to 2 ms, randomised. False, at once: no time is left. */
-bool simba__patience_wait(simba__patience *patience, int attempt);
+bool simba__sqlite_patience_wait(simba__sqlite_patience *patience, int attempt);
 
 #endif

@@ -42,16 +42,16 @@ static const char look_sql[] = "SELECT (SELECT application_id FROM pragma_applic
                                "(SELECT count(*) FROM sqlite_master),"
                                "(SELECT count(*) FROM sqlite_master WHERE name = 'simba_note')";
 
-static simba__schema judge(int application, int version, int objects, int notes)
+static simba__sqlite_schema judge(int application, int version, int objects, int notes)
 {
     if (application == APPLICATION_ID && version > VERSION)
-        return SIMBA__SCHEMA_NEWER;
+        return SIMBA__SQLITE_SCHEMA_NEWER;
     if (application == APPLICATION_ID)
-        return notes ? SIMBA__SCHEMA_OURS : SIMBA__SCHEMA_OLDER;
-    return application == 0 && version == 0 && objects == 0 ? SIMBA__SCHEMA_EMPTY : SIMBA__SCHEMA_FOREIGN;
+        return notes ? SIMBA__SQLITE_SCHEMA_OURS : SIMBA__SQLITE_SCHEMA_OLDER;
+    return application == 0 && version == 0 && objects == 0 ? SIMBA__SQLITE_SCHEMA_EMPTY : SIMBA__SQLITE_SCHEMA_FOREIGN;
 }
 
-int simba__schema_look(sqlite3 *handle, simba__schema *ret_schema)
+int simba__sqlite_schema_look(sqlite3 *handle, simba__sqlite_schema *ret_schema)
 {
     sqlite3_stmt *statement = NULL;
     int rc = sqlite3_prepare_v2(handle, look_sql, sizeof look_sql, &statement, NULL);
@@ -66,18 +66,18 @@ int simba__schema_look(sqlite3 *handle, simba__schema *ret_schema)
     return rc;
 }
 
-int simba__schema_create(sqlite3 *handle, simba__schema *ret_schema)
+int simba__sqlite_schema_create(sqlite3 *handle, simba__sqlite_schema *ret_schema)
 {
     int rc = sqlite3_exec(handle, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     if (rc != SQLITE_OK)
         return rc;
-    simba__schema schema = SIMBA__SCHEMA_FOREIGN;
-    rc = simba__schema_look(handle, &schema);
-    if (rc == SQLITE_OK && schema == SIMBA__SCHEMA_EMPTY)
+    simba__sqlite_schema schema = SIMBA__SQLITE_SCHEMA_FOREIGN;
+    rc = simba__sqlite_schema_look(handle, &schema);
+    if (rc == SQLITE_OK && schema == SIMBA__SQLITE_SCHEMA_EMPTY)
         rc = sqlite3_exec(handle, create_sql, NULL, NULL, NULL);
-    if (rc == SQLITE_OK && (schema == SIMBA__SCHEMA_EMPTY || schema == SIMBA__SCHEMA_OLDER)) {
+    if (rc == SQLITE_OK && (schema == SIMBA__SQLITE_SCHEMA_EMPTY || schema == SIMBA__SQLITE_SCHEMA_OLDER)) {
         rc = sqlite3_exec(handle, create_notes_sql, NULL, NULL, NULL);
-        schema = SIMBA__SCHEMA_OURS;
+        schema = SIMBA__SQLITE_SCHEMA_OURS;
     }
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(handle, "COMMIT", NULL, NULL, NULL);

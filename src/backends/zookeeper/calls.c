@@ -146,7 +146,14 @@ static void answer(const void *data, zk_result *result, bool set)
     zk_op *op = call->op;
     zk_watch *watch = call->watch;
     zk_answered *answered = call->answered;
+    struct Stat stat;
     simba__free(call);
+    if (result->rc == ZOK && result->stat) {
+        stat = *result->stat;
+        stat.ctime = simba__zk_time_ms(stat.ctime);
+        stat.mtime = simba__zk_time_ms(stat.mtime);
+        result->stat = &stat;
+    }
     op->awaited--;
     if (op->phase != ZK_OP_CLOSED) {
         simba__zk_expected_answered(&op->ops->session->wire.expected);
@@ -197,7 +204,7 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
            rc == ZOK);
 }
 
-/* What a server says that nobody has checked before: names of nodes, each not empty and without a slash. */
+/* Check the names of nodes that a server sends: none is empty or has a slash. */
 static bool are_names(const struct String_vector *strings)
 {
     bool good = strings && strings->count >= 0 && (strings->count == 0 || strings->data);
@@ -226,6 +233,17 @@ static void synced(zk_op *op, const zk_result *result)
 void simba__zk_call_sync(zk_op *op)
 {
     CALL(op, ZK_REPLY_PATH, NULL, synced, zoo_async(handle_of(op), "/", on_path, data));
+}
+
+static void agreed(zk_op *op, const zk_result *result)
+{
+    if (result->rc != ZBADVERSION && result->rc != ZNOAUTH) /* most servers have agreed on these two errors */
+        simba__zk_op_note(op, result->rc == ZOK ? ZK_MALFORMED : result->rc);
+}
+
+void simba__zk_call_agree(zk_op *op)
+{
+    CALL(op, ZK_REPLY_STAT, NULL, agreed, zoo_aset(handle_of(op), "/", "", 0, ZK_NO_SUCH_VERSION, on_exists, data));
 }
 
 void simba__zk_call_parents(zk_op *op, const char *path, zk_answered *answered)

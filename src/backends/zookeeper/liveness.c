@@ -8,11 +8,11 @@
 
 /* Parts of the timeout. */
 enum {
-    QUARTER = 4, /* after this a beat has certainly been told on to the leader, and an unanswered one is given up */
+    QUARTER = 4,       /* so long after its answer the leader has been told of a beat; so long we wait for an answer */
     GREETING_PART = 5, /* for the handshake; and for a connection, when there is nothing to lose by waiting */
     CONNECT_PART = 24, /* for a connection while there is: its first packet may be lost, and the kernel repeats it only
                           after a second */
-    CONNECT_TIMES = 4, /* and as many times what the last one took */
+    CONNECT_TIMES = 4, /* and as many times as long as the last one took */
 };
 
 /* --- what must always hold ----------------------------------------------------------------------------------- */
@@ -29,7 +29,7 @@ static bool is_sound(const zk_liveness *live)
     for (unsigned long long i = live->answered + 1; i < live->sent; i++)
         if (live->beats[i % ZK_BEATS].ns < live->beats[(i - 1) % ZK_BEATS].ns)
             return false;
-    /* What is proven was sent before. */
+    /* The proof was sent before. */
     return live->proven.ns <= live->seen.ns && live->attempt.ns <= live->seen.ns && live->greeted.ns <= live->seen.ns;
 }
 
@@ -130,18 +130,20 @@ static void prove(zk_liveness *live, simba_local at)
         live->proven = at;
 }
 
-bool simba__zk_live_answer(zk_liveness *live, unsigned connection, zk_answer answer)
+bool simba__zk_live_answer(zk_liveness *live, simba_local now, unsigned connection, zk_answer answer)
 {
     if (connection != live->connection || live->link != ZK_CONNECTED || answer == ZK_ANSWER_LOST)
         return false; /* lost with its connection */
     if (live->answered == live->sent)
         abort();
     const unsigned long long number = live->answered++;
+    see(live, now);
+    live->answers[number % ZK_BEATS] = now;
     if (answer == ZK_ANSWER_AGREED) {
         prove(live, live->attempt);
-        /* The latest beat that was sent long enough before this one. */
+        /* The latest beat that was answered long enough before this one was sent. */
         for (unsigned long long i = number; i > 0 && number - i < ZK_BEATS - 1; i--)
-            if (beat(live, i - 1).ns + live->timeout_ns / QUARTER <= beat(live, number).ns) {
+            if (live->answers[(i - 1) % ZK_BEATS].ns + live->timeout_ns / QUARTER <= beat(live, number).ns) {
                 prove(live, beat(live, i - 1));
                 break;
             }

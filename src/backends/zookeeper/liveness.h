@@ -8,8 +8,9 @@
  *   - A beat: a write that changes nothing, because it asks for a version that does not exist. Once a beat is answered, the
  *     handshake of its connection counts too, which only the leader had accepted. The server that we are connected to tells
  *     the leader about twice per tick which sessions it has heard of. If it dies in between, the leader never learns. So a
- *     beat itself counts only when another one, sent a quarter of the timeout later, has been answered too: a timeout has at
- *     least two ticks, so the server's report went to the leader before that later beat.
+ *     beat itself counts only when another one, sent a quarter of the timeout after the answer to the first, has been answered
+ *     too: a timeout has at least two ticks, so the server's report went to the leader before that later beat. The quarter
+ *     counts from the answer because a slow beat may have come to the server just before it answered, and just after a report.
  *
  * An answer to anything else proves little. A server that has lost its leader goes on answering reads for a while; and a
  * leader that the others have replaced without its knowledge answers a sync, or another handshake, by itself. */
@@ -19,8 +20,8 @@
 #include <simba/backend.h>
 
 enum {
-    ZK_BEATS = 8,            /* per timeout */
-    ZK_BEATS_UNANSWERED = 4, /* at most: those that are older say it all */
+    ZK_BEATS = 11,           /* per timeout; three of them take longer than a quarter and the time of a usual answer */
+    ZK_BEATS_UNANSWERED = 4, /* at most: the older ones say enough */
 };
 
 typedef enum zk_link {
@@ -44,16 +45,17 @@ typedef enum zk_advice {
 
 typedef struct zk_liveness {
     zk_link link;
-    bool has_session;            /* some connection has had its handshake answered */
-    unsigned connection;         /* counts them */
-    int64_t timeout_ns;          /* as asked for, and later as granted */
-    int64_t connect_ns;          /* how long the last connection took to be made, without the handshake */
-    simba_local seen;            /* the time of the latest event */
-    simba_local attempt;         /* when the connection, or the attempt at one, began */
-    simba_local greeted;         /* when it was made */
-    simba_local proven;          /* the session cannot have ended before this and the timeout */
-    simba_local beat_at;         /* when the next beat is due */
-    simba_local beats[ZK_BEATS]; /* when the latest were sent; those of this connection only */
+    bool has_session;              /* some connection has had its handshake answered */
+    unsigned connection;           /* counts them */
+    int64_t timeout_ns;            /* as asked for, and later as granted */
+    int64_t connect_ns;            /* how long the last connection took to be made, without the handshake */
+    simba_local seen;              /* the time of the latest event */
+    simba_local attempt;           /* when the connection, or the attempt at one, began */
+    simba_local greeted;           /* when it was made */
+    simba_local proven;            /* the session cannot have ended before this and the timeout */
+    simba_local beat_at;           /* when the next beat is due */
+    simba_local beats[ZK_BEATS];   /* when the latest were sent, on this connection */
+    simba_local answers[ZK_BEATS]; /* when their answers came, as far as they have */
     unsigned long long sent, answered;
 } zk_liveness;
 
@@ -68,7 +70,7 @@ void simba__zk_live_lose(zk_liveness *live);
 /* A beat was sent on the present connection. Returns its number, to be given with the answer. */
 unsigned simba__zk_live_beat(zk_liveness *live, simba_local now);
 /* The next unanswered beat of this connection has its answer. True: `proven` may be later than before. */
-bool simba__zk_live_answer(zk_liveness *live, unsigned connection, zk_answer answer);
+bool simba__zk_live_answer(zk_liveness *live, simba_local now, unsigned connection, zk_answer answer);
 
 /* What to do now; and when to ask again, at the latest. */
 zk_advice simba__zk_live_advise(const zk_liveness *live, simba_local now);

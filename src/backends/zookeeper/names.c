@@ -180,6 +180,12 @@ const char *simba__zk_after(char *const *children, size_t count, const char *chi
     return after;
 }
 
+int64_t simba__zk_time_ms(int64_t told_ms)
+{
+    const int64_t last_ms = INT64_C(253402300799999);
+    return told_ms < 0 ? 0 : told_ms > last_ms ? last_ms : told_ms;
+}
+
 simba_owner simba__zk_owner(const char *id, int64_t czxid, int64_t ctime_ms)
 {
     simba_owner owner = {

@@ -31,6 +31,9 @@ bool simba__zk_is_made_by_us(const char *child, const char *id);
 const char *simba__zk_first(char *const *children, size_t count, size_t *ret_contenders);
 /* The contender among these children that comes right after this one; NULL: there is none. */
 const char *simba__zk_after(char *const *children, size_t count, const char *child);
+/* A time that a server has told, in ms since 1970; at least 0, and at most the end of the year 9999, so that nothing overflows that is
+ * computed from it. */
+int64_t simba__zk_time_ms(int64_t told_ms);
 /* The maker of a child, as the owner of the mutex. */
 simba_owner simba__zk_owner(const char *id, int64_t czxid, int64_t ctime_ms);
 /* Which of two children comes first? Like strcmp. */

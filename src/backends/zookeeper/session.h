@@ -44,6 +44,10 @@ struct zk_session {
     int64_t clock_ms;       /* the server's clock, less ours, as far as is known */
 };
 
+/* No node ever has this version. A set that asks for it changes nothing, but most servers have to agree on that, as on any other
+ * write. When it is answered, the server has all writes that were agreed on before it was asked. */
+#define ZK_NO_SUCH_VERSION INT32_MIN
+
 /* Can requests be sent? */
 static inline bool simba__zk_is_connected(const zk_session *session)
 {

@@ -1,0 +1,69 @@
+/* What a MySQL server says, as bytes: greetings, results, rows of prepared statements. A test plays a server with it that is
+ * honest, or that twists one thing; a fuzz target draws the twists. */
+#ifndef TESTS_LIB_MYSQL_SPEECH_H
+#define TESTS_LIB_MYSQL_SPEECH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MYSQL_SPEECH = 65536, MYSQL_SPEECH_STATEMENTS = 64, MYSQL_SPEECH_ROWS = 16 };
+
+typedef struct mysql_speech {
+    unsigned char bytes[MYSQL_SPEECH];
+    size_t length;
+    size_t packet;        /* where the header of the one that is being written stands */
+    unsigned char number; /* of the next packet */
+} mysql_speech;
+
+/* What is different from an honest server. */
+typedef enum mysql_twist_kind {
+    MYSQL_HONEST,
+    MYSQL_TEXT_WIDTH,      /* a result of a plain statement has `number` columns */
+    MYSQL_TEXT_NULL,       /* all values of such a result are null */
+    MYSQL_PREPARED_WIDTH,  /* a statement is said to have `number` columns */
+    MYSQL_PREPARED_PARAMS, /* and so many parameters */
+    MYSQL_EXECUTED_WIDTH,  /* a result of a prepared statement has `number` columns, which are announced */
+    MYSQL_WIDTH_ALONE,     /* the same, but only the usual ones are announced */
+    MYSQL_OTHER_TYPE,      /* the type of a column is `number` */
+    MYSQL_OTHER_LENGTH,    /* the length of a value is */
+    MYSQL_ROW_CUT,         /* rows end after `number` bytes */
+    MYSQL_SWAPPED,         /* a statement without a result has one, and one with a result has none */
+    MYSQL_TWISTS,
+} mysql_twist_kind;
+
+typedef struct mysql_twist {
+    mysql_twist_kind kind;
+    unsigned column;
+    uint64_t number;
+} mysql_twist;
+
+/* What the rows of results say. */
+typedef struct mysql_story {
+    const char *owner;
+    int64_t now_ms, until_ms;
+    uint64_t version, nonce, affected;
+} mysql_story;
+
+/* What the server knows of a connection. */
+typedef struct mysql_session {
+    unsigned prepared;
+    struct {
+        unsigned params, columns;
+    } statements[MYSQL_SPEECH_STATEMENTS];
+} mysql_session;
+
+void mysql_put(mysql_speech *s, const void *bytes, size_t length);
+void mysql_put_number(mysql_speech *s, uint64_t number, size_t size);
+void mysql_begin(mysql_speech *s);
+void mysql_end(mysql_speech *s);
+
+/* Packets; the numbers of an answer to a statement begin with 1. */
+void mysql_say_hello(mysql_speech *s, const char *plugin, bool offers_tls);
+void mysql_say_ok(mysql_speech *s, uint64_t affected, uint64_t insert_id);
+void mysql_say_error(mysql_speech *s, unsigned number, const char *text);
+/* The answer to a packet of a client that is logged in. False: there is none, or the client has taken its leave. */
+bool mysql_answer(mysql_speech *s, mysql_session *session, const unsigned char *asked, size_t length,
+                  const mysql_story *story, const mysql_twist *twist);
+
+#endif
