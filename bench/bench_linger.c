@@ -169,7 +169,8 @@ static void measure_hand_over(const char *url)
 
 /* Of all processes. */
 typedef struct crowd {
-    pthread_barrier_t ready; /* whoever comes first must not have the mutex for itself */
+    pthread_barrier_t ready;
+    int64_t from_ns, until_ns; /* when turns count: nobody may have the mutex for itself before or after the others */
     volatile uint64_t counts[PROCESSES * THREADS];
 } crowd;
 
@@ -185,11 +186,15 @@ static void *grab(void *arg)
     simba_locker *locker = make_locker(self->client, "crowd", LINGER_MS);
     acquire(locker);
     release(locker);
+    if (pthread_barrier_wait(&self->crowd->ready) == PTHREAD_BARRIER_SERIAL_THREAD) {
+        self->crowd->from_ns = bench_now_ns() + INT64_C(500000000);
+        self->crowd->until_ns = self->crowd->from_ns + (quick ? 1000 : 5000) * INT64_C(1000000);
+    }
     pthread_barrier_wait(&self->crowd->ready);
-    const int64_t until_ns = bench_now_ns() + (quick ? 1000 : 5000) * INT64_C(1000000);
-    while (bench_now_ns() < until_ns) {
+    int64_t now_ns;
+    while ((now_ns = bench_now_ns()) < self->crowd->until_ns) {
         acquire(locker);
-        ++*self->count;
+        *self->count += now_ns >= self->crowd->from_ns;
         release(locker);
     }
     simba_locker_free(locker);

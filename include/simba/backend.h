@@ -141,6 +141,14 @@ struct simba_request {
     simba_error *err;
     simba_note *ret_note; /* host->noted writes it */
     simba_request *queue_next, *queue_prev, *queue_child;
+    int64_t patience_ns; /* from handing it over to its first deadline */
+
+    /* Filled in by the runtime: as long as the request stands in line (see `in_line`) its deadline is put off, up to this
+     * time. At 0 it is not put off. */
+    simba_local give_up;
+    /* Filled in by the back end, if a request may stand in line before its server is asked: a time before which the server
+     * cannot have begun with it. A lease counts from then, and so does the time for the answer. 0: from handing it over. */
+    simba_local asked_at;
 };
 
 /* A mutex that somebody in this client waits for or observes. */
@@ -342,6 +350,10 @@ typedef struct simba_backend {
     const char *(*server)(void *self);
     /* May be NULL: `every` of a topic that is watched is not as it was. */
     void (*every_changed)(void *self, simba_topic *topic);
+    /* May be NULL. The deadline of this request, which was submitted and not completed, has come. Does it stand in line, here
+     * or at its server, behind others that are being answered? Then its turn will come, and asking again would only make the
+     * line longer: the runtime waits on. A store that says so fails the request when its server falls silent. */
+    bool (*in_line)(void *self, simba_request *request);
 } simba_backend;
 
 /* Add a store of your own, for simba_client_open. The runtime copies the table; everything it points to must live for ever.

@@ -94,6 +94,7 @@ void simba__actions_request(const actions *a, const char *id, const simba__timin
     ret_request->ttl_ms = timing ? timing->ms.ttl_ms : 0;
     ret_request->transition_ms = timing ? timing->ms.transition_ms : 0;
     ret_request->deadline = a->deadline;
+    ret_request->give_up = a->give_up;
 }
 
 /* --- renewing again -------------------------------------------------------------------------------- */
@@ -219,6 +220,15 @@ static void learn(machine *m, const simba_owner *owner, actions *out)
     m->owner = *owner;
 }
 
+/* Of a request that stands in line: asking again would put it at the end. A renewal is of no use when the lease has ended; a
+ * release takes the time that it needs. */
+static simba_local worth_waiting_until(const machine *m, simba_op op)
+{
+    if (op == SIMBA_OP_RENEW)
+        return guard(m);
+    return op == SIMBA_OP_ACQUIRE ? m->give_up : SIMBA__NEVER;
+}
+
 static void submit(machine *m, simba_op op, simba_local now, actions *out)
 {
     SIMBA__ASSERT(!m->in_flight);
@@ -244,6 +254,7 @@ static void submit(machine *m, simba_op op, simba_local now, actions *out)
         out->deadline = renew_deadline(m, now, out->deadline);
     if (op == SIMBA_OP_ACQUIRE && m->give_up.ns > now.ns)
         out->deadline = simba__local_min(out->deadline, m->give_up);
+    out->give_up = worth_waiting_until(m, op);
 }
 
 static void seek(machine *m, simba_local now, actions *out)
@@ -466,12 +477,25 @@ static void on_release_reply(machine *m, const simba_reply *reply, simba_local n
     finish(m, now, out);
 }
 
+/* A request may have stood in line for long before its server was asked. No server is asked before it is told to, nor after it
+ * has answered: a store that says so is not believed. A push that came before the server was asked is older than the answer. */
+static void look_when_asked(machine *m, const simba__event *event)
+{
+    const simba_local asked_at = event->asked_at;
+    if (asked_at.ns <= m->sent_at.ns || asked_at.ns > event->now.ns)
+        return;
+    m->sent_at = asked_at;
+    if (asked_at.ns > m->kicked_at.ns)
+        m->kick = false;
+}
+
 static void on_reply(machine *m, const simba__event *event, actions *out)
 {
     if (!m->in_flight || event->generation != m->generation)
         return;
     m->in_flight = false;
     m->last_error = event->reply->status;
+    look_when_asked(m, event);
     switch ((simba_op)m->op) {
     case SIMBA_OP_ACQUIRE:
         on_acquire_reply(m, event->reply, event->now, out);
@@ -524,6 +548,8 @@ static void on_stop(machine *m, simba_local now, actions *out)
     case SIMBA__SEEK:
         if (!m->in_flight)
             give_back_or_finish(m, now, out);
+        else
+            out->hurry = true;
         break;
     case SIMBA__HOLD:
         tell_released(m, SIMBA_REASON_STOPPED, NULL, true, out);
@@ -559,6 +585,7 @@ static void on_ack(machine *m, simba_local now, actions *out)
 static void ask_again(machine *m, simba_local now, actions *out)
 {
     out->used = true;
+    m->kicked_at = now;
     if (m->in_flight)
         m->kick = true;
     else

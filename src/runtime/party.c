@@ -25,6 +25,7 @@ static void on_reply(simba_request *request)
         .now = party->client->turn.now,
         .generation = party->generation,
         .reply = &request->reply,
+        .asked_at = request->asked_at,
     };
     party->type->event(party, &event);
 }
@@ -141,6 +142,8 @@ void simba__party_act(simba__party *party, const simba__actions *actions, const 
         simba__actions_request(actions, id, timing, &party->request);
         simba__requests_submit(&client->requests, &party->request);
     }
+    if (actions->hurry)
+        party->request.give_up = party->request.deadline;
     simba__timers_set(&client->turn.timers, &party->timer, actions->timer);
     simba__topic_retry(&client->topics, party->topic);
 }

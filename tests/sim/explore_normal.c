@@ -135,6 +135,7 @@ static void normalise_machine(const world *w, simba__contention *m, int64_t shif
         set_back(&m->held_since.ns, shift, WORLD_EPOCH_NS - m->timing->hold_limit_ns);
     else
         m->held_since.ns = 0;
+    m->kicked_at.ns = 0; /* it matters only to a store that says when it asked */
     m->failures = m->failures > FAILURES_MAX ? FAILURES_MAX : m->failures;
     m->generation = 1;
 }

@@ -362,7 +362,8 @@ static bool look_at_answers(sim_client *client)
         }
         const int fault = simba__reply_check(request, client->s->timing.session, NULL);
         const simba_reply reply = fault < 0 ? (simba_reply){.status = fault} : request->reply;
-        simba__event event = {.kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply};
+        simba__event event = {
+            .kind = SIMBA__EV_REPLY, .generation = party->generation, .reply = &reply, .asked_at = request->asked_at};
         if (fault < 0)
             check_broken(client->s, "S4", "the answer to a request of %s makes no sense", party->name);
         party->outstanding = false;

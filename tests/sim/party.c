@@ -76,6 +76,8 @@ static void act(sim *s, sim_party *party, const simba__actions *actions)
         check_submit(s, party, actions);
         process_submit(s, party, actions);
     }
+    if (actions->hurry)
+        party->request.give_up = party->request.deadline;
     set_timer(s, party, actions->timer);
     if (party->is_member) {
         process_want(s, party, simba__contention_wants_news(&party->machine, s->caps));

@@ -239,6 +239,7 @@ void cluster_finish_move(sim *s)
                                 &state->server[state->shard[move->to].master]};
     for (unsigned i = 0; i < 2; i++) /* these two servers know it at once */
         ends[i]->view.shard[move->mutex] = move->to;
+    server_drop_shard(ends[0], move->mutex);
     views_spread(s, 0);
 }
 

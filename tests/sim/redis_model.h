@@ -30,7 +30,7 @@ enum {
     SIM_WORDS = 128, /* of a command */
     SIM_TEXT = 256,  /* of an answer */
     SIM_ELEMENTS = 32,
-    SIM_CHANNELS = 64, /* of a connection */
+    SIM_CHANNELS = 128, /* of a connection */
     SIM_PAST = 128,
     SIM_JVMS = 2,
     SIM_SENT = 256, /* snapshots that may be under way to a replica */
@@ -39,6 +39,8 @@ enum {
     SIM_LOCK_KEYS = 3,         /* that a mutex has */
     SIM_SIDE_OF_SENTINELS = 8, /* sim_server.with_it: the first of them */
 };
+
+#define SIM_BY_SHARD '!' /* before the name of a channel */
 
 #define SIM_HEARD_NS (2 * SIM_S) /* by then all have heard of the change */
 
@@ -162,7 +164,7 @@ typedef struct sim_peer {
     unsigned waits_for; /* so many replicas: WAIT; 0: it does not wait */
     bool asking;        /* the next command is for a slot that is on its way here */
     unsigned channels;
-    char channel[SIM_CHANNELS][SIM_NAME];
+    char channel[SIM_CHANNELS][SIM_NAME]; /* those by shard with a SIM_BY_SHARD before the name */
 } sim_peer;
 
 /* A contender of Simba on the JVM. */
@@ -220,7 +222,12 @@ void server_say(sim *s, unsigned wire, const sim_answer *answer);
 void redis_drop_all(sim *s, const sim_server *server);
 /* How many have heard it. */
 int64_t server_publish(sim_server *server, const char *channel, const char *text);
+int64_t server_spublish(sim_server *server, const char *channel, const char *text);
+/* It has given the slot of this mutex away. */
+void server_drop_shard(sim_server *server, unsigned mutex);
 int64_t server_now_us(const sim_server *server);
+/* Three servers in four are of version 7.0, which tells scripts so, has shorter ways for some commands, and sharded pub/sub. */
+bool server_is_modern(const sim *s);
 /* Go on with the connections that wait for replicas. */
 void server_look_at_waits(sim *s);
 void server_wait_over(sim *s, const sim_event *event);

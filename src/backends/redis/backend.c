@@ -83,6 +83,7 @@ const simba_backend simba__backend_redis = {
     .init = redis_init,
     .submit = simba__redis_store_submit,
     .cancel = simba__redis_store_cancel,
+    .in_line = simba__redis_store_in_line,
     .flush = simba__redis_store_flush,
     .watch = simba__redis_store_watch,
     .unwatch = simba__redis_store_unwatch,

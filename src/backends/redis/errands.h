@@ -55,7 +55,7 @@ struct redis_errand {
     void *user;                    /* and its argument; or the list that has this errand */
     const simba_request *returned; /* FOR_RETURNING: the grant to give back. Good until the command is written */
     simba_local sent_at;
-    uint64_t answers; /* that had come on its connection when it was sent */
+    uint64_t answers; /* that had come when it was submitted or sent, or when its deadline was last put off */
     redis_purpose purpose;
     redis_stage stage;
     redis_outcome outcome; /* OVER */

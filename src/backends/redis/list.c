@@ -169,7 +169,8 @@ static void read_more(redis_lists *self, redis_list *list)
     while (list->spare && list->at < list->count) {
         simba_request *row = list->spare;
         list->spare = row->next;
-        *row = (simba_request){.op = SIMBA_OP_LIST, .mutex = list->names[list->at++]};
+        *row = (simba_request){
+            .op = SIMBA_OP_LIST, .mutex = list->names[list->at++], .deadline = list->errand->request->deadline};
         list->busy++;
         redis_errand *errand = simba__redis_errand_begin(self->nodes->errands, REDIS_FOR_REQUEST, row);
         if (!errand) {

@@ -11,7 +11,8 @@ typedef struct redis_nodes redis_nodes;
 struct redis_node {
     redis_node *next;
     redis_nodes *all;
-    bool serves; /* has mutexes, as far as we know */
+    bool serves;        /* has mutexes, as far as we know */
+    bool has_no_shards; /* it does not know sharded pub/sub */
     redis_commands commands;
     redis_conn pushes;
 };

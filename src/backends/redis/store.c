@@ -293,6 +293,15 @@ void simba__redis_store_cancel(void *instance, simba_request *request)
     simba__redis_errand_fail(errand, SIMBA_ETIMEDOUT, "redis %s: no answer in time", where);
 }
 
+/* A list asks many times, and has its deadline for all of it. */
+bool simba__redis_store_in_line(void *instance, simba_request *request)
+{
+    redis_errand *errand = request->backend_data;
+    (void)instance;
+    return request->op != SIMBA_OP_LIST && errand->stage != REDIS_IN_HAND &&
+           simba__redis_session_in_line(errand->session, errand);
+}
+
 void simba__redis_store_flush(void *instance)
 {
     redis_store *self = instance;
