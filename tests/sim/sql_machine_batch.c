@@ -39,7 +39,7 @@ typedef struct outcome {
     uint8_t failure; /* a simba__sql_remedy, from 1 on; 0: none */
     uint8_t token, now;
     bool matched;
-    uint8_t deed[MUTEXES];
+    uint8_t deed[MUTEXES], place[MUTEXES];
     stored row[MUTEXES]; /* of those that the step was about and that it read */
 } outcome;
 
@@ -249,6 +249,7 @@ static int apply(const world *w, const outcome *from, simba__sql_step *step, sim
             simba__sql_row_decode(row, &columns, UINT32_MAX);
         }
         row->deed = (simba__sql_deed)from->deed[m];
+        row->place = from->place[m];
     }
     if (from->failure == 0)
         return 0;
@@ -385,6 +386,7 @@ static void note_rows(const world *w, const simba__sql_step *step, outcome *ret)
         const simba__sql_row *row = step->rows[i];
         const unsigned m = mutex_of(row->mutex);
         ret->deed[m] = (uint8_t)row->deed;
+        ret->place[m] = (uint8_t)row->place;
         if (!row->found)
             continue;
         ret->row[m] = w->rows[m];
@@ -702,6 +704,7 @@ static void check_neighbours(world *w, unsigned locked)
         return;
     machine_tell(&w->head, "somebody locks %s, and keeps it so", names[locked]);
     w->rows[locked].locked_by = SOMEBODY;
+    tick(w); /* so that a renewal makes a difference */
     for (unsigned i = 0; i < bound(w, CLIENTS) && !w->head.promise; i++) {
         const contender *kept = &w->clients[i].contenders[locked], *renewed = &w->clients[i].contenders[other];
         const bool has_locked = believes(w, i, locked);
@@ -759,7 +762,7 @@ const machine machine_sql_batch = {
     .bounds = {[BATCHES] = {"batches", 2, 9},
                [LOSSES] = {"losses", 1, 9},
                [LOCKS] = {"locks", 1, 9},
-               [TICKS] = {"ticks", 1, 9},
+               [TICKS] = {"ticks", 0, 9},
                [CLIENTS] = {"clients", 2, CLIENTS_MAX},
                [SKIPS] = {"skips", 1, 1},
                [DECIDES] = {"decides", 0, 1}},
